@@ -201,7 +201,6 @@ INJECTED: Mapping[str, Inject] = {
 @pytest.fixture(scope="module")
 def cloud(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     """A stack with two queues, up and without a fault."""
-    assert binaries
     folder = tmp_path_factory.mktemp("doctor") / "project"
     with repository_cloud(folder, queues=[{"name": "test"}, {"name": "second"}]) as project:
         yield Cloud(project, Api.connect(folder / ".local" / "local" / "kubeconfig"))

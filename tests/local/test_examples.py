@@ -12,7 +12,6 @@ pytestmark = pytest.mark.slow
 
 
 def test_production_stands_in_the_network_of_the_other_stack(binaries: Mapping[str, Path], tmp_path: Path) -> None:
-    assert binaries
     shutil.copytree(ROOT / "examples" / "production" / "cluster", tmp_path / "cluster")
     project = LocalProject(tmp_path / "cluster")
     with project.up("prod") as said:

@@ -1,7 +1,6 @@
 """The real Karpenter with the real Volcano: CPU nodes up and down, gangs from zero nodes, and what goes wrong.
 
-The times that these tests print are those in docs/decisions/0064-karpenter-on-the-local-cloud.md, and up to ten seconds
-more where Karpenter may buy only when all pods wait: so often it looks.
+Times, and what else Karpenter does to gangs, are in docs/decisions/0064-karpenter-on-the-local-cloud.md.
 """
 
 import json
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from local_project import REAL_VOLCANO, ROOT, LocalProject
 from manifests import deployment, gang, pod_spec
+from waiting import until
 
 from trainium_eks.local import toolchain
 
@@ -107,32 +107,12 @@ class Cloud:
         found = [condition for pod in self.pods(app) for condition in pod["status"].get("conditions") or ()]
         return sorted(str(each.get("reason")) for each in found if each["type"] == "PodScheduled")
 
-    def until(self, done: Callable[[], object], what: str) -> float:
-        """Waits, and says how long, in seconds."""
-        begun = time.monotonic()
-        while not done():
-            assert time.monotonic() < begun + SECONDS, f"within {SECONDS:.0f} s not: {what}"
-            time.sleep(0.3)
-        seconds = time.monotonic() - begun
-        print(f"{what}: {seconds:.1f} s")  # noqa: T201 (shown by pytest -rP; the decision's figures)
-        return seconds
-
-    def holds(self, state: Callable[[], object], seconds: float) -> None:
-        """Looks that nothing changes for a while."""
-        begun = time.monotonic()
-        while time.monotonic() < begun + seconds:
-            assert state()
-            time.sleep(1.0)
+    def until(self, done: Callable[[], object], what: str) -> None:
+        until(done, what, SECONDS)
 
     def gang(self, name: str, nodes: int) -> None:
         amounts = {resource: str(count) for resource, count in NODE.items()}
         self.project.apply(STACK, gang(name, "default", "test", nodes, pod_spec("none", amounts), app=name))
-
-    def end(self, gang: str) -> None:
-        """Takes a gang away, and its nodes without waiting until Karpenter finds them empty."""
-        self.kubectl("delete", "vcjob", "-n", "default", gang)
-        self.kubectl("delete", "nodeclaims", "--all", "--wait=false")
-        self.without_nodes()
 
     def change(self, pool: str, **spec: object) -> None:
         """Of a node pool."""
@@ -163,8 +143,6 @@ def cloud(
     progress: Callable[[str], None],
 ) -> Iterator[Cloud]:
     """A local cloud with Volcano and Karpenter. Built the first time, which takes minutes: that is shown."""
-    assert binaries
-    assert volcano_programs
     try:
         toolchain.provide(toolchain.KARPENTER, progress=progress)
     except toolchain.UnavailableError as error:
@@ -227,13 +205,18 @@ def test_one_node_that_is_left_keeps_a_larger_gang_waiting_until_the_node_goes(c
     cloud.until(lambda: cloud.reasons("second") == ["Schedulable", "Unschedulable"], "one pod of two has a place")
     cloud.change("trn1", disruption={"consolidateAfter": "5s"})
     [left] = cloud.claims("trn1")
-    cloud.holds(lambda: cloud.running("second") == 0 and len(cloud.claims("trn1")) == 1, 25)
+    begun = time.monotonic()
+    while time.monotonic() < begun + 25:
+        assert (cloud.running("second"), len(cloud.claims("trn1"))) == (0, 1)
+        time.sleep(1.0)
     with cloud.closed("trn1"):
         cloud.kubectl("delete", "nodeclaim", left["metadata"]["name"], "--wait=false")
         cloud.without_nodes()
         cloud.until_waiting("second", 2)
     cloud.until(lambda: cloud.running("second") == 2, "the gang of 2 runs after the node was taken away")
-    cloud.end("second")
+    cloud.kubectl("delete", "vcjob", "-n", "default", "second")
+    cloud.kubectl("delete", "nodeclaims", "--all", "--wait=false")
+    cloud.without_nodes()
 
 
 def test_it_is_found_again_and_left_alone_by_the_next_up(cloud: Cloud) -> None:

@@ -57,7 +57,6 @@ def project(
     binaries: Mapping[str, Path], own_cache: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalProject]:
     """The stack `local`, up, with a Volcano."""
-    assert binaries
     folder = tmp_path_factory.mktemp("tutorial") / "project"
     with repository_cloud(folder, environment={"TRN_VOLCANO": "", "TRN_CACHE": str(own_cache)}) as project:
         (folder / "trn").write_text(f'#!/bin/sh\nexec {sys.executable} -m trainium_eks.cli "$@"\n')

@@ -25,7 +25,6 @@ GOOD = 'k8s.core.v1.Namespace("room", metadata={"name": "room"}, opts=opts)\n'
 @pytest.fixture(scope="module")
 def project(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalProject]:
     """A small project that is up."""
-    assert binaries
     project = LocalProject.small(tmp_path_factory.mktemp("small") / "project", START + GOOD)
     with project.up("dev"):
         yield project

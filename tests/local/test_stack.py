@@ -27,7 +27,6 @@ GROUPS: list[dict[str, Any]] = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_
 @pytest.fixture(scope="module")
 def project(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalProject]:
     """The repository's program with the stack `local` up."""
-    assert binaries
     with repository_cloud(tmp_path_factory.mktemp("stack") / "project", volcano=False) as project:
         yield project
 

@@ -75,8 +75,6 @@ def team(
     progress: Callable[[str], None],
 ) -> Iterator[Team]:
     """A local cloud with Volcano and the operator. Built the first time, which takes a minute or two: that is shown."""
-    assert binaries
-    assert volcano_programs
     try:
         toolchain.provide(toolchain.TRAINING_OPERATOR, progress=progress)
     except toolchain.UnavailableError as error:
