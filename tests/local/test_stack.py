@@ -133,6 +133,29 @@ def test_the_fabric_test_names_a_dead_rank_after_a_good_run(project: LocalProjec
 
 
 @pytest.mark.slow
+def test_a_gang_whose_ranks_all_fail_starts_again_and_the_first_to_fail_is_named(
+    project: LocalProject, volcano: None, tmp_path: Path
+) -> None:
+    (tmp_path / "fails.py").write_text(
+        "import os, sys, time\nprint('loss 1', flush=True)\n"
+        "if int(os.environ['TRN_ATTEMPT']) < 3: sys.exit(1)\n"
+        "time.sleep(1 if os.environ['RANK'] == '1' else 600)\nsys.exit('no disk')\n"
+    )
+    script = ("--workspace", str(tmp_path), "--script", "fails.py", "--image", "local/python", "--nodes", "2")
+    failed = project.trn("train", *script, "--name", "fails", "--retries", "4")
+    assert failed.returncode == 1
+    assert "fails restarts (4 of 4)" in failed.stderr
+    assert "-- fails: node 1 (fails-trainer-1-0) ended first with exit code 1\n" in failed.stderr
+    assert "trn logs fails --node 1\n" in failed.stderr
+    (tmp_path / "fails.py").write_text("import no_such_module\n")
+    broken = project.trn("train", *script, "--name", "broken")
+    assert "broken restarts (2 of 50)\n" in broken.stderr
+    assert "broken has terminated\n" in broken.stderr
+    said = broken.stdout + project.trn("logs", "broken", "--node", "1").stdout  # whichever ends first says it
+    assert "exit code 1 before a step, 3 times in a row: no restart mends that" in said
+
+
+@pytest.mark.slow
 def test_a_changed_group_gets_its_nodes_and_a_removed_queue_goes(project: LocalProject) -> None:
     project.configure("local", queues=[{"name": "test"}, {"name": "second"}])
     shown = project.trn("local", "up", "--nodes", "3")
@@ -177,29 +200,6 @@ def test_a_stack_beside_it_that_was_killed_among_its_resources_is_finished_and_e
     found = json.loads(project.trn("doctor", "--stack", "local", "--json").stdout)["findings"]
     # Faults are those of the jobs that other tests have left.
     assert not [each for each in found if each["status"] == "fail" and not each["id"].startswith("faults/")]
-
-
-@pytest.mark.slow
-def test_a_gang_whose_ranks_all_fail_starts_again_and_the_first_to_fail_is_named(
-    project: LocalProject, volcano: None, tmp_path: Path
-) -> None:
-    (tmp_path / "fails.py").write_text(
-        "import os, sys, time\nprint('loss 1', flush=True)\n"
-        "if int(os.environ['TRN_ATTEMPT']) < 3: sys.exit(1)\n"
-        "time.sleep(1 if os.environ['RANK'] == '1' else 600)\nsys.exit('no disk')\n"
-    )
-    script = ("--workspace", str(tmp_path), "--script", "fails.py", "--image", "local/python", "--nodes", "2")
-    failed = project.trn("train", *script, "--name", "fails", "--retries", "4")
-    assert failed.returncode == 1
-    assert "fails restarts (4 of 4)" in failed.stderr
-    assert "-- fails: node 1 (fails-trainer-1-0) ended first with exit code 1\n" in failed.stderr
-    assert "trn logs fails --node 1\n" in failed.stderr
-    (tmp_path / "fails.py").write_text("import no_such_module\n")
-    broken = project.trn("train", *script, "--name", "broken")
-    assert "broken restarts (2 of 50)\n" in broken.stderr
-    assert "broken has terminated\n" in broken.stderr
-    said = broken.stdout + project.trn("logs", "broken", "--node", "1").stdout  # whichever ends first says it
-    assert "exit code 1 before a step, 3 times in a row: no restart mends that" in said
 
 
 def test_down_leaves_no_process_and_no_file(project: LocalProject) -> None:
