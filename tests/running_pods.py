@@ -109,16 +109,7 @@ def go_on(paths: Paths, pod: Body, container: str = "c") -> None:
 
 
 def may(api: Api, whose: str, namespace: str, verb: str, resource: str, subresource: str = "") -> bool:
-    """Whether somebody may do something.
-
-    Args:
-        api: as the administrator.
-        whose: name of a group, or of a user: ``system:serviceaccount:<namespace>:<name>``.
-        namespace: where; empty for what has none.
-        verb: such as ``create``.
-        resource: its plural, with the API group after a dot where it has one: ``jobs.batch``.
-        subresource: such as ``log``.
-    """
+    """Whether a group, or a user, may do something: as ``create``, ``jobs.batch``; in no namespace, cluster-wide."""
     plural, _, api_group = resource.partition(".")
     asked = {"namespace": namespace, "verb": verb, "resource": plural, "group": api_group, "subresource": subresource}
     spec = {"user": whose, "groups": [whose], "resourceAttributes": asked}
