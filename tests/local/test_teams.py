@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 from kubernetes.client.api_client import ApiClient
-from manifests import claim, definition, deployment, gang, is_refused, is_taken, manifest, path
+from manifests import RBAC, claim, definition, deployment, gang, group, is_refused, is_taken, manifest, path, role
 from quota_cases import REFUSED, TAKEN, USELESS
 from running_pods import may
 from team_rooms import in_force
 from waiting import until
 
 from trainium_eks.kube.api import Api, ApiError
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.control_plane import researchers
+from trainium_eks.local.paths import Paths
 from trainium_eks.plan.graph import Graph
 
 TEAM, OTHER = "vision", "speech"
@@ -323,9 +326,9 @@ TORCHX = (
 
 @pytest.mark.parametrize("asked", TORCHX, ids=" ".join)
 def test_all_that_torchx_asks_is_allowed(administrator: Api, asked: tuple[str, str, str]) -> None:
-    researchers = f"trainium-eks:{TEAM}:researchers"
-    assert may(administrator, researchers, TEAM, *asked)
-    assert not may(administrator, researchers, OTHER, *asked)
+    group = f"trainium-eks:{TEAM}:researchers"
+    assert may(administrator, group, TEAM, *asked)
+    assert not may(administrator, group, OTHER, *asked)
 
 
 MOST_TASK_CONTAINERS = 128
@@ -349,3 +352,47 @@ def test_the_largest_gangs_are_judged_within_the_servers_limits(researcher: Api)
 def test_a_quota_is_taken_or_refused_as_the_model_says(api: Api, name: str, amount: str) -> None:
     quota = manifest("ResourceQuota", "quota", "default", spec={"hard": {name: amount}})
     assert is_taken(api, quota) is (name not in REFUSED or amount != REFUSED[name])
+
+
+# --- A researcher of this machine -----------------------------------------------------------------------------------
+
+RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+
+
+def bind(api: Api, namespace: str, *subjects: dict[str, str]) -> None:
+    for each in role("team", namespace, RULES, *subjects):
+        api.create(each)
+
+
+def may_list(api: Api, namespace: str) -> bool:
+    try:
+        api.list("v1", "Pod", namespace=namespace)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return False
+    return True
+
+
+def test_a_researcher_may_what_the_role_of_their_group_may_and_no_more(api: Api, paths: Paths, namespace: str) -> None:
+    bind(api, namespace, group("team:researchers"), group("system:masters"))
+    researcher = Api.connect(researchers.kubeconfig(paths, namespace))
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    found: dict[str, Any] = researcher.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+    user = found["status"]["userInfo"]
+    assert user["username"] == f"researcher@{namespace}"
+    assert user["groups"] == ["team:researchers", "system:authenticated"]
+    until(lambda: may_list(researcher, namespace), "the role is in force, which takes a moment")
+    assert not may_list(researcher, "default")
+    assert not may_list(researcher, "")
+
+
+@pytest.mark.parametrize("subjects", [[], [group("system:masters")], [{"kind": "User", "name": "x", "apiGroup": RBAC}]])
+def test_a_namespace_without_a_group_has_no_researcher(
+    api: Api, paths: Paths, namespace: str, subjects: list[dict[str, str]]
+) -> None:
+    bind(api, namespace, *subjects)
+    with pytest.raises(
+        ClusterError, match=f"'{namespace}' is not a team's namespace: no RoleBinding in it is for a group"
+    ):
+        researchers.kubeconfig(paths, namespace)

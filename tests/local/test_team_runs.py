@@ -1,4 +1,5 @@
-"""`trn stage` on the local cloud, as a team's researcher: the Job's pod runs here, and really copies."""
+"""A team's researcher on the local cloud, whose pods run here: `trn stage` really copies, and what pods wrote is read
+after they are gone."""
 
 import contextlib
 import hashlib
@@ -12,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from local_project import ROOT
-from running_pods import failures_of, processes_of
+from running_pods import Pods, failures_of, processes_of
 from staging_servers import FileServer, file_server
 from team_rooms import Trn, seat
 from waiting import until
@@ -20,9 +21,7 @@ from waiting import until
 from trainium_eks.kube.api import Api
 from trainium_eks.local.paths import Paths
 
-pytestmark = pytest.mark.slow
-
-TEAM = "staging-runs"
+TEAM = "team-runs"
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +57,7 @@ def content_of(directory: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_files_of_this_machine_are_copied_and_then_found_to_be_there(trn: Trn, volume: Path, to: str) -> None:
     decisions = ROOT / "docs" / "decisions"
     code, out, err = trn("stage", str(decisions), "--to", to)
@@ -68,6 +68,7 @@ def test_files_of_this_machine_are_copied_and_then_found_to_be_there(trn: Trn, v
     assert (code, "was complete already" in out) == (0, True), err
 
 
+@pytest.mark.slow
 def test_a_source_that_is_not_there_ends_at_once_with_its_reason(
     trn: Trn, server: FileServer, api: Api, to: str
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_source_that_is_not_there_ends_at_once_with_its_reason(
     assert failures_of(job) == ["PodFailurePolicy"]
 
 
+@pytest.mark.slow
 def test_killed_while_it_copies_it_goes_on_in_another_pod(
     trn: Trn, volume: Path, server: FileServer, api: Api, paths: Paths, to: str
 ) -> None:
@@ -117,3 +119,42 @@ def test_killed_while_it_copies_it_goes_on_in_another_pod(
     assert out.startswith(f"/data/{to} is complete: 30 files, 9,000,000 bytes")
     assert content_of(volume / to) == files
     assert server.sent_bytes < 9_000_000 + 4 * 300_000 + 10_000, "what was whole was fetched again"
+
+
+# --- Logs that are kept ---------------------------------------------------------------------------------------------
+
+
+def _gone(pods: Pods, paths: Paths, name: str, script: str) -> None:
+    """A pod that has run and was deleted, with its directory."""
+    made = pods.make(script, name=name)
+    uid = pods.ended(made)["metadata"]["uid"]
+    pods.delete(made)
+    pods.gone(made)
+    until(lambda: not (paths.pods / uid).exists(), "its directory goes, and its logs are kept")
+
+
+def test_a_removed_job_is_read_from_its_pods_logs(trn: Trn, api: Api, paths: Paths) -> None:
+    pods = Pods(api, TEAM)
+    _gone(pods, paths, "bert-trainer-0-0", "echo '[default0]:first'; sleep 1.1; echo '[default0]:second'; exit 1")
+    _gone(pods, paths, "bert-trainer-1-0", "echo '[default0]:of node 1'")
+    _gone(pods, paths, "bert-trainer-0-0", "echo '[default0]:resumed'")
+    assert trn("logs", "bert", "--since", "1h")[:2] == (
+        0,
+        "[default0]:first\n[default0]:second\n[default0]:resumed\n",
+    )
+    expected = "node 0 | [default0]:second\nnode 1 | [default0]:of node 1\nnode 0 | [default0]:resumed\n"
+    code, out, _ = trn("logs", "bert", "--since", "1h", "--all")
+    assert (code, out.partition("\n")[2]) == (0, expected)
+    of_one = trn("logs", "bert", "--since", "1h", "--node", "1", "--tail", "1")
+    assert of_one[:2] == (0, "[default0]:of node 1\n")
+    code, _, err = trn("logs", "bert")
+    assert (code, "trn logs bert --since 24h" in err) == (2, True), err
+
+
+def test_other_teams_do_not_read_it(trn: Trn, paths: Paths) -> None:
+    place = paths.kept / "other" / "alien-trainer-0-0" / "uid" / "c"
+    place.mkdir(parents=True)
+    (place / "0.log").write_text("2026-11-22T05:33:01.000000000Z F theirs\n")
+    code, out, err = trn("logs", "alien", "--since", "2020-01-01T00:00:00Z")
+    assert code == 2
+    assert "theirs" not in out + err
