@@ -1,13 +1,19 @@
-"""Karpenter's objects, as the component makes them, on a real API server with definitions that have its fields."""
+"""Karpenter's objects, as the component makes them, on a real API server.
+
+NodePool and EC2NodeClass are defined with the fields of Karpenter 1.14, not with its CEL rules, and in a group of their
+own, so that they are in nobody's way on a shared control plane.
+"""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from karpenter_definitions import GROUP, karpenter_definitions
+import yaml
+from manifests import definition, manifest
 
 from components import _karpenter_objects as objects
-from trainium_eks.kube.api import Api, ApiError, ObjectReference
+from trainium_eks.kube.api import Api, ApiError
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config.karpenter import KarpenterConfig, KarpenterPoolConfig
@@ -24,20 +30,26 @@ TRN1 = KarpenterPoolConfig(
 P5 = KarpenterPoolConfig(name="p5", instance_type="p5.48xlarge")
 
 
+PLURALS = {"NodePool": "nodepools", "EC2NodeClass": "ec2nodeclasses"}
+GROUP = "checked.karpenter.test"
+SCHEMAS = yaml.safe_load(Path(__file__).with_name("karpenter_schemas.yaml").read_text())
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _definitions(api: Api) -> Iterator[None]:
     makes = Objects(api, lambda _line: None)
-    definitions = karpenter_definitions()
-    for definition in definitions:
-        makes.apply(definition, timeout_seconds=300)
+    defined = [
+        definition(kind, PLURALS[kind], GROUP, scope="Cluster", schema=schema) for kind, schema in SCHEMAS.items()
+    ]
+    for each in defined:
+        makes.apply(each, timeout_seconds=300)
     yield
-    for definition in definitions:
-        name = definition["metadata"]["name"]
-        makes.delete(ObjectReference(definition["apiVersion"], definition["kind"], "", name), timeout_seconds=300)
+    for each in defined:
+        makes.delete(api.reference(each), timeout_seconds=300)
 
 
 def written(api: Api, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return api.apply({"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+    return api.apply(manifest(kind, name, api_version=f"{GROUP}/v1", spec=spec))
 
 
 def test_the_api_server_takes_the_cpu_nodes(api: Api) -> None:
