@@ -271,30 +271,6 @@ def test_a_process_of_volcano_that_ended(cloud: Cloud, found: object) -> None:
     ]
 
 
-def test_every_ended_process_is_named_and_an_up_makes_all_as_it_was(cloud: Cloud, found: object) -> None:
-    for each in processes.running(Paths.of(cloud.project.path, "local")):
-        if each.name in ("kwok", "kube-scheduler"):
-            os.kill(each.pid, signal.SIGKILL)
-    ended = [each["subject"] for each in cloud.findings() if each["fault"] == "local-process-ended"]
-    assert ended == ["kube-scheduler", "kwok"]
-    drifted = {each["subject"]: each["text"] for each in cloud.findings() if each["fault"] == "object-drifted"}
-    binding = "ValidatingAdmissionPolicyBinding trainium-eks-training-pods"
-    assert drifted.pop(binding) == "does not exist"
-    assert drifted.keys() == {"StorageClass gp3"}
-    changed = {"data": {"volcano-scheduler.conf": "actions: allocate"}}
-    cloud.patch("ConfigMap", "volcano-scheduler-configmap", changed, "volcano-system")
-    assert "ConfigMap volcano-system/volcano-scheduler-configmap" in {each["subject"] for each in cloud.findings()}
-    cloud.project.trn("local", "up")
-    left = {each["fault"] for each in cloud.findings()}
-    mended = {"object-drifted", "driver-not-registered", "switch-unknown", "local-process-ended"}
-    assert left.isdisjoint({*mended, "volcano-process-down"})
-    for each in processes.running(Paths.of(cloud.project.path, "local")):
-        if each.name in ("etcd", "kube-apiserver"):
-            os.kill(each.pid, signal.SIGKILL)
-    assert {each["subject"] for each in cloud.findings()} == {"etcd", "kube-apiserver"}
-    cloud.project.trn("local", "up")
-
-
 def test_a_cluster_that_cannot_be_asked(cloud: Cloud, found: object, tmp_path: Path) -> None:
     config = yaml.safe_load((cloud.project.path / ".local" / "local" / "kubeconfig").read_text())
     [cluster], [user] = ([each["cluster"] for each in config["clusters"]], [each["user"] for each in config["users"]])
@@ -317,3 +293,26 @@ def test_a_cluster_that_cannot_be_asked(cloud: Cloud, found: object, tmp_path: P
     user.clear()
     user["token"] = "not-a-token"
     assert asked() == "api-unauthorized"
+
+
+def test_every_ended_process_is_named_and_an_up_makes_all_as_it_was(cloud: Cloud, found: object) -> None:
+    for each in processes.running(Paths.of(cloud.project.path, "local")):
+        if each.name in ("kwok", "kube-scheduler"):
+            os.kill(each.pid, signal.SIGKILL)
+    ended = [each["subject"] for each in cloud.findings() if each["fault"] == "local-process-ended"]
+    assert ended == ["kube-scheduler", "kwok"]
+    drifted = {each["subject"]: each["text"] for each in cloud.findings() if each["fault"] == "object-drifted"}
+    binding = "ValidatingAdmissionPolicyBinding trainium-eks-training-pods"
+    assert drifted.pop(binding) == "does not exist"
+    assert drifted.keys() == {"StorageClass gp3"}
+    changed = {"data": {"volcano-scheduler.conf": "actions: allocate"}}
+    cloud.patch("ConfigMap", "volcano-scheduler-configmap", changed, "volcano-system")
+    assert "ConfigMap volcano-system/volcano-scheduler-configmap" in {each["subject"] for each in cloud.findings()}
+    cloud.project.trn("local", "up")
+    left = {each["fault"] for each in cloud.findings()}
+    mended = {"object-drifted", "driver-not-registered", "switch-unknown", "local-process-ended"}
+    assert left.isdisjoint({*mended, "volcano-process-down"})
+    for each in processes.running(Paths.of(cloud.project.path, "local")):
+        if each.name in ("etcd", "kube-apiserver"):
+            os.kill(each.pid, signal.SIGKILL)
+    assert {each["subject"] for each in cloud.findings()} == {"etcd", "kube-apiserver"}
