@@ -31,7 +31,7 @@ def mounts(*pairs: tuple[str, str], **more: Any) -> list[dict[str, Any]]:
     return [{"name": name, "mountPath": path, **more} for name, path in pairs]
 
 
-def value_from(name: str, kind: str, **source: Any) -> dict[str, Any]:
+def value_from(name: str, kind: str, /, **source: Any) -> dict[str, Any]:
     """A variable."""
     return {"name": name, "valueFrom": {kind: source}}
 
