@@ -1,0 +1,304 @@
+"""How fast ``finetune`` trains, beside transformers' Trainer and a plain PyTorch loop, with the same model and rows.
+
+Run by hand on an idle machine, in the environment of ``make torch``:
+``.venv/workloads/bin/python benchmarks/training.py --device cuda --compile``. Each contestant's ranks are processes of
+their own, and the contestants take turns. Optimizer (fused AdamW), clipping, schedule, precision, attention and activation
+checkpointing agree; each logs as it does by default. The time runs from the end of one update to the end of a later one.
+On CPUs it is the time of the processors, which other work on the machine does not change.
+"""
+
+import argparse
+import logging
+import multiprocessing
+import os
+import random
+import resource
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# Read when libraries are imported.
+os.environ |= {"USE_TORCH_XLA": "0", "OMP_NUM_THREADS": "1"}
+import torch
+import transformers
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+HERE = Path(__file__).resolve().parents[1] / "workloads"
+SIZES = {
+    # Llama 3.2 1B's.
+    "cuda": {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,
+             "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": True},
+    "cpu": {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4, "num_attention_heads": 4,
+            "num_key_value_heads": 4, "vocab_size": 4096, "tie_word_embeddings": True},
+}  # fmt: skip
+ROWS = {"cuda": (2048, 4), "cpu": (256, 4)}
+"""Tokens of a row, and rows of a micro-batch."""
+PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "A10G": 70e12}
+"""Products and sums a second of dense matrices in BF16, by NVIDIA's data sheets."""
+RATE, DECAY, WARMUP = 1e-5, 0.1, 3
+
+
+@dataclass
+class Measured:
+    """A contestant's turn, in one rank."""
+
+    seconds: float = 0.0
+    """Of a step."""
+    memory: float = 0.0
+    """The greatest, in GB: what PyTorch's tensors took of the GPU's, or the process of the machine's."""
+
+
+class Watch:
+    """Measures the steps after the first ones, in which memory is found and code is compiled."""
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self._asked, self._count, self._began, self._profiler = asked, 0, 0.0, None
+        self.measured = Measured()
+
+    def __call__(self, *_: object) -> None:
+        self._count += 1
+        skipped, steps, is_gpu = self._asked.skip, self._asked.steps, self._asked.device == "cuda"
+        if self._count not in (skipped, skipped + steps):
+            return
+        if is_gpu:
+            torch.cuda.synchronize()
+        now = time.perf_counter() if is_gpu else time.process_time()
+        if self._count == skipped:
+            self._began = now
+            self._profile()
+            return
+        self.measured.seconds = (now - self._began) / steps
+        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        self.measured.memory = (torch.cuda.max_memory_allocated() if is_gpu else own) / 1e9
+        if self._profiler is not None:
+            self._profiler.stop()
+            by = f"self_{self._asked.device}_time_total"
+            print(
+                self._profiler.key_averages().table(sort_by=by, row_limit=25, max_name_column_width=70), file=sys.stderr
+            )
+
+    def _profile(self) -> None:
+        if self._asked.profile and os.environ.get("RANK", "0") == "0":
+            self._profiler = torch.profiler.profile()
+            self._profiler.start()
+
+
+def finetune(asked: argparse.Namespace, sharding: str) -> None:
+    """Ours: the command itself, without what it saves and exports."""
+    os.environ["NEURON_EXTRACT_GRAPHS_ONLY"] = "1"
+    length, batch = asked.rows
+    words: dict[str, Any] = {
+        "model": asked.place / "model", "synthetic": asked.examples, "token-cache": asked.place / "tokens",
+        "output": asked.place / f"output-{random.random()}", "seq-len": length, "batch-size": batch,
+        "steps": asked.skip + asked.steps, "warmup-steps": WARMUP, "learning-rate": RATE, "weight-decay": DECAY,
+        "precision": asked.precision, "backend": asked.device, "lora": asked.lora, "sharding": sharding,
+    }  # fmt: skip
+    flags = [f"--{each}" for each in ("compile", "activation-checkpointing") if getattr(asked, each.replace("-", "_"))]
+    sys.argv = ["finetune", *(str(part) for name, value in words.items() for part in (f"--{name}", value)), *flags]
+    from trainium_workloads.finetune import train
+
+    train.main()
+
+
+def trainer(asked: argparse.Namespace) -> None:
+    """transformers' Trainer."""
+    arguments = transformers.TrainingArguments(
+        output_dir=str(asked.place / "trainer"),
+        max_steps=asked.skip + asked.steps,
+        per_device_train_batch_size=asked.rows[1],
+        learning_rate=RATE,
+        warmup_steps=WARMUP,
+        weight_decay=DECAY,
+        lr_scheduler_type="cosine",
+        optim="adamw_torch_fused",
+        bf16=asked.precision == "bf16",
+        torch_compile=asked.compile,
+        gradient_checkpointing=asked.activation_checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False},
+        use_cpu=asked.device == "cpu",
+        ddp_backend="gloo" if asked.device == "cpu" and asked.ranks > 1 else None,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+    transformers.Trainer(_model(asked), arguments, train_dataset=_rows(asked)).train()
+
+
+def loop(asked: argparse.Namespace) -> None:
+    """The bound: what PyTorch does without anything around it."""
+    rank, ranks = int(os.environ.get("RANK", "0")), asked.ranks
+    device = torch.device(asked.device)
+    model = _model(asked).to(device)
+    model.train()
+    if asked.activation_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    if asked.compile:
+        model.compile()
+    trained = model
+    if ranks > 1:
+        torch.distributed.init_process_group("gloo" if asked.device == "cpu" else "nccl")
+        trained = nn.parallel.DistributedDataParallel(model)
+    learnt = [each for each in model.parameters() if each.requires_grad]
+    groups = [{"params": [each for each in learnt if (each.dim() > 1) is many], "weight_decay": DECAY * many}
+              for many in (True, False)]  # fmt: skip
+    optimizer = torch.optim.AdamW([each for each in groups if each["params"]], lr=RATE, fused=True)
+    schedule = transformers.get_cosine_schedule_with_warmup(optimizer, WARMUP, asked.skip + asked.steps)
+    rows = _rows(asked)
+    sampler = torch.utils.data.DistributedSampler(rows, ranks, rank, shuffle=True)
+    batches = torch.utils.data.DataLoader(rows, asked.rows[1], sampler=sampler, pin_memory=asked.device == "cuda")
+    for batch in batches:
+        on_device = {name: each.to(device, non_blocking=True) for name, each in batch.items()}
+        with torch.autocast(asked.device, torch.bfloat16, enabled=asked.precision == "bf16"):
+            loss = trained(**on_device, use_cache=False).loss
+        loss.backward()
+        nn.utils.clip_grad_norm_(learnt, 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+
+
+def _model(asked: argparse.Namespace) -> Any:
+    is_lighter = asked.lora and asked.precision == "bf16"  # as finetune has it: frozen weights in BF16
+    kind = torch.bfloat16 if is_lighter else torch.float32
+    model = transformers.AutoModelForCausalLM.from_pretrained(asked.place / "model", dtype=kind)
+    if asked.lora:
+        import peft
+
+        sizes = {"r": asked.lora, "lora_alpha": 2 * asked.lora}
+        model = peft.get_peft_model(model, peft.LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM", **sizes))
+    return model
+
+
+def _rows(asked: argparse.Namespace) -> list[dict[str, torch.Tensor]]:
+    """The same rows, as many as the run takes, in memory."""
+    from trainium_workloads.finetune import text
+    from trainium_workloads.tokenized import Rows
+
+    file = text.prepare_synthetic(asked.examples, asked.rows[0], 42, asked.place / "tokens")
+    tokens = Rows(file).at(range(asked.examples))["tokens"]
+    return [{"input_ids": each[:-1], "labels": each[:-1]} for each in tokens]
+
+
+CONTESTANTS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "finetune": lambda asked: finetune(asked, "full"),
+    "finetune --sharding none": lambda asked: finetune(asked, "none"),
+    "Trainer": trainer,
+    "loop": loop,
+}
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--ranks", type=int, default=1, help="default: %(default)s")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="bf16", help="default: %(default)s")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--activation-checkpointing", action="store_true")
+    parser.add_argument("--lora", type=int, default=0, metavar="RANK")
+    parser.add_argument("--steps", type=int, default=20, help="measured in a turn; default: %(default)s")
+    parser.add_argument("--skip", type=int, default=5, help="first steps that are not; default: %(default)s")
+    parser.add_argument("--turns", type=int, default=3, help="of each contestant; default: %(default)s")
+    parser.add_argument("--profile", action="store_true", help="print what takes the time instead of the table")
+    parser.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
+    parser.add_argument("--against", type=Path, help="another tree's directory workloads, whose finetune runs beside")
+    asked = parser.parse_args()
+    asked.rows = ROWS[asked.device]
+    asked.examples = (asked.skip + asked.steps) * asked.rows[1] * asked.ranks
+    runs = [(name, HERE) for name in asked.only]
+    runs += [(name, asked.against) for name in asked.only if asked.against and name.startswith("finetune")]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["torch._dynamo", "transformers.trainer", "transformers.models.llama.modeling_llama"]
+    )
+    with tempfile.TemporaryDirectory() as place:
+        asked.place = Path(place)
+        told = context.SimpleQueue()
+        _run(context, _make_model, asked, told)
+        asked.card, asked.parameters = told.get()
+        turns: dict[str, list[Measured]] = {}
+        for _ in range(asked.turns):
+            for name, tree in runs:
+                label = f"{name}{'' if tree == HERE else f' of {tree}'}"
+                turns.setdefault(label, []).append(_turn(context, name, tree, asked))
+                print(f"  {label}: {turns[label][-1].seconds:.4f} s a step", file=sys.stderr, flush=True)
+    _print(turns, asked)
+    return 0
+
+
+def _print(turns: dict[str, list[Measured]], asked: argparse.Namespace) -> None:
+    seconds = {name: statistics.median(each.seconds for each in of) for name, of in turns.items()}
+    length, batch = asked.rows
+    tokens = length * batch * asked.ranks
+    sizes = SIZES[asked.device]
+    # A frozen weight has no gradient of its own.
+    passes = 4 if asked.lora else 6
+    per_token = passes * (asked.parameters + sizes["num_hidden_layers"] * length * sizes["hidden_size"])
+    peak = next((value for card, value in PEAKS.items() if card in asked.card), None)
+    versions = f"PyTorch {torch.__version__}, transformers {transformers.__version__}"
+    print(f"{asked.card}, {asked.parameters / 1e6:,.0f} million parameters, {versions}, {' '.join(sys.argv[1:])}")
+    print(f"{'':26s} {'tokens/s':>10s} {'of peak':>8s} {'GB':>7s} {'to Trainer':>11s} {'to loop':>8s}  spread")
+    for name, of in turns.items():
+        each = sorted(turn.seconds for turn in of)
+        share = f"{per_token * tokens / seconds[name] / peak / asked.ranks:.1%}" if peak else "-"
+        ratios = [f"{seconds[other] / seconds[name]:.3f}" if other in seconds else "-" for other in ("Trainer", "loop")]
+        memory = max(turn.memory for turn in of)
+        print(
+            f"{name:26s} {tokens / seconds[name]:10,.0f} {share:>8s} {memory:7.2f} {ratios[0]:>11s} {ratios[1]:>8s}  {each[-1] / each[0] - 1:.1%}"
+        )
+
+
+def _make_model(asked: argparse.Namespace, told: Any, _: int) -> None:
+    torch.manual_seed(0)
+    configured = transformers.LlamaConfig(**SIZES[asked.device], max_position_embeddings=4096)
+    with torch.device(asked.device):
+        model = transformers.AutoModelForCausalLM.from_config(configured, dtype=torch.bfloat16)
+    model.save_pretrained(asked.place / "model")
+    told.put((torch.cuda.get_device_name() if asked.device == "cuda" else "CPU", model.num_parameters()))
+
+
+def _turn(context: Any, name: str, tree: Path, asked: argparse.Namespace) -> Measured:
+    told, port = context.SimpleQueue(), random.randrange(15_000, 30_000)
+    _run(context, _rank, name, tree, asked, port, told, ranks=asked.ranks)
+    found = [told.get() for _ in range(asked.ranks)]
+    return Measured(statistics.fmean(each.seconds for each in found), max(each.memory for each in found))
+
+
+def _run(context: Any, work: Callable[..., None], *arguments: Any, ranks: int = 1) -> None:
+    running = [context.Process(target=work, args=(*arguments, rank)) for rank in range(ranks)]
+    for each in running:
+        each.start()
+    for each in running:
+        each.join()
+    if any(each.exitcode for each in running):
+        sys.exit("a contestant failed; it says above why")
+
+
+def _rank(name: str, tree: Path, asked: argparse.Namespace, port: int, told: Any, rank: int) -> None:
+    if asked.ranks > 1:
+        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": asked.ranks, "MASTER_PORT": port}
+        os.environ.update({"MASTER_ADDR": "127.0.0.1", **{each: str(value) for each, value in place.items()}})
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    transformers.utils.logging.disable_progress_bar()
+    sys.path.insert(0, str(tree))
+    watch = Watch(asked)
+    register_optimizer_step_post_hook(watch)
+    said = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # step lines
+    try:
+        CONTESTANTS[name](asked)
+    finally:
+        os.dup2(said, 1)
+    told.put(watch.measured)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
