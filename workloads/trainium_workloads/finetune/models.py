@@ -122,7 +122,11 @@ def load(directory: Path, asked: Namespace, options: Options, backend: Backend) 
     if wrong := sorted(str(each) for name in ("missing_keys", "mismatched_keys") for each in told[name]):
         raise RefusalError(f"{directory} holds no weights, or others, for its config.json's {', '.join(wrong[:3])}")
     if asked.sharding == "full" and backend.world_size == asked.tensor_parallel:
-        _shard_alone(model, backend.device, is_mixed=is_mixed)
+        # A single rank has it whole, with the same checkpoints. In BF16 the activations of a sharded one are smaller,
+        # where a compiler does not fuse the casts.
+        if asked.tensor_parallel > 1 or (is_mixed and not asked.lora and not options.compile):
+            _shard_alone(model, backend.device, is_mixed=is_mixed)
+        model.to(backend.device)
     if asked.lora:
         _adapt(model, asked, options.seed)
     if asked.activation_checkpointing:
@@ -251,7 +255,7 @@ def _shard_alone(model: Any, device: torch.device, *, is_mixed: bool) -> None:
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if is_mixed else MixedPrecisionPolicy()
     layers = set(model._no_split_modules or ())
     for module in [*(each for each in model.to(device).modules() if type(each).__name__ in layers), model]:
-        fully_shard(module, mesh=mesh, mp_policy=policy)
+        fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
 
 
 def _adapt(model: Any, asked: Namespace, seed: int) -> None:

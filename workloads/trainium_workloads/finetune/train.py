@@ -9,14 +9,14 @@ import functools
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 from trainium_workloads.finetune import models, text
 from trainium_workloads.tokenized import Rows
@@ -77,15 +77,44 @@ class FineTuning:
         tokens = batch["tokens"]
         logits = model(input_ids=tokens[:, :-1], use_cache=False).logits.flatten(0, 1)
         targets = tokens[:, 1:].flatten()
-        if self.options.backend == "xla":  # PyTorch's checkpoints do not know it
-            return Loss(_summed(logits, targets) / len(targets))
-        parts = zip(logits.split(_LOSS_POSITIONS), targets.split(_LOSS_POSITIONS), strict=True)
-        sums = [checkpoint(_summed, *part, use_reentrant=False, preserve_rng_state=False) for part in parts]
-        return Loss(torch.stack(sums).sum() / len(targets))
+        return Loss(self._mean(logits, targets))
+
+    @functools.cached_property
+    def _mean(self) -> Callable[[Tensor, Tensor], Tensor]:
+        if self.options.compile:
+            return torch.compile(_mean_at_once)
+        return _mean_at_once if self.options.backend == "xla" else _mean_by_parts
 
 
-def _summed(logits: Tensor, targets: Tensor) -> Tensor:
-    return functional.cross_entropy(logits.float(), targets, reduction="sum")
+def _mean_at_once(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross-entropy, for compilers: they fuse it, and no logits in FP32 reach the memory."""
+    return functional.cross_entropy(logits.float(), targets)
+
+
+def _mean_by_parts(logits: Tensor, targets: Tensor) -> Tensor:
+    total: Tensor = _CrossEntropy.apply(logits, targets)
+    return total / len(targets)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """The sum over all positions, with its gradient, by parts: no part is computed again in the backward pass."""
+
+    @staticmethod
+    def forward(context: Any, logits: Tensor, targets: Tensor) -> Tensor:
+        gradient, sums = torch.empty_like(logits), []
+        parts = (each.split(_LOSS_POSITIONS) for each in (logits, targets, gradient))
+        for some, following, into in zip(*parts, strict=True):
+            chances, at = functional.log_softmax(some, 1, dtype=torch.float32), following.unsqueeze(1)
+            sums.append(-chances.gather(1, at).sum())
+            chances.exp_()
+            into.copy_(chances.scatter_(1, at, chances.gather(1, at) - 1))
+        context.save_for_backward(gradient)
+        return torch.stack(sums).sum()
+
+    @staticmethod
+    def backward(context: Any, of_sum: Tensor) -> tuple[Tensor, None]:
+        (gradient,) = context.saved_tensors
+        return gradient.mul_(of_sum), None  # a backward pass runs once
 
 
 def main() -> int:

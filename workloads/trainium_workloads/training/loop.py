@@ -21,7 +21,7 @@ from trainium_workloads.training.order import Order, step_seed
 from trainium_workloads.training.progress import ONLY_COMPILES, Progress, State, say
 from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import Batch, Examples, Task, parameter_count
-from trainium_workloads.training.updates import Updates, fetched
+from trainium_workloads.training.updates import Updates
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
             backend.seed(step_seed(options.seed, step, order.rank))
             values = updates.make(step, batches)
             logs = step % options.log_every == 0 or step == last
-            mine = fetched(values) if logs else {}
+            mine = values() if logs else {}
             # One sum for all values on which the ranks have to agree.
             asks = [float(bool(stop.reason)), float(backend.rank == 0 and progress.is_due(step))]
             stops, due, *sums = backend.sum([*asks, *mine.values()])

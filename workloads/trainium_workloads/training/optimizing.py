@@ -25,8 +25,9 @@ def optimizer_of(model: nn.Module, options: Options) -> torch.optim.Optimizer:
     rate = torch.tensor(options.learning_rate) if is_traced else options.learning_rate
     if options.optimizer == "lamb":
         return Lamb(groups, lr=rate)
-    # On CPUs PyTorch's choice is an operation at a time, for each tensor.
-    return torch.optim.AdamW(groups, lr=rate, capturable=is_traced, fused=True if options.backend == "cpu" else None)
+    # PyTorch's choice is an operation at a time: on CPUs for each tensor, on GPUs with twice the memory's traffic.
+    fused = True if options.backend in ("cpu", "cuda") else None
+    return torch.optim.AdamW(groups, lr=rate, capturable=is_traced, fused=fused)
 
 
 class Lamb(torch.optim.Optimizer):
@@ -89,7 +90,10 @@ def clip(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
         by_mesh.setdefault(getattr(gradient, "device_mesh", None), []).append(gradient.float())
     norms = [nn.utils.get_total_norm(gradients) for gradients in by_mesh.values()]
     norm = nn.utils.get_total_norm([each.full_tensor() if isinstance(each, DTensor) else each for each in norms])
-    nn.utils.clip_grads_with_norm_(learnt, limit or math.inf, norm, foreach=False)
+    if limit:
+        # A rank's parts are scaled as a whole gradient is, and without what DTensor does for each operation.
+        parts = [each.grad.to_local() if isinstance(each.grad, DTensor) else each.grad for each in learnt]
+        torch._foreach_mul_(parts, torch.clamp(limit / (norm + 1e-6), max=1.0))
     return norm
 
 

@@ -62,8 +62,8 @@ class ShardedLayout(Layout):
         return backend.rank // columns, backend.world_size // columns
 
     def begin_micro_batch(self, model: nn.Module, *, is_last: bool) -> None:
-        assert isinstance(model, FSDPModule)
-        model.set_requires_gradient_sync(is_last or self._gradient_sync == "each")
+        if isinstance(model, FSDPModule):  # one rank may have it whole
+            model.set_requires_gradient_sync(is_last or self._gradient_sync == "each")
 
     def reduce(self, model: nn.Module, backend: Backend) -> None:
         """Average the gradients of parameters that are whole; FSDP averaged the others in the backward pass."""

@@ -1,6 +1,6 @@
 """One update: micro-batches forward and backward, gradients of all ranks, a step of the optimizer."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -28,15 +28,17 @@ class Updates:
             in_software = options.stochastic_rounding and options.backend in ("cpu", "cuda")
             rounded = optimizing.round_stochastically if in_software else Tensor.bfloat16
             self._update = optimizing.UpdatedInFp32(self._optimizer, rounded).step
+        self._ahead: Batch | None = None
         self.rate = 0.0
         """Of the last update."""
 
-    def make(self, step: int, batches: Iterator[Batch]) -> dict[str, Tensor]:
-        """Make an update of the next micro-batches; return its values, on the device."""
+    def make(self, step: int, batches: Iterator[Batch]) -> Callable[[], dict[str, float]]:
+        """Make an update of the next micro-batches; return a function that waits for its values."""
         options, model = self._options, self._model
         values: dict[str, Tensor] = {}
         for micro in range(options.accumulate):
-            batch = next(batches)
+            batch = self._ahead or next(batches)
+            self._ahead = None
             self._layout.begin_micro_batch(model, is_last=micro == options.accumulate - 1)
             with precision.autocast(options, self._backend.device):
                 loss = self._task.loss(model, batch)
@@ -48,6 +50,8 @@ class Updates:
         if self._scaler.is_enabled():
             self._scaler.unscale_(self._optimizer)
         values["gradient_norm"] = optimizing.clip(model.parameters(), options.clip)
+        # On their way before the optimizer runs: the next step is prepared while it does.
+        numbers = self._backend.bring(torch.stack([each.detach().float().reshape(()) for each in values.values()]))
         self.rate = options.learning_rate * optimizing.rate_factor(step, options)
         optimizing.set_rate(self._optimizer, self.rate)
         # Ranks have to round alike: each of them updates a whole model.
@@ -59,10 +63,5 @@ class Updates:
             self._update()
         self._backend.end_update()
         self._optimizer.zero_grad(set_to_none=True)
-        return values
-
-
-def fetched(values: dict[str, Tensor]) -> dict[str, float]:
-    """Return the values of an update, after waiting for the device once for all."""
-    together = torch.stack([each.detach().float().reshape(()) for each in values.values()])
-    return dict(zip(values, together.cpu().tolist(), strict=True))
+        self._ahead = next(batches, None)  # read while the device computes
+        return lambda: dict(zip(values, numbers(), strict=True))

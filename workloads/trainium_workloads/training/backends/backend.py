@@ -1,7 +1,7 @@
 """A rank's device, and its way to the other ranks. The rest of a training does not depend on the kind of device."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -87,12 +87,27 @@ class Backend:
     def end_update(self) -> None:
         """End an update of the parameters: on XLA the traced graph ends here, and runs."""
 
+    def bring(self, values: torch.Tensor) -> Callable[[], list[float]]:
+        """Return a function that waits for numbers of the device, and not for what is computed after them."""
+        if self.name != "cuda":
+            return lambda: [float(each) for each in values.cpu()]
+        host, arrived = values.to("cpu", non_blocking=True), torch.cuda.Event()
+        arrived.record()
+
+        def wait() -> list[float]:
+            arrived.synchronize()
+            return [float(each) for each in host]
+
+        return wait
+
     def to_host(self, state: Any) -> Any:
         """Return nested dictionaries and lists with their tensors on the CPU, to save."""
         return _on_host(state)
 
     def sum(self, values: Sequence[float]) -> list[float]:
         """Return sums over the ranks, in FP64, between the hosts: no device waits."""
+        if self.world_size == 1:
+            return list(values)
         shared = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(shared, group=self.hosts)
         return [float(value) for value in shared]
