@@ -1,13 +1,14 @@
 """How fast ``finetune`` trains, beside transformers' Trainer and a plain PyTorch loop, with the same model and rows.
 
-Run by hand on an idle machine, in the environment of ``make torch``:
-``.venv/workloads/bin/python benchmarks/training.py --device cuda --compile``. Each contestant's ranks are processes of
-their own, and the contestants take turns. Optimizer (fused AdamW), clipping, schedule, precision, attention and activation
-checkpointing agree; each logs as it does by default. The time runs from the end of one update to the end of a later one.
-On CPUs it is the time of the processors, which other work on the machine does not change.
+Run by hand on an idle machine, in the environment of ``make torch``: ``.venv/workloads/bin/python
+benchmarks/training.py --device cuda --compile``. The ranks of each contestant are processes of their own, and the
+contestants take turns. Optimizer (fused AdamW), clipping, schedule, precision, attention and activation checkpointing
+agree; each logs as by default. The time runs from the end of one update to the end of a later one; on CPUs it is the
+processors' time of a rank, which other work on the machine changes little.
 """
 
 import argparse
+import contextlib
 import logging
 import multiprocessing
 import os
@@ -59,7 +60,9 @@ class Watch:
     """Measures the steps after the first ones, in which memory is found and code is compiled."""
 
     def __init__(self, asked: argparse.Namespace) -> None:
-        self._asked, self._count, self._began, self._profiler = asked, 0, 0.0, None
+        self._asked, self._count, self._began = asked, 0, 0.0
+        is_first = os.environ.get("RANK", "0") == "0"
+        self._profiler = torch.profiler.profile() if asked.profile and is_first else None
         self.measured = Measured()
 
     def __call__(self, *_: object) -> None:
@@ -72,22 +75,16 @@ class Watch:
         now = time.perf_counter() if is_gpu else time.process_time()
         if self._count == skipped:
             self._began = now
-            self._profile()
+            if self._profiler:
+                self._profiler.start()
             return
         self.measured.seconds = (now - self._began) / steps
         own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         self.measured.memory = (torch.cuda.max_memory_allocated() if is_gpu else own) / 1e9
-        if self._profiler is not None:
+        if self._profiler:
             self._profiler.stop()
             by = f"self_{self._asked.device}_time_total"
-            print(
-                self._profiler.key_averages().table(sort_by=by, row_limit=25, max_name_column_width=70), file=sys.stderr
-            )
-
-    def _profile(self) -> None:
-        if self._asked.profile and os.environ.get("RANK", "0") == "0":
-            self._profiler = torch.profiler.profile()
-            self._profiler.start()
+            print(self._profiler.key_averages().table(sort_by=by, row_limit=25), file=sys.stderr)
 
 
 def finetune(asked: argparse.Namespace, sharding: str) -> None:
@@ -110,24 +107,13 @@ def finetune(asked: argparse.Namespace, sharding: str) -> None:
 def trainer(asked: argparse.Namespace) -> None:
     """transformers' Trainer."""
     arguments = transformers.TrainingArguments(
-        output_dir=str(asked.place / "trainer"),
-        max_steps=asked.skip + asked.steps,
-        per_device_train_batch_size=asked.rows[1],
-        learning_rate=RATE,
-        warmup_steps=WARMUP,
-        weight_decay=DECAY,
-        lr_scheduler_type="cosine",
-        optim="adamw_torch_fused",
-        bf16=asked.precision == "bf16",
-        torch_compile=asked.compile,
-        gradient_checkpointing=asked.activation_checkpointing,
-        gradient_checkpointing_kwargs={"use_reentrant": False},
-        use_cpu=asked.device == "cpu",
-        ddp_backend="gloo" if asked.device == "cpu" and asked.ranks > 1 else None,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-    )
+        output_dir=str(asked.place / "trainer"), max_steps=asked.skip + asked.steps, optim="adamw_torch_fused",
+        per_device_train_batch_size=asked.rows[1], learning_rate=RATE, warmup_steps=WARMUP, weight_decay=DECAY,
+        lr_scheduler_type="cosine", bf16=asked.precision == "bf16", torch_compile=asked.compile,
+        gradient_checkpointing=asked.activation_checkpointing, gradient_checkpointing_kwargs={"use_reentrant": False},
+        use_cpu=asked.device == "cpu", ddp_backend="gloo" if asked.device == "cpu" and asked.ranks > 1 else None,
+        save_strategy="no", report_to="none", disable_tqdm=True,
+    )  # fmt: skip
     transformers.Trainer(_model(asked), arguments, train_dataset=_rows(asked)).train()
 
 
@@ -238,9 +224,9 @@ def _print(turns: dict[str, list[Measured]], asked: argparse.Namespace) -> None:
     length, batch = asked.rows
     tokens = length * batch * asked.ranks
     sizes = SIZES[asked.device]
-    # A frozen weight has no gradient of its own.
-    passes = 4 if asked.lora else 6
-    per_token = passes * (asked.parameters + sizes["num_hidden_layers"] * length * sizes["hidden_size"])
+    # A frozen weight has no gradient of its own. A position attends to half of the others, on average.
+    of_weights = (4 if asked.lora else 6) * asked.parameters
+    per_token = of_weights + 6 * sizes["num_hidden_layers"] * length * sizes["hidden_size"]
     peak = next((value for card, value in PEAKS.items() if card in asked.card), None)
     versions = f"PyTorch {torch.__version__}, transformers {transformers.__version__}"
     print(f"{asked.card}, {asked.parameters / 1e6:,.0f} million parameters, {versions}, {' '.join(sys.argv[1:])}")
@@ -250,9 +236,8 @@ def _print(turns: dict[str, list[Measured]], asked: argparse.Namespace) -> None:
         share = f"{per_token * tokens / seconds[name] / peak / asked.ranks:.1%}" if peak else "-"
         ratios = [f"{seconds[other] / seconds[name]:.3f}" if other in seconds else "-" for other in ("Trainer", "loop")]
         memory = max(turn.memory for turn in of)
-        print(
-            f"{name:26s} {tokens / seconds[name]:10,.0f} {share:>8s} {memory:7.2f} {ratios[0]:>11s} {ratios[1]:>8s}  {each[-1] / each[0] - 1:.1%}"
-        )
+        row = f"{name:26s} {tokens / seconds[name]:10,.0f} {share:>8s} {memory:7.2f} {ratios[0]:>11s} {ratios[1]:>8s}"
+        print(f"{row}  {each[-1] / each[0] - 1:.1%}")
 
 
 def _make_model(asked: argparse.Namespace, told: Any, _: int) -> None:
@@ -291,12 +276,8 @@ def _rank(name: str, tree: Path, asked: argparse.Namespace, port: int, told: Any
     sys.path.insert(0, str(tree))
     watch = Watch(asked)
     register_optimizer_step_post_hook(watch)
-    said = os.dup(1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # step lines
-    try:
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):  # step lines
         CONTESTANTS[name](asked)
-    finally:
-        os.dup2(said, 1)
     told.put(watch.measured)
 
 
