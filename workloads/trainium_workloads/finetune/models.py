@@ -123,8 +123,9 @@ def load(directory: Path, asked: Namespace, options: Options, backend: Backend) 
         raise RefusalError(f"{directory} holds no weights, or others, for its config.json's {', '.join(wrong[:3])}")
     if asked.sharding == "full" and backend.world_size == asked.tensor_parallel:
         # A single rank has it whole, with the same checkpoints. In BF16 the activations of a sharded one are smaller,
-        # where a compiler does not fuse the casts.
-        if asked.tensor_parallel > 1 or (is_mixed and not asked.lora and not options.compile):
+        # where a compiler does not fuse the casts; and TorchNeuron has no autocast.
+        casts_itself = options.backend == "neuron" or not (asked.lora or options.compile)
+        if asked.tensor_parallel > 1 or (is_mixed and casts_itself):
             _shard_alone(model, backend.device, is_mixed=is_mixed)
         model.to(backend.device)
     if asked.lora:

@@ -81,7 +81,7 @@ class FineTuning:
 
     @functools.cached_property
     def _mean(self) -> Callable[[Tensor, Tensor], Tensor]:
-        if self.options.compile:
+        if self.options.compile and self.options.backend != "neuron":
             return torch.compile(_mean_at_once)
         return _mean_at_once if self.options.backend == "xla" else _mean_by_parts
 
