@@ -20,7 +20,6 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +45,8 @@ PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "A10G":
 RATE, DECAY, WARMUP = 1e-5, 0.1, 3
 
 
-@dataclass
-class Measured:
-    """A contestant's turn, in one rank."""
-
-    seconds: float = 0.0
-    """Of a step."""
-    memory: float = 0.0
-    """The greatest, in GB: what PyTorch's tensors took of the GPU's, or the process of the machine's."""
+Measured = tuple[float, float]
+"""Seconds of a step, and the greatest memory in GB: what PyTorch took of the GPU's, or the process of the machine's."""
 
 
 class Watch:
@@ -61,9 +54,8 @@ class Watch:
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self._asked, self._count, self._began = asked, 0, 0.0
-        is_first = os.environ.get("RANK", "0") == "0"
-        self._profiler = torch.profiler.profile() if asked.profile and is_first else None
-        self.measured = Measured()
+        self._profiler = torch.profiler.profile() if asked.profile and os.environ.get("RANK", "0") == "0" else None
+        self.measured: Measured = (0.0, 0.0)
 
     def __call__(self, *_: object) -> None:
         self._count += 1
@@ -78,13 +70,12 @@ class Watch:
             if self._profiler:
                 self._profiler.start()
             return
-        self.measured.seconds = (now - self._began) / steps
-        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        self.measured.memory = (torch.cuda.max_memory_allocated() if is_gpu else own) / 1e9
+        of_process = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        taken = torch.cuda.max_memory_allocated() if is_gpu else of_process
+        self.measured = ((now - self._began) / steps, taken / 1e9)
         if self._profiler:
             self._profiler.stop()
-            by = f"self_{self._asked.device}_time_total"
-            print(self._profiler.key_averages().table(sort_by=by, row_limit=25), file=sys.stderr)
+            print(self._profiler.key_averages().table(f"self_{self._asked.device}_time_total", 25), file=sys.stderr)
 
 
 def finetune(asked: argparse.Namespace, sharding: str) -> None:
@@ -120,14 +111,13 @@ def trainer(asked: argparse.Namespace) -> None:
 def loop(asked: argparse.Namespace) -> None:
     """The bound: what PyTorch does without anything around it."""
     rank, ranks = int(os.environ.get("RANK", "0")), asked.ranks
-    device = torch.device(asked.device)
-    model = _model(asked).to(device)
+    model = _model(asked).to(asked.device)
     model.train()
     if asked.activation_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     if asked.compile:
         model.compile()
-    trained = model
+    trained: nn.Module = model
     if ranks > 1:
         torch.distributed.init_process_group("gloo" if asked.device == "cpu" else "nccl")
         trained = nn.parallel.DistributedDataParallel(model)
@@ -136,11 +126,11 @@ def loop(asked: argparse.Namespace) -> None:
               for many in (True, False)]  # fmt: skip
     optimizer = torch.optim.AdamW([each for each in groups if each["params"]], lr=RATE, fused=True)
     schedule = transformers.get_cosine_schedule_with_warmup(optimizer, WARMUP, asked.skip + asked.steps)
-    rows = _rows(asked)
+    rows = _rows(asked)  # in memory
     sampler = torch.utils.data.DistributedSampler(rows, ranks, rank, shuffle=True)
     batches = torch.utils.data.DataLoader(rows, asked.rows[1], sampler=sampler, pin_memory=asked.device == "cuda")
     for batch in batches:
-        on_device = {name: each.to(device, non_blocking=True) for name, each in batch.items()}
+        on_device = {name: each.to(asked.device, non_blocking=True) for name, each in batch.items()}
         with torch.autocast(asked.device, torch.bfloat16, enabled=asked.precision == "bf16"):
             loss = trained(**on_device, use_cache=False).loss
         loss.backward()
@@ -151,19 +141,18 @@ def loop(asked: argparse.Namespace) -> None:
 
 
 def _model(asked: argparse.Namespace) -> Any:
-    is_lighter = asked.lora and asked.precision == "bf16"  # as finetune has it: frozen weights in BF16
-    kind = torch.bfloat16 if is_lighter else torch.float32
+    # As finetune has it: frozen weights in BF16.
+    kind = torch.bfloat16 if asked.lora and asked.precision == "bf16" else torch.float32
     model = transformers.AutoModelForCausalLM.from_pretrained(asked.place / "model", dtype=kind)
     if asked.lora:
         import peft
 
-        sizes = {"r": asked.lora, "lora_alpha": 2 * asked.lora}
-        model = peft.get_peft_model(model, peft.LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM", **sizes))
+        sizes = {"r": asked.lora, "lora_alpha": 2 * asked.lora, "target_modules": "all-linear"}
+        model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **sizes))
     return model
 
 
 def _rows(asked: argparse.Namespace) -> list[dict[str, torch.Tensor]]:
-    """The same rows, as many as the run takes, in memory."""
     from trainium_workloads.finetune import text
     from trainium_workloads.tokenized import Rows
 
@@ -201,9 +190,7 @@ def main() -> int:
     runs = [(name, HERE) for name in asked.only]
     runs += [(name, asked.against) for name in asked.only if asked.against and name.startswith("finetune")]
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["torch._dynamo", "transformers.trainer", "transformers.models.llama.modeling_llama"]
-    )
+    context.set_forkserver_preload(["transformers.trainer", "transformers.models.llama.modeling_llama"])
     with tempfile.TemporaryDirectory() as place:
         asked.place = Path(place)
         told = context.SimpleQueue()
@@ -214,29 +201,28 @@ def main() -> int:
             for name, tree in runs:
                 label = f"{name}{'' if tree == HERE else f' of {tree}'}"
                 turns.setdefault(label, []).append(_turn(context, name, tree, asked))
-                print(f"  {label}: {turns[label][-1].seconds:.4f} s a step", file=sys.stderr, flush=True)
+                print(f"  {label}: {turns[label][-1][0]:.4f} s a step", file=sys.stderr, flush=True)
     _print(turns, asked)
     return 0
 
 
 def _print(turns: dict[str, list[Measured]], asked: argparse.Namespace) -> None:
-    seconds = {name: statistics.median(each.seconds for each in of) for name, of in turns.items()}
+    seconds = {name: statistics.median(second for second, _ in of) for name, of in turns.items()}
     length, batch = asked.rows
     tokens = length * batch * asked.ranks
-    sizes = SIZES[asked.device]
     # A frozen weight has no gradient of its own. A position attends to half of the others, on average.
     of_weights = (4 if asked.lora else 6) * asked.parameters
-    per_token = of_weights + 6 * sizes["num_hidden_layers"] * length * sizes["hidden_size"]
+    per_token = of_weights + 6 * length * SIZES[asked.device]["num_hidden_layers"] * SIZES[asked.device]["hidden_size"]
     peak = next((value for card, value in PEAKS.items() if card in asked.card), None)
-    versions = f"PyTorch {torch.__version__}, transformers {transformers.__version__}"
-    print(f"{asked.card}, {asked.parameters / 1e6:,.0f} million parameters, {versions}, {' '.join(sys.argv[1:])}")
+    print(f"{asked.card}, {asked.parameters / 1e6:,.0f} million parameters, {' '.join(sys.argv[1:])}")
+    print(f"PyTorch {torch.__version__}, transformers {transformers.__version__}")
     print(f"{'':26s} {'tokens/s':>10s} {'of peak':>8s} {'GB':>7s} {'to Trainer':>11s} {'to loop':>8s}  spread")
     for name, of in turns.items():
-        each = sorted(turn.seconds for turn in of)
+        each = sorted(second for second, _ in of)
         share = f"{per_token * tokens / seconds[name] / peak / asked.ranks:.1%}" if peak else "-"
         ratios = [f"{seconds[other] / seconds[name]:.3f}" if other in seconds else "-" for other in ("Trainer", "loop")]
-        memory = max(turn.memory for turn in of)
-        row = f"{name:26s} {tokens / seconds[name]:10,.0f} {share:>8s} {memory:7.2f} {ratios[0]:>11s} {ratios[1]:>8s}"
+        row = f"{name:26s} {tokens / seconds[name]:10,.0f} {share:>8s} {max(of, key=lambda turn: turn[1])[1]:7.2f}"
+        row += "".join(f" {ratio:>{width}s}" for ratio, width in zip(ratios, (11, 8), strict=True))
         print(f"{row}  {each[-1] / each[0] - 1:.1%}")
 
 
@@ -253,7 +239,7 @@ def _turn(context: Any, name: str, tree: Path, asked: argparse.Namespace) -> Mea
     told, port = context.SimpleQueue(), random.randrange(15_000, 30_000)
     _run(context, _rank, name, tree, asked, port, told, ranks=asked.ranks)
     found = [told.get() for _ in range(asked.ranks)]
-    return Measured(statistics.fmean(each.seconds for each in found), max(each.memory for each in found))
+    return statistics.fmean(seconds for seconds, _ in found), max(memory for _, memory in found)
 
 
 def _run(context: Any, work: Callable[..., None], *arguments: Any, ranks: int = 1) -> None:
