@@ -9,12 +9,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
 if TYPE_CHECKING:
     import requests
+
+
+def content_of(directory: Path) -> dict[str, bytes]:
+    """What was staged, without the copier's own files."""
+    files = (path for path in directory.rglob("*") if path.is_file() and not path.name.startswith(".stage"))
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
 
 
 @contextmanager
@@ -74,6 +81,13 @@ class FileServer:
     sent_bytes: int = 0
     at_once: int = 0
     most_at_once: int = 0
+
+    def list_of(self, files: Mapping[str, bytes]) -> str:
+        """Serves the files and their list; the list's URL."""
+        self.files |= {f"/{path}": content for path, content in files.items()}
+        lines = (f"{hashlib.sha256(content).hexdigest()}  {path}" for path, content in files.items())
+        self.files["/SHA256SUMS"] = "\n".join(lines).encode()
+        return f"{self.url}/SHA256SUMS"
 
 
 @contextmanager
