@@ -8,10 +8,8 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from trainium_workloads import compile_cache, graph_cache
 from trainium_workloads.compile_cache import Compilation
@@ -22,7 +20,7 @@ KILLED = 137
 ABREAST = 4
 
 
-def main() -> None:
+def main():
     """Prints how many operations there are, for each beginning."""
     root = Path(sys.argv[1])
     compile_cache._say = lambda _: None
@@ -46,7 +44,7 @@ def main() -> None:
     sys.exit(f"not sound: {failed}" if failed else 0)
 
 
-def _everywhere(root: Path, begin: Callable[[Path], None], first: int) -> int:
+def _everywhere(root, begin, first):
     operation, code = first, KILLED
     while code == KILLED:
         place = root / str(operation)
@@ -65,15 +63,15 @@ def _everywhere(root: Path, begin: Callable[[Path], None], first: int) -> int:
     return 0
 
 
-def _cache(place: Path) -> Cache:
+def _cache(place):
     return Cache(place, "k")
 
 
-def _run(place: Path, options: dict[str, str] | None = None) -> int:
+def _run(place, options=None):
     return Compilation(_cache(place), options or OPTIONS, ["compile"]).run()
 
 
-def _compile(_: Compilation, directory: Path) -> int:
+def _compile(_, directory):
     """As the SDK does, which waits for ever for a lock that somebody left; here, because a process takes too long."""
     for number in range(3):
         module = directory / "cc-2" / f"MODULE_{number}"
@@ -83,32 +81,32 @@ def _compile(_: Compilation, directory: Path) -> int:
     return 0
 
 
-def _killed_at(operation: int, place: Path) -> int:
+def _killed_at(operation, place):
     """Operations before this one happen, this one and those after it do not; half a write does."""
     left = operation
     prefix = str(place)
 
-    def count(path: object) -> bool:
+    def count(path):
         nonlocal left
         if isinstance(path, str | bytes | os.PathLike) and not os.fsdecode(path).startswith(prefix):
             return False
         left -= 1
         return left == 0
 
-    def audit(event: str, arguments: tuple[object, ...]) -> None:
+    def audit(event, arguments):
         is_of_files = event == "open" or event.startswith(("os.", "shutil."))
         if is_of_files and arguments and isinstance(arguments[0], str | bytes | os.PathLike) and count(arguments[0]):
             os._exit(KILLED)
 
     write_mark = graph_cache._write_mark
 
-    def half(directory: Path, *content: Any) -> None:
+    def half(directory, *content):
         if count(None):
             (directory / graph_cache.MARK).write_text('{"files": {')
             os._exit(KILLED)
         write_mark(directory, *content)
 
-    def synced(_: int) -> None:
+    def synced(_):
         if count(None):
             os._exit(KILLED)
 
@@ -117,7 +115,7 @@ def _killed_at(operation: int, place: Path) -> int:
     return _run(place)
 
 
-def _begun(work: Callable[[], int]) -> int:
+def _begun(work):
     child = os.fork()
     if child == 0:
         code = 99
@@ -130,14 +128,14 @@ def _begun(work: Callable[[], int]) -> int:
     return child
 
 
-def _ended(child: int) -> int:
+def _ended(child):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 # --- What there is before -----------------------------------------------------------------------------------------
 
 
-def _with_other_options(place: Path) -> None:
+def _with_other_options(place):
     code = _ended(_begun(partial(_run, place, {"batch": "8"})))
     assert code == 0
     # One of the graphs was compiled in another way, and there is one that these options do not need.
@@ -147,14 +145,14 @@ def _with_other_options(place: Path) -> None:
     (place / "k" / "complete.json").write_text(json.dumps(mark))
 
 
-def _filled_by_somebody(place: Path) -> None:
+def _filled_by_somebody(place):
     module = place / "k" / "cc-2" / "MODULE_1"
     module.mkdir(parents=True)
     (module / "model.neff").write_text("half")
     (module / "model.hlo_module.pb.lock").touch()
 
 
-def _begun_by_a_dead_one(place: Path) -> None:
+def _begun_by_a_dead_one(place):
     module = place / ".staging" / "k" / "abc" / "cc-2" / "MODULE_1"
     module.mkdir(parents=True)
     (module / "model.hlo_module.pb.lock").touch()
@@ -165,7 +163,7 @@ def _begun_by_a_dead_one(place: Path) -> None:
 # --- What there must be after -------------------------------------------------------------------------------------
 
 
-def _sound(place: Path, when: str) -> None:
+def _sound(place, when):
     """Complete or not, but never complete with anything missing; and what was complete stays."""
     if _cache(place).state(OPTIONS).code == COMPLETE:
         _whole(place, when)
@@ -175,7 +173,7 @@ def _sound(place: Path, when: str) -> None:
         assert (place / "k" / "cc-2" / "MODULE_old" / "model.neff").read_text() == "graph 0", when
 
 
-def _whole(place: Path, when: str) -> None:
+def _whole(place, when):
     verdict = _cache(place).check(OPTIONS)
     assert verdict.code == 0, f"{when}: {verdict.message}"
     for number in range(3):

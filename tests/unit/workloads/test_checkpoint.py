@@ -7,23 +7,23 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from trainium_workloads.checkpoint import Checkpoint, Checkpoints, sealed
+from trainium_workloads.checkpoint import Checkpoints, sealed
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 
 
-def _complete(directory: Path) -> list[Path]:
+def _complete(directory):
     return sorted(path for path in directory.iterdir() if path.name != "latest")
 
 
-def _save(checkpoints: Checkpoints, step: int, *parts: str) -> Checkpoint:
+def _save(checkpoints, step, *parts):
     directory = checkpoints.begin(step)
     for number, part in enumerate(parts):
         (directory / f"part-{number}").write_text(part)
     return checkpoints.complete(step, {path.name: sealed(path) for path in directory.iterdir()})
 
 
-def test_the_newest_is_found_and_older_ones_go(tmp_path: Path) -> None:
+def test_the_newest_is_found_and_older_ones_go(tmp_path):
     checkpoints = Checkpoints(tmp_path / "new", keep=2)
     assert checkpoints.latest() is None
     for step in (5, 10, 15):
@@ -34,7 +34,7 @@ def test_the_newest_is_found_and_older_ones_go(tmp_path: Path) -> None:
     assert (saved.path / "part-1").read_text() == "15"
 
 
-def test_saving_a_step_again_leaves_one_of_it(tmp_path: Path) -> None:
+def test_saving_a_step_again_leaves_one_of_it(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=1)
     _save(checkpoints, 5, "one")
     two = _save(checkpoints, 5, "two")
@@ -43,7 +43,7 @@ def test_saving_a_step_again_leaves_one_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing", "list"])
-def test_a_damaged_one_is_passed_over_and_named(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_one_is_passed_over_and_named(tmp_path, damage):
     checkpoints = Checkpoints(tmp_path)
     good = _save(checkpoints, 5, "a", "b")
     bad = _save(checkpoints, 10, "a", "c")
@@ -57,7 +57,7 @@ def test_a_damaged_one_is_passed_over_and_named(tmp_path: Path, damage: str) -> 
     assert str(bad.path) in told[0]
 
 
-def test_what_a_kill_left_is_no_checkpoint_and_the_next_save_removes_it(tmp_path: Path) -> None:
+def test_what_a_kill_left_is_no_checkpoint_and_the_next_save_removes_it(tmp_path):
     program = f"""
         import os, signal, sys
         sys.path.insert(0, {str(WORKLOADS)!r})
@@ -76,7 +76,7 @@ def test_what_a_kill_left_is_no_checkpoint_and_the_next_save_removes_it(tmp_path
     assert [path.suffix for path in _complete(tmp_path)] == [".ckpt"]
 
 
-def test_one_that_cannot_be_completed_leaves_what_was_there(tmp_path: Path) -> None:
+def test_one_that_cannot_be_completed_leaves_what_was_there(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     good = _save(checkpoints, 5, "a")
     (checkpoints.begin(10) / "SHA256SUMS").symlink_to("/dev/full")
@@ -86,6 +86,6 @@ def test_one_that_cannot_be_completed_leaves_what_was_there(tmp_path: Path) -> N
     assert _complete(tmp_path) == [good.path]
 
 
-def test_at_least_one_is_kept() -> None:
+def test_at_least_one_is_kept():
     with pytest.raises(ValueError, match="keep must be 1 or more, not 0"):
         Checkpoints(Path("x"), keep=0)

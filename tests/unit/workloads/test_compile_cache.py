@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,8 @@ from trainium_workloads.compile_cache import NOT_COMPILED, Compilation, main, su
 from trainium_workloads.graph_cache import COMPLETE, IN_USE, NOT_THERE, OTHER_OPTIONS, Cache
 from waiting import until
 
-WORKLOADS = Path(module.__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
+COMMAND = [sys.executable, "-m", "trainium_workloads.compile_cache"]
 OPTIONS = {"batch_size": "16", "seq_len": "128"}
 
 COMPILE = """
@@ -32,34 +32,30 @@ done
 """What a compiler of three graphs does, which would wait for ever for a lock of another one."""
 
 
-def cache(root: Path) -> Cache:
+def cache(root):
     return Cache(root, "k")
 
 
-def compilation(root: Path, script: str = COMPILE, options: Mapping[str, str] = OPTIONS, **more: object) -> Compilation:
-    return Compilation(cache(root), options, ("/bin/sh", "-c", script), **more)  # type: ignore[arg-type]
+def compilation(root, script=COMPILE, options=OPTIONS, **more):
+    return Compilation(cache(root), options, ("/bin/sh", "-c", script), **more)
 
 
-def directories(place: Path) -> list[Path]:
+def directories(place):
     return [each for each in place.iterdir() if each.is_dir()]
 
 
-def neffs(root: Path) -> dict[str, str]:
+def neffs(root):
     return {file.parent.name: file.read_text() for file in sorted((root / "k").rglob("model.neff"))}
 
 
 @pytest.fixture
-def processes() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+def processes():
     """Starts ``python -m trainium_workloads.compile_cache``."""
     begun: list[subprocess.Popen[str]] = []
 
-    def start(root: Path, verb: str, *arguments: str, script: str = "") -> "subprocess.Popen[str]":
-        line = [sys.executable, "-m", "trainium_workloads.compile_cache", verb, "--root", str(root), "--key", "k"]
-        line += arguments
-        if script:
-            line += ["--", "/bin/sh", "-c", script]
-        environment = {**os.environ, "PYTHONPATH": str(WORKLOADS)}
-        process = subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    def start(root, verb, *arguments, script):
+        line = [*COMMAND, verb, "--root", str(root), "--key", "k", *arguments, "--", "/bin/sh", "-c", script]
+        process = subprocess.Popen(line, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, start_new_session=True)
         begun.append(process)
         return process
 
@@ -68,7 +64,6 @@ def processes() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        assert process.stderr is not None
         process.stderr.close()
 
 
@@ -76,7 +71,7 @@ def processes() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
 
 
 @pytest.mark.parametrize("name", ["", "..", ".locks", "a/b", "-x", "x" * 201])
-def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path, name, capsys):
     assert main(["check", "--root", str(tmp_path), f"--key={name}"]) == 2
     assert "is no name of a cache" in capsys.readouterr().err
 
@@ -84,9 +79,10 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str, capsy
 # --- One writer, then readers -------------------------------------------------------------------------------------
 
 
-def test_what_is_compiled_is_found_and_not_compiled_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_compiled_is_found_and_not_compiled_again(tmp_path, capsys):
+    nothing_yet = f'[ ! -e "{tmp_path}/k" ] || exit 7;'
     assert cache(tmp_path).check(OPTIONS).code == NOT_THERE
-    assert compilation(tmp_path).run() == 0
+    assert compilation(tmp_path, f"{nothing_yet}{COMPILE}{nothing_yet}").run() == 0
     assert neffs(tmp_path) == {f"MODULE_{n}": f"graph {n}" for n in range(3)}
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE
     assert compilation(tmp_path, "exit 1").run() == 0
@@ -96,19 +92,14 @@ def test_what_is_compiled_is_found_and_not_compiled_again(tmp_path: Path, capsys
     assert not directories(tmp_path / ".staging" / "k")
 
 
-def test_nothing_is_there_before_everything_is(tmp_path: Path) -> None:
-    look = f'[ ! -e "{tmp_path}/k" ] || exit 7;'
-    assert compilation(tmp_path, f"{look}{COMPILE}{look}").run() == 0
-
-
-def test_another_option_is_named_before_anybody_recompiles(tmp_path: Path) -> None:
+def test_another_option_is_named_before_anybody_recompiles(tmp_path):
     compilation(tmp_path).run()
     asked = cache(tmp_path).check({"batch_size": "8", "dropout": "", "seq_len": "128"})
     assert asked.code == OTHER_OPTIONS
     assert 'other options: batch_size was 16, is 8; dropout was not given, is "". Compile with these' in asked.message
 
 
-def test_graphs_of_other_options_come_beside_those_that_are_there(tmp_path: Path) -> None:
+def test_graphs_of_other_options_come_beside_those_that_are_there(tmp_path):
     other = {**OPTIONS, "batch_size": "8"}
     compilation(tmp_path).run()
     inode = (tmp_path / "k" / "cc-2" / "MODULE_0" / "model.neff").stat().st_ino
@@ -120,7 +111,7 @@ def test_graphs_of_other_options_come_beside_those_that_are_there(tmp_path: Path
         assert cache(tmp_path).check(options).code == COMPLETE
 
 
-def test_what_somebody_compiled_there_without_the_lock_is_not_trusted(tmp_path: Path) -> None:
+def test_what_somebody_compiled_there_without_the_lock_is_not_trusted(tmp_path):
     module = tmp_path / "k" / "cc-2" / "MODULE_1"
     module.mkdir(parents=True)
     (module / "model.neff").write_text("cut off")
@@ -141,9 +132,7 @@ def test_what_somebody_compiled_there_without_the_lock_is_not_trusted(tmp_path: 
         (lambda file: file.write_text("Graph 1"), "model.neff has the size that it had, and other bytes"),
     ],
 )
-def test_damage_is_noticed_and_compiling_again_mends_it(
-    tmp_path: Path, harm: Callable[[Path], None], words: str
-) -> None:
+def test_damage_is_noticed_and_compiling_again_mends_it(tmp_path, harm, words):
     compilation(tmp_path).run()
     harm(tmp_path / "k" / "cc-2" / "MODULE_1" / "model.neff")
     verdict = cache(tmp_path).check(OPTIONS)
@@ -154,7 +143,7 @@ def test_damage_is_noticed_and_compiling_again_mends_it(
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE
 
 
-def test_a_lock_that_a_killed_reader_left_is_taken_away(tmp_path: Path) -> None:
+def test_a_lock_that_a_killed_reader_left_is_taken_away(tmp_path):
     compilation(tmp_path).run()
     beside_a_graph = tmp_path / "k" / "cc-2" / "MODULE_1" / "model.hlo_module.pb.lock"
     beside_a_graph.touch()
@@ -166,16 +155,14 @@ def test_a_lock_that_a_killed_reader_left_is_taken_away(tmp_path: Path) -> None:
     assert being_compiled.exists()
 
 
-def test_a_graph_that_was_not_compiled_stops_the_publication(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_graph_that_was_not_compiled_stops_the_publication(tmp_path, capsys):
     assert compilation(tmp_path, f"{COMPILE} rm cc-2/MODULE_1/model.neff").run() == NOT_COMPILED
     assert "1 graphs were not compiled: MODULE_1" in capsys.readouterr().err
     assert cache(tmp_path).check(OPTIONS).code == NOT_THERE
     assert compilation(tmp_path).run() == 0
 
 
-def test_a_command_that_fails_keeps_what_it_compiled_for_the_next(tmp_path: Path) -> None:
+def test_a_command_that_fails_keeps_what_it_compiled_for_the_next(tmp_path):
     assert compilation(tmp_path, f"{COMPILE} exit 5").run() == 5
     assert cache(tmp_path).check(OPTIONS).code == NOT_THERE
     only_looks = 'cd "$NEURON_COMPILE_CACHE_URL" && [ "$(cat cc-2/MODULE_2/model.neff)" = "graph 2" ]'
@@ -183,15 +170,13 @@ def test_a_command_that_fails_keeps_what_it_compiled_for_the_next(tmp_path: Path
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE
 
 
-def test_without_devices_there_is_nothing_to_compile_and_that_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_devices_there_is_nothing_to_compile_and_that_is_said(tmp_path, capsys):
     assert compilation(tmp_path, "true").run() == 0
     assert "complete: no graph (without Neuron devices" in capsys.readouterr().err
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE
 
 
-def test_the_framework_of_the_job_is_led_to_the_directory() -> None:
+def test_the_framework_of_the_job_is_led_to_the_directory():
     flags = "--model-type transformer --cache_dir=/data/neuron_cache/bert_0 -O1"
     ours = surroundings({"NEURON_CC_FLAGS": flags, "TORCH_NEURONX_NEFF_CACHE_DIR": "/x", "A": "b"}, Path("/staging/a"))
     assert ours == {
@@ -209,9 +194,7 @@ HELD = "n=0; until [ -e {root}/go ] || [ $((n += 1)) -gt 30000 ]; do sleep 0.02;
 """Goes on when the test says so, or, if there is no test any more, after ten minutes."""
 
 
-def test_of_two_one_compiles_and_the_other_says_who(
-    tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
-) -> None:
+def test_of_two_one_compiles_and_the_other_says_who(tmp_path, processes):
     script = (AGAIN + HELD).format(root=tmp_path) + COMPILE
     first = processes(tmp_path, "run", "--job", "compile-1", script=script)
     until((tmp_path / "compiled").exists)
@@ -226,9 +209,7 @@ def test_of_two_one_compiles_and_the_other_says_who(
     assert (tmp_path / "compiled").read_text() == "again\n"
 
 
-def test_of_many_that_begin_at_once_one_compiles(
-    tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
-) -> None:
+def test_of_many_that_begin_at_once_one_compiles(tmp_path, processes):
     script = f"{AGAIN.format(root=tmp_path)} {COMPILE} sleep 0.5"
     codes = [each.wait() for each in [processes(tmp_path, "run", script=script) for _ in range(4)]]
     assert set(codes) <= {0, IN_USE}
@@ -236,19 +217,17 @@ def test_of_many_that_begin_at_once_one_compiles(
     assert (tmp_path / "compiled").read_text() == "again\n"
 
 
-def test_what_is_published_while_a_check_looks_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_published_while_a_check_looks_is_found(tmp_path, monkeypatch):
     """The check finds nothing, then no process that compiles: it was done in between."""
 
-    def done_in_between(_: Path) -> None:
+    def done_in_between(_):
         assert compilation(tmp_path).run() == 0
 
     monkeypatch.setattr(file_lock, "holder", done_in_between)
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE
 
 
-def test_a_dead_writers_lock_is_taken_over_with_what_it_compiled(
-    tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
-) -> None:
+def test_a_dead_writers_lock_is_taken_over_with_what_it_compiled(tmp_path, processes):
     dies = processes(tmp_path, "run", "--job", "a", script=f"{COMPILE} touch {tmp_path}/done; sleep 600")
     until((tmp_path / "done").exists)
     os.killpg(dies.pid, signal.SIGKILL)
@@ -259,7 +238,7 @@ def test_a_dead_writers_lock_is_taken_over_with_what_it_compiled(
     assert cache(tmp_path).check({}).code == COMPLETE
 
 
-def test_a_writer_that_lost_its_lock_publishes_nothing(tmp_path: Path) -> None:
+def test_a_writer_that_lost_its_lock_publishes_nothing(tmp_path):
     """Its machine is away from the file system, another one takes over and publishes, and the machine comes back."""
     with cache(tmp_path).compiling("the slow one", "") as directory:
         (directory / "cc-2" / "MODULE_0").mkdir(parents=True)
@@ -271,16 +250,14 @@ def test_a_writer_that_lost_its_lock_publishes_nothing(tmp_path: Path) -> None:
     assert neffs(tmp_path)["MODULE_0"] == "graph 0"
 
 
-def test_the_other_nodes_of_a_job_compile_in_the_same_directory_and_are_waited_for(
-    tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
-) -> None:
-    def graph(number: int, first: str) -> str:
+def test_the_other_nodes_of_a_job_compile_in_the_same_directory_and_are_waited_for(tmp_path, processes):
+    def graph(number, first):
         module = f"cc-2/MODULE_{number}"
         return f'cd "$NEURON_COMPILE_CACHE_URL"; mkdir -p {module}; {first}; printf %s {number} > {module}/model.neff'
 
     on, led = tmp_path / "on", tmp_path / "led"
 
-    def wait_for(file: Path) -> str:
+    def wait_for(file):
         return HELD.replace("{root}/go", str(file)).rstrip(";")
 
     # Who joins goes on compiling when the other one is done.
@@ -294,25 +271,24 @@ def test_the_other_nodes_of_a_job_compile_in_the_same_directory_and_are_waited_f
     assert late.wait() == 0
 
 
-def test_a_node_does_not_join_another_jobs_compilation(tmp_path: Path) -> None:
+def test_a_node_joins_only_its_own_jobs_compilation_while_a_process_compiles(tmp_path):
+    def join():
+        return compilation(tmp_path, "exit 9", job="j", patience_seconds=0.5).join()
+
     with cache(tmp_path).compiling("x", "other"):
-        assert compilation(tmp_path, "exit 9", job="mine", patience_seconds=0.5).join() == IN_USE
-
-
-@pytest.mark.parametrize("is_over", [False, True])
-def test_a_node_joins_only_while_a_process_compiles(tmp_path: Path, is_over: bool) -> None:
+        assert join() == IN_USE
+    # As a killed process leaves it: the directory is open, and the lock is not held.
+    with cache(tmp_path).compiling("x", "j"):
+        pass
+    assert join() == IN_USE
     leads = cache(tmp_path)
     with leads.compiling("x", "j") as directory:
-        if is_over:
-            leads.await_helpers(directory)
-            assert compilation(tmp_path, "exit 9", job="j", patience_seconds=0.5).join() == IN_USE
-    # As a killed process leaves it: the directory is open, and the lock is not held.
-    assert compilation(tmp_path, "exit 9", job="j", patience_seconds=0.5).join() == IN_USE
+        leads.await_helpers(directory)
+        assert join() == IN_USE
+    assert join() == IN_USE
 
 
-def test_sigterm_reaches_the_command_and_the_lock_is_free_at_once(
-    tmp_path: Path, processes: Callable[..., "subprocess.Popen[str]"]
-) -> None:
+def test_sigterm_reaches_the_command_and_the_lock_is_free_at_once(tmp_path, processes):
     script = f"trap 'exit 33' TERM; touch {tmp_path}/on; while :; do sleep 0.05; done"
     process = processes(tmp_path, "run", script=script)
     until((tmp_path / "on").exists)
@@ -325,37 +301,27 @@ def test_sigterm_reaches_the_command_and_the_lock_is_free_at_once(
 
 
 @pytest.mark.slow
-def test_killed_at_any_file_operation_it_is_sound_and_the_next_run_completes_it(tmp_path: Path) -> None:
+def test_killed_at_any_file_operation_it_is_sound_and_the_next_run_completes_it(tmp_path):
     program = Path(__file__).with_name("kill_everywhere.py")
-    done = subprocess.run(
-        [sys.executable, program, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(WORKLOADS)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, program, tmp_path]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     operations = json.loads(done.stdout)
     assert set(operations) == {"nothing", "other options", "a directory without the lock", "a dead holder"}
     assert min(operations.values()) > 50
 
 
-def test_a_disk_that_fills_up_leaves_what_training_reads(tmp_path: Path) -> None:
+def test_a_disk_that_fills_up_leaves_what_training_reads(tmp_path):
     compilation(tmp_path).run()
 
-    def limited() -> None:
+    def limited():
         resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
-    line = [sys.executable, "-m", "trainium_workloads.compile_cache", "run", "--root", str(tmp_path), "--key", "k"]
-    done = subprocess.run(
-        [*line, "--options", '{"batch_size": "8"}', "--", "/bin/sh", "-c", COMPILE],
-        env={**os.environ, "PYTHONPATH": str(WORKLOADS), "PYTHONDONTWRITEBYTECODE": "1"},
-        preexec_fn=limited,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [*COMMAND, "run", "--root", str(tmp_path), "--key", "k", "--options", '{"batch_size": "8"}', "--"]
+    command += ["/bin/sh", "-c", COMPILE]
+    how = {"env": ENVIRONMENT, "preexec_fn": limited, "capture_output": True, "text": True}
+    done = subprocess.run(command, **how, check=False)
     assert done.returncode == 1
     assert "File too large. What training reads is as it was" in done.stderr
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE

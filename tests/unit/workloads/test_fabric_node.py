@@ -33,19 +33,19 @@ NCCL = """
 
 
 @pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tools(tmp_path, monkeypatch):
     """A directory of programs, the first on PATH."""
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     return tmp_path
 
 
-def _program(directory: Path, name: str, prints: str, code: int = 0) -> None:
+def _program(directory, name, prints, code=0):
     path = directory / name
     path.write_text(f"#!/bin/sh\ncat <<'END'\n{prints}\nEND\nexit {code}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
-def test_devices_and_interfaces_are_counted(tools: Path) -> None:
+def test_devices_and_interfaces_are_counted(tools):
     for name, prints in (("neuron-ls", NEURON_LS), ("nvidia-smi", NVIDIA_SMI), ("fi_info", FI_INFO)):
         _program(tools, name, prints)
     found = node.inspect({"devices": 2, "deviceTool": "neuron-ls", "efa": 2}, 0)
@@ -55,7 +55,7 @@ def test_devices_and_interfaces_are_counted(tools: Path) -> None:
     assert {(each.ok, each.node) for each in found} == {(False, 3)}
 
 
-def test_a_tool_that_is_missing_or_fails_is_a_finding(tools: Path) -> None:
+def test_a_tool_that_is_missing_or_fails_is_a_finding(tools):
     _program(tools, "fi_info", "fi_getinfo: -61 (No data available)", 61)
     found = node.inspect({"devices": 16, "deviceTool": "neuron-ls", "efa": 8}, 0)
     assert [each.detail for each in found] == [
@@ -64,7 +64,7 @@ def test_a_tool_that_is_missing_or_fails_is_a_finding(tools: Path) -> None:
     ]
 
 
-def test_limited_lockable_memory_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limited_lockable_memory_is_a_finding(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (8 << 20, 8 << 20))
     (limited,) = node.inspect({"memlock": True}, 0)
     assert (limited.ok, limited.detail) == (False, "lockable memory: 8192 KiB, must be unlimited for EFA")
@@ -72,7 +72,7 @@ def test_limited_lockable_memory_is_a_finding(monkeypatch: pytest.MonkeyPatch) -
     assert node.inspect({"memlock": True}, 0)[0].ok
 
 
-def test_tables_of_the_benchmarks_are_read() -> None:
+def test_tables_of_the_benchmarks_are_read():
     assert node.benchmark_rows(NCCOM, "nccom-test") == {8: 0.0, 33554432: 65.5}
     assert node.benchmark_rows(NCCL, "all_reduce_perf") == {8: 0.0, 1073741824: 425.93}
     with pytest.raises(ToolError, match="counts 7 wrong results at 8 bytes"):
@@ -81,14 +81,14 @@ def test_tables_of_the_benchmarks_are_read() -> None:
         node.benchmark_rows("NRT init failed", "nccom-test")
 
 
-def test_a_node_with_less_than_half_of_the_others_bandwidth_is_named() -> None:
+def test_a_node_with_less_than_half_of_the_others_bandwidth_is_named():
     found = node.compare_nodes(
         {0: {"all-reduce": 60.0}, 1: {"all-reduce": 20.0}, 2: {"all-reduce": 58.0}}, "nccom-test"
     )
     assert [each.node for each in found if not each.ok] == [1]
 
 
-def test_the_volume_is_probed_and_left_as_it_was(tmp_path: Path) -> None:
+def test_the_volume_is_probed_and_left_as_it_was(tmp_path):
     found = node.probe_storage(tmp_path, 1 << 20, "a")
     assert all(value > 0 for value in found.values())
     assert [*tmp_path.iterdir()] == []
@@ -98,7 +98,7 @@ def test_the_volume_is_probed_and_left_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("nodes", [2, 5, 8, 17, 40])
-def test_rounds_are_disjoint_and_of_few_nodes_complete(nodes: int) -> None:
+def test_rounds_are_disjoint_and_of_few_nodes_complete(nodes):
     found = rounds(nodes)
     assert all(len({node for pair in pairs for node in pair}) == 2 * len(pairs) for pairs in found)
     pairs = [pair for each in found for pair in each]
@@ -107,19 +107,19 @@ def test_rounds_are_disjoint_and_of_few_nodes_complete(nodes: int) -> None:
         assert len(pairs) == nodes * (nodes - 1) // 2
 
 
-def _judged(slow: set[int], nodes: int = 5, links: tuple[tuple[int, int], ...] = ()) -> list[str]:
+def _judged(slow, nodes=5, links=()):
     pairs = [pair for each in rounds(nodes) for pair in each]
     seconds = {pair: 3.0 if {*pair} & slow or pair in links else 0.1 for pair in pairs}
     return [found.detail for found in judge(seconds, 1.0, "abcde", "all-reduce of 1 GiB")]
 
 
-def test_slow_nodes_are_named_and_do_not_hide_each_other() -> None:
+def test_slow_nodes_are_named_and_do_not_hide_each_other():
     assert ["node 1 (b)" in text or "node 3 (d)" in text for text in _judged({1, 3})] == [True, True]
     (text,) = _judged({0})
     assert text.startswith("node 0 (a) is slow: all-reduce of 1 GiB takes it 3 s at best")
 
 
-def test_what_is_no_single_node_is_said() -> None:
+def test_what_is_no_single_node_is_said():
     assert "node 0 (a) or node 1 (b) is slow" in _judged({1}, 2)[0]
     assert "a cause that all share" in _judged({0, 1, 2, 3, 4})[0]
     assert "only between nodes 1 (b) and 2 (c)" in _judged(set(), links=((1, 2),))[0]

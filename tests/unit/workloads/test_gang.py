@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ FOR_EVER = "100000"
 
 
 @pytest.fixture
-def port() -> int:
+def port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
@@ -38,7 +38,7 @@ class _Node:
     output: Path
     """What it and its ranks print, as one text; a pipe would hold them up when it is full."""
 
-    def ended(self) -> tuple[int, str]:
+    def ended(self):
         """Its exit code and output."""
         return self.process.wait(SECONDS), self.output.read_text()
 
@@ -47,11 +47,11 @@ Start = Callable[..., _Node]
 
 
 @pytest.fixture
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+def node(tmp_path_factory):
     """Starts nodes; none is left after the test."""
     directory, started = tmp_path_factory.mktemp("outputs"), list[_Node]()
 
-    def start(port: int, nodes: int, *program: str, ranks: int = 1, job: str = "j", number: int = 0) -> _Node:
+    def start(port, nodes, *program, ranks=1, job="j", number=0):
         started.append(_started(directory / str(len(started)), port, nodes, ranks, job, number, program))
         return started[-1]
 
@@ -62,7 +62,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
         each.process.wait()
 
 
-def _started(output: Path, port: int, nodes: int, ranks: int, job: str, number: int, program: Sequence[str]) -> _Node:
+def _started(output, port, nodes, ranks, job, number, program):
     where = ["--nnodes", str(nodes), "--nproc_per_node", str(ranks), "--rdzv_endpoint", f"127.0.0.1:{port}"]
     where += ["--node_rank", str(number)]
     with output.open("wb") as sink:
@@ -76,27 +76,27 @@ def _started(output: Path, port: int, nodes: int, ranks: int, job: str, number: 
     return _Node(process, output)
 
 
-def _sum(directory: Path, *options: str) -> Sequence[str]:
+def _sum(directory, *options):
     return "-m", "trainium_workloads.gradient_sum", "--output", str(directory), "--step-seconds", "0.02", *options
 
 
-def _ended(*nodes: _Node) -> list[tuple[int, str]]:
+def _ended(*nodes):
     return [each.ended() for each in nodes]
 
 
-def _await_listening(port: int) -> None:
+def _await_listening(port):
     connections = psutil.net_connections
     until(lambda: any(each.laddr.port == port and each.status == "LISTEN" for each in connections("tcp")))
 
 
-def _await_checkpoint(directory: Path) -> Path:
+def _await_checkpoint(directory):
     """Until there is one; the directory of all."""
     checkpoints = directory / "checkpoints"
     until(lambda: list(checkpoints.glob("*.ckpt")), "a checkpoint")
     return checkpoints
 
 
-def test_two_nodes_of_two_ranks_agree_on_the_sum(node: Start, port: int, tmp_path: Path) -> None:
+def test_two_nodes_of_two_ranks_agree_on_the_sum(node, port, tmp_path):
     program = _sum(tmp_path, "--steps", "6")
     ended = _ended(*(node(port, 2, *program, ranks=2, number=number) for number in range(2)))
     assert [code for code, _ in ended] == [0, 0]
@@ -108,7 +108,7 @@ def test_two_nodes_of_two_ranks_agree_on_the_sum(node: Start, port: int, tmp_pat
     assert [line["checkpoint_step"] for line in lines] == [0, 0, 0, 0, 5, 6]
 
 
-def test_nodes_have_the_numbers_that_they_are_given(node: Start, port: int, tmp_path: Path) -> None:
+def test_nodes_have_the_numbers_that_they_are_given(node, port, tmp_path):
     script = tmp_path / "rank.py"
     script.write_text(
         "import os\nprint(os.environ['GROUP_RANK'], os.environ['RANK'], os.environ['LOCAL_WORLD_SIZE'])\n"
@@ -118,14 +118,14 @@ def test_nodes_have_the_numbers_that_they_are_given(node: Start, port: int, tmp_
     assert ended == [(0, "[default0]:0 0 1\n"), (0, "[default0]:2 2 1\n"), (0, "[default0]:1 1 1\n")]
 
 
-def test_ranks_do_not_meet_at_a_port_that_is_taken(node: Start, tmp_path: Path) -> None:
+def test_ranks_do_not_meet_at_a_port_that_is_taken(node, tmp_path):
     with socket.create_server(("", 0)) as other:
         # The port above the rendezvous' is the first that comes to mind.
         ended = _ended(node(other.getsockname()[1] - 1, 1, *_sum(tmp_path, "--steps", "3"), ranks=2))
     assert ended[0][0] == 0, ended
 
 
-def test_when_a_rank_is_killed_all_nodes_fail_and_the_next_run_goes_on(node: Start, port: int, tmp_path: Path) -> None:
+def test_when_a_rank_is_killed_all_nodes_fail_and_the_next_run_goes_on(node, port, tmp_path):
     program = _sum(tmp_path, "--steps", FOR_EVER, "--checkpoint-every", "2")
     nodes = [node(port, 2, *program, number=number) for number in range(2)]
     checkpoints = _await_checkpoint(tmp_path)
@@ -141,7 +141,7 @@ def test_when_a_rank_is_killed_all_nodes_fail_and_the_next_run_goes_on(node: Sta
     assert f"resumed from step {saved} " in "".join(output for _, output in ended)
 
 
-def test_sigterm_at_one_node_stops_all_after_a_checkpoint(node: Start, port: int, tmp_path: Path) -> None:
+def test_sigterm_at_one_node_stops_all_after_a_checkpoint(node, port, tmp_path):
     program = _sum(tmp_path, "--steps", FOR_EVER, "--checkpoint-every", "2")
     nodes = [node(port, 2, *program, number=number) for number in range(2)]
     _await_checkpoint(tmp_path)
@@ -152,14 +152,14 @@ def test_sigterm_at_one_node_stops_all_after_a_checkpoint(node: Start, port: int
     assert max(int(path.name[5:13]) for path in (tmp_path / "checkpoints").glob("step-*")) == int(stopped)
 
 
-def test_another_world_starts_anew(node: Start, port: int, tmp_path: Path) -> None:
+def test_another_world_starts_anew(node, port, tmp_path):
     assert _ended(node(port, 1, *_sum(tmp_path, "--steps", "2")))[0][0] == 0
     code, output = _ended(node(port, 1, *_sum(tmp_path, "--steps", "3"), ranks=2))[0]
     assert code == 0
     assert "is of 1 ranks, not 2: starts anew" in output
 
 
-def test_a_node_of_another_job_is_turned_away(node: Start, port: int, tmp_path: Path) -> None:
+def test_a_node_of_another_job_is_turned_away(node, port, tmp_path):
     first = node(port, 2, *_sum(tmp_path, "--steps", "2"), job="ours")
     _await_listening(port)
     code, output = _ended(node(port, 2, "x.py", job="theirs", number=1))[0]
@@ -169,7 +169,7 @@ def test_a_node_of_another_job_is_turned_away(node: Start, port: int, tmp_path: 
     assert [code for code, _ in _ended(first, second)] == [0, 0]
 
 
-def test_the_exit_code_of_a_script_is_the_nodes(node: Start, port: int, tmp_path: Path) -> None:
+def test_the_exit_code_of_a_script_is_the_nodes(node, port, tmp_path):
     script = tmp_path / "fails.py"
     script.write_text(
         "import os, sys\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], sys.argv[1:])\nsys.exit(7)\n"
@@ -180,19 +180,19 @@ def test_the_exit_code_of_a_script_is_the_nodes(node: Start, port: int, tmp_path
     assert "local rank 0 failed: exit code 7" in output
 
 
-def test_sigterm_ends_a_node_that_waits_for_others(node: Start, port: int) -> None:
+def test_sigterm_ends_a_node_that_waits_for_others(node, port):
     alone = node(port, 2, "x.py")
     _await_listening(port)
     alone.process.send_signal(signal.SIGTERM)
     assert _ended(alone)[0][0] == 143
 
 
-def test_node_0_says_when_the_rendezvous_is_taken(port: int) -> None:
+def test_node_0_says_when_the_rendezvous_is_taken(port):
     with socket.create_server(("127.0.0.1", port)), pytest.raises(gang.JoinError, match="node 0 cannot listen there"):
         gang.join("127.0.0.1", port, "j", 2, rank=0)
 
 
-def test_nodes_that_do_not_come_are_counted(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_that_do_not_come_are_counted(port, monkeypatch):
     monkeypatch.setattr(gang, "JOIN_SECONDS", 0.2)
     with pytest.raises(gang.JoinError, match=r"1 of 2 nodes came within 0 s"):
         gang.join("127.0.0.1", port, "j", 2, 0)
@@ -231,7 +231,7 @@ sys.exit(1 if rank.returncode else 0)
 """
 
 
-def _launched(launcher: str, directory: Path, number: int) -> list[str]:
+def _launched(launcher, directory, number):
     """Words of a gang whose ranks are the launcher's own, or of a stand-in of torchrun, which hides exit codes."""
     if launcher == "gang":
         return ["--stay", "60"]
@@ -245,8 +245,8 @@ def _launched(launcher: str, directory: Path, number: int) -> list[str]:
 @pytest.mark.parametrize("bad", [0, 1])
 @pytest.mark.parametrize("said", ["failed, too", "Connection closed by peer"])
 def test_the_node_that_failed_first_ends_at_once_and_the_others_when_they_are_told(
-    node: Start, port: int, tmp_path: Path, launcher: str, bad: int, said: str
-) -> None:
+    node, port, tmp_path, launcher, bad, said
+):
     """Although the others' ranks end before its own: they have noticed."""
     script = tmp_path / "fails.py"
     script.write_text(_ALL_FAIL)
@@ -264,7 +264,7 @@ def test_the_node_that_failed_first_ends_at_once_and_the_others_when_they_are_to
 
 
 @pytest.mark.parametrize("gone", [0, 1])
-def test_a_node_that_is_gone_failed_first(node: Start, port: int, tmp_path: Path, gone: int) -> None:
+def test_a_node_that_is_gone_failed_first(node, port, tmp_path, gone):
     nodes = [node(port, 2, "--stay", "60", *_sum(tmp_path, "--steps", FOR_EVER), number=each) for each in range(2)]
     _await_checkpoint(tmp_path)
     os.killpg(nodes[gone].process.pid, signal.SIGKILL)
@@ -275,7 +275,7 @@ def test_a_node_that_is_gone_failed_first(node: Start, port: int, tmp_path: Path
     assert other.ended()[0] == 143
 
 
-def test_a_node_ends_when_nobody_restarts_the_gang(node: Start, port: int, tmp_path: Path) -> None:
+def test_a_node_ends_when_nobody_restarts_the_gang(node, port, tmp_path):
     program = ["--stay", "0.1", *_sum(tmp_path, "--steps", FOR_EVER)]
     nodes = [node(port, 2, *program, number=number) for number in range(2)]
     _await_checkpoint(tmp_path)
@@ -286,9 +286,7 @@ def test_a_node_ends_when_nobody_restarts_the_gang(node: Start, port: int, tmp_p
 # --- Failed starts ----------------------------------------------------------------------------------------------------
 
 
-def _starts(
-    start: Start, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: Sequence[int | str], *options: str
-) -> list[tuple[int, str]]:
+def _starts(start, port, tmp_path, monkeypatch, starts, *options):
     """The ends of a gang that starts again and again: of ranks with an exit code, by a signal, or after a step."""
     script = tmp_path / "fails.py"
     script.write_text(
@@ -316,15 +314,7 @@ def _starts(
         ([-6, -6], "2:134", [134, 78]),
     ],
 )
-def test_starts_that_fail_in_a_row_end_the_job(
-    node: Start,
-    port: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    starts: list[int | str],
-    most: str,
-    codes: list[int],
-) -> None:
+def test_starts_that_fail_in_a_row_end_the_job(node, port, tmp_path, monkeypatch, starts, most, codes):
     record = tmp_path / "output" / ".failed-starts"
     record.parent.mkdir()
     record.write_text("2 2\n")  # of an earlier job of the name
@@ -334,9 +324,7 @@ def test_starts_that_fail_in_a_row_end_the_job(
     assert ("times in a row: no restart mends that" in ended[-1][1]) is (codes[-1] == 78)
 
 
-def test_without_a_volume_a_program_that_cannot_start_ends_by_the_number_of_restarts(
-    node: Start, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_volume_a_program_that_cannot_start_ends_by_the_number_of_restarts(node, port, tmp_path, monkeypatch):
     starts = [2, -9, 2, 2, "trains", "broken"]
     ended = _starts(node, port, tmp_path, monkeypatch, starts, "--failed-starts", "3")
     assert [code for code, _ in ended] == [2, 137, 2, 2, 2, 78]

@@ -4,10 +4,7 @@ import http.client
 import json
 import signal
 import socket
-from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_text import parse
@@ -17,7 +14,7 @@ from waiting import SECONDS
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _alone(monkeypatch):
     """A gang of one rank; the signals are pytest's again afterwards."""
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
         monkeypatch.setenv(name, value)
@@ -26,12 +23,12 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     signal.signal(signal.SIGTERM, handler)
 
 
-def _steps(capsys: pytest.CaptureFixture[str], directory: Path, *options: str) -> list[dict[str, Any]]:
+def _steps(capsys, directory, *options):
     assert gradient_sum.main(["--output", str(directory), *options]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
 
 
-def test_it_saves_when_its_time_has_come(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_it_saves_when_its_time_has_come(capsys, tmp_path):
     lines = _steps(
         *(capsys, tmp_path, "--steps", "12", "--step-seconds", "0.02"),
         *("--checkpoint-every", "0", "--checkpoint-seconds", "0.09", "--save-seconds", "0.05"),
@@ -45,15 +42,13 @@ def test_it_saves_when_its_time_has_come(capsys: pytest.CaptureFixture[str], tmp
     assert all(line["checkpoint_seconds"] >= 0.05 for line in saved)
 
 
-def test_the_launchers_interval_is_its_own(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_launchers_interval_is_its_own(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("TRN_CHECKPOINT_SECONDS", "0.001")
     lines = _steps(capsys, tmp_path, "--steps", "3", "--step-seconds", "0.01")
     assert [line["checkpoint_step"] for line in lines] == [1, 2, 3]
 
 
-def test_a_higher_rate_is_nearer_to_the_target(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_higher_rate_is_nearer_to_the_target(capsys, tmp_path):
     losses = [
         _steps(capsys, tmp_path / rate, "--steps", "3", "--step-seconds", "0", "--rate", rate)[-1]["loss"]
         for rate in ("0", "0.1", "0.5")
@@ -62,22 +57,20 @@ def test_a_higher_rate_is_nearer_to_the_target(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "soon"])
-def test_times_that_cannot_be_are_refused(capsys: pytest.CaptureFixture[str], value: str) -> None:
+def test_times_that_cannot_be_are_refused(capsys, value):
     with pytest.raises(SystemExit):
         gradient_sum.main(["--checkpoint-seconds", value])
     assert "--checkpoint-seconds" in capsys.readouterr().err
 
 
-def test_the_gradient_sum_is_served_too(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_gradient_sum_is_served_too(monkeypatch, tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     monkeypatch.setenv(PORT, address.partition(":")[2])
     pages: list[str] = []
     step = SeriesServer.step
 
-    def step_and_read(self: SeriesServer, number: int, loss: float, seconds: float) -> None:
+    def step_and_read(self, number, loss, seconds):
         step(self, number, loss, seconds)
         connection = http.client.HTTPConnection(address, timeout=SECONDS)
         connection.request("GET", "/metrics")

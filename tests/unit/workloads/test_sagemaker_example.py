@@ -6,13 +6,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def pins(file: Path) -> set[str]:
+def pins(file):
     """Return the pinned packages, without their extras: a training job serves nothing."""
     lines = (re.sub(r"\[.*?\]|#.*", "", line).strip() for line in file.read_text().splitlines())
     return {line for line in lines if line}
 
 
-def test_its_packages_are_pinned_as_those_of_the_training_image() -> None:
+def test_its_packages_are_pinned_as_those_of_the_training_image():
     wanted = pins(ROOT / "examples" / "sagemaker" / "requirements.txt")
     of_training = {"datasets", "pyarrow", "safetensors", "tensorboard", "tokenizers", "transformers"}
     assert {line.partition("==")[0] for line in wanted} == of_training

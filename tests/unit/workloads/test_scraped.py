@@ -4,7 +4,6 @@ import http.client
 import math
 import socket
 import time
-from collections.abc import Iterator
 
 import pytest
 from prometheus_text import parse
@@ -15,26 +14,26 @@ from waiting import SECONDS, until
 LABELS = {"backend": "cpu", "world_size": 2, "examples": 64}
 
 
-def _free_port() -> int:
+def _free_port():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
 
 @pytest.fixture
-def port(monkeypatch: pytest.MonkeyPatch) -> int:
+def port(monkeypatch):
     chosen = _free_port()
     monkeypatch.setenv(PORT, str(chosen))
     return chosen
 
 
 @pytest.fixture
-def run(port: int) -> Iterator[SeriesServer]:
+def run(port):
     made = SeriesServer(LABELS, step=20, examples_per_step=16, began=1000.5)
     yield made
     made.close()
 
 
-def _get(port: int, path: str = "/metrics") -> tuple[int, str, str]:
+def _get(port, path="/metrics"):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
     connection.request("GET", path)
     answer = connection.getresponse()
@@ -43,7 +42,7 @@ def _get(port: int, path: str = "/metrics") -> tuple[int, str, str]:
     return found
 
 
-def test_what_is_served_is_prometheus_text(run: SeriesServer, port: int) -> None:
+def test_what_is_served_is_prometheus_text(run, port):
     status, kind, text = _get(port)
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
     found = parse(text)
@@ -53,7 +52,7 @@ def test_what_is_served_is_prometheus_text(run: SeriesServer, port: int) -> None
     assert values == {**expected, "productive_seconds_total": 0}, "no value is made up before the first step"
 
 
-def test_each_series_has_its_value_after_steps_and_a_checkpoint(run: SeriesServer, port: int) -> None:
+def test_each_series_has_its_value_after_steps_and_a_checkpoint(run, port):
     run.step(21, 0.5, 9.0, 100.0)
     run.saved(21, 2000.25)
     run.step(23, 0.25, 2.0, 150.0)
@@ -74,7 +73,7 @@ def test_each_series_has_its_value_after_steps_and_a_checkpoint(run: SeriesServe
     }
 
 
-def test_values_and_labels_of_any_kind_stay_readable(port: int) -> None:
+def test_values_and_labels_of_any_kind_stay_readable(port):
     made = SeriesServer({"note": 'a "quoted\\" one\nof two lines'}, step=0, examples_per_step=1, began=1.0)
     try:
         for loss in (math.nan, math.inf, -math.inf, 1e-12, 1e22):
@@ -86,14 +85,12 @@ def test_values_and_labels_of_any_kind_stay_readable(port: int) -> None:
         made.close()
 
 
-def test_another_path_is_not_found(run: SeriesServer, port: int) -> None:
+def test_another_path_is_not_found(run, port):
     assert _get(port, "/")[0] == 404
 
 
 @pytest.mark.parametrize("value", ["", "0"])
-def test_without_a_port_nothing_is_served(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: str
-) -> None:
+def test_without_a_port_nothing_is_served(monkeypatch, capsys, value):
     monkeypatch.setenv(PORT, value)
     made = SeriesServer(LABELS, step=0, examples_per_step=1, began=1.0)
     made.step(1, 0.5, 0.1)
@@ -104,9 +101,7 @@ def test_without_a_port_nothing_is_served(
 @pytest.mark.parametrize(
     ("value", "why"), [("many", "invalid literal"), ("99999", "port must be 0-65535"), ("taken", "already in use")]
 )
-def test_a_port_that_cannot_be_had_is_a_line_and_no_fault(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: str, why: str
-) -> None:
+def test_a_port_that_cannot_be_had_is_a_line_and_no_fault(monkeypatch, capsys, value, why):
     with socket.create_server(("", 0)) as listener:
         monkeypatch.setenv(PORT, str(listener.getsockname()[1]) if value == "taken" else value)
         made = SeriesServer(LABELS, step=0, examples_per_step=1, began=1.0)
@@ -117,7 +112,7 @@ def test_a_port_that_cannot_be_had_is_a_line_and_no_fault(
     assert why in line
 
 
-def test_the_port_is_free_again_after_the_end(run: SeriesServer, port: int) -> None:
+def test_the_port_is_free_again_after_the_end(run, port):
     assert _get(port)[0] == 200
     run.close()
     with pytest.raises(ConnectionRefusedError):
@@ -125,9 +120,7 @@ def test_the_port_is_free_again_after_the_end(run: SeriesServer, port: int) -> N
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_a_client_that_says_nothing_holds_no_training_up(
-    port: int, monkeypatch: pytest.MonkeyPatch, ends: bool
-) -> None:
+def test_a_client_that_says_nothing_holds_no_training_up(port, monkeypatch, ends):
     monkeypatch.setattr(scraped._Handler, "timeout", 600.0)
     made = SeriesServer(LABELS, step=0, examples_per_step=1, began=1.0)
     with socket.create_connection(("127.0.0.1", port)):
@@ -140,13 +133,11 @@ def test_a_client_that_says_nothing_holds_no_training_up(
     made.close()
 
 
-def test_clients_that_say_nothing_or_go_away_are_given_up(
-    port: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_clients_that_say_nothing_or_go_away_are_given_up(port, monkeypatch, capfd):
     monkeypatch.setattr(scraped._Handler, "timeout", 0.3)
     made = SeriesServer(LABELS, step=0, examples_per_step=1, began=1.0)
 
-    def is_answered() -> bool:
+    def is_answered():
         try:
             return _get(port)[0] == 200
         except OSError:
