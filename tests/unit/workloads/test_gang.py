@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import pytest
 from trainium_workloads import gang
 from waiting import SECONDS, until
 
-WORKLOADS = Path(__file__).parents[3] / "workloads"
+ENVIRONMENT = {"PYTHONPATH": str(Path(__file__).parents[3] / "workloads"), "PYTHONUNBUFFERED": "1"}
 
 FOR_EVER = "100000"
 """Steps of a training that the test ends."""
@@ -27,7 +26,7 @@ FOR_EVER = "100000"
 def port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+        return free.getsockname()[1]
 
 
 @dataclass(frozen=True)
@@ -43,16 +42,18 @@ class _Node:
         return self.process.wait(SECONDS), self.output.read_text()
 
 
-Start = Callable[..., _Node]
-
-
 @pytest.fixture
-def node(tmp_path_factory):
+def node(tmp_path_factory, port):
     """Starts nodes; none is left after the test."""
-    directory, started = tmp_path_factory.mktemp("outputs"), list[_Node]()
+    directory, started = tmp_path_factory.mktemp("outputs"), []
 
-    def start(port, nodes, *program, ranks=1, job="j", number=0):
-        started.append(_started(directory / str(len(started)), port, nodes, ranks, job, number, program))
+    def start(nodes, *program, ranks=1, job="j", number=0, port=port):
+        where = f"--nnodes {nodes} --nproc_per_node {ranks} --rdzv_endpoint 127.0.0.1:{port} --node_rank {number}"
+        command = [sys.executable, "-m", "trainium_workloads.gang", *where.split(), "--rdzv_id", job, *program]
+        how = {"env": {**os.environ, **ENVIRONMENT}, "stderr": subprocess.STDOUT, "start_new_session": True}
+        output = directory / str(len(started))
+        with output.open("wb") as sink:
+            started.append(_Node(subprocess.Popen(command, stdout=sink, **how), output))
         return started[-1]
 
     yield start
@@ -62,18 +63,8 @@ def node(tmp_path_factory):
         each.process.wait()
 
 
-def _started(output, port, nodes, ranks, job, number, program):
-    where = ["--nnodes", str(nodes), "--nproc_per_node", str(ranks), "--rdzv_endpoint", f"127.0.0.1:{port}"]
-    where += ["--node_rank", str(number)]
-    with output.open("wb") as sink:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "trainium_workloads.gang", *where, "--rdzv_id", job, *program],
-            env={**os.environ, "PYTHONPATH": str(WORKLOADS), "PYTHONUNBUFFERED": "1"},
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    return _Node(process, output)
+def _two(node, *program, **how):
+    return [node(2, *program, number=number, **how) for number in range(2)]
 
 
 def _sum(directory, *options):
@@ -96,9 +87,8 @@ def _await_checkpoint(directory):
     return checkpoints
 
 
-def test_two_nodes_of_two_ranks_agree_on_the_sum(node, port, tmp_path):
-    program = _sum(tmp_path, "--steps", "6")
-    ended = _ended(*(node(port, 2, *program, ranks=2, number=number) for number in range(2)))
+def test_two_nodes_of_two_ranks_agree_on_the_sum(node, tmp_path):
+    ended = _ended(*_two(node, *_sum(tmp_path, "--steps", "6"), ranks=2))
     assert [code for code, _ in ended] == [0, 0]
     text = "".join(output for _, output in ended)
     assert sorted(re.findall(r"rank (\d): the gradients' sum is 10; 4 of 4 ranks agree", text)) == ["0", "1", "2", "3"]
@@ -108,42 +98,37 @@ def test_two_nodes_of_two_ranks_agree_on_the_sum(node, port, tmp_path):
     assert [line["checkpoint_step"] for line in lines] == [0, 0, 0, 0, 5, 6]
 
 
-def test_nodes_have_the_numbers_that_they_are_given(node, port, tmp_path):
+def test_nodes_have_the_numbers_that_they_are_given(node, tmp_path):
     script = tmp_path / "rank.py"
-    script.write_text(
-        "import os\nprint(os.environ['GROUP_RANK'], os.environ['RANK'], os.environ['LOCAL_WORLD_SIZE'])\n"
-    )
-    others = [node(port, 3, str(script), number=number) for number in (2, 1)]
-    ended = _ended(node(port, 3, str(script), number=0), *others)
+    script.write_text("from os import environ as on\nprint(on['GROUP_RANK'], on['RANK'], on['LOCAL_WORLD_SIZE'])")
+    others = [node(3, str(script), number=number) for number in (2, 1)]
+    ended = _ended(node(3, str(script), number=0), *others)
     assert ended == [(0, "[default0]:0 0 1\n"), (0, "[default0]:2 2 1\n"), (0, "[default0]:1 1 1\n")]
 
 
 def test_ranks_do_not_meet_at_a_port_that_is_taken(node, tmp_path):
     with socket.create_server(("", 0)) as other:
         # The port above the rendezvous' is the first that comes to mind.
-        ended = _ended(node(other.getsockname()[1] - 1, 1, *_sum(tmp_path, "--steps", "3"), ranks=2))
-    assert ended[0][0] == 0, ended
+        ended = node(1, *_sum(tmp_path, "--steps", "3"), ranks=2, port=other.getsockname()[1] - 1).ended()
+    assert ended[0] == 0, ended
 
 
-def test_when_a_rank_is_killed_all_nodes_fail_and_the_next_run_goes_on(node, port, tmp_path):
-    program = _sum(tmp_path, "--steps", FOR_EVER, "--checkpoint-every", "2")
-    nodes = [node(port, 2, *program, number=number) for number in range(2)]
+def test_when_a_rank_is_killed_all_nodes_fail_and_the_next_run_goes_on(node, tmp_path):
+    nodes = _two(node, *_sum(tmp_path, "--steps", FOR_EVER, "--checkpoint-every", "2"))
     checkpoints = _await_checkpoint(tmp_path)
     ranks = subprocess.run(["pgrep", "-P", str(nodes[1].process.pid)], capture_output=True, text=True, check=True)
     os.kill(int(ranks.stdout), signal.SIGKILL)
     ended = _ended(*nodes)
-    assert ended[1][0] == 128 + signal.SIGKILL
-    assert ended[0][0] != 0
+    assert (ended[1][0], ended[0][0] != 0) == (128 + signal.SIGKILL, True)
     saved = max(int(path.name[5:13]) for path in checkpoints.glob("*.ckpt"))
     again = _sum(tmp_path, "--steps", str(saved + 3), "--checkpoint-every", "2")
-    ended = _ended(*(node(port, 2, *again, number=number) for number in range(2)))
+    ended = _ended(*_two(node, *again))
     assert [code for code, _ in ended] == [0, 0]
     assert f"resumed from step {saved} " in "".join(output for _, output in ended)
 
 
-def test_sigterm_at_one_node_stops_all_after_a_checkpoint(node, port, tmp_path):
-    program = _sum(tmp_path, "--steps", FOR_EVER, "--checkpoint-every", "2")
-    nodes = [node(port, 2, *program, number=number) for number in range(2)]
+def test_sigterm_at_one_node_stops_all_after_a_checkpoint(node, tmp_path):
+    nodes = _two(node, *_sum(tmp_path, "--steps", FOR_EVER, "--checkpoint-every", "2"))
     _await_checkpoint(tmp_path)
     nodes[1].process.send_signal(signal.SIGTERM)
     ended = _ended(*nodes)
@@ -152,39 +137,39 @@ def test_sigterm_at_one_node_stops_all_after_a_checkpoint(node, port, tmp_path):
     assert max(int(path.name[5:13]) for path in (tmp_path / "checkpoints").glob("step-*")) == int(stopped)
 
 
-def test_another_world_starts_anew(node, port, tmp_path):
-    assert _ended(node(port, 1, *_sum(tmp_path, "--steps", "2")))[0][0] == 0
-    code, output = _ended(node(port, 1, *_sum(tmp_path, "--steps", "3"), ranks=2))[0]
+def test_another_world_starts_anew(node, tmp_path):
+    assert node(1, *_sum(tmp_path, "--steps", "2")).ended()[0] == 0
+    code, output = node(1, *_sum(tmp_path, "--steps", "3"), ranks=2).ended()
     assert code == 0
     assert "is of 1 ranks, not 2: starts anew" in output
 
 
 def test_a_node_of_another_job_is_turned_away(node, port, tmp_path):
-    first = node(port, 2, *_sum(tmp_path, "--steps", "2"), job="ours")
+    first = node(2, *_sum(tmp_path, "--steps", "2"), job="ours")
     _await_listening(port)
-    code, output = _ended(node(port, 2, "x.py", job="theirs", number=1))[0]
+    code, output = node(2, "x.py", job="theirs", number=1).ended()
     assert code == 1
     assert "this is the rendezvous of 'ours'" in output
-    second = node(port, 2, *_sum(tmp_path, "--steps", "2"), job="ours", number=1)
+    second = node(2, *_sum(tmp_path, "--steps", "2"), job="ours", number=1)
     assert [code for code, _ in _ended(first, second)] == [0, 0]
 
 
-def test_the_exit_code_of_a_script_is_the_nodes(node, port, tmp_path):
+def test_the_exit_code_of_a_script_is_the_nodes(node, tmp_path):
     script = tmp_path / "fails.py"
     script.write_text(
         "import os, sys\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], sys.argv[1:])\nsys.exit(7)\n"
     )
-    code, output = _ended(node(port, 1, str(script), "--an", "option"))[0]
+    code, output = node(1, str(script), "--an", "option").ended()
     assert code == 7
     assert "[default0]:rank 0 of 1 ['--an', 'option']" in output
     assert "local rank 0 failed: exit code 7" in output
 
 
 def test_sigterm_ends_a_node_that_waits_for_others(node, port):
-    alone = node(port, 2, "x.py")
+    alone = node(2, "x.py")
     _await_listening(port)
     alone.process.send_signal(signal.SIGTERM)
-    assert _ended(alone)[0][0] == 143
+    assert alone.ended()[0] == 143
 
 
 def test_node_0_says_when_the_rendezvous_is_taken(port):
@@ -231,53 +216,43 @@ sys.exit(1 if rank.returncode else 0)
 """
 
 
-def _launched(launcher, directory, number):
-    """Words of a gang whose ranks are the launcher's own, or of a stand-in of torchrun, which hides exit codes."""
-    if launcher == "gang":
-        return ["--stay", "60"]
-    stand_in = directory / "torchrun"
-    stand_in.write_text(f"#!{sys.executable}\n{_TORCHRUN}")
-    stand_in.chmod(0o755)
-    return ["--stay", "60", "--launcher", str(stand_in), "2", str(number)]
+def _hears(other, words):
+    """It says so, its ranks end, and it stays: Volcano would end a job of which all pods have failed."""
+    until(lambda: words in other.output.read_text())
+    until(lambda: not psutil.Process(other.process.pid).children())
+    assert other.process.poll() is None
+    other.process.send_signal(signal.SIGTERM)
+    assert other.ended()[0] == 143
 
 
 @pytest.mark.parametrize("launcher", ["gang", "torchrun"])
 @pytest.mark.parametrize("bad", [0, 1])
 @pytest.mark.parametrize("said", ["failed, too", "Connection closed by peer"])
-def test_the_node_that_failed_first_ends_at_once_and_the_others_when_they_are_told(
-    node, port, tmp_path, launcher, bad, said
-):
-    """Although the others' ranks end before its own: they have noticed."""
-    script = tmp_path / "fails.py"
+def test_the_node_that_failed_first_ends_at_once_and_the_others_when_they_are_told(node, tmp_path, launcher, bad, said):
+    """Although the others' ranks end before its own: they have noticed. A stand-in of torchrun hides exit codes."""
+    script, torchrun = tmp_path / "fails.py", tmp_path / "torchrun"
     script.write_text(_ALL_FAIL)
-    words = [
-        [*_launched(launcher, tmp_path, number), str(script), str(tmp_path), str(bad), said] for number in range(2)
-    ]
-    nodes = [node(port, 2, *words[number], number=number) for number in range(2)]
+    torchrun.write_text(f"#!{sys.executable}\n{_TORCHRUN}")
+    torchrun.chmod(0o755)
+    nodes = []
+    for number in range(2):
+        launched = ["--launcher", str(torchrun), "2", str(number)] if launcher == "torchrun" else []
+        words = ["--stay", "60", *launched, str(script), str(tmp_path), str(bad), said]
+        nodes.append(node(2, *words, number=number))
     assert nodes[bad].ended()[0] == 3
-    other = nodes[1 - bad]
-    until(lambda: f"node {bad} failed first, with exit code 3" in other.output.read_text())
-    until(lambda: not psutil.Process(other.process.pid).children())
-    assert other.process.poll() is None, "Volcano would end a job of which all pods have failed"
-    other.process.send_signal(signal.SIGTERM)
-    assert other.ended()[0] == 143
+    _hears(nodes[1 - bad], f"node {bad} failed first, with exit code 3")
 
 
 @pytest.mark.parametrize("gone", [0, 1])
-def test_a_node_that_is_gone_failed_first(node, port, tmp_path, gone):
-    nodes = [node(port, 2, "--stay", "60", *_sum(tmp_path, "--steps", FOR_EVER), number=each) for each in range(2)]
+def test_a_node_that_is_gone_failed_first(node, tmp_path, gone):
+    nodes = _two(node, "--stay", "60", *_sum(tmp_path, "--steps", FOR_EVER))
     _await_checkpoint(tmp_path)
     os.killpg(nodes[gone].process.pid, signal.SIGKILL)
-    other = nodes[1 - gone]
-    until(lambda: f"node {gone} failed first, with exit code 137" in other.output.read_text())
-    until(lambda: not psutil.Process(other.process.pid).children())
-    other.process.send_signal(signal.SIGTERM)
-    assert other.ended()[0] == 143
+    _hears(nodes[1 - gone], f"node {gone} failed first, with exit code 137")
 
 
-def test_a_node_ends_when_nobody_restarts_the_gang(node, port, tmp_path):
-    program = ["--stay", "0.1", *_sum(tmp_path, "--steps", FOR_EVER)]
-    nodes = [node(port, 2, *program, number=number) for number in range(2)]
+def test_a_node_ends_when_nobody_restarts_the_gang(node, tmp_path):
+    nodes = _two(node, "--stay", "0.1", *_sum(tmp_path, "--steps", FOR_EVER))
     _await_checkpoint(tmp_path)
     os.killpg(nodes[1].process.pid, signal.SIGKILL)
     assert nodes[0].ended()[0] == 143
@@ -286,7 +261,7 @@ def test_a_node_ends_when_nobody_restarts_the_gang(node, port, tmp_path):
 # --- Failed starts ----------------------------------------------------------------------------------------------------
 
 
-def _starts(start, port, tmp_path, monkeypatch, starts, *options):
+def _starts(start, tmp_path, monkeypatch, starts, *options):
     """The ends of a gang that starts again and again: of ranks with an exit code, by a signal, or after a step."""
     script = tmp_path / "fails.py"
     script.write_text(
@@ -298,7 +273,7 @@ def _starts(start, port, tmp_path, monkeypatch, starts, *options):
         monkeypatch.setenv("TRN_ATTEMPT", str(attempt))
         said = {"trains": '{"step": 1}', "broken": "ModuleNotFoundError: No module named 'm'"}.get(str(how), "loads")
         words = [str(how) if isinstance(how, int) else "2", said]
-        ended.append(start(port, 1, *options, str(script), *words).ended())
+        ended.append(start(1, *options, str(script), *words).ended())
     return ended
 
 
@@ -314,17 +289,16 @@ def _starts(start, port, tmp_path, monkeypatch, starts, *options):
         ([-6, -6], "2:134", [134, 78]),
     ],
 )
-def test_starts_that_fail_in_a_row_end_the_job(node, port, tmp_path, monkeypatch, starts, most, codes):
+def test_starts_that_fail_in_a_row_end_the_job(node, tmp_path, monkeypatch, starts, most, codes):
     record = tmp_path / "output" / ".failed-starts"
     record.parent.mkdir()
     record.write_text("2 2\n")  # of an earlier job of the name
-    options = "--failed-starts", most, "--record", str(record)
-    ended = _starts(node, port, tmp_path, monkeypatch, starts, *options)
+    ended = _starts(node, tmp_path, monkeypatch, starts, "--failed-starts", most, "--record", str(record))
     assert [code for code, _ in ended] == codes
     assert ("times in a row: no restart mends that" in ended[-1][1]) is (codes[-1] == 78)
 
 
-def test_without_a_volume_a_program_that_cannot_start_ends_by_the_number_of_restarts(node, port, tmp_path, monkeypatch):
+def test_without_a_volume_a_program_that_cannot_start_ends_by_the_number_of_restarts(node, tmp_path, monkeypatch):
     starts = [2, -9, 2, 2, "trains", "broken"]
-    ended = _starts(node, port, tmp_path, monkeypatch, starts, "--failed-starts", "3")
+    ended = _starts(node, tmp_path, monkeypatch, starts, "--failed-starts", "3")
     assert [code for code, _ in ended] == [2, 137, 2, 2, 2, 78]

@@ -1,7 +1,9 @@
-"""The training that comes with the library, as one process: when it saves, and what it says of that."""
+"""The training that comes with the library, as one process: when it saves and stops, and what it says of that."""
 
+import datetime
 import http.client
 import json
+import os
 import signal
 import socket
 from itertools import pairwise
@@ -10,6 +12,7 @@ import pytest
 from prometheus_text import parse
 from trainium_workloads import gradient_sum
 from trainium_workloads.scraped import PORT, SeriesServer
+from trainium_workloads.stopping import CAPACITY_ENDS, Stopping
 from waiting import SECONDS
 
 
@@ -86,3 +89,21 @@ def test_the_gradient_sum_is_served_too(monkeypatch, tmp_path, capsys):
     assert "trn_training_tokens_per_second" not in last
     assert gradient_sum.main(["--output", str(tmp_path), "--steps", "6"]) == 0, "the port was given back"
     assert capsys.readouterr().err == ""
+
+
+def test_sigterm_and_the_last_forty_minutes_of_a_capacity_block_are_reasons_to_stop(monkeypatch):
+    def ends_in(minutes):
+        when = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=minutes)
+        monkeypatch.setenv(CAPACITY_ENDS, when.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        return Stopping()
+
+    stopping = ends_in(41)
+    assert stopping.reason == ""
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert stopping.reason == "SIGTERM"
+    assert ends_in(39).reason.startswith("the Capacity Block ends at 20")
+    monkeypatch.delenv(CAPACITY_ENDS)
+    assert Stopping().reason == ""
+    monkeypatch.setenv(CAPACITY_ENDS, "tomorrow")
+    with pytest.raises(ValueError, match=r"TRN_CAPACITY_ENDS must be a time such as .* not 'tomorrow'"):
+        Stopping()
