@@ -2,7 +2,6 @@
 
 import os
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -29,11 +28,11 @@ else:
         "test_text_classification_train",
     )
 
-    def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(items):
         """Begin with long files, so that both workers end at the same time."""
         items.sort(key=lambda each: (*_FIRST, each.path.stem).index(each.path.stem))
 
     @pytest.fixture
-    def gang(tmp_path: Path) -> Gang:
+    def gang(tmp_path):
         """Runs a module as a gang of ranks: ``gang("trainium_workloads.bert.pretrain", "--size", "tiny", ranks=2)``."""
         return Gang(tmp_path)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,14 +22,14 @@ class Hub:
 
 
 @contextmanager
-def hub(name: str, files: Mapping[str, bytes]) -> Iterator[Hub]:
+def hub(name, files):
     """Serve a repository, with any revision."""
     served = Hub(name, files)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
+        def do_GET(self):
             served.asked.append(f"{self.command} {self.path}")
             path = self.path.partition("?")[0].removeprefix("/api/models")
             if not path.startswith(f"/{served.name}/"):
@@ -50,7 +50,7 @@ def hub(name: str, files: Mapping[str, bytes]) -> Iterator[Hub]:
 
         do_HEAD = do_GET  # noqa: N815 - as the server looks for it
 
-        def _answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        def _answer(self, status, body, headers):
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
@@ -58,7 +58,7 @@ def hub(name: str, files: Mapping[str, bytes]) -> Iterator[Hub]:
             if self.command == "GET":
                 self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             """Print nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

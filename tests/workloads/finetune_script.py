@@ -10,7 +10,7 @@ from trainium_workloads.training.refusal import guarded
 from trainium_workloads.training.updates import Updates
 
 
-def main() -> int:
+def main():
     runs: dict[str, list[str]] = json.loads(Path(sys.argv[1]).read_text())
     port = int(os.environ["MASTER_PORT"])
     for number, (name, arguments) in enumerate(runs.items()):
@@ -25,13 +25,13 @@ def main() -> int:
     return 0
 
 
-def _count_graphs() -> None:
+def _count_graphs():
     make = Updates.make
 
-    def counted(self: Updates, step: int, batches: object) -> object:
+    def counted(self, step, batches):
         from torch_xla.debug import metrics
 
-        values = make(self, step, batches)  # type: ignore[arg-type]
+        values = make(self, step, batches)
         print(f"graphs {(metrics.metric_data('CompileTime') or [0])[0]}", flush=True)
         return values
 

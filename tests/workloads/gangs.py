@@ -88,7 +88,7 @@ class Ended:
     """From when all were started to the last one's end."""
 
     @property
-    def losses(self) -> dict[int, float]:
+    def losses(self):
         """By step, as far as rank 0 printed them."""
         return {line["step"]: line["loss"] for line in self.steps if "loss" in line}
 
@@ -96,22 +96,22 @@ class Ended:
 class Gang:
     """Starts gangs below a test's directory, which is their working directory, too."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory):
         self._directory = directory
         self._count = 0
 
     def __call__(
         self,
-        module: str,
-        *arguments: str | Path | float,
-        ranks: int = 2,
-        code: int | None = 0,
-        kill_at: int | None = None,
-        kill_rank: int | None = None,
-        kill_signal: signal.Signals = signal.SIGKILL,
-        environment: Mapping[str, str] | None = None,
-        seconds: float = 900.0,
-    ) -> Ended:
+        module,
+        *arguments,
+        ranks=2,
+        code=0,
+        kill_at=None,
+        kill_rank=None,
+        kill_signal=signal.SIGKILL,
+        environment=None,
+        seconds=900.0,
+    ):
         """Runs a gang to its end; no process of it is left.
 
         Args:
@@ -165,14 +165,14 @@ class Gang:
         return ended
 
 
-def start(module: str, *arguments: str | Path, log: Path, environment: Mapping[str, str] | None = None) -> "Rank":
+def start(module, *arguments, log, environment=None):
     """Starts a process that is no rank; it prints into ``log``, in whose directory it runs."""
     words, errors = tuple(map(str, arguments)), log.with_suffix(".err")
     order = _Order(module, words, environment or {}, log.parent, log, errors, None)
     return Rank(order)
 
 
-def step_lines(output: str) -> tuple[StepLine, ...]:
+def step_lines(output):
     """The step lines among what a rank printed; one that a kill cut off is none."""
     found = []
     for line in output.splitlines():
@@ -198,29 +198,29 @@ class _Order:
     """When it has printed the line of a later step, it waits until :attr:`goes_on` is there."""
 
     @property
-    def goes_on(self) -> Path:
+    def goes_on(self):
         return self.out.with_name("goes-on")
 
 
 class Rank:
     """A rank, which is a fork of the server."""
 
-    def __init__(self, order: _Order) -> None:
+    def __init__(self, order):
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(_PRELOADED))
         self._process = context.Process(target=_run, args=(order,))
         self._process.start()
 
-    def code(self) -> int | None:
+    def code(self):
         """None while it runs; the negative number of a signal."""
         return self._process.exitcode
 
-    def send(self, number: signal.Signals) -> None:
+    def send(self, number):
         if self._process.exitcode is None and self._process.pid:
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, number)
 
-    def end(self) -> int:
+    def end(self):
         """Kills what is left of it and its children."""
         pid = self._process.pid
         assert pid
@@ -232,7 +232,7 @@ class Rank:
         return code
 
 
-def _run(order: _Order) -> None:
+def _run(order):
     """In a fork of the server: becomes the rank."""
     gc.freeze()  # otherwise each collection goes through all that the server has imported, and copies it
     os.setsid()
@@ -254,13 +254,13 @@ def _run(order: _Order) -> None:
     runpy.run_module(order.module, run_name="__main__", alter_sys=True)
 
 
-def _hold(after: int, goes_on: Path) -> None:
+def _hold(after, goes_on):
     """A signal comes late on a machine with other work, and the training must not be over by then."""
     from trainium_workloads import steps
 
     report = steps.report
 
-    def reported(step: int, **values: Any) -> None:
+    def reported(step, **values):
         report(step, **values)
         while step > after and not goes_on.exists():
             time.sleep(_LOOK_SECONDS)
@@ -268,14 +268,7 @@ def _hold(after: int, goes_on: Path) -> None:
     steps.report = reported
 
 
-def _watch(
-    running: Sequence[Rank],
-    log: Path,
-    deadline: float,
-    kill_at: int | None,
-    victims: Sequence[Rank],
-    kill_signal: signal.Signals,
-) -> int | None:
+def _watch(running, log, deadline, kill_at, victims, kill_signal):
     """The code of the first rank that failed, 0 when all ended well, None when time was up."""
     while time.monotonic() < deadline:
         if kill_at is not None and any(x["step"] >= kill_at for x in step_lines(log.read_text())):
@@ -296,21 +289,21 @@ def _watch(
     return None
 
 
-def _end_others(running: Sequence[Rank]) -> None:
+def _end_others(running):
     for each in running:
         if each.code() is None:
             each.send(signal.SIGTERM)
     _await(running, _GRACE_SECONDS)
 
 
-def _await(running: Sequence[Rank], seconds: float) -> None:
+def _await(running, seconds):
     """Until all have ended, or time is up."""
     deadline = time.monotonic() + seconds
     while any(each.code() is None for each in running) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
 
 
-def _place(rank: int, ranks: int, port: str) -> dict[str, str]:
+def _place(rank, ranks, port):
     """What torchrun tells a rank of where it is; all on one node."""
     return {
         "RANK": str(rank),
@@ -323,7 +316,7 @@ def _place(rank: int, ranks: int, port: str) -> dict[str, str]:
     }
 
 
-def free_port() -> int:
+def free_port():
     """Below those that the kernel hands out, which the ranks' own connections take."""
     while True:
         port = random.randrange(15_000, 30_000)
@@ -331,17 +324,17 @@ def free_port() -> int:
             return port
 
 
-def _kill_group(leader: int) -> None:
+def _kill_group(leader):
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 
 
-def _tails(ended: Ended) -> str:
+def _tails(ended):
     return "\n".join(
         f"rank {rank} ({code}), the end of what it printed:\n{_tail(out)}\n{_tail(err)}"
         for rank, (code, out, err) in enumerate(zip(ended.codes, ended.out, ended.err, strict=True))
     )
 
 
-def _tail(text: str) -> str:
+def _tail(text):
     return "\n".join(f"  {line}" for line in text.splitlines()[-25:])

@@ -1,43 +1,41 @@
 """The data set of BERT: what is written is read, each example once an epoch, and what is not one is refused."""
 
 import pickle
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 import torch
 from trainium_workloads.bert import make_data, wikicorpus
-from trainium_workloads.bert.wikicorpus import Columns, Corpus, open_corpus, write_shard
+from trainium_workloads.bert.wikicorpus import open_corpus, write_shard
 from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import Position
 
 SEQUENCE, PREDICTIONS, VOCABULARY = 32, 5, 160
 
 
-def _columns(count: int, seed: int = 1, **other: int) -> Columns:
+def _columns(count, seed=1, **other):
     sizes = {"sequence": SEQUENCE, "predictions": PREDICTIONS, "vocabulary": VOCABULARY} | other
     return make_data.make(count, seed=seed, **sizes)
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Path:
+def directory(tmp_path):
     for shard, count in enumerate((30, 50, 20)):
         write_shard(tmp_path / f"wiki_training_{shard}.hdf5", _columns(count, seed=shard))
     write_shard(tmp_path / "wiki_test_0.hdf5", _columns(7))
     return tmp_path
 
 
-def _open(directory: Path, **other: Any) -> Corpus:
+def _open(directory, **other):
     return open_corpus(
         directory, **({"sequence": None, "predictions": None, "vocabulary": VOCABULARY, "seed": 5} | other)
     )
 
 
-def test_examples_are_what_was_written(directory: Path) -> None:
+def test_examples_are_what_was_written(directory):
     corpus = _open(directory)
     assert len(corpus) == 100  # not those for tests
     batch = corpus.__getitems__([Position(0, index) for index in range(100)])
@@ -57,9 +55,7 @@ def test_examples_are_what_was_written(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("together", [1, 60, 1000])
-def test_each_epoch_has_each_example_once_in_another_order(
-    directory: Path, together: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_epoch_has_each_example_once_in_another_order(directory, together, monkeypatch):
     monkeypatch.setattr(wikicorpus, "_TOGETHER", together)
     corpus = _open(directory)
     epochs = [[corpus._where(Position(epoch, index)) for index in range(100)] for epoch in range(3)]
@@ -73,7 +69,7 @@ def test_each_epoch_has_each_example_once_in_another_order(
     assert (changes == 2) == (together == 1)  # one shard after the other, or mixed
 
 
-def test_an_example_is_the_same_whenever_it_is_asked_for(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_is_the_same_whenever_it_is_asked_for(directory, monkeypatch):
     monkeypatch.setattr(wikicorpus, "_TOGETHER", 1)
     corpus = _open(directory)
     in_order = [corpus.__getitems__([Position(2, index)])["tokens"] for index in range(100)]
@@ -84,9 +80,7 @@ def test_an_example_is_the_same_whenever_it_is_asked_for(directory: Path, monkey
 
 
 @pytest.mark.parametrize(("together", "in_a_turn"), [(1, 1), (60, 2)])
-def test_shards_are_read_once_an_epoch_and_ahead(
-    directory: Path, together: int, in_a_turn: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shards_are_read_once_an_epoch_and_ahead(directory, together, in_a_turn, monkeypatch):
     corpus = _open(directory)
     read: list[Path] = []
     content = wikicorpus._content
@@ -106,12 +100,12 @@ def test_shards_are_read_once_an_epoch_and_ahead(
     assert 3 <= len(read) <= 3 * 3 + len(corpus._next.shards)
 
 
-def test_no_more_masked_words_are_taken_than_asked_for(directory: Path) -> None:
+def test_no_more_masked_words_are_taken_than_asked_for(directory):
     batch = _open(directory, predictions=3).__getitems__([Position(0, 0)])
     assert batch["positions"].shape == batch["answers"].shape == (1, 3)
 
 
-def test_made_up_examples_are_of_the_papers_form() -> None:
+def test_made_up_examples_are_of_the_papers_form():
     columns = _columns(2000)
     tokens, positions, answers = (columns[name] for name in ("input_ids", "masked_lm_positions", "masked_lm_ids"))
     assert set(np.unique(tokens[:, 0])) == {make_data.CLASSIFY}
@@ -131,7 +125,7 @@ def test_made_up_examples_are_of_the_papers_form() -> None:
     assert (_columns(2000, seed=2)["input_ids"] != tokens).any()
 
 
-def test_the_generator_writes_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_generator_writes_a_data_set(tmp_path, monkeypatch):
     given = ["--to", str(tmp_path / "new" / "set"), "--examples", "101", "--seq-len", "128"]
     monkeypatch.setattr("sys.argv", ["make_data", *given])
     assert make_data.main() == 0
@@ -151,23 +145,23 @@ def test_the_generator_writes_a_data_set(tmp_path: Path, monkeypatch: pytest.Mon
         make_data.main()
 
 
-def test_a_directory_that_is_not_there_or_empty_is_refused_with_what_brings_the_data(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_there_or_empty_is_refused_with_what_brings_the_data(tmp_path):
     with pytest.raises(RefusalError, match=r"nowhere is no directory.*trn stage wikicorpus-bert-128.*--synthetic"):
         _open(tmp_path / "nowhere")
     with pytest.raises(RefusalError, match=r"no \.hdf5 files.*trn stage wikicorpus-bert-512"):
         _open(tmp_path, sequence=512)
 
 
-def _without(name: str) -> Callable[[Path], None]:
-    def change(path: Path) -> None:
+def _without(name):
+    def change(path):
         with h5py.File(path, "a") as file:
             del file[name]
 
     return change
 
 
-def _with(name: str, **given: Any) -> Callable[[Path], None]:
-    def change(path: Path) -> None:
+def _with(name, **given):
+    def change(path):
         with h5py.File(path, "a") as file:
             del file[name]
             file.create_dataset(name, **given)
@@ -175,11 +169,11 @@ def _with(name: str, **given: Any) -> Callable[[Path], None]:
     return change
 
 
-def _cut(path: Path) -> None:
+def _cut(path):
     path.write_bytes(path.read_bytes()[:2000])
 
 
-def _garbled(path: Path) -> None:
+def _garbled(path):
     """The data are broken, the structure is not."""
     with h5py.File(path) as file:
         offset = file["input_ids"].id.get_chunk_info(0).byte_offset
@@ -204,13 +198,13 @@ def _garbled(path: Path) -> None:
         (_with("next_sentence_labels", data=np.full(30, -1)), r"next_sentence_labels has -1 to -1, where 0 to 1"),
     ],
 )  # fmt: skip
-def test_a_file_of_another_form_is_refused(directory: Path, change: Callable[[Path], None], said: str) -> None:
+def test_a_file_of_another_form_is_refused(directory, change, said):
     change(directory / "wiki_training_0.hdf5")
     with pytest.raises(RefusalError, match=said):
         _open(directory)
 
 
-def test_all_that_is_wrong_is_said_at_once(directory: Path) -> None:
+def test_all_that_is_wrong_is_said_at_once(directory):
     _cut(directory / "wiki_training_0.hdf5")
     write_shard(directory / "wiki_training_2.hdf5", _columns(10, sequence=64, predictions=10))
     with pytest.raises(RefusalError) as refused:
@@ -222,7 +216,7 @@ def test_all_that_is_wrong_is_said_at_once(directory: Path) -> None:
         _open(directory, sequence=128)
 
 
-def test_broken_data_are_refused_when_their_turn_comes(directory: Path) -> None:
+def test_broken_data_are_refused_when_their_turn_comes(directory):
     _garbled(directory / "wiki_training_1.hdf5")
     corpus = _open(directory)
     with pytest.raises(RefusalError, match=r"wiki_training_1\.hdf5.*stage it again"):

@@ -1,7 +1,5 @@
 """BERT's loss at the masked positions alone is that of `transformers` over all, and its files are read or refused."""
 
-from pathlib import Path
-
 import pytest
 import torch
 import transformers
@@ -17,14 +15,14 @@ from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import parameter_count
 
 
-def _small(backend: str = "cpu", layers: int = 2, hidden: int = 32) -> transformers.BertConfig:
+def _small(backend="cpu", layers=2, hidden=32):
     config = config_of("tiny", backend, vocabulary=160, dropout=0.0)
     config.num_hidden_layers, config.hidden_size, config.intermediate_size = layers, hidden, 48
     return config
 
 
 @pytest.mark.parametrize("backend", ["cpu", "xla"])  # by PyTorch's kernel, and in plain operators
-def test_loss_and_gradients_are_those_of_transformers(backend: str) -> None:
+def test_loss_and_gradients_are_those_of_transformers(backend):
     torch.manual_seed(3)
     ours = BertForPreTraining(_small(backend))
     theirs = transformers.BertForPreTraining(_small())
@@ -42,7 +40,7 @@ def test_loss_and_gradients_are_those_of_transformers(backend: str) -> None:
         next_sentence_label=batch["labels"],
     )
     expected.loss.backward()
-    loss = Pretraining(ours.config, None).loss(ours, batch)  # type: ignore[arg-type]
+    loss = Pretraining(ours.config, None).loss(ours, batch)
     loss.total.backward()
     torch.testing.assert_close(loss.total, expected.loss, rtol=1e-5, atol=1e-6)
     gradients = {name: each.grad for name, each in theirs.named_parameters()}
@@ -50,14 +48,14 @@ def test_loss_and_gradients_are_those_of_transformers(backend: str) -> None:
         torch.testing.assert_close(each.grad, gradients[name], rtol=1e-4, atol=1e-6)
 
 
-def test_sizes_are_those_of_the_paper() -> None:
+def test_sizes_are_those_of_the_paper():
     with torch.device("meta"):
         counts = {name: parameter_count(BertForPreTraining(config_of(name, "cpu"))) for name in ("base", "large")}
     # The paper says 110 and 340 million, without the heads.
     assert counts == {"base": 110_106_428, "large": 336_226_108}
 
 
-def test_a_model_is_written_for_transformers_and_read_again(tmp_path: Path) -> None:
+def test_a_model_is_written_for_transformers_and_read_again(tmp_path):
     ours = BertForPreTraining(_small())
     state = {name: each.bfloat16() for name, each in ours.state_dict().items()}
     write_model(ours, state, tmp_path / "out" / "model", facts={"steps": 3})
@@ -71,7 +69,7 @@ def test_a_model_is_written_for_transformers_and_read_again(tmp_path: Path) -> N
         assert torch.equal(each, state[name].float())
 
 
-def test_weights_of_another_model_are_refused_with_all_that_differs(tmp_path: Path) -> None:
+def test_weights_of_another_model_are_refused_with_all_that_differs(tmp_path):
     ours = BertForPreTraining(_small())
     write_model(ours, ours.state_dict(), tmp_path / "model")
     with pytest.raises(
@@ -88,7 +86,7 @@ def test_weights_of_another_model_are_refused_with_all_that_differs(tmp_path: Pa
         read_model(BertForPreTraining, tmp_path, ours.config)
 
 
-def test_a_checkpoint_of_our_own_bert_of_before_is_refused() -> None:
+def test_a_checkpoint_of_our_own_bert_of_before_is_refused():
     task = Pretraining(config_of("tiny", "cpu"), MadeUp(20, sequence=32, predictions=5, vocabulary=256, seed=1))
     order = Order(20, 1, 4, 1, 0, 1)
     before = {"model": "bert", "layers": 2, "hidden": 64, "vocabulary": 256, "sequence": 32}
@@ -97,7 +95,7 @@ def test_a_checkpoint_of_our_own_bert_of_before_is_refused() -> None:
     assert line == "its model is bert, here BertForPreTraining"
 
 
-def test_places_that_hide_no_word_count_nothing() -> None:
+def test_places_that_hide_no_word_count_nothing():
     words = torch.randn(2, 3, 7)
     answers = torch.tensor([[1, 2, 0], [3, 0, 0]])
     is_masked = torch.tensor([[True, True, False], [True, False, False]])

@@ -6,9 +6,9 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from gangs import XLA_ON_CPU, Ended, Gang
+from gangs import XLA_ON_CPU
 from trainium_workloads.bert import config, make_data, pretrain
-from trainium_workloads.training.options import Options, options_of
+from trainium_workloads.training.options import options_of
 from trainium_workloads.training.refusal import RefusalError
 
 MODULE = "trainium_workloads.bert.pretrain"
@@ -16,12 +16,12 @@ TINY = ("--size", "tiny", "--precision", "fp32", "--warmup-steps", 5)
 MADE_UP = (*TINY, "--synthetic", 1000)
 
 
-def _goes_down(ended: Ended, by: float = 0.5) -> None:
+def _goes_down(ended, by=0.5):
     losses = list(ended.losses.values())
     assert fmean(losses[-5:]) < losses[0] - by, losses
 
 
-def test_killed_and_resumed_it_ends_with_the_very_same_loss(gang: Gang, tmp_path: Path) -> None:
+def test_killed_and_resumed_it_ends_with_the_very_same_loss(gang, tmp_path):
     arguments = (*MADE_UP, "--steps", 12, "--batch-size", 4, "--accumulate", 2, "--checkpoint-every", 4)
     whole = gang(MODULE, *arguments, "--output", "whole")
     assert list(whole.losses) == list(range(1, 13))
@@ -37,14 +37,14 @@ def test_killed_and_resumed_it_ends_with_the_very_same_loss(gang: Gang, tmp_path
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data(tmp_path, monkeypatch):
     given = ["--to", str(tmp_path / "data"), "--examples", "500", "--seq-len", "32", "--vocab-size", "256"]
     monkeypatch.setattr("sys.argv", ["make_data", *given])
     make_data.main()
     return tmp_path / "data"
 
 
-def test_options_of_the_guide_on_files_in_its_format(gang: Gang, data: Path, tmp_path: Path) -> None:
+def test_options_of_the_guide_on_files_in_its_format(gang, data, tmp_path):
     arguments = (*TINY, "--batch_size", 4, "--grad_accum_usteps", 2, "--data_dir", data, "--seq_len", 32)
     arguments += ("--max_steps", 20, "--lr", 3e-3, "--warmup_steps", 3, "--seed", 7, "--checkpoint_every", 14)
     whole = gang(MODULE, *arguments, "--output_dir", "whole")
@@ -55,13 +55,13 @@ def test_options_of_the_guide_on_files_in_its_format(gang: Gang, data: Path, tmp
     assert rest.losses == {step: loss for step, loss in whole.losses.items() if step > 14}
 
 
-def test_a_compilation_leaves_no_model(gang: Gang, tmp_path: Path) -> None:
+def test_a_compilation_leaves_no_model(gang, tmp_path):
     only_compiles = {"NEURON_EXTRACT_GRAPHS_ONLY": "1"}  # as neuron_parallel_compile sets it
     gang(MODULE, *MADE_UP, "--steps", 2, "--output", "out", ranks=1, environment=only_compiles)
     assert not (tmp_path / "out" / "model").exists()
 
 
-def test_the_second_phase_begins_with_what_the_first_has_learnt(gang: Gang) -> None:
+def test_the_second_phase_begins_with_what_the_first_has_learnt(gang):
     first = gang(MODULE, *MADE_UP, "--steps", 20, "--output", "first", ranks=1)
     second = ("--phase2", "--seq-len", 64, "--steps", 3, "--batch-size", 8, "--accumulate", 2, "--output", "second")
     ended = gang(MODULE, *MADE_UP, *second, "--from", "first", ranks=1)
@@ -96,7 +96,7 @@ Metrics.step, parallel_loader.MpDeviceLoader.__init__ = counted_step, counted_be
 RUN = "sys.exit(pretrain.main())"
 
 
-def test_xla_computes_the_same_with_few_graphs(gang: Gang, tmp_path: Path) -> None:
+def test_xla_computes_the_same_with_few_graphs(gang, tmp_path):
     (tmp_path / "on_cpu.py").write_text(ONE_LAYER + RUN)
     # Without dropout, which draws other numbers there.
     arguments = (*MADE_UP, "--steps", 4, "--batch-size", 8, "--dropout", 0)
@@ -119,11 +119,11 @@ def test_xla_computes_the_same_with_few_graphs(gang: Gang, tmp_path: Path) -> No
         assert {line["loaders"] for line in xla.steps} == {1}
 
 
-def _asked(*arguments: str) -> Options:
+def _asked(*arguments):
     return options_of(pretrain._parser(arguments).parse_args(arguments))
 
 
-def test_defaults_are_those_of_the_published_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defaults_are_those_of_the_published_training(monkeypatch):
     for name in ("TRN_BACKEND", "TRN_PRECISION", "TRN_OUTPUT_DIR"):
         monkeypatch.delenv(name, raising=False)
     first, second = _asked(), _asked("--phase2")
@@ -155,13 +155,13 @@ def test_defaults_are_those_of_the_published_training(monkeypatch: pytest.Monkey
         ("--synthetic 5 --size tiny --vocab-size 50", r"--vocab-size must be 120 or more, not 50"),
     ],
 )
-def test_what_cannot_be_trained_is_refused(arguments: str, said: str) -> None:
+def test_what_cannot_be_trained_is_refused(arguments, said):
     asked = pretrain._parser(arguments.split()).parse_args(arguments.split())
     with pytest.raises(RefusalError, match=said):
         pretrain.task_of(asked, options_of(asked))
 
 
-def test_data_longer_than_the_model_are_refused(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_longer_than_the_model_are_refused(data, monkeypatch):
     monkeypatch.setitem(config._SIZES, "tiny", (2, 64, 2, 256, 256, 24))
     given = ["--size", "tiny", "--data-dir", str(data)]
     asked = pretrain._parser(given).parse_args(given)

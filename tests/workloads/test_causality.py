@@ -1,8 +1,5 @@
 """Models that see the future are told from those that do not, whatever their class."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from trainium_workloads.causality import sees_future
 from trainium_workloads.finetune import models
@@ -34,11 +31,11 @@ DECODER = {"is_decoder": True}
         ("gpt_oss", {"layer_types": ["sliding_attention", "full_attention"]}, False),
     ],
 )
-def test_a_trial_tells_who_sees_the_future(kind: str, settings: dict[str, Any], sees: bool) -> None:
+def test_a_trial_tells_who_sees_the_future(kind, settings, sees):
     assert sees_future(AutoConfig.for_model(kind, **SMALL, **settings)) is sees
 
 
-def test_what_sees_the_future_is_neither_tuned_nor_served(tmp_path: Path) -> None:
+def test_what_sees_the_future_is_neither_tuned_nor_served(tmp_path):
     AutoConfig.for_model("roberta", **SMALL).save_pretrained(tmp_path)
     with pytest.raises(RefusalError, match="is a roberta whose positions see the tokens after them"):
         models.find(str(tmp_path), tmp_path / "output", 0)

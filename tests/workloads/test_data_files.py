@@ -1,7 +1,5 @@
 """Which files of a directory a training takes, and which directories are ambiguous."""
 
-from pathlib import Path
-
 import pytest
 from trainium_workloads.data_files import files_of, kind_of
 from trainium_workloads.training.refusal import RefusalError
@@ -34,9 +32,7 @@ SFT = SHARDS.replace("{}", "train_sft")
         ("train.csv", "test", None),
     ],
 )  # fmt: skip
-def test_the_files_of_a_split(
-    names: str, split: str, taken: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_files_of_a_split(names, split, taken, tmp_path, capsys):
     data = tmp_path / "test [1]"
     files = [data / each for each in names.replace("{}", "train").split()]
     for each in files:
@@ -53,7 +49,7 @@ def test_the_files_of_a_split(
     assert ("nothing" in said[2]) is (len([each for each in files if "/." not in str(each)]) == len(expected))
 
 
-def test_the_subset_of_a_repository_is_its_default_or_is_named(tmp_path: Path) -> None:
+def test_the_subset_of_a_repository_is_its_default_or_is_named(tmp_path):
     for each in ("a/train.jsonl", "a/test.jsonl", "b/x.jsonl"):
         (tmp_path / each).parent.mkdir(exist_ok=True)
         (tmp_path / each).touch()
@@ -68,7 +64,7 @@ def test_the_subset_of_a_repository_is_its_default_or_is_named(tmp_path: Path) -
     assert files_of(tmp_path, "train", KINDS) == [tmp_path / "a/train.jsonl"]
 
 
-def test_a_named_file_and_a_directory_of_one_split_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_a_named_file_and_a_directory_of_one_split_are_taken_as_they_are(tmp_path):
     (tmp_path / "part-1.test.csv.gz").touch()
     assert kind_of(tmp_path / "part-1.test.csv.gz") == ".csv"
     assert files_of(tmp_path / "part-1.test.csv.gz", "train", KINDS) == [tmp_path / "part-1.test.csv.gz"]

@@ -8,14 +8,14 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from finetune_hub import hub
-from gangs import XLA_ON_CPU, Ended, Gang, step_lines
+from gangs import XLA_ON_CPU, Gang, step_lines
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from trainium_workloads.checkpoint import Checkpoints
@@ -53,7 +53,7 @@ TRAININGS: Mapping[str, tuple[str, list[str]]] = {**{each: (each, []) for each i
 Losses = Mapping[str, Mapping[int, float]]
 
 
-def configuration(family: str) -> Any:
+def configuration(family):
     name, others = FAMILIES[family]
     return make_data.configuration(name, **others)
 
@@ -61,13 +61,13 @@ def configuration(family: str) -> Any:
 class Trainings:
     """Starts trainings, several in each gang."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory):
         self.directory = directory
         self._gang = Gang(directory)
         for family in FAMILIES:
             make_data.make(directory / family, 4, configuration(family))
 
-    def __call__(self, ranks: int, runs: Mapping[str, list[str]], **how: Any) -> tuple[Ended, dict[str, list[str]]]:
+    def __call__(self, ranks, runs, **how):
         """Return the end, and rank 0's lines by run."""
         file = self.directory / "runs.json"
         file.write_text(json.dumps(runs))
@@ -75,7 +75,7 @@ class Trainings:
         parts = [each.partition("\n") for each in ended.out[0].split("run ")[1:]]
         return ended, {name: lines.splitlines() for name, _, lines in parts}
 
-    def arguments(self, name: str, output: str, batch_size: int, *more: str | int | Path) -> list[str]:
+    def arguments(self, name, output, batch_size, *more):
         family, own = TRAININGS[name]
         common = {
             "--model": self.directory / family / "model",
@@ -95,17 +95,17 @@ class Trainings:
         return [*(str(each) for pair in common.items() for each in pair), *own, *map(str, more)]
 
 
-def losses(lines: Mapping[str, list[str]]) -> dict[str, dict[int, float]]:
+def losses(lines):
     return {name: {x["step"]: x["loss"] for x in step_lines("\n".join(each))} for name, each in lines.items()}
 
 
 @pytest.fixture(scope="module")
-def trainings(tmp_path_factory: pytest.TempPathFactory) -> Trainings:
+def trainings(tmp_path_factory):
     return Trainings(tmp_path_factory.mktemp("finetune"))
 
 
 @pytest.fixture(scope="module")
-def whole(trainings: Trainings) -> dict[str, dict[int, float]]:
+def whole(trainings):
     """Losses of two ranks, from the beginning to the end, with an export."""
     to = trainings.directory / "export"
     runs = {name: trainings.arguments(name, "whole", 4, "--export", to / name) for name in TRAININGS}
@@ -115,7 +115,7 @@ def whole(trainings: Trainings) -> dict[str, dict[int, float]]:
 
 
 @pytest.fixture(scope="module")
-def cut(trainings: Trainings, whole: Losses) -> dict[str, dict[int, float]]:
+def cut(trainings, whole):
     """Losses of one that is killed after a checkpoint; of the others the same checkpoint, without losses."""
     for name in OTHERS:
         checkpoints = trainings.directory / "whole" / name / "checkpoints"
@@ -127,16 +127,14 @@ def cut(trainings: Trainings, whole: Losses) -> dict[str, dict[int, float]]:
     return {**{name: {} for name in OTHERS}, **losses(lines)}
 
 
-def test_the_losses_go_down(whole: Losses) -> None:
+def test_the_losses_go_down(whole):
     for name, of_steps in whole.items():
         assert list(of_steps) == list(range(1, STEPS + 1)), name
         assert of_steps[1] == pytest.approx(6.24, abs=0.06)  # the logarithm of 512 tokens
         assert of_steps[STEPS] < of_steps[1] - (0.03 if "lora" in name else 0.7), name
 
 
-def test_cut_off_and_resumed_they_are_the_same_to_the_last_bit(
-    trainings: Trainings, whole: Losses, cut: Losses
-) -> None:
+def test_cut_off_and_resumed_they_are_the_same_to_the_last_bit(trainings, whole, cut):
     shutil.copytree(trainings.directory / "cut", trainings.directory / "resumed", symlinks=True)
     _, lines = trainings(2, {name: trainings.arguments(name, "resumed", 4) for name in TRAININGS})
     for name, of_steps in losses(lines).items():
@@ -145,7 +143,7 @@ def test_cut_off_and_resumed_they_are_the_same_to_the_last_bit(
         assert {**whole[name], **cut[name], **of_steps} == whole[name], name
 
 
-def test_any_number_of_ranks_begins_and_goes_on_alike(trainings: Trainings, whole: Losses, cut: Losses) -> None:
+def test_any_number_of_ranks_begins_and_goes_on_alike(trainings, whole, cut):
     shutil.copytree(trainings.directory / "cut", trainings.directory / "four", symlinks=True)
     some = ("--steps-this-run", 1)
     # Half of them: four ranks take twice the time.
@@ -158,7 +156,7 @@ def test_any_number_of_ranks_begins_and_goes_on_alike(trainings: Trainings, whol
         assert of_steps == pytest.approx({step: whole[name][step] for step in of_steps}, abs=bound), name
 
 
-def test_tensor_parallel_is_the_same_and_its_checkpoint_anybodys(trainings: Trainings, whole: Losses) -> None:
+def test_tensor_parallel_is_the_same_and_its_checkpoint_anybodys(trainings, whole):
     """A grid of 2 by 2 ranks, then one rank; and one row of two ranks with two micro-batches a step."""
     cut_off = ("--tensor-parallel", 2, "--activation-checkpointing", "--steps-this-run", 4)
     _, grid = trainings(4, {name: trainings.arguments(name, "grid", 4, *cut_off) for name in DIVIDED})
@@ -175,7 +173,7 @@ def test_tensor_parallel_is_the_same_and_its_checkpoint_anybodys(trainings: Trai
         assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 
 
-def test_bf16_and_a_whole_model_in_each_rank(trainings: Trainings, whole: Losses) -> None:
+def test_bf16_and_a_whole_model_in_each_rank(trainings, whole):
     """Parameters stay in FP32, so the losses differ from FP32's by the rounding of activations alone."""
     runs = {
         f"{how} {precision}": trainings.arguments(
@@ -191,7 +189,7 @@ def test_bf16_and_a_whole_model_in_each_rank(trainings: Trainings, whole: Losses
         assert found[name][2] != whole["qwen3"][2]
 
 
-def test_xla_computes_the_same_with_a_constant_number_of_graphs(trainings: Trainings, whole: Losses) -> None:
+def test_xla_computes_the_same_with_a_constant_number_of_graphs(trainings, whole):
     """Trn1 trains small models. A weight that two layers share must stay one weight on the device."""
     arguments = ("--backend", "xla", "--sharding", "none", "--steps-this-run", 3)
     runs = {"qwen3": trainings.arguments("qwen3", "xla", 8, *arguments)}
@@ -204,7 +202,7 @@ def test_xla_computes_the_same_with_a_constant_number_of_graphs(trainings: Train
     assert any("106,880 parameters" in each for each in lines["qwen3"])
 
 
-def learnt(trainings: Trainings, name: str) -> dict[str, torch.Tensor]:
+def learnt(trainings, name):
     """Return the weights in the last checkpoint."""
     from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
@@ -215,7 +213,7 @@ def learnt(trainings: Trainings, name: str) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_export_is_a_model_of_transformers(trainings: Trainings, whole: Losses, family: str) -> None:
+def test_the_export_is_a_model_of_transformers(trainings, whole, family):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     directory = trainings.directory / "export" / family
@@ -229,7 +227,7 @@ def test_the_export_is_a_model_of_transformers(trainings: Trainings, whole: Loss
     assert of_origin - {"model.safetensors.index.json"} <= {each.name for each in directory.iterdir()}
 
 
-def test_an_adapter_is_peft_s_and_merged_it_is_the_same(trainings: Trainings, whole: Losses) -> None:
+def test_an_adapter_is_peft_s_and_merged_it_is_the_same(trainings, whole):
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -249,7 +247,7 @@ def test_an_adapter_is_peft_s_and_merged_it_is_the_same(trainings: Trainings, wh
     assert config["base_model_name_or_path"] == str(trainings.directory / "qwen3" / "model")
 
 
-def run_here(trainings: Trainings, monkeypatch: pytest.MonkeyPatch, *arguments: str | int | Path) -> None:
+def run_here(trainings, monkeypatch, *arguments):
     monkeypatch.chdir(trainings.directory)
     monkeypatch.setattr(sys, "argv", ["finetune", *trainings.arguments("llama", "refused", 4, *arguments)])
     try:
@@ -279,14 +277,12 @@ def run_here(trainings: Trainings, monkeypatch: pytest.MonkeyPatch, *arguments: 
         (("--export", "qwen3"), "--export qwen3 exists, and was not exported by this"),
     ],
 )
-def test_what_cannot_run_is_refused(
-    trainings: Trainings, arguments: tuple[str | int, ...], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_run_is_refused(trainings, arguments, said, monkeypatch):
     with pytest.raises(RefusalError, match=re.escape(said)):
         run_here(trainings, monkeypatch, *arguments)
 
 
-def test_layers_that_no_plan_divides_are_refused() -> None:
+def test_layers_that_no_plan_divides_are_refused():
     for family, said in (("gpt-oss", "no gpt_oss is trained so"), ("phi3", "no phi3 is trained so")):
         with pytest.raises(RefusalError, match=f"--tensor-parallel 2: {said}"):
             models._division(configuration(family), 2, 2, is_mixed=False)
@@ -294,12 +290,12 @@ def test_layers_that_no_plan_divides_are_refused() -> None:
         models._division(configuration("llama"), 4, 4, is_mixed=False)
 
 
-def _damage(directory: Path) -> None:
+def _damage(directory):
     (path,) = directory.glob("*1-of-*.safetensors")
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def _lose_part(directory: Path) -> None:
+def _lose_part(directory):
     from safetensors.torch import load_file, save_file
 
     (path,) = directory.glob("*2-of-*.safetensors")
@@ -308,24 +304,24 @@ def _lose_part(directory: Path) -> None:
     save_file(held, path, metadata={"format": "pt"})
 
 
-def _make_larger(directory: Path) -> None:
+def _make_larger(directory):
     _configure(directory, intermediate_size=256)
 
 
-def _quantize(directory: Path) -> None:
+def _quantize(directory):
     _configure(directory, quantization_config={"quant_method": "mxfp4"})
 
 
-def _keep_pickles(directory: Path) -> None:
+def _keep_pickles(directory):
     for each in directory.glob("*.safetensors"):
         each.rename(each.with_suffix(".bin"))
 
 
-def _cut_configuration(directory: Path) -> None:
+def _cut_configuration(directory):
     (directory / "config.json").write_text("{")
 
 
-def _configure(directory: Path, **settings: object) -> None:
+def _configure(directory, **settings):
     path = directory / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | settings))
 
@@ -341,16 +337,14 @@ def _configure(directory: Path, **settings: object) -> None:
         (_cut_configuration, r"config\.json cannot be read"),
     ],
 )
-def test_damaged_models_are_refused(
-    trainings: Trainings, harm: Any, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_damaged_models_are_refused(trainings, harm, said, monkeypatch, tmp_path):
     shutil.copytree(trainings.directory / "llama" / "model", tmp_path / "model")
     harm(tmp_path / "model")
     with pytest.raises(RefusalError, match=said):
         run_here(trainings, monkeypatch, "--model", tmp_path / "model")
 
 
-def test_random_weights_follow_from_the_seed(trainings: Trainings, tmp_path: Path) -> None:
+def test_random_weights_follow_from_the_seed(trainings, tmp_path):
     from safetensors.torch import load_file
 
     (tmp_path / "bare").mkdir()
@@ -361,9 +355,7 @@ def test_random_weights_follow_from_the_seed(trainings: Trainings, tmp_path: Pat
     assert not torch.equal(first, other)
 
 
-def test_a_model_of_the_hub_is_fetched_once_and_a_gated_one_needs_a_token(
-    trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_of_the_hub_is_fetched_once_and_a_gated_one_needs_a_token(trainings, tmp_path, monkeypatch):
     from huggingface_hub import constants
 
     files = {each.name: each.read_bytes() for each in (trainings.directory / "llama" / "model").iterdir()}
@@ -387,15 +379,15 @@ def test_a_model_of_the_hub_is_fetched_once_and_a_gated_one_needs_a_token(
         assert models.find("team/model@v2", tmp_path, 0).is_dir()
 
 
-def test_what_fsdp_takes_of_precisions() -> None:
+def test_what_fsdp_takes_of_precisions():
     for precision in ("fp16", "fp8"):
         with pytest.raises(RefusalError, match=f"no --precision {precision}: use bf16"):
-            sharding.check(Options(backend="cuda", precision=precision))  # type: ignore[arg-type]
+            sharding.check(Options(backend="cuda", precision=precision))
     # The launcher sets the variable behind it for every job on Trainium.
     sharding.check(Options(backend="neuron", precision="bf16", stochastic_rounding=True))
 
 
-def test_a_refusal_of_rank_0_is_that_of_all(trainings: Trainings, whole: Losses) -> None:
+def test_a_refusal_of_rank_0_is_that_of_all(trainings, whole):
     runs = {"llama": trainings.arguments("llama", "refused", 4, "--synthetic", 0, "--data", "nowhere")}
     refused, _ = trainings(2, runs, code=78)
     assert set(refused.codes) == {78}
@@ -405,7 +397,7 @@ def test_a_refusal_of_rank_0_is_that_of_all(trainings: Trainings, whole: Losses)
 
 
 @pytest.fixture
-def small_files() -> Iterator[None]:
+def small_files():
     """Limit files to 16 KiB: a full disk, for this process alone."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -415,7 +407,7 @@ def small_files() -> Iterator[None]:
     signal.signal(signal.SIGXFSZ, ignored)
 
 
-def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, request):
     options = Options(precision="fp32", output=tmp_path)
     for name in ("RANK", "WORLD_SIZE"):
         assert name not in os.environ
@@ -435,28 +427,28 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path, request: pytes
         backend.close()
 
 
-def test_the_others_hear_of_rank_0_while_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_others_hear_of_rank_0_while_it_works(monkeypatch):
     monkeypatch.setattr(first_rank, "_SIGN_OF_LIFE_SECONDS", 0.01)
     heard: list[bool] = []
 
     class Backend:
         rank = 0
 
-        def any(self, flag: bool) -> bool:
+        def any(self, flag):
             heard.append(flag)
             if len(heard) == 3:
                 done.set()
             return flag
 
-        def share(self, text: str) -> str:
+        def share(self, text):
             return text
 
     done = threading.Event()
 
-    def make() -> Path:
+    def make():
         assert done.wait(SECONDS)
         return Path("made")
 
-    assert first_rank.made_by_first(Backend(), make) == Path("made")  # type: ignore[arg-type]
+    assert first_rank.made_by_first(Backend(), make) == Path("made")
     assert all(heard[:3])  # signs of life
     assert heard[-2:] == [False, False]  # its end, and no refusal

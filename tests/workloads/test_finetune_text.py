@@ -3,7 +3,6 @@
 import json
 import lzma
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet
@@ -18,24 +17,24 @@ END = 0
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     directory = tmp_path_factory.mktemp("made")
     make_data.make(directory, 40, make_data.configuration("qwen3"))
     return directory
 
 
-def prepare(data: Path, tokenizer: Path, cache: Path, column: str | None = None, length: int = 1) -> Path:
+def prepare(data, tokenizer, cache, column=None, length=1):
     return text.prepare(data, column, tokenizer, VOCABULARY, length, cache)
 
 
-def tokens_of(file: Path) -> list[int]:
+def tokens_of(file):
     """Return all tokens of examples of one token, each with the next one."""
     found = Rows(file)
     rows = found.at(range(len(found)))["tokens"].tolist()
     return [rows[0][0], *(following for _, following in rows)]
 
 
-def test_tokens_are_those_of_the_tokenizer(made: Path, tmp_path: Path) -> None:
+def test_tokens_are_those_of_the_tokenizer(made, tmp_path):
     from transformers import AutoTokenizer
 
     theirs = AutoTokenizer.from_pretrained(made / "model")
@@ -49,7 +48,7 @@ def test_tokens_are_those_of_the_tokenizer(made: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.json.gz", "a.jsonl.bz2", "a.jsonl.xz", "a.jsonl.zst", "a.jsonl.lz4", "a.txt.gz"])
-def test_compressed_files_are_read(name: str, made: Path, tmp_path: Path) -> None:
+def test_compressed_files_are_read(name, made, tmp_path):
     text = b"one\n" if ".txt" in name else b'{"text": "one\\n"}\n'
     for each in (tmp_path / Path(name).stem, tmp_path / name):
         with pyarrow.output_stream(str(each), compression=None) as out:
@@ -59,7 +58,7 @@ def test_compressed_files_are_read(name: str, made: Path, tmp_path: Path) -> Non
     assert not list(tmp_path.glob(".*"))
 
 
-def packed(text: bytes, suffix: str) -> bytes:
+def packed(text, suffix):
     if suffix == ".xz":
         return lzma.compress(text)
     kind = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}.get(suffix)
@@ -69,7 +68,7 @@ def packed(text: bytes, suffix: str) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def test_empty_texts_are_none_and_a_txt_file_is_one(made: Path, tmp_path: Path) -> None:
+def test_empty_texts_are_none_and_a_txt_file_is_one(made, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n\n{"text": " "}\n{"text": "one"}\n')
     row = tokens_of(prepare(tmp_path / "a.jsonl", made / "model", tmp_path / "cache"))
     assert row.count(END) == 2
@@ -80,7 +79,7 @@ def test_empty_texts_are_none_and_a_txt_file_is_one(made: Path, tmp_path: Path) 
     assert tokens_of(prepare(tmp_path / "c.json", made / "model", tmp_path / "cache")) == row
 
 
-def test_examples_are_pieces_of_one_row(made: Path, tmp_path: Path) -> None:
+def test_examples_are_pieces_of_one_row(made, tmp_path):
     row = tokens_of(prepare(made / "texts", made / "model", tmp_path / "cache"))
     examples = Rows(prepare(made / "texts", made / "model", tmp_path / "cache", length=32))
     assert len(examples) == (len(row) - 1) // 32
@@ -92,9 +91,7 @@ def test_examples_are_pieces_of_one_row(made: Path, tmp_path: Path) -> None:
         prepare(made / "texts", made / "model", tmp_path / "cache", length=len(row))
 
 
-def test_tokens_are_made_once_and_anew_where_they_are_damaged(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tokens_are_made_once_and_anew_where_they_are_damaged(made, tmp_path, capsys):
     shutil.copytree(made, tmp_path / "made")
     data, tokenizer, cache = tmp_path / "made/texts/talks.jsonl", tmp_path / "made" / "model", tmp_path / "cache"
     first = prepare(data, tokenizer, cache)
@@ -115,7 +112,7 @@ def test_tokens_are_made_once_and_anew_where_they_are_damaged(
     assert {each.name for each in cache.iterdir()} == {each.name for each in others}
 
 
-def test_synthetic_examples_follow_from_the_seed(tmp_path: Path) -> None:
+def test_synthetic_examples_follow_from_the_seed(tmp_path):
     made = [text.prepare_synthetic(10, 16, seed, tmp_path) for seed in (1, 2)]
     first, other = (Rows(each) for each in made)
     assert len(first) == 10
@@ -123,16 +120,16 @@ def test_synthetic_examples_follow_from_the_seed(tmp_path: Path) -> None:
     assert text.prepare_synthetic(10, 16, 1, tmp_path) == made[0]
 
 
-def written(name: str, content: str | bytes) -> Callable[[Path], Path]:
-    def write(directory: Path) -> Path:
+def written(name, content):
+    def write(directory):
         (directory / name).write_bytes(content.encode() if isinstance(content, str) else content)
         return directory
 
     return write
 
 
-def parquet_of(**columns: list[object]) -> Callable[[Path], Path]:
-    def write(directory: Path) -> Path:
+def parquet_of(**columns):
+    def write(directory):
         import pyarrow
         from pyarrow import parquet
 
@@ -142,11 +139,11 @@ def parquet_of(**columns: list[object]) -> Callable[[Path], Path]:
     return write
 
 
-def talk(content: object) -> Callable[[Path], Path]:
+def talk(content):
     return written("a.jsonl", json.dumps({"messages": [{"role": "user", "content": content}]}))
 
 
-def test_parts_of_a_message_are_joined_as_the_server_joins_them(made: Path, tmp_path: Path) -> None:
+def test_parts_of_a_message_are_joined_as_the_server_joins_them(made, tmp_path):
     parts = [{"type": "text", "text": "each rank"}, {"type": "input_text", "text": "waits for"}]
     paths = []
     for name, content in (("parts", parts), ("one", "each rank waits for")):
@@ -183,26 +180,26 @@ def test_parts_of_a_message_are_joined_as_the_server_joins_them(made: Path, tmp_
         (parquet_of(review=["good"], label=[1]), "--column is to be one of review, label"),
     ],
 )
-def test_what_is_no_text_is_refused(write: Callable[[Path], Path], said: str, made: Path, tmp_path: Path) -> None:
+def test_what_is_no_text_is_refused(write, said, made, tmp_path):
     (tmp_path / "data").mkdir()
     with pytest.raises(RefusalError, match=said):
         prepare(write(tmp_path / "data"), made / "model", tmp_path / "cache")
     assert not list((tmp_path / "cache").glob("*"))
 
 
-def test_a_column_can_be_named(made: Path, tmp_path: Path) -> None:
+def test_a_column_can_be_named(made, tmp_path):
     parquet_of(review=["good"], label=[1])(tmp_path)
     assert prepare(tmp_path, made / "model", tmp_path / "cache", "review").is_file()
 
 
-def test_a_tokenizer_must_be_the_models(made: Path, tmp_path: Path) -> None:
+def test_a_tokenizer_must_be_the_models(made, tmp_path):
     with pytest.raises(RefusalError, match="has no tokenizer"):
         prepare(made / "texts", made / "texts", tmp_path)
     with pytest.raises(RefusalError, match="tokens, and the model 100: it is another model's"):
         text.prepare(made / "texts", None, made / "model", 100, 1, tmp_path)
 
 
-def test_conversations_need_a_template(made: Path, tmp_path: Path) -> None:
+def test_conversations_need_a_template(made, tmp_path):
     tokenizer = tmp_path / "tokenizer"
     shutil.copytree(made / "model", tokenizer)
     for template, said in (

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from gangs import Ended, Gang, step_lines
+from gangs import step_lines
 from waiting import out_of_time, until
 
 RANK = """
@@ -34,18 +34,18 @@ dist.destroy_process_group()
 
 
 @pytest.fixture(autouse=True)
-def _module(tmp_path: Path) -> None:
+def _module(tmp_path):
     (tmp_path / "a_rank.py").write_text(RANK)
 
 
-def test_ranks_meet_and_end_together(gang: Gang) -> None:
+def test_ranks_meet_and_end_together(gang):
     ended = gang("a_rank", "well", ranks=3)
     assert ended.codes == (0, 0, 0)
     assert ended.losses == dict.fromkeys(range(1, 6), 6.0)
     assert _survivors(ended) == []
 
 
-def test_a_failed_rank_ends_the_others(gang: Gang) -> None:
+def test_a_failed_rank_ends_the_others(gang):
     ended = gang("a_rank", "fail", code=78)
     assert ended.code == ended.codes[1] == 78
     assert ended.codes[0] != 0
@@ -53,15 +53,15 @@ def test_a_failed_rank_ends_the_others(gang: Gang) -> None:
 
 
 @pytest.mark.parametrize("rank", [None, 1])
-def test_a_rank_or_all_are_killed_once_a_step_is_printed(gang: Gang, rank: int | None) -> None:
+def test_a_rank_or_all_are_killed_once_a_step_is_printed(gang, rank):
     ended = gang("a_rank", "on", kill_at=4, kill_rank=rank)
     assert ended.codes[1] == -signal.SIGKILL
     assert 4 <= max(ended.losses) <= 5
     assert _survivors(ended) == []
 
 
-def test_what_hangs_is_ended_and_said(gang: Gang) -> None:
-    def attempt(seconds: float) -> tuple[str, ...]:
+def test_what_hangs_is_ended_and_said(gang):
+    def attempt(seconds):
         with pytest.raises(pytest.fail.Exception, match=rf"not done within {seconds} s[\s\S]*rank 0 \(-9\)") as failure:
             gang("a_rank", "hang", seconds=seconds)
         return (str(failure.value),)
@@ -70,22 +70,22 @@ def test_what_hangs_is_ended_and_said(gang: Gang) -> None:
     assert "pids" in said
 
 
-def test_another_code_than_asked_for_is_said_with_what_was_printed(gang: Gang) -> None:
+def test_another_code_than_asked_for_is_said_with_what_was_printed(gang):
     with pytest.raises(pytest.fail.Exception, match=r"ended with 78, not 0[\s\S]*pids"):
         gang("a_rank", "fail")
 
 
-def test_ranks_need_not_import_pytorch_and_their_server_has_a_single_thread(gang: Gang) -> None:
+def test_ranks_need_not_import_pytorch_and_their_server_has_a_single_thread(gang):
     """Of other threads a fork would inherit the locks alone."""
     ended = gang("a_rank", "well", ranks=1)
     assert "has torch True from a server of 1 threads\n" in ended.out[0]
 
 
-def test_a_step_line_that_was_cut_off_is_none() -> None:
+def test_a_step_line_that_was_cut_off_is_none():
     assert [line["step"] for line in step_lines('{"step": 1}\nother\n{"time": 3}\n{"step": 2, "lo')] == [1]
 
 
-def _survivors(ended: Ended) -> list[int]:
+def _survivors(ended):
     """Processes of the gang, and their children, that still run."""
     pids = [int(pid) for out in ended.out for pair in re.findall(r"pids (\d+) (\d+)", out) for pid in pair]
     assert len(pids) == 2 * len(ended.codes)
@@ -94,7 +94,7 @@ def _survivors(ended: Ended) -> list[int]:
     return [pid for pid in pids if _runs(pid)]
 
 
-def _runs(pid: int) -> bool:
+def _runs(pid):
     try:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -4,13 +4,12 @@ import http.client
 import os
 import random
 import signal
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from gangs import XLA_ON_CPU, Gang, free_port
+from gangs import XLA_ON_CPU, free_port
 from prometheus_text import parse
 from waiting import SECONDS, until
 
@@ -19,7 +18,7 @@ KILL = random.Random(os.environ.get("TRN_TEST_SEED", "0"))
 
 
 @pytest.fixture(autouse=True)
-def _script(tmp_path: Path) -> None:
+def _script(tmp_path):
     (tmp_path / "toy_script.py").symlink_to(Path(__file__).with_name("toy_script.py"))
 
 
@@ -27,9 +26,7 @@ def _script(tmp_path: Path) -> None:
     ("ranks", "victim", "options"),
     [(1, None, ["--workers", 1]), (2, 0, ["--precision", "bf16", "--stochastic-rounding"]), (4, None, [])],
 )
-def test_killed_at_a_random_step_it_goes_on_as_if_it_had_not_been(
-    gang: Gang, ranks: int, victim: int | None, options: list[object]
-) -> None:
+def test_killed_at_a_random_step_it_goes_on_as_if_it_had_not_been(gang, ranks, victim, options):
     common = ("--steps", 20, "--checkpoint-every", 4, "--accumulate", 2, *options)
     whole = gang(TOY, "--output", "whole", *common, ranks=ranks)
     at = KILL.randrange(5, 18)
@@ -42,7 +39,7 @@ def test_killed_at_a_random_step_it_goes_on_as_if_it_had_not_been(
     assert {**killed.losses, **resumed.losses} == whole.losses
 
 
-def test_twice_the_ranks_with_half_the_accumulation_see_the_same_data(gang: Gang) -> None:
+def test_twice_the_ranks_with_half_the_accumulation_see_the_same_data(gang):
     two = gang(TOY, "--output", "two", "--steps", 6, "--accumulate", 2, "--checkpoint-every", 3, "--dropout", 0)
     four = gang(TOY, "--output", "four", "--steps", 6, "--accumulate", 1, "--dropout", 0, ranks=4)
     assert list(four.losses.values()) == pytest.approx(list(two.losses.values()), rel=1e-4)
@@ -52,7 +49,7 @@ def test_twice_the_ranks_with_half_the_accumulation_see_the_same_data(gang: Gang
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
-def test_each_optimizer_and_schedule_learns(gang: Gang, optimizer: str) -> None:
+def test_each_optimizer_and_schedule_learns(gang, optimizer):
     ended = gang(
         *(TOY, "--output", "out", "--steps", 60, "--optimizer", optimizer, "--schedule", "cosine", "--warmup-steps", 5),
         ranks=1,
@@ -68,13 +65,13 @@ def test_each_optimizer_and_schedule_learns(gang: Gang, optimizer: str) -> None:
 
 
 @pytest.mark.parametrize("options", [["--precision", "bf16"], ["--precision", "bf16", "--stochastic-rounding"]])
-def test_bf16_learns(gang: Gang, options: list[str]) -> None:
+def test_bf16_learns(gang, options):
     ended = gang(TOY, "--output", "out", "--steps", 60, *options)
     values = list(ended.losses.values())
     assert sum(values[-5:]) < sum(values[:5]) / 2
 
 
-def test_sigterm_saves_and_ends_with_143(gang: Gang) -> None:
+def test_sigterm_saves_and_ends_with_143(gang):
     stopped = gang(TOY, "--output", "out", kill_at=7, kill_rank=1, kill_signal=signal.SIGTERM)
     assert set(stopped.codes) == {143}
     step = max(stopped.losses)
@@ -83,20 +80,20 @@ def test_sigterm_saves_and_ends_with_143(gang: Gang) -> None:
     assert min(resumed.losses) == step + 1
 
 
-def test_a_capacity_block_that_ends_stops_it(gang: Gang) -> None:
+def test_a_capacity_block_that_ends_stops_it(gang):
     ended = gang(TOY, "--output", "out", environment={"TRN_CAPACITY_ENDS": "2026-01-01T00:00:00Z"}, ranks=1, code=143)
     assert list(ended.losses) == [1]
     assert "the Capacity Block ends at 2026-01-01" in ended.out[0]
 
 
-def test_steps_of_this_run_and_the_rest_later(gang: Gang) -> None:
+def test_steps_of_this_run_and_the_rest_later(gang):
     first = gang(TOY, "--output", "out", "--steps", 10, "--steps-this-run", 4, ranks=1)
     second = gang(TOY, "--output", "out", "--steps", 10, ranks=1)
     third = gang(TOY, "--output", "out", "--steps", 10, ranks=1)
     assert [list(each.losses) for each in (first, second, third)] == [[1, 2, 3, 4], [5, 6, 7, 8, 9, 10], []]
 
 
-def test_step_lines_and_curves(gang: Gang, tmp_path: Path) -> None:
+def test_step_lines_and_curves(gang, tmp_path):
     ended = gang(TOY, "--output", "out", "--steps", 12, "--log-every", 5, "--checkpoint-every", 5, ranks=2)
     assert [line["step"] for line in ended.steps] == [5, 10, 12]
     line = ended.steps[1]
@@ -111,7 +108,7 @@ def test_step_lines_and_curves(gang: Gang, tmp_path: Path) -> None:
     assert {"tokens_per_second", "checkpoint_seconds"} <= curves.keys()
 
 
-def read_curves(directory: Path) -> dict[str, list[tuple[int, float]]]:
+def read_curves(directory):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(directory))
@@ -119,7 +116,7 @@ def read_curves(directory: Path) -> dict[str, list[tuple[int, float]]]:
     return {tag: [(each.step, each.value) for each in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
 
 
-def test_rank_0_alone_can_be_scraped_while_it_trains(gang: Gang, tmp_path: Path) -> None:
+def test_rank_0_alone_can_be_scraped_while_it_trains(gang, tmp_path):
     """Rank 1 of the same machine would find the port taken, and say so."""
     port = free_port()
     common = ("--output", "out", "--steps", 30, "--checkpoint-every", 10)
@@ -141,10 +138,10 @@ def test_rank_0_alone_can_be_scraped_while_it_trains(gang: Gang, tmp_path: Path)
     assert not again.err[1]
 
 
-def _scrape(port: int, directory: Path, holds: Sequence[int]) -> list[str]:
+def _scrape(port, directory, holds):
     """The page of each step before one at which the training waits, which then goes on."""
 
-    def page(step: int) -> str:
+    def page(step):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
         try:
             connection.request("GET", "/metrics")
@@ -157,12 +154,12 @@ def _scrape(port: int, directory: Path, holds: Sequence[int]) -> list[str]:
 
     pages = []
     for hold in holds:
-        pages.append(until(lambda step=hold - 1: page(step), f"a page of step {hold - 1}"))  # type: ignore[misc]
+        pages.append(until(lambda step=hold - 1: page(step), f"a page of step {hold - 1}"))
         (directory / f"go-{hold}").touch()
     return pages
 
 
-def test_checkpoints_by_time(gang: Gang) -> None:
+def test_checkpoints_by_time(gang):
     ended = gang(TOY, "--output", "out", "--steps", 20, "--pause", 0.02, "--checkpoint-seconds", 0.1)
     saved = {line["checkpoint_step"]: line["checkpoint_time"] for line in ended.steps if "checkpoint_step" in line}
     assert len(saved) >= 3
@@ -174,7 +171,7 @@ def test_checkpoints_by_time(gang: Gang) -> None:
 # --- What cannot be -------------------------------------------------------------------------------------------------
 
 
-def refused(gang: Gang, *arguments: object, ranks: int = 1, environment: dict[str, str] | None = None) -> str:
+def refused(gang, *arguments, ranks=1, environment=None):
     ended = gang(TOY, "--output", "out", *map(str, arguments), ranks=ranks, code=78, environment=environment)
     assert not ended.losses
     [line] = [line for line in ended.err[0].splitlines() if line.startswith("refused: ")]
@@ -192,28 +189,28 @@ def refused(gang: Gang, *arguments: object, ranks: int = 1, environment: dict[st
         (["--no-resume"], "--no-resume needs an --output without checkpoints"),
     ],
 )
-def test_a_checkpoint_of_another_training_is_refused(gang: Gang, arguments: list[object], says: str) -> None:
+def test_a_checkpoint_of_another_training_is_refused(gang, arguments, says):
     gang(TOY, "--output", "out", "--steps", 2, ranks=1)
     assert says in refused(gang, *arguments)
 
 
-def test_all_that_is_wrong_with_options_is_said_at_once(gang: Gang) -> None:
+def test_all_that_is_wrong_with_options_is_said_at_once(gang):
     line = refused(gang, "--steps", 0, "--learning-rate", "nan", "--clip", -1, "--precision", "fp8", "--eager")
     for part in ("--steps must be 1 or more, not 0", "--learning-rate", "--clip", "no --precision fp8", "--eager"):
         assert part in line
 
 
-def test_a_variable_that_cannot_be_read_is_named(gang: Gang) -> None:
+def test_a_variable_that_cannot_be_read_is_named(gang):
     line = refused(gang, environment={"TRN_CHECKPOINT_SECONDS": "often"})
     assert "TRN_CHECKPOINT_SECONDS must be a number of seconds, not 'often'" in line
 
 
-def test_torchruns_marker_is_left(gang: Gang, tmp_path: Path) -> None:
+def test_torchruns_marker_is_left(gang, tmp_path):
     refused(gang, "--steps", 0, environment={"TRN_REFUSED": str(tmp_path / "marker")})
     assert (tmp_path / "marker").exists()
 
 
-def test_a_backend_that_is_not_here(gang: Gang) -> None:
+def test_a_backend_that_is_not_here(gang):
     assert "needs the package torch_neuronx" in refused(gang, "--backend", "neuron")
     assert "has no GPU, there are 0 here" in refused(gang, "--backend", "cuda")
     both = gang(TOY, "--backend", "xla", ranks=2, code=78).err
@@ -221,14 +218,14 @@ def test_a_backend_that_is_not_here(gang: Gang) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_a_loss_that_is_not_finite_ends_it_for_good(gang: Gang, ranks: int) -> None:
+def test_a_loss_that_is_not_finite_ends_it_for_good(gang, ranks):
     ended = gang(TOY, "--output", "out", "--explode-at", 8, "--checkpoint-every", 3, ranks=ranks, code=78)
     assert "the loss is inf at step 8; the checkpoint of step 6 stays" in ended.err[0]
     resumed = gang(TOY, "--output", "out", ranks=ranks)
     assert min(resumed.losses) == 7
 
 
-def test_gradients_that_overflow_end_it_before_they_are_saved(gang: Gang) -> None:
+def test_gradients_that_overflow_end_it_before_they_are_saved(gang):
     ended = gang(TOY, "--output", "out", "--overflow-at", 6, "--checkpoint-every", 3, ranks=1, code=78)
     assert "the gradient norm is nan at step 6; the checkpoint of step 3 stays" in ended.err[0]
 
@@ -236,14 +233,14 @@ def test_gradients_that_overflow_end_it_before_they_are_saved(gang: Gang) -> Non
 # --- Faults of the disk ---------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_leaves_the_checkpoint_before(gang: Gang) -> None:
+def test_a_full_disk_leaves_the_checkpoint_before(gang):
     ended = gang(TOY, "--output", "out", "--steps", 12, "--checkpoint-every", 4, "--fill-disk-at", 8)
     assert "the checkpoint of step 8 could not be saved ([Errno 28] No space left" in ended.out[0]
     assert "the one of step 4 stays" in ended.out[0]
     assert max(ended.losses) == 12
 
 
-def test_a_last_checkpoint_that_cannot_be_saved_fails_the_job(gang: Gang) -> None:
+def test_a_last_checkpoint_that_cannot_be_saved_fails_the_job(gang):
     gang(TOY, "--output", "out", "--steps", 4)
     ended = gang(TOY, "--output", "out", "--steps", 8, "--fill-disk-at", 8, code=1)
     assert "the checkpoint of step 8 could not be saved" in ended.err[0]
@@ -252,7 +249,7 @@ def test_a_last_checkpoint_that_cannot_be_saved_fails_the_job(gang: Gang) -> Non
     assert list(again.losses) == [5, 6, 7, 8]
 
 
-def test_a_damaged_checkpoint_is_passed_over(gang: Gang, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_passed_over(gang, tmp_path):
     common = ("--output", "out", "--steps", 12, "--checkpoint-every", 4)
     whole = gang(TOY, *common)
     newest = (tmp_path / "out" / "checkpoints" / "latest").resolve()
@@ -265,7 +262,7 @@ def test_a_damaged_checkpoint_is_passed_over(gang: Gang, tmp_path: Path) -> None
     assert again.losses == {step: loss for step, loss in whole.losses.items() if step > 8}
 
 
-def test_where_all_checkpoints_are_damaged_nothing_begins_anew(gang: Gang, tmp_path: Path) -> None:
+def test_where_all_checkpoints_are_damaged_nothing_begins_anew(gang, tmp_path):
     gang(TOY, "--output", "out", "--steps", 4)
     [only] = (tmp_path / "out" / "checkpoints").glob("step-*")
     (only / "state.pt").write_bytes((only / "state.pt").read_bytes()[:-1])
@@ -276,14 +273,14 @@ def test_where_all_checkpoints_are_damaged_nothing_begins_anew(gang: Gang, tmp_p
 # --- XLA ------------------------------------------------------------------------------------------------------------
 
 
-def test_xla_agrees_with_the_cpu(gang: Gang) -> None:
+def test_xla_agrees_with_the_cpu(gang):
     common = ("--steps", 6, "--dropout", 0, "--accumulate", 2)
     cpu = gang(TOY, "--output", "cpu", *common, ranks=1)
     xla = gang(TOY, "--output", "xla", "--backend", "xla", *common, ranks=1, environment=XLA_ON_CPU)
     assert list(xla.losses.values()) == pytest.approx(list(cpu.losses.values()), rel=1e-3)
 
 
-def test_only_compiling_saves_nothing(gang: Gang, tmp_path: Path) -> None:
+def test_only_compiling_saves_nothing(gang, tmp_path):
     environment = {"NEURON_EXTRACT_GRAPHS_ONLY": "1"}
     ended = gang(TOY, "--output", "out", "--steps", 3, "--explode-at", 2, environment=environment, ranks=1)
     assert len(ended.steps) == 3, "what is computed is made up, and not judged"

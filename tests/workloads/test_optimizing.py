@@ -16,7 +16,7 @@ from trainium_workloads.training.optimizing import (
 from trainium_workloads.training.options import Options
 
 
-def test_the_mean_of_what_is_rounded_is_exact() -> None:
+def test_the_mean_of_what_is_rounded_is_exact():
     torch.manual_seed(0)
     value = torch.full((200_000,), 1.0 + 0.3 / 128)  # BF16 has 1 and 1 + 1/128 there
     rounded = round_stochastically(value).float()
@@ -25,7 +25,7 @@ def test_the_mean_of_what_is_rounded_is_exact() -> None:
     assert (value.to(torch.bfloat16) == 1).all(), "to nearest, it would always be 1"
 
 
-def test_values_that_bf16_has_stay_as_they_are() -> None:
+def test_values_that_bf16_has_stay_as_they_are():
     values = torch.tensor([0.0, -0.0, 1.0, -2.5, float("inf"), float("-inf"), 2.0**-126])
     assert torch.equal(round_stochastically(values).float(), values)
     assert round_stochastically(torch.tensor([float("nan")])).isnan().all()
@@ -33,7 +33,7 @@ def test_values_that_bf16_has_stay_as_they_are() -> None:
     assert set(negative.unique().tolist()) == {-1.0, -1.0 - 1 / 128}
 
 
-def test_small_updates_add_up_only_when_they_are_rounded_by_chance() -> None:
+def test_small_updates_add_up_only_when_they_are_rounded_by_chance():
     torch.manual_seed(0)
     ends = {}
     for by_chance in (False, True):
@@ -49,7 +49,7 @@ def test_small_updates_add_up_only_when_they_are_rounded_by_chance() -> None:
     assert ends[True] == pytest.approx(0.95, abs=0.002)
 
 
-def test_second_moments_of_parameters_in_bf16_do_not_stand_still() -> None:
+def test_second_moments_of_parameters_in_bf16_do_not_stand_still():
     parameter = nn.Parameter(torch.ones(8, dtype=torch.bfloat16))
     optimizer = torch.optim.AdamW([parameter], lr=1e-3)
     updater = UpdatedInFp32(optimizer, torch.Tensor.bfloat16)
@@ -61,7 +61,7 @@ def test_second_moments_of_parameters_in_bf16_do_not_stand_still() -> None:
     assert moment[0].item() == pytest.approx(0.001 * 0.999**499, rel=1e-3)
 
 
-def test_the_state_comes_back_as_it_was_saved() -> None:
+def test_the_state_comes_back_as_it_was_saved():
     parameters = [nn.Parameter(torch.ones(3, dtype=torch.bfloat16)) for _ in range(2)]
     optimizers = [torch.optim.AdamW([each], lr=1e-3) for each in parameters]
     parameters[0].grad = torch.full_like(parameters[0], 1 / 3)
@@ -74,7 +74,7 @@ def test_the_state_comes_back_as_it_was_saved() -> None:
     assert optimizers[1].state[parameters[1]]["step"] == 1
 
 
-def test_clipping_is_that_of_pytorch() -> None:
+def test_clipping_is_that_of_pytorch():
     torch.manual_seed(0)
     for limit in (0.5, 1000.0):
         mine, theirs = nn.Linear(5, 3), nn.Linear(5, 3)
@@ -88,7 +88,7 @@ def test_clipping_is_that_of_pytorch() -> None:
             torch.testing.assert_close(a.grad, b.grad)
 
 
-def test_without_a_limit_gradients_stay() -> None:
+def test_without_a_limit_gradients_stay():
     layer = nn.Linear(3, 1)
     for each in layer.parameters():
         each.grad = torch.full_like(each, 100.0)
@@ -96,14 +96,14 @@ def test_without_a_limit_gradients_stay() -> None:
     assert layer.bias.grad == 100
 
 
-def test_biases_and_norms_do_not_decay() -> None:
+def test_biases_and_norms_do_not_decay():
     model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 1))
     groups = optimizer_of(model, Options(weight_decay=0.1)).param_groups
     assert [(group["weight_decay"], len(group["params"])) for group in groups] == [(0.1, 2), (0.0, 4)]
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
-def test_the_rate_rises_and_falls(schedule: str) -> None:
+def test_the_rate_rises_and_falls(schedule):
     options = Options(steps=100, warmup_steps=10, schedule=schedule)
     factors = [rate_factor(step, options) for step in range(1, 101)]
     assert factors[:10] == pytest.approx([step / 10 for step in range(1, 11)])
@@ -115,7 +115,7 @@ def test_the_rate_rises_and_falls(schedule: str) -> None:
         assert 0 < factors[-1] < 0.02
 
 
-def test_lamb_moves_each_layer_by_its_own_size() -> None:
+def test_lamb_moves_each_layer_by_its_own_size():
     """A first update of a layer is as long as the rate times the layer, whatever its gradients are (no decay)."""
     torch.manual_seed(0)
     for scale in (1e-3, 1e3):
@@ -126,7 +126,7 @@ def test_lamb_moves_each_layer_by_its_own_size() -> None:
         assert (parameter.detach() - before).norm().item() == pytest.approx(0.1 * before.norm().item(), rel=1e-3)
 
 
-def test_lamb_leaves_what_has_no_gradient_and_moves_what_is_zero() -> None:
+def test_lamb_leaves_what_has_no_gradient_and_moves_what_is_zero():
     still, zero = nn.Parameter(torch.ones(3)), nn.Parameter(torch.zeros(3))
     zero.grad = torch.ones(3)
     Lamb([{"params": [still, zero]}], lr=0.1).step()
@@ -134,7 +134,7 @@ def test_lamb_leaves_what_has_no_gradient_and_moves_what_is_zero() -> None:
     assert zero.tolist() == pytest.approx([-0.1] * 3, rel=1e-4)
 
 
-def test_a_rate_that_is_a_tensor_is_set_in_place() -> None:
+def test_a_rate_that_is_a_tensor_is_set_in_place():
     parameter = nn.Parameter(torch.ones(2))
     rate = torch.tensor(1.0)
     optimizer = torch.optim.AdamW([parameter], lr=rate, capturable=False, foreach=False)

@@ -7,11 +7,11 @@ from trainium_workloads.training.order import Order, permuted, step_seed
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 17, 255, 256, 257, 1000])
-def test_each_example_comes_once_an_epoch(size: int) -> None:
+def test_each_example_comes_once_an_epoch(size):
     assert sorted(permuted(place, size, "key") for place in range(size)) == list(range(size))
 
 
-def test_epochs_and_seeds_differ_and_are_mixed() -> None:
+def test_epochs_and_seeds_differ_and_are_mixed():
     orders = {tuple(permuted(place, 100, key) for place in range(100)) for key in ("1 0", "1 1", "2 0")}
     assert len(orders) == 3
     # Of a random permutation of 100, one element on average stays where it is.
@@ -20,14 +20,14 @@ def test_epochs_and_seeds_differ_and_are_mixed() -> None:
     assert sum(neighbours) < 30
 
 
-def steps_of(order: Order, first: int, last: int) -> list[list[tuple[int, int]]]:
+def steps_of(order, first, last):
     """Per step, what it saw."""
     batches = [[(each.epoch, each.index) for each in batch] for batch in order.batches(first, last)]
     per_step = [batches[at : at + order.accumulate] for at in range(0, len(batches), order.accumulate)]
     return [[each for batch in group for each in batch] for group in per_step]
 
 
-def seen(ranks: int, batch_size: int, accumulate: int, first: int, last: int) -> list[set[tuple[int, int]]]:
+def seen(ranks, batch_size, accumulate, first, last):
     """Per step, what all ranks saw together; no example twice."""
     together = [steps_of(Order(50, 7, batch_size, accumulate, rank, ranks), first, last) for rank in range(ranks)]
     for_steps = [list(itertools.chain(*parts)) for parts in zip(*together, strict=True)]
@@ -35,19 +35,19 @@ def seen(ranks: int, batch_size: int, accumulate: int, first: int, last: int) ->
     return [set(step) for step in for_steps]
 
 
-def test_any_number_of_ranks_sees_the_same_in_a_step() -> None:
+def test_any_number_of_ranks_sees_the_same_in_a_step():
     alone = seen(1, 4, 4, 1, 9)
     assert seen(2, 4, 2, 1, 9) == seen(4, 4, 1, 1, 9) == seen(4, 2, 2, 1, 9) == alone
     assert seen(4, 4, 1, 6, 9) == alone[5:], "from any step on"
 
 
-def test_an_epoch_ends_in_the_middle_of_a_step() -> None:
+def test_an_epoch_ends_in_the_middle_of_a_step():
     stream = [each for step in steps_of(Order(10, 7, 4, 1, 0, 1), 1, 5) for each in step]
     assert [epoch for epoch, _ in stream] == [0] * 10 + [1] * 10
     assert sorted(index for _, index in stream[:10]) == list(range(10))
 
 
-def test_seeds_of_steps_differ_and_fit_a_signed_integer() -> None:
+def test_seeds_of_steps_differ_and_fit_a_signed_integer():
     seeds = {step_seed(seed, step, rank) for seed in range(3) for step in range(20) for rank in range(20)}
     assert len(seeds) == 3 * 20 * 20
     assert all(0 <= each < 1 << 63 for each in seeds)

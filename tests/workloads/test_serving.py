@@ -8,9 +8,7 @@ import sys
 import threading
 import types
 from argparse import Namespace
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pyarrow
@@ -30,26 +28,26 @@ TEXTS = [f"This {thing} is {word}. " * (1 + 7 * (number % 3)) for number in rang
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     """Directories ``classifier`` and ``generator`` with models that know nothing yet."""
     place = tmp_path_factory.mktemp("models")
     tiny_models.make(place)
     return place
 
 
-def options(model: Path, **changed: Any) -> Namespace:
+def options(model, **changed):
     return Namespace(**{"model": model, "backend": "cpu", "threads": 0, "graphs": None, **changed})
 
 
 @pytest.fixture(scope="module")
-def predictor(made: Path) -> Predictor:
+def predictor(made):
     return Predictor(options(made / "classifier"))
 
 
 # --- Predictions ------------------------------------------------------------------------------------------------------
 
 
-def test_predictions_keep_their_order_and_do_not_depend_on_their_company(predictor: Predictor) -> None:
+def test_predictions_keep_their_order_and_do_not_depend_on_their_company(predictor):
     together = predictor.predict(TEXTS)
     alone = [predictor.predict([text])[0] for text in TEXTS]
     assert len({each["score"] for each in together}) > 3
@@ -57,7 +55,7 @@ def test_predictions_keep_their_order_and_do_not_depend_on_their_company(predict
     assert [each["score"] for each in together] == pytest.approx([each["score"] for each in alone], abs=1e-4)
 
 
-def test_only_the_shapes_that_were_compiled_are_computed(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_shapes_that_were_compiled_are_computed(predictor, monkeypatch):
     seen = []
     run = predictor._run
     monkeypatch.setattr(predictor, "_run", lambda ids, mask: seen.append((*ids.shape,)) or run(ids, mask))
@@ -69,11 +67,11 @@ def test_only_the_shapes_that_were_compiled_are_computed(predictor: Predictor, m
     assert seen == [(32, 40), (8, 40)]
 
 
-def test_traced_graphs_are_kept(made: Path, predictor: Predictor, tmp_path: Path, monkeypatch: Any) -> None:
+def test_traced_graphs_are_kept(made, predictor, tmp_path, monkeypatch):
     """With PyTorch's own tracing in the place of Neuron's, which makes the same kind of module."""
     traced = []
 
-    def trace(module: torch.nn.Module, example: tuple[torch.Tensor, ...]) -> Any:
+    def trace(module, example):
         traced.append(tuple(example[0].shape))
         return torch.jit.trace(module, example)
 
@@ -90,8 +88,8 @@ def test_traced_graphs_are_kept(made: Path, predictor: Predictor, tmp_path: Path
         assert [found["score"] for found in each.predict(TEXTS)] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_directory_without_a_classifier_is_refused(made: Path, tmp_path: Path) -> None:
-    def words() -> str:
+def test_a_directory_without_a_classifier_is_refused(made, tmp_path):
+    def words():
         with pytest.raises(RefusalError) as refused:
             Predictor(options(tmp_path))
         return str(refused.value)
@@ -132,7 +130,7 @@ LINES = "application/jsonlines"
 class Server:
     """A process that serves a model, by its own command or as SageMaker's container does."""
 
-    def __init__(self, model: Path, *words: str, is_sagemaker: bool = False) -> None:
+    def __init__(self, model, *words, is_sagemaker=False):
         self.port = free_port()
         self.log = model.parent / f"{model.name}-{self.port}.out"
         port = str(self.port)
@@ -144,12 +142,10 @@ class Server:
             words = ("--host", "127.0.0.1", "--port", port, "--threads", "1", "--linger", "1", *words)
             self.process = start("trainium_workloads.serving.server", model, *words, log=self.log)
 
-    def connection(self) -> http.client.HTTPConnection:
+    def connection(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
 
-    def send(
-        self, path: str, body: bytes, content: str = "application/json", method: str = "POST"
-    ) -> tuple[int, bytes]:
+    def send(self, path, body, content="application/json", method="POST"):
         connection = self.connection()
         try:
             connection.request(method, path, body, {"Content-Type": content})
@@ -158,15 +154,15 @@ class Server:
         finally:
             connection.close()
 
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    def ask(self, method, path, body=None):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         status, answer = self.send(path, content, method=method)
         return status, json.loads(answer or "null")
 
-    def predict(self, *texts: str) -> tuple[int, Any]:
+    def predict(self, *texts):
         return self.ask("POST", "/predict", {"texts": texts})
 
-    def is_ready(self) -> bool:
+    def is_ready(self):
         assert self.process.code() is None, self.errors()
         try:
             connection = self.connection()
@@ -175,17 +171,17 @@ class Server:
         except OSError:
             return False
 
-    def errors(self) -> str:
+    def errors(self):
         return self.log.with_suffix(".err").read_text()
 
-    def code(self) -> int | None:
+    def code(self):
         """Its exit code, once it has ended."""
         until(lambda: self.process.code() is not None, "the server's end")
         return self.process.code()
 
 
 @pytest.fixture(scope="module")
-def servers(made: Path) -> Iterator[dict[str, Server]]:
+def servers(made):
     """A classifier, two generators, and one with a model whose weights are not there; they start side by side."""
     broken = made / "broken"
     broken.mkdir()
@@ -204,18 +200,18 @@ def servers(made: Path) -> Iterator[dict[str, Server]]:
 
 
 @pytest.fixture(scope="module")
-def classifier(servers: dict[str, Server]) -> Server:
+def classifier(servers):
     until(servers["classifier"].is_ready, "the classifier's first answer")
     return servers["classifier"]
 
 
 @pytest.fixture(scope="module")
-def chat(servers: dict[str, Server]) -> Server:
+def chat(servers):
     until(servers["generator"].is_ready, "the generator's first answer")
     return servers["generator"]
 
 
-def test_a_classifier_answers_all_that_ask_at_once(classifier: Server, predictor: Predictor) -> None:
+def test_a_classifier_answers_all_that_ask_at_once(classifier, predictor):
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(classifier.predict, TEXTS, reversed(TEXTS)))
     assert {status for status, _ in answers} == {200}
@@ -237,12 +233,12 @@ def test_a_classifier_answers_all_that_ask_at_once(classifier: Server, predictor
         (b" " * (2 << 20), 413, "too large"),
     ],
 )
-def test_a_wrong_request_is_answered_with_its_error(classifier: Server, body: Any, status: int, words: str) -> None:
+def test_a_wrong_request_is_answered_with_its_error(classifier, body, status, words):
     found, answer = classifier.ask("POST", "/predict", body)
     assert (found, words in json.dumps(answer)) == (status, True), answer
 
 
-def test_a_chat_is_answered_with_openais_api(chat: Server) -> None:
+def test_a_chat_is_answered_with_openais_api(chat):
     question = {"messages": [{"role": "user", "content": "a lamp"}], "max_tokens": 5, "temperature": 0}
     status, answer = chat.ask("POST", "/v1/chat/completions", {"model": "serve-tiny", **question})
     assert status == 200, answer
@@ -261,7 +257,7 @@ def test_a_chat_is_answered_with_openais_api(chat: Server) -> None:
     assert chat.ask("POST", "/reset", {})[0] == 404, "anyone in the namespace could unload the model"
 
 
-def test_a_classifier_answers_invocations_and_lines_of_several_records(classifier: Server) -> None:
+def test_a_classifier_answers_invocations_and_lines_of_several_records(classifier):
     assert classifier.send("/ping", b"", method="GET")[0] == 200
     status, answer = classifier.send("/invocations", json.dumps({"texts": ["a lamp", "a chair"]}).encode())
     alone = json.loads(answer)["predictions"]
@@ -286,14 +282,12 @@ def test_a_classifier_answers_invocations_and_lines_of_several_records(classifie
         (b'{"texts": []}', "application/json", 422, "texts"),
     ],
 )
-def test_a_wrong_record_is_answered_by_its_line(
-    classifier: Server, body: bytes, content: str, status: int, words: str
-) -> None:
+def test_a_wrong_record_is_answered_by_its_line(classifier, body, content, status, words):
     found, answer = classifier.send("/invocations", body, content)
     assert (found, words in answer.decode()) == (status, True), answer
 
 
-def test_a_generator_answers_invocations_alone_in_lines_and_in_pieces(servers: dict[str, Server]) -> None:
+def test_a_generator_answers_invocations_alone_in_lines_and_in_pieces(servers):
     container = servers["container"]
     until(container.is_ready, "the container's first answer")
     asked: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}
@@ -308,17 +302,17 @@ def test_a_generator_answers_invocations_alone_in_lines_and_in_pieces(servers: d
     assert (status, b'"completion_tokens":2' in answer) == (200, True), answer
 
 
-def test_a_model_that_cannot_be_read_ends_the_server_with_its_reason(servers: dict[str, Server]) -> None:
+def test_a_model_that_cannot_be_read_ends_the_server_with_its_reason(servers):
     assert servers["broken"].code() == EXIT_CODE
     assert "broken cannot be read" in servers["broken"].errors()
 
 
-def test_a_classifier_loses_no_request_when_it_ends(classifier: Server) -> None:
+def test_a_classifier_loses_no_request_when_it_ends(classifier):
     """Clients that keep their connections ask without a pause, until an answer says that its connection ends."""
     statuses: list[int] = []
     is_busy = threading.Event()
 
-    def ask(text: str) -> None:
+    def ask(text):
         connection = classifier.connection()
         body = json.dumps({"texts": [text]})
         for _ in range(300):
@@ -345,7 +339,7 @@ def test_a_classifier_loses_no_request_when_it_ends(classifier: Server) -> None:
     assert set(statuses) == {200}
 
 
-def test_a_generator_finishes_its_answer_when_it_ends(chat: Server) -> None:
+def test_a_generator_finishes_its_answer_when_it_ends(chat):
     question = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 40, "stream": True}
     connection = chat.connection()
     connection.request("POST", "/v1/chat/completions", json.dumps(question), {"Content-Type": "application/json"})
@@ -372,15 +366,13 @@ def test_a_generator_finishes_its_answer_when_it_ends(chat: Server) -> None:
         ("generator", ("--copies", "2"), "--copies must be 1"),
     ],
 )
-def test_a_model_that_an_engine_cannot_serve_is_refused(
-    made: Path, monkeypatch: pytest.MonkeyPatch, model: str, words: tuple[str, ...], expected: str
-) -> None:
+def test_a_model_that_an_engine_cannot_serve_is_refused(made, monkeypatch, model, words, expected):
     monkeypatch.setattr("sys.argv", ["server", str(made / model), *words])
     with pytest.raises(RefusalError, match=expected):
         server.main()
 
 
-def test_an_adapter_is_served_with_its_base(made: Path, tmp_path: Path) -> None:
+def test_an_adapter_is_served_with_its_base(made, tmp_path):
     from peft import LoraConfig, get_peft_model
 
     base = AutoModelForCausalLM.from_pretrained(made / "generator")
@@ -402,7 +394,7 @@ def test_an_adapter_is_served_with_its_base(made: Path, tmp_path: Path) -> None:
 REVIEWS = [(number % 2, "title, quoted", text + "\nsecond line") for number, text in enumerate(TEXTS)]
 
 
-def write_input(directory: Path, suffix: str) -> Path:
+def write_input(directory, suffix):
     file = directory / f"reviews{suffix}"
     names = ("label", "title", "content")
     if suffix == ".jsonl":
@@ -416,15 +408,13 @@ def write_input(directory: Path, suffix: str) -> Path:
     return file
 
 
-def run_batch(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+def run_batch(monkeypatch, *arguments):
     monkeypatch.setattr("sys.argv", ["batch", *map(str, arguments)])
     return batch.main()
 
 
 @pytest.mark.parametrize("suffix", batch.SUFFIXES)
-def test_each_format_is_predicted(
-    made: Path, predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
+def test_each_format_is_predicted(made, predictor, tmp_path, monkeypatch, suffix):
     output = tmp_path / "new" / "predictions.jsonl"
     assert run_batch(monkeypatch, made / "classifier", write_input(tmp_path, suffix), "--to", output) == 0
     rows = [json.loads(line) for line in output.read_text().splitlines()]
@@ -435,7 +425,7 @@ def test_each_format_is_predicted(
         run_batch(monkeypatch, made / "classifier", write_input(tmp_path, suffix), "--to", output)
 
 
-def test_predictions_are_written_as_csv_too(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predictions_are_written_as_csv_too(made, tmp_path, monkeypatch):
     (tmp_path / "in.csv").write_text("body\nfine\n7\n")
     output = tmp_path / "out.csv"
     assert run_batch(monkeypatch, made / "classifier", tmp_path / "in.csv", "--to", output, "--field", "body") == 0
@@ -457,9 +447,7 @@ def test_predictions_are_written_as_csv_too(made: Path, tmp_path: Path, monkeypa
         ("a.parquet", "x", "cannot be read as parquet"),
     ],
 )
-def test_a_wrong_input_is_refused_and_leaves_nothing(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, name: str, content: str, words: str
-) -> None:
+def test_a_wrong_input_is_refused_and_leaves_nothing(made, tmp_path, monkeypatch, capsys, name, content, words):
     (tmp_path / name).write_text(content)
     monkeypatch.setattr(
         "sys.argv", ["batch", str(made / "classifier"), str(tmp_path / name), "--to", str(tmp_path / "out.jsonl")]
@@ -472,7 +460,7 @@ def test_a_wrong_input_is_refused_and_leaves_nothing(
 # --- Variables of SageMaker -------------------------------------------------------------------------------------------
 
 
-def test_variables_become_options(tmp_path: Path) -> None:
+def test_variables_become_options(tmp_path):
     (tmp_path / "graphs").mkdir()
     variables = {"SAGEMAKER_BIND_TO_PORT": "8081", "SAGEMAKER_MODEL_SERVER_WORKERS": "2", "TRN_ENGINE": "classifier"}
     found = sagemaker.arguments(variables, tmp_path)
@@ -482,6 +470,6 @@ def test_variables_become_options(tmp_path: Path) -> None:
         sagemaker.arguments({"SAGEMAKER_BIND_TO_PORT": "http"})
 
 
-def test_a_record_s_text_may_have_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_s_text_may_have_another_name(monkeypatch):
     monkeypatch.setenv(sagemaker.FIELD, "body")
     assert [*sagemaker._requests(b'{"body": "a", "text": "b"}')] == [("/predict", {"texts": ["a"]})]

@@ -2,12 +2,11 @@
 
 import json
 import random
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from staging_servers import Hub, hub
+from staging_servers import hub
 from trainium_workloads.stage import copying
 from trainium_workloads.stage.__main__ import main
 
@@ -15,11 +14,11 @@ Stage = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def stage(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Stage:
+def stage(tmp_path, capsys, monkeypatch):
     """Runs the command; its exit code and last message."""
     monkeypatch.setattr(copying, "pause", lambda _: None)
 
-    def run(source: str, *options: str) -> tuple[int, str]:
+    def run(source, *options):
         code = main([source, "--to", "set", "--root", str(tmp_path), *options])
         return code, json.loads(capsys.readouterr().out.splitlines()[-1])["message"]
 
@@ -27,7 +26,7 @@ def stage(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 
 @pytest.fixture
-def the_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+def the_hub(monkeypatch):
     with hub() as stub:
         stub.files = {
             "README.md": b"# A data set",
@@ -41,12 +40,12 @@ def the_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         yield stub
 
 
-def content_of(directory: Path) -> dict[str, bytes]:
+def content_of(directory):
     found = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
     return {name: path.read_bytes() for name, path in found.items() if not name.startswith(".stage")}
 
 
-def test_a_data_set_comes_from_one_commit_verified(the_hub: Hub, stage: Stage, tmp_path: Path) -> None:
+def test_a_data_set_comes_from_one_commit_verified(the_hub, stage, tmp_path):
     assert stage("hf://datasets/org/name")[0] == 0
     assert content_of(tmp_path / "set") == the_hub.files
     lines: list[Any] = list(map(json.loads, (tmp_path / "set/.stage-files.jsonl").read_text().splitlines()))
@@ -56,15 +55,13 @@ def test_a_data_set_comes_from_one_commit_verified(the_hub: Hub, stage: Stage, t
 
 
 @pytest.mark.parametrize(("below", "wanted"), [("data/", {"a b.parquet", "c.json"}), ("data/c.json", {"c.json"})])
-def test_a_part_of_a_model(the_hub: Hub, stage: Stage, tmp_path: Path, below: str, wanted: set[str]) -> None:
+def test_a_part_of_a_model(the_hub, stage, tmp_path, below, wanted):
     the_hub.name = "models/org/name"
     assert stage(f"hf://org/name@main/{below}")[0] == 0
     assert set(content_of(tmp_path / "set")) == wanted
 
 
-def test_the_token_goes_to_the_hub_and_to_nobody_else(
-    the_hub: Hub, stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_token_goes_to_the_hub_and_to_nobody_else(the_hub, stage, monkeypatch):
     the_hub.token = "hf_secret"
     code, message = stage("hf://datasets/org/name")
     assert (code, "a private or gated one needs a token" in message) == (1, True)
@@ -82,20 +79,20 @@ def test_the_token_goes_to_the_hub_and_to_nobody_else(
         ("hf://datasets/org/name/none", "holds no files below none"),
     ],
 )
-def test_a_data_set_that_is_not_there(the_hub: Hub, stage: Stage, source: str, said: str) -> None:
+def test_a_data_set_that_is_not_there(the_hub, stage, source, said):
     code, message = stage(source)
     assert (code, said in message) == (1, True), message
 
 
 @pytest.mark.parametrize("path", ["data/a b.parquet", "data/c.json"])
-def test_wrong_bytes_are_not_placed(the_hub: Hub, stage: Stage, tmp_path: Path, path: str) -> None:
+def test_wrong_bytes_are_not_placed(the_hub, stage, tmp_path, path):
     the_hub.spoiled = frozenset({path})
     code, message = stage("hf://datasets/org/name")
     assert (code, f"{path} came twice with wrong bytes" in message) == (1, True), message
     assert not (tmp_path / "set").exists()
 
 
-def test_cut_connections_and_a_busy_hub(the_hub: Hub, stage: Stage, tmp_path: Path) -> None:
+def test_cut_connections_and_a_busy_hub(the_hub, stage, tmp_path):
     the_hub.breaks = 3
     assert stage("hf://datasets/org/name/data")[0] == 0
     the_hub.status = 501  # the library itself waits a minute at 500, 502, 503 and 504

@@ -3,8 +3,6 @@
 import csv
 import json
 import pickle
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow
@@ -12,7 +10,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 from pyarrow import parquet
 from trainium_workloads.text_classification import make_data
-from trainium_workloads.text_classification.data import Data, ReviewSource, learn
+from trainium_workloads.text_classification.data import ReviewSource, learn
 from trainium_workloads.tokenized import read_tokenizer
 from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import Position
@@ -23,25 +21,25 @@ class OneRank:
 
     rank = local_rank = 0
 
-    def any(self, flag: bool) -> bool:
+    def any(self, flag):
         return flag
 
-    def share(self, text: str) -> str:
+    def share(self, text):
         return text
 
 
 @pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def vocabulary(tmp_path_factory):
     directory = tmp_path_factory.mktemp("vocabulary")
     learn(make_data.reviews(0, range(300))["content"], 512).save_pretrained(directory)
     return directory
 
 
 @pytest.fixture
-def prepared(tmp_path: Path, vocabulary: Path) -> Callable[..., Data]:
+def prepared(tmp_path, vocabulary):
     """Tokenizes the reviews of a directory."""
 
-    def prepare(directory: Path, **other: Any) -> Data:
+    def prepare(directory, **other):
         settings: dict[str, Any] = {
             "train": directory,
             "test": directory,
@@ -53,21 +51,19 @@ def prepared(tmp_path: Path, vocabulary: Path) -> Callable[..., Data]:
             "each_node": False,
             "output": tmp_path / "output",
         }
-        return ReviewSource(**(settings | other)).prepared(OneRank())  # type: ignore[arg-type]
+        return ReviewSource(**(settings | other)).prepared(OneRank())
 
     return prepare
 
 
-def write_csv(file: Path, *rows: tuple[object, ...], names: tuple[str, ...] = ("label", "title", "content")) -> Path:
+def write_csv(file, *rows, names=("label", "title", "content")):
     with file.open("w", newline="") as text:
         csv.writer(text).writerows([names, *rows])
     return file
 
 
 @pytest.mark.parametrize("as_csv", [False, True])
-def test_both_kinds_of_files_give_the_numbers_of_transformers(
-    tmp_path: Path, prepared: Callable[..., Data], vocabulary: Path, as_csv: bool
-) -> None:
+def test_both_kinds_of_files_give_the_numbers_of_transformers(tmp_path, prepared, vocabulary, as_csv):
     for split, numbers in (("train", range(40)), ("test", range(40, 50))):
         file = make_data.write(tmp_path / "data", split, seed=3, numbers=numbers)
         if as_csv:
@@ -88,7 +84,7 @@ def test_both_kinds_of_files_give_the_numbers_of_transformers(
     assert pickle.loads(pickle.dumps(data.train)).at([3])["labels"] == data.train.at([3])["labels"]
 
 
-def test_labels_have_the_names_of_the_data(tmp_path: Path, prepared: Callable[..., Data]) -> None:
+def test_labels_have_the_names_of_the_data(tmp_path, prepared):
     file = tmp_path / "train.parquet"
     Dataset.from_dict(
         {"text": ["a", "NA"], "label": [2, 0]},
@@ -120,16 +116,14 @@ def test_labels_have_the_names_of_the_data(tmp_path: Path, prepared: Callable[..
         ((), [], r"train\.csv has no reviews, or cannot be read as csv"),
     ],
 )
-def test_a_wrong_shape_is_refused(
-    tmp_path: Path, prepared: Callable[..., Data], names: tuple[str, ...], rows: list[Any], words: str
-) -> None:
+def test_a_wrong_shape_is_refused(tmp_path, prepared, names, rows, words):
     file = write_csv(tmp_path / "train.csv", *rows, names=names)
     with pytest.raises(RefusalError, match=words):
         prepared(file)
     assert not list(tmp_path.glob(".tokenized/*"))
 
 
-def test_wrong_parquet_is_refused_with_its_place(tmp_path: Path, prepared: Callable[..., Data]) -> None:
+def test_wrong_parquet_is_refused_with_its_place(tmp_path, prepared):
     file, test = tmp_path / "train.parquet", tmp_path / "test.parquet"
     parquet.write_table(pyarrow.table({"label": [0, 1], "text": ["a", None]}), file)
     with pytest.raises(RefusalError, match=r"train\.parquet, review 2: text is None, no text"):
@@ -143,9 +137,7 @@ def test_wrong_parquet_is_refused_with_its_place(tmp_path: Path, prepared: Calla
         prepared(file)
 
 
-def test_tokenized_reviews_are_kept_and_found_again(
-    tmp_path: Path, prepared: Callable[..., Data], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokenized_reviews_are_kept_and_found_again(tmp_path, prepared, monkeypatch):
     file = make_data.write(tmp_path / "data", "train", 0, range(12))
     prepared(file)
     cached = sorted((tmp_path / "data" / ".tokenized").iterdir())
@@ -164,14 +156,14 @@ def test_tokenized_reviews_are_kept_and_found_again(
         prepared(file, cache=tmp_path / "file" / "cache")
 
 
-def test_a_learnt_vocabulary_is_the_same_each_time_and_in_lower_case() -> None:
+def test_a_learnt_vocabulary_is_the_same_each_time_and_in_lower_case():
     texts = ["Good kettle, good LAMP.", "bad lamp"]
     first = learn(texts, 60)
     assert first.backend_tokenizer.to_str() == learn(texts, 60).backend_tokenizer.to_str()
     assert first.tokenize("GOOD kettle, lama") == ["good", "kettle", ",", "l", "##a", "##m", "##a"]
 
 
-def test_googles_vocabulary_cuts_as_it_does(tmp_path: Path) -> None:
+def test_googles_vocabulary_cuts_as_it_does(tmp_path):
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "##ness", "bad", "."]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))

@@ -2,12 +2,11 @@
 
 import json
 import runpy
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from gangs import WORKLOADS, XLA_ON_CPU, Gang
+from gangs import WORKLOADS, XLA_ON_CPU
 from trainium_workloads.model_directory import write_model
 from trainium_workloads.text_classification import make_data, sagemaker
 from trainium_workloads.text_classification.data import learn
@@ -20,13 +19,13 @@ TINY = ("--size", "tiny", "--length", "32", "--precision", "fp32")
 SHORT = (*TINY, "--synthetic", "160", "--steps", "8", "--checkpoint-every", "2", "--warm-up", "1")
 
 
-def result(output: Path) -> dict[str, Any]:
+def result(output):
     found: dict[str, Any] = json.loads((output / RESULT).read_text())
     return found
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     """Reviews as they lie on the Hub."""
     directory = tmp_path_factory.mktemp("reviews")
     make_data.write(directory, "train", 0, range(800))
@@ -34,7 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_two_ranks_learn_it_and_write_a_model_that_transformers_loads(gang: Gang, data: Path, tmp_path: Path) -> None:
+def test_two_ranks_learn_it_and_write_a_model_that_transformers_loads(gang, data, tmp_path):
     ended = gang(TRAIN, *TINY, "--data-dir", data, "--steps", 40, "--warm-up", 5, "--output", "out")
     losses = ended.losses
     assert losses[40] < 0.5 * losses[1]
@@ -59,7 +58,7 @@ def test_two_ranks_learn_it_and_write_a_model_that_transformers_loads(gang: Gang
     assert [model.config.id2label[each] for each in told.argmax(dim=1).tolist()] == ["positive", "negative"]
 
 
-def test_killed_it_goes_on_to_the_same_model(gang: Gang, tmp_path: Path) -> None:
+def test_killed_it_goes_on_to_the_same_model(gang, tmp_path):
     whole = gang(TRAIN, *SHORT, "--output", "whole")
     gang(TRAIN, *SHORT, "--output", "cut", kill_at=5)
     assert not (tmp_path / "cut" / "model").exists()
@@ -70,7 +69,7 @@ def test_killed_it_goes_on_to_the_same_model(gang: Gang, tmp_path: Path) -> None
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
-def test_another_encoder_is_begun_with_for_as_many_epochs_as_asked(gang: Gang, tmp_path: Path) -> None:
+def test_another_encoder_is_begun_with_for_as_many_epochs_as_asked(gang, tmp_path):
     """Evaluated after steps that change next to nothing, the model is the one that was given, with a new head."""
     torch.manual_seed(0)
     pieces = learn(["good bad book " * 3], 60)
@@ -100,7 +99,7 @@ def test_another_encoder_is_begun_with_for_as_many_epochs_as_asked(gang: Gang, t
         ((*TINY, "--data-dir", "reviews/train.csv"), "is one file: give --train-data and --test-data"),
     ],
 )
-def test_what_cannot_be_is_refused_for_good(gang: Gang, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_what_cannot_be_is_refused_for_good(gang, tmp_path, arguments, words):
     (tmp_path / "reviews").mkdir()
     (tmp_path / "reviews" / "train.csv").write_text("label,body\n1,fine\n")
     (tmp_path / "reviews" / "config.json").write_text("{")
@@ -140,7 +139,7 @@ print(json.dumps(found))
 """
 
 
-def test_xla_judges_the_same_with_two_graphs_however_many_reviews(gang: Gang, tmp_path: Path) -> None:
+def test_xla_judges_the_same_with_two_graphs_however_many_reviews(gang, tmp_path):
     (tmp_path / "judged.py").write_text(JUDGED)
     ended = gang("judged", ranks=1, environment=XLA_ON_CPU)
     found = json.loads(ended.out[0].splitlines()[-1])
@@ -152,7 +151,7 @@ def test_xla_judges_the_same_with_two_graphs_however_many_reviews(gang: Gang, tm
 # --- SageMaker --------------------------------------------------------------------------------------------------------
 
 
-def channels(data: Path, root: Path) -> dict[str, str]:
+def channels(data, root):
     """What SageMaker's training toolkit sets."""
     places = {name: root / name for name in ("model", "data", "checkpoints")}
     for each in places.values():
@@ -169,14 +168,14 @@ def channels(data: Path, root: Path) -> dict[str, str]:
     }
 
 
-def appended(root: Path) -> list[str]:
+def appended(root):
     """Hyper-parameters, as the toolkit appends them to the command."""
     given = {"size": "tiny", "max_length": 32, "per_device_train_batch_size": 8, "max_train_steps": 6, "resume": True}
     given |= {"cache_dir": root / "cache", "warm-up": 1}
     return [word for name, value in given.items() for word in (f"--{name}", str(value))]
 
 
-def test_sagemaker_runs_the_same_script_by_torchrun(gang: Gang, data: Path, tmp_path: Path) -> None:
+def test_sagemaker_runs_the_same_script_by_torchrun(gang, data, tmp_path):
     ml = tmp_path / "ml"
     environment = channels(data, ml)
     gang(TRAIN, *appended(ml), environment=environment)
@@ -186,9 +185,7 @@ def test_sagemaker_runs_the_same_script_by_torchrun(gang: Gang, data: Path, tmp_
     assert "resumed from step 6" in again.out[0]
 
 
-def test_sagemaker_runs_the_same_script_as_one_process(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sagemaker_runs_the_same_script_as_one_process(data, tmp_path, monkeypatch):
     for name, value in channels(data, tmp_path / "ml").items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.argv", ["train.py", *appended(tmp_path / "ml")])
@@ -198,7 +195,7 @@ def test_sagemaker_runs_the_same_script_as_one_process(
     _check_sagemaker(tmp_path / "ml", ranks=1)
 
 
-def _check_sagemaker(ml: Path, ranks: int) -> None:
+def _check_sagemaker(ml, ranks):
     found = result(ml / "data")
     assert (found["steps"], found["batch_size"], found["ranks"], found["backend"]) == (6, 8 * ranks, ranks, "cpu")
     assert AutoTokenizer.from_pretrained(ml / "model").model_max_length == 32
@@ -206,7 +203,7 @@ def _check_sagemaker(ml: Path, ranks: int) -> None:
     assert len(list((ml / "cache").iterdir())) == 2
 
 
-def test_what_sagemaker_says_becomes_options() -> None:
+def test_what_sagemaker_says_becomes_options():
     environment = {
         "SM_MODEL_DIR": "/opt/ml/model",
         "SM_CHANNEL_TRAINING": "/opt/ml/input/data/training",

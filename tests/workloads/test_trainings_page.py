@@ -5,13 +5,12 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from gangs import Gang
 from trainium_workloads.training.options import Options, add_options
 
 PAGE = (Path(__file__).parents[2] / "docs" / "trainings.md").read_text(encoding="utf-8")
 
 
-def test_each_option_is_on_the_page_and_no_other() -> None:
+def test_each_option_is_on_the_page_and_no_other():
     parser = argparse.ArgumentParser()
     add_options(parser, Options())
     known = {name for action in parser._actions for name in action.option_strings}
@@ -26,7 +25,7 @@ def test_each_option_is_on_the_page_and_no_other() -> None:
     assert not missing
 
 
-def test_the_keys_of_a_step_line_are_those_that_are_printed(gang: Gang, tmp_path: Path) -> None:
+def test_the_keys_of_a_step_line_are_those_that_are_printed(gang, tmp_path):
     [shown] = re.findall(r'^\{"step".*$', PAGE, re.MULTILINE)
     [script] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "plane.py").write_text(script)

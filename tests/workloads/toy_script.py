@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,19 +14,19 @@ from trainium_workloads.training.backends import start
 from trainium_workloads.training.loop import train
 from trainium_workloads.training.options import Options, add_options, options_of
 from trainium_workloads.training.refusal import guarded
-from trainium_workloads.training.task import Batch, Fact, Loss, Position
+from trainium_workloads.training.task import Loss
 
 SIZE = 8
 
 
 class Points:
-    def __init__(self, count: int) -> None:
+    def __init__(self, count):
         self._count = count
 
-    def __len__(self) -> int:
+    def __len__(self):
         return self._count
 
-    def __getitems__(self, positions: Sequence[Position]) -> Batch:
+    def __getitems__(self, positions):
         made = [torch.Generator().manual_seed(each.index) for each in positions]
         x = torch.stack([torch.randn(SIZE, generator=each) for each in made])
         return {"x": x, "y": x.sum(1, keepdim=True), "index": torch.tensor([each.index for each in positions])}
@@ -47,20 +47,20 @@ class Line:
     done: int = 0
 
     @property
-    def identity(self) -> Mapping[str, Fact]:
+    def identity(self):
         return {"model": "line", "width": self.width}
 
     tokens_per_example = SIZE
 
-    def model(self) -> nn.Module:
+    def model(self):
         return nn.Sequential(
             nn.Linear(SIZE, self.width), nn.LayerNorm(self.width), nn.Dropout(self.dropout), nn.Linear(self.width, 1)
         )
 
-    def examples(self) -> Points:
+    def examples(self):
         return Points(self.count)
 
-    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+    def loss(self, model, batch):
         self.done += 1
         time.sleep(self.pause)
         while self.done in self.hold_at and not Path(f"go-{self.done}").exists():
@@ -74,7 +74,7 @@ class Line:
         return Loss(loss, {"error": error.abs().mean()})
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=64)
     parser.add_argument("--width", type=int, default=16)
@@ -106,19 +106,19 @@ def main() -> int:
     return outcome.exit_code
 
 
-def _fill_disk(step: int) -> None:
+def _fill_disk(step):
     """/dev/full behaves as a full disk does."""
     from trainium_workloads.checkpoint import Checkpoints
 
     real = Checkpoints.begin
 
-    def begin(self: Checkpoints, at: int) -> Path:
+    def begin(self, at):
         part = real(self, at)
         if at == step and int(os.environ["RANK"]) == 0:
             (part / "state.pt").symlink_to("/dev/full")
         return part
 
-    Checkpoints.begin = begin  # type: ignore[method-assign]
+    Checkpoints.begin = begin
 
 
 if __name__ == "__main__":
