@@ -210,6 +210,7 @@ class Hub:
     large: frozenset[str] = frozenset()
     """Paths that are kept by git-lfs."""
     commit: str = "0123456789abcdef0123456789abcdef01234567"
+    revisions: tuple[str, ...] = ("main",)
     token: str = ""
     """Wanted in every request but those of the bytes, when not empty."""
     page: int = 2
@@ -220,6 +221,8 @@ class Hub:
     """Number of answers with bytes that are cut in the middle."""
     status: int = 200
     """Status of every answer of the API."""
+    sent: int = 0
+    """Number of answers with bytes."""
     tokens_at_the_bytes: list[str] = field(default_factory=list)
     """Authorization headers that came to where the bytes are, which must not learn any."""
 
@@ -241,6 +244,7 @@ def hub() -> Iterator[Hub]:
         return stub.files[path][:-1] + b"?" if path in stub.spoiled else stub.files[path]
 
     def send(handler: Handler, content: bytes) -> None:
+        stub.sent += 1
         wanted = handler.headers.get("Range", "").removeprefix("bytes=")
         first, _, last = wanted.partition("-")
         piece = content[int(first or 0) : int(last) + 1 if last else len(content)]
@@ -263,9 +267,9 @@ def hub() -> Iterator[Hub]:
             if stub.status != 200:
                 self._json({"error": "busy"}, stub.status)
             elif stub.token and self.headers.get("Authorization") != f"Bearer {stub.token}":
-                self._json({"error": "Invalid username or password."}, 401)
-            elif parts.path == f"/api/{stub.name}/revision/main":
-                self._json({"id": "org/name", "sha": stub.commit, "siblings": []})
+                self._json({"error": "Access is restricted."}, 401, {"X-Error-Code": "GatedRepo"})
+            elif parts.path in {f"/api/{stub.name}/revision/{each}" for each in stub.revisions}:
+                self._json({"id": "org/name", "sha": stub.commit, "siblings": [{"rfilename": x} for x in stub.files]})
             elif parts.path == f"/api/{stub.name}/tree/{stub.commit}":
                 self._list(int(dict(each.split("=") for each in parts.query.split("&")).get("cursor", 0)))
             elif parts.path.startswith(prefix := f"/{stub.name.removeprefix('models/')}/resolve/{stub.commit}/"):

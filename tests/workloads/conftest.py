@@ -19,14 +19,8 @@ else:
     from gangs import Gang
 
     # The files that take longest; fabric's tests mostly wait, and leave their processor to finetune's.
-    _FIRST = (
-        "test_finetune",
-        "test_fabric",
-        "test_loop",
-        "test_serving",
-        "test_bert_pretrain",
-        "test_text_classification_train",
-    )
+    _FIRST = ["test_finetune", "test_fabric", "test_loop", "test_serving"]
+    _FIRST += ["test_bert_pretrain", "test_text_classification_train"]
 
     def pytest_collection_modifyitems(items):
         """Begin with long files, so that both workers end at the same time."""

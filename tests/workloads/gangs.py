@@ -15,7 +15,6 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from ctypes import CDLL
 from dataclasses import dataclass
@@ -67,8 +66,6 @@ _END_SECONDS = 60.0
 """For one that was killed."""
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
 
-StepLine = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Ended:
@@ -78,14 +75,12 @@ class Ended:
     """0, or of the rank that failed first: its exit code, or the negative number of the signal that ended it."""
     codes: tuple[int, ...]
     """Of all, by rank."""
-    steps: tuple[StepLine, ...]
+    steps: tuple[dict[str, Any], ...]
     """Rank 0's step lines."""
     out: tuple[str, ...]
     """Standard output, by rank."""
     err: tuple[str, ...]
     """Standard error, by rank."""
-    seconds: float
-    """From when all were started to the last one's end."""
 
     @property
     def losses(self):
@@ -114,50 +109,31 @@ class Gang:
     ):
         """Runs a gang to its end; no process of it is left.
 
-        Args:
-            module: what `python -m` would run.
-            arguments: its arguments.
-            ranks: how many; 1 still is a gang, with torchrun's variables.
-            code: what it must end with; None for whatever it does. Where something is killed it is not asked.
-            kill_at: when rank 0 has printed the line of this step, a signal is sent; after the next it waits for that.
-            kill_rank: to this rank; None for all.
-            kill_signal: which.
-            environment: variables beside torchrun's.
-            seconds: how long it may take; only what hangs takes so long.
+        It must end with ``code``, None for any, unless something is killed. When rank 0 has printed the line of the
+        step ``kill_at``, the signal is sent to ``kill_rank``, None for all; after the next line rank 0 waits for that.
+        Only what hangs takes ``seconds``.
         """
         self._count += 1
         logs = self._directory / f"gang-{self._count}"
         logs.mkdir()
-        port = str(free_port())
+        port, running = str(free_port()), []
         for rank in range(ranks):
-            (logs / f"{rank}.out").touch()
-            (logs / f"{rank}.err").touch()
-        running = [
-            Rank(
-                _Order(
-                    module=module,
-                    arguments=tuple(map(str, arguments)),
-                    environment={**(environment or {}), **_place(rank, ranks, port)},
-                    directory=self._directory,
-                    out=logs / f"{rank}.out",
-                    err=logs / f"{rank}.err",
-                    holds_after=kill_at,
-                )
-            )
-            for rank in range(ranks)
-        ]
+            for kind in ("out", "err"):
+                (logs / f"{rank}.{kind}").touch()
+            variables = {**(environment or {}), **_place(rank, ranks, port)}
+            running.append(Rank(module, arguments, variables, self._directory, logs / f"{rank}.out", kill_at))
         # Not before: the server that the first ranks are forked from has to import PyTorch.
-        started = time.monotonic()
+        deadline = time.monotonic() + seconds
         try:
             victims = running if kill_rank is None else [running[kill_rank]]
-            first_code = _watch(running, logs / "0.out", started + seconds, kill_at, victims, kill_signal)
+            first_code = _watch(running, logs / "0.out", deadline, kill_at, victims, kill_signal)
         finally:
             codes = tuple(each.end() for each in running)
         out, err = (
             tuple((logs / f"{rank}.{kind}").read_text(errors="replace") for rank in range(ranks))
             for kind in ("out", "err")
         )
-        ended = Ended(first_code or 0, codes, step_lines(out[0]), out, err, time.monotonic() - started)
+        ended = Ended(first_code or 0, codes, step_lines(out[0]), out, err)
         if first_code is None:
             pytest.fail(f"{module} was not done within {seconds:.0f} s\n{_tails(ended)}")
         if kill_at is None and code is not None and ended.code != code:
@@ -167,9 +143,7 @@ class Gang:
 
 def start(module, *arguments, log, environment=None):
     """Starts a process that is no rank; it prints into ``log``, in whose directory it runs."""
-    words, errors = tuple(map(str, arguments)), log.with_suffix(".err")
-    order = _Order(module, words, environment or {}, log.parent, log, errors, None)
-    return Rank(order)
+    return Rank(module, arguments, environment or {}, log.parent, log, None)
 
 
 def step_lines(output):
@@ -184,31 +158,14 @@ def step_lines(output):
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class _Order:
-    """A rank to start."""
-
-    module: str
-    arguments: Sequence[str]
-    environment: Mapping[str, str]
-    directory: Path
-    out: Path
-    err: Path
-    holds_after: int | None
-    """When it has printed the line of a later step, it waits until :attr:`goes_on` is there."""
-
-    @property
-    def goes_on(self):
-        return self.out.with_name("goes-on")
-
-
 class Rank:
     """A rank, which is a fork of the server."""
 
-    def __init__(self, order):
+    def __init__(self, module, arguments, environment, directory, out, holds_after):
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(_PRELOADED))
-        self._process = context.Process(target=_run, args=(order,))
+        words = [module, *map(str, arguments)]
+        self._process = context.Process(target=_run, args=(words, environment, directory, out, holds_after))
         self._process.start()
 
     def code(self):
@@ -222,36 +179,34 @@ class Rank:
 
     def end(self):
         """Kills what is left of it and its children."""
-        pid = self._process.pid
-        assert pid
-        _kill_group(pid)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         self._process.join(_END_SECONDS)
-        code = self._process.exitcode
-        assert code is not None
-        return code
+        assert self._process.exitcode is not None
+        return self._process.exitcode
 
 
-def _run(order):
-    """In a fork of the server: becomes the rank."""
+def _run(words, environment, directory, out, holds_after):
+    """In a fork of the server: becomes the rank. After the line of a later step than ``holds_after`` it waits."""
     gc.freeze()  # otherwise each collection goes through all that the server has imported, and copies it
     os.setsid()
     # The server ends with the tests, however those end.
     CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    for path, descriptor in ((order.out, 1), (order.err, 2)):
+    for path, descriptor in ((out, 1), (out.with_suffix(".err"), 2)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(file, descriptor)
         os.close(file)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.update(order.environment)
-    os.chdir(order.directory)
+    os.environ.update(environment)
+    os.chdir(directory)
     # As `python -m` and PYTHONPATH would have it.
-    first = [str(order.directory), str(WORKLOADS)]
+    first = [str(directory), str(WORKLOADS)]
     sys.path[:] = [*first, *(each for each in sys.path if each not in ("", *first))]
-    sys.argv = [order.module, *order.arguments]
-    if order.holds_after is not None:
-        _hold(order.holds_after, order.goes_on)
-    runpy.run_module(order.module, run_name="__main__", alter_sys=True)
+    sys.argv = words
+    if holds_after is not None:
+        _hold(holds_after, out.with_name("goes-on"))
+    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 
 def _hold(after, goes_on):
@@ -280,20 +235,16 @@ def _watch(running, log, deadline, kill_at, victims, kill_signal):
         if first := [code for code in codes if code]:
             _await(running, _BY_THEMSELVES_SECONDS)
             failed = [*first, *(code for each in running if (code := each.code()))]
-            _end_others(running)
+            for each in running:
+                if each.code() is None:
+                    each.send(signal.SIGTERM)
+            _await(running, _GRACE_SECONDS)
             # By an exception, 1, also those end that miss the one that failed, and sooner than that is known to us.
             return next((code for code in failed if code != 1), 1)
         if all(code == 0 for code in codes):
             return 0
         time.sleep(_LOOK_SECONDS)
     return None
-
-
-def _end_others(running):
-    for each in running:
-        if each.code() is None:
-            each.send(signal.SIGTERM)
-    _await(running, _GRACE_SECONDS)
 
 
 def _await(running, seconds):
@@ -305,15 +256,8 @@ def _await(running, seconds):
 
 def _place(rank, ranks, port):
     """What torchrun tells a rank of where it is; all on one node."""
-    return {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(ranks),
-        "LOCAL_WORLD_SIZE": str(ranks),
-        "GROUP_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-    }
+    size = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return {**size, "RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0"}
 
 
 def free_port():
@@ -322,11 +266,6 @@ def free_port():
         port = random.randrange(15_000, 30_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
-
-
-def _kill_group(leader):
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
 
 
 def _tails(ended):

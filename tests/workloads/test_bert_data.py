@@ -47,11 +47,14 @@ def test_examples_are_what_was_written(directory):
         "answers": ([100, 5], torch.int64),
         "labels": ([100], torch.int64),
     }
-    written = np.concatenate([_columns(count, seed=shard)["input_ids"] for shard, count in enumerate((30, 50, 20))])
-    assert sorted(map(tuple, batch["tokens"].tolist())) == sorted(map(tuple, written.tolist()))
-    row = next(at for at, each in enumerate(written) if each.tolist() == batch["tokens"][0].tolist())
-    answers = np.concatenate([_columns(count, seed=shard)["masked_lm_ids"] for shard, count in enumerate((30, 50, 20))])
-    assert batch["answers"][0].tolist() == answers[row].tolist()
+    shards = [_columns(count, seed=shard) for shard, count in enumerate((30, 50, 20))]
+    written = np.concatenate([each["input_ids"] for each in shards]).tolist()
+    assert sorted(batch["tokens"].tolist()) == sorted(written)
+    row = written.index(batch["tokens"][0].tolist())
+    assert batch["answers"][0].tolist() == np.concatenate([each["masked_lm_ids"] for each in shards])[row].tolist()
+    # No more masked words are taken than asked for.
+    fewer = _open(directory, predictions=3).__getitems__([Position(0, 0)])
+    assert fewer["positions"].shape == fewer["answers"].shape == (1, 3)
 
 
 @pytest.mark.parametrize("together", [1, 60, 1000])
@@ -85,9 +88,7 @@ def test_shards_are_read_once_an_epoch_and_ahead(directory, together, in_a_turn,
     read: list[Path] = []
     content = wikicorpus._content
     monkeypatch.setattr(wikicorpus, "_TOGETHER", together)
-    monkeypatch.setattr(
-        wikicorpus, "_content", lambda path, vocabulary: (read.append(path), content(path, vocabulary))[1]
-    )
+    monkeypatch.setattr(wikicorpus, "_content", lambda path, most: (read.append(path), content(path, most))[1])
     corpus._read.clear()
     at_once: list[int] = []
     for epoch in range(3):
@@ -98,11 +99,6 @@ def test_shards_are_read_once_an_epoch_and_ahead(directory, together, in_a_turn,
             assert len(corpus._read) <= 2 * in_a_turn
     assert max(at_once[1:]) == 1  # no micro-batch but the first waits for several files
     assert 3 <= len(read) <= 3 * 3 + len(corpus._next.shards)
-
-
-def test_no_more_masked_words_are_taken_than_asked_for(directory):
-    batch = _open(directory, predictions=3).__getitems__([Position(0, 0)])
-    assert batch["positions"].shape == batch["answers"].shape == (1, 3)
 
 
 def test_made_up_examples_are_of_the_papers_form():
@@ -126,23 +122,19 @@ def test_made_up_examples_are_of_the_papers_form():
 
 
 def test_the_generator_writes_a_data_set(tmp_path, monkeypatch):
-    given = ["--to", str(tmp_path / "new" / "set"), "--examples", "101", "--seq-len", "128"]
-    monkeypatch.setattr("sys.argv", ["make_data", *given])
-    assert make_data.main() == 0
+    def generate(*arguments):
+        monkeypatch.setattr("sys.argv", ["make_data", "--to", str(tmp_path / "new" / "set"), *arguments])
+        return make_data.main()
+
+    assert generate("--examples", "101", "--seq-len", "128") == 0
     corpus = _open(tmp_path / "new", vocabulary=30522)
     assert (len(corpus), corpus.sequence, corpus.predictions) == (101, 128, 20)
     with h5py.File(tmp_path / "new" / "set" / "synthetic_training_0.hdf5") as file:
-        assert {name: str(each.dtype) for name, each in file.items()} == {
-            "input_ids": "int32",
-            "input_mask": "int8",
-            "segment_ids": "int8",
-            "masked_lm_positions": "int32",
-            "masked_lm_ids": "int32",
-            "next_sentence_labels": "int8",
-        }
-    monkeypatch.setattr("sys.argv", ["make_data", "--to", str(tmp_path), "--seq-len", "3", "--examples", "3"])
+        found = {name: str(each.dtype) for name, each in file.items()}
+    small = dict.fromkeys(("input_mask", "segment_ids", "next_sentence_labels"), "int8")
+    assert found == small | dict.fromkeys(("input_ids", "masked_lm_positions", "masked_lm_ids"), "int32")
     with pytest.raises(RefusalError, match=r"--examples must be 4 or more, not 3; --seq-len must be 16 or more, not 3"):
-        make_data.main()
+        generate("--seq-len", "3", "--examples", "3")
 
 
 def test_a_directory_that_is_not_there_or_empty_is_refused_with_what_brings_the_data(tmp_path):
@@ -152,19 +144,12 @@ def test_a_directory_that_is_not_there_or_empty_is_refused_with_what_brings_the_
         _open(tmp_path, sequence=512)
 
 
-def _without(name):
-    def change(path):
-        with h5py.File(path, "a") as file:
-            del file[name]
-
-    return change
-
-
 def _with(name, **given):
     def change(path):
         with h5py.File(path, "a") as file:
             del file[name]
-            file.create_dataset(name, **given)
+            if given:
+                file.create_dataset(name, **given)
 
     return change
 
@@ -185,7 +170,7 @@ def _garbled(path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (_without("masked_lm_ids"), r"_0\.hdf5: has no masked_lm_ids"),
+        (_with("masked_lm_ids"), r"_0\.hdf5: has no masked_lm_ids"),
         (_cut, r"_0\.hdf5: cannot be read \(.*truncated.*\): stage it again"),
         (_garbled, r"_0\.hdf5: cannot be read \(.*\): stage it again"),
         (lambda path: path.write_text("not HDF5"), r"_0\.hdf5: cannot be read"),

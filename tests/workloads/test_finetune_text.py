@@ -47,25 +47,25 @@ def test_tokens_are_those_of_the_tokenizer(made, tmp_path):
     assert tokens_of(prepare(made / "texts" / "talks.jsonl", made / "model", tmp_path / "cache")) == expected
 
 
-@pytest.mark.parametrize("name", ["a.json.gz", "a.jsonl.bz2", "a.jsonl.xz", "a.jsonl.zst", "a.jsonl.lz4", "a.txt.gz"])
-def test_compressed_files_are_read(name, made, tmp_path):
-    text = b"one\n" if ".txt" in name else b'{"text": "one\\n"}\n'
-    for each in (tmp_path / Path(name).stem, tmp_path / name):
-        with pyarrow.output_stream(str(each), compression=None) as out:
-            out.write(packed(text, each.suffix))
-    plain, other = (tokens_of(prepare(tmp_path / each, made / "model", tmp_path)) for each in (Path(name).stem, name))
-    assert plain == other
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.json.gz", "gzip"),
+        ("a.jsonl.bz2", "bz2"),
+        ("a.jsonl.xz", None),
+        ("a.jsonl.zst", "zstd"),
+        ("a.jsonl.lz4", "lz4"),
+        ("a.txt.gz", "gzip"),
+    ],
+)
+def test_compressed_files_are_read(name, kind, made, tmp_path):
+    plain, packed = tmp_path / Path(name).stem, tmp_path / name
+    plain.write_bytes(b"one\n" if ".txt" in name else b'{"text": "one\\n"}\n')
+    with pyarrow.output_stream(str(packed), compression=kind) as out:
+        out.write(plain.read_bytes() if kind else lzma.compress(plain.read_bytes()))
+    found = [tokens_of(prepare(each, made / "model", tmp_path)) for each in (plain, packed)]
+    assert found[0] == found[1]
     assert not list(tmp_path.glob(".*"))
-
-
-def packed(text, suffix):
-    if suffix == ".xz":
-        return lzma.compress(text)
-    kind = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}.get(suffix)
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.output_stream(sink, compression=kind) as out:
-        out.write(text)
-    return sink.getvalue().to_pybytes()
 
 
 def test_empty_texts_are_none_and_a_txt_file_is_one(made, tmp_path):
@@ -85,9 +85,8 @@ def test_examples_are_pieces_of_one_row(made, tmp_path):
     assert len(examples) == (len(row) - 1) // 32
     batch = examples.__getitems__([Position(0, 3), Position(5, 0)])["tokens"]
     assert batch.tolist() == [row[96:129], row[:33]]
-    with pytest.raises(
-        RefusalError, match=f"there are {len(row)} tokens, and an example of --seq-len {len(row)} needs"
-    ):
+    few = f"there are {len(row)} tokens, and an example of --seq-len {len(row)} needs"
+    with pytest.raises(RefusalError, match=few):
         prepare(made / "texts", made / "model", tmp_path / "cache", length=len(row))
 
 
@@ -130,10 +129,7 @@ def written(name, content):
 
 def parquet_of(**columns):
     def write(directory):
-        import pyarrow
-        from pyarrow import parquet
-
-        parquet.write_table(pyarrow.table(columns), directory / "a.parquet")
+        pyarrow.parquet.write_table(pyarrow.table(columns), directory / "a.parquet")
         return directory
 
     return write
@@ -145,14 +141,12 @@ def talk(content):
 
 def test_parts_of_a_message_are_joined_as_the_server_joins_them(made, tmp_path):
     parts = [{"type": "text", "text": "each rank"}, {"type": "input_text", "text": "waits for"}]
-    paths = []
+    found = []
     for name, content in (("parts", parts), ("one", "each rank waits for")):
-        paths.append(tmp_path / f"{name}.jsonl")
-        paths[-1].write_text(
-            json.dumps({"messages": [{"role": "user", "content": content, "name": None, "tool_calls": []}]})
-        )
-    joined, one = (tokens_of(prepare(each, made / "model", tmp_path / "cache")) for each in paths)
-    assert joined == one
+        path, message = tmp_path / f"{name}.jsonl", {"role": "user", "content": content, "name": None, "tool_calls": []}
+        path.write_text(json.dumps({"messages": [message]}))
+        found.append(tokens_of(prepare(path, made / "model", tmp_path / "cache")))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

@@ -38,18 +38,21 @@ def _module(tmp_path):
     (tmp_path / "a_rank.py").write_text(RANK)
 
 
-def test_ranks_meet_and_end_together(gang):
+def test_ranks_meet_and_end_together_forked_from_a_server_with_a_single_thread(gang):
+    """Of other threads a fork would inherit the locks alone."""
     ended = gang("a_rank", "well", ranks=3)
-    assert ended.codes == (0, 0, 0)
-    assert ended.losses == dict.fromkeys(range(1, 6), 6.0)
+    assert (ended.codes, ended.losses) == ((0, 0, 0), dict.fromkeys(range(1, 6), 6.0))
+    assert "has torch True from a server of 1 threads\n" in ended.out[0]
     assert _survivors(ended) == []
 
 
-def test_a_failed_rank_ends_the_others(gang):
+def test_a_failed_rank_ends_the_others_and_its_code_is_asked_for(gang):
     ended = gang("a_rank", "fail", code=78)
     assert ended.code == ended.codes[1] == 78
     assert ended.codes[0] != 0
     assert _survivors(ended) == []
+    with pytest.raises(pytest.fail.Exception, match=r"ended with 78, not 0[\s\S]*pids"):
+        gang("a_rank", "fail")
 
 
 @pytest.mark.parametrize("rank", [None, 1])
@@ -68,17 +71,6 @@ def test_what_hangs_is_ended_and_said(gang):
 
     [said] = out_of_time(attempt, "pids")
     assert "pids" in said
-
-
-def test_another_code_than_asked_for_is_said_with_what_was_printed(gang):
-    with pytest.raises(pytest.fail.Exception, match=r"ended with 78, not 0[\s\S]*pids"):
-        gang("a_rank", "fail")
-
-
-def test_ranks_need_not_import_pytorch_and_their_server_has_a_single_thread(gang):
-    """Of other threads a fork would inherit the locks alone."""
-    ended = gang("a_rank", "well", ranks=1)
-    assert "has torch True from a server of 1 threads\n" in ended.out[0]
 
 
 def test_a_step_line_that_was_cut_off_is_none():

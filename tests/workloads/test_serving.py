@@ -9,7 +9,7 @@ import threading
 import types
 from argparse import Namespace
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import closing
 
 import pyarrow
 import pytest
@@ -98,14 +98,11 @@ def test_a_directory_without_a_classifier_is_refused(made, tmp_path):
     assert "no model's directory: config.json: No such file" in words()
     for content, expected in (
         ("{", "config.json is no JSON object"),
-        (
-            json.dumps({**config, "architectures": ["BertForPreTraining"]}),
-            "holds BertForPreTraining by its config.json",
-        ),
-        (json.dumps({**config, "architectures": ["LlamaForCausalLM"]}), "generates text, and predictions need"),
-        (json.dumps(config), "cannot be read"),
+        (config | {"architectures": ["BertForPreTraining"]}, "holds BertForPreTraining by its config.json"),
+        (config | {"architectures": ["LlamaForCausalLM"]}, "generates text, and predictions need"),
+        (config, "cannot be read"),
     ):
-        (tmp_path / "config.json").write_text(content)
+        (tmp_path / "config.json").write_text(content if content == "{" else json.dumps(content))
         assert expected in words()
 
 
@@ -124,7 +121,7 @@ if __name__ == "__main__":
     sys.exit(sagemaker.main())
 """
 
-LINES = "application/jsonlines"
+JSON, LINES = "application/json", "application/jsonlines"
 
 
 class Server:
@@ -143,31 +140,28 @@ class Server:
             self.process = start("trainium_workloads.serving.server", model, *words, log=self.log)
 
     def connection(self):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        return closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS))
 
-    def send(self, path, body, content="application/json", method="POST"):
-        connection = self.connection()
-        try:
-            connection.request(method, path, body, {"Content-Type": content})
+    def get(self, path):
+        return self.ask(path, None)
+
+    def ask(self, path, body, content=JSON):
+        """The status and the text of its answer."""
+        given = body if isinstance(body, bytes | None) else json.dumps(body)
+        with self.connection() as connection:
+            connection.request("GET" if body is None else "POST", path, given, {"Content-Type": content})
             answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
-
-    def ask(self, method, path, body=None):
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        status, answer = self.send(path, content, method=method)
-        return status, json.loads(answer or "null")
+            return answer.status, answer.read().decode()
 
     def predict(self, *texts):
-        return self.ask("POST", "/predict", {"texts": texts})
+        status, answer = self.ask("/predict", {"texts": texts})
+        assert status == 200, answer
+        return json.loads(answer)["predictions"]
 
     def is_ready(self):
         assert self.process.code() is None, self.errors()
         try:
-            connection = self.connection()
-            connection.request("GET", "/health")
-            return connection.getresponse().status == 200
+            return self.get("/health")[0] == 200
         except OSError:
             return False
 
@@ -192,11 +186,9 @@ def servers(made):
         "generator": Server(made / "generator", "--name", "serve-tiny"),
         "container": Server(made / "generator", is_sagemaker=True),
     }
-    try:
-        yield found
-    finally:
-        for each in found.values():
-            each.process.end()  # with the processes that LitServe started
+    yield found
+    for each in found.values():
+        each.process.end()  # with the processes that LitServe started
 
 
 @pytest.fixture(scope="module")
@@ -214,92 +206,79 @@ def chat(servers):
 def test_a_classifier_answers_all_that_ask_at_once(classifier, predictor):
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(classifier.predict, TEXTS, reversed(TEXTS)))
-    assert {status for status, _ in answers} == {200}
-    scores = [[each["score"] for each in answer["predictions"]] for _, answer in answers]
+    scores = [[each["score"] for each in answer] for answer in answers]
     expected = [each["score"] for each in predictor.predict(TEXTS)]
     assert [score for score, _ in scores] == pytest.approx(expected, abs=1e-4)
     assert [score for _, score in scores] == pytest.approx(expected[::-1], abs=1e-4)
-    assert answers[0][1]["predictions"][0].keys() == {"label", "score"}
+    assert answers[0][0].keys() == {"label", "score"}
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "words"),
+    ("path", "body", "content", "status", "words"),
     [
-        (b"no json", 422, "JSON"),
-        ({"text": "a"}, 422, "texts"),
-        ({"texts": []}, 422, "at least 1 item"),
-        ({"texts": ["a", 1]}, 422, "valid string"),
-        ({"texts": ["a"] * 257}, 422, "at most 256 items"),
-        (b" " * (2 << 20), 413, "too large"),
+        ("/predict", b"no json", JSON, 422, "JSON"),
+        ("/predict", {"text": "a"}, JSON, 422, "texts"),
+        ("/predict", {"texts": []}, JSON, 422, "at least 1 item"),
+        ("/predict", {"texts": ["a", 1]}, JSON, 422, "valid string"),
+        ("/predict", {"texts": ["a"] * 257}, JSON, 422, "at most 256 items"),
+        ("/predict", b" " * (2 << 20), JSON, 413, "too large"),
+        ("/invocations", b'"a"\n{"stars": 5}', LINES, 400, "line 2 is neither a text, nor has content or text"),
+        ("/invocations", b'{"text": 5}', LINES, 400, "line 1: the text is no string"),
+        ("/invocations", b"{", LINES, 400, "line 1"),
+        ("/invocations", b"[]", JSON, 400, "an object with texts, messages or prompt"),
+        ("/invocations", b"a", "text/csv", 415, "Content-Type must be application/json or application/jsonlines"),
+        ("/invocations", b'{"texts": []}', JSON, 422, "texts"),
     ],
 )
-def test_a_wrong_request_is_answered_with_its_error(classifier, body, status, words):
-    found, answer = classifier.ask("POST", "/predict", body)
-    assert (found, words in json.dumps(answer)) == (status, True), answer
+def test_a_wrong_request_is_answered_with_its_error(classifier, path, body, content, status, words):
+    found, answer = classifier.ask(path, body, content)
+    assert (found, words in answer) == (status, True), answer
 
 
 def test_a_chat_is_answered_with_openais_api(chat):
-    question = {"messages": [{"role": "user", "content": "a lamp"}], "max_tokens": 5, "temperature": 0}
-    status, answer = chat.ask("POST", "/v1/chat/completions", {"model": "serve-tiny", **question})
+    def ask(content="a lamp", model="serve-tiny"):
+        asked = {"model": model, "messages": [{"role": "user", "content": content}]}
+        status, answer = chat.ask("/v1/chat/completions", asked | {"max_tokens": 5, "temperature": 0})
+        return status, json.loads(answer)
+
+    status, answer = ask()
     assert status == 200, answer
     assert answer["choices"][0]["message"]["role"] == "assistant"
     assert answer["usage"]["completion_tokens"] == 5
-    answers = []
-    for content in ([{"type": "text", "text": "a lamp"}], [{"type": "image_url", "image_url": {"url": "a"}}], 7):
-        asked = question | {"messages": [{"role": "user", "content": content}]}
-        answers.append(chat.ask("POST", "/v1/chat/completions", {"model": "serve-tiny", **asked}))
-    assert answers[0][1]["choices"] == answer["choices"]
-    assert [(each, "reads text alone, and a message has a part" in str(said)) for each, said in answers[1:]] == [
-        (422, True)
-    ] * 2
-    assert [each["id"] for each in chat.ask("GET", "/v1/models")[1]["data"]] == ["serve-tiny"]
-    assert chat.ask("POST", "/v1/chat/completions", {"model": "other", **question})[0] == 400
-    assert chat.ask("POST", "/reset", {})[0] == 404, "anyone in the namespace could unload the model"
+    assert ask([{"type": "text", "text": "a lamp"}])[1]["choices"] == answer["choices"]
+    for content in ([{"type": "image_url", "image_url": {"url": "a"}}], 7):
+        status, answer = ask(content)
+        assert (status, "reads text alone, and a message has a part" in str(answer)) == (422, True), answer
+    assert ask(model="other")[0] == 400
+    assert [each["id"] for each in json.loads(chat.get("/v1/models")[1])["data"]] == ["serve-tiny"]
+    assert chat.ask("/reset", {})[0] == 404, "anyone in the namespace could unload the model"
 
 
 def test_a_classifier_answers_invocations_and_lines_of_several_records(classifier):
-    assert classifier.send("/ping", b"", method="GET")[0] == 200
-    status, answer = classifier.send("/invocations", json.dumps({"texts": ["a lamp", "a chair"]}).encode())
+    assert classifier.get("/ping")[0] == 200
+    status, answer = classifier.ask("/invocations", {"texts": ["a lamp", "a chair"]})
     alone = json.loads(answer)["predictions"]
     assert (status, len(alone)) == (200, 2)
     records = [{"content": "a lamp"}, "a chair", {"text": "a lamp", "stars": 5}] * 100
-    body = "\n".join(map(json.dumps, records)).encode() + b"\n\n"
-    status, answer = classifier.send("/invocations", body, LINES)
+    status, answer = classifier.ask("/invocations", "\n".join(map(json.dumps, records)).encode() + b"\n\n", LINES)
     lines = [json.loads(line) for line in answer.splitlines()]
     assert (status, len(lines)) == (200, 300)
     assert [each["label"] for each in lines[:3]] == [alone[0]["label"], alone[1]["label"], alone[0]["label"]]
     assert lines[299]["score"] == pytest.approx(alone[0]["score"], abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("body", "content", "status", "words"),
-    [
-        (b'"a"\n{"stars": 5}', LINES, 400, "line 2 is neither a text, nor has content or text"),
-        (b'{"text": 5}', LINES, 400, "line 1: the text is no string"),
-        (b"{", LINES, 400, "line 1"),
-        (b"[]", "application/json", 400, "an object with texts, messages or prompt"),
-        (b"a", "text/csv", 415, "Content-Type must be application/json or application/jsonlines"),
-        (b'{"texts": []}', "application/json", 422, "texts"),
-    ],
-)
-def test_a_wrong_record_is_answered_by_its_line(classifier, body, content, status, words):
-    found, answer = classifier.send("/invocations", body, content)
-    assert (found, words in answer.decode()) == (status, True), answer
-
-
 def test_a_generator_answers_invocations_alone_in_lines_and_in_pieces(servers):
     container = servers["container"]
     until(container.is_ready, "the container's first answer")
-    asked: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}
-    status, answer = container.send("/invocations", json.dumps(asked).encode())
+    asked = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}
+    status, answer = container.ask("/invocations", asked)
     assert (status, json.loads(answer)["choices"][0]["message"]["role"]) == (200, "assistant")
-    body = f"{json.dumps(asked)}\n{json.dumps({'prompt': 'Hello', 'max_tokens': 2})}".encode()
-    status, answer = container.send("/invocations", body, LINES)
-    assert (status, [set(json.loads(each)["choices"][0]) & {"message", "text"} for each in answer.splitlines()]) == (
-        200, [{"message"}, {"text"}],
-    )  # fmt: skip
-    status, answer = container.send("/invocations", json.dumps({**asked, "stream": True}).encode())
-    assert (status, b'"completion_tokens":2' in answer) == (200, True), answer
+    lines = f"{json.dumps(asked)}\n{json.dumps({'prompt': 'Hello', 'max_tokens': 2})}".encode()
+    status, answer = container.ask("/invocations", lines, LINES)
+    kinds = [set(json.loads(each)["choices"][0]) & {"message", "text"} for each in answer.splitlines()]
+    assert (status, kinds) == (200, [{"message"}, {"text"}])
+    status, answer = container.ask("/invocations", {**asked, "stream": True})
+    assert (status, '"completion_tokens":2' in answer) == (200, True), answer
 
 
 def test_a_model_that_cannot_be_read_ends_the_server_with_its_reason(servers):
@@ -313,27 +292,27 @@ def test_a_classifier_loses_no_request_when_it_ends(classifier):
     is_busy = threading.Event()
 
     def ask(text):
-        connection = classifier.connection()
         body = json.dumps({"texts": [text]})
-        for _ in range(300):
-            connection.request("POST", "/predict", body, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            answer.read()
-            statuses.append(answer.status)
-            if answer.will_close:
-                return
-            if len(statuses) > 100:
-                is_busy.set()
+        with classifier.connection() as connection:
+            for _ in range(300):
+                connection.request("POST", "/predict", body, {"Content-Type": JSON})
+                answer = connection.getresponse()
+                answer.read()
+                statuses.append(answer.status)
+                if answer.will_close:
+                    return
+                if len(statuses) > 100:
+                    is_busy.set()
         raise AssertionError("no answer ended the connection")
 
     with ThreadPoolExecutor(9) as pool:
         asking = [pool.submit(ask, text) for text in TEXTS[:8]]
         assert is_busy.wait(SECONDS)
-        pool.submit(classifier.ask, "GET", "/drain")
+        pool.submit(classifier.get, "/drain")
         for each in asking:
             each.result(SECONDS)
         # New connections are answered, too, until SIGTERM.
-        assert classifier.predict("late")[0] == 200
+        assert classifier.predict("late")
         classifier.process.send(signal.SIGTERM)
         assert classifier.code() == 0
     assert set(statuses) == {200}
@@ -341,12 +320,12 @@ def test_a_classifier_loses_no_request_when_it_ends(classifier):
 
 def test_a_generator_finishes_its_answer_when_it_ends(chat):
     question = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 40, "stream": True}
-    connection = chat.connection()
-    connection.request("POST", "/v1/chat/completions", json.dumps(question), {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    first = answer.readline()
-    chat.process.send(signal.SIGTERM)
-    rest = answer.read()
+    with chat.connection() as connection:
+        connection.request("POST", "/v1/chat/completions", json.dumps(question), {"Content-Type": JSON})
+        answer = connection.getresponse()
+        first = answer.readline()
+        chat.process.send(signal.SIGTERM)
+        rest = answer.read()
     assert first.startswith(b"data: ")
     assert b'"finish_reason":"' in rest
     assert chat.code() == 0
@@ -449,10 +428,8 @@ def test_predictions_are_written_as_csv_too(made, tmp_path, monkeypatch):
 )
 def test_a_wrong_input_is_refused_and_leaves_nothing(made, tmp_path, monkeypatch, capsys, name, content, words):
     (tmp_path / name).write_text(content)
-    monkeypatch.setattr(
-        "sys.argv", ["batch", str(made / "classifier"), str(tmp_path / name), "--to", str(tmp_path / "out.jsonl")]
-    )
-    assert guarded(batch.main) == EXIT_CODE
+    given = (made / "classifier", tmp_path / name, "--to", tmp_path / "out.jsonl")
+    assert guarded(lambda: run_batch(monkeypatch, *given)) == EXIT_CODE
     assert words.replace("\\", "") in capsys.readouterr().err
     assert [each.name for each in tmp_path.iterdir()] == [name]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from staging_servers import hub
+from staging_servers import content_of, hub
 from trainium_workloads.stage import copying
 from trainium_workloads.stage.__main__ import main
 
@@ -38,11 +38,6 @@ def the_hub(monkeypatch):
         monkeypatch.setenv("HF_ENDPOINT", stub.url)
         monkeypatch.delenv("HF_TOKEN", raising=False)
         yield stub
-
-
-def content_of(directory):
-    found = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
-    return {name: path.read_bytes() for name, path in found.items() if not name.startswith(".stage")}
 
 
 def test_a_data_set_comes_from_one_commit_verified(the_hub, stage, tmp_path):

@@ -3,7 +3,6 @@
 import csv
 import json
 import pickle
-from typing import Any
 
 import pyarrow
 import pytest
@@ -40,17 +39,8 @@ def prepared(tmp_path, vocabulary):
     """Tokenizes the reviews of a directory."""
 
     def prepare(directory, **other):
-        settings: dict[str, Any] = {
-            "train": directory,
-            "test": directory,
-            "synthetic": 0,
-            "seed": 0,
-            "length": 16,
-            "vocabulary": vocabulary,
-            "cache": None,
-            "each_node": False,
-            "output": tmp_path / "output",
-        }
+        settings = dict.fromkeys(("train", "test"), directory) | {"length": 16, "vocabulary": vocabulary}
+        settings |= {"synthetic": 0, "seed": 0, "cache": None, "each_node": False, "output": tmp_path / "output"}
         return ReviewSource(**(settings | other)).prepared(OneRank())
 
     return prepare
@@ -103,21 +93,17 @@ def test_labels_have_the_names_of_the_data(tmp_path, prepared):
 @pytest.mark.parametrize(
     ("names", "rows", "words"),
     [
-        (("label", "content"), [(1, "fine"), (2, "x")], r"train\.csv: the labels are 1, 2, .*need 1 taken off"),
-        (("label", "content"), [(1, "fine"), ("", "x")], r"train\.csv: the labels are '', '1'"),
-        (
-            ("label", "content"),
-            [(1, "fine"), (0, "bad"), ("good", "x")],
-            r"train\.csv: the labels are .0., .1., .good., where names or all numbers",
-        ),
-        (("label", "body"), [(1, "fine")], "has no column text or content; its columns: label, body"),
-        (("stars", "body"), [(1, "fine")], "has no column label and no column text or content"),
-        (("label", "content"), [], r"train\.csv has no reviews, or cannot be read as csv"),
-        ((), [], r"train\.csv has no reviews, or cannot be read as csv"),
+        ("label content", [(1, "fine"), (2, "x")], r"train\.csv: the labels are 1, 2, .*need 1 taken off"),
+        ("label content", [(1, "fine"), ("", "x")], r"train\.csv: the labels are '', '1'"),
+        ("label content", [(1, "a"), (0, "b"), ("good", "x")], "are .0., .1., .good., where names or all numbers"),
+        ("label body", [(1, "fine")], "has no column text or content; its columns: label, body"),
+        ("stars body", [(1, "fine")], "has no column label and no column text or content"),
+        ("label content", [], r"train\.csv has no reviews, or cannot be read as csv"),
+        ("", [], r"train\.csv has no reviews, or cannot be read as csv"),
     ],
 )
 def test_a_wrong_shape_is_refused(tmp_path, prepared, names, rows, words):
-    file = write_csv(tmp_path / "train.csv", *rows, names=names)
+    file = write_csv(tmp_path / "train.csv", *rows, names=names.split())
     with pytest.raises(RefusalError, match=words):
         prepared(file)
     assert not list(tmp_path.glob(".tokenized/*"))

@@ -2,7 +2,7 @@
 
 import json
 import runpy
-from typing import Any
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,8 +20,7 @@ SHORT = (*TINY, "--synthetic", "160", "--steps", "8", "--checkpoint-every", "2",
 
 
 def result(output):
-    found: dict[str, Any] = json.loads((output / RESULT).read_text())
-    return found
+    return json.loads((output / RESULT).read_text())
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +33,7 @@ def data(tmp_path_factory):
 
 
 def test_two_ranks_learn_it_and_write_a_model_that_transformers_loads(gang, data, tmp_path):
-    ended = gang(TRAIN, *TINY, "--data-dir", data, "--steps", 40, "--warm-up", 5, "--output", "out")
-    losses = ended.losses
+    losses = gang(TRAIN, *TINY, "--data-dir", data, "--steps", 40, "--warm-up", 5, "--output", "out").losses
     assert losses[40] < 0.5 * losses[1]
     found = result(tmp_path / "out")
     assert found["accuracy"] > 0.9  # of reviews that it has not seen; chance is one half
@@ -47,10 +45,8 @@ def test_two_ranks_learn_it_and_write_a_model_that_transformers_loads(gang, data
     assert sorted(each.name for each in directory.iterdir()) == [
         *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "training.json")
     ]
-    model, tokenizer = (
-        AutoModelForSequenceClassification.from_pretrained(directory),
-        AutoTokenizer.from_pretrained(directory),
-    )
+    model = AutoModelForSequenceClassification.from_pretrained(directory)
+    tokenizer = AutoTokenizer.from_pretrained(directory)
     assert (tokenizer.model_max_length, model.config.architectures) == (32, ["BertForSequenceClassification"])
     texts = ["This lamp is superb and reliable. My family loves it.", "A broken kettle. I sent it back. " * 30]
     with torch.no_grad():
@@ -73,11 +69,8 @@ def test_another_encoder_is_begun_with_for_as_many_epochs_as_asked(gang, tmp_pat
     """Evaluated after steps that change next to nothing, the model is the one that was given, with a new head."""
     torch.manual_seed(0)
     pieces = learn(["good bad book " * 3], 60)
-    given = DistilBertForMaskedLM(
-        DistilBertConfig(
-            vocab_size=len(pieces), dim=16, n_layers=1, n_heads=2, hidden_dim=32, max_position_embeddings=40
-        )
-    )
+    sizes = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 40}
+    given = DistilBertForMaskedLM(DistilBertConfig(vocab_size=len(pieces), **sizes))
     write_model(given, given.state_dict(), tmp_path / "given", pieces)
     few = ("--synthetic", 40, "--epochs", 1.5, "--batch-size", 10, "--learning-rate", "1e-12", "--output", "out")
     gang(TRAIN, *TINY, *few, "--model-dir", tmp_path / "given", ranks=1)
@@ -153,19 +146,12 @@ def test_xla_judges_the_same_with_two_graphs_however_many_reviews(gang, tmp_path
 
 def channels(data, root):
     """What SageMaker's training toolkit sets."""
-    places = {name: root / name for name in ("model", "data", "checkpoints")}
+    places = {name: str(root / name) for name in ("model", "data", "checkpoints")}
     for each in places.values():
-        each.mkdir(parents=True)  # mounted before the script begins
-    return {
-        "SM_CHANNEL_TRAIN": str(data),
-        "SM_CHANNEL_TEST": str(data),
-        "SM_MODEL_DIR": str(places["model"]),
-        "SM_OUTPUT_DATA_DIR": str(places["data"]),
-        "SM_CHECKPOINT": str(places["checkpoints"]),
-        "SM_NUM_NEURONS": "0",
-        "SM_NUM_GPUS": "0",
-        "TRN_PRECISION": "fp32",
-    }
+        Path(each).mkdir(parents=True)  # mounted before the script begins
+    found = {"SM_CHANNEL_TRAIN": str(data), "SM_CHANNEL_TEST": str(data), "SM_NUM_NEURONS": "0", "SM_NUM_GPUS": "0"}
+    found |= {"SM_MODEL_DIR": places["model"], "SM_OUTPUT_DATA_DIR": places["data"], "TRN_PRECISION": "fp32"}
+    return {**found, "SM_CHECKPOINT": places["checkpoints"]}
 
 
 def appended(root):

@@ -4,8 +4,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torch
@@ -43,8 +42,9 @@ class Line:
     pause: float = 0.0
     dropout: float = 0.1
     overflow_at: int = 0
-    hold_at: Sequence[int] = ()
-    done: int = 0
+
+    def __post_init__(self):
+        self.done, self.hold_at = 0, ()
 
     @property
     def identity(self):
@@ -76,34 +76,22 @@ class Line:
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=64)
-    parser.add_argument("--width", type=int, default=16)
-    parser.add_argument("--explode-at", type=int, default=0)
-    parser.add_argument("--overflow-at", type=int, default=0)
-    parser.add_argument("--pause", type=float, default=0)
+    for field in fields(Line):
+        parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
     parser.add_argument("--hold-at", type=int, nargs="*", default=())
-    parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--fill-disk-at", type=int, default=0, help="a save of this step finds the disk full")
     add_options(parser, Options(steps=40, learning_rate=0.02, precision="fp32", batch_size=4, checkpoint_seconds=0))
     arguments = parser.parse_args()
     options = options_of(arguments)
     if arguments.fill_disk_at:
         _fill_disk(arguments.fill_disk_at)
+    task = Line(*(getattr(arguments, field.name) for field in fields(Line)))
+    task.hold_at = arguments.hold_at
     backend = start(options)
     try:
-        task = Line(
-            arguments.count,
-            arguments.width,
-            arguments.explode_at,
-            arguments.pause,
-            arguments.dropout,
-            arguments.overflow_at,
-            arguments.hold_at,
-        )
-        outcome = train(task, options, backend)
+        return train(task, options, backend).exit_code
     finally:
         backend.close()
-    return outcome.exit_code
 
 
 def _fill_disk(step):
