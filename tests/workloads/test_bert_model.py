@@ -1,5 +1,7 @@
 """BERT's loss at the masked positions alone is that of `transformers` over all, and its files are read or refused."""
 
+import shutil
+
 import pytest
 import torch
 import transformers
@@ -32,13 +34,8 @@ def test_loss_and_gradients_are_those_of_transformers(backend):
     everywhere = torch.full_like(batch["tokens"], -100)
     row, at = batch["positions"].nonzero(as_tuple=True)
     everywhere[row, batch["positions"][row, at]] = batch["answers"][row, at]
-    expected = theirs(
-        input_ids=batch["tokens"],
-        attention_mask=batch["mask"],
-        token_type_ids=batch["segments"],
-        labels=everywhere,
-        next_sentence_label=batch["labels"],
-    )
+    given = {"input_ids": batch["tokens"], "attention_mask": batch["mask"], "token_type_ids": batch["segments"]}
+    expected = theirs(**given, labels=everywhere, next_sentence_label=batch["labels"])
     expected.loss.backward()
     loss = Pretraining(ours.config, None).loss(ours, batch)
     loss.total.backward()
@@ -72,18 +69,17 @@ def test_a_model_is_written_for_transformers_and_read_again(tmp_path):
 def test_weights_of_another_model_are_refused_with_all_that_differs(tmp_path):
     ours = BertForPreTraining(_small())
     write_model(ours, ours.state_dict(), tmp_path / "model")
-    with pytest.raises(
-        RefusalError, match=r"another model: .* has the shape \[.*32\], not \[.*64\].* more; give its own --"
+    for place, config, said in (
+        ("", _small(hidden=64), r"another model: .* has the shape \[.*32\], not \[.*64\].* more; give its own --"),
+        ("", _small(layers=3), r"another model: .*layer\.2\..* is not in it"),
+        ("nothing", ours.config, r"nothing holds no model \(config\.json\).*once its last step is done"),
+        ("damaged", ours.config, r"model cannot be read as a model: "),
     ):
-        read_model(BertForPreTraining, tmp_path, _small(hidden=64))
-    with pytest.raises(RefusalError, match=r"another model: .*layer\.2\..* is not in it"):
-        read_model(BertForPreTraining, tmp_path, _small(layers=3))
-    with pytest.raises(RefusalError, match=r"nothing holds no model \(config\.json\).*once its last step is done"):
-        read_model(BertForPreTraining, tmp_path / "nothing", ours.config)
-    weights = tmp_path / "model" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(RefusalError, match=r"model cannot be read as a model: "):
-        read_model(BertForPreTraining, tmp_path, ours.config)
+        if place == "damaged":
+            weights = shutil.copytree(tmp_path / "model", tmp_path / "damaged" / "model") / "model.safetensors"
+            weights.write_bytes(weights.read_bytes()[:-100])
+        with pytest.raises(RefusalError, match=said):
+            read_model(BertForPreTraining, tmp_path / place, config)
 
 
 def test_a_checkpoint_of_our_own_bert_of_before_is_refused():

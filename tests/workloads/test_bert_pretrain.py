@@ -120,21 +120,21 @@ def test_xla_computes_the_same_with_few_graphs(gang, tmp_path):
 
 
 def _asked(*arguments):
-    return options_of(pretrain._parser(arguments).parse_args(arguments))
+    return pretrain._parser(arguments).parse_args(arguments)
 
 
 def test_defaults_are_those_of_the_published_training(monkeypatch):
     for name in ("TRN_BACKEND", "TRN_PRECISION", "TRN_OUTPUT_DIR"):
         monkeypatch.delenv(name, raising=False)
-    first, second = _asked(), _asked("--phase2")
+    first, second = options_of(_asked()), options_of(_asked("--phase2"))
     assert (first.steps, first.learning_rate, first.warmup_steps) == (28125, 4e-4, 2000)
     assert (first.optimizer, first.weight_decay, first.clip, first.schedule) == ("adamw", 0.01, 1.0, "linear")
     assert (second.steps, second.learning_rate, second.warmup_steps) == (1563, 2.8e-4, 781)
     # Of 2 nodes with 32 ranks.
     assert 64 * first.batch_size * first.accumulate == 64 * second.batch_size * second.accumulate == 32_768
-    assert _asked("--size", "tiny").steps < 1000
+    assert options_of(_asked("--size", "tiny")).steps < 1000
     given = "--batch_size 16 --grad_accum_usteps 32 --data_dir /data/x --output_dir /data/output --steps_this_run 10"
-    options = _asked(*given.split())
+    options = options_of(_asked(*given.split()))
     assert (options.batch_size, options.accumulate, options.steps_this_run) == (16, 32, 10)
     assert options.output == Path("/data/output")
 
@@ -146,24 +146,20 @@ def test_defaults_are_those_of_the_published_training(monkeypatch):
         ("--data-dir x --synthetic 5", r"either --data-dir DIR"),
         ("--data-dir nowhere", r"nowhere is no directory"),
         ("--synthetic 0 --seq-len 8", r"--synthetic must be 1 or more, not 0; --seq-len must be 16 or more, not 8"),
-        (
-            "--synthetic 5 --size tiny --seq-len 512",
-            r"examples have 512 tokens \(--seq-len\); --size tiny takes at most 128",
-        ),
+        ("--synthetic 5 --size tiny --seq-len 512", r"have 512 tokens \(--seq-len\); --size tiny takes at most 128"),
         ("--synthetic 5 --dropout 1", r"--dropout must be 0 or more and less than 1, not 1.0"),
         ("--synthetic 5 --phase2", r"--phase2 needs --from DIR, the output directory of the first phase"),
         ("--synthetic 5 --size tiny --vocab-size 50", r"--vocab-size must be 120 or more, not 50"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(arguments, said):
-    asked = pretrain._parser(arguments.split()).parse_args(arguments.split())
+    asked = _asked(*arguments.split())
     with pytest.raises(RefusalError, match=said):
         pretrain.task_of(asked, options_of(asked))
 
 
 def test_data_longer_than_the_model_are_refused(data, monkeypatch):
     monkeypatch.setitem(config._SIZES, "tiny", (2, 64, 2, 256, 256, 24))
-    given = ["--size", "tiny", "--data-dir", str(data)]
-    asked = pretrain._parser(given).parse_args(given)
+    asked = _asked("--size", "tiny", "--data-dir", str(data))
     with pytest.raises(RefusalError, match=r"examples have 32 tokens .* takes at most 24"):
         pretrain.task_of(asked, options_of(asked))

@@ -295,7 +295,7 @@ def _with(**settings):
         ("*1-of-*.safetensors", lambda content: content[:-100], "cannot be read"),
         ("*2-of-*.safetensors", _without_norm, "holds no weights, or others, for its config.json's model.norm.weight"),
         ("config.json", _with(intermediate_size=256), "for its config.json's .*mlp"),
-        ("config.json", _with(quantization_config={"quant_method": "mxfp4"}), "quantized: take the .* version in BF16"),
+        ("config.json", _with(quantization_config={"quant_method": "mxfp4"}), "take the model's version in BF16"),
         ("config.json", lambda _: b"{", r"config\.json cannot be read"),
         ("*.safetensors", None, r"holds weights in \.bin files"),
     ],

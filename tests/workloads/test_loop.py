@@ -1,13 +1,11 @@
 """The loop that all trainings share, on a training of a few milliseconds a step."""
 
 import argparse
-import http.client
+import json
 import os
 import random
 import re
 import signal
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +15,6 @@ from gangs import XLA_ON_CPU, free_port
 from prometheus_text import parse
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from trainium_workloads.training.options import Options, add_options
-from waiting import SECONDS, until
 
 TOY = "toy_script"
 PAGE = (Path(__file__).parents[2] / "docs" / "trainings.md").read_text(encoding="utf-8")
@@ -92,13 +89,6 @@ def test_a_capacity_block_that_ends_stops_it(gang):
     assert "the Capacity Block ends at 2026-01-01" in ended.out[0]
 
 
-def test_steps_of_this_run_and_the_rest_later(gang):
-    first = gang(TOY, "--output", "out", "--steps", 10, "--steps-this-run", 4, ranks=1)
-    second = gang(TOY, "--output", "out", "--steps", 10, ranks=1)
-    third = gang(TOY, "--output", "out", "--steps", 10, ranks=1)
-    assert [list(each.losses) for each in (first, second, third)] == [[1, 2, 3, 4], [5, 6, 7, 8, 9, 10], []]
-
-
 def test_step_lines_and_curves(gang, tmp_path):
     ended = gang(TOY, "--output", "out", "--steps", 12, "--log-every", 5, "--checkpoint-every", 5)
     assert [line["step"] for line in ended.steps] == [5, 10, 12]
@@ -117,15 +107,13 @@ def test_step_lines_and_curves(gang, tmp_path):
 
 def test_rank_0_alone_can_be_scraped_while_it_trains(gang, tmp_path):
     """Rank 1 of the same machine would find the port taken, and say so."""
-    port = free_port()
     common = ("--output", "out", "--steps", 30, "--checkpoint-every", 10)
-    with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(_scrape, port, tmp_path, (5, 25))
-        ended = gang(TOY, *common, "--hold-at", 5, 25, environment={"TRN_METRICS_PORT": str(port)})
-        first, last = map(parse, asking.result())
+    ended = gang(TOY, *common, "--keep-pages", environment={"TRN_METRICS_PORT": str(free_port())})
+    pages = [parse(json.loads(line)) for line in (tmp_path / "pages.jsonl").read_text().splitlines()]
+    assert [page["trn_training_step"].value for page in pages] == list(range(1, 31))
+    first, last, told = pages[3], pages[23], ended.steps[23]
     assert "".join(ended.err) == ""
     assert last["trn_training_info"].labels == {"backend": "cpu", "world_size": "2", "examples": "64"}
-    told = ended.steps[int(last["trn_training_step"].value) - 1]
     for name, value in (
         ("loss", told["loss"]),
         ("tokens_per_second", told["tokens_per_second"]),
@@ -138,25 +126,6 @@ def test_rank_0_alone_can_be_scraped_while_it_trains(gang, tmp_path):
     again = gang(TOY, *common, environment={"TRN_METRICS_PORT": "many"})
     assert "no metrics of this training: port many of TRN_METRICS_PORT cannot be served" in again.err[0]
     assert not again.err[1]
-
-
-def _scrape(port, directory, holds):
-    """The page of each step before one at which the training waits, which then goes on."""
-
-    def page(step):
-        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as connection:
-            try:
-                connection.request("GET", "/metrics")
-                found = connection.getresponse().read().decode()
-            except OSError:
-                return ""  # it does not listen yet
-        return found if parse(found)["trn_training_step"].value == step else ""
-
-    pages = []
-    for hold in holds:
-        pages.append(until(lambda step=hold - 1: page(step), f"a page of step {hold - 1}"))
-        (directory / f"go-{hold}").touch()
-    return pages
 
 
 def test_checkpoints_by_time(gang):

@@ -11,7 +11,7 @@ from argparse import Namespace
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
-import pyarrow
+import pyarrow.csv
 import pytest
 import tiny_models
 import torch
@@ -370,20 +370,15 @@ def test_an_adapter_is_served_with_its_base(made, tmp_path):
 
 # --- In batches -------------------------------------------------------------------------------------------------------
 
-REVIEWS = [(number % 2, "title, quoted", text + "\nsecond line") for number, text in enumerate(TEXTS)]
+REVIEWS = [{"label": number % 2, "title": "a, b", "content": f"{text}\nmore"} for number, text in enumerate(TEXTS)]
 
 
 def write_input(directory, suffix):
-    file = directory / f"reviews{suffix}"
-    names = ("label", "title", "content")
+    file, table = directory / f"reviews{suffix}", pyarrow.Table.from_pylist(REVIEWS)
     if suffix == ".jsonl":
-        file.write_text("\n".join(json.dumps(dict(zip(names, each, strict=True))) for each in REVIEWS) + "\n\n")
-    elif suffix == ".csv":
-        with file.open("w", newline="") as text:
-            csv.writer(text).writerows([names, *REVIEWS])
+        file.write_text("\n".join(map(json.dumps, REVIEWS)) + "\n\n")
     else:
-        columns = zip(*REVIEWS, strict=True)
-        parquet.write_table(pyarrow.table(dict(zip(names, columns, strict=True))), file)
+        (pyarrow.csv.write_csv if suffix == ".csv" else parquet.write_table)(table, file)
     return file
 
 
@@ -397,7 +392,7 @@ def test_each_format_is_predicted(made, predictor, tmp_path, monkeypatch, suffix
     output = tmp_path / "new" / "predictions.jsonl"
     assert run_batch(monkeypatch, made / "classifier", write_input(tmp_path, suffix), "--to", output) == 0
     rows = [json.loads(line) for line in output.read_text().splitlines()]
-    expected = predictor.predict([text for _, _, text in REVIEWS])
+    expected = predictor.predict([each["content"] for each in REVIEWS])
     assert rows == [{"row": number, **each} for number, each in enumerate(expected, 1)]
     assert [each.name for each in output.parent.iterdir()] == ["predictions.jsonl"]
     with pytest.raises(RefusalError, match=r"is there already; --replace"):

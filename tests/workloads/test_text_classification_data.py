@@ -1,6 +1,5 @@
 """Reviews from their files to numbers: what is read, what is refused, what is kept."""
 
-import csv
 import json
 import pickle
 
@@ -46,12 +45,6 @@ def prepared(tmp_path, vocabulary):
     return prepare
 
 
-def write_csv(file, *rows, names=("label", "title", "content")):
-    with file.open("w", newline="") as text:
-        csv.writer(text).writerows([names, *rows])
-    return file
-
-
 @pytest.mark.parametrize("as_csv", [False, True])
 def test_both_kinds_of_files_give_the_numbers_of_transformers(tmp_path, prepared, vocabulary, as_csv):
     for split, numbers in (("train", range(40)), ("test", range(40, 50))):
@@ -75,35 +68,37 @@ def test_both_kinds_of_files_give_the_numbers_of_transformers(tmp_path, prepared
 
 
 def test_labels_have_the_names_of_the_data(tmp_path, prepared):
-    file = tmp_path / "train.parquet"
-    Dataset.from_dict(
-        {"text": ["a", "NA"], "label": [2, 0]},
-        Features(text=Value("string"), label=ClassLabel(names=["world", "sports", "business"])),
-    ).to_parquet(file)
-    data = prepared(file)
-    assert (data.labels, data.test.at([0, 1])["labels"].tolist()) == (("world", "sports", "business"), [2, 0])
-    data = prepared(write_csv(tmp_path / "names.csv", ("spam", "NA"), ("ham", "b"), names=("label", "text")))
-    assert (data.labels, data.test.at([0, 1])["labels"].tolist()) == (("ham", "spam"), [1, 0])
-    data = prepared(write_csv(tmp_path / "stars.csv", (2, "a"), (0, "b"), (1, "c"), names=("label", "text")))
-    assert (data.labels, data.test.at([0])["labels"].tolist()) == (("0", "1", "2"), [2])
-    rows = [(number, "a") for number in range(11, -1, -1)]
-    assert len(prepared(write_csv(tmp_path / "many.csv", *rows, names=("label", "text"))).labels) == 12
+    file, table = tmp_path / "train.parquet", tmp_path / "train.csv"
+    names = ClassLabel(names=["world", "sports", "business"])
+    reviews = Dataset.from_dict({"text": ["a", "NA"], "label": [2, 0]}, Features(text=Value("string"), label=names))
+    reviews.to_parquet(file)
+    for content, labels, found in (
+        ("", ("world", "sports", "business"), [2, 0]),
+        ("label,text\nspam,NA\nham,b\n", ("ham", "spam"), [1, 0]),
+        ("label,text\n2,a\n0,b\n1,c\n", ("0", "1", "2"), [2, 0]),
+        ("label,text\n" + "".join(f"{number},a\n" for number in range(11, -1, -1)), None, [11, 10]),
+    ):
+        table.write_text(content)
+        data = prepared(table if content else file)
+        assert data.labels == (labels or tuple(map(str, range(12))))
+        assert data.test.at([0, 1])["labels"].tolist() == found
 
 
 @pytest.mark.parametrize(
-    ("names", "rows", "words"),
+    ("content", "words"),
     [
-        ("label content", [(1, "fine"), (2, "x")], r"train\.csv: the labels are 1, 2, .*need 1 taken off"),
-        ("label content", [(1, "fine"), ("", "x")], r"train\.csv: the labels are '', '1'"),
-        ("label content", [(1, "a"), (0, "b"), ("good", "x")], "are .0., .1., .good., where names or all numbers"),
-        ("label body", [(1, "fine")], "has no column text or content; its columns: label, body"),
-        ("stars body", [(1, "fine")], "has no column label and no column text or content"),
-        ("label content", [], r"train\.csv has no reviews, or cannot be read as csv"),
-        ("", [], r"train\.csv has no reviews, or cannot be read as csv"),
+        ("label,content\n1,fine\n2,x", r"train\.csv: the labels are 1, 2, .*need 1 taken off"),
+        ("label,content\n1,fine\n,x", r"train\.csv: the labels are '', '1'"),
+        ("label,content\n1,a\n0,b\ngood,x", r"train\.csv: the labels are .0., .1., .good., where names or all numbers"),
+        ("label,body\n1,fine", "has no column text or content; its columns: label, body"),
+        ("stars,body\n1,fine", "has no column label and no column text or content"),
+        ("label,content\n", r"train\.csv has no reviews, or cannot be read as csv"),
+        ("\n", r"train\.csv has no reviews, or cannot be read as csv"),
     ],
 )
-def test_a_wrong_shape_is_refused(tmp_path, prepared, names, rows, words):
-    file = write_csv(tmp_path / "train.csv", *rows, names=names.split())
+def test_a_wrong_shape_is_refused(tmp_path, prepared, content, words):
+    file = tmp_path / "train.csv"
+    file.write_text(content)
     with pytest.raises(RefusalError, match=words):
         prepared(file)
     assert not list(tmp_path.glob(".tokenized/*"))

@@ -1,14 +1,17 @@
 """A training that is small enough to run in each test: a line through points, with dropout."""
 
 import argparse
+import json
 import os
 import sys
 import time
 from dataclasses import dataclass, fields
 from pathlib import Path
+from urllib.request import urlopen
 
 import torch
 from torch import nn
+from trainium_workloads.scraped import SeriesServer
 from trainium_workloads.training.backends import start
 from trainium_workloads.training.loop import train
 from trainium_workloads.training.options import Options, add_options, options_of
@@ -33,8 +36,7 @@ class Points:
 
 @dataclass
 class Line:
-    """Its loss goes to 0; ``explode_at`` makes it infinite at a micro-batch, ``overflow_at`` its gradients. At each of
-    ``hold_at`` it waits for a file, ``go-<number>``."""
+    """Its loss goes to 0; ``explode_at`` makes it infinite at a micro-batch, ``overflow_at`` its gradients."""
 
     count: int = 64
     width: int = 16
@@ -44,7 +46,7 @@ class Line:
     overflow_at: int = 0
 
     def __post_init__(self):
-        self.done, self.hold_at = 0, ()
+        self.done = 0
 
     @property
     def identity(self):
@@ -63,8 +65,6 @@ class Line:
     def loss(self, model, batch):
         self.done += 1
         time.sleep(self.pause)
-        while self.done in self.hold_at and not Path(f"go-{self.done}").exists():
-            time.sleep(0.01)
         error = model(batch["x"].to(next(model.parameters()).dtype)).float() - batch["y"]
         loss = error.square().mean()
         if self.done == self.explode_at:
@@ -78,20 +78,32 @@ def main():
     parser = argparse.ArgumentParser()
     for field in fields(Line):
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
-    parser.add_argument("--hold-at", type=int, nargs="*", default=())
+    parser.add_argument("--keep-pages", action="store_true", help="write what is scraped after each step: pages.jsonl")
     parser.add_argument("--fill-disk-at", type=int, default=0, help="a save of this step finds the disk full")
     add_options(parser, Options(steps=40, learning_rate=0.02, precision="fp32", batch_size=4, checkpoint_seconds=0))
     arguments = parser.parse_args()
     options = options_of(arguments)
     if arguments.fill_disk_at:
         _fill_disk(arguments.fill_disk_at)
+    if arguments.keep_pages and os.environ["RANK"] == "0":
+        _keep_pages(os.environ["TRN_METRICS_PORT"])
     task = Line(*(getattr(arguments, field.name) for field in fields(Line)))
-    task.hold_at = arguments.hold_at
     backend = start(options)
     try:
         return train(task, options, backend).exit_code
     finally:
         backend.close()
+
+
+def _keep_pages(port):
+    step = SeriesServer.step
+
+    def step_and_read(self, *values):
+        step(self, *values)
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as page, Path("pages.jsonl").open("a") as file:
+            file.write(json.dumps(page.read().decode()) + "\n")
+
+    SeriesServer.step = step_and_read
 
 
 def _fill_disk(step):

@@ -10,13 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from trainium_workloads import compile_cache as module
-from trainium_workloads import file_lock
+from trainium_workloads import compile_cache, file_lock
 from trainium_workloads.compile_cache import NOT_COMPILED, Compilation, main, surroundings
 from trainium_workloads.graph_cache import COMPLETE, IN_USE, NOT_THERE, OTHER_OPTIONS, Cache
 from waiting import until
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(compile_cache.__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
 COMMAND = [sys.executable, "-m", "trainium_workloads.compile_cache"]
 OPTIONS = {"batch_size": "16", "seq_len": "128"}
 
@@ -40,8 +39,11 @@ def compilation(root, script=COMPILE, options=OPTIONS, **more):
     return Compilation(cache(root), options, ("/bin/sh", "-c", script), **more)
 
 
-def directories(place):
-    return [each for each in place.iterdir() if each.is_dir()]
+GRAPHS = {f"MODULE_{n}": f"graph {n}" for n in range(3)}
+
+
+def module(root, number):
+    return root / "k" / "cc-2" / f"MODULE_{number}"
 
 
 def neffs(root):
@@ -67,9 +69,6 @@ def processes():
         process.stderr.close()
 
 
-# --- Names --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["", "..", ".locks", "a/b", "-x", "x" * 201])
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path, name, capsys):
     assert main(["check", "--root", str(tmp_path), f"--key={name}"]) == 2
@@ -83,13 +82,13 @@ def test_what_is_compiled_is_found_and_not_compiled_again(tmp_path, capsys):
     nothing_yet = f'[ ! -e "{tmp_path}/k" ] || exit 7;'
     assert cache(tmp_path).check(OPTIONS).code == NOT_THERE
     assert compilation(tmp_path, f"{nothing_yet}{COMPILE}{nothing_yet}").run() == 0
-    assert neffs(tmp_path) == {f"MODULE_{n}": f"graph {n}" for n in range(3)}
+    assert neffs(tmp_path) == GRAPHS
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE
     assert compilation(tmp_path, "exit 1").run() == 0
     assert capsys.readouterr().err.count("compile cache k is complete") == 2
     # Neither locks, for which the SDK would wait, nor anything of the compilation is left.
     assert not list((tmp_path / "k").rglob("*.lock"))
-    assert not directories(tmp_path / ".staging" / "k")
+    assert not [each for each in (tmp_path / ".staging" / "k").iterdir() if each.is_dir()]
 
 
 def test_another_option_is_named_before_anybody_recompiles(tmp_path):
@@ -102,24 +101,23 @@ def test_another_option_is_named_before_anybody_recompiles(tmp_path):
 def test_graphs_of_other_options_come_beside_those_that_are_there(tmp_path):
     other = {**OPTIONS, "batch_size": "8"}
     compilation(tmp_path).run()
-    inode = (tmp_path / "k" / "cc-2" / "MODULE_0" / "model.neff").stat().st_ino
+    inode = (module(tmp_path, 0) / "model.neff").stat().st_ino
     assert compilation(tmp_path, COMPILE.replace("MODULE_2", "MODULE_3").replace("0 1 2", "0 1 3"), other).run() == 0
     assert neffs(tmp_path) == {f"MODULE_{n}": f"graph {n}" for n in range(4)}
     # Whoever reads one of them now must not see it change.
-    assert (tmp_path / "k" / "cc-2" / "MODULE_0" / "model.neff").stat().st_ino == inode
+    assert (module(tmp_path, 0) / "model.neff").stat().st_ino == inode
     for options in (OPTIONS, other):
         assert cache(tmp_path).check(options).code == COMPLETE
 
 
 def test_what_somebody_compiled_there_without_the_lock_is_not_trusted(tmp_path):
-    module = tmp_path / "k" / "cc-2" / "MODULE_1"
-    module.mkdir(parents=True)
-    (module / "model.neff").write_text("cut off")
-    (module / "model.hlo_module.pb.lock").touch()
+    module(tmp_path, 1).mkdir(parents=True)
+    (module(tmp_path, 1) / "model.neff").write_text("cut off")
+    (module(tmp_path, 1) / "model.hlo_module.pb.lock").touch()
     (tmp_path / "k" / "notes").write_text("theirs")
     assert cache(tmp_path).check(OPTIONS).code == NOT_THERE
     assert compilation(tmp_path).run() == 0
-    assert neffs(tmp_path) == {f"MODULE_{n}": f"graph {n}" for n in range(3)}
+    assert neffs(tmp_path) == GRAPHS
     assert (tmp_path / "k" / "notes").read_text() == "theirs"
     assert not list((tmp_path / "k").rglob("*.lock"))
 
@@ -134,10 +132,9 @@ def test_what_somebody_compiled_there_without_the_lock_is_not_trusted(tmp_path):
 )
 def test_damage_is_noticed_and_compiling_again_mends_it(tmp_path, harm, words):
     compilation(tmp_path).run()
-    harm(tmp_path / "k" / "cc-2" / "MODULE_1" / "model.neff")
+    harm(module(tmp_path, 1) / "model.neff")
     verdict = cache(tmp_path).check(OPTIONS)
-    assert verdict.code == NOT_THERE
-    assert words in verdict.message
+    assert (verdict.code, words in verdict.message) == (NOT_THERE, True)
     assert compilation(tmp_path).run() == 0
     assert neffs(tmp_path)["MODULE_1"] == "graph 1"
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE
@@ -145,14 +142,12 @@ def test_damage_is_noticed_and_compiling_again_mends_it(tmp_path, harm, words):
 
 def test_a_lock_that_a_killed_reader_left_is_taken_away(tmp_path):
     compilation(tmp_path).run()
-    beside_a_graph = tmp_path / "k" / "cc-2" / "MODULE_1" / "model.hlo_module.pb.lock"
-    beside_a_graph.touch()
-    being_compiled = tmp_path / "k" / "cc-2" / "MODULE_9" / "model.hlo_module.pb.lock"
+    beside_a_graph, being_compiled = (module(tmp_path, each) / "model.hlo_module.pb.lock" for each in (1, 9))
     being_compiled.parent.mkdir()
+    beside_a_graph.touch()
     being_compiled.touch()
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE
-    assert not beside_a_graph.exists()
-    assert being_compiled.exists()
+    assert (beside_a_graph.exists(), being_compiled.exists()) == (False, True)
 
 
 def test_a_graph_that_was_not_compiled_stops_the_publication(tmp_path, capsys):
@@ -200,9 +195,8 @@ def test_of_two_one_compiles_and_the_other_says_who(tmp_path, processes):
     until((tmp_path / "compiled").exists)
     asks = processes(tmp_path, "run", "--job", "compile-3", script=script)
     assert "is being compiled by compile-1 (" in asks.communicate()[1]
-    assert asks.returncode == IN_USE
     verdict = cache(tmp_path).check(OPTIONS)
-    assert verdict.code == IN_USE
+    assert verdict.code == asks.returncode == IN_USE
     assert "is being compiled by compile-1 (" in verdict.message
     (tmp_path / "go").touch()
     assert first.wait() == 0

@@ -1,12 +1,12 @@
 """The training that comes with the library, as one process: when it saves and stops, and what it says of that."""
 
 import datetime
-import http.client
 import json
 import os
 import signal
 import socket
 from itertools import pairwise
+from urllib.request import urlopen
 
 import pytest
 from prometheus_text import parse
@@ -32,10 +32,8 @@ def _steps(capsys, directory, *options):
 
 
 def test_it_saves_when_its_time_has_come(capsys, tmp_path):
-    lines = _steps(
-        *(capsys, tmp_path, "--steps", "12", "--step-seconds", "0.02"),
-        *("--checkpoint-every", "0", "--checkpoint-seconds", "0.09", "--save-seconds", "0.05"),
-    )
+    when = ("--checkpoint-every", "0", "--checkpoint-seconds", "0.09", "--save-seconds", "0.05")
+    lines = _steps(capsys, tmp_path, "--steps", "12", "--step-seconds", "0.02", *when)
     saved = [line for line in lines if line["step"] == line["checkpoint_step"]]
     assert len(saved) >= 2
     assert saved[-1]["step"] == 12  # the end is always saved
@@ -52,10 +50,8 @@ def test_the_launchers_interval_is_its_own(capsys, monkeypatch, tmp_path):
 
 
 def test_a_higher_rate_is_nearer_to_the_target(capsys, tmp_path):
-    losses = [
-        _steps(capsys, tmp_path / rate, "--steps", "3", "--step-seconds", "0", "--rate", rate)[-1]["loss"]
-        for rate in ("0", "0.1", "0.5")
-    ]
+    few = ("--steps", "3", "--step-seconds", "0", "--rate")
+    losses = [_steps(capsys, tmp_path / rate, *few, rate)[-1]["loss"] for rate in ("0", "0.1", "0.5")]
     assert losses == [1.0, round(0.9**6, 9), round(0.5**6, 9)]
 
 
@@ -68,22 +64,19 @@ def test_times_that_cannot_be_are_refused(capsys, value):
 
 def test_the_gradient_sum_is_served_too(monkeypatch, tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-    monkeypatch.setenv(PORT, address.partition(":")[2])
-    pages: list[str] = []
-    step = SeriesServer.step
+        port = listener.getsockname()[1]
+    monkeypatch.setenv(PORT, str(port))
+    pages, step = [], SeriesServer.step
 
-    def step_and_read(self, number, loss, seconds):
-        step(self, number, loss, seconds)
-        connection = http.client.HTTPConnection(address, timeout=SECONDS)
-        connection.request("GET", "/metrics")
-        pages.append(connection.getresponse().read().decode())
-        connection.close()
+    def step_and_read(self, *values):
+        step(self, *values)
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=SECONDS) as page:
+            pages.append(parse(page.read().decode()))
 
     monkeypatch.setattr(SeriesServer, "step", step_and_read)
     assert gradient_sum.main(["--output", str(tmp_path), "--steps", "6", "--step-seconds", "0.02"]) == 0
-    last = parse(pages[-1])
-    assert [parse(page)["trn_training_step"].value for page in pages] == [1, 2, 3, 4, 5, 6]
+    last = pages[-1]
+    assert [page["trn_training_step"].value for page in pages] == [1, 2, 3, 4, 5, 6]
     assert last["trn_training_checkpoint_step"].value == 6
     assert last["trn_training_productive_seconds_total"].value >= 0.12
     assert "trn_training_tokens_per_second" not in last
