@@ -11,7 +11,7 @@ from trainium_workloads.training.updates import Updates
 
 
 def main():
-    runs: dict[str, list[str]] = json.loads(Path(sys.argv[1]).read_text())
+    runs = json.loads(Path(sys.argv[1]).read_text())
     port = int(os.environ["MASTER_PORT"])
     for number, (name, arguments) in enumerate(runs.items()):
         # A server of the group before may still hold its port.

@@ -2,7 +2,6 @@
 
 import pickle
 from itertools import pairwise
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -85,12 +84,12 @@ def test_an_example_is_the_same_whenever_it_is_asked_for(directory, monkeypatch)
 @pytest.mark.parametrize(("together", "in_a_turn"), [(1, 1), (60, 2)])
 def test_shards_are_read_once_an_epoch_and_ahead(directory, together, in_a_turn, monkeypatch):
     corpus = _open(directory)
-    read: list[Path] = []
+    read = []
     content = wikicorpus._content
     monkeypatch.setattr(wikicorpus, "_TOGETHER", together)
     monkeypatch.setattr(wikicorpus, "_content", lambda path, most: (read.append(path), content(path, most))[1])
     corpus._read.clear()
-    at_once: list[int] = []
+    at_once = []
     for epoch in range(3):
         for index in range(0, 100, 2):
             before = len(read)

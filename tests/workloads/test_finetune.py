@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -74,22 +75,10 @@ class Trainings:
 
     def arguments(self, name, output, batch_size, *more):
         family, own = TRAININGS[name]
-        common = {
-            "--model": self.directory / family / "model",
-            "--synthetic": 64,
-            "--token-cache": self.directory / "cache",
-            "--output": self.directory / output / name,
-            "--batch-size": batch_size,
-            "--seq-len": 32,
-            "--steps": STEPS,
-            "--precision": "fp32",
-            "--learning-rate": 0.003,
-            "--warmup-steps": 2,
-            "--checkpoint-every": CUT,
-            "--checkpoint-seconds": 0,
-            "--backend": "cpu",
-        }
-        return [*(str(each) for pair in common.items() for each in pair), *own, *map(str, more)]
+        common = f"--model {self.directory / family / 'model'} --synthetic 64 --token-cache {self.directory / 'cache'}"
+        common += f" --output {self.directory / output / name} --batch-size {batch_size} --seq-len 32 --steps {STEPS}"
+        common += f" --learning-rate 0.003 --warmup-steps 2 --checkpoint-every {CUT} --checkpoint-seconds 0"
+        return [*f"{common} --precision fp32 --backend cpu".split(), *own, *map(str, more)]
 
 
 def losses(lines):
@@ -395,26 +384,15 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, request):
 
 def test_the_others_hear_of_rank_0_while_it_works(monkeypatch):
     monkeypatch.setattr(first_rank, "_SIGN_OF_LIFE_SECONDS", 0.01)
-    heard = []
+    heard, enough = [], threading.Event()
 
-    class Backend:
-        rank = 0
+    def any_of(flag):
+        heard.append(flag)
+        if len(heard) == 3:
+            enough.set()
+        return flag
 
-        def any(self, flag):
-            heard.append(flag)
-            if len(heard) == 3:
-                done.set()
-            return flag
-
-        def share(self, text):
-            return text
-
-    done = threading.Event()
-
-    def make():
-        assert done.wait(SECONDS)
-        return Path("made")
-
-    assert first_rank.made_by_first(Backend(), make) == Path("made")
+    backend = SimpleNamespace(rank=0, any=any_of, share=lambda text: text)
+    assert first_rank.made_by_first(backend, lambda: Path(str(enough.wait(SECONDS)))) == Path("True")
     assert all(heard[:3])  # signs of life
     assert heard[-2:] == [False, False]  # its end, and no refusal

@@ -38,7 +38,7 @@ def test_tokens_are_those_of_the_tokenizer(made, tmp_path):
     from transformers import AutoTokenizer
 
     theirs = AutoTokenizer.from_pretrained(made / "model")
-    expected: list[int] = []
+    expected = []
     for row in pyarrow.parquet.read_table(made / "texts" / "train-00000.parquet").to_pylist():
         expected += [*theirs.encode(row["text"]), END]
     assert tokens_of(prepare(made / "texts", made / "model", tmp_path / "cache")) == expected

@@ -183,17 +183,18 @@ def test_a_backend_that_is_not_here(gang):
     assert "xla has one rank on the CPU" in "".join(both), "the first to say so ends the other"
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_a_loss_that_is_not_finite_ends_it_for_good(gang, ranks):
-    ended = gang(TOY, "--output", "out", "--explode-at", 8, "--checkpoint-every", 3, ranks=ranks, code=78)
-    assert "the loss is inf at step 8; the checkpoint of step 6 stays" in ended.err[0]
-    resumed = gang(TOY, "--output", "out", ranks=ranks)
-    assert min(resumed.losses) == 7
-
-
-def test_gradients_that_overflow_end_it_before_they_are_saved(gang):
-    ended = gang(TOY, "--output", "out", "--overflow-at", 6, "--checkpoint-every", 3, ranks=1, code=78)
-    assert "the gradient norm is nan at step 6; the checkpoint of step 3 stays" in ended.err[0]
+@pytest.mark.parametrize(
+    ("fault", "ranks", "said", "saved"),
+    [
+        (("--explode-at", 8), 1, "the loss is inf at step 8", 6),
+        (("--explode-at", 8), 2, "the loss is inf at step 8", 6),
+        (("--overflow-at", 6), 1, "the gradient norm is nan at step 6", 3),
+    ],
+)
+def test_what_is_not_finite_ends_it_for_good_and_is_not_saved(gang, fault, ranks, said, saved):
+    ended = gang(TOY, "--output", "out", *fault, "--checkpoint-every", 3, ranks=ranks, code=78)
+    assert f"{said}; the checkpoint of step {saved} stays" in ended.err[0]
+    assert min(gang(TOY, "--output", "out", ranks=ranks).losses) == saved + 1
 
 
 # --- Faults of the disk ---------------------------------------------------------------------------------------------

@@ -288,7 +288,7 @@ def test_a_model_that_cannot_be_read_ends_the_server_with_its_reason(servers):
 
 def test_a_classifier_loses_no_request_when_it_ends(classifier):
     """Clients that keep their connections ask without a pause, until an answer says that its connection ends."""
-    statuses: list[int] = []
+    statuses = []
     is_busy = threading.Event()
 
     def ask(text):

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from types import SimpleNamespace
 
 import pyarrow
 import pytest
@@ -13,17 +14,7 @@ from trainium_workloads.tokenized import read_tokenizer
 from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import Position
 
-
-class OneRank:
-    """A backend without others."""
-
-    rank = local_rank = 0
-
-    def any(self, flag):
-        return flag
-
-    def share(self, text):
-        return text
+ONE_RANK = SimpleNamespace(rank=0, local_rank=0, any=lambda flag: flag, share=lambda text: text)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +31,7 @@ def prepared(tmp_path, vocabulary):
     def prepare(directory, **other):
         settings = dict.fromkeys(("train", "test"), directory) | {"length": 16, "vocabulary": vocabulary}
         settings |= {"synthetic": 0, "seed": 0, "cache": None, "each_node": False, "output": tmp_path / "output"}
-        return ReviewSource(**(settings | other)).prepared(OneRank())
+        return ReviewSource(**(settings | other)).prepared(ONE_RANK)
 
     return prepare
 

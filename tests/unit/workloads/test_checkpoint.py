@@ -51,7 +51,7 @@ def test_a_damaged_one_is_passed_over_and_named(tmp_path, damage):
         (bad.path / "part-1").unlink()
     else:
         (bad.path / ("part-1" if damage == "changed" else "SHA256SUMS")).write_text("x")
-    told: list[str] = []
+    told = []
     assert checkpoints.latest(told.append) == good
     assert len(told) == 1
     assert str(bad.path) in told[0]

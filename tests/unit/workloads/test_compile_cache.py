@@ -53,7 +53,7 @@ def neffs(root):
 @pytest.fixture
 def processes():
     """Starts ``python -m trainium_workloads.compile_cache``."""
-    begun: list[subprocess.Popen[str]] = []
+    begun = []
 
     def start(root, verb, *arguments, script):
         line = [*COMMAND, verb, "--root", str(root), "--key", "k", *arguments, "--", "/bin/sh", "-c", script]
