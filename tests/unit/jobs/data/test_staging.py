@@ -4,7 +4,6 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,11 +25,11 @@ from trainium_eks.jobs.data import staging
 from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.jobs.data.staging import StageRequest
 from trainium_eks.jobs.objects import batch_jobs
-from trainium_eks.kube.api import ApiError, ObjectReference
+from trainium_eks.kube.api import ApiError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage, workloads
-from trainium_eks.local.images.installing import Recipe, known_recipe
+from trainium_eks.local.images.installing import known_recipe
 from trainium_eks.model.annotations import MACHINE_PATH
 from trainium_eks.model.catalogue.versions import KUBERNETES
 from trainium_eks.model.outputs import NamespaceOutput
@@ -43,25 +42,25 @@ REQUEST = StageRequest("s3://bucket/set/", "data/set")
 Json = dict[str, Any]
 
 
-def objects(request: StageRequest = REQUEST) -> tuple[Json, Json]:
+def objects(request=REQUEST):
     code = staging.code_files(workloads())
     return staging.objects(request, TEAM, "stage-set-1", region="us-west-2", code=code)
 
 
-def pod_of(job: Json) -> Json:
+def pod_of(job):
     found: Json = job["spec"]["template"]["spec"]
     return found
 
 
-def container_of(job: Json) -> Json:
+def container_of(job):
     (found,) = pod_of(job)["containers"]
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 # --- Objects ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_objects_are_valid() -> None:
+def test_the_objects_are_valid():
     request = StageRequest(
         "hf://datasets/a/b", "x", True, True, ("*.x",), ("y",), True, 4, "https://mirror", "hugging-face"
     )
@@ -69,7 +68,7 @@ def test_the_objects_are_valid() -> None:
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
 
 
-def test_the_job_runs_on_the_cpu_pool_as_the_teams_user_with_no_right_it_does_not_need() -> None:
+def test_the_job_runs_on_the_cpu_pool_as_the_teams_user_with_no_right_it_does_not_need():
     _, job = objects()
     pod, container = pod_of(job), container_of(job)
     assert pod["nodeSelector"] == {"trainium-eks/pool": "cpu"}
@@ -90,14 +89,14 @@ def test_the_job_runs_on_the_cpu_pool_as_the_teams_user_with_no_right_it_does_no
     assert pod_of(job)["securityContext"]["runAsUser"] == 1000
 
 
-def test_a_copy_that_cannot_succeed_ends_the_job_and_one_that_may_is_tried_again() -> None:
+def test_a_copy_that_cannot_succeed_ends_the_job_and_one_that_may_is_tried_again():
     _, job = objects()
     fail, ignore = job["spec"]["podFailurePolicy"]["rules"]
     assert fail["onExitCodes"]["values"] == [copier.FAILED, 2], "2: arguments that the copier does not know"
     assert ignore == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
-def test_the_arguments_are_the_copiers() -> None:
+def test_the_arguments_are_the_copiers():
     request = StageRequest("https://h/l", "x", True, True, ("*.x", "z"), ("y",), True, 4)
     asked = copier._parser().parse_args(request.arguments)
     assert (asked.source, asked.to, str(asked.root)) == ("https://h/l", "x", "/data")
@@ -105,8 +104,8 @@ def test_the_arguments_are_the_copiers() -> None:
     assert (asked.include, asked.exclude) == (["*.x", "z"], ["y"])
 
 
-def test_endpoint_and_token_go_to_the_kind_of_source_that_they_are_for() -> None:
-    def env(request: StageRequest) -> dict[str, Json]:
+def test_endpoint_and_token_go_to_the_kind_of_source_that_they_are_for():
+    def env(request):
         return {each["name"]: each for each in container_of(objects(request)[1])["env"]}
 
     hub = env(StageRequest("hf://datasets/a/b", "x", endpoint="https://m", token_secret="s"))
@@ -119,24 +118,22 @@ def test_endpoint_and_token_go_to_the_kind_of_source_that_they_are_for() -> None
 # --- The image --------------------------------------------------------------------------------------------------------
 
 
-def image(request: StageRequest = REQUEST, *, is_local: bool, make: bool = True) -> str:
+def image(request=REQUEST, *, is_local, make=True):
     session: Any = SimpleNamespace(is_local=is_local)
     return command._with_image(request, session, make=make).image
 
 
-def test_on_aws_a_named_image_comes_before_the_public_one() -> None:
+def test_on_aws_a_named_image_comes_before_the_public_one():
     assert image(replace(REQUEST, image="mine"), is_local=False) == "mine"
     assert image(is_local=False) == ""
 
 
-def test_on_the_local_cloud_it_is_local_torch_with_the_packages_or_else_local_stage_made_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_on_the_local_cloud_it_is_local_torch_with_the_packages_or_else_local_stage_made_once(monkeypatch, capsys):
     there: dict[str, LocalImage] = {}
     recipe = known_recipe("stage")
     tag = images.digest(recipe.requirements)
 
-    def make(recipe: Recipe, progress: Any) -> LocalImage:
+    def make(recipe, progress):
         progress("Making it")
         there[f"stage:{tag}"] = LocalImage("stage", tag, Path("/x"), False, requirements=recipe.requirements)
         return there[f"stage:{tag}"]
@@ -152,8 +149,8 @@ def test_on_the_local_cloud_it_is_local_torch_with_the_packages_or_else_local_st
     assert image(is_local=True) == "local/torch:new"
 
 
-def test_an_image_that_cannot_be_made_is_said_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def make(*_: object) -> LocalImage:
+def test_an_image_that_cannot_be_made_is_said_with_the_way_out(monkeypatch):
+    def make(*_):
         raise ClusterError("local/stage could not be made: pip ended with 1")
 
     monkeypatch.setattr(images, "find", lambda _: None)
@@ -162,7 +159,7 @@ def test_an_image_that_cannot_be_made_is_said_with_the_way_out(monkeypatch: pyte
         image(is_local=True)
 
 
-def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_reason(tmp_path: Path) -> None:
+def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_reason(tmp_path):
     """By a pip that reaches no index, in a Python that has neither package."""
     (tmp_path / "pip").symlink_to(Path(pip.__file__).parent)
     start = [sys.executable, "-S", "-m", "trainium_workloads.stage", "s3://a/b", "--to", "x"]
@@ -181,21 +178,21 @@ def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_
 
 
 @pytest.mark.parametrize("to", ["x", "a/B_c.d", "a/" + "y" * 200, "ä/ö"])
-def test_the_jobs_name_leaves_room_for_its_pods(to: str) -> None:
+def test_the_jobs_name_leaves_room_for_its_pods(to):
     name = staging.job_name(StageRequest("s3://b/k", to), "abc123")
     assert len(name) <= 63 - len("-abcde")
     _, job = staging.objects(REQUEST, TEAM, name, region="r", code={})
     kubernetes_validate.validate(job, KUBERNETES, strict=True)
 
 
-def test_what_decides_the_content_decides_the_digest() -> None:
+def test_what_decides_the_content_decides_the_digest():
     same = StageRequest("s3://bucket/set/", "data/set", replace=True, workers=3, image="other")
     others = (replace(REQUEST, source="s3://bucket/set"), replace(REQUEST, extract=True))
     assert same.digest == REQUEST.digest
     assert REQUEST.digest not in {each.digest for each in others}
 
 
-def test_every_preset_is_listed_without_a_stack_and_can_be_staged() -> None:
+def test_every_preset_is_listed_without_a_stack_and_can_be_staged():
     shown = CliRunner().invoke(app, ["stage", "--list"])
     assert shown.exit_code == 0
     for name, preset in PRESETS.items():
@@ -217,7 +214,7 @@ def test_every_preset_is_listed_without_a_stack_and_can_be_staged() -> None:
         ("sr3://bucket/x", "neither a source nor a preset"),
     ],
 )
-def test_a_source_that_the_cluster_cannot_reach_is_refused(source: str, said: str) -> None:
+def test_a_source_that_the_cluster_cannot_reach_is_refused(source, said):
     (problem,) = staging.problems(StageRequest(source, "x"), TEAM, is_local=False)
     assert (problem.path, said in problem.reason) == ("SOURCE", True)
     assert problem.fix or problem.good
@@ -230,11 +227,11 @@ def test_a_source_that_the_cluster_cannot_reach_is_refused(source: str, said: st
         ("http://127.0.0.1:1/x", True),
     ],
 )
-def test_a_source_that_it_reaches_is_not(source: str, is_local: bool) -> None:
+def test_a_source_that_it_reaches_is_not(source, is_local):
     assert staging.problems(StageRequest(source, "x"), TEAM, is_local=is_local) == []
 
 
-def test_on_the_local_cloud_files_of_this_machine_are_sources_whose_path_the_pod_is_told(tmp_path: Path) -> None:
+def test_on_the_local_cloud_files_of_this_machine_are_sources_whose_path_the_pod_is_told(tmp_path):
     place = tmp_path / "my data"
     place.mkdir()
     request = StageRequest(place.as_uri(), "x")
@@ -253,7 +250,7 @@ def test_on_the_local_cloud_files_of_this_machine_are_sources_whose_path_the_pod
     ("to", "good"),
     [("", "data/<name>"), ("..", "data/<name>"), ("../x", "x"), ("/x", "x"), ("a//b", "a/b"), ("a/../b", "b")],
 )
-def test_a_destination_outside_the_volume_is_refused_with_one_inside(to: str, good: str) -> None:
+def test_a_destination_outside_the_volume_is_refused_with_one_inside(to, good):
     (problem,) = staging.problems(StageRequest("s3://b/k", to), TEAM, is_local=False)
     assert (problem.path, problem.good) == ("--to", good)
 
@@ -272,12 +269,12 @@ def test_a_destination_outside_the_volume_is_refused_with_one_inside(to: str, go
     ],
     ids=["the copier's name", "no volume", "a token for a secret's name"],
 )
-def test_what_else_cannot_be_staged(request_: StageRequest, team: NamespaceOutput, path: str, said: str) -> None:
+def test_what_else_cannot_be_staged(request_, team, path, said):
     (problem,) = staging.problems(request_, team, is_local=False)
     assert (problem.path, said in str(problem)) == (path, True)
 
 
-def test_a_name_that_is_no_preset_is_said_with_the_nearest() -> None:
+def test_a_name_that_is_no_preset_is_said_with_the_nearest():
     with pytest.raises(CommandError, match="did you mean wikicorpus-bert-128"):
         command._as_url("wikicorpus-bert128", is_local=False)
 
@@ -288,18 +285,18 @@ def test_a_name_that_is_no_preset_is_said_with_the_nearest() -> None:
 class Scripted:
     """An API server whose answers are written down: each look at the Job is one step."""
 
-    def __init__(self, *steps: Json) -> None:
+    def __init__(self, *steps):
         self.steps = list(steps)
         self.now: Json = {}
         self.logs: list[str] = []
 
-    def get(self, reference: ObjectReference) -> Json | None:
+    def get(self, reference):
         assert (reference.kind, reference.name) == ("Job", "job")
         self.now = self.steps.pop(0)
         job: Json | None = self.now.get("job", {})
         return job
 
-    def list(self, api_version: str, kind: str, *, namespace: str, labels: str) -> list[Json]:
+    def list(self, api_version, kind, *, namespace, labels):
         assert (api_version, kind, labels) == ("v1", "Pod", "batch.kubernetes.io/job-name=job")
         return [
             {
@@ -309,7 +306,7 @@ class Scripted:
             for name, status in self.now.get("pods", {}).items()
         ]
 
-    def lines(self, path: str, *, query: Mapping[str, str], quiet_seconds: float) -> Iterator[str]:
+    def lines(self, path, *, query, quiet_seconds):
         self.logs.append(path.split("/")[-2])
         assert (query["container"], query["follow"]) == ("stage", "true")
         assert quiet_seconds > 60
@@ -319,14 +316,14 @@ class Scripted:
             yield each
 
 
-def finished(kind: str, reason: str = "", message: str = "") -> Json:
+def finished(kind, reason="", message=""):
     return {"status": {"conditions": [{"type": kind, "status": "True", "reason": reason, "message": message}]}}
 
 
-def follow(*steps: Json) -> tuple[batch_jobs.End, list[str], list[str], Scripted]:
+def follow(*steps):
     api, lines, waits = Scripted(*steps), list[str](), list[str]()
     end = batch_jobs.follow(
-        api,  # type: ignore[arg-type]
+        api,
         "vision",
         "job",
         "stage",
@@ -347,7 +344,7 @@ PULLING = {
 }
 
 
-def test_a_job_is_followed_from_pod_to_pod_to_its_end() -> None:
+def test_a_job_is_followed_from_pod_to_pod_to_its_end():
     end, lines, waits, api = follow(
         {},
         {"pods": {"1": UNSCHEDULABLE}},
@@ -367,7 +364,7 @@ def test_a_job_is_followed_from_pod_to_pod_to_its_end() -> None:
     assert api.logs == ["1", "2"]
 
 
-def test_a_log_that_breaks_off_is_read_again_but_a_refusal_is_not_waited_for() -> None:
+def test_a_log_that_breaks_off_is_read_again_but_a_refusal_is_not_waited_for():
     running = {"pods": {"1": {"phase": "Running"}}}
     end, lines, _, _ = follow(
         {**running, "log": ["a", ClusterError("reset")]},
@@ -380,7 +377,7 @@ def test_a_log_that_breaks_off_is_read_again_but_a_refusal_is_not_waited_for() -
         follow({**running, "log": [ApiError.of(403, '{"message": "forbidden"}')]})
 
 
-def test_a_job_that_fails_or_goes_says_why() -> None:
+def test_a_job_that_fails_or_goes_says_why():
     failed = finished("Failed", "PodFailurePolicy", "exit code 1")
     assert follow({"pods": {}, "job": failed})[0] == batch_jobs.End(False, "PodFailurePolicy: exit code 1")
     assert follow({"job": None})[0] == batch_jobs.End(False, "the Job was deleted")
@@ -389,13 +386,13 @@ def test_a_job_that_fails_or_goes_says_why() -> None:
 class Refusing(RememberingApi):
     """An API server that refuses ConfigMaps."""
 
-    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Json:
+    def create(self, manifest, *, dry_run=False):
         if manifest["kind"] == "ConfigMap":
             raise ApiError.of(403, '{"message": "exceeded quota"}')
         return super().create(manifest, dry_run=dry_run)
 
 
-def test_a_job_that_was_never_started_is_told_from_one_that_is_being_started() -> None:
+def test_a_job_that_was_never_started_is_told_from_one_that_is_being_started():
     job = {"metadata": {"creationTimestamp": "2026-11-22T00:00:00Z"}, "spec": {"suspend": True}}
     made = 1795305600
     assert batch_jobs.is_left_over(job, made + 61)
@@ -403,20 +400,20 @@ def test_a_job_that_was_never_started_is_told_from_one_that_is_being_started() -
     assert not batch_jobs.is_left_over({**job, "spec": {}}, made + 61)
 
 
-def test_the_code_goes_with_its_job_and_a_refused_job_leaves_none() -> None:
+def test_the_code_goes_with_its_job_and_a_refused_job_leaves_none():
     config_map, job = objects()
     api = RememberingApi()
-    batch_jobs.submit(api, job, (config_map,))  # type: ignore[arg-type]
+    batch_jobs.submit(api, job, (config_map,))
     made, code = api.objects
     assert (made["kind"], made["spec"]["suspend"], api.patches) == ("Job", True, [{"spec": {"suspend": False}}])
     assert (code["kind"], code["metadata"]["ownerReferences"][0]["uid"]) == ("ConfigMap", "u")
     api = Refusing()
     with pytest.raises(ApiError, match="exceeded quota"):
-        batch_jobs.submit(api, job, (config_map,))  # type: ignore[arg-type]
+        batch_jobs.submit(api, job, (config_map,))
     assert (api.objects, api.patches) == ([], [])
 
 
-def test_progress_is_shown_in_words_where_there_is_no_terminal() -> None:
+def test_progress_is_shown_in_words_where_there_is_no_terminal():
     out = io.StringIO()
     shown = ShownProgress(Console(file=out, width=200), None)
     line = {"stage": "copying", "bytes": 15e8, "total_bytes": 3e10, "files": 0, "total_files": 1, "rate": 1.053e8}

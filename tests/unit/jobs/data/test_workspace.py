@@ -6,8 +6,6 @@ import os
 import random
 import re
 import tarfile
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -15,22 +13,22 @@ from trainium_eks.jobs.data.workspace import LARGEST_BYTES, Workspace, pack
 from trainium_eks.model.validation.problems import Problem
 
 
-def _packed(script: str, directory: Path | None) -> tuple[Workspace, dict[str, str]]:
+def _packed(script, directory):
     """The workspace, and each file's mode and text."""
     packed = pack(script, directory)
     assert isinstance(packed, Workspace)
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed.archive))) as tar:
-        return packed, {each.name: f"{each.mode:o} {tar.extractfile(each).read().decode()}" for each in tar}  # type: ignore[union-attr]
+        return packed, {each.name: f"{each.mode:o} {tar.extractfile(each).read().decode()}" for each in tar}
 
 
-def _refused(script: str, directory: Path | None) -> Problem:
+def _refused(script, directory):
     problem = pack(script, directory)
     assert isinstance(problem, Problem)
     return problem
 
 
 @pytest.fixture
-def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def code(tmp_path, monkeypatch):
     """A researcher's directory."""
     files = "train.py model/layers.py model/__init__.py .git/config .venv/bin/x a/__pycache__/b.pyc run.sh"
     for name in files.split():
@@ -42,7 +40,7 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_script_travels_alone_and_a_directory_without_what_is_not_code(code: Path) -> None:
+def test_a_script_travels_alone_and_a_directory_without_what_is_not_code(code):
     packed, files = _packed("model/layers.py", None)
     assert (packed.script, files) == ("layers.py", {"layers.py": "644 # model/layers.py"})
     packed, files = _packed("model/layers.py", code)
@@ -55,14 +53,14 @@ def test_a_script_travels_alone_and_a_directory_without_what_is_not_code(code: P
     }
 
 
-def test_the_same_files_are_the_same_archive(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_files_are_the_same_archive(code, monkeypatch):
     first = pack("train.py", code)
     monkeypatch.setattr("time.time", lambda: 1e9)
     os.utime(code / "train.py", (1, 1))
     assert pack("train.py", code) == first
 
 
-def test_a_missing_script_names_the_nearest(code: Path) -> None:
+def test_a_missing_script_names_the_nearest(code):
     problem = _refused("trian.py", None)
     assert (problem.path, problem.good) == ("--script", "train.py")
     assert _refused("model/layer.py", code).good == "model/layers.py"
@@ -70,14 +68,14 @@ def test_a_missing_script_names_the_nearest(code: Path) -> None:
     assert _refused("train.py", code / "none").path == "--workspace"
 
 
-def test_what_does_not_fit_names_the_largest(code: Path) -> None:
+def test_what_does_not_fit_names_the_largest(code):
     (code / "weights.bin").write_bytes(random.Random(0).randbytes(LARGEST_BYTES + 1))
     problem = _refused("train.py", code)
     assert "at most 700 KiB" in problem.reason
     assert "largest: weights.bin" in problem.fix
 
 
-def test_a_link_stands_for_what_it_leads_to_in_the_directory(code: Path) -> None:
+def test_a_link_stands_for_what_it_leads_to_in_the_directory(code):
     for link, to in (("first.py", "train.py"), ("layers", code / "model"), (".#lock", "me@here:1"), ("deps", ".venv")):
         (code / link).symlink_to(to)
     expected = {
@@ -99,7 +97,7 @@ def test_a_link_stands_for_what_it_leads_to_in_the_directory(code: Path) -> None
         (os.mkfifo, r"model/x is no regular file"),
     ],
 )
-def test_nothing_from_outside_travels(code: Path, make: Callable[[Path], None], reason: str) -> None:
+def test_nothing_from_outside_travels(code, make, reason):
     make(code / "model" / "x")
     problem = _refused("train.py", code)
     assert problem.path == "--workspace"
@@ -123,9 +121,7 @@ def test_nothing_from_outside_travels(code: Path, make: Callable[[Path], None], 
         ("model", None, "is a directory: name the file in it"),
     ],
 )
-def test_what_python_does_not_run_is_refused_before_anything_is_made(
-    code: Path, name: str, content: str | None, said: str
-) -> None:
+def test_what_python_does_not_run_is_refused_before_anything_is_made(code, name, content, said):
     if content is not None:
         (code / name).write_text(content)
     problem = _refused(name, code)
@@ -134,7 +130,7 @@ def test_what_python_does_not_run_is_refused_before_anything_is_made(
 
 
 @pytest.mark.parametrize("content", ["#!/usr/bin/env -S uv run --script\n", "#!/usr/bin/python3.13\nf'{f'{1}'}'", "1"])
-def test_programs_of_python_travel(code: Path, content: str) -> None:
+def test_programs_of_python_travel(code, content):
     for name in ("train", "new.py"):
         (code / name).write_text(content)
         assert isinstance(pack(name, code), Workspace)

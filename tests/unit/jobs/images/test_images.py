@@ -6,7 +6,7 @@ import random
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from io import BytesIO
@@ -14,10 +14,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 import kubernetes_validate
 import pytest
-from botocore.stub import Stubber  # type: ignore[import-untyped]
+from botocore.stub import Stubber
 from cluster_snapshots import group, outputs
 from typer.testing import CliRunner
 
@@ -53,7 +53,7 @@ Answer = tuple[int, str, str]
 # --- What an image is made of -----------------------------------------------------------------------------------------
 
 
-def test_the_tag_follows_from_everything_that_the_image_is_made_of(tmp_path: Path) -> None:
+def test_the_tag_follows_from_everything_that_the_image_is_made_of(tmp_path):
     (tmp_path / "train.py").write_text("1")
     made = [
         images.context(REQUEST, workloads()),
@@ -72,7 +72,7 @@ def test_the_tag_follows_from_everything_that_the_image_is_made_of(tmp_path: Pat
         assert {each.name: each.mode for each in tar} == dict.fromkeys(again.files, 0o644)
 
 
-def test_a_context_holds_our_package_and_no_rubbish(tmp_path: Path) -> None:
+def test_a_context_holds_our_package_and_no_rubbish(tmp_path):
     for name in ("a.py", "__pycache__/a.pyc", ".git/config", "deep/b.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
@@ -86,7 +86,7 @@ def test_a_context_holds_our_package_and_no_rubbish(tmp_path: Path) -> None:
         images.context(REQUEST, workloads(), own_files=tmp_path)
 
 
-def test_every_type_of_the_catalogue_has_a_target_and_every_base_is_pinned() -> None:
+def test_every_type_of_the_catalogue_has_a_target_and_every_base_is_pinned():
     chosen = {name: training_images.target_of(name) for name in CATALOGUE}
     assert (chosen["trn1n.32xlarge"], chosen["trn2.48xlarge"]) == ("trn1", "trn2")
     for name, target in chosen.items():
@@ -113,9 +113,7 @@ OWN = "registry.example/team/neuron"
     ],
     ids=["by the first group", "of a GPU", "the config's base", "the command's", "the team's user"],
 )
-def test_the_stack_and_the_command_say_what_is_built(
-    stack: dict[str, Any], target: str | None, base: str | None, expected: ImageRequest
-) -> None:
+def test_the_stack_and_the_command_say_what_is_built(stack, target, base, expected):
     assert images.request_for(outputs(**stack), target, base) == expected
 
 
@@ -128,7 +126,7 @@ def test_the_stack_and_the_command_say_what_is_built(
         ("trn1", "registry.example/team/base:latest", "--base", "means another image tomorrow"),
     ],
 )
-def test_what_cannot_be_built_is_said(target: str, base: str | None, path: str, said: str) -> None:
+def test_what_cannot_be_built_is_said(target, base, path, said):
     found = images.request_for(outputs(), target, base)
     assert isinstance(found, Problem)
     assert found.path == path
@@ -144,7 +142,7 @@ def test_what_cannot_be_built_is_said(target: str, base: str | None, path: str, 
         (f"r.example/{'n' * 90}:{'t' * 90}", f"mirror-{'n' * 53}-{'t' * 67}"),
     ],
 )
-def test_the_tag_of_a_copy(source: str, tag: str) -> None:
+def test_the_tag_of_a_copy(source, tag):
     assert images.mirror_tag(source) == tag
     assert images.tag_problem(tag) is None
 
@@ -155,14 +153,14 @@ def test_the_tag_of_a_copy(source: str, tag: str) -> None:
 class Recorded:
     """Engines that note what they are told; the services of ``broken`` do not run, the subcommand ``fails`` fails."""
 
-    def __init__(self, *broken: str, fails: str = "") -> None:
+    def __init__(self, *broken, fails=""):
         self.broken, self.fails = broken, fails
         self.held: list[str] = []
         self.ran: list[list[str]] = []
         self.inputs: list[str] = []
         self.built: set[str] = set()
 
-    def run(self, argv: Sequence[str], *, stdin: str = "") -> None:
+    def run(self, argv, *, stdin=""):
         self.ran.append(list(argv))
         self.inputs.append(stdin)
         if argv[1] == self.fails:
@@ -172,12 +170,12 @@ class Recorded:
             self.built = {path.relative_to(directory).as_posix() for path in directory.rglob("*")}
             self.held.append(argv[argv.index("--tag") + 1])
 
-    def ask(self, argv: Sequence[str]) -> tuple[int, str]:
+    def ask(self, argv):
         if argv[1] in ("info", "--version", "version"):
             return (1, "Cannot connect to the daemon") if argv[0] in self.broken else (0, "")
         return (0, "") if argv[-1] in self.held else (125, "no such image")
 
-    def commands(self) -> list[str]:
+    def commands(self):
         return [each[1] for each in self.ran]
 
 
@@ -186,8 +184,8 @@ OnPath = Callable[..., None]
 
 
 @pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> Record:
-    def record(*broken: str, fails: str = "") -> Recorded:
+def recorded(monkeypatch):
+    def record(*broken, fails=""):
         made = Recorded(*broken, fails=fails)
         monkeypatch.setattr(engines, "run", made.run)
         monkeypatch.setattr(engines, "ask", made.ask)
@@ -197,14 +195,14 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Record:
 
 
 @pytest.fixture
-def on_path(monkeypatch: pytest.MonkeyPatch) -> OnPath:
-    def only(*names: str) -> None:
+def on_path(monkeypatch):
+    def only(*names):
         monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name in names else None)
 
     return only
 
 
-def test_the_first_engine_that_works_is_taken(on_path: OnPath, recorded: Record) -> None:
+def test_the_first_engine_that_works_is_taken(on_path, recorded):
     on_path("docker", "podman", "finch")
     recorded()
     assert engines.find(None).name == "docker"
@@ -213,7 +211,7 @@ def test_the_first_engine_that_works_is_taken(on_path: OnPath, recorded: Record)
     assert engines.find(None).name == "podman"
 
 
-def test_no_engine_leads_to_a_build_in_the_cluster(on_path: OnPath, recorded: Record) -> None:
+def test_no_engine_leads_to_a_build_in_the_cluster(on_path, recorded):
     on_path()
     with pytest.raises(EngineError, match=r"none of docker, podman, finch is on PATH.*--in-cluster"):
         engines.find(None)
@@ -226,7 +224,7 @@ def test_no_engine_leads_to_a_build_in_the_cluster(on_path: OnPath, recorded: Re
 
 
 @pytest.mark.parametrize("name", [*engines.ENGINES, *engines.COPIERS])
-def test_a_password_is_never_an_argument(name: str, tmp_path: Path, recorded: Callable[..., Recorded]) -> None:
+def test_a_password_is_never_an_argument(name, tmp_path, recorded):
     runner = recorded()
     engines.Engine(name, tmp_path / "auth.json").login("r.example", "AWS", "the-password")
     assert runner.inputs == ["the-password"]
@@ -234,9 +232,7 @@ def test_a_password_is_never_an_argument(name: str, tmp_path: Path, recorded: Ca
 
 
 @pytest.mark.parametrize(("name", "given"), [("podman", [False, True, True]), ("finch", [False] * 3)])
-def test_podmans_login_leaves_no_trace_and_hides_no_other(
-    name: str, given: list[bool], tmp_path: Path, recorded: Record
-) -> None:
+def test_podmans_login_leaves_no_trace_and_hides_no_other(name, given, tmp_path, recorded):
     runner, file = recorded(), tmp_path / "auth.json"
     engine = engines.Engine(name, file)
     engine.pull("r.example/base:1")
@@ -246,7 +242,7 @@ def test_podmans_login_leaves_no_trace_and_hides_no_other(
     assert ["--authfile" in argv for argv in runner.ran] == given
 
 
-def test_a_copy_reads_its_source_with_the_users_own_logins(tmp_path: Path, recorded: Record) -> None:
+def test_a_copy_reads_its_source_with_the_users_own_logins(tmp_path, recorded):
     runner, file = recorded(), tmp_path / "auth.json"
     for _ in ("before the login", "after it"):
         engines.Engine("skopeo", file).copy("r.example/x:1", "s.example/x:1")
@@ -254,7 +250,7 @@ def test_a_copy_reads_its_source_with_the_users_own_logins(tmp_path: Path, recor
     assert [[each for each in argv if "auth" in each] for argv in runner.ran] == [[], [f"--dest-authfile={file}"]]
 
 
-def test_programs_show_what_they_say_and_their_last_words_are_kept(capfd: pytest.CaptureFixture[str]) -> None:
+def test_programs_show_what_they_say_and_their_last_words_are_kept(capfd):
     engines.run(["sh", "-c", "echo begins; cat >&2"], stdin="given")
     assert "begins\ngiven" in capfd.readouterr().err
     with pytest.raises(EngineError, match=r"(?s)sh -c .* ended with code 3:\ntwo\nthree"):
@@ -266,7 +262,7 @@ def test_programs_show_what_they_say_and_their_last_words_are_kept(capfd: pytest
 
 
 @pytest.fixture
-def canned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
+def canned(monkeypatch):
     """ECR with answers that a test writes down."""
     client = boto3.client("ecr", region_name="us-west-2", aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(client) as stubber:
@@ -275,7 +271,7 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
         stubber.assert_no_pending_responses()
 
 
-def holds(canned: Stubber, tag: str, digest: str = "") -> None:
+def holds(canned, tag, digest=""):
     asked = {"registryId": "123456789012", "repositoryName": "trn-dev/training", "imageIds": [{"imageTag": tag}]}
     if digest:
         canned.add_response("describe_images", {"imageDetails": [{"imageDigest": digest}]}, asked)
@@ -283,12 +279,12 @@ def holds(canned: Stubber, tag: str, digest: str = "") -> None:
         canned.add_client_error("describe_images", "ImageNotFoundException", expected_params=asked)
 
 
-def lets_in(canned: Stubber) -> None:
+def lets_in(canned):
     token = base64.b64encode(b"AWS:secret-of-twelve-hours").decode()
     canned.add_response("get_authorization_token", {"authorizationData": [{"authorizationToken": token}]})
 
 
-def test_a_right_that_is_missing_is_said_with_the_policy_that_gives_it(canned: Stubber) -> None:
+def test_a_right_that_is_missing_is_said_with_the_policy_that_gives_it(canned):
     canned.add_client_error("get_authorization_token", "AccessDeniedException", "not authorized")
     with pytest.raises(sessions.NotAllowedError) as caught:
         Repository(URL).login()
@@ -299,7 +295,7 @@ def test_a_right_that_is_missing_is_said_with_the_policy_that_gives_it(canned: S
     assert {action.removeprefix("ecr:") for action in ecr.PUSH_ACTIONS} <= {*known}
 
 
-def test_a_repository_that_has_gone_is_said(canned: Stubber) -> None:
+def test_a_repository_that_has_gone_is_said(canned):
     canned.add_client_error("describe_images", "RepositoryNotFoundException", "does not exist")
     with pytest.raises(sessions.AwsError, match="deleted after the stack's last update"):
         Repository(URL).digest("a")
@@ -309,15 +305,15 @@ def test_a_repository_that_has_gone_is_said(canned: Stubber) -> None:
 
 
 @pytest.fixture
-def exported(tmp_path: Path) -> Path:
+def exported(tmp_path):
     file = tmp_path / "exported.json"
     file.write_text(outputs(imageRepository=URL).model_dump_json(by_alias=True))
     return file
 
 
 @pytest.fixture
-def trn(exported: Path) -> "Trn":
-    def call(*arguments: str) -> Answer:
+def trn(exported):
+    def call(*arguments):
         shown = CliRunner().invoke(app, ["image", *arguments, "--outputs", str(exported)])
         return shown.exit_code, shown.stdout, shown.stderr
 
@@ -327,11 +323,11 @@ def trn(exported: Path) -> "Trn":
 Trn = Callable[..., Answer]
 
 
-def tag_of(exported: Path, options: ImageOptions | None = None) -> str:
+def tag_of(exported, options=None):
     return building.plan(options or ImageOptions(), ClusterOptions(outputs=exported)).tag
 
 
-def test_an_image_is_built_for_our_nodes_from_a_pulled_base(trn: Trn, on_path: OnPath, recorded: Record) -> None:
+def test_an_image_is_built_for_our_nodes_from_a_pulled_base(trn, on_path, recorded):
     on_path("finch")
     runner = recorded()
     code, out, err = trn("build")
@@ -349,8 +345,8 @@ def test_an_image_is_built_for_our_nodes_from_a_pulled_base(trn: Trn, on_path: O
 
 
 def test_push_builds_logs_in_and_pushes_and_does_nothing_where_the_repository_has_it(
-    trn: Trn, exported: Path, canned: Stubber, on_path: OnPath, recorded: Record
-) -> None:
+    trn, exported, canned, on_path, recorded
+):
     on_path("docker")
     tag = tag_of(exported)
     holds(canned, tag)
@@ -378,9 +374,7 @@ def test_push_builds_logs_in_and_pushes_and_does_nothing_where_the_repository_ha
         *((each, f"docker {each} ended with code 125") for each in ("build", "login", "push")),
     ],
 )
-def test_what_fails_is_said(
-    trn: Trn, exported: Path, canned: Stubber, on_path: OnPath, recorded: Record, fails: str, said: str
-) -> None:
+def test_what_fails_is_said(trn, exported, canned, on_path, recorded, fails, said):
     on_path("docker")
     recorded(fails=fails)
     holds(canned, tag_of(exported))
@@ -401,13 +395,13 @@ def test_what_fails_is_said(
         (("--for", "trn2"), "--base"),
     ],
 )
-def test_wrong_usage(trn: Trn, options: Sequence[str], said: str) -> None:
+def test_wrong_usage(trn, options, said):
     code, out, err = trn("build", *options)
     assert (code, out) == (2, "")
     assert said in err
 
 
-def test_stacks_that_build_no_images(trn: Trn, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stacks_that_build_no_images(trn, exported, monkeypatch):
     exported.write_text(outputs().model_dump_json(by_alias=True))
     code, _, err = trn("build")
     assert (code, "the stack has no image repository" in err) == (2, True)
@@ -429,9 +423,7 @@ SOURCE = "public.ecr.aws/neuron/x:1.0"
         (("--engine", "docker"), ["login", "pull", "tag", "push"]),
     ],
 )
-def test_a_copy_logs_in_first(
-    trn: Trn, canned: Stubber, on_path: OnPath, recorded: Record, engine: Sequence[str], commands: list[str]
-) -> None:
+def test_a_copy_logs_in_first(trn, canned, on_path, recorded, engine, commands):
     on_path("docker", "crane", "skopeo")
     tag = "mirror-x-1.0"
     holds(canned, tag)
@@ -450,16 +442,14 @@ def test_a_copy_logs_in_first(
         (("--engine", "buildah"), "is none of skopeo, crane, docker, podman"),
     ],
 )
-def test_a_copy_without_a_program_for_it_is_refused(
-    trn: Trn, canned: Stubber, on_path: OnPath, engine: Sequence[str], said: str
-) -> None:
+def test_a_copy_without_a_program_for_it_is_refused(trn, canned, on_path, engine, said):
     on_path("docker")
     holds(canned, "mirror-x-1.0")
     code, _, err = trn("mirror", SOURCE, *engine)
     assert (code, said in err) == (2, True), err
 
 
-def test_a_copy_has_all_platforms_and_a_digest_counts_before_a_tag() -> None:
+def test_a_copy_has_all_platforms_and_a_digest_counts_before_a_tag():
     """skopeo refuses a reference with both."""
     for registry in ("r.example", "r.example:5000"):
         command = engines.skopeo_copy(f"{registry}/a/b:1.0@sha256:{'a' * 64}", "r.example/x:1", None)
@@ -475,19 +465,17 @@ def test_a_copy_has_all_platforms_and_a_digest_counts_before_a_tag() -> None:
 LOGIN = Login("123456789012.dkr.ecr.us-west-2.amazonaws.com", "AWS", "the-password")
 
 
-def build_job() -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
+def build_job():
     made = images.context(REQUEST, workloads())
     return image_jobs.build_objects(TEAM, "image-x-1", f"{URL}:x", made, LOGIN)
 
 
-def mirror_job() -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
+def mirror_job():
     return image_jobs.mirror_objects(TEAM, "mirror-1", TRN1, f"{URL}:m", LOGIN)
 
 
 @pytest.mark.parametrize("made", [build_job, mirror_job])
-def test_jobs_in_the_cluster_are_valid_and_hold_no_password_but_in_their_secret(
-    made: Callable[[], tuple[dict[str, Any], tuple[dict[str, Any], ...]]],
-) -> None:
+def test_jobs_in_the_cluster_are_valid_and_hold_no_password_but_in_their_secret(made):
     job, needs = made()
     for each in (job, *needs):
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
@@ -501,7 +489,7 @@ def test_jobs_in_the_cluster_are_valid_and_hold_no_password_but_in_their_secret(
     assert base64.b64encode(b"the-password").decode() not in others
 
 
-def test_a_build_in_the_cluster_asks_for_nothing_that_baseline_forbids() -> None:
+def test_a_build_in_the_cluster_asks_for_nothing_that_baseline_forbids():
     pod = build_job()[0]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     # To forbid escalation would take newuidmap its right; a profile named Unconfined would be refused.
@@ -518,9 +506,7 @@ def test_a_build_in_the_cluster_asks_for_nothing_that_baseline_forbids() -> None
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_build_in_the_cluster_is_followed_to_its_end(
-    trn: Trn, exported: Path, canned: Stubber, monkeypatch: pytest.MonkeyPatch, ends: bool
-) -> None:
+def test_a_build_in_the_cluster_is_followed_to_its_end(trn, exported, canned, monkeypatch, ends):
     tag = tag_of(exported)
     holds(canned, tag)
     lets_in(canned)
@@ -538,7 +524,7 @@ def test_a_build_in_the_cluster_is_followed_to_its_end(
     assert ends or f"{URL}:{tag} is not there: BackoffLimitExceeded" in err
 
 
-def test_more_than_an_object_holds_is_not_sent(trn: Trn, exported: Path, canned: Stubber, tmp_path: Path) -> None:
+def test_more_than_an_object_holds_is_not_sent(trn, exported, canned, tmp_path):
     own = tmp_path / "own"
     own.mkdir()
     (own / "big").write_bytes(random.Random(1).randbytes(800_000))
@@ -547,7 +533,7 @@ def test_more_than_an_object_holds_is_not_sent(trn: Trn, exported: Path, canned:
     assert (code, "give a smaller --context, or build with an engine" in err) == (2, True)
 
 
-def test_outputs_without_bases_are_those_of_an_older_stack() -> None:
+def test_outputs_without_bases_are_those_of_an_older_stack():
     data = outputs().model_dump(by_alias=True)
     del data["baseImages"]
     assert StackOutputs.parse(data).base_images == {}

@@ -2,8 +2,6 @@
 
 import subprocess
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from training_jobs import job
@@ -17,20 +15,20 @@ from trainium_eks.jobs.objects.options import Form
 KUBEFLOW: tuple[Form, ...] = ("pytorchjob", "trainjob")
 
 
-def _job(form: Form, **changes: Any) -> TrainingJob:
+def _job(form, **changes):
     return job("p4d.24xlarge", form=form, submission="x7k2f", user_id=1007, **changes)
 
 
-def _template(made: list[dict[str, Any]]) -> dict[str, Any]:
+def _template(made):
     spec = made[0]["spec"]
     if made[0]["kind"] == "PyTorchJob":
-        return spec["pytorchReplicaSpecs"]["Worker"]["template"]  # type: ignore[no-any-return]
+        return spec["pytorchReplicaSpecs"]["Worker"]["template"]
     [nodes] = spec["template"]["spec"]["replicatedJobs"]
-    return nodes["template"]["spec"]["template"]  # type: ignore[no-any-return]
+    return nodes["template"]["spec"]["template"]
 
 
 @pytest.mark.parametrize("form", KUBEFLOW)
-def test_its_pods_are_those_of_the_volcano_job(form: Form) -> None:
+def test_its_pods_are_those_of_the_volcano_job(form):
     wanted = _job(form, has_workspace=True, priority="training-high")
     pod, volcanos = _template(forms.objects(wanted)), volcano_job.manifest(wanted)["spec"]["tasks"][1]["template"]
     container, theirs = pod["spec"]["containers"][0], volcanos["spec"]["containers"][0]
@@ -50,7 +48,7 @@ def test_its_pods_are_those_of_the_volcano_job(form: Form) -> None:
     assert variables <= {each["name"] for each in container["env"]}
 
 
-def test_it_goes_by_its_queue_as_a_whole_and_its_nodes_are_near_each_other() -> None:
+def test_it_goes_by_its_queue_as_a_whole_and_its_nodes_are_near_each_other():
     policy = forms.objects(_job("pytorchjob", priority="training-high"))[0]["spec"]["runPolicy"]["schedulingPolicy"]
     assert policy == {"minAvailable": 2, "queue": "test", "priorityClass": "training-high"}
     spec = forms.objects(_job("trainjob", topology=Topology("hard", 2)))[0]["spec"]
@@ -60,7 +58,7 @@ def test_it_goes_by_its_queue_as_a_whole_and_its_nodes_are_near_each_other() -> 
     assert forms.objects(_job("trainjob"))[0]["spec"]["podGroupPolicy"] == {"volcano": {}}
 
 
-def test_jobset_restarts_the_gang_and_counts() -> None:
+def test_jobset_restarts_the_gang_and_counts():
     spec = forms.objects(_job("trainjob", retries=3))[0]["spec"]["template"]["spec"]
     [nodes] = spec["replicatedJobs"]
     assert nodes["template"]["spec"]["backoffLimit"] == 0
@@ -70,7 +68,7 @@ def test_jobset_restarts_the_gang_and_counts() -> None:
 
 
 @pytest.mark.parametrize("form", forms.KINDS)
-def test_every_form_is_watched(form: Form) -> None:
+def test_every_form_is_watched(form):
     made = forms.objects(_job(form))[-1]
     made["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
     seen = of(made)
@@ -91,7 +89,7 @@ def test_every_form_is_watched(form: Form) -> None:
         ({"conditions": [{"type": "Failed"}]}, "Failed", True),
     ],
 )
-def test_states_of_a_trainjob(status: dict[str, Any], state: str, ended: bool) -> None:
+def test_states_of_a_trainjob(status, state, ended):
     for each in status.get("conditions") or ():
         each |= {"status": "True", "lastTransitionTime": "2026-11-21T10:01:00Z"}
     made = forms.objects(_job("trainjob"))[-1] | {"status": status}
@@ -103,7 +101,7 @@ def test_states_of_a_trainjob(status: dict[str, Any], state: str, ended: bool) -
 # --- Command ----------------------------------------------------------------------------------------------------------
 
 
-def _run(wanted: TrainingJob, node: int, code: int = 0) -> "subprocess.CompletedProcess[str]":
+def _run(wanted, node, code=0):
     script = shell(wanted, place_by_label("j-worker-0"))
     stand_in = f'torchrun() {{ echo "torchrun $*"; return {code}; }}\npython3() {{ echo "gang $*"; return {code}; }}\n'
     environment = {"PATH": "/usr/bin:/bin", "TRN_NODE_RANK": str(node)}
@@ -114,7 +112,7 @@ def _run(wanted: TrainingJob, node: int, code: int = 0) -> "subprocess.Completed
 
 @pytest.mark.parametrize("form", KUBEFLOW)
 @pytest.mark.parametrize(("node", "host"), [(0, "localhost"), (1, "j-worker-0")])
-def test_nodes_meet_at_the_first(form: Form, node: int, host: str) -> None:
+def test_nodes_meet_at_the_first(form, node, host):
     wanted = _job(form, program=Program(module="m"))
     assert f"--rdzv_endpoint {host}:29500" in _run(wanted, node).stdout
     gang = _run(replace(wanted, launcher="gang"), node).stdout
@@ -124,12 +122,12 @@ def test_nodes_meet_at_the_first(form: Form, node: int, host: str) -> None:
     )
 
 
-def _counting(tmp_path: Path, **changes: Any) -> TrainingJob:
+def _counting(tmp_path, **changes):
     """A job whose output is in a directory of this machine."""
 
     class Here(TrainingJob):
         @property
-        def output(self) -> str:
+        def output(self):
             return f"{tmp_path}/output"
 
     wanted = _job("pytorchjob", program=Program(module="m"), **changes)
@@ -137,7 +135,7 @@ def _counting(tmp_path: Path, **changes: Any) -> TrainingJob:
 
 
 @pytest.mark.parametrize("code", [1, 134, 137])
-def test_a_fault_restarts_the_pod_until_there_have_been_as_many_as_allowed(tmp_path: Path, code: int) -> None:
+def test_a_fault_restarts_the_pod_until_there_have_been_as_many_as_allowed(tmp_path, code):
     wanted = _counting(tmp_path, retries=3)
     found = [_run(wanted, 1, code) for _ in range(3)]
     assert [each.returncode for each in found] == [138, 138, 78]
@@ -147,13 +145,13 @@ def test_a_fault_restarts_the_pod_until_there_have_been_as_many_as_allowed(tmp_p
 
 
 @pytest.mark.parametrize("code", [0, 78, 143])
-def test_other_endings_are_no_faults(tmp_path: Path, code: int) -> None:
+def test_other_endings_are_no_faults(tmp_path, code):
     wanted = _counting(tmp_path, retries=1)
     assert _run(wanted, 1, code).returncode == code
     assert not (tmp_path / "output").exists()
 
 
-def test_where_nothing_is_counted() -> None:
+def test_where_nothing_is_counted():
     without_volume = _job("pytorchjob", program=Program(module="m"), claim="", retries=1)
     assert _run(without_volume, 0, 1).returncode == 138
     assert _run(_job("trainjob", program=Program(module="m")), 0, 3).returncode == 3, "JobSet gets the code as it is"
@@ -162,7 +160,7 @@ def test_where_nothing_is_counted() -> None:
 # --- Which pod is which -----------------------------------------------------------------------------------------------
 
 
-def _pod(name: str, **labels: str) -> dict[str, Any]:
+def _pod(name, **labels):
     return {"metadata": {"name": name, "labels": labels}, "spec": {"hostname": name}}
 
 
@@ -178,21 +176,21 @@ def _pod(name: str, **labels: str) -> dict[str, Any]:
         ({"metadata": {"name": "bert-trainer-10"}}, 10),
     ],
 )
-def test_node_rank_of_each_form(pod: dict[str, Any], rank: int) -> None:
+def test_node_rank_of_each_form(pod, rank):
     assert identity.node_rank(pod) == rank
 
 
 @pytest.mark.parametrize("name", ["toolbox", "bert-trainer-x", "trainer-1"])
-def test_a_pod_of_no_job_has_no_node_rank(name: str) -> None:
+def test_a_pod_of_no_job_has_no_node_rank(name):
     with pytest.raises(ValueError, match=name):
         identity.node_rank(_pod(name))
 
 
 @pytest.mark.parametrize("shape", ["bert-trainer-{}-0", "bert-trainer-{}"])
-def test_ranks_follow_the_host_names_under_torchrun_and_the_node_ranks_without_it(shape: str) -> None:
+def test_ranks_follow_the_host_names_under_torchrun_and_the_node_ranks_without_it(shape):
     pods = [_pod(shape.format(node)) for node in (10, 2, 1, 0, 11)]
 
-    def order(found: list[Any]) -> list[int]:
+    def order(found):
         return [identity.node_rank(pod) for pod in found]
 
     assert order(identity.by_process_rank(pods)) == [0, 1, 10, 11, 2]

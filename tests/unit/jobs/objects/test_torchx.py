@@ -11,13 +11,12 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from training_jobs import job
 
 from trainium_eks.jobs.objects import torchx_app, volcano_job
-from trainium_eks.jobs.objects.job import CompileCache, Program, TrainingJob
+from trainium_eks.jobs.objects.job import CompileCache, Program
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.objects.resources import local_share
 from trainium_eks.model.catalogue.instances import CATALOGUE
@@ -39,7 +38,7 @@ json.dump(kubernetes.sanitize_for_serialization(made.request.resource), sys.stdo
 """
 
 
-def _pythons() -> dict[str, str]:
+def _pythons():
     """Interpreter of each TorchX that is here, by its version."""
     named = [Path(each) for each in os.environ.get("TRN_TORCHX", "").split(os.pathsep) if Path(each).is_file()]
     on_path = shutil.which("torchx")
@@ -60,7 +59,7 @@ needs_torchx = pytest.mark.skipif(
 )
 
 
-def _torchx(version: str, wanted: TrainingJob) -> dict[str, Any]:
+def _torchx(version, wanted):
     """The Volcano job that TorchX makes when it is told what ``trn train`` prints."""
     words = torchx_app.run_command(wanted, str(COMPONENT))
     settings = dict(pair.split("=") for pair in words[words.index("-cfg") + 1].split(","))
@@ -80,10 +79,10 @@ def _torchx(version: str, wanted: TrainingJob) -> dict[str, Any]:
         container = task["template"]["spec"]["containers"][0]
         # The nightly's number of the command that asked.
         container["env"] = [each for each in container["env"] if each["name"] != "TORCHX_INTERNAL_SESSION_ID"]
-    return made  # type: ignore[no-any-return]
+    return made
 
 
-def _as_nightly(wanted: TrainingJob, version: str) -> dict[str, Any]:
+def _as_nightly(wanted, version):
     """What the nightly adds to 0.7.0's object: the image's name for the program, and the overlay."""
     made = json.loads(json.dumps(volcano_job.torchx_job(wanted)).replace('"0.7.0"', json.dumps(version)))
     for task in made["spec"]["tasks"]:
@@ -92,7 +91,7 @@ def _as_nightly(wanted: TrainingJob, version: str) -> dict[str, Any]:
         spec["volumes"][0] = overlay.pop("__join__:volumes:name")[0]
         spec |= overlay
         spec["containers"][0]["env"].append({"name": "TORCHX_IMAGE", "value": wanted.image})
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 JOBS = {
@@ -119,7 +118,7 @@ JOBS = {
 @needs_torchx
 @pytest.mark.parametrize("version", PYTHONS)
 @pytest.mark.parametrize("name", JOBS)
-def test_torchx_makes_the_same_job(name: str, version: str) -> None:
+def test_torchx_makes_the_same_job(name, version):
     wanted = JOBS[name]
     expected = volcano_job.torchx_job(wanted) if version == "0.7.0" else _as_nightly(wanted, version)
     assert _torchx(version, wanted) == expected
@@ -128,7 +127,7 @@ def test_torchx_makes_the_same_job(name: str, version: str) -> None:
 @pytest.mark.slow
 @needs_torchx
 @pytest.mark.parametrize("version", PYTHONS)
-def test_the_printed_command_works_from_anywhere(version: str, tmp_path: Path) -> None:
+def test_the_printed_command_works_from_anywhere(version, tmp_path):
     program = Path(PYTHONS[version]).parent / "torchx"
     words = torchx_app.run_command(job(), str(COMPONENT))
     words[words.index("-cfg") + 1] += "" if version == "0.7.0" else ",validate_spec=False"
@@ -143,7 +142,7 @@ def test_the_printed_command_works_from_anywhere(version: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_the_printed_options_and_the_components_defaults_are_the_job(name: str) -> None:
+def test_the_printed_options_and_the_components_defaults_are_the_job(name):
     """As TorchX reads them, which need not be here."""
     wanted = JOBS[name]
     functions = [each for each in ast.parse(COMPONENT.read_text()).body if isinstance(each, ast.FunctionDef)]
@@ -165,7 +164,7 @@ def test_the_printed_options_and_the_components_defaults_are_the_job(name: str) 
     assert torchx_app.application(**given) == expected
 
 
-def test_the_component_needs_no_other_package() -> None:
+def test_the_component_needs_no_other_package():
     """Neither Pulumi nor pydantic is where TorchX is."""
     check = (
         f"import sys; sys.path.append({str(ROOT)!r}); from trainium_eks.jobs.objects import torchx_app; "
@@ -186,7 +185,7 @@ def test_the_component_needs_no_other_package() -> None:
         ({"script": "t.py", "instance_type": "trn1.32xl"}, r"--instance_type: .*trn1\.32xlarge"),
     ],
 )
-def test_the_component_refuses_what_cannot_run(changes: dict[str, Any], said: str) -> None:
+def test_the_component_refuses_what_cannot_run(changes, said):
     names = inspect.signature(torchx_app.application).parameters
     given = dict.fromkeys(names, "") | {"instance_type": "trn1.32xlarge", **changes}
     with pytest.raises(ValueError, match=said):
@@ -199,7 +198,7 @@ def test_the_component_refuses_what_cannot_run(changes: dict[str, Any], said: st
 @pytest.mark.slow
 @needs_torchx
 @pytest.mark.parametrize("version", PYTHONS)
-def test_two_nodes_agree_on_the_sum(version: str, tmp_path: Path) -> None:
+def test_two_nodes_agree_on_the_sum(version, tmp_path):
     """With the launcher that needs no torch, which this machine may not have."""
     options = {
         "image": str(tmp_path),

@@ -5,9 +5,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from training_jobs import job
@@ -16,7 +14,7 @@ from waiting import SECONDS
 from trainium_eks.jobs.objects import resources, volcano_job
 from trainium_eks.jobs.objects.command import ONE_TASK, place_of_task, shell
 from trainium_eks.jobs.objects.environment import environment
-from trainium_eks.jobs.objects.job import REFUSED, CompileCache, Launcher, Program, Topology, TrainingJob
+from trainium_eks.jobs.objects.job import REFUSED, CompileCache, Program, Topology
 from trainium_eks.model.catalogue.addon_records import ADDONS
 from trainium_eks.model.catalogue.instances import CATALOGUE, EFA_RESOURCE, NEURON_RESOURCE
 from trainium_eks.model.sizing.quantities import quantity
@@ -27,7 +25,7 @@ TRAINING_TYPES = [
 ]
 
 
-def _paths(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _paths(value, path=""):
     if isinstance(value, dict) and value:
         for key, each in value.items():
             yield from _paths(each, f"{path}.{key}")
@@ -38,7 +36,7 @@ def _paths(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _pods(made: dict[str, Any]) -> list[dict[str, Any]]:
+def _pods(made):
     return [task["template"] for task in made["spec"]["tasks"]]
 
 
@@ -47,7 +45,7 @@ def _pods(made: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("nodes", [2, 500])
 @pytest.mark.parametrize("name", TRAINING_TYPES)
-def test_a_pod_has_a_whole_node_and_leaves_room_for_daemon_sets(name: str, nodes: int) -> None:
+def test_a_pod_has_a_whole_node_and_leaves_room_for_daemon_sets(name, nodes):
     """Requests name the devices too: a PodGroup sums up what templates request, before any pod has defaults."""
     devices, allocatable = CATALOGUE.device_resources(name), CATALOGUE.allocatable(name)
     if pages := CATALOGUE.find(name).hugepages_2mi:
@@ -66,14 +64,14 @@ def test_a_pod_has_a_whole_node_and_leaves_room_for_daemon_sets(name: str, nodes
         assert 0 < _amount(volume["emptyDir"]["sizeLimit"]) <= memory * 10**6 / 2
 
 
-def _amount(text: str) -> float:
+def _amount(text):
     found = quantity(text)
     assert found is not None
     return float(found)
 
 
 @pytest.mark.parametrize("name", TRAINING_TYPES)
-def test_what_daemon_sets_ask_for_fits_into_what_is_left(name: str) -> None:
+def test_what_daemon_sets_ask_for_fits_into_what_is_left(name):
     instance = CATALOGUE.find(name)
     pods = [
         workload.pod
@@ -89,7 +87,7 @@ def test_what_daemon_sets_ask_for_fits_into_what_is_left(name: str) -> None:
     assert sum(pod.memory_mib for pod in pods) + charts_memory_mib <= resources.SYSTEM_MEMORY_MIB
 
 
-def test_a_job_of_the_local_cloud_takes_the_devices_and_little_else() -> None:
+def test_a_job_of_the_local_cloud_takes_the_devices_and_little_else():
     share = resources.local_share(CATALOGUE.find("p5.48xlarge"))
     assert (dict(share.devices), share.cpu, share.memory_mb) == (CATALOGUE.device_resources("p5.48xlarge"), 1, 3072)
 
@@ -103,14 +101,14 @@ def test_a_job_of_the_local_cloud_takes_the_devices_and_little_else() -> None:
         ("p5.48xlarge", tuple(range(1, 9))),
     ],
 )
-def test_ranks_fit_the_cores(name: str, ranks: tuple[int, ...]) -> None:
+def test_ranks_fit_the_cores(name, ranks):
     assert resources.allowed_ranks(CATALOGUE.find(name)) == ranks
 
 
 # --- The two shapes ---------------------------------------------------------------------------------------------------
 
 
-def test_beyond_torchx_is_all_that_differs() -> None:
+def test_beyond_torchx_is_all_that_differs():
     """Every field of TorchX's object is as TorchX has it; what is added is on the list."""
     wanted = job(has_workspace=True, user_id=1000, topology=Topology("hard", 1), capacity_ends="2026-12-01T11:30:00Z")
     made, base = volcano_job.manifest(wanted), volcano_job.torchx_job(wanted)
@@ -138,9 +136,7 @@ def test_beyond_torchx_is_all_that_differs() -> None:
 
 @pytest.mark.parametrize(("nodes", "tasks"), [(1, 1), (2, 2), (64, 64), (256, 1), (1000, 1)])
 @pytest.mark.parametrize("variables", [0, 20])
-def test_a_gang_of_any_size_fits_into_etcd_in_torchx_shape_where_that_fits(
-    nodes: int, tasks: int, variables: int
-) -> None:
+def test_a_gang_of_any_size_fits_into_etcd_in_torchx_shape_where_that_fits(nodes, tasks, variables):
     env = {f"VARIABLE_{n}": "x" * 100 for n in range(variables)}
     made = volcano_job.manifest(job(nodes=nodes, name="a" * 49, has_workspace=True, env=env))
     # Defaults and owners of fields, which the API server adds, are at most as large again.
@@ -149,7 +145,7 @@ def test_a_gang_of_any_size_fits_into_etcd_in_torchx_shape_where_that_fits(
     assert variables or len(made["spec"]["tasks"]) == tasks
 
 
-def test_both_shapes_say_the_same_of_a_pod() -> None:
+def test_both_shapes_say_the_same_of_a_pod():
     first, one = _pods(volcano_job.torchx_job(job()))[1], _pods(volcano_job.one_task_job(job()))[0]
     for pod in (first, one):
         pod["spec"]["containers"][0].pop("command")
@@ -162,7 +158,7 @@ def test_both_shapes_say_the_same_of_a_pod() -> None:
 
 
 @pytest.mark.parametrize("nodes", [2, 500])
-def test_a_lost_pod_restarts_the_gang_and_what_cannot_be_mended_ends_it(nodes: int) -> None:
+def test_a_lost_pod_restarts_the_gang_and_what_cannot_be_mended_ends_it(nodes):
     made = volcano_job.manifest(job(nodes=nodes, retries=7, grace_seconds=120))
     assert made["spec"]["maxRetry"] == 7
     for task in made["spec"]["tasks"]:
@@ -176,7 +172,7 @@ def test_a_lost_pod_restarts_the_gang_and_what_cannot_be_mended_ends_it(nodes: i
         assert task["template"]["spec"]["restartPolicy"] == "Never"
 
 
-def test_the_end_of_a_capacity_block_is_known_to_the_job() -> None:
+def test_the_end_of_a_capacity_block_is_known_to_the_job():
     wanted = job(capacity_ends="2026-12-01T11:30:00Z")
     assert environment(wanted)["TRN_CAPACITY_ENDS"] == "2026-12-01T11:30:00Z"
     annotations = volcano_job.manifest(wanted)["metadata"]["annotations"]
@@ -200,7 +196,7 @@ def test_the_end_of_a_capacity_block_is_known_to_the_job() -> None:
         ("p5.48xlarge", {"NCCL_SOCKET_IFNAME": "^lo", "FI_PROVIDER": "efa"}, {"PJRT_DEVICE", "MALLOC_ARENA_MAX"}),
     ],
 )
-def test_variables_by_accelerator(instance_type: str, has: dict[str, str], has_not: set[str]) -> None:
+def test_variables_by_accelerator(instance_type, has, has_not):
     found = environment(job(instance_type))
     assert has.items() <= found.items()
     assert not has_not & found.keys()
@@ -208,7 +204,7 @@ def test_variables_by_accelerator(instance_type: str, has: dict[str, str], has_n
 
 
 @pytest.mark.parametrize(("nodes", "scraped"), [(1, [True]), (3, [True, False, False]), (500, [True])])
-def test_the_pod_of_rank_0_is_found_by_its_label(nodes: int, scraped: list[bool]) -> None:
+def test_the_pod_of_rank_0_is_found_by_its_label(nodes, scraped):
     """In one task all pods have the template's label; the number of their task tells them apart."""
     pods = _pods(volcano_job.manifest(job(nodes=nodes)))
     assert ["trainium-eks/metrics" in pod["metadata"]["labels"] for pod in pods] == scraped
@@ -219,7 +215,7 @@ def test_the_pod_of_rank_0_is_found_by_its_label(nodes: int, scraped: list[bool]
     assert "metrics" not in json.dumps(volcano_job.manifest(job(nodes=nodes, metrics_port=0))).lower()
 
 
-def test_what_is_asked_for_changes_variables() -> None:
+def test_what_is_asked_for_changes_variables():
     assert environment(job(env={"OMP_NUM_THREADS": "8"}))["OMP_NUM_THREADS"] == "8"
     assert "NEURON_RT_STOCHASTIC_ROUNDING_EN" not in environment(job(precision="fp32"))
     # torchrun ends its ranks before the kubelet does.
@@ -227,8 +223,8 @@ def test_what_is_asked_for_changes_variables() -> None:
     assert seconds == ["110", "1"]
 
 
-def test_the_compile_cache_is_where_each_framework_looks() -> None:
-    def directories(instance_type: str, **changes: Any) -> dict[str, str]:
+def test_the_compile_cache_is_where_each_framework_looks():
+    def directories(instance_type, **changes):
         made = environment(job(instance_type, **changes))
         return {name: value for name, value in made.items() if "CACHE" in name}
 
@@ -251,13 +247,13 @@ _STAND_INS = (
 )
 
 
-def _bash(script: str, **env: str) -> subprocess.CompletedProcess[str]:
+def _bash(script, **env):
     env = {"PATH": "/usr/bin:/bin", "TORCHX_RANK0_HOST": "localhost", **env}
     env = {name: value for name, value in env.items() if value}
     return subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
-def _run(wanted: TrainingJob, node: int, *, one_task: bool = False, **env: str) -> subprocess.CompletedProcess[str]:
+def _run(wanted, node, *, one_task=False, **env):
     hosts = {"VC_TRAINER_HOSTS": "j-trainer-0.j,j-trainer-1.j", "VC_TASK_INDEX": str(node)}
     if not one_task:
         hosts = {"VC_TRAINER_0_HOSTS": "j-trainer-0-0.j", "TORCHX_RANK0_HOST": "" if node else "localhost"}
@@ -265,13 +261,13 @@ def _run(wanted: TrainingJob, node: int, *, one_task: bool = False, **env: str) 
     return _bash(_STAND_INS + script, **{"HAS_WORKLOADS": "0", **hosts, **env})
 
 
-def _module(**changes: Any) -> TrainingJob:
+def _module(**changes):
     return job(program=Program(module="m", arguments=("--note", "it's $5")), **changes)
 
 
 @pytest.mark.parametrize("one_task", [False, True])
 @pytest.mark.parametrize("node", [0, 1])
-def test_nodes_meet_at_node_0(node: int, one_task: bool) -> None:
+def test_nodes_meet_at_node_0(node, one_task):
     result, host = _run(_module(), node, one_task=one_task), "j-trainer-0.j" if one_task else "j-trainer-0-0.j"
     assert f"<--rdzv_endpoint> <{host if node else 'localhost'}:29500>" in result.stdout
     assert "<--nnodes> <2> <--nproc_per_node> <32>" in result.stdout
@@ -283,7 +279,7 @@ def test_nodes_meet_at_node_0(node: int, one_task: bool) -> None:
 
 @pytest.mark.parametrize("one_task", [False, True])
 @pytest.mark.parametrize("launcher", ["torchrun", "gang"])
-def test_the_nodes_of_a_gang_know_who_failed_first(launcher: Launcher, one_task: bool) -> None:
+def test_the_nodes_of_a_gang_know_who_failed_first(launcher, one_task):
     wanted = _module(launcher=launcher, failed_starts="5:1", max_restarts=2)
     host, port = ("j-trainer-0.j" if one_task else "j-trainer-0-0.j"), 29499 if launcher == "torchrun" else 29500
     for node in range(2):
@@ -296,14 +292,14 @@ def test_the_nodes_of_a_gang_know_who_failed_first(launcher: Launcher, one_task:
 
 
 @pytest.mark.parametrize(("node", "code", "stays"), [(0, 5, False), (1, 5, True), (1, 0, False)])
-def test_an_image_without_our_launcher_keeps_all_nodes_but_the_first(node: int, code: int, stays: bool) -> None:
+def test_an_image_without_our_launcher_keeps_all_nodes_but_the_first(node, code, stays):
     """Volcano would end a job of which all pods have failed before it handles the first failure."""
     stand_ins = f"torchrun() {{ return {code}; }}\npython3() {{ return 1; }}\nsleep() {{ echo stays $1; }}\n"
     ran = _bash(stand_ins + shell(_module(), place_of_task(node)), VC_TRAINER_0_HOSTS="h")
     assert (ran.returncode, ran.stdout) == (code, "stays 15\n" if stays else "")
 
 
-def test_where_nodes_meet_otherwise() -> None:
+def test_where_nodes_meet_otherwise():
     assert "<--rdzv_endpoint> <localhost:0>" in _run(_module(nodes=1), 0).stdout
     etcd = _run(_module(rendezvous="etcd:2379"), 1, TRN_ATTEMPT="4").stdout
     assert "<--rdzv_backend> <etcd-v2> <--rdzv_endpoint> <etcd:2379> <--rdzv_id> <bert-x7k2f-4>" in etcd
@@ -312,7 +308,7 @@ def test_where_nodes_meet_otherwise() -> None:
     assert "is set by the svc plugin" in lost.stderr
 
 
-def test_missing_script_and_data_end_the_job_with_a_line_each() -> None:
+def test_missing_script_and_data_end_the_job_with_a_line_each():
     result = _run(job(), 0)
     assert result.returncode == REFUSED
     assert result.stderr == "there is no script train.py in repo/train:1\n"
@@ -328,13 +324,11 @@ def test_missing_script_and_data_end_the_job_with_a_line_each() -> None:
         ("m", [], ["torch_xla"], "repo/train:1 has torch_xla, which libraries prefer to TorchNeuron"),
     ],
 )
-def test_packages_of_the_image_are_looked_for_before_the_launch(
-    tmp_path: Path, program: str, good: list[str], bad: list[str], words: str
-) -> None:
+def test_packages_of_the_image_are_looked_for_before_the_launch(tmp_path, program, good, bad, words):
     wanted = job("trn2.48xlarge", program=Program(module=program))
     script = f"torchrun() {{ echo launched; }}\n{shell(wanted, place_of_task(0))}"
 
-    def ends(packages: list[str]) -> tuple[int, str, str]:
+    def ends(packages):
         image = tmp_path / "-".join(["image", *packages])
         for name in packages:
             (image / name).mkdir(parents=True)
@@ -348,7 +342,7 @@ def test_packages_of_the_image_are_looked_for_before_the_launch(
     assert said.startswith(words)
 
 
-def test_training_waits_for_a_whole_cache_where_the_image_can_look() -> None:
+def test_training_waits_for_a_whole_cache_where_the_image_can_look():
     wanted = _module(cache=CompileCache("k", {"batch": "16"}))
     passed = _run(wanted, 0)
     assert '<check> <--root> </data/compile-cache> <--key> <k> <--options> <{"batch": "16"}>' in passed.stdout
@@ -361,14 +355,14 @@ def test_training_waits_for_a_whole_cache_where_the_image_can_look() -> None:
 
 
 @pytest.mark.parametrize("one_task", [False, True])
-def test_one_node_finds_out_for_all(one_task: bool) -> None:
+def test_one_node_finds_out_for_all(one_task):
     """The pod of another node would end the job first, and node 0's words would go with its pod."""
     wanted = job(cache=CompileCache("k"), data=("none",))
     assert _run(wanted, 0, one_task=one_task).returncode == REFUSED
     assert "<torchrun>" in _run(wanted, 1, one_task=one_task, CHECK="3").stdout
 
 
-def test_node_0_compiles_with_the_lease_and_the_others_join_it() -> None:
+def test_node_0_compiles_with_the_lease_and_the_others_join_it():
     wanted = _module(kind="compile", cache=CompileCache("k"))
     first, second = _run(wanted, 0), _run(wanted, 1)
     assert "<run> <--root> </data/compile-cache> <--key> <k>" in first.stdout
@@ -395,9 +389,7 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize(("handles", "code", "said"), [(True, 9, "saving\nsaved\n"), (False, 143, "")])
-def test_sigterm_reaches_the_launcher_and_its_exit_code_is_the_jobs(
-    tmp_path: Path, handles: bool, code: int, said: str
-) -> None:
+def test_sigterm_reaches_the_launcher_and_its_exit_code_is_the_jobs(tmp_path, handles, code, said):
     torchrun = tmp_path / "torchrun"
     torchrun.write_text(_RANKS.format(python=sys.executable, handles=handles))
     torchrun.chmod(0o755)
@@ -411,7 +403,7 @@ def test_sigterm_reaches_the_launcher_and_its_exit_code_is_the_jobs(
         assert process.wait(SECONDS) == code
 
 
-def test_sigterm_reaches_a_launcher_that_has_only_just_begun(tmp_path: Path) -> None:
+def test_sigterm_reaches_a_launcher_that_has_only_just_begun(tmp_path):
     """It comes when the shell has started the launcher, and before its next command."""
     torchrun, begun = tmp_path / "torchrun", tmp_path / "begun"
     torchrun.write_text(f"#!/bin/sh\ntrap 'exit 9' TERM\n: > {begun}\nwhile :; do sleep 0.05; done\n")
@@ -421,12 +413,12 @@ def test_sigterm_reaches_a_launcher_that_has_only_just_begun(tmp_path: Path) -> 
     assert _bash(script, PATH=f"{tmp_path}:/usr/bin:/bin").returncode == 9
 
 
-def test_a_uid_only_where_it_is_known() -> None:
+def test_a_uid_only_where_it_is_known():
     known = _pods(volcano_job.manifest(job(user_id=1007)))[0]["spec"]["securityContext"]
     assert known["runAsUser"] == known["runAsGroup"] == 1007
     assert "runAsUser" not in _pods(volcano_job.manifest(job()))[0]["spec"]["securityContext"]
 
 
-def test_backends_follow_the_accelerator() -> None:
+def test_backends_follow_the_accelerator():
     names = ("trn1n.32xlarge", "trn2u.48xlarge", "p4d.24xlarge", "m5.xlarge")
     assert [job(name).backend for name in names] == ["xla", "neuron", "cuda", "cpu"]

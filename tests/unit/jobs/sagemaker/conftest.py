@@ -1,20 +1,17 @@
 """SageMaker by moto, and by a double whose answers a test gives."""
 
-from collections.abc import Iterator
-from typing import Any
-
-import boto3  # type: ignore[import-untyped]
+import boto3
 import pytest
 from aws_double import AwsDouble
 from moto import mock_aws
-from sagemaker_answers import WHERE, Doubled
+from sagemaker_answers import WHERE
 
 from trainium_eks.jobs.sagemaker import service, serving
 from trainium_eks.jobs.sagemaker.service import SageMakerJobs
 
 
 @pytest.fixture
-def moto_cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def moto_cloud(monkeypatch):
     # boto3's own session would keep these credentials for later tests.
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -24,8 +21,8 @@ def moto_cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def doubled(monkeypatch: pytest.MonkeyPatch) -> Doubled:
-    def make(**answers: Any) -> tuple[SageMakerJobs, AwsDouble]:
+def doubled(monkeypatch):
+    def make(**answers):
         named = {f"{'logs' if 'Log' in name else 'sagemaker'}:{name}": answer for name, answer in answers.items()}
         session = (double := AwsDouble(named)).session()
         for module in (service, serving):

@@ -7,14 +7,13 @@ import subprocess
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 import pytest
 from aws_double import AwsError as Refused
 from cluster_snapshots import outputs as stack_outputs
-from sagemaker_answers import BEGUN, IMAGE, JOB, WHERE, Doubled, check, summary, training
+from sagemaker_answers import BEGUN, IMAGE, JOB, WHERE, check, summary, training
 from trainium_workloads.text_classification import sagemaker
 
 from trainium_eks.aws.sessions import AwsError
@@ -28,7 +27,7 @@ from trainium_eks.jobs.submit.requests import JobRequest
 OUTPUTS = stack_outputs()
 
 
-def planned(**options: Any) -> Any:
+def planned(**options):
     outputs = OUTPUTS.model_copy(update={"sage_maker": options.pop("where", WHERE)})
     program = options.pop("program", Program(module="trainium_workloads.bert.pretrain"))
     given = {"on": "sagemaker", "instance_type": "trn1.32xlarge", "image": IMAGE, **options}
@@ -36,7 +35,7 @@ def planned(**options: Any) -> Any:
     return sagemaker_job.plan(request, outputs, outputs.namespaces[0], given["image"], "bcdfg")
 
 
-def made(**options: Any) -> SageMakerJob:
+def made(**options):
     found = planned(**options)
     assert isinstance(found, SageMakerJob), found
     return found
@@ -51,11 +50,11 @@ CASES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", CASES)
-def test_the_request_is_one_that_botocore_s_model_takes(options: dict[str, Any]) -> None:
+def test_the_request_is_one_that_botocore_s_model_takes(options):
     check("CreateTrainingJob", training_request(made(**options)))
 
 
-def test_a_job_is_isolated_in_the_private_subnets_under_the_stack_s_role_and_key() -> None:
+def test_a_job_is_isolated_in_the_private_subnets_under_the_stack_s_role_and_key():
     request = training_request(made())
     assert request["EnableNetworkIsolation"] is True
     assert request["VpcConfig"] == {"SecurityGroupIds": ["sg-0a1b2c3d"], "Subnets": [*WHERE.subnet_ids]}
@@ -67,7 +66,7 @@ def test_a_job_is_isolated_in_the_private_subnets_under_the_stack_s_role_and_key
     assert training_request(made(keep_alive=900))["ResourceConfig"]["KeepAlivePeriodInSeconds"] == 900
 
 
-def test_spot_saves_checkpoints_where_the_next_job_of_the_name_goes_on() -> None:
+def test_spot_saves_checkpoints_where_the_next_job_of_the_name_goes_on():
     first, again = made(spot=True, name="bert", max_hours=2), made(name="bert")
     request = training_request(first)
     assert request["EnableManagedSpotTraining"] is True
@@ -81,7 +80,7 @@ def test_spot_saves_checkpoints_where_the_next_job_of_the_name_goes_on() -> None
     assert made().uri("checkpoints") != made(name="other").uri("checkpoints")
 
 
-def test_data_comes_from_s3_or_from_the_team_s_directory_of_the_file_system() -> None:
+def test_data_comes_from_s3_or_from_the_team_s_directory_of_the_file_system():
     channels = training_request(made(channel=("train=s3://acme-data/reviews", "model=models/bert")))["InputDataConfig"]
     by_name = {each["ChannelName"]: each["DataSource"] for each in channels}
     assert by_name["train"]["S3DataSource"]["S3Uri"] == "s3://acme-data/reviews"
@@ -125,7 +124,7 @@ def test_data_comes_from_s3_or_from_the_team_s_directory_of_the_file_system() ->
         ({"variables": {"HF_TOKEN": "hf_x"}}, "--env"),
     ],
 )
-def test_a_job_that_cannot_run_is_refused_by_its_option(options: dict[str, Any], path: str) -> None:
+def test_a_job_that_cannot_run_is_refused_by_its_option(options, path):
     found = planned(**options)
     assert isinstance(found, tuple)
     assert [each.path for each in found] == [path]
@@ -144,7 +143,7 @@ eval "$BEHAVES"
 class Container:
     """SageMaker's directory in a container, and a torchrun that notes how it was called."""
 
-    def __init__(self, place: Path, host: str = "algo-1", hosts: int = 1) -> None:
+    def __init__(self, place, host="algo-1", hosts=1):
         self.root, self.seen = place / "ml", place
         for each in ("model", "output/data", "checkpoints", "input/config", "input/data/code"):
             (self.root / each).mkdir(parents=True)
@@ -155,22 +154,22 @@ class Container:
         torchrun.write_text(TORCHRUN)
         torchrun.chmod(0o755)
 
-    def start(self, job: SageMakerJob, behaves: str = "true") -> "subprocess.Popen[str]":
+    def start(self, job, behaves="true"):
         environment = {"PATH": f"{self.seen}:{os.environ['PATH']}", "SEEN": str(self.seen), "BEHAVES": behaves}
         script = launch_script(job, str(self.root))
         return subprocess.Popen(["bash", "-c", script], env=environment, stderr=subprocess.PIPE, text=True)
 
-    def run(self, job: SageMakerJob, behaves: str = "true") -> tuple[int, str]:
+    def run(self, job, behaves="true"):
         _, said = (process := self.start(job, behaves)).communicate(timeout=30)
         return process.returncode, said
 
     @property
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         lines = (self.seen / "environment").read_text().splitlines()
         return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
-def test_a_container_gets_sagemaker_s_variables_and_its_place_in_the_gang(tmp_path: Path) -> None:
+def test_a_container_gets_sagemaker_s_variables_and_its_place_in_the_gang(tmp_path):
     container = Container(tmp_path, "algo-10", 12)
     job = made(nodes=12, channel=("train=s3://acme-data/reviews",), env=(), variables={"MINE": "a 'b'"})
     assert container.run(job) == (0, "")
@@ -190,7 +189,7 @@ def test_a_container_gets_sagemaker_s_variables_and_its_place_in_the_gang(tmp_pa
     assert (pairs["--output"], pairs["--model-out"]) == (f"{root}/checkpoints", f"{root}/model")
 
 
-def test_the_workspace_is_unpacked_and_the_script_found_there(tmp_path: Path) -> None:
+def test_the_workspace_is_unpacked_and_the_script_found_there(tmp_path):
     container = Container(tmp_path)
     (tmp_path / "train.py").write_text("")
     archive = container.root / "input/data/code/workspace.tar.gz"
@@ -205,21 +204,21 @@ def test_the_workspace_is_unpacked_and_the_script_found_there(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("behaves", "code"), [("exit 3", 3), ('touch "$TRN_REFUSED"; exit 1', 78)])
-def test_a_failure_leaves_its_code_and_where_to_look(tmp_path: Path, behaves: str, code: int) -> None:
+def test_a_failure_leaves_its_code_and_where_to_look(tmp_path, behaves, code):
     container, job = Container(tmp_path), made()
     assert container.run(job, behaves)[0] == code
     said = f"node 0 ended with exit code {code}: trn logs {job.job.name}\n"
     assert (container.root / "output/failure").read_text() == said
 
 
-def test_a_directory_that_the_image_s_user_cannot_write_is_said(tmp_path: Path) -> None:
+def test_a_directory_that_the_image_s_user_cannot_write_is_said(tmp_path):
     container = Container(tmp_path)
     (container.root / "model").rmdir()
     code, said = container.run(made())
     assert (code, "take an image whose USER is root" in said) == (78, True)
 
 
-def test_sigterm_reaches_the_launcher_which_may_save(tmp_path: Path) -> None:
+def test_sigterm_reaches_the_launcher_which_may_save(tmp_path):
     container = Container(tmp_path)
     process = container.start(
         made(), 'trap "touch $SEEN/saved; exit 143" TERM; touch $SEEN/up; while :; do sleep 0.05; done'
@@ -236,27 +235,26 @@ def test_sigterm_reaches_the_launcher_which_may_save(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def cloud(moto_cloud: None) -> SageMakerJobs:
+def cloud(moto_cloud):
     place = {"LocationConstraint": "us-west-2"}
     boto3.client("s3", "us-west-2").create_bucket(Bucket="acme-data", CreateBucketConfiguration=place)
     return SageMakerJobs("us-west-2", WHERE, "training")
 
 
-def test_a_submitted_job_is_listed_and_found_with_its_files_in_s3(cloud: SageMakerJobs) -> None:
+def test_a_submitted_job_is_listed_and_found_with_its_files_in_s3(cloud):
     job = made(nodes=2, name="bert", spot=True)
     cloud.submit(job, "H4sIAAAAAAAA")
     objects = boto3.client("s3", "us-west-2").list_objects_v2(Bucket="acme-data")["Contents"]
     where = f"sagemaker/training/bert/code/{job.job.name}"
     assert [each["Key"] for each in objects] == [f"{where}/launch.sh", f"{where}/workspace.tar.gz"]
     found = cloud.find(job.job.name)
-    assert found is not None
     assert (found.nodes, found.instance_type, found.kind) == (2, "ml.trn1.32xlarge", "sagemaker")
     assert found.checkpoints == job.uri("checkpoints")
     assert [each.name for each in cloud.jobs(datetime(2000, 1, 1, tzinfo=UTC))] == [job.job.name]
     assert found.to_json()["instanceType"] == "ml.trn1.32xlarge"
 
 
-def test_a_job_of_another_team_or_stack_is_not_ours(cloud: SageMakerJobs) -> None:
+def test_a_job_of_another_team_or_stack_is_not_ours(cloud):
     cloud.submit(made(name="bert"))
     name = made(name="bert").job.name
     other = SageMakerJobs("us-west-2", WHERE.model_copy(update={"role_arn": WHERE.role_arn + "2"}), "training")
@@ -279,19 +277,19 @@ def test_a_job_of_another_team_or_stack_is_not_ours(cloud: SageMakerJobs) -> Non
         ("Completed", "Completed", "Completed"),
     ],
 )
-def test_states_are_in_the_words_of_all_jobs(status: str, second: str, state: str) -> None:
+def test_states_are_in_the_words_of_all_jobs(status, second, state):
     found = watched(training(status, second))
     assert (found.state, found.ended is None) == (state, status in ("InProgress", "Stopping"))
 
 
-def test_an_ended_job_counts_its_billable_time_and_restarts() -> None:
+def test_an_ended_job_counts_its_billable_time_and_restarts():
     steps = [{"Status": each, "StartTime": BEGUN} for each in ("Training", "Interrupted", "Restarting", "Training")]
     more = {"BillableTimeInSeconds": 6033, "TrainingEndTime": BEGUN, "SecondaryStatusTransitions": steps}
     found = watched(training("Completed", "Completed", **more))
     assert (found.seconds(datetime.now(UTC)), found.restarts, found.ended) == (6033, 1, BEGUN)
 
 
-def test_a_second_job_of_a_name_waits_for_the_first_to_end(doubled: Doubled) -> None:
+def test_a_second_job_of_a_name_waits_for_the_first_to_end(doubled):
     answers = {"ListTrainingJobs": {"TrainingJobSummaries": [summary("TrainingJob", JOB, "InProgress")]}}
     answers["ListTransformJobs"] = {"TransformJobSummaries": []}
     jobs, double = doubled(**answers, DescribeTrainingJob=training("InProgress", "Training"))
@@ -300,7 +298,7 @@ def test_a_second_job_of_a_name_waits_for_the_first_to_end(doubled: Doubled) -> 
     assert "sagemaker:CreateTrainingJob" not in [name for name, _ in double.asked]
 
 
-def test_lines_come_with_their_node_and_none_of_a_job_with_a_longer_name(doubled: Doubled) -> None:
+def test_lines_come_with_their_node_and_none_of_a_job_with_a_longer_name(doubled):
     events = [
         {"logStreamName": f"{stream}-1700000000", "eventId": str(number), "timestamp": 1000, "message": stream}
         for number, stream in enumerate(("training-bert/algo-1", "training-bert/algo-12", "training-bert2/algo-1"))
@@ -315,6 +313,6 @@ def test_lines_come_with_their_node_and_none_of_a_job_with_a_longer_name(doubled
     assert double.asked[-1][1]["logStreamNamePrefix"] == "training-bert/algo-1-"
 
 
-def test_no_log_group_yet_is_no_log_and_no_error(doubled: Doubled) -> None:
+def test_no_log_group_yet_is_no_log_and_no_error(doubled):
     jobs, _ = doubled(FilterLogEvents=Refused("ResourceNotFoundException", "no group"))
     assert [*jobs.lines(watched(training("InProgress", "Training")), None)] == []

@@ -1,9 +1,8 @@
 """Endpoints and batch transform of SageMaker: requests by botocore's model, and what is made and removed at AWS."""
 
 from dataclasses import replace
-from typing import Any
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 import pytest
 from aws_double import AwsError as Refused
 from sagemaker_answers import (
@@ -12,7 +11,6 @@ from sagemaker_answers import (
     MISSING,
     MODEL_DATA,
     WHERE,
-    Doubled,
     check,
     endpoint,
     summary,
@@ -29,14 +27,14 @@ from trainium_eks.model.catalogue.instances import CATALOGUE
 NAME = "training-serve-bert"
 
 
-def made(instance_type: str = "inf2.xlarge", **more: Any) -> ServedModel:
+def made(instance_type="inf2.xlarge", **more):
     instance = CATALOGUE.find(instance_type)
     return ServedModel(NAME, "bcdfg", "training", WHERE, MODEL_DATA, IMAGE, instance, **more)
 
 
 @pytest.mark.parametrize("instance_type", ["inf2.xlarge", "trn1.32xlarge", "p5.48xlarge", "c5.xlarge"])
 @pytest.mark.parametrize("more", [{}, {"instances": 2, "engine": "transformers", "field": "body"}])
-def test_requests_are_such_that_botocore_s_model_takes(instance_type: str, more: dict[str, Any]) -> None:
+def test_requests_are_such_that_botocore_s_model_takes(instance_type, more):
     model = made(instance_type, **more)
     check("CreateModel", serving.model_request(model))
     check("CreateEndpointConfig", serving.configuration_request(model))
@@ -47,7 +45,7 @@ def test_requests_are_such_that_botocore_s_model_takes(instance_type: str, more:
         check("CreateTransformJob", serving.transform_request(model, "s3://acme-data/in/reviews.jsonl", target))
 
 
-def test_containers_are_isolated_in_the_private_subnets_under_the_stack_s_role_and_key() -> None:
+def test_containers_are_isolated_in_the_private_subnets_under_the_stack_s_role_and_key():
     request = serving.model_request(made("inf2.xlarge"))
     assert request["EnableNetworkIsolation"] is True
     assert request["VpcConfig"] == {"SecurityGroupIds": ["sg-0a1b2c3d"], "Subnets": [*WHERE.subnet_ids]}
@@ -73,7 +71,7 @@ def test_containers_are_isolated_in_the_private_subnets_under_the_stack_s_role_a
         (WHERE, "", True, ""),
     ],
 )
-def test_a_stack_admits_its_own_types_alone(where: Any, wanted: str, batch: bool, path: str) -> None:
+def test_a_stack_admits_its_own_types_alone(where, wanted, batch, path):
     found = serving.admitted(where, wanted, CATALOGUE, batch=batch)
     assert ([each.path for each in found] if isinstance(found, list) else []) == ([path] if path else [])
 
@@ -88,7 +86,7 @@ def test_a_stack_admits_its_own_types_alone(where: Any, wanted: str, batch: bool
         ({"data": "s3://payroll/model.tar.gz"}, "MODEL"),
     ],
 )
-def test_a_model_that_cannot_be_served_is_refused_by_its_option(changed: dict[str, Any], path: str) -> None:
+def test_a_model_that_cannot_be_served_is_refused_by_its_option(changed, path):
     assert [each.path for each in serving.problems(replace(made(), **changed))] == [path]
     assert [*serving.problems(made())] == []
 
@@ -102,26 +100,25 @@ def test_a_model_that_cannot_be_served_is_refused_by_its_option(changed: dict[st
         ("/data/in/a.jsonl", "s3://acme-data/elsewhere/out", ["INPUT", "--to"]),
     ],
 )
-def test_files_are_in_the_bucket_and_below_the_prefix(source: str, target: str, paths: list[str]) -> None:
+def test_files_are_in_the_bucket_and_below_the_prefix(source, target, paths):
     assert [each.path for each in serving.file_problems(source, target, WHERE)] == paths
 
 
 @pytest.fixture
-def cloud(moto_cloud: None) -> Any:
+def cloud(moto_cloud):
     return boto3.client("sagemaker", "us-west-2")
 
 
-def versions(cloud: Any) -> set[str]:
+def versions(cloud):
     names = {each["EndpointConfigName"] for each in cloud.list_endpoint_configs()["EndpointConfigs"]}
     assert names == {each["ModelName"] for each in cloud.list_models()["Models"]}
     return names
 
 
-def test_an_endpoint_is_made_listed_and_deleted_with_its_models(cloud: Any) -> None:
+def test_an_endpoint_is_made_listed_and_deleted_with_its_models(cloud):
     services, jobs = SageMakerServing("us-west-2", WHERE), SageMakerJobs("us-west-2", WHERE, "training")
     services.serve(made("c5.xlarge"), exists=False)
     found = jobs.find(NAME)
-    assert found is not None
     assert (found.kind, found.state, found.status) == ("sagemaker-endpoint", "Running", "InService")
     assert [each.name for each in jobs.endpoints()] == [NAME]
     assert SageMakerJobs("us-west-2", WHERE, "research").endpoints() == []
@@ -133,7 +130,7 @@ def test_an_endpoint_is_made_listed_and_deleted_with_its_models(cloud: Any) -> N
     assert jobs.find(NAME) is None
 
 
-def test_an_endpoint_of_another_stack_is_not_deleted(cloud: Any) -> None:
+def test_an_endpoint_of_another_stack_is_not_deleted(cloud):
     SageMakerServing("us-west-2", WHERE).serve(made("c5.xlarge"), exists=False)
     other = SageMakerServing("us-west-2", WHERE.model_copy(update={"role_arn": f"{WHERE.role_arn}2"}))
     with pytest.raises(AwsError, match="is another stack's"):
@@ -141,7 +138,7 @@ def test_an_endpoint_of_another_stack_is_not_deleted(cloud: Any) -> None:
     assert versions(cloud) == {f"{NAME}-bcdfg"}
 
 
-def test_a_refused_endpoint_leaves_nothing(cloud: Any) -> None:
+def test_a_refused_endpoint_leaves_nothing(cloud):
     services = SageMakerServing("us-west-2", WHERE)
     services.serve(made("c5.xlarge"), exists=False)
     with pytest.raises(AwsError, match=f"cannot make the endpoint {NAME}"):
@@ -166,14 +163,13 @@ ABSENT = {f"Describe{each}": Refused("ValidationException", MISSING) for each in
         (endpoint("training-predict-b", "OutOfService", "b"), "Failed"),
     ],
 )
-def test_states_are_in_the_words_of_all_jobs(doubled: Doubled, answer: Any, state: str) -> None:
+def test_states_are_in_the_words_of_all_jobs(doubled, answer, state):
     kind = "DescribeTransformJob" if "TransformJobName" in answer else "DescribeEndpoint"
     found = doubled(**{**ABSENT, kind: answer})[0].find("training-predict-b")
-    assert found is not None
     assert (found.state, found.reason) == (state, answer.get("FailureReason", ""))
 
 
-def test_a_stack_that_admits_no_serving_asks_only_for_trainings(doubled: Doubled) -> None:
+def test_a_stack_that_admits_no_serving_asks_only_for_trainings(doubled):
     listed = {"TrainingJobSummaries": [summary("TrainingJob", "training-bert-bcdfg", "InProgress")]}
     _, double = doubled(ListTrainingJobs=listed, DescribeTrainingJob=training("InProgress", "Training"))
     jobs = SageMakerJobs("us-west-2", WHERE.model_copy(update={"serving_types": ()}), "training")
@@ -181,7 +177,7 @@ def test_a_stack_that_admits_no_serving_asks_only_for_trainings(doubled: Doubled
     assert {name for name, _ in double.asked} == {"sagemaker:ListTrainingJobs", "sagemaker:DescribeTrainingJob"}
 
 
-def test_lines_of_an_endpoint_and_of_batch_transform_are_in_their_groups(doubled: Doubled) -> None:
+def test_lines_of_an_endpoint_and_of_batch_transform_are_in_their_groups(doubled):
     events = [
         {"logStreamName": f"{stream}/i-{number}", "eventId": str(number), "timestamp": 1000, "message": stream}
         for number, stream in enumerate(("all", "all", "training-predict-b"))

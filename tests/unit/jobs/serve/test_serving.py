@@ -25,30 +25,30 @@ CPU = ServingNodes()
 Json = dict[str, Any]
 
 
-def on(instance_type: str, devices: int = 1, *, is_local: bool = False) -> ServingNodes:
+def on(instance_type, devices=1, *, is_local=False):
     return serving.place(GROUP, CATALOGUE[instance_type], devices, is_local=is_local)
 
 
-def served(place: ServingNodes = CPU, **changes: Any) -> ModelService:
+def served(place=CPU, **changes):
     return replace(ModelService("serve-x", "output/x/model", "image", place, "eyes", 2), **changes)
 
 
-def batch(place: ServingNodes = CPU, **changes: Any) -> Batch:
+def batch(place=CPU, **changes):
     return replace(Batch("predict-x", "output/x/model", "in/a.csv", "out/b.jsonl", "image", place, "eyes"), **changes)
 
 
-def pod_of(manifest: Json) -> Json:
+def pod_of(manifest):
     found: Json = manifest["spec"]["template"]["spec"]
     return found
 
 
-def deployment_of(place: ServingNodes = CPU, **changes: Any) -> Json:
+def deployment_of(place=CPU, **changes):
     return serving.objects(served(place, **changes), TEAM)[0]
 
 
-def container_of(manifest: Json) -> Json:
+def container_of(manifest):
     (found,) = pod_of(manifest)["containers"]
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 PLACES = {
@@ -63,14 +63,14 @@ PLACES = {
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_the_objects_are_valid(name: str) -> None:
+def test_the_objects_are_valid(name):
     place = PLACES[name]
     made = [each for engine in get_args(Engine) for each in serving.objects(served(place, engine=engine), TEAM)]
     for each in (*made, serving.job(batch(place, field="body", replace=True), TEAM)):
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
 
 
-def test_each_type_computes_as_its_image_can() -> None:
+def test_each_type_computes_as_its_image_can():
     found = {name: (each.backend, each.devices, each.resource, each.copies) for name, each in PLACES.items()}
     assert found == {
         "cpu": ("cpu", 0, "", 1),
@@ -84,7 +84,7 @@ def test_each_type_computes_as_its_image_can() -> None:
     }
 
 
-def test_it_is_ready_when_the_model_answers_and_judged_well_from_then_on() -> None:
+def test_it_is_ready_when_the_model_answers_and_judged_well_from_then_on():
     deployment, service = serving.objects(served(), TEAM)
     container = container_of(deployment)
     probes = [container[f"{each}Probe"]["httpGet"] for each in ("readiness", "startup", "liveness")]
@@ -103,9 +103,7 @@ def test_it_is_ready_when_the_model_answers_and_judged_well_from_then_on() -> No
 
 
 @pytest.mark.parametrize(("name", "seconds", "surge", "unavailable"), [("cpu", 600, 1, 0), ("inferentia", 3600, 0, 1)])
-def test_there_is_no_gap_where_nodes_can_be_spared_and_no_more_devices_than_before(
-    name: str, seconds: int, surge: int, unavailable: int
-) -> None:
+def test_there_is_no_gap_where_nodes_can_be_spared_and_no_more_devices_than_before(name, seconds, surge, unavailable):
     deployment = deployment_of(PLACES[name])
     rolling = deployment["spec"]["strategy"]["rollingUpdate"]
     assert rolling == {"maxSurge": surge, "maxUnavailable": unavailable}
@@ -113,7 +111,7 @@ def test_there_is_no_gap_where_nodes_can_be_spared_and_no_more_devices_than_befo
     assert probe["failureThreshold"] * probe["periodSeconds"] == seconds
 
 
-def test_pods_are_the_teams_own_and_may_do_no_more_than_they_need() -> None:
+def test_pods_are_the_teams_own_and_may_do_no_more_than_they_need():
     pod = pod_of(deployment_of())
     assert pod["nodeSelector"] == {"trainium-eks/pool": "cpu"}
     assert pod["securityContext"]["runAsUser"] == 2001
@@ -125,7 +123,7 @@ def test_pods_are_the_teams_own_and_may_do_no_more_than_they_need() -> None:
 
 
 @pytest.mark.parametrize("name", ["inferentia", "gpu", "local devices"])
-def test_devices_go_through_the_queue(name: str) -> None:
+def test_devices_go_through_the_queue(name):
     place = PLACES[name]
     for each in (deployment_of(place), serving.job(batch(place), TEAM)):
         assert pod_of(each)["schedulerName"] == "volcano"
@@ -136,7 +134,7 @@ def test_devices_go_through_the_queue(name: str) -> None:
         assert pod_of(each)["nodeSelector"] == {"eks.amazonaws.com/nodegroup": "inf-eks"}
 
 
-def test_a_batch_that_would_end_the_same_way_is_not_tried_again() -> None:
+def test_a_batch_that_would_end_the_same_way_is_not_tried_again():
     job = serving.job(batch(), TEAM)
     refused, _ = job["spec"]["podFailurePolicy"]["rules"]
     assert (refused["action"], refused["onExitCodes"]["values"]) == ("FailJob", [REFUSED])
@@ -147,7 +145,7 @@ def test_a_batch_that_would_end_the_same_way_is_not_tried_again() -> None:
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_the_programs_know_their_arguments(name: str) -> None:
+def test_the_programs_know_their_arguments(name):
     """Without PyTorch their parsers cannot run here: their sources must name each option."""
     package = workloads() / "trainium_workloads" / "serving"
     known = "".join((package / f"{each}.py").read_text() for each in ("server", "batch", "served_model"))
@@ -157,7 +155,7 @@ def test_the_programs_know_their_arguments(name: str) -> None:
         assert all(f'"{word}"' in known for word in container_of(each)["args"] if word.startswith("--"))
 
 
-def test_each_engine_is_its_own_program() -> None:
+def test_each_engine_is_its_own_program():
     auto = container_of(deployment_of())
     assert auto["command"] == ["python3", "-m", "trainium_workloads.serving.server"]
     assert auto["args"] == [
@@ -173,9 +171,7 @@ def test_each_engine_is_its_own_program() -> None:
 @pytest.mark.parametrize(
     ("devices", "memory", "parallel"), [(1, "32Gi", []), (4, "128Gi", ["--tensor-parallel-size", "4"])]
 )
-def test_vllm_has_its_own_image_and_shares_a_model_among_its_devices(
-    devices: int, memory: str, parallel: list[str]
-) -> None:
+def test_vllm_has_its_own_image_and_shares_a_model_among_its_devices(devices, memory, parallel):
     deployment = deployment_of(on("p4d.24xlarge", devices), engine="vllm")
     container = container_of(deployment)
     assert container["command"] == ["vllm", "serve"]
@@ -186,7 +182,7 @@ def test_vllm_has_its_own_image_and_shares_a_model_among_its_devices(
     assert "shared" in [each["name"] for each in pod_of(deployment)["volumes"]]
 
 
-def test_names_say_of_what_they_are_and_fit() -> None:
+def test_names_say_of_what_they_are_and_fit():
     assert serving.default_name("serve", "output/polarity-abcde/model") == "serve-polarity-abcde"
     assert serving.default_name("predict", "models/My_BERT", "1a2b3c") == "predict-my-bert-1a2b3c"
     assert serving.default_name("serve", "model") == "serve-model"
@@ -194,7 +190,7 @@ def test_names_say_of_what_they_are_and_fit() -> None:
     assert len(longest) <= serving_refusals.LONGEST_NAME
 
 
-def test_the_digest_changes_with_what_the_pods_are() -> None:
+def test_the_digest_changes_with_what_the_pods_are():
     base = served().digest
     assert served(replicas=5, name="other").digest == base
     others = (served(model="y"), served(image="y"), served(PLACES["gpu"]), served(queue="ears"), served(engine="vllm"))
@@ -204,7 +200,7 @@ def test_the_digest_changes_with_what_the_pods_are() -> None:
 # --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
-def problems(place: ServingNodes = CPU, *, team: NamespaceOutput = TEAM, **changes: Any) -> list[str]:
+def problems(place=CPU, *, team=TEAM, **changes):
     given = {"name": "serve-x", "queue": "eyes", "instance": None, "devices": None, "may_create": True, **changes}
     places = [given.pop(each) for each in ("name", "queue")] + [place, given.pop("instance")]
     return [str(each) for each in serving_refusals.problems(team, *places, what="deployments", **given)]
@@ -222,7 +218,7 @@ def problems(place: ServingNodes = CPU, *, team: NamespaceOutput = TEAM, **chang
         ({"place": PLACES["trainium"], "instance": CATALOGUE["trn1.32xlarge"], "devices": 17}, "has 16"),
     ],
 )
-def test_what_cannot_run_is_refused_with_what_mends_it(changes: Json, words: str) -> None:
+def test_what_cannot_run_is_refused_with_what_mends_it(changes, words):
     (said,) = problems(**changes)
     assert words in said
     assert problems() == problems(PLACES["inferentia"], instance=CATALOGUE["inf2.xlarge"], devices=1) == []
@@ -243,7 +239,7 @@ def test_what_cannot_run_is_refused_with_what_mends_it(changes: Json, words: str
         ("transformers", "trainium2", False, "computes on CPUs and GPUs"),
     ],
 )
-def test_an_engine_that_has_no_such_devices_is_refused(engine: Engine, name: str, has_image: bool, words: str) -> None:
+def test_an_engine_that_has_no_such_devices_is_refused(engine, name, has_image, words):
     found = [str(each) for each in serving_refusals.engine_problems(engine, PLACES[name], has_image=has_image)]
     assert len(found) == bool(words)
     assert words in "".join(found)
@@ -261,19 +257,19 @@ def test_an_engine_that_has_no_such_devices_is_refused(engine: Engine, name: str
         (".", None),
     ],
 )
-def test_paths_are_of_the_volume(text: str, expected: str | None) -> None:
+def test_paths_are_of_the_volume(text, expected):
     assert serving_refusals.path_on_volume(text) == expected
     assert bool(serving_refusals.path_problems("INPUT", text)) is (expected is None)
 
 
-def test_the_format_of_a_file_is_in_its_name() -> None:
+def test_the_format_of_a_file_is_in_its_name():
     (problem,) = serving_refusals.path_problems("--to", "out.parquet", serving_refusals.OUTPUTS)
     assert problem.allowed == ("….jsonl", "….csv")
     package = workloads() / "trainium_workloads" / "serving"
     assert f"SUFFIXES = {serving_refusals.INPUTS!s}".replace("'", '"') in (package / "batch.py").read_text()
 
 
-def test_a_jobs_model_is_where_the_job_wrote_it() -> None:
+def test_a_jobs_model_is_where_the_job_wrote_it():
     asked = (("x", ""), ("x", "/data/runs/7"), ("/data/models/bert", ""))
     models = ["output/x/model", "runs/7/model", "models/bert"]
     assert [serving_refusals.model_of(*each) for each in asked] == models

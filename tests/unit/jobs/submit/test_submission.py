@@ -1,9 +1,7 @@
 """How often a job is told to save, and how it is submitted."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from cluster_snapshots import NEURON, group, outputs
@@ -13,10 +11,8 @@ from trainium_eks.jobs.objects import forms
 from trainium_eks.jobs.objects.environment import environment
 from trainium_eks.jobs.objects.job import Program
 from trainium_eks.jobs.submit import planning, saving, submission
-from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
+from trainium_eks.jobs.submit.requests import Facts, JobRequest
 from trainium_eks.kube.api import Api, ApiError
-from trainium_eks.model.outputs import StackOutputs
-from trainium_eks.model.sizing.goodput import Goodput
 
 IMAGE = "1.dkr.ecr.us-west-2.amazonaws.com/train:2.9.0-sdk2.30.0-ubuntu24.04"
 FACTS = Facts(is_local=False, image=IMAGE, unique="x7k2f")
@@ -26,35 +22,35 @@ FAST = {**VOLUME, "writeMegabytesPerSecond": 1000}
 NAMESPACE = {"name": "training", "queues": ["test"], "serviceAccount": "trainer", "claim": "fsx-claim"}
 
 
-def _stack(**changes: Any) -> StackOutputs:
+def _stack(**changes):
     groups = [{**group("ng1", NEURON, 256, 2), "maxSize": 256}]
     queues = {"queues": {"test": {}}, "queueNames": ["test"]}
     return outputs(**{"nodeGroups": groups, "namespaces": [NAMESPACE], **queues, "sharedVolume": FAST, **changes})
 
 
-def _plan(stack: StackOutputs | None = None, **changes: Any) -> Plan:
+def _plan(stack=None, **changes):
     stack = stack or _stack()
     return planning.plan(replace(REQUEST, **changes), stack, stack.namespaces[0], FACTS)
 
 
-def _saving(stack: StackOutputs | None = None, **changes: Any) -> Goodput:
+def _saving(stack=None, **changes):
     found = _plan(stack, **changes).saving
     assert found is not None
     return found
 
 
-def _told(plan: Plan) -> str | None:
+def _told(plan):
     assert plan.job is not None, plan.problems
     return environment(plan.job).get(saving.VARIABLE)
 
 
-def test_a_job_is_told_the_interval_of_its_gang() -> None:
+def test_a_job_is_told_the_interval_of_its_gang():
     # Of 256 nodes one fails each day: saving half as often would lose more than it saves.
     assert [_told(_plan(nodes=nodes)) for nodes in (2, 256)] == ["9960", "4140"]
     assert _saving(nodes=256).useful_fraction < _saving(nodes=2).useful_fraction
 
 
-def test_the_state_is_what_was_asked_the_examples_or_the_stacks() -> None:
+def test_the_state_is_what_was_asked_the_examples_or_the_stacks():
     stack = _stack(training={"checkpointGigabytes": 7, "failuresPerNodeYear": 0})
     bert = Program(module="trainium_workloads.bert.pretrain")
     asked = (_saving(), _saving(state_gb=50), _saving(program=bert), _saving(stack))
@@ -73,7 +69,7 @@ def test_the_state_is_what_was_asked_the_examples_or_the_stacks() -> None:
         ({"program": Program(module="trainium_workloads.gradient_sum")}, None),
     ],
 )
-def test_what_was_asked_for_stays_and_a_compilation_saves_nothing(changes: dict[str, Any], told: str | None) -> None:
+def test_what_was_asked_for_stays_and_a_compilation_saves_nothing(changes, told):
     plan = _plan(**changes)
     assert plan.saving is None
     assert _told(plan) == told
@@ -84,12 +80,12 @@ def test_what_was_asked_for_stays_and_a_compilation_saves_nothing(changes: dict[
     [_stack(sharedVolume=None), _stack(sharedVolume=VOLUME), _stack(namespaces=[{**NAMESPACE, "claim": ""}])],
     ids=["no file system", "a stack of an earlier release", "no claim"],
 )
-def test_nothing_is_proposed_where_nothing_is_known(stack: StackOutputs) -> None:
+def test_nothing_is_proposed_where_nothing_is_known(stack):
     plan = _plan(stack)
     assert (plan.saving, _told(plan)) == (None, None)
 
 
-def test_what_cannot_be_is_refused_all_at_once() -> None:
+def test_what_cannot_be_is_refused_all_at_once():
     plan = _plan(checkpoint_seconds=-5.0, state_gb=math.nan, nodes=0)
     assert plan.job is None
     assert [(each.path, each.reason) for each in plan.problems] == [
@@ -99,7 +95,7 @@ def test_what_cannot_be_is_refused_all_at_once() -> None:
     ]
 
 
-def test_the_interval_of_a_job_is_read_back() -> None:
+def test_the_interval_of_a_job_is_read_back():
     told = [{saving.VARIABLE: "90"}, {saving.VARIABLE: "soon"}, {}]
     assert [saving.interval_seconds(env) for env in told] == [90, None, None]
 
@@ -115,12 +111,12 @@ NOT_COUNTED = (
 class CountingApi(Api):
     """An API server that refuses the first objects."""
 
-    def __init__(self, refusals: int, message: str = NOT_COUNTED) -> None:
+    def __init__(self, refusals, message=NOT_COUNTED):
         self.left, self.message = refusals, message
         self.made: list[tuple[str, bool]] = []
         """Kind, and whether it was only judged."""
 
-    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
+    def create(self, manifest, *, dry_run=False):
         if self.left:
             self.left -= 1
             raise ApiError(403, "Forbidden", self.message)
@@ -129,7 +125,7 @@ class CountingApi(Api):
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def clock(monkeypatch):
     """A clock on which only pauses pass."""
     passed = [0.0]
     monkeypatch.setattr(submission.time, "monotonic", lambda: passed[0])
@@ -137,7 +133,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_kind_that_the_quota_does_not_count_yet_is_awaited() -> None:
+def test_a_kind_that_the_quota_does_not_count_yet_is_awaited():
     wanted, lines = job("trn1.32xlarge"), list[str]()
     api = CountingApi(3)
     submission.validate(api, forms.objects(wanted), lines.append)
@@ -157,9 +153,7 @@ def test_a_kind_that_the_quota_does_not_count_yet_is_awaited() -> None:
         (1, "exceeded quota: team", "exceeded quota"),
     ],
 )
-def test_a_quota_that_never_counts_is_named_and_another_refusal_not_awaited(
-    refusals: int, message: str, said: str
-) -> None:
+def test_a_quota_that_never_counts_is_named_and_another_refusal_not_awaited(refusals, message, said):
     api = CountingApi(refusals, message)
     with pytest.raises(ApiError, match=said):
         submission.validate(api, forms.objects(job("trn1.32xlarge")))

@@ -1,13 +1,12 @@
 """What CloudWatch keeps of pods, read page by page, from moto's copy of it."""
 
 import json
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 import pytest
-from botocore.awsrequest import AWSResponse  # type: ignore[import-untyped]
+from botocore.awsrequest import AWSResponse
 from moto import mock_aws
 
 from trainium_eks.aws import sessions
@@ -21,7 +20,7 @@ BEGIN = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
 
 
 @pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def credentials(monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.delenv("AWS_PROFILE", raising=False)
@@ -30,23 +29,23 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def logs() -> Any:
+def logs():
     client = boto3.client("logs", region_name=REGION)
     client.create_log_group(logGroupName=GROUP)
     return client
 
 
-def _at(seconds: float) -> int:
+def _at(seconds):
     return int((BEGIN.timestamp() + seconds) * 1000)
 
 
-def shipped(text: str, pod: str, **more: Any) -> str:
+def shipped(text, pod, **more):
     """As Fluent Bit makes it of a line."""
     kubernetes = {"namespace_name": "training", "pod_name": pod, "container_name": "trainer-0"}
     return json.dumps({"stream": "stdout", "log": text, "kubernetes": kubernetes, **more})
 
 
-def _put(logs: Any, pod: str, *events: tuple[float, str], namespace: str = "training") -> None:
+def _put(logs, pod, *events, namespace="training"):
     stream = f"{namespace}/{pod}/trainer-0"
     logs.create_log_stream(logGroupName=GROUP, logStreamName=stream)
     logs.put_log_events(
@@ -56,11 +55,11 @@ def _put(logs: Any, pod: str, *events: tuple[float, str], namespace: str = "trai
     )
 
 
-def _read(prefix: str = "training/", since: datetime = BEGIN) -> list[tuple[str, str]]:
+def _read(prefix="training/", since=BEGIN):
     return [(pod, line.text) for pod, line in CloudWatchLogs(REGION, GROUP).lines(prefix, since)]
 
 
-def test_lines_of_several_pods_come_in_the_order_of_time_and_only_what_is_asked_for_is_read(logs: Any) -> None:
+def test_lines_of_several_pods_come_in_the_order_of_time_and_only_what_is_asked_for_is_read(logs):
     _put(logs, "bert-trainer-0-0", (1, shipped("one\n", "bert-trainer-0-0")), (13, "three, as it stands"))
     _put(logs, "bert-trainer-0-0", (3, "of another team"), namespace="other")
     _put(logs, "bert-trainer-1-0", (2, shipped("two", "bert-trainer-1-0")), (14, '{"step": 4, "log": "mine"}'))
@@ -84,18 +83,18 @@ def test_lines_of_several_pods_come_in_the_order_of_time_and_only_what_is_asked_
         ("a", "2026-11-22T05:33:01.007000000Z"),
     ],
 )
-def test_a_line_has_its_own_time_or_that_of_its_event(message: str, stamp: str) -> None:
+def test_a_line_has_its_own_time_or_that_of_its_event(message, stamp):
     event = {"message": message, "timestamp": 1795325581007}
     line = cloudwatch_logs.line_of(event)
     assert (line.stamp, line.text) == (stamp, "a")
 
 
-def test_all_pages_are_read_empty_ones_too(monkeypatch: pytest.MonkeyPatch, logs: Any) -> None:
+def test_all_pages_are_read_empty_ones_too(monkeypatch, logs):
     """CloudWatch may answer with no event and go on: it looks through so much at a time."""
     pages = [["a", "b"], [], ["c"]]
     asked: list[dict[str, Any]] = []
 
-    def answer(self: Any, operation: str, given: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, operation, given):
         assert operation == "FilterLogEvents"
         asked.append(given)
         at = int(given.get("nextToken", 0))
@@ -111,22 +110,22 @@ def test_all_pages_are_read_empty_ones_too(monkeypatch: pytest.MonkeyPatch, logs
 
 
 @pytest.fixture
-def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def refuse(monkeypatch):
     """Makes requests fail before they are sent, and waits for no time between them."""
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
     whole = sessions.client
 
-    def refuse(times: int, code: str, message: str = "no") -> None:
+    def refuse(times, code, message="no"):
         left = iter(range(times))
 
-        def answer(request: Any, **_: Any) -> AWSResponse | None:
+        def answer(request, **_):
             if next(left, None) is None:
                 return None
             made = AWSResponse(request.url, 400, {"Content-Type": "application/x-amz-json-1.1"}, None)
             made._content = json.dumps({"__type": code, "message": message}).encode()
             return made
 
-        def client(service: str, region: str, attempts: int | None = None) -> Any:
+        def client(service, region, attempts=None):
             made = whole(service, region, attempts)
             made.meta.events.register_first("before-send.cloudwatch-logs", answer)
             return made
@@ -136,7 +135,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return refuse
 
 
-def test_it_asks_again_where_too_much_is_asked(logs: Any, refuse: Callable[..., None]) -> None:
+def test_it_asks_again_where_too_much_is_asked(logs, refuse):
     _put(logs, "p", (1, "a"))
     refuse(6, "ThrottlingException", "Rate exceeded")
     assert _read() == [("p", "a")]
@@ -151,9 +150,7 @@ def test_it_asks_again_where_too_much_is_asked(logs: Any, refuse: Callable[..., 
         ("InvalidParameterException", "what", "cannot read the log group"),
     ],
 )
-def test_what_cannot_be_read_is_a_line_with_what_mends_it(
-    logs: Any, refuse: Callable[..., None], code: str, message: str, fix: str
-) -> None:
+def test_what_cannot_be_read_is_a_line_with_what_mends_it(logs, refuse, code, message, fix):
     refuse(100, code, message)
     with pytest.raises(AwsError) as caught:
         _read()
@@ -162,12 +159,12 @@ def test_what_cannot_be_read_is_a_line_with_what_mends_it(
     assert "\n" not in str(caught.value)
 
 
-def test_a_group_that_is_not_there_says_why_that_may_be() -> None:
+def test_a_group_that_is_not_there_says_why_that_may_be():
     with pytest.raises(AwsError, match=r"there is none in us-west-2: has the stack been updated \(pulumi up\)"):
         _read()
 
 
-def test_without_credentials_it_says_so(monkeypatch: pytest.MonkeyPatch, logs: Any) -> None:
+def test_without_credentials_it_says_so(monkeypatch, logs):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):

@@ -1,9 +1,7 @@
 """How jobs ended, and why gangs restarted."""
 
-from typing import Any
-
 import pytest
-from recorded_scenes import Snapshot, of
+from recorded_scenes import of
 
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit, exits, first_failure, restarts, root_cause
@@ -11,18 +9,18 @@ from trainium_eks.jobs.watch.endings import Exit, exits, first_failure, restarts
 TOLD = "run-trainer-0-0: it had to go"
 
 
-def ended(name: str, code: int, at: str, reason: str = "Error") -> dict[str, Any]:
+def ended(name, code, at, reason="Error"):
     state = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": f"2026-11-22T05:00:{at}Z"}}
     status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [{"name": "trainer", "state": state}]}
     return {"metadata": {"name": name}, "status": status}
 
 
-def failed_first(pods: list[dict[str, Any]]) -> tuple[str, int | None, int] | None:
+def failed_first(pods):
     first = first_failure(exits(pods))
     return (first.pod, first.node, first.code) if first else None
 
 
-def test_the_first_to_fail_of_its_own_is_the_cause() -> None:
+def test_the_first_to_fail_of_its_own_is_the_cause():
     assert failed_first(of("failed", "run").pods) == ("run-trainer-1-0", 1, 1)
     # Node 0 is ended by the launcher before node 1, which failed, has been reaped.
     pods = [ended("a-trainer-0", 143, "01"), ended("a-trainer-1", 7, "02"), ended("a-trainer-2", 1, "03")]
@@ -45,11 +43,11 @@ def test_the_first_to_fail_of_its_own_is_the_cause() -> None:
         (0, "Completed", "exit code 0"),
     ],
 )
-def test_exit_codes_are_said_in_words(code: int, reason: str, meaning: str) -> None:
+def test_exit_codes_are_said_in_words(code, reason, meaning):
     assert Exit("p", 0, "trainer", code, reason, "", None).meaning == meaning
 
 
-def test_torchruns_summary_names_the_rank() -> None:
+def test_torchruns_summary_names_the_rank():
     log = """
 [default3]:Traceback (most recent call last):
 ------------------------------------------------------------
@@ -76,8 +74,8 @@ Root Cause (first observed failure):
         ("Unschedulable", "Warning", "PodGroup", "05:36:40", endings.UNKNOWN),
     ],
 )
-def test_events_of_its_pods_tell_why_a_gang_restarted(reason: str, type_: str, kind: str, at: str, cause: str) -> None:
-    def change(found: Snapshot) -> None:
+def test_events_of_its_pods_tell_why_a_gang_restarted(reason, type_, kind, at, cause):
+    def change(found):
         event = {"metadata": {"name": "e"}, "involvedObject": {"kind": kind, "name": "run-trainer-0-0"}}
         event |= {"lastTimestamp": f"2026-11-22T{at}Z", "type": type_, "reason": reason, "message": "it had to go"}
         found["Event"].append(event)

@@ -1,7 +1,5 @@
 """A job that is run again under the profiler."""
 
-from typing import Any
-
 import pytest
 
 from trainium_eks.jobs.watch.profiling import problems, profiled
@@ -9,7 +7,7 @@ from trainium_eks.jobs.watch.profiling import problems, profiled
 OUTPUT = "/data/output/alpha"
 
 
-def container(**rest: Any) -> dict[str, Any]:
+def container(**rest):
     return {
         "name": "trainer",
         "command": ["bash", "-c", f"exec torchrun train.py --out {OUTPUT}/x"],
@@ -20,7 +18,7 @@ def container(**rest: Any) -> dict[str, Any]:
     }
 
 
-def job(*replicas: int, **rest: Any) -> dict[str, Any]:
+def job(*replicas, **rest):
     labels, note = {"app.kubernetes.io/instance": "alpha"}, {"trainium-eks/world-size": "64", "other/annotation": "x"}
     tasks = [
         {
@@ -40,12 +38,12 @@ def job(*replicas: int, **rest: Any) -> dict[str, Any]:
     }
 
 
-def env(made: dict[str, Any], task: int) -> dict[str, str]:
+def env(made, task):
     found = made["spec"]["tasks"][task]["template"]["spec"]["containers"][0]["env"]
     return {each["name"]: each["value"] for each in found}
 
 
-def test_it_is_the_same_gang_under_another_name_and_writes_nothing_where_the_job_writes() -> None:
+def test_it_is_the_same_gang_under_another_name_and_writes_nothing_where_the_job_writes():
     source = job(1, 1)
     made = profiled(source, 0, 10)
     assert made["metadata"] == {
@@ -64,7 +62,7 @@ def test_it_is_the_same_gang_under_another_name_and_writes_nothing_where_the_job
     assert source == job(1, 1)
 
 
-def test_in_torchxs_shape_the_nodes_own_task_is_profiled() -> None:
+def test_in_torchxs_shape_the_nodes_own_task_is_profiled():
     made = profiled(job(1, 1), 1, 10)
     assert "NEURON_RT_INSPECT_ENABLE" not in env(made, 0)
     prefix = "NEURON_RT_INSPECT_"
@@ -78,7 +76,7 @@ def test_in_torchxs_shape_the_nodes_own_task_is_profiled() -> None:
     assert env(own_entry_point, 0)["NEURON_RT_INSPECT_ENABLE"] == "1"
 
 
-def test_in_one_task_the_container_knows_which_node_it_is() -> None:
+def test_in_one_task_the_container_knows_which_node_it_is():
     command = profiled(job(4), 2, 10)["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"]
     assert command[:2] == ["/bin/sh", "-c"]
     assert command[2].startswith('if [ "$VC_TASK_INDEX" = 2 ]; then export NEURON_RT_INSPECT_ENABLE=1 ')
@@ -98,9 +96,7 @@ def test_in_one_task_the_container_knows_which_node_it_is() -> None:
         (job(1, env=[]), "fsx-claim", False, []),
     ],
 )
-def test_what_cannot_be_profiled_is_refused(
-    source: dict[str, Any], claim: str, running: bool, reasons: list[str]
-) -> None:
+def test_what_cannot_be_profiled_is_refused(source, claim, running, reasons):
     found = problems(source, claim, is_running=running)
     assert len(found) == len(reasons)
     assert all(reason in problem.reason and problem.fix for problem, reason in zip(found, reasons, strict=True))

@@ -5,24 +5,24 @@ import math
 
 import pytest
 
-from trainium_eks.jobs.watch.steps import FIRST_STALL_SECONDS, Progress, TrainingStep, parse, parse_all, progress
+from trainium_eks.jobs.watch.steps import FIRST_STALL_SECONDS, TrainingStep, parse, parse_all, progress
 
 START = 1_763_000_000.0
 
 
-def run(*times: float, first: int = 1, **rest: object) -> list[TrainingStep]:
+def run(*times, first=1, **rest):
     lines = [json.dumps({"step": first + at, "time": START + time, **rest}) for at, time in enumerate(times)]
     return parse_all(lines)
 
 
-def seen(steps: list[TrainingStep], at: float, *, running: bool = True) -> Progress:
+def seen(steps, at, *, running=True):
     found = progress(steps, at, running=running)
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize("prefix", ["", "[default0]:", "[0]:", "2026-11-22 05:00:00 INFO "])
-def test_a_step_is_found_behind_whatever_stands_before_it(prefix: str) -> None:
+def test_a_step_is_found_behind_whatever_stands_before_it(prefix):
     line = prefix + '{"step": 12, "time": 1763000000.1, "loss": 0.5, "steps": 100, "checkpoint_step": 10}'
     assert parse(line) == TrainingStep(12, 1763000000.1, 0.5, 100, None, 10, None)
 
@@ -34,11 +34,11 @@ def test_a_step_is_found_behind_whatever_stands_before_it(prefix: str) -> None:
         *('{"step": 12, "time": NaN}', '{"step": 12, "time": 1.0', '["step"]', '{"step": 1e400, "time": 1.0}'),
     ],
 )
-def test_other_lines_are_none(line: str) -> None:
+def test_other_lines_are_none(line):
     assert parse(line) is None
 
 
-def test_pace_and_what_is_left_come_from_the_median() -> None:
+def test_pace_and_what_is_left_come_from_the_median():
     # One slow step (a checkpoint) does not count.
     found = seen(run(0, 2, 4, 30, 32, 34, steps=16), START + 35)
     assert (found.seconds_per_step, found.left_seconds, found.quiet_seconds) == (2.0, 20.0, 1.0)
@@ -57,20 +57,20 @@ def test_pace_and_what_is_left_come_from_the_median() -> None:
         *((1, 0, FIRST_STALL_SECONDS - 1, False), (1, 0, FIRST_STALL_SECONDS + 1, True)),
     ],
 )
-def test_a_run_stalls_after_a_minute_and_ten_of_its_lines(lines: int, gap: float, quiet: float, stalled: bool) -> None:
+def test_a_run_stalls_after_a_minute_and_ten_of_its_lines(lines, gap, quiet, stalled):
     steps = run(*(gap * at for at in range(lines)))
     assert seen(steps, steps[-1].time + quiet).stalled is stalled
     assert not seen(steps, steps[-1].time + quiet, running=False).stalled
 
 
-def test_a_loss_that_is_no_number_is_said_and_stays_json() -> None:
+def test_a_loss_that_is_no_number_is_said_and_stays_json():
     found = seen(parse_all(['{"step": 3, "time": 1763000000.0, "loss": NaN}']), START)
     assert found.diverged
     assert math.isnan(found.last.loss or 0)
     assert json.dumps(found.to_json(), allow_nan=False)
 
 
-def test_the_last_checkpoint_is_remembered_when_later_lines_do_not_name_it() -> None:
+def test_the_last_checkpoint_is_remembered_when_later_lines_do_not_name_it():
     found = seen([*run(0, checkpoint_step=1, checkpoint_time=START), *run(5, 10, first=2)], START + 12)
     assert (found.checkpoint_seconds, found.checkpoint_step) == (12.0, 1)
     assert progress([], START) is None

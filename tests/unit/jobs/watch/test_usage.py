@@ -2,15 +2,13 @@
 
 import json
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from trainium_eks.jobs.watch.usage import Reader, neuron, script
 
 
-def process(pid: int, cores: dict[str, float], device: int, **errors: int) -> dict[str, Any]:
+def process(pid, cores, device, **errors):
     in_use = {core: {"neuroncore_utilization": busy, "flops": 1234567891011} for core, busy in cores.items()}
     used = {"host": 6997643264, "neuron_device": device, "usage_breakdown": {}}
     report = {
@@ -21,7 +19,7 @@ def process(pid: int, cores: dict[str, float], device: int, **errors: int) -> di
     return {"pid": pid, "address": "", "neuron_runtime_tag": str(pid), "error": "", "report": report}
 
 
-def report(*processes: dict[str, Any]) -> dict[str, Any]:
+def report(*processes):
     return {
         "neuron_runtime_data": list(processes),
         "system_data": {
@@ -47,7 +45,7 @@ def report(*processes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_a_node_is_the_sum_of_its_processes() -> None:
+def test_a_node_is_the_sum_of_its_processes():
     found = neuron(report(process(1, {"0": 90.0, "1": 50.0}, 2**30), process(2, {"1": 60.0, "2": 40.0}, 2**31)))
     assert found.cores == {0: 90.0, 1: 100.0, 2: 40.0}
     assert found.device_bytes == 3 * 2**30
@@ -57,11 +55,11 @@ def test_a_node_is_the_sum_of_its_processes() -> None:
     assert found.mean == pytest.approx(76.67, abs=0.01)
 
 
-def test_errors_are_those_that_nobody_corrected() -> None:
+def test_errors_are_those_that_nobody_corrected():
     assert neuron(report(process(1, {}, 0, hardware=2, numerical=1))).errors == 6
 
 
-def test_a_node_without_a_neuron_process_is_idle_and_what_cannot_be_read_is_said() -> None:
+def test_a_node_without_a_neuron_process_is_idle_and_what_cannot_be_read_is_said():
     found = neuron(report())
     assert (found.cores, found.mean, found.device_bytes, found.trouble, found.errors) == ({}, None, 0, "", 3)
     broken = neuron(report() | {"neuron_hardware_info": {"error": "no Neuron driver"}})
@@ -69,7 +67,7 @@ def test_a_node_without_a_neuron_process_is_idle_and_what_cannot_be_read_is_said
 
 
 @pytest.mark.parametrize("line", ["", "neuron-monitor starts", "{", "[]", '{"neuron_runtime_data": 3}', "a, b, c, d"])
-def test_other_lines_are_left_out(line: str) -> None:
+def test_other_lines_are_left_out(line):
     reader = Reader()
     reader.line(json.dumps(report(process(1, {"0": 10.0}, 0))))
     before = reader.last
@@ -77,7 +75,7 @@ def test_other_lines_are_left_out(line: str) -> None:
     assert reader.last is before
 
 
-def test_gpus_are_read_line_by_line() -> None:
+def test_gpus_are_read_line_by_line():
     reader = Reader()
     for line in ("0, 97, 61234, 81559", "1, 3, 100, 81559", "0, 50, 61234, 81559"):
         reader.line(line)
@@ -86,17 +84,17 @@ def test_gpus_are_read_line_by_line() -> None:
     assert reader.last.to_json()["busyPercent"] == {"0": 50.0, "1": 3.0}
 
 
-def tool(folder: Path, name: str, text: str) -> None:
+def tool(folder, name, text):
     file = folder / name
     file.write_text(f"#!/bin/sh\n{text}\n")
     file.chmod(0o755)
 
 
-def run(folder: Path) -> subprocess.CompletedProcess[str]:
+def run(folder):
     return subprocess.run(script(), env={"PATH": str(folder)}, capture_output=True, text=True, check=False)
 
 
-def test_the_script_asks_the_tool_that_is_there(tmp_path: Path) -> None:
+def test_the_script_asks_the_tool_that_is_there(tmp_path):
     for name in ("mktemp", "cat"):
         (tmp_path / name).symlink_to(f"/usr/bin/{name}")
     assert run(tmp_path).returncode == 3
