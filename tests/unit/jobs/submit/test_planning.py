@@ -1,6 +1,8 @@
 """From a request to a job, or to all that is wrong with it."""
 
+import re
 from dataclasses import replace
+from operator import attrgetter
 
 import pytest
 from cluster_snapshots import EFA, GPU, NEURON, group, outputs
@@ -44,92 +46,64 @@ STACK = _stack(
     queueNames=["test", "wide", "theirs"],
 )
 
-
-def _plan(request=REQUEST, facts=FACTS, stack=STACK):
-    return planning.plan(request, stack, stack.namespaces[0], facts)
+NO_VOLUME = outputs(nodeGroups=GROUPS, namespaces=[{**NAMESPACE, "claim": ""}])
 
 
-def _job(facts=FACTS, stack=STACK, **changes):
-    made = _plan(replace(REQUEST, **changes), facts, stack)
+def _plan(facts=FACTS, stack=STACK, **changes):
+    return planning.plan(replace(REQUEST, **changes), stack, stack.namespaces[0], facts)
+
+
+def _job(*given, **changes):
+    made = _plan(*given, **changes)
     assert made.job is not None, made.problems
     return made.job
 
 
-def _refused(facts=FACTS, stack=STACK, **changes):
+def _refused(*given, **changes):
     """The one problem that a request has."""
-    made = _plan(replace(REQUEST, **changes), facts, stack)
+    made = _plan(*given, **changes)
     assert made.job is None
     [problem] = [each for each in made.problems if each.severity is Severity.REFUSE]
     return problem
 
 
-def _warned(facts=FACTS, **changes):
-    """The one warning of a request that leads to a job, if it has any."""
-    made = _plan(replace(REQUEST, **changes), facts)
-    assert made.job is not None
-    assert all(each.severity is Severity.WARN for each in made.problems)
-    [warning] = made.problems or [None]
-    return warning
-
-
 # --- What comes from the stack ----------------------------------------------------------------------------------------
 
 
-def test_everything_comes_from_the_stack():
-    job = _job()
-    assert (job.name, job.app, job.namespace, job.queue) == ("train-x7k2f", "train", "training", "test")
-    assert (job.nodes, job.ranks_per_node, job.world_size) == (2, 32, 64)
-    assert (job.service_account, job.claim, job.user_id, job.image) == ("trainer", "fsx-claim", 1007, IMAGE)
-    assert (job.instance.name, job.backend) == ("trn1.32xlarge", "xla")
-    assert (job.rendezvous, job.launcher, job.retries, job.grace_seconds) == ("c10d", "torchrun", 50, 300)
-
-
-def test_a_local_stack_gets_a_small_world_on_the_cpu():
-    job = _job(replace(FACTS, is_local=True, image="local/python", image_has_torch=False))
-    assert (job.backend, job.launcher, job.world_size, job.grace_seconds) == ("cpu", "gang", 2, 30)
-    assert job.resources.devices == {NEURON: 16, EFA: 8}
+LOCAL = replace(FACTS, is_local=True, image="local/python", image_has_torch=False)
+ENDS = replace(FACTS, capacity_ends={"cr-0123456789abcdef0": "2026-12-01T11:30:00Z"})
+ONE_QUEUE = {"stack": _stack(GROUPS, queues={"wide": {}}), "queue": "wide"}
+ETCD = _stack(GROUPS, rendezvous="etcd-server.torchx-etcd:2379")
+BIG = _stack([{**GROUPS[0], "instanceType": "trn9.big"}], instanceTypes={"trn9.big": {"like": "trn1.32xlarge"}})
+SIZE = ("instance.name", "nodes", "ranks_per_node")
 
 
 @pytest.mark.parametrize(
-    ("changes", "instance_type", "nodes", "ranks"),
+    ("given", "fields", "expected"),
     [
-        ({"group": "gpu"}, "p4d.24xlarge", 2, 8),
-        ({"instance_type": "trn2.48xlarge"}, "trn2.48xlarge", 2, 64),
-        ({"group": "small"}, "trn1.2xlarge", 1, 2),
+        ({}, ("name", "app", "namespace", "queue", "world_size"), ("train-x7k2f", "train", "training", "test", 64)),
+        ({}, ("service_account", "claim", "user_id", "image"), ("trainer", "fsx-claim", 1007, IMAGE)),
+        ({}, (*SIZE, "backend", "launcher", "retries"), ("trn1.32xlarge", 2, 32, "xla", "torchrun", 50)),
+        ({}, ("rendezvous", "grace_seconds", "metrics_port", "capacity_ends"), ("c10d", 300, 9600, "")),
+        ({"facts": LOCAL}, ("backend", "launcher", "world_size", "grace_seconds"), ("cpu", "gang", 2, 30)),
+        ({"facts": LOCAL}, ("resources.devices", "metrics_port"), ({NEURON: 16, EFA: 8}, 9600)),
+        ({**ONE_QUEUE, "group": "gpu"}, SIZE, ("p4d.24xlarge", 2, 8)),
+        ({**ONE_QUEUE, "instance_type": "trn2.48xlarge"}, SIZE, ("trn2.48xlarge", 2, 64)),
+        ({**ONE_QUEUE, "group": "small"}, SIZE, ("trn1.2xlarge", 1, 2)),
+        ({"stack": _stack([{**GROUPS[0], "maxSize": 1}])}, SIZE, ("trn1.32xlarge", 1, 32)),
+        ({"stack": BIG}, SIZE, ("trn9.big", 2, 32)),
+        ({"nodes": 3, "queue": "wide"}, SIZE, ("trn1.32xlarge", 3, 32)),
+        ({"stack": ETCD}, ("rendezvous", "nodes"), ("c10d", 2)),
+        ({"stack": ETCD, "rendezvous": "etcd"}, ("rendezvous", "nodes"), ("etcd-server.torchx-etcd:2379", 2)),
+        ({"facts": replace(FACTS, metrics_port=20123)}, ("metrics_port", "kind"), (20123, "train")),
+        ({"metrics": False}, ("metrics_port", "kind"), (0, "train")),
+        ({"precompile": True, "cache_set": "bert"}, ("metrics_port", "kind"), (0, "compile")),
+        ({"facts": ENDS, "group": "trn2", "nodes": 1}, ("capacity_ends", "nodes"), ("2026-12-01T11:30:00Z", 1)),
+        ({"facts": ENDS}, ("capacity_ends", "nodes"), ("", 2)),
     ],
 )
-def test_groups_by_name_and_by_type(changes, instance_type, nodes, ranks):
-    job = _job(stack=_stack(GROUPS, queues={"wide": {}}), queue="wide", **changes)
-    assert (job.instance.name, job.nodes, job.ranks_per_node) == (instance_type, nodes, ranks)
-
-
-def test_a_group_of_one_node_trains_on_one():
-    assert _job(stack=_stack([{**GROUPS[0], "maxSize": 1}])).nodes == 1
-
-
-def test_a_type_of_the_config_is_in_the_catalogue():
-    types = {"trn9.big": {"like": "trn1.32xlarge"}}
-    job = _job(stack=_stack([{**GROUPS[0], "instanceType": "trn9.big"}], instanceTypes=types))
-    assert job.instance.name == "trn9.big"
-
-
-def test_etcd_on_request_at_the_stacks_endpoint():
-    stack = _stack(GROUPS, rendezvous="etcd-server.torchx-etcd:2379")
-    assert _job(stack=stack).rendezvous == "c10d"
-    assert _job(stack=stack, rendezvous="etcd").rendezvous == "etcd-server.torchx-etcd:2379"
-
-
-def test_a_training_can_be_scraped_and_a_compilation_has_nothing_to_tell():
-    assert _job().metrics_port == 9600
-    assert _job(replace(FACTS, metrics_port=20123)).metrics_port == 20123
-    assert _job(metrics=False).metrics_port == 0
-    assert _job(precompile=True, cache_set="bert").metrics_port == 0
-
-
-def test_the_end_of_the_capacity_block_comes_from_ec2():
-    facts = replace(FACTS, capacity_ends={"cr-0123456789abcdef0": "2026-12-01T11:30:00Z"})
-    assert _job(facts, group="trn2", nodes=1).capacity_ends == "2026-12-01T11:30:00Z"
-    assert _job(facts).capacity_ends == ""
+def test_a_job_follows_from_its_stack_and_what_was_asked(given, fields, expected):
+    assert attrgetter(*fields)(_job(**given)) == expected
 
 
 @pytest.mark.parametrize(
@@ -174,15 +148,28 @@ def test_torchtitan_gets_its_config_its_folder_and_a_rank_for_each_device(group,
 
 
 def test_torchtitan_without_a_volume_saves_nothing():
-    stack = outputs(nodeGroups=GROUPS, namespaces=[{**NAMESPACE, "claim": ""}])
-    assert _job(stack=stack, **_titan(titan="qwen3_8b")).program.arguments[4:] == ASSETS
+    assert _job(stack=NO_VOLUME, **_titan(titan="qwen3_8b")).program.arguments[4:] == ASSETS
 
 
-def test_torchtitan_without_a_tokenizer_on_the_volume_is_warned_of():
-    warning = _warned(**_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE)))
-    assert warning.path == "--titan"
-    joined = Program(module=TITAN_MODULE, arguments=("--hf-assets-path=/data/models/x",))
-    assert _warned(**_titan(titan="qwen3_8b", program=joined)) is None
+THREE = replace(FACTS, network_layers=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "warning"),
+    [
+        (_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE)), "--titan None"),
+        (_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE, arguments=("--hf-assets-path=/data/x",))), None),
+        ({"ranks_per_node": 8}, "--ranks-per-node 32"),
+        ({"ranks_per_node": 8, "nodes": 1}, None),
+        ({"facts": replace(FACTS, network_layers=0), "topology": "hard"}, "--topology None"),
+        ({"facts": THREE, "topology": "hard", "tier": 3}, None),
+    ],
+)
+def test_what_may_be_meant_is_warned_of(given, warning):
+    made = _plan(**given)
+    assert [f"{each.path} {each.good}" for each in made.problems] == [warning][: warning is not None]
+    assert {each.severity for each in made.problems} <= {Severity.WARN}
+    assert made.job
 
 
 @pytest.mark.parametrize(
@@ -214,133 +201,92 @@ def test_combinations_that_torchtitan_cannot_run(changes, path, words):
 # --- What is refused, each with what mends it -------------------------------------------------------------------------
 
 
-def test_an_unknown_queue_and_another_teams():
-    problem = _refused(queue="tset")
-    assert (problem.path, problem.reason, problem.good) == ("--queue", "no queue has this name", "test")
-    assert problem.allowed == ("test", "wide")
-    assert "may not use this queue" in _refused(queue="theirs").reason
-
-
-def test_a_queue_that_cannot_hold_the_gang():
-    problem = _refused(nodes=3)
-    assert problem.path == "--nodes"
-    assert problem.reason.startswith(f"queue test may use 32 {NEURON}, and 3 nodes of trn1.32xlarge have 48")
-    assert problem.good == 2
-    assert "wide" in problem.fix
-    assert _job(nodes=3, queue="wide").nodes == 3
-
-
-def test_more_nodes_than_the_group_has():
-    problem = _refused(nodes=9, queue="wide", stack=_stack(GROUPS, queues={}))
-    assert (problem.reason, problem.good) == ("ng1 has at most 4 nodes", 4)
-    assert "`maxSize` of ng1" in problem.fix
-
-
-@pytest.mark.parametrize(("ranks", "good"), [(3, 2), (16, 8), (31, 32), (64, 32), (0, 1)])
-def test_ranks_that_do_not_fit_the_cores(ranks, good):
-    problem = _refused(ranks_per_node=ranks)
-    assert (problem.path, problem.good) == ("--ranks-per-node", good)
-
-
-def test_more_ranks_than_gpus():
-    problem = _refused(group="gpu", ranks_per_node=9)
-    assert problem.reason == "a p4d.24xlarge has 8 GPUs, and takes one rank for each"
-
-
-def test_part_of_a_node_in_a_gang_is_warned_of():
-    warning = _warned(ranks_per_node=8)
-    assert warning.good == 32
-    assert _warned(ranks_per_node=8, nodes=1) is None
-
-
-def test_types_that_do_not_train_together_or_at_all():
-    problem = _refused(group="small", nodes=2)
-    assert problem.reason == "trn1.2xlarge has no EFA, without which its nodes cannot train together"
-    assert problem.good == 1
-    assert "trn1.32xlarge" in problem.fix
-    assert "for inference" in _refused(group="inf", nodes=1).reason
+COMPILING = replace(FACTS, compiling={(KEY := cache_key("bert", 64, "bf16", "sdk2.30.0")): "bert-compile"})
+FILLING = f"^the job bert-compile is filling the compile cache {KEY}; .*trn status bert-compile"
+HELD = f"^queue test may use 32 {NEURON}, and 3 nodes of trn1.32xlarge have 48.*wide"
+NO_EFA = "^trn1.2xlarge has no EFA, without which its nodes cannot train together; .*trn1.32xlarge"
 
 
 @pytest.mark.parametrize(
-    ("changes", "path", "good"),
+    ("changes", "path", "good", "said"),
     [
-        ({"group": "gn1"}, "--group", "ng1"),
-        ({"instance_type": "trn2.48xl"}, "--instance-type", "trn2.48xlarge"),
-        ({"group": "ng1", "instance_type": "trn2.48xlarge"}, "--instance-type", "trn1.32xlarge"),
-        ({"group": "gpu", "precompile": True}, "--precompile", None),
-        ({"priority": "training-hi"}, "--priority", "training-high"),
-        ({"precision": "bf61"}, "--precision", "bf16"),
-        ({"precision": "fp8", "backend": "neuron"}, "--precision", "bf16"),
-        ({"precision": "fp16", "backend": "cpu"}, "--precision", "bf16"),
-        ({"precision": "fp8", "backend": "cuda"}, "--precision", "bf16"),
-        ({"rendezvous": "etcd"}, "--rendezvous", "c10d"),
-        ({"retries": 0}, "--retries", 1),
-        ({"max_restarts": -1}, "--max-restarts", 0),
-        ({"failed_starts": "3,1"}, "--failed-starts", "3:1,2"),
-        ({"grace": 0}, "--grace", 1),
-        ({"nodes": 0}, "--nodes", 1),
-        ({"topology": "soft", "tier": 0}, "--tier", 1),
-        ({"topology": "hard", "kind": "pytorchjob"}, "--topology", None),
-        ({"data": ("/data/bert/",)}, "--data", "bert"),
-        ({"data": ("../x",)}, "--data", None),
-        ({"ranks_per_node": 10**9, "backend": "cpu"}, "--ranks-per-node", 1),
-        ({"name": "My_Job"}, "--name", "my-job"),
-        ({"name": "a" * 60}, "--name", "a" * 49),
-        ({"cache_set": "bert large"}, "--cache-set", "bert-large"),
+        ({"queue": "tset"}, "--queue", "test", "^no queue has this name"),
+        ({"queue": "theirs"}, "--queue", "test", "may not use this queue"),
+        ({"nodes": 3}, "--nodes", 2, HELD),
+        (
+            {"nodes": 9, "queue": "wide", "stack": _stack(GROUPS, queues={})},
+            *("--nodes", 4, "^ng1 has at most 4 nodes; .*`maxSize` of ng1"),
+        ),
+        *(
+            ({"ranks_per_node": ranks}, "--ranks-per-node", good, "")
+            for ranks, good in ((3, 2), (16, 8), (31, 32), (64, 32), (0, 1))
+        ),
+        (
+            {"group": "gpu", "ranks_per_node": 9},
+            *("--ranks-per-node", 8, "^a p4d.24xlarge has 8 GPUs, and takes one rank for each"),
+        ),
+        ({"group": "small", "nodes": 2}, "--nodes", 1, NO_EFA),
+        ({"group": "inf", "nodes": 1}, "--group", None, "for inference"),
+        ({"group": "gn1"}, "--group", "ng1", ""),
+        ({"instance_type": "trn2.48xl"}, "--instance-type", "trn2.48xlarge", ""),
+        ({"group": "ng1", "instance_type": "trn2.48xlarge"}, "--instance-type", "trn1.32xlarge", ""),
+        ({"group": "gpu", "precompile": True}, "--precompile", None, ""),
+        ({"priority": "training-hi"}, "--priority", "training-high", ""),
+        ({"precision": "bf61"}, "--precision", "bf16", ""),
+        ({"precision": "fp8", "backend": "neuron"}, "--precision", "bf16", ""),
+        ({"precision": "fp16", "backend": "cpu"}, "--precision", "bf16", ""),
+        ({"precision": "fp8", "backend": "cuda"}, "--precision", "bf16", ""),
+        ({"rendezvous": "etcd"}, "--rendezvous", "c10d", ""),
+        ({"retries": 0}, "--retries", 1, ""),
+        ({"max_restarts": -1}, "--max-restarts", 0, ""),
+        ({"failed_starts": "3,1"}, "--failed-starts", "3:1,2", ""),
+        ({"grace": 0}, "--grace", 1, ""),
+        ({"nodes": 0}, "--nodes", 1, ""),
+        ({"topology": "soft", "tier": 0}, "--tier", 1, ""),
+        ({"facts": THREE, "topology": "hard", "tier": 9}, "--tier", 3, ""),
+        ({"topology": "hard", "kind": "pytorchjob"}, "--topology", None, ""),
+        ({"data": ("/data/bert/",)}, "--data", "bert", ""),
+        ({"data": ("../x",)}, "--data", None, ""),
+        ({"ranks_per_node": 10**9, "backend": "cpu"}, "--ranks-per-node", 1, ""),
+        ({"name": "My_Job"}, "--name", "my-job", ""),
+        ({"name": "a" * 60}, "--name", "a" * 49, ""),
+        (
+            {"facts": replace(FACTS, jobs={"bert": "Running"}), "name": "bert"},
+            *("--name", "bert-x7k2f", r"^there is a job of this name \(Running\); .*trn cancel bert"),
+        ),
+        (
+            {"facts": replace(FACTS, may_submit=False)},
+            *("", None, "may not submit Volcano jobs in the namespace training.*; .*principals"),
+        ),
+        (
+            {"facts": replace(FACTS, staging={"bert/train": "stage-bert"}), "data": ("bert/train",)},
+            *("--data", None, "^stage-bert is still bringing it;"),
+        ),
+        ({"facts": replace(FACTS, is_local=True), "backend": "xla"}, "--backend", "cpu", ""),
+        ({"cache_set": "bert large"}, "--cache-set", "bert-large", ""),
+        *(
+            ({"facts": COMPILING, "cache_set": "bert", "precompile": each}, "--cache-set", None, FILLING)
+            for each in (False, True)
+        ),
+        ({"stack": NO_VOLUME, "data": ("bert",)}, "--data", None, ""),
+        ({"stack": NO_VOLUME, "cache_set": "bert"}, "--cache-set", None, ""),
+        *(
+            ({"program": program}, "--script", None, "one script or module")
+            for program in (Program(), Program("train.py", module="train"))
+        ),
     ],
 )
-def test_settings_that_cannot_be(changes, path, good):
+def test_what_cannot_be_is_refused_with_what_mends_it(changes, path, good, said):
     problem = _refused(**changes)
     assert (problem.path, problem.good) == (path, good)
+    assert re.search(said, f"{problem.reason}; {problem.fix}")
 
 
-def test_names_that_are_taken():
-    problem = _refused(replace(FACTS, jobs={"bert": "Running"}), name="bert")
-    assert (problem.reason, problem.good) == ("there is a job of this name (Running)", "bert-x7k2f")
-    assert "trn cancel bert" in problem.fix
-
-
-def test_what_the_cluster_and_whoever_looked_for_the_image_say():
-    problem = _refused(replace(FACTS, may_submit=False))
-    assert "may not submit Volcano jobs in the namespace training" in problem.reason
-    assert "principals" in problem.fix
+def test_what_is_allowed_stands_in_the_problem():
+    assert _refused(queue="tset").allowed == ("test", "wide")
     missing = Problem("--image", "there is no such image on this machine", "make it")
     assert _refused(replace(FACTS, image_missing=missing)) is missing
-    bringing = replace(FACTS, staging={"bert/train": "stage-bert"})
-    assert _refused(bringing, data=("bert/train",)).reason == "stage-bert is still bringing it"
-    assert _refused(replace(FACTS, is_local=True), backend="xla").good == "cpu"
-
-
-def test_a_compile_cache_in_use():
-    key = cache_key("bert", 64, "bf16", "sdk2.30.0")
-    facts = replace(FACTS, compiling={key: "bert-compile"})
-    for precompile in (False, True):
-        problem = _refused(facts, cache_set="bert", precompile=precompile)
-        assert problem.reason == f"the job bert-compile is filling the compile cache {key}"
-        assert "trn status bert-compile" in problem.fix
-    assert _job(facts, cache_set="other").cache is not None
-
-
-def test_no_volume_no_data_and_no_compile_cache():
-    stack = outputs(nodeGroups=GROUPS, namespaces=[{**NAMESPACE, "claim": ""}])
-    assert _refused(stack=stack, data=("bert",)).path == "--data"
-    assert _refused(stack=stack, cache_set="bert").path == "--cache-set"
-
-
-@pytest.mark.parametrize("program", [Program(), Program("train.py", module="train")])
-def test_one_thing_is_run(program):
-    assert "one script or module" in _refused(program=program).reason
-
-
-def test_a_topology_that_volcano_does_not_know_yet_is_warned_of():
-    warning = _warned(replace(FACTS, network_layers=0), topology="hard")
-    assert warning.path == "--topology"
-
-
-def test_a_tier_is_one_of_the_networks_layers():
-    three = replace(FACTS, network_layers=3)
-    assert _refused(three, topology="hard", tier=9).good == 3
-    assert _warned(three, topology="hard", tier=3) is None
+    assert _job(COMPILING, cache_set="other").cache
 
 
 def test_a_stack_without_groups():
@@ -348,8 +294,8 @@ def test_a_stack_without_groups():
 
 
 def test_all_at_once():
-    wrong = replace(REQUEST, queue="tset", nodes=9, ranks_per_node=5, priority="none", program=Program(), name="A B")
-    paths = {each.path for each in _plan(wrong).problems}
+    made = _plan(queue="tset", nodes=9, ranks_per_node=5, priority="none", program=Program(), name="A B")
+    paths = {each.path for each in made.problems}
     assert paths >= {"--queue", "--nodes", "--ranks-per-node", "--priority", "--script", "--name"}
 
 
@@ -364,7 +310,7 @@ def test_doing_what_is_said_mends_it(nodes, ranks, place, queue):
     request = replace(REQUEST, nodes=nodes, ranks_per_node=ranks, group=place, queue=queue)
     fields = {"--nodes": "nodes", "--ranks-per-node": "ranks_per_node", "--queue": "queue"}
     for _ in range(3):
-        made = _plan(request)
+        made = planning.plan(request, STACK, STACK.namespaces[0], FACTS)
         if made.job is not None:
             return
         refused = [each for each in made.problems if each.severity is Severity.REFUSE]
