@@ -119,13 +119,7 @@ def test_beyond_torchx_is_all_that_differs():
     changed = {path for path, value in theirs.items() if ours.get(path) != value}
     assert {path.rpartition("].")[2] for path in changed} == {"securityContext"}, "was empty"
     known = [
-        *(
-            ".metadata.namespace",
-            ".metadata.labels",
-            ".metadata.annotations",
-            ".spec.networkTopology",
-            ".initContainers",
-        ),
+        *(".metadata.namespace", ".metadata.labels", ".metadata.annotations", ".spec.networkTopology"),
         *("trainium-eks/kind", "trainium-eks/metrics", ".terminationGracePeriodSeconds", ".terminationMessagePolicy"),
         *(".securityContext", ".workingDir", ".volumes", ".volumeMounts", ".env", ".initContainers"),
         *(f".resources.requests.{device}" for device in (NEURON_RESOURCE, EFA_RESOURCE)),
@@ -159,10 +153,11 @@ def test_both_shapes_say_the_same_of_a_pod():
 
 @pytest.mark.parametrize("nodes", [2, 500])
 def test_a_lost_pod_restarts_the_gang_and_what_cannot_be_mended_ends_it(nodes):
-    made = volcano_job.manifest(job(nodes=nodes, retries=7, grace_seconds=120))
-    assert made["spec"]["maxRetry"] == 7
-    for task in made["spec"]["tasks"]:
+    made = volcano_job.manifest(job(nodes=nodes, retries=7, grace_seconds=120, capacity_ends="2026-12-01T11:30:00Z"))
+    assert made["metadata"]["annotations"]["trainium-eks/capacity-block-ends"] == "2026-12-01T11:30:00Z"
+    for task in [made["spec"], *made["spec"]["tasks"]]:
         assert task["maxRetry"] == 7
+    for task in made["spec"]["tasks"]:
         assert task["policies"] == [
             {"exitCode": REFUSED, "action": "TerminateJob"},
             {"event": "PodEvicted", "action": "RestartJob"},
@@ -172,35 +167,42 @@ def test_a_lost_pod_restarts_the_gang_and_what_cannot_be_mended_ends_it(nodes):
         assert task["template"]["spec"]["restartPolicy"] == "Never"
 
 
-def test_the_end_of_a_capacity_block_is_known_to_the_job():
-    wanted = job(capacity_ends="2026-12-01T11:30:00Z")
-    assert environment(wanted)["TRN_CAPACITY_ENDS"] == "2026-12-01T11:30:00Z"
-    annotations = volcano_job.manifest(wanted)["metadata"]["annotations"]
-    assert annotations["trainium-eks/capacity-block-ends"] == "2026-12-01T11:30:00Z"
-    assert "TRN_CAPACITY_ENDS" not in environment(job())
-
-
 # --- Environment ------------------------------------------------------------------------------------------------------
 
 
+END = "2026-12-01T11:30:00Z"
+TRN1, TRN2 = "trn1.32xlarge", "trn2.48xlarge"
+CACHE, CACHE_AT = CompileCache("bert-64x-bf16"), "/data/compile-cache/bert-64x-bf16"
+XLA_CACHE, NEURON_CACHE = "NEURON_COMPILE_CACHE_URL", "TORCH_NEURONX_NEFF_CACHE_DIR"
+ROUNDING, SHUTDOWN = "NEURON_RT_STOCHASTIC_ROUNDING_EN", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+CUDA = {"NCCL_SOCKET_IFNAME": "^lo", "FI_PROVIDER": "efa"}
+
+
 @pytest.mark.parametrize(
-    ("instance_type", "has", "has_not"),
+    ("name", "changes", "has", "has_not"),
     [
-        (
-            "trn1.32xlarge",
-            {"PJRT_DEVICE": "NEURON", "FI_PROVIDER": "efa", "NEURON_RT_STOCHASTIC_ROUNDING_EN": "1"},
-            {"NCCL_SOCKET_IFNAME", "XLA_DOWNCAST_BF16", "FI_EFA_FORK_SAFE"},
-        ),
-        ("trn1.2xlarge", {"PJRT_DEVICE": "NEURON"}, {"FI_PROVIDER"}),
-        ("trn2.48xlarge", {"CCOM_SOCKET_IFNAME": "eth0", "TRN_BACKEND": "neuron"}, {"PJRT_DEVICE"}),
-        ("p5.48xlarge", {"NCCL_SOCKET_IFNAME": "^lo", "FI_PROVIDER": "efa"}, {"PJRT_DEVICE", "MALLOC_ARENA_MAX"}),
+        (TRN1, {}, {"PJRT_DEVICE": "NEURON", "FI_PROVIDER": "efa", ROUNDING: "1"}, {XLA_CACHE, "TRN_CAPACITY_ENDS"}),
+        (TRN1, {}, {"PYTHONUNBUFFERED": "1"}, {"NCCL_SOCKET_IFNAME", "XLA_DOWNCAST_BF16", "FI_EFA_FORK_SAFE"}),
+        ("trn1.2xlarge", {}, {"PJRT_DEVICE": "NEURON"}, {"FI_PROVIDER"}),
+        (TRN2, {}, {"CCOM_SOCKET_IFNAME": "eth0", "TRN_BACKEND": "neuron"}, {"PJRT_DEVICE"}),
+        ("p5.48xlarge", {}, CUDA, {"PJRT_DEVICE", "MALLOC_ARENA_MAX"}),
+        (TRN1, {"env": {"OMP_NUM_THREADS": "8"}}, {"OMP_NUM_THREADS": "8"}, {NEURON_CACHE}),
+        (TRN1, {"precision": "fp32"}, {"PJRT_DEVICE": "NEURON"}, {ROUNDING}),
+        # torchrun ends its ranks before the kubelet does.
+        (TRN1, {"grace_seconds": 120}, {SHUTDOWN: "110"}, {NEURON_CACHE}),
+        (TRN1, {"grace_seconds": 3}, {SHUTDOWN: "1"}, {NEURON_CACHE}),
+        (TRN1, {"capacity_ends": END}, {"TRN_CAPACITY_ENDS": END}, {NEURON_CACHE}),
+        (TRN1, {"cache": CACHE}, {XLA_CACHE: CACHE_AT}, {NEURON_CACHE}),
+        (TRN2, {"cache": CACHE}, {NEURON_CACHE: CACHE_AT}, {XLA_CACHE}),
+        # Without a name for its cache a job of TorchNeuron shares the team's directory.
+        (TRN2, {}, {NEURON_CACHE: "/data/neff-cache"}, {XLA_CACHE}),
+        (TRN2, {"claim": ""}, {"TRN_BACKEND": "neuron"}, {NEURON_CACHE, XLA_CACHE}),
     ],
 )
-def test_variables_by_accelerator(instance_type, has, has_not):
-    found = environment(job(instance_type))
+def test_variables_by_accelerator_and_by_what_is_asked_for(name, changes, has, has_not):
+    found = environment(job(name, **changes))
     assert has.items() <= found.items()
     assert not has_not & found.keys()
-    assert found["PYTHONUNBUFFERED"] == "1"
 
 
 @pytest.mark.parametrize(("nodes", "scraped"), [(1, [True]), (3, [True, False, False]), (500, [True])])
@@ -213,28 +215,6 @@ def test_the_pod_of_rank_0_is_found_by_its_label(nodes, scraped):
         assert container["ports"][1] == {"containerPort": 9600, "name": "trn-metrics"}
         assert {"name": "TRN_METRICS_PORT", "value": "9600"} in container["env"]
     assert "metrics" not in json.dumps(volcano_job.manifest(job(nodes=nodes, metrics_port=0))).lower()
-
-
-def test_what_is_asked_for_changes_variables():
-    assert environment(job(env={"OMP_NUM_THREADS": "8"}))["OMP_NUM_THREADS"] == "8"
-    assert "NEURON_RT_STOCHASTIC_ROUNDING_EN" not in environment(job(precision="fp32"))
-    # torchrun ends its ranks before the kubelet does.
-    seconds = [environment(job(grace_seconds=each))["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] for each in (120, 3)]
-    assert seconds == ["110", "1"]
-
-
-def test_the_compile_cache_is_where_each_framework_looks():
-    def directories(instance_type, **changes):
-        made = environment(job(instance_type, **changes))
-        return {name: value for name, value in made.items() if "CACHE" in name}
-
-    cache = CompileCache("bert-64x-bf16")
-    at = "/data/compile-cache/bert-64x-bf16"
-    assert directories("trn1.32xlarge", cache=cache) == {"NEURON_COMPILE_CACHE_URL": at}
-    assert directories("trn2.48xlarge", cache=cache) == {"TORCH_NEURONX_NEFF_CACHE_DIR": at}
-    # Without a name for its cache a job of TorchNeuron shares the team's directory.
-    assert directories("trn2.48xlarge") == {"TORCH_NEURONX_NEFF_CACHE_DIR": "/data/neff-cache"}
-    assert [directories("trn1.32xlarge"), directories("trn2.48xlarge", claim="")] == [{}, {}]
 
 
 # --- Command: the script runs in a real shell, with stand-ins for the programs that it becomes ------------------------
@@ -262,7 +242,7 @@ def _run(wanted, node, *, one_task=False, **env):
 
 
 def _module(**changes):
-    return job(program=Program(module="m", arguments=("--note", "it's $5")), **changes)
+    return job(**{"program": Program(module="m", arguments=("--note", "it's $5")), **changes})
 
 
 @pytest.mark.parametrize("one_task", [False, True])
@@ -299,22 +279,38 @@ def test_an_image_without_our_launcher_keeps_all_nodes_but_the_first(node, code,
     assert (ran.returncode, ran.stdout) == (code, "stays 15\n" if stays else "")
 
 
-def test_where_nodes_meet_otherwise():
-    assert "<--rdzv_endpoint> <localhost:0>" in _run(_module(nodes=1), 0).stdout
-    etcd = _run(_module(rendezvous="etcd:2379"), 1, TRN_ATTEMPT="4").stdout
-    assert "<--rdzv_backend> <etcd-v2> <--rdzv_endpoint> <etcd:2379> <--rdzv_id> <bert-x7k2f-4>" in etcd
-    lost = _run(_module(), 1, VC_TRAINER_0_HOSTS="")
-    assert lost.returncode
-    assert "is set by the svc plugin" in lost.stderr
+CACHED = {"cache": CompileCache("k", {"batch": "16"})}
+CHECK = '<check> <--root> </data/compile-cache> <--key> <k> <--options> <{"batch": "16"}>'
+ETCD = "<--rdzv_backend> <etcd-v2> <--rdzv_endpoint> <etcd:2379> <--rdzv_id> <bert-x7k2f-4>"
+NO_SET = "no/such 'set is not on the shared volume; bring it: trn stage"
+SCRIPT, NO_SCRIPT = {"program": Program("train.py")}, "there is no script train.py in repo/train:1\n"
 
 
-def test_missing_script_and_data_end_the_job_with_a_line_each():
-    result = _run(job(), 0)
-    assert result.returncode == REFUSED
-    assert result.stderr == "there is no script train.py in repo/train:1\n"
-    result = _run(_module(data=("no/such 'set",)), 0)
-    assert result.returncode == REFUSED
-    assert result.stderr.startswith("no/such 'set is not on the shared volume; bring it: trn stage")
+@pytest.mark.parametrize(
+    ("changes", "node", "env", "code", "said"),
+    [
+        ({"nodes": 1}, 0, {}, 0, "<--rdzv_endpoint> <localhost:0>"),
+        ({"rendezvous": "etcd:2379"}, 1, {"TRN_ATTEMPT": "4"}, 0, ETCD),
+        ({}, 1, {"VC_TRAINER_0_HOSTS": ""}, 127, "is set by the svc plugin"),
+        (SCRIPT, 0, {}, REFUSED, NO_SCRIPT),
+        ({"data": ("no/such 'set",)}, 0, {}, REFUSED, NO_SET),
+        # A training waits for a whole cache where the image can look.
+        (CACHED, 0, {}, 0, CHECK),
+        (CACHED, 0, {"CHECK": "3"}, REFUSED, CHECK),
+        (CACHED, 0, {"HAS_WORKLOADS": "1"}, 0, "torchrun"),
+        # Node 0 finds out for all: the pod of another would end the job first, and node 0's words would go with it.
+        ({**CACHED, "data": ("none",)}, 0, {"CHECK": "3"}, REFUSED, "none is not on the shared volume"),
+        ({**CACHED, "data": ("none",)}, 1, {"CHECK": "3"}, 3, "<torchrun>"),
+    ],
+)
+@pytest.mark.parametrize("one_task", [False, True])
+def test_what_is_wrong_ends_the_job_before_torchrun_begins(changes, node, env, code, said, one_task):
+    if one_task and "VC_TRAINER_0_HOSTS" in env:
+        env = {"VC_TRAINER_HOSTS": ""}
+    ran = _run(_module(**changes), node, one_task=one_task, **env)
+    assert ran.returncode == code
+    assert said in ran.stdout + ran.stderr
+    assert ("torchrun" in ran.stdout) is (code in (0, 3))
 
 
 @pytest.mark.parametrize(
@@ -340,26 +336,6 @@ def test_packages_of_the_image_are_looked_for_before_the_launch(tmp_path, progra
     code, printed, said = ends(bad)
     assert (code, printed) == (REFUSED, "")
     assert said.startswith(words)
-
-
-def test_training_waits_for_a_whole_cache_where_the_image_can_look():
-    wanted = _module(cache=CompileCache("k", {"batch": "16"}))
-    passed = _run(wanted, 0)
-    assert '<check> <--root> </data/compile-cache> <--key> <k> <--options> <{"batch": "16"}>' in passed.stdout
-    assert "torchrun" in passed.stdout
-    refused = _run(wanted, 0, CHECK="3")
-    assert refused.returncode == REFUSED
-    assert "torchrun" not in refused.stdout
-    without = _run(wanted, 0, HAS_WORKLOADS="1")
-    assert without.stdout.startswith("torchrun")
-
-
-@pytest.mark.parametrize("one_task", [False, True])
-def test_one_node_finds_out_for_all(one_task):
-    """The pod of another node would end the job first, and node 0's words would go with its pod."""
-    wanted = job(cache=CompileCache("k"), data=("none",))
-    assert _run(wanted, 0, one_task=one_task).returncode == REFUSED
-    assert "<torchrun>" in _run(wanted, 1, one_task=one_task, CHECK="3").stdout
 
 
 def test_node_0_compiles_with_the_lease_and_the_others_join_it():
