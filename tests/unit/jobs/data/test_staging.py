@@ -7,7 +7,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import kubernetes_validate
 import pip
@@ -39,8 +38,6 @@ TEAM = NamespaceOutput(
 )
 REQUEST = StageRequest("s3://bucket/set/", "data/set")
 
-Json = dict[str, Any]
-
 
 def objects(request=REQUEST):
     code = staging.code_files(workloads())
@@ -48,8 +45,7 @@ def objects(request=REQUEST):
 
 
 def pod_of(job):
-    found: Json = job["spec"]["template"]["spec"]
-    return found
+    return job["spec"]["template"]["spec"]
 
 
 def container_of(job):
@@ -60,12 +56,19 @@ def container_of(job):
 # --- Objects ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_objects_are_valid():
-    request = StageRequest(
-        "hf://datasets/a/b", "x", True, True, ("*.x",), ("y",), True, 4, "https://mirror", "hugging-face"
-    )
-    for each in objects(request):
+def test_the_objects_are_valid_and_the_arguments_the_copiers():
+    hub = StageRequest("hf://d/a/b", "x", True, True, ("*.x", "z"), ("y",), True, 4, "https://m", "s")
+    for each in objects(hub):
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
+    asked = vars(copier._parser().parse_args(hub.arguments))
+    switches = {"list": True, "extract": True, "replace": True, "workers": 4, "include": ["*.x", "z"], "exclude": ["y"]}
+    assert asked.items() >= ({"source": "hf://d/a/b", "to": "x", "root": Path("/data")} | switches).items()
+    env = {each["name"]: each for each in container_of(objects(hub)[1])["env"]}
+    assert env["HF_ENDPOINT"]["value"] == "https://m"
+    assert env["HF_TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "s", "key": "token"}}
+    s3 = container_of(objects(StageRequest("s3://b/x", "x", endpoint="https://m"))[1])["env"]
+    assert {"name": "AWS_ENDPOINT_URL_S3", "value": "https://m"} in s3
+    assert "HF_TOKEN" not in [each["name"] for each in s3]
 
 
 def test_the_job_runs_on_the_cpu_pool_as_the_teams_user_with_no_right_it_does_not_need():
@@ -96,40 +99,15 @@ def test_a_copy_that_cannot_succeed_ends_the_job_and_one_that_may_is_tried_again
     assert ignore == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
-def test_the_arguments_are_the_copiers():
-    request = StageRequest("https://h/l", "x", True, True, ("*.x", "z"), ("y",), True, 4)
-    asked = copier._parser().parse_args(request.arguments)
-    assert (asked.source, asked.to, str(asked.root)) == ("https://h/l", "x", "/data")
-    assert (asked.list, asked.extract, asked.replace, asked.workers) == (True, True, True, 4)
-    assert (asked.include, asked.exclude) == (["*.x", "z"], ["y"])
-
-
-def test_endpoint_and_token_go_to_the_kind_of_source_that_they_are_for():
-    def env(request):
-        return {each["name"]: each for each in container_of(objects(request)[1])["env"]}
-
-    hub = env(StageRequest("hf://datasets/a/b", "x", endpoint="https://m", token_secret="s"))
-    assert hub["HF_ENDPOINT"]["value"] == "https://m"
-    assert hub["HF_TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "s", "key": "token"}}
-    assert env(StageRequest("s3://b/x", "x", endpoint="https://m"))["AWS_ENDPOINT_URL_S3"]["value"] == "https://m"
-    assert "HF_TOKEN" not in env(REQUEST)
-
-
 # --- The image --------------------------------------------------------------------------------------------------------
 
 
 def image(request=REQUEST, *, is_local, make=True):
-    session: Any = SimpleNamespace(is_local=is_local)
-    return command._with_image(request, session, make=make).image
+    return command._with_image(request, SimpleNamespace(is_local=is_local), make=make).image
 
 
-def test_on_aws_a_named_image_comes_before_the_public_one():
-    assert image(replace(REQUEST, image="mine"), is_local=False) == "mine"
-    assert image(is_local=False) == ""
-
-
-def test_on_the_local_cloud_it_is_local_torch_with_the_packages_or_else_local_stage_made_once(monkeypatch, capsys):
-    there: dict[str, LocalImage] = {}
+def test_the_image_is_the_named_one_or_has_the_packages_or_is_made_once(monkeypatch, capsys):
+    there = {}
     recipe = known_recipe("stage")
     tag = images.digest(recipe.requirements)
 
@@ -138,25 +116,21 @@ def test_on_the_local_cloud_it_is_local_torch_with_the_packages_or_else_local_st
         there[f"stage:{tag}"] = LocalImage("stage", tag, Path("/x"), False, requirements=recipe.requirements)
         return there[f"stage:{tag}"]
 
+    def refuse(*_):
+        raise ClusterError("local/stage could not be made: pip ended with 1")
+
     monkeypatch.setattr(images, "find", there.get)
+    monkeypatch.setattr(images, "make", refuse)
+    assert [image(each, is_local=False) for each in (replace(REQUEST, image="mine"), REQUEST)] == ["mine", ""]
+    with pytest.raises(CommandError, match=r"(?s)pip ended with 1.*set PIP_INDEX_URL"):
+        image(is_local=True)
     monkeypatch.setattr(images, "make", make)
     assert image(is_local=True, make=False) == "local/stage"
     assert [image(is_local=True) for _ in range(2)] == [f"local/stage:{tag}"] * 2
     assert capsys.readouterr().err == "Making it\n"
-    there["torch"] = LocalImage("torch", "old", Path("/x"), True, requirements="torch==2.9.1\n")
-    assert image(is_local=True) == f"local/stage:{tag}"
-    there["torch"] = LocalImage("torch", "new", Path("/x"), True, requirements=f"torch==2.9.1\n{recipe.requirements}")
-    assert image(is_local=True) == "local/torch:new"
-
-
-def test_an_image_that_cannot_be_made_is_said_with_the_way_out(monkeypatch):
-    def make(*_):
-        raise ClusterError("local/stage could not be made: pip ended with 1")
-
-    monkeypatch.setattr(images, "find", lambda _: None)
-    monkeypatch.setattr(images, "make", make)
-    with pytest.raises(CommandError, match=r"(?s)pip ended with 1.*set PIP_INDEX_URL"):
-        image(is_local=True)
+    for version, more, expected in (("old", "", f"stage:{tag}"), ("new", recipe.requirements, "torch:new")):
+        there["torch"] = LocalImage("torch", version, Path("/x"), True, requirements=f"torch==2.9.1\n{more}")
+        assert image(is_local=True) == f"local/{expected}"
 
 
 def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_reason(tmp_path):
@@ -200,35 +174,49 @@ def test_every_preset_is_listed_without_a_stack_and_can_be_staged():
         request = StageRequest(preset.source, preset.to, extract=preset.extract, include=preset.include)
         assert staging.problems(request, TEAM, is_local=False) == []
     assert len({preset.to for preset in PRESETS.values()}) == len(PRESETS)
+    with pytest.raises(CommandError, match="did you mean wikicorpus-bert-128"):
+        command._as_url("wikicorpus-bert128", is_local=False)
 
 
 # --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ("file:///tmp", "which the cluster does not see"),
-        ("http://host.example/x", "lets pods out to port 443 alone"),
-        ("https://host.example:8443/x", "lets pods out to port 443 alone"),
-        ("sr3://bucket/x", "neither a source nor a preset"),
-    ],
-)
-def test_a_source_that_the_cluster_cannot_reach_is_refused(source, said):
-    (problem,) = staging.problems(StageRequest(source, "x"), TEAM, is_local=False)
-    assert (problem.path, said in problem.reason) == ("SOURCE", True)
-    assert problem.fix or problem.good
+NO_CLAIM = TEAM.model_copy(update={"claim": ""})
+TOKEN = StageRequest("hf://datasets/a/b", "x", token_secret="hf_AbCd")
 
 
 @pytest.mark.parametrize(
-    ("source", "is_local"),
+    ("request_", "team", "path", "good", "said"),
     [
-        *((each, False) for each in ("http://minio:9000/x", "http://m.vision.svc/x", "https://host.example/x")),
-        ("http://127.0.0.1:1/x", True),
+        *(
+            (StageRequest(source, "x"), TEAM, "SOURCE", None, said)
+            for source, said in (
+                ("file:///tmp", "which the cluster does not see"),
+                ("http://host.example/x", "lets pods out to port 443 alone"),
+                ("https://host.example:8443/x", "lets pods out to port 443 alone"),
+                ("sr3://bucket/x", "neither a source nor a preset"),
+            )
+        ),
+        *(
+            (StageRequest("s3://b/k", to), TEAM, "--to", good, "")
+            for to, good in (("", "data/<name>"), ("..", "data/<name>"), ("../x", "x"), ("/x", "x"), ("a//b", "a/b"))
+        ),
+        (StageRequest("s3://b/k", "a/../b"), TEAM, "--to", "b", ""),
+        (StageRequest("s3://b/k", "a/.stage-x"), TEAM, "--to", None, "the copier's own"),
+        (REQUEST, NO_CLAIM, "--to", None, "has no shared volume"),
+        (TOKEN, TEAM, "--hf-secret", None, "not the name of a Secret"),
     ],
 )
-def test_a_source_that_it_reaches_is_not(source, is_local):
-    assert staging.problems(StageRequest(source, "x"), TEAM, is_local=is_local) == []
+def test_what_cannot_be_staged_is_refused_with_what_can(request_, team, path, good, said):
+    (problem,) = staging.problems(request_, team, is_local=False)
+    assert (problem.path, said in str(problem)) == (path, True)
+    assert problem.good == good if good else problem.fix or problem.good
+
+
+def test_a_source_that_it_reaches_is_taken():
+    for source in ("http://minio:9000/x", "http://m.vision.svc/x", "https://host.example/x"):
+        assert staging.problems(StageRequest(source, "x"), TEAM, is_local=False) == []
+    assert staging.problems(StageRequest("http://127.0.0.1:1/x", "x"), TEAM, is_local=True) == []
 
 
 def test_on_the_local_cloud_files_of_this_machine_are_sources_whose_path_the_pod_is_told(tmp_path):
@@ -246,39 +234,6 @@ def test_on_the_local_cloud_files_of_this_machine_are_sources_whose_path_the_pod
         assert said in problem.reason
 
 
-@pytest.mark.parametrize(
-    ("to", "good"),
-    [("", "data/<name>"), ("..", "data/<name>"), ("../x", "x"), ("/x", "x"), ("a//b", "a/b"), ("a/../b", "b")],
-)
-def test_a_destination_outside_the_volume_is_refused_with_one_inside(to, good):
-    (problem,) = staging.problems(StageRequest("s3://b/k", to), TEAM, is_local=False)
-    assert (problem.path, problem.good) == ("--to", good)
-
-
-@pytest.mark.parametrize(
-    ("request_", "team", "path", "said"),
-    [
-        (StageRequest("s3://b/k", "a/.stage-x"), TEAM, "--to", "the copier's own"),
-        (REQUEST, TEAM.model_copy(update={"claim": ""}), "--to", "has no shared volume"),
-        (
-            StageRequest("hf://datasets/a/b", "x", token_secret="hf_AbCd"),
-            TEAM,
-            "--hf-secret",
-            "not the name of a Secret",
-        ),
-    ],
-    ids=["the copier's name", "no volume", "a token for a secret's name"],
-)
-def test_what_else_cannot_be_staged(request_, team, path, said):
-    (problem,) = staging.problems(request_, team, is_local=False)
-    assert (problem.path, said in str(problem)) == (path, True)
-
-
-def test_a_name_that_is_no_preset_is_said_with_the_nearest():
-    with pytest.raises(CommandError, match="did you mean wikicorpus-bert-128"):
-        command._as_url("wikicorpus-bert128", is_local=False)
-
-
 # --- Following --------------------------------------------------------------------------------------------------------
 
 
@@ -286,23 +241,18 @@ class Scripted:
     """An API server whose answers are written down: each look at the Job is one step."""
 
     def __init__(self, *steps):
-        self.steps = list(steps)
-        self.now: Json = {}
-        self.logs: list[str] = []
+        self.steps, self.now, self.logs = list(steps), {}, []
 
     def get(self, reference):
         assert (reference.kind, reference.name) == ("Job", "job")
         self.now = self.steps.pop(0)
-        job: Json | None = self.now.get("job", {})
-        return job
+        return self.now.get("job", {})
 
     def list(self, api_version, kind, *, namespace, labels):
         assert (api_version, kind, labels) == ("v1", "Pod", "batch.kubernetes.io/job-name=job")
+        names = ("name", "uid", "creationTimestamp")
         return [
-            {
-                "metadata": {"name": name, "namespace": namespace, "uid": name, "creationTimestamp": name},
-                "status": status,
-            }
+            {"metadata": {"namespace": namespace, **dict.fromkeys(names, name)}, "status": status}
             for name, status in self.now.get("pods", {}).items()
         ]
 
@@ -321,47 +271,31 @@ def finished(kind, reason="", message=""):
 
 
 def follow(*steps):
-    api, lines, waits = Scripted(*steps), list[str](), list[str]()
-    end = batch_jobs.follow(
-        api,
-        "vision",
-        "job",
-        "stage",
-        line=lines.append,
-        waiting=waits.append,
-        pause=lambda _: None,
-    )
-    return end, lines, waits, api
+    api, lines, waits = Scripted(*steps), [], []
+    told = {"line": lines.append, "waiting": waits.append, "pause": lambda _: None}
+    return batch_jobs.follow(api, "vision", "job", "stage", **told), lines, waits, api
 
 
-UNSCHEDULABLE = {
-    "phase": "Pending",
-    "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/5 nodes are available"}],
-}
-PULLING = {
-    "phase": "Pending",
-    "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "no"}}}],
-}
+NOT_SCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/5 nodes are available"}
+UNSCHEDULABLE = {"phase": "Pending", "conditions": [NOT_SCHEDULED]}
+WAITING = {"waiting": {"reason": "ErrImagePull", "message": "no"}}
+PULLING = {"phase": "Pending", "containerStatuses": [{"state": WAITING}]}
 
 
 def test_a_job_is_followed_from_pod_to_pod_to_its_end():
+    failed, running = {"phase": "Failed"}, {"phase": "Running"}
     end, lines, waits, api = follow(
         {},
         {"pods": {"1": UNSCHEDULABLE}},
         {"pods": {"1": PULLING}},
-        {"pods": {"1": {"phase": "Running"}}, "log": ["a", "b"]},
-        {"pods": {"1": {"phase": "Failed"}}},
-        {"pods": {"1": {"phase": "Failed"}, "2": {"phase": "Running"}}, "log": ["c"]},
-        {"pods": {"1": {"phase": "Failed"}, "2": {"phase": "Succeeded"}}, "job": finished("Complete")},
+        {"pods": {"1": running}, "log": ["a", "b"]},
+        {"pods": {"1": failed}},
+        {"pods": {"1": failed, "2": running}, "log": ["c"]},
+        {"pods": {"1": failed, "2": {"phase": "Succeeded"}}, "job": finished("Complete")},
     )
-    assert end.succeeded
-    assert lines == ["a", "b", "c"]
-    assert waits == [
-        "the Job controller makes its pod",
-        "no node takes the pod: 0/5 nodes are available",
-        "ErrImagePull: no",
-    ]
-    assert api.logs == ["1", "2"]
+    assert (end.succeeded, lines, api.logs) == (True, ["a", "b", "c"], ["1", "2"])
+    no_node = "no node takes the pod: 0/5 nodes are available"
+    assert waits == ["the Job controller makes its pod", no_node, "ErrImagePull: no"]
 
 
 def test_a_log_that_breaks_off_is_read_again_but_a_refusal_is_not_waited_for():
@@ -383,15 +317,6 @@ def test_a_job_that_fails_or_goes_says_why():
     assert follow({"job": None})[0] == batch_jobs.End(False, "the Job was deleted")
 
 
-class Refusing(RememberingApi):
-    """An API server that refuses ConfigMaps."""
-
-    def create(self, manifest, *, dry_run=False):
-        if manifest["kind"] == "ConfigMap":
-            raise ApiError.of(403, '{"message": "exceeded quota"}')
-        return super().create(manifest, dry_run=dry_run)
-
-
 def test_a_job_that_was_never_started_is_told_from_one_that_is_being_started():
     job = {"metadata": {"creationTimestamp": "2026-11-22T00:00:00Z"}, "spec": {"suspend": True}}
     made = 1795305600
@@ -407,6 +332,13 @@ def test_the_code_goes_with_its_job_and_a_refused_job_leaves_none():
     made, code = api.objects
     assert (made["kind"], made["spec"]["suspend"], api.patches) == ("Job", True, [{"spec": {"suspend": False}}])
     assert (code["kind"], code["metadata"]["ownerReferences"][0]["uid"]) == ("ConfigMap", "u")
+
+    class Refusing(RememberingApi):
+        def create(self, manifest, *, dry_run=False):
+            if manifest["kind"] == "ConfigMap":
+                raise ApiError.of(403, '{"message": "exceeded quota"}')
+            return super().create(manifest, dry_run=dry_run)
+
     api = Refusing()
     with pytest.raises(ApiError, match="exceeded quota"):
         batch_jobs.submit(api, job, (config_map,))
