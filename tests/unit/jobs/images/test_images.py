@@ -6,7 +6,6 @@ import random
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from io import BytesIO
@@ -40,14 +39,11 @@ from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.catalogue.training_images import BASES
 from trainium_eks.model.catalogue.versions import KUBERNETES
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
-from trainium_eks.model.validation.problems import Problem
 
 URL = "123456789012.dkr.ecr.us-west-2.amazonaws.com/trn-dev/training"
 TRN1 = BASES["trn1"].image or ""
 REQUEST = ImageRequest("trn1", TRN1)
 TEAM = NamespaceOutput(name="vision", queues=("eyes",), service_account="training", claim="fsx-claim")
-
-Answer = tuple[int, str, str]
 
 
 # --- What an image is made of -----------------------------------------------------------------------------------------
@@ -95,20 +91,20 @@ def test_every_type_of_the_catalogue_has_a_target_and_every_base_is_pinned():
         assert base.image is None or training_images.reference_problems(base.image, target) == []
 
 
-USER = {"name": "v", "queues": [], "serviceAccount": "s", "claim": "", "trainingUserId": 2001}
 OWN = "registry.example/team/neuron"
+MIRRORED, SOURCE = "mirror-x-1.0", "public.ecr.aws/neuron/x:1.0"
+USER = {"name": "v", "queues": [], "serviceAccount": "s", "claim": "", "trainingUserId": 2001}
+GPUS = {"nodeGroups": [group("g", "nvidia.com/gpu", 4, 1)]}
+CONFIGS = {"baseImages": {"trn2": f"{OWN}:2.14"}}
 
 
 @pytest.mark.parametrize(
     ("stack", "target", "base", "expected"),
     [
         ({}, None, None, REQUEST),
-        (
-            {"nodeGroups": [group("g", "nvidia.com/gpu", 4, 1)]},
-            *(None, None, ImageRequest("cuda", BASES["cuda"].image or "")),
-        ),
-        ({"baseImages": {"trn2": f"{OWN}:2.14"}}, "trn2", None, ImageRequest("trn2", f"{OWN}:2.14")),
-        ({"baseImages": {"trn2": f"{OWN}:2.14"}}, "trn2", f"{OWN}:2.15", ImageRequest("trn2", f"{OWN}:2.15")),
+        (GPUS, None, None, ImageRequest("cuda", BASES["cuda"].image or "")),
+        (CONFIGS, "trn2", None, ImageRequest("trn2", f"{OWN}:2.14")),
+        (CONFIGS, "trn2", f"{OWN}:2.15", ImageRequest("trn2", f"{OWN}:2.15")),
         ({"namespaces": [USER]}, None, None, replace(REQUEST, user_id=2001)),
     ],
     ids=["by the first group", "of a GPU", "the config's base", "the command's", "the team's user"],
@@ -128,9 +124,7 @@ def test_the_stack_and_the_command_say_what_is_built(stack, target, base, expect
 )
 def test_what_cannot_be_built_is_said(target, base, path, said):
     found = images.request_for(outputs(), target, base)
-    assert isinstance(found, Problem)
-    assert found.path == path
-    assert said in f"{found.reason} {found.fix}"
+    assert (found.path, said in f"{found.reason} {found.fix}") == (path, True)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +149,7 @@ class Recorded:
 
     def __init__(self, *broken, fails=""):
         self.broken, self.fails = broken, fails
-        self.held: list[str] = []
-        self.ran: list[list[str]] = []
-        self.inputs: list[str] = []
-        self.built: set[str] = set()
+        self.held, self.ran, self.inputs, self.built = [], [], [], set()
 
     def run(self, argv, *, stdin=""):
         self.ran.append(list(argv))
@@ -177,10 +168,6 @@ class Recorded:
 
     def commands(self):
         return [each[1] for each in self.ran]
-
-
-Record = Callable[..., Recorded]
-OnPath = Callable[..., None]
 
 
 @pytest.fixture
@@ -202,52 +189,44 @@ def on_path(monkeypatch):
     return only
 
 
-def test_the_first_engine_that_works_is_taken(on_path, recorded):
-    on_path("docker", "podman", "finch")
-    recorded()
-    assert engines.find(None).name == "docker"
-    assert engines.find("finch").name == "finch"
-    recorded("docker")
-    assert engines.find(None).name == "podman"
-
-
-def test_no_engine_leads_to_a_build_in_the_cluster(on_path, recorded):
-    on_path()
-    with pytest.raises(EngineError, match=r"none of docker, podman, finch is on PATH.*--in-cluster"):
-        engines.find(None)
-    with pytest.raises(EngineError, match="podman is not on PATH"):
-        engines.find("podman")
-    on_path("docker")
-    recorded("docker")
-    with pytest.raises(EngineError, match=r"(?s)Cannot connect to the daemon .start Docker Desktop.*--in-cluster"):
-        engines.find(None)
+@pytest.mark.parametrize(
+    ("there", "broken", "asked", "found"),
+    [
+        (("docker", "podman", "finch"), (), None, "docker"),
+        (("docker", "podman", "finch"), (), "finch", "finch"),
+        (("docker", "podman", "finch"), ("docker",), None, "podman"),
+        ((), (), None, r"none of docker, podman, finch is on PATH.*--in-cluster"),
+        ((), (), "podman", "podman is not on PATH"),
+        (("docker",), ("docker",), None, r"(?s)Cannot connect to the daemon .start Docker Desktop.*--in-cluster"),
+    ],
+)
+def test_the_first_engine_that_works_is_taken_or_the_cluster_builds(on_path, recorded, there, broken, asked, found):
+    on_path(*there)
+    recorded(*broken)
+    if found in engines.ENGINES:
+        assert engines.find(asked).name == found
+    else:
+        with pytest.raises(EngineError, match=found):
+            engines.find(asked)
 
 
 @pytest.mark.parametrize("name", [*engines.ENGINES, *engines.COPIERS])
-def test_a_password_is_never_an_argument(name, tmp_path, recorded):
-    runner = recorded()
-    engines.Engine(name, tmp_path / "auth.json").login("r.example", "AWS", "the-password")
-    assert runner.inputs == ["the-password"]
-    assert not [argument for argv in runner.ran for argument in argv if "the-password" in argument]
-
-
-@pytest.mark.parametrize(("name", "given"), [("podman", [False, True, True]), ("finch", [False] * 3)])
-def test_podmans_login_leaves_no_trace_and_hides_no_other(name, given, tmp_path, recorded):
+def test_a_password_is_never_an_argument_and_podmans_login_hides_no_other(name, tmp_path, recorded):
     runner, file = recorded(), tmp_path / "auth.json"
     engine = engines.Engine(name, file)
-    engine.pull("r.example/base:1")
-    engine.login("s.example", "AWS", "p")
-    file.write_text("{}")
-    engine.push("s.example/x:1")
-    assert ["--authfile" in argv for argv in runner.ran] == given
-
-
-def test_a_copy_reads_its_source_with_the_users_own_logins(tmp_path, recorded):
-    runner, file = recorded(), tmp_path / "auth.json"
     for _ in ("before the login", "after it"):
-        engines.Engine("skopeo", file).copy("r.example/x:1", "s.example/x:1")
+        if name == "skopeo":
+            engine.copy("r.example/x:1", "s.example/x:1")
+        elif name in engines.ENGINES:
+            engine.push("s.example/x:1")
         file.write_text("{}")
-    assert [[each for each in argv if "auth" in each] for argv in runner.ran] == [[], [f"--dest-authfile={file}"]]
+    told = [[each for each in argv if "auth" in each] for argv in runner.ran]
+    after = {"podman": ["--authfile", str(file)], "skopeo": [f"--dest-authfile={file}"]}.get(name, [])
+    assert told == ([] if name == "crane" else [[], after])
+    engine.login("r.example", "AWS", "the-password")
+    assert runner.inputs[-1] == "the-password"
+    assert not [argument for argv in runner.ran for argument in argv if "the-password" in argument]
+    assert ("--authfile" in runner.ran[-1]) is (name in ("podman", "skopeo"))
 
 
 def test_programs_show_what_they_say_and_their_last_words_are_kept(capfd):
@@ -284,7 +263,7 @@ def lets_in(canned):
     canned.add_response("get_authorization_token", {"authorizationData": [{"authorizationToken": token}]})
 
 
-def test_a_right_that_is_missing_is_said_with_the_policy_that_gives_it(canned):
+def test_what_ecr_refuses_is_said_with_what_mends_it(canned):
     canned.add_client_error("get_authorization_token", "AccessDeniedException", "not authorized")
     with pytest.raises(sessions.NotAllowedError) as caught:
         Repository(URL).login()
@@ -293,9 +272,6 @@ def test_a_right_that_is_missing_is_said_with_the_policy_that_gives_it(canned):
     assert "ecr:PutImage" in statement["Action"]
     known = boto3.client("ecr", region_name="us-west-2").meta.service_model.operation_names
     assert {action.removeprefix("ecr:") for action in ecr.PUSH_ACTIONS} <= {*known}
-
-
-def test_a_repository_that_has_gone_is_said(canned):
     canned.add_client_error("describe_images", "RepositoryNotFoundException", "does not exist")
     with pytest.raises(sessions.AwsError, match="deleted after the stack's last update"):
         Repository(URL).digest("a")
@@ -318,9 +294,6 @@ def trn(exported):
         return shown.exit_code, shown.stdout, shown.stderr
 
     return call
-
-
-Trn = Callable[..., Answer]
 
 
 def tag_of(exported, options=None):
@@ -367,14 +340,8 @@ def test_push_builds_logs_in_and_pushes_and_does_nothing_where_the_repository_ha
     assert len(runner.ran) == 4
 
 
-@pytest.mark.parametrize(
-    ("fails", "said"),
-    [
-        ("pull", f"the base {TRN1} cannot be had"),
-        *((each, f"docker {each} ended with code 125") for each in ("build", "login", "push")),
-    ],
-)
-def test_what_fails_is_said(trn, exported, canned, on_path, recorded, fails, said):
+@pytest.mark.parametrize("fails", ["pull", "build", "login", "push"])
+def test_what_fails_is_said(trn, exported, canned, on_path, recorded, fails):
     on_path("docker")
     recorded(fails=fails)
     holds(canned, tag_of(exported))
@@ -382,23 +349,30 @@ def test_what_fails_is_said(trn, exported, canned, on_path, recorded, fails, sai
         lets_in(canned)
     code, _, err = trn("push")
     assert code == 1
-    assert said in err
+    assert (f"the base {TRN1} cannot be had" if fails == "pull" else f"docker {fails} ended with code 125") in err
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("command", "said"),
     [
-        (("--engine", "buildah"), "--engine buildah is none of docker, podman, finch"),
-        (("--tag", "a b"), "not a tag"),
-        (("--requirements", "/none/r.txt"), "--requirements /none/r.txt: No such file or directory"),
-        (("--context", "/none"), "--context /none is no directory"),
-        (("--for", "trn2"), "--base"),
+        ("build --engine buildah", "--engine buildah is none of docker, podman, finch"),
+        ("build --tag a,b", "not a tag"),
+        ("build --requirements /none/r.txt", "--requirements /none/r.txt: No such file or directory"),
+        ("build --context /none", "--context /none is no directory"),
+        ("build --for trn2", "--base"),
+        (f"mirror {SOURCE}", "none of skopeo, crane is on PATH: install one"),
+        (f"mirror {SOURCE} --engine buildah", "is none of skopeo, crane, docker, podman"),
+        ("push --in-cluster --context {own}", "give a smaller --context, or build with an engine"),
     ],
 )
-def test_wrong_usage(trn, options, said):
-    code, out, err = trn("build", *options)
-    assert (code, out) == (2, "")
-    assert said in err
+def test_what_cannot_be_is_refused_before_anything_is_made(trn, exported, canned, on_path, tmp_path, command, said):
+    (own := tmp_path / "own").mkdir()
+    (own / "big").write_bytes(random.Random(1).randbytes(800_000))
+    on_path("docker")
+    if not command.startswith("build"):
+        holds(canned, MIRRORED if command.startswith("mirror") else tag_of(exported, ImageOptions(context=own)))
+    code, out, err = trn(*command.format(own=own).split())
+    assert (code, out, said in err) == (2, "", True), err
 
 
 def test_stacks_that_build_no_images(trn, exported, monkeypatch):
@@ -412,9 +386,6 @@ def test_stacks_that_build_no_images(trn, exported, monkeypatch):
         assert (code, "local images make torch" in err) == (2, True)
 
 
-SOURCE = "public.ecr.aws/neuron/x:1.0"
-
-
 @pytest.mark.parametrize(
     ("engine", "commands"),
     [
@@ -425,28 +396,13 @@ SOURCE = "public.ecr.aws/neuron/x:1.0"
 )
 def test_a_copy_logs_in_first(trn, canned, on_path, recorded, engine, commands):
     on_path("docker", "crane", "skopeo")
-    tag = "mirror-x-1.0"
-    holds(canned, tag)
+    holds(canned, MIRRORED)
     lets_in(canned)
-    holds(canned, tag, "sha256:1")
+    holds(canned, MIRRORED, "sha256:1")
     runner = recorded()
-    assert trn("mirror", SOURCE, *engine)[:2] == (0, f"{URL}:{tag} copied\n")
+    assert trn("mirror", SOURCE, *engine)[:2] == (0, f"{URL}:{MIRRORED} copied\n")
     assert runner.commands() == commands
     assert {argv[0] for argv in runner.ran} == {engine[-1] if engine else "skopeo"}
-
-
-@pytest.mark.parametrize(
-    ("engine", "said"),
-    [
-        ((), "none of skopeo, crane is on PATH: install one"),
-        (("--engine", "buildah"), "is none of skopeo, crane, docker, podman"),
-    ],
-)
-def test_a_copy_without_a_program_for_it_is_refused(trn, canned, on_path, engine, said):
-    on_path("docker")
-    holds(canned, "mirror-x-1.0")
-    code, _, err = trn("mirror", SOURCE, *engine)
-    assert (code, said in err) == (2, True), err
 
 
 def test_a_copy_has_all_platforms_and_a_digest_counts_before_a_tag():
@@ -465,32 +421,28 @@ def test_a_copy_has_all_platforms_and_a_digest_counts_before_a_tag():
 LOGIN = Login("123456789012.dkr.ecr.us-west-2.amazonaws.com", "AWS", "the-password")
 
 
-def build_job():
-    made = images.context(REQUEST, workloads())
-    return image_jobs.build_objects(TEAM, "image-x-1", f"{URL}:x", made, LOGIN)
+CONTEXT = images.context(REQUEST, workloads())
+BUILD = image_jobs.build_objects(TEAM, "image-x-1", f"{URL}:x", CONTEXT, LOGIN)
+MIRROR = image_jobs.mirror_objects(TEAM, "mirror-1", TRN1, f"{URL}:m", LOGIN)
 
 
-def mirror_job():
-    return image_jobs.mirror_objects(TEAM, "mirror-1", TRN1, f"{URL}:m", LOGIN)
-
-
-@pytest.mark.parametrize("made", [build_job, mirror_job])
+@pytest.mark.parametrize("made", [BUILD, MIRROR], ids=["build", "mirror"])
 def test_jobs_in_the_cluster_are_valid_and_hold_no_password_but_in_their_secret(made):
-    job, needs = made()
-    for each in (job, *needs):
+    objects = [made[0], *made[1]]
+    for each in objects:
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
         assert each["metadata"]["labels"]["trainium-eks/kind"] == "image-build"
         assert len(json.dumps(each)) < 1024 * 1024
-    (secret,) = [each for each in needs if each["kind"] == "Secret"]
+    (secret,) = [each for each in objects if each["kind"] == "Secret"]
     config = base64.b64decode(secret["data"][".dockerconfigjson"]).decode()
     assert json.loads(config)["auths"][LOGIN.registry]["auth"] == base64.b64encode(b"AWS:the-password").decode()
-    others = json.dumps([job, *(each for each in needs if each is not secret)])
+    others = json.dumps([each for each in objects if each is not secret])
     assert "the-password" not in others
     assert base64.b64encode(b"the-password").decode() not in others
 
 
 def test_a_build_in_the_cluster_asks_for_nothing_that_baseline_forbids():
-    pod = build_job()[0]["spec"]["template"]["spec"]
+    pod = BUILD[0]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     # To forbid escalation would take newuidmap its right; a profile named Unconfined would be refused.
     forbidden = {"privileged", "capabilities", "allowPrivilegeEscalation"}
@@ -522,15 +474,6 @@ def test_a_build_in_the_cluster_is_followed_to_its_end(trn, exported, canned, mo
     assert [each["kind"] for each in submitted] == ["Job", "ConfigMap", "Secret"]
     assert (code, out) == ((0, f"{URL}:{tag} pushed\n") if ends else (1, "")), err
     assert ends or f"{URL}:{tag} is not there: BackoffLimitExceeded" in err
-
-
-def test_more_than_an_object_holds_is_not_sent(trn, exported, canned, tmp_path):
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / "big").write_bytes(random.Random(1).randbytes(800_000))
-    holds(canned, tag_of(exported, ImageOptions(context=own)))
-    code, _, err = trn("push", "--in-cluster", "--context", str(own))
-    assert (code, "give a smaller --context, or build with an engine" in err) == (2, True)
 
 
 def test_outputs_without_bases_are_those_of_an_older_stack():
