@@ -1,7 +1,7 @@
 """A model that is served, and a file that is predicted: what the objects ask for, and what is refused before."""
 
 from dataclasses import replace
-from typing import Any, get_args
+from typing import get_args
 
 import kubernetes_validate
 import pytest
@@ -22,8 +22,6 @@ TEAM = NamespaceOutput(
 GROUP = NodeGroupOutput.model_validate(group("inf", NEURON, 0, 1, instanceType="inf2.xlarge"), by_alias=True)
 CPU = ServingNodes()
 
-Json = dict[str, Any]
-
 
 def on(instance_type, devices=1, *, is_local=False):
     return serving.place(GROUP, CATALOGUE[instance_type], devices, is_local=is_local)
@@ -38,8 +36,7 @@ def batch(place=CPU, **changes):
 
 
 def pod_of(manifest):
-    found: Json = manifest["spec"]["template"]["spec"]
-    return found
+    return manifest["spec"]["template"]["spec"]
 
 
 def deployment_of(place=CPU, **changes):
@@ -63,11 +60,18 @@ PLACES = {
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_the_objects_are_valid(name):
-    place = PLACES[name]
-    made = [each for engine in get_args(Engine) for each in serving.objects(served(place, engine=engine), TEAM)]
-    for each in (*made, serving.job(batch(place, field="body", replace=True), TEAM)):
+def test_the_objects_are_valid_and_the_programs_know_their_arguments(name):
+    """Without PyTorch their parsers cannot run here: their sources must name each option."""
+    package = workloads() / "trainium_workloads" / "serving"
+    known = "".join((package / f"{each}.py").read_text() for each in ("server", "batch", "served_model"))
+    job = serving.job(batch(PLACES[name], field="body", replace=True), TEAM)
+    deployments = {each: serving.objects(served(PLACES[name], engine=each), TEAM) for each in get_args(Engine)}
+    for each in (job, *(made for both in deployments.values() for made in both)):
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
+    for each in (job, *(made for engine, (made, _) in deployments.items() if engine != "vllm")):
+        module = container_of(each)["command"][-1].rpartition(".")[2]
+        assert (package / f"{module}.py").is_file()
+        assert all(f'"{word}"' in known for word in container_of(each)["args"] if word.startswith("--"))
 
 
 def test_each_type_computes_as_its_image_can():
@@ -103,10 +107,10 @@ def test_it_is_ready_when_the_model_answers_and_judged_well_from_then_on():
 
 
 @pytest.mark.parametrize(("name", "seconds", "surge", "unavailable"), [("cpu", 600, 1, 0), ("inferentia", 3600, 0, 1)])
-def test_there_is_no_gap_where_nodes_can_be_spared_and_no_more_devices_than_before(name, seconds, surge, unavailable):
+def test_there_is_no_gap_where_nodes_can_be_spared(name, seconds, surge, unavailable):
     deployment = deployment_of(PLACES[name])
     rolling = deployment["spec"]["strategy"]["rollingUpdate"]
-    assert rolling == {"maxSurge": surge, "maxUnavailable": unavailable}
+    assert rolling == {"maxSurge": surge, "maxUnavailable": unavailable}, "no more devices than before"
     probe = container_of(deployment)["startupProbe"]
     assert probe["failureThreshold"] * probe["periodSeconds"] == seconds
 
@@ -135,56 +139,51 @@ def test_devices_go_through_the_queue(name):
 
 
 def test_a_batch_that_would_end_the_same_way_is_not_tried_again():
-    job = serving.job(batch(), TEAM)
-    refused, _ = job["spec"]["podFailurePolicy"]["rules"]
+    refused, _ = serving.job(batch(), TEAM)["spec"]["podFailurePolicy"]["rules"]
     assert (refused["action"], refused["onExitCodes"]["values"]) == ("FailJob", [REFUSED])
-    assert container_of(job)["args"] == [
-        *("/data/output/x/model", "/data/in/a.csv", "--to", "/data/out/b.jsonl"),
-        *("--backend", "cpu", "--threads", "2"),
-    ]
 
 
-@pytest.mark.parametrize("name", PLACES)
-def test_the_programs_know_their_arguments(name):
-    """Without PyTorch their parsers cannot run here: their sources must name each option."""
-    package = workloads() / "trainium_workloads" / "serving"
-    known = "".join((package / f"{each}.py").read_text() for each in ("server", "batch", "served_model"))
-    for each in (deployment_of(PLACES[name]), serving.job(batch(PLACES[name], field="f", replace=True), TEAM)):
-        module = container_of(each)["command"][-1].rpartition(".")[2]
-        assert (package / f"{module}.py").is_file()
-        assert all(f'"{word}"' in known for word in container_of(each)["args"] if word.startswith("--"))
-
-
-def test_each_engine_is_its_own_program():
-    auto = container_of(deployment_of())
-    assert auto["command"] == ["python3", "-m", "trainium_workloads.serving.server"]
-    assert auto["args"] == [
-        *("/data/output/x/model", "--backend", "cpu", "--threads", "2"),
-        *("--name", "serve-x", "--port", "8080", "--linger", "5"),
-    ]
-    named = container_of(deployment_of(engine="transformers"))
-    assert named["args"] == [*auto["args"], "--engine", "transformers"]
-    copies = container_of(deployment_of(PLACES["inferentia"]))["args"]
-    assert copies[copies.index("--copies") + 1] == "2"
+VLLM = "--served-model-name serve-x --port 8080"
+SERVER = "python3 -m trainium_workloads.serving.server"
+AUTO = "/data/output/x/model --backend cpu --threads 2 --name serve-x --port 8080 --linger 5"
+GRAPHS = "--graphs /data/compile-cache/serving"
+ON_CORES = f"/data/output/x/model --backend xla {GRAPHS} --name serve-x --port 8080 --linger 5 --copies 2"
+GPUS = on("p4d.24xlarge", 4)
 
 
 @pytest.mark.parametrize(
-    ("devices", "memory", "parallel"), [(1, "32Gi", []), (4, "128Gi", ["--tensor-parallel-size", "4"])]
+    ("made", "command", "arguments"),
+    [
+        (deployment_of(), SERVER, AUTO),
+        (deployment_of(engine="transformers"), SERVER, f"{AUTO} --engine transformers"),
+        (deployment_of(PLACES["inferentia"]), SERVER, ON_CORES),
+        (deployment_of(PLACES["gpu"], engine="vllm"), "vllm serve", f"/data/output/x/model {VLLM}"),
+        (deployment_of(GPUS, engine="vllm"), "vllm serve", f"/data/output/x/model {VLLM} --tensor-parallel-size 4"),
+        (
+            serving.job(batch(), TEAM),
+            "python3 -m trainium_workloads.serving.batch",
+            "/data/output/x/model /data/in/a.csv --to /data/out/b.jsonl --backend cpu --threads 2",
+        ),
+    ],
 )
-def test_vllm_has_its_own_image_and_shares_a_model_among_its_devices(devices, memory, parallel):
+def test_each_engine_is_its_own_program(made, command, arguments):
+    container = container_of(made)
+    assert (" ".join(container["command"]), " ".join(container["args"])) == (command, arguments)
+
+
+@pytest.mark.parametrize(("devices", "memory"), [(1, "32Gi"), (4, "128Gi")])
+def test_vllm_shares_a_model_among_its_devices(devices, memory):
     deployment = deployment_of(on("p4d.24xlarge", devices), engine="vllm")
     container = container_of(deployment)
-    assert container["command"] == ["vllm", "serve"]
-    named = ["--served-model-name", "serve-x", "--port", "8080"]
-    assert container["args"] == ["/data/output/x/model", *named, *parallel]
     assert container["resources"]["limits"] == {"memory": memory, "nvidia.com/gpu": str(devices)}
     assert {"name": "shared", "mountPath": "/dev/shm"} in container["volumeMounts"]
     assert "shared" in [each["name"] for each in pod_of(deployment)["volumes"]]
 
 
 def test_names_say_of_what_they_are_and_fit():
-    assert serving.default_name("serve", "output/polarity-abcde/model") == "serve-polarity-abcde"
-    assert serving.default_name("predict", "models/My_BERT", "1a2b3c") == "predict-my-bert-1a2b3c"
+    models = ("output/polarity-abcde/model", "models/My_BERT", "model")
+    found = [serving.default_name("predict", each, "1a2b3c") for each in models]
+    assert found == [f"predict-{each}-1a2b3c" for each in ("polarity-abcde", "my-bert", "model")]
     assert serving.default_name("serve", "model") == "serve-model"
     longest = serving.default_name("predict", f"output/{'x' * 60}/model", "1a2b3c")
     assert len(longest) <= serving_refusals.LONGEST_NAME
@@ -227,11 +226,8 @@ def test_what_cannot_run_is_refused_with_what_mends_it(changes, words):
 @pytest.mark.parametrize(
     ("engine", "name", "has_image", "words"),
     [
-        ("vllm", "gpu", False, ""),
-        ("vllm", "trainium2", True, ""),
-        ("vllm", "cpu", True, ""),
-        ("transformers", "gpu", False, ""),
-        ("classifier", "inferentia", False, ""),
+        *(("vllm", "gpu", False, ""), ("vllm", "trainium2", True, ""), ("vllm", "cpu", True, "")),
+        *(("transformers", "gpu", False, ""), ("classifier", "inferentia", False, "")),
         ("vllm", "trainium2", False, "build one from AWS' vLLM image and name it with --image"),
         ("vllm", "inferentia", True, "there is no vLLM for Inferentia2 and Trn1"),
         ("vllm", "cpu", False, "vLLM's public image needs GPUs"),
@@ -248,13 +244,8 @@ def test_an_engine_that_has_no_such_devices_is_refused(engine, name, has_image, 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("/data/in/a.csv", "in/a.csv"),
-        ("in//a.csv", "in/a.csv"),
-        ("in/../a.csv", "a.csv"),
-        ("../a.csv", None),
-        ("/etc/passwd", None),
-        ("/data/../etc/passwd", None),
-        (".", None),
+        *(("/data/in/a.csv", "in/a.csv"), ("in//a.csv", "in/a.csv"), ("in/../a.csv", "a.csv"), ("../a.csv", None)),
+        *(("/etc/passwd", None), ("/data/../etc/passwd", None), (".", None)),
     ],
 )
 def test_paths_are_of_the_volume(text, expected):
