@@ -7,7 +7,6 @@ import subprocess
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import boto3
 import pytest
@@ -41,87 +40,89 @@ def made(**options):
     return found
 
 
-CASES: list[dict[str, Any]] = [
-    {},
-    {"nodes": 4, "spot": True, "channel": ("train=s3://acme-data/reviews/train", "model=/data/models/bert")},
-    {"keep_alive": 1800, "retries": 0, "name": "bert-1", "max_hours": 0.5},
-    {"instance_type": "p5.4xlarge", "program": Program(script="train.py"), "has_workspace": True},
-]
-
-
-@pytest.mark.parametrize("options", CASES)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"nodes": 4, "spot": True, "channel": ("train=s3://acme-data/reviews/train", "model=/data/models/bert")},
+        {"keep_alive": 1800, "retries": 0, "name": "bert-1", "max_hours": 0.5},
+        {"instance_type": "p5.4xlarge", "program": Program(script="train.py"), "has_workspace": True},
+    ],
+)
 def test_the_request_is_one_that_botocore_s_model_takes(options):
     check("CreateTrainingJob", training_request(made(**options)))
 
 
-def test_a_job_is_isolated_in_the_private_subnets_under_the_stack_s_role_and_key():
-    request = training_request(made())
-    assert request["EnableNetworkIsolation"] is True
-    assert request["VpcConfig"] == {"SecurityGroupIds": ["sg-0a1b2c3d"], "Subnets": [*WHERE.subnet_ids]}
-    assert (request["RoleArn"], request["OutputDataConfig"]["KmsKeyId"]) == (WHERE.role_arn, WHERE.kms_key_arn)
-    assert request["AlgorithmSpecification"]["TrainingImage"] == IMAGE
-    resources = {"InstanceType": "ml.trn1.32xlarge", "InstanceCount": 1, "VolumeSizeInGB": 500}
-    assert request["ResourceConfig"] == resources
-    assert request["RetryStrategy"] == {"MaximumRetryAttempts": 3}
-    assert training_request(made(keep_alive=900))["ResourceConfig"]["KeepAlivePeriodInSeconds"] == 900
-
-
-def test_spot_saves_checkpoints_where_the_next_job_of_the_name_goes_on():
-    first, again = made(spot=True, name="bert", max_hours=2), made(name="bert")
-    request = training_request(first)
-    assert request["EnableManagedSpotTraining"] is True
-    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 7200, "MaxWaitTimeInSeconds": 14400}
-    assert request["CheckpointConfig"] == {
-        "S3Uri": "s3://acme-data/sagemaker/training/bert/checkpoints",
-        "LocalPath": "/opt/ml/checkpoints",
-    }
-    assert training_request(again)["CheckpointConfig"] == request["CheckpointConfig"]
-    assert "TRN_CHECKPOINT_SECONDS=600" in launch_script(first)
-    assert made().uri("checkpoints") != made(name="other").uri("checkpoints")
-
-
-def test_data_comes_from_s3_or_from_the_team_s_directory_of_the_file_system():
-    channels = training_request(made(channel=("train=s3://acme-data/reviews", "model=models/bert")))["InputDataConfig"]
-    by_name = {each["ChannelName"]: each["DataSource"] for each in channels}
-    assert by_name["train"]["S3DataSource"]["S3Uri"] == "s3://acme-data/reviews"
-    volume = OUTPUTS.shared_volume
-    assert volume is not None
-    assert by_name["model"]["FileSystemDataSource"] == {
-        "FileSystemId": volume.file_system_id,
-        "FileSystemType": "FSxLustre",
-        "FileSystemAccessMode": "ro",
-        "DirectoryPath": f"/{volume.mount_name}/training/models/bert",
-    }
+VOLUME = OUTPUTS.shared_volume
+ON_LUSTRE = {
+    "FileSystemId": VOLUME.file_system_id,
+    "FileSystemType": "FSxLustre",
+    "FileSystemAccessMode": "ro",
+    "DirectoryPath": f"/{VOLUME.mount_name}/training/models/bert",
+}
+CHECKPOINTS = {"S3Uri": "s3://acme-data/sagemaker/training/bert/checkpoints", "LocalPath": "/opt/ml/checkpoints"}
+RESOURCES = {"InstanceType": "ml.trn1.32xlarge", "InstanceCount": 1, "VolumeSizeInGB": 500}
 
 
 @pytest.mark.parametrize(
-    ("options", "path"),
+    ("options", "path", "expected"),
     [
-        ({"where": None}, "--on"),
-        ({"instance_type": "trn2.3xlarge"}, "--instance-type"),
-        ({"group": "trn1"}, "--group"),
-        ({"data": ("reviews",)}, "--data"),
-        ({"kind": "trainjob"}, "--kind"),
-        ({"precompile": True}, "--precompile"),
-        ({"name": "Bert"}, "--name"),
-        ({"name": "b" * 60}, "--name"),
-        ({"image": "docker.io/library/python:3.12"}, "--image"),
-        ({"nodes": 0}, "--nodes"),
-        ({"nodes": 2, "instance_type": "trn1.2xlarge"}, "--nodes"),
-        ({"ranks_per_node": 5}, "--ranks-per-node"),
-        ({"precision": "int4"}, "--precision"),
-        ({"retries": 31}, "--retries"),
-        ({"max_hours": 0.0}, "--max-hours"),
-        ({"keep_alive": 21_601}, "--keep-alive"),
-        ({"keep_alive": 60, "spot": True}, "--keep-alive"),
-        ({"channel": ("train",)}, "--channel"),
-        ({"channel": ("code=s3://acme-data/x",)}, "--channel"),
-        ({"channel": ("a=s3://acme-data/x", "a=s3://acme-data/y")}, "--channel"),
-        ({"channel": ("a=s3://payroll/x",)}, "--channel"),
-        ({"channel": ("a=/data/../research",)}, "--channel"),
-        ({"program": Program()}, ""),
-        ({"program": Program("launch.sh")}, "--script"),
-        ({"variables": {"HF_TOKEN": "hf_x"}}, "--env"),
+        ({}, "EnableNetworkIsolation", True),
+        ({}, "VpcConfig", {"SecurityGroupIds": ["sg-0a1b2c3d"], "Subnets": [*WHERE.subnet_ids]}),
+        ({}, "RoleArn", WHERE.role_arn),
+        ({}, "OutputDataConfig.KmsKeyId", WHERE.kms_key_arn),
+        ({}, "AlgorithmSpecification.TrainingImage", IMAGE),
+        ({}, "ResourceConfig", RESOURCES),
+        ({}, "RetryStrategy", {"MaximumRetryAttempts": 3}),
+        ({"keep_alive": 900}, "ResourceConfig", {**RESOURCES, "KeepAlivePeriodInSeconds": 900}),
+        ({"spot": True}, "EnableManagedSpotTraining", True),
+        (
+            {"spot": True, "max_hours": 2},
+            *("StoppingCondition", {"MaxRuntimeInSeconds": 7200, "MaxWaitTimeInSeconds": 14400}),
+        ),
+        # The next job of the name goes on.
+        ({"spot": True, "name": "bert"}, "CheckpointConfig", CHECKPOINTS),
+        ({"name": "bert"}, "CheckpointConfig", CHECKPOINTS),
+        (
+            {"channel": ("train=s3://acme-data/reviews", "model=models/bert")},
+            *("InputDataConfig.1.DataSource.S3DataSource.S3Uri", "s3://acme-data/reviews"),
+        ),
+        ({"channel": ("model=models/bert",)}, "InputDataConfig.1.DataSource.FileSystemDataSource", ON_LUSTRE),
+    ],
+)
+def test_what_a_request_asks_for(options, path, expected):
+    found = training_request(made(**options))
+    for each in path.split("."):
+        found = found[int(each) if each.isdigit() else each]
+    assert found == expected
+
+
+def test_spot_saves_checkpoints_of_its_own():
+    assert "TRN_CHECKPOINT_SECONDS=600" in launch_script(made(spot=True))
+    assert made().uri("checkpoints") != made(name="other").uri("checkpoints")
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        ("--on", {"where": None}),
+        *(("--instance-type", {"instance_type": "trn2.3xlarge"}), ("--group", {"group": "trn1"})),
+        *(("--data", {"data": ("reviews",)}), ("--kind", {"kind": "trainjob"}), ("--precompile", {"precompile": True})),
+        *(("--name", {"name": "Bert"}), ("--name", {"name": "b" * 60})),
+        ("--image", {"image": "docker.io/library/python:3.12"}),
+        *(("--nodes", {"nodes": 0}), ("--nodes", {"nodes": 2, "instance_type": "trn1.2xlarge"})),
+        *(("--ranks-per-node", {"ranks_per_node": 5}), ("--precision", {"precision": "int4"})),
+        *(("--retries", {"retries": 31}), ("--max-hours", {"max_hours": 0.0})),
+        *(("--keep-alive", {"keep_alive": 21_601}), ("--keep-alive", {"keep_alive": 60, "spot": True})),
+        *(
+            ("--channel", {"channel": each})
+            for each in (
+                *(("train",), ("code=s3://acme-data/x",), ("a=s3://acme-data/x", "a=s3://acme-data/y")),
+                *(("a=s3://payroll/x",), ("a=/data/../research",)),
+            )
+        ),
+        *(("", {"program": Program()}), ("--script", {"program": Program("launch.sh")})),
+        ("--env", {"variables": {"HF_TOKEN": "hf_x"}}),
     ],
 )
 def test_a_job_that_cannot_run_is_refused_by_its_option(options, path):
@@ -173,20 +174,21 @@ def test_a_container_gets_sagemaker_s_variables_and_its_place_in_the_gang(tmp_pa
     container = Container(tmp_path, "algo-10", 12)
     job = made(nodes=12, channel=("train=s3://acme-data/reviews",), env=(), variables={"MINE": "a 'b'"})
     assert container.run(job) == (0, "")
-    words = (tmp_path / "words").read_text().split("\n")
-    assert words[words.index("--node_rank") + 1] == "9"
-    assert words[words.index("--master_addr") + 1] == "algo-1"
-    assert words[words.index("--nproc_per_node") + 1] == "32"
-    seen, root = container.environment, container.root
-    assert seen["SM_MODEL_DIR"] == f"{root}/model"
-    assert seen["SM_CHANNEL_TRAIN"] == f"{root}/input/data/train"
-    assert (seen["SM_CHECKPOINT"], seen["SM_NUM_NEURONS"]) == (f"{root}/checkpoints", "32")
-    assert (seen["CCOM_SOCKET_IFNAME"], seen["TRN_BACKEND"], seen["MINE"]) == ("eth7", "xla", "a 'b'")
-    assert (seen["FI_PROVIDER"], seen["PJRT_DEVICE"]) == ("efa", "NEURON")
+    words, root = (tmp_path / "words").read_text().split("\n"), container.root
+    for name, value in (("--node_rank", "9"), ("--master_addr", "algo-1"), ("--nproc_per_node", "32")):
+        assert words[words.index(name) + 1] == value
+    places = {
+        "SM_MODEL_DIR": f"{root}/model",
+        "SM_CHANNEL_TRAIN": f"{root}/input/data/train",
+        "SM_CHECKPOINT": f"{root}/checkpoints",
+    }
+    of_neuron = {"SM_NUM_NEURONS": "32", "TRN_BACKEND": "xla", "PJRT_DEVICE": "NEURON"}
+    of_network = {"CCOM_SOCKET_IFNAME": "eth7", "FI_PROVIDER": "efa"}
+    seen = container.environment
+    assert seen.items() >= {**places, **of_neuron, **of_network, "MINE": "a 'b'"}.items()
     read = sagemaker.arguments(seen, ["--epochs", "2"])
     pairs = dict(zip(read[::2], read[1::2], strict=True))
-    assert pairs["--train-data"] == f"{root}/input/data/train"
-    assert (pairs["--output"], pairs["--model-out"]) == (f"{root}/checkpoints", f"{root}/model")
+    assert [pairs[each] for each in ("--model-out", "--train-data", "--output")] == [*places.values()]
 
 
 def test_the_workspace_is_unpacked_and_the_script_found_there(tmp_path):
@@ -219,10 +221,8 @@ def test_a_directory_that_the_image_s_user_cannot_write_is_said(tmp_path):
 
 
 def test_sigterm_reaches_the_launcher_which_may_save(tmp_path):
-    container = Container(tmp_path)
-    process = container.start(
-        made(), 'trap "touch $SEEN/saved; exit 143" TERM; touch $SEEN/up; while :; do sleep 0.05; done'
-    )
+    behaves = 'trap "touch $SEEN/saved; exit 143" TERM; touch $SEEN/up; while :; do sleep 0.05; done'
+    process = Container(tmp_path).start(made(), behaves)
     deadline = time.monotonic() + 20
     while not (tmp_path / "up").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -299,20 +299,17 @@ def test_a_second_job_of_a_name_waits_for_the_first_to_end(doubled):
 
 
 def test_lines_come_with_their_node_and_none_of_a_job_with_a_longer_name(doubled):
+    streams = ("training-bert/algo-1", "training-bert/algo-12", "training-bert2/algo-1")
     events = [
-        {"logStreamName": f"{stream}-1700000000", "eventId": str(number), "timestamp": 1000, "message": stream}
-        for number, stream in enumerate(("training-bert/algo-1", "training-bert/algo-12", "training-bert2/algo-1"))
+        {"logStreamName": f"{stream}-1700000000", "eventId": stream, "timestamp": 1000, "message": stream}
+        for stream in streams
     ]
     jobs, double = doubled(FilterLogEvents={"events": events})
     bert = watched(training("InProgress", "Training", TrainingJobName="training-bert"))
-    assert [(node, line.text) for _, node, _, line in jobs.lines(bert, None)] == [
-        (0, "training-bert/algo-1"),
-        (11, "training-bert/algo-12"),
-    ]
+    found = [(node, line.text) for _, node, _, line in jobs.lines(bert, None)]
+    assert found == [(0, streams[0]), (11, streams[1])]
     assert [node for _, node, _, _ in jobs.lines(bert, 0)] == [0]
     assert double.asked[-1][1]["logStreamNamePrefix"] == "training-bert/algo-1-"
-
-
-def test_no_log_group_yet_is_no_log_and_no_error(doubled):
+    # No log group yet is no log, and no error.
     jobs, _ = doubled(FilterLogEvents=Refused("ResourceNotFoundException", "no group"))
-    assert [*jobs.lines(watched(training("InProgress", "Training")), None)] == []
+    assert [*jobs.lines(bert, None)] == []

@@ -5,18 +5,7 @@ from dataclasses import replace
 import boto3
 import pytest
 from aws_double import AwsError as Refused
-from sagemaker_answers import (
-    BEGUN,
-    IMAGE,
-    MISSING,
-    MODEL_DATA,
-    WHERE,
-    check,
-    endpoint,
-    summary,
-    training,
-    transform,
-)
+from sagemaker_answers import BEGUN, IMAGE, MISSING, MODEL_DATA, WHERE, check, endpoint, summary, training, transform
 
 from trainium_eks.aws.sessions import AwsError
 from trainium_eks.jobs.sagemaker import serving
@@ -52,9 +41,9 @@ def test_containers_are_isolated_in_the_private_subnets_under_the_stack_s_role_a
     assert request["ExecutionRoleArn"] == WHERE.role_arn
     environment = request["PrimaryContainer"]["Environment"]
     assert environment == {"TRN_BACKEND": "xla", "SAGEMAKER_MODEL_SERVER_WORKERS": "2"}
-    assert serving.configuration_request(made("inf2.xlarge"))["KmsKeyId"] == WHERE.kms_key_arn
     # SageMaker refuses a key for local disks.
-    assert "KmsKeyId" not in serving.configuration_request(made("trn1.32xlarge"))
+    configurations = [serving.configuration_request(made(each)) for each in ("inf2.xlarge", "trn1.32xlarge")]
+    assert [each.get("KmsKeyId") for each in configurations] == [WHERE.kms_key_arn, None]
     job = serving.transform_request(made("inf2.xlarge"), "s3://acme-data/in/", "s3://acme-data/sagemaker/out/")
     assert (job["BatchStrategy"], job["TransformInput"]["SplitType"]) == ("MultiRecord", "Line")
     assert job["TransformOutput"]["KmsKeyId"] == job["TransformResources"]["VolumeKmsKeyId"] == WHERE.kms_key_arn
@@ -147,25 +136,26 @@ def test_a_refused_endpoint_leaves_nothing(cloud):
     assert versions(cloud) == {f"{NAME}-bcdfg"}
 
 
+PREDICT = "training-predict-b"
 ABSENT = {f"Describe{each}": Refused("ValidationException", MISSING) for each in ("TrainingJob", "TransformJob")}
 
 
 @pytest.mark.parametrize(
     ("answer", "state"),
     [
-        (transform("training-predict-b", "InProgress"), "Pending"),
-        (transform("training-predict-b", "InProgress", TransformStartTime=BEGUN), "Running"),
-        (transform("training-predict-b", "Stopping"), "Terminating"),
-        (transform("training-predict-b", "Failed", FailureReason="no"), "Failed"),
-        (endpoint("training-predict-b", "Creating", "b"), "Pending"),
-        (endpoint("training-predict-b", "Updating", "b"), "Running"),
-        (endpoint("training-predict-b", "RollingBack", "b"), "Restarting"),
-        (endpoint("training-predict-b", "OutOfService", "b"), "Failed"),
+        (transform(PREDICT, "InProgress"), "Pending"),
+        (transform(PREDICT, "InProgress", TransformStartTime=BEGUN), "Running"),
+        (transform(PREDICT, "Stopping"), "Terminating"),
+        (transform(PREDICT, "Failed", FailureReason="no"), "Failed"),
+        (endpoint(PREDICT, "Creating", "b"), "Pending"),
+        (endpoint(PREDICT, "Updating", "b"), "Running"),
+        (endpoint(PREDICT, "RollingBack", "b"), "Restarting"),
+        (endpoint(PREDICT, "OutOfService", "b"), "Failed"),
     ],
 )
 def test_states_are_in_the_words_of_all_jobs(doubled, answer, state):
     kind = "DescribeTransformJob" if "TransformJobName" in answer else "DescribeEndpoint"
-    found = doubled(**{**ABSENT, kind: answer})[0].find("training-predict-b")
+    found = doubled(**{**ABSENT, kind: answer})[0].find(PREDICT)
     assert (found.state, found.reason) == (state, answer.get("FailureReason", ""))
 
 
@@ -180,17 +170,13 @@ def test_a_stack_that_admits_no_serving_asks_only_for_trainings(doubled):
 def test_lines_of_an_endpoint_and_of_batch_transform_are_in_their_groups(doubled):
     events = [
         {"logStreamName": f"{stream}/i-{number}", "eventId": str(number), "timestamp": 1000, "message": stream}
-        for number, stream in enumerate(("all", "all", "training-predict-b"))
+        for number, stream in enumerate(("all", "all", PREDICT))
     ]
-    answers = {
-        "DescribeEndpoint": endpoint("training-predict-b", "InService", "b"),
-        "FilterLogEvents": {"events": events},
-    }
-    jobs, double = doubled(**ABSENT, **answers)
-    found = jobs.find("training-predict-b")
-    assert found is not None
+    described = {"DescribeEndpoint": endpoint(PREDICT, "InService", "b")}
+    jobs, double = doubled(**ABSENT, **described, FilterLogEvents={"events": events})
+    found = jobs.find(PREDICT)
     assert [(place, line.text) for _, place, _, line in jobs.lines(found, None)] == [(0, "all"), (1, "all")]
     assert [place for _, place, _, _ in jobs.lines(found, 1)] == [1]
-    assert double.asked[-1][1]["logGroupName"] == "/aws/sagemaker/Endpoints/training-predict-b"
+    assert double.asked[-1][1]["logGroupName"] == f"/aws/sagemaker/Endpoints/{PREDICT}"
     assert [place for _, place, _, _ in jobs.lines(replace(found, kind="sagemaker-batch"), None)] == [0]
     assert double.asked[-1][1]["logGroupName"] == "/aws/sagemaker/TransformJobs"
