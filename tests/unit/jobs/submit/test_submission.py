@@ -33,56 +33,40 @@ def _plan(stack=None, **changes):
     return planning.plan(replace(REQUEST, **changes), stack, stack.namespaces[0], FACTS)
 
 
-def _saving(stack=None, **changes):
-    found = _plan(stack, **changes).saving
-    assert found is not None
-    return found
-
-
 def _told(plan):
     assert plan.job is not None, plan.problems
     return environment(plan.job).get(saving.VARIABLE)
 
 
-def test_a_job_is_told_the_interval_of_its_gang():
+def test_a_job_is_told_the_interval_of_its_gang_and_of_its_state():
     # Of 256 nodes one fails each day: saving half as often would lose more than it saves.
     assert [_told(_plan(nodes=nodes)) for nodes in (2, 256)] == ["9960", "4140"]
-    assert _saving(nodes=256).useful_fraction < _saving(nodes=2).useful_fraction
-
-
-def test_the_state_is_what_was_asked_the_examples_or_the_stacks():
+    assert _plan(nodes=256).saving.useful_fraction < _plan(nodes=2).saving.useful_fraction
     stack = _stack(training={"checkpointGigabytes": 7, "failuresPerNodeYear": 0})
     bert = Program(module="trainium_workloads.bert.pretrain")
-    asked = (_saving(), _saving(state_gb=50), _saving(program=bert), _saving(stack))
-    assert [each.run.checkpoint_seconds for each in asked] == [100, 50, 4, 7]  # GB, at 1 GB/s
-    assert math.isinf(asked[-1].run.seconds_between_faults)
+    runs = [each.saving.run for each in (_plan(), _plan(state_gb=50), _plan(program=bert), _plan(stack))]
+    assert [each.checkpoint_seconds for each in runs] == [100, 50, 4, 7]  # GB, at 1 GB/s
+    assert math.isinf(runs[-1].seconds_between_faults)
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("stack", "changes", "told"),
     [
-        ({"checkpoint_seconds": 90.5}, "90.5"),
-        ({"checkpoint_seconds": 0.0}, "0"),
-        ({"variables": {saving.VARIABLE: "77"}}, "77"),
-        ({"variables": {saving.VARIABLE: "77"}, "checkpoint_seconds": 90}, "77"),
-        ({"precompile": True}, None),
-        ({"program": Program(module="trainium_workloads.gradient_sum")}, None),
+        (None, {"checkpoint_seconds": 90.5}, "90.5"),
+        (None, {"checkpoint_seconds": 0.0}, "0"),
+        (None, {"variables": {saving.VARIABLE: "77"}}, "77"),
+        (None, {"variables": {saving.VARIABLE: "77"}, "checkpoint_seconds": 90}, "77"),
+        (None, {"precompile": True}, None),
+        (None, {"program": Program(module="trainium_workloads.gradient_sum")}, None),
+        # No file system, one of a stack of an earlier release, no claim: nothing is known.
+        (_stack(sharedVolume=None), {}, None),
+        (_stack(sharedVolume=VOLUME), {}, None),
+        (_stack(namespaces=[{**NAMESPACE, "claim": ""}]), {}, None),
     ],
 )
-def test_what_was_asked_for_stays_and_a_compilation_saves_nothing(changes, told):
-    plan = _plan(**changes)
-    assert plan.saving is None
-    assert _told(plan) == told
-
-
-@pytest.mark.parametrize(
-    "stack",
-    [_stack(sharedVolume=None), _stack(sharedVolume=VOLUME), _stack(namespaces=[{**NAMESPACE, "claim": ""}])],
-    ids=["no file system", "a stack of an earlier release", "no claim"],
-)
-def test_nothing_is_proposed_where_nothing_is_known(stack):
-    plan = _plan(stack)
-    assert (plan.saving, _told(plan)) == (None, None)
+def test_nothing_is_proposed_where_it_was_asked_for_or_nothing_is_known(stack, changes, told):
+    plan = _plan(stack, **changes)
+    assert (plan.saving, _told(plan)) == (None, told)
 
 
 def test_what_cannot_be_is_refused_all_at_once():
@@ -112,9 +96,7 @@ class CountingApi(Api):
     """An API server that refuses the first objects."""
 
     def __init__(self, refusals, message=NOT_COUNTED):
-        self.left, self.message = refusals, message
-        self.made: list[tuple[str, bool]] = []
-        """Kind, and whether it was only judged."""
+        self.left, self.message, self.made = refusals, message, []
 
     def create(self, manifest, *, dry_run=False):
         if self.left:
