@@ -35,37 +35,28 @@ def queue(name, devices):
     return {"metadata": {"name": name}, "status": {"allocated": allocated}}
 
 
-def use(nodes, **read):
-    given = {"pods": None, "queues": None, "catalogue": CATALOGUE, **read}
-    (found,) = uses([GROUP], nodes, **given)
-    return found
+DAEMON = pod("b", owner="DaemonSet")
 
 
-def at(text):
-    return datetime.fromisoformat(text).astimezone(UTC)
-
-
-def test_who_reads_all_pods_sees_each_idle_node():
-    found = use([node("a"), node("b"), node("c")], pods=[pod("a"), pod("b", owner="DaemonSet"), pod("c", ended=LATER)])
-    assert (found.nodes, found.idle) == (3, 2)
-    assert found.since == at(READY), "b has done nothing since it came"
+@pytest.mark.parametrize(
+    ("nodes", "read", "idle", "since"),
+    [
+        # b has done nothing since it came.
+        ([node("a"), node("b"), node("c")], {"pods": [pod("a"), DAEMON, pod("c", ended=LATER)]}, 2, READY),
+        ([node("c")], {"pods": [pod("c", ended=LATER)]}, 1, LATER),
+        # A researcher sees what the guard noted.
+        ([node("a"), node("b", LATER)], {}, 1, LATER),
+        # Without the guard the queues tell whether anything runs.
+        ([node("a"), node("b")], {"queues": [queue("test", 0), queue("root", 16)]}, 2, None),
+        ([node("a"), node("b")], {"queues": [queue("test", 16), queue("root", 16)]}, None, None),
+        # Who may read nothing is told nothing.
+        *(([node("a")], {}, None, None), ([], {}, 0, None)),
+    ],
+)
+def test_which_nodes_are_idle_and_since_when(nodes, read, idle, since):
+    (found,) = uses([GROUP], nodes, **{"pods": None, "queues": None, "catalogue": CATALOGUE, **read})
+    assert (found.nodes, found.idle) == (len(nodes), idle)
+    assert found.since == (datetime.fromisoformat(since).astimezone(UTC) if since else None)
     price = CATALOGUE.find("trn1.32xlarge").hourly_usd
-    assert price is not None
-    assert (found.idle_hourly_usd, found.hourly_usd) == (2 * price, 3 * price)
-    assert use([node("c")], pods=[pod("c", ended=LATER)]).since == at(LATER)
-
-
-def test_a_researcher_sees_what_the_guard_noted():
-    found = use([node("a"), node("b", LATER)])
-    assert (found.idle, found.since) == (1, at(LATER))
-
-
-@pytest.mark.parametrize(("devices", "idle"), [(0, 2), (16, None)])
-def test_without_the_guard_the_queues_tell_whether_anything_runs(devices, idle):
-    found = use([node("a"), node("b")], queues=[queue("test", devices), queue("root", 16)])
-    assert (found.idle, found.since) == (idle, None)
-
-
-def test_who_may_read_nothing_is_told_nothing():
-    assert use([node("a")]).idle is None
-    assert use([]).idle == 0
+    assert found.hourly_usd == len(nodes) * price
+    assert idle is None or found.idle_hourly_usd == idle * price

@@ -14,10 +14,8 @@ CREATED, RAN, AGAIN = "2026-11-22T05:00:00Z", "2026-11-22T06:00:00Z", "2026-11-2
 
 
 def _job(nodes=2):
-    conditions = [
-        {"lastTransitionTime": at, "status": status}
-        for at, status in ((CREATED, "Pending"), (RAN, "Running"), (AGAIN, "Restarting"), (AGAIN, "Running"))
-    ]
+    changes = ((CREATED, "Pending"), (RAN, "Running"), (AGAIN, "Restarting"), (AGAIN, "Running"))
+    conditions = [{"lastTransitionTime": at, "status": status} for at, status in changes]
     source = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
@@ -44,27 +42,21 @@ def _measured(*, last=300, after=4000, told="14400", **values):
     return measured(_job(), [_pod(told)], where, outputs())
 
 
-def test_the_useful_share_is_of_the_time_since_the_gang_first_ran():
-    """An hour in the queue does not count, and a restart does: 300 steps of 10 s in 4000 s."""
-    found = _measured()
-    assert found == JobFigures(0.75, None, 14400, None)
-
-
-def test_a_better_interval_follows_from_what_a_checkpoint_takes():
-    found = _measured(checkpoint_step=290, checkpoint_seconds=20.0)
-    assert found.to_json() == {
-        "usefulFraction": 0.75,
-        "saveSeconds": 20.0,
-        "intervalSeconds": 14400.0,
-        "betterIntervalSeconds": 1980.0,
-    }
-
-
-@pytest.mark.parametrize(("told", "seconds"), [("1980", 20.0), ("2400", 20.0), ("14400", 400.0), (None, 20.0)])
-def test_an_interval_that_is_near_enough_stays(told, seconds):
-    """Also where the job was told none: its script decides."""
-    found = _measured(told=told, checkpoint_seconds=seconds)
-    assert found.better_seconds is None
+@pytest.mark.parametrize(
+    ("told", "step", "seconds", "better"),
+    [
+        # An hour in the queue does not count, and a restart does: 300 steps of 10 s in 4000 s.
+        *(("14400", {}, None, None), ("14400", {"checkpoint_step": 290}, 20.0, 1980.0)),
+        # An interval that is near enough stays; so it does where the job was told none: its script decides.
+        *(("1980", {}, 20.0, None), ("2400", {}, 20.0, None), ("14400", {}, 400.0, None), (None, {}, 20.0, None)),
+    ],
+)
+def test_the_useful_share_and_a_better_interval(told, step, seconds, better):
+    saved = {"checkpoint_seconds": seconds} if seconds else {}
+    found = _measured(told=told, **step, **saved)
+    assert found == JobFigures(0.75, seconds, float(told) if told else None, better)
+    names = ("usefulFraction", "saveSeconds", "intervalSeconds", "betterIntervalSeconds")
+    assert [found.to_json()[each] for each in names] == [0.75, seconds, found.interval_seconds, better]
 
 
 def test_nothing_is_said_too_early_or_of_another_jobs_steps():

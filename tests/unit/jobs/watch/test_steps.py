@@ -15,12 +15,6 @@ def run(*times, first=1, **rest):
     return parse_all(lines)
 
 
-def seen(steps, at, *, running=True):
-    found = progress(steps, at, running=running)
-    assert found is not None
-    return found
-
-
 @pytest.mark.parametrize("prefix", ["", "[default0]:", "[0]:", "2026-11-22 05:00:00 INFO "])
 def test_a_step_is_found_behind_whatever_stands_before_it(prefix):
     line = prefix + '{"step": 12, "time": 1763000000.1, "loss": 0.5, "steps": 100, "checkpoint_step": 10}'
@@ -40,13 +34,13 @@ def test_other_lines_are_none(line):
 
 def test_pace_and_what_is_left_come_from_the_median():
     # One slow step (a checkpoint) does not count.
-    found = seen(run(0, 2, 4, 30, 32, 34, steps=16), START + 35)
+    found = progress(run(0, 2, 4, 30, 32, 34, steps=16), START + 35)
     assert (found.seconds_per_step, found.left_seconds, found.quiet_seconds) == (2.0, 20.0, 1.0)
     assert not found.stalled
     tens = [json.dumps({"step": 10 * at, "time": START + 20 * at}) for at in range(5)]
-    assert seen(parse_all(tens), START + 100).seconds_per_step == 2.0
+    assert progress(parse_all(tens), START + 100).seconds_per_step == 2.0
     resumed = [*run(0, 1, 2, 3), *run(500, 510, 520, first=2)]
-    assert seen(resumed, START + 521).seconds_per_step == 10.0
+    assert progress(resumed, START + 521).seconds_per_step == 10.0
 
 
 @pytest.mark.parametrize(
@@ -59,18 +53,18 @@ def test_pace_and_what_is_left_come_from_the_median():
 )
 def test_a_run_stalls_after_a_minute_and_ten_of_its_lines(lines, gap, quiet, stalled):
     steps = run(*(gap * at for at in range(lines)))
-    assert seen(steps, steps[-1].time + quiet).stalled is stalled
-    assert not seen(steps, steps[-1].time + quiet, running=False).stalled
+    assert progress(steps, steps[-1].time + quiet).stalled is stalled
+    assert not progress(steps, steps[-1].time + quiet, running=False).stalled
 
 
 def test_a_loss_that_is_no_number_is_said_and_stays_json():
-    found = seen(parse_all(['{"step": 3, "time": 1763000000.0, "loss": NaN}']), START)
+    found = progress(parse_all(['{"step": 3, "time": 1763000000.0, "loss": NaN}']), START)
     assert found.diverged
     assert math.isnan(found.last.loss or 0)
     assert json.dumps(found.to_json(), allow_nan=False)
 
 
 def test_the_last_checkpoint_is_remembered_when_later_lines_do_not_name_it():
-    found = seen([*run(0, checkpoint_step=1, checkpoint_time=START), *run(5, 10, first=2)], START + 12)
+    found = progress([*run(0, checkpoint_step=1, checkpoint_time=START), *run(5, 10, first=2)], START + 12)
     assert (found.checkpoint_seconds, found.checkpoint_step) == (12.0, 1)
     assert progress([], START) is None

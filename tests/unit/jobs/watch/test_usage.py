@@ -19,43 +19,34 @@ def process(pid, cores, device, **errors):
     return {"pid": pid, "address": "", "neuron_runtime_tag": str(pid), "error": "", "report": report}
 
 
+DEVICES = [
+    {"neuron_device_index": 0, "mem_ecc_corrected": 5, "mem_ecc_uncorrected": 0},
+    {"neuron_device_index": 1, "mem_ecc_uncorrected": 1, "sram_ecc_uncorrected": 2},
+]
+USAGE = {"user": 32.7, "system": 22.8, "idle": 40.0}
+HARDWARE = {"neuron_device_count": 16, "neuron_device_memory_size": 34359738368, "neuroncore_per_device_count": 2}
+
+
 def report(*processes):
     return {
         "neuron_runtime_data": list(processes),
         "system_data": {
-            "neuron_hw_counters": {
-                "period": 1.0,
-                "neuron_devices": [
-                    {"neuron_device_index": 0, "mem_ecc_corrected": 5, "mem_ecc_uncorrected": 0},
-                    {"neuron_device_index": 1, "mem_ecc_uncorrected": 1, "sram_ecc_uncorrected": 2},
-                ],
-                "error": "",
-            },
-            "vcpu_usage": {"period": 1.0, "average_usage": {"user": 32.7, "system": 22.8, "idle": 40.0}, "error": ""},
+            "neuron_hw_counters": {"period": 1.0, "neuron_devices": DEVICES, "error": ""},
+            "vcpu_usage": {"period": 1.0, "average_usage": USAGE, "error": ""},
             "memory_info": {"memory_total_bytes": 512 * 1024**3, "memory_used_bytes": 64 * 1024**3, "error": ""},
         },
         # What a pod may not ask the instance metadata service is an error here, and no trouble.
         "instance_info": {"instance_id": "", "error": "cannot reach the metadata service"},
-        "neuron_hardware_info": {
-            "neuron_device_count": 16,
-            "neuron_device_memory_size": 34359738368,
-            "neuroncore_per_device_count": 2,
-            "error": "",
-        },
+        "neuron_hardware_info": {**HARDWARE, "error": ""},
     }
 
 
-def test_a_node_is_the_sum_of_its_processes():
+def test_a_node_is_the_sum_of_its_processes_and_errors_are_those_that_nobody_corrected():
     found = neuron(report(process(1, {"0": 90.0, "1": 50.0}, 2**30), process(2, {"1": 60.0, "2": 40.0}, 2**31)))
     assert found.cores == {0: 90.0, 1: 100.0, 2: 40.0}
-    assert found.device_bytes == 3 * 2**30
-    assert found.device_total_bytes == 512 * 1024**3
-    assert found.host_percent == 60.0
-    assert (found.host_bytes, found.host_total_bytes) == (64 * 1024**3, 512 * 1024**3)
+    assert (found.device_bytes, found.device_total_bytes) == (3 * 2**30, 512 * 1024**3)
+    assert (found.host_percent, found.host_bytes, found.host_total_bytes) == (60.0, 64 * 1024**3, 512 * 1024**3)
     assert found.mean == pytest.approx(76.67, abs=0.01)
-
-
-def test_errors_are_those_that_nobody_corrected():
     assert neuron(report(process(1, {}, 0, hardware=2, numerical=1))).errors == 6
 
 
@@ -79,28 +70,22 @@ def test_gpus_are_read_line_by_line():
     reader = Reader()
     for line in ("0, 97, 61234, 81559", "1, 3, 100, 81559", "0, 50, 61234, 81559"):
         reader.line(line)
-    assert reader.last is not None
     assert (reader.last.unit, reader.last.device_bytes) == ("gpu", 61334 * 1024**2)
     assert reader.last.to_json()["busyPercent"] == {"0": 50.0, "1": 3.0}
 
 
-def tool(folder, name, text):
-    file = folder / name
-    file.write_text(f"#!/bin/sh\n{text}\n")
-    file.chmod(0o755)
-
-
-def run(folder):
-    return subprocess.run(script(), env={"PATH": str(folder)}, capture_output=True, text=True, check=False)
-
-
 def test_the_script_asks_the_tool_that_is_there(tmp_path):
+    def run(**tools):
+        for name, text in tools.items():
+            (file := tmp_path / name.replace("_", "-")).write_text(f"#!/bin/sh\n{text}\n")
+            file.chmod(0o755)
+        return subprocess.run(script(), env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+
     for name in ("mktemp", "cat"):
         (tmp_path / name).symlink_to(f"/usr/bin/{name}")
-    assert run(tmp_path).returncode == 3
-    tool(tmp_path, "nvidia-smi", 'echo "$@"')
-    assert run(tmp_path).stdout.startswith("--query-gpu=index,utilization.gpu,memory.used,memory.total --format=csv")
-    tool(tmp_path, "neuron-monitor", '[ "$1" = -c ] && cat "$2"')
-    config = json.loads(run(tmp_path).stdout)
+    assert run().returncode == 3
+    asked = run(nvidia_smi='echo "$@"').stdout
+    assert asked.startswith("--query-gpu=index,utilization.gpu,memory.used,memory.total --format=csv")
+    config = json.loads(run(neuron_monitor='[ "$1" = -c ] && cat "$2"').stdout)
     assert config["period"] == "1s"
     assert {each["type"] for each in config["system_metrics"]} == {"vcpu_usage", "memory_info", "neuron_hw_counters"}
