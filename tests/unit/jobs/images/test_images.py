@@ -147,7 +147,7 @@ def test_the_tag_of_a_copy(source, tag):
 class Recorded:
     """Engines that note what they are told; the services of ``broken`` do not run, the subcommand ``fails`` fails."""
 
-    def __init__(self, *broken, fails=""):
+    def __init__(self, broken=(), fails=""):
         self.broken, self.fails = broken, fails
         self.held, self.ran, self.inputs, self.built = [], [], [], set()
 
@@ -171,20 +171,15 @@ class Recorded:
 
 
 @pytest.fixture
-def recorded(monkeypatch):
-    def record(*broken, fails=""):
-        made = Recorded(*broken, fails=fails)
+def installed(monkeypatch):
+    """Puts engines on PATH, and returns what notes their commands."""
+
+    def only(*names, **given):
+        monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name in names else None)
+        made = Recorded(**given)
         monkeypatch.setattr(engines, "run", made.run)
         monkeypatch.setattr(engines, "ask", made.ask)
         return made
-
-    return record
-
-
-@pytest.fixture
-def on_path(monkeypatch):
-    def only(*names):
-        monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name in names else None)
 
     return only
 
@@ -200,9 +195,8 @@ def on_path(monkeypatch):
         (("docker",), ("docker",), None, r"(?s)Cannot connect to the daemon .start Docker Desktop.*--in-cluster"),
     ],
 )
-def test_the_first_engine_that_works_is_taken_or_the_cluster_builds(on_path, recorded, there, broken, asked, found):
-    on_path(*there)
-    recorded(*broken)
+def test_the_first_engine_that_works_is_taken_or_the_cluster_builds(installed, there, broken, asked, found):
+    installed(*there, broken=broken)
     if found in engines.ENGINES:
         assert engines.find(asked).name == found
     else:
@@ -211,8 +205,8 @@ def test_the_first_engine_that_works_is_taken_or_the_cluster_builds(on_path, rec
 
 
 @pytest.mark.parametrize("name", [*engines.ENGINES, *engines.COPIERS])
-def test_a_password_is_never_an_argument_and_podmans_login_hides_no_other(name, tmp_path, recorded):
-    runner, file = recorded(), tmp_path / "auth.json"
+def test_a_password_is_never_an_argument_and_podmans_login_hides_no_other(name, tmp_path, installed):
+    runner, file = installed(), tmp_path / "auth.json"
     engine = engines.Engine(name, file)
     for _ in ("before the login", "after it"):
         if name == "skopeo":
@@ -250,17 +244,16 @@ def canned(monkeypatch):
         stubber.assert_no_pending_responses()
 
 
-def holds(canned, tag, digest=""):
+def answers(canned, tag, *kinds):
     asked = {"registryId": "123456789012", "repositoryName": "trn-dev/training", "imageIds": [{"imageTag": tag}]}
-    if digest:
-        canned.add_response("describe_images", {"imageDetails": [{"imageDigest": digest}]}, asked)
-    else:
-        canned.add_client_error("describe_images", "ImageNotFoundException", expected_params=asked)
-
-
-def lets_in(canned):
     token = base64.b64encode(b"AWS:secret-of-twelve-hours").decode()
-    canned.add_response("get_authorization_token", {"authorizationData": [{"authorizationToken": token}]})
+    for kind in kinds:
+        if kind == "login":
+            canned.add_response("get_authorization_token", {"authorizationData": [{"authorizationToken": token}]})
+        elif kind == "there":
+            canned.add_response("describe_images", {"imageDetails": [{"imageDigest": "sha256:1"}]}, asked)
+        else:
+            canned.add_client_error("describe_images", "ImageNotFoundException", expected_params=asked)
 
 
 def test_what_ecr_refuses_is_said_with_what_mends_it(canned):
@@ -300,9 +293,8 @@ def tag_of(exported, options=None):
     return building.plan(options or ImageOptions(), ClusterOptions(outputs=exported)).tag
 
 
-def test_an_image_is_built_for_our_nodes_from_a_pulled_base(trn, on_path, recorded):
-    on_path("finch")
-    runner = recorded()
+def test_an_image_is_built_for_our_nodes_from_a_pulled_base(trn, installed):
+    runner = installed("finch")
     code, out, err = trn("build")
     assert code == 0, err
     reference = out.split()[0]
@@ -317,23 +309,18 @@ def test_an_image_is_built_for_our_nodes_from_a_pulled_base(trn, on_path, record
     assert len(runner.ran) == 2
 
 
-def test_push_builds_logs_in_and_pushes_and_does_nothing_where_the_repository_has_it(
-    trn, exported, canned, on_path, recorded
-):
-    on_path("docker")
+def test_push_builds_logs_in_and_pushes_and_does_nothing_where_the_repository_has_it(trn, exported, canned, installed):
+    runner = installed("docker")
     tag = tag_of(exported)
-    holds(canned, tag)
-    lets_in(canned)
-    holds(canned, tag, "sha256:1")
-    runner = recorded()
+    answers(canned, tag, "absent", "login", "there")
     code, out, err = trn("push", "--json")
     assert code == 0, err
     assert json.loads(out) == {"schemaVersion": 1, "image": f"{URL}:{tag}", "state": "pushed", "digest": "sha256:1"}
     assert runner.commands() == ["pull", "build", "login", "push"]
     assert runner.inputs[2] == "secret-of-twelve-hours"
-    holds(canned, tag, "sha256:1")
+    answers(canned, tag, "there")
     assert trn("push")[:2] == (0, f"{URL}:{tag} is there already\n")
-    holds(canned, "mine", "sha256:1")
+    answers(canned, "mine", "there")
     code, _, err = trn("push", "--tag", "mine")
     assert code == 1
     assert "tags of this repository never move: choose another --tag" in err
@@ -341,12 +328,9 @@ def test_push_builds_logs_in_and_pushes_and_does_nothing_where_the_repository_ha
 
 
 @pytest.mark.parametrize("fails", ["pull", "build", "login", "push"])
-def test_what_fails_is_said(trn, exported, canned, on_path, recorded, fails):
-    on_path("docker")
-    recorded(fails=fails)
-    holds(canned, tag_of(exported))
-    if fails in ("login", "push"):
-        lets_in(canned)
+def test_what_fails_is_said(trn, exported, canned, installed, fails):
+    installed("docker", fails=fails)
+    answers(canned, tag_of(exported), "absent", *["login"] * (fails in ("login", "push")))
     code, _, err = trn("push")
     assert code == 1
     assert (f"the base {TRN1} cannot be had" if fails == "pull" else f"docker {fails} ended with code 125") in err
@@ -365,25 +349,26 @@ def test_what_fails_is_said(trn, exported, canned, on_path, recorded, fails):
         ("push --in-cluster --context {own}", "give a smaller --context, or build with an engine"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_made(trn, exported, canned, on_path, tmp_path, command, said):
+def test_what_cannot_be_is_refused_before_anything_is_made(trn, exported, canned, installed, tmp_path, command, said):
     (own := tmp_path / "own").mkdir()
     (own / "big").write_bytes(random.Random(1).randbytes(800_000))
-    on_path("docker")
+    installed("docker")
     if not command.startswith("build"):
-        holds(canned, MIRRORED if command.startswith("mirror") else tag_of(exported, ImageOptions(context=own)))
+        tag = MIRRORED if command.startswith("mirror") else tag_of(exported, ImageOptions(context=own))
+        answers(canned, tag, "absent")
     code, out, err = trn(*command.format(own=own).split())
     assert (code, out, said in err) == (2, "", True), err
 
 
 def test_stacks_that_build_no_images(trn, exported, monkeypatch):
     exported.write_text(outputs().model_dump_json(by_alias=True))
-    code, _, err = trn("build")
-    assert (code, "the stack has no image repository" in err) == (2, True)
+    said = [trn("build")]
     local = StackAccess("local", outputs(), paths=Paths(Path("/none")))
     monkeypatch.setattr(building, "find_stack", lambda *_: local)
-    for command in ("build", "push"):
-        code, _, err = trn(command)
-        assert (code, "local images make torch" in err) == (2, True)
+    said += [trn("build"), trn("push")]
+    assert [code for code, _, _ in said] == [2] * 3
+    words = ("the stack has no image repository", *["local images make torch"] * 2)
+    assert all(each in err for each, (_, _, err) in zip(words, said, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -394,12 +379,9 @@ def test_stacks_that_build_no_images(trn, exported, monkeypatch):
         (("--engine", "docker"), ["login", "pull", "tag", "push"]),
     ],
 )
-def test_a_copy_logs_in_first(trn, canned, on_path, recorded, engine, commands):
-    on_path("docker", "crane", "skopeo")
-    holds(canned, MIRRORED)
-    lets_in(canned)
-    holds(canned, MIRRORED, "sha256:1")
-    runner = recorded()
+def test_a_copy_logs_in_first(trn, canned, installed, engine, commands):
+    runner = installed("docker", "crane", "skopeo")
+    answers(canned, MIRRORED, "absent", "login", "there")
     assert trn("mirror", SOURCE, *engine)[:2] == (0, f"{URL}:{MIRRORED} copied\n")
     assert runner.commands() == commands
     assert {argv[0] for argv in runner.ran} == {engine[-1] if engine else "skopeo"}
@@ -460,10 +442,7 @@ def test_a_build_in_the_cluster_asks_for_nothing_that_baseline_forbids():
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_build_in_the_cluster_is_followed_to_its_end(trn, exported, canned, monkeypatch, ends):
     tag = tag_of(exported)
-    holds(canned, tag)
-    lets_in(canned)
-    if ends:
-        holds(canned, tag, "sha256:1")
+    answers(canned, tag, "absent", "login", *["there"] * ends)
     submitted: list[dict[str, Any]] = []
     session = nullcontext(SimpleNamespace(namespace=TEAM, api=None))
     monkeypatch.setattr(in_cluster, "open_session", lambda _: session)
