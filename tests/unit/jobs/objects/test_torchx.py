@@ -41,16 +41,17 @@ json.dump(kubernetes.sanitize_for_serialization(made.request.resource), sys.stdo
 def _pythons():
     """Interpreter of each TorchX that is here, by its version."""
     named = [Path(each) for each in os.environ.get("TRN_TORCHX", "").split(os.pathsep) if Path(each).is_file()]
-    on_path = shutil.which("torchx")
     found = {}
-    for program in [*named, *([Path(on_path)] if on_path else [])]:
-        python = program.parent / "python"
-        said = subprocess.run(
-            [python, "-c", "import torchx; print(torchx.__version__)"], capture_output=True, text=True, check=False
-        )
+    for program in [*named, *filter(None, [shutil.which("torchx")])]:
+        python = str(Path(program).parent / "python")
+        said = _ran([python, "-c", "import torchx; print(torchx.__version__)"])
         if said.returncode == 0:
-            found[said.stdout.strip()] = str(python)
+            found[said.stdout.strip()] = python
     return found
+
+
+def _ran(command, **settings):
+    return subprocess.run(command, capture_output=True, text=True, check=False, **settings)
 
 
 PYTHONS = _pythons()
@@ -64,15 +65,9 @@ def _torchx(version, wanted):
     words = torchx_app.run_command(wanted, str(COMPONENT))
     settings = dict(pair.split("=") for pair in words[words.index("-cfg") + 1].split(","))
     options = words[words.index(f"{COMPONENT}:trainium_ddp") + 1 :]
-    told = [f"{COMPONENT}:trainium_ddp", options, settings, wanted.name]
-    result = subprocess.run(
-        [PYTHONS[version], "-W", "ignore", "-c", _PROGRAM],
-        input=json.dumps(told),
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        check=False,
-    )
+    told = json.dumps([f"{COMPONENT}:trainium_ddp", options, settings, wanted.name])
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = _ran([PYTHONS[version], "-W", "ignore", "-c", _PROGRAM], input=told, env=env)
     assert result.returncode == 0, result.stderr
     made = json.loads(result.stdout)
     for task in made["spec"]["tasks"]:
@@ -94,6 +89,7 @@ def _as_nightly(wanted, version):
     return made
 
 
+READ = {bool: "True".__eq__, dict: lambda text: dict(each.split("=", 1) for each in text.split(","))}
 JOBS = {
     "bert": job(),
     "a GPU type": job("p4d.24xlarge"),
@@ -133,9 +129,7 @@ def test_the_printed_command_works_from_anywhere(version, tmp_path):
     words[words.index("-cfg") + 1] += "" if version == "0.7.0" else ",validate_spec=False"
     command = shlex.join([str(program), "run", "--dryrun", *words[2:]])
     bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    result = subprocess.run(
-        ["bash", "-c", command], cwd=tmp_path, env=bare, capture_output=True, text=True, check=False
-    )
+    result = _ran(["bash", "-c", command], cwd=tmp_path, env=bare)
     assert result.returncode == 0, result.stderr
     assert "kind: Job" in result.stdout
     assert "aws.amazon.com/neuron: '16'" in result.stdout
@@ -153,11 +147,7 @@ def test_the_printed_options_and_the_components_defaults_are_the_job(name):
     words = words[words.index(f"{COMPONENT}:trainium_ddp") + 1 :]
     for option, text in zip(words[::2], words[1::2], strict=True):
         default = given.get(option[2:], "")
-        read = {
-            bool: lambda text: text == "True",
-            dict: lambda text: dict(each.split("=", 1) for each in text.split(",")),
-        }
-        given[option[2:]] = read.get(type(default), type(default))(text)
+        given[option[2:]] = READ.get(type(default), type(default))(text)
     asked = wanted.options
     kept = TrainOptions(data=asked.data, failed_starts=asked.failed_starts, max_restarts=asked.max_restarts)
     expected = torchx_app._application(replace(wanted, name=torchx_app._NAME, options=kept))
@@ -171,7 +161,7 @@ def test_the_component_needs_no_other_package():
         "print(*{name.partition('.')[0] for name in sys.modules} & {'pulumi', 'pydantic', 'yaml', 'kubernetes'})"
     )
     command = [shutil.which("python3") or "python3", "-I", "-S", "-c", check]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = _ran(command)
     assert (result.stdout.strip(), result.stderr) == ("", "")
 
 
@@ -219,7 +209,7 @@ def test_two_nodes_agree_on_the_sum(version, tmp_path):
     path = os.pathsep.join([str(python.parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "workloads"), "LOGLEVEL": "INFO"}
     environment.pop("VC_TRAINER_0_HOSTS", None)
-    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    result = _ran(command, cwd=tmp_path, env=environment)
     said = "\n".join(file.read_text() for file in (tmp_path / "logs").rglob("*.log") if file.is_file())
     assert result.returncode == 0, f"{result.stderr}\n{said}"
     agreed = re.findall(r"rank \d: the gradients' sum is 3; 2 of 2 ranks agree", result.stderr + result.stdout + said)

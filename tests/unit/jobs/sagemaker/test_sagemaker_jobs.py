@@ -211,13 +211,9 @@ def test_a_failure_leaves_its_code_and_where_to_look(tmp_path, behaves, code):
     assert container.run(job, behaves)[0] == code
     said = f"node 0 ended with exit code {code}: trn logs {job.job.name}\n"
     assert (container.root / "output/failure").read_text() == said
-
-
-def test_a_directory_that_the_image_s_user_cannot_write_is_said(tmp_path):
-    container = Container(tmp_path)
     (container.root / "model").rmdir()
     code, said = container.run(made())
-    assert (code, "take an image whose USER is root" in said) == (78, True)
+    assert (code, "take an image whose USER is root" in said) == (78, True), "a directory that cannot be written"
 
 
 def test_sigterm_reaches_the_launcher_which_may_save(tmp_path):
@@ -241,25 +237,19 @@ def cloud(moto_cloud):
     return SageMakerJobs("us-west-2", WHERE, "training")
 
 
-def test_a_submitted_job_is_listed_and_found_with_its_files_in_s3(cloud):
+def test_a_submitted_job_is_found_by_its_own_team_and_stack_with_its_files_in_s3(cloud):
     job = made(nodes=2, name="bert", spot=True)
     cloud.submit(job, "H4sIAAAAAAAA")
+    name, where = job.job.name, f"sagemaker/training/bert/code/{job.job.name}"
     objects = boto3.client("s3", "us-west-2").list_objects_v2(Bucket="acme-data")["Contents"]
-    where = f"sagemaker/training/bert/code/{job.job.name}"
     assert [each["Key"] for each in objects] == [f"{where}/launch.sh", f"{where}/workspace.tar.gz"]
-    found = cloud.find(job.job.name)
+    found = cloud.find(name)
     assert (found.nodes, found.instance_type, found.kind) == (2, "ml.trn1.32xlarge", "sagemaker")
     assert found.checkpoints == job.uri("checkpoints")
-    assert [each.name for each in cloud.jobs(datetime(2000, 1, 1, tzinfo=UTC))] == [job.job.name]
+    assert [each.name for each in cloud.jobs(datetime(2000, 1, 1, tzinfo=UTC))] == [name]
     assert found.to_json()["instanceType"] == "ml.trn1.32xlarge"
-
-
-def test_a_job_of_another_team_or_stack_is_not_ours(cloud):
-    cloud.submit(made(name="bert"))
-    name = made(name="bert").job.name
     other = SageMakerJobs("us-west-2", WHERE.model_copy(update={"role_arn": WHERE.role_arn + "2"}), "training")
-    assert other.find(name) is None
-    assert SageMakerJobs("us-west-2", WHERE, "research").find(name) is None
+    assert [each.find(name) for each in (other, SageMakerJobs("us-west-2", WHERE, "research"))] == [None, None]
     assert cloud.find("training-none-bcdfg") is None
 
 
