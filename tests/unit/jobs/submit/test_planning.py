@@ -1,5 +1,6 @@
 """From a request to a job, or to all that is wrong with it."""
 
+import math
 import re
 from dataclasses import replace
 from operator import attrgetter
@@ -9,8 +10,9 @@ from cluster_snapshots import EFA, GPU, NEURON, group, outputs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainium_eks.jobs.objects.environment import environment
 from trainium_eks.jobs.objects.job import TITAN_MODULE, Program
-from trainium_eks.jobs.submit import planning
+from trainium_eks.jobs.submit import planning, saving
 from trainium_eks.jobs.submit.planning import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.requests import Facts, JobRequest
 from trainium_eks.model.validation.problems import Problem, Severity
@@ -27,17 +29,12 @@ GROUPS = [
     group("gpu", GPU, 4, 0),
     {**group("inf", NEURON, 0, 0), "instanceType": "inf2.48xlarge", "resources": {NEURON: 12}},
 ]
-NAMESPACE = {
-    "name": "training",
-    "queues": ["test", "wide"],
-    "serviceAccount": "trainer",
-    "claim": "fsx-claim",
-    "trainingUserId": 1007,
-}
+TEAM = {"name": "training", "serviceAccount": "trainer", "claim": "fsx-claim", "trainingUserId": 1007}
+NAMESPACE = {**TEAM, "queues": ["test", "wide"]}
 
 
 def _stack(groups, **more):
-    return outputs(nodeGroups=groups, namespaces=[NAMESPACE], **more)
+    return outputs(**{"nodeGroups": groups, "namespaces": [NAMESPACE], **more})
 
 
 STACK = _stack(
@@ -45,8 +42,7 @@ STACK = _stack(
     queues={"test": {NEURON: 32, EFA: 32}, "wide": {NEURON: 64}, "theirs": {NEURON: 64}},
     queueNames=["test", "wide", "theirs"],
 )
-
-NO_VOLUME = outputs(nodeGroups=GROUPS, namespaces=[{**NAMESPACE, "claim": ""}])
+NO_VOLUME = _stack(GROUPS, namespaces=[{**NAMESPACE, "claim": ""}])
 
 
 def _plan(facts=FACTS, stack=STACK, **changes):
@@ -294,9 +290,12 @@ def test_a_stack_without_groups():
 
 
 def test_all_at_once():
-    made = _plan(queue="tset", nodes=9, ranks_per_node=5, priority="none", program=Program(), name="A B")
-    paths = {each.path for each in made.problems}
-    assert paths >= {"--queue", "--nodes", "--ranks-per-node", "--priority", "--script", "--name"}
+    wrong = {"checkpoint_seconds": -5.0, "state_gb": math.nan, "priority": "none", "program": Program(), "name": "A B"}
+    made = _plan(queue="tset", nodes=0, ranks_per_node=5, **wrong)
+    paths = {each.path: each.reason for each in made.problems}
+    assert paths.keys() >= {"--queue", "--ranks-per-node", "--priority", "--script", "--name"}
+    assert paths["--nodes"] == "it must be 1 or more"
+    assert paths["--checkpoint-seconds"] == paths["--state-gb"] == "it must be 0 or more"
 
 
 @given(
@@ -354,3 +353,53 @@ def test_a_key_is_one_directory(model, world, precision, compiler):
     key = cache_key(f"m{model}", world, precision, compiler)
     assert "/" not in key
     assert key not in (".", "..")
+
+
+# --- How often it saves -----------------------------------------------------------------------------------------------
+
+VOLUME = {"fileSystemId": "fs-1", "dnsName": "fs-1.fsx", "mountName": "m", "capacityGib": 1200, "bucket": ""}
+FAST = {**VOLUME, "writeMegabytesPerSecond": 1000}
+BERT = Program(module="trainium_workloads.bert.pretrain")
+SUM = Program(module="trainium_workloads.gradient_sum")
+
+
+def _saves(stack=None, **changes):
+    """The plan on a group of many nodes, and the interval that the job is told."""
+    groups = [{**group("ng1", NEURON, 256, 2), "maxSize": 256}]
+    large = {"queues": {"test": {}}, "queueNames": ["test"], "sharedVolume": FAST, **(stack or {})}
+    made = _plan(stack=_stack(groups, **large), **changes)
+    assert made.job, made.problems
+    return made.saving, environment(made.job).get(saving.VARIABLE)
+
+
+def test_a_job_is_told_the_interval_of_its_gang_and_of_its_state():
+    # Of 256 nodes one fails each day: saving half as often would lose more than it saves.
+    (few, told), (many, told_many) = _saves(nodes=2), _saves(nodes=256)
+    assert (told, told_many) == ("9960", "4140")
+    assert many.useful_fraction < few.useful_fraction
+    stack = {"training": {"checkpointGigabytes": 7, "failuresPerNodeYear": 0}}
+    runs = [found.run for found, _ in (_saves(), _saves(state_gb=50), _saves(program=BERT), _saves(stack))]
+    assert [each.checkpoint_seconds for each in runs] == [100, 50, 4, 7]  # GB, at 1 GB/s
+    assert math.isinf(runs[-1].seconds_between_faults)
+
+
+@pytest.mark.parametrize(
+    ("stack", "changes", "told"),
+    [
+        ({}, {"checkpoint_seconds": 90.5}, "90.5"),
+        ({}, {"checkpoint_seconds": 0.0}, "0"),
+        ({}, {"variables": {saving.VARIABLE: "77"}}, "77"),
+        ({}, {"variables": {saving.VARIABLE: "77"}, "checkpoint_seconds": 90}, "77"),
+        *(({}, {"precompile": True}, None), ({}, {"program": SUM}, None)),
+        # No file system, one of a stack of an earlier release, no claim: nothing is known.
+        *(({"sharedVolume": None}, {}, None), ({"sharedVolume": VOLUME}, {}, None)),
+        ({"namespaces": [{**NAMESPACE, "claim": ""}]}, {}, None),
+    ],
+)
+def test_nothing_is_proposed_where_it_was_asked_for_or_nothing_is_known(stack, changes, told):
+    assert _saves(stack, **changes) == (None, told)
+
+
+def test_the_interval_of_a_job_is_read_back():
+    told = [{saving.VARIABLE: "90"}, {saving.VARIABLE: "soon"}, {}]
+    assert [saving.interval_seconds(env) for env in told] == [90, None, None]
