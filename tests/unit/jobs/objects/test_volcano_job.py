@@ -65,21 +65,15 @@ def test_a_pod_has_a_whole_node_and_leaves_room_for_daemon_sets(name, nodes):
 
 
 def _amount(text):
-    found = quantity(text)
-    assert found is not None
-    return float(found)
+    return float(quantity(text))
 
 
 @pytest.mark.parametrize("name", TRAINING_TYPES)
 def test_what_daemon_sets_ask_for_fits_into_what_is_left(name):
     instance = CATALOGUE.find(name)
-    pods = [
-        workload.pod
-        for addon in ADDONS.values()
-        for workload in addon.workloads
-        if workload.kind == "DaemonSet"
-        and workload.nodes in ("all", instance.family, "efa" if instance.has_efa else "")
-    ]
+    places = ("all", instance.family, "efa" if instance.has_efa else "")
+    workloads = [each for addon in ADDONS.values() for each in addon.workloads if each.nodes in places]
+    pods = [each.pod for each in workloads if each.kind == "DaemonSet"]
     # Device and EFA plugins, and the monitor, of the charts.
     charts_millicpu, charts_memory_mib = 250, 512
     assert pods
@@ -92,17 +86,10 @@ def test_a_job_of_the_local_cloud_takes_the_devices_and_little_else():
     assert (dict(share.devices), share.cpu, share.memory_mb) == (CATALOGUE.device_resources("p5.48xlarge"), 1, 3072)
 
 
-@pytest.mark.parametrize(
-    ("name", "ranks"),
-    [
-        ("trn1.32xlarge", (1, 2, 8, 32)),
-        ("trn1.2xlarge", (1, 2)),
-        ("trn2.48xlarge", tuple(range(1, 65))),
-        ("p5.48xlarge", tuple(range(1, 9))),
-    ],
-)
-def test_ranks_fit_the_cores(name, ranks):
-    assert resources.allowed_ranks(CATALOGUE.find(name)) == ranks
+def test_ranks_fit_the_cores():
+    names = ("trn1.32xlarge", "trn1.2xlarge", "trn2.48xlarge", "p5.48xlarge")
+    found = [resources.allowed_ranks(CATALOGUE.find(name)) for name in names]
+    assert found == [(1, 2, 8, 32), (1, 2), tuple(range(1, 65)), tuple(range(1, 9))]
 
 
 # --- The two shapes ---------------------------------------------------------------------------------------------------
@@ -262,12 +249,11 @@ def test_nodes_meet_at_node_0(node, one_task):
 def test_the_nodes_of_a_gang_know_who_failed_first(launcher, one_task):
     wanted = _module(launcher=launcher, failed_starts="5:1", max_restarts=2)
     host, port = ("j-trainer-0.j" if one_task else "j-trainer-0-0.j"), 29499 if launcher == "torchrun" else 29500
+    told = f"<--stay> <60> <--failed_starts> <5:1> <--record> <{wanted.output}/.failed"
     for node in range(2):
         said = _run(wanted, node, one_task=one_task).stdout
         assert f"python3 <-m> <trainium_workloads.gang> <--rdzv_endpoint> <{host}:{port}> <--rdzv_id>" in said
-        assert (
-            f"<--node_rank> <{node}> <--stay> <60> <--failed_starts> <5:1> <--record> <{wanted.output}/.failed" in said
-        )
+        assert f"<--node_rank> <{node}> {told}" in said
         assert ("<--in_place> <2> <--launcher> <torchrun>" in said) is (launcher == "torchrun")
 
 
@@ -310,6 +296,8 @@ def test_what_is_wrong_ends_the_job_before_torchrun_begins(changes, node, env, c
     ran = _run(_module(**changes), node, one_task=one_task, **env)
     assert ran.returncode == code
     assert said in ran.stdout + ran.stderr
+    if code == REFUSED and not env:
+        assert (ran.stdout, ran.stderr.startswith(said), ran.stderr.count("\n")) == ("", True, 1)
     assert ("torchrun" in ran.stdout) is (code in (0, 3))
 
 

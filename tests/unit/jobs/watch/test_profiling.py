@@ -52,8 +52,7 @@ def test_it_is_the_same_gang_under_another_name_and_writes_nothing_where_the_job
         "labels": {"trainium-eks/kind": "profile", "app.kubernetes.io/instance": "alpha-profile"},
         "annotations": {"trainium-eks/world-size": "64", "trainium-eks/profile-of": "alpha"},
     }
-    assert "status" not in made
-    assert (made["spec"]["queue"], made["spec"]["maxRetry"]) == ("test", 1)
+    assert ("status" in made, made["spec"]["queue"], made["spec"]["maxRetry"]) == (False, "test", 1)
     template = made["spec"]["tasks"][0]["template"]
     assert template["metadata"]["labels"] == {"app.kubernetes.io/instance": "alpha-profile"}
     assert env(made, 0)["TRN_JOB"] == "alpha-profile"
@@ -63,25 +62,20 @@ def test_it_is_the_same_gang_under_another_name_and_writes_nothing_where_the_job
 
 
 def test_in_torchxs_shape_the_nodes_own_task_is_profiled():
-    made = profiled(job(1, 1), 1, 10)
-    assert "NEURON_RT_INSPECT_ENABLE" not in env(made, 0)
-    prefix = "NEURON_RT_INSPECT_"
-    assert {name.removeprefix(prefix): value for name, value in env(made, 1).items() if prefix in name} == {
-        "ENABLE": "1",
-        "DEVICE_PROFILE": "1",
-        "DEVICE_PROFILE_NUM_WARMUP": "5",
-        "OUTPUT_DIR": "/data/profiles/alpha",
-    }
+    made, prefix = profiled(job(1, 1), 1, 10), "NEURON_RT_INSPECT_"
+    assert f"{prefix}ENABLE" not in env(made, 0)
+    found = {name.removeprefix(prefix): value for name, value in env(made, 1).items() if prefix in name}
+    switches = {"ENABLE": "1", "DEVICE_PROFILE": "1", "DEVICE_PROFILE_NUM_WARMUP": "5"}
+    assert found == {**switches, "OUTPUT_DIR": "/data/profiles/alpha"}
     own_entry_point = profiled(job(4, command=None), 2, 10)
-    assert env(own_entry_point, 0)["NEURON_RT_INSPECT_ENABLE"] == "1"
+    assert env(own_entry_point, 0)[f"{prefix}ENABLE"] == "1"
 
 
 def test_in_one_task_the_container_knows_which_node_it_is():
     command = profiled(job(4), 2, 10)["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"]
-    assert command[:2] == ["/bin/sh", "-c"]
+    assert (command[:2], command[3:6]) == (["/bin/sh", "-c"], ["trn-profile", "bash", "-c"])
     assert command[2].startswith('if [ "$VC_TASK_INDEX" = 2 ]; then export NEURON_RT_INSPECT_ENABLE=1 ')
     assert command[2].endswith('; fi; exec "$@"')
-    assert command[3:6] == ["trn-profile", "bash", "-c"]
 
 
 @pytest.mark.parametrize(
