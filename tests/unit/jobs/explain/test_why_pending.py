@@ -94,29 +94,9 @@ def held_by_quota(requested, used, limited):
     return event("PodGroup", message=f"resource quota insufficient, {maps}", reason="Unschedulable")
 
 
-@pytest.mark.parametrize(
-    ("amounts", "sentence", "fix"),
-    [
-        (
-            [f"pods:{{{{{count} 0}} {{<nil>}} {count} DecimalSI}}" for count in (4, 162, 164)],
-            "the namespace's quota has no room for it: it needs 4 pods, of which 162 of 164 are in use",
-            "end something (`trn jobs`), ask for less, or have `resourceQuota` of the namespace raised",
-        ),
-        (
-            [
-                "requests.cpu:{{16400 -3} {<nil>}  DecimalSI}",
-                "requests.cpu:{{0 0} {<nil>} 0 DecimalSI}",
-                "requests.cpu:{{8 0} {<nil>} 8 DecimalSI}",
-            ],
-            "the namespace's quota has no room for it: it needs 16400m requests.cpu, of which 0 of 8 are in use",
-            "it never starts: ask for less requests.cpu, or have `resourceQuota` of the namespace raised",
-        ),
-    ],
-)
-def test_a_job_that_is_held_back_for_the_quota_says_what_it_lacks(amounts, sentence, fix):
-    reason = waits("kept_back_by_queue", "upsilon", held_by_quota(*amounts))
-    assert reason.to_json() == {"cause": "quota", "sentence": sentence, "fix": fix, "fault": reason.fault}
-    assert reason.fault in ("quota-full", "quota-too-small")
+PODS = [f"pods:{{{{{count} 0}} {{<nil>}} {count} DecimalSI}}" for count in (4, 162, 164)]
+AMOUNTS = ("{16400 -3} {<nil>} ", "{0 0} {<nil>} 0", "{8 0} {<nil>} 8")
+CPUS = [f"requests.cpu:{{{each} DecimalSI}}" for each in AMOUNTS]
 
 
 def test_a_job_that_volcano_ended_for_the_quota_says_so():
@@ -205,6 +185,9 @@ CHANGES = {
     "pods of a restart are refused": together(
         phase("Restarting"), event("Job", reason="FailedCreate", message=FORBIDDEN), fewer("Pod", 0)
     ),
+    "the quota is full": held_by_quota(*PODS),
+    "the quota is too small": held_by_quota(*CPUS),
+    "an hour later": later,
     "no secret": pods_wait("CreateContainerConfigError", 'secret "hf-token" not found'),
     "containers": CREATING,
     "containers for long": together(CREATING, later),
@@ -221,6 +204,7 @@ CHANGES = {
 GIVEN = {
     None: {},
     "small groups": {"groups": tuple(group.model_copy(update={"max_size": 4}) for group in GROUPS)},
+    "a local stack": {"is_local": True},
     "one group": {"groups": GROUPS[:1]},
     "no Volcano": {"unscheduled": "vc-scheduler is not on PATH"},
 }
@@ -232,19 +216,3 @@ def test_what_it_waits_for_and_what_mends_it_are_said(row):
     change = pods_wait(**row["pods"]) if "pods" in row else CHANGES[row.get("change")]
     reason = waits(row["scene"], row["job"], change, **GIVEN[row.get("given")])
     assert reason.to_json() == {key: row[key] for key in ("cause", "sentence", "fix", "fault")}
-
-
-@pytest.mark.parametrize(
-    ("name", "sentence", "log"),
-    [
-        ("controllers_down", "Volcano's controllers have not seen it for 3604 s", "deploy/volcano-controllers"),
-        ("scheduler_down", "Volcano's scheduler has not looked at it for 3604 s", "deploy/volcano-scheduler"),
-    ],
-)
-def test_a_volcano_that_hangs_is_told_from_one_that_has_not_looked_yet(name, sentence, log):
-    assert waits(name, "rho").cause is Cause.STARTING
-    reason = waits(name, "rho", later)
-    assert reason.cause is Cause.VOLCANO
-    assert reason.sentence.startswith(sentence)
-    assert log in reason.fix
-    assert "trn local logs vc-" in waits(name, "rho", later, is_local=True).fix

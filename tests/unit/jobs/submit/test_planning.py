@@ -96,25 +96,22 @@ SIZE = ("instance.name", "nodes", "ranks_per_node")
         ({"precompile": True, "cache_set": "bert"}, ("metrics_port", "kind"), (0, "compile")),
         ({"facts": ENDS, "group": "trn2", "nodes": 1}, ("capacity_ends", "nodes"), ("2026-12-01T11:30:00Z", 1)),
         ({"facts": ENDS}, ("capacity_ends", "nodes"), ("", 2)),
+        # It is called after what it runs.
+        *(
+            ({"program": program}, ("app", "nodes"), (app, 2))
+            for program, app in (
+                (Program("src/Train_BERT.py"), "train-bert"),
+                (Program(module="trainium_workloads.gradient_sum"), "gradient-sum"),
+                (Program(module="trainium_workloads.bert.pretrain"), "bert"),
+                (Program(module="team.models.pretrain"), "pretrain"),
+                (Program("/opt/1st.py"), "train"),
+                (Program("/opt/" + "long" * 20 + ".py"), "long" * 8),
+            )
+        ),
     ],
 )
 def test_a_job_follows_from_its_stack_and_what_was_asked(given, fields, expected):
     assert attrgetter(*fields)(_job(**given)) == expected
-
-
-@pytest.mark.parametrize(
-    ("program", "app"),
-    [
-        (Program("src/Train_BERT.py"), "train-bert"),
-        (Program(module="trainium_workloads.gradient_sum"), "gradient-sum"),
-        (Program(module="trainium_workloads.bert.pretrain"), "bert"),
-        (Program(module="team.models.pretrain"), "pretrain"),
-        (Program("/opt/1st.py"), "train"),
-        (Program("/opt/" + "long" * 20 + ".py"), "long" * 8),
-    ],
-)
-def test_a_job_is_called_after_what_it_runs(program, app):
-    assert _job(program=program).app == app
 
 
 # --- TorchTitan -------------------------------------------------------------------------------------------------------
@@ -278,15 +275,12 @@ def test_what_cannot_be_is_refused_with_what_mends_it(changes, path, good, said)
     assert re.search(said, f"{problem.reason}; {problem.fix}")
 
 
-def test_what_is_allowed_stands_in_the_problem():
+def test_what_else_is_said():
+    assert "no node group" in _plan(stack=_stack([])).problems[0].reason
     assert _refused(queue="tset").allowed == ("test", "wide")
     missing = Problem("--image", "there is no such image on this machine", "make it")
     assert _refused(replace(FACTS, image_missing=missing)) is missing
     assert _job(COMPILING, cache_set="other").cache
-
-
-def test_a_stack_without_groups():
-    assert "no node group" in _plan(stack=_stack([])).problems[0].reason
 
 
 def test_all_at_once():
@@ -335,17 +329,9 @@ def test_a_trial_of_few_steps_compiles_what_the_training_needs():
     assert graph_options(("large", "--layers", "2", "4")) == {"0": "large", "layers": "2 4"}
 
 
-@pytest.mark.parametrize(
-    ("image", "compiler"),
-    [
-        (IMAGE, "sdk2.30.0"),
-        ("repo/train:a1b2c3", "a1b2c3"),
-        ("localhost:5000/train", "latest"),
-        ("repo/train:v1@sha256:abc", "v1"),
-    ],
-)
-def test_the_compiler_is_read_from_the_images_tag(image, compiler):
-    assert compiler_of(image) == compiler
+def test_the_compiler_is_read_from_the_images_tag():
+    images = (IMAGE, "repo/train:a1b2c3", "localhost:5000/train", "repo/train:v1@sha256:abc")
+    assert [compiler_of(each) for each in images] == ["sdk2.30.0", "a1b2c3", "latest", "v1"]
 
 
 @given(st.text(max_size=30), st.integers(1, 4096), st.sampled_from(["bf16", "fp32"]), st.text(max_size=20))
