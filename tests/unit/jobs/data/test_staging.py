@@ -133,22 +133,22 @@ def test_the_image_is_the_named_one_or_has_the_packages_or_is_made_once(monkeypa
         assert image(is_local=True) == f"local/{expected}"
 
 
-def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_reason(tmp_path):
+@pytest.mark.parametrize(
+    ("packages", "why"),
+    [(True, "No matching distribution found for boto3=="), (False, "TRN_STAGE_PACKAGES names no directory")],
+)
+def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_reason(tmp_path, packages, why):
     """By a pip that reaches no index, in a Python that has neither package."""
     (tmp_path / "pip").symlink_to(Path(pip.__file__).parent)
     start = [sys.executable, "-S", "-m", "trainium_workloads.stage", "s3://a/b", "--to", "x"]
-    path = f"{workloads()}:{tmp_path}"
-    for target, why in (
-        ({"TRN_STAGE_PACKAGES": str(tmp_path / "packages")}, "No matching distribution found for boto3=="),
-        ({}, "TRN_STAGE_PACKAGES names no directory"),
-    ):
-        environment = {"PYTHONPATH": path, "PIP_NO_INDEX": "1", **target}
-        done = subprocess.run(start, env=environment, capture_output=True, text=True, check=False)
-        last = json.loads(done.stdout.splitlines()[-1])
-        assert (done.returncode, last["stage"]) == (1, "failed")
-        assert last["message"].startswith("the image has no boto3, and ")
-        assert why in last["message"]
-        assert "--image" in last["message"]
+    env = {"PYTHONPATH": f"{workloads()}:{tmp_path}", "PIP_NO_INDEX": "1"}
+    env |= {"TRN_STAGE_PACKAGES": str(tmp_path / "packages")} if packages else {}
+    done = subprocess.run(start, env=env, capture_output=True, text=True, check=False)
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, last["stage"]) == (1, "failed")
+    assert last["message"].startswith("the image has no boto3, and ")
+    assert why in last["message"]
+    assert "--image" in last["message"]
 
 
 @pytest.mark.parametrize("to", ["x", "a/B_c.d", "a/" + "y" * 200, "ä/ö"])
@@ -276,35 +276,33 @@ def follow(*steps):
     return batch_jobs.follow(api, "vision", "job", "stage", **told), lines, waits, api
 
 
-NOT_SCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/5 nodes are available"}
-UNSCHEDULABLE = {"phase": "Pending", "conditions": [NOT_SCHEDULED]}
-WAITING = {"waiting": {"reason": "ErrImagePull", "message": "no"}}
-PULLING = {"phase": "Pending", "containerStatuses": [{"state": WAITING}]}
+RUNNING, SUCCEEDED = {"phase": "Running"}, {"phase": "Succeeded"}
 
 
 def test_a_job_is_followed_from_pod_to_pod_to_its_end():
-    failed, running = {"phase": "Failed"}, {"phase": "Running"}
+    failed, no_node = {"phase": "Failed"}, "0/5 nodes are available"
+    scheduled = {"type": "PodScheduled", "status": "False", "message": no_node}
+    pulling = {"waiting": {"reason": "ErrImagePull", "message": "no"}}
     end, lines, waits, api = follow(
         {},
-        {"pods": {"1": UNSCHEDULABLE}},
-        {"pods": {"1": PULLING}},
-        {"pods": {"1": running}, "log": ["a", "b"]},
+        {"pods": {"1": {"phase": "Pending", "conditions": [scheduled]}}},
+        {"pods": {"1": {"phase": "Pending", "containerStatuses": [{"state": pulling}]}}},
+        {"pods": {"1": RUNNING}, "log": ["a", "b"]},
         {"pods": {"1": failed}},
-        {"pods": {"1": failed, "2": running}, "log": ["c"]},
-        {"pods": {"1": failed, "2": {"phase": "Succeeded"}}, "job": finished("Complete")},
+        {"pods": {"1": failed, "2": RUNNING}, "log": ["c"]},
+        {"pods": {"1": failed, "2": SUCCEEDED}, "job": finished("Complete")},
     )
     assert (end.succeeded, lines, api.logs) == (True, ["a", "b", "c"], ["1", "2"])
-    no_node = "no node takes the pod: 0/5 nodes are available"
-    assert waits == ["the Job controller makes its pod", no_node, "ErrImagePull: no"]
+    assert waits == ["the Job controller makes its pod", f"no node takes the pod: {no_node}", "ErrImagePull: no"]
 
 
 def test_a_log_that_breaks_off_is_read_again_but_a_refusal_is_not_waited_for():
-    running = {"pods": {"1": {"phase": "Running"}}}
+    running = {"pods": {"1": RUNNING}}
     end, lines, _, _ = follow(
         {**running, "log": ["a", ClusterError("reset")]},
         {**running, "log": [ApiError.of(400, '{"message": "container is waiting to start"}')]},
         {**running, "log": ["b"]},
-        {"pods": {"1": {"phase": "Succeeded"}}, "job": finished("Complete")},
+        {"pods": {"1": SUCCEEDED}, "job": finished("Complete")},
     )
     assert (end.succeeded, lines) == (True, ["a", "b"])
     with pytest.raises(ApiError, match="forbidden"):
@@ -313,8 +311,8 @@ def test_a_log_that_breaks_off_is_read_again_but_a_refusal_is_not_waited_for():
 
 def test_a_job_that_fails_or_goes_says_why():
     failed = finished("Failed", "PodFailurePolicy", "exit code 1")
-    assert follow({"pods": {}, "job": failed})[0] == batch_jobs.End(False, "PodFailurePolicy: exit code 1")
-    assert follow({"job": None})[0] == batch_jobs.End(False, "the Job was deleted")
+    ends = [follow(step)[0] for step in ({"pods": {}, "job": failed}, {"job": None})]
+    assert ends == [batch_jobs.End(False, each) for each in ("PodFailurePolicy: exit code 1", "the Job was deleted")]
 
 
 def test_a_job_that_was_never_started_is_told_from_one_that_is_being_started():

@@ -190,17 +190,9 @@ def test_the_component_refuses_what_cannot_run(changes, said):
 @pytest.mark.parametrize("version", PYTHONS)
 def test_two_nodes_agree_on_the_sum(version, tmp_path):
     """With the launcher that needs no torch, which this machine may not have."""
-    options = {
-        "image": str(tmp_path),
-        "module": "trainium_workloads.gradient_sum",
-        "script_args": f"--steps 3 --step-seconds 0 --output {tmp_path / 'output'}",
-        "nnodes": "2",
-        "nproc_per_node": "1",
-        "backend": "cpu",
-        "launcher": "gang",
-        "claim": "",
-    }
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    words = f"--image {tmp_path} --module trainium_workloads.gradient_sum --nnodes 2 --nproc_per_node 1".split()
+    words += ["--script_args", f"--steps 3 --step-seconds 0 --output {tmp_path / 'output'}"]
+    words += ["--backend", "cpu", "--launcher", "gang", "--claim", ""]
     program, settings = str(Path(PYTHONS[version]).parent / "torchx"), f"log_dir={tmp_path / 'logs'}"
     command = [program, "run", "--wait", "-s", "local_cwd", "-cfg", settings, f"{COMPONENT}:trainium_ddp", *words]
     python = tmp_path / "bin" / "python3"

@@ -130,12 +130,12 @@ def test_pods_are_the_teams_own_and_may_do_no_more_than_they_need():
 def test_devices_go_through_the_queue(name):
     place = PLACES[name]
     for each in (deployment_of(place), serving.job(batch(place), TEAM)):
-        assert pod_of(each)["schedulerName"] == "volcano"
+        pod, resources = pod_of(each), container_of(each)["resources"]
+        assert pod["schedulerName"] == "volcano"
         annotations = each["spec"]["template"]["metadata"]["annotations"]
         assert annotations == {"scheduling.volcano.sh/queue-name": "eyes"}
-        resources = container_of(each)["resources"]
         assert resources["requests"][place.resource] == resources["limits"][place.resource] == "1"
-        assert pod_of(each)["nodeSelector"] == {"eks.amazonaws.com/nodegroup": "inf-eks"}
+        assert pod["nodeSelector"] == {"eks.amazonaws.com/nodegroup": "inf-eks"}
 
 
 def test_a_batch_that_would_end_the_same_way_is_not_tried_again():
@@ -253,14 +253,11 @@ def test_paths_are_of_the_volume(text, expected):
     assert bool(serving_refusals.path_problems("INPUT", text)) is (expected is None)
 
 
-def test_the_format_of_a_file_is_in_its_name():
+def test_the_format_of_a_file_is_in_its_name_and_a_jobs_model_where_the_job_wrote_it():
     (problem,) = serving_refusals.path_problems("--to", "out.parquet", serving_refusals.OUTPUTS)
     assert problem.allowed == ("….jsonl", "….csv")
     package = workloads() / "trainium_workloads" / "serving"
     assert f"SUFFIXES = {serving_refusals.INPUTS!s}".replace("'", '"') in (package / "batch.py").read_text()
-
-
-def test_a_jobs_model_is_where_the_job_wrote_it():
     asked = (("x", ""), ("x", "/data/runs/7"), ("/data/models/bert", ""))
     models = ["output/x/model", "runs/7/model", "models/bert"]
     assert [serving_refusals.model_of(*each) for each in asked] == models
