@@ -10,7 +10,6 @@ import tarfile
 import pytest
 
 from trainium_eks.jobs.data.workspace import LARGEST_BYTES, Workspace, pack
-from trainium_eks.model.validation.problems import Problem
 
 
 def _packed(script, directory):
@@ -19,12 +18,6 @@ def _packed(script, directory):
     assert isinstance(packed, Workspace)
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed.archive))) as tar:
         return packed, {each.name: f"{each.mode:o} {tar.extractfile(each).read().decode()}" for each in tar}
-
-
-def _refused(script, directory):
-    problem = pack(script, directory)
-    assert isinstance(problem, Problem)
-    return problem
 
 
 @pytest.fixture
@@ -61,16 +54,16 @@ def test_the_same_files_are_the_same_archive(code, monkeypatch):
 
 
 def test_a_missing_script_names_the_nearest(code):
-    problem = _refused("trian.py", None)
+    problem = pack("trian.py", None)
     assert (problem.path, problem.good) == ("--script", "train.py")
-    assert _refused("model/layer.py", code).good == "model/layers.py"
-    assert _refused("no/where.py", code).good is None
-    assert _refused("train.py", code / "none").path == "--workspace"
+    assert pack("model/layer.py", code).good == "model/layers.py"
+    assert pack("no/where.py", code).good is None
+    assert pack("train.py", code / "none").path == "--workspace"
 
 
 def test_what_does_not_fit_names_the_largest(code):
     (code / "weights.bin").write_bytes(random.Random(0).randbytes(LARGEST_BYTES + 1))
-    problem = _refused("train.py", code)
+    problem = pack("train.py", code)
     assert "at most 700 KiB" in problem.reason
     assert "largest: weights.bin" in problem.fix
 
@@ -99,7 +92,7 @@ def test_a_link_stands_for_what_it_leads_to_in_the_directory(code):
 )
 def test_nothing_from_outside_travels(code, make, reason):
     make(code / "model" / "x")
-    problem = _refused("train.py", code)
+    problem = pack("train.py", code)
     assert problem.path == "--workspace"
     assert re.match(reason, problem.reason)
     assert "take" in problem.fix
@@ -124,7 +117,7 @@ def test_nothing_from_outside_travels(code, make, reason):
 def test_what_python_does_not_run_is_refused_before_anything_is_made(code, name, content, said):
     if content is not None:
         (code / name).write_text(content)
-    problem = _refused(name, code)
+    problem = pack(name, code)
     assert problem.path == "--script"
     assert re.search(said, f"{problem.reason}; {problem.fix}")
 

@@ -113,17 +113,17 @@ def refuse(monkeypatch):
     whole = sessions.client
 
     def refuse(times, code, message="no"):
-        left = iter(range(times))
+        refusals = [json.dumps({"__type": code, "message": message}).encode()] * times
 
         def answer(request, **_):
-            if next(left, None) is None:
+            if not refusals:
                 return None
             made = AWSResponse(request.url, 400, {"Content-Type": "application/x-amz-json-1.1"}, None)
-            made._content = json.dumps({"__type": code, "message": message}).encode()
+            made._content = refusals.pop()
             return made
 
-        def client(service, region, attempts=None):
-            made = whole(service, region, attempts)
+        def client(*given, **more):
+            made = whole(*given, **more)
             made.meta.events.register_first("before-send.cloudwatch-logs", answer)
             return made
 
@@ -156,12 +156,9 @@ def test_what_cannot_be_read_is_a_line_with_what_mends_it(logs, refuse, code, fi
     assert "\n" not in str(caught.value)
 
 
-def test_a_group_that_is_not_there_says_why_that_may_be():
+def test_without_a_group_or_credentials_it_says_so(monkeypatch):
     with pytest.raises(AwsError, match=r"there is none in us-west-2: has the stack been updated \(pulumi up\)"):
         _read()
-
-
-def test_without_credentials_it_says_so(monkeypatch, logs):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
