@@ -356,38 +356,6 @@ def test_outputs_name_the_cluster_and_its_groups(record: Record) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("args", "reason"),
-    [
-        ({"subnet_ids_by_zone": {"usw2-az4": "subnet-1"}}, "subnet_ids_by_zone"),
-        ({"subnet_ids_by_zone": {"use1-az3": "a", "use1-az4": "b"}}, "use1-az3"),
-        ({"endpoint": {}}, "private_access_via"),
-        ({"endpoint": {"public_access_cidrs": ["0.0.0.0/0"]}}, "R02"),
-        ({"addons": {"core-dns": {}}}, "core-dns"),
-        (
-            {"addons": {"coredns": {"settings": {"replicaCount": pulumi.Output.from_input(2)}}}},
-            r"addons\.coredns\.settings\.replicaCount",
-        ),
-        ({"node_groups": [{"name": "cpu", "instance_type": "trn1.32xlarge"}]}, r"node_groups\[0\]"),
-        ({"node_groups": [{"name": "a", "instance_type": "trn1.32xlarge"}] * 2}, "two groups of one name"),
-        ({"node_groups": [{"name": "a", "instance_type": "trn1.32xlarge", "zone_id": "usw2-az2"}]}, "zone_id"),
-        ({"node_groups": [{"name": "a" * 47, "instance_type": "trn1.32xlarge"}]}, "characters"),
-        ({"node_groups": [{"name": "a", "instance_type": "trn1.32xlarge", "capacity": {"type": "spot"}}]}, "R29"),
-        (
-            {
-                "addons": {"vpc-cni": {"version": "v1.18.0-eksbuild.1"}},
-                "node_groups": [{"name": "a", "instance_type": "trn1.32xlarge"}],
-            },
-            "1.18.5",
-        ),
-        ({"regoin": "us-west-2"}, "regoin"),
-    ],
-)
-def test_a_bad_cluster_is_refused_before_anything_is_made(record: Record, args: Mapping[str, Any], reason: str) -> None:
-    with pytest.raises(ArgumentError, match=reason):
-        record(lambda: TrainiumCluster("trn", wiring(**args)))
-
-
 @pytest.mark.parametrize("name", ["t" * 37, "my cluster", "-trn"])
 def test_a_name_that_cannot_become_the_clusters_is_refused(record: Record, name: str) -> None:
     with pytest.raises(ArgumentError, match="component's name"):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from unit.components.parts import STACK, Record, of_kind, one
 
-from components import ArgumentError, ClusterAutoscaler, TrainingStack
+from components import ClusterAutoscaler, TrainingStack
 from trainium_eks.model.catalogue import versions
 from trainium_eks.plan.graph import Graph, Resource
 
@@ -100,21 +100,6 @@ def test_it_runs_restricted_where_no_node_is_removed_and_knows_its_region(record
     assert found["containerSecurityContext"]["capabilities"] == {"drop": ["ALL"]}
     for kubernetes in versions.CLUSTER_AUTOSCALER:
         assert values(record, kubernetes_version=kubernetes)["image"]["tag"].startswith(f"v{kubernetes}.")
-
-
-@pytest.mark.parametrize(
-    ("args", "path"),
-    [
-        ({"groups": []}, "groups"),
-        ({"groups": [CPU, CPU]}, r"groups\[1\].name"),
-        ({"groups": [{**CPU, "instance_type": "m6i.tiny"}]}, r"groups\[0\].instance_type"),
-        ({"kubernetes_version": "1.20"}, "kubernetes_version"),
-        ({"groups": [{**CPU, "labels": {"k" * 100: "v"}}]}, r"groups\[0\].labels"),
-    ],
-)
-def test_what_cannot_work_is_refused(record: Record, args: dict[str, Any], path: str) -> None:
-    with pytest.raises(ArgumentError, match=path):
-        built(record, **args)
 
 
 # --- in a stack -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pulumi
 import pytest
 from unit.components.parts import EGRESS, INGRESS, Record, of_kind, one
 
-from components import ArgumentError, FsxLustre
+from components import FsxLustre
 from trainium_eks.plan.differences.diff import compare
 from trainium_eks.plan.graph import Graph
 
@@ -214,20 +214,3 @@ def test_outputs_say_what_a_mount_needs(record: Record) -> None:
         "bucket_name": bucket["bucket"],
         "bucket_arn": bucket["arn"],
     }
-
-
-@pytest.mark.parametrize(
-    ("args", "path"),
-    [
-        ({"storage_capacity_gib": 1300}, "storage_capacity_gib"),
-        ({"client_security_group_ids": {"Bad Key": "sg-1"}}, "client_security_group_ids"),
-        ({"deployment_typ": "SCRATCH_2"}, "deployment_typ"),
-        ({"vpc_id": None}, "vpc_id"),
-        ({"waivers": ["R39"]}, "waivers"),
-        ({"production": True, "protect": False}, "protect"),
-    ],
-)
-def test_bad_args_are_refused_by_name_before_anything_is_made(args: dict[str, Any], path: str) -> None:
-    with pytest.raises(ArgumentError) as caught:
-        FsxLustre("shared", {**WIRING, **args})
-    assert any(problem.path.startswith(path) for problem in caught.value.problems)

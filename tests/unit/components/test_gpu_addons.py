@@ -1,15 +1,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-import pulumi
 import pulumi_kubernetes as k8s
 import pytest
 from unit.components.parts import Record, of_kind, one, releases
 
-from components._args import ArgumentError
 from components.gpu_addons import GpuAddons
 from trainium_eks.model.catalogue import versions
-from trainium_eks.model.validation.problems import describe
 from trainium_eks.plan.graph import Graph, Resource
 
 GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -133,22 +130,3 @@ def test_efa_plugin_tolerates_the_gpu_taint_unless_another_component_installs_it
     assert values["tolerations"] == [GPU_TOLERATION]
     assert values["supportedInstanceLabels"]["values"] == ["p4d.24xlarge"]
     assert "aws-efa-k8s-device-plugin" not in installed(record, efa_instance_types=())
-
-
-@pytest.mark.parametrize(
-    ("more", "path", "says"),
-    [
-        ({"instance_types": ()}, "instance_types", "empty"),
-        ({"instance_types": ("p4d.24xlrge",)}, "instance_types[0]", "p4d.24xlarge"),
-        ({"instance_types": ("trn1.32xlarge",)}, "instance_types[0]", "no nvidia devices"),
-        ({"efa_instance_types": ("inf2.xlarge",)}, "efa_instance_types[0]", "no EFA"),
-        ({"nvidia_values": {"mofedEnabled": True}}, "nvidia_values.mofedEnabled", "/dev/infiniband"),
-        ({"nvidia_values": {"a": pulumi.Output.from_input("x")}}, "nvidia_values.a", "plain data"),
-    ],
-)
-def test_bad_input_is_refused_before_anything_is_built(more: dict[str, Any], path: str, says: str) -> None:
-    with pytest.raises(ArgumentError) as refused:
-        GpuAddons("gpu", args(**more))
-    (problem,) = refused.value.problems
-    assert problem.path.startswith(path)
-    assert says in describe([problem])

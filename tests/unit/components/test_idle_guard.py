@@ -3,10 +3,9 @@
 import json
 from typing import Any
 
-import pytest
 from unit.components.parts import Record, one, statements
 
-from components import ArgumentError, IdleGuard
+from components import IdleGuard
 from trainium_eks.plan.graph import Graph
 
 WIRING: dict[str, Any] = {"region": "us-west-2", "cluster_name": "training"}
@@ -60,19 +59,3 @@ def test_it_ends_instances_of_guarded_groups_alone(record: Record) -> None:
     # A guard that only warns may end nothing.
     (statement,) = statements(guard(record, groups={"gpu": GPU}))
     assert statement["Effect"] == "Deny"
-
-
-@pytest.mark.parametrize(
-    ("args", "path"),
-    [
-        ({"groups": {}}, "groups"),
-        ({"groups": {"trn1": {**TRN1, "devices": []}}}, "groups"),
-        ({"warn_after_minutes": 0}, "warn_after_minutes"),
-        ({"remove_after_minutes": -1}, "remove_after_minutes"),
-        ({"warn_after_minutes": 10, "remove_after_minutes": 5}, "remove_after_minutes"),
-    ],
-)
-def test_what_cannot_work_is_refused(record: Record, args: dict[str, Any], path: str) -> None:
-    with pytest.raises(ArgumentError) as refused:
-        guard(record, **args)
-    assert refused.value.problems[0].path.startswith(path)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from unit.components.parts import Record, one
 
-from components import ArgumentError, ImageRepository
+from components import ImageRepository
 from components.image_repository import default_name
 from trainium_eks.model.config import repository
 from trainium_eks.model.config.repository import ImageRepositoryConfig
@@ -55,17 +55,3 @@ def test_without_a_key_it_makes_one_and_images_go_with_the_repository_only_when_
         "repository_arn": made.outputs["arn"],
         "repository_name": made.outputs["name"],
     }
-
-
-@pytest.mark.parametrize(
-    ("args", "path"),
-    [
-        ({"name": "Team/BERT"}, "name"),
-        ({"kept_image": 3}, "kept_image"),
-        ({"force_delete": "yes"}, "force_delete"),
-    ],
-)
-def test_bad_args_are_refused_by_name(args: dict[str, Any], path: str) -> None:
-    with pytest.raises(ArgumentError) as caught:
-        ImageRepository("images", {**WIRING, **args})
-    assert [problem.path for problem in caught.value.problems] == [path]

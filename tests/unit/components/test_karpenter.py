@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from unit.components.parts import STACK, Record, of_kind, one, releases
 
-from components import ArgumentError, Karpenter, TrainingStack
+from components import Karpenter, TrainingStack
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.plan import cost
@@ -174,22 +174,6 @@ def test_the_plan_counts_its_pools_at_their_limits(record: Record) -> None:
     lines = {each.what: (each.quantity, each.line.maximum) for each in cost.estimate(graph).items}
     assert lines["m6i.xlarge"] == (0, 4)
     assert lines["trn1.32xlarge"] == (0, 4)
-
-
-@pytest.mark.parametrize(
-    ("args", "path"),
-    [
-        ({"subnet_ids_by_zone": {}}, "subnet_ids_by_zone"),
-        ({"accelerator_pools": [{**TRN1, "zone_id": "usw2-az9"}]}, r"accelerator_pools\[0\].zone_id"),
-        ({"kubernetes_version": "1.20"}, "kubernetes_version"),
-        ({"cpu_limit": 0}, "cpu_limit"),
-        ({"accelerator_pools": [{**TRN1, "name": "karpenter"}]}, r"accelerator_pools\[0\].name"),
-        ({"accelerator_pools": [TRN1, {**TRN1, "name": "more"}]}, r"accelerator_pools\[1\].instance_type"),
-    ],
-)
-def test_what_cannot_work_is_refused(record: Record, args: dict[str, Any], path: str) -> None:
-    with pytest.raises(ArgumentError, match=path):
-        built(record, **args)
 
 
 # --- in a stack -------------------------------------------------------------------------------------------------------

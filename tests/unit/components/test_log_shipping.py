@@ -9,7 +9,6 @@ import pytest
 from unit.components.parts import Record, one, statements
 
 from components import _fluent_bit
-from components._args import ArgumentError
 from components.log_shipping import LogShipping
 from trainium_eks.jobs.watch.cloudwatch_logs import line_of
 from trainium_eks.model.catalogue import versions
@@ -100,20 +99,6 @@ def test_it_runs_on_every_node_and_asks_kubernetes_nothing(record: Record) -> No
     assert all(each.startswith("/state/") for each in states)
     volumes = {each["name"]: each["hostPath"]["path"] for each in found["daemonSetVolumes"]}
     assert volumes["state"] == "/var/lib/fluent-bit"
-
-
-@pytest.mark.parametrize(
-    ("more", "path"),
-    [
-        ({"retention_days": 8}, "retention_days"),
-        ({"retention_days": 7, "production": True}, "retention_days"),
-        ({"permissions_boundary": "x"}, "permissions_boundary"),
-    ],
-)
-def test_bad_args_are_refused_with_their_path(record: Record, more: dict[str, Any], path: str) -> None:
-    with pytest.raises(ArgumentError) as raised:
-        built(record, **more)
-    assert [each.path for each in raised.value.problems] == [path]
 
 
 def test_a_short_time_in_production_is_acknowledged_by_a_waiver(record: Record) -> None:

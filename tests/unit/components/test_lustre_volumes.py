@@ -10,7 +10,7 @@ import pytest
 from kubernetes_schemas import schema_faults
 from unit.components.parts import Record, of_kind, one
 
-from components import ArgumentError, LustreVolumes
+from components import LustreVolumes
 from components.lustre_volumes import SETUP_SCRIPT, setup_digest
 from trainium_eks.plan.graph import Graph, Resource
 
@@ -142,22 +142,6 @@ def test_no_claim_makes_a_file_system_unless_asked_for(record: Record) -> None:
     graph = volumes(record, namespaces={}, on_demand=True)
     assert len(of_kind(graph, "StorageClass")) == 2
     assert of_kind(graph, "PersistentVolume", "PersistentVolumeClaim", "Job", "Namespace") == ()
-
-
-@pytest.mark.parametrize(
-    ("args", "path"),
-    [
-        ({"namespaces": {"lustre-setup": 1000}}, "namespaces.lustre-setup"),
-        ({"shared_class": "fsx"}, "shared_class"),
-        ({"root": "linked"}, "root"),
-        ({"root": "/a//b"}, "root"),
-        ({"file_system": "fs-1"}, "file_system"),
-    ],
-)
-def test_bad_args_are_refused_by_name(args: dict[str, Any], path: str) -> None:
-    with pytest.raises(ArgumentError) as caught:
-        LustreVolumes("volumes", {**ARGS, **args})
-    assert [problem.path for problem in caught.value.problems] == [path]
 
 
 # The script itself, on a directory of this machine. Only root may give directories away.

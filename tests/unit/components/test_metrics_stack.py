@@ -247,21 +247,6 @@ def test_nobody_outside_gets_into_the_namespace_but_the_api_server(record: Recor
     assert webhook == {"ports": [{"port": 10250, "protocol": "TCP"}]}
 
 
-@pytest.mark.parametrize(
-    ("more", "path"),
-    [
-        ({"grafana": {"in_cluster": False}}, "grafana.in_cluster"),
-        ({"efa_instance_types": ["trn1.2xlarge"]}, "efa_instance_types[0]"),
-        ({"alerts": {"topic_arn": "arn:aws:sns:eu-west-1:111122223333:x"}}, "alerts.topic_arn"),
-        ({"permissions_boundary": "x"}, "permissions_boundary"),
-    ],
-)
-def test_bad_args_are_refused_with_their_path(record: Record, more: dict[str, Any], path: str) -> None:
-    with pytest.raises(ArgumentError) as raised:
-        built(record, **more)
-    assert [each.path for each in raised.value.problems] == [path]
-
-
 # --- Grafana outside the cluster --------------------------------------------------------------------------------------
 
 APS = "arn:aws:aps:us-west-2:111122223333:workspace/ws-0a1b"

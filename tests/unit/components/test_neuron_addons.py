@@ -1,16 +1,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-import pulumi
 import pytest
 from unit.components.parts import Record, of_kind, one, releases
 
-from components._args import ArgumentError
 from components.neuron_addons import NeuronAddons, NeuronAddonsArgs, validate
 from trainium_eks.model.catalogue import regions, versions
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.model.validation.problems import describe
 from trainium_eks.plan.graph import Resource
 
 TYPES = ("trn1n.32xlarge", "trn1.32xlarge")
@@ -130,37 +127,3 @@ def test_monitor_has_a_local_chart_and_a_namespace_that_allows_privilege_and_can
     assert "neuron-monitor" not in releases(graph)
     assert of_kind(graph, "Namespace") == ()
     assert one(graph, "NeuronAddons").outputs["monitor_namespace"] == ""
-
-
-@pytest.mark.parametrize(
-    ("more", "path", "says"),
-    [
-        ({"instance_types": ()}, "instance_types", "empty"),
-        ({"instance_types": ("trn1.32xlrge",)}, "instance_types[0]", "trn1.32xlarge"),
-        ({"instance_types": ("trn1.32xlarge", "p4d.24xlarge")}, "instance_types[1]", "no neuron devices"),
-        ({"instance_types": ("q",)}, "instance_types[0]", "name a type of the catalogue"),
-        ({"efa_instance_types": ("trn1.2xlarge",)}, "efa_instance_types[0]", "no EFA"),
-        ({"efa_instance_types": ("trn9.big",)}, "efa_instance_types[0]", "not in the catalogue"),
-        ({"neuron_values": {"npd": {"nodeRecovery": {"enabled": True}}}}, "neuron_values.npd.nodeRecovery", "R63"),
-        ({"neuron_values": {"draDriver": {"enabled": True}}}, "neuron_values.draDriver", "cannot share"),
-        (
-            {
-                "scheduler_extension": True,
-                "neuron_values": {
-                    "devicePlugin": {"enabled": False},
-                    "scheduler": {"customScheduler": {"image": {"tag": "v1.35.3-eks-1-35-4"}}},
-                },
-            },
-            "scheduler_extension",
-            "which is off",
-        ),
-        ({"neuron_values": {"scheduler": {"enabled": True}}}, "neuron_values.scheduler", "scheduler_extension"),
-        ({"neuron_values": {"a": pulumi.Output.from_input("x")}}, "neuron_values.a", "plain data"),
-    ],
-)
-def test_bad_input_is_refused_before_anything_is_built(more: dict[str, Any], path: str, says: str) -> None:
-    with pytest.raises(ArgumentError) as refused:
-        NeuronAddons("neuron", args(**more))
-    (problem,) = refused.value.problems
-    assert problem.path.startswith(path)
-    assert says in describe([problem])

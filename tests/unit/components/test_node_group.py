@@ -424,24 +424,6 @@ def test_outputs_name_the_group_and_its_template(record: Record) -> None:
     assert component.outputs["launch_template_version"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("args", "path"),
-    [
-        ({"instance_type": "trn1.32xlarg"}, "trn1.32xlarge"),
-        ({"instance_type": "m6i.xlarge"}, "instance_type"),
-        ({"instance_type": "trn1.2xlarge", "interface_layout": "efa"}, "interface_layout"),
-        ({"capacity": {"type": "capacity-block", **RESERVATION}, "placement_group": "mine"}, "placement_group"),
-        ({"capacity": {"type": "reservation", **RESERVATION}, "zone_id": "usw2-az1"}, "zone_id"),
-        ({"waivers": ["R29"]}, "waivers"),
-        ({"subnet_ids": ["a", "b"]}, "subnet_ids"),
-    ],
-)
-def test_a_bad_group_is_refused_before_anything_is_made(record: Record, args: Mapping[str, Any], path: str) -> None:
-    given = {**WIRING, "name": "ng", "instance_type": "trn1.32xlarge", **args}
-    with pytest.raises(ArgumentError, match=path):
-        record(lambda: AcceleratorNodeGroup("g", given))
-
-
 def test_a_name_too_long_for_eks_is_refused(record: Record) -> None:
     given = {**WIRING, "name": "ng", "instance_type": "trn1.32xlarge"}
     with pytest.raises(ArgumentError, match="shorter name"):

@@ -150,12 +150,6 @@ def test_what_is_built_must_be_known_at_once_and_the_message_says_what_takes_an_
     assert "0x" not in str(raised.value)
 
 
-@pytest.mark.parametrize(("key", "arn"), [("Ops!", ROLE_ARN), ("ops", "ops")])
-def test_keys_and_known_arns_of_principals_are_judged(record: Record, key: str, arn: str) -> None:
-    with pytest.raises(ArgumentError, match="principal_arns"):
-        record(lambda: team(principal_arns={key: arn}) and None)
-
-
 def test_a_node_group_beside_a_cluster_waits_for_what_its_nodes_need_and_not_for_dns(record: Record) -> None:
     def program() -> None:
         cluster = TrainiumCluster("c", CLUSTER)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from unit.components.parts import IAM_ROLE, INGRESS, Record, of_kind, one, statements
 
-from components import ArgumentError, SageMakerEndpoint, SageMakerTraining
+from components import SageMakerEndpoint, SageMakerTraining
 from components.sagemaker_training import LOG_GROUP
 from trainium_eks.model.sizing import bill
 from trainium_eks.plan.cost import estimate
@@ -216,12 +216,3 @@ def test_it_scales_by_calls_and_its_instances_are_in_the_cost(record: Record) ->
     [line] = [each for each in estimate(graph).items if each.what == "ml.inf2.xlarge"]
     assert line.line == bill.endpoint("ml.inf2.xlarge", 1, 4)
     assert line.line.unit_hourly_usd == pytest.approx(0.7582 * 1.15)
-
-
-@pytest.mark.parametrize("args", [{"instance_type": "ml.trn2.3xlarge"}, {"subnet_ids": []}])
-def test_an_endpoint_that_cannot_be_is_refused_at_its_place(record: Record, args: dict[str, Any]) -> None:
-    with pytest.raises(ArgumentError, match="subnet_ids: it is empty"):
-        made(record, subnet_ids=[])
-    with pytest.raises(ArgumentError) as refused:
-        served(record, **args)
-    assert [each.path for each in refused.value.problems] == [*args]

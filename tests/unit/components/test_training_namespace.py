@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pulumi
-import pytest
 from unit.components.parts import IAM_ROLE, Record, of_kind, one
 
-from components import ArgumentError, TrainingNamespace
+from components import TrainingNamespace
 from trainium_eks.model.policies import admission, researchers
 from trainium_eks.model.sizing import priorities, quotas
 from trainium_eks.plan.graph import Graph
@@ -296,23 +295,6 @@ def test_jobs_may_use_a_queue_whose_name_was_known_late_beside_one_that_was_not(
     assert named(late, "ValidatingAdmissionPolicy") == named(
         team(record, queues=("test", "big")), "ValidatingAdmissionPolicy"
     )
-
-
-@pytest.mark.parametrize(
-    ("args", "path"),
-    [
-        ({"name": "Team A"}, "name"),
-        ({"name": "lustre-setup"}, "name"),
-        ({"queues": ()}, "queues"),
-        ({"resource_quota": {"aws.amazon.com/neuron": "16"}}, 'resource_quota["aws.amazon.com/neuron"]'),
-        ({"volume_gib": 0}, "volume_gib"),
-        ({"queue": ("test",)}, "queue"),
-    ],
-)
-def test_bad_args_are_refused_by_name(args: dict[str, Any], path: str) -> None:
-    with pytest.raises(ArgumentError) as caught:
-        TrainingNamespace("team", {**FULL, **args})
-    assert [problem.path for problem in caught.value.problems] == [path]
 
 
 def test_admission_sees_all_that_makes_pods_claims_or_commands(record: Record) -> None:

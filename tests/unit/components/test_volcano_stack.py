@@ -172,20 +172,6 @@ def test_child_queues_come_after_their_parent_in_whatever_order_they_are_given(r
     assert made["team"].urn not in made["all"].dependencies
 
 
-@pytest.mark.parametrize(
-    ("queue", "path"),
-    [
-        ({"name": "default"}, "queues[0].name"),
-        ({"name": "root"}, "queues[0].name"),
-        ({"name": "test", "capability": {NEURON: 65}}, "queues[0].capability"),
-    ],
-)
-def test_volcanos_own_queues_and_those_beyond_the_pool_are_refused(queue: dict[str, Any], path: str) -> None:
-    with pytest.raises(ArgumentError) as refused:
-        VolcanoStack("volcano", {"pool": POOL, "queues": [queue]})
-    assert refused.value.problems[0].path.startswith(path)
-
-
 def test_queue_names_are_those_that_take_jobs(record: Record) -> None:
     given = [
         {"name": "team", "capability": POOL},

@@ -1,0 +1,36 @@
+"""What no component takes is refused at its place, before anything is made (refused.yaml)."""
+
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+from unit.components.parts import Record
+
+import components
+from trainium_eks.model.validation.problems import describe
+
+TABLE = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text())
+ROWS = [
+    pytest.param(name, {**component["least"], **given}, path, "".join(says), id=f"{name}: {given}")
+    for name, component in TABLE.items()
+    for given, path, *says in component["refused"]
+]
+
+
+def late(given: Any) -> Any:
+    """Return what is given with the values that are known only during an update."""
+    if isinstance(given, dict):
+        return {key: late(value) for key, value in given.items()}
+    return pulumi.Output.from_input(2) if given == "<output>" else given
+
+
+@pytest.mark.parametrize(("name", "args", "path", "says"), ROWS)
+def test_what_cannot_work_is_refused_at_its_place(
+    record: Record, name: str, args: dict[str, Any], path: str, says: str
+) -> None:
+    with pytest.raises(components.ArgumentError) as refused:
+        record(lambda: getattr(components, name)("x", late(args)) and None)
+    assert " ".join(dict.fromkeys(each.path for each in refused.value.problems)) == path
+    assert says in describe(refused.value.problems)
