@@ -19,7 +19,7 @@ ROWS = [
 ]
 
 
-def late(given: Any) -> Any:
+def late(given):
     """Return what is given with the values that are known only during an update."""
     if isinstance(given, dict):
         return {key: late(value) for key, value in given.items()}

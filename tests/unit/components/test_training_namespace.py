@@ -1,26 +1,20 @@
 """TrainingNamespace: a team gets all it needs and nothing of the others, and no pod goes past its queues."""
 
+import itertools
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pulumi
-from unit.components.parts import IAM_ROLE, Record, of_kind, one
+from unit.components.parts import IAM_ROLE, of_kind, one, statements
 
 from components import TrainingNamespace
 from trainium_eks.model.policies import admission, researchers
 from trainium_eks.model.sizing import priorities, quotas
-from trainium_eks.plan.graph import Graph
 
 POLICY = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
 ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
 KEY = "arn:aws:kms:us-west-2:000000000000:key/k"
-MINIMAL: dict[str, Any] = {
-    "name": "training",
-    "queues": ("test",),
-    "region": "us-west-2",
-    "cluster_name": "cluster",
-}
+MINIMAL = {"name": "training", "queues": ("test",), "region": "us-west-2", "cluster_name": "cluster"}
 FULL: dict[str, Any] = {
     **MINIMAL,
     "queues": ("test", "big"),
@@ -53,16 +47,21 @@ ALLOWED = admission.Limits(
 POLICIES = admission.policies(ALLOWED, researchers.written())
 
 
-def team(record: Record, args: Mapping[str, Any] = FULL, *, dry_run: bool = False, **changed: Any) -> Graph:
-    return record(lambda: TrainingNamespace("team", {**args, **changed}) and None, dry_run=dry_run)
+def team(record, args=FULL, **changed):
+    return record(lambda: TrainingNamespace("team", {**args, **changed}) and None, dry_run=False)
 
 
-def named(graph: Graph, type_: str) -> dict[str, Mapping[str, Any]]:
-    """Inputs of the objects of a type, by name."""
+def named(graph, type_):
+    """Return the inputs of the objects of a type, by name."""
     return {each.inputs["metadata"]["name"]: each.inputs for each in of_kind(graph, type_)}
 
 
-def test_namespace_is_held_to_baseline_and_says_why_not_to_more(record: Record) -> None:
+def triples(rules, *keys):
+    """Return each combination of what rules name, as (group, resource, verb)."""
+    return {each for rule in rules for each in itertools.product(*(rule[key] for key in keys))}
+
+
+def test_namespace_is_held_to_baseline_and_says_why_not_to_more(record):
     graph = team(record)
     metadata = one(graph, "Namespace").inputs["metadata"]
     assert metadata["name"] == "training"
@@ -70,44 +69,25 @@ def test_namespace_is_held_to_baseline_and_says_why_not_to_more(record: Record) 
     assert "restricted" in metadata["annotations"]["trainium-eks/pod-security-reason"]
     # Training code has no token for the Kubernetes API.
     assert one(graph, "ServiceAccount").inputs["automountServiceAccountToken"] is False
-
-
-def test_quota_given_is_laid_over_the_default(record: Record) -> None:
-    quota = one(team(record), "ResourceQuota").inputs
-    assert quota["metadata"] == {"name": "team", "namespace": "training"}
-    assert quota["spec"] == {"hard": HARD}
-    given = {"requests.aws.amazon.com/neuron": "16", "fsx.storageclass.storage.k8s.io/persistentvolumeclaims": "2"}
-    hard = one(team(record, resource_quota=given), "ResourceQuota").inputs["spec"]["hard"]
-    assert hard == {**HARD, **given}
-
-
-def test_a_storage_class_is_closed_to_jobs_as_long_as_its_quota_is_zero(record: Record) -> None:
-    def said(**args: Any) -> str:
-        return json.dumps(
-            named(team(record, **args), "ValidatingAdmissionPolicy")["trainium-eks-training-volcano-jobs"]["spec"]
-        )
-
-    assert "storage class fsx" in said()
-    opened = said(resource_quota={"fsx.storageclass.storage.k8s.io/persistentvolumeclaims": "2"})
-    assert "storage class" not in opened
-
-
-def test_containers_that_say_nothing_get_requests_but_no_limit_to_be_killed_at(record: Record) -> None:
-    (limit,) = one(team(record), "LimitRange").inputs["spec"]["limits"]
-    assert limit["type"] == "Container"
-    assert limit["defaultRequest"].keys() == {"cpu", "memory"}
+    # Containers that say nothing get requests, but no limit to be killed at.
+    (limit,) = one(graph, "LimitRange").inputs["spec"]["limits"]
+    assert (limit["type"], limit["defaultRequest"].keys()) == ("Container", {"cpu", "memory"})
     assert "default" not in limit
 
 
-def test_researchers_train_but_neither_rule_nor_read_secrets(record: Record) -> None:
-    rules = one(team(record), ROLE).inputs["rules"]
-    allowed = {
-        (group, resource, verb)
-        for rule in rules
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
+def test_quota_given_is_laid_over_the_default_and_opens_its_storage_class_to_jobs(record):
+    given = {"requests.aws.amazon.com/neuron": "16", "fsx.storageclass.storage.k8s.io/persistentvolumeclaims": "2"}
+    for own, closed in (({}, True), (given, False)):
+        graph = team(record, resource_quota=own)
+        quota = one(graph, "ResourceQuota").inputs
+        assert quota["metadata"] == {"name": "team", "namespace": "training"}
+        assert quota["spec"] == {"hard": {**HARD, **own}}
+        jobs = named(graph, POLICY)["trainium-eks-training-volcano-jobs"]["spec"]
+        assert ("storage class fsx" in json.dumps(jobs)) is closed
+
+
+def test_researchers_train_but_neither_rule_nor_read_secrets(record):
+    allowed = triples(one(team(record), ROLE).inputs["rules"], "apiGroups", "resources", "verbs")
     verbs = ("create", "delete", "get", "list", "watch")
     wanted = {
         *(("batch.volcano.sh", "jobs", verb) for verb in verbs),
@@ -123,39 +103,29 @@ def test_researchers_train_but_neither_rule_nor_read_secrets(record: Record) -> 
     }
     assert wanted <= allowed
     assert not [each for each in allowed if "*" in each]
-    groups = {group for group, _, _ in allowed}
-    assert "rbac.authorization.k8s.io" not in groups
-    written = {"create", "update", "patch", "delete"}
-    mine = {(group, resource) for group, resource, verb in allowed if verb in written}
+    assert "rbac.authorization.k8s.io" not in {group for group, _, _ in allowed}
+    mine = {resource for _, resource, verb in allowed if verb in {"create", "update", "patch", "delete"}}
     # To write PodGroups, claims, quotas or pod bindings is to go around the queue or the quota.
+    assert not mine & {"podgroups", "resourcequotas", "limitranges", "persistentvolumeclaims", "pods/binding"}
     # Nor are replica sets theirs, or endpoints, by which a service could lead anywhere.
-    for resource in ("replicasets", "endpoints", "endpointslices"):
-        assert resource not in {name for _, name in mine}
-    for resource in ("podgroups", "resourcequotas", "limitranges", "persistentvolumeclaims", "pods/binding"):
-        assert resource not in {name for _, name in mine}
+    assert not mine & {"replicasets", "endpoints", "endpointslices"}
     assert {verb for _, resource, verb in allowed if resource == "secrets"} == {"create", "delete"}
     # Each of these gets past what was judged when the pod was made.
-    below = {resource for _, resource in mine if "/" in resource}
-    assert below == {"pods/exec", "pods/portforward"}
+    assert {resource for resource in mine if "/" in resource} == {"pods/exec", "pods/portforward"}
 
 
-def test_researchers_read_queues_and_nodes_of_the_cluster_and_write_nothing_there(record: Record) -> None:
+def test_researchers_read_queues_and_nodes_of_the_cluster_and_write_nothing_there(record):
     graph = team(record)
-    rules = one(graph, "ClusterRole").inputs["rules"]
-    assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
-    assert {resource for rule in rules for resource in rule["resources"]} == {"queues", "hypernodes", "nodes"}
-    binding = one(graph, "ClusterRoleBinding").inputs
-    assert binding["roleRef"]["name"] == one(graph, "ClusterRole").inputs["metadata"]["name"]
+    role = one(graph, "ClusterRole").inputs
+    read = itertools.product(("queues", "hypernodes", "nodes"), ("get", "list", "watch"))
+    assert triples(role["rules"], "resources", "verbs") == set(read)
+    assert one(graph, "ClusterRoleBinding").inputs["roleRef"]["name"] == role["metadata"]["name"]
 
 
-def test_each_principal_gets_in_by_the_group_that_the_role_is_bound_to(record: Record) -> None:
-    arns = [
-        "arn:aws:iam::000000000000:role/bert",
-        "arn:aws:iam::111111111111:role/bert",
-        "arn:aws:iam::111111111111:role/teams/bert",
-        "arn:aws:iam::111111111111:role/teams-bert",
-        "arn:aws:iam::111111111111:user/bert",
-    ]
+def test_each_principal_gets_in_by_the_group_that_the_role_is_bound_to_once_the_policies_stand(record):
+    others = "arn:aws:iam::111111111111"
+    arns = [f"{others}:{each}" for each in ("role/bert", "role/teams/bert", "role/teams-bert", "user/bert")]
+    arns.append("arn:aws:iam::000000000000:role/bert")
     graph = team(record, principals=arns)
     group = "trainium-eks:training:researchers"
     entries = of_kind(graph, "AccessEntry")
@@ -165,44 +135,33 @@ def test_each_principal_gets_in_by_the_group_that_the_role_is_bound_to(record: R
     for kind in ("RoleBinding", "ClusterRoleBinding"):
         (subject,) = one(graph, kind).inputs["subjects"]
         assert (subject["kind"], subject["name"]) == ("Group", group)
-
-
-def test_nobody_gets_in_before_the_admission_policies_stand(record: Record) -> None:
-    graph = team(record)
     bindings = {each.urn for each in of_kind(graph, "ValidatingAdmissionPolicyBinding")}
     assert len(bindings) == len(POLICIES)
     assert bindings <= set(one(graph, "RoleBinding").dependencies)
 
 
-def test_jobs_read_and_write_below_their_own_prefixes_alone(record: Record) -> None:
-    graph = team(record)
-    statements = json.loads(one(graph, "RolePolicy").inputs["policy"])["Statement"]
-    objects = [each["Resource"] for each in statements if "s3:GetObject" in each["Action"]]
+def test_jobs_read_and_write_below_their_own_prefixes_alone(record):
+    found = statements(team(record))
+    objects = [each["Resource"] for each in found if "s3:GetObject" in each["Action"]]
     assert objects == ["arn:aws:s3:::stack-bucket/lustre/training/*", "arn:aws:s3:::team-data/training/*"]
-    lists = {each["Resource"]: each["Condition"] for each in statements if each["Action"] == "s3:ListBucket"}
+    lists = {each["Resource"]: each["Condition"] for each in found if each["Action"] == "s3:ListBucket"}
     assert lists == {
         "arn:aws:s3:::stack-bucket": {"StringLike": {"s3:prefix": ["lustre/training/*", "lustre/training"]}},
         "arn:aws:s3:::team-data": {"StringLike": {"s3:prefix": ["training/*", "training"]}},
     }
-    (key,) = [each for each in statements if "kms:Decrypt" in each["Action"]]
+    (key,) = [each for each in found if "kms:Decrypt" in each["Action"]]
     assert key["Resource"] == KEY
     assert key["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-west-2.amazonaws.com"}}
 
 
-def test_without_a_bucket_there_is_no_role(record: Record) -> None:
+def test_without_a_bucket_there_is_no_role_and_without_a_volume_no_claim(record):
     graph = team(record, MINIMAL)
-    assert of_kind(graph, IAM_ROLE, "RolePolicy", "PodIdentityAssociation") == ()
-    outputs = one(graph, "TrainingNamespace").outputs
-    assert outputs == {
-        "namespace": "training",
-        "service_account": "training",
-        "role_arn": "",
-        "claim_name": "",
-        "queue_names": ["test"],
-    }
+    assert of_kind(graph, IAM_ROLE, "RolePolicy", "PodIdentityAssociation", "PersistentVolumeClaim") == ()
+    names = {"namespace": "training", "service_account": "training", "queue_names": ["test"]}
+    assert one(graph, "TrainingNamespace").outputs == {**names, "role_arn": "", "claim_name": ""}
 
 
-def test_claim_is_for_the_namespaces_own_volume(record: Record) -> None:
+def test_claim_is_for_the_namespaces_own_volume(record):
     claim = one(team(record), "PersistentVolumeClaim")
     assert claim.inputs["metadata"] == {"name": "fsx-claim", "namespace": "training"}
     assert claim.inputs["spec"] == {
@@ -216,10 +175,9 @@ def test_claim_is_for_the_namespaces_own_volume(record: Record) -> None:
     assert claim.options.custom_timeouts == {"delete": "5m"}, "a claim that pods hold fails within minutes"
     plain = one(team(record, volume_class=""), "PersistentVolumeClaim").inputs
     assert plain["spec"]["storageClassName"] == "", "a volume without a class is claimed without one"
-    assert of_kind(team(record, MINIMAL), "PersistentVolumeClaim") == ()
 
 
-def test_network_is_closed_but_for_what_training_needs(record: Record) -> None:
+def test_network_is_closed_but_for_what_training_needs(record):
     policies = {name: inputs["spec"] for name, inputs in named(team(record), "NetworkPolicy").items()}
     assert policies["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     scraped = policies.pop("metrics")
@@ -233,80 +191,54 @@ def test_network_is_closed_but_for_what_training_needs(record: Record) -> None:
         "policyTypes": ["Ingress"],
         "ingress": [{"from": [monitoring], "ports": [{"protocol": "TCP", "port": 9600}]}],
     }
-    reached = {
-        (port["protocol"], port["port"])
-        for spec in policies.values()
-        for rule in spec.get("egress", [])
-        for port in rule.get("ports", [])
-    }
+    egress = [rule for spec in policies.values() for rule in spec.get("egress", [])]
+    reached = {(port["protocol"], port["port"]) for rule in egress for port in rule.get("ports", [])}
     assert reached == {("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 80), ("TCP", 2379)}
-
-
-def test_no_pod_reaches_the_nodes_metadata(record: Record) -> None:
-    policies = named(team(record), "NetworkPolicy")
-    (rule,) = policies["https"]["spec"]["egress"]
-    (peer,) = rule["to"]
-    assert peer["ipBlock"] == {"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"]}
-    (identity,) = policies["pod-identity"]["spec"]["egress"]
+    # No pod reaches the nodes' metadata, and etcd only where it is the rendezvous.
+    (web,), (identity,) = policies["https"]["egress"], policies["pod-identity"]["egress"]
+    assert web["to"] == [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"]}}]
     assert identity["to"] == [{"ipBlock": {"cidr": "169.254.170.23/32"}}]
-    # Etcd is reached only where it is the rendezvous.
-    assert policies.keys() - named(team(record, rendezvous="c10d"), "NetworkPolicy").keys() == {"rendezvous"}
+    without = named(team(record, rendezvous="c10d"), "NetworkPolicy")
+    assert {*policies, "metrics"} - without.keys() == {"rendezvous"}
 
 
-def test_admission_is_held_to_this_namespace_and_refuses_when_in_doubt(record: Record) -> None:
+def test_admission_is_held_to_this_namespace_and_refuses_when_in_doubt(record):
     graph = team(record)
-    policies = named(graph, "ValidatingAdmissionPolicy")
+    policies = named(graph, POLICY)
     assert set(policies) == {f"trainium-eks-training-{name}" for name in POLICIES}
     assert {inputs["spec"]["failurePolicy"] for inputs in policies.values()} == {"Fail"}
+    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "training"}}}
     for name, inputs in named(graph, "ValidatingAdmissionPolicyBinding").items():
-        assert inputs["spec"] == {
-            "policyName": name,
-            "validationActions": ["Deny"],
-            "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "training"}}},
-        }
+        assert inputs["spec"] == {"policyName": name, "validationActions": ["Deny"], "matchResources": here}
 
 
-def test_admission_policies_carry_the_models_expressions(record: Record) -> None:
-    policies = named(team(record), "ValidatingAdmissionPolicy")
+def test_admission_policies_carry_the_models_expressions(record):
+    policies = named(team(record), POLICY)
     for name, policy in POLICIES.items():
         spec = policies[f"trainium-eks-training-{name}"]["spec"]
-        assert [(each["name"], each["expression"]) for each in spec.get("variables", [])] == [
-            (each.name, each.expression) for each in policy.variables
-        ]
-        assert [(each["expression"], each["message"]) for each in spec["validations"]] == [
-            (each.expression, each.message) for each in policy.validations
-        ]
-        assert spec["matchConstraints"]["resourceRules"] == [
-            {
-                "apiGroups": [match.group],
-                "apiVersions": [match.version],
-                "resources": [match.resource],
-                "operations": [*policy.operations],
-                "scope": "Namespaced",
-            }
-            for match in policy.matches
-        ]
+        variables = [(each["name"], each["expression"]) for each in spec.get("variables", [])]
+        assert variables == [(each.name, each.expression) for each in policy.variables]
+        validations = [(each["expression"], each["message"]) for each in spec["validations"]]
+        assert validations == [(each.expression, each.message) for each in policy.validations]
+        rules = spec["matchConstraints"]["resourceRules"]
+        matches = [(match.group, match.version, match.resource) for match in policy.matches]
+        keys = ("apiGroups", "apiVersions", "resources")
+        assert [tuple(*zip(*(rule[key] for key in keys), strict=True)) for rule in rules] == matches
+        assert all((rule["operations"], rule["scope"]) == ([*policy.operations], "Namespaced") for rule in rules)
         conditions = [each["expression"] for each in spec.get("matchConditions", [])]
         assert conditions == ([policy.condition] if policy.condition else [])
 
 
-def test_jobs_may_use_a_queue_whose_name_was_known_late_beside_one_that_was_not(record: Record) -> None:
+def test_jobs_may_use_a_queue_whose_name_was_known_late_beside_one_that_was_not(record):
     late = team(record, queues=("test", pulumi.Output.from_input("big")))
-    assert named(late, "ValidatingAdmissionPolicy") == named(
-        team(record, queues=("test", "big")), "ValidatingAdmissionPolicy"
-    )
+    assert named(late, POLICY) == named(team(record), POLICY)
 
 
-def test_admission_sees_all_that_makes_pods_claims_or_commands(record: Record) -> None:
-    matched = {
-        (group, version, resource, operation)
-        for inputs in named(team(record), POLICY).values()
-        for rule in inputs["spec"]["matchConstraints"]["resourceRules"]
-        for group in rule["apiGroups"]
-        for version in rule["apiVersions"]
-        for resource in rule["resources"]
-        for operation in rule["operations"]
-    }
+def test_admission_sees_all_that_makes_pods_claims_or_commands(record):
+    specs = [inputs["spec"] for inputs in named(team(record), POLICY).values()]
+    rules = [rule for spec in specs for rule in spec["matchConstraints"]["resourceRules"]]
+    matched = triples(rules, "apiGroups", "apiVersions", "resources", "operations")
+    rows = [row for row in admission.table()["policies"].values() if "templates" in row]
     kinds = {
         ("", "v1", "pods"),
         ("", "v1", "services"),
@@ -317,12 +249,7 @@ def test_admission_sees_all_that_makes_pods_claims_or_commands(record: Record) -
         ("scheduling.volcano.sh", "v1beta1", "podgroups"),
         ("flow.volcano.sh", "v1alpha1", "jobflows"),
         ("*", "*", "*/scale"),
-        *(
-            tuple(each.values())
-            for row in admission.table()["policies"].values()
-            if "templates" in row
-            for each in row["matches"]
-        ),
+        *(tuple(each.values()) for row in rows for each in row["matches"]),
         *((match.group, match.version, match.resource) for match in researchers.written()),
     }
     assert kinds == {each[:3] for each in matched}
