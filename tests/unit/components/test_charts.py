@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from trainium_eks.observe.dashboards import dashboards
 
 CHARTS = _charts.CHARTS_DIRECTORY
 HELM_CHARTS = ("efa-exporter", "grafana-dashboards", "neuron-monitor", "torchx-etcd")
-VALUES: Mapping[str, Mapping[str, Any]] = {
+VALUES = {
     "efa-exporter": {
         "image": versions.IMAGES["python"],
         "instanceTypes": ["trn1.32xlarge"],
@@ -34,6 +34,10 @@ VALUES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+def read(path):
+    return yaml.safe_load(path.read_text())
+
+
 @pytest.fixture
 def programs(binaries: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Helm of the local cloud on PATH."""
@@ -43,22 +47,16 @@ def programs(binaries: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch) -> N
 needs_programs = pytest.mark.usefixtures("programs")
 
 
-def values_of(chart: str) -> dict[str, Any]:
-    return yaml.safe_load((CHARTS / chart / "values.yaml").read_text())
+def templates(chart):
+    return {path.name: path.read_text() for path in (CHARTS / chart / "templates").iterdir()}
 
 
-def templates(chart: str) -> Iterator[tuple[str, str]]:
-    for path in sorted((CHARTS / chart / "templates").iterdir()):
-        yield path.name, path.read_text()
-
-
-def helm(chart: str, tmp_path: Path, *command: str, **more: Any) -> str:
-    """What Helm prints for the chart with the component's values."""
+def helm(chart, tmp_path, *command, **more):
+    """Return what Helm prints for the chart with the component's values."""
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({**VALUES[chart], **more}))
-    done = subprocess.run(
-        ["helm", *command, str(CHARTS / chart), "--values", str(values)], capture_output=True, text=True, check=False
-    )
+    command = ["helm", *command, str(CHARTS / chart), "--values", str(values)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -71,9 +69,9 @@ def rendered(chart: str, tmp_path: Path, **more: Any) -> dict[tuple[str, str], d
 
 
 @pytest.mark.parametrize("chart", HELM_CHARTS)
-def test_a_chart_has_the_values_that_its_templates_use_and_those_that_the_component_sets(chart: str) -> None:
-    used = {name for _, text in templates(chart) for name in re.findall(r"\.Values\.(\w+)", text)}
-    assert used == set(values_of(chart)) >= set(VALUES[chart])
+def test_a_chart_has_the_values_that_its_templates_use_and_those_that_the_component_sets(chart):
+    used = {name for text in templates(chart).values() for name in re.findall(r"\.Values\.(\w+)", text)}
+    assert used == set(read(CHARTS / chart / "values.yaml")) >= set(VALUES[chart])
 
 
 @pytest.mark.parametrize("chart", [*HELM_CHARTS, "training-operator", "training-operator-volcano"])
@@ -83,11 +81,11 @@ def test_nothing_floats(chart: str) -> None:
         assert not re.search(r"\b(latest|main|master)\b", text), path.name
 
 
-def test_etcd_has_the_v2_api_and_a_version_that_still_has_it() -> None:
+def test_etcd_has_the_v2_api_and_a_version_that_still_has_it():
     """3.6 removed it, and etcd would not even start (pytorch#158326)."""
     assert re.search(r":v3\.5\.\d+$", versions.IMAGES["etcd"])
-    assert "--enable-v2=true" in dict(templates("torchx-etcd"))["statefulset.yaml"]
-    assert values_of("neuron-monitor")["image"] == versions.IMAGES["neuron-monitor"]
+    assert "--enable-v2=true" in templates("torchx-etcd")["statefulset.yaml"]
+    assert read(CHARTS / "neuron-monitor" / "values.yaml")["image"] == versions.IMAGES["neuron-monitor"]
 
 
 @needs_programs
@@ -130,7 +128,7 @@ def test_the_efa_exporter_sees_its_nodes_counters_and_may_nothing(tmp_path: Path
 
 
 @needs_programs
-def test_etcd_is_reached_under_torchxs_names_and_meets_the_restricted_level(tmp_path: Path) -> None:
+def test_etcd_is_reached_by_the_named_namespaces_under_torchxs_names_and_meets_the_restricted_level(tmp_path):
     objects = rendered("torchx-etcd", tmp_path)
     pod = objects["StatefulSet", "etcd-server"]["spec"]["template"]
     for name in ("etcd-client", "etcd-server"):
@@ -138,68 +136,56 @@ def test_etcd_is_reached_under_torchxs_names_and_meets_the_restricted_level(tmp_
         assert service["selector"].items() <= pod["metadata"]["labels"].items()
         assert [port["port"] for port in service["ports"]] == [2379]
     (container,) = pod["spec"]["containers"]
-    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
-    assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container["securityContext"]["allowPrivilegeEscalation"] is False
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    context, own = pod["spec"]["securityContext"], container["securityContext"]
+    assert (context["runAsNonRoot"], context["seccompProfile"]) == (True, {"type": "RuntimeDefault"})
+    assert (own["allowPrivilegeEscalation"], own["capabilities"]) == (False, {"drop": ["ALL"]})
     assert {"startupProbe", "livenessProbe", "readinessProbe", "resources"} <= set(container)
     # Helm prints a large number as 2.68435456e+08, which etcd refuses.
     assert "--quota-backend-bytes=268435456" in container["args"]
-
-
-@needs_programs
-def test_etcd_is_open_to_its_own_and_the_named_namespaces_alone(tmp_path: Path) -> None:
-    policy = rendered("torchx-etcd", tmp_path)["NetworkPolicy", "etcd-server"]["spec"]
-    assert policy["policyTypes"] == ["Ingress", "Egress"]
-    assert policy["egress"] == []
+    policy = objects["NetworkPolicy", "etcd-server"]["spec"]
+    assert (policy["policyTypes"], policy["egress"]) == (["Ingress", "Egress"], [])
     (rule,) = policy["ingress"]
     assert rule["ports"] == [{"port": 2379, "protocol": "TCP"}]
     own, named = rule["from"]
     assert own == {"podSelector": {}}
     (expression,) = named["namespaceSelector"]["matchExpressions"]
     assert (expression["key"], expression["values"]) == ("kubernetes.io/metadata.name", ["training", "research"])
-
     (rule,) = rendered("torchx-etcd", tmp_path, clientNamespaces=[])["NetworkPolicy", "etcd-server"]["spec"]["ingress"]
     assert rule["from"] == [{"podSelector": {}}]
 
 
-def test_the_training_operator_is_pinned_as_the_versions_table_says() -> None:
-    kustomization = yaml.safe_load((OPERATOR_DIRECTORY / "kustomization.yaml").read_text())
+def test_the_training_operator_is_pinned_as_the_versions_table_says():
+    kustomization = read(OPERATOR_DIRECTORY / "kustomization.yaml")
     assert kustomization["resources"] == ["../upstream/overlays/standalone"]
-    assert versions.TRAINING_OPERATOR in (OPERATOR_DIRECTORY / "upstream.sha256").read_text().splitlines()[0]
-    assert versions.TRAINING_OPERATOR_COMMIT in (OPERATOR_DIRECTORY / "upstream.sha256").read_text().splitlines()[0]
+    head = (OPERATOR_DIRECTORY / "upstream.sha256").read_text().splitlines()[0]
+    assert versions.TRAINING_OPERATOR in head
+    assert versions.TRAINING_OPERATOR_COMMIT in head
     assert f"/{versions.TRAINING_OPERATOR_COMMIT}/" in source().url
     (image,) = kustomization["images"]
     assert f"{image['name']}:{image['newTag']}" == versions.IMAGES["training-operator"]
     assert [patch["path"] for patch in kustomization["patches"]] == ["namespace.yaml", "deployment.yaml", "secret.yaml"]
 
 
-def test_the_operator_that_starts_gangs_is_the_same_with_one_flag_more() -> None:
+def test_the_operators_patches_restrict_its_namespace_and_its_pod_and_one_flag_starts_gangs():
     """A patched list replaces upstream's, which has a command and no arguments."""
-    kustomization = yaml.safe_load((OPERATOR_WITH_VOLCANO_DIRECTORY / "kustomization.yaml").read_text())
-    (base,) = kustomization["resources"]
-    assert (OPERATOR_WITH_VOLCANO_DIRECTORY / base).resolve() == OPERATOR_DIRECTORY
-    (patch,) = kustomization["patches"]
-    deployment = yaml.safe_load((OPERATOR_WITH_VOLCANO_DIRECTORY / patch["path"]).read_text())
-    below = yaml.safe_load((OPERATOR_DIRECTORY / "deployment.yaml").read_text())
-    assert deployment["metadata"] == below["metadata"]
-    assert deployment["spec"]["template"]["spec"] == {
-        "containers": [{"name": "training-operator", "args": ["--gang-scheduler-name=volcano"]}]
-    }
-
-
-def test_the_operators_patches_restrict_its_namespace_and_its_pod() -> None:
-    namespace, deployment, secret = (
-        yaml.safe_load((OPERATOR_DIRECTORY / f"{name}.yaml").read_text())
-        for name in ("namespace", "deployment", "secret")
+    namespace, below, secret = (
+        read(OPERATOR_DIRECTORY / f"{name}.yaml") for name in ("namespace", "deployment", "secret")
     )
     assert secret["data"] is None, "a second `up` makes the operator's certificate anew"
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-    pod = deployment["spec"]["template"]["spec"]
+    pod = below["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     (patched,) = pod["containers"]
     assert set(patched["resources"]) == {"requests", "limits"}
     assert patched["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    kustomization = read(OPERATOR_WITH_VOLCANO_DIRECTORY / "kustomization.yaml")
+    ((base,), (patch,)) = kustomization["resources"], kustomization["patches"]
+    assert (OPERATOR_WITH_VOLCANO_DIRECTORY / base).resolve() == OPERATOR_DIRECTORY
+    gangs = read(OPERATOR_WITH_VOLCANO_DIRECTORY / patch["path"])
+    assert gangs["metadata"] == below["metadata"]
+    (container,) = gangs["spec"]["template"]["spec"].pop("containers")
+    assert gangs["spec"]["template"]["spec"] == {}
+    assert container == {"name": "training-operator", "args": ["--gang-scheduler-name=volcano"]}
 
 
 def test_a_local_chart_is_found_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,23 +196,21 @@ def test_a_local_chart_is_found_from_the_working_directory(tmp_path: Path, monke
         assert (Path.cwd() / path).resolve() == CHARTS / "torchx-etcd"
 
 
-def test_an_edited_template_changes_the_digest(tmp_path: Path) -> None:
+def test_an_edited_template_changes_the_digest(tmp_path):
     """Helm releases made from a path see only changed values (pulumi-kubernetes#2672)."""
     copy = Path(shutil.copytree(CHARTS / "torchx-etcd", tmp_path / "copy"))
     before = _charts.digest(copy)
     assert before == _charts.digest(CHARTS / "torchx-etcd")
     services = copy / "templates" / "services.yaml"
     original = services.read_bytes()
-
     services.write_bytes(original.replace(b"2379", b"2380"))
     assert _charts.digest(copy) != before
     services.write_bytes(original.replace(b"\n", b"\r\n"))
     assert _charts.digest(copy) == before, "a Windows checkout is the same chart"
     services.write_bytes(original)
-    (copy / ".DS_Store").write_bytes(b"x")
-    assert _charts.digest(copy) == before
     (copy / "__pycache__").mkdir()
-    (copy / "__pycache__" / "exporter.cpython-311.pyc").write_bytes(b"x")
+    for stray in (".DS_Store", "__pycache__/exporter.cpython-311.pyc"):
+        (copy / stray).write_bytes(b"x")
     assert _charts.digest(copy) == before, "a script that was run is the same chart"
     services.rename(services.with_name("service.yaml"))
     assert _charts.digest(copy) != before
