@@ -1,17 +1,17 @@
 """Karpenter: its role, its queue, its nodes, and who else serves the same pods."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from unit.components.parts import STACK, Record, of_kind, one, releases
+from unit.components.parts import STACK, Record, of_kind, one, releases, statements
 
 from components import Karpenter, TrainingStack
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.plan import cost
-from trainium_eks.plan.graph import Graph
 
 ARGS: Mapping[str, Any] = {
     "region": "us-west-2",
@@ -22,38 +22,50 @@ ARGS: Mapping[str, Any] = {
     "kms_key_arn": "arn:aws:kms:us-west-2:123456789012:key/abc",
 }
 TRN1 = {"name": "trn1", "instance_type": "trn1.32xlarge", "max_nodes": 4}
+RESERVATION = "cr-0123456789abcdef0"
 
 
-def built(record: Record, **args: Any) -> Graph:
+def built(record, **args):
     return record(lambda: Karpenter("karpenter", {**ARGS, **args}))
 
 
-def specs(graph: Graph, type_: str) -> Mapping[str, Any]:
+def specs(graph, type_):
     return {each.inputs["metadata"]["name"]: each.inputs["spec"] for each in of_kind(graph, type_)}
 
 
-def test_by_default_it_starts_bounded_cpu_nodes_where_staging_looks_for_them(record: Record) -> None:
-    graph = built(record)
-    spec = specs(graph, "NodePool")["karpenter"]
+@pytest.fixture(scope="module")
+def plain(record):
+    """Karpenter as it is when nothing is asked for."""
+    return built(record)
+
+
+@pytest.fixture(scope="module")
+def trainium(record):
+    """With one pool of Trainium, in the other zone, and no CPU nodes."""
+    pool = {**TRN1, "zone_id": "usw2-az1"}
+    return built(record, cpu_limit=0, accelerator_pools=[pool], accelerator_empty_minutes=25)
+
+
+def test_by_default_it_starts_bounded_cpu_nodes_where_staging_looks_for_them(plain):
+    spec = specs(plain, "NodePool")["karpenter"]
+    template = spec["template"]
     assert spec["limits"] == {"cpu": "64"}
-    assert spec["template"]["metadata"]["labels"] == {"trainium-eks/pool": "cpu"}
-    assert spec["template"]["spec"]["expireAfter"] == "720h"
+    assert template["metadata"]["labels"] == {"trainium-eks/pool": "cpu"}
+    assert template["spec"]["expireAfter"] == "720h"
     assert spec["disruption"]["consolidationPolicy"] == "WhenEmptyOrUnderutilized"
-    requirements = {each["key"]: each["values"] for each in spec["template"]["spec"]["requirements"]}
+    requirements = {each["key"]: each["values"] for each in template["spec"]["requirements"]}
     assert requirements["karpenter.sh/capacity-type"] == ["on-demand"]
     assert all(CATALOGUE.find(name).family == "cpu" for name in requirements["node.kubernetes.io/instance-type"])
 
 
-def test_its_nodes_are_as_those_of_groups(record: Record) -> None:
-    graph = built(record)
-    spec = specs(graph, "EC2NodeClass")["karpenter"]
+def test_its_nodes_are_as_those_of_groups(plain):
+    spec = specs(plain, "EC2NodeClass")["karpenter"]
     # They join by a role and an entry of their own.
-    assert one(graph, "AccessEntry").inputs["type"] == "EC2_LINUX"
-    assert spec["instanceProfile"] == one(graph, "InstanceProfile").outputs["name"]
-    assert "iam:CreateInstanceProfile" not in str(one(graph, "RolePolicy").inputs["policy"])
-    assert spec["metadataOptions"]["httpPutResponseHopLimit"] == 1
-    assert spec["metadataOptions"]["httpTokens"] == "required"
-    [disk] = spec["blockDeviceMappings"]
+    assert one(plain, "AccessEntry").inputs["type"] == "EC2_LINUX"
+    assert spec["instanceProfile"] == one(plain, "InstanceProfile").outputs["name"]
+    assert "iam:CreateInstanceProfile" not in str(statements(plain))
+    metadata, [disk] = spec["metadataOptions"], spec["blockDeviceMappings"]
+    assert (metadata["httpPutResponseHopLimit"], metadata["httpTokens"]) == (1, "required")
     assert (disk["ebs"]["encrypted"], disk["ebs"]["kmsKeyID"]) == (True, ARGS["kms_key_arn"])
     assert spec["subnetSelectorTerms"] == [{"id": "subnet-a"}]
     assert spec["securityGroupSelectorTerms"] == [{"id": "sg-cluster"}]
@@ -64,9 +76,8 @@ def test_its_nodes_are_as_those_of_groups(record: Record) -> None:
     assert spec["tags"]["ebs.csi.aws.com/cluster-name"] == "trn-1"
 
 
-def test_gpu_nodes_reserve_no_huge_pages_of_which_it_knows_nothing(record: Record) -> None:
-    gpu = {"name": "p5", "instance_type": "p5.48xlarge"}
-    graph = built(record, accelerator_pools=[gpu])
+def test_gpu_nodes_reserve_no_huge_pages_of_which_it_knows_nothing(record):
+    graph = built(record, accelerator_pools=[{"name": "p5", "instance_type": "p5.48xlarge"}])
     assert CATALOGUE["p5.48xlarge"].hugepages_2mi
     assert "hugepages" not in specs(graph, "EC2NodeClass")["p5"]["userData"]
     assert any("karpenter-provider-aws#3315" in each for each in graph.warnings)
@@ -81,47 +92,45 @@ def test_its_nodes_have_the_lustre_client_of_the_stack(record: Record, network: 
     assert "kefalnd" not in found["karpenter"].get("userData", "")
 
 
-def test_trainium_nodes_have_their_interfaces_disks_limits_and_taint(record: Record) -> None:
-    graph = built(record, accelerator_pools=[TRN1])
-    spec = specs(graph, "EC2NodeClass")["trn1"]
+def test_trainium_nodes_have_their_interfaces_disks_limits_and_taint(trainium):
+    spec = specs(trainium, "EC2NodeClass")["trn1"]
     interfaces = [(e["networkCardIndex"], e["deviceIndex"], e["interfaceType"]) for e in spec["networkInterfaces"]]
     assert interfaces == [(0, 0, "interface"), (0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, 8))]
-    efa = one(graph, "SecurityGroup").outputs["id"]
+    efa = one(trainium, "SecurityGroup").outputs["id"]
     assert spec["securityGroupSelectorTerms"] == [{"id": "sg-cluster"}, {"id": efa}]
     assert spec["instanceStorePolicy"] == "RAID0"
     assert "LimitMEMLOCK=infinity" in spec["userData"]
-    node_pool = specs(graph, "NodePool")["trn1"]
-    assert node_pool["template"]["spec"]["taints"] == [
-        {"key": "aws.amazon.com/neuron", "value": "true", "effect": "NoSchedule"}
-    ]
-    assert node_pool["limits"] == {"cpu": str(4 * 128)}
-    assert node_pool["template"]["metadata"]["labels"]["vpc.amazonaws.com/efa.present"] == "true"
+    assert spec["tags"]["ebs.csi.aws.com/cluster-name"] == "trn-1"
+    # It starts in its zone, and the role may use those subnets alone.
+    assert spec["subnetSelectorTerms"] == [{"id": "subnet-b"}]
+    policy = str(statements(trainium))
+    assert set(re.findall(r"subnet/([^']+)", policy)) == {"subnet-a", "subnet-b"}
 
 
-def test_an_accelerator_node_goes_when_it_is_empty_and_never_for_its_age(record: Record) -> None:
-    graph = built(record, cpu_limit=0, accelerator_pools=[TRN1], accelerator_empty_minutes=25)
-    assert list(specs(graph, "NodePool")) == ["trn1"], "without CPU nodes there are the pools that are named"
-    assert specs(graph, "EC2NodeClass")["trn1"]["tags"]["ebs.csi.aws.com/cluster-name"] == "trn-1"
-    spec = specs(graph, "NodePool")["trn1"]
-    assert spec["disruption"]["consolidationPolicy"] == "WhenEmpty"
-    assert spec["disruption"]["consolidateAfter"] == "25m"
-    assert spec["template"]["spec"]["expireAfter"] == "Never"
+def test_an_accelerator_node_goes_when_it_is_empty_and_never_for_its_age(trainium):
+    (spec,) = specs(trainium, "NodePool").values()  # without CPU nodes there are the pools that are named
+    template, disruption = spec["template"], spec["disruption"]
+    assert (disruption["consolidationPolicy"], disruption["consolidateAfter"]) == ("WhenEmpty", "25m")
+    assert template["spec"]["expireAfter"] == "Never"
+    taint = {"key": "aws.amazon.com/neuron", "value": "true", "effect": "NoSchedule"}
+    assert template["spec"]["taints"] == [taint]
+    assert spec["limits"] == {"cpu": str(4 * 128)}
+    assert template["metadata"]["labels"]["vpc.amazonaws.com/efa.present"] == "true"
 
 
-def test_reserved_nodes_start_in_their_reservation_and_nowhere_else(record: Record) -> None:
-    reservation = "cr-0123456789abcdef0"
-    graph = built(record, accelerator_pools=[{**TRN1, "capacity_reservation_ids": [reservation]}])
-    assert specs(graph, "EC2NodeClass")["trn1"]["capacityReservationSelectorTerms"] == [{"id": reservation}]
+def test_reserved_nodes_start_in_their_reservation_and_nowhere_else(record):
+    graph = built(record, accelerator_pools=[{**TRN1, "capacity_reservation_ids": [RESERVATION]}])
+    assert specs(graph, "EC2NodeClass")["trn1"]["capacityReservationSelectorTerms"] == [{"id": RESERVATION}]
     requirements = specs(graph, "NodePool")["trn1"]["template"]["spec"]["requirements"]
     assert {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["reserved"]} in requirements
-    assert f"capacity-reservation/{reservation}" in str(one(graph, "RolePolicy").inputs["policy"])
+    assert f"capacity-reservation/{RESERVATION}" in str(statements(graph))
 
 
 @pytest.mark.parametrize(
     ("pool", "groups"),
-    [({}, 1), ({"capacity_reservation_ids": ["cr-0123456789abcdef0"]}, 0), ({"instance_type": "inf2.48xlarge"}, 0)],
+    [({}, 1), ({"capacity_reservation_ids": [RESERVATION]}, 0), ({"instance_type": "inf2.48xlarge"}, 0)],
 )
-def test_on_demand_nodes_with_efa_start_in_a_placement_group(record: Record, pool: dict[str, Any], groups: int) -> None:
+def test_on_demand_nodes_with_efa_start_in_a_placement_group(record, pool, groups):
     graph = built(record, accelerator_pools=[{**TRN1, **pool}])
     made = of_kind(graph, "PlacementGroup")
     assert [each.inputs["strategy"] for each in made] == ["cluster"] * groups
@@ -129,20 +138,10 @@ def test_on_demand_nodes_with_efa_start_in_a_placement_group(record: Record, poo
     assert found == {"trn1": {"name": made[0].outputs["id"]} if made else None, "karpenter": None}
 
 
-def test_a_pool_starts_in_its_zone_and_its_role_may_use_those_subnets_alone(record: Record) -> None:
-    graph = built(record, accelerator_pools=[{**TRN1, "zone_id": "usw2-az1"}])
-    assert specs(graph, "EC2NodeClass")["trn1"]["subnetSelectorTerms"] == [{"id": "subnet-b"}]
-    policy = str(one(graph, "RolePolicy").inputs["policy"])
-    assert "subnet/subnet-a" in policy
-    assert "subnet/subnet-b" in policy
-    assert "subnet/*" not in policy
-
-
-def test_interruptions_come_by_a_queue_that_only_its_rules_fill(record: Record) -> None:
-    graph = built(record)
-    queue = one(graph, "aws:sqs/queue:Queue")
+def test_interruptions_come_by_a_queue_that_only_its_rules_fill(plain):
+    queue = one(plain, "aws:sqs/queue:Queue")
     assert (queue.inputs["messageRetentionSeconds"], queue.inputs["sqsManagedSseEnabled"]) == (300, True)
-    heard = {json.loads(each.inputs["eventPattern"])["detail-type"][0] for each in of_kind(graph, "EventRule")}
+    heard = {json.loads(each.inputs["eventPattern"])["detail-type"][0] for each in of_kind(plain, "EventRule")}
     assert heard == {
         "AWS Health Event",
         "EC2 Spot Instance Interruption Warning",
@@ -150,30 +149,25 @@ def test_interruptions_come_by_a_queue_that_only_its_rules_fill(record: Record) 
         "EC2 Instance State-change Notification",
         "EC2 Capacity Reservation Instance Interruption Warning",
     }
-    targets = of_kind(graph, "EventTarget")
-    assert {each.inputs["arn"] for each in targets} == {queue.outputs["arn"]}
-    values = releases(graph)["karpenter"].inputs["values"]
+    assert {each.inputs["arn"] for each in of_kind(plain, "EventTarget")} == {queue.outputs["arn"]}
+    values = releases(plain)["karpenter"].inputs["values"]
     assert values["settings"]["interruptionQueue"] == queue.outputs["name"]
-
-
-def test_definitions_come_first_and_pools_go_before_the_controller(record: Record) -> None:
-    graph = built(record)
-    made = releases(graph)
-    assert made["karpenter-crd"].urn in made["karpenter"].dependencies
-    node_class = one(graph, "EC2NodeClass")
-    assert made["karpenter"].urn in node_class.dependencies
-    assert node_class.urn in one(graph, "NodePool").dependencies
     # It has its region by value, and is no second repairer of nodes.
-    values = made["karpenter"].inputs["values"]
     assert values["controller"]["env"] == [{"name": "AWS_REGION", "value": "us-west-2"}]
     assert values["settings"]["featureGates"]["nodeRepair"] is False
 
 
-def test_the_plan_counts_its_pools_at_their_limits(record: Record) -> None:
+def test_definitions_come_first_and_pools_go_before_the_controller(plain):
+    made, node_class = releases(plain), one(plain, "EC2NodeClass")
+    assert made["karpenter-crd"].urn in made["karpenter"].dependencies
+    assert made["karpenter"].urn in node_class.dependencies
+    assert node_class.urn in one(plain, "NodePool").dependencies
+
+
+def test_the_plan_counts_its_pools_at_their_limits(record):
     graph = built(record, cpu_limit=16, instance_types=["m6i.xlarge"], accelerator_pools=[TRN1])
     lines = {each.what: (each.quantity, each.line.maximum) for each in cost.estimate(graph).items}
-    assert lines["m6i.xlarge"] == (0, 4)
-    assert lines["trn1.32xlarge"] == (0, 4)
+    assert lines["m6i.xlarge"] == lines["trn1.32xlarge"] == (0, 4)
 
 
 # --- in a stack -------------------------------------------------------------------------------------------------------
@@ -186,19 +180,16 @@ CONFIG: Mapping[str, Any] = {
 }
 
 
-def test_a_stack_installs_the_plugins_that_its_pools_need_and_measures_and_prices_their_nodes(record: Record) -> None:
+def test_a_stack_installs_the_plugins_that_its_pools_need_and_measures_and_prices_their_nodes(record):
     """A type that no node group has: without the plugin no pod that asks for EFA would ever start there."""
     graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "observability": {"metrics": {}}}))
-    assert releases(graph)["neuron"].inputs["values"]["neuronInstances"] == ["trn1.32xlarge"]
-    assert releases(graph)["karpenter"].inputs["values"]["nodeSelector"] == {"trainium-eks/pool": "system"}
-    [queue] = of_kind(graph, "kubernetes:scheduling.volcano.sh/v1beta1:Queue")
+    found = {name: release.inputs["values"] for name, release in releases(graph).items()}
+    assert found["neuron"]["neuronInstances"] == found["efa-exporter"]["instanceTypes"] == ["trn1.32xlarge"]
+    assert found["aws-efa-k8s-device-plugin"]["supportedInstanceLabels"]["values"] == ["trn1.32xlarge"]
+    assert found["karpenter"]["nodeSelector"] == {"trainium-eks/pool": "system"}
+    queue = one(graph, "kubernetes:scheduling.volcano.sh/v1beta1:Queue")
     assert queue.inputs["spec"]["capability"] == {"aws.amazon.com/neuron": 64}
-    plugin = releases(graph)["aws-efa-k8s-device-plugin"].inputs["values"]
-    assert plugin["supportedInstanceLabels"]["values"] == ["trn1.32xlarge"]
-    assert releases(graph)["efa-exporter"].inputs["values"]["instanceTypes"] == ["trn1.32xlarge"]
-    [recorded] = [
-        each for each in of_kind(graph, "PrometheusRule") if each.inputs["metadata"]["name"] == "trn-recording"
-    ]
-    rules = [rule for group in recorded.inputs["spec"]["groups"] for rule in group["rules"]]
-    priced = {rule["labels"]["instance_type"] for rule in rules if rule["record"] == "trn:instance_usd_per_hour"}
+    groups = [group for spec in specs(graph, "PrometheusRule").values() for group in spec["groups"]]
+    rules = [rule for group in groups for rule in group["rules"]]
+    priced = [each["labels"]["instance_type"] for each in rules if each.get("record") == "trn:instance_usd_per_hour"]
     assert "trn1.32xlarge" in priced

@@ -11,29 +11,27 @@ from components import SageMakerEndpoint, SageMakerTraining
 from components.sagemaker_training import LOG_GROUP
 from trainium_eks.model.sizing import bill
 from trainium_eks.plan.cost import estimate
-from trainium_eks.plan.graph import Graph
 
 KEY = "arn:aws:kms:us-west-2:000000000000:key/k"
-WIRING: dict[str, Any] = {
-    "region": "us-west-2",
-    "vpc_id": "vpc-1",
-    "subnet_ids": ["subnet-1", "subnet-2"],
-    "kms_key_arn": KEY,
-    "repository_arn": "arn:aws:ecr:us-west-2:000000000000:repository/trn-dev/training",
+NETWORK = {"region": "us-west-2", "vpc_id": "vpc-1", "subnet_ids": ["subnet-1", "subnet-2"], "kms_key_arn": KEY}
+REPOSITORY = "arn:aws:ecr:us-west-2:000000000000:repository/trn-dev/training"
+WIRING = {
+    **NETWORK,
+    "repository_arn": REPOSITORY,
     "file_system_security_group_id": "sg-lustre",
     "bucket": "acme-data",
 }
 
 
-def made(record: Record, **args: Any) -> Graph:
+def made(record, **args):
     return record(lambda: SageMakerTraining("jobs", {**WIRING, **args}) and None)
 
 
-def listed(value: str | list[str]) -> list[str]:
+def listed(value):
     return [value] if isinstance(value, str) else value
 
 
-def may(graph: Graph, action: str, resource: str) -> bool:
+def may(graph, action, resource):
     return any(
         any(fnmatch(action, each) for each in listed(statement["Action"]))
         and any(fnmatch(resource, each) for each in listed(statement["Resource"]))
@@ -41,16 +39,23 @@ def may(graph: Graph, action: str, resource: str) -> bool:
     )
 
 
-def test_the_role_is_sagemaker_s_and_writes_below_one_prefix_of_one_bucket(record: Record) -> None:
+def rights(graph):
+    """Return the statements of people's policy by their actions of SageMaker and IAM."""
+    policy = json.loads(one(graph, "SageMakerTraining").outputs["researcher_policy"])["Statement"]
+    return {action: each for each in policy for action in listed(each["Action"])}
+
+
+def test_the_role_is_sagemaker_s_and_writes_below_one_prefix_of_one_bucket(record):
     graph = made(record)
     trust = json.loads(one(graph, IAM_ROLE).inputs["assumeRolePolicy"])
     assert trust["Statement"][0]["Principal"] == {"Service": "sagemaker.amazonaws.com"}
-    assert may(graph, "s3:GetObject", "arn:aws:s3:::acme-data/reviews/train.parquet")
-    assert may(graph, "s3:PutObject", "arn:aws:s3:::acme-data/sagemaker/training/bert/model.tar.gz")
-    assert not may(graph, "s3:PutObject", "arn:aws:s3:::acme-data/reviews/train.parquet")
-    assert not may(graph, "s3:GetObject", "arn:aws:s3:::payroll/salaries.csv")
-    assert not may(graph, "logs:PutLogEvents", "arn:aws:logs:us-west-2:000000000000:log-group:/aws/eks/trn-dev")
-    assert not may(graph, "ecr:BatchGetImage", "arn:aws:ecr:us-west-2:000000000000:repository/payroll")
+    s3, logs = "arn:aws:s3:::", "arn:aws:logs:us-west-2:000000000000:log-group:"
+    assert may(graph, "s3:GetObject", f"{s3}acme-data/reviews/train.parquet")
+    assert may(graph, "s3:PutObject", f"{s3}acme-data/sagemaker/training/bert/model.tar.gz")
+    assert not may(graph, "s3:PutObject", f"{s3}acme-data/reviews/train.parquet")
+    assert not may(graph, "s3:GetObject", f"{s3}payroll/salaries.csv")
+    assert not may(graph, "logs:PutLogEvents", f"{logs}/aws/eks/trn-dev")
+    assert not may(graph, "ecr:BatchGetImage", REPOSITORY.replace("trn-dev/training", "payroll"))
     assert not any("*" in action for statement in statements(graph) for action in listed(statement["Action"]))
     # Everything is allowed only for actions that know no resource.
     wide = [each for each in statements(graph) if each["Resource"] == "*" and "Condition" not in each]
@@ -67,12 +72,12 @@ def test_another_key_of_the_bucket_is_the_role_s_too_but_not_for_volumes(record:
     assert found[2]["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-west-2.amazonaws.com"}}
 
 
-def test_nobody_reaches_the_instances_but_they_and_the_file_system(record: Record) -> None:
-    rules = of_kind(made(record), INGRESS)
-    assert rules
-    assert not any("cidrIpv4" in each.inputs for each in rules)
-    own = one(made(record), "SecurityGroup").outputs["id"]
-    assert {each.inputs["referencedSecurityGroupId"] for each in rules} == {own, "sg-lustre"}
+def test_nobody_reaches_the_instances_but_they_and_the_file_system(record):
+    graph = made(record)
+    rules = [each.inputs for each in of_kind(graph, INGRESS)]
+    assert not any("cidrIpv4" in each for each in rules)
+    own = one(graph, "SecurityGroup").outputs["id"]
+    assert {each["referencedSecurityGroupId"] for each in rules} == {own, "sg-lustre"}
     assert len(of_kind(made(record, file_system_security_group_id=None), INGRESS)) == 1
 
 
@@ -86,51 +91,37 @@ def test_a_bucket_and_a_log_group_are_made_where_they_are_asked_for_and_stay(rec
     assert group.options.retain_on_delete
 
 
-def test_people_may_submit_isolated_jobs_in_the_private_subnets_with_this_role_alone(record: Record) -> None:
+def test_people_may_submit_isolated_jobs_in_the_private_subnets_with_this_role_alone(record):
     graph = made(record)
-    policy = json.loads(one(graph, "SageMakerTraining").outputs["researcher_policy"])["Statement"]
-    creates = next(each for each in policy if each["Action"] == "sagemaker:CreateTrainingJob")
-    assert creates["Condition"]["Bool"] == {"sagemaker:NetworkIsolation": "true"}
-    inside = creates["Condition"]["ForAllValues:StringEquals"]
-    assert inside["sagemaker:VpcSubnets"] == ["subnet-1", "subnet-2"]
-    assert creates["Condition"]["Null"] == {
-        "sagemaker:VpcSecurityGroupIds": "false",
-        "sagemaker:VpcSubnets": "false",
-    }
-    passes = next(each for each in policy if each["Action"] == "iam:PassRole")
-    assert passes["Resource"] == one(graph, IAM_ROLE).outputs["arn"]
+    creates = rights(graph)["sagemaker:CreateTrainingJob"]["Condition"]
+    assert creates["Bool"] == {"sagemaker:NetworkIsolation": "true"}
+    assert creates["ForAllValues:StringEquals"]["sagemaker:VpcSubnets"] == ["subnet-1", "subnet-2"]
+    assert creates["Null"] == {"sagemaker:VpcSecurityGroupIds": "false", "sagemaker:VpcSubnets": "false"}
+    assert rights(graph)["iam:PassRole"]["Resource"] == one(graph, IAM_ROLE).outputs["arn"]
+    assert not any("Endpoint" in action for action in rights(graph))
 
 
-def test_people_may_serve_only_on_admitted_types_and_touch_only_what_has_a_namespace(record: Record) -> None:
-    def policy(**args: Any) -> list[dict[str, Any]]:
-        found = one(made(record, **args), "SageMakerTraining").outputs["researcher_policy"]
-        return [each for each in json.loads(found)["Statement"] if "sagemaker:" in str(each["Action"])]
-
-    serving = policy(serving_types=["ml.inf2.xlarge"])
-    by_action = {action: each for each in serving for action in listed(each["Action"])}
-    assert not any("Endpoint" in str(each["Action"]) for each in policy())
-    models = by_action["sagemaker:CreateModel"]["Condition"]
+def test_people_may_serve_only_on_admitted_types_and_touch_only_what_has_a_namespace(record):
+    serving = rights(made(record, serving_types=["ml.inf2.xlarge"]))
+    conditions = {name.removeprefix("sagemaker:"): each.get("Condition") for name, each in serving.items()}
+    models = conditions["CreateModel"]
     assert models["Bool"] == {"sagemaker:NetworkIsolation": "true"}
     assert models["Null"]["sagemaker:VpcSubnets"] == models["Null"]["aws:RequestTag/Namespace"] == "false"
-    for each in ("sagemaker:CreateEndpointConfig", "sagemaker:CreateTransformJob"):
-        types = by_action[each]["Condition"]["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"]
+    for action in ("CreateEndpointConfig", "CreateTransformJob"):
+        types = conditions[action]["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"]
         assert types == ["ml.inf2.xlarge"]
-        assert by_action[each]["Condition"]["Null"]["sagemaker:InstanceTypes"] == "false"
+        assert conditions[action]["Null"]["sagemaker:InstanceTypes"] == "false"
     for action in ("DeleteEndpoint", "DeleteModel", "UpdateEndpoint", "StopTransformJob"):
-        assert by_action[f"sagemaker:{action}"]["Condition"] == {"Null": {"aws:ResourceTag/Namespace": "false"}}
+        assert conditions[action] == {"Null": {"aws:ResourceTag/Namespace": "false"}}
     # A tag that comes later would open an endpoint of a stack.
-    assert serving[-4]["Action"] == "sagemaker:AddTags"
-    assert serving[-4]["Condition"] == {"Null": {"sagemaker:TaggingAction": "false"}}
+    assert conditions["AddTags"] == {"Null": {"sagemaker:TaggingAction": "false"}}
 
 
 # --- endpoints --------------------------------------------------------------------------------------------------------
 
-SERVING: dict[str, Any] = {
+SERVING = {
+    **NETWORK,
     "name": "reviews",
-    "region": "us-west-2",
-    "vpc_id": "vpc-1",
-    "subnet_ids": ["subnet-1", "subnet-2"],
-    "kms_key_arn": KEY,
     "bucket": "acme-data",
     "model": "sagemaker/training/reviews/output/model.tar.gz",
     "image": "000000000000.dkr.ecr.us-west-2.amazonaws.com/trn-dev/training:1",
@@ -139,42 +130,34 @@ SERVING: dict[str, Any] = {
 }
 
 
-def served(record: Record, **args: Any) -> Graph:
+def served(record, **args):
     return record(lambda: SageMakerEndpoint("trn-reviews", {**SERVING, **args}) and None)
 
 
-def resources_of(graph: Graph, action: str) -> list[Any]:
+def resources_of(graph, action):
     return [each["Resource"] for each in statements(graph) if action in each["Action"]]
 
 
-def test_its_role_reads_one_model_and_one_image_within_the_boundary(record: Record) -> None:
+def test_its_role_reads_one_model_and_one_image_within_the_boundary(record):
     graph = served(record)
-    role = one(graph, IAM_ROLE)
-    assert role.inputs["permissionsBoundary"] == SERVING["permissions_boundary"]
+    assert one(graph, IAM_ROLE).inputs["permissionsBoundary"] == SERVING["permissions_boundary"]
     assert resources_of(graph, "s3:GetObject") == [f"arn:aws:s3:::acme-data/{SERVING['model']}"]
-    assert resources_of(graph, "ecr:BatchGetImage") == [
-        "arn:aws:ecr:us-west-2:000000000000:repository/trn-dev/training"
-    ]
+    assert resources_of(graph, "ecr:BatchGetImage") == [REPOSITORY]
     assert resources_of(graph, "s3:PutObject") == resources_of(graph, "fsx:DescribeFileSystems") == []
     group = "arn:aws:logs:us-west-2:*:log-group:/aws/sagemaker/Endpoints/trn-reviews"
     assert resources_of(graph, "logs:PutLogEvents") == [[group, f"{group}:*"]]
 
 
-def test_its_containers_are_isolated_and_nobody_reaches_the_instances(record: Record) -> None:
-    model = one(served(record), "Model")
+def test_its_containers_are_isolated_and_wait_for_rights_and_a_log_group(record):
+    graph = served(record)
+    model, logs = one(graph, "Model"), one(graph, "LogGroup")
     assert model.inputs["enableNetworkIsolation"] is True
     assert model.inputs["vpcConfig"]["subnets"] == ["subnet-1", "subnet-2"]
     assert model.inputs["primaryContainer"]["modelDataUrl"] == f"s3://acme-data/{SERVING['model']}"
     assert model.inputs["primaryContainer"]["environment"]["TRN_BACKEND"] == "xla"
-    assert of_kind(served(record), INGRESS) == ()
-
-
-def test_a_model_waits_for_the_rights_and_the_endpoint_for_its_log_group(record: Record) -> None:
-    graph = served(record)
-    model, endpoint = one(graph, "Model"), one(graph, "Endpoint")
+    assert of_kind(graph, INGRESS) == ()
     assert one(graph, "RolePolicy").urn in model.dependencies
-    logs = one(graph, "LogGroup")
-    assert logs.urn in endpoint.dependencies
+    assert logs.urn in one(graph, "Endpoint").dependencies
     assert (logs.inputs["name"], logs.inputs["kmsKeyId"]) == ("/aws/sagemaker/Endpoints/trn-reviews", KEY)
 
 
@@ -185,24 +168,23 @@ def test_the_key_is_named_for_volumes_and_not_for_local_disks(record: Record, in
 
 
 @pytest.mark.parametrize(("instances", "routing"), [(1, "ALL_AT_ONCE"), (2, "CANARY")])
-def test_a_change_is_rolled_back_when_the_alarm_rings(record: Record, instances: int, routing: str) -> None:
+def test_a_change_is_rolled_back_when_the_alarm_rings(record, instances, routing):
     graph = served(record, instances=instances, most_errors=7)
-    deployment = one(graph, "Endpoint").inputs["deploymentConfig"]
-    alarm = one(graph, "MetricAlarm")
-    assert deployment["autoRollbackConfiguration"]["alarms"] == [{"alarmName": alarm.inputs["name"]}]
+    deployment, alarm = one(graph, "Endpoint").inputs["deploymentConfig"], one(graph, "MetricAlarm").inputs
+    assert deployment["autoRollbackConfiguration"]["alarms"] == [{"alarmName": alarm["name"]}]
     assert deployment["blueGreenUpdatePolicy"]["trafficRoutingConfiguration"]["type"] == routing
-    assert alarm.inputs["dimensions"] == {"EndpointName": "trn-reviews", "VariantName": "all"}
-    assert (alarm.inputs["metricName"], alarm.inputs["threshold"]) == ("Invocation5XXErrors", 7)
+    assert alarm["dimensions"] == {"EndpointName": "trn-reviews", "VariantName": "all"}
+    assert (alarm["metricName"], alarm["threshold"]) == ("Invocation5XXErrors", 7)
 
 
-def test_calls_are_captured_under_the_key_if_asked(record: Record) -> None:
-    kind = "EndpointConfiguration"
+def test_calls_are_captured_under_the_key_if_asked(record):
+    kind, place = "EndpointConfiguration", "acme-data/sagemaker/captured/trn-reviews"
     assert "dataCaptureConfig" not in one(served(record), kind).inputs
     graph = served(record, capture_percent=10)
     capture = one(graph, kind).inputs["dataCaptureConfig"]
-    assert capture["destinationS3Uri"] == "s3://acme-data/sagemaker/captured/trn-reviews"
+    assert capture["destinationS3Uri"] == f"s3://{place}"
     assert (capture["initialSamplingPercentage"], capture["kmsKeyId"]) == (10, KEY)
-    assert resources_of(graph, "s3:PutObject") == ["arn:aws:s3:::acme-data/sagemaker/captured/trn-reviews/*"]
+    assert resources_of(graph, "s3:PutObject") == [f"arn:aws:s3:::{place}/*"]
 
 
 def test_it_scales_by_calls_and_its_instances_are_in_the_cost(record: Record) -> None:
