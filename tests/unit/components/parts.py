@@ -2,7 +2,10 @@
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from trainium_eks.plan.graph import Graph, Resource
 
@@ -10,6 +13,10 @@ Record = Callable[..., Graph]
 
 INGRESS, EGRESS = "SecurityGroupIngressRule", "SecurityGroupEgressRule"
 IAM_ROLE = "aws:iam/role:Role"
+
+REFUSED = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text())
+LEAST = {name: component["least"] for name, component in REFUSED.items()}
+"""The least that each component takes."""
 
 STACK: Mapping[str, Any] = {
     "region": "us-west-2",

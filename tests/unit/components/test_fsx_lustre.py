@@ -5,20 +5,14 @@ from typing import Any
 
 import pulumi
 import pytest
-from unit.components.parts import EGRESS, INGRESS, Record, of_kind, one
+from unit.components.parts import EGRESS, INGRESS, LEAST, Record, of_kind, one
 
 from components import FsxLustre
 from trainium_eks.plan.differences.diff import compare
 
 # As the FSx guide has them, and not as the components do.
 LUSTRE_PORTS = {(988, 988), (1018, 1023)}
-WIRING: dict[str, Any] = {
-    "region": "us-west-2",
-    "vpc_id": "vpc-1",
-    "subnet_id": "subnet-1",
-    "kms_key_arn": "arn:aws:kms:us-west-2:000000000000:key/k",
-    "client_security_group_ids": {"cluster": "sg-client"},
-}
+WIRING = {**LEAST["FsxLustre"], "kms_key_arn": "arn:aws:kms:us-west-2:000000000000:key/k"}
 
 
 def file_system(record, **args):

@@ -6,21 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from unit.components.parts import STACK, Record, of_kind, one, releases, statements
+from unit.components.parts import LEAST, STACK, Record, of_kind, one, releases, statements
 
 from components import Karpenter, TrainingStack
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.plan import cost
 
-ARGS: Mapping[str, Any] = {
-    "region": "us-west-2",
-    "cluster_name": "trn-1",
-    "cluster_security_group_id": "sg-cluster",
-    "vpc_id": "vpc-1",
-    "subnet_ids_by_zone": {"usw2-az4": "subnet-a", "usw2-az1": "subnet-b"},
-    "kms_key_arn": "arn:aws:kms:us-west-2:123456789012:key/abc",
-}
+ARGS = {**LEAST["Karpenter"], "kms_key_arn": "arn:aws:kms:us-west-2:123456789012:key/abc"}
 TRN1 = {"name": "trn1", "instance_type": "trn1.32xlarge", "max_nodes": 4}
 RESERVATION = "cr-0123456789abcdef0"
 

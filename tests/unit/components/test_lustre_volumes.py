@@ -5,25 +5,15 @@ import re
 import stat
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kubernetes_schemas import schema_faults
-from unit.components.parts import of_kind, one
+from unit.components.parts import LEAST, of_kind, one
 
 from components import LustreVolumes
 from components.lustre_volumes import SETUP_SCRIPT, setup_digest
 
-ARGS: dict[str, Any] = {
-    "file_system_id": "fs-1",
-    "dns_name": "fs-1.fsx.us-west-2.amazonaws.com",
-    "mount_name": "abcdefgh",
-    "storage_capacity_gib": 2400,
-    "subnet_id": "subnet-1",
-    "security_group_id": "sg-1",
-    "kms_key_arn": "arn:aws:kms:us-west-2:000000000000:key/k",
-    "namespaces": {"training": 1000, "vision": 2000},
-}
+ARGS = {**LEAST["LustreVolumes"], "kms_key_arn": "arn:k", "namespaces": {"training": 1000, "vision": 2000}}
 
 
 def volumes(record, **args):

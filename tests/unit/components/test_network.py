@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 import pytest
 from dry_run import planned_alike
-from unit.components.parts import INGRESS, Record, of_kind
+from unit.components.parts import INGRESS, LEAST, Record, of_kind
 
 from components.network import ExistingNetwork, Network
 from trainium_eks.model.config.network import existing_problems
@@ -15,15 +15,7 @@ from trainium_eks.plan.graph import Graph, Resource
 
 REGION = {"region": "us-west-2"}
 ZONES = ("usw2-az4", "usw2-az1", "usw2-az2", "usw2-az3")
-EXISTING = {
-    "region": "us-west-2",
-    "vpc_id": "vpc-0123456789abcdef0",
-    "cidr_block": "10.1.0.0/16",
-    "private_subnets": [
-        {"id": "subnet-0123456789abcdef0", "zone_id": "usw2-az4", "cidr_block": "10.1.0.0/18"},
-        {"id": "subnet-0123456789abcdef1", "zone_id": "usw2-az1", "cidr_block": "10.1.64.0/18"},
-    ],
-}
+EXISTING = LEAST["ExistingNetwork"]
 
 
 def built(record: Record, **args: Any) -> Graph:

@@ -2,14 +2,13 @@ import base64
 import email
 import re
 import subprocess
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 from dry_run import planned_alike
-from unit.components.parts import EGRESS, IAM_ROLE, INGRESS, Record, of_kind, one
+from unit.components.parts import EGRESS, IAM_ROLE, INGRESS, LEAST, Record, of_kind, one
 
 from components import _launch_template as template
 from components._args import ArgumentError
@@ -24,18 +23,11 @@ from trainium_eks.plan.graph import Graph
 ACCELERATED = tuple(name for name, kind in CATALOGUE.items() if kind.family != "cpu")
 RESERVATION = {"id": "cr-0123456789abcdef0", "zone_id": "usw2-az4"}
 TARGET = {"capacityReservationId": RESERVATION["id"]}
-WIRING: Mapping[str, Any] = {
-    "region": "us-west-2",
-    "cluster_name": "c",
-    "cluster_security_group_id": "sg-0123456789abcdef0",
-    "vpc_id": "vpc-0123456789abcdef0",
-    "subnet_id": "subnet-0123456789abcdef0",
-    "node_role_arn": "arn:aws:iam::000000000000:role/node",
-}
+WIRING = LEAST["AcceleratorNodeGroup"]
 
 
 def built(record: Record, instance_type: str = "trn1.32xlarge", **args: Any) -> Graph:
-    given = {**WIRING, "name": "ng", "instance_type": instance_type, **args}
+    given = {**WIRING, "instance_type": instance_type, **args}
     return planned_alike(record, lambda: AcceleratorNodeGroup("g", given))
 
 
@@ -357,7 +349,6 @@ def test_on_a_foreign_cluster_the_group_brings_its_own_role_and_waits_for_its_po
 
 
 def test_a_name_too_long_for_eks_is_refused(record):
-    given = {**WIRING, "name": "ng", "instance_type": "trn1.32xlarge"}
     with pytest.raises(ArgumentError, match="shorter name"):
-        record(lambda: AcceleratorNodeGroup("g" * 50, given))
-    assert group(record(lambda: AcceleratorNodeGroup("g" * 49, given)))
+        record(lambda: AcceleratorNodeGroup("g" * 50, WIRING))
+    assert group(record(lambda: AcceleratorNodeGroup("g" * 49, WIRING)))

@@ -1,13 +1,12 @@
 """Values that are known only during an update, wherever people have them: a preview plans them all the same."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import pulumi
 import pulumi_aws as aws
 import pytest
 from dry_run import planned_alike
-from unit.components.parts import STACK, Record, of_kind
+from unit.components.parts import LEAST, STACK, of_kind, one
 
 from components import (
     AcceleratorNodeGroup,
@@ -22,38 +21,22 @@ from trainium_eks.plan.graph import UNKNOWN
 
 Program = Callable[[pulumi.Output[str]], object]
 
-GROUP: Mapping[str, Any] = {
-    "name": "ng",
-    "instance_type": "trn1.32xlarge",
-    "region": "us-west-2",
-    "cluster_name": "c",
-    "cluster_security_group_id": "sg-0123456789abcdef0",
-    "vpc_id": "vpc-0123456789abcdef0",
-    "subnet_id": "subnet-0123456789abcdef0",
-}
-CLUSTER: Mapping[str, Any] = {
-    "region": "us-west-2",
-    "vpc_id": "vpc-0123456789abcdef0",
-    "subnet_ids_by_zone": {"usw2-az4": "subnet-a", "usw2-az1": "subnet-b"},
-    "endpoint": {"private_access_via": "vpc"},
-}
-TEAM: Mapping[str, Any] = {"name": "team", "queues": ["test"], "region": "us-west-2", "cluster_name": "c"}
-FILES: Mapping[str, Any] = {"region": "us-west-2", "vpc_id": "vpc-1", "subnet_id": "subnet-1", "kms_key_arn": "arn:k"}
 RESERVATION = "cr-0123456789abcdef0"
 ROLE_ARN = "arn:aws:iam::000000000000:role/ops"
 BOUNDARY = "arn:aws:iam::000000000000:policy/trn-boundary"
+GROUP = {name: value for name, value in LEAST["AcceleratorNodeGroup"].items() if name != "node_role_arn"}
 
 
-def nodes(**args: Any) -> AcceleratorNodeGroup:
+def nodes(**args):
     return AcceleratorNodeGroup("g", {**GROUP, **args})
 
 
-def team(**args: Any) -> TrainingNamespace:
-    return TrainingNamespace("t", {**TEAM, **args})
+def team(**args):
+    return TrainingNamespace("t", {**LEAST["TrainingNamespace"], **args})
 
 
-def cluster(**args: Any) -> TrainiumCluster:
-    return TrainiumCluster("c", {**CLUSTER, **args})
+def cluster(**args):
+    return TrainiumCluster("c", {**LEAST["TrainiumCluster"], **args})
 
 
 BLOCK = {"id": RESERVATION, "zone_id": "usw2-az4"}
@@ -74,7 +57,7 @@ CASES: dict[str, tuple[str, str, Program]] = {
     "a key's tag": ("payroll", "Key", lambda it: EncryptionKey("k", {"region": "us-west-2", "tags": {"Team": it}})),
     "a linked bucket": (
         "data-of-others", "DataRepositoryAssociation",
-        lambda it: FsxLustre("f", {**FILES, "durability": {"type": "s3", "bucket": it}}),
+        lambda it: FsxLustre("f", {**LEAST["FsxLustre"], "durability": {"type": "s3", "bucket": it}}),
     ),
     "a team's bucket": ("data-of-others", "RolePolicy", lambda it: team(data_bucket=it)),
     "a team's queue": ("their-queue", "ValidatingAdmissionPolicy", lambda it: team(queues=["test", it])),
@@ -85,17 +68,17 @@ CASES: dict[str, tuple[str, str, Program]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_value_may_come_from_another_resource(record: Record, case: str) -> None:
+def test_a_value_may_come_from_another_resource(record, case):
     value, kind, program = CASES[case]
 
-    def whole() -> None:
+    def whole():
         # A resource's output is unknown in the preview; what is made of it is so too.
         program(aws.iam.Role("source", assume_role_policy="{}").arn.apply(lambda _: value))
 
     graph = planned_alike(record, whole)
     reached = [each for each in of_kind(graph, kind) if value in str(each.inputs)]
     assert reached
-    (source,) = (each for each in graph.resources if each.name == "source")
+    source = one(graph, "aws:iam/role:Role", "source")
     assert all(source.urn in each.dependencies for each in reached)
     assert [each.name for each in graph.resources if value in each.name] == []
     preview = record(whole, dry_run=True)
@@ -105,16 +88,14 @@ def test_a_value_may_come_from_another_resource(record: Record, case: str) -> No
     assert [each for each in of_kind(known, kind) if value in str(each.inputs)]
 
 
-def test_a_stack_may_link_a_bucket_of_the_programs_own(record: Record) -> None:
-    def program() -> None:
+def test_a_stack_may_link_a_bucket_of_the_programs_own(record):
+    def program():
         bucket = aws.s3.Bucket("data").bucket
         TrainingStack("trn-dev", {**STACK, "file_system": {"durability": {"type": "s3", "bucket": bucket}}})
 
     graph = planned_alike(record, program)
-    (bucket,) = of_kind(graph, "Bucket")
-    name = bucket.outputs["bucket"]
-    (link,) = of_kind(graph, "DataRepositoryAssociation")
-    assert link.inputs["dataRepositoryPath"] == f"s3://{name}"
+    name = one(graph, "Bucket").outputs["bucket"]
+    assert one(graph, "DataRepositoryAssociation").inputs["dataRepositoryPath"] == f"s3://{name}"
     policies = [str(each.inputs["policy"]) for each in of_kind(graph, "RolePolicy")]
     assert [each for each in policies if f"arn:aws:s3:::{name}/training" in each]
 
@@ -140,9 +121,7 @@ LATE: dict[str, tuple[Program, str]] = {
 
 
 @pytest.mark.parametrize("case", LATE)
-def test_what_is_built_must_be_known_at_once_and_the_message_says_what_takes_an_output(
-    record: Record, case: str
-) -> None:
+def test_what_is_built_must_be_known_at_once_and_the_message_says_what_takes_an_output(record, case):
     program, message = LATE[case]
     with pytest.raises(ArgumentError, match=message) as raised:
         record(lambda: program(pulumi.Output.from_input("x")) and None)
@@ -150,15 +129,12 @@ def test_what_is_built_must_be_known_at_once_and_the_message_says_what_takes_an_
     assert "0x" not in str(raised.value)
 
 
-def test_a_node_group_beside_a_cluster_waits_for_what_its_nodes_need_and_not_for_dns(record: Record) -> None:
-    def program() -> None:
-        cluster = TrainiumCluster("c", CLUSTER)
-        AcceleratorNodeGroup(
-            "beside", {**GROUP, "cluster_name": cluster.cluster_name, "wait_for": cluster.before_nodes}
-        )
+def test_a_node_group_beside_a_cluster_waits_for_what_its_nodes_need_and_not_for_dns(record):
+    def program():
+        made = cluster()
+        nodes(cluster_name=made.cluster_name, wait_for=made.before_nodes)
 
     graph = planned_alike(record, program)
-    (nodes,) = (each for each in graph.resources if each.name == "beside-nodes")
-    addons = {each.inputs["addonName"]: each.urn for each in of_kind(graph, "Addon")}
-    waited = {name for name, urn in addons.items() if urn in nodes.dependencies}
+    waits = one(graph, "NodeGroup", "g-nodes").dependencies
+    waited = {each.inputs["addonName"] for each in of_kind(graph, "Addon") if each.urn in waits}
     assert waited == {"vpc-cni", "kube-proxy", "eks-pod-identity-agent"}

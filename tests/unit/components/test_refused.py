@@ -1,20 +1,17 @@
 """What no component takes is refused at its place, before anything is made (refused.yaml)."""
 
-from pathlib import Path
 from typing import Any
 
 import pulumi
 import pytest
-import yaml
-from unit.components.parts import Record
+from unit.components.parts import REFUSED, Record
 
 import components
 from trainium_eks.model.validation.problems import describe
 
-TABLE = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text())
 ROWS = [
     pytest.param(name, {**component["least"], **given}, path, "".join(says), id=f"{name}: {given}")
-    for name, component in TABLE.items()
+    for name, component in REFUSED.items()
     for given, path, *says in component["refused"]
 ]
 

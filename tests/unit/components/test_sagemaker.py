@@ -5,7 +5,7 @@ from fnmatch import fnmatch
 from typing import Any
 
 import pytest
-from unit.components.parts import IAM_ROLE, INGRESS, Record, of_kind, one, statements
+from unit.components.parts import IAM_ROLE, INGRESS, LEAST, Record, of_kind, one, statements
 
 from components import SageMakerEndpoint, SageMakerTraining
 from components.sagemaker_training import LOG_GROUP
@@ -14,13 +14,8 @@ from trainium_eks.plan.cost import estimate
 
 KEY = "arn:aws:kms:us-west-2:000000000000:key/k"
 NETWORK = {"region": "us-west-2", "vpc_id": "vpc-1", "subnet_ids": ["subnet-1", "subnet-2"], "kms_key_arn": KEY}
-REPOSITORY = "arn:aws:ecr:us-west-2:000000000000:repository/trn-dev/training"
-WIRING = {
-    **NETWORK,
-    "repository_arn": REPOSITORY,
-    "file_system_security_group_id": "sg-lustre",
-    "bucket": "acme-data",
-}
+REPOSITORY = LEAST["SageMakerTraining"]["repository_arn"]
+WIRING = {**LEAST["SageMakerTraining"], **NETWORK, "file_system_security_group_id": "sg-lustre"}
 
 
 def made(record, **args):
@@ -120,12 +115,9 @@ def test_people_may_serve_only_on_admitted_types_and_touch_only_what_has_a_names
 # --- endpoints --------------------------------------------------------------------------------------------------------
 
 SERVING = {
+    **LEAST["SageMakerEndpoint"],
     **NETWORK,
-    "name": "reviews",
-    "bucket": "acme-data",
     "model": "sagemaker/training/reviews/output/model.tar.gz",
-    "image": "000000000000.dkr.ecr.us-west-2.amazonaws.com/trn-dev/training:1",
-    "instance_type": "ml.inf2.xlarge",
     "permissions_boundary": "arn:aws:iam::000000000000:policy/trn-boundary",
 }
 
