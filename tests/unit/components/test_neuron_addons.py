@@ -1,31 +1,41 @@
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
-from unit.components.parts import Record, of_kind, one, releases
+from unit.components.parts import LEAST, Record, of_kind, one, releases
 
 from components.neuron_addons import NeuronAddons, NeuronAddonsArgs, validate
 from trainium_eks.model.catalogue import regions, versions
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.plan.graph import Resource
 
-TYPES = ("trn1n.32xlarge", "trn1.32xlarge")
 NEURON_TOLERATION = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
 
 
-def args(**more: Any) -> dict[str, Any]:
-    return {"region": "us-west-2", "instance_types": TYPES, **more}
+ARGS = LEAST["NeuronAddons"]
 
 
-def installed(record: Record, **more: Any) -> Mapping[str, Resource]:
-    return releases(record(lambda: NeuronAddons("neuron", args(**more))))
+def built(record, **more):
+    return record(lambda: NeuronAddons("neuron", {**ARGS, **more}))
 
 
-def test_by_default_device_plugin_efa_plugin_and_monitor_are_installed(record: Record) -> None:
-    graph = record(lambda: NeuronAddons("neuron", args()))
-    assert set(releases(graph)) == {"neuron", "aws-efa-k8s-device-plugin", "neuron-monitor"}
-    assert one(graph, "NeuronAddons").outputs == {
+def installed(record, **more):
+    return releases(built(record, **more))
+
+
+@pytest.fixture(scope="module")
+def plain(record):
+    """The add-ons as they are when nothing is asked for."""
+    return built(record)
+
+
+def test_every_release_is_pinned_and_bounded_and_stays_where_a_node_is_broken(plain):
+    """Rolled back at its first install, a plugin would go from the healthy nodes too."""
+    for name, each in releases(plain).items():
+        inputs = each.inputs
+        assert (inputs["atomic"], inputs["cleanupOnFail"], inputs["skipAwait"]) == (False, False, True), name
+        assert (inputs["timeout"], inputs["maxHistory"]) == (600, 5), name
+        assert ("version" in inputs) != inputs["chart"].startswith("."), name
+    outputs = one(plain, "NeuronAddons").outputs
+    assert releases(plain).keys() == outputs["release_versions"].keys()
+    assert outputs == {
         "monitor_namespace": "neuron-monitor",
         "release_versions": {
             "neuron": versions.CHARTS["neuron-helm-chart"].version,
@@ -35,21 +45,11 @@ def test_by_default_device_plugin_efa_plugin_and_monitor_are_installed(record: R
     }
 
 
-def test_every_release_is_pinned_and_bounded_and_stays_where_a_node_is_broken(record: Record) -> None:
-    """Rolled back at its first install, a plugin would go from the healthy nodes too."""
-    for name, each in installed(record).items():
-        inputs = each.inputs
-        assert (inputs["atomic"], inputs["cleanupOnFail"], inputs["skipAwait"]) == (False, False, True), name
-        assert (inputs["timeout"], inputs["maxHistory"]) == (600, 5), name
-        assert ("version" in inputs) != inputs["chart"].startswith("."), name
-
-
-def test_device_plugin_runs_on_the_groups_types_and_tolerates_their_taint(record: Record) -> None:
-    plugin = installed(record)["neuron"].inputs
-    assert plugin["chart"] == versions.CHARTS["neuron-helm-chart"].chart
-    assert plugin["version"] == versions.CHARTS["neuron-helm-chart"].version
+def test_device_plugin_runs_on_the_groups_types_and_tolerates_their_taint(plain):
+    plugin, chart = releases(plain)["neuron"].inputs, versions.CHARTS["neuron-helm-chart"]
+    assert (plugin["chart"], plugin["version"]) == (chart.chart, chart.version)
     assert plugin["namespace"] == "kube-system"
-    assert plugin["values"]["neuronInstances"] == sorted(TYPES)
+    assert plugin["values"]["neuronInstances"] == sorted(ARGS["instance_types"])
     assert NEURON_TOLERATION in plugin["values"]["devicePlugin"]["tolerations"]
     assert set(plugin["values"]["devicePlugin"]["resources"]) == {"requests", "limits"}
     # R63: two recoveries of one node fight each other.
@@ -57,14 +57,14 @@ def test_device_plugin_runs_on_the_groups_types_and_tolerates_their_taint(record
     assert (npd["enabled"], npd["nodeRecovery"]["enabled"]) == (False, False)
 
 
-def test_scheduler_extension_warns_of_the_charts_old_scheduler_unless_its_tag_is_given(record: Record) -> None:
+def test_scheduler_extension_warns_of_the_charts_old_scheduler_unless_its_tag_is_given(record):
     for wanted in (True, False):
         values = installed(record, scheduler_extension=wanted)["neuron"].inputs["values"]
         assert values["scheduler"]["enabled"] is wanted
     tag = {"scheduler": {"customScheduler": {"image": {"tag": "v1.35.3-eks-1-35-4"}}}}
-    (warning,) = validate(NeuronAddonsArgs(**args(scheduler_extension=True)))
+    (warning,) = validate(NeuronAddonsArgs(**ARGS, scheduler_extension=True))
     assert (warning.path, warning.severity.value) == ("scheduler_extension", "warn")
-    assert validate(NeuronAddonsArgs(**args(scheduler_extension=True, neuron_values=tag))) == []
+    assert validate(NeuronAddonsArgs(**ARGS, scheduler_extension=True, neuron_values=tag)) == []
 
 
 def test_values_of_the_user_are_laid_over_the_stacks(record: Record) -> None:
@@ -76,15 +76,6 @@ def test_values_of_the_user_are_laid_over_the_stacks(record: Record) -> None:
     assert values["npd"]["namespaceOverride"] == "kube-system", "its own namespace is nowhere made"
 
 
-def test_efa_plugin_runs_on_types_with_efa_only(record: Record) -> None:
-    plugin = installed(record, instance_types=("trn1.2xlarge", "trn1.32xlarge"))["aws-efa-k8s-device-plugin"].inputs
-    labels = plugin["values"]["supportedInstanceLabels"]
-    assert labels == {"keys": ["node.kubernetes.io/instance-type"], "values": ["trn1.32xlarge"]}
-    assert plugin["values"]["tolerations"] == [NEURON_TOLERATION]
-    assert plugin["repositoryOpts"] == {"repo": versions.CHARTS["aws-efa-k8s-device-plugin"].repository}
-    assert set(plugin["values"]["resources"]) == {"requests", "limits"}
-
-
 @pytest.mark.parametrize("region", ["us-west-2", "af-south-1", "cn-north-1", "us-gov-west-1"])
 def test_efa_plugins_image_comes_from_the_regions_own_registry(record: Record, region: str) -> None:
     plugin = installed(record, region=region)["aws-efa-k8s-device-plugin"].inputs
@@ -93,13 +84,20 @@ def test_efa_plugins_image_comes_from_the_regions_own_registry(record: Record, r
     assert f".{region}." in expected
 
 
-def test_efa_plugin_serves_gpu_groups_of_the_same_cluster_and_is_not_there_for_none(record: Record) -> None:
+def test_efa_plugin_runs_on_types_with_efa_only_those_of_gpu_groups_too(record):
     for none in ({"instance_types": ("trn1.2xlarge",)}, {"efa_instance_types": ()}):
         assert "aws-efa-k8s-device-plugin" not in installed(record, **none)
     mixed = ("trn1.32xlarge", "p4d.24xlarge")
-    values = installed(record, efa_instance_types=mixed)["aws-efa-k8s-device-plugin"].inputs["values"]
-    assert values["supportedInstanceLabels"]["values"] == sorted(mixed)
-    assert {each["key"] for each in values["tolerations"]} == {"aws.amazon.com/neuron", "nvidia.com/gpu"}
+    for more, types, taints in (
+        ({"instance_types": ("trn1.2xlarge", "trn1.32xlarge")}, ["trn1.32xlarge"], {"aws.amazon.com/neuron"}),
+        ({"efa_instance_types": mixed}, sorted(mixed), {"aws.amazon.com/neuron", "nvidia.com/gpu"}),
+    ):
+        plugin = installed(record, **more)["aws-efa-k8s-device-plugin"].inputs
+        values = plugin["values"]
+        assert values["supportedInstanceLabels"] == {"keys": ["node.kubernetes.io/instance-type"], "values": types}
+        assert {each["key"] for each in values["tolerations"]} == taints
+        assert set(values["resources"]) == {"requests", "limits"}
+        assert plugin["repositoryOpts"] == {"repo": versions.CHARTS["aws-efa-k8s-device-plugin"].repository}
 
 
 def test_monitor_knows_every_neuron_type_of_the_catalogue_and_of_the_config(record: Record) -> None:
@@ -113,17 +111,16 @@ def test_monitor_knows_every_neuron_type_of_the_catalogue_and_of_the_config(reco
         assert values["image"] == versions.IMAGES["neuron-monitor"]
 
 
-def test_monitor_has_a_local_chart_and_a_namespace_that_allows_privilege_and_can_be_left_out(record: Record) -> None:
-    graph = record(lambda: NeuronAddons("neuron", args()))
-    home = one(graph, "Namespace").inputs["metadata"]
+def test_monitor_has_a_local_chart_and_a_namespace_that_allows_privilege_and_can_be_left_out(record, plain):
+    home = one(plain, "Namespace").inputs["metadata"]
     assert home["name"] == "neuron-monitor"
     assert home["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
     assert home["annotations"]["trainium-eks/pod-security-reason"]
-    monitor = releases(graph)["neuron-monitor"].inputs
+    monitor = releases(plain)["neuron-monitor"].inputs
     assert monitor["chart"].endswith("charts/neuron-monitor")
     assert not monitor["chart"].startswith("/"), "absolute paths differ between machines"
     assert len(monitor["values"]["chartDigest"]) == 64, "an edit of the chart is seen"
-    graph = record(lambda: NeuronAddons("neuron", args(monitor=False)))
-    assert "neuron-monitor" not in releases(graph)
-    assert of_kind(graph, "Namespace") == ()
-    assert one(graph, "NeuronAddons").outputs["monitor_namespace"] == ""
+    without = built(record, monitor=False)
+    assert "neuron-monitor" not in releases(without)
+    assert of_kind(without, "Namespace") == ()
+    assert one(without, "NeuronAddons").outputs["monitor_namespace"] == ""
