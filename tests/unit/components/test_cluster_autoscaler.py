@@ -29,9 +29,8 @@ def test_it_finds_groups_by_a_tag_of_its_own_with_this_clusters_name_and_changes
     graph = built(record)
     discovery = one(graph, "Release").inputs["values"]["autoDiscovery"]
     assert discovery["tags"] == ["trainium-eks/cluster-autoscaler={{ .Values.autoDiscovery.clusterName }}"]
-    assert (
-        discovery["clusterName"] == tags(graph, CPU["autoscaling_group"])["trainium-eks/cluster-autoscaler"] == "trn-1"
-    )
+    own = tags(graph, CPU["autoscaling_group"])["trainium-eks/cluster-autoscaler"]
+    assert discovery["clusterName"] == own == "trn-1"
     # No tag is handed to instances.
     assert {each.inputs["tag"]["propagateAtLaunch"] for each in of_kind(graph, "Tag")} == {False}
     [*_, scaling] = statements(graph)

@@ -15,9 +15,8 @@ from pulumi.provider.experimental.analyzer import Analyzer, is_output
 import components
 
 SDK = (pulumi.Resource, pulumi.CustomResource, pulumi.ComponentResource, pulumi.ProviderResource)
-MODULES = sorted(Path(components.__file__).parent.glob("*.py"))
-DICTIONARIES = "_dicts.py"
-"""Types of args in dictionaries: keys, not attributes of a resource."""
+# Types of args in dictionaries are keys, not attributes of a resource.
+MODULES = sorted(path for path in Path(components.__file__).parent.glob("*.py") if path.name != "_dicts.py")
 
 
 def assigned(tree: ast.AST) -> Iterator[str]:
@@ -55,37 +54,20 @@ def of_the_sdk() -> set[str]:
     return {name for name in found if not name.startswith("__")}
 
 
-def test_the_sdks_own_attributes_are_found() -> None:
-    """Were they not, the next test could not fail."""
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.name))
+def test_no_component_sets_or_defines_what_pulumi_keeps_on_a_resource(module):
     known = {"_protect", "_name", "_type", "_providers", "_aliases", "_transformations", "_get_providers"}
     assert known <= of_the_sdk()
-
-
-@pytest.mark.parametrize(
-    "module", [path for path in MODULES if path.name != DICTIONARIES], ids=lambda module: str(module.name)
-)
-def test_no_component_sets_or_defines_what_pulumi_keeps_on_a_resource(module: Path) -> None:
     tree = ast.parse(module.read_text())
     assert {*assigned(tree), *defined(tree)} & of_the_sdk() == set()
 
 
-CLASSES = [
-    value
-    for value in (getattr(components, name) for name in components.__all__)
-    if inspect.isclass(value) and issubclass(value, pulumi.ComponentResource)
-]
-
-
-def test_every_exported_component_is_looked_at() -> None:
-    assert {"Network", "TrainiumCluster", "NeuronAddons", "FsxLustre", "VolcanoStack", "TrainingStack"} <= {
-        each.__name__ for each in CLASSES
-    }
+EXPORTED = [getattr(components, name) for name in components.__all__]
+CLASSES = [each for each in EXPORTED if inspect.isclass(each) and issubclass(each, pulumi.ComponentResource)]
 
 
 @pytest.mark.parametrize("component", CLASSES, ids=lambda each: each.__name__)
-def test_annotations_are_types_and_the_public_ones_outputs_with_a_docstring(
-    component: type[pulumi.ComponentResource],
-) -> None:
+def test_annotations_are_types_and_the_public_ones_outputs_with_a_docstring(component):
     # The analyzer cannot read text: `from __future__ import annotations` would break it.
     given = inspect.get_annotations(component.__init__)
     assert not [name for name, type_ in given.items() if isinstance(type_, str)]
@@ -97,3 +79,8 @@ def test_annotations_are_types_and_the_public_ones_outputs_with_a_docstring(
     properties, _ = Analyzer("trainium-eks").analyze_type(component, is_component_output=True)
     assert len(properties) == len(public)
     assert [name for name, each in properties.items() if not each.description] == []
+
+
+def test_every_exported_component_is_looked_at():
+    known = {"Network", "TrainiumCluster", "NeuronAddons", "FsxLustre", "VolcanoStack", "TrainingStack"}
+    assert known <= {each.__name__ for each in CLASSES}

@@ -4,18 +4,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from unit.components.parts import STACK, Record, of_kind
+from unit.components.parts import STACK, of_kind, one
 
 from components import TrainingStack, _fabric_gate, _hypernodes, idle_guard
 from components._pods import Program
 from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED
-from trainium_eks.plan.graph import Graph, Resource
 
 KEY = FABRIC_UNTESTED.key
 CONFIG: dict[str, Any] = {
@@ -35,45 +33,37 @@ IMAGES = {"trn1": "local/torch", "cuda": "123456789012.dkr.ecr.us-west-2.amazona
 
 
 @pytest.fixture(scope="module")
-def gated(record: Record) -> Graph:
+def gated(record):
     """A stack with both families, both autoscalers and the gate, recorded once."""
     return record(lambda: TrainingStack("trn-dev", {**CONFIG, "fabric_gate": {"images": IMAGES}}), dry_run=False)
 
 
-def naming(graph: Graph) -> Iterator[Resource]:
-    """The resources that name the gate's taint; policies of teams refuse it in any stack."""
-    for each in graph.resources:
-        if KEY in json.dumps(each.inputs, default=str) and "Policy" not in each.type:
-            yield each
+def naming(graph):
+    """Return the names of resources that name the gate's taint; policies of teams refuse it in any stack."""
+    found = [each for each in graph.resources if "Policy" not in each.type]
+    return [each.name for each in found if KEY in json.dumps(each.inputs, default=str)]
 
 
-def test_without_the_gate_nothing_names_its_taint(record: Record) -> None:
-    assert [each.name for each in naming(record(lambda: TrainingStack("trn-dev", CONFIG)))] == []
+def test_without_the_gate_nothing_names_its_taint(record):
+    assert naming(record(lambda: TrainingStack("trn-dev", CONFIG))) == []
 
 
-def test_accelerator_nodes_join_closed(gated: Graph) -> None:
+def test_accelerator_nodes_join_closed_and_cluster_autoscaler_counts_them_as_room(gated):
     found = {
         each.inputs["labels"]["trainium-eks/pool"]: [taint["key"] for taint in each.inputs.get("taints") or ()]
         for each in of_kind(gated, "NodeGroup")
     }
-    assert found == {
-        "ng": ["aws.amazon.com/neuron", KEY],
-        "gpus": ["nvidia.com/gpu", KEY],
-        "system": [],
-        "cpu": [],
-    }
-    (pool,) = of_kind(gated, "NodePool")
-    spec = pool.inputs["spec"]["template"]["spec"]
-    assert [[each["key"] for each in spec[key]] for key in ("taints", "startupTaints")] == [
-        ["aws.amazon.com/neuron"],
-        [KEY],
-    ]
+    assert found == {"ng": ["aws.amazon.com/neuron", KEY], "gpus": ["nvidia.com/gpu", KEY], "system": [], "cpu": []}
+    spec = one(gated, "NodePool").inputs["spec"]["template"]["spec"]
+    joins = [[each["key"] for each in spec[key]] for key in ("taints", "startupTaints")]
+    assert joins == [["aws.amazon.com/neuron"], [KEY]]
+    assert one(gated, "Release", "autoscaler-release").inputs["values"]["extraArgs"]["startup-taint"] == KEY
 
 
-def test_every_daemon_of_such_nodes_tolerates_the_taint(gated: Graph) -> None:
+def test_every_daemon_of_such_nodes_tolerates_the_taint(gated):
     """Without its device plugin a node has no devices, and is never tested."""
-    found = {each.name.removeprefix("trn-dev-") for each in naming(gated)}
     nodes = {"cluster-ng-nodes", "cluster-gpus-nodes", "karpenter-pool"}
+    found = {name.removeprefix("trn-dev-") for name in naming(gated)}
     assert found - nodes - {"autoscaler-release", "fabric"} == {
         "cluster-eks-node-monitoring-agent",
         "gpu-dcgm-exporter",
@@ -85,14 +75,8 @@ def test_every_daemon_of_such_nodes_tolerates_the_taint(gated: Graph) -> None:
     }
 
 
-def test_cluster_autoscaler_counts_closed_nodes_as_room(gated: Graph) -> None:
-    (release,) = [each for each in gated.resources if each.name.endswith("autoscaler-release")]
-    assert release.inputs["values"]["extraArgs"]["startup-taint"] == KEY
-
-
-def test_the_controller_is_told_of_every_pool(gated: Graph) -> None:
-    (made,) = [each for each in of_kind(gated, "Deployment") if "fabric" in each.name]
-    (container,) = made.inputs["spec"]["template"]["spec"]["containers"]
+def test_the_controller_is_told_of_every_pool(gated):
+    (container,) = one(gated, "Deployment", "fabric").inputs["spec"]["template"]["spec"]["containers"]
     settings = json.loads(next(each["value"] for each in container["env"] if each["name"] == "SETTINGS"))
     assert settings["taint"]["key"] == KEY
     assert settings["pools"].keys() == {"ng", "gpus", "pool"}

@@ -55,29 +55,32 @@ def server(tmp_path: Path) -> Iterator[Server]:
         web.shutdown()
 
 
-def environment(tmp_path: Path, **other: str) -> dict[str, str]:
+def environment(tmp_path, **other):
     return {"TRN_CACHE": str(tmp_path / "cache"), **other}
 
 
-def kept(directory: Path) -> list[str]:
-    return sorted(each.name for each in directory.iterdir())
-
-
-def test_files_are_fetched_once_and_nobody_is_asked_again(tmp_path: Path, server: Server) -> None:
-    home = fetch(server.source(), tmp_path / "kept")
+def test_files_are_fetched_once_by_many_at_once_and_again_when_they_were_changed(tmp_path, server):
+    place = tmp_path / "kept"
+    with ThreadPoolExecutor(6) as pool:
+        (home,) = set(pool.map(lambda _: fetch(server.source(), place), range(6)))
     assert {str(each.relative_to(home)): each.read_bytes() for each in home.rglob("*.yaml")} == FILES
+    assert fetched.wrong(server.source(), home) == ()
+    server.asked.clear()
+    assert fetch(server.source(), place) == home
+    assert server.asked == []
+    (home / "base/service.yaml").write_bytes(b"changed")
+    assert fetch(server.source(), place) == home
+    assert (home / "base/service.yaml").read_bytes() == FILES["base/service.yaml"]
     assert sorted(server.asked) == sorted(FILES)
-    assert fetch(server.source(), tmp_path / "kept") == home
-    assert len(server.asked) == len(FILES)
-    assert kept(tmp_path / "kept") == [home.name]
+    assert [each.name for each in place.iterdir()] == [home.name]
 
 
-def test_what_cannot_be_fetched_says_so_and_nothing_is_kept(tmp_path: Path, server: Server) -> None:
+def test_what_cannot_be_fetched_says_so_and_nothing_is_kept(tmp_path, server):
     pinned = server.source()
     (server.root / "base/service.yaml").write_bytes(b"kind: Secret\n")
     with pytest.raises(FetchError, match=r"base/service\.yaml has SHA-256 [0-9a-f]{64}, and operator-v1 is pinned to"):
         fetch(pinned, tmp_path / "kept")
-    assert kept(tmp_path / "kept") == []
+    assert list((tmp_path / "kept").iterdir()) == []
     (server.root / "base/service.yaml").write_bytes(FILES["base/service.yaml"])
     with pytest.raises(FetchError, match=r"no\.yaml: 404"):
         fetch(server.source(**{"no.yaml": b""}), tmp_path / "kept")
@@ -86,38 +89,18 @@ def test_what_cannot_be_fetched_says_so_and_nothing_is_kept(tmp_path: Path, serv
         fetch(pinned, tmp_path / "file" / "kept")
 
 
-def test_a_kept_file_that_was_changed_is_fetched_again(tmp_path: Path, server: Server) -> None:
-    home = fetch(server.source(), tmp_path / "kept")
-    (home / "base/service.yaml").write_bytes(b"changed")
-    assert fetch(server.source(), tmp_path / "kept") == home
-    assert (home / "base/service.yaml").read_bytes() == FILES["base/service.yaml"]
-    assert kept(tmp_path / "kept") == [home.name]
-
-
-def test_many_may_fetch_at_the_same_time(tmp_path: Path, server: Server) -> None:
-    with ThreadPoolExecutor(6) as pool:
-        homes = list(pool.map(lambda _: fetch(server.source(), tmp_path / "kept"), range(6)))
-    assert len(set(homes)) == 1
-    assert kept(tmp_path / "kept") == [homes[0].name]
-    assert fetched.wrong(server.source(), homes[0]) == ()
-
-
-def test_the_kustomization_stands_beside_upstreams_files(tmp_path: Path, server: Server) -> None:
-    directory = kustomization(gangs=True, pinned=server.source(), environment=environment(tmp_path))
+def test_the_kustomization_stands_beside_upstreams_files_of_a_mirror_and_then_needs_no_network(tmp_path, server):
+    gone = ProjectFiles("operator-v1", "http://127.0.0.1:1", server.source().sha256)
+    mirror = environment(tmp_path, **{MIRROR_VARIABLE: f"{server.url}/"})
+    directory = kustomization(gangs=True, pinned=gone, environment=mirror)
     assert directory.name == "training-operator-volcano"
     assert (directory.parent / "training-operator" / "kustomization.yaml").exists()
     assert (directory.parent / "upstream" / "overlays/standalone/kustomization.yaml").exists()
+    assert len(server.asked) == len(FILES)
+    assert kustomization(gangs=True, pinned=gone, environment=environment(tmp_path)) == directory
     plain = kustomization(gangs=False, pinned=server.source(), environment=environment(tmp_path))
     assert plain == directory.parent / "training-operator"
     assert len(server.asked) == len(FILES)
-
-
-def test_a_mirror_serves_the_same_files_and_what_is_kept_needs_no_network(tmp_path: Path, server: Server) -> None:
-    gone = ProjectFiles("operator-v1", "http://127.0.0.1:1", server.source().sha256)
-    mirror = environment(tmp_path, **{MIRROR_VARIABLE: f"{server.url}/"})
-    before = kustomization(gangs=True, pinned=gone, environment=mirror)
-    assert before.exists()
-    assert kustomization(gangs=True, pinned=gone, environment=environment(tmp_path)) == before
 
 
 def test_a_program_that_cannot_fetch_ends_with_what_to_do(
