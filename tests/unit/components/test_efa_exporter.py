@@ -1,13 +1,10 @@
 """The exporter of EFA's counters, on a made-up /sys."""
 
-import importlib.util
-import sys
+import runpy
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,35 +12,27 @@ from components import _charts
 
 
 @pytest.fixture(scope="module")
-def exporter() -> ModuleType:
-    """The script as a module; no bytecode is left in the chart."""
+def exporter():
     path = _charts.CHARTS_DIRECTORY / "efa-exporter" / "files" / "exporter.py"
-    spec = importlib.util.spec_from_file_location("efa_exporter", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sys, "dont_write_bytecode", True)
-        spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(path)))
 
 
 @pytest.fixture
-def sysfs(tmp_path: Path) -> Path:
+def sysfs(tmp_path):
     """As on a trn1.32xlarge, with two of its interfaces, and a Mellanox one that is none of EFA's."""
     for name, driver in (("rdmap16s27", "efa"), ("rdmap32s27", "efa"), ("mlx5_0", "mlx5_core")):
-        counters = tmp_path / "class" / "infiniband" / name / "ports" / "1" / "hw_counters"
+        home = tmp_path / "class" / "infiniband" / name
+        counters = home / "ports" / "1" / "hw_counters"
         counters.mkdir(parents=True)
         for counter, value in (("tx_bytes", 2**40), ("rx_drops", 0), ("lifespan", 12)):
             (counters / counter).write_text(f"{value}\n")
         (tmp_path / "bus" / "pci" / "drivers" / driver).mkdir(parents=True, exist_ok=True)
-        device = tmp_path / "class" / "infiniband" / name / "device"
-        device.mkdir()
-        (device / "driver").symlink_to(f"../../../../bus/pci/drivers/{driver}")
+        (home / "device").mkdir()
+        (home / "device" / "driver").symlink_to(f"../../../../bus/pci/drivers/{driver}")
     return tmp_path
 
 
-def test_each_counter_of_each_interface_is_a_series(exporter: ModuleType, sysfs: Path) -> None:
+def test_each_counter_of_each_interface_is_a_series_and_one_that_it_does_not_have_is_no_zero(exporter, sysfs):
     lines = exporter.exposition(sysfs).splitlines()
     assert f'node_amazonefa_tx_bytes{{device="rdmap16s27",port="1"}} {2**40}' in lines
     assert 'node_amazonefa_rx_drops{device="rdmap32s27",port="1"} 0' in lines
@@ -51,31 +40,21 @@ def test_each_counter_of_each_interface_is_a_series(exporter: ModuleType, sysfs:
     assert "# TYPE node_amazonefa_lifespan gauge" in lines
     assert not [line for line in lines if "mlx5_0" in line], "another vendor's"
     assert exporter.exposition(sysfs / "bus") == "", "a node without RDMA"
-
-
-def test_a_counter_that_the_device_does_not_have_is_no_zero(exporter: ModuleType, sysfs: Path) -> None:
     file = sysfs / "class" / "infiniband" / "rdmap16s27" / "ports" / "1" / "hw_counters" / "tx_bytes"
     file.write_text("N/A\n")
     assert 'tx_bytes{device="rdmap16s27"' not in exporter.exposition(sysfs)
     assert 'tx_bytes{device="rdmap32s27"' in exporter.exposition(sysfs)
 
 
-@pytest.fixture
-def address(exporter: ModuleType, sysfs: Path) -> Iterator[str]:
-    server = exporter.serve(sysfs, 0)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_prometheus_and_the_kubelet_are_answered_and_nobody_else(address: str) -> None:
-    with urllib.request.urlopen(f"{address}/metrics") as answer:
-        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-        assert b"node_amazonefa_tx_bytes" in answer.read()
-    with urllib.request.urlopen(f"{address}/healthz") as answer:
-        assert answer.status == 200
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"{address}/")
+def test_prometheus_and_the_kubelet_are_answered_and_nobody_else(exporter, sysfs):
+    with exporter.serve(sysfs, 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        with urllib.request.urlopen(f"{address}/metrics") as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            assert b"node_amazonefa_tx_bytes" in answer.read()
+        with urllib.request.urlopen(f"{address}/healthz") as answer:
+            assert answer.status == 200
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{address}/")
+        server.shutdown()

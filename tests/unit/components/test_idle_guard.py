@@ -3,18 +3,17 @@
 import json
 from typing import Any
 
-from unit.components.parts import Record, one, statements
+from unit.components.parts import LEAST, Record, one, statements
 
 from components import IdleGuard
 from trainium_eks.plan.graph import Graph
 
-WIRING: dict[str, Any] = {"region": "us-west-2", "cluster_name": "training"}
-TRN1 = {"eks_name": "trn1-32xl-a1b2", "devices": ["aws.amazon.com/neuron"], "minimum": 1}
+TRN1 = LEAST["IdleGuard"]["groups"]["trn1"]
 GPU = {"eks_name": "p4d-c3d4", "devices": ["nvidia.com/gpu"], "removes": False}
 
 
-def guard(record: Record, **args: Any) -> Graph:
-    given = {**WIRING, "groups": {"trn1": TRN1, "gpu": GPU}, **args}
+def guard(record, **args):
+    given = {**LEAST["IdleGuard"], "groups": {"trn1": TRN1, "gpu": GPU}, **args}
     return record(lambda: IdleGuard("idle", given) and None, dry_run=False)
 
 
