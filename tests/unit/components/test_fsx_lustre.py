@@ -1,7 +1,6 @@
 """FsxLustre: a file system that FSx accepts, that keeps its data, and that nothing slow stands before."""
 
 import json
-from typing import Any
 
 import pulumi
 import pytest
@@ -141,9 +140,7 @@ def test_scratch_is_given_nothing_that_fsx_refuses_on_it(record):
         ({"production": True, "protect": False, "waivers": {"R39": "moved tomorrow"}}, set()),
     ],
 )
-def test_production_protects_what_holds_data_unless_it_is_told_otherwise(
-    record: Record, args: dict[str, Any], protected: set[str]
-) -> None:
+def test_production_protects_what_holds_data_unless_it_is_told_otherwise(record, args, protected):
     graph = file_system(record, **args)
     found = {each.type.rpartition(":")[2] for each in graph.resources if each.custom and each.options.protect}
     assert found == protected

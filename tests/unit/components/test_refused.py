@@ -1,10 +1,8 @@
 """What no component takes is refused at its place, before anything is made (refused.yaml)."""
 
-from typing import Any
-
 import pulumi
 import pytest
-from unit.components.parts import REFUSED, Record
+from unit.components.parts import REFUSED
 
 import components
 from trainium_eks.model.validation.problems import describe
@@ -24,9 +22,7 @@ def late(given):
 
 
 @pytest.mark.parametrize(("name", "args", "path", "says"), ROWS)
-def test_what_cannot_work_is_refused_at_its_place(
-    record: Record, name: str, args: dict[str, Any], path: str, says: str
-) -> None:
+def test_what_cannot_work_is_refused_at_its_place(record, name, args, path, says):
     with pytest.raises(components.ArgumentError) as refused:
         record(lambda: getattr(components, name)("x", late(args)) and None)
     assert " ".join(dict.fromkeys(each.path for each in refused.value.problems)) == path

@@ -4,7 +4,7 @@ import hashlib
 import http.server
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +19,6 @@ from components._training_operator import MIRROR_VARIABLE, kustomization
 from components.gpu_addons import GpuAddons
 from trainium_eks import fetched
 from trainium_eks.fetched import FetchError, ProjectFiles, fetch
-from trainium_eks.plan.graph import Graph
 
 FILES = {"base/service.yaml": b"kind: Service\n", "overlays/standalone/kustomization.yaml": b"resources: []\n"}
 
@@ -103,9 +102,7 @@ def test_the_kustomization_stands_beside_upstreams_files_of_a_mirror_and_then_ne
     assert len(server.asked) == len(FILES)
 
 
-def test_a_program_that_cannot_fetch_ends_with_what_to_do(
-    record: Callable[..., Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_cannot_fetch_ends_with_what_to_do(record, tmp_path, monkeypatch):
     gone = ProjectFiles("operator-v1", "http://127.0.0.1:1", {"base/service.yaml": "0" * 64})
     monkeypatch.setenv("TRN_CACHE", str(tmp_path))
     monkeypatch.setattr(_training_operator, "source", lambda: gone)
