@@ -100,20 +100,20 @@ ENDS = (
 SEVEN_HOURS = "a of research has not saved for 7h 0m 0s"
 
 
-def in_seconds(seconds: int) -> str:
+def in_seconds(seconds):
     """Return a moment that is so far from the fifth minute."""
     return constant(5 * 60 + seconds)
 
 
-def stepping(step: str, seconds: int = 2) -> Mapping[str, str]:
+def stepping(step, seconds=2):
     return training("a", step=step, started_timestamp_seconds=constant(0), step_seconds=constant(seconds))
 
 
-def compiling(seconds: int, step: str = "0x2000") -> Mapping[str, str]:
+def compiling(seconds, step="0x2000"):
     return training("a", step=step, started_timestamp_seconds=in_seconds(-seconds))
 
 
-def saved(seconds: int) -> Mapping[str, str]:
+def saved(seconds):
     """A training of a day."""
     times = {"started": constant(-90_000), "checkpoint": in_seconds(-seconds)}
     return training("a", **{f"{name}_timestamp_seconds": value for name, value in times.items()})
@@ -194,7 +194,7 @@ FILES = {"file_system_id": "fs-1"}
 FULL = {"namespace": "research", "persistentvolumeclaim": "data"}
 
 
-def volume(available: str) -> dict[str, str]:
+def volume(available):
     """A claim of 1 TB."""
     claim, sizes = '{namespace="research",persistentvolumeclaim="data",node="n1"}', ("available", "capacity")
     values = (available, constant(1e12))

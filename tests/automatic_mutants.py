@@ -15,14 +15,12 @@ import re
 import sys
 import tempfile
 import tomllib
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from forked_pytest import Run
-from mutate import LISTS, ROOT, Trees, commit, trees
+from mutate import LISTS, ROOT, commit, trees
 
 COUNT = 200
 SAMPLE = 40
@@ -56,11 +54,11 @@ class Change:
     """First line of the statement."""
 
     @property
-    def key(self) -> str:
+    def key(self):
         """Return the name by which another run knows the change."""
         return f"{self.file}::{self.where}::{self.kind}::{self.number}"
 
-    def planted(self, text: str) -> str:
+    def planted(self, text):
         """Return the file's text with the change."""
         return text[: self.start] + self.new + text[self.end :]
 
@@ -68,7 +66,7 @@ class Change:
 class _Finder(ast.NodeVisitor):
     """Collects the changes of a file."""
 
-    def __init__(self, file: str, text: str) -> None:
+    def __init__(self, file, text):
         self.found: list[Change] = []
         self._file, self._text = file, text
         lines = text.encode().splitlines(keepends=True)
@@ -79,7 +77,7 @@ class _Finder(ast.NodeVisitor):
         self._where: list[str] = []
         self._line = 0
 
-    def visit(self, node: ast.AST) -> None:
+    def visit(self, node):
         """Visit a node; annotations, decorators and what only type checkers read are left as they are."""
         if isinstance(node, ast.stmt):
             self._line = node.lineno
@@ -94,7 +92,7 @@ class _Finder(ast.NodeVisitor):
         elif not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
             super().visit(node)
 
-    def visit_Compare(self, node: ast.Compare) -> None:
+    def visit_Compare(self, node):
         """Turn a comparison into its near neighbour."""
         left = node.left
         for right in node.comparators:
@@ -107,7 +105,7 @@ class _Finder(ast.NodeVisitor):
             left = right
         self.generic_visit(node)
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+    def visit_BoolOp(self, node):
         """Exchange the first ``and`` and ``or``."""
         start = self._end(node.values[0])
         between = self._bytes[start : self._start(node.values[1])].decode()
@@ -116,44 +114,44 @@ class _Finder(ast.NodeVisitor):
             self._add("and/or", start + operator.start(), start + operator.end(), other)
         self.generic_visit(node)
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+    def visit_UnaryOp(self, node):
         """Drop a ``not``."""
         if isinstance(node.op, ast.Not):
             self._add("not", self._start(node), self._start(node.operand), "")
         self.generic_visit(node)
 
-    def visit_Constant(self, node: ast.Constant) -> None:
+    def visit_Constant(self, node):
         """Add one to a whole number."""
         if type(node.value) is int:
             self._add("number", self._start(node), self._end(node), str(node.value + 1))
 
-    def visit_If(self, node: ast.If) -> None:
+    def visit_If(self, node):
         """Swap the branches."""
         self._negate(node.test)
         self.generic_visit(node)
 
-    def visit_IfExp(self, node: ast.IfExp) -> None:
+    def visit_IfExp(self, node):
         """Swap the values."""
         self._negate(node.test)
         self.generic_visit(node)
 
-    def visit_Return(self, node: ast.Return) -> None:
+    def visit_Return(self, node):
         """Return nothing."""
         if node.value and not (isinstance(node.value, ast.Constant) and node.value.value is None):
             self._add("return", self._start(node.value), self._end(node.value), "None")
         self.generic_visit(node)
 
-    def _negate(self, test: ast.expr) -> None:
+    def _negate(self, test):
         start, end = self._start(test), self._end(test)
         self._add("branch", start, end, f"not ({self._bytes[start:end].decode()})")
 
-    def _start(self, node: ast.expr) -> int:
+    def _start(self, node):
         return self._starts[node.lineno - 1] + node.col_offset
 
-    def _end(self, node: ast.expr) -> int:
+    def _end(self, node):
         return self._starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[operator]
 
-    def _add(self, kind: str, start: int, end: int, new: str) -> None:
+    def _add(self, kind, start, end, new):
         where = ".".join(self._where)
         number = sum(each.kind == kind and each.where == where for each in self.found)
         # Offsets of characters: the text may hold others than ASCII's.
@@ -161,7 +159,7 @@ class _Finder(ast.NodeVisitor):
         self.found.append(Change(self._file, where, kind, number, first, last, new, self._line))
 
 
-def changes_of(file: str) -> list[Change]:
+def changes_of(file):
     """Return every change of a file that leaves valid Python."""
     text = (ROOT / file).read_text(encoding="utf-8")
     finder = _Finder(file, text)
@@ -169,7 +167,7 @@ def changes_of(file: str) -> list[Change]:
     return [each for each in finder.found if _compiles(each.planted(text))]
 
 
-def _compiles(text: str) -> bool:
+def _compiles(text):
     try:
         compile(text, "mutant", "exec")
     except SyntaxError:
@@ -177,7 +175,7 @@ def _compiles(text: str) -> bool:
     return True
 
 
-def sources_of(room: str) -> str:
+def sources_of(room):
     """Return the directory of a room's code."""
     return room if (ROOT / room).is_dir() else f"trainium_eks/{room}"
 
@@ -198,14 +196,12 @@ class Measured:
     """Test functions that run all lines together which the room's tests run."""
 
     @property
-    def noticed(self) -> int:
+    def noticed(self):
         """Return the number of noticed mutants."""
         return sum(map(bool, self.noticers.values()))
 
 
-def measure(
-    room: str, tests: list[str], copies: Trees, *, count: int, seed: int, changes: list[Change] | None = None
-) -> Measured:
+def measure(room, tests, copies, *, count, seed, changes=None):
     """Try mutants of a room with tests that run their lines; ``changes`` instead of drawn ones if given."""
     with copies.one() as tree:
         run = tree.pytest.run(["-m", "not slow", *tests], covered=(sources_of(room),), timeout=3600)
@@ -231,7 +227,7 @@ def measure(
     return Measured(room, tests, seed, noticers, run.seconds, _cover(run.lines, run.seconds))
 
 
-def _widths(lines: Mapping[str, Mapping[str, list[str]]]) -> dict[str, int]:
+def _widths(lines):
     """Return the number of lines that each test runs."""
     widths: dict[str, int] = {}
     for of_file in lines.values():
@@ -241,7 +237,7 @@ def _widths(lines: Mapping[str, Mapping[str, list[str]]]) -> dict[str, int]:
     return widths
 
 
-def _tests(change: Change, run: Run, width: Mapping[str, int]) -> list[str]:
+def _tests(change, run, width):
     of_file = (run.lines or {}).get(change.file, {})
     found = set(of_file.get(str(change.line), ()))
     if not found:  # the line runs when the module is imported
@@ -249,7 +245,7 @@ def _tests(change: Change, run: Run, width: Mapping[str, int]) -> list[str]:
     return sorted(found, key=lambda test: (width[test], test))[:MOST_TESTS]
 
 
-def _try(change: Change, copies: Trees, tests: list[str], seconds: Mapping[str, float]) -> list[str]:
+def _try(change, copies, tests, seconds):
     """Return the tests that notice a change, and all of them where none can be collected any more."""
     if not tests:
         return []
@@ -259,7 +255,7 @@ def _try(change: Change, copies: Trees, tests: list[str], seconds: Mapping[str, 
     return sorted(run.failed) or (tests if run.code != 0 else [])
 
 
-def _cover(lines: Mapping[str, Mapping[str, list[str]]], seconds: Mapping[str, float]) -> list[str]:
+def _cover(lines, seconds):
     """Return few and quick tests that run all lines together."""
     by_test: dict[str, set[tuple[str, str]]] = {}
     for file, of_file in lines.items():
@@ -274,7 +270,7 @@ def _cover(lines: Mapping[str, Mapping[str, list[str]]], seconds: Mapping[str, f
     return sorted(chosen)
 
 
-def needless(measured: Measured) -> list[str]:
+def needless(measured):
     """Return the test functions without which the same lines run and the same mutants are noticed."""
     needed = set(measured.needed_for_lines)
     for noticers in measured.noticers.values():
@@ -283,7 +279,7 @@ def needless(measured: Measured) -> list[str]:
     return sorted(set(measured.seconds) - needed)
 
 
-def _again(before: Measured, copies: Trees) -> int:
+def _again(before, copies):
     """Try the mutants that were noticed before; return 1 when one is missed now."""
     files = {key.partition("::")[0] for key in before.noticers}
     known = {each.key: each for file in files if (ROOT / file).exists() for each in changes_of(file)}
@@ -298,7 +294,7 @@ def _again(before: Measured, copies: Trees) -> int:
     return 1 if missed else 0
 
 
-def _sample(copies: Trees) -> int:
+def _sample(copies):
     """Try mutants of one room; return 1 when its tests notice too few."""
     rates = tomllib.loads((LISTS / "automatic.toml").read_text(encoding="utf-8"))
     room = sorted(rates)[int(commit()[:8], 16) % len(rates)]
@@ -308,7 +304,7 @@ def _sample(copies: Trees) -> int:
     return 0 if held else 1
 
 
-def main() -> int:
+def main():
     """Run one of the commands."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=("measure", "again", "needless", "sample"))

@@ -37,22 +37,22 @@ class _Response:
 class AwsDouble:
     """Answers for operations, by ``service:Operation``; others answer as AWS does to who may not ask."""
 
-    def __init__(self, answers: Mapping[str, Answer]) -> None:
+    def __init__(self, answers):
         self.answers = dict(answers)
         self.asked: list[tuple[str, Mapping[str, Json]]] = []
         self._lock = Lock()
 
-    def session(self) -> Any:
+    def session(self):
         """A session of boto3 whose clients ask this."""
         core = botocore.session.Session()
         core.register("before-parameter-build", self._keep)
         core.register("before-call", self._answer)
         return boto3.Session("AKIATEST", "secret", botocore_session=core)
 
-    def _keep(self, params: Mapping[str, Json], context: dict[str, Any], **_: object) -> None:
+    def _keep(self, params, context, **_):
         context["asked"] = dict(params)
 
-    def _answer(self, model: Any, context: Mapping[str, Any], **_: object) -> tuple[_Response, Json]:
+    def _answer(self, model, context, **_):
         name = f"{model.service_model.service_name}:{model.name}"
         with self._lock:
             self.asked.append((name, context["asked"]))

@@ -1,11 +1,9 @@
 """Accounts after an update broke off: in moto, with what a stack `dev` left and what belongs to others."""
 
 import json
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 import botocore.session  # type: ignore[import-untyped]
@@ -23,21 +21,21 @@ NODE = "trn-dev-cluster-node-0a1b2c3"
 ROLE = "arn:aws:iam::123456789012:role/x"
 
 
-def tagged(**tags: str) -> list[dict[str, str]]:
+def tagged(**tags):
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def own(name: str, stack: str = "dev") -> list[dict[str, str]]:
+def own(name, stack="dev"):
     return tagged(Name=name, Environment=stack, ManagedBy="pulumi")
 
 
-def state(*resources: tuple[str, str, Mapping[str, Any]]) -> StackState:
+def state(*resources):
     """A state of resources, each by type, id and outputs."""
     numbered = ((f"urn:pulumi:dev::p::{each[0]}::r{number}", each) for number, each in enumerate(resources))
     return StackState(tuple(StateResource(urn, type_, id_, outputs=held) for urn, (type_, id_, held) in numbered))
 
 
-def creating(type_: str, inputs: Mapping[str, Any]) -> PendingOperation:
+def creating(type_, inputs):
     """The operation of an interrupted creation."""
     urn = f"urn:pulumi:dev::p::a${type_}::r0"
     component, provider = "urn:pulumi:dev::p::a::component", "urn:pulumi:dev::p::pulumi:providers:aws::aws"
@@ -57,7 +55,7 @@ class Left:
 
 
 @contextmanager
-def left_in_moto() -> Iterator[Left]:
+def left_in_moto():
     """A broken stack `dev`, a healthy stack `dev-2` and things of nobody."""
     with pytest.MonkeyPatch.context() as patch, mock_aws():
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -84,15 +82,15 @@ def left_in_moto() -> Iterator[Left]:
         yield Left(vpc, subnet, volume, address, gateway, _key())
 
 
-def _client(service: str) -> Any:
+def _client(service):
     return boto3.client(service, region_name=REGION)
 
 
-def _of_cluster(name: str) -> list[dict[str, str]]:
+def _of_cluster(name):
     return [{"Key": f"kubernetes.io/cluster/{name}", "Value": "owned"}]
 
 
-def _network(ec2: Any, stack: str) -> tuple[str, str]:
+def _network(ec2, stack):
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     ec2.create_tags(Resources=[vpc], Tags=own(f"trn-{stack}-network-vpc", stack))
     subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
@@ -100,7 +98,7 @@ def _network(ec2: Any, stack: str) -> tuple[str, str]:
     return vpc, subnet
 
 
-def _clusters(subnet: str) -> None:
+def _clusters(subnet):
     eks = _client("eks")
     for name in (CLUSTER, *OTHERS):
         eks.create_cluster(name=name, roleArn=ROLE, resourcesVpcConfig={"subnetIds": [subnet]})
@@ -109,7 +107,7 @@ def _clusters(subnet: str) -> None:
         eks.create_nodegroup(clusterName=CLUSTER, nodegroupName=name, **kind)
 
 
-def _instances(ec2: Any, subnet: str) -> str:
+def _instances(ec2, subnet):
     """Two of the forgotten group and one of the known; returns the first."""
     made = []
     kind = {"ImageId": "ami-12c6146b", "InstanceType": "trn1.32xlarge", "SubnetId": subnet}
@@ -121,14 +119,14 @@ def _instances(ec2: Any, subnet: str) -> str:
     return str(made[0])
 
 
-def _volume(ec2: Any, cluster: str) -> str:
+def _volume(ec2, cluster):
     claim = {"kubernetes.io/created-for/pvc/namespace": "training", "kubernetes.io/created-for/pvc/name": "scratch"}
     answer = ec2.create_volume(AvailabilityZone=f"{REGION}a", Size=100, VolumeType="gp3")
     ec2.create_tags(Resources=[answer["VolumeId"]], Tags=[*_of_cluster(cluster), *tagged(**claim)])
     return str(answer["VolumeId"])
 
 
-def _roles() -> None:
+def _roles():
     iam = _client("iam")
     trust = json.dumps({"Version": "2012-10-17", "Statement": []})
     for name, stack in ((NODE, "dev"), ("trn-dev-2-cluster-node-0a1b2c3", "dev-2"), ("trn-developers", "")):
@@ -140,7 +138,7 @@ def _roles() -> None:
     iam.add_role_to_instance_profile(InstanceProfileName="eks-1234", RoleName=NODE)
 
 
-def _key() -> str:
+def _key():
     kms = _client("kms")
     tags = [{"TagKey": each["Key"], "TagValue": each["Value"]} for each in own("trn-dev-key")]
     identity, other = (str(kms.create_key(Tags=each)["KeyMetadata"]["KeyId"]) for each in (tags, []))
@@ -149,7 +147,7 @@ def _key() -> str:
     return identity
 
 
-def session() -> Any:
+def session():
     """A session whose clients get an empty answer where moto has none."""
     core = botocore.session.Session()
     keys = {"ec2.DescribePlacementGroups": "PlacementGroups", "fsx.DescribeDataRepositoryAssociations": "Associations"}

@@ -1,12 +1,10 @@
 """A small cluster as a snapshot that is all as its stack says, and ways to spoil it."""
 
-from collections.abc import Callable
 from typing import Any
 
 from trainium_eks.kube.cluster import Cluster
 from trainium_eks.model.catalogue import addon_records, chart_workloads
 from trainium_eks.model.outputs import StackOutputs
-from trainium_eks.operate.finding import Finding
 from trainium_eks.operate.verify.examined import CheckInput
 from trainium_eks.operate.verify.local_report import LocalReport
 from trainium_eks.operate.verify.verify import verify
@@ -22,7 +20,7 @@ REAL = LocalReport(
 """Of a machine on which Volcano's own processes run."""
 
 
-def group(name: str, resource: str, efa: int, desired: int | None, **changes: Any) -> dict[str, Any]:
+def group(name, resource, efa, desired, **changes):
     """A node group of the outputs, 0 to 4 nodes."""
     type_, devices = ("trn1.32xlarge", 16) if resource == NEURON else ("p4d.24xlarge", 8)
     named = {"name": name, "eksName": f"{name}-eks", "instanceType": type_, "zoneId": "usw2-az4"}
@@ -31,7 +29,7 @@ def group(name: str, resource: str, efa: int, desired: int | None, **changes: An
     return {**named, **sizes, **found, **changes}
 
 
-def outputs(**changes: Any) -> StackOutputs:
+def outputs(**changes):
     """Two Trainium nodes, a resting group, a file system, one team, one queue."""
     shared = {"fileSystemId": FILE_SYSTEM, "dnsName": f"{FILE_SYSTEM}.fsx.us-west-2.amazonaws.com"}
     data = {
@@ -53,7 +51,7 @@ def outputs(**changes: Any) -> StackOutputs:
     return StackOutputs.parse({**data, **changes})
 
 
-def node(name: str, eks_group: str, resources: dict[str, str], **labels: str) -> Object:
+def node(name, eks_group, resources, **labels):
     """A Ready node."""
     return {
         "metadata": {"name": name, "labels": {"eks.amazonaws.com/nodegroup": eks_group, **labels}},
@@ -67,14 +65,14 @@ def node(name: str, eks_group: str, resources: dict[str, str], **labels: str) ->
     }
 
 
-def accelerated(name: str, of: dict[str, Any]) -> Object:
+def accelerated(name, of):
     """A node of a group of the outputs, with all that its type has."""
     places = {"node.kubernetes.io/instance-type": of["instanceType"], "topology.k8s.aws/zone-id": of["zoneId"]}
     resources = {key: str(value) for key, value in of["resources"].items()}
     return node(name, of["eksName"], resources, **places, **of["labels"])
 
 
-def workload(each: chart_workloads.Workload, pods: int) -> Object:
+def workload(each, pods):
     """It, running with so many pods."""
     counts, spec = ("availableReplicas", "readyReplicas"), {"replicas": pods}
     if each.kind == "DaemonSet":
@@ -84,7 +82,7 @@ def workload(each: chart_workloads.Workload, pods: int) -> Object:
     return {**made, "status": {"observedGeneration": 1, **dict.fromkeys(counts, pods)}}
 
 
-def objects() -> Objects:
+def objects():
     """What the cluster of :func:`outputs` holds: three system nodes and two of ng1."""
     ng1 = group("ng1", NEURON, 8, 2)
     pods = {"all": 5, "neuron": 2, "efa": 2, "nvidia": 0, "none": 2}
@@ -121,18 +119,18 @@ def objects() -> Objects:
     return made
 
 
-def named(name: str, namespace: str = "", **fields: Any) -> Object:
+def named(name, namespace="", **fields):
     """An object."""
     return {"metadata": {"name": name, **({"namespace": namespace} if namespace else {})}, **fields}
 
 
-def csi_nodes(nodes: list[Object]) -> list[Object]:
+def csi_nodes(nodes):
     """The nodes' storage drivers, registered."""
     drivers = [{"name": f"{each}.csi.aws.com"} for each in ("ebs", "fsx")]
     return [named(each["metadata"]["name"], spec={"drivers": drivers}) for each in nodes]
 
 
-def volume() -> Object:
+def volume():
     """The team's, as LustreVolumes makes it."""
     attributes = {"dnsname": f"{FILE_SYSTEM}.fsx.us-west-2.amazonaws.com", "mountname": "abcde/training"}
     handle = f"{FILE_SYSTEM}::training"
@@ -140,7 +138,7 @@ def volume() -> Object:
     return named("pv-training", spec={"capacity": {"storage": "1200Gi"}, "csi": csi})
 
 
-def hypernode(name: str, tier: int, *members: str, created: str = "2026-05-01T10:00:00Z") -> Object:
+def hypernode(name, tier, *members, created="2026-05-01T10:00:00Z"):
     """One of nodes in tier 1, of other HyperNodes above, that a person made."""
     type_ = "Node" if tier == 1 else "HyperNode"
     named_members = [{"type": type_, "selector": {"exactMatch": {"name": each}}} for each in members]
@@ -149,32 +147,24 @@ def hypernode(name: str, tier: int, *members: str, created: str = "2026-05-01T10
     return made
 
 
-def webhook(name: str) -> Object:
+def webhook(name):
     """A configuration of Volcano's, with the authority that its manager writes."""
     hooks = [{"name": "x.volcano.sh", "clientConfig": {"caBundle": "Y2E="}}]
     return named(f"volcano-admission-service-{name}", webhooks=hooks)
 
 
-def the(made: Objects, kind: str, name: str) -> Object:
+def the(made, kind, name):
     """One object by name."""
     [found] = [each for each in made[kind] if each["metadata"]["name"] == name]
     return found
 
 
-def without(made: Objects, kind: str, name: str) -> None:
+def without(made, kind, name):
     """Removes it; there must be one."""
     made[kind].remove(the(made, kind, name))
 
 
-def judged(
-    spoil: Callable[[Objects], object] = lambda _: None,
-    *,
-    local: LocalReport | None = None,
-    stack: StackOutputs | None = None,
-    version: str = "v1.35.4",
-    unread: dict[str, str] | None = None,
-    unserved: frozenset[str] = frozenset(),
-) -> dict[str, Finding]:
+def judged(spoil=lambda _: None, *, local=None, stack=None, version="v1.35.4", unread=None, unserved=frozenset()):
     """All checks by id, of the sound cluster after something was done to it."""
     made = objects()
     spoil(made)

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from collections.abc import Iterator
 from typing import Any
 
 from typer.main import get_command
@@ -13,12 +12,12 @@ ROOT: Any = get_command(app)
 _SHELL = re.compile(r"^(&&|\|\|?|;|>>?|<|2>&1|&)$")
 
 
-def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
+def commands():
     """Yield every command that does something, with its name's parts."""
     yield from _leaves(ROOT, ())
 
 
-def _leaves(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves(command, path):
     parts = getattr(command, "commands", None)
     if not parts:
         yield path, command
@@ -26,7 +25,7 @@ def _leaves(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
         yield from _leaves(part, (*path, name))
 
 
-def words(line: str) -> list[str]:
+def words(line):
     """Return the words of a command line up to what the shell does with its output, without a comment."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="><|&;")
     lexer.whitespace_split = True
@@ -36,7 +35,7 @@ def words(line: str) -> list[str]:
     return kept[:end]
 
 
-def parse(arguments: list[str]) -> tuple[str, dict[str, Any]]:
+def parse(arguments):
     """Parse a line without running it, and return the name of its command and what it would be called with.
 
     Raises:

@@ -4,10 +4,8 @@ import functools
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import botocore.loaders
 import botocore.session
@@ -18,7 +16,6 @@ from messages import fault_of
 
 from trainium_eks.model.catalogue.versions import KUBERNETES
 from trainium_eks.model.validation.problems import Problem
-from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.program import record_program
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -43,7 +40,7 @@ gc.disable()
 typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """What was imported stays, and garbage is collected from now on."""
     gc.freeze()
     gc.enable()
@@ -52,7 +49,7 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _models_of_aws_are_read_once() -> Iterator[None]:
+def _models_of_aws_are_read_once():
     """Share botocore's loader: a session reads the models of its services anew, which takes longer than most tests."""
     with pytest.MonkeyPatch.context() as patch:
         loader = botocore.loaders.create_loader()
@@ -61,7 +58,7 @@ def _models_of_aws_are_read_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _no_ambient_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_ambient_settings(monkeypatch):
     for name in os.environ:
         if name.startswith(_AMBIENT):
             monkeypatch.delenv(name)
@@ -70,11 +67,11 @@ def _no_ambient_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _every_message_has_its_form() -> Iterator[None]:
+def _every_message_has_its_form():
     """Holds every problem that the product makes in any test to the form of messages.py."""
     make = Problem.__init__
 
-    def held(self: Problem, *given: Any, **named: Any) -> None:
+    def held(self, *given, **named):
         make(self, *given, **named)
         place = sys._getframe(1).f_code.co_filename
         if place.startswith(_PRODUCT) and not place.endswith(_QUOTING):
@@ -86,14 +83,14 @@ def _every_message_has_its_form() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def record() -> Callable[..., Graph]:
+def record():
     """Records a program in this process: ``graph = record(lambda: Network("net", {...}))``.
 
     Takes the keyword arguments of :func:`trainium_eks.plan.recording.program.record_program`. Pulumi's state lives
     in a context of the recording's own, so nothing is left for the next test.
     """
 
-    def recorded(*arguments: Any, **options: Any) -> Graph:
+    def recorded(*arguments, **options):
         # For each resource Pulumi's SDK notes the whole stack, of which pytest makes most. A thread begins a new one.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(record_program, *arguments, **options).result()
@@ -102,7 +99,7 @@ def record() -> Callable[..., Graph]:
 
 
 @pytest.fixture(scope="session")
-def binaries(progress: Callable[[str], None]) -> Mapping[str, Path]:
+def binaries(progress):
     """The programs of the control plane, kubectl and helm, by their names; without them the tests are skipped.
 
     The first time on a machine they are built, which takes minutes: progress is shown.
@@ -117,7 +114,7 @@ def binaries(progress: Callable[[str], None]) -> Mapping[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def prometheus(progress: Callable[[str], None]) -> Mapping[str, Path]:
+def prometheus(progress):
     """Prometheus and promtool, by their names, as :func:`binaries`."""
     from trainium_eks.local.toolchain import PROMETHEUS, UnavailableError, provide
 
@@ -129,11 +126,11 @@ def prometheus(progress: Callable[[str], None]) -> Mapping[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def progress(request: pytest.FixtureRequest) -> Callable[[str], None]:
+def progress(request):
     """Shows a line while pytest captures what is printed: what is built the first time on a machine takes minutes."""
     capture = request.config.pluginmanager.getplugin("capturemanager")
 
-    def show(line: str) -> None:
+    def show(line):
         with capture.global_and_fixture_disabled():
             print(f"\n{line}", flush=True)  # noqa: T201 (that is what it is for)
 

@@ -1,9 +1,7 @@
 """What the panels of dashboards ask."""
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 ALL = ".*"
 """What a variable is where everything is chosen."""
@@ -21,11 +19,11 @@ class Query:
     expression: str
     """With variables."""
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{self.dashboard}: {self.panel}: {self.legend or self.expression}"
 
 
-def queries(dashboard: Mapping[str, Any]) -> Iterator[Query]:
+def queries(dashboard):
     """Everything that a dashboard asks."""
     section = ""
     for panel in dashboard["panels"]:
@@ -35,7 +33,7 @@ def queries(dashboard: Mapping[str, Any]) -> Iterator[Query]:
             yield Query(dashboard["uid"], f"{section}, {panel['title']}", target["legendFormat"], target["expr"])
 
 
-def variables(dashboard: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def variables(dashboard):
     """Each variable, and the selector and the label whose values may be chosen for it, everything else being chosen."""
     listed = dashboard["templating"]["list"]
     everything = {variable["name"]: ALL for variable in listed}
@@ -45,6 +43,6 @@ def variables(dashboard: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield variable["name"], expand(match[1], everything), match[2]
 
 
-def expand(query: str, values: Mapping[str, str]) -> str:
+def expand(query, values):
     """A dashboard's query with values for its variables (``$name`` and ``${name}``)."""
     return re.sub(r"\$\{?(\w+)(?::\w+)?\}?", lambda match: values[match[1]], query)

@@ -1,7 +1,5 @@
 """Requests of the role that deploys, in the account of the tests, beside those of the library's table."""
 
-from collections.abc import Sequence
-
 from trainium_eks.operate.preflight.deploy_rights import AccountRegion, IamRequest
 
 ACCOUNT = "123456789012"
@@ -13,7 +11,7 @@ ROLE = f"arn:aws:iam::{ACCOUNT}:role/trn-dev-cluster-node-0a1b2c3"
 KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/22222222-2222-2222-2222-222222222222"
 
 
-def asks(resource: str, *actions: str, **context: str | Sequence[str]) -> tuple[IamRequest, ...]:
+def asks(resource, *actions, **context):
     """The actions on one resource. Condition keys are given with ``__`` for ``:`` and ``___`` for ``/``."""
     keys = {key.replace("___", "/").replace("__", ":"): value for key, value in context.items()}
     return tuple(IamRequest(each, resource, {"aws:PrincipalAccount": ACCOUNT, **keys}) for each in actions)

@@ -1,12 +1,11 @@
 """A preview must plan what an `up` would build: the same resources, wired the same, with the same known values."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from trainium_eks.plan.graph import UNKNOWN, Graph
+from trainium_eks.plan.graph import UNKNOWN
 
 
-def planned_alike(record: Callable[..., Graph], program: Callable[[], object]) -> Graph:
+def planned_alike(record, program):
     """Records ``program`` as an `up` and as a preview, holds one against the other, and returns the `up`.
 
     Raises:
@@ -25,7 +24,7 @@ def planned_alike(record: Callable[..., Graph], program: Callable[[], object]) -
     return up
 
 
-def _fits(planned: Any, built: Any) -> bool:
+def _fits(planned, built):
     if planned == UNKNOWN:
         return True
     if isinstance(planned, Mapping) and isinstance(built, Mapping):

@@ -1,12 +1,10 @@
 """Exit codes of commands that a test calls without the command line."""
 
-from collections.abc import Callable
-
 from trainium_eks.client.failure import CommandError, complain, failure_of, unexpected
 from trainium_eks.kube.errors import ClusterError
 
 
-def exit_code(act: Callable[[], int]) -> int:
+def exit_code(act):
     """Return the exit code of a command; report what stops it on standard error, as the command line does."""
     try:
         return act()

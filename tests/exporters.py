@@ -8,7 +8,6 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -19,17 +18,15 @@ COUNTED_SECONDS = 3600.0
 
 _SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:]\w*)(?P<labels>\{.*\})? (?P<value>\S+)")
 
-Page = Callable[[], str]
 
-
-def recorded(exporter: str) -> Page:
+def recorded(exporter):
     """The page of an exporter, counting."""
     lines = (FOLDER / f"{exporter}.prom").read_text().splitlines()
     begun = time.time()
     return lambda: "".join(f"{line}\n" for line in _counted(lines, time.time() - begun + COUNTED_SECONDS))
 
 
-def _counted(lines: Sequence[str], seconds: float) -> Iterator[str]:
+def _counted(lines, seconds):
     """The lines after a time, counters having gone on as before."""
     counters = {line.split()[2] for line in lines if line.startswith("# TYPE") and line.endswith(" counter")}
     for line in lines:
@@ -42,11 +39,11 @@ def _counted(lines: Sequence[str], seconds: float) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def served(pages: Mapping[str, Page]) -> Iterator[int]:
+def served(pages):
     """Serves pages by their path; the port."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             page = pages.get(self.path)
             body = page().encode() if page else b""
             self.send_response(200 if page else 404)
@@ -57,7 +54,7 @@ def served(pages: Mapping[str, Page]) -> Iterator[int]:
             with contextlib.suppress(ConnectionError):
                 self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, format, *args):
             """Nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

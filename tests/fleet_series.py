@@ -1,24 +1,20 @@
 """Series of a small fleet, as the exporters give them."""
 
-from collections.abc import Mapping
-
 ALWAYS = "x2000"
 """Half a minute each: nearly 17 hours."""
 
 
-def constant(value: float) -> str:
+def constant(value):
     return f"{value:g}{ALWAYS}"
 
 
-def between(first: int, last: int, value: float = 1, before: float | None = None) -> str:
+def between(first, last, value=1, before=None):
     """A value from one minute to another, both included; before it nothing, or another value."""
     lead = f"_x{2 * first}" if before is None else f"{before:g}x{2 * first - 1}"
     return f"{lead if first else ''} {value:g}x{2 * (last - first)}"
 
 
-def node(
-    name: str, *, group: str = "ng1", kind: str = "trn1.32xlarge", ready: str | None = None, since: int = 0
-) -> dict[str, str]:
+def node(name, *, group="ng1", kind="trn1.32xlarge", ready=None, since=0):
     """A Trainium node of 16 devices and 32 cores, or a GPU node of 8."""
     there = between(since, 900)
     neuron = kind.startswith("trn")
@@ -42,9 +38,7 @@ def node(
     return found
 
 
-def pod(
-    name: str, node: str, *, devices: int = 16, phase: str | None = None, resource: str = "aws_amazon_com_neuron"
-) -> dict[str, str]:
+def pod(name, node, *, devices=16, phase=None, resource="aws_amazon_com_neuron"):
     """A pod of the team's that asks for devices of a node. ``phase``: values of its phase Running."""
     labels = f'namespace="research",pod="{name}"'
     return {
@@ -55,7 +49,7 @@ def pod(
     }
 
 
-def cores(node: str, busy: Mapping[int, str]) -> dict[str, str]:
+def cores(node, busy):
     """Cores of a Trainium node that a process holds, each with its values."""
     return {
         f'neuroncore_utilization_ratio{{node="{node}",neuroncore="{core}",runtime_tag="12"}}': values
@@ -63,7 +57,7 @@ def cores(node: str, busy: Mapping[int, str]) -> dict[str, str]:
     }
 
 
-def gang(name: str, phases: Mapping[str, str], *, devices: int = 32, created: int = 0) -> dict[str, str]:
+def gang(name, phases, *, devices=32, created=0):
     """A PodGroup of the team's: its phases with their values, and since which minute it is there."""
     labels = f'namespace="research",podgroup="{name}-0d1e",job_name="{name}",queue="test"'
     return {
@@ -73,7 +67,7 @@ def gang(name: str, phases: Mapping[str, str], *, devices: int = 32, created: in
     }
 
 
-def training(name: str, *, pod: str = "0", **series: str) -> dict[str, str]:
+def training(name, *, pod="0", **series):
     """What rank 0 of a training says; ``step="0+1x20"`` is ``trn_training_step``."""
     labels = f'namespace="research",job_name="{name}",queue="test",pod="{name}-{pod}",node="n1"'
     return {f"trn_training_{key}{{{labels}}}": values for key, values in series.items()}

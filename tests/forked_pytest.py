@@ -14,7 +14,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 TIMEOUT_SECONDS = 60
 """Tests that hang have failed, too."""
@@ -37,12 +37,12 @@ class Run:
 class ForkedPytest:
     """A process in a tree of sources, whose forks run pytest."""
 
-    def __init__(self, tree: Path) -> None:
+    def __init__(self, tree):
         """Start the process in a tree."""
         self._tree = tree
         self._process = self._started()
 
-    def _started(self) -> subprocess.Popen[str]:
+    def _started(self):
         return subprocess.Popen(
             [sys.executable, str(Path(__file__).resolve())],
             cwd=self._tree,
@@ -52,7 +52,7 @@ class ForkedPytest:
             text=True,
         )
 
-    def run(self, arguments: list[str], *, covered: tuple[str, ...] = (), timeout: float = TIMEOUT_SECONDS) -> Run:
+    def run(self, arguments, *, covered=(), timeout=TIMEOUT_SECONDS):
         """Run pytest with these arguments; with directories of sources, note which test runs which of their lines."""
         assert self._process.stdin
         assert self._process.stdout
@@ -66,10 +66,10 @@ class ForkedPytest:
         answer: dict[str, Any] = json.loads(line)
         return Run(answer["code"], frozenset(answer["failed"]), answer["seconds"], answer["lines"])
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._process.stdin.close()  # type: ignore[union-attr]
         self._process.wait()
 
@@ -77,27 +77,27 @@ class ForkedPytest:
 class _Notes:
     """A plugin that notes failures and durations, and tells coverage which test runs."""
 
-    def __init__(self, coverage: Any) -> None:
+    def __init__(self, coverage):
         self.failed: set[str] = set()
         self.seconds: dict[str, float] = {}
         self._coverage = coverage
 
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
+    def pytest_runtest_logstart(self, nodeid):
         if self._coverage:
             self._coverage.switch_context(_function(nodeid))
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
+    def pytest_runtest_logreport(self, report):
         name = _function(report.nodeid)
         self.seconds[name] = self.seconds.get(name, 0) + report.duration
         if report.failed:
             self.failed.add(name)
 
 
-def _function(nodeid: str) -> str:
+def _function(nodeid):
     return nodeid.partition("[")[0]
 
 
-def _pytest(asked: dict[str, Any]) -> dict[str, Any]:
+def _pytest(asked):
     """Run pytest in this process, a fork; return its result and the modules that it imported."""
     import pytest
 
@@ -128,7 +128,7 @@ def _pytest(asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _forked(asked: dict[str, Any]) -> dict[str, Any]:
+def _forked(asked):
     """Run pytest in a fork and return its result, or the code -1."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -160,7 +160,7 @@ def _forked(asked: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
+def main():
     """Answer a line of JSON for each that is read."""
     sys.path[:0] = [os.getcwd(), f"{os.getcwd()}/tests"]
     for line in sys.stdin:

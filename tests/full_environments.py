@@ -1,7 +1,7 @@
 """The environments, each with every feature that goes with it."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -10,9 +10,7 @@ from golden import ROOT
 
 from trainium_eks.model.config import schema
 from trainium_eks.model.config.stack_config import StackConfig
-from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.process import record
-from trainium_eks.plan.recording.project import StackSettings
 
 DATA_BUCKET = "acme-data"
 DATA_KEY = "arn:aws:kms:us-west-2:123456789012:key/44444444-4444-4444-4444-444444444444"
@@ -85,15 +83,15 @@ OF_EACH: Mapping[str, Mapping[str, Any]] = {
 
 
 @cache
-def recorded(stack: str) -> Graph:
+def recorded(stack):
     """Return the recording of an environment with all features on."""
     return changed(stack, dict)
 
 
-def changed(stack: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Graph:
+def changed(stack, change):
     """Return the same with a change of the whole config, full key to text."""
 
-    def turn_on(settings: StackSettings) -> StackSettings:
+    def turn_on(settings):
         given = {
             f"trainium-eks:{key}": value if isinstance(value, str) else json.dumps(value)
             for key, value in {**EVERYWHERE, **OF_EACH[stack]}.items()

@@ -11,11 +11,9 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from trainium_eks.plan.graph import STACK_TYPE, Graph, Resource
+from trainium_eks.plan.graph import STACK_TYPE
 from trainium_eks.plan.recording.process import record
 from trainium_eks.plan.resource_types.paths import value_at
 from trainium_eks.plan.resource_types.replacements import replacing_paths
@@ -27,16 +25,13 @@ ENVIRONMENTS = ("dev", "prod", "gpu")
 LONGEST_VALUE = 2000
 """Characters of a value that is held as it is."""
 
-Entry = Mapping[str, Any]
-"""What is held of one resource; nothing that is empty."""
 
-
-def golden(graph: Graph) -> dict[str, Entry]:
+def golden(graph):
     """URN to what is held of the resource."""
     return {resource.urn: _entry(graph, resource) for resource in graph.resources}
 
 
-def text(graph: Graph) -> str:
+def text(graph):
     """The golden file's content: a line for each thing that is held."""
     blocks = []
     for urn, entry in sorted(golden(graph).items()):
@@ -45,7 +40,7 @@ def text(graph: Graph) -> str:
     return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
-def changes(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> Iterator[str]:
+def changes(before, after):
     """One line for each thing that differs; of a list only what was added and what went."""
     for urn in sorted({*before, *after}):
         if urn not in before or urn not in after:
@@ -58,20 +53,20 @@ def changes(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> Iterator
                 yield f"{where}  {key}: {_shown(old.get(key), new.get(key))}"
 
 
-def _shown(old: Any, new: Any) -> str:
+def _shown(old, new):
     if isinstance(old or [], list) and isinstance(new or [], list):
         gone = [f"-{json.dumps(each)}" for each in old or () if each not in (new or ())]
         return ", ".join(gone + [f"+{json.dumps(each)}" for each in new or () if each not in (old or ())])
     return f"{json.dumps(old)} -> {json.dumps(new)}"
 
 
-def _replacing(resource: Resource) -> dict[str, Any]:
+def _replacing(resource):
     """Return path to value for the set paths that replace the resource when they change."""
     values = {path: value_at(resource.inputs, path) for path in sorted(set(replacing_paths(resource)))}
     return {path: _short(value) for path, value in values.items() if value is not None}
 
 
-def _entry(graph: Graph, resource: Resource) -> Entry:
+def _entry(graph, resource):
     """Its parts by name. Those of options are spelled as Pulumi does."""
     parent, options = graph.by_urn.get(resource.parent), resource.options
     made_from = {name: urns for name, urns in resource.property_dependencies.items() if urns}
@@ -95,7 +90,7 @@ def _entry(graph: Graph, resource: Resource) -> Entry:
     return {key: value for key, value in held.items() if value}
 
 
-def _short(value: object) -> object:
+def _short(value):
     """A value, or what tells it from another one where it is long, as files are in a ConfigMap."""
     written = json.dumps(value, sort_keys=True)
     if len(written) <= LONGEST_VALUE:
@@ -103,13 +98,13 @@ def _short(value: object) -> object:
     return f"{len(written)} characters, SHA-256 {hashlib.sha256(written.encode()).hexdigest()[:12]}…"
 
 
-def _called(graph: Graph, urn: str) -> str:
+def _called(graph, urn):
     """``NodeGroup trn-dev-cluster-trn1-nodes``."""
     resource = graph.by_urn.get(urn.split("::id=", 1)[0])
     return f"{resource.type.rpartition(':')[2]} {resource.name}" if resource else urn
 
 
-def main() -> int:
+def main():
     """Shows what changes, and writes it; with ``--check`` the exit code is 1 instead when something does."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing")

@@ -1,19 +1,15 @@
 """An account in which nothing stands in the way of the environments, for tests of the preflight."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import yaml
 from aws_double import Answer, AwsDouble, AwsError
 from golden import ROOT
 
 from trainium_eks.aws.account import Account
-from trainium_eks.operate.finding import Finding, Report
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.operate.preflight.run import answered, look, questions
-from trainium_eks.plan.graph import Graph
 
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 ACCOUNT = "111122223333"
@@ -32,7 +28,7 @@ QUOTAS = {
 }
 
 
-def changed(graph: Graph, name: str, **inputs: Any) -> Graph:
+def changed(graph, name, **inputs):
     """The graph with other inputs of one resource."""
     resources = tuple(
         replace(each, inputs={**each.inputs, **inputs}) if each.name == name else each for each in graph.resources
@@ -45,28 +41,28 @@ PINNED: dict[str, str] = {}
 """Versions of the add-ons, from the recorded program."""
 
 
-def listed(tags: Mapping[str, str]) -> list[dict[str, str]]:
+def listed(tags):
     """Tags as AWS lists them."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def addon(asked: Mapping[str, Any]) -> Answer:
+def addon(asked):
     name = asked["addonName"]
     return {"addons": [{"addonName": name, "addonVersions": [{"addonVersion": PINNED[name]}]}]}
 
 
-def parameters(asked: Mapping[str, Any]) -> Answer:
+def parameters(asked):
     values = {name: "1.35.8-20260930" if name.endswith("release_version") else "ami-0123" for name in asked["Names"]}
     return {"Parameters": [{"Name": name, "Value": value} for name, value in values.items()]}
 
 
-def role(asked: Mapping[str, Any]) -> Answer:
+def role(asked):
     name = asked["RoleName"]
     known = {"Path": "/ci/", "RoleId": "AROA0123456789012345", "CreateDate": NOW}
     return {"Role": {**known, "RoleName": name, "Arn": f"arn:aws:iam::{ACCOUNT}:role/ci/{name}"}}
 
 
-def reservation(**other: Any) -> dict[str, Any]:
+def reservation(**other):
     return {
         "CapacityReservationId": BLOCK,
         "ReservationType": "capacity-block",
@@ -129,7 +125,7 @@ GOOD: dict[str, Answer] = {
 """An account in which the environments would come up."""
 
 
-def ask(graph: Graph, other: Mapping[str, Answer] | None = None) -> Report:
+def ask(graph, other=None):
     """Asks a good account, in which some answers are others."""
     for each in graph.of_type("aws:eks/addon:Addon"):
         PINNED[each.inputs["addonName"]] = each.inputs["addonVersion"]
@@ -137,13 +133,13 @@ def ask(graph: Graph, other: Mapping[str, Answer] | None = None) -> Report:
     return look(graph, Account("us-west-2", double.session()), lambda: NOW)
 
 
-def ask_one(graph: Graph, id_: str, other: Mapping[str, Answer]) -> Finding:
+def ask_one(graph, id_, other):
     """Asks a good account one question; all of them take a second."""
     account = Account("us-west-2", AwsDouble({**GOOD, **other}).session())
     [question] = [each for each in questions(Needs(graph), account, lambda: NOW) if each.id == id_]
     return answered(question)
 
 
-def of(found: Report, id_: str) -> Finding:
+def of(found, id_):
     [finding] = [each for each in found.findings if each.id == id_]
     return finding

@@ -1,7 +1,6 @@
 """A small environment built by hand: every type that cost, time and comparison look at, and no program behind it."""
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,7 @@ PREFIX = "urn:pulumi:dev::trainium-eks::"
 STACK = f"{PREFIX}{STACK_TYPE}::trainium-eks-dev"
 
 
-def urn(name: str, graph: Graph) -> str:
+def urn(name, graph):
     """The URN of the one resource of that name."""
     [found] = [resource.urn for resource in graph.resources if resource.name == name]
     return found
@@ -24,26 +23,26 @@ def urn(name: str, graph: Graph) -> str:
 class Builder:
     """Collects resources; ``made`` maps a name to its URN."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.made: dict[str, str] = {"": STACK}
         self.resources = [Resource(STACK, STACK_TYPE, "trainium-eks-dev", custom=False)]
 
-    def component(self, kind: str, name: str, parent: str = "", waits: tuple[str, ...] = ()) -> None:
+    def component(self, kind, name, parent="", waits=()):
         self._add(f"trainium-eks:index:{kind}", name, parent, custom=False, dependencies=self._urns(waits))
 
     def add(
         self,
-        type_: str,
-        name: str,
-        parent: str = "",
+        type_,
+        name,
+        parent="",
         /,
         *,
-        uses: Mapping[str, tuple[str, ...]] | None = None,
-        waits: tuple[str, ...] = (),
-        provider: str = "",
-        options: Options = Options(),  # noqa: B008 - frozen
-        **inputs: Any,
-    ) -> None:
+        uses=None,
+        waits=(),
+        provider="",
+        options=Options(),  # noqa: B008 - frozen
+        **inputs,
+    ):
         """``uses``: input name to the resources whose outputs it takes. ``waits``: ``depends_on``."""
         properties = {key: self._urns(names) for key, names in (uses or {}).items()}
         named = {each for urns in properties.values() for each in urns} | set(self._urns(waits))
@@ -60,26 +59,26 @@ class Builder:
             options=options,
         )
 
-    def graph(self, config: Mapping[str, Any] | None = None) -> Graph:
+    def graph(self, config=None):
         resources = tuple(sorted(self.resources, key=lambda each: each.urn))
         config = {"region": "us-west-2", **(config or {})}
         return Graph("trainium-eks", "dev", resources, {"queueNames": ["test"]}, config, ("aws", "kubernetes"))
 
-    def _urns(self, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _urns(self, names):
         return tuple(sorted(self.made[name] for name in names))
 
-    def _add(self, type_: str, name: str, parent: str, **values: Any) -> None:
+    def _add(self, type_, name, parent, **values):
         self.made[name] = f"{PREFIX}{type_}::{name}"
         self.resources.append(Resource(self.made[name], type_, name, parent=self.made[parent], **values))
 
 
 @cache
-def _rows() -> list[dict[str, Any]]:
+def _rows():
     rows: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
     return rows
 
 
-def environment(config: Mapping[str, Any] | None = None) -> Graph:
+def environment(config=None):
     """One zone's worth of the dev environment, in the order that a good design has."""
     build = Builder()
     for row in copy.deepcopy(_rows()):
@@ -96,9 +95,7 @@ def environment(config: Mapping[str, Any] | None = None) -> Graph:
     return build.graph(config)
 
 
-def node_group(
-    build: Builder, name: str, instance_type: str, nodes: int, most: int, *, accelerated: bool = False
-) -> None:
+def node_group(build, name, instance_type, nodes, most, *, accelerated=False):
     """A group with its launch template."""
     efa = [{"interfaceType": "efa" if card == 0 else "efa-only"} for card in range(8 if accelerated else 0)]
     build.add(
@@ -131,44 +128,44 @@ def node_group(
     )
 
 
-def _edited(graph: Graph, name: str, edit: Callable[[Resource], Resource]) -> Graph:
+def _edited(graph, name, edit):
     return replace(graph, resources=tuple(edit(each) if each.name == name else each for each in graph.resources))
 
 
-def with_parts(graph: Graph, name: str, **parts: Any) -> Graph:
+def with_parts(graph, name, **parts):
     """The graph with other parts of one resource: options, outputs, dependencies."""
     return _edited(graph, name, lambda resource: replace(resource, **parts))
 
 
-def changed(graph: Graph, name: str, /, **inputs: Any) -> Graph:
+def changed(graph, name, /, **inputs):
     """The graph with some inputs of one resource set anew; None takes an input away."""
 
-    def edit(resource: Resource) -> Resource:
+    def edit(resource):
         edited = {**resource.inputs, **inputs}
         return replace(resource, inputs={key: value for key, value in edited.items() if value is not None})
 
     return _edited(graph, name, edit)
 
 
-def waiting(graph: Graph, name: str, *others: str) -> Graph:
+def waiting(graph, name, *others):
     """The graph with one resource waiting for others besides."""
     more = {urn(other, graph) for other in others}
     return _edited(graph, name, lambda it: replace(it, dependencies=tuple(sorted({*it.dependencies, *more}))))
 
 
-def optioned(graph: Graph, name: str, options: Options) -> Graph:
+def optioned(graph, name, options):
     """The graph with other options on one resource."""
     return with_parts(graph, name, options=options)
 
 
-def without(graph: Graph, *names: str) -> Graph:
+def without(graph, *names):
     """The graph without some resources, and without anybody waiting for them."""
     gone = {resource.urn for resource in graph.resources if resource.name in names}
 
-    def left(urns: Iterable[str]) -> tuple[str, ...]:
+    def left(urns):
         return tuple(each for each in urns if each not in gone)
 
-    def edit(resource: Resource) -> Resource:
+    def edit(resource):
         kept = {key: left(urns) for key, urns in resource.property_dependencies.items()}
         return replace(resource, dependencies=left(resource.dependencies), property_dependencies=kept)
 

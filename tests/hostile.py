@@ -3,7 +3,6 @@
 import copy
 import json
 import os
-from collections.abc import Collection
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -34,7 +33,7 @@ JSON = st.recursive(
 )
 
 
-def budget(ordinary: int) -> settings:
+def budget(ordinary):
     """Return settings for so many examples, always the same ones; or for what was asked for, with new ones."""
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
     return settings(
@@ -44,7 +43,7 @@ def budget(ordinary: int) -> settings:
 
 
 @st.composite
-def damaged(draw: st.DrawFn, document: Any) -> Any:
+def damaged(draw, document):
     """Return a JSON document some of whose parts are missing, or something else altogether."""
     made = copy.deepcopy(document)
     for _ in range(draw(st.integers(0, 3))):
@@ -59,7 +58,7 @@ def damaged(draw: st.DrawFn, document: Any) -> Any:
 
 
 @st.composite
-def hostile(draw: st.DrawFn, document: Any, checked: Collection[str] = ()) -> Any:
+def hostile(draw, document, checked=()):
     """Return a document of the same shape, as an API server admits it: other texts and numbers, empty lists.
 
     Args:
@@ -85,12 +84,12 @@ def hostile(draw: st.DrawFn, document: Any, checked: Collection[str] = ()) -> An
     return made
 
 
-def as_text(document: Any) -> str:
+def as_text(document):
     """Return a document as JSON, with all that JSON parsers of Python take."""
     return json.dumps(document)
 
 
-def _places(document: Any, checked: Collection[str] = ()) -> list[tuple[Any, Any]]:
+def _places(document, checked=()):
     found: list[tuple[Any, Any]] = []
     rest = [document]
     while rest:

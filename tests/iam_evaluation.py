@@ -7,18 +7,16 @@ understanding. The logic is IAM's (IAM user guide, policy evaluation logic; cond
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 
-from trainium_eks.operate.preflight.deploy_rights import IamRequest
-
 Document = Mapping[str, Any]
 
 
-def allowed(request: IamRequest, policies: Iterable[Document], boundary: Document | None = None) -> bool:
+def allowed(request, policies, boundary=None):
     """Whether a principal with these identity policies, and under this boundary, may do it."""
     documents = list(policies)
     if boundary is not None and not _decides(request, boundary, "Allow"):
@@ -29,19 +27,19 @@ def allowed(request: IamRequest, policies: Iterable[Document], boundary: Documen
     return any(_decides(request, each, "Allow") for each in documents)
 
 
-def matching(request: IamRequest, document: Document, effect: str = "Allow") -> list[Mapping[str, Any]]:
+def matching(request, document, effect="Allow"):
     """The statements of a document that decide on the request with this effect."""
     return [each for each in _statements(document) if each["Effect"] == effect and _applies(each, request)]
 
 
-def altered(document: Document) -> Iterator[tuple[str, Document]]:
+def altered(document):
     """The document with one thing changed, and what: a statement, condition, action or resource gone, or a principal
     that is now anyone."""
     statements = _statements(document)
     for index, statement in enumerate(statements):
         name = statement.get("Sid", f"statement {index + 1}")
 
-        def swapped(new: Mapping[str, Any] | None, at: int = index) -> Document:
+        def swapped(new, at=index):
             return {"Statement": [*statements[:at], *([new] if new else []), *statements[at + 1 :]]}
 
         yield f"{name} gone", swapped(None)
@@ -60,7 +58,7 @@ def altered(document: Document) -> Iterator[tuple[str, Document]]:
             yield f"{name} for anyone", swapped({**statement, "Principal": "*"})
 
 
-def _shorter(values: Any) -> Iterator[tuple[str, list[str]]]:
+def _shorter(values):
     """Each value of several, and the others."""
     listed = _listed(values)
     if len(listed) > 1:
@@ -68,23 +66,23 @@ def _shorter(values: Any) -> Iterator[tuple[str, list[str]]]:
 
 
 @cache
-def _managed() -> Mapping[str, Any]:
+def _managed():
     data: Mapping[str, Any] = json.loads(aws_managed_policies_data)
     return data
 
 
-def managed(name: str) -> Document:
+def managed(name):
     """A policy that AWS maintains, as moto has it from AWS, by its name without path."""
     document: Document = _managed()[name]["Document"]
     return document
 
 
-def _statements(document: Document) -> list[Mapping[str, Any]]:
+def _statements(document):
     found = document["Statement"]
     return [found] if isinstance(found, Mapping) else list(found)
 
 
-def _decides(request: IamRequest, document: Document, effect: str) -> bool:
+def _decides(request, document, effect):
     return bool(matching(request, document, effect))
 
 
@@ -93,7 +91,7 @@ _KNOWN = {
 }  # fmt: skip
 
 
-def _applies(statement: Mapping[str, Any], request: IamRequest) -> bool:
+def _applies(statement, request):
     if unknown := set(statement) - _KNOWN:
         raise NotImplementedError(f"statement with {unknown}")
     if "Action" in statement:
@@ -112,7 +110,7 @@ def _applies(statement: Mapping[str, Any], request: IamRequest) -> bool:
     )
 
 
-def _on(statement: Mapping[str, Any], request: IamRequest) -> bool:
+def _on(statement, request):
     if "NotResource" in statement:
         return not any(_arn_like(request.resource, each) for each in _listed(statement["NotResource"]))
     if "Resource" not in statement:
@@ -122,7 +120,7 @@ def _on(statement: Mapping[str, Any], request: IamRequest) -> bool:
     return any(_arn_like(request.resource, _filled(each, request.context)) for each in patterns)
 
 
-def _by(principals: Any, principal: str) -> bool:
+def _by(principals, principal):
     if principals == "*":
         return True
     (_, names), *more = principals.items()
@@ -131,7 +129,7 @@ def _by(principals: Any, principal: str) -> bool:
     return any(name in ("*", principal) for name in _listed(names))
 
 
-def _holds(operator: str, key: str, wanted: list[str], context: Mapping[str, str | Sequence[str]]) -> bool:
+def _holds(operator, key, wanted, context):
     quantifier, _, plain = operator.rpartition(":")
     plain, if_exists, _ = plain.partition("IfExists")
     given = {name.lower(): value for name, value in context.items()}.get(key.lower())
@@ -152,23 +150,23 @@ def _holds(operator: str, key: str, wanted: list[str], context: Mapping[str, str
     return all(matches)
 
 
-def _filled(pattern: str, context: Mapping[str, str | Sequence[str]]) -> str:
+def _filled(pattern, context):
     given = {name.lower(): value for name, value in context.items()}
     # A variable without a value matches nothing.
     return re.sub(r"\$\{([^}]+)\}", lambda found: str(given.get(found[1].lower(), "\0")), pattern)
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compiled(pattern):
     translated = "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
     return re.compile(translated, re.DOTALL)
 
 
-def _like(text: str, pattern: str) -> bool:
+def _like(text, pattern):
     return _compiled(pattern).fullmatch(text) is not None
 
 
-def _arn_like(text: str, pattern: str) -> bool:
+def _arn_like(text, pattern):
     """Part by part: a star does not reach over a colon into the next part of an ARN."""
     if pattern == "*":
         return True
@@ -185,5 +183,5 @@ _OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
 }
 
 
-def _listed(value: Any) -> list[str]:
+def _listed(value):
     return [value] if isinstance(value, str) else list(value)

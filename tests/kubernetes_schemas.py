@@ -5,7 +5,7 @@ schemas below. A kind that has neither is a fault too, never a pass.
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jsonschema
@@ -17,7 +17,7 @@ from referencing.jsonschema import DRAFT202012
 
 from trainium_eks.local.objects import placeholders
 from trainium_eks.model.catalogue.versions import KUBERNETES
-from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Resource
+from trainium_eks.plan.graph import SECRET, UNKNOWN
 
 PREFIX = "kubernetes:"
 
@@ -44,7 +44,7 @@ _METADATA: Mapping[str, Any] = {
 }
 
 
-def _closed(schema: Any) -> Any:
+def _closed(schema):
     """A definition's schema in which an unknown field is a fault, as with ``fieldValidation: Strict``."""
     if isinstance(schema, Mapping):
         if "x-kubernetes-int-or-string" in schema and "pattern" in schema:
@@ -54,7 +54,7 @@ def _closed(schema: Any) -> Any:
     return [_closed(each) for each in schema] if isinstance(schema, list) else schema
 
 
-def _defined(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+def _defined(definition):
     """A kind by what stands in for its definition on the local cloud."""
     (version,) = definition["spec"]["versions"]
     whole = _closed(version["schema"]["openAPIV3Schema"])
@@ -106,12 +106,12 @@ CUSTOM_KINDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
 """API version and kind to the JSON schema of the whole object."""
 
 
-def kubernetes_objects(graph: Graph) -> tuple[Resource, ...]:
+def kubernetes_objects(graph):
     """The resources of a recorded program that are Kubernetes objects."""
     return tuple(each for each in graph.resources if each.type.startswith(PREFIX) and each.type not in NO_OBJECTS)
 
 
-def schema_faults(graph: Graph) -> list[str]:
+def schema_faults(graph):
     """What is wrong with the Kubernetes objects of a recorded program; empty when every one fits its schema.
 
     A value that only a real run would know, or a secret, is taken for a good one.
@@ -119,12 +119,12 @@ def schema_faults(graph: Graph) -> list[str]:
     return [f"{each.type} {each.name}: {fault}" for each in kubernetes_objects(graph) for fault in _faults(each.inputs)]
 
 
-def object_faults(manifest: Mapping[str, Any]) -> list[str]:
+def object_faults(manifest):
     """The same for one plain object."""
     return list(_faults(manifest))
 
 
-def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
+def _faults(manifest):
     api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
     if not isinstance(api_version, str) or not isinstance(kind, str):
         yield "has no apiVersion and kind"
@@ -140,21 +140,21 @@ def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 @functools.cache
-def _validator(api_version: str, kind: str) -> jsonschema.protocols.Validator:
+def _validator(api_version, kind):
     custom = CUSTOM_KINDS.get((api_version, kind))
     if custom is not None:
         return jsonschema.Draft202012Validator(custom)
     return jsonschema.Draft202012Validator(_schema_of(api_version, kind), registry=_definitions())
 
 
-def _directory() -> str:
+def _directory():
     """The schemas of this very version: kubernetes-validate itself would make do with those of an older one."""
     exact = [version for version in utils.all_versions() if utils.major_minor(version) == KUBERNETES]
     assert exact, f"kubernetes-validate has no schemas for Kubernetes {KUBERNETES}; it has {utils.all_versions()}"
     return f"kubernetes-json-schema/v{exact[-1]}-local-strict"
 
 
-def _schema_of(api_version: str, kind: str) -> Any:
+def _schema_of(api_version, kind):
     group, _, version = api_version.rpartition("/")
     name = f"{kind.lower()}-{group.split('.')[0]}-{version}" if group else f"{kind.lower()}-{version}"
     try:
@@ -164,6 +164,6 @@ def _schema_of(api_version: str, kind: str) -> Any:
 
 
 @functools.cache
-def _definitions() -> Registry[Any]:
+def _definitions():
     contents = utils.schema_contents(f"{_directory()}/_definitions.json", KUBERNETES)
     return DRAFT202012.create_resource(contents) @ Registry()

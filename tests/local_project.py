@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +49,7 @@ class LocalProject:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def of_the_repository(path: Path, **environment: str) -> "LocalProject":
+    def of_the_repository(path, **environment):
         """The repository's own program, without its stacks: they are written by the tests."""
         path.mkdir(exist_ok=True)
         for name in ("Pulumi.yaml", "__main__.py", "components", "charts", "trainium_eks"):
@@ -57,7 +57,7 @@ class LocalProject:
         return LocalProject(path, environment)
 
     @staticmethod
-    def small(path: Path, program: str) -> "LocalProject":
+    def small(path, program):
         """A project of one file."""
         path.mkdir(exist_ok=True)
         (path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
@@ -65,17 +65,17 @@ class LocalProject:
         (path / "__main__.py").write_text(program)
         return LocalProject(path)
 
-    def configure(self, stack: str, **changes: Any) -> None:
+    def configure(self, stack, **changes):
         """Writes a stack's file: the repository's local stack, with some of its keys replaced."""
         document = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())
         document["config"].update({f"trainium-eks:{key}": value for key, value in changes.items()})
         (self.path / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump(document))
 
-    def command(self, *arguments: str) -> list[str]:
+    def command(self, *arguments):
         """What runs `trn`."""
         return [sys.executable, "-m", "trainium_eks.cli", *arguments]
 
-    def surroundings(self) -> dict[str, str]:
+    def surroundings(self):
         """The environment that `trn` runs in.
 
         Volcano runs where it was put on PATH: what a machine's cache happens to hold must not decide what is tested.
@@ -89,7 +89,7 @@ class LocalProject:
             ours["TRN_VOLCANO"] = "off"
         return {**os.environ, **ours, **self.environment}
 
-    def trn(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    def trn(self, *arguments):
         """Runs `trn` in the project."""
         return subprocess.run(
             self.command(*arguments),
@@ -102,7 +102,7 @@ class LocalProject:
         )
 
     @contextmanager
-    def up(self, stack: str = "local", *options: str, volcano: bool = False) -> Iterator[str]:
+    def up(self, stack="local", *options, volcano=False):
         """A stack, up until the end of the block, with the real Volcano or its tests are skipped; what `up` said."""
         shown = self.trn("local", "up", "--stack", stack, *options)
         try:
@@ -113,13 +113,13 @@ class LocalProject:
         finally:
             self.trn("local", "down", "--stack", stack)
 
-    def researcher(self, stack: str = "local") -> tuple[str, ...]:
+    def researcher(self, stack="local"):
         """Options with which kubectl acts as a researcher of the team `training`."""
         shown = self.trn("kubeconfig", "--namespace", "training", "--path", "--stack", stack)
         assert shown.returncode == 0, shown.stderr
         return (f"--kubeconfig={shown.stdout.strip()}", "-n", "training")
 
-    def kill_when(self, said: str, *arguments: str) -> None:
+    def kill_when(self, said, *arguments):
         """Runs `trn`, which is killed (SIGKILL) the moment that it says something on stderr."""
         # Not a pipe: what it has started keeps that open.
         with tempfile.TemporaryFile("w+") as lines:
@@ -135,7 +135,7 @@ class LocalProject:
             lines.seek(0)
             assert done.returncode == -signal.SIGKILL, f"it ended before it said {said!r}:\n{lines.read()}"
 
-    def kubectl(self, stack: str, *arguments: str, given: str = "") -> str:
+    def kubectl(self, stack, *arguments, given=""):
         """Return what kubectl prints, given this on stdin. Called as itself it takes a third of `trn local kubectl`'s
         time."""
         program = provide(*kubernetes(KUBERNETES), progress=lambda _: None)["kubectl"].path
@@ -147,21 +147,21 @@ class LocalProject:
         assert shown.returncode == 0, shown.stderr
         return shown.stdout
 
-    def get(self, stack: str, *arguments: str) -> list[dict[str, Any]]:
+    def get(self, stack, *arguments):
         """Objects, as `kubectl get` finds them."""
         found: list[dict[str, Any]] = json.loads(self.kubectl(stack, "get", *arguments, "-o", "json"))["items"]
         return found
 
-    def apply(self, stack: str, *manifests: Mapping[str, Any]) -> None:
+    def apply(self, stack, *manifests):
         """Makes objects, or changes them."""
         self.kubectl(stack, "apply", "-f", "-", given=yaml.safe_dump_all(manifests))
 
-    def outputs(self, stack: str) -> dict[str, Any]:
+    def outputs(self, stack):
         """The outputs of the last complete `up`."""
         found: dict[str, Any] = json.loads((self.path / ".local" / stack / "outputs.json").read_text())
         return found
 
-    def processes(self, stack: str) -> list[str]:
+    def processes(self, stack):
         """Names of the processes that have the stack's directory on their command line."""
         root = str(self.path / ".local" / stack)
         return sorted(
@@ -175,9 +175,7 @@ REAL_VOLCANO = {"TRN_VOLCANO": os.environ.get("TRN_VOLCANO", "")}
 
 
 @contextmanager
-def repository_cloud(
-    folder: Path, *options: str, environment: Mapping[str, str] = REAL_VOLCANO, volcano: bool = True, **config: Any
-) -> Iterator[LocalProject]:
+def repository_cloud(folder, *options, environment=REAL_VOLCANO, volcano=True, **config):
     """The repository's stack `local` with changes of its config, up; with a real Volcano, or its tests are skipped."""
     project = LocalProject.of_the_repository(folder, **environment)
     (folder / "workloads").symlink_to(ROOT / "workloads")

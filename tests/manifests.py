@@ -1,9 +1,9 @@
 """Manifests of Kubernetes' objects, of which a test says only what matters to it; and what becomes of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.kube.api import Api, ApiError
+from trainium_eks.kube.api import ApiError
 
 Body = dict[str, Any]
 
@@ -28,21 +28,19 @@ _API_VERSIONS = {
 }
 
 
-def manifest(
-    kind: str, name: str, namespace: str = "", /, api_version: str = "", metadata: Body | None = None, **fields: Any
-) -> Body:
+def manifest(kind, name, namespace="", /, api_version="", metadata=None, **fields):
     """An object; ``metadata`` is what it has beside its name."""
     named = {"name": name, **({"namespace": namespace} if namespace else {}), **(metadata or {})}
     return {"apiVersion": api_version or _API_VERSIONS.get(kind, "v1"), "kind": kind, "metadata": named, **fields}
 
 
-def pod_spec(image: str = "x", /, resources: Mapping[str, Any] | None = None, **spec: Any) -> Body:
+def pod_spec(image="x", /, resources=None, **spec):
     """A pod's spec with one container; ``resources`` are its limits and its requests."""
     amounts = {"resources": {"limits": {**resources}, "requests": {**resources}}} if resources else {}
     return {"containers": [{"name": "main", "image": image, **amounts}], **spec}
 
 
-def deployment(name: str, namespace: str, pod: Mapping[str, Any], **spec: Any) -> Body:
+def deployment(name, namespace, pod, **spec):
     """A Deployment of pods with the label ``app``."""
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": pod}
@@ -50,7 +48,7 @@ def deployment(name: str, namespace: str, pod: Mapping[str, Any], **spec: Any) -
     return manifest("Deployment", name, namespace, spec=whole)
 
 
-def gang(name: str, namespace: str, queue: str, nodes: int, pod: Mapping[str, Any], **labels: str) -> Body:
+def gang(name, namespace, queue, nodes, pod, **labels):
     """A Volcano job of pods that start together."""
     template = {"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never", **pod}}
     task = {"name": "node", "replicas": nodes, "template": template}
@@ -58,14 +56,7 @@ def gang(name: str, namespace: str, queue: str, nodes: int, pod: Mapping[str, An
     return manifest("Job", name, namespace, api_version="batch.volcano.sh/v1alpha1", spec=spec)
 
 
-def definition(
-    kind: str,
-    plural: str,
-    group: str,
-    version: str = "v1",
-    scope: str = "Namespaced",
-    schema: Mapping[str, Any] = ANYTHING,
-) -> Body:
+def definition(kind, plural, group, version="v1", scope="Namespaced", schema=ANYTHING):
     """A CustomResourceDefinition."""
     served = {"name": version, "served": True, "storage": True, "subresources": {"status": {}}}
     spec = {
@@ -77,7 +68,7 @@ def definition(
     return manifest("CustomResourceDefinition", f"{plural}.{group}", spec=spec)
 
 
-def simulated_node(name: str, taints: Sequence[Body] = (), **devices: str) -> Body:
+def simulated_node(name, taints=(), **devices):
     """A node that kwok plays; pods choose it by the label ``for``, which is its name."""
     room = {"cpu": "128", "memory": "500Gi", "pods": "50", **devices}
     metadata = {"labels": {"for": name}, "annotations": {"kwok.x-k8s.io/node": "fake"}}
@@ -88,19 +79,19 @@ def simulated_node(name: str, taints: Sequence[Body] = (), **devices: str) -> Bo
 _SHARED = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
 
 
-def volume(name: str, **spec: Any) -> Body:
+def volume(name, **spec):
     """A volume of FSx for Lustre."""
     source = {"capacity": {"storage": "1Gi"}, "csi": {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-1"}}
     return manifest("PersistentVolume", name, spec={**_SHARED, **source, **spec})
 
 
-def claim(name: str, namespace: str, size: str = "1Gi", **spec: Any) -> Body:
+def claim(name, namespace, size="1Gi", **spec):
     """A claim of a shared volume."""
     asked = {**_SHARED, "resources": {"requests": {"storage": size}}, **spec}
     return manifest("PersistentVolumeClaim", name, namespace, spec=asked)
 
 
-def role(name: str, namespace: str, rules: Sequence[Body], *subjects: Mapping[str, Any]) -> list[Body]:
+def role(name, namespace, rules, *subjects):
     """A Role, or a ClusterRole where there is no namespace, and its binding."""
     kind = "Role" if namespace else "ClusterRole"
     given = {"apiGroup": RBAC, "kind": kind, "name": name}
@@ -108,28 +99,28 @@ def role(name: str, namespace: str, rules: Sequence[Body], *subjects: Mapping[st
     return [manifest(kind, name, namespace, rules=[*rules]), bound]
 
 
-def group(name: str) -> Body:
+def group(name):
     """A group, as the subject of a role."""
     return {"apiGroup": RBAC, "kind": "Group", "name": name}
 
 
-def path(api: Api, manifest: Mapping[str, Any], below: str = "") -> str:
+def path(api, manifest, below=""):
     """The path of an object, or of something below it: ``/status``."""
     named = api.reference(manifest)
     return api.kind(named.api_version, named.kind).path(named.namespace, named.name) + below
 
 
-def live(api: Api, manifest: Mapping[str, Any]) -> Body:
+def live(api, manifest):
     """The object as it is; empty where there is none."""
     return api.get(api.reference(manifest)) or {}
 
 
-def patch(api: Api, manifest: Mapping[str, Any], change: object, below: str = "", **query: str) -> None:
+def patch(api, manifest, change, below="", **query):
     """Change an object by a merge, as a person would."""
     api.request("PATCH", path(api, manifest, below), change, query=query, content_type="application/merge-patch+json")
 
 
-def is_taken(api: Api, manifest: Mapping[str, Any], dry_run: bool = True) -> bool:
+def is_taken(api, manifest, dry_run=True):
     """Whether the API server admits an object."""
     try:
         api.create(manifest, dry_run=dry_run)
@@ -138,7 +129,7 @@ def is_taken(api: Api, manifest: Mapping[str, Any], dry_run: bool = True) -> boo
     return True
 
 
-def is_refused(api: Api, manifest: Mapping[str, Any], words: str = "denied request") -> bool:
+def is_refused(api, manifest, words="denied request"):
     """Whether a policy refuses an object: it may be refused as well where its namespace has no default account yet."""
     try:
         api.create(manifest, dry_run=True)

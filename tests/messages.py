@@ -2,8 +2,6 @@
 
 import re
 
-from trainium_eks.model.validation.problems import Problem
-
 _NO_SUBJECT = re.compile(
     r"(not|no longer|is|are|has|have|must|need|more|less|fewer|longer|expected|required|unknown|given|empty|off|out|"
     r"counted|neither|none|false|null|true|overlaps|means|starts|differs|also|newer|older|already|under|over)\b"
@@ -15,7 +13,7 @@ _VERB = re.compile(
 )
 
 
-def fault_of(problem: Problem) -> str:
+def fault_of(problem):
     """Return what is wrong with the form of a message, or an empty text."""
     reason = re.sub(r"`[^`]*`|(?<!\w)'[^']*'", "X", problem.reason)
     if _NO_SUBJECT.match(reason) or not _VERB.search(reason):

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,12 +49,12 @@ class Mutant:
     """Test files, or single tests, of which one must fail."""
 
     @property
-    def title(self) -> str:
+    def title(self):
         """One line for people."""
         return f"{self.file}: {self.why}"
 
 
-def main() -> int:
+def main():
     """Plant faults, run their tests and return 1 when too few are noticed or a list is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     known = sorted(path.stem for path in LISTS.glob("*.yaml"))
@@ -82,7 +81,7 @@ def main() -> int:
         return 0 if all(held) else 1
 
 
-def faults_of_lists(lists: Mapping[str, tuple["Mutant", ...]]) -> Iterator[str]:
+def faults_of_lists(lists):
     """Yield a line for each entry that does not fit the code, lacks a reason or tests, or is listed twice."""
     seen = set()
     for name, mutants in lists.items():
@@ -101,20 +100,20 @@ def faults_of_lists(lists: Mapping[str, tuple["Mutant", ...]]) -> Iterator[str]:
             seen.add(key)
 
 
-def commit() -> str:
+def commit():
     """Return the present commit."""
     return subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
 
 
-def load(path: Path) -> tuple[Mutant, ...]:
+def load(path):
     """The faults of one list."""
     rows = yaml.safe_load(path.read_text(encoding="utf-8"))
     return tuple(Mutant(**{**row, "tests": tuple(row["tests"])}) for row in rows)
 
 
-def planted(mutant: Mutant, text: str) -> str | None:
+def planted(mutant, text):
     """The file's text with the fault in it; None when the fault does not fit (any more)."""
     return text.replace(mutant.old, mutant.new) if text.count(mutant.old) == 1 and mutant.old != mutant.new else None
 
@@ -122,12 +121,12 @@ def planted(mutant: Mutant, text: str) -> str | None:
 class Tree:
     """A copy of the repository, and a process there whose forks run pytest."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
         self.pytest = ForkedPytest(path)
 
     @contextmanager
-    def changed(self, file: str, change: Callable[[str], str]) -> Iterator[None]:
+    def changed(self, file, change):
         """Change a file's text for a while."""
         target = self.path / file
         whole = target.read_text(encoding="utf-8")
@@ -141,14 +140,14 @@ class Tree:
 class Trees:
     """Copies of the repository, handed out one to each worker at a time."""
 
-    def __init__(self, copies: tuple[Tree, ...]) -> None:
+    def __init__(self, copies):
         self.count = len(copies)
         self._free: SimpleQueue[Tree] = SimpleQueue()
         for copy in copies:
             self._free.put(copy)
 
     @contextmanager
-    def one(self) -> Iterator[Tree]:
+    def one(self):
         """Lend a copy."""
         tree = self._free.get()
         try:
@@ -156,7 +155,7 @@ class Trees:
         finally:
             self._free.put(tree)
 
-    def outcome(self, mutant: Mutant) -> Outcome:
+    def outcome(self, mutant):
         """What the tests say of one fault."""
         with self.one() as tree, tree.changed(mutant.file, lambda text: text.replace(mutant.old, mutant.new)):
             code = tree.pytest.run(["-x", *mutant.tests]).code
@@ -165,7 +164,7 @@ class Trees:
         return "noticed" if code else "missed"
 
 
-def trees(directory: Path, workers: int) -> Trees:
+def trees(directory, workers):
     """Return copies of the repository with their bytecode.
 
     Bytecode is told apart by time and size as a rule: a fault of the same size, planted within a second, would not be
@@ -179,7 +178,7 @@ def trees(directory: Path, workers: int) -> Trees:
     return Trees(tuple(Tree(path) for path in (first, *others)))
 
 
-def _pass(copies: Trees, lists: Mapping[str, tuple[Mutant, ...]]) -> bool:
+def _pass(copies, lists):
     """A test that fails anyway notices nothing: all named tests must pass on the code as it is."""
     tests = sorted({test for mutants in lists.values() for mutant in mutants for test in mutant.tests})
     with copies.one() as tree:
@@ -190,7 +189,7 @@ def _pass(copies: Trees, lists: Mapping[str, tuple[Mutant, ...]]) -> bool:
     return not ran.returncode
 
 
-def _report(name: str, mutants: tuple[Mutant, ...], copies: Trees, share: float) -> bool:
+def _report(name, mutants, copies, share):
     outcomes = dict(_outcomes(mutants, copies))
     for mutant, outcome in outcomes.items():
         if outcome != "noticed":
@@ -201,7 +200,7 @@ def _report(name: str, mutants: tuple[Mutant, ...], copies: Trees, share: float)
     return held
 
 
-def _outcomes(mutants: tuple[Mutant, ...], copies: Trees) -> Iterator[tuple[Mutant, Outcome]]:
+def _outcomes(mutants, copies):
     with ThreadPoolExecutor(copies.count) as pool:
         yield from zip(mutants, pool.map(copies.outcome, mutants), strict=True)
 

@@ -1,9 +1,7 @@
 """How a command ends: its exit code, and what it says."""
 
-from typer.testing import Result
 
-
-def ends(code: int, result: Result, *words: str) -> str:
+def ends(code, result, *words):
     """Hold a command to its exit code and words, wrong usage to words on standard error; return what it said."""
     assert result.exit_code == code, result.output
     text = result.stderr if code == 2 else result.output

@@ -5,14 +5,12 @@ import subprocess
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from trainium_eks.local.control_plane.ports import free_port
-from trainium_eks.observe.series.scraping import Relabelling, Scrape
+from trainium_eks.observe.series.scraping import Relabelling
 
 Config = dict[str, Any]
 
@@ -30,23 +28,23 @@ class Server:
     url: str
     """``http://localhost:9090``."""
 
-    def ask(self, path: str, **parameters: object) -> Any:
+    def ask(self, path, **parameters):
         """The ``data`` of an answer; raises urllib's ``HTTPError`` with Prometheus' words as its body."""
         address = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters, doseq=True)}"
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(address, timeout=120) as answer:
             return json.load(answer)["data"]
 
-    def now(self, query: str) -> list[dict[str, Any]]:
+    def now(self, query):
         """Series as they are now, each with ``metric`` and ``value``."""
         found: list[dict[str, Any]] = self.ask("query", query=query)["result"]
         return found
 
-    def selectors(self, query: str) -> list[tuple[str, list[str]]]:
+    def selectors(self, query):
         """Each series in a query, and the labels that it is chosen by."""
         return list(_selectors(self.ask("parse_query", query=query)))
 
 
-def _selectors(tree: object) -> Iterator[tuple[str, list[str]]]:
+def _selectors(tree):
     if isinstance(tree, dict):
         if tree.get("type") in ("vectorSelector", "matrixSelector"):
             yield tree["name"], [each["name"] for each in tree["matchers"] if each["name"] != "__name__"]
@@ -57,9 +55,7 @@ def _selectors(tree: object) -> Iterator[tuple[str, list[str]]]:
 
 
 @contextmanager
-def prometheus(
-    program: Path, folder: Path, jobs: Sequence[Config], groups: Sequence[Mapping[str, Any]]
-) -> Iterator[Server]:
+def prometheus(program, folder, jobs, groups):
     """Runs it, with these ``scrape_configs`` and these groups of rules."""
     interval = f"{INTERVAL_SECONDS}s"
     often = {"scrape_interval": interval, "evaluation_interval": interval, "scrape_timeout": interval}
@@ -88,7 +84,7 @@ def prometheus(
             process.wait()
 
 
-def _await(server: Server, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def _await(server, process, log):
     deadline = time.monotonic() + _READY_SECONDS
     while True:
         assert process.poll() is None, log.read_text()
@@ -100,7 +96,7 @@ def _await(server: Server, process: "subprocess.Popen[bytes]", log: Path) -> Non
             time.sleep(0.1)
 
 
-def recorded(scrape: Scrape, port: int, pods: Mapping[str, Mapping[str, str]]) -> Config:
+def recorded(scrape, port, pods):
     """A job over the page of its name for each of these pods, relabelled as the operator does it for a PodMonitor
     (pkg/prometheus/promcfg.go): which pods, which port, whose labels.
 
@@ -144,17 +140,17 @@ def recorded(scrape: Scrape, port: int, pods: Mapping[str, Mapping[str, str]]) -
     }
 
 
-def plain(name: str, port: int, page: str, steps: Sequence[Relabelling] = (), **labels: str) -> Config:
+def plain(name, port, page, steps=(), **labels):
     """A job over a page, for what kube-prometheus-stack scrapes by itself."""
     target = {"targets": [f"127.0.0.1:{port}"], "labels": {"__metrics_path__": page, **labels}}
     return {"job_name": name, "static_configs": [target], "relabel_configs": [_step(each) for each in steps]}
 
 
-def _step(step: Relabelling) -> dict[str, Any]:
+def _step(step):
     """A step of relabelling in Prometheus' own words."""
     words = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
     return {words.get(key, key): value for key, value in step.items()}
 
 
-def _sanitized(label: str) -> str:
+def _sanitized(label):
     return "".join(letter if letter.isalnum() else "_" for letter in label)

@@ -25,7 +25,7 @@ class Sample:
     value: float
 
 
-def parse(text: str) -> dict[str, Sample]:
+def parse(text):
     """Each series once, with its HELP and TYPE right before it."""
     assert text.endswith("\n")
     lines = text[:-1].split("\n")
@@ -45,5 +45,5 @@ def parse(text: str) -> dict[str, Sample]:
     return found
 
 
-def _plain(found: re.Match[str]) -> str:
+def _plain(found):
     return "\n" if found[1] == "n" else found[1]

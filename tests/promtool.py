@@ -3,13 +3,11 @@
 import json
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.observe import rules
-from trainium_eks.observe.rules import Group
 
 PRICES = {"trn1.32xlarge": 21.5, "p5.48xlarge": 55.04}
 
@@ -26,7 +24,7 @@ Trial = tuple[str, Series, Samples | Sequence[Expected]]
 """A name, series of exporters, and what the rules must make of them."""
 
 
-def rules_with(alert: str, settings: AlertSettings | None = None, text: str = "summary") -> list[Group]:
+def rules_with(alert, settings=None, text="summary"):
     """The recording rules, and one alert with one of its texts, as its summary: promtool compares all that it has."""
     found = [rule for group in rules.alerts(settings or AlertSettings(), "prod") for rule in group["rules"]]
     rule = next(rule for rule in found if rule["alert"] == alert)
@@ -34,7 +32,7 @@ def rules_with(alert: str, settings: AlertSettings | None = None, text: str = "s
     return [*rules.recording(PRICES), {"name": "alerts", "interval": "30s", "rules": [one]}]
 
 
-def check(tool: Path, folder: Path, groups: Sequence[Group], trials: Iterable[Trial]) -> None:
+def check(tool, folder, groups, trials):
     """Fails with promtool's words, and the trial's name, where the rules compute anything else; an alert is the last
     of the rules."""
     alert = groups[-1]["rules"][-1].get("alert", "")
@@ -49,7 +47,7 @@ def check(tool: Path, folder: Path, groups: Sequence[Group], trials: Iterable[Tr
     call(tool, "test", "rules", "tests.yaml", cwd=folder)
 
 
-def _test(alert: str, name: str, series: Series, expected: Samples | Sequence[Expected]) -> dict[str, Any]:
+def _test(alert, name, series, expected):
     values = [{"series": each, "values": series[each]} for each in series]
     test: dict[str, Any] = {"name": name, "interval": "30s", "input_series": values}
     if isinstance(expected, Mapping):
@@ -57,13 +55,13 @@ def _test(alert: str, name: str, series: Series, expected: Samples | Sequence[Ex
     return {**test, "alert_rule_test": [{"alertname": alert, **_expected(*each)} for each in expected]}
 
 
-def call(tool: Path, *arguments: str, cwd: Path) -> None:
+def call(tool, *arguments, cwd):
     """Calls promtool; fails with its words."""
     done = subprocess.run([tool, *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _sample(asked: str, expected: Mapping[str, float]) -> dict[str, Any]:
+def _sample(asked, expected):
     timed = re.fullmatch(r"(\d+m) (.*)", asked)
     at, expression = timed.groups() if timed else ("1m", asked)
     # The result of a function has no name.
@@ -72,6 +70,6 @@ def _sample(asked: str, expected: Mapping[str, float]) -> dict[str, Any]:
     return {"eval_time": at, "expr": expression, "exp_samples": samples}
 
 
-def _expected(at: str, labels: Mapping[str, str] | None, summary: str) -> dict[str, Any]:
+def _expected(at, labels, summary):
     firing = {"exp_labels": labels, "exp_annotations": {"summary": summary}}
     return {"eval_time": at, "exp_alerts": [] if labels is None else [firing]}

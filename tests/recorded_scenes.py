@@ -1,15 +1,14 @@
 """What a real Volcano said of jobs: recorded scenes, and changes of them for what only a kubelet says."""
 
 import copy
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, moment, of_objects
+from trainium_eks.jobs.explain.cluster_snapshot import moment, of_objects
 from trainium_eks.model.outputs import NodeGroupOutput
 
 FOLDER = Path(__file__).parent / "unit/jobs/explain/snapshots"
@@ -19,7 +18,7 @@ Snapshot = dict[str, Any]
 Change = Callable[[Snapshot], object]
 
 
-def _group(name: str, type_: str, most: int, efa: int) -> NodeGroupOutput:
+def _group(name, type_, most, efa):
     sizes = {"min_size": 0, "max_size": most}
     resources = {"aws.amazon.com/neuron": 16, "vpc.amazonaws.com/efa": efa}
     where = {"eks_name": f"{name}-sim", "instance_type": type_, "zone_id": "usw2-az4"}
@@ -30,13 +29,13 @@ GROUPS = (_group("ng1", "trn1.32xlarge", 6, 8), _group("ng2", "trn1n.32xlarge", 
 """As in the stack that the scenes were recorded on."""
 
 
-def snapshot(name: str) -> Snapshot:
+def snapshot(name):
     """Kind to objects, and ``now``."""
     return copy.deepcopy(_read(name))
 
 
 @cache
-def _read(name: str) -> Snapshot:
+def _read(name):
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     found: Snapshot = yaml.load((FOLDER / f"{name}.yaml").read_text(), Loader=loader)
     found["PersistentVolumeClaim"] = [{"metadata": {"name": "fsx-claim"}, "status": {"phase": "Bound"}}]
@@ -45,7 +44,7 @@ def _read(name: str) -> Snapshot:
     return found
 
 
-def of(name: str, job: str, change: Change | None = None, **rest: Any) -> ClusterSnapshot:
+def of(name, job, change=None, **rest):
     """One job of a recorded scene, perhaps after a change of what was recorded."""
     found = snapshot(name)
     if change is not None:
@@ -54,6 +53,6 @@ def of(name: str, job: str, change: Change | None = None, **rest: Any) -> Cluste
     return of_objects(now(found), source, found, **{"groups": GROUPS, **rest})
 
 
-def now(found: Mapping[str, Any]) -> datetime:
+def now(found):
     """When it was recorded."""
     return moment(found["now"])

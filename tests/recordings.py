@@ -4,11 +4,10 @@ from functools import cache
 
 from golden import ROOT
 
-from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.process import record
 
 
 @cache
-def recorded(stack: str, *, dry_run: bool = False) -> Graph:
+def recorded(stack, *, dry_run=False):
     """Return the program of an environment, as an update or a first preview registers it."""
     return record(ROOT, stack, dry_run=dry_run)

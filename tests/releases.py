@@ -8,10 +8,7 @@ import argparse
 import gzip
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import yaml
 from golden import ENVIRONMENTS, ROOT
@@ -19,33 +16,32 @@ from golden import ENVIRONMENTS, ROOT
 from trainium_eks.plan.differences import diff
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.process import record
-from trainium_eks.plan.recording.project import StackSettings
 
 FOLDER = ROOT / "tests" / "released_plans"
 REVIEWED = FOLDER / "reviewed.yaml"
 
 
-def versions() -> tuple[str, ...]:
+def versions():
     """The versions that are kept."""
     return tuple(sorted(path.name for path in FOLDER.iterdir() if path.is_dir()))
 
 
-def load(version: str, environment: str) -> Graph:
+def load(version, environment):
     """The program of an environment as a version made it."""
     return Graph.from_json(json.loads(gzip.decompress(_file(version, environment).read_bytes())))
 
 
-def now(before: Graph) -> Graph:
+def now(before):
     """The program that this version makes of a release's own config: what its user gets who only takes the new one."""
 
-    def adjust(settings: StackSettings) -> StackSettings:
+    def adjust(settings):
         own = {f"{before.project}:{key}": _stored(value) for key, value in before.config.items()}
         return replace(settings, config=own)
 
     return record(ROOT, before.stack, adjust=adjust)
 
 
-def losses(before: Graph, after: Graph) -> dict[str, str]:
+def losses(before, after):
     """``replace <type> <name>`` of everything that holds data or running work and goes, to why."""
     found = {}
     for change in diff.compare(before, after).items:
@@ -55,13 +51,13 @@ def losses(before: Graph, after: Graph) -> dict[str, str]:
     return found
 
 
-def reviewed(version: str) -> Mapping[str, str]:
+def reviewed(version):
     """What may go on the way from a version to this one, to the reason."""
     held: dict[str, dict[str, str]] = yaml.safe_load(REVIEWED.read_text()) or {}
     return held.get(version, {})
 
 
-def write(version: str) -> None:
+def write(version):
     """Keeps this version's programs."""
     for environment in ENVIRONMENTS:
         data = json.dumps(record(ROOT, environment).to_json(), sort_keys=True)
@@ -69,16 +65,16 @@ def write(version: str) -> None:
         _file(version, environment).write_bytes(gzip.compress(data.encode(), mtime=0))
 
 
-def _file(version: str, environment: str) -> Path:
+def _file(version, environment):
     return FOLDER / version / f"{environment}.json.gz"
 
 
-def _stored(value: Any) -> str:
+def _stored(value):
     """A value as Pulumi stores it: text as it is, all else as JSON."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def main() -> int:
+def main():
     """Keeps the programs of a version."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("version", help="as in pyproject.toml")

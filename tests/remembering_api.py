@@ -2,18 +2,15 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from trainium_eks.aws.sessions import Aws
 from trainium_eks.cli.app import app
 from trainium_eks.client import session
-from trainium_eks.client.cluster_access import StackAccess
 from trainium_eks.client.session import Session
 from trainium_eks.kube.types import ApiError, ApiKind, NoSuchKindError, ObjectReference
 
@@ -27,7 +24,7 @@ class RememberingApi:
 
     server = "https://remembering.example"
 
-    def __init__(self, *served: str) -> None:
+    def __init__(self, *served):
         self.objects: list[Json] = []
         self.patches: list[Json] = []
         self.served = {"v1", "apps/v1", "batch/v1", *served}
@@ -38,7 +35,7 @@ class RememberingApi:
         self.pods: list[Json] = []
         self.log = ""
 
-    def list(self, api_version: str, kind: str, **_: str) -> list[Json]:
+    def list(self, api_version, kind, **_):
         if kind == "Node":
             ready = {"conditions": [{"type": "Ready", "status": "True"}]}
             labels = {"node.kubernetes.io/instance-type": "trn1.32xlarge"}
@@ -48,14 +45,14 @@ class RememberingApi:
         own = [each for each in self.objects if (each["kind"], each["apiVersion"]) == (kind, api_version)]
         return self.pods if kind == "Pod" else own
 
-    def get(self, reference: ObjectReference) -> Json | None:
+    def get(self, reference):
         found = self.named(reference.kind, reference.name)
         return None if found is None else {**found, "status": self.statuses.get(reference.kind, {})}
 
-    def named(self, kind: str, name: str) -> Json | None:
+    def named(self, kind, name):
         return next((each for each in self.objects if (each["kind"], each["metadata"]["name"]) == (kind, name)), None)
 
-    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Json:
+    def create(self, manifest, *, dry_run=False):
         if manifest["apiVersion"] not in self.served:
             raise NoSuchKindError("nobody serves it")
         if manifest["kind"] == "Secret" and self.named("Secret", manifest["metadata"]["name"]):
@@ -66,34 +63,34 @@ class RememberingApi:
             self.objects.append(made)
         return made
 
-    def delete(self, reference: ObjectReference, **_: str) -> bool:
+    def delete(self, reference, **_):
         found = self.named(reference.kind, reference.name)
         self.objects = [each for each in self.objects if each is not found]
         return found is not None
 
-    def request(self, method: str, path: str, body: Json | None = None, **_: Any) -> Json:
+    def request(self, method, path, body=None, **_):
         if path.endswith("selfsubjectaccessreviews"):
             return {"status": {"allowed": self.is_allowed}}
         if method == "PATCH":
             self.patches.append(body or {})
         return {"metadata": {"uid": "u"}}
 
-    def lines(self, *_: Any, **__: Any) -> Iterator[str]:
+    def lines(self, *_, **__):
         yield from self.log.splitlines()
 
-    def reference(self, manifest: Mapping[str, Any]) -> ObjectReference:
+    def reference(self, manifest):
         metadata = manifest["metadata"]
         return ObjectReference(manifest["apiVersion"], manifest["kind"], metadata["namespace"], metadata["name"])
 
-    def kind(self, api_version: str, kind: str) -> ApiKind:
+    def kind(self, api_version, kind):
         return ApiKind(api_version, kind, f"{kind.lower()}s", namespaced=True)
 
 
-def take_seat(monkeypatch: pytest.MonkeyPatch, source: StackAccess, api: RememberingApi) -> None:
+def take_seat(monkeypatch, source, api):
     """Commands open their sessions there, and ECR holds one image."""
 
     @contextmanager
-    def opened(_: object) -> Iterator[Session]:
+    def opened(_):
         yield Session(source, source.outputs.namespaces[0], api, Path("kubeconfig"))  # type: ignore[arg-type]
 
     monkeypatch.setattr(session, "open_session", opened)
@@ -101,12 +98,12 @@ def take_seat(monkeypatch: pytest.MonkeyPatch, source: StackAccess, api: Remembe
     monkeypatch.setattr(Aws, "image_problem", lambda *_: None)
 
 
-def trn(command: str, given: str = "", **environment: str) -> Result:
+def trn(command, given="", **environment):
     """The command as it is typed."""
     return CliRunner().invoke(app, shlex.split(command), input=given, env=environment)
 
 
-def document(command: str) -> Any:
+def document(command):
     """What the command prints, as JSON."""
     result = trn(command)
     assert result.exit_code == 0, result.stderr

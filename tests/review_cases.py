@@ -54,7 +54,7 @@ class Case:
     platform: str = "github"
 
 
-def edited(config: Config, edit: Edit) -> Config:
+def edited(config, edit):
     """An edited copy of a config."""
     config = copy.deepcopy(config)
     for path, value in edit.items():
@@ -102,13 +102,13 @@ CASES = (
 )
 
 
-def config_of(stack: str) -> Config:
+def config_of(stack):
     """The config of one of the repository's stacks."""
     content = yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text())
     return {key.removeprefix("trainium-eks:"): value for key, value in content["config"].items()}
 
 
-def planned(stack: str, config: Mapping[str, Any]) -> Graph:
+def planned(stack, config):
     """The program with a config, in this process and without a project's files."""
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
     program = partial(runpy.run_path, str(ROOT / "__main__.py"), run_name="__main__")
@@ -118,14 +118,14 @@ def planned(stack: str, config: Mapping[str, Any]) -> Graph:
 
 
 @cache
-def _unedited(stack: str) -> Graph:
+def _unedited(stack):
     return planned(stack, config_of(stack))
 
 
-def reviewed(case: Case) -> tuple[Review, str]:
+def reviewed(case):
     """The judged request, and its comment."""
 
-    def side(edit: Edit | None) -> Graph:
+    def side(edit):
         return planned(case.stack, edited(config_of(case.stack), edit)) if edit else _unedited(case.stack)
 
     before, after = side(case.base), side(case.edit)
@@ -139,7 +139,7 @@ def reviewed(case: Case) -> tuple[Review, str]:
     return judged, comment.render(judged, PLATFORMS[case.platform], scrubber([before, after]), run)
 
 
-def main() -> None:
+def main():
     """Rewrites the golden comments and says which changed."""
     os.environ["SOURCE_DATE_EPOCH"] = TODAY
     for file in FOLDER.glob("*.md"):

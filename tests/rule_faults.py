@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from trainium_eks.plan.rules.isolation import BOUNDED, POD_FIELDS
 from trainium_eks.plan.rules.load import COUNTED
 
 Change = Callable[[Program], Any]
-Row = Mapping[str, Any]
 
 GUARD = "ValidatingAdmissionPolicy training-admission-"
 
@@ -35,7 +34,7 @@ class Fault:
     """Whether a policy pack cannot see it."""
 
 
-def rows(text: str) -> Iterator[tuple[str, Row]]:
+def rows(text):
     """Yield the rows of rule_faults.yaml, or another file of that form, with the rule of each."""
     for rule, of_rule in yaml.safe_load(text).items():
         for row in of_rule:
@@ -43,11 +42,11 @@ def rows(text: str) -> Iterator[tuple[str, Row]]:
                 yield rule, json.loads(json.dumps(row).replace("EACH", each))
 
 
-def row_change(row: Row) -> Change:
+def row_change(row):
     """Return the change that a row describes."""
 
-    def change(program: Program) -> None:
-        def of(kind: str) -> Iterator[tuple[str, str, Any]]:
+    def change(program):
+        def of(kind):
             """Name, key and value of a part of the row; values may be changed by the rules' next test."""
             for name, given in row.get(kind, {}).items():
                 yield from ((name, key, copy.deepcopy(value)) for key, value in given.items())
@@ -91,14 +90,14 @@ def row_change(row: Row) -> Change:
     return change
 
 
-def put(name: str, path: str, value: Any) -> Change:
+def put(name, path, value):
     return lambda program: program.put(name, path, value)
 
 
-def statement(name: str, **changed: Any) -> Change:
+def statement(name, **changed):
     """Changes keys of the last statement of a role's policy."""
 
-    def change(program: Program) -> None:
+    def change(program):
         *others, last = json.loads(program[name].inputs["policy"])["Statement"]
         found = {key: value for key, value in {**last, **changed}.items() if value is not DROP}
         program.edit(name, "policy", {"Statement": [*others, found]})
@@ -106,28 +105,28 @@ def statement(name: str, **changed: Any) -> Change:
     return change
 
 
-def p5_without_plugin(program: Program) -> None:
+def p5_without_plugin(program):
     node_group(program, "gpu", "p5.48xlarge", ami="AL2023_x86_64_NVIDIA", efa=32)
 
 
-def unseen_gpus(program: Program) -> None:
+def unseen_gpus(program):
     p5_without_plugin(program)
     program.put("eks-node-monitoring-agent", "configurationValues", DROP)
 
 
-def p5_whose_runtime_takes_no_mounts(program: Program) -> None:
+def p5_whose_runtime_takes_no_mounts(program):
     p5_without_plugin(program)
     amounts = program["neuron-efa-device-plugin"].inputs["values"]["resources"]
     given = {"deviceListStrategy": "volume-mounts", "resources": amounts}
     release(program, "nvidia-device-plugin", "kube-system", given, "0.19.3")
 
 
-def network_policies_of_ingress(program: Program) -> None:
+def network_policies_of_ingress(program):
     for name in [each for each in program.entries if each.startswith("training-network-")]:
         program.put(name, "spec.policyTypes", ["Ingress"])
 
 
-def many_identities(program: Program) -> None:
+def many_identities(program):
     for index in range(1001):
         role = f"role-{index}"
         program.add(role, "aws:iam/role:Role", {"assumeRolePolicy": POD_TRUST}, outputs={"arn": f"arn:{role}"})
@@ -135,7 +134,7 @@ def many_identities(program: Program) -> None:
         program.add(f"identity-{index}", "aws:eks/podIdentityAssociation:PodIdentityAssociation", inputs)
 
 
-def serves_the_system_nodes(program: Program) -> None:
+def serves_the_system_nodes(program):
     """Cluster Autoscaler finds the CPU group `system`, too; its size is left alone."""
     program["system-nodes"].options["ignore_changes"] = ("scalingConfig.desiredSize",)
     program.add(
@@ -146,36 +145,36 @@ def serves_the_system_nodes(program: Program) -> None:
     )
 
 
-def everybody_sees_grafana(program: Program) -> None:
+def everybody_sees_grafana(program):
     program["metrics-release"].inputs["values"]["grafana"]["grafana.ini"]["auth.anonymous"] = {"enabled": True}
 
 
-def without_field(field: str) -> Change:
+def without_field(field):
     judged = " ".join(each for each in POD_FIELDS if each != field)
     return put(f"{GUARD}pods", "spec.validations", [{"expression": judged}])
 
 
-def unbounded(name: str) -> Change:
+def unbounded(name):
     return put("training-quota", "spec.hard", {each: "1" for each in (*BOUNDED, COUNTED) if each != name})
 
 
-def unmatched(of: str, resource: str) -> Change:
+def unmatched(of, resource):
     """A policy that does not look at one of its resources."""
     rules = "spec.matchConstraints.resourceRules"
     return put(f"{GUARD}{of}", rules, lambda old: [each for each in old if resource not in each["resources"]])
 
 
-def untagged(tag: str) -> Change:
+def untagged(tag):
     tags = dict.fromkeys({"Owner", "CostCenter", "Environment"} - {tag}, "x")
     return put("aws", "defaultTags", json.dumps({"tags": tags}))
 
 
-def bare_interfaces(program: Program) -> None:
+def bare_interfaces(program):
     for each in program["base-template"].inputs["networkInterfaces"]:
         del each["securityGroups"]
 
 
-def open_kubeconfig(program: Program) -> None:
+def open_kubeconfig(program):
     program.outputs["kubeconfig"] = kubeconfig()
 
 

@@ -28,7 +28,7 @@ CONFIG = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 class Entry:
     """One resource that a test may still change."""
 
-    def __init__(self, resource: Resource) -> None:
+    def __init__(self, resource):
         self.urn, self.type, self.name = resource.urn, resource.type, resource.name
         self.parent, self.custom, self.provider = resource.parent, resource.custom, resource.provider
         self.inputs = copy.deepcopy(dict(resource.inputs))
@@ -37,14 +37,14 @@ class Entry:
         self.property_dependencies = dict(resource.property_dependencies)
         self.options: dict[str, Any] = dict(vars(resource.options))
 
-    def resource(self) -> Resource:
+    def resource(self):
         return Resource(**{**vars(self), "dependencies": tuple(self.dependencies), "options": Options(**self.options)})
 
 
 class Program:
     """A program that a test changes; ``graph()`` is what a rule sees of it."""
 
-    def __init__(self, graph: Graph = Graph("trainium-eks", "test", (STACK,), {})) -> None:  # noqa: B008 - frozen
+    def __init__(self, graph=Graph("trainium-eks", "test", (STACK,), {})):  # noqa: B008 - frozen
         self.config = copy.deepcopy(dict(graph.config))
         self.outputs = dict(graph.outputs)
         names = Counter(map(short, graph.resources))
@@ -54,7 +54,7 @@ class Program:
             for name in (short(each),)
         }
 
-    def add(self, name: str, type_: str, inputs: dict[str, Any] | None = None, **rest: Any) -> Entry:
+    def add(self, name, type_, inputs=None, **rest):
         """Adds a resource; AWS and Kubernetes get an explicit provider."""
         providers = {"aws": "aws", "kubernetes": "kubernetes"}
         provider = self.entries.get(providers.get(type_.partition(":")[0], ""))
@@ -62,20 +62,20 @@ class Program:
         self.entries[name] = Resource(self.urn(type_, name), type_, name, inputs=inputs or {}, **rest)
         return self[name]
 
-    def urn(self, type_: str, name: str) -> str:
+    def urn(self, type_, name):
         return f"urn:pulumi:test::trainium-eks::{type_}::{name}"
 
-    def __getitem__(self, name: str) -> Entry:
+    def __getitem__(self, name):
         """Returns what may be changed; most resources stay as they were recorded, which takes no time."""
         if isinstance(found := self.entries[name], Resource):
             found = self.entries[name] = Entry(found)
         return found
 
-    def drop(self, *names: str) -> None:
+    def drop(self, *names):
         for name in names:
             del self.entries[name]
 
-    def put(self, name: str, path: str, value: Any) -> None:
+    def put(self, name, path, value):
         """Sets an input at a dotted path (numbers are list indices). DROP removes it; a function gets the old one."""
         *steps, last = (int(step) if step.isdigit() else step for step in path.split("."))
         target: Any = self[name].inputs
@@ -88,27 +88,27 @@ class Program:
         else:
             target[last] = value(target[last]) if callable(value) else value
 
-    def edit(self, name: str, path: str, change: dict[str, Any]) -> None:
+    def edit(self, name, path, change):
         """Changes keys of a JSON document that an input holds as text."""
         self[name].inputs[path] = json.dumps({**json.loads(self[name].inputs[path]), **change})
 
-    def graph(self) -> Graph:
+    def graph(self):
         made = (each if isinstance(each, Resource) else each.resource() for each in self.entries.values())
         resources = sorted(made, key=lambda each: each.urn)
         return Graph("trainium-eks", "test", tuple(resources), outputs=self.outputs, config=self.config)
 
 
-def short(resource: Resource) -> str:
+def short(resource):
     return re.sub("^trn-test-(cluster-|network-)?", "", resource.name)
 
 
-def environment() -> Program:
+def environment():
     """A production environment with a reservation, a Capacity Block and every optional part, as it should be."""
     return Program(_recorded())
 
 
 @cache
-def _recorded() -> Graph:
+def _recorded():
     """The environment with readable ids and images by digest. The config lets a stack have one autoscaler; here
     Karpenter's nodes stand beside a group that Cluster Autoscaler serves, so that one program has every type."""
     config = {
@@ -129,7 +129,7 @@ def _recorded() -> Graph:
 DROP = object()
 
 
-def policy(*statements: dict[str, Any]) -> str:
+def policy(*statements):
     return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
 
 
@@ -142,20 +142,20 @@ POD_TRUST = policy(
 )
 
 
-def user_data(*parts: str) -> str:
+def user_data(*parts):
     lines = ["MIME-Version: 1.0", 'Content-Type: multipart/mixed; boundary="=="', ""]
     for part in parts:
         lines += ["--==", 'Content-Type: text/x-shellscript; charset="us-ascii"', "", part]
     return base64.b64encode("\n".join([*lines, "--==--", ""]).encode()).decode()
 
 
-def kubeconfig(**user: Any) -> str:
+def kubeconfig(**user):
     exec_ = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "aws", "args": ["eks", "get-token"]}
     users = [{"name": "aws", "user": user or {"exec": exec_}}]
     return json.dumps({"apiVersion": "v1", "kind": "Config", "users": users})
 
 
-def node_group(program: Program, name: str, type_: str, *, ami: str = "AL2023_x86_64_NEURON", efa: int = 0) -> Entry:
+def node_group(program, name, type_, *, ami="AL2023_x86_64_NEURON", efa=0):
     """Adds a managed node group and its launch template, like the group `base`."""
     like, own = (program[f"base-{each}"] for each in ("template", "nodes"))
     made = {"id": f"lt-{name}", "latestVersion": 1}
@@ -174,7 +174,7 @@ def node_group(program: Program, name: str, type_: str, *, ami: str = "AL2023_x8
     return group
 
 
-def release(program: Program, chart: str, namespace: str, values: dict[str, Any], version: str) -> Entry:
+def release(program, chart, namespace, values, version):
     """Adds a Helm release, found by its chart's name."""
     inputs = {"chart": chart, "namespace": namespace, "values": values, "name": chart, "version": version}
     return program.add(chart, "kubernetes:helm.sh/v3:Release", inputs)

@@ -1,17 +1,14 @@
 """Pods with local images, for tests on a real control plane: made, looked at, waited for."""
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import psutil
 from manifests import Body, manifest
 from waiting import SECONDS, until
 
-from trainium_eks.kube.api import Api, ApiError
+from trainium_eks.kube.api import ApiError
 from trainium_eks.local.nodes.simulated import Nodes, pool_of
-from trainium_eks.local.paths import Paths
 from trainium_eks.local.spec.plan import PodDirectory
 from trainium_eks.model.catalogue.instances import CATALOGUE
 
@@ -19,18 +16,17 @@ ENDLESS = 3600
 """Seconds that no test lasts: for what must not end by itself."""
 TOLD = 'until [ -e "${TMPDIR:-/tmp}/go" ]; do sleep 0.1; done'
 """A line of shell that goes on when :func:`go_on` says so, and not before."""
-Spec = Mapping[str, Any]
 
 
 class Pods:
     """Makes pods in a namespace and looks at them."""
 
-    def __init__(self, api: Api, namespace: str) -> None:
+    def __init__(self, api, namespace):
         self.api = api
         self.namespace = namespace
         self._path = f"/api/v1/namespaces/{namespace}/pods"
 
-    def make(self, script: str | None = None, name: str = "", spec: Spec | None = None, **container: Any) -> str:
+    def make(self, script=None, name="", spec=None, **container):
         """A pod of one container, which runs a line of shell; its name."""
         name = name or f"pod-{uuid.uuid4().hex[:8]}"
         first = {"name": "c", "image": "local/python", **({"command": ["sh", "-c", script]} if script else {})}
@@ -43,7 +39,7 @@ class Pods:
         self.api.create(manifest("Pod", name, self.namespace, metadata={"labels": {"app": name}}, spec=whole))
         return name
 
-    def get(self, name: str) -> Body | None:
+    def get(self, name):
         try:
             return self.api.request("GET", f"{self._path}/{name}")
         except ApiError as error:
@@ -51,34 +47,34 @@ class Pods:
                 raise
             return None
 
-    def when(self, name: str, is_so: Callable[[Body], object]) -> Body:
+    def when(self, name, is_so):
         """The pod, once it is so. It must stay so until somebody has looked, however late that is."""
 
-        def found() -> Body:
+        def found():
             pod = self.get(name)
             assert pod is not None, f"{name} is gone"
             return pod if is_so(pod) else {}
 
         return until(found, lambda: (self.get(name) or {}).get("status"))
 
-    def running(self, name: str) -> Body:
+    def running(self, name):
         """The pod, once it runs; it must not end by itself (:data:`TOLD`)."""
         return self.when(name, lambda pod: phase(pod) == "Running" and "running" in state(pod))
 
-    def ended(self, name: str) -> Body:
+    def ended(self, name):
         return self.when(name, lambda pod: phase(pod) in ("Succeeded", "Failed"))
 
-    def gone(self, name: str) -> None:
+    def gone(self, name):
         """Waits until it is."""
         until(lambda: self.get(name) is None, f"{name} is gone")
 
-    def log(self, name: str, **query: str) -> str:
+    def log(self, name, **query):
         return self.api.text("GET", f"{self._path}/{name}/log", query=query)
 
-    def said(self, name: str, text: str) -> str:
+    def said(self, name, text):
         """The log, once the text is in it."""
 
-        def found() -> str:
+        def found():
             try:
                 log = self.log(name)
             except ApiError:  # not yet
@@ -87,14 +83,14 @@ class Pods:
 
         return until(found, lambda: self.log(name))
 
-    def followed(self, name: str) -> Iterator[str]:
+    def followed(self, name):
         """The lines of the log as they come, to its end. There must be one when the first line is asked for."""
         return self.api.lines(f"{self._path}/{name}/log", query={"follow": "true"}, quiet_seconds=SECONDS)
 
-    def delete(self, name: str, **options: Any) -> None:
+    def delete(self, name, **options):
         self.api.request("DELETE", f"{self._path}/{name}", {"apiVersion": "v1", "kind": "DeleteOptions", **options})
 
-    def outcome(self, script: str | None = None, **given: Any) -> str:
+    def outcome(self, script=None, **given):
         """What a pod says that ends well."""
         name = self.make(script, **given)
         pod = self.ended(name)
@@ -103,12 +99,12 @@ class Pods:
         return log
 
 
-def go_on(paths: Paths, pod: Body, container: str = "c") -> None:
+def go_on(paths, pod, container="c"):
     """Lets a container go on that waits for it (:data:`TOLD`)."""
     (PodDirectory(paths.pods / pod["metadata"]["uid"]).scratch(container) / "go").touch()
 
 
-def may(api: Api, whose: str, namespace: str, verb: str, resource: str, subresource: str = "") -> bool:
+def may(api, whose, namespace, verb, resource, subresource=""):
     """Whether a group, or a user, may do something: as ``create``, ``jobs.batch``; in no namespace, cluster-wide."""
     plural, _, api_group = resource.partition(".")
     asked = {"namespace": namespace, "verb": verb, "resource": plural, "group": api_group, "subresource": subresource}
@@ -118,17 +114,17 @@ def may(api: Api, whose: str, namespace: str, verb: str, resource: str, subresou
     return bool(answer["status"]["allowed"])
 
 
-def await_right(api: Api, whose: str, namespace: str, verb: str, resource: str) -> None:
+def await_right(api, whose, namespace, verb, resource):
     """Waits until a right is in force that a role gives: the API server's authorizer learns of roles by a watch."""
     where = namespace or "the cluster"
     until(lambda: may(api, whose, namespace, verb, resource), f"{whose} may {verb} {resource} in {where}")
 
 
-def await_admission(api: Api, manifest: Body) -> None:
+def await_admission(api, manifest):
     """Waits until an object is admitted that should be: quotas, policies and roles are in force a moment after they
     are there, and a quota refuses all until its controller has counted."""
 
-    def is_admitted() -> bool:
+    def is_admitted():
         try:
             api.create(manifest, dry_run=True)
         except ApiError as error:
@@ -140,10 +136,10 @@ def await_admission(api: Api, manifest: Body) -> None:
     until(is_admitted, f"the {manifest['kind']} is admitted")
 
 
-def await_account(api: Api, namespace: str) -> None:
+def await_account(api, namespace):
     """Waits for what the controllers put into each namespace and its pods need."""
 
-    def is_there() -> bool:
+    def is_there():
         try:
             api.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
             api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt")
@@ -154,29 +150,29 @@ def await_account(api: Api, namespace: str) -> None:
     until(is_there, f"{namespace} has its service account")
 
 
-def phase(pod: Body) -> str:
+def phase(pod):
     return str((pod.get("status") or {}).get("phase"))
 
 
-def status(pod: Body, container: int = 0) -> Body:
+def status(pod, container=0):
     found: list[Body] = (pod.get("status") or {}).get("containerStatuses") or [{}]
     return found[container]
 
 
-def state(pod: Body, container: int = 0) -> Body:
+def state(pod, container=0):
     return status(pod, container).get("state") or {}
 
 
-def condition(pod: Body, kind: str) -> str:
+def condition(pod, kind):
     return next(each["status"] for each in pod["status"]["conditions"] if each["type"] == kind)
 
 
-def failures_of(job: Body) -> list[str]:
+def failures_of(job):
     """Why a Job has failed, in Kubernetes' words: ``PodFailurePolicy``, ``BackoffLimitExceeded``."""
     return [each["reason"] for each in job["status"].get("conditions") or () if each["type"] == "Failed"]
 
 
-def processes_of(paths: Paths, uid: str) -> list[psutil.Process]:
+def processes_of(paths, uid):
     """What runs of a pod."""
     found = []
     for process in psutil.process_iter():
@@ -189,7 +185,7 @@ def processes_of(paths: Paths, uid: str) -> list[psutil.Process]:
 
 
 @contextmanager
-def cpu_nodes(api: Api, size: int = 2, labels: Mapping[str, str] | None = None) -> Iterator[str]:
+def cpu_nodes(api, size=2, labels=None):
     """Simulated CPU nodes; their group."""
     key = f"cpu-{uuid.uuid4().hex[:8]}"
     inputs = {
@@ -209,7 +205,7 @@ def cpu_nodes(api: Api, size: int = 2, labels: Mapping[str, str] | None = None) 
 
 
 @contextmanager
-def a_namespace(api: Api) -> Iterator[Pods]:
+def a_namespace(api):
     """A namespace of its own, and its pods."""
     name = f"test-{uuid.uuid4().hex[:10]}"
     api.create(manifest("Namespace", name))

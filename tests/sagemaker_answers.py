@@ -1,15 +1,11 @@
 """Answers of SageMaker about jobs and endpoints, for a stack with training and serving; and the bounds of requests."""
 
 import re
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 import botocore.session  # type: ignore[import-untyped]
-from aws_double import AwsDouble
 from botocore.validate import ParamValidator  # type: ignore[import-untyped]
 
-from trainium_eks.jobs.sagemaker.service import SageMakerJobs
 from trainium_eks.model.outputs import SageMakerOutput
 
 WHERE = SageMakerOutput(
@@ -26,13 +22,11 @@ BEGUN = datetime(2026, 11, 20, 8, tzinfo=UTC)
 JOB = "training-bert-bcdfg"
 ARN = "arn:aws:sagemaker:us-west-2:123456789012"
 MODEL_DATA = f"s3://acme-data/sagemaker/training/bert/output/{JOB}/output/model.tar.gz"
-Doubled = Callable[..., tuple[SageMakerJobs, AwsDouble]]
-"""A fixture: makes the service of a namespace whose answers are given by operation."""
 MISSING = "Requested resource not found."
 _MODEL = botocore.session.get_session().get_service_model("sagemaker")
 
 
-def training(status: str, second: str, **more: Any) -> dict[str, Any]:
+def training(status, second, **more):
     """An answer of DescribeTrainingJob."""
     return {
         "TrainingJobName": JOB,
@@ -51,13 +45,13 @@ def training(status: str, second: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def summary(what: str, name: str, status: str, **more: Any) -> dict[str, Any]:
+def summary(what, name, status, **more):
     """An entry of a list of jobs, ``TrainingJob`` or ``TransformJob``."""
     named = {f"{what}Name": name, f"{what}Arn": f"{ARN}:job/{name}", f"{what}Status": status}
     return {**named, "CreationTime": BEGUN, **more}
 
 
-def transform(name: str, status: str, **more: Any) -> dict[str, Any]:
+def transform(name, status, **more):
     """An answer of DescribeTransformJob."""
     return {
         "TransformJobName": name,
@@ -72,7 +66,7 @@ def transform(name: str, status: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def endpoint(name: str, status: str, version: str, **more: Any) -> dict[str, Any]:
+def endpoint(name, status, version, **more):
     """An answer of DescribeEndpoint."""
     return {
         "EndpointName": name,
@@ -86,7 +80,7 @@ def endpoint(name: str, status: str, version: str, **more: Any) -> dict[str, Any
     }
 
 
-def check(operation: str, request: dict[str, Any]) -> None:
+def check(operation, request):
     """Hold a request against botocore's model: its fields, and the bounds, patterns and words that botocore's own
     validator leaves to AWS."""
     shape = _MODEL.operation_model(operation).input_shape
@@ -95,7 +89,7 @@ def check(operation: str, request: dict[str, Any]) -> None:
     assert [*_faults(shape, request)] == []
 
 
-def _faults(shape: Any, value: Any, path: str = "") -> Iterator[str]:
+def _faults(shape, value, path=""):
     least, most = shape.metadata.get("min"), shape.metadata.get("max")
     size = value if shape.type_name in ("integer", "long") else len(value) if hasattr(value, "__len__") else 0
     if (least is not None and size < least) or (most is not None and size > most):

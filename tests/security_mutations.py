@@ -8,7 +8,7 @@ import base64
 import copy
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,15 +34,15 @@ class Mutation:
     """The program with the change."""
 
     @property
-    def title(self) -> str:
+    def title(self):
         """``open ingress: trn-dev-fsx-from-cluster-in-988``."""
         return f"{self.kind}: {self.urn.rpartition('::')[2]}"
 
 
-def changed(graph: Graph, urn: str, edit: Edit) -> Graph:
+def changed(graph, urn, edit):
     """The program with one resource's inputs edited. Its answers follow where they repeat an input."""
 
-    def one(resource: Resource) -> Resource:
+    def one(resource):
         inputs = copy.deepcopy(dict(resource.inputs))
         edit(inputs)
         repeated = {key: inputs[key] for key in resource.outputs if key in inputs and key in resource.inputs}
@@ -51,10 +51,10 @@ def changed(graph: Graph, urn: str, edit: Edit) -> Graph:
     return replace(graph, resources=tuple(one(each) if each.urn == urn else each for each in graph.resources))
 
 
-def set_at(path: str, value: Any) -> Edit:
+def set_at(path, value):
     """Sets or removes an input at a dotted path; numbers are list indices. Missing steps are made."""
 
-    def edit(inputs: Inputs) -> None:
+    def edit(inputs):
         *steps, last = (int(step) if step.isdigit() else step for step in path.split("."))
         at: Any = inputs
         for step in steps:
@@ -77,11 +77,11 @@ class Kind:
     """None removes the resource."""
     when: Callable[[Resource], bool] = lambda _: True
 
-    def places(self, graph: Graph) -> Iterator[str]:
+    def places(self, graph):
         """URNs of the resources that it can be applied to."""
         return (each.urn for each in graph.of_type(self.type) if self.when(each))
 
-    def at(self, graph: Graph, urn: str) -> Mutation:
+    def at(self, graph, urn):
         """The mutation of one of them."""
         if self.edit is not None:
             return Mutation(self.name, urn, changed(graph, urn, self.edit))
@@ -89,7 +89,7 @@ class Kind:
         return Mutation(self.name, urn, replace(graph, resources=left))
 
 
-def at(resource: Resource, path: str) -> Any:
+def at(resource, path):
     """A resource's input at a dotted path; None when there is none."""
     found: Any = resource.inputs
     for step in path.split("."):
@@ -100,10 +100,10 @@ def at(resource: Resource, path: str) -> Any:
     return found
 
 
-def _of_row(type_: str, row: dict[str, Any]) -> Kind:
+def _of_row(type_, row):
     """The kind that a row of security_mutations.yaml describes."""
 
-    def edit(inputs: Inputs) -> None:
+    def edit(inputs):
         for path, value in row.get("set", {}).items():
             set_at(path, value)(inputs)
         if "unset" in row:
@@ -115,7 +115,7 @@ def _of_row(type_: str, row: dict[str, Any]) -> Kind:
         if "rule" in row:
             inputs["rules"] = [*inputs["rules"], row["rule"]]
 
-    def when(resource: Resource) -> bool:
+    def when(resource):
         text = str(resource.inputs)
         return (
             ("has" not in row or at(resource, row["has"]) is not None)
@@ -128,32 +128,32 @@ def _of_row(type_: str, row: dict[str, Any]) -> Kind:
     return Kind(row["kind"], type_, None if row.get("gone") else edit, when)
 
 
-def every_action(inputs: Inputs) -> None:
+def every_action(inputs):
     document = json.loads(inputs["policy"])
     document["Statement"][0].update(Action="*", Resource="*")
     inputs["policy"] = json.dumps(document)
 
 
-def secret_in_user_data(inputs: Inputs) -> None:
+def secret_in_user_data(inputs):
     script = "#!/bin/bash\nexport AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY\n"
     inputs["userData"] = base64.b64encode(script.encode()).decode()
 
 
-def plain_volume(inputs: Inputs) -> None:
+def plain_volume(inputs):
     volume = {"deviceName": "/dev/xvdb", "ebs": {"volumeSize": 10, "volumeType": "gp3"}}
     inputs["blockDeviceMappings"].append(volume)
 
 
-def privileged(inputs: Inputs) -> None:
+def privileged(inputs):
     inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "privileged"
 
 
-def files_of_the_host(inputs: Inputs) -> None:
+def files_of_the_host(inputs):
     spec = inputs["spec"]["template"]["spec"]
     spec.setdefault("volumes", []).append({"name": "host", "hostPath": {"path": "/"}})
 
 
-def no_network_policies(inputs: Inputs) -> None:
+def no_network_policies(inputs):
     values = json.loads(inputs.get("configurationValues") or "{}")
     inputs["configurationValues"] = json.dumps({**values, "enableNetworkPolicy": "false"})
 
@@ -185,7 +185,7 @@ KINDS: tuple[Kind, ...] = (
 )
 
 
-def sample(graph: Graph, count: int, seed: int) -> list[Mutation]:
+def sample(graph, count, seed):
     """So many mutations of a program: each kind once where it has a place, then others at random."""
     chooser = random.Random(seed)
     places = [(kind, urn) for kind in KINDS for urn in kind.places(graph)]

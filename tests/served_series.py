@@ -1,8 +1,7 @@
 """The series that exporters serve, as far as queries use them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from prometheus_server import Server
 from trainium_workloads import scraped
 
 from trainium_eks.observe import rules
@@ -124,7 +123,7 @@ training: namespace pod job_name queue node backend world_size examples
 """
 
 
-def _read() -> Iterator[tuple[str, str, frozenset[str]]]:
+def _read():
     """Yield each series with its exporter and its labels."""
     exporter, common = "", set[str]()
     for line in _TABLE.strip().splitlines():
@@ -146,7 +145,7 @@ LABELS: Mapping[str, frozenset[str]] = {
 """Series to its labels in Prometheus: its exporter's own, and those that scraping adds."""
 
 
-def unknown(server: Server, query: str) -> list[str]:
+def unknown(server, query):
     """What a query asks for and nobody serves or records; the labels of recorded series are not looked at."""
     found = []
     for name, labels in server.selectors(query):

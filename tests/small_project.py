@@ -36,10 +36,10 @@ class Project:
 
     path: Path
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name, text):
         (self.path / name).write_text(text)
 
-    def git(self, *arguments: str) -> None:
+    def git(self, *arguments):
         author = {
             "GIT_AUTHOR_NAME": "t",
             "GIT_AUTHOR_EMAIL": "t@t",
@@ -50,6 +50,6 @@ class Project:
             ["git", "-C", str(self.path), *arguments], check=True, capture_output=True, env={**os.environ, **author}
         )
 
-    def commit(self) -> None:
+    def commit(self):
         self.git("add", "-A")
         self.git("commit", "-qm", "x")

@@ -5,11 +5,10 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
@@ -18,14 +17,14 @@ if TYPE_CHECKING:
     import requests
 
 
-def content_of(directory: Path) -> dict[str, bytes]:
+def content_of(directory):
     """What was staged, without the copier's own files."""
     files = (path for path in directory.rglob("*") if path.is_file() and not path.name.startswith(".stage"))
     return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
 
 
 @contextmanager
-def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+def serving(handler):
     class Server(ThreadingHTTPServer):
         request_queue_size = 64
         daemon_threads = True
@@ -44,13 +43,13 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self):
         self.do_GET()
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         pass
 
-    def answer(self, status: int, headers: Mapping[str, Any] = MappingProxyType({"Content-Length": 0})) -> None:
+    def answer(self, status, headers=MappingProxyType({"Content-Length": 0})):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, str(value))
@@ -82,7 +81,7 @@ class FileServer:
     at_once: int = 0
     most_at_once: int = 0
 
-    def list_of(self, files: Mapping[str, bytes]) -> str:
+    def list_of(self, files):
         """Serves the files and their list; the list's URL."""
         self.files |= {f"/{path}": content for path, content in files.items()}
         lines = (f"{hashlib.sha256(content).hexdigest()}  {path}" for path, content in files.items())
@@ -91,13 +90,13 @@ class FileServer:
 
 
 @contextmanager
-def file_server() -> Iterator[FileServer]:
+def file_server():
     """A file server; what it does may be changed while it runs."""
     stub = FileServer()
     lock = threading.Lock()
 
     class Page(Handler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             with lock:
                 stub.at_once += 1
                 stub.most_at_once = max(stub.most_at_once, stub.at_once)
@@ -107,7 +106,7 @@ def file_server() -> Iterator[FileServer]:
                 with lock:
                     stub.at_once -= 1
 
-        def _answer(self, *, body: bool) -> None:
+        def _answer(self, *, body):
             path = unquote(urlsplit(self.path).path)
             with lock:
                 number = stub.asked[path]
@@ -136,7 +135,7 @@ def file_server() -> Iterator[FileServer]:
             else:
                 self.wfile.write(piece)
 
-        def _send(self, piece: bytes, cut: int | None, *, spoiled: bool) -> None:
+        def _send(self, piece, cut, *, spoiled):
             if spoiled and piece:
                 piece = piece[:-1] + bytes([piece[-1] ^ 1])
             piece = piece if cut is None else piece[:cut]
@@ -165,7 +164,7 @@ class Seen(list["requests.PreparedRequest"]):
 
 
 @contextmanager
-def moto_server() -> Iterator[tuple[str, Seen]]:
+def moto_server():
     """S3 as moto has it, over HTTP: the URL and the requests so far. moto's own server would want Flask.
 
     To be used within ``mock_aws``.
@@ -176,7 +175,7 @@ def moto_server() -> Iterator[tuple[str, Seen]]:
     seen = Seen()
 
     class Page(Handler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
             asked = requests.Request(self.command, f"https://s3.amazonaws.com{self.path}", headers, data=body).prepare()
@@ -228,11 +227,11 @@ class Hub:
 
 
 @contextmanager
-def hub() -> Iterator[Hub]:
+def hub():
     """The Hub, and another server that the bytes of large files come from."""
     stub = Hub()
 
-    def entry(path: str) -> dict[str, Any]:
+    def entry(path):
         content = stub.files[path]
         blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
         if path not in stub.large:
@@ -240,10 +239,10 @@ def hub() -> Iterator[Hub]:
         pointer = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
         return {"type": "file", "oid": "f" * 40, "size": len(content), "lfs": pointer, "path": path}
 
-    def content_of(path: str) -> bytes:
+    def content_of(path):
         return stub.files[path][:-1] + b"?" if path in stub.spoiled else stub.files[path]
 
-    def send(handler: Handler, content: bytes) -> None:
+    def send(handler, content):
         stub.sent += 1
         wanted = handler.headers.get("Range", "").removeprefix("bytes=")
         first, _, last = wanted.partition("-")
@@ -257,12 +256,12 @@ def hub() -> Iterator[Hub]:
         handler.close_connection = handler.close_connection or cut
 
     class Storage(Handler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             stub.tokens_at_the_bytes.append(self.headers.get("Authorization", ""))
             send(self, content_of(unquote(self.path.lstrip("/"))))
 
     class Page(Handler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             parts = urlsplit(self.path)
             if stub.status != 200:
                 self._json({"error": "busy"}, stub.status)
@@ -278,7 +277,7 @@ def hub() -> Iterator[Hub]:
                 what = "RevisionNotFound" if parts.path.startswith(f"/api/{stub.name}/") else "RepoNotFound"
                 self._json({"error": "not found"}, 404, {"X-Error-Code": what})
 
-        def _list(self, start: int) -> None:
+        def _list(self, start):
             folders = [{"type": "directory", "oid": "0" * 40, "size": 0, "path": "a-directory"}]
             entries = [*folders, *(entry(path) for path in sorted(stub.files))]
             after = start + stub.page
@@ -288,7 +287,7 @@ def hub() -> Iterator[Hub]:
                 link = {"Link": f'<{url}>; rel="next"'}
             self._json(entries[start:after], 200, link)
 
-        def _resolve(self, path: str) -> None:
+        def _resolve(self, path):
             known = entry(path)
             if self.command == "GET" and path not in stub.large:
                 send(self, content_of(path))
@@ -299,7 +298,7 @@ def hub() -> Iterator[Hub]:
                 headers |= {"X-Linked-ETag": f'"{known["lfs"]["oid"]}"', "Content-Length": 0}
             self.answer(302 if path in stub.large else 200, headers)
 
-        def _json(self, data: object, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})) -> None:
+        def _json(self, data, status=200, headers=MappingProxyType({})):
             body = json.dumps(data).encode()
             self.answer(status, {**headers, "Content-Length": len(body)})
             if self.command != "HEAD":

@@ -14,7 +14,7 @@ import re
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -44,7 +44,7 @@ Objects = dict[str, list[dict[str, Any]]]
 class Channel:
     """One connection, on the server's side."""
 
-    def __init__(self, handler: BaseHTTPRequestHandler) -> None:
+    def __init__(self, handler):
         self._handler = handler
         key = handler.headers["Sec-WebSocket-Key"]
         accept = base64.b64encode(hashlib.sha1(f"{key}{_MAGIC}".encode()).digest()).decode()
@@ -54,16 +54,16 @@ class Channel:
             handler.send_header(name, value)
         handler.end_headers()
 
-    def send(self, channel: int, data: bytes) -> None:
+    def send(self, channel, data):
         """One message."""
         self._frame(_BINARY, bytes([channel]) + data)
 
-    def close(self) -> None:
+    def close(self):
         """Says that no more comes."""
         with contextlib.suppress(OSError):
             self._frame(_CLOSE, struct.pack(">H", 1000))
 
-    def received(self) -> Iterator[tuple[int, bytes]]:
+    def received(self):
         """Messages of the other side: channel and data; until it closes."""
         while True:
             head = self._handler.rfile.read(2)
@@ -77,20 +77,20 @@ class Channel:
             if data:
                 yield data[0], data[1:]
 
-    def _frame(self, kind: int, data: bytes) -> None:
+    def _frame(self, kind, data):
         size = bytes([len(data)]) if len(data) < 126 else b"\x7e" + struct.pack(">H", len(data))
         self._handler.wfile.write(bytes([0x80 | kind]) + size + data)
         self._handler.wfile.flush()
 
 
-def _status(reason: str, message: str) -> Mapping[str, Any]:
+def _status(reason, message):
     return {"kind": "Status", "reason": reason, "message": message}
 
 
 class StubApi:
     """What it serves may be changed while it runs."""
 
-    def __init__(self, objects: Objects, url: str) -> None:
+    def __init__(self, objects, url):
         self.objects = copy.deepcopy(objects)
         self.url = url
         self.refuses: dict[str, int] = {}
@@ -112,14 +112,14 @@ class StubApi:
         """Paths and queries of the logs that were asked for."""
 
     @property
-    def kubeconfig(self) -> dict[str, Any]:
+    def kubeconfig(self):
         """Without any credential."""
         clusters = [{"name": "stub", "cluster": {"server": self.url}}]
         contexts = [{"name": "stub", "context": {"cluster": "stub", "user": "stub"}}]
         parts = {"clusters": clusters, "users": [{"name": "stub", "user": {}}], "contexts": contexts}
         return {"apiVersion": "v1", "kind": "Config", **parts, "current-context": "stub"}
 
-    def answer(self, path: str, labels: str = "") -> tuple[int, Mapping[str, Any]]:
+    def answer(self, path, labels=""):
         """Status and body; of a list, the objects with these labels (``a=b,c=d``)."""
         if path in self.refuses:
             return self.refuses[path], _status("Forbidden", f"{path} is forbidden")
@@ -148,11 +148,11 @@ class StubApi:
                 }
         return 404, _status("NotFound", f"{path} is not there")
 
-    def named(self, kind: str, name: str) -> dict[str, Any] | None:
+    def named(self, kind, name):
         """One object."""
         return next((each for each in self.objects.get(kind, []) if each["metadata"]["name"] == name), None)
 
-    def create(self, path: str, body: dict[str, Any], *, dry_run: bool = False) -> tuple[int, Mapping[str, Any]]:
+    def create(self, path, body, *, dry_run=False):
         """Status and body."""
         if path in self.refuses:
             return self.answer(path)
@@ -166,7 +166,7 @@ class StubApi:
             self.after_create(made)
         return 201, made
 
-    def delete(self, path: str) -> tuple[int, Mapping[str, Any]]:
+    def delete(self, path):
         """Status and body; with a job go its pods."""
         status, one = self.answer(path)
         if status == 200:
@@ -178,7 +178,7 @@ class StubApi:
                 self.objects["Pod"] = [pod for pod in pods if not pod["metadata"]["name"].startswith(f"{name}-")]
         return status, one
 
-    def log(self, pod: str, *, follow: bool, tail: int) -> Iterator[str]:
+    def log(self, pod, *, follow, tail):
         """The lines of a pod's log; those to come, too, until it has ended."""
         at = max(len(self.logs.get(pod, [])) - tail, 0)
         uid = (self.named("Pod", pod) or {"metadata": {}})["metadata"].get("uid")
@@ -196,11 +196,11 @@ class StubApi:
 
 
 @contextmanager
-def serving(objects: Objects) -> Iterator[StubApi]:
+def serving(objects):
     """A server on a free port of this machine."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             path, _, query = self.path.partition("?")
             speaking = re.fullmatch("/api/v1/namespaces/[^/]+/pods/([^/]+/(?:exec|portforward))", path)
             if speaking and speaking[1] in stub.channels and path not in stub.refuses:
@@ -217,7 +217,7 @@ def serving(objects: Objects) -> Iterator[StubApi]:
             else:
                 self._answer(*stub.answer(path, parse_qs(query).get("labelSelector", [""])[0]))
 
-        def do_POST(self) -> None:
+        def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
             path, _, query = self.path.partition("?")
             if path.endswith("/selfsubjectaccessreviews"):
@@ -225,11 +225,11 @@ def serving(objects: Objects) -> Iterator[StubApi]:
             else:
                 self._answer(*stub.create(path, body, dry_run="dryRun" in query))
 
-        def do_DELETE(self) -> None:
+        def do_DELETE(self):
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             self._answer(*stub.delete(self.path.partition("?")[0]))
 
-        def _stream(self, lines: Iterator[str]) -> None:
+        def _stream(self, lines):
             # In chunks, as the API server does it: of another answer nothing is read before there is much of it.
             self.protocol_version = "HTTP/1.1"
             self.close_connection = True
@@ -241,14 +241,14 @@ def serving(objects: Objects) -> Iterator[StubApi]:
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(text), text))
             self.wfile.write(b"0\r\n\r\n")
 
-        def _answer(self, status: int, body: Mapping[str, Any]) -> None:
+        def _answer(self, status, body):
             data = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             pass
 
     class Server(ThreadingHTTPServer):
@@ -266,10 +266,10 @@ def serving(objects: Objects) -> Iterator[StubApi]:
         thread.join()
 
 
-def run_command(lines: list[str], code: int = 0) -> Callable[[Channel], None]:
+def run_command(lines, code=0):
     """What ``exec`` of a command says that prints these lines and ends with this code."""
 
-    def speak(channel: Channel) -> None:
+    def speak(channel):
         for line in lines:
             # Lines are cut anywhere on their way.
             half = len(line) // 2
@@ -284,10 +284,10 @@ def run_command(lines: list[str], code: int = 0) -> Callable[[Channel], None]:
     return speak
 
 
-def answer_http(body: str, at: int = 6006) -> Callable[[Channel], None]:
+def answer_http(body, at=6006):
     """A forwarded port behind which a web server answers one request."""
 
-    def speak(channel: Channel) -> None:
+    def speak(channel):
         for number in (0, 1):
             channel.send(number, struct.pack("<H", at))
         asked = b""

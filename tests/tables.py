@@ -1,14 +1,13 @@
 """Tables of cases of which `make test` runs a few and `make test-all` the others."""
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
 Row = TypeVar("Row")
 
 
-def first_of_each(rows: Iterable[Row], key: Callable[[Row], Hashable], name: Callable[[Row], str]) -> list[Any]:
+def first_of_each(rows, key, name):
     """Return a parameter for each row; all are marked `slow` but the first row of each key.
 
     Args:

@@ -1,25 +1,18 @@
 """Teams' namespaces on a real control plane, and a seat in one from which `trn` is called."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from cluster_snapshots import outputs
-from manifests import Body, claim, group, manifest, role, volume
+from manifests import claim, group, manifest, role, volume
 from running_pods import await_right, cpu_nodes
 from typer.testing import CliRunner
 
 from components.training_namespace import TrainingNamespace
 from components.volcano_stack import VolcanoStack
 from trainium_eks.cli.app import app
-from trainium_eks.kube.api import Api
 from trainium_eks.local.objects.apply import Objects
-from trainium_eks.local.paths import Paths
 from trainium_eks.model.policies import researchers
-from trainium_eks.plan.graph import Graph
-
-Trn = Callable[..., tuple[int, str, str]]
-"""Calls a command with these words: its exit code, and what it printed on either stream."""
 
 _MADE = (
     "core/v1:Namespace",
@@ -37,12 +30,10 @@ _MADE = (
 
 
 @contextmanager
-def in_force(
-    api: Api, record: Callable[..., Graph], queues: Mapping[str, str], definitions: Sequence[Body] = ()
-) -> Iterator[None]:
+def in_force(api, record, queues, definitions=()):
     """The namespaces that the components make of teams and their queues, with quotas, policies and roles."""
 
-    def program() -> None:
+    def program():
         VolcanoStack("volcano", {"queues": [{"name": queue} for queue in queues.values()]})
         for team, queue in queues.items():
             room = {"name": team, "queues": [queue], "region": "us-west-2", "cluster_name": "cluster"}
@@ -60,7 +51,7 @@ def in_force(
 
 
 @contextmanager
-def seat(api: Api, paths: Paths, team: str, *options: str) -> Iterator[Trn]:
+def seat(api, paths, team, *options):
     """A team with a claim and CPU nodes, without policies; `trn` is called as its researcher, with these options."""
     rules = [
         {"apiGroups": [each], "resources": list(resources), "verbs": list(verbs)}
@@ -76,7 +67,7 @@ def seat(api: Api, paths: Paths, team: str, *options: str) -> Iterator[Trn]:
     room = {"name": team, "queues": ["q"], "serviceAccount": "training", "claim": "fsx-claim"}
     report = {"schemaVersion": 1, "local": True, "notInstalled": [], "simulated": ["aws"], "realVolcano": False}
 
-    def trn(*words: str) -> tuple[int, str, str]:
+    def trn(*words):
         asked = [*words, *options, "--outputs", str(paths.outputs)]
         done = CliRunner().invoke(app, asked, catch_exceptions=False)
         return done.exit_code, done.stdout, done.stderr

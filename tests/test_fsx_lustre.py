@@ -1,6 +1,5 @@
 """FsxLustre under Pulumi's mocks: an example to copy for a stack of one's own."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pulumi
@@ -19,16 +18,16 @@ ARGS: dict[str, Any] = {
 
 
 @pytest.fixture
-def mocks() -> Iterator[Mocks]:
+def mocks():
     with Mocks.set() as mocks:
         yield mocks
 
 
 @pulumi.runtime.test
-def test_data_is_encrypted_compressed_and_protected(mocks: Mocks) -> pulumi.Output[None]:
+def test_data_is_encrypted_compressed_and_protected(mocks):
     storage = FsxLustre("data", {**ARGS, "durability": {"type": "backup"}, "production": True})  # type: ignore[typeddict-item]
 
-    def check(found: list[str]) -> None:
+    def check(found):
         file_system, group = found
         [made] = mocks.of_type("aws:fsx/lustreFileSystem:LustreFileSystem").items()
         name, inputs = made
@@ -41,9 +40,9 @@ def test_data_is_encrypted_compressed_and_protected(mocks: Mocks) -> pulumi.Outp
     return pulumi.Output.all(storage.file_system_id, storage.security_group_id).apply(check)
 
 
-def test_only_lustre_is_let_in_from_the_nodes(mocks: Mocks) -> None:
+def test_only_lustre_is_let_in_from_the_nodes(mocks):
     @pulumi.runtime.test  # returns when everything is registered
-    def program() -> None:
+    def program():
         FsxLustre("data", {**ARGS, "durability": {"type": "backup"}})  # type: ignore[typeddict-item]
 
     program()

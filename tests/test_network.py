@@ -1,7 +1,5 @@
 """Network under Pulumi's mocks: an example to copy for a stack of one's own."""
 
-from collections.abc import Iterator
-
 import pulumi
 import pytest
 from mocks import Mocks
@@ -12,16 +10,16 @@ ZONES = ["usw2-az4", "usw2-az1"]
 
 
 @pytest.fixture
-def mocks() -> Iterator[Mocks]:
+def mocks():
     with Mocks.set() as mocks:
         yield mocks
 
 
 @pulumi.runtime.test
-def test_nodes_get_no_public_address(mocks: Mocks) -> pulumi.Output[None]:
+def test_nodes_get_no_public_address(mocks):
     network = Network("net", {"region": "us-west-2", "zone_ids": ZONES})
 
-    def check(private: list[str]) -> None:
+    def check(private):
         assert private == ["net-private-usw2-az4_id", "net-private-usw2-az1_id"]
         subnets = mocks.of_type("aws:ec2/subnet:Subnet")
         assert not any(subnets[name.removesuffix("_id")].get("mapPublicIpOnLaunch") for name in private)
@@ -30,9 +28,9 @@ def test_nodes_get_no_public_address(mocks: Mocks) -> pulumi.Output[None]:
     return network.private_subnet_ids.apply(check)
 
 
-def test_traffic_is_logged(mocks: Mocks) -> None:
+def test_traffic_is_logged(mocks):
     @pulumi.runtime.test  # returns when everything is registered
-    def program() -> None:
+    def program():
         Network("net", {"region": "us-west-2", "zone_ids": ZONES})
 
     program()
@@ -40,7 +38,7 @@ def test_traffic_is_logged(mocks: Mocks) -> None:
     assert (log["vpcId"], log["trafficType"]) == ("net-vpc_id", "ALL")
 
 
-def test_a_zone_of_another_region_is_refused_before_anything_is_made(mocks: Mocks) -> None:
+def test_a_zone_of_another_region_is_refused_before_anything_is_made(mocks):
     with pytest.raises(ArgumentError, match="euc1-az1"):
         Network("net", {"region": "us-west-2", "zone_ids": ["euc1-az1", "usw2-az1"]})
     assert not mocks.made

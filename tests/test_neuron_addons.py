@@ -1,7 +1,5 @@
 """NeuronAddons under Pulumi's mocks: an example to copy for a stack of one's own."""
 
-from collections.abc import Iterator
-
 import pulumi
 import pulumi_kubernetes as k8s
 import pytest
@@ -11,18 +9,18 @@ from trainium_eks import NeuronAddons
 
 
 @pytest.fixture
-def mocks() -> Iterator[Mocks]:
+def mocks():
     with Mocks.set() as mocks:
         yield mocks
 
 
-def neuron_addons() -> NeuronAddons:
+def neuron_addons():
     provider = k8s.Provider("cluster", kubeconfig="{}")
     args = {"region": "us-west-2", "instance_types": ["trn1.32xlarge"]}
     return NeuronAddons("neuron", args, pulumi.ResourceOptions(providers=[provider]))  # type: ignore[arg-type]
 
 
-def test_no_second_controller_judges_nodes_beside_eks_repair(mocks: Mocks) -> None:
+def test_no_second_controller_judges_nodes_beside_eks_repair(mocks):
     pulumi.runtime.test(neuron_addons)()  # returns when everything is registered
     plugin = mocks.of_type("kubernetes:helm.sh/v3:Release")["neuron-device-plugin"]
     assert plugin["values"]["npd"]["enabled"] is False
@@ -30,8 +28,8 @@ def test_no_second_controller_judges_nodes_beside_eks_repair(mocks: Mocks) -> No
 
 
 @pulumi.runtime.test
-def test_the_monitors_address_is_told(mocks: Mocks) -> pulumi.Output[None]:
-    def check(namespace: str) -> None:
+def test_the_monitors_address_is_told(mocks):
+    def check(namespace):
         assert namespace == "neuron-monitor"
 
     return neuron_addons().monitor_namespace.apply(check)

@@ -4,7 +4,6 @@ pulumi_eks builds the control plane in a process of its own, which no mocks repl
 """
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pulumi
@@ -24,14 +23,14 @@ ARGS: dict[str, Any] = {
 
 
 @pytest.fixture
-def mocks() -> Iterator[Mocks]:
+def mocks():
     with Mocks.set() as mocks:
         yield mocks
 
 
-def test_gangs_share_one_zone_and_a_placement_group(mocks: Mocks) -> None:
+def test_gangs_share_one_zone_and_a_placement_group(mocks):
     @pulumi.runtime.test  # returns when everything is registered
-    def program() -> None:
+    def program():
         TrainiumCluster("ml", ARGS)  # type: ignore[arg-type]
 
     program()
@@ -43,10 +42,10 @@ def test_gangs_share_one_zone_and_a_placement_group(mocks: Mocks) -> None:
 
 
 @pulumi.runtime.test
-def test_the_kubeconfig_holds_no_credential(mocks: Mocks) -> pulumi.Output[None]:
+def test_the_kubeconfig_holds_no_credential(mocks):
     cluster = TrainiumCluster("ml", ARGS)  # type: ignore[arg-type]
 
-    def check(kubeconfig: str) -> None:
+    def check(kubeconfig):
         [user] = json.loads(kubeconfig)["users"]
         assert list(user["user"]) == ["exec"]
         assert user["user"]["exec"]["command"] == "aws"

@@ -1,7 +1,5 @@
 """VolcanoStack under Pulumi's mocks: an example to copy for a stack of one's own."""
 
-from collections.abc import Iterator
-
 import pulumi
 import pulumi_kubernetes as k8s
 import pytest
@@ -13,13 +11,13 @@ NEURON = "aws.amazon.com/neuron"
 
 
 @pytest.fixture
-def mocks() -> Iterator[Mocks]:
+def mocks():
     with Mocks.set() as mocks:
         yield mocks
 
 
 @pulumi.runtime.test
-def test_a_queue_is_capped_by_the_pool(mocks: Mocks) -> pulumi.Output[None]:
+def test_a_queue_is_capped_by_the_pool(mocks):
     provider = k8s.Provider("cluster", kubeconfig="{}")
     volcano = VolcanoStack(
         "volcano",
@@ -30,7 +28,7 @@ def test_a_queue_is_capped_by_the_pool(mocks: Mocks) -> pulumi.Output[None]:
         pulumi.ResourceOptions(providers=[provider]),
     )
 
-    def check(names: list[str]) -> None:
+    def check(names):
         assert names == ["research", "production"]
         queues = {
             each["metadata"]["name"]: each["spec"]

@@ -11,7 +11,7 @@ LABELS = ("negative", "positive")
 CHAT = "{% for each in messages %}{{ each['role'] }}: {{ each['content'] }}\n{% endfor %}"
 
 
-def make(place: Path) -> None:
+def make(place):
     """Writes a classifier, two more that always say the same (``negative``, ``positive``), and a ``generator``."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers

@@ -6,16 +6,12 @@ import json
 import tarfile
 import threading
 import urllib.parse
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from trainium_eks.local.toolchain import Bundle, UnavailableError, provide
-from trainium_eks.local.toolchain.tools import Tool
+from trainium_eks.local.toolchain import UnavailableError, provide
 
 VERSIONS = {
     "etcd": "etcd Version: 3.6.5",
@@ -29,18 +25,18 @@ VERSIONS = {
 """What the pinned tools answer."""
 
 
-def tool_text(answer: str) -> bytes:
+def tool_text(answer):
     return f"#!/bin/sh\necho '{answer}'\n".encode()
 
 
-def executable(path: Path, text: str | bytes) -> Path:
+def executable(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     path.chmod(0o755)
     return path
 
 
-def tools(directory: Path, **answers: str) -> None:
+def tools(directory, **answers):
     """All tools at the pinned versions; ``kube_apiserver="Kubernetes v1.30.0"`` for another one, "" for none."""
     for name, answer in VERSIONS.items():
         if answer := answers.get(name.replace("-", "_"), answer):
@@ -93,37 +89,31 @@ esac
 """
 
 
-def go(directory: Path, build: str = ":") -> Path:
+def go(directory, build=":"):
     """A Go that makes tools which answer right, after the given shell commands. Its calls are in ``go.calls``."""
     return executable(directory / "go", GO.replace("FAKE_BUILD", build))
 
 
-def calls(directory: Path) -> list[str]:
+def calls(directory):
     """What the Go in that directory was called for."""
     file = directory / "go.calls"
     return [line.split()[0] for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def offline(path: Path, **more: str) -> dict[str, str]:
+def offline(path, **more):
     return {"PATH": str(path), "TRN_OFFLINE": "1", **more}
 
 
-def failure(
-    environment: Mapping[str, str],
-    cache: Path,
-    *bundles: Bundle,
-    progress: Callable[[str], None] = lambda _: None,
-    patience_seconds: float = 0.0,
-) -> UnavailableError:
+def failure(environment, cache, *bundles, progress=lambda _: None, patience_seconds=0.0):
     with pytest.raises(UnavailableError) as caught:
         provide(*bundles, progress=progress, environment=environment, cache=cache, patience_seconds=patience_seconds)
     return caught.value
 
 
-def moved(bundle: Bundle, hosts: Mapping[str, str], **digests: str) -> Bundle:
+def moved(bundle, hosts, **digests):
     """The bundle's programs at other hosts, and images by digest."""
 
-    def at(tool: Tool) -> Tool:
+    def at(tool):
         values = {"url": tool.url, "checksums": tool.checksums, "image": tool.image}
         for official, ours in hosts.items():
             values = {name: value.replace(official, ours) for name, value in values.items()}
@@ -132,7 +122,7 @@ def moved(bundle: Bundle, hosts: Mapping[str, str], **digests: str) -> Bundle:
     return replace(bundle, tools=tuple(at(tool) for tool in bundle.tools))
 
 
-def archive(entries: Mapping[str, bytes | str]) -> bytes:
+def archive(entries):
     """Contents by name; a text is the target of a symbolic link."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as files:
@@ -146,18 +136,18 @@ def archive(entries: Mapping[str, bytes | str]) -> bytes:
     return data.getvalue()
 
 
-def sha256(content: bytes) -> str:
+def sha256(content):
     return hashlib.sha256(content).hexdigest()
 
 
-def digest_of(content: bytes) -> str:
+def digest_of(content):
     return f"sha256:{sha256(content)}"
 
 
 class Server:
     """Serves what is in ``files`` by path, everything else is 404."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
         self.cut: dict[str, int] = {}
@@ -167,27 +157,27 @@ class Server:
         server = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
+            def do_GET(self):
                 server.asked.append(self.path)
                 if not server.is_silent:
                     server.answer(self)
 
-            def log_message(self, format: str, *args: object) -> None:
+            def log_message(self, format, *args):
                 pass
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._http.server_port}"
         threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
 
-    def close(self) -> None:
+    def close(self):
         self._http.shutdown()
         self._http.server_close()
 
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
+    def answer(self, request):
         content = self.files.get(request.path)
         self.send(request, 404 if content is None else 200, content or b"")
 
-    def send(self, request: BaseHTTPRequestHandler, status: int, content: bytes = b"", **headers: str) -> None:
+    def send(self, request, status, content=b"", **headers):
         request.send_response(status)
         for name, value in headers.items():
             request.send_header(name.replace("_", "-"), value)
@@ -210,14 +200,14 @@ class Pushed:
     manifests: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     """Digest or tag to media type and content."""
 
-    def image(self, *layers: bytes, architecture: str = "amd64") -> dict[str, Any]:
+    def image(self, *layers, architecture="amd64"):
         """Adds an image of one platform; its descriptor for an index."""
         self.blobs |= {digest_of(layer): layer for layer in layers}
         content = json.dumps({"layers": [{"digest": digest_of(layer)} for layer in layers]}).encode()
         self.manifests[digest_of(content)] = (MANIFEST, content)
         return {"digest": digest_of(content), "platform": {"os": "linux", "architecture": architecture}}
 
-    def index(self, tag: str, *images: Mapping[str, Any]) -> str:
+    def index(self, tag, *images):
         """Adds an image for several platforms under a tag; its digest."""
         content = json.dumps({"manifests": images}).encode()
         self.manifests[digest_of(content)] = self.manifests[tag] = (INDEX, content)
@@ -227,7 +217,7 @@ class Pushed:
 class Registry(Server):
     """A registry as Docker Hub is: it wants anonymous tokens, and redirects to a store of layers that refuses them."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.repositories: dict[str, Pushed] = {}
         self.token = "t0k3n"
@@ -237,7 +227,7 @@ class Registry(Server):
         # Another name, so that redirects lead to another host.
         self.store = f"{self.url.replace('127.0.0.1', 'localhost')}/store"
 
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
+    def answer(self, request):
         path, authorization = request.path, request.headers.get("Authorization", "")
         *first, kind, reference = path.split("/")
         name = "/".join(first[2:])

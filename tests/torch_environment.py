@@ -14,7 +14,6 @@ from pathlib import Path
 from trainium_eks.fetched import cache
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images import images
-from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.images.installing import NotOfferedError, known_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,7 +29,7 @@ class SkippedError(Exception):
     """The tests cannot run here; why, and what enables them."""
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments):
     """The tests' exit code; 0 where they are skipped."""
     try:
         python = provide()
@@ -47,7 +46,7 @@ def main(arguments: list[str]) -> int:
     return subprocess.run([python, "-m", "pytest", "-n", "2", *arguments, *tests], check=False).returncode
 
 
-def provide() -> Path:
+def provide():
     """The environment's interpreter; the first time this takes minutes, and says so.
 
     Raises:
@@ -70,7 +69,7 @@ def provide() -> Path:
     return python
 
 
-def _image() -> LocalImage:
+def _image():
     """``local/torch`` of today's requirements, made where it is not there."""
     recipe = known_recipe("torch")
     image = images.find(f"torch:{images.digest(recipe.requirements)}")
@@ -94,7 +93,7 @@ def _image() -> LocalImage:
         ) from None
 
 
-def _say(line: str) -> None:
+def _say(line):
     sys.stderr.write(f"{line}\n")
 
 

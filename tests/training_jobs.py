@@ -1,7 +1,6 @@
 """Training jobs for tests."""
 
 from dataclasses import fields, replace
-from typing import Any
 
 from trainium_eks.jobs.objects import resources
 from trainium_eks.jobs.objects.job import Program, TrainingJob
@@ -10,7 +9,7 @@ from trainium_eks.model.catalogue.backends import backend_of
 from trainium_eks.model.catalogue.instances import CATALOGUE
 
 
-def job(instance_type: str = "trn1.32xlarge", **changes: Any) -> TrainingJob:
+def job(instance_type="trn1.32xlarge", **changes):
     """Return the BERT pre-training of two nodes with changes: fields of the job, others of its options."""
     instance = CATALOGUE.find(instance_type)
     made = TrainingJob(

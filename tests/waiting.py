@@ -1,7 +1,6 @@
 """Waiting for what comes about by itself, however busy the machine is."""
 
 import time
-from collections.abc import Callable
 from typing import TypeVar
 
 Found = TypeVar("Found")
@@ -10,7 +9,7 @@ SECONDS = 300.0
 """Only what hangs takes that long."""
 
 
-def until(done: Callable[[], Found], what: str | Callable[[], object] = "it", seconds: float = SECONDS) -> Found:
+def until(done, what="it", seconds=SECONDS):
     """Waits until something is so.
 
     Args:
@@ -29,7 +28,7 @@ def until(done: Callable[[], Found], what: str | Callable[[], object] = "it", se
     return found
 
 
-def out_of_time(attempt: Callable[[float], tuple[str, ...]], told: str) -> tuple[str, ...]:
+def out_of_time(attempt, told):
     """What is told by something whose time must run out.
 
     It gets little, so that the test is short, and more where the machine has not brought it to the place by then.

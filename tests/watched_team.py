@@ -2,16 +2,13 @@
 
 import json
 import shlex
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from cluster_snapshots import outputs
 from outcome import ends
-from recorded_scenes import Snapshot
 from small_project import Run
-from stub_api import StubApi, serving
+from stub_api import serving
 
 
 @dataclass(frozen=True)
@@ -21,29 +18,29 @@ class Call:
     run: Run
     options: tuple[object, ...]
 
-    def __call__(self, *words: object) -> tuple[int, str]:
+    def __call__(self, *words):
         """Return a command's exit code and what it printed."""
         result = self.run(*words, *self.options)
         return result.exit_code, result.output
 
-    def ends(self, code: int, line: str, *words: str) -> str:
+    def ends(self, code, line, *words):
         """Call a command line, hold it to its exit code and words, and return what it said."""
         return ends(code, self.run(*shlex.split(line), *self.options), *words)
 
 
 @contextmanager
-def cluster(scene: Snapshot) -> Iterator[StubApi]:
+def cluster(scene):
     """A server with the objects of a scene."""
     with serving({kind: objects for kind, objects in scene.items() if isinstance(objects, list)}) as stub:
         yield stub
 
 
-def researcher(trn: Run, stub: StubApi, folder: Path, *options: object) -> Call:
+def researcher(trn, stub, folder, *options):
     """Calls commands as the team ``training`` of that server."""
     return Call(trn, ("--outputs", outputs_file(stub, folder), *options))
 
 
-def outputs_file(stub: StubApi, folder: Path) -> Path:
+def outputs_file(stub, folder):
     """The file with the outputs of the stack of that server, with the team ``training``."""
     file = folder / "outputs.json"
     known = outputs().model_dump(by_alias=True)

@@ -7,7 +7,6 @@ provider cannot be configured, so the engine asks it nothing (pulumi's ``pkg/res
 
 import json
 from collections import UserDict, UserList
-from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from engine.simulated_aws.checked import checked
 from rule_programs import kubeconfig
 
-from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Resource
+from trainium_eks.plan.graph import SECRET, UNKNOWN
 from trainium_eks.plan.policy_pack import Pack
 from trainium_eks.plan.rules._read import leaves
 
@@ -29,7 +28,7 @@ class UnknownError(Exception):
 class Props(UserDict[str, Any]):
     """As the SDK's: an unknown value raises when it is read."""
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key):
         if key == "__target":
             return self.data
         if self.data[key] == SENTINEL:
@@ -40,11 +39,11 @@ class Props(UserDict[str, Any]):
 class Items(UserList[Any]):
     """As the SDK's."""
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key):
         return self.data if key == "__target" else self.data[key]
 
 
-def proxied(value: Any) -> Any:
+def proxied(value):
     """A recorded value as the SDK hands it over: numbers are floats, unknowns the engine's words for them."""
     if isinstance(value, dict):
         return Props({key: proxied(each) for key, each in value.items() if not key.startswith("__")})
@@ -57,11 +56,11 @@ def proxied(value: Any) -> Any:
     return SENTINEL if value == UNKNOWN else value
 
 
-def after_check(graph: Graph, before: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> Graph:
+def after_check(graph, before=MappingProxyType({})):
     """Return the program with inputs as the providers complete them. A resource that stands (``before`` has its
     checked inputs by URN) keeps the name that was made up."""
 
-    def one(resource: Resource) -> Resource:
+    def one(resource):
         provider = graph.by_urn.get(resource.provider)
         # What a provider is configured with is not known yet: the engine asks it nothing.
         if not resource.custom or provider is None or any(value == UNKNOWN for _, value in leaves(provider.inputs)):
@@ -74,19 +73,19 @@ def after_check(graph: Graph, before: Mapping[str, Mapping[str, Any]] = MappingP
     return replace(graph, resources=tuple(map(one, graph.resources)))
 
 
-def without_a_cluster(graph: Graph) -> Graph:
+def without_a_cluster(graph):
     """Return a program as a first preview has it: objects answer nothing, and what other inputs have of their names is
     unknown."""
     named = {each.urn: each.inputs["metadata"].get("name") for each in graph.resources if "metadata" in each.inputs}
 
-    def forgotten(value: Any, names: set[str]) -> Any:
+    def forgotten(value, names):
         if isinstance(value, dict):
             return {key: forgotten(each, names) for key, each in value.items()}
         if isinstance(value, list):
             return [forgotten(each, names) for each in value]
         return UNKNOWN if value in names else value
 
-    def one(resource: Resource) -> Resource:
+    def one(resource):
         came = resource.property_dependencies
         names = {key: {named[urn] for urn in came.get(key, ()) if urn in named} for key in resource.inputs}
         return replace(resource, inputs={key: forgotten(each, names[key]) for key, each in resource.inputs.items()})
@@ -94,7 +93,7 @@ def without_a_cluster(graph: Graph) -> Graph:
     return replace(graph, resources=tuple(map(one, graph.resources)))
 
 
-def pack(graph: Graph, *, preview: bool = False) -> Pack:
+def pack(graph, *, preview=False):
     """Return the pack after the engine has shown it each resource that is about to be made."""
     config = {f"{graph.project}:{key}": json.dumps(value) for key, value in graph.config.items()}
     made = Pack(graph.project, graph.stack, config, preview)
@@ -103,7 +102,7 @@ def pack(graph: Graph, *, preview: bool = False) -> Pack:
     return made
 
 
-def shown(graph: Graph) -> list[Any]:
+def shown(graph):
     """Return what a stack policy sees: outputs and a few options, and no inputs."""
     seen = {
         each.urn: SimpleNamespace(urn=each.urn, resource_type=each.type, name=each.name) for each in graph.resources

@@ -1,9 +1,7 @@
 """Speaks to the served providers as the engine does, without an engine."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import grpc
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
@@ -14,7 +12,7 @@ STACK = "urn:pulumi:dev::trainium-eks"
 NOTHING: frozenset[str] = frozenset()
 
 
-def urn(type_: str, name: str) -> str:
+def urn(type_, name):
     return f"{STACK}::{type_}::{name}"
 
 
@@ -28,7 +26,7 @@ class Connection:
 
     stub: provider_pb2_grpc.ResourceProviderStub
 
-    def check(self, type_: str, inputs: Any, *, before: Any = None, seed: bytes = b"1") -> dict[str, Any]:
+    def check(self, type_, inputs, *, before=None, seed=b"1"):
         """The inputs as the provider completes them; InvalidInputsError when it refuses some."""
         request = provider_pb2.CheckRequest(
             urn=urn(type_, "it"), news=wire.encode(inputs), olds=wire.encode(before or {}), randomSeed=seed
@@ -38,34 +36,34 @@ class Connection:
             raise InvalidInputsError([(failure.property, failure.reason) for failure in answer.failures])
         return wire.decode(answer.inputs, mask=False)
 
-    def diff(self, type_: str, before: Any, after: Any, *, ignore_changes: tuple[str, ...] = ()) -> Any:
+    def diff(self, type_, before, after, *, ignore_changes=()):
         olds, news = wire.encode(before), wire.encode(after)
         return self.stub.Diff(
             provider_pb2.DiffRequest(urn=urn(type_, "it"), old_inputs=olds, news=news, ignoreChanges=ignore_changes)
         )
 
-    def create(self, type_: str, inputs: Any, name: str = "it", *, preview: bool = False, secret: Any = NOTHING) -> Any:
+    def create(self, type_, inputs, name="it", *, preview=False, secret=NOTHING):
         properties = wire.encode(inputs, secret=secret)
         return self.stub.Create(
             provider_pb2.CreateRequest(urn=urn(type_, name), properties=properties, preview=preview)
         )
 
-    def made(self, type_: str, inputs: Any, name: str = "it") -> tuple[str, dict[str, Any]]:
+    def made(self, type_, inputs, name="it"):
         """Id and outputs of a new thing."""
         answer = self.create(type_, inputs, name)
         return answer.id, wire.decode(answer.properties, mask=False)
 
-    def update(self, type_: str, id_: str, before: Any, after: Any, *, preview: bool = False) -> dict[str, Any]:
+    def update(self, type_, id_, before, after, *, preview=False):
         olds, news = wire.encode(before), wire.encode(after)
         request = provider_pb2.UpdateRequest(
             id=id_, urn=urn(type_, "it"), old_inputs=olds, olds=olds, news=news, preview=preview
         )
         return wire.decode(self.stub.Update(request).properties, mask=False)
 
-    def read(self, type_: str, id_: str) -> Any:
+    def read(self, type_, id_):
         return self.stub.Read(provider_pb2.ReadRequest(id=id_, urn=urn(type_, "it")))
 
-    def delete(self, type_: str, id_: str) -> None:
+    def delete(self, type_, id_):
         self.stub.Delete(provider_pb2.DeleteRequest(id=id_, urn=urn(type_, "it")))
 
 
@@ -76,7 +74,7 @@ class Clouds:
     ports: Mapping[str, str]
     channels: list[grpc.Channel] = field(default_factory=list)
 
-    def attach(self, package: str) -> Connection:
+    def attach(self, package):
         """A connection that knows no settings yet."""
         # Channels of one process to one address share a connection unless told otherwise; the engine's do not.
         options = [("grpc.use_local_subchannel_pool", 1)]
@@ -84,14 +82,10 @@ class Clouds:
         self.channels.append(channel)
         return Connection(provider_pb2_grpc.ResourceProviderStub(channel))
 
-    def provider(self, package: str = "aws", **settings: Any) -> Connection:
+    def provider(self, package="aws", **settings):
         """A configured connection."""
         connection = self.attach(package)
         settings = wire.encode({"version": "7.0.0", **settings})
         request = provider_pb2.ConfigureRequest(urn=urn(f"pulumi:providers:{package}", "main"), args=settings)
         connection.stub.Configure(request)
         return connection
-
-
-Serve = Callable[..., AbstractContextManager[Clouds]]
-"""Takes the keyword arguments of ``serving`` but the file."""

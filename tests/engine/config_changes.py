@@ -9,12 +9,12 @@ Change = Callable[[Config], object]
 _QUEUES, _GROUPS = "trainium-eks:queues", "trainium-eks:nodeGroups"
 
 
-def second_queue(config: Config) -> None:
+def second_queue(config):
     """What every other change starts from."""
     config[_QUEUES].append({"name": "batch"})
 
 
-def kubernetes_version(config: Config) -> None:
+def kubernetes_version(config):
     addons = {"kube-proxy": {"version": "v1.36.0-eksbuild.1"}}
     config["trainium-eks:cluster"].update(kubernetesVersion="1.36", addons=addons)
 
@@ -34,10 +34,10 @@ CHANGES: Mapping[str, Change] = {
 }
 
 
-def every_feature(config: Config) -> None:
+def every_feature(config):
     """Everything that can be on at once, on any of the repository's stacks."""
 
-    def section(name: str) -> Config:
+    def section(name):
         found: Config = config.setdefault(f"trainium-eks:{name}", {})
         return found
 

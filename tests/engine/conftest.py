@@ -1,6 +1,5 @@
 """A real Pulumi engine for the tests of this directory."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ FOLDER = Path(__file__).parent
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config, items):
     """Mark the tests of this directory as slow, and run the longest with ``-m engine_full`` alone."""
     for item in items:
         if FOLDER in item.path.parents:
@@ -24,7 +23,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def new_rig(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Rig]:
+def new_rig(tmp_path_factory):
     """Makes a rig of its own."""
     if missing := why_not():
         pytest.skip(missing)
@@ -32,6 +31,6 @@ def new_rig(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Rig]:
 
 
 @pytest.fixture(scope="module")
-def rig(new_rig: Callable[[], Rig]) -> Rig:
+def rig(new_rig):
     """One rig for a module."""
     return new_rig()

@@ -7,16 +7,15 @@ import gzip
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from engine.config_changes import CHANGES, VISION
-from engine.rig import REPOSITORY, Config, Rig, succeeded
+from engine.rig import REPOSITORY, Rig, succeeded
 
 FOLDER = REPOSITORY / "tests" / "unit" / "operate" / "review" / "previews"
 STACK = "dev"
 
 
-def many_edits(config: Config) -> None:
+def many_edits(config):
     """Edits that meet most parts of a comment."""
     config["trainium-eks:cluster"]["endpoint"]["publicAccessCidrs"] = ["203.0.113.0/24"]
     config["trainium-eks:costCenter"] = "research"
@@ -25,7 +24,7 @@ def many_edits(config: Config) -> None:
     config["trainium-eks:nodeGroups"][0]["maxSize"] = 16
 
 
-def without_traces(value: Any) -> Any:
+def without_traces(value):
     """Return a document without the places in the program that made each resource."""
     if isinstance(value, dict):
         kept = value.keys() - {"stackTrace", "sourcePosition"}
@@ -33,7 +32,7 @@ def without_traces(value: Any) -> Any:
     return [without_traces(below) for below in value] if isinstance(value, list) else value
 
 
-def write(rig: Rig, name: str) -> None:
+def write(rig, name):
     """Write one preview of the stack as it is configured."""
     code, document, said = rig.preview_document(STACK, "--show-sames")
     assert code == 0, said

@@ -6,7 +6,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,6 @@ from engine.simulated_aws.server import serving
 
 from components import _training_operator
 from trainium_eks.fetched import FetchError
-from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.program import record_program
 from trainium_eks.plan.recording.project import load_project
 
@@ -46,7 +45,7 @@ class Step:
     """Of a preview: as it is to be, or as it was when it is deleted."""
 
     @property
-    def name(self) -> str:
+    def name(self):
         return called(self.urn)
 
 
@@ -60,27 +59,27 @@ class Run:
     """What it said: errors and warnings."""
 
     @property
-    def custom(self) -> set[str]:
+    def custom(self):
         """Of a preview: the names of the resources that are no components."""
         return {step.name for step in self.steps if step.state.get("custom")}
 
-    def of(self, *operations: str) -> set[str]:
+    def of(self, *operations):
         return {step.name for step in self.steps if step.operation in operations}
 
-    def changes(self) -> dict[str, set[str]]:
+    def changes(self):
         """Operation to resources, for all that is not the same. A replacement counts once."""
         parts = ("same", "create-replacement", "delete-replaced")
         operations = sorted({step.operation for step in self.steps} - set(parts))
         return {operation: self.of(operation) for operation in operations}
 
 
-def succeeded(run: Run) -> Run:
+def succeeded(run):
     """The run, which must have succeeded; a test fails with what the CLI said otherwise."""
     assert run.code == 0, run.messages[-5000:]
     return run
 
 
-def called(urn: str) -> str:
+def called(urn):
     """Type and name of a resource: ``NodeGroup trn-dev-cluster-cpu-nodes``."""
     return f"{urn.split('::')[2].rpartition(':')[2]} {urn.split('::', 3)[3]}"
 
@@ -88,7 +87,7 @@ def called(urn: str) -> str:
 class Rig:
     """A project directory, a Pulumi home and a state of its own."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self.project, self._home, self._state, self._tools = (
             root / name for name in ("project", "home", "state", "tools")
         )
@@ -105,13 +104,13 @@ class Rig:
         settings["runtime"]["options"]["virtualenv"] = sys.prefix
         (self.project / "Pulumi.yaml").write_text(yaml.safe_dump(settings))
 
-    def configure(self, stack: str, *changes: Callable[[Config], None]) -> None:
+    def configure(self, stack, *changes):
         content = yaml.safe_load((REPOSITORY / f"Pulumi.{stack}.yaml").read_text())
         for change in changes:
             change(content["config"])
         (self.project / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump(content))
 
-    def begin(self, stack: str, *changes: Callable[[Config], None]) -> None:
+    def begin(self, stack, *changes):
         """Makes a new stack; skips the test where what its program fetches cannot be had here."""
         if stack == "gpu":
             try:
@@ -121,7 +120,7 @@ class Rig:
         self.configure(stack, *changes)
         self.pulumi("stack", "init", stack)
 
-    def preview(self, stack: str, *arguments: str, forgetful: bool = False) -> Run:
+    def preview(self, stack, *arguments, forgetful=False):
         """What an update would do."""
         code, answer, said = self.preview_document(stack, *arguments, forgetful=forgetful)
         steps = tuple(
@@ -130,36 +129,36 @@ class Rig:
         )
         return Run(code, steps, f"{_said(answer.get('diagnostics', ()))}\n{said}")
 
-    def preview_document(self, stack: str, *arguments: str, forgetful: bool = False) -> tuple[int, dict[str, Any], str]:
+    def preview_document(self, stack, *arguments, forgetful=False):
         """The exit code of a preview, its document as the CLI prints it, and its stderr."""
         done = self._run("preview", "--json", "--stack", stack, *arguments, forgetful=forgetful)
         # Without an answer, what it says on stderr is why.
         _, brace, rest = done.stdout.partition("{")
         return done.returncode, json.loads(brace + rest or "{}"), done.stderr
 
-    def refused(self, stack: str, *arguments: str) -> str:
+    def refused(self, stack, *arguments):
         """All that the CLI says of a preview that fails."""
         code, document, said = self.preview_document(stack, *arguments)
         assert code != 0
         return f"{document.get('diagnostics')}\n{said}"
 
-    def says(self, *arguments: str) -> tuple[int, str]:
+    def says(self, *arguments):
         """Exit code and text of a command."""
         return _text(self._run(*arguments))
 
-    def up(self, stack: str, *arguments: str, failing: str = "") -> Run:
+    def up(self, stack, *arguments, failing=""):
         """An update, without a preview before it."""
         return self._events("up", "--yes", "--skip-preview", "--json", "--stack", stack, *arguments, failing=failing)
 
-    def refresh(self, stack: str) -> Run:
+    def refresh(self, stack):
         """Asks the clouds what there is."""
         return self._events("refresh", "--yes", "--skip-preview", "--json", "--expect-no-changes", "--stack", stack)
 
-    def destroy(self, stack: str, *arguments: str) -> Run:
+    def destroy(self, stack, *arguments):
         """Deletes everything, without a preview before it."""
         return self._events("destroy", "--yes", "--skip-preview", "--json", "--stack", stack, *arguments)
 
-    def recorded(self, stack: str, *, dry_run: bool = False) -> Graph:
+    def recorded(self, stack, *, dry_run=False):
         """What `trn plan` has of the stack, in this process: a process of its own for each would take too long."""
         project = load_project(self.project)
         settings = project.stack(stack)
@@ -172,12 +171,12 @@ class Rig:
             dry_run=dry_run,
         )
 
-    def resources(self, stack: str) -> tuple[Mapping[str, Any], ...]:
+    def resources(self, stack):
         deployment = json.loads(self.pulumi("stack", "export", "--stack", stack))["deployment"]
         assert not deployment.get("pending_operations")
         return tuple(deployment.get("resources") or ())
 
-    def interrupt(self, stack: str, urn: str) -> tuple[str, set[str]]:
+    def interrupt(self, stack, urn):
         """Leaves the state as an update does that is killed while it creates a resource, and before it creates what
         depends on that; the resource's id, and the names of the dependents.
 
@@ -200,16 +199,16 @@ class Rig:
             there.remove(*(thing for thing in there.things() if thing.urn in lost.keys() - {urn}))
         return str(made["id"]), {called(each) for each in lost} - {called(urn)}
 
-    def inventory(self) -> tuple[Mapping[str, Any], ...]:
+    def inventory(self):
         return tuple(json.loads(self.inventory_file.read_text())["things"])
 
-    def pulumi(self, *arguments: str) -> str:
+    def pulumi(self, *arguments):
         """Runs a command that must succeed; what it prints."""
         done = self._run(*arguments)
         assert done.returncode == 0, f"pulumi {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def example(self, folder: str) -> Path:
+    def example(self, folder):
         """Copies an example in Python into the project, to be run by this interpreter; its directory."""
         there = self.project / "examples" / folder
         shutil.copytree(REPOSITORY / "examples" / folder, there, ignore=shutil.ignore_patterns("__pycache__"))
@@ -219,14 +218,14 @@ class Rig:
             file.write_text(yaml.safe_dump(settings))
         return there
 
-    def python(self, *arguments: str) -> tuple[int, str]:
+    def python(self, *arguments):
         """Runs this interpreter in the project, with an AWS CLI that only says its version: exit code and text."""
         path = f"{self._tools}{os.pathsep}{os.environ['PATH']}"
         own = {"PATH": path, "PYTHONPATH": str(self.project), "AWS_EC2_METADATA_DISABLED": "true"}
         with serving(self.inventory_file) as providers:
             return _text(self._execute([sys.executable, *arguments], {**providers, **own}))
 
-    def _events(self, *arguments: str, failing: str = "") -> Run:
+    def _events(self, *arguments, failing=""):
         done = self._run(*arguments, failing=failing)
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         metadata = [line["resourcePreEvent"]["metadata"] for line in lines if "resourcePreEvent" in line]
@@ -234,12 +233,12 @@ class Rig:
         steps = tuple(Step(each["op"], each["urn"]) for each in metadata)
         return Run(done.returncode, steps, f"{said}\n{done.stderr}")
 
-    def _run(self, *arguments: str, failing: str = "", forgetful: bool = False) -> "subprocess.CompletedProcess[str]":
+    def _run(self, *arguments, failing="", forgetful=False):
         """The clouds run for as long as the command: what exists is in the file alone."""
         with serving(self.inventory_file, failing=failing, forgetful=forgetful) as providers:
             return self._execute(["pulumi", "--non-interactive", *arguments], providers)
 
-    def _execute(self, command: Sequence[str], more: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+    def _execute(self, command, more):
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_AMBIENT)}
         own = {
             "PULUMI_HOME": str(self._home),
@@ -256,16 +255,16 @@ class Rig:
         )
 
 
-def why_not() -> str:
+def why_not():
     """Why there is no engine here, in one line with what to do; empty when there is one."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     named = " and ".join(f"no {tool}" for tool in missing)
     return f"{named} on PATH: install the Pulumi CLI >= 3.231 to run tests/engine" if missing else ""
 
 
-def _text(done: "subprocess.CompletedProcess[str]") -> tuple[int, str]:
+def _text(done):
     return done.returncode, f"{done.stdout}\n{done.stderr}"
 
 
-def _said(diagnostics: Iterable[Mapping[str, str]]) -> str:
+def _said(diagnostics):
     return "\n".join(each["message"] for each in diagnostics if each["severity"] in ("error", "warning"))

@@ -1,16 +1,15 @@
 """Holds what the engine has against what was recorded."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from engine.analyzer import after_check
-from engine.rig import Rig, Run, called
+from engine.rig import called
 from engine.simulated_aws.checked import name_path
 from pulumi.runtime import rpc
 
 from trainium_eks.plan.differences.diff import compare
-from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Resource
+from trainium_eks.plan.graph import SECRET, UNKNOWN
 from trainium_eks.plan.resource_types.paths import value_at
 
 # Added by the engine to the inputs of providers, and not by the program.
@@ -19,7 +18,7 @@ _ENGINES_OWN = ("__internal", "version")
 _KUBERNETES = "kubernetes:"
 
 
-def differences(graph: Graph, engine: Mapping[str, Mapping[str, Any]], *, first_preview: bool = False) -> Iterator[str]:
+def differences(graph, engine, *, first_preview=False):
     """One line for each difference between a recording and the engine's states by URN. In a first preview the
     Kubernetes provider cannot be configured, so the engine asks it nothing: what comes from its objects is unknown,
     and its components have no options."""
@@ -36,19 +35,19 @@ def differences(graph: Graph, engine: Mapping[str, Mapping[str, Any]], *, first_
             yield from _different(graph.by_urn[urn], engine[urn], first_preview)
 
 
-def assert_made(graph: Graph, rig: Rig) -> None:
+def assert_made(graph, rig):
     """The engine has of a stack what is recorded."""
     assert list(differences(graph, {state["urn"]: state for state in rig.resources(graph.stack)})) == []
 
 
-def assert_planned(before: Graph, after: Graph, run: Run) -> None:
+def assert_planned(before, after, run):
     """A preview does what is planned."""
     planned = compare(before, after)
     for kind in ("create", "update", "replace", "delete"):
         assert {called(item.resource.urn) for item in planned.of(kind)} == run.of(kind) & run.custom, kind
 
 
-def _renamed(checked: Graph, recorded: Graph, stands: Mapping[str, Mapping[str, Any]]) -> Graph:
+def _renamed(checked, recorded, stands):
     """The program with the engine's names in place of those that a recording makes up, wherever they appear."""
     names = {}
     for resource in recorded.resources:
@@ -57,7 +56,7 @@ def _renamed(checked: Graph, recorded: Graph, stands: Mapping[str, Mapping[str, 
         if path and ours and theirs and ours != UNKNOWN and value_at(resource.inputs, path) is None:
             names[str(ours)] = str(theirs)
 
-    def renamed(value: Any) -> Any:
+    def renamed(value):
         if isinstance(value, str):
             for ours, theirs in names.items():
                 value = value.replace(ours, theirs)
@@ -70,7 +69,7 @@ def _renamed(checked: Graph, recorded: Graph, stands: Mapping[str, Mapping[str, 
     return replace(checked, resources=resources)
 
 
-def _different(recorded: Resource, state: Mapping[str, Any], first_preview: bool) -> Iterator[str]:
+def _different(recorded, state, first_preview):
     pairs = {
         "type": (recorded.type, state["type"]),
         "custom": (recorded.custom, state["custom"]),
@@ -101,7 +100,7 @@ def _different(recorded: Resource, state: Mapping[str, Any], first_preview: bool
             yield f"{recorded.urn} {what}: recorded {ours!r}, in the engine {theirs!r}"
 
 
-def _unless_unknown(recorded: Resource, name: str, value: Any) -> Any:
+def _unless_unknown(recorded, name, value):
     """The engine's value, or the recorded one where a Kubernetes object's output makes the engine's unknown."""
     sources = recorded.property_dependencies.get(name, ())
     if not any(urn.split("::")[2].rpartition("$")[2].startswith(_KUBERNETES) for urn in sources):
@@ -109,7 +108,7 @@ def _unless_unknown(recorded: Resource, name: str, value: Any) -> Any:
     return _filled(value, _plain(recorded.inputs).get(name))
 
 
-def _filled(value: Any, known: Any) -> Any:
+def _filled(value, known):
     if value == UNKNOWN:
         return known
     if isinstance(value, Mapping) and isinstance(known, Mapping):
@@ -119,11 +118,11 @@ def _filled(value: Any, known: Any) -> Any:
     return value
 
 
-def _sorted(dependencies: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+def _sorted(dependencies):
     return {name: sorted(urns) for name, urns in dependencies.items() if urns}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value):
     """Secrets, unknowns and the order of keys alike on both sides."""
     if isinstance(value, Mapping):
         if rpc._special_sig_key in value:

@@ -2,16 +2,14 @@
 
 import functools
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import pytest
-from engine.rig import REPOSITORY, Rig, succeeded
+from engine.rig import REPOSITORY, succeeded
 
 pytestmark = [pytest.mark.engine_full]
 
 
-def _first_stacks() -> dict[str, str]:
+def _first_stacks():
     """Each type that a provider makes to the first environment that has one; from the accepted plans."""
     found: dict[str, str] = {}
     for stack in ("dev", "prod", "gpu"):
@@ -22,18 +20,18 @@ def _first_stacks() -> dict[str, str]:
     return found
 
 
-def _begun(new_rig: Callable[[], Rig], stack: str) -> Rig:
+def _begun(new_rig, stack):
     rig = new_rig()
     rig.begin(stack)
     return rig
 
 
 @pytest.fixture(scope="module")
-def undisturbed(new_rig: Callable[[], Rig]) -> Callable[[str], tuple[Mapping[str, Any], ...]]:
+def undisturbed(new_rig):
     """What exists after an update in which nothing fails, by stack."""
 
     @functools.cache
-    def of(stack: str) -> tuple[Mapping[str, Any], ...]:
+    def of(stack):
         rig = _begun(new_rig, stack)
         succeeded(rig.up(stack))
         return rig.inventory()
@@ -42,9 +40,7 @@ def undisturbed(new_rig: Callable[[], Rig]) -> Callable[[str], tuple[Mapping[str
 
 
 @pytest.mark.parametrize(("failing", "stack"), sorted(_first_stacks().items()))
-def test_after_a_failure_the_next_update_converges(
-    new_rig: Callable[[], Rig], undisturbed: Any, failing: str, stack: str
-) -> None:
+def test_after_a_failure_the_next_update_converges(new_rig, undisturbed, failing, stack):
     rig = _begun(new_rig, stack)
     failed = rig.up(stack, failing=failing)
     assert failed.code != 0

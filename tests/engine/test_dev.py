@@ -4,9 +4,8 @@ The first steps share one stack and run in their order.
 """
 
 import shlex
-from collections.abc import Callable
 
-from engine.rig import Config, Rig, called, succeeded
+from engine.rig import called, succeeded
 
 from trainium_eks.operate.cleanup.recovery import Advice, commands
 from trainium_eks.operate.cleanup.state import StackState
@@ -25,11 +24,11 @@ GOES = [
 """In the order of deletion: whoever is made from another goes before it."""
 
 
-def exported(rig: Rig) -> StackState:
+def exported(rig):
     return StackState.parse(rig.pulumi("stack", "export", "--stack", "dev"), "the engine")
 
 
-def test_an_interrupted_node_group_is_imported_and_not_made_twice(rig: Rig) -> None:
+def test_an_interrupted_node_group_is_imported_and_not_made_twice(rig):
     """As `trn orphans` says."""
     rig.begin("dev")
     succeeded(rig.up("dev"))
@@ -52,11 +51,11 @@ def test_an_interrupted_node_group_is_imported_and_not_made_twice(rig: Rig) -> N
     assert not again.of("delete", "replace")
 
 
-def another(config: Config) -> None:
+def another(config):
     config["trainium-eks:fileSystem"] = {"deploymentType": "SCRATCH_2", "durability": {"type": "none"}}
 
 
-def test_what_stands_on_a_file_system_goes_before_it_and_namespaces_before_their_volumes(rig: Rig) -> None:
+def test_what_stands_on_a_file_system_goes_before_it_and_namespaces_before_their_volumes(rig):
     before = rig.recorded("dev")
     rig.configure("dev", another)
 
@@ -79,7 +78,7 @@ def test_what_stands_on_a_file_system_goes_before_it_and_namespaces_before_their
         assert order.index(namespace) < order.index(volume) < order.index(FILE_SYSTEM)
 
 
-def test_up_and_destroy_run_to_their_end_without_an_account_that_could_be_asked(new_rig: Callable[[], Rig]) -> None:
+def test_up_and_destroy_run_to_their_end_without_an_account_that_could_be_asked(new_rig):
     rig = new_rig()
     rig.begin("dev")
     code, said = rig.python("-m", "trainium_eks.cli", "deploy", "up", "--stack", "dev", "--", "--yes")

@@ -62,14 +62,14 @@ DOES: Mapping[str, Mapping[str, set[str]]] = {
 """Config change to what the engine must do besides :func:`tagged` and :func:`of_vision`, and nothing else."""
 
 
-def of_vision(graph: Graph) -> set[str]:
+def of_vision(graph):
     """What another namespace creates: all that has its name."""
     found = {called(each.urn) for each in graph.resources if "vision" in each.name}
     assert len(found) > 40
     return found
 
 
-def tagged(graph: Graph) -> set[str]:
+def tagged(graph):
     """What another cost center updates: the provider, all that takes its default tags, and that tag of Auto Scaling
     groups."""
     return {
@@ -90,23 +90,23 @@ class Life:
 
 
 @pytest.fixture(scope="module")
-def life(rig: Rig) -> Life:
+def life(rig):
     rig.begin("dev", second_queue)
     return Life(rig, rig.recorded("dev"))
 
 
 @pytest.mark.parametrize("stack", ["gpu", "prod"])
-def test_a_first_preview_plans_what_is_recorded(rig: Rig, stack: str) -> None:
+def test_a_first_preview_plans_what_is_recorded(rig, stack):
     rig.begin(stack)
     assert_planned_as_recorded(rig, stack)
 
 
-def test_a_first_preview_of_dev_plans_what_is_recorded(life: Life) -> None:
+def test_a_first_preview_of_dev_plans_what_is_recorded(life):
     assert_planned_as_recorded(life.rig, "dev")
     assert life.rig.inventory() == ()
 
 
-def test_a_failed_update_says_so_in_the_clouds_words(life: Life) -> None:
+def test_a_failed_update_says_so_in_the_clouds_words(life):
     run = life.rig.up("dev", failing=NODE_GROUP.token)
     assert run.code != 0
     assert "ThrottlingException: Rate exceeded" in run.messages
@@ -114,8 +114,8 @@ def test_a_failed_update_says_so_in_the_clouds_words(life: Life) -> None:
     assert NODE_GROUP.token in run.messages
 
 
-def test_the_next_update_makes_the_rest(life: Life) -> None:
-    def things() -> set[tuple[str, str]]:
+def test_the_next_update_makes_the_rest(life):
+    def things():
         return {(thing["type"], thing["id"]) for thing in life.rig.inventory()}
 
     before = things()
@@ -124,25 +124,25 @@ def test_the_next_update_makes_the_rest(life: Life) -> None:
     assert before < things()
 
 
-def test_the_engine_has_what_is_recorded(life: Life) -> None:
+def test_the_engine_has_what_is_recorded(life):
     same.assert_made(life.built, life.rig)
     in_the_clouds = {thing["urn"] for thing in life.rig.inventory()}
     custom = {resource.urn for resource in life.built.resources if resource.custom}
     assert {urn for urn in custom if "pulumi:providers:" not in urn} == in_the_clouds
 
 
-def test_a_second_update_changes_nothing(life: Life) -> None:
+def test_a_second_update_changes_nothing(life):
     before = life.rig.inventory()
     assert succeeded(life.rig.up("dev", "--expect-no-changes")).changes() == {}
     assert life.rig.inventory() == before
 
 
-def test_a_refresh_finds_nothing_changed(life: Life) -> None:
+def test_a_refresh_finds_nothing_changed(life):
     assert set(succeeded(life.rig.refresh("dev")).changes()) <= {"refresh"}
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_config_change_changes_no_more_than_it_must(life: Life, change: str) -> None:
+def test_a_config_change_changes_no_more_than_it_must(life, change):
     life.rig.configure("dev", second_queue, CHANGES[change])
     run = succeeded(life.rig.preview("dev"))
     planned = life.rig.recorded("dev")
@@ -151,7 +151,7 @@ def test_a_config_change_changes_no_more_than_it_must(life: Life, change: str) -
     same.assert_planned(life.built, planned, run)
 
 
-def test_a_kubeconfig_that_becomes_unknown_replaces_no_object(life: Life) -> None:
+def test_a_kubeconfig_that_becomes_unknown_replaces_no_object(life):
     """pulumi-eks#352: without ``clusterIdentifier`` the provider is replaced, and with it every object."""
     life.rig.configure("dev", second_queue, kubernetes_version)
     run = succeeded(life.rig.preview("dev", forgetful=True))
@@ -159,7 +159,7 @@ def test_a_kubeconfig_that_becomes_unknown_replaces_no_object(life: Life) -> Non
     assert OURS in run.of("update")
 
 
-def test_all_changes_at_once_are_made(life: Life) -> None:
+def test_all_changes_at_once_are_made(life):
     life.rig.configure("dev", second_queue, *CHANGES.values())
     run = succeeded(life.rig.up("dev"))
     assert run.of("replace") == {"Job trn-dev-volumes-directories"} | REPLACED
@@ -171,7 +171,7 @@ def test_all_changes_at_once_are_made(life: Life) -> None:
     assert succeeded(life.rig.preview("dev", "--expect-no-changes")).changes() == {}
 
 
-def test_destroy_leaves_nothing_but_what_is_kept_on_purpose(life: Life) -> None:
+def test_destroy_leaves_nothing_but_what_is_kept_on_purpose(life):
     kept = {resource.urn for resource in life.rig.recorded("dev").resources if resource.options.retain_on_delete}
     succeeded(life.rig.destroy("dev"))
     assert life.rig.resources("dev") == ()
@@ -180,7 +180,7 @@ def test_destroy_leaves_nothing_but_what_is_kept_on_purpose(life: Life) -> None:
     assert {called(urn) for urn in left} == {"Key trn-dev-key-key", "KeyPolicy trn-dev-key-policy"}
 
 
-def assert_planned_as_recorded(rig: Rig, stack: str) -> None:
+def assert_planned_as_recorded(rig, stack):
     run = succeeded(rig.preview(stack))
     assert set(run.changes()) == {"create"}
     states = {step.urn: step.state for step in run.steps}

@@ -1,7 +1,6 @@
 """Examples on a real engine: production as two stacks, and an environment by the Automation API."""
 
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -22,13 +21,13 @@ class Production:
     """The CLI's option for the directory of each."""
 
 
-def made(rig: Rig, kind: str) -> list[str]:
+def made(rig, kind):
     """URNs of one kind of resource in the simulated clouds."""
     return [each["urn"] for each in rig.inventory() if each["type"].endswith(f":{kind}")]
 
 
 @pytest.fixture(scope="module")
-def production(new_rig: Callable[[], Rig]) -> Iterator[Production]:
+def production(new_rig):
     rig = new_rig()
     folder = rig.example("production")
     program = folder / "network" / "__main__.py"
@@ -43,7 +42,7 @@ def production(new_rig: Callable[[], Rig]) -> Iterator[Production]:
         yield Production(rig, ("-C", str(folder / "network")), ("-C", str(folder / "cluster")))
 
 
-def test_a_cluster_before_its_network_is_refused_with_what_to_do(production: Production) -> None:
+def test_a_cluster_before_its_network_is_refused_with_what_to_do(production):
     production.rig.pulumi("stack", "init", "prod", *production.cluster)
     text = production.rig.refused("prod", *production.cluster)
     assert f"the outputs of the stack {NETWORK} cannot be read" in text
@@ -51,12 +50,12 @@ def test_a_cluster_before_its_network_is_refused_with_what_to_do(production: Pro
     assert "Traceback" not in text
 
 
-def test_a_network_without_an_update_has_no_outputs(production: Production) -> None:
+def test_a_network_without_an_update_has_no_outputs(production):
     production.rig.pulumi("stack", "init", "prod", *production.network)
     assert "no output 'existingNetwork', it has none" in production.rig.refused("prod", *production.cluster)
 
 
-def test_the_cluster_stands_in_the_network_of_the_other_stack(production: Production) -> None:
+def test_the_cluster_stands_in_the_network_of_the_other_stack(production):
     rig = production.rig
     succeeded(rig.up("prod", *production.network))
     outputs = json.loads(rig.pulumi("stack", "output", "--json", "--stack", "prod", *production.network))
@@ -70,14 +69,14 @@ def test_the_cluster_stands_in_the_network_of_the_other_stack(production: Produc
     rig.pulumi("stack", "output", "clusterName", "--stack", "prod", *production.cluster)
 
 
-def test_the_network_is_not_destroyed_beneath_the_cluster(production: Production) -> None:
+def test_the_network_is_not_destroyed_beneath_the_cluster(production):
     code, said = production.rig.says("destroy", "--yes", "--stack", "prod", *production.network)
     assert code != 0
     assert "protect" in said
     assert made(production.rig, "Vpc")
 
 
-def test_the_network_goes_once_it_is_not_protected(production: Production) -> None:
+def test_the_network_goes_once_it_is_not_protected(production):
     rig = production.rig
     rig.pulumi("config", "set", "protect", "false", "--stack", "prod", *production.network)
     succeeded(rig.up("prod", *production.network))
@@ -86,7 +85,7 @@ def test_the_network_goes_once_it_is_not_protected(production: Production) -> No
     assert made(rig, "Cluster"), "the other stack's part of the inventory"
 
 
-def test_automation_raises_an_environment_and_takes_it_down(new_rig: Callable[[], Rig]) -> None:
+def test_automation_raises_an_environment_and_takes_it_down(new_rig):
     rig = new_rig()
     folder = rig.example("automation")
     script = str(folder / "deploy.py")

@@ -1,11 +1,10 @@
 """The policy pack on a real engine: it finds nothing in a sound stack, and each fault of a bad one."""
 
 import re
-from collections.abc import Callable
 
 import pytest
-from engine.config_changes import Change, every_feature
-from engine.rig import REPOSITORY, Config, Rig
+from engine.config_changes import every_feature
+from engine.rig import REPOSITORY
 
 from trainium_eks.plan.rules import judge
 
@@ -31,24 +30,22 @@ aws.iam.RolePolicy("all", role="somebody", policy=everything)
 """Resources that are wrong whatever is known of them, after the stack's own."""
 
 
-def plain_config(_config: Config) -> None:
+def plain_config(_config):
     """The repository's own."""
 
 
-def expired(config: Config) -> None:
+def expired(config):
     config["trainium-eks:waivers"]["R06"]["expires"] = "2026-01-31"
 
 
-def broken(said: str) -> set[str]:
+def broken(said):
     """The policies that the CLI says are broken."""
     return set(re.findall(r"\[mandatory\](?: +\[severity: \w+\])? +(\w+)", said))
 
 
 @pytest.mark.parametrize("change", [plain_config, every_feature])
 @pytest.mark.parametrize("stack", ["dev", "gpu", "prod"])
-def test_a_sound_stack_is_previewed_and_made_under_the_pack(
-    new_rig: Callable[[], Rig], stack: str, change: Change
-) -> None:
+def test_a_sound_stack_is_previewed_and_made_under_the_pack(new_rig, stack, change):
     """The update knows ids, so it judges the rules that follow them, too."""
     rig = new_rig()
     rig.begin(stack, change)
@@ -60,7 +57,7 @@ def test_a_sound_stack_is_previewed_and_made_under_the_pack(
         assert "not judged by this policy pack, but by `trn plan`: " in said
 
 
-def test_faults_stop_the_preview(new_rig: Callable[[], Rig]) -> None:
+def test_faults_stop_the_preview(new_rig):
     rig = new_rig()
     program = rig.project / "__main__.py"
     program.write_text(f"{program.read_text()}\n{FAULTS}")

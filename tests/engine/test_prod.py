@@ -4,24 +4,24 @@ The steps share one stack and run in their order.
 """
 
 from engine import same
-from engine.rig import Config, Rig, called, succeeded
+from engine.rig import called, succeeded
 
 
-def karpenter(config: Config) -> None:
+def karpenter(config):
     """Karpenter for Cluster Autoscaler, with a pool of accelerators, and Amazon Managed Grafana besides."""
     pool = {"name": "inference", "instanceType": "inf2.48xlarge", "maxNodes": 2}
     config["trainium-eks:autoscaling"] = {"karpenter": {"acceleratorPools": [pool]}}
     config["trainium-eks:observability"]["grafana"] = {"managed": {}}
 
 
-def test_it_is_built_as_recorded_and_a_second_update_changes_nothing(rig: Rig) -> None:
+def test_it_is_built_as_recorded_and_a_second_update_changes_nothing(rig):
     rig.begin("prod")
     succeeded(rig.up("prod"))
     same.assert_made(rig.recorded("prod"), rig)
     assert succeeded(rig.up("prod", "--expect-no-changes")).changes() == {}
 
 
-def test_karpenter_comes_and_cluster_autoscaler_goes_and_nothing_is_replaced(rig: Rig) -> None:
+def test_karpenter_comes_and_cluster_autoscaler_goes_and_nothing_is_replaced(rig):
     before = rig.recorded("prod")
     rig.configure("prod", karpenter)
     run = succeeded(rig.preview("prod"))
@@ -34,7 +34,7 @@ def test_karpenter_comes_and_cluster_autoscaler_goes_and_nothing_is_replaced(rig
     assert succeeded(rig.up("prod", "--expect-no-changes")).changes() == {}
 
 
-def test_what_is_protected_stops_a_destroy_before_anything_is_deleted(rig: Rig) -> None:
+def test_what_is_protected_stops_a_destroy_before_anything_is_deleted(rig):
     before = rig.inventory()
     code, said = rig.says("destroy", "--yes", "--stack", "prod")
     assert code != 0
@@ -42,7 +42,7 @@ def test_what_is_protected_stops_a_destroy_before_anything_is_deleted(rig: Rig) 
     assert rig.inventory() == before
 
 
-def test_a_destroy_without_preview_leaves_what_is_protected(rig: Rig) -> None:
+def test_a_destroy_without_preview_leaves_what_is_protected(rig):
     """Everything else goes, which is why docs/deploying.md warns of it."""
     before = rig.inventory()
     protected = {state["urn"] for state in rig.resources("prod") if state.get("protect")}

@@ -5,12 +5,11 @@ import subprocess
 import sysconfig
 import venv
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
-from engine.rig import REPOSITORY, Rig, succeeded
+from engine.rig import REPOSITORY, succeeded
 
 MISTAKES = {
     "a name": """new trainium.Network("a", { region: "us-west-2", zoneIDs: [] });""",
@@ -21,13 +20,13 @@ MISTAKES = {
 }
 
 
-def needs(*tools: str) -> pytest.MarkDecorator:
+def needs(*tools):
     absent = [tool for tool in tools if shutil.which(tool) is None]
     return pytest.mark.skipif(bool(absent), reason=f"no {', '.join(absent)} on PATH: install it to run this test")
 
 
 @pytest.fixture(scope="module")
-def checkout(new_rig: Callable[[], Rig]) -> Rig:
+def checkout(new_rig):
     """A copy of the repository with the provider and its consumers.
 
     The provider has a separate environment with the tests' packages, so the CLI's installations change no other.
@@ -45,7 +44,7 @@ def checkout(new_rig: Callable[[], Rig]) -> Rig:
 
 
 @pytest.fixture(scope="module")
-def typescript(checkout: Rig) -> Path:
+def typescript(checkout):
     """The consumer in TypeScript with its packages from npm and an SDK made from the schema."""
     folder = checkout.project / "examples" / "typescript"
     schema = REPOSITORY / "tests" / "provider_schema.json"
@@ -59,13 +58,13 @@ def typescript(checkout: Rig) -> Path:
     return folder
 
 
-def tsc(folder: Path) -> list[str]:
+def tsc(folder):
     done = subprocess.run(["npx", "tsc", "--pretty", "false"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 2), done.stdout + done.stderr
     return [line for line in done.stdout.splitlines() if line.startswith("index.ts(")]
 
 
-def previewed(rig: Rig, folder: str) -> Counter[str]:
+def previewed(rig, folder):
     """How often a preview of an example makes each type."""
     inside = ("-C", str(rig.project / "examples" / folder))
     rig.pulumi("stack", "init", "dev", *inside)
@@ -77,7 +76,7 @@ in_typescript = needs("npm", "npx", "pulumi-language-nodejs")
 
 
 @in_typescript
-def test_typescript_has_every_mistake_of_a_program_found(typescript: Path) -> None:
+def test_typescript_has_every_mistake_of_a_program_found(typescript):
     assert tsc(typescript) == []
     program = typescript / "index.ts"
     right = program.read_text()
@@ -90,7 +89,7 @@ def test_typescript_has_every_mistake_of_a_program_found(typescript: Path) -> No
 
 
 @in_typescript
-def test_a_whole_environment_from_typescript(checkout: Rig, typescript: Path) -> None:
+def test_a_whole_environment_from_typescript(checkout, typescript):
     made = previewed(checkout, typescript.name)
     assert made["trainium-eks:index:TrainiumCluster"] == 1
     assert made["aws:eks/nodeGroup:NodeGroup"] == 4
@@ -98,7 +97,7 @@ def test_a_whole_environment_from_typescript(checkout: Rig, typescript: Path) ->
 
 
 @needs("pulumi-language-yaml")
-def test_single_components_from_yaml(checkout: Rig) -> None:
+def test_single_components_from_yaml(checkout):
     """And all problems of a program, without a traceback."""
     made = previewed(checkout, "yaml")
     assert made["trainium-eks:index:FsxLustre"] == 1

@@ -1,26 +1,24 @@
 """A real control plane, one for each worker, and ways to use it."""
 
 import uuid
-from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from manifests import simulated_node
-from running_pods import Pods, a_namespace, cpu_nodes
+from running_pods import a_namespace, cpu_nodes
 
 from trainium_eks.kube.api import Api
 from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane.control_plane import ControlPlane
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.runtime.isolation import Chosen
-from trainium_eks.local.spec.plan import Isolation
 
 FOLDER = Path(__file__).parent
 _SHARED = pytest.StashKey[ControlPlane]()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+def pytest_runtest_teardown(item, nextitem):
     """Stop the shared control plane after the last test of this directory: it would slow the other tests down."""
     yield
     if nextitem and FOLDER not in nextitem.path.parents and _SHARED in item.config.stash:
@@ -28,13 +26,13 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.fixture(scope="session")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+def paths(tmp_path_factory):
     """Where the shared control plane keeps its state."""
     return Paths.of(tmp_path_factory.mktemp("cloud"), "shared")
 
 
 @pytest.fixture(scope="session")
-def control_plane(binaries: Mapping[str, Path], paths: Paths, pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
+def control_plane(binaries, paths, pytestconfig):
     """A control plane that runs; no test may stop it or anything of it."""
     plane = ControlPlane(paths, binaries)
     pytestconfig.stash[_SHARED] = plane
@@ -46,20 +44,20 @@ def control_plane(binaries: Mapping[str, Path], paths: Paths, pytestconfig: pyte
 
 
 @pytest.fixture(scope="session")
-def api(control_plane: ControlPlane, paths: Paths) -> Api:
+def api(control_plane, paths):
     """The shared control plane's API, as its administrator."""
     return Api.connect(paths.kubeconfig)
 
 
 @pytest.fixture
-def namespace(api: Api) -> Iterator[str]:
+def namespace(api):
     """A namespace of the test's own, in which pods can be made."""
     with a_namespace(api) as pods:
         yield pods.namespace
 
 
 @pytest.fixture
-def node(api: Api) -> Iterator[str]:
+def node(api):
     """A simulated node, which only pods are put on that select it by the label ``for``, its name."""
     made = simulated_node(f"node-{uuid.uuid4().hex[:8]}")
     api.create(made)
@@ -68,21 +66,21 @@ def node(api: Api) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def cpu_group(api: Api) -> Iterator[str]:
+def cpu_group(api):
     """Simulated CPU nodes on which pods with local images run."""
     with cpu_nodes(api) as key:
         yield key
 
 
 @pytest.fixture
-def pods(api: Api, cpu_group: str) -> Iterator[Pods]:
+def pods(api, cpu_group):
     """A namespace of the test's own, and its pods, which run on this machine."""
     with a_namespace(api) as found:
         yield found
 
 
 @pytest.fixture
-def isolation(paths: Paths, cpu_group: str) -> Isolation:
+def isolation(paths, cpu_group):
     """How pods are kept apart on this machine."""
     chosen = Chosen.load(paths.pods)
     assert chosen is not None
@@ -90,7 +88,7 @@ def isolation(paths: Paths, cpu_group: str) -> Isolation:
 
 
 @pytest.fixture(scope="session")
-def volcano_programs() -> Mapping[str, Path]:
+def volcano_programs():
     """Volcano's programs, by their names; where one is missing the tests are skipped."""
     there, missing = toolchain.find(toolchain.VOLCANO)
     if missing:

@@ -1,15 +1,13 @@
 """EKS add-ons' stand-ins on a real cluster: they run where the real ones would, and go without a trace."""
 
 import uuid
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from trainium_eks.kube.api import Api
 from trainium_eks.local.changes import Change
 from trainium_eks.local.nodes.addon_workloads import AddonWorkloads, manifests
-from trainium_eks.local.nodes.simulated import NodePool, Nodes, pool_of
+from trainium_eks.local.nodes.simulated import Nodes, pool_of
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.model.catalogue import addon_records
 from trainium_eks.model.catalogue.instances import CATALOGUE
@@ -21,7 +19,7 @@ WORKLOADS = [workload for addon in addon_records.installed() for workload in add
 TIMEOUT_SECONDS = 300.0
 
 
-def _pool(name: str, size: int) -> NodePool:
+def _pool(name, size):
     taints = [{"key": each.key, "value": each.value, "effect": each.eks_effect} for each in CATALOGUE.taints(name)]
     sizes = {"minSize": 0, "maxSize": size, "desiredSize": size}
     inputs = {"instanceTypes": [name], "version": KUBERNETES, "taints": taints, "scalingConfig": sizes}
@@ -30,7 +28,7 @@ def _pool(name: str, size: int) -> NodePool:
 
 
 @pytest.fixture(scope="module")
-def addons(api: Api) -> Iterator[AddonWorkloads]:
+def addons(api):
     """All add-ons, on two CPU nodes and a Trainium node."""
     nodes, made = Nodes(api), AddonWorkloads(Objects(api, lambda _: None))
     pools = [_pool(name, size) for name, size in (("m6i.xlarge", 2), ("trn1.32xlarge", 1))]
@@ -47,9 +45,7 @@ def addons(api: Api) -> Iterator[AddonWorkloads]:
             nodes.delete(pool.key)
 
 
-def test_agents_run_on_every_node_and_controllers_only_where_no_accelerator_is(
-    api: Api, addons: AddonWorkloads
-) -> None:
+def test_agents_run_on_every_node_and_controllers_only_where_no_accelerator_is(api, addons):
     families = {
         node["metadata"]["name"]: CATALOGUE.find(node["metadata"]["labels"]["node.kubernetes.io/instance-type"]).family
         for node in api.list("v1", "Node", labels="trainium-eks/simulated=true")
@@ -64,7 +60,7 @@ def test_agents_run_on_every_node_and_controllers_only_where_no_accelerator_is(
         assert families_of(api, each.kind, each.name, families) == ["cpu", "cpu"], each.name
 
 
-def families_of(api: Api, kind: str, name: str, families: Mapping[str, str]) -> list[str]:
+def families_of(api, kind, name, families):
     """Of the nodes on which pods of a workload are running."""
     path = f"/apis/apps/v1/namespaces/kube-system/{kind.lower()}s/{name}"
     selector = api.request("GET", path)["spec"]["selector"]["matchLabels"]
@@ -74,7 +70,7 @@ def families_of(api: Api, kind: str, name: str, families: Mapping[str, str]) -> 
     return [families[pod["spec"]["nodeName"]] for pod in pods]
 
 
-def test_a_second_apply_changes_nothing_and_a_new_version_is_rolled_out(api: Api, addons: AddonWorkloads) -> None:
+def test_a_second_apply_changes_nothing_and_a_new_version_is_rolled_out(api, addons):
     again = addons.apply("coredns", ADDONS["coredns"], REGION, timeout_seconds=TIMEOUT_SECONDS)
     assert again.change is Change.SAME
     newer = addons.apply("coredns", "v9.9.9-eksbuild.1", REGION, timeout_seconds=TIMEOUT_SECONDS)
@@ -84,7 +80,7 @@ def test_a_second_apply_changes_nothing_and_a_new_version_is_rolled_out(api: Api
     assert "v9.9.9-eksbuild.1" in images
 
 
-def test_a_deleted_add_on_leaves_nothing_and_no_registered_driver(api: Api, addons: AddonWorkloads) -> None:
+def test_a_deleted_add_on_leaves_nothing_and_no_registered_driver(api, addons):
     found = {each["metadata"]["name"] for each in api.list("storage.k8s.io/v1", "CSIDriver")}
     assert found >= {"ebs.csi.aws.com", "fsx.csi.aws.com"}
     references = [api.reference(each) for each in manifests("aws-fsx-csi-driver", "", "")]

@@ -11,9 +11,7 @@ import ssl
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import MappingProxyType
 
 import psutil
@@ -52,7 +50,7 @@ ControlPlane(Paths(Path(sys.argv[1])), binaries).start(lambda line: print(line, 
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[Paths]:
+def own(tmp_path):
     """State of a control plane of the test's own, which it may kill."""
     paths = Paths.of(tmp_path, "own")
     yield paths
@@ -60,7 +58,7 @@ def own(tmp_path: Path) -> Iterator[Paths]:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory, binaries: Mapping[str, Path]) -> Iterator[Paths]:
+def ran(tmp_path_factory, binaries):
     """State of a control plane that runs, of which tests kill processes, and in which something is kept."""
     paths = Paths.of(tmp_path_factory.mktemp("ran"), "ran")
     ControlPlane(paths, binaries).start()
@@ -69,30 +67,28 @@ def ran(tmp_path_factory: pytest.TempPathFactory, binaries: Mapping[str, Path]) 
     processes.stop(paths, timeout_seconds=2)
 
 
-def start_elsewhere(paths: Paths, binaries: Mapping[str, Path], prelude: str = "") -> subprocess.Popen[str]:
+def start_elsewhere(paths, binaries, prelude=""):
     """Starts the control plane in a process of its own, as ``trn`` does."""
     names = json.dumps({name: str(path) for name, path in binaries.items()})
     command = [sys.executable, "-c", prelude + START, str(paths.root), names]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def pids(paths: Paths) -> dict[str, int]:
+def pids(paths):
     """Of the control plane. The pods' network is held only where the machine allows it."""
     return {each.name: each.pid for each in processes.running(paths) if each.name != NETWORK}
 
 
-def stopped(plane: ControlPlane) -> list[str]:
+def stopped(plane):
     return [name for name in plane.stop() if name != NETWORK]
 
 
-def remove(root: Path) -> None:
+def remove(root):
     """A directory that is written to meanwhile."""
     until(lambda: shutil.rmtree(root, ignore_errors=True) or not root.exists())
 
 
-def elsewhere(
-    binaries: Mapping[str, Path], directory: Path, instead: Mapping[str, str] = MappingProxyType({})
-) -> dict[str, Path]:
+def elsewhere(binaries, directory, instead=MappingProxyType({})):
     """The control plane's programs in another place, as those of another version are; some are others of that name."""
     directory.mkdir()
     links = {name: directory / name for name in CONTROL_PLANE}
@@ -105,18 +101,18 @@ KEPT = manifest("ConfigMap", "kept", "default")
 NEURON = {"aws.amazon.com/neuron": "1"}
 
 
-def devices(name: str) -> dict[str, object]:
+def devices(name):
     """A node with devices and their taint."""
     taint = {"key": "aws.amazon.com/neuron", "effect": "NoSchedule"}
     return simulated_node(name, [taint], **{"aws.amazon.com/neuron": "16"})
 
 
-def training_pod(name: str, namespace: str, where: str, metadata=None, **spec: object) -> dict[str, object]:
+def training_pod(name, namespace, where, metadata=None, **spec):
     spec = pod_spec("example", NEURON, nodeSelector={"for": where}, **spec)
     return manifest("Pod", name, namespace, metadata=metadata, spec=spec)
 
 
-def until_so(api: Api, wanted, kind: str = "Ready"):
+def until_so(api, wanted, kind="Ready"):
     """Waits for a condition of an object; the object."""
 
     def conditions():
@@ -127,7 +123,7 @@ def until_so(api: Api, wanted, kind: str = "Ready"):
 
 
 @pytest.fixture
-def trainium_node(api: Api) -> Iterator[str]:
+def trainium_node(api):
     made = devices(f"trn-{os.urandom(4).hex()}")
     api.create(made)
     yield made["metadata"]["name"]
@@ -155,7 +151,7 @@ def test_nothing_listens_but_on_loopback_and_etcd_lets_in_only_its_client(contro
     assert not _etcd_answers(paths, "kube-scheduler")
 
 
-def _etcd_answers(paths: Paths, client: str) -> bool:
+def _etcd_answers(paths, client):
     context = ssl.create_default_context(cafile=str(pki.certificate(paths, "etcd-ca")))
     context.load_cert_chain(pki.certificate(paths, client), pki.key(paths, client))
     port = Settings.load(paths).ports["etcd"]
@@ -184,7 +180,7 @@ def test_users_without_a_role_may_do_nothing(api, namespace):
 # --- nodes and pods ---
 
 
-def lease(api: Api, node_name: str):
+def lease(api, node_name):
     return live(api, manifest("Lease", node_name, "kube-node-lease", api_version="coordination.k8s.io/v1"))
 
 
@@ -438,7 +434,7 @@ def test_a_program_that_is_not_there_is_said(own, binaries, tmp_path):
 def test_a_full_disk_is_said_in_etcds_words_and_of_certificates_with_the_path(own, binaries):
     """A limit on files' size fails as a full disk does, and for root, too: etcd asks for 64 MB in advance."""
 
-    def told(most: int) -> str:
+    def told(most):
         limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))\n"
         with start_elsewhere(own, binaries, limit) as limited:
             _, said = limited.communicate(timeout=SECONDS)

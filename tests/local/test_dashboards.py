@@ -8,15 +8,13 @@ import functools
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import exporters
 import prometheus_server
 import pytest
-from dashboard_queries import ALL, Query, expand, queries, variables
-from prometheus_server import Config, Server
+from dashboard_queries import ALL, expand, queries, variables
 from served_series import EXPORTERS
 from trainium_workloads.scraped import SeriesServer
 from waiting import until
@@ -56,7 +54,7 @@ RECORDED = sorted(path.stem for path in exporters.FOLDER.glob("*.prom"))
 
 
 @pytest.fixture(scope="module")
-def server(prometheus: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(prometheus, tmp_path_factory):
     """Prometheus, which has seen everything, with the recording rules."""
     told = {"real": _training("neuron", "rows"), "told": _training("cuda", "synthetic")}
     pages = {f"/{name}": page for name, page in told.items()}
@@ -70,12 +68,12 @@ def server(prometheus: Mapping[str, Path], tmp_path_factory: pytest.TempPathFact
         yield server
 
 
-def _training(backend: str, examples: str) -> exporters.Page:
+def _training(backend, examples):
     """What a training says that takes four seconds a step: by what trainings say it with."""
     begun = time.time()
     scraped = SeriesServer({"backend": backend, "world_size": 8, "examples": examples}, 0, 64, begun - 3600)
 
-    def page() -> str:
+    def page():
         step = 900 + int((time.time() - begun) / 4)
         scraped.step(step, 2 + 100 / step, 4.0, 131_072.0 if backend == "cuda" else None)
         scraped.saved(step // 100 * 100, begun - 30)
@@ -84,11 +82,11 @@ def _training(backend: str, examples: str) -> exporters.Page:
     return page
 
 
-def _nodes(*types: str) -> list[str]:
+def _nodes(*types):
     return [node for node, kind in NODES.items() if kind in types]
 
 
-def _jobs(port: int) -> Iterator[Config]:
+def _jobs(port):
     """What a stack's Prometheus asks."""
     for scrape, nodes in (
         (scraping.NEURON_MONITOR, _nodes(TRN1)),
@@ -112,17 +110,17 @@ def _jobs(port: int) -> Iterator[Config]:
         yield prometheus_server.plain(name, port, f"/{name}")
 
 
-def _without_data(server: Server, **chosen: str) -> list[Query]:
+def _without_data(server, **chosen):
     """Queries without a sample where everything is chosen, but for what is given."""
     values = {**_ANYTHING, **chosen}
     return [query for query in QUERIES if not server.now(expand(query.expression, values))]
 
 
-def test_every_query_finds_data(server: Server) -> None:
+def test_every_query_finds_data(server):
     until(lambda: not _without_data(server), lambda: f"data for {_without_data(server)}")
 
 
-def test_so_does_each_choice(server: Server) -> None:
+def test_so_does_each_choice(server):
     for dashboard in DASHBOARDS.values():
         offered = functools.partial(_choices, server, dashboard)
         until(lambda asked=offered: all(asked().values()), lambda asked=offered: f"something to choose: {asked()}")
@@ -133,7 +131,7 @@ def test_so_does_each_choice(server: Server) -> None:
                 until(lambda asked=empty: not asked(), lambda asked=empty: f"data for {asked()}")
 
 
-def _choices(server: Server, dashboard: Mapping[str, Any]) -> dict[str, list[str]]:
+def _choices(server, dashboard):
     """What may be chosen for each variable of a dashboard."""
     return {
         name: server.ask(f"label/{label}/values", **{"match[]": selector})
@@ -141,12 +139,12 @@ def _choices(server: Server, dashboard: Mapping[str, Any]) -> dict[str, list[str
     }
 
 
-def _empty_panels(server: Server, uid: str, chosen: Mapping[str, str]) -> list[str]:
+def _empty_panels(server, uid, chosen):
     lacking = _without_data(server, **chosen)
     return [f"{query} with {chosen}" for query in lacking if query.dashboard == uid and _is_for_all(server, query)]
 
 
-def _is_for_all(server: Server, query: Query) -> bool:
+def _is_for_all(server, query):
     """Whether it asks nothing that only some nodes, trainings or claims have."""
     asked = {EXPORTERS.get(name) for name, _ in server.selectors(expand(query.expression, _ANYTHING))}
     return not asked & {"neuron-monitor", "dcgm-exporter", "efa-exporter", "kubelet"} and str(query) not in _OF_SOME

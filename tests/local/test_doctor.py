@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,31 +39,31 @@ class Cloud:
     project: LocalProject
     api: Api
 
-    def make(self, kind: str, name: str, namespace: str = "", **fields: Any) -> Body:
+    def make(self, kind, name, namespace="", **fields):
         made = manifest(kind, name, namespace, **fields)
         self.api.create(made)
         return made
 
-    def patch(self, kind: str, name: str, change: Body, namespace: str = "", below: str = "") -> None:
+    def patch(self, kind, name, change, namespace="", below=""):
         patch(self.api, manifest(kind, name, namespace), change, below)
 
-    def pod(self, name: str, script: str = "", spec: Body | None = None, namespace: str = LAB, **told: Any) -> None:
+    def pod(self, name, script="", spec=None, namespace=LAB, **told):
         """A pod that runs a line of shell."""
         first = {"name": "c", "image": "local/python", "command": ["sh", "-c", script], **told}
         self.make("Pod", name, namespace, spec={"restartPolicy": "Never", "containers": [first], **(spec or {})})
 
-    def deployment(self, name: str, **spec: Any) -> None:
+    def deployment(self, name, **spec):
         pod = {"containers": [{"name": "c", "image": "registry.k8s.io/pause:3.10"}], **spec}
         self.api.create(deployment(name, LAB, pod))
 
-    def gang(self, name: str, nodes: int, resources: Body | None = None, instance_type: str = "", **pod: Any) -> None:
+    def gang(self, name, nodes, resources=None, instance_type="", **pod):
         """A Volcano job of the lab."""
         limits = {"limits": resources} if resources else {}
         container = {"name": "c", "image": "local/python", "command": ["sleep", "3600"], "resources": limits}
         where = {"nodeSelector": {"node.kubernetes.io/instance-type": instance_type}} if instance_type else {}
         self.api.create(gang(name, LAB, "test", nodes, {"containers": [container], **where, **pod}))
 
-    def nodes(self, kind: str = "") -> list[str]:
+    def nodes(self, kind=""):
         found = self.api.list("v1", "Node")
         return sorted(
             each["metadata"]["name"]
@@ -71,7 +71,7 @@ class Cloud:
             if each["metadata"]["labels"]["node.kubernetes.io/instance-type"].startswith(kind)
         )
 
-    def findings(self, *arguments: str) -> list[dict[str, str]]:
+    def findings(self, *arguments):
         """What the doctor finds."""
         where = ("--stack", "local", "--directory", str(self.project.path), "--json")
         done = CliRunner().invoke(app, ["doctor", *arguments, *where], catch_exceptions=False)
@@ -84,16 +84,16 @@ Inject = Callable[[Cloud], object]
 FAULTY_PODS: Mapping[str, Body] = yaml.safe_load(Path(__file__).with_name("faulty_pods.yaml").read_text())
 
 
-def not_shown(resource: str) -> Inject:
+def not_shown(resource):
     change = {"status": {"allocatable": {resource: None}, "capacity": {resource: None}}}
     return lambda cloud: cloud.patch("Node", cloud.nodes("trn1")[0], change, below="/status")
 
 
-def scaled_to_zero(name: str) -> Inject:
+def scaled_to_zero(name):
     return lambda cloud: cloud.patch("Deployment", name, {"spec": {"replicas": 0}}, "kube-system")
 
 
-def pressed(cloud: Cloud) -> None:
+def pressed(cloud):
     name = cloud.nodes("m")[0]
     [node] = [each for each in cloud.api.list("v1", "Node") if each["metadata"]["name"] == name]
     conditions = [each for each in node["status"]["conditions"] if each["type"] != "DiskPressure"]
@@ -105,20 +105,20 @@ def pressed(cloud: Cloud) -> None:
 HELD = {"finalizers": ["example.org/gone"]}
 
 
-def stuck_namespace(cloud: Cloud) -> None:
+def stuck_namespace(cloud):
     stuck = cloud.make("Namespace", "stuck")
     cloud.make("ConfigMap", "kept", "stuck", metadata=HELD)
     cloud.api.request("DELETE", path(cloud.api, stuck))
 
 
-def stuck_pod(cloud: Cloud) -> None:
+def stuck_pod(cloud):
     container = {"name": "c", "image": "local/python", "command": ["sleep", "3600"]}
     spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
     stuck = cloud.make("Pod", "stuck", LAB, metadata=HELD, spec=spec)
     cloud.api.request("DELETE", path(cloud.api, stuck))
 
 
-def evicted(cloud: Cloud) -> None:
+def evicted(cloud):
     spec = {"containers": [{"name": "c", "image": "registry.k8s.io/pause:3.10"}], "nodeName": cloud.nodes("m")[-1]}
     pod = path(cloud.api, cloud.make("Pod", "evicted", LAB, spec=spec))
     until(lambda: cloud.api.request("GET", pod).get("status", {}).get("phase") == "Running", "it runs")
@@ -126,7 +126,7 @@ def evicted(cloud: Cloud) -> None:
     cloud.patch("Pod", "evicted", {"status": status}, LAB, "/status")
 
 
-def hook(cloud: Cloud) -> None:
+def hook(cloud):
     selector = {"matchLabels": {"example.org/none": "true"}}
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]
     client = {"service": {"name": "nobody", "namespace": LAB, "path": "/"}}
@@ -135,7 +135,7 @@ def hook(cloud: Cloud) -> None:
     cloud.make("ValidatingWebhookConfiguration", "nobody", webhooks=[one])
 
 
-def closed_queue(cloud: Cloud) -> None:
+def closed_queue(cloud):
     [queue] = [each for each in cloud.api.list(QUEUE_API, "Queue") if each["metadata"]["name"] == "second"]
     target: Body = {"apiVersion": QUEUE_API, "kind": "Queue", "name": "second", "controller": True}
     target |= {"uid": queue["metadata"]["uid"]}
@@ -199,7 +199,7 @@ INJECTED: Mapping[str, Inject] = {
 
 
 @pytest.fixture(scope="module")
-def cloud(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+def cloud(binaries, tmp_path_factory):
     """A stack with two queues, up and without a fault."""
     folder = tmp_path_factory.mktemp("doctor") / "project"
     with repository_cloud(folder, queues=[{"name": "test"}, {"name": "second"}]) as project:
@@ -207,7 +207,7 @@ def cloud(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-def found(cloud: Cloud) -> dict[str, list[dict[str, str]]]:
+def found(cloud):
     """The findings by fault, once all injected faults are found, or their time has run out."""
     assert cloud.findings() == [], "a stack that has just come up has no fault"
     cloud.make("Namespace", LAB)
@@ -228,7 +228,7 @@ LONGEST = 150.0
 
 
 @pytest.mark.parametrize("fault", INJECTED)
-def test_a_fault_is_named_with_its_remedy(fault: str, found: dict[str, list[dict[str, str]]]) -> None:
+def test_a_fault_is_named_with_its_remedy(fault, found):
     assert fault in found, sorted(found)
     for each in found[fault]:
         assert each["cause"] == BY_NAME[fault].cause
@@ -248,12 +248,12 @@ LOCAL = {
 """Start of remedies that the local cloud words in its own way."""
 
 
-def test_nothing_else_is_found(found: dict[str, list[dict[str, str]]]) -> None:
+def test_nothing_else_is_found(found):
     """A fault's consequences may be: a pod of the Deployment that DNS lost, a node that the cordon took out."""
     assert found.keys() - INJECTED.keys() <= {"hypernodes-outdated", "nodes-missing"}, found.keys()
 
 
-def test_a_researcher_asks_for_one_job_and_is_told_that_alone(cloud: Cloud, found: object) -> None:
+def test_a_researcher_asks_for_one_job_and_is_told_that_alone(cloud, found):
     cloud.pod("probe", "echo 'no such precision: fp3' >&2; exit 78", namespace="training")
     until(lambda: cloud.findings("probe"), "it ends")
     [finding] = cloud.findings("probe")
@@ -261,7 +261,7 @@ def test_a_researcher_asks_for_one_job_and_is_told_that_alone(cloud: Cloud, foun
     assert finding["fix"].startswith("trn logs probe shows the reason")
 
 
-def test_a_process_of_volcano_that_ended(cloud: Cloud, found: object) -> None:
+def test_a_process_of_volcano_that_ended(cloud, found):
     name = "vc-scheduler"
     [process] = [each for each in processes.running(Paths.of(cloud.project.path, "local")) if each.name == name]
     os.kill(process.pid, signal.SIGKILL)
@@ -271,12 +271,12 @@ def test_a_process_of_volcano_that_ended(cloud: Cloud, found: object) -> None:
     ]
 
 
-def test_a_cluster_that_cannot_be_asked(cloud: Cloud, found: object, tmp_path: Path) -> None:
+def test_a_cluster_that_cannot_be_asked(cloud, found, tmp_path):
     config = yaml.safe_load((cloud.project.path / ".local" / "local" / "kubeconfig").read_text())
     [cluster], [user] = ([each["cluster"] for each in config["clusters"]], [each["user"] for each in config["users"]])
     server, authority = cluster["server"], dict(cluster)
 
-    def asked() -> str:
+    def asked():
         file = tmp_path / "kubeconfig"
         file.write_text(yaml.safe_dump(config))
         [finding] = cloud.findings("--kubeconfig", str(file))
@@ -295,7 +295,7 @@ def test_a_cluster_that_cannot_be_asked(cloud: Cloud, found: object, tmp_path: P
     assert asked() == "api-unauthorized"
 
 
-def test_every_ended_process_is_named_and_an_up_makes_all_as_it_was(cloud: Cloud, found: object) -> None:
+def test_every_ended_process_is_named_and_an_up_makes_all_as_it_was(cloud, found):
     for each in processes.running(Paths.of(cloud.project.path, "local")):
         if each.name in ("kwok", "kube-scheduler"):
             os.kill(each.pid, signal.SIGKILL)

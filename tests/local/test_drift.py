@@ -10,16 +10,14 @@ import yaml
 from manifests import RBAC, live, manifest, patch, volume
 
 from trainium_eks.kube import drift
-from trainium_eks.kube.api import Api
 from trainium_eks.model.validation.unseen import UNSEEN
 from trainium_eks.operate.cleanup.state import StackState
 from trainium_eks.operate.verify import made
-from trainium_eks.operate.verify.examined import ObjectComparison
 
 Body = dict[str, Any]
 
 
-def body(kind: str, **fields: Any) -> Body:
+def body(kind, **fields):
     return manifest(kind, "x", **fields)
 
 
@@ -62,13 +60,13 @@ CHANGES: list[tuple[str, Body, str]] = [
 
 @pytest.mark.parametrize("how", ["applied", "created"])
 @pytest.mark.parametrize("name", BODIES)
-def test_what_is_as_it_was_made_has_no_difference(api: Api, namespace: str, name: str, how: str) -> None:
+def test_what_is_as_it_was_made_has_no_difference(api, namespace, name, how):
     """Quantities, defaults and nothings are in the server's form, whoever made it."""
     made = drift.placed(api, BODIES[name], namespace)
     (api.apply if how == "applied" else api.create)(made)
     patch(api, made, {"metadata": {"labels": {"o": "p"}, "annotations": {"o": "p"}}})
 
-    def seen() -> Body:
+    def seen():
         found = live(api, made)
         found.pop("status", None)  # a quota's controller may write it meanwhile
         metadata = found["metadata"]
@@ -83,7 +81,7 @@ def test_what_is_as_it_was_made_has_no_difference(api: Api, namespace: str, name
 
 
 @pytest.mark.parametrize(("name", "change", "said"), CHANGES)
-def test_a_change_is_named_with_both_values(api: Api, namespace: str, name: str, change: Body, said: str) -> None:
+def test_a_change_is_named_with_both_values(api, namespace, name, change, said):
     made = drift.placed(api, BODIES[name], namespace)
     api.apply(made)
     patch(api, made, change)
@@ -91,7 +89,7 @@ def test_a_change_is_named_with_both_values(api: Api, namespace: str, name: str,
     assert line.startswith(said), line
 
 
-def test_the_volume_of_a_whole_file_system_is_no_teams_volume(api: Api, namespace: str) -> None:
+def test_the_volume_of_a_whole_file_system_is_no_teams_volume(api, namespace):
     """Every other team's data, too; it is a field that the API server does not change."""
     source = {
         "driver": "fsx.csi.aws.com",
@@ -107,7 +105,7 @@ def test_the_volume_of_a_whole_file_system_is_no_teams_volume(api: Api, namespac
     api.delete(api.reference(made))
 
 
-def test_an_object_that_is_gone_or_ends_or_was_made_anew(api: Api, namespace: str) -> None:
+def test_an_object_that_is_gone_or_ends_or_was_made_anew(api, namespace):
     assert drift.differences(api, BODIES["binding"], namespace)[1] == (drift.GONE,)
     assert drift.differences(api, body("Nothing", api_version="example.org/v1")) == ("Nothing x", (drift.GONE,))
     other = {**BODIES["binding"], "roleRef": {**ROLE, "name": "other"}}
@@ -120,11 +118,11 @@ def test_an_object_that_is_gone_or_ends_or_was_made_anew(api: Api, namespace: st
     patch(api, kept, {"metadata": {"finalizers": None}})
 
 
-def test_what_a_person_adds_is_no_restart(api: Api, namespace: str) -> None:
+def test_what_a_person_adds_is_no_restart(api, namespace):
     policy = body("NetworkPolicy", spec={"podSelector": {}, "policyTypes": ["Ingress"]})
     api.apply(drift.placed(api, policy, namespace))
 
-    def found(manager: str) -> tuple[str, ...]:
+    def found(manager):
         placed = drift.placed(api, policy, namespace)
         patch(api, placed, {"spec": {"ingress": None}})
         patch(api, placed, {"spec": {"ingress": [{}]}}, fieldManager=manager)
@@ -137,17 +135,17 @@ def test_what_a_person_adds_is_no_restart(api: Api, namespace: str) -> None:
     assert drift.differences(api, edited, namespace)[1] == ()
 
 
-def test_a_stacks_state_and_its_releases(api: Api, namespace: str) -> None:
+def test_a_stacks_state_and_its_releases(api, namespace):
     chart = body("ConfigMap", data={"of": "chart"}, metadata={"name": "chart"})
     text = gzip.compress(json.dumps({"manifest": yaml.safe_dump_all([chart, None])}).encode())
     labels = {"owner": "helm", "name": "rel", "status": "deployed"}
 
-    def deployed(version: int, status: str) -> None:
+    def deployed(version, status):
         told = {**labels, "version": f"{version}", "status": status}
         packed = base64.b64encode(base64.b64encode(text)).decode()
         api.create(manifest("Secret", f"v{version}", namespace, metadata={"labels": told}, data={"release": packed}))
 
-    def found(**changes: Any) -> ObjectComparison:
+    def found(**changes):
         quota = drift.placed(api, BODIES["quota"], namespace)
         objects = [
             {"id": "a", "type": "kubernetes:core/v1:ResourceQuota", "inputs": quota, **changes},

@@ -2,8 +2,6 @@
 
 import re
 import shutil
-from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 from local_project import ROOT, LocalProject
@@ -11,7 +9,7 @@ from local_project import ROOT, LocalProject
 pytestmark = pytest.mark.slow
 
 
-def test_production_stands_in_the_network_of_the_other_stack(binaries: Mapping[str, Path], tmp_path: Path) -> None:
+def test_production_stands_in_the_network_of_the_other_stack(binaries, tmp_path):
     shutil.copytree(ROOT / "examples" / "production" / "cluster", tmp_path / "cluster")
     project = LocalProject(tmp_path / "cluster")
     with project.up("prod") as said:

@@ -4,14 +4,11 @@ close with a reboot, and no restart opens one."""
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 import yaml
-from local_project import LocalProject, repository_cloud
+from local_project import repository_cloud
 from manifests import manifest, pod_spec
 from waiting import until
 
@@ -27,31 +24,31 @@ DEPLOYMENT = ("-n", "fabric-gate", "deployment/fabric-gate")
 class Cloud:
     """A local cloud with a gate before its two Trainium nodes."""
 
-    def __init__(self, project: LocalProject) -> None:
+    def __init__(self, project):
         self.project = project
 
-    def nodes(self) -> dict[str, dict[str, Any]]:
+    def nodes(self):
         found = self.project.get("local", "nodes", "-l", "trainium-eks/pool=trn1-32xl-ng1")
         return {each["metadata"]["name"]: each for each in found}
 
-    def closed(self) -> set[str]:
+    def closed(self):
         return {
             name
             for name, each in self.nodes().items()
             if any(taint["key"] == FABRIC_UNTESTED.key for taint in each["spec"].get("taints", ()))
         }
 
-    def reboot(self, name: str, boot: str) -> None:
+    def reboot(self, name, boot):
         status = {"status": {"nodeInfo": {"bootID": boot}}}
         self.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", json.dumps(status))
 
-    def told(self) -> str:
+    def told(self):
         return self.kubectl("logs", *DEPLOYMENT)
 
-    def opened(self) -> None:
+    def opened(self):
         until(lambda: not self.closed(), self.told)
 
-    def change(self, edit: Mapping[str, Any], inject: str = "") -> None:
+    def change(self, edit, inject=""):
         """Change the gate's settings, which starts it anew; the test gets a fault, or none."""
         made = json.loads(self.kubectl("get", *DEPLOYMENT, "-o", "json"))
         variables = made["spec"]["template"]["spec"]["containers"][0]["env"]
@@ -63,12 +60,12 @@ class Cloud:
         self.kubectl("replace", "-f", "-", given=json.dumps(made))
         self.kubectl("rollout", "status", *DEPLOYMENT, "--timeout=300s")
 
-    def kubectl(self, *arguments: str, given: str = "") -> str:
+    def kubectl(self, *arguments, given=""):
         return self.project.kubectl("local", *arguments, given=given)
 
 
 @pytest.fixture(scope="module")
-def cloud(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+def cloud(binaries, tmp_path_factory):
     if images.find("torch") is None:
         pytest.skip("no image local/torch on this machine: `trn local images make torch` makes it")
     gate = {"images": {"trn1": "local/torch"}}
@@ -77,7 +74,7 @@ def cloud(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
         yield Cloud(project)
 
 
-def test_a_test_that_passes_opens_the_nodes(cloud: Cloud) -> None:
+def test_a_test_that_passes_opens_the_nodes(cloud):
     cloud.opened()
     for each in cloud.nodes().values():
         assert each["metadata"]["labels"][PASSED] == each["status"]["nodeInfo"]["bootID"]
@@ -85,7 +82,7 @@ def test_a_test_that_passes_opens_the_nodes(cloud: Cloud) -> None:
     until(lambda: not cloud.project.get("local", "jobs", "-n", "fabric-gate"), "the test's Job goes")
 
 
-def test_nodes_join_closed_a_reboot_closes_them_and_no_restart_opens_one(cloud: Cloud) -> None:
+def test_nodes_join_closed_a_reboot_closes_them_and_no_restart_opens_one(cloud):
     cloud.change({"settleSeconds": 3600})
     assert not cloud.closed()
     for name in cloud.nodes():
@@ -104,7 +101,7 @@ def test_nodes_join_closed_a_reboot_closes_them_and_no_restart_opens_one(cloud: 
     assert len(cloud.closed()) == 3
 
 
-def test_a_node_that_fails_is_named_and_cordoned_and_the_other_opens(cloud: Cloud) -> None:
+def test_a_node_that_fails_is_named_and_cordoned_and_the_other_opens(cloud):
     cloud.change({"settleSeconds": 3600})
     *pair, third = sorted(cloud.nodes())
     cloud.kubectl("cordon", third)
@@ -131,7 +128,7 @@ def test_a_node_that_fails_is_named_and_cordoned_and_the_other_opens(cloud: Clou
     assert tests == [f"{third}, {good}"], "an idle open node is the partner of a single one"
 
 
-def test_a_team_cannot_tolerate_the_gate(cloud: Cloud) -> None:
+def test_a_team_cannot_tolerate_the_gate(cloud):
     researcher = cloud.project.researcher()
     for tolerated in ({"key": FABRIC_UNTESTED.key, "operator": "Exists"}, {"operator": "Exists"}):
         pod = manifest("Pod", "early", spec=pod_spec("local/python", tolerations=[tolerated]))

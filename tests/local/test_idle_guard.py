@@ -2,7 +2,6 @@
 
 import base64
 import urllib.parse
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ from manifests import live, manifest, path, pod_spec, role
 from running_pods import await_right
 
 from components.idle_guard import CLUSTER_RULES, EVENT_RULES
-from trainium_eks.kube.api import Api
-from trainium_eks.local.paths import Paths
 from trainium_eks.observe.idle import guard
 from trainium_eks.topology.api import ApiStatusError, Connection
 
@@ -28,11 +25,11 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.fixture
-def account(api: Api, namespace: str, paths: Paths, tmp_path: Path) -> Iterator[Connection]:
+def account(api, namespace, paths, tmp_path):
     """The API server as the guard's service account."""
     subject = {"kind": "ServiceAccount", "name": "idle-guard", "namespace": namespace}
 
-    def rules(rows: Any) -> list[dict[str, Any]]:
+    def rules(rows):
         return [{"apiGroups": [each[0]], "resources": [*each[1]], "verbs": [*each[2]]} for each in rows]
 
     guards = manifest("ServiceAccount", "idle-guard", namespace)
@@ -59,14 +56,14 @@ def account(api: Api, namespace: str, paths: Paths, tmp_path: Path) -> Iterator[
             api.delete(api.reference(each), propagation="Background")
 
 
-def _authority(server: dict[str, str]) -> bytes:
+def _authority(server):
     if "certificate-authority-data" in server:
         return base64.b64decode(server["certificate-authority-data"])
     return Path(server["certificate-authority"]).read_bytes()
 
 
 @pytest.fixture
-def idle(api: Api, namespace: str) -> Iterator[dict[str, Any]]:
+def idle(api, namespace):
     """A node of the guarded group that has been idle for long."""
     metadata = {"labels": {guard.GROUP_LABEL: GROUP}, "annotations": {guard.SINCE: "2026-01-01T00:00:00Z"}}
     spec = {"providerID": "aws:///us-west-2d/i-0123456789abcdef0"}
@@ -77,13 +74,11 @@ def idle(api: Api, namespace: str) -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture(autouse=True)
-def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_pause(monkeypatch):
     monkeypatch.setattr(guard, "SETTLE_SECONDS", 0.0)
 
 
-def test_an_idle_node_is_warned_of_held_and_named_for_removal(
-    api: Api, account: Connection, idle: dict[str, Any], tmp_path: Path
-) -> None:
+def test_an_idle_node_is_warned_of_held_and_named_for_removal(api, account, idle, tmp_path):
     guard.main(SETTINGS, account, tmp_path / "remove")
     assert (tmp_path / "remove").read_text() == "i-0123456789abcdef0\n"
     found = live(api, idle)
@@ -95,9 +90,7 @@ def test_an_idle_node_is_warned_of_held_and_named_for_removal(
     assert said == ["IdleAccelerator"]
 
 
-def test_work_ends_the_hold_and_the_note(
-    api: Api, account: Connection, idle: dict[str, Any], namespace: str, tmp_path: Path
-) -> None:
+def test_work_ends_the_hold_and_the_note(api, account, idle, namespace, tmp_path):
     guard.look(SETTINGS, account)
     assert live(api, idle)["spec"]["unschedulable"] is True
     there = {"nodeName": idle["metadata"]["name"], "tolerations": [{"operator": "Exists"}]}
@@ -109,9 +102,7 @@ def test_work_ends_the_hold_and_the_note(
     assert not {guard.SINCE, guard.HELD} & set(found["metadata"].get("annotations") or {})
 
 
-def test_a_waiting_pod_keeps_the_node(
-    api: Api, account: Connection, idle: dict[str, Any], namespace: str, tmp_path: Path
-) -> None:
+def test_a_waiting_pod_keeps_the_node(api, account, idle, namespace, tmp_path):
     waits = pod_spec("x", {DEVICE: "16"}, schedulerName="nobody")
     api.create(manifest("Pod", "waits", namespace, spec=waits))
     guard.main(SETTINGS, account, tmp_path / "remove")
@@ -119,7 +110,7 @@ def test_a_waiting_pod_keeps_the_node(
     assert "unschedulable" not in live(api, idle)["spec"]
 
 
-def test_the_guard_may_do_nothing_else(account: Connection, namespace: str) -> None:
+def test_the_guard_may_do_nothing_else(account, namespace):
     with pytest.raises(ApiStatusError, match="403"):
         account.items(f"/api/v1/namespaces/{namespace}/secrets")
     with pytest.raises(ApiStatusError, match="403"):

@@ -5,10 +5,7 @@ Times, and what else Karpenter does to gangs, are in docs/decisions/0064-karpent
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from local_project import REAL_VOLCANO, ROOT, LocalProject
@@ -84,42 +81,42 @@ pool(
 class Cloud:
     """The local cloud of these tests, and what is looked at in it."""
 
-    def __init__(self, project: LocalProject) -> None:
+    def __init__(self, project):
         self.project = project
 
-    def kubectl(self, *arguments: str) -> str:
+    def kubectl(self, *arguments):
         return self.project.kubectl(STACK, *arguments)
 
-    def nodes(self, pool: str) -> list[dict[str, Any]]:
+    def nodes(self, pool):
         return self.project.get(STACK, "nodes", "-l", f"karpenter.sh/nodepool={pool}")
 
-    def claims(self, pool: str) -> list[dict[str, Any]]:
+    def claims(self, pool):
         return self.project.get(STACK, "nodeclaims", "-l", f"karpenter.sh/nodepool={pool}")
 
-    def pods(self, app: str) -> list[dict[str, Any]]:
+    def pods(self, app):
         return self.project.get(STACK, "pods", "-n", "default", "-l", f"app={app}")
 
-    def running(self, app: str) -> int:
+    def running(self, app):
         return sum(each["status"]["phase"] == "Running" for each in self.pods(app))
 
-    def reasons(self, app: str) -> list[str]:
+    def reasons(self, app):
         """Why each pod is not scheduled, in Volcano's one word."""
         found = [condition for pod in self.pods(app) for condition in pod["status"].get("conditions") or ()]
         return sorted(str(each.get("reason")) for each in found if each["type"] == "PodScheduled")
 
-    def until(self, done: Callable[[], object], what: str) -> None:
+    def until(self, done, what):
         until(done, what, SECONDS)
 
-    def gang(self, name: str, nodes: int) -> None:
+    def gang(self, name, nodes):
         amounts = {resource: str(count) for resource, count in NODE.items()}
         self.project.apply(STACK, gang(name, "default", "test", nodes, pod_spec("none", amounts), app=name))
 
-    def change(self, pool: str, **spec: object) -> None:
+    def change(self, pool, **spec):
         """Of a node pool."""
         self.kubectl("patch", "nodepool", pool, "--type=merge", "-p", json.dumps({"spec": spec}))
 
     @contextmanager
-    def closed(self, pool: str) -> Iterator[None]:
+    def closed(self, pool):
         """Karpenter buys nothing until the end.
 
         It buys for those pods that it finds at one look, and a busy machine shows it one at a time.
@@ -128,20 +125,15 @@ class Cloud:
         yield
         self.change(pool, limits=LIMITS[pool])
 
-    def until_waiting(self, app: str, pods: int) -> None:
+    def until_waiting(self, app, pods):
         self.until(lambda: self.reasons(app) == ["Unschedulable"] * pods, f"{pods} pods wait")
 
-    def without_nodes(self) -> None:
+    def without_nodes(self):
         self.until(lambda: not self.claims("trn1") and not self.nodes("trn1"), "the nodes are gone")
 
 
 @pytest.fixture(scope="module")
-def cloud(
-    binaries: Mapping[str, Path],
-    volcano_programs: Mapping[str, Path],
-    tmp_path_factory: pytest.TempPathFactory,
-    progress: Callable[[str], None],
-) -> Iterator[Cloud]:
+def cloud(binaries, volcano_programs, tmp_path_factory, progress):
     """A local cloud with Volcano and Karpenter. Built the first time, which takes minutes: that is shown."""
     try:
         toolchain.provide(toolchain.KARPENTER, progress=progress)
@@ -158,7 +150,7 @@ def cloud(
     assert project.processes(STACK) == []
 
 
-def test_cpu_nodes_come_for_pods_that_wait_and_go_when_they_are_not_needed(cloud: Cloud) -> None:
+def test_cpu_nodes_come_for_pods_that_wait_and_go_when_they_are_not_needed(cloud):
     resources = {"requests": {"cpu": "3", "memory": "1Gi"}}
     container = {"name": "main", "image": "none", "resources": resources}
     pod = {"nodeSelector": {"karpenter.sh/nodepool": "cpu"}, "containers": [container]}
@@ -170,7 +162,7 @@ def test_cpu_nodes_come_for_pods_that_wait_and_go_when_they_are_not_needed(cloud
     assert node["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "m7i.8xlarge"
     cloud.kubectl("scale", "deployment/burst", "-n", "default", "--replicas=1")
 
-    def types() -> list[str]:
+    def types():
         return [each["metadata"]["labels"]["node.kubernetes.io/instance-type"] for each in cloud.nodes("cpu")]
 
     cloud.until(lambda: types() == ["m7i.xlarge"], "the one pod that is left is on the smallest node")
@@ -179,7 +171,7 @@ def test_cpu_nodes_come_for_pods_that_wait_and_go_when_they_are_not_needed(cloud
     cloud.until(lambda: not cloud.nodes("cpu"), "no CPU node without pods")
 
 
-def test_a_gang_gets_its_nodes_from_zero_and_they_go_after_it(cloud: Cloud) -> None:
+def test_a_gang_gets_its_nodes_from_zero_and_they_go_after_it(cloud):
     assert cloud.nodes("trn1") == []
     with cloud.closed("trn1"):
         cloud.gang("whole", 2)
@@ -193,7 +185,7 @@ def test_a_gang_gets_its_nodes_from_zero_and_they_go_after_it(cloud: Cloud) -> N
     cloud.without_nodes()
 
 
-def test_one_node_that_is_left_keeps_a_larger_gang_waiting_until_the_node_goes(cloud: Cloud) -> None:
+def test_one_node_that_is_left_keeps_a_larger_gang_waiting_until_the_node_goes(cloud):
     """Volcano says Schedulable of the pod that fits there, and Karpenter counts only what is Unschedulable: it sends
     the other pod to that node, again and again, and never takes the node away."""
     cloud.gang("first", 1)
@@ -219,7 +211,7 @@ def test_one_node_that_is_left_keeps_a_larger_gang_waiting_until_the_node_goes(c
     cloud.without_nodes()
 
 
-def test_it_is_found_again_and_left_alone_by_the_next_up(cloud: Cloud) -> None:
+def test_it_is_found_again_and_left_alone_by_the_next_up(cloud):
     up = cloud.project.trn("local", "up")
     assert up.returncode == 0, up.stderr[-3000:]
     said = up.stdout + up.stderr
@@ -229,7 +221,7 @@ def test_it_is_found_again_and_left_alone_by_the_next_up(cloud: Cloud) -> None:
     assert pool["spec"]["template"]["spec"]["nodeClassRef"]["kind"] == "KWOKNodeClass"
 
 
-def test_without_its_chart_it_goes_and_so_do_its_nodes(cloud: Cloud) -> None:
+def test_without_its_chart_it_goes_and_so_do_its_nodes(cloud):
     cloud.gang("last", 1)
     cloud.until(lambda: cloud.running("last") == 1, "a gang of 1 runs")
     (cloud.project.path / "__main__.py").write_text((ROOT / "__main__.py").read_text())

@@ -4,16 +4,14 @@ NodePool and EC2NodeClass are defined with the fields of Karpenter 1.14, not wit
 own, so that they are in nobody's way on a shared control plane.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from manifests import definition, manifest
 
 from components import _karpenter_objects as objects
-from trainium_eks.kube.api import Api, ApiError
+from trainium_eks.kube.api import ApiError
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config.karpenter import KarpenterConfig, KarpenterPoolConfig
@@ -36,7 +34,7 @@ SCHEMAS = yaml.safe_load(Path(__file__).with_name("karpenter_schemas.yaml").read
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _definitions(api: Api) -> Iterator[None]:
+def _definitions(api):
     makes = Objects(api, lambda _line: None)
     defined = [
         definition(kind, PLURALS[kind], GROUP, scope="Cluster", schema=schema) for kind, schema in SCHEMAS.items()
@@ -48,11 +46,11 @@ def _definitions(api: Api) -> Iterator[None]:
         makes.delete(api.reference(each), timeout_seconds=300)
 
 
-def written(api: Api, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+def written(api, kind, name, spec):
     return api.apply(manifest(kind, name, api_version=f"{GROUP}/v1", spec=spec))
 
 
-def test_the_api_server_takes_the_cpu_nodes(api: Api) -> None:
+def test_the_api_server_takes_the_cpu_nodes(api):
     section = KarpenterConfig()
     node_class = objects.cpu_node_class(section, SETTING, "subnet-a", "sg-a")
     written(api, "EC2NodeClass", "karpenter", node_class)
@@ -60,14 +58,14 @@ def test_the_api_server_takes_the_cpu_nodes(api: Api) -> None:
 
 
 @pytest.mark.parametrize("pool", [TRN1, P5], ids=lambda each: each.name)
-def test_the_api_server_takes_accelerator_nodes(api: Api, pool: KarpenterPoolConfig) -> None:
+def test_the_api_server_takes_accelerator_nodes(api, pool):
     instance = CATALOGUE.find(pool.instance_type)
     node_class = objects.accelerator_node_class(pool, instance, SETTING, "subnet-a", ["sg-a", "sg-b"])
     written(api, "EC2NodeClass", pool.name, node_class)
     written(api, "NodePool", pool.name, objects.accelerator_node_pool(pool, CATALOGUE, 20))
 
 
-def test_a_misspelt_field_is_refused(api: Api) -> None:
+def test_a_misspelt_field_is_refused(api):
     spec = objects.cpu_node_pool(KarpenterConfig())
     with pytest.raises(ApiError, match="limit"):
         written(api, "NodePool", "wrong", {**spec, "limit": {"cpu": "1"}})

@@ -2,7 +2,6 @@
 
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +9,8 @@ import pytest
 from manifests import live, manifest, patch, path, pod_spec
 from waiting import until
 
-from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.changes import ApplyResult, Change
+from trainium_eks.local.changes import Change
 from trainium_eks.local.control_plane import kubelet
 from trainium_eks.local.nodes.simulated import Nodes, pool_of
 from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
@@ -28,7 +26,7 @@ THEIRS = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSched
 class Group:
     """Two Trainium nodes that are not made yet."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api):
         self.api, self.nodes = api, Nodes(api, drivers=["fsx.csi.aws.com", "ebs.csi.aws.com"])
         inputs = {
             "instanceTypes": ["trn1.32xlarge"],
@@ -44,47 +42,47 @@ class Group:
         zones = {"subnet-d": "usw2-az4"}
         self.pool = pool_of(inputs, computed, zones=zones, region="us-west-2", catalogue=CATALOGUE)
 
-    def apply(self, seconds: float = 300.0, **changes: Any) -> ApplyResult:
+    def apply(self, seconds=300.0, **changes):
         return self.nodes.apply(replace(self.pool, **changes), seconds)
 
-    def live(self, key: str = "") -> dict[int, Body]:
+    def live(self, key=""):
         """The group's nodes by their numbers."""
         found = self.api.list("v1", "Node", labels=f"eks.amazonaws.com/nodegroup={key or self.pool.key}")
         return {int(node["metadata"]["name"].partition(".")[0][-6:]): node for node in found}
 
-    def uids(self) -> dict[int, str]:
+    def uids(self):
         return {number: node["metadata"]["uid"] for number, node in self.live().items()}
 
-    def patch(self, number: int, body: Body, below: str = "") -> None:
+    def patch(self, number, body, below=""):
         """As a person would, whose name stands by what they change."""
         patch(self.api, self.live()[number], body, below, fieldManager="somebody")
 
-    def csi_nodes(self) -> dict[str, list[Body]]:
+    def csi_nodes(self):
         """The drivers that each node names; among them those of nodes that are no more."""
         found = {each["metadata"]["name"]: each for each in self.api.list("storage.k8s.io/v1", "CSINode")}
         return {name: each["spec"]["drivers"] for name, each in found.items() if name.startswith(self.pool.stem)}
 
-    def run_pod(self) -> Body:
+    def run_pod(self):
         """A new pod on the group's first node."""
         where = {"nodeName": self.live()[1]["metadata"]["name"], "tolerations": [{"operator": "Exists"}]}
         return self.api.create(manifest("Pod", f"pod-{uuid.uuid4().hex[:8]}", "default", spec=pod_spec(**where)))
 
 
 @pytest.fixture
-def empty(api: Api) -> Iterator[Group]:
+def empty(api):
     made = Group(api)
     yield made
     made.nodes.delete(made.pool.key)
 
 
 @pytest.fixture
-def group(empty: Group) -> Group:
+def group(empty):
     """The two nodes, made."""
     assert empty.apply().change is Change.CREATED
     return empty
 
 
-def test_a_group_gets_ready_nodes_with_its_devices_and_a_second_apply_changes_nothing(group: Group) -> None:
+def test_a_group_gets_ready_nodes_with_its_devices_and_a_second_apply_changes_nothing(group):
     found = group.live()
     assert sorted(found) == [1, 2]
     for node in found.values():
@@ -99,7 +97,7 @@ def test_a_group_gets_ready_nodes_with_its_devices_and_a_second_apply_changes_no
     assert group.uids() == before
 
 
-def test_a_larger_group_gets_more_nodes_and_a_smaller_one_loses_the_last(group: Group) -> None:
+def test_a_larger_group_gets_more_nodes_and_a_smaller_one_loses_the_last(group):
     before = group.uids()
     larger = group.apply(size=4)
     assert (larger.change, larger.notes) == (Change.UPDATED, ("nodes: 2 added",))
@@ -109,7 +107,7 @@ def test_a_larger_group_gets_more_nodes_and_a_smaller_one_loses_the_last(group: 
     assert group.uids() == {1: before[1]}
 
 
-def test_a_node_that_somebody_deleted_comes_back(group: Group) -> None:
+def test_a_node_that_somebody_deleted_comes_back(group):
     before = group.uids()
     group.api.request("DELETE", path(group.api, group.live()[1]))
     assert group.apply().notes == ("nodes: 1 added",)
@@ -118,7 +116,7 @@ def test_a_node_that_somebody_deleted_comes_back(group: Group) -> None:
     assert after[1] != before[1]
 
 
-def test_labels_and_taints_change_on_the_running_nodes(group: Group) -> None:
+def test_labels_and_taints_change_on_the_running_nodes(group):
     before = group.uids()
     group.patch(1, {"metadata": {"labels": {"by-hand": "kept"}}, "spec": {"unschedulable": True}})
     changed = {"labels": {"team": "a"}, "taints": (Taint("other", "x", "NoExecute"),)}
@@ -145,9 +143,7 @@ def test_labels_and_taints_change_on_the_running_nodes(group: Group) -> None:
     ],
     ids=["label", "taint, and Kubernetes' own stays", "resource"],
 )
-def test_what_somebody_took_away_comes_back(
-    group: Group, lost: Body, below: str, place: tuple[str, str], left: object
-) -> None:
+def test_what_somebody_took_away_comes_back(group, lost, below, place, left):
     part, field = place
     before = group.live()[1][part][field]
     group.patch(1, lost, below)
@@ -155,7 +151,7 @@ def test_what_somebody_took_away_comes_back(
     assert group.live()[1][part][field] == (left or before)
 
 
-def test_what_a_type_has_changes_on_the_running_nodes(group: Group) -> None:
+def test_what_a_type_has_changes_on_the_running_nodes(group):
     before, addresses = group.uids(), group.live()[1]["status"]["addresses"]
     group.patch(1, {"status": {"addresses": addresses[:1]}}, "/status")
     without_efa = replace(group.pool.instance, efa_interfaces=0, accelerators=8)
@@ -168,8 +164,8 @@ def test_what_a_type_has_changes_on_the_running_nodes(group: Group) -> None:
         assert EFA not in amounts
 
 
-def test_a_new_launch_template_replaces_all_nodes(group: Group) -> None:
-    def names() -> set[str]:
+def test_a_new_launch_template_replaces_all_nodes(group):
+    def names():
         return {each["metadata"]["name"] for each in group.live().values()}
 
     before = names()
@@ -179,7 +175,7 @@ def test_a_new_launch_template_replaces_all_nodes(group: Group) -> None:
     assert before.isdisjoint(names())
 
 
-def test_a_size_that_is_managed_elsewhere_stays(empty: Group) -> None:
+def test_a_size_that_is_managed_elsewhere_stays(empty):
     empty.apply(size=3)
     kept = {"size": 1, "keep_size": True}
     assert empty.apply(**kept).change is Change.SAME
@@ -189,7 +185,7 @@ def test_a_size_that_is_managed_elsewhere_stays(empty: Group) -> None:
     assert len(empty.live()) == 4
 
 
-def test_a_roll_that_was_interrupted_does_not_double_a_ignore_desired_size(group: Group) -> None:
+def test_a_roll_that_was_interrupted_does_not_double_a_ignore_desired_size(group):
     rolled = {"template_version": "2", "keep_size": True}
     group.apply(**rolled, max_size=4)
     left_over = group.live()[1]
@@ -199,7 +195,7 @@ def test_a_roll_that_was_interrupted_does_not_double_a_ignore_desired_size(group
     assert sorted(group.live()) == [1, 2]
 
 
-def test_an_empty_group_has_no_node_and_only_the_deleted_groups_nodes_go(empty: Group) -> None:
+def test_an_empty_group_has_no_node_and_only_the_deleted_groups_nodes_go(empty):
     assert empty.apply(size=0).change is Change.SAME
     assert empty.live() == {}
     other = f"{empty.pool.key}-other"
@@ -213,9 +209,7 @@ def test_an_empty_group_has_no_node_and_only_the_deleted_groups_nodes_go(empty: 
         empty.nodes.delete(other)
 
 
-def test_nodes_that_nobody_takes_care_of_or_that_are_refused_are_an_error(
-    empty: Group, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodes_that_nobody_takes_care_of_or_that_are_refused_are_an_error(empty, monkeypatch):
     with pytest.raises(ClusterError, match=r"metadata\.labels: Invalid value"):
         empty.apply(labels={"a": "not valid!"})
     monkeypatch.setattr("trainium_eks.local.nodes.node_pools.KWOK_ANNOTATION", "example.com/nobody")
@@ -224,7 +218,7 @@ def test_nodes_that_nobody_takes_care_of_or_that_are_refused_are_an_error(
         empty.apply(1)
 
 
-def test_a_node_names_its_storage_drivers_until_it_goes(group: Group) -> None:
+def test_a_node_names_its_storage_drivers_until_it_goes(group):
     """As many volumes of EBS as the type takes, and of FSx any number."""
     found = group.csi_nodes()
     assert found.keys() == {node["metadata"]["name"] for node in group.live().values()}
@@ -238,7 +232,7 @@ def test_a_node_names_its_storage_drivers_until_it_goes(group: Group) -> None:
     assert group.csi_nodes().keys() == {group.live()[1]["metadata"]["name"]}
 
 
-def test_what_a_node_says_of_its_drivers_is_mended(group: Group) -> None:
+def test_what_a_node_says_of_its_drivers_is_mended(group):
     first, second = (group.live()[number]["metadata"]["name"] for number in (1, 2))
     group.api.request("DELETE", f"/apis/storage.k8s.io/v1/csinodes/{first}")
     assert group.apply().notes == ("nodes: 1 told of storage drivers",)
@@ -247,7 +241,7 @@ def test_what_a_node_says_of_its_drivers_is_mended(group: Group) -> None:
     assert [each["name"] for each in group.csi_nodes()[second]] == ["ebs.csi.aws.com"]
 
 
-def test_a_node_that_comes_back_has_its_drivers(group: Group) -> None:
+def test_a_node_that_comes_back_has_its_drivers(group):
     node = group.live()[1]
     group.api.request("DELETE", path(group.api, node))
     kept = {key: node["metadata"][key] for key in ("name", "labels", "annotations")}
@@ -258,11 +252,11 @@ def test_a_node_that_comes_back_has_its_drivers(group: Group) -> None:
     assert group.csi_nodes() == {}
 
 
-def test_a_pod_has_no_log_and_is_ready_again_when_kubernetes_took_its_readiness(api: Api, group: Group) -> None:
+def test_a_pod_has_no_log_and_is_ready_again_when_kubernetes_took_its_readiness(api, group):
     """As after a pause in which its node showed no sign of life."""
     pod = group.run_pod()
 
-    def is_ready() -> bool:
+    def is_ready():
         conditions = live(api, pod)["status"].get("conditions") or []
         return {"Ready": "True"}.items() <= {each["type"]: each["status"] for each in conditions}.items()
 

@@ -3,7 +3,6 @@
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -23,9 +22,9 @@ from manifests import (
 from waiting import until
 
 from trainium_eks.kube import api as api_module
-from trainium_eks.kube.api import Api, in_parallel
+from trainium_eks.kube.api import in_parallel
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.changes import ApplyResult, Change
+from trainium_eks.local.changes import Change
 from trainium_eks.local.objects.apply import Objects
 
 Body = dict[str, Any]
@@ -37,16 +36,16 @@ NOWHERE = {"nodeSelector": {"no-such": "node"}}
 
 
 @pytest.fixture
-def objects(api: Api) -> Objects:
+def objects(api):
     return Objects(api, lambda _: None)
 
 
 @pytest.fixture
-def here(api: Api, namespace: str) -> Iterator[Callable[[Body], Body]]:
+def here(api, namespace):
     """Puts an object into the test's namespace, or where its kind has none names it after that and deletes it."""
     made: list[Body] = []
 
-    def placed(wanted: Body) -> Body:
+    def placed(wanted):
         if api.kind(wanted["apiVersion"], wanted["kind"]).namespaced:
             return {**wanted, "metadata": {**wanted["metadata"], "namespace": namespace}}
         made.append({**wanted, "metadata": {**wanted["metadata"], "name": namespace}})
@@ -57,32 +56,32 @@ def here(api: Api, namespace: str) -> Iterator[Callable[[Body], Body]]:
         api.delete(api.reference(each), propagation="Background")
 
 
-def config_map(namespace: str, name: str = "a", **data: str) -> Body:
+def config_map(namespace, name="a", **data):
     return manifest("ConfigMap", name, namespace, data=data)
 
 
-def web(namespace: str, pod: Mapping[str, Any] = POD, **spec: Any) -> Body:
+def web(namespace, pod=POD, **spec):
     return deployment("web", namespace, {**POD, **pod}, **spec)
 
 
-def apply(objects: Objects, wanted: Mapping[str, Any], *, wait: bool = True) -> ApplyResult:
+def apply(objects, wanted, *, wait=True):
     return objects.apply(wanted, timeout_seconds=SECONDS, wait=wait)
 
 
-def change_of(objects: Objects, wanted: Mapping[str, Any]) -> Change:
+def change_of(objects, wanted):
     return apply(objects, wanted, wait=False).change
 
 
-def refusal(objects: Objects, wanted: Mapping[str, Any], seconds: float = SECONDS) -> str:
+def refusal(objects, wanted, seconds=SECONDS):
     with pytest.raises(ClusterError) as caught:
         objects.apply(wanted, timeout_seconds=seconds)
     return str(caught.value)
 
 
-def until_pods_wait(api: Api, stuck: Body, count: int) -> None:
+def until_pods_wait(api, stuck, count):
     """Until a Deployment has so many pods and knows it, and the scheduler has said of each that it fits nowhere."""
 
-    def reasons() -> list[str]:
+    def reasons():
         pods = api.list("v1", "Pod", namespace=stuck["metadata"]["namespace"])
         return [each["reason"] for pod in pods for each in pod["status"].get("conditions") or () if "reason" in each]
 
@@ -90,20 +89,20 @@ def until_pods_wait(api: Api, stuck: Body, count: int) -> None:
     until(lambda: live(api, stuck)["status"].get("updatedReplicas") == count, lambda: live(api, stuck))
 
 
-def hold(api: Api, wanted: Body) -> None:
+def hold(api, wanted):
     """Makes an object that a finalizer keeps, and asks for its deletion."""
     api.apply({**wanted, "metadata": {**wanted["metadata"], "finalizers": ["trn.test/held"]}})
     api.delete(api.reference(wanted), propagation="Background")
 
 
-def release(api: Api, held: Body) -> None:
+def release(api, held):
     patch(api, held, {"metadata": {"finalizers": None}})
 
 
 # --- What changed -------------------------------------------------------------------------------------------------
 
 
-def test_an_object_is_created_then_the_same_then_updated(objects: Objects, api: Api, namespace: str) -> None:
+def test_an_object_is_created_then_the_same_then_updated(objects, api, namespace):
     first = apply(objects, config_map(namespace, one="1", two="2"))
     assert first.change is Change.CREATED
     assert first.outputs["metadata"]["uid"]
@@ -123,9 +122,7 @@ def test_an_object_is_created_then_the_same_then_updated(objects: Objects, api: 
     ],
     ids=["drift is repaired", "what others add stays"],
 )
-def test_what_others_did(
-    objects: Objects, api: Api, namespace: str, theirs: Body, change: Change, data: dict[str, str]
-) -> None:
+def test_what_others_did(objects, api, namespace, theirs, change, data):
     api.create(config_map(namespace, one="theirs"))
     assert change_of(objects, config_map(namespace, one="1")) is Change.UPDATED, "it is taken over"
     patch(api, config_map(namespace), {"data": theirs})
@@ -133,7 +130,7 @@ def test_what_others_did(
     assert (again.change, again.outputs["data"]) == (change, data)
 
 
-def test_a_secret_in_plain_text_is_the_same_the_second_time(objects: Objects, namespace: str) -> None:
+def test_a_secret_in_plain_text_is_the_same_the_second_time(objects, namespace):
     secret = manifest("Secret", "s", namespace, stringData={"key": "a"})
     assert [change_of(objects, secret) for _ in range(2)] == [Change.CREATED, Change.SAME]
     updated = apply(objects, {**secret, "stringData": {"key": "b"}})
@@ -143,11 +140,11 @@ def test_a_secret_in_plain_text_is_the_same_the_second_time(objects: Objects, na
 # --- Replaced -----------------------------------------------------------------------------------------------------
 
 
-def it(kind: str, api_version: str = "", **fields: Any) -> Body:
+def it(kind, api_version="", **fields):
     return manifest(kind, "it", api_version=api_version, **fields)
 
 
-def referring(kind: str, role: str) -> Body:
+def referring(kind, role):
     return it(kind, roleRef={"apiGroup": RBAC, "kind": role, "name": "x"})
 
 
@@ -189,7 +186,7 @@ REPLACED: dict[str, tuple[Body, Body]] = {
 }
 
 
-def merged(old: Body, new: Body) -> Body:
+def merged(old, new):
     """New scalars and lists in the place of old ones; ``matchLabels`` as a whole."""
     result = dict(old)
     for key, value in new.items():
@@ -199,9 +196,7 @@ def merged(old: Body, new: Body) -> Body:
 
 
 @pytest.mark.parametrize(("before", "change"), REPLACED.values(), ids=REPLACED)
-def test_an_immutable_field_replaces_its_object(
-    objects: Objects, here: Callable[[Body], Body], before: Body, change: Body
-) -> None:
+def test_an_immutable_field_replaces_its_object(objects, here, before, change):
     before = here(before)
     created = apply(objects, before, wait=False)
     replaced = apply(objects, merged(before, change), wait=False)
@@ -210,7 +205,7 @@ def test_an_immutable_field_replaces_its_object(
     assert change_of(objects, merged(before, change)) is Change.SAME
 
 
-def test_what_cannot_be_made_again_is_not_deleted(objects: Objects, api: Api, namespace: str) -> None:
+def test_what_cannot_be_made_again_is_not_deleted(objects, api, namespace):
     job = manifest("Job", "train", namespace, spec={"template": NEVER})
     uid = apply(objects, job, wait=False).outputs["metadata"]["uid"]
     changed = {"spec": {"parallelism": -1, "template": {"metadata": {"annotations": {"new": "x"}}}}}
@@ -250,14 +245,14 @@ def test_what_cannot_be_made_again_is_not_deleted(objects: Objects, api: Api, na
     ],
     ids=["unknown field", "each fault on a line", "no namespace", "no such kind", "patch"],
 )
-def test_what_is_wrong_is_named(objects: Objects, namespace: str, wanted: Body, said: str) -> None:
+def test_what_is_wrong_is_named(objects, namespace, wanted, said):
     placed = {**wanted, "metadata": {**wanted["metadata"]}}
     placed["metadata"]["namespace"] = wanted["metadata"]["namespace"].replace("NS", namespace)
     text = refusal(objects, placed)
     assert re.fullmatch(said.replace("NS", namespace), text), text
 
 
-def test_a_policy_speaks_for_itself(objects: Objects, api: Api, namespace: str, here: Callable[[Body], Body]) -> None:
+def test_a_policy_speaks_for_itself(objects, api, namespace, here):
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
     refuses = [{"expression": "object.metadata.name != 'a'", "message": "no ConfigMap is called a"}]
     spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": refuses}
@@ -274,9 +269,7 @@ def test_a_policy_speaks_for_itself(objects: Objects, api: Api, namespace: str, 
 # --- Awaited ------------------------------------------------------------------------------------------------------
 
 
-def test_a_deployment_and_its_service_are_awaited_until_pods_are_ready(
-    objects: Objects, namespace: str, node: str
-) -> None:
+def test_a_deployment_and_its_service_are_awaited_until_pods_are_ready(objects, namespace, node):
     service = manifest("Service", "web", namespace, spec={"selector": {"app": "web"}, "ports": [{"port": 80}]})
     text = refusal(objects, service, seconds=1)
     found = rf"Service {namespace}/web was not ready after \d+ s: no pod that it selects is ready"
@@ -290,20 +283,20 @@ def test_a_deployment_and_its_service_are_awaited_until_pods_are_ready(
     assert applied.outputs["status"]["updatedReplicas"] == applied.outputs["status"]["availableReplicas"] == 3
 
 
-def test_a_job_is_awaited_until_it_is_complete(objects: Objects, namespace: str, node: str) -> None:
+def test_a_job_is_awaited_until_it_is_complete(objects, namespace, node):
     pod = {"spec": {**NEVER["spec"], "nodeSelector": {"for": node}}}
     applied = apply(objects, manifest("Job", "train", namespace, spec={"template": pod}))
     assert applied.outputs["status"]["succeeded"] == 1
 
 
-def test_a_failed_job_says_why_at_once(objects: Objects, namespace: str) -> None:
+def test_a_failed_job_says_why_at_once(objects, namespace):
     spec = {"activeDeadlineSeconds": 1, "template": {"spec": {**NEVER["spec"], **NOWHERE}}}
     text = refusal(objects, manifest("Job", "train", namespace, spec=spec))
     # Not that it was not ready in time.
     assert text.startswith(f"Job {namespace}/train failed: DeadlineExceeded: ")
 
 
-def test_a_time_out_says_what_the_pods_wait_for(objects: Objects, api: Api, namespace: str) -> None:
+def test_a_time_out_says_what_the_pods_wait_for(objects, api, namespace):
     stuck = web(namespace, NOWHERE, replicas=2)
     stuck["metadata"]["annotations"] = {"pulumi.com/skipAwait": "true"}
     assert apply(objects, stuck).change is Change.CREATED
@@ -318,7 +311,7 @@ def test_a_time_out_says_what_the_pods_wait_for(objects: Objects, api: Api, name
     assert "node" in lines[1]
 
 
-def test_a_time_out_says_why_pods_are_not_made(objects: Objects, api: Api, namespace: str) -> None:
+def test_a_time_out_says_why_pods_are_not_made(objects, api, namespace):
     stuck = web(namespace, {"serviceAccountName": "missing"})
     change_of(objects, stuck)
     until(lambda: api.list("v1", "Event", namespace=namespace, fields="reason=FailedCreate"), "it is an event")
@@ -327,9 +320,7 @@ def test_a_time_out_says_why_pods_are_not_made(objects: Objects, api: Api, names
     assert 'serviceaccount "missing" not found' in text
 
 
-def test_a_volume_and_its_claim_are_awaited_until_bound(
-    objects: Objects, api: Api, namespace: str, here: Callable[[Body], Body]
-) -> None:
+def test_a_volume_and_its_claim_are_awaited_until_bound(objects, api, namespace, here):
     retained = {"persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": namespace, "name": "data"}}
     of_fsx, data = here(volume("it", **retained)), claim("data", namespace, volumeName=namespace)
     apply(objects, of_fsx)
@@ -341,15 +332,13 @@ def test_a_volume_and_its_claim_are_awaited_until_bound(
     assert f"it is Released: it still names the claim {namespace}/data that is gone" in text
 
 
-def test_a_claim_that_waits_for_its_first_pod_is_not_awaited(
-    objects: Objects, namespace: str, here: Callable[[Body], Body]
-) -> None:
+def test_a_claim_that_waits_for_its_first_pod_is_not_awaited(objects, namespace, here):
     apply(objects, here(it("StorageClass", provisioner="ebs.csi.aws.com", volumeBindingMode="WaitForFirstConsumer")))
     data = claim("data", namespace, accessModes=["ReadWriteOnce"], storageClassName=namespace)
     assert apply(objects, data).outputs["status"]["phase"] == "Pending"
 
 
-def test_a_custom_object_follows_its_definition_at_once(objects: Objects, api: Api, namespace: str) -> None:
+def test_a_custom_object_follows_its_definition_at_once(objects, api, namespace):
     group = f"{namespace}.example.com"
     spec = {"type": "object", "properties": {"weight": {"type": "integer"}}}
     defined = definition(
@@ -369,7 +358,7 @@ def test_a_custom_object_follows_its_definition_at_once(objects: Objects, api: A
 
 
 @pytest.mark.slow
-def test_a_quota_counts_a_kind_that_is_newer_at_once(objects: Objects, api: Api, namespace: str) -> None:
+def test_a_quota_counts_a_kind_that_is_newer_at_once(objects, api, namespace):
     """Kubernetes by itself would refuse the kind's objects for up to 5 minutes."""
     group = f"{namespace}.example.org"
     limits = {"hard": {f"count/gears.{group}": "1", f"count/none.{group}": "1"}}
@@ -386,11 +375,11 @@ def test_a_quota_counts_a_kind_that_is_newer_at_once(objects: Objects, api: Api,
         api.delete(api.reference(defined), propagation="Background")
 
 
-def test_a_long_wait_is_told_and_ends_when_all_is_stopped(api: Api, namespace: str) -> None:
+def test_a_long_wait_is_told_and_ends_when_all_is_stopped(api, namespace):
     told: list[str] = []
     stopping = threading.Event()
 
-    def tell(line: str) -> None:
+    def tell(line):
         told.append(line)
         threading.Timer(1, stopping.set).start()  # the same is not told again meanwhile
 
@@ -404,7 +393,7 @@ def test_a_long_wait_is_told_and_ends_when_all_is_stopped(api: Api, namespace: s
 # --- On its way out -----------------------------------------------------------------------------------------------
 
 
-def test_an_object_that_is_being_deleted_is_made_anew(objects: Objects, api: Api, namespace: str) -> None:
+def test_an_object_that_is_being_deleted_is_made_anew(objects, api, namespace):
     hold(api, config_map(namespace, one="old"))
     text = refusal(objects, config_map(namespace), seconds=1)
     found = rf"ConfigMap {namespace}/a was not gone after \d+ s\n  held by finalizers: trn\.test/held"
@@ -414,7 +403,7 @@ def test_an_object_that_is_being_deleted_is_made_anew(objects: Objects, api: Api
     assert (applied.change, applied.outputs["data"]) == (Change.CREATED, {"one": "new"})
 
 
-def test_a_namespace_that_ends_is_awaited_and_made_anew(objects: Objects, api: Api, namespace: str) -> None:
+def test_a_namespace_that_ends_is_awaited_and_made_anew(objects, api, namespace):
     room = manifest("Namespace", f"{namespace}-ends")
     name = room["metadata"]["name"]
     uid = apply(objects, room).outputs["metadata"]["uid"]
@@ -431,7 +420,7 @@ def test_a_namespace_that_ends_is_awaited_and_made_anew(objects: Objects, api: A
     assert live(api, room) == {}
 
 
-def test_a_deletion_waits_for_what_the_object_owns(objects: Objects, api: Api, namespace: str, node: str) -> None:
+def test_a_deletion_waits_for_what_the_object_owns(objects, api, namespace, node):
     made = web(namespace, {"nodeSelector": {"for": node}}, replicas=3)
     apply(objects, made)
     objects.delete(api.reference(made), timeout_seconds=SECONDS)
@@ -440,7 +429,7 @@ def test_a_deletion_waits_for_what_the_object_owns(objects: Objects, api: Api, n
     objects.delete(api.reference(made), timeout_seconds=SECONDS)  # absent is fine
 
 
-def test_a_claim_in_use_says_by_which_pods(objects: Objects, api: Api, namespace: str) -> None:
+def test_a_claim_in_use_says_by_which_pods(objects, api, namespace):
     mounted = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     user = manifest("Pod", "user", namespace, spec={**POD, "volumes": mounted, "nodeName": "no-such-node"})
     for each in (claim("data", namespace), user):
@@ -455,14 +444,14 @@ def test_a_claim_in_use_says_by_which_pods(objects: Objects, api: Api, namespace
 # --- Many ---------------------------------------------------------------------------------------------------------
 
 
-def test_many_threads_share_one_connection_pool(objects: Objects, namespace: str) -> None:
+def test_many_threads_share_one_connection_pool(objects, namespace):
     manifests = [config_map(namespace, f"c-{number}", n=str(number)) for number in range(100)]
     for expected in (Change.CREATED, Change.SAME):
         changes = in_parallel(lambda each: change_of(objects, each), manifests, threads=32)
         assert changes == [expected] * 100
 
 
-def test_lists_are_complete_beyond_a_page(api: Api, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_are_complete_beyond_a_page(api, namespace, monkeypatch):
     monkeypatch.setattr(api_module, "PAGE", 4)
     labelled = [config_map(namespace, f"c-{number}") for number in range(10)]
     for each in labelled:

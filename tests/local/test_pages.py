@@ -8,14 +8,13 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from local_project import ROOT, TIMEOUT_SECONDS, LocalProject, repository_cloud
+from local_project import ROOT, TIMEOUT_SECONDS, repository_cloud
 from running_pods import processes_of
 from waiting import until
 
@@ -34,7 +33,7 @@ MODELS = ROOT / "docs" / "models.md"
 _BLOCK = re.compile(r"^```(console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def _blocks(file: Path) -> list[tuple[str, str]]:
+def _blocks(file):
     """Kind and text of each block before the part about AWS."""
     page, on_aws, _ = file.read_text(encoding="utf-8").partition("\n## On AWS\n")
     assert on_aws
@@ -42,7 +41,7 @@ def _blocks(file: Path) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def own_cache(tmp_path_factory):
     """The user's cache without its images: the tutorial is run as on a machine that has not made one."""
     place = tmp_path_factory.mktemp("cache")
     cache().mkdir(parents=True, exist_ok=True)
@@ -53,9 +52,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def project(
-    binaries: Mapping[str, Path], own_cache: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalProject]:
+def project(binaries, own_cache, tmp_path_factory):
     """The stack `local`, up, with a Volcano."""
     folder = tmp_path_factory.mktemp("tutorial") / "project"
     with repository_cloud(folder, environment={"TRN_VOLCANO": "", "TRN_CACHE": str(own_cache)}) as project:
@@ -65,7 +62,7 @@ def project(
 
 
 @pytest.fixture
-def volume(project: LocalProject) -> Path:
+def volume(project):
     """The team's volume, empty, and no job: as the page's reader begins, also where a page is tried again."""
     paths = Paths.of(project.path, "local")
     api = Api.connect(paths.kubeconfig)
@@ -81,7 +78,7 @@ def volume(project: LocalProject) -> Path:
 
 
 @pytest.fixture
-def torch(own_cache: Path) -> None:
+def torch(own_cache):
     """The image `local/torch` of today's requirements, where this user has made it."""
     image = images.find(f"torch:{images.digest(known_recipe('torch').requirements)}")
     if image is None:
@@ -93,7 +90,7 @@ def torch(own_cache: Path) -> None:
         link.symlink_to(each)
 
 
-def _run(project: LocalProject, line: str) -> str:
+def _run(project, line):
     """What a line of the page prints, on either stream."""
     environment = {**project.surroundings(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     shown = subprocess.run(
@@ -111,14 +108,14 @@ def _run(project: LocalProject, line: str) -> str:
 
 
 @contextmanager
-def _held(project: LocalProject, job: str, program: str) -> Iterator[None]:
+def _held(project, job, program):
     """Stops those of a job's processes whose command lines have the program, from the job's first checkpoint to the
     end of the block: the training does not come to its end meanwhile, nor does a pod whose rank is killed."""
     paths = Paths.of(project.path, "local")
     api = Api.connect(paths.kubeconfig)
     pods = "/api/v1/namespaces/training/pods"
 
-    def has_saved() -> bool:
+    def has_saved():
         try:
             log = api.text("GET", f"{pods}/{job}-trainer-0-0/log")
         except ApiError:  # not yet
@@ -146,7 +143,7 @@ def _held(project: LocalProject, job: str, program: str) -> Iterator[None]:
                 process.resume()
 
 
-def _kill(project: LocalProject, line: str, job: str, program: str) -> str:
+def _kill(project, line, job, program):
     """Runs the line of the page that kills a rank, when `trn status` shows a checkpoint, as the page asks for."""
     with _held(project, job, program):
         status = json.loads(project.trn("status", job, "--json").stdout)
@@ -154,7 +151,7 @@ def _kill(project: LocalProject, line: str, job: str, program: str) -> str:
         return _run(project, line)
 
 
-def _follow(project: LocalProject, page: Path) -> None:
+def _follow(project, page):
     """Does what a page says."""
     printed = ""
     for kind, block in _blocks(page):
@@ -174,11 +171,11 @@ def _follow(project: LocalProject, page: Path) -> None:
             rest = rest[found.end() :]
 
 
-def test_each_command_of_the_tutorial_does_what_the_page_says(project: LocalProject, volume: Path) -> None:
+def test_each_command_of_the_tutorial_does_what_the_page_says(project, volume):
     _follow(project, TUTORIAL)
 
 
-def test_models_train_as_the_page_says(project: LocalProject, volume: Path, torch: None) -> None:
+def test_models_train_as_the_page_says(project, volume, torch):
     _follow(project, MODELS)
     curve = _curve(project, "bert-tiny", "loss", last=400)
     steps = [step for _, step, _ in curve]
@@ -187,7 +184,7 @@ def test_models_train_as_the_page_says(project: LocalProject, volume: Path, torc
     assert sum(losses[-10:]) / 10 < 0.7 * losses[0]
 
 
-def _curve(project: LocalProject, job: str, tag: str, last: int) -> list[list[float]]:
+def _curve(project, job, tag, last):
     """Time, step and value of each point to the last step, as TensorBoard tells a browser."""
     command = project.command("tensorboard", job, "--port", str(free_port(set())), "--json")
     with subprocess.Popen(command, cwd=project.path, env=project.surroundings(), stdout=subprocess.PIPE) as process:
@@ -196,7 +193,7 @@ def _curve(project: LocalProject, job: str, tag: str, last: int) -> list[list[fl
             url = json.loads(process.stdout.readline())["url"]
             points: list[list[float]] = []
 
-            def is_read() -> bool:  # it answers before it has read the logs to their end
+            def is_read():  # it answers before it has read the logs to their end
                 points[:] = _points(url, tag)
                 return any(step >= last for _, step, _ in points)
 
@@ -206,7 +203,7 @@ def _curve(project: LocalProject, job: str, tag: str, last: int) -> list[list[fl
             process.terminate()
 
 
-def _points(url: str, tag: str) -> list[list[float]]:
+def _points(url, tag):
     try:
         address = f"{url}/data/plugin/scalars/scalars?tag={tag}&run=."
         with urllib.request.urlopen(address, timeout=60) as answer:
@@ -217,7 +214,7 @@ def _points(url: str, tag: str) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("page", [TUTORIAL, MODELS], ids=lambda page: page.stem)
-def test_a_page_leaves_no_command_untested(page: Path) -> None:
+def test_a_page_leaves_no_command_untested(page):
     commands = [line for kind, block in _blocks(page) if kind == "console" for line in block.splitlines()]
     assert len([line for line in commands if line.startswith("./trn ")]) > {"training": 12, "models": 6}[page.stem]
     known = r"\./trn |PYTHONPATH=workloads \$\(\./trn |make local$|mkdir |printf |echo "

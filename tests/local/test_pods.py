@@ -1,22 +1,20 @@
 """Pods with local images on a real control plane: they run, and are shown as a kubelet would show them."""
 
 import time
-from collections.abc import Callable
 
 import pytest
-from manifests import Body, manifest
-from running_pods import ENDLESS, TOLD, Pods, condition, go_on, phase, processes_of, state, status
+from manifests import manifest
+from running_pods import ENDLESS, TOLD, condition, go_on, phase, processes_of, state, status
 from waiting import until
 
 from trainium_eks.kube.api import ApiError
-from trainium_eks.local.paths import Paths
 
 
-def is_waiting(reason: str) -> Callable[[Body], bool]:
+def is_waiting(reason):
     return lambda pod: (state(pod).get("waiting") or {}).get("reason") == reason
 
 
-def test_a_pod_runs_and_ends_with_its_exit_code(pods: Pods) -> None:
+def test_a_pod_runs_and_ends_with_its_exit_code(pods):
     name = pods.make("echo hello; sleep 0.3; echo bye >&2; exit 3")
     pod = pods.ended(name)
     assert (phase(pod), state(pod)["terminated"]["exitCode"]) == ("Failed", 3)
@@ -27,7 +25,7 @@ def test_a_pod_runs_and_ends_with_its_exit_code(pods: Pods) -> None:
     assert condition(pod, "Ready") == "False"
 
 
-def test_other_pods_stay_simulated(pods: Pods) -> None:
+def test_other_pods_stay_simulated(pods):
     name = pods.make("exit 3", image="example.com/none")
     assert phase(pods.running(name)) == "Running"
     assert pods.log(name) == "This pod is simulated: no container runs, so there is no output.\n"
@@ -37,7 +35,7 @@ def test_other_pods_stay_simulated(pods: Pods) -> None:
     pods.gone(name)
 
 
-def test_a_log_is_followed_to_its_end(pods: Pods, paths: Paths) -> None:
+def test_a_log_is_followed_to_its_end(pods, paths):
     name = pods.make(f"echo 1; echo 2; {TOLD}; echo 3; sleep 0.4; echo 4")
     pod = pods.running(name)
     follow = pods.followed(name)
@@ -46,7 +44,7 @@ def test_a_log_is_followed_to_its_end(pods: Pods, paths: Paths) -> None:
     assert list(follow) == ["3", "4"]
 
 
-def test_what_is_asked_of_a_log_is_given(pods: Pods, paths: Paths) -> None:
+def test_what_is_asked_of_a_log_is_given(pods, paths):
     name = pods.make(f"echo one; echo two; {TOLD}; echo three; printf four")
     pod = pods.running(name)
     pods.said(name, "two")
@@ -63,7 +61,7 @@ def test_what_is_asked_of_a_log_is_given(pods: Pods, paths: Paths) -> None:
         pods.log(name, previous="true")
 
 
-def test_a_container_is_restarted_and_what_it_said_before_can_be_read(pods: Pods) -> None:
+def test_a_container_is_restarted_and_what_it_said_before_can_be_read(pods):
     spec = {"restartPolicy": "OnFailure", "volumes": [{"name": "v", "emptyDir": {}}]}
     mount = [{"name": "v", "mountPath": "/data"}]
     name = pods.make(
@@ -76,7 +74,7 @@ def test_a_container_is_restarted_and_what_it_said_before_can_be_read(pods: Pods
     assert pods.log(name, previous="true") == "first\n"
 
 
-def test_a_container_that_ends_again_and_again_waits_longer_each_time(pods: Pods) -> None:
+def test_a_container_that_ends_again_and_again_waits_longer_each_time(pods):
     name = pods.make("exit 1", spec={"restartPolicy": "Always"})
     pod = pods.when(name, is_waiting("CrashLoopBackOff"))
     # The first restart is at once. Whoever looks late finds the second wait, which is twice as long, or the third.
@@ -86,14 +84,14 @@ def test_a_container_that_ends_again_and_again_waits_longer_each_time(pods: Pods
     assert f"back-off {10 * 2 ** (restarts - 2)}s" in state(pod)["waiting"]["message"]
 
 
-def test_a_command_that_is_not_there_is_a_start_error(pods: Pods) -> None:
+def test_a_command_that_is_not_there_is_a_start_error(pods):
     pod = pods.ended(pods.make(command=["no-such-command"]))
     ended = state(pod)["terminated"]
     assert (ended["reason"], ended["exitCode"]) == ("StartError", 128)
     assert 'exec: "no-such-command": executable file not found in $PATH' in ended["message"]
 
 
-def test_a_missing_image_is_named_with_what_makes_it(pods: Pods) -> None:
+def test_a_missing_image_is_named_with_what_makes_it(pods):
     name = pods.make("true", image="local/none-such", spec={"terminationGracePeriodSeconds": ENDLESS})
     pod = pods.when(name, is_waiting("ErrImageNeverPull"))
     assert "trn local images make none-such" in state(pod)["waiting"]["message"]
@@ -102,7 +100,7 @@ def test_a_missing_image_is_named_with_what_makes_it(pods: Pods) -> None:
     pods.gone(name)  # nothing runs that could be waited for
 
 
-def test_a_pod_waits_for_what_it_names(pods: Pods) -> None:
+def test_a_pod_waits_for_what_it_names(pods):
     env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "later", "key": "a"}}}]
     name = pods.make('echo "$A"', env=env)
     pod = pods.when(name, is_waiting("CreateContainerConfigError"))
@@ -112,7 +110,7 @@ def test_a_pod_waits_for_what_it_names(pods: Pods) -> None:
     assert pods.log(name) == "now\n"
 
 
-def test_sigterm_comes_first_and_sigkill_after_the_grace_period(pods: Pods, paths: Paths) -> None:
+def test_sigterm_comes_first_and_sigkill_after_the_grace_period(pods, paths):
     gentle = pods.make(
         "trap 'echo asked; sleep 0.3; echo done; exit 0' TERM; echo ready; while :; do sleep 0.1; done",
         spec={"terminationGracePeriodSeconds": ENDLESS},
@@ -133,7 +131,7 @@ def test_sigterm_comes_first_and_sigkill_after_the_grace_period(pods: Pods, path
     assert processes_of(paths, uid) == []
 
 
-def test_a_pod_that_is_deleted_by_force_ends_at_once(pods: Pods, paths: Paths) -> None:
+def test_a_pod_that_is_deleted_by_force_ends_at_once(pods, paths):
     name = pods.make("trap '' TERM; while :; do sleep 0.1; done", spec={"terminationGracePeriodSeconds": ENDLESS})
     uid = pods.running(name)["metadata"]["uid"]
     assert processes_of(paths, uid)

@@ -6,37 +6,33 @@ import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 from local_project import ROOT
 from manifests import claim, live, manifest, volume
-from running_pods import ENDLESS, TOLD, Pods, condition, go_on, phase, state, status
+from running_pods import ENDLESS, TOLD, condition, go_on, phase, state, status
 from waiting import SECONDS, until
 
-from trainium_eks.local.paths import Paths
 from trainium_eks.local.runtime import exec_command
 from trainium_eks.local.spec.plan import Isolation
 
 
 @pytest.fixture
-def is_apart(isolation: Isolation) -> bool:
+def is_apart(isolation):
     return isolation is not Isolation.PLAIN
 
 
-def mounts(*pairs: tuple[str, str], **more: Any) -> list[dict[str, Any]]:
+def mounts(*pairs, **more):
     """Volumes at paths."""
     return [{"name": name, "mountPath": path, **more} for name, path in pairs]
 
 
-def value_from(name: str, kind: str, /, **source: Any) -> dict[str, Any]:
+def value_from(name, kind, /, **source):
     """A variable."""
     return {"name": name, "valueFrom": {kind: source}}
 
 
-def test_variables_come_from_everywhere(pods: Pods) -> None:
+def test_variables_come_from_everywhere(pods):
     pods.api.create(manifest("ConfigMap", "settings", pods.namespace, data={"RATE": "0.1", "STEPS": "5"}))
     pods.api.create(manifest("Secret", "key", pods.namespace, stringData={"token": "s3cret"}))
     env = [
@@ -60,12 +56,12 @@ def test_variables_come_from_everywhere(pods: Pods) -> None:
     assert pods.log(name) == f"{name},2,64,s3cret,{name} 5 $(POD) $(UNKNOWN),unset,0.1\n"
 
 
-def test_python_is_the_images_and_brings_the_workloads(pods: Pods) -> None:
+def test_python_is_the_images_and_brings_the_workloads(pods):
     code = "import sys, trainium_workloads; print(sys.version_info[:2], 'images/python-' in sys.prefix)"
     assert pods.outcome(f"python -c {shlex.quote(code)}") == f"{sys.version_info[:2]} True\n"
 
 
-def test_volumes_are_where_they_are_mounted(pods: Pods, is_apart: bool) -> None:
+def test_volumes_are_where_they_are_mounted(pods, is_apart):
     pods.api.create(manifest("ConfigMap", "files", pods.namespace, data={"a.txt": "one", "b.txt": "two"}))
     pods.api.create(manifest("Secret", "hidden", pods.namespace, stringData={"password": "x"}))
     items = [{"key": "b.txt", "path": "deep/c.txt"}]
@@ -100,7 +96,7 @@ def test_volumes_are_where_they_are_mounted(pods: Pods, is_apart: bool) -> None:
 
 
 @pytest.fixture
-def data(pods: Pods, paths: Paths) -> Iterator[Path]:
+def data(pods, paths):
     """The directory of a claim `data` of the namespace."""
     held = volume(pods.namespace)
     pods.api.create(held)
@@ -112,7 +108,7 @@ def data(pods: Pods, paths: Paths) -> Iterator[Path]:
 CLAIM = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "e", "emptyDir": {}}]}
 
 
-def test_a_claim_is_one_directory_for_all_pods_of_the_namespace(pods: Pods, data: Path) -> None:
+def test_a_claim_is_one_directory_for_all_pods_of_the_namespace(pods, data):
     script = "until [ -e /data/x/y ]; do sleep 0.1; done; cat /data/x/y"
     reads = pods.make(script, spec=CLAIM, volumeMounts=mounts(("d", "/data")))
     out = mounts(("d", "/out"), subPathExpr="$(WHERE)")
@@ -122,7 +118,7 @@ def test_a_claim_is_one_directory_for_all_pods_of_the_namespace(pods: Pods, data
     assert (data / "x" / "y").read_text() == "hello\n"
 
 
-def test_a_link_in_a_claim_leads_no_pod_out_of_it(pods: Pods, data: Path, tmp_path: Path) -> None:
+def test_a_link_in_a_claim_leads_no_pod_out_of_it(pods, data, tmp_path):
     (tmp_path / "secret").write_text("secret")
     data.mkdir(parents=True, exist_ok=True)
     (data / "link").symlink_to(tmp_path)
@@ -136,9 +132,7 @@ def test_a_link_in_a_claim_leads_no_pod_out_of_it(pods: Pods, data: Path, tmp_pa
     assert [each.name for each in tmp_path.iterdir()] == ["secret"]
 
 
-def test_a_link_in_a_claim_is_no_way_to_mount_on_the_machine(
-    pods: Pods, data: Path, tmp_path: Path, is_apart: bool
-) -> None:
+def test_a_link_in_a_claim_is_no_way_to_mount_on_the_machine(pods, data, tmp_path, is_apart):
     """A link is taken as the container sees it, and what is made for a mount is made in the container's root."""
     if not is_apart:
         pytest.skip("pods are not kept apart from the machine's files here")
@@ -150,7 +144,7 @@ def test_a_link_in_a_claim_is_no_way_to_mount_on_the_machine(
     assert not (tmp_path / "new").exists()
 
 
-def test_the_service_accounts_token_is_there_and_good(pods: Pods) -> None:
+def test_the_service_accounts_token_is_there_and_good(pods):
     code = (
         "import json, os, ssl, urllib.request as u\n"
         "d = '/var/run/secrets/kubernetes.io/serviceaccount/'\n"
@@ -165,13 +159,13 @@ def test_the_service_accounts_token_is_there_and_good(pods: Pods) -> None:
     assert log == f"system:serviceaccount:{pods.namespace}:default {pods.namespace}\n"
 
 
-def test_init_containers_come_first_and_sidecars_stay_as_long_as_the_others(pods: Pods, paths: Paths) -> None:
+def test_init_containers_come_first_and_sidecars_stay_as_long_as_the_others(pods, paths):
     mount = {"image": "local/python", "volumeMounts": mounts(("v", "/v"))}
 
-    def container(name: str, script: str, **more: object) -> dict[str, object]:
+    def container(name, script, **more):
         return {"name": name, "command": ["sh", "-c", script], **mount, **more}
 
-    def after(line: str) -> str:
+    def after(line):
         return f"until grep -qx {line} /v/order; do sleep 0.1; done"
 
     side = "trap 'echo end >> /v/order; exit 0' TERM; echo side >> /v/order; while :; do sleep 0.1; done"
@@ -198,7 +192,7 @@ def test_init_containers_come_first_and_sidecars_stay_as_long_as_the_others(pods
     assert condition(pod, "Initialized") == "True"
 
 
-def test_a_pod_whose_init_container_fails_has_failed(pods: Pods) -> None:
+def test_a_pod_whose_init_container_fails_has_failed(pods):
     init = {"name": "i", "image": "local/python", "command": ["sh", "-c", "exit 5"]}
     pod = pods.ended(pods.make("echo never", spec={"initContainers": [init]}))
     assert phase(pod) == "Failed"
@@ -206,7 +200,7 @@ def test_a_pod_whose_init_container_fails_has_failed(pods: Pods) -> None:
     assert "waiting" in state(pod)
 
 
-def test_probes_decide_about_ready_and_restarts(pods: Pods, paths: Paths) -> None:
+def test_probes_decide_about_ready_and_restarts(pods, paths):
     serve = "mkdir -p www && cd www && echo ok > ok && python -m http.server 8080"
     often = {"periodSeconds": 1, "timeoutSeconds": 30}
     ready = pods.make(
@@ -235,7 +229,7 @@ def test_probes_decide_about_ready_and_restarts(pods: Pods, paths: Paths) -> Non
     assert "liveness probe failed" in status(pod)["lastState"]["terminated"]["message"]
 
 
-def test_a_hook_comes_before_sigterm(pods: Pods) -> None:
+def test_a_hook_comes_before_sigterm(pods):
     script = "trap 'cat /v/hook; echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
     name = pods.make(
         script,
@@ -250,7 +244,7 @@ def test_a_hook_comes_before_sigterm(pods: Pods) -> None:
     assert list(follow) == ["hook", "asked"]
 
 
-def test_a_container_that_takes_too_much_memory_is_killed(pods: Pods) -> None:
+def test_a_container_that_takes_too_much_memory_is_killed(pods):
     # Not without end: who watches may come late.
     code = f"import time\nx = bytearray(10**6)\nwhile len(x) < 5e8: x += bytearray(10**7)\ntime.sleep({ENDLESS})"
     name = pods.make(f"exec python -c {shlex.quote(code)}", resources={"limits": {"memory": "200Mi"}})
@@ -259,7 +253,7 @@ def test_a_container_that_takes_too_much_memory_is_killed(pods: Pods) -> None:
     assert "the limit is 200 MiB" in ended["message"]
 
 
-def test_what_a_container_says_at_its_end_is_in_its_status_and_a_deadline_is_kept(pods: Pods) -> None:
+def test_what_a_container_says_at_its_end_is_in_its_status_and_a_deadline_is_kept(pods):
     told = pods.make("echo because > /dev/termination-log; exit 1")
     log = pods.make("echo reason; exit 1", terminationMessagePolicy="FallbackToLogsOnError")
     long = pods.make(f"sleep {ENDLESS}", spec={"activeDeadlineSeconds": 1})
@@ -269,7 +263,7 @@ def test_what_a_container_says_at_its_end_is_in_its_status_and_a_deadline_is_kep
     assert (phase(pod), pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
 
 
-def test_pods_of_a_headless_service_find_each_other(pods: Pods, is_apart: bool) -> None:
+def test_pods_of_a_headless_service_find_each_other(pods, is_apart):
     """As Volcano's plugin `svc` has it: host name and subdomain, and a service without an address."""
     headless = {"clusterIP": "None", "selector": {"app": "one"}, "publishNotReadyAddresses": True}
     pods.api.create(manifest("Service", "job", pods.namespace, spec=headless))
@@ -298,20 +292,20 @@ def test_pods_of_a_headless_service_find_each_other(pods: Pods, is_apart: bool) 
         assert log.splitlines()[0] == "three"
 
 
-def test_a_pod_of_a_job_ends_the_job(pods: Pods) -> None:
+def test_a_pod_of_a_job_ends_the_job(pods):
     container = {"name": "c", "image": "local/python", "command": ["true"]}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     job = manifest("Job", "task", pods.namespace, spec={"template": template})
     pods.api.create(job)
 
-    def told() -> dict[str, Any]:
+    def told():
         return dict(live(pods.api, job)["status"])
 
     until(lambda: any(each["type"] == "Complete" for each in told().get("conditions") or ()), "the Job is complete")
     assert told()["succeeded"] == 1
 
 
-def test_a_command_runs_in_a_pod(pods: Pods, paths: Paths) -> None:
+def test_a_command_runs_in_a_pod(pods, paths):
     name = pods.make(f"echo $$ > /tmp/x; sleep {ENDLESS}", env=[{"name": "A", "value": "b"}])
     pods.running(name)
     place = exec_command.find(paths, f"pod/{name}", None, None)
@@ -322,7 +316,7 @@ def test_a_command_runs_in_a_pod(pods: Pods, paths: Paths) -> None:
         "sys.exit(exec_command.run(exec_command.find(Paths(Path(sys.argv[1])), sys.argv[2], None, 'c'), sys.argv[3:]))"
     )
 
-    def run(*command: str) -> "subprocess.CompletedProcess[str]":
+    def run(*command):
         whole = [sys.executable, "-c", code, str(paths.root), name, *command]
         how = {"cwd": ROOT, "input": "typed", "timeout": SECONDS}
         return subprocess.run(whole, capture_output=True, text=True, check=False, **how)
@@ -334,7 +328,7 @@ def test_a_command_runs_in_a_pod(pods: Pods, paths: Paths) -> None:
     assert (missing.returncode, "executable file not found" in missing.stderr) == (126, True)
 
 
-def test_kubectl_exec_says_what_to_use_instead(pods: Pods, paths: Paths, binaries: Mapping[str, Path]) -> None:
+def test_kubectl_exec_says_what_to_use_instead(pods, paths, binaries):
     name = pods.make(f"sleep {ENDLESS}")
     pods.running(name)
     command = [binaries["kubectl"], f"--kubeconfig={paths.kubeconfig}", f"--namespace={pods.namespace}"]
@@ -342,7 +336,7 @@ def test_kubectl_exec_says_what_to_use_instead(pods: Pods, paths: Paths, binarie
     assert (done.returncode != 0, "trn local exec POD -- command" in done.stderr) == (True, True)
 
 
-def test_a_pod_reaches_servers_of_the_machine_and_its_own(pods: Pods, tmp_path: Path) -> None:
+def test_a_pod_reaches_servers_of_the_machine_and_its_own(pods, tmp_path):
     (tmp_path / "here").write_text("machine")
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -360,7 +354,7 @@ def test_a_pod_reaches_servers_of_the_machine_and_its_own(pods: Pods, tmp_path: 
     assert log == "machine\npod\n"
 
 
-def test_the_machine_is_read_only_within(pods: Pods, is_apart: bool) -> None:
+def test_the_machine_is_read_only_within(pods, is_apart):
     if not is_apart:
         pytest.skip("pods are not kept apart from the machine's files here")
     log = pods.outcome("touch /usr/x /etc/x /root/x 2>&1 | grep -c Read-only; touch /x /tmp/x && echo own; id -u")

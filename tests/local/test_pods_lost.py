@@ -3,12 +3,10 @@
 import contextlib
 import os
 import signal
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 from manifests import manifest, patch
-from running_pods import ENDLESS, TOLD, Pods, a_namespace, cpu_nodes, go_on, phase, processes_of, state, status
+from running_pods import ENDLESS, TOLD, a_namespace, cpu_nodes, go_on, phase, processes_of, state, status
 from waiting import SECONDS, until
 
 from trainium_eks.kube.api import Api
@@ -30,12 +28,12 @@ DAEMON = (
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+def own(tmp_path_factory):
     return Paths.of(tmp_path_factory.mktemp("lost"), "lost")
 
 
 @pytest.fixture(scope="module")
-def plane(own: Paths, binaries: Mapping[str, Path]) -> Iterator[ControlPlane]:
+def plane(own, binaries):
     plane = ControlPlane(own, binaries, ready_within_seconds=SECONDS)
     plane.start()
     yield plane
@@ -43,7 +41,7 @@ def plane(own: Paths, binaries: Mapping[str, Path]) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def own_api(plane: ControlPlane, own: Paths) -> Iterator[Api]:
+def own_api(plane, own):
     api = Api.connect(own.kubeconfig)
     # Two tests take one of them away each, and twice where they are tried again.
     with cpu_nodes(api, 5):
@@ -51,36 +49,34 @@ def own_api(plane: ControlPlane, own: Paths) -> Iterator[Api]:
 
 
 @pytest.fixture
-def pods(own_api: Api) -> Iterator[Pods]:
+def pods(own_api):
     with a_namespace(own_api) as found:
         yield found
 
 
-def pid(paths: Paths, name: str) -> int:
+def pid(paths, name):
     return next(each.pid for each in processes.running(paths) if each.name == name)
 
 
-def is_running(paths: Paths, name: str) -> bool:
+def is_running(paths, name):
     return name in {each.name for each in processes.running(paths)}
 
 
-def kill(paths: Paths, name: str) -> None:
+def kill(paths, name):
     os.kill(pid(paths, name), signal.SIGKILL)
     until(lambda: not is_running(paths, name), f"{name} has ended")
 
 
-def renew_agent(paths: Paths, plane: ControlPlane) -> None:
+def renew_agent(paths, plane):
     kill(paths, AGENT)
     assert plane.start().started == (AGENT,)
 
 
-def shim(paths: Paths, uid: str) -> int:
+def shim(paths, uid):
     return shims(paths)[uid].pid
 
 
-def test_pods_go_on_without_their_agent_and_the_next_one_adopts_them(
-    plane: ControlPlane, own: Paths, pods: Pods
-) -> None:
+def test_pods_go_on_without_their_agent_and_the_next_one_adopts_them(plane, own, pods):
     stays = pods.make(TICKS)
     ends = pods.make(f"{TOLD}; echo done; exit 4")
     deleted = pods.make(TICKS)
@@ -101,7 +97,7 @@ def test_pods_go_on_without_their_agent_and_the_next_one_adopts_them(
     until(lambda: not processes_of(own, uids[deleted]) and not (own.pods / uids[deleted]).exists())
 
 
-def test_a_pod_that_was_adopted_ends_with_its_last_container(plane: ControlPlane, own: Paths, pods: Pods) -> None:
+def test_a_pod_that_was_adopted_ends_with_its_last_container(plane, own, pods):
     """Whoever waits for a container looks like the shim that forked it off, and ends with that container."""
     container = {"image": "local/python", "command": ["sh", "-c", f"{TOLD}; echo done"]}
     name = pods.make(spec={"containers": [{"name": name, **container} for name in ("c", "d")]})
@@ -114,7 +110,7 @@ def test_a_pod_that_was_adopted_ends_with_its_last_container(plane: ControlPlane
     assert phase(pods.ended(name)) == "Succeeded"
 
 
-def test_pods_of_a_namespace_that_is_being_deleted_are_adopted(plane: ControlPlane, own: Paths, own_api: Api) -> None:
+def test_pods_of_a_namespace_that_is_being_deleted_are_adopted(plane, own, own_api):
     """They get no new tokens."""
     with a_namespace(own_api) as pods:
         deaf = {"terminationGracePeriodSeconds": ENDLESS}
@@ -127,7 +123,7 @@ def test_pods_of_a_namespace_that_is_being_deleted_are_adopted(plane: ControlPla
     until(lambda: not processes_of(own, pod["metadata"]["uid"]), "its processes end")
 
 
-def test_a_shim_that_is_killed_takes_its_pod_along(own: Paths, pods: Pods) -> None:
+def test_a_shim_that_is_killed_takes_its_pod_along(own, pods):
     """Its pod has failed, or where it may it is started again."""
     once = pods.make(TICKS)
     again = pods.make(TICKS, spec={"restartPolicy": "Always"})
@@ -142,7 +138,7 @@ def test_a_shim_that_is_killed_takes_its_pod_along(own: Paths, pods: Pods) -> No
     assert status(pod)["lastState"]["terminated"]["exitCode"] == 137
 
 
-def test_a_pod_ends_with_its_node(own: Paths, pods: Pods) -> None:
+def test_a_pod_ends_with_its_node(own, pods):
     """At once: Kubernetes collects the object 40 s later, and the agent says which of the two it was."""
     pod = pods.running(pods.make(TICKS))
     node, uid = pod["spec"]["nodeName"], pod["metadata"]["uid"]
@@ -152,7 +148,7 @@ def test_a_pod_ends_with_its_node(own: Paths, pods: Pods) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Never", "Always"])
-def test_a_node_that_comes_back_under_its_name_has_none_of_its_pods(own: Paths, pods: Pods, policy: str) -> None:
+def test_a_node_that_comes_back_under_its_name_has_none_of_its_pods(own, pods, policy):
     """Kubernetes collects the pods of a missing node after 40 s, and never those of one that is there again."""
     ran, deleted = (pods.running(pods.make(TICKS, spec={"restartPolicy": policy})) for _ in range(2))
     for pod in (ran, deleted):
@@ -172,7 +168,7 @@ def test_a_node_that_comes_back_under_its_name_has_none_of_its_pods(own: Paths, 
         assert status(again)["lastState"]["terminated"]["exitCode"] == 137
 
 
-def test_an_evicted_pod_ends_as_one_that_is_deleted(own: Paths, pods: Pods) -> None:
+def test_an_evicted_pod_ends_as_one_that_is_deleted(own, pods):
     name = pods.make("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
     pods.said(name, "ready")
     eviction = manifest("Eviction", name, pods.namespace, api_version="policy/v1")
@@ -180,7 +176,7 @@ def test_an_evicted_pod_ends_as_one_that_is_deleted(own: Paths, pods: Pods) -> N
     pods.gone(name)
 
 
-def test_a_taint_that_nobody_bears_ends_pods(own: Paths, pods: Pods) -> None:
+def test_a_taint_that_nobody_bears_ends_pods(own, pods):
     pod = pods.running(pods.make(TICKS))
     taint = {"spec": {"taints": [{"key": "broken", "effect": "NoExecute"}]}}
     patch(pods.api, manifest("Node", pod["spec"]["nodeName"]), taint)
@@ -188,7 +184,7 @@ def test_a_taint_that_nobody_bears_ends_pods(own: Paths, pods: Pods) -> None:
     assert processes_of(own, pod["metadata"]["uid"]) == []
 
 
-def test_pods_outlive_the_api_server(plane: ControlPlane, own: Paths, pods: Pods) -> None:
+def test_pods_outlive_the_api_server(plane, own, pods):
     name = pods.make(TICKS)
     uid = pods.running(name)["metadata"]["uid"]
     before = shim(own, uid)
@@ -201,7 +197,7 @@ def test_pods_outlive_the_api_server(plane: ControlPlane, own: Paths, pods: Pods
     pods.gone(name)
 
 
-def test_down_leaves_no_process(plane: ControlPlane, own: Paths, pods: Pods) -> None:
+def test_down_leaves_no_process(plane, own, pods):
     """Also when the agent was killed before, and what a pod started does not listen."""
     name = pods.make(DAEMON)
     pods.said(name, "daemon")
@@ -214,9 +210,7 @@ def test_down_leaves_no_process(plane: ControlPlane, own: Paths, pods: Pods) -> 
     plane.start()  # for whoever cleans up
 
 
-def test_down_ends_what_a_killed_shim_has_left_behind(
-    binaries: Mapping[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_down_ends_what_a_killed_shim_has_left_behind(binaries, tmp_path, monkeypatch):
     """Without namespaces nothing but its environment says whose a process is."""
     monkeypatch.setenv("TRN_POD_ISOLATION", "plain")
     paths = Paths.of(tmp_path, "plain")

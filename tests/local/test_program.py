@@ -3,9 +3,6 @@
 `test_control_plane` has the kills before the first resource's, `test_stack` one in the middle of the whole stack.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-
 import pytest
 from local_project import LocalProject
 
@@ -23,14 +20,14 @@ GOOD = 'k8s.core.v1.Namespace("room", metadata={"name": "room"}, opts=opts)\n'
 
 
 @pytest.fixture(scope="module")
-def project(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalProject]:
+def project(binaries, tmp_path_factory):
     """A small project that is up."""
     project = LocalProject.small(tmp_path_factory.mktemp("small") / "project", START + GOOD)
     with project.up("dev"):
         yield project
 
 
-def up(project: LocalProject, program: str, code: int = 0) -> str:
+def up(project, program, code=0):
     """What `up` of another program says on stderr, or of one that fails."""
     (project.path / "__main__.py").write_text(START + program)
     shown = project.trn("local", "up", "--stack", "dev")
@@ -39,7 +36,7 @@ def up(project: LocalProject, program: str, code: int = 0) -> str:
     return shown.stderr if code else " ".join(shown.stdout.split())
 
 
-def names(project: LocalProject) -> set[str]:
+def names(project):
     return {each["metadata"]["name"] for each in project.get("dev", "namespaces")}
 
 
@@ -70,7 +67,7 @@ k8s.apiextensions.CustomResource(
 """
 
 
-def config_map(name: str, namespace: str = "room") -> str:
+def config_map(name, namespace="room"):
     metadata = {"name": name, "namespace": namespace}
     return f'k8s.core.v1.ConfigMap("{name.lower()}", metadata={metadata}, opts=opts)\n'
 
@@ -91,14 +88,12 @@ def config_map(name: str, namespace: str = "room") -> str:
     ],
     ids=["refused object", "unknown field", "unknown kind"],
 )
-def test_what_the_api_server_refuses_is_shown_with_its_urn_and_the_servers_words(
-    project: LocalProject, program: str, said: tuple[str, ...]
-) -> None:
+def test_what_the_api_server_refuses_is_shown_with_its_urn_and_the_servers_words(project, program, said):
     text = up(project, GOOD + program, code=1)
     assert all(each in text for each in said), text
 
 
-def test_nothing_new_begins_after_the_first_failure_and_the_next_up_makes_what_failed(project: LocalProject) -> None:
+def test_nothing_new_begins_after_the_first_failure_and_the_next_up_makes_what_failed(project):
     hall = 'k8s.core.v1.Namespace("hall", metadata={"name": "hall"}, opts=%s)\n'
     after = "pulumi.ResourceOptions(provider=provider, depends_on=[bad])"
     up(project, GOOD + "bad = " + config_map("Bad", "default") + hall % after, code=1)
@@ -108,7 +103,7 @@ def test_nothing_new_begins_after_the_first_failure_and_the_next_up_makes_what_f
     assert "room" not in names(project), "what left the program goes"
 
 
-def test_a_chart_that_cannot_be_had_is_told_and_is_no_failure(project: LocalProject) -> None:
+def test_a_chart_that_cannot_be_had_is_told_and_is_no_failure(project):
     chart = 'name="web", chart="web", version="1.2.3", namespace="room", repository_opts=away, opts=opts'
     away = 'away = {"repo": "http://127.0.0.1:9/charts"}\n'
     said = up(project, f'{GOOD}{away}k8s.helm.v3.Release("web", {chart})\n')
@@ -116,16 +111,14 @@ def test_a_chart_that_cannot_be_had_is_told_and_is_no_failure(project: LocalProj
     assert "TRN_CHARTS" in said
 
 
-def test_a_protected_resource_that_left_the_program_stops_the_deletion(project: LocalProject) -> None:
+def test_a_protected_resource_that_left_the_program_stops_the_deletion(project):
     up(project, GOOD.replace("opts=opts", "opts=pulumi.ResourceOptions(provider=provider, protect=True)"))
     assert "protected" in up(project, "", code=1)
     assert "room" in names(project)
 
 
 @pytest.mark.parametrize("moment", ["started in", "+ Namespace"])
-def test_an_up_that_was_killed_is_finished_by_the_next(
-    binaries: Mapping[str, Path], tmp_path: Path, moment: str
-) -> None:
+def test_an_up_that_was_killed_is_finished_by_the_next(binaries, tmp_path, moment):
     hall = 'k8s.core.v1.Namespace("hall", metadata={"name": "hall"}, opts=opts)\n'
     project = LocalProject.small(tmp_path / "project", START + GOOD + hall)
     try:
@@ -148,9 +141,7 @@ def test_an_up_that_was_killed_is_finished_by_the_next(
     ],
     ids=["invalid program", "unknown stack", "state that cannot be written"],
 )
-def test_what_cannot_begin_starts_nothing(
-    binaries: Mapping[str, Path], tmp_path: Path, spoil: Callable[[Path], object], code: int, said: str
-) -> None:
+def test_what_cannot_begin_starts_nothing(binaries, tmp_path, spoil, code, said):
     project = LocalProject.small(tmp_path / "project", START + GOOD)
     spoil(project.path)
     shown = project.trn("local", "up", "--stack", "dev")
@@ -159,7 +150,7 @@ def test_what_cannot_begin_starts_nothing(
     assert project.processes("dev") == []
 
 
-def test_without_programs_and_without_go_it_says_what_would_help(tmp_path: Path) -> None:
+def test_without_programs_and_without_go_it_says_what_would_help(tmp_path):
     project = LocalProject.small(tmp_path / "project", START + GOOD)
     bare = {"PATH": str(tmp_path / "empty"), "TRN_CACHE": str(tmp_path / "cache"), "TRN_OFFLINE": "1"}
     shown = LocalProject(project.path, bare).trn("local", "up", "--stack", "dev")

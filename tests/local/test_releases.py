@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,11 @@ from local_project import ROOT
 from manifests import definition, deployment, is_taken, live, manifest, pod_spec
 from waiting import until
 
-from trainium_eks.kube.api import Api, ApiError, ObjectReference
+from trainium_eks.kube.api import ApiError, ObjectReference
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.changes import ApplyResult, Change
+from trainium_eks.local.changes import Change
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.objects.placeholders import LABEL
-from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import charts
 from trainium_eks.local.releases.helm import Releases
 from trainium_eks.local.releases.volcano import DEPLOYMENTS, Programs
@@ -76,7 +74,7 @@ QUEUES = definition(
 )
 
 
-def webhook(name: str, service: str = "nobody", **annotations: str) -> Body:
+def webhook(name, service="nobody", **annotations):
     """Of secrets of the release's namespace."""
     here = "{{ .Release.Namespace }}"
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}
@@ -92,7 +90,7 @@ def webhook(name: str, service: str = "nobody", **annotations: str) -> Body:
     return manifest("ValidatingWebhookConfiguration", f"{here}-{name}", metadata=metadata, webhooks=[one])
 
 
-def write_chart(directory: Path, version: str = "1.0.0", **templates: Body | str) -> Path:
+def write_chart(directory, version="1.0.0", **templates):
     (directory / "templates").mkdir(parents=True, exist_ok=True)
     (directory / "Chart.yaml").write_text(f"apiVersion: v2\nname: {directory.name}\nversion: {version}\n")
     for name, template in templates.items():
@@ -104,11 +102,11 @@ def write_chart(directory: Path, version: str = "1.0.0", **templates: Body | str
 class Place:
     """A project, and the releases of one namespace on the shared control plane."""
 
-    def __init__(self, api: Api, paths: Paths, helm: Path, namespace: str, root: Path, node: str) -> None:
+    def __init__(self, api, paths, helm, namespace, root, node):
         self.api, self.paths, self.helm, self.namespace, self.root, self.node = api, paths, helm, namespace, root, node
         self.told: list[str] = []
 
-    def releases(self, volcano: Programs | None = None, **options: Any) -> Releases:
+    def releases(self, volcano=None, **options):
         # The user's own settings of Helm, which must not matter, and a cloud's.
         theirs = {"HELM_NAMESPACE": "other", "HELM_DRIVER": "memory", "KUBECONFIG": "/nowhere"}
         ours = {"TRN_CHARTS": str(self.root / "charts"), "TRN_CACHE": str(self.root / "cache"), "TRN_VOLCANO": "off"}
@@ -116,31 +114,23 @@ class Place:
         told = {"waiting": self.told.append, **options}
         return Releases(self.paths, self.helm, self.api, self.root, environment=full, volcano=volcano, **told)
 
-    def inputs(self, chart: str = "./thing", **inputs: Any) -> Body:
+    def inputs(self, chart="./thing", **inputs):
         values = {"node": self.node, "value": "a", **inputs.pop("values", {})}
         return {"name": "r", "namespace": self.namespace, "chart": chart, "values": values, "atomic": True, **inputs}
 
-    def apply(self, chart: str = "./thing", *, volcano: Programs | None = None, **inputs: Any) -> ApplyResult:
+    def apply(self, chart="./thing", *, volcano=None, **inputs):
         return self.releases(volcano).apply(self.inputs(chart, **inputs), timeout_seconds=SECONDS)
 
-    def helm_says(self, *arguments: str) -> str:
+    def helm_says(self, *arguments):
         command = [str(self.helm), *arguments, "--kubeconfig", str(self.paths.kubeconfig), "-n", self.namespace]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    def live(self, wanted: Body) -> Body:
+    def live(self, wanted):
         return live(self.api, {**wanted, "metadata": {**wanted["metadata"], "namespace": self.namespace}})
 
 
 @pytest.fixture
-def place(
-    api: Api,
-    paths: Paths,
-    binaries: Mapping[str, Path],
-    namespace: str,
-    node: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Place]:
+def place(api, paths, binaries, namespace, node, tmp_path, monkeypatch):
     # Repositories are on this machine, or nowhere.
     monkeypatch.setattr(charts, "PULL_SECONDS", SECONDS)
     (tmp_path / "charts").mkdir()
@@ -154,7 +144,7 @@ def place(
 # --- Changes ------------------------------------------------------------------------------------------------------
 
 
-def test_a_release_is_installed_with_its_hooks_and_a_second_time_nothing_is_run(place: Place) -> None:
+def test_a_release_is_installed_with_its_hooks_and_a_second_time_nothing_is_run(place):
     write_chart(place.root / "thing", hook=JOB, it=CONFIG_MAP, web=DEPLOYMENT)
     first = place.apply()
     assert (first.change, first.outputs["status"]["revision"]) == (Change.CREATED, 1)
@@ -165,7 +155,7 @@ def test_a_release_is_installed_with_its_hooks_and_a_second_time_nothing_is_run(
 
 
 @pytest.mark.parametrize("what", ["value", "template", "option"])
-def test_what_changed_is_upgraded(place: Place, what: str) -> None:
+def test_what_changed_is_upgraded(place, what):
     chart = write_chart(place.root / "thing", it=CONFIG_MAP)
     place.apply()
     if what == "template":
@@ -176,7 +166,7 @@ def test_what_changed_is_upgraded(place: Place, what: str) -> None:
     assert place.live(CONFIG_MAP)["data"] == expected[what]
 
 
-def test_an_object_that_somebody_deleted_comes_back_and_a_deleted_release_leaves_nothing(place: Place) -> None:
+def test_an_object_that_somebody_deleted_comes_back_and_a_deleted_release_leaves_nothing(place):
     write_chart(place.root / "thing", it=CONFIG_MAP)
     place.apply()
     place.api.delete(ObjectReference("v1", "ConfigMap", place.namespace, "it"))
@@ -189,7 +179,7 @@ def test_an_object_that_somebody_deleted_comes_back_and_a_deleted_release_leaves
 
 
 @pytest.mark.parametrize("chart", ["neuron-monitor", "torchx-etcd"])
-def test_the_charts_of_this_repository_install(place: Place, chart: str) -> None:
+def test_the_charts_of_this_repository_install(place, chart):
     shutil.copytree(ROOT / "charts" / chart, place.root / chart)
     taint = {"key": "k", "operator": "Exists", "effect": "NoSchedule"}
     values = {
@@ -212,20 +202,20 @@ def test_the_charts_of_this_repository_install(place: Place, chart: str) -> None
     ],
     ids=["object", "template"],
 )
-def test_helms_own_words_say_what_is_wrong_and_nothing_is_left(place: Place, template: Body | str, said: str) -> None:
+def test_helms_own_words_say_what_is_wrong_and_nothing_is_left(place, template, said):
     write_chart(place.root / "thing", it=CONFIG_MAP, bad=template)
     with pytest.raises(ClusterError, match=said.replace("NS", place.namespace)):
         place.apply()
     assert place.live(CONFIG_MAP) == {}
 
 
-def test_a_pod_that_waits_is_named_with_its_reason(place: Place) -> None:
+def test_a_pod_that_waits_is_named_with_its_reason(place):
     write_chart(place.root / "thing", web=DEPLOYMENT)
     until_named(place, r"pod web-\S+: 0/\d+ nodes are available", values={"node": "none"})
     assert any("pod web-" in line for line in place.told)
 
 
-def until_named(place: Place, reason: str, **inputs: Any) -> None:
+def until_named(place, reason, **inputs):
     """A release fails, and says why. It is given more time where a busy machine did not come to that."""
     for timeout in (8, 30, 120, 480):
         with pytest.raises(ClusterError) as caught:
@@ -235,21 +225,21 @@ def until_named(place: Place, reason: str, **inputs: Any) -> None:
     raise AssertionError(f"not {reason}: {caught.value}; told: {place.told}")
 
 
-def test_a_pod_that_may_not_be_made_is_told_with_its_reason(place: Place) -> None:
+def test_a_pod_that_may_not_be_made_is_told_with_its_reason(place):
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     place.api.apply(manifest("Namespace", place.namespace, metadata={"labels": labels}))
     write_chart(place.root / "thing", web=DEPLOYMENT)
     until_named(place, r"web-\S+: .*violates PodSecurity")
 
 
-def test_a_failed_release_is_tried_again(place: Place) -> None:
+def test_a_failed_release_is_tried_again(place):
     write_chart(place.root / "thing", web=DEPLOYMENT)
     with pytest.raises(ClusterError):
         place.apply(values={"node": "none"}, timeout=3, atomic=False)
     assert place.apply(atomic=False).outputs["status"]["status"] == "deployed"
 
 
-def test_all_that_is_stopped_ends_helm(place: Place) -> None:
+def test_all_that_is_stopped_ends_helm(place):
     write_chart(place.root / "thing", web=DEPLOYMENT)
     stopping = threading.Event()
     stopping.set()
@@ -261,7 +251,7 @@ def test_all_that_is_stopped_ends_helm(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("installed", "helm_too"), [(False, True), (True, True), (False, False)])
-def test_a_kill_is_recovered(place: Place, installed: bool, helm_too: bool) -> None:
+def test_a_kill_is_recovered(place, installed, helm_too):
     """Whether or not Helm goes with ``trn``: one that is left behind must not go on beside the next."""
     write_chart(place.root / "thing", it=CONFIG_MAP, web=DEPLOYMENT)
     if installed:
@@ -295,7 +285,7 @@ def test_a_kill_is_recovered(place: Place, installed: bool, helm_too: bool) -> N
     assert place.live(CONFIG_MAP)["data"] == {"value": "a"}
 
 
-def _runs(process: psutil.Process) -> bool:
+def _runs(process):
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
@@ -303,7 +293,7 @@ def _runs(process: psutil.Process) -> bool:
 
 
 @pytest.fixture
-def repository(place: Place) -> Iterator[str]:
+def repository(place):
     """A chart repository with ``thing`` 1.0.0, over HTTP."""
     chart = write_chart(place.root / "source" / "thing", it=CONFIG_MAP)
     served = place.root / "served"
@@ -319,11 +309,11 @@ def repository(place: Place) -> Iterator[str]:
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format, *args):
         pass
 
 
-def test_a_chart_of_a_repository_is_pulled_and_kept_for_when_it_is_away(place: Place, repository: str) -> None:
+def test_a_chart_of_a_repository_is_pulled_and_kept_for_when_it_is_away(place, repository):
     with pytest.raises(ClusterError, match=r"does not have thing 9\.9\.9"):
         place.apply("thing", repositoryOpts={"repo": repository}, version="9.9.9")
     inputs = {"repositoryOpts": {"repo": repository}, "version": "1.0.0"}
@@ -335,7 +325,7 @@ def test_a_chart_of_a_repository_is_pulled_and_kept_for_when_it_is_away(place: P
     assert place.apply("thing", **inputs, values={"value": "b"}).change is Change.UPDATED
 
 
-def test_a_chart_that_cannot_be_had_is_no_failure_and_its_release_stays(place: Place) -> None:
+def test_a_chart_that_cannot_be_had_is_no_failure_and_its_release_stays(place):
     applied = place.apply("thing", **AWAY)
     assert applied.change is Change.SAME
     assert applied.not_installed.startswith("chart repository not reachable: http://127.0.0.1:9 (")
@@ -355,11 +345,11 @@ def test_a_chart_that_cannot_be_had_is_no_failure_and_its_release_stays(place: P
 # --- Placeholders -------------------------------------------------------------------------------------------------
 
 
-def queue(**spec: Any) -> Body:
+def queue(**spec):
     return manifest("Queue", "q", spec=spec)
 
 
-def test_placeholders_stand_in_until_the_chart_can_be_had(place: Place) -> None:
+def test_placeholders_stand_in_until_the_chart_can_be_had(place):
     applied = place.apply("volcano", name="volcano", **AWAY)
     assert applied.not_installed
     assert applied.notes == ("volcano: placeholder definitions: queues.scheduling.volcano.sh",)
@@ -383,7 +373,7 @@ def test_placeholders_stand_in_until_the_chart_can_be_had(place: Place) -> None:
     until(lambda: is_taken(place.api, {**queue(real="yes"), "metadata": {"name": "other"}}))
 
 
-def test_monitors_and_rules_are_held_to_placeholders_that_go_with_their_release(place: Place) -> None:
+def test_monitors_and_rules_are_held_to_placeholders_that_go_with_their_release(place):
     stack = {"name": "kube-prometheus-stack", **AWAY}
     assert place.apply("kube-prometheus-stack", **stack).not_installed
     groups = {"recording": rules.recording({"trn1.32xlarge": 21.5}), "alerts": rules.alerts(AlertSettings(), "dev")}
@@ -403,7 +393,7 @@ def test_monitors_and_rules_are_held_to_placeholders_that_go_with_their_release(
 # --- Webhooks -----------------------------------------------------------------------------------------------------
 
 
-def test_a_webhook_without_a_process_stops_nobody_and_is_told(place: Place) -> None:
+def test_a_webhook_without_a_process_stops_nobody_and_is_told(place):
     hook = webhook("hook", **{"helm.sh/hook": "post-install"})
     write_chart(place.root / "thing", it=CONFIG_MAP, plain=webhook("plain"), hook=hook, service=API_SERVICE)
     applied = place.apply()
@@ -419,7 +409,7 @@ def test_a_webhook_without_a_process_stops_nobody_and_is_told(place: Place) -> N
     assert any(left_out in note for note in again.notes)
 
 
-def test_volcanos_processes_go_on_and_no_webhook_outlives_its_process(place: Place) -> None:
+def test_volcanos_processes_go_on_and_no_webhook_outlives_its_process(place):
     """Played by Python, in a chart that is missing the second time."""
     programs = place.root / "bin"
     programs.mkdir()
@@ -427,7 +417,7 @@ def test_volcanos_processes_go_on_and_no_webhook_outlives_its_process(place: Pla
         (programs / name).symlink_to(Path(sys.executable).resolve())
     volcano = Programs({name: programs / name for name in DEPLOYMENTS})
 
-    def running() -> dict[str, int]:
+    def running():
         return {each.name: each.pid for each in processes.running(place.paths) if each.name in DEPLOYMENTS}
 
     container = {"name": "main", "image": "x", "args": ["-I", "-S", "-cimport time; time.sleep(3600)"]}

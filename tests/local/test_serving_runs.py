@@ -3,20 +3,16 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny_models
 from running_pods import Pods, failures_of
-from team_rooms import Trn, seat
+from team_rooms import seat
 from waiting import until
 
-from trainium_eks.kube.api import Api, ObjectReference
+from trainium_eks.kube.api import ObjectReference
 from trainium_eks.local.images import images
-from trainium_eks.local.images.images import LocalImage
-from trainium_eks.local.paths import Paths
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +22,7 @@ GOOD, BAD = "This lamp is superb and reliable. My family loves it.", "A broken k
 
 
 @pytest.fixture(scope="module")
-def torch_image() -> LocalImage:
+def torch_image():
     """With all that the servers need."""
     found = images.find("torch")
     needed = ("torch", "transformers", "litserve")
@@ -36,14 +32,14 @@ def torch_image() -> LocalImage:
 
 
 @pytest.fixture(scope="module")
-def trn(api: Api, paths: Paths, torch_image: LocalImage) -> Iterator[Trn]:
+def trn(api, paths, torch_image):
     """Runs a command in the team's seat of the local cloud."""
     with seat(api, paths, TEAM, "--stack", "shared") as call:
         yield call
 
 
 @pytest.fixture(scope="module")
-def volume(trn: Trn, paths: Paths, torch_image: LocalImage) -> Path:
+def volume(trn, paths, torch_image):
     """The team's volume, as this machine has it, with models, and one as a training writes it."""
     volume = paths.claims / TEAM / "fsx-claim"
     subprocess.run([torch_image.programs / "python", tiny_models.__file__, volume / "models"], check=True)
@@ -78,21 +74,21 @@ print(json.dumps({"asked": asked, "lost": lost, "answer": json.loads(answer)}))
 """Asks one request after the other, on connections that it keeps, until an answer has a text in it."""
 
 
-def asking(api: Api, url: str, body: dict[str, Any], wanted: str) -> str:
+def asking(api, url, body, wanted):
     """A pod of the team that was answered, and asks on until an answer has what is wanted; its name."""
     pod = Pods(api, TEAM).make(command=["python3", "-c", ASK, url, json.dumps(body), wanted])
     Pods(api, TEAM).said(pod, "begun")
     return pod
 
 
-def told(api: Api, pod: str) -> dict[str, Any]:
+def told(api, pod):
     """What the pod has to say at its end."""
     Pods(api, TEAM).ended(pod)
     found: dict[str, Any] = json.loads(Pods(api, TEAM).log(pod).splitlines()[-1])
     return found
 
 
-def test_a_classifier_answers_and_gives_way_to_another_without_a_lost_request(trn: Trn, volume: Path, api: Api) -> None:
+def test_a_classifier_answers_and_gives_way_to_another_without_a_lost_request(trn, volume, api):
     code, out, err = trn("serve", JOB, "--json")
     assert code == 0, err
     served: dict[str, Any] = json.loads(out)
@@ -114,7 +110,7 @@ def test_a_classifier_answers_and_gives_way_to_another_without_a_lost_request(tr
     assert "there is none" in trn("serve", "--stop", SERVICE)[2]
 
 
-def test_a_model_that_generates_text_answers_a_chat(trn: Trn, volume: Path, api: Api) -> None:
+def test_a_model_that_generates_text_answers_a_chat(trn, volume, api):
     code, out, err = trn("serve", "/data/models/generator", "--json")
     assert code == 0, err
     question = {"model": "serve-generator", "messages": [{"role": "user", "content": "a lamp"}], "max_tokens": 4}
@@ -124,7 +120,7 @@ def test_a_model_that_generates_text_answers_a_chat(trn: Trn, volume: Path, api:
     assert trn("serve", "--stop", "serve-generator")[0] == 0
 
 
-def test_a_file_is_predicted_by_a_job(trn: Trn, volume: Path, api: Api) -> None:
+def test_a_file_is_predicted_by_a_job(trn, volume, api):
     (volume / "in").mkdir(exist_ok=True)
     (volume / "in/reviews.jsonl").write_text("".join(json.dumps({"text": each}) + "\n" for each in (GOOD, BAD)))
     code, out, err = trn("predict", JOB, "/data/in/reviews.jsonl", "--to", "predicted/reviews.csv")
@@ -140,7 +136,7 @@ def test_a_file_is_predicted_by_a_job(trn: Trn, volume: Path, api: Api) -> None:
     assert [reason for job in jobs for reason in failures_of(job)] == ["PodFailurePolicy"]
 
 
-def test_a_model_that_cannot_be_served_is_said_and_not_waited_for(trn: Trn, volume: Path, api: Api) -> None:
+def test_a_model_that_cannot_be_served_is_said_and_not_waited_for(trn, volume, api):
     code, _, err = trn("serve", "polarity-none")
     assert code == 2
     assert "there is no model at /data/output/polarity-none/model" in err

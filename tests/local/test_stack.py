@@ -1,13 +1,11 @@
 """The whole dev environment on this machine, by the command line, as a user has it."""
 
 import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from local_project import ROOT, LocalProject, repository_cloud
+from local_project import ROOT, repository_cloud
 from waiting import until
 
 from trainium_eks.kube.api import Api
@@ -25,24 +23,24 @@ GROUPS: list[dict[str, Any]] = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_
 
 
 @pytest.fixture(scope="module")
-def project(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalProject]:
+def project(binaries, tmp_path_factory):
     """The repository's program with the stack `local` up."""
     with repository_cloud(tmp_path_factory.mktemp("stack") / "project", volcano=False) as project:
         yield project
 
 
 @pytest.fixture
-def volcano(project: LocalProject) -> None:
+def volcano(project):
     if "vc-scheduler" not in project.processes("local"):
         pytest.skip("no Volcano on this machine: put its programs on PATH, or let it be built (docs/local-cloud.md)")
 
 
-def test_the_local_stack_is_the_dev_stack() -> None:
+def test_the_local_stack_is_the_dev_stack():
     dev, local = (yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text()) for stack in ("dev", "local"))
     assert dev == local
 
 
-def test_up_ends_with_the_outputs_of_the_stack(project: LocalProject) -> None:
+def test_up_ends_with_the_outputs_of_the_stack(project):
     outputs = project.outputs("local")
     assert outputs["queueNames"] == ["test"]
     assert [group["name"] for group in outputs["nodeGroups"]] == ["trn1-32xl-ng1", "trn1n-32xl-ng"]
@@ -52,17 +50,17 @@ def test_up_ends_with_the_outputs_of_the_stack(project: LocalProject) -> None:
     assert "BEGIN" not in shown, "the administrator's key is not for terminals"
 
 
-def test_the_kubeconfig_among_the_outputs_works(project: LocalProject, tmp_path: Path) -> None:
+def test_the_kubeconfig_among_the_outputs_works(project, tmp_path):
     file = tmp_path / "kubeconfig"
     file.write_text(project.outputs("local")["kubeconfig"])
     version = Api.connect(file).request("GET", "/version")
     assert (version["major"], version["minor"]) == ("1", "35")
 
 
-def test_pods_of_device_agents_run_on_the_trainium_nodes_and_others_do_not(project: LocalProject) -> None:
+def test_pods_of_device_agents_run_on_the_trainium_nodes_and_others_do_not(project):
     nodes = {node["metadata"]["name"] for node in project.get("local", *TRN1)}
 
-    def there() -> set[str]:
+    def there():
         pods = project.get("local", "pods", "-A")
         return {pod["metadata"]["namespace"] for pod in pods if pod["spec"].get("nodeName") in nodes}
 
@@ -71,7 +69,7 @@ def test_pods_of_device_agents_run_on_the_trainium_nodes_and_others_do_not(proje
     assert there() == {"kube-system", "neuron-monitor"}
 
 
-def test_the_doctor_finds_nothing_but_for_what_is_not_installed_here(project: LocalProject) -> None:
+def test_the_doctor_finds_nothing_but_for_what_is_not_installed_here(project):
     shown = project.trn("doctor", "--stack", "local", "--json", "--wait", "200")
     assert shown.returncode == 0, shown.stdout + shown.stderr
     found = json.loads(shown.stdout)["findings"]
@@ -82,14 +80,14 @@ def test_the_doctor_finds_nothing_but_for_what_is_not_installed_here(project: Lo
     assert bool(unknown) == bool(missing), unknown
 
 
-def test_a_second_up_says_that_nothing_changed(project: LocalProject) -> None:
+def test_a_second_up_says_that_nothing_changed(project):
     shown = project.trn("local", "up")
     assert shown.returncode == 0, shown.stderr
     assert "Nothing has changed" in shown.stdout
     assert "is already running" in shown.stderr
 
 
-def test_somebody_can_act_as_a_researcher_of_a_team(project: LocalProject) -> None:
+def test_somebody_can_act_as_a_researcher_of_a_team(project):
     researcher, *_ = project.researcher()
     assert project.kubectl("local", "auth", "can-i", "list", "pods", researcher) == "yes\n"
     assert "No resources found in training" in project.trn("local", "kubectl", researcher, "get", "pods").stderr
@@ -99,13 +97,13 @@ def test_somebody_can_act_as_a_researcher_of_a_team(project: LocalProject) -> No
     assert "none of the stack's namespaces (training)" in shown.stderr
 
 
-def test_logs_are_shown_by_process(project: LocalProject) -> None:
+def test_logs_are_shown_by_process(project):
     assert "kube-apiserver" in project.trn("local", "logs").stdout.split()
     assert project.trn("local", "logs", "etcd", "-n", "3").stdout.count("\n") == 3
     assert "no log of 'nothing'" in project.trn("local", "logs", "nothing").stderr
 
 
-def test_a_gang_trains_to_its_end(project: LocalProject, volcano: None) -> None:
+def test_a_gang_trains_to_its_end(project, volcano):
     asked = ("--example", "gradient-sum", "--image", "local/python", "--nodes", "2", "--name", "gang")
     trained = project.trn("train", *asked, "--", "--steps", "20")
     assert trained.returncode == 0, trained.stdout + trained.stderr
@@ -115,7 +113,7 @@ def test_a_gang_trains_to_its_end(project: LocalProject, volcano: None) -> None:
 
 
 @pytest.mark.slow
-def test_the_fabric_test_names_a_dead_rank_after_a_good_run(project: LocalProject, volcano: None) -> None:
+def test_the_fabric_test_names_a_dead_rank_after_a_good_run(project, volcano):
     if images.find("torch") is None:
         pytest.skip("no image local/torch on this machine: `trn local images make torch` makes it")
     asked = ("fabric", "--group", "trn1-32xl-ng1", "--nodes", "2", "--json", "--against", "last")
@@ -133,9 +131,7 @@ def test_the_fabric_test_names_a_dead_rank_after_a_good_run(project: LocalProjec
 
 
 @pytest.mark.slow
-def test_a_gang_whose_ranks_all_fail_starts_again_and_the_first_to_fail_is_named(
-    project: LocalProject, volcano: None, tmp_path: Path
-) -> None:
+def test_a_gang_whose_ranks_all_fail_starts_again_and_the_first_to_fail_is_named(project, volcano, tmp_path):
     (tmp_path / "fails.py").write_text(
         "import os, sys, time\nprint('loss 1', flush=True)\n"
         "if int(os.environ['TRN_ATTEMPT']) < 3: sys.exit(1)\n"
@@ -156,7 +152,7 @@ def test_a_gang_whose_ranks_all_fail_starts_again_and_the_first_to_fail_is_named
 
 
 @pytest.mark.slow
-def test_a_changed_group_gets_its_nodes_and_a_removed_queue_goes(project: LocalProject) -> None:
+def test_a_changed_group_gets_its_nodes_and_a_removed_queue_goes(project):
     project.configure("local", queues=[{"name": "test"}, {"name": "second"}])
     shown = project.trn("local", "up", "--nodes", "3")
     assert shown.returncode == 0, shown.stderr
@@ -180,9 +176,7 @@ def test_a_changed_group_gets_its_nodes_and_a_removed_queue_goes(project: LocalP
 
 
 @pytest.mark.slow
-def test_a_stack_beside_it_that_was_killed_among_its_resources_is_finished_and_ends_alone(
-    project: LocalProject,
-) -> None:
+def test_a_stack_beside_it_that_was_killed_among_its_resources_is_finished_and_ends_alone(project):
     project.configure("other", queues=[{"name": "elsewhere"}], namespaces=[{"name": "team", "queues": ["elsewhere"]}])
     try:
         project.kill_when("+ Release", "local", "up", "--stack", "other")
@@ -202,7 +196,7 @@ def test_a_stack_beside_it_that_was_killed_among_its_resources_is_finished_and_e
     assert not [each for each in found if each["status"] == "fail" and not each["id"].startswith("faults/")]
 
 
-def test_down_leaves_no_process_and_no_file(project: LocalProject) -> None:
+def test_down_leaves_no_process_and_no_file(project):
     down = project.trn("local", "down")
     assert down.returncode == 0, down.stderr
     assert all(name in down.stdout for name in CONTROL_PLANE)

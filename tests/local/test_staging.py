@@ -1,9 +1,6 @@
 """Staging and image builds on a real API server, as a researcher of a team under its quota and its policies."""
 
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from cluster_snapshots import outputs
@@ -20,61 +17,57 @@ from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.api import Api
 from trainium_eks.local.control_plane import researchers
 from trainium_eks.local.images.images import workloads
-from trainium_eks.local.paths import Paths
 from trainium_eks.model.outputs import NamespaceOutput
-from trainium_eks.plan.graph import Graph
 
 TEAM = "staging-team"
 NAMESPACE = NamespaceOutput(name=TEAM, queues=("eyes",), service_account="training", claim="fsx-claim")
 LOGIN = Login("123456789012.dkr.ecr.us-west-2.amazonaws.com", "AWS", "password")
 REQUEST = images.ImageRequest("cpu", "public.ecr.aws/docker/library/python:3.13")
 
-Stage = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture(scope="module")
-def team(api: Api, paths: Paths, record: Callable[..., Graph]) -> Iterator[str]:
+def team(api, paths, record):
     """The team's namespace, with its policies in force."""
     with in_force(api, record, {TEAM: "eyes"}):
         await_admission(Api.connect(researchers.kubeconfig(paths, TEAM)), _any_job())
         yield TEAM
 
 
-def _built(name: str, tag: str) -> Any:
+def _built(name, tag):
     return image_jobs.build_objects(NAMESPACE, name, tag, images.context(REQUEST, workloads()), LOGIN)
 
 
-def _any_job() -> dict[str, Any]:
+def _any_job():
     """One that a researcher may submit."""
     return dict(_built("any", "r.example/x:a")[0])
 
 
 @pytest.fixture
-def stage(team: str, paths: Paths, tmp_path: Path) -> Stage:
+def stage(team, paths, tmp_path):
     """Runs the command as the team's researcher, on a cluster that is none of this machine."""
     namespace = {"name": team, "queues": ["eyes"], "serviceAccount": "training", "claim": "fsx-claim"}
     file = tmp_path / "exported.json"
     file.write_text(outputs(namespaces=[namespace]).model_dump_json(by_alias=True))
     cluster = ("--outputs", str(file), "--kubeconfig", str(researchers.kubeconfig(paths, team)))
 
-    def call(source: str, to: str, *options: str) -> tuple[int, str, str]:
+    def call(source, to, *options):
         shown = CliRunner().invoke(app, ["stage", source, "--to", to, *options, *cluster])
         return shown.exit_code, shown.stdout, shown.stderr
 
     return call
 
 
-def staging(api: Api) -> dict[str, dict[str, Any]]:
+def staging(api):
     """Each Job by what it makes."""
     found = api.list("batch/v1", "Job", namespace=TEAM, labels="trainium-eks/kind=stage")
     return {job["metadata"]["annotations"]["trainium-eks/to"]: job for job in found}
 
 
-def pods_of(api: Api, job: str) -> list[dict[str, Any]]:
+def pods_of(api, job):
     return api.list("v1", "Pod", namespace=TEAM, labels=f"batch.kubernetes.io/job-name={job}")
 
 
-def test_a_researcher_may_submit_it_and_its_pod_is_made(stage: Stage, api: Api, team: str) -> None:
+def test_a_researcher_may_submit_it_and_its_pod_is_made(stage, api, team):
     code, out, err = stage("s3://bucket/set/", "data/set", "--no-follow")
     assert code == 0, err
     name = staging(api)["data/set"]["metadata"]["name"]
@@ -86,7 +79,7 @@ def test_a_researcher_may_submit_it_and_its_pod_is_made(stage: Stage, api: Api, 
     assert pod["spec"]["nodeSelector"] == {"trainium-eks/pool": "cpu"}
 
 
-def test_what_is_being_staged_is_found_again_and_not_mixed_with_another(stage: Stage, api: Api, team: str) -> None:
+def test_what_is_being_staged_is_found_again_and_not_mixed_with_another(stage, api, team):
     assert stage("s3://bucket/set/", "data/twice", "--no-follow")[0] == 0
     assert stage("s3://bucket/set/", "/data/data/twice", "--no-follow")[0] == 0
     first = staging(api)["data/twice"]["metadata"]["name"]
@@ -96,14 +89,12 @@ def test_what_is_being_staged_is_found_again_and_not_mixed_with_another(stage: S
     assert f"data/twice is being staged from s3://bucket/set/ by the Job {first}" in err
 
 
-def test_a_job_that_ends_badly_ends_the_command_with_its_reason(
-    stage: Stage, api: Api, team: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_ends_badly_ends_the_command_with_its_reason(stage, api, team, monkeypatch):
     assert stage("https://host.example/x", "data/failed", "--no-follow")[0] == 0
     job = staging(api)["data/failed"]
     follow = batch_jobs.follow
 
-    def too_long(*arguments: Any, **options: Any) -> batch_jobs.End:
+    def too_long(*arguments, **options):
         patch(api, job, {"spec": {"activeDeadlineSeconds": 1}})
         return follow(*arguments, **options)
 
@@ -115,7 +106,7 @@ def test_a_job_that_ends_badly_ends_the_command_with_its_reason(
     assert "https://host.example/x is not staged: DeadlineExceeded" in err
 
 
-def test_a_researcher_may_build_and_copy_images_in_the_cluster(stage: Stage, api: Api, team: str, paths: Paths) -> None:
+def test_a_researcher_may_build_and_copy_images_in_the_cluster(stage, api, team, paths):
     """The pods pass the baseline level of Pod Security and the team's policies; the login goes with the Job."""
     researcher = Api.connect(researchers.kubeconfig(paths, team))
     for name, (job, needs) in {
@@ -130,7 +121,7 @@ def test_a_researcher_may_build_and_copy_images_in_the_cluster(stage: Stage, api
         until(lambda secret=secret: not live(api, secret), "the login goes")
 
 
-def test_what_was_submitted_and_never_started_is_thrown_away(stage: Stage, api: Api, team: str) -> None:
+def test_what_was_submitted_and_never_started_is_thrown_away(stage, api, team):
     assert stage("s3://bucket/set/", "data/left", "--no-follow")[0] == 0
     first = staging(api)["data/left"]
     patch(api, first, {"spec": {"suspend": True}})
@@ -145,14 +136,14 @@ def test_what_was_submitted_and_never_started_is_thrown_away(stage: Stage, api: 
     assert not live(api, first)
 
 
-def test_a_dry_run_submits_nothing(stage: Stage, api: Api, team: str) -> None:
+def test_a_dry_run_submits_nothing(stage, api, team):
     code, out, _ = stage("s3://bucket/set/", "data/dry", "--dry-run")
     assert code == 0
     assert '"kind": "ConfigMap"' in out
     assert "data/dry" not in staging(api)
 
 
-def test_a_refusal_of_the_api_server_is_said(stage: Stage, api: Api, team: str) -> None:
+def test_a_refusal_of_the_api_server_is_said(stage, api, team):
     patch(api, manifest("ResourceQuota", "team", team), {"spec": {"hard": {"count/jobs.batch": "0"}}})
     until(lambda: is_refused(api, _any_job(), "exceeded quota"), "the quota is in force")
     code, _, err = stage("s3://bucket/set/", "data/refused", "--no-follow")

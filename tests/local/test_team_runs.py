@@ -6,50 +6,44 @@ import hashlib
 import random
 import threading
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 from local_project import ROOT
 from running_pods import Pods, failures_of, processes_of
-from staging_servers import FileServer, file_server
-from team_rooms import Trn, seat
+from staging_servers import file_server
+from team_rooms import seat
 from waiting import until
-
-from trainium_eks.kube.api import Api
-from trainium_eks.local.paths import Paths
 
 TEAM = "team-runs"
 
 
 @pytest.fixture(scope="module")
-def trn(api: Api, paths: Paths) -> Iterator[Trn]:
+def trn(api, paths):
     """Runs a command in the team's seat; the team's policies are tested in test_staging."""
     with seat(api, paths, TEAM) as call:
         yield call
 
 
 @pytest.fixture
-def volume(paths: Paths) -> Path:
+def volume(paths):
     """The team's volume, as this machine has it."""
     return paths.claims / TEAM / "fsx-claim"
 
 
 @pytest.fixture
-def to() -> str:
+def to():
     """Where on the volume, for one try of a test."""
     return f"set-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
-def server() -> Iterator[FileServer]:
+def server():
     with file_server() as stub:
         yield stub
 
 
-def content_of(directory: Path) -> dict[str, bytes]:
+def content_of(directory):
     return {
         path.relative_to(directory).as_posix(): path.read_bytes()
         for path in sorted(directory.rglob("*"))
@@ -58,7 +52,7 @@ def content_of(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_files_of_this_machine_are_copied_and_then_found_to_be_there(trn: Trn, volume: Path, to: str) -> None:
+def test_files_of_this_machine_are_copied_and_then_found_to_be_there(trn, volume, to):
     decisions = ROOT / "docs" / "decisions"
     code, out, err = trn("stage", str(decisions), "--to", to)
     assert code == 0, err
@@ -69,9 +63,7 @@ def test_files_of_this_machine_are_copied_and_then_found_to_be_there(trn: Trn, v
 
 
 @pytest.mark.slow
-def test_a_source_that_is_not_there_ends_at_once_with_its_reason(
-    trn: Trn, server: FileServer, api: Api, to: str
-) -> None:
+def test_a_source_that_is_not_there_ends_at_once_with_its_reason(trn, server, api, to):
     code, out, err = trn("stage", f"{server.url}/none", "--to", to)
     assert (code, out) == (1, "")
     assert f"{server.url}/none: 404" in err
@@ -85,9 +77,7 @@ def test_a_source_that_is_not_there_ends_at_once_with_its_reason(
 
 
 @pytest.mark.slow
-def test_killed_while_it_copies_it_goes_on_in_another_pod(
-    trn: Trn, volume: Path, server: FileServer, api: Api, paths: Paths, to: str
-) -> None:
+def test_killed_while_it_copies_it_goes_on_in_another_pod(trn, volume, server, api, paths, to):
     files = {f"{index}.bin": random.Random(index).randbytes(300_000) for index in range(30)}
     server.files |= {f"/{name}": content for name, content in files.items()}
     lines = (f"{hashlib.sha256(content).hexdigest()}  {name}" for name, content in files.items())
@@ -95,11 +85,11 @@ def test_killed_while_it_copies_it_goes_on_in_another_pod(
     server.seconds_a_piece = 0.2
     killed = threading.Event()
 
-    def running() -> list[dict[str, Any]]:
+    def running():
         found = api.list("v1", "Pod", namespace=TEAM, labels="trainium-eks/kind=stage")
         return [each for each in found if each["status"]["phase"] == "Running"]
 
-    def kill() -> None:
+    def kill():
         until(lambda: len(list((volume / f".stage-{to}/files").glob("*"))) >= 4 and running())
         [pod] = running()
         for process in processes_of(paths, pod["metadata"]["uid"]):
@@ -124,7 +114,7 @@ def test_killed_while_it_copies_it_goes_on_in_another_pod(
 # --- Logs that are kept ---------------------------------------------------------------------------------------------
 
 
-def _gone(pods: Pods, paths: Paths, name: str, script: str) -> None:
+def _gone(pods, paths, name, script):
     """A pod that has run and was deleted, with its directory."""
     made = pods.make(script, name=name)
     uid = pods.ended(made)["metadata"]["uid"]
@@ -133,7 +123,7 @@ def _gone(pods: Pods, paths: Paths, name: str, script: str) -> None:
     until(lambda: not (paths.pods / uid).exists(), "its directory goes, and its logs are kept")
 
 
-def test_a_removed_job_is_read_from_its_pods_logs(trn: Trn, api: Api, paths: Paths) -> None:
+def test_a_removed_job_is_read_from_its_pods_logs(trn, api, paths):
     pods = Pods(api, TEAM)
     _gone(pods, paths, "bert-trainer-0-0", "echo '[default0]:first'; sleep 1.1; echo '[default0]:second'; exit 1")
     _gone(pods, paths, "bert-trainer-1-0", "echo '[default0]:of node 1'")
@@ -151,7 +141,7 @@ def test_a_removed_job_is_read_from_its_pods_logs(trn: Trn, api: Api, paths: Pat
     assert (code, "trn logs bert --since 24h" in err) == (2, True), err
 
 
-def test_other_teams_do_not_read_it(trn: Trn, paths: Paths) -> None:
+def test_other_teams_do_not_read_it(trn, paths):
     place = paths.kept / "other" / "alien-trainer-0-0" / "uid" / "c"
     place.mkdir(parents=True)
     (place / "0.log").write_text("2026-11-22T05:33:01.000000000Z F theirs\n")

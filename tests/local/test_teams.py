@@ -1,6 +1,5 @@
 """Two teams on a real API server: what a researcher of one tries against the other, and what they do every day."""
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,8 +13,6 @@ from waiting import until
 from trainium_eks.kube.api import Api, ApiError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane import researchers
-from trainium_eks.local.paths import Paths
-from trainium_eks.plan.graph import Graph
 
 TEAM, OTHER = "vision", "speech"
 QUEUES = {TEAM: "eyes", OTHER: "ears"}
@@ -36,13 +33,13 @@ IN_QUEUE = {"scheduling.volcano.sh/queue-name": QUEUES[TEAM]}
 class Impersonating(ApiClient):  # type: ignore[misc]  # the client has no types
     """The administrator's connection, as somebody else."""
 
-    def request(self, method: str, url: str, *, headers: dict[str, str], **options: Any) -> Any:
+    def request(self, method, url, *, headers, **options):
         user = {"Impersonate-User": "researcher", "Impersonate-Group": f"trainium-eks:{TEAM}:researchers"}
         return super().request(method, url, headers={**headers, **user}, **options)
 
 
 @pytest.fixture(scope="module")
-def administrator(api: Api, record: Callable[..., Graph]) -> Iterator[Api]:
+def administrator(api, record):
     """The API as its administrator, with the two teams' namespaces in force."""
     with in_force(api, record, QUEUES, VOLCANO_KINDS):
         # A policy is in force a moment after it is there, each by itself.
@@ -60,57 +57,57 @@ def administrator(api: Api, record: Callable[..., Graph]) -> Iterator[Api]:
 
 
 @pytest.fixture(scope="module")
-def researcher(administrator: Api) -> Api:
+def researcher(administrator):
     """The API as a researcher of the team."""
     api = Api(Impersonating(administrator._client.configuration), administrator._kubeconfig)
     until(lambda: is_taken(api, _pod()), "the role is in force, and the team's default account there")
     return api
 
 
-def _spec(resources: Json | None = None, **spec: Any) -> Json:
+def _spec(resources=None, **spec):
     container = {"name": "c", "image": "image", "resources": resources or {}}
     return {"containers": [container], "restartPolicy": "Never", **spec}
 
 
-def _pod(resources: Json | None = None, *, namespace: str = TEAM, annotations: Json | None = None, **spec: Any) -> Json:
+def _pod(resources=None, *, namespace=TEAM, annotations=None, **spec):
     metadata = {"generateName": "pod-", "annotations": annotations or {}}
     return manifest("Pod", "pod", namespace, metadata=metadata, spec=_spec(resources, **spec))
 
 
-def _job(resources: Json | None = None, *, queue: str = QUEUES[TEAM], job: Json | None = None, **spec: Any) -> Json:
+def _job(resources=None, *, queue=QUEUES[TEAM], job=None, **spec):
     made = gang("job", TEAM, queue, 1, _spec(resources, **spec))
     [task] = made["spec"]["tasks"]
     tasks = [{**task, "name": f"trainer-{index}"} for index in range(2)]
     return {**made, "spec": {**made["spec"], "minAvailable": 2, "tasks": tasks, **(job or {})}}
 
 
-def _batch_job(resources: Json | None = None, **spec: Any) -> Json:
+def _batch_job(resources=None, **spec):
     return manifest("Job", "job", TEAM, spec={"template": {"spec": _spec(resources, **spec)}})
 
 
-def _deployment(resources: Json | None = None, **spec: Any) -> Json:
+def _deployment(resources=None, **spec):
     return deployment("deployment", TEAM, _spec(resources, restartPolicy="Always", **spec))
 
 
-def _service(**spec: Any) -> Json:
+def _service(**spec):
     return manifest("Service", "service", TEAM, spec={"ports": [{"port": 80}], **spec})
 
 
-def _command(kind: str, name: str, api_version: str = "scheduling.volcano.sh/v1beta1") -> Json:
+def _command(kind, name, api_version="scheduling.volcano.sh/v1beta1"):
     target = {"apiVersion": api_version, "kind": kind, "name": name, "uid": "1"}
     api_version = "bus.volcano.sh/v1alpha1"
     return manifest("Command", "command", TEAM, api_version=api_version, action="CloseQueue", target=target)
 
 
-def _claim(storage_class: str = "fsx", size: str = "1200Gi", **spec: Any) -> Json:
+def _claim(storage_class="fsx", size="1200Gi", **spec):
     return claim("claim", TEAM, size, storageClassName=storage_class, **spec)
 
 
-def _ephemeral(*claimed: str, **spec: Any) -> Json:
+def _ephemeral(*claimed, **spec):
     return {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": _claim(*claimed, **spec)["spec"]}}}
 
 
-def refusal(api: Api, wanted: Json) -> str:
+def refusal(api, wanted):
     """Why the API server forbids an object; it must."""
     with pytest.raises(ApiError) as caught:
         api.create(wanted, dry_run=True)
@@ -151,11 +148,11 @@ SPECS: dict[str, tuple[Json, str]] = {
 
 @pytest.mark.parametrize(("spec", "said"), SPECS.values(), ids=SPECS)
 @pytest.mark.parametrize("made", [_pod, _job, _batch_job, _deployment])
-def test_a_spec_is_refused_at_once(researcher: Api, made: Callable[..., Json], spec: Json, said: str) -> None:
+def test_a_spec_is_refused_at_once(researcher, made, spec, said):
     assert said in refusal(researcher, made(**spec))
 
 
-def test_a_pod_of_a_job_does_not_name_its_node(researcher: Api) -> None:
+def test_a_pod_of_a_job_does_not_name_its_node(researcher):
     on_node = {"resources": NEURON, "schedulerName": "volcano", "nodeName": "ip-10-0-0-1"}
     assert "must not name its node" in refusal(researcher, _pod(annotations=IN_QUEUE, **on_node))
     for made in (_batch_job(**on_node), _deployment(**on_node)):
@@ -163,7 +160,7 @@ def test_a_pod_of_a_job_does_not_name_its_node(researcher: Api) -> None:
         assert "must not name its node" in refusal(researcher, made)
 
 
-def test_devices_are_not_taken_by_an_environment_variable(researcher: Api) -> None:
+def test_devices_are_not_taken_by_an_environment_variable(researcher):
     for variable in ("NVIDIA_VISIBLE_DEVICES", "AWS_NEURON_VISIBLE_DEVICES"):
         pod = _pod()
         pod["spec"]["containers"][0]["env"] = [{"name": variable, "value": "all"}]
@@ -172,7 +169,7 @@ def test_devices_are_not_taken_by_an_environment_variable(researcher: Api) -> No
         researcher.create(pod, dry_run=True)
 
 
-def _everyday() -> Iterator[Json]:
+def _everyday():
     yield from (_pod(), _pod(tolerations=[{"key": "dedicated", "operator": "Exists"}]))
     yield _pod(priorityClassName="training-high")
     volumes = [
@@ -193,7 +190,7 @@ def _everyday() -> Iterator[Json]:
     yield from (server, _service(selector={"app": "a"}), _command("Job", "job", "batch.volcano.sh/v1alpha1"))
 
 
-def test_what_teams_do_every_day_passes(researcher: Api) -> None:
+def test_what_teams_do_every_day_passes(researcher):
     for each in _everyday():
         researcher.create(each, dry_run=True)
     made = researcher.create(_pod(), dry_run=True)
@@ -201,7 +198,7 @@ def test_what_teams_do_every_day_passes(researcher: Api) -> None:
     assert keys == {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}, "the API server's own pass"
 
 
-def _without_target() -> Json:
+def _without_target():
     return {key: value for key, value in _command("Job", "job").items() if key != "target"}
 
 
@@ -246,24 +243,24 @@ OBJECTS: dict[str, tuple[Json, str]] = {
 
 
 @pytest.mark.parametrize(("wanted", "said"), OBJECTS.values(), ids=OBJECTS)
-def test_an_object_is_refused(researcher: Api, wanted: Json, said: str) -> None:
+def test_an_object_is_refused(researcher, wanted, said):
     assert said in refusal(researcher, wanted)
 
 
-def test_the_quota_bounds_the_claims_that_controllers_make(administrator: Api) -> None:
+def test_the_quota_bounds_the_claims_that_controllers_make(administrator):
     assert "fsx.storageclass.storage.k8s.io/persistentvolumeclaims" in refusal(administrator, _claim())
     assert "requests.storage" in refusal(administrator, _claim("gp3", "2225Gi"))
     administrator.create(_claim("gp3", "2224Gi"), dry_run=True)
 
 
-def test_a_pod_that_is_there_gets_no_further(researcher: Api, administrator: Api) -> None:
+def test_a_pod_that_is_there_gets_no_further(researcher, administrator):
     owned = _pod()
     owned["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "1"}]
     assert "by its controller" in refusal(researcher, owned)
     pod = researcher.create(_pod(schedulingGates=[{"name": "hold"}]))
     there = path(administrator, pod)
 
-    def patch(change: object, below: str = "", kind: str = "merge-patch") -> str:
+    def patch(change, below="", kind="merge-patch"):
         with pytest.raises(ApiError) as caught:
             researcher.request("PATCH", there + below, change, content_type=f"application/{kind}+json")
         assert caught.value.status == 403, caught.value
@@ -291,7 +288,7 @@ def test_a_pod_that_is_there_gets_no_further(researcher: Api, administrator: Api
         administrator.request("DELETE", there, query={"gracePeriodSeconds": "0"})
 
 
-def test_nobody_reaches_the_other_teams_room_or_changes_their_own(researcher: Api) -> None:
+def test_nobody_reaches_the_other_teams_room_or_changes_their_own(researcher):
     for where in (
         f"/api/v1/namespaces/{OTHER}/pods",
         f"/api/v1/namespaces/{OTHER}/persistentvolumeclaims",
@@ -325,7 +322,7 @@ TORCHX = (
 
 
 @pytest.mark.parametrize("asked", TORCHX, ids=" ".join)
-def test_all_that_torchx_asks_is_allowed(administrator: Api, asked: tuple[str, str, str]) -> None:
+def test_all_that_torchx_asks_is_allowed(administrator, asked):
     group = f"trainium-eks:{TEAM}:researchers"
     assert may(administrator, group, TEAM, *asked)
     assert not may(administrator, group, OTHER, *asked)
@@ -335,7 +332,7 @@ MOST_TASK_CONTAINERS = 128
 """Most tasks of a Volcano job, times the containers of one of its pods (admission.yaml)."""
 
 
-def test_the_largest_gangs_are_judged_within_the_servers_limits(researcher: Api) -> None:
+def test_the_largest_gangs_are_judged_within_the_servers_limits(researcher):
     """What a policy costs to judge grows with tasks; the API server refuses what costs too much."""
     job = _job(NEURON, job={"minAvailable": MOST_TASK_CONTAINERS})
     (task, _) = job["spec"]["tasks"]
@@ -349,7 +346,7 @@ def test_the_largest_gangs_are_judged_within_the_servers_limits(researcher: Api)
 
 
 @pytest.mark.parametrize(("name", "amount"), [*TAKEN.items(), *USELESS.items(), *REFUSED.items()])
-def test_a_quota_is_taken_or_refused_as_the_model_says(api: Api, name: str, amount: str) -> None:
+def test_a_quota_is_taken_or_refused_as_the_model_says(api, name, amount):
     quota = manifest("ResourceQuota", "quota", "default", spec={"hard": {name: amount}})
     assert is_taken(api, quota) is (name not in REFUSED or amount != REFUSED[name])
 
@@ -359,12 +356,12 @@ def test_a_quota_is_taken_or_refused_as_the_model_says(api: Api, name: str, amou
 RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
 
 
-def bind(api: Api, namespace: str, *subjects: dict[str, str]) -> None:
+def bind(api, namespace, *subjects):
     for each in role("team", namespace, RULES, *subjects):
         api.create(each)
 
 
-def may_list(api: Api, namespace: str) -> bool:
+def may_list(api, namespace):
     try:
         api.list("v1", "Pod", namespace=namespace)
     except ApiError as error:
@@ -374,7 +371,7 @@ def may_list(api: Api, namespace: str) -> bool:
     return True
 
 
-def test_a_researcher_may_what_the_role_of_their_group_may_and_no_more(api: Api, paths: Paths, namespace: str) -> None:
+def test_a_researcher_may_what_the_role_of_their_group_may_and_no_more(api, paths, namespace):
     bind(api, namespace, group("team:researchers"), group("system:masters"))
     researcher = Api.connect(researchers.kubeconfig(paths, namespace))
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
@@ -388,9 +385,7 @@ def test_a_researcher_may_what_the_role_of_their_group_may_and_no_more(api: Api,
 
 
 @pytest.mark.parametrize("subjects", [[], [group("system:masters")], [{"kind": "User", "name": "x", "apiGroup": RBAC}]])
-def test_a_namespace_without_a_group_has_no_researcher(
-    api: Api, paths: Paths, namespace: str, subjects: list[dict[str, str]]
-) -> None:
+def test_a_namespace_without_a_group_has_no_researcher(api, paths, namespace, subjects):
     bind(api, namespace, *subjects)
     with pytest.raises(
         ClusterError, match=f"'{namespace}' is not a team's namespace: no RoleBinding in it is for a group"

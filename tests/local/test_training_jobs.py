@@ -2,10 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,8 +17,8 @@ from waiting import until
 from trainium_eks.jobs.data.workspace import Workspace, pack
 from trainium_eks.jobs.objects import forms, volcano_job
 from trainium_eks.jobs.objects.identity import TRAINER_API
-from trainium_eks.jobs.objects.job import CompileCache, Program, Topology, TrainingJob
-from trainium_eks.jobs.objects.options import Form, TrainOptions
+from trainium_eks.jobs.objects.job import CompileCache, Program, Topology
+from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.objects.resources import local_share
 from trainium_eks.jobs.serve import serving
 from trainium_eks.jobs.serve.serving import Batch, ModelService, ServingNodes
@@ -29,19 +27,17 @@ from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.local.control_plane import researchers
 from trainium_eks.local.nodes import resizing
 from trainium_eks.local.objects.apply import Objects
-from trainium_eks.local.paths import Paths
 from trainium_eks.local.toolchain import TRAINING_OPERATOR, go_command, sources
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput
 from trainium_eks.model.policies.admission import GROUP_ANNOTATION
-from trainium_eks.plan.graph import Graph
 
 TEAM, QUEUE = "launching", "launchers"
 TYPES = [name for name, kind in CATALOGUE.items() if kind.family != "cpu"]
 
 
-def _job(instance_type: str = "trn1.32xlarge", **changes: Any) -> TrainingJob:
+def _job(instance_type="trn1.32xlarge", **changes):
     wiring = {"namespace": TEAM, "queue": QUEUE, "service_account": "training", "user_id": 1000}
     return job(instance_type, **{**wiring, **changes})
 
@@ -65,7 +61,7 @@ JOBS = {
 }
 
 
-def _definition() -> dict[str, Any]:
+def _definition():
     """Volcano's own definition of jobs from its chart, which refuses unknown fields; without the chart any is taken."""
     file = Path(os.environ.get("TRN_CHARTS", "/nonexistent"), "volcano/crd/bases/batch.volcano.sh_jobs.yaml")
     if file.is_file():
@@ -74,7 +70,7 @@ def _definition() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def team(api: Api, paths: Paths, record: Callable[..., Graph]) -> Iterator[None]:
+def team(api, paths, record):
     """The team's namespace, in force."""
     defined = _definition()
     with in_force(api, record, {TEAM: QUEUE}, [defined]):
@@ -88,7 +84,7 @@ def team(api: Api, paths: Paths, record: Callable[..., Graph]) -> Iterator[None]
 
 
 @pytest.fixture(scope="module")
-def researcher(team: None, paths: Paths) -> Api:
+def researcher(team, paths):
     """The API as the team's researcher."""
     return Api.connect(researchers.kubeconfig(paths, TEAM))
 
@@ -101,7 +97,7 @@ TRAINER_SUMS = (
 
 
 @pytest.fixture(scope="module")
-def kubeflow(api: Api, team: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def kubeflow(api, team, tmp_path_factory):
     """The definitions of PyTorchJobs, TrainJobs and runtimes, as their projects have them at the stacks' versions."""
     scratch = tmp_path_factory.mktemp("modules")
     (scratch / "sums").mkdir()
@@ -128,7 +124,7 @@ def kubeflow(api: Api, team: None, tmp_path_factory: pytest.TempPathFactory) -> 
         objects.delete(api.reference(each), timeout_seconds=300)
 
 
-def _is_served(api: Api, defined: Mapping[str, Any]) -> bool:
+def _is_served(api, defined):
     """Whether the API server says so of a kind whose definition it has established."""
     spec = defined["spec"]
     versions = [each["name"] for each in spec["versions"] if each["served"]]
@@ -139,7 +135,7 @@ def _is_served(api: Api, defined: Mapping[str, Any]) -> bool:
     return all(any(kind["kind"] == spec["names"]["kind"] for kind in each["resources"]) for each in found)
 
 
-def _pod_of(template: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
+def _pod_of(template, **spec):
     """A pod as a controller makes it of a template."""
     template = json.loads(json.dumps(template))
     annotations = {**template["metadata"].get("annotations", {}), GROUP_ANNOTATION: "group"}
@@ -147,13 +143,13 @@ def _pod_of(template: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
     return manifest("Pod", "pod", TEAM, metadata=metadata, spec={**template["spec"], **spec})
 
 
-def _pod(made: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
+def _pod(made, **spec):
     """A job's last pod, as Volcano's controller makes it."""
     return _pod_of(made["spec"]["tasks"][-1]["template"], schedulerName="volcano", **spec)
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_the_job_is_admitted_and_so_are_its_pods(api: Api, researcher: Api, name: str) -> None:
+def test_the_job_is_admitted_and_so_are_its_pods(api, researcher, name):
     """Pod Security, quota, limits and policies judge pods; a refusal would show in a controller's events alone."""
     submission.validate(researcher, forms.objects(JOBS[name]))
     api.create(_pod(volcano_job.manifest(JOBS[name])), dry_run=True)
@@ -162,9 +158,7 @@ def test_the_job_is_admitted_and_so_are_its_pods(api: Api, researcher: Api, name
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["pytorchjob", "trainjob"])
 @pytest.mark.parametrize("name", ["two nodes", "everything", "the local cloud's", "p4d.24xlarge"])
-def test_kubeflows_objects_and_their_pods_are_admitted(
-    kubeflow: None, api: Api, researcher: Api, name: str, form: Form
-) -> None:
+def test_kubeflows_objects_and_their_pods_are_admitted(kubeflow, api, researcher, name, form):
     """Their definitions judge each field, by rules of their own, too; the namespace's policies judge the pods."""
     made = forms.objects(replace(JOBS[name], form=form, options=TrainOptions(hf_secret="hugging-face:hub"), retries=3))
     for each in made:
@@ -178,7 +172,7 @@ def test_kubeflows_objects_and_their_pods_are_admitted(
 
 
 @pytest.mark.parametrize("name", ["two nodes", "a compilation"])
-def test_what_torchx_makes_is_admitted(api: Api, researcher: Api, name: str) -> None:
+def test_what_torchx_makes_is_admitted(api, researcher, name):
     made = volcano_job.torchx_job(JOBS[name])
     made["metadata"]["namespace"] = TEAM
     submission.validate(researcher, [made])
@@ -193,15 +187,13 @@ def test_what_torchx_makes_is_admitted(api: Api, researcher: Api, name: str) -> 
         ({"namespace": "default"}, "cannot create resource"),
     ],
 )
-def test_what_the_namespace_does_not_allow_is_refused_before_anything_is_made(
-    researcher: Api, changes: dict[str, str], words: str
-) -> None:
+def test_what_the_namespace_does_not_allow_is_refused_before_anything_is_made(researcher, changes, words):
     with pytest.raises(ApiError, match=words):
         submission.validate(researcher, forms.objects(_job(**changes)))
 
 
 @pytest.mark.parametrize("instance_type", ["", "inf2.xlarge", "trn1.32xlarge", "p4d.24xlarge"])
-def test_what_uses_a_trained_model_is_admitted_with_its_pods(researcher: Api, instance_type: str) -> None:
+def test_what_uses_a_trained_model_is_admitted_with_its_pods(researcher, instance_type):
     team = NamespaceOutput(name=TEAM, queues=(QUEUE,), service_account="training", claim="fsx-claim")
     where = ServingNodes()
     if instance_type:
@@ -217,14 +209,12 @@ def test_what_uses_a_trained_model_is_admitted_with_its_pods(researcher: Api, in
         researcher.create(pod, dry_run=True)
 
 
-def test_rights_are_seen_before(researcher: Api) -> None:
+def test_rights_are_seen_before(researcher):
     assert cluster_facts.may_submit(researcher, TEAM)
     assert not cluster_facts.may_submit(researcher, "default")
 
 
-def _submitted_with(
-    researcher: Api, wanted: TrainingJob, beside: ObjectReference, archive: str = ""
-) -> Mapping[str, Any]:
+def _submitted_with(researcher, wanted, beside, archive=""):
     """Submits a job; what is made beside it belongs to it, and stays untouched when its name is taken."""
     made = submission.submit(researcher, wanted, forms.objects(wanted), archive)
     found = researcher.get(beside)
@@ -240,12 +230,12 @@ def _submitted_with(
 
 
 @pytest.mark.slow
-def test_a_runtime_belongs_to_its_trainjob(kubeflow: None, researcher: Api) -> None:
+def test_a_runtime_belongs_to_its_trainjob(kubeflow, researcher):
     runtime = ObjectReference(TRAINER_API, "TrainingRuntime", TEAM, "trained")
     _submitted_with(researcher, _job(name="trained", form="trainjob"), runtime)
 
 
-def test_files_go_with_their_job_and_a_refused_job_leaves_none(researcher: Api, tmp_path: Path) -> None:
+def test_files_go_with_their_job_and_a_refused_job_leaves_none(researcher, tmp_path):
     (tmp_path / "train.py").write_text("print('trained')")
     packed = pack("train.py", tmp_path)
     assert isinstance(packed, Workspace)
@@ -259,20 +249,20 @@ def test_files_go_with_their_job_and_a_refused_job_leaves_none(researcher: Api, 
     assert researcher.get(replace(files, name="refused-workspace")) is None
 
 
-def test_a_cache_that_is_being_filled_is_seen(researcher: Api) -> None:
+def test_a_cache_that_is_being_filled_is_seen(researcher):
     wanted = replace(_job(kind="compile", cache=CompileCache("bert-64x")), name="filling")
     submission.submit(researcher, wanted, forms.objects(wanted))
     assert cluster_facts.compiling(cluster_facts.volcano_jobs(researcher, TEAM)) == {"bert-64x": "filling"}
     researcher.delete(ObjectReference(volcano_job.JOB_API, "Job", TEAM, "filling"))
 
 
-def test_a_group_changes_its_size_between_two_ups(api: Api, paths: Paths) -> None:
+def test_a_group_changes_its_size_between_two_ups(api, paths):
     sizes = {"desiredSize": 0, "minSize": 0, "maxSize": 4}
     inputs = {"instanceTypes": ["trn1.32xlarge"], "scalingConfig": sizes}
     known = {"inputs": inputs, "computed": {"nodeGroupName": "sized"}}
     resizing.record(paths, "sized", {**known, "zones": {}, "region": "us-west-2", "template": None}, ())
 
-    def names(size: int) -> list[str]:
+    def names(size):
         resizing.resize(paths, "sized", size, CATALOGUE)
         found = api.list("v1", "Node", labels="eks.amazonaws.com/nodegroup=sized")
         return sorted(each["metadata"]["name"] for each in found)

@@ -2,10 +2,9 @@
 
 import copy
 import time
-from pathlib import Path
 
-from prometheus_text import Sample, parse
-from running_pods import ENDLESS, Pods
+from prometheus_text import parse
+from running_pods import ENDLESS
 from training_jobs import job
 
 from trainium_eks.jobs.objects import resources, volcano_job
@@ -20,7 +19,7 @@ _ASK = (
 )
 
 
-def _submit(pods: Pods, name: str, port: int, output: Path) -> None:
+def _submit(pods, name, port, output):
     """The pod of a job of one node, as Volcano's controllers make it of the job's template."""
     arguments = ("--steps", str(10 * ENDLESS), "--output", str(output))
     wanted = job(
@@ -43,7 +42,7 @@ def _submit(pods: Pods, name: str, port: int, output: Path) -> None:
     pods.api.create({"apiVersion": "v1", "kind": "Pod", **pod})
 
 
-def _scraped(pods: Pods, name: str, *, apart: bool, step: int) -> dict[str, Sample]:
+def _scraped(pods, name, *, apart, step):
     """After a step. By what a PodMonitor goes by: the label, the port's name and the pod's address, unless it is this
     machine's."""
     pod = pods.running(name)
@@ -56,7 +55,7 @@ def _scraped(pods: Pods, name: str, *, apart: bool, step: int) -> dict[str, Samp
     return parse(pods.outcome(command=["python3", "-c", _ASK % address]).removesuffix("\n"))
 
 
-def test_each_running_job_is_scraped_at_its_address(pods: Pods, isolation: Isolation, tmp_path: Path) -> None:
+def test_each_running_job_is_scraped_at_its_address(pods, isolation, tmp_path):
     apart = isolation is Isolation.NET
     names = ("one", "two")
     begun = time.time()

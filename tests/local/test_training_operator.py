@@ -3,9 +3,6 @@ Volcano, submitted as a researcher on simulated p4d nodes."""
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -40,40 +37,35 @@ gang.close()
 class Team:
     """A researcher of the stack's team."""
 
-    def __init__(self, project: LocalProject) -> None:
+    def __init__(self, project):
         self.project = project
         self._researcher = project.researcher("gpu")
 
-    def trn(self, *arguments: str) -> str:
+    def trn(self, *arguments):
         shown = self.project.trn(*arguments)
         assert shown.returncode == 0, (arguments, shown.stderr, shown.stdout)
         return shown.stdout
 
-    def kubectl(self, *arguments: str, given: str = "") -> str:
+    def kubectl(self, *arguments, given=""):
         return self.project.kubectl("gpu", *self._researcher, *arguments, given=given)
 
-    def get(self, *arguments: str) -> list[dict[str, Any]]:
+    def get(self, *arguments):
         return self.project.get("gpu", *self._researcher, *arguments)
 
-    def pods(self, job: str) -> dict[str, dict[str, Any]]:
+    def pods(self, job):
         found = self.get("pods", "-l", f"training.kubeflow.org/job-name={job}")
         return {each["metadata"]["name"]: each for each in found}
 
-    def log(self, job: str) -> str:
+    def log(self, job):
         """Of all its nodes, as far as there is one."""
         return self.project.trn("logs", job, "--all").stdout
 
-    def state(self, job: str) -> str:
+    def state(self, job):
         return str(json.loads(self.project.trn("status", job, "--json").stdout)["job"]["state"])
 
 
 @pytest.fixture(scope="module")
-def team(
-    binaries: Mapping[str, Path],
-    volcano_programs: Mapping[str, Path],
-    tmp_path_factory: pytest.TempPathFactory,
-    progress: Callable[[str], None],
-) -> Iterator[Team]:
+def team(binaries, volcano_programs, tmp_path_factory, progress):
     """A local cloud with Volcano and the operator. Built the first time, which takes a minute or two: that is shown."""
     try:
         toolchain.provide(toolchain.TRAINING_OPERATOR, progress=progress)
@@ -88,7 +80,7 @@ def team(
     assert project.processes("gpu") == []
 
 
-def test_it_runs_to_its_end_and_its_log_is_followed(team: Team) -> None:
+def test_it_runs_to_its_end_and_its_log_is_followed(team):
     shown = team.trn(*SUM, "--name", "whole", "--", "--steps", "10")
     assert "rank 1: the gradients' sum is 3; 2 of 2 ranks agree" in team.trn("logs", "whole", "--all")
     assert '"step": 10' in shown
@@ -98,7 +90,7 @@ def test_it_runs_to_its_end_and_its_log_is_followed(team: Team) -> None:
     assert team.pods("whole") == {}
 
 
-def test_a_model_is_tuned_fully_sharded_by_torchrun(team: Team) -> None:
+def test_a_model_is_tuned_fully_sharded_by_torchrun(team):
     if images.find("torch") is None:
         pytest.skip("no local/torch here: `trn local images make torch`")
     small = ("--model", "tiny", "--seq-len", "64", "--synthetic", "256", "--steps", "12", "--warmup-steps", "2")
@@ -111,7 +103,7 @@ def test_a_model_is_tuned_fully_sharded_by_torchrun(team: Team) -> None:
     assert team.state("tuned") == "Completed"
 
 
-def test_it_is_a_gang_in_its_queue_and_starts_anew_after_a_rank_was_killed(team: Team) -> None:
+def test_it_is_a_gang_in_its_queue_and_starts_anew_after_a_rank_was_killed(team):
     (team.project.path / "waits.py").write_text(WAITS_TO_BE_KILLED)
     team.trn(*SUM[:3], "--script", "waits.py", *SUM[5:], "--name", "gang", "--detach")
     until(lambda: "rank 1 of 2: start 1" in team.log("gang"), "the gang runs", TIMEOUT_SECONDS)
@@ -130,7 +122,7 @@ def test_it_is_a_gang_in_its_queue_and_starts_anew_after_a_rank_was_killed(team:
     assert "rank 0 of 2: start 2" in team.log("gang")
 
 
-def test_what_no_restart_mends_ends_it(team: Team) -> None:
+def test_what_no_restart_mends_ends_it(team):
     team.trn(*SUM, "--name", "refused", "--detach", "--data", "nothing/here")
     until(lambda: team.state("refused") == "Failed", "the job fails")
     assert "nothing/here is not on the shared volume" in team.trn("logs", "refused")
@@ -138,7 +130,7 @@ def test_what_no_restart_mends_ends_it(team: Team) -> None:
     until(lambda: list(team.pods("refused")) == ["refused-worker-0"], "the other pod goes")
 
 
-def test_faults_are_counted(team: Team) -> None:
+def test_faults_are_counted(team):
     shown = team.project.trn(
         *SUM[:3], "--module", "nothing.here", *SUM[5:], "--name", "faulty", "--retries", "2", "--wait"
     )
@@ -146,7 +138,7 @@ def test_faults_are_counted(team: Team) -> None:
     assert "fault 2 of this node; --retries 2: the job ends" in team.trn("logs", "faulty", "--all")
 
 
-def test_nobody_goes_around_the_queues(team: Team) -> None:
+def test_nobody_goes_around_the_queues(team):
     """A PyTorchJob that names no queue, or another's, is refused."""
     made = yaml.safe_load(team.trn(*SUM, "--name", "stray", "--dry-run"))
     own = made["spec"]["runPolicy"]["schedulingPolicy"]

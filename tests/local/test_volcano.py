@@ -6,13 +6,11 @@ the zone is tier 3.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from local_project import LocalProject, repository_cloud
+from local_project import repository_cloud
 from manifests import gang, manifest
 from training_jobs import job
 from waiting import until
@@ -26,7 +24,6 @@ from trainium_eks.topology.tree import hypernodes
 pytestmark = pytest.mark.slow
 
 Body = dict[str, Any]
-Submit = Callable[..., str]
 
 NODES, A_LEAF = 40, 8
 _, SPINE, LEAF = EC2_TOPOLOGY_LABELS
@@ -39,60 +36,60 @@ QUEUE = {"name": "test", "deserved": {"aws.amazon.com/neuron": 16 * NODES}}
 class Cloud:
     """A local cloud, and a researcher's way into it."""
 
-    def __init__(self, project: LocalProject) -> None:
+    def __init__(self, project):
         self.project = project
         self._researcher = project.researcher()
         [self._claim] = [each["metadata"]["name"] for each in self.get("persistentvolumeclaims")]
         self._labels = self._nodes()
 
-    def _nodes(self) -> dict[str, Body]:
+    def _nodes(self):
         return {each["metadata"]["name"]: each["metadata"]["labels"] for each in self.project.get("local", "nodes")}
 
-    def hypernodes(self) -> Body:
+    def hypernodes(self):
         """The tree of HyperNodes: name to spec."""
         found = self.project.get("local", "hypernodes.topology.volcano.sh")
         return {each["metadata"]["name"]: each["spec"] for each in found}
 
-    def wanted(self) -> Body:
+    def wanted(self):
         """What the nodes' labels ask for."""
         return {name: each["spec"] for name, each in hypernodes(self._nodes(), EC2_TOPOLOGY_LABELS).items()}
 
-    def kubectl(self, *arguments: str, given: str = "") -> str:
+    def kubectl(self, *arguments, given=""):
         """What kubectl prints for the researcher."""
         return self.project.kubectl("local", *self._researcher, *arguments, given=given)
 
-    def get(self, *arguments: str) -> list[Body]:
+    def get(self, *arguments):
         return self.project.get("local", *self._researcher, *arguments)
 
-    def submit(self, name: str, nodes: int, topology: Topology | None) -> None:
+    def submit(self, name, nodes, topology):
         made = job(name=name, nodes=nodes, topology=topology, claim=self._claim)
         self.kubectl("create", "-f", "-", given=yaml.safe_dump(volcano_job.manifest(made)))
 
-    def cancel(self, name: str) -> None:
+    def cancel(self, name):
         self.kubectl("delete", "jobs.batch.volcano.sh", name, "--ignore-not-found")
         until(lambda: not self.pods(name), f"the pods of {name} go")
 
-    def pods(self, name: str) -> list[Body]:
+    def pods(self, name):
         return self.get("pods", "-l", f"volcano.sh/job-name={name}")
 
-    def switches(self, name: str, label: str) -> Counter[str]:
+    def switches(self, name, label):
         """How many of a job's pods are under each switch of a layer; empty while not all of them are placed."""
         nodes = [each["spec"].get("nodeName") for each in self.pods(name)]
         return Counter(self._labels[node][label] for node in nodes) if nodes and all(nodes) else Counter()
 
-    def placed(self, name: str, nodes: int, label: str) -> Counter[str]:
+    def placed(self, name, nodes, label):
         until(lambda: self.switches(name, label).total() == nodes, f"{name} runs")
         return self.switches(name, label)
 
-    def groups(self, name: str) -> list[Body]:
+    def groups(self, name):
         """The job's PodGroup, once there is one."""
         found = self.get("podgroups.scheduling.volcano.sh")
         return [each for each in found if each["metadata"]["ownerReferences"][0]["name"] == name]
 
-    def waits(self, name: str) -> None:
+    def waits(self, name):
         """Until Volcano says of a job that it cannot be placed; none of its pods is."""
 
-        def is_unschedulable() -> bool:
+        def is_unschedulable():
             conditions = [each for one in self.groups(name) for each in one.get("status", {}).get("conditions") or ()]
             return any(each["type"] == "Unschedulable" and each["status"] == "True" for each in conditions)
 
@@ -101,20 +98,18 @@ class Cloud:
 
 
 @pytest.fixture(scope="module")
-def cloud(
-    binaries: Mapping[str, Path], volcano_programs: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cloud]:
+def cloud(binaries, volcano_programs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("volcano")
     with repository_cloud(folder, "--nodes", str(NODES), queues=[QUEUE]) as project:
         yield Cloud(project)
 
 
 @pytest.fixture
-def submit(cloud: Cloud) -> Iterator[Submit]:
+def submit(cloud):
     """Submits jobs that are gone after the test."""
     names: list[str] = []
 
-    def submitted(nodes: int, topology: Topology | None = None) -> str:
+    def submitted(nodes, topology=None):
         names.append(f"{topology.mode if topology else 'any'}-{nodes}-{len(names)}")
         cloud.submit(names[-1], nodes, topology)
         return names[-1]
@@ -127,7 +122,7 @@ def submit(cloud: Cloud) -> Iterator[Submit]:
 # --- Switches -----------------------------------------------------------------------------------------------------
 
 
-def test_each_switch_has_a_hypernode_that_follows_the_nodes_and_those_of_others_stay(cloud: Cloud) -> None:
+def test_each_switch_has_a_hypernode_that_follows_the_nodes_and_those_of_others_stay(cloud):
     found = cloud.hypernodes()
     assert found == cloud.wanted()
     assert Counter(each["tier"] for each in found.values()) == {1: 5, 2: 2, 3: 1}
@@ -162,7 +157,7 @@ def test_each_switch_has_a_hypernode_that_follows_the_nodes_and_those_of_others_
     until(lambda: cloud.hypernodes() == cloud.wanted(), "they are as before")
 
 
-def test_what_a_gang_needs_stands_in_its_pod_group(cloud: Cloud, submit: Submit) -> None:
+def test_what_a_gang_needs_stands_in_its_pod_group(cloud, submit):
     """By it queues admit gangs and idle nodes are kept for them, before there are pods."""
     name = submit(2)
     until(lambda: cloud.groups(name), f"Volcano makes a PodGroup for {name}")
@@ -180,24 +175,20 @@ def test_what_a_gang_needs_stands_in_its_pod_group(cloud: Cloud, submit: Submit)
         (Topology("soft", 1), A_LEAF + 1, LEAF, 2),
     ],
 )
-def test_a_gang_is_placed_under_no_more_switches_than_it_may(
-    cloud: Cloud, submit: Submit, topology: Topology, nodes: int, label: str, switches: int
-) -> None:
+def test_a_gang_is_placed_under_no_more_switches_than_it_may(cloud, submit, topology, nodes, label, switches):
     name = submit(nodes, topology)
     assert len(cloud.placed(name, nodes, label)) == switches
     assert len(cloud.switches(name, LEAF)) == -(-nodes // A_LEAF)
 
 
 @pytest.mark.parametrize(("tier", "nodes"), [(1, A_LEAF + 1), (2, 33)])
-def test_a_gang_that_is_too_large_for_its_tier_waits_as_a_whole_and_holds_up_no_other(
-    cloud: Cloud, submit: Submit, tier: int, nodes: int
-) -> None:
+def test_a_gang_that_is_too_large_for_its_tier_waits_as_a_whole_and_holds_up_no_other(cloud, submit, tier, nodes):
     cloud.waits(submit(nodes, Topology("hard", tier)))
     small = submit(2, Topology("hard", 1))
     assert len(cloud.placed(small, 2, LEAF)) == 1
 
 
-def test_a_leaf_that_others_use_is_too_small_and_another_one_is_taken(cloud: Cloud, submit: Submit) -> None:
+def test_a_leaf_that_others_use_is_too_small_and_another_one_is_taken(cloud, submit):
     used, other = (cloud.placed(submit(A_LEAF - 2, Topology("hard", 1)), A_LEAF - 2, LEAF) for _ in range(2))
     assert len(used) == len(other) == 1
     assert used.keys() != other.keys()
@@ -227,13 +218,13 @@ class GangIsSplitError(Exception):
 class Namespace:
     """A namespace without the teams' policies, with a claim template; two nodes offer devices by claims."""
 
-    def __init__(self, project: LocalProject, name: str) -> None:
+    def __init__(self, project, name):
         self._project, self.name = project, name
         exactly = {"deviceClassName": DRIVER, "allocationMode": "ExactCount", "count": 16}
         asked = {"devices": {"requests": [{"name": "all", "exactly": exactly}]}}
         selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
 
-        def resource(kind: str, name: str, namespace: str = "", **spec: Any) -> Body:
+        def resource(kind, name, namespace="", **spec):
             return manifest(kind, name, namespace, api_version="resource.k8s.io/v1", spec=spec)
 
         self.apply(
@@ -253,26 +244,26 @@ class Namespace:
             ),
         )
 
-    def apply(self, *manifests: Mapping[str, Any]) -> None:
+    def apply(self, *manifests):
         self._project.apply("local", *manifests)
 
-    def get(self, *what: str) -> list[Body]:
+    def get(self, *what):
         return self._project.get("local", "-n", self.name, *what)
 
-    def bound(self, *jobs: str) -> list[str]:
+    def bound(self, *jobs):
         """Names of the jobs' pods that have a node."""
         pods = [each for job in jobs for each in self.get("pods", "-l", f"volcano.sh/job-name={job}")]
         return [each["metadata"]["name"] for each in pods if each["spec"].get("nodeName")]
 
-    def submit(self, name: str, queue: str, pods: int, spec: Body, resources: Body) -> None:
+    def submit(self, name, queue, pods, spec, resources):
         container = {"name": "c", "image": "none", "resources": resources}
         tolerations = [{"key": "aws.amazon.com/neuron", "operator": "Exists"}]
         self.apply(gang(name, self.name, queue, pods, {"containers": [container], "tolerations": tolerations, **spec}))
 
-    def claiming(self, name: str, queue: str, pods: int) -> None:
+    def claiming(self, name, queue, pods):
         self.submit(name, queue, pods, CLAIMS, {"claims": [{"name": "devices"}]})
 
-    def stays_within(self, *jobs: str, most: int) -> bool:
+    def stays_within(self, *jobs, most):
         """Whether no more pods than these get a node, in the time in which Volcano would place one."""
         deadline = time.monotonic() + WATCHED_SECONDS
         while time.monotonic() < deadline:
@@ -283,7 +274,7 @@ class Namespace:
 
 
 @pytest.fixture
-def claims(cloud: Cloud, request: pytest.FixtureRequest) -> Iterator[Namespace]:
+def claims(cloud, request):
     made = Namespace(cloud.project, f"claims-{abs(hash(request.node.name)) % 10**6}")
     yield made
     cloud.project.kubectl("local", "delete", "namespace", made.name)
@@ -292,7 +283,7 @@ def claims(cloud: Cloud, request: pytest.FixtureRequest) -> Iterator[Namespace]:
 @pytest.mark.xfail(
     raises=QueueHoldsNoClaimsError, strict=True, reason="Volcano 1.15.0 does not count claims in a queue"
 )
-def test_a_queue_holds_claims(claims: Namespace) -> None:
+def test_a_queue_holds_claims(claims):
     for name, capability in (("plain", NEURON), ("claims", {f"deviceclass/{DRIVER}": "16"})):
         claims.apply(manifest("Queue", name, spec={"weight": 1, "reclaimable": False, "capability": capability}))
     # The same queue of plain resources holds them.
@@ -311,7 +302,7 @@ def test_a_queue_holds_claims(claims: Namespace) -> None:
 
 
 @pytest.mark.xfail(raises=GangIsSplitError, strict=True, reason="Volcano 1.15.0 starts a pod whose gang lacks a claim")
-def test_a_gang_stays_whole_where_a_quota_refuses_a_claim(claims: Namespace) -> None:
+def test_a_gang_stays_whole_where_a_quota_refuses_a_claim(claims):
     name = f"{DRIVER}.deviceclass.resource.k8s.io/devices"
     claims.apply(manifest("ResourceQuota", "devices", claims.name, spec={"hard": {name: "16"}}))
     until(
@@ -320,7 +311,7 @@ def test_a_gang_stays_whole_where_a_quota_refuses_a_claim(claims: Namespace) -> 
     claims.claiming("gang", "default", 2)
     until(lambda: len(claims.get("resourceclaims")) == 1, "the quota lets one claim in")
 
-    def is_refused() -> bool:
+    def is_refused():
         messages = [each["message"] for each in claims.get("events") if each["reason"] == "FailedResourceClaimCreation"]
         return any("exceeded quota" in each for each in messages)
 

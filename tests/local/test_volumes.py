@@ -1,9 +1,6 @@
 """How volumes, their claims and their teams end, whatever pods mount them: with the real pvc-protection."""
 
 import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 from local_project import LocalProject
@@ -52,33 +49,33 @@ for name in teams:
 class Stack:
     """The program with one file system and the teams that a test names."""
 
-    def __init__(self, project: LocalProject) -> None:
+    def __init__(self, project):
         self._project = project
 
-    def _up(self, teams: tuple[str, ...], file_system: str) -> tuple[int, str]:
+    def _up(self, teams, file_system):
         values = {"small:fileSystem": file_system, "small:teams": json.dumps(teams)}
         (self._project.path / "Pulumi.dev.yaml").write_text(json.dumps({"config": values}))
         shown = self._project.trn("local", "up", "--stack", "dev")
         return shown.returncode, shown.stdout + shown.stderr
 
-    def up(self, *teams: str, file_system: str = "fs-1") -> None:
+    def up(self, *teams, file_system="fs-1"):
         code, said = self._up(teams, file_system)
         assert code == 0, said
 
-    def is_held(self, *teams: str, file_system: str = "fs-1", by: str = "") -> None:
+    def is_held(self, *teams, file_system="fs-1", by=""):
         """`up` fails at once, because a team's pods hold its claim, and the claim stays."""
         code, said = self._up(teams, file_system)
         assert code == 1
         assert "PersistentVolumeClaim vision/fsx-claim is not deleted while pods hold it" in said
         assert by in said
 
-    def get(self, *arguments: str) -> list[dict[str, Any]]:
+    def get(self, *arguments):
         return self._project.get("dev", *arguments)
 
-    def kubectl(self, *arguments: str) -> None:
+    def kubectl(self, *arguments):
         self._project.kubectl("dev", *arguments)
 
-    def run_pod(self, team: str, *, finishes: bool) -> str:
+    def run_pod(self, team, *, finishes):
         """A pod that mounts the team's claim; it runs, or has run. What takes it away."""
         mounted = [{"name": "data", "persistentVolumeClaim": {"claimName": lustre.CLAIM}}]
         pod = pod_spec(restartPolicy="Never", volumes=mounted)
@@ -88,13 +85,13 @@ class Stack:
         kind, spec, wanted = ("Job", {"template": template}, "Succeeded") if finishes else ("Pod", pod, "Running")
         self._project.apply("dev", manifest(kind, "train", team, spec=spec))
 
-        def phases() -> list[str]:
+        def phases():
             return [each["status"]["phase"] for each in self.get("pods", "-n", team)]
 
         until(lambda: phases() == [wanted], phases)
         return f"{kind.lower()}/train"
 
-    def claims(self) -> dict[str, str]:
+    def claims(self):
         """Namespace to the handle of the volume that its claim is bound to."""
         handles = {each["metadata"]["name"]: each["spec"]["csi"]["volumeHandle"] for each in self.get("pv")}
         return {
@@ -103,17 +100,17 @@ class Stack:
             if each["status"]["phase"] == "Bound" and "deletionTimestamp" not in each["metadata"]
         }
 
-    def namespaces(self) -> set[str]:
+    def namespaces(self):
         return {each["metadata"]["name"] for each in self.get("namespaces")}
 
-    def volume(self, team: str) -> str:
+    def volume(self, team):
         """The volume of the team's claim."""
         [claim] = self.get("pvc", "-n", team)
         return str(claim["spec"]["volumeName"])
 
 
 @pytest.fixture(scope="module")
-def stack(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack(binaries, tmp_path_factory):
     project = LocalProject.small(tmp_path_factory.mktemp("volumes") / "project", PROGRAM)
     with project.up("dev"):
         project.apply("dev", simulated_node("n1"))
@@ -124,7 +121,7 @@ FINISHED_OR_RUNNING = pytest.mark.parametrize("finishes", [True, False], ids=["f
 
 
 @FINISHED_OR_RUNNING
-def test_a_namespace_goes_with_the_pods_that_hold_its_claim(stack: Stack, finishes: bool) -> None:
+def test_a_namespace_goes_with_the_pods_that_hold_its_claim(stack, finishes):
     stack.up("vision", "speech")
     assert stack.claims() == {team: f"fs-1::{team}" for team in ("vision", "speech", "lustre-setup")}
     stack.run_pod("speech", finishes=finishes)
@@ -134,7 +131,7 @@ def test_a_namespace_goes_with_the_pods_that_hold_its_claim(stack: Stack, finish
     assert {each["spec"]["claimRef"]["namespace"] for each in stack.get("pv")} == {"vision", "lustre-setup"}
 
 
-def test_everything_goes_with_finished_and_running_pods_in_place(stack: Stack) -> None:
+def test_everything_goes_with_finished_and_running_pods_in_place(stack):
     stack.up("vision", "speech")
     stack.run_pod("vision", finishes=True)
     stack.run_pod("speech", finishes=False)
@@ -144,7 +141,7 @@ def test_everything_goes_with_finished_and_running_pods_in_place(stack: Stack) -
     assert stack.namespaces() == {"default", "kube-system", "kube-public", "kube-node-lease"}
 
 
-def test_another_file_system_replaces_the_setups_claim_though_its_finished_pod_holds_it(stack: Stack) -> None:
+def test_another_file_system_replaces_the_setups_claim_though_its_finished_pod_holds_it(stack):
     stack.up("vision")
     before = {each["metadata"]["uid"] for each in stack.get("jobs", "-n", "lustre-setup")}
     assert [each["status"]["phase"] for each in stack.get("pods", "-n", "lustre-setup")] == ["Succeeded"]
@@ -156,7 +153,7 @@ def test_another_file_system_replaces_the_setups_claim_though_its_finished_pod_h
 
 
 @FINISHED_OR_RUNNING
-def test_a_teams_pod_stops_the_replacement_at_once_and_keeps_its_claim(stack: Stack, finishes: bool) -> None:
+def test_a_teams_pod_stops_the_replacement_at_once_and_keeps_its_claim(stack, finishes):
     stack.up("vision", file_system="fs-1")
     holder = stack.run_pod("vision", finishes=finishes)
     stack.is_held("vision", file_system="fs-2", by="Succeeded" if finishes else "Running")
@@ -166,7 +163,7 @@ def test_a_teams_pod_stops_the_replacement_at_once_and_keeps_its_claim(stack: St
     assert stack.claims() == {"vision": "fs-2::vision", "lustre-setup": "fs-2::lustre-setup"}
 
 
-def test_a_volume_that_ends_stays_for_a_running_pod_and_is_made_anew_without(stack: Stack) -> None:
+def test_a_volume_that_ends_stays_for_a_running_pod_and_is_made_anew_without(stack):
     """It ends when its claim is gone, which waits for pods: said at once, and not after five minutes."""
     stack.up("vision")
     holder = stack.run_pod("vision", finishes=False)
@@ -177,7 +174,7 @@ def test_a_volume_that_ends_stays_for_a_running_pod_and_is_made_anew_without(sta
     assert stack.claims()["vision"] == "fs-1::vision"
 
 
-def test_a_claim_whose_volume_is_gone_is_made_anew_with_it(stack: Stack) -> None:
+def test_a_claim_whose_volume_is_gone_is_made_anew_with_it(stack):
     stack.up("vision")
     name = stack.volume("vision")
     stack.kubectl("delete", "pv", name, "--wait=false")
@@ -187,7 +184,7 @@ def test_a_claim_whose_volume_is_gone_is_made_anew_with_it(stack: Stack) -> None
     assert stack.claims()["vision"] == "fs-1::vision"
 
 
-def test_a_file_system_that_goes_is_stopped_by_pods_and_goes_after_them(stack: Stack) -> None:
+def test_a_file_system_that_goes_is_stopped_by_pods_and_goes_after_them(stack):
     stack.up("vision")
     holder = stack.run_pod("vision", finishes=True)
     stack.is_held("vision", file_system="")

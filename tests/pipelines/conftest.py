@@ -1,9 +1,7 @@
 """The local cloud under the pipelines of ``examples/pipelines``."""
 
 import os
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from local_project import ROOT, LocalProject
@@ -11,7 +9,7 @@ from pipelines.rig import Cloud
 
 
 @pytest.fixture(scope="session")
-def cloud(binaries: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+def cloud(binaries, tmp_path_factory):
     """The repository's local stack, with Volcano."""
     if "TRN_PIPELINES" not in os.environ:
         pytest.skip("no environments of the pipelines: `make test-pipelines` installs them and runs these tests")

@@ -24,32 +24,32 @@ class Cloud:
     project: LocalProject
 
     @property
-    def outputs(self) -> Path:
+    def outputs(self):
         """The stack's outputs: all that a pipeline is given."""
         return self.project.path / ".local" / "local" / "outputs.json"
 
-    def jobs(self) -> dict[str, str]:
+    def jobs(self):
         """Names of the team's jobs that are there, with their uid."""
         found = self.project.get("local", "jobs.batch.volcano.sh", "-n", "training")
         return {job["metadata"]["name"]: job["metadata"]["uid"] for job in found}
 
-    def status(self, name: str) -> dict[str, Any]:
+    def status(self, name):
         jobs = self.project.get("local", "jobs.batch.volcano.sh", "-n", "training")
         [status] = [job["status"] for job in jobs if job["metadata"]["name"] == name]
         found: dict[str, Any] = status
         return found
 
-    def await_step(self, name: str) -> None:
+    def await_step(self, name):
         """Waits until rank 0 of a gang has reported a step."""
 
-        def log() -> bool:
+        def log():
             pods = [pod["metadata"]["name"] for pod in self.project.get("local", "pods", "-n", "training")]
             first = f"{name}-trainer-0-0"
             return first in pods and '"step"' in self.project.trn("logs", name).stdout
 
         until(log, f"{name} takes a step")
 
-    def delete_pod(self, name: str) -> None:
+    def delete_pod(self, name):
         """Takes the last pod of a gang away, as a lost node does."""
         pods = self.project.get("local", "pods", "-n", "training", "-l", f"volcano.sh/job-name={name}")
         last = max(pod["metadata"]["name"] for pod in pods)
@@ -63,7 +63,7 @@ class Tool:
     programs: Path
     environment: Mapping[str, str]
 
-    def start(self, folder: Path, *command: str, log: Path) -> "subprocess.Popen[bytes]":
+    def start(self, folder, *command, log):
         """Starts a program in a session of its own."""
         with log.open("ab") as lines:
             return subprocess.Popen(
@@ -76,7 +76,7 @@ class Tool:
             )
 
 
-def kill(process: "subprocess.Popen[bytes]") -> None:
+def kill(process):
     """Kills a program and all that it has started, as a lost machine does: Airflow's tasks have groups of their own."""
     for pid in psutil.pids():
         with contextlib.suppress(ProcessLookupError):
@@ -85,7 +85,7 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def tool(name: str, cloud: Cloud, folder: Path) -> Tool:
+def tool(name, cloud, folder):
     """The environment of a tool; its tests are skipped without it."""
     programs = Path(os.environ.get("TRN_PIPELINES", "/nowhere")) / name / "bin"
     if not programs.is_dir():

@@ -3,14 +3,13 @@
 import json
 import re
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
 import pytest
-from pipelines.rig import EXAMPLES, Cloud, Tool, kill, tool
+from pipelines.rig import EXAMPLES, Tool, kill, tool
 from waiting import until
 
 from trainium_eks.local.control_plane import ports
@@ -29,16 +28,16 @@ class Airflow:
     log: Path
     process: "Popen[bytes] | None" = field(default=None)
 
-    def start(self) -> None:
+    def start(self):
         """Starts it, and waits until it has read the DAG."""
         self.process = self.tool.start(self.folder, "airflow", "standalone", log=self.log)
         until(self._has_read, self.log.read_text, SECONDS)
 
-    def kill(self) -> None:
+    def kill(self):
         if self.process is not None:
             kill(self.process)
 
-    def ask(self, method: str, path: str, body: object = None, *, token: str = "") -> dict[str, Any]:
+    def ask(self, method, path, body=None, *, token=""):
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
@@ -46,22 +45,22 @@ class Airflow:
             found: dict[str, Any] = json.load(answer)
         return found
 
-    def dag(self, method: str, path: str = "", body: object = None) -> dict[str, Any]:
+    def dag(self, method, path="", body=None):
         token = self.ask("GET", "/auth/token")["access_token"]
         return self.ask(method, f"/api/v2/dags/training{path}", body, token=token)
 
-    def begin(self, run: str, **params: int) -> None:
+    def begin(self, run, **params):
         self.dag("POST", "/dagRuns", {"dag_run_id": run, "logical_date": None, "conf": params})
 
-    def tries(self, run: str) -> dict[str, tuple[str, int]]:
+    def tries(self, run):
         """State and number of the try of each task."""
         found = self.dag("GET", f"/dagRuns/{run}/taskInstances")["task_instances"]
         return {each["task_id"]: (each["state"], each["try_number"]) for each in found}
 
-    def result(self, run: str, task: str) -> Any:
+    def result(self, run, task):
         return self.dag("GET", f"/dagRuns/{run}/taskInstances/{task}/xcomEntries/return_value")["value"]
 
-    def _has_read(self) -> bool:
+    def _has_read(self):
         try:
             return not self.dag("GET")["is_paused"]
         except OSError:
@@ -69,7 +68,7 @@ class Airflow:
 
 
 @pytest.fixture(scope="module")
-def airflow(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+def airflow(cloud, tmp_path_factory):
     folder = tmp_path_factory.mktemp("airflow")
     programs, port = tool("airflow", cloud, folder), ports.free_port(set())
     settings = {
@@ -103,14 +102,14 @@ def airflow(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         made.kill()
 
 
-def _begun(cloud: Cloud, before: set[str]) -> str:
+def _begun(cloud, before):
     """The job that is there since, with a step."""
     [name] = until(lambda: set(cloud.jobs()) - before, "the run submits its job")
     cloud.await_step(name)
     return name
 
 
-def test_a_run_outlives_its_scheduler_and_a_pod(cloud: Cloud, airflow: Airflow) -> None:
+def test_a_run_outlives_its_scheduler_and_a_pod(cloud, airflow):
     before = set(cloud.jobs())
     airflow.begin("killed", examples=4000)
     name = _begun(cloud, before)
@@ -137,7 +136,7 @@ def test_a_run_outlives_its_scheduler_and_a_pod(cloud: Cloud, airflow: Airflow) 
     assert airflow.result("killed", "evaluate") == "accepted after step 400 with loss 0.25"
 
 
-def test_a_task_that_is_stopped_cancels_its_job(cloud: Cloud, airflow: Airflow) -> None:
+def test_a_task_that_is_stopped_cancels_its_job(cloud, airflow):
     before = set(cloud.jobs())
     airflow.begin("stopped", examples=100_000, nodes=1)
     name = _begun(cloud, before)

@@ -2,15 +2,14 @@
 
 import os
 import signal
-from pathlib import Path
 
 import psutil
 import yaml
-from pipelines.rig import EXAMPLES, Cloud, kill, tool
+from pipelines.rig import EXAMPLES, kill, tool
 from waiting import until
 
 
-def test_a_killed_pipeline_finds_its_job(cloud: Cloud, tmp_path: Path) -> None:
+def test_a_killed_pipeline_finds_its_job(cloud, tmp_path):
     kubeflow, log = tool("kubeflow", cloud, tmp_path), tmp_path / "log"
     program = ("python", str(EXAMPLES / "kubeflow" / "pipeline.py"))
     assert kubeflow.start(tmp_path, *program, "compile", log=log).wait(60) == 0, log.read_text()
@@ -43,6 +42,6 @@ def test_a_killed_pipeline_finds_its_job(cloud: Cloud, tmp_path: Path) -> None:
     assert cloud.jobs()["kubeflow"] == uid
 
 
-def _is_agent(process: psutil.Process, cloud: Cloud) -> bool:
+def _is_agent(process, cloud):
     root = f"{cloud.project.path}{os.sep}"
     return process.info["name"] == "trn-pod-agent" and any(root in each for each in process.info["cmdline"] or ())

@@ -10,7 +10,7 @@ from waiting import until
 REPORTING = "select distinct number, state from trials join trial_intermediate_values using (trial_id)"
 
 
-def trials(folder: Path, study: str, query: str = "select number, state from trials") -> dict[int, str]:
+def trials(folder, study, query="select number, state from trials"):
     """The states of the trials, by their numbers; with REPORTING, of those whose jobs have told a loss."""
     file = folder / f"{study}.db"
     if not file.is_file():

@@ -3,14 +3,12 @@
 import pytest
 from recordings import recorded
 
-from trainium_eks.plan.graph import Graph
-
 
 @pytest.fixture(scope="session")
-def dev() -> Graph:
+def dev():
     return recorded("dev")
 
 
 @pytest.fixture(scope="session")
-def prod() -> Graph:
+def prod():
     return recorded("prod")

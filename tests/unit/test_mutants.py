@@ -3,7 +3,7 @@
 import mutate
 
 
-def test_each_listed_fault_fits_the_code() -> None:
+def test_each_listed_fault_fits_the_code():
     lists = {path.stem: mutate.load(path) for path in sorted(mutate.LISTS.glob("*.yaml"))}
     assert lists
     assert not list(mutate.faults_of_lists(lists))

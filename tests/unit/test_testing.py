@@ -1,7 +1,6 @@
 """`trainium_eks.testing`, as the users' own tests use it."""
 
 import runpy
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +18,19 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "cluster.py"
 class Simple(pulumi.runtime.Mocks):
     """The mocks of Pulumi's own guide: whatever is asked for exists, and knows its inputs alone."""
 
-    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+    def new_resource(self, args):
         return f"{args.name}_id", args.inputs
 
-    def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:  # type: ignore[override]
+    def call(self, args):  # type: ignore[override]
         return args.args
 
 
 @pytest.fixture
-def mocked() -> Iterator[Callable[..., None]]:
+def mocked():
     """Sets mocks for this test alone."""
     root = settings.ROOT.get()
 
-    def use(mocks: pulumi.runtime.Mocks) -> None:
+    def use(mocks):
         settings.ROOT.set(None)
         pulumi.runtime.set_mocks(mocks, project="project", stack="test", preview=False)
 
@@ -39,8 +38,8 @@ def mocked() -> Iterator[Callable[..., None]]:
     settings.ROOT.set(root)
 
 
-def test_record_returns_what_a_program_registers() -> None:
-    def program() -> None:
+def test_record_returns_what_a_program_registers():
+    def program():
         network = Network("net", {"region": "us-west-2", "zone_ids": ["usw2-az4", "usw2-az1"]})
         pulumi.export("vpcId", network.vpc_id)
 
@@ -51,8 +50,8 @@ def test_record_returns_what_a_program_registers() -> None:
     assert testing.record(program) == graph
 
 
-def test_record_refuses_look_ups_unless_it_may_assume() -> None:
-    def program() -> None:
+def test_record_refuses_look_ups_unless_it_may_assume():
+    def program():
         pulumi.export("zones", aws.get_availability_zones().names)
 
     with pytest.raises(testing.RecordingError, match="look-ups are not allowed here"):
@@ -60,8 +59,8 @@ def test_record_refuses_look_ups_unless_it_may_assume() -> None:
     assert len(testing.record(program, assumptions=testing.Assumptions()).outputs["zones"]) == 3
 
 
-def test_record_hands_over_config_and_shows_what_is_not_simulated() -> None:
-    def program() -> None:
+def test_record_hands_over_config_and_shows_what_is_not_simulated():
+    def program():
         pulumi.export("arn", aws.sns.Topic("t").arn)
         pulumi.export("size", pulumi.Config().require("size"))
 
@@ -70,12 +69,12 @@ def test_record_hands_over_config_and_shows_what_is_not_simulated() -> None:
     assert graph.outputs == {"arn": testing.UNKNOWN, "size": "3"}
 
 
-def test_mocks_answer_as_the_simulation_does_and_say_what_they_cannot(mocked: Callable[..., None]) -> None:
+def test_mocks_answer_as_the_simulation_does_and_say_what_they_cannot(mocked):
     mocked(testing.Mocks(region="eu-west-1"))
     seen: list[str] = []
 
     @pulumi.runtime.test
-    def check() -> pulumi.Output[None]:
+    def check():
         provider = pulumi.ResourceOptions(provider=aws.Provider("p", region="eu-north-1"))
         vpc = aws.ec2.Vpc("v", cidr_block="10.0.0.0/16", opts=provider)
         queue = aws.sns.Topic("q", name="jobs")
@@ -92,12 +91,12 @@ def test_mocks_answer_as_the_simulation_does_and_say_what_they_cannot(mocked: Ca
 
 
 @pytest.mark.parametrize("mocks", [Simple, testing.Mocks], ids=["simple", "simulation"])
-def test_components_work_with_mocks(mocked: Callable[..., None], mocks: type[pulumi.runtime.Mocks]) -> None:
+def test_components_work_with_mocks(mocked, mocks):
     mocked(mocks())
     known: list[Any] = []
 
     @pulumi.runtime.test
-    def check() -> pulumi.Output[None]:
+    def check():
         made = runpy.run_path(str(EXAMPLE))
         key, cluster, place = made["key"], made["cluster"], {"region": "us-west-2", "kms_key_arn": made["key"].key_arn}
         images = ImageRepository("images", place)

@@ -1,7 +1,6 @@
 """What `make test-workloads` says where PyTorch cannot be had."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 import torch_environment
@@ -13,14 +12,12 @@ from trainium_eks.local.images.installing import NotOfferedError
 
 
 @pytest.fixture(autouse=True)
-def _nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _nothing_there(tmp_path, monkeypatch):
     monkeypatch.setenv("TRN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(torch_environment, "NEEDED_BYTES", 0)
 
 
-def test_a_disk_that_is_too_full_is_said_and_is_no_failure(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_disk_that_is_too_full_is_said_and_is_no_failure(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(torch_environment, "NEEDED_BYTES", shutil.disk_usage(tmp_path).total + 1.0)
     assert main([]) == 0
     said = capsys.readouterr().err
@@ -29,9 +26,7 @@ def test_a_disk_that_is_too_full_is_said_and_is_no_failure(
     assert said.count("\n") == 1
 
 
-def test_an_index_without_pytorch_is_said_and_is_no_failure(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_without_pytorch_is_said_and_is_no_failure(capsys, monkeypatch):
     monkeypatch.setattr(images, "make", _raising(NotOfferedError("pip ended with 1:\n  No matching distribution")))
     assert main([]) == 0
     said = capsys.readouterr().err
@@ -39,14 +34,14 @@ def test_an_index_without_pytorch_is_said_and_is_no_failure(
     assert "(No matching distribution); set PIP_INDEX_URL" in said
 
 
-def test_anything_else_is_a_failure(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anything_else_is_a_failure(capsys, monkeypatch):
     monkeypatch.setattr(images, "make", _raising(ClusterError("pip ended with 1: no h5py")))
     assert main([]) == 1
     assert capsys.readouterr().err == "pip ended with 1: no h5py\n"
 
 
-def _raising(error: Exception) -> object:
-    def make(*_: object) -> None:
+def _raising(error):
+    def make(*_):
         raise error
 
     return make

@@ -6,13 +6,12 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import tiny_models
 import torch
-from gangs import Gang, Rank, free_port, start
+from gangs import free_port, start
 from waiting import SECONDS, until
 
 DEVICE = os.environ.get("TRN_TEST_DEVICE", "cuda")
@@ -30,7 +29,7 @@ ON_CPU = ("--precision", "fp32", "--sharding", "none", "--backend", "cpu")
 
 
 @pytest.fixture(autouse=True)
-def _scripts(tmp_path: Path) -> None:
+def _scripts(tmp_path):
     for name in ("gpu_script.py", "toy_script.py"):
         (tmp_path / name).symlink_to(Path(__file__).with_name(name))
 
@@ -47,7 +46,7 @@ def _scripts(tmp_path: Path) -> None:
     ],
     ids=lambda each: each if isinstance(each, str) else " ".join(map(str, each)),
 )
-def test_each_example_makes_20_steps(gang: Gang, module: str, options: list[object]) -> None:
+def test_each_example_makes_20_steps(gang, module, options):
     own = TINY if "finetune" in module else ("--learning-rate", 3e-3, "--backend", DEVICE)
     ended = gang(f"trainium_workloads.{module}", *own, *options, "--steps", 20, "--output", "out", ranks=1)
     losses = list(ended.losses.values())
@@ -58,7 +57,7 @@ def test_each_example_makes_20_steps(gang: Gang, module: str, options: list[obje
 @pytest.mark.parametrize(
     "options", [["--sharding", "full"], ["--sharding", "none", "--precision", "fp32"], ["--lora", 4]]
 )
-def test_killed_it_goes_on_to_the_last_digit(gang: Gang, options: list[object]) -> None:
+def test_killed_it_goes_on_to_the_last_digit(gang, options):
     common = (FINETUNE, *TINY, *options, "--steps", 16, "--checkpoint-every", 4, "--accumulate", 2)
     whole = gang("gpu_script", *common, "--output", "whole", ranks=1)
     killed = gang("gpu_script", *common, "--output", "cut", ranks=1, kill_at=(at := random.randrange(5, 13)))
@@ -79,13 +78,13 @@ def test_killed_it_goes_on_to_the_last_digit(gang: Gang, options: list[object]) 
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
-def test_losses_follow_those_of_the_cpu_in_fp32(gang: Gang, options: list[object], bound: float) -> None:
+def test_losses_follow_those_of_the_cpu_in_fp32(gang, options, bound):
     exact = gang(FINETUNE, *TINY, "--steps", 8, *ON_CPU, "--output", "exact", ranks=1)
     found = gang(FINETUNE, *TINY, "--steps", 8, *options, "--output", "other", ranks=1)
     assert found.losses == pytest.approx(exact.losses, abs=bound)
 
 
-def test_fp16_leaves_out_an_update_that_overflows(gang: Gang) -> None:
+def test_fp16_leaves_out_an_update_that_overflows(gang):
     if DEVICE == "cpu":
         pytest.skip("no FP16 on a CPU")
     options = ("--precision", "fp16", "--backend", DEVICE, "--steps", 40, "--checkpoint-every", 4)
@@ -97,7 +96,7 @@ def test_fp16_leaves_out_an_update_that_overflows(gang: Gang) -> None:
 
 
 @pytest.fixture
-def served(gang: Gang, tmp_path: Path) -> Iterator[tuple[int, Rank]]:
+def served(gang, tmp_path):
     """A server of what was fine-tuned here, and its port."""
     tiny_models.make(tmp_path)
     shutil.rmtree(tmp_path / "classifier")
@@ -111,10 +110,10 @@ def served(gang: Gang, tmp_path: Path) -> Iterator[tuple[int, Rank]]:
     server.end()
 
 
-def test_its_export_is_served(served: tuple[int, Rank], tmp_path: Path) -> None:
+def test_its_export_is_served(served, tmp_path):
     port, server = served
 
-    def answer() -> str | None:
+    def answer():
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
         question = {"model": "model", "messages": [{"role": "user", "content": "a superb lamp"}], "max_tokens": 4}
         try:

@@ -3,7 +3,6 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aws_double import AwsDouble, AwsError
@@ -14,17 +13,16 @@ from good_account import GOOD, NOW, PINNED, ask, of
 from iam_evaluation import allowed
 
 from trainium_eks.aws.account import READS, Account, NotCheckedError, RequestError, WriteAttemptedError, right
-from trainium_eks.operate.finding import Report, Status
+from trainium_eks.operate.finding import Status
 from trainium_eks.operate.preflight.run import look
-from trainium_eks.plan.graph import Graph
 
 
-def account(double: AwsDouble) -> Account:
+def account(double):
     return Account("us-west-2", double.session())
 
 
 @pytest.fixture(scope="module")
-def looks(dev: Graph, prod: Graph) -> dict[str, tuple[Report, list[Any]]]:
+def looks(dev, prod):
     """What is found in a good account, and what was asked: every operation that boto3 sends, those of paginators too,
     as its last event before the network sees them."""
     made = {}
@@ -37,7 +35,7 @@ def looks(dev: Graph, prod: Graph) -> dict[str, tuple[Report, list[Any]]]:
     return made
 
 
-def test_a_write_is_stopped_before_it_is_sent() -> None:
+def test_a_write_is_stopped_before_it_is_sent():
     double = AwsDouble({"ec2:DeleteVpc": {}})
     with pytest.raises(WriteAttemptedError, match="ec2:DeleteVpc"):
         account(double).call("ec2", "delete_vpc", VpcId="vpc-1")
@@ -45,7 +43,7 @@ def test_a_write_is_stopped_before_it_is_sent() -> None:
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
-def test_only_reading_operations_are_asked_and_no_made_up_name(looks: Any, stack: str) -> None:
+def test_only_reading_operations_are_asked_and_no_made_up_name(looks, stack):
     """Recording makes up the ends of names, and an account."""
     found, asked = looks[stack]
     assert len(found.findings) > 20
@@ -55,7 +53,7 @@ def test_only_reading_operations_are_asked_and_no_made_up_name(looks: Any, stack
     assert "sim-" not in f"{asked} {found.findings}"
 
 
-def test_every_question_about_a_good_account_is_answered_well_and_asked_once(looks: Any) -> None:
+def test_every_question_about_a_good_account_is_answered_well_and_asked_once(looks):
     found, asked = looks["prod"]
     # This machine is in no network of production's.
     trouble = [each for each in found.findings if each.status is not Status.PASS and each.id != "network/api"]
@@ -80,7 +78,7 @@ def test_every_question_about_a_good_account_is_answered_well_and_asked_once(loo
         (ResponseParserError("Unable to parse\n<html>"), "look at the proxy"),
     ],
 )
-def test_what_cannot_be_asked_is_said_and_ends_nothing(prod: Graph, error: AwsError | Exception, reason: str) -> None:
+def test_what_cannot_be_asked_is_said_and_ends_nothing(prod, error, reason):
     found = ask(prod, dict.fromkeys(GOOD.keys() - {"sts:GetCallerIdentity"}, error))
     assert not found.failed
     open_ = found.of(Status.NOT_CHECKED)
@@ -89,7 +87,7 @@ def test_what_cannot_be_asked_is_said_and_ends_nothing(prod: Graph, error: AwsEr
     assert all(reason in each.text and "\n" not in each.text for each in open_), open_
 
 
-def test_a_missing_right_and_an_answer_that_is_not_understood_are_named(dev: Graph) -> None:
+def test_a_missing_right_and_an_answer_that_is_not_understood_are_named(dev):
     denied = AwsError("AccessDeniedException")
     names = ("service-quotas:GetServiceQuota", "eks:DescribeClusterVersions")
     found = ask(dev, dict.fromkeys(names, denied))
@@ -100,7 +98,7 @@ def test_a_missing_right_and_an_answer_that_is_not_understood_are_named(dev: Gra
     assert "was not understood (KeyError: 'Quota')" in told.text
 
 
-def test_without_credentials_nothing_else_is_asked(prod: Graph) -> None:
+def test_without_credentials_nothing_else_is_asked(prod):
     double = AwsDouble({"sts:GetCallerIdentity": NoCredentialsError()})
     found = look(prod, account(double), lambda: NOW)
     assert {each.status for each in found.findings} == {Status.NOT_CHECKED}
@@ -108,19 +106,19 @@ def test_without_credentials_nothing_else_is_asked(prod: Graph) -> None:
     assert (found.facts["account"], found.failed) == ("", False)
 
 
-def test_an_error_that_says_something_about_the_thing_keeps_its_code() -> None:
+def test_an_error_that_says_something_about_the_thing_keeps_its_code():
     with pytest.raises(RequestError) as refused:
         account(AwsDouble({"iam:GetRole": AwsError("NoSuchEntity")})).call("iam", "get_role", RoleName="x")
     assert refused.value.code == "NoSuchEntity"
 
 
-def test_a_package_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_missing_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "botocore.exceptions", None)
     with pytest.raises(NotCheckedError, match="boto3 is missing"):
         Account("us-west-2").caller()
 
 
-def test_the_deploy_role_may_ask_every_question(looks: Any) -> None:
+def test_the_deploy_role_may_ask_every_question(looks):
     """Each operation that the checks send, held against the documented policy."""
     docs = Path(__file__).resolve().parents[3] / "docs"
     policies = [json.loads(each.read_text()) for each in sorted(docs.glob("deploy-role-*.json"))]

@@ -1,8 +1,6 @@
 """What AWS is asked, answered by moto or by canned answers."""
 
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 import pytest
@@ -18,16 +16,14 @@ from trainium_eks.operate.finding import Status
 
 REGION = "us-west-2"
 REPOSITORY = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/trn/training"
-Canned = Callable[[str], Stubber]
-Proxy = Callable[[int, bytes], None]
 
 
 @pytest.fixture
-def canned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Canned]:
+def canned(monkeypatch):
     """Makes a service answer what a test says."""
     stubbers: dict[str, Stubber] = {}
 
-    def of(service: str) -> Stubber:
+    def of(service):
         client = boto3.client(service, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
         stubbers[service] = Stubber(client)
         stubbers[service].activate()
@@ -42,7 +38,7 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Canned]:
 _ASKED = {"registryId": "123456789012", "repositoryName": "trn/training"}
 
 
-def _images(*tags: str) -> dict[str, Any]:
+def _images(*tags):
     details = [
         {"imageTags": [tag], "imageDigest": f"sha256:{tag}", "imagePushedAt": datetime(2026, 11, day, tzinfo=UTC)}
         for day, tag in enumerate(tags, start=1)
@@ -51,18 +47,18 @@ def _images(*tags: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("found", "newest"), [(_images("a1", "b2"), f"{REPOSITORY}:b2"), ({"imageDetails": []}, "")])
-def test_the_newest_image_is_the_default(canned: Canned, found: Any, newest: str) -> None:
+def test_the_newest_image_is_the_default(canned, found, newest):
     canned("ecr").add_response("describe_images", found, {**_ASKED, "filter": {"tagStatus": "TAGGED"}})
     assert Aws(REGION).newest_image(REPOSITORY) == newest
 
 
 @pytest.mark.parametrize("image", [f"{REPOSITORY}:bert", f"{REPOSITORY}@sha256:untagged"])
-def test_images_that_are_there(canned: Canned, image: str) -> None:
+def test_images_that_are_there(canned, image):
     canned("ecr").add_response("describe_images", _images("bert"), _ASKED)
     assert Aws(REGION).image_problem(image) is None
 
 
-def test_a_missing_image_names_the_nearest(canned: Canned) -> None:
+def test_a_missing_image_names_the_nearest(canned):
     canned("ecr").add_response("describe_images", _images("bert-2", "llama"), _ASKED)
     problem = Aws(REGION).image_problem(f"{REPOSITORY}:brt-2")
     assert problem is not None
@@ -71,11 +67,11 @@ def test_a_missing_image_names_the_nearest(canned: Canned) -> None:
 
 
 @pytest.mark.parametrize("image", ["public.ecr.aws/neuron/pytorch-training-neuronx:2.9.0", "localhost:5000/train"])
-def test_other_registries_are_not_asked(image: str) -> None:
+def test_other_registries_are_not_asked(image):
     assert Aws(REGION).image_problem(image) is None
 
 
-def test_a_repository_that_is_not_there_is_said(canned: Canned) -> None:
+def test_a_repository_that_is_not_there_is_said(canned):
     canned("ecr").add_client_error("describe_images", "RepositoryNotFoundException", "no such repository")
     with pytest.raises(AwsError, match=r"no such repository \(RepositoryNotFoundException\)$"):
         Aws(REGION).newest_image(REPOSITORY)
@@ -84,7 +80,7 @@ def test_a_repository_that_is_not_there_is_said(canned: Canned) -> None:
 @pytest.mark.parametrize(
     ("found", "ends"), [({"EndDate": datetime(2026, 12, 1, 11, 30, tzinfo=UTC)}, "2026-12-01T11:30:00Z"), ({}, "")]
 )
-def test_when_a_capacity_block_ends(canned: Canned, found: Any, ends: str) -> None:
+def test_when_a_capacity_block_ends(canned, found, ends):
     answer, asked = {"CapacityReservations": [found]}, {"CapacityReservationIds": ["cr-1"]}
     canned("ec2").add_response("describe_capacity_reservations", answer, asked)
     assert Aws(REGION).capacity_ends("cr-1") == ends
@@ -93,7 +89,7 @@ def test_when_a_capacity_block_ends(canned: Canned, found: Any, ends: str) -> No
 _GROUP = {"clusterName": "trn-dev", "nodegroupName": "ng1-abc"}
 
 
-def test_the_size_of_a_group(canned: Canned) -> None:
+def test_the_size_of_a_group(canned):
     health = {"issues": [{"code": "InsufficientFreeAddresses", "message": "no addresses"}]}
     scaling = {"minSize": 0, "maxSize": 4, "desiredSize": 2}
     found = {"nodegroup": {"scalingConfig": scaling, "status": "DEGRADED", "health": health}}
@@ -102,7 +98,7 @@ def test_the_size_of_a_group(canned: Canned) -> None:
     assert size == GroupSize(2, 0, 4, "DEGRADED", ("InsufficientFreeAddresses: no addresses",))
 
 
-def test_scaling_asks_for_the_number_alone_and_who_may_not_is_told_so(canned: Canned) -> None:
+def test_scaling_asks_for_the_number_alone_and_who_may_not_is_told_so(canned):
     eks = canned("eks")
     eks.add_response("update_nodegroup_config", {}, {**_GROUP, "scalingConfig": {"desiredSize": 4}})
     eks.add_client_error("update_nodegroup_config", "AccessDeniedException", "not authorized")
@@ -112,14 +108,14 @@ def test_scaling_asks_for_the_number_alone_and_who_may_not_is_told_so(canned: Ca
 
 
 @pytest.fixture
-def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+def proxy(monkeypatch):
     """A proxy that answers every request to AWS with a body of its own; a call sets status and body."""
     said = {"status": 200, "body": b""}
 
     class Page(Handler):
         protocol_version = "HTTP/1.0"
 
-        def do_GET(self) -> None:  # noqa: N802 - the server's names
+        def do_GET(self):  # noqa: N802 - the server's names
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             self.answer(said["status"], {"Content-Length": len(said["body"])})
             self.wfile.write(said["body"])
@@ -146,7 +142,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         *(("eks", "list_clusters"), ("s3", "list_buckets")),
     ],
 )
-def test_a_proxys_page_is_no_answer(proxy: Proxy, service: str, operation: str, status: int, body: bytes) -> None:
+def test_a_proxys_page_is_no_answer(proxy, service, operation, status, body):
     proxy(status, body)
     with pytest.raises(AwsError, match="cannot look") as told, sessions.saying("look"):
         getattr(sessions.client(service, REGION), operation)()
@@ -157,14 +153,14 @@ def test_a_proxys_page_is_no_answer(proxy: Proxy, service: str, operation: str, 
         assert "HTTPS_PROXY" in str(checked.value)
 
 
-def test_nothing_is_called_clean_behind_a_proxy(proxy: Proxy) -> None:
+def test_nothing_is_called_clean_behind_a_proxy(proxy):
     proxy(200, b"<html>Log in</html>")
     found = orphans.look(Account(REGION), Marks(stack="dev"), None)
     assert {each.status for each in found.findings} == {Status.NOT_CHECKED}
     assert {what for what, _ in orphans.SEARCHES} <= {each.subject for each in found.findings}
 
 
-def test_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_credentials(monkeypatch):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")

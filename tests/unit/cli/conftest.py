@@ -1,20 +1,16 @@
 """Small Pulumi projects for the command, and ways to call it."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 from hand_built import environment
-from small_project import PROGRAM, Project, Run
-from typer.testing import CliRunner, Result
+from small_project import PROGRAM, Project
+from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
 from trainium_eks.cli.shared import recording
-from trainium_eks.plan.graph import Graph
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path):
     """A project with a stack dev and a program that makes one key."""
     path = tmp_path / "project"
     path.mkdir()
@@ -26,22 +22,22 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.fixture
-def trn(monkeypatch: pytest.MonkeyPatch) -> Run:
+def trn(monkeypatch):
     """Calls the command in this process."""
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("NO_COLOR", raising=False)
 
-    def run(*arguments: object) -> Result:
+    def run(*arguments):
         return CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
 
     return run
 
 
 @pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch, project: Project, trn: Run) -> Callable[..., Result]:
+def planned(monkeypatch, project, trn):
     """Plans a graph as if the project's program had made it."""
 
-    def run(*arguments: object, graph: Graph | None = None) -> Result:
+    def run(*arguments, graph=None):
         found = graph or environment()
         monkeypatch.setattr(recording, "record", lambda *_: found)
         return trn("plan", "--directory", project.path, *arguments)

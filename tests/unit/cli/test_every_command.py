@@ -26,12 +26,12 @@ OF_A_STACK = [
 ]
 
 
-def example(command: Any) -> list[str]:
+def example(command):
     return words(command.epilog.removeprefix("Example: "))[1:]
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path, monkeypatch):
     """A project with a stack dev, on a machine without any tool and without credentials."""
     (tmp_path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
@@ -46,7 +46,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("line", "proposed"),
     [("train --retrys 1", "--retries"), ("train --gpus 8", ""), ("destory", ""), ("cancl a", "'cancel'")],
 )
-def test_what_is_proposed_for_a_misspelt_word_is_near(line: str, proposed: str) -> None:
+def test_what_is_proposed_for_a_misspelt_word_is_near(line, proposed):
     shown = CliRunner().invoke(app, line.split()).stderr
     assert re.findall(r"Possible options: ([^)]+)\)|Did you mean ([^?]+)\?", shown) == (
         [(proposed, "")] if proposed.startswith("--") else [("", proposed)] if proposed else []
@@ -59,11 +59,11 @@ def test_its_help_ends_with_an_example_that_it_understands(path: tuple[str, ...]
     assert parse(example(command))[0] == path[-1]
 
 
-def test_version() -> None:
+def test_version():
     assert CliRunner().invoke(app, ["--version"]).stdout == f"trn {__version__}\n"
 
 
-def test_the_help_groups_the_commands_as_the_readme_does() -> None:
+def test_the_help_groups_the_commands_as_the_readme_does():
     shown: dict[str, list[str]] = {}
     for name, command in ROOT.commands.items():
         shown.setdefault(command.rich_help_panel, []).append(name)
@@ -77,13 +77,13 @@ def test_the_help_groups_the_commands_as_the_readme_does() -> None:
     assert shown == listed
 
 
-def test_an_unknown_option_is_wrong_usage() -> None:
+def test_an_unknown_option_is_wrong_usage():
     codes = {path: CliRunner().invoke(app, [*path, "--no-such-option"]).exit_code for path, _ in commands()}
     assert codes == dict.fromkeys(codes, 2)
 
 
 @pytest.fixture
-def noted(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def noted(monkeypatch):
     """What each command is called with, in place of running it."""
     calls: dict[str, Any] = {}
 
@@ -112,7 +112,7 @@ def test_its_stack_is_chosen_by_the_one_rule_and_shown_first(
         assert CliRunner().invoke(app, [*path, "--json", *line[len(path) :]]).stderr == ""
 
 
-def _runs(monkeypatch: pytest.MonkeyPatch, project: Path, *stacks: str) -> None:
+def _runs(monkeypatch, project, *stacks):
     for stack in stacks:
         paths = Paths.of(project, stack)
         paths.root.mkdir(parents=True)
@@ -120,9 +120,7 @@ def _runs(monkeypatch: pytest.MonkeyPatch, project: Path, *stacks: str) -> None:
     monkeypatch.setattr(processes, "running", lambda paths: [paths] if paths.root.name in stacks else [])
 
 
-def test_the_local_cloud_that_runs_here_comes_before_the_default(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_local_cloud_that_runs_here_comes_before_the_default(project, monkeypatch):
     stopped = Paths.of(project, "stopped")
     stopped.root.mkdir(parents=True)
     stopped.settings.touch()
@@ -137,9 +135,7 @@ def test_the_local_cloud_that_runs_here_comes_before_the_default(
     ("running", "line", "said"),
     [(("a", "b"), "plan", "name a or b"), (("dev",), "deploy up", "name the stack on AWS")],
 )
-def test_a_stack_is_to_be_named_where_it_may_be_meant_otherwise(
-    project: Path, monkeypatch: pytest.MonkeyPatch, running: tuple[str, ...], line: str, said: str
-) -> None:
+def test_a_stack_is_to_be_named_where_it_may_be_meant_otherwise(project, monkeypatch, running, line, said):
     _runs(monkeypatch, project, *running)
     shown = CliRunner().invoke(app, line.split())
     assert shown.exit_code == 2
@@ -177,9 +173,7 @@ def test_what_stops_a_command_is_a_document_with_json(path: tuple[str, ...], com
 # --- Why a command stopped --------------------------------------------------------------------------------------------
 
 
-def test_a_command_is_shown_as_it_can_be_typed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_is_shown_as_it_can_be_typed(monkeypatch, capsys):
     text = "run `trn local up`, then trn doctor; not attrn plan"
     monkeypatch.setattr(shutil, "which", lambda _: "/bin/trn")
     assert as_typed(text) == text
@@ -201,10 +195,8 @@ def test_a_command_is_shown_as_it_can_be_typed(
     ids=lambda each: type(each).__name__ if isinstance(each, BaseException) else None,
 )
 @pytest.mark.parametrize("as_json", [False, True])
-def test_what_stops_a_command_is_reported_where_it_is_called(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, told: str, as_json: bool
-) -> None:
-    def stopped(*_: object) -> int:
+def test_what_stops_a_command_is_reported_where_it_is_called(monkeypatch, error, code, told, as_json):
+    def stopped(*_):
         raise error
 
     monkeypatch.setattr("trainium_eks.client.session.open_session", stopped)

@@ -2,34 +2,32 @@
 
 import json
 import threading
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import watched_team
-from recorded_scenes import Snapshot, now, snapshot
-from stub_api import StubApi
+from recorded_scenes import now, snapshot
 
 from trainium_eks.client import ending, follow, reading, submitting, team
 from trainium_eks.client.failure import CommandError
-from trainium_eks.client.team import Job, Team, TrainOptions, connect
+from trainium_eks.client.team import TrainOptions, connect
 from trainium_eks.client.train_request import taken
 from trainium_eks.jobs.objects.options import Option
-from trainium_eks.kube.api import Api, ObjectReference
+from trainium_eks.kube.api import Api
 
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:2.9"
 
 
 @pytest.fixture
-def scene() -> Snapshot:
+def scene():
     """Two jobs, of which one waits for the other."""
     return snapshot("queue_full")
 
 
 @pytest.fixture
-def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
+def api(scene, monkeypatch):
     """The cluster, at the time when the scene was recorded."""
     monkeypatch.setattr(reading, "now", lambda: now(scene))
     for module in (submitting, ending, follow):
@@ -39,21 +37,21 @@ def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
 
 
 @pytest.fixture
-def training(api: StubApi, tmp_path: Path) -> Iterator[Team]:
+def training(api, tmp_path):
     """The team ``training``."""
     with connect(outputs=watched_team.outputs_file(api, tmp_path)) as opened:
         yield opened
 
 
 @pytest.fixture
-def alpha(training: Team) -> Job:
+def alpha(training):
     """A job that runs, on two nodes with a rank each."""
     found = training.find("alpha")
     assert found is not None
     return found
 
 
-def end(api: StubApi, state: str = "Completed") -> None:
+def end(api, state="Completed"):
     """End the job alpha, and its pods with it."""
     for pod in api.objects["Pod"]:
         pod["status"]["phase"] = "Succeeded"
@@ -61,7 +59,7 @@ def end(api: StubApi, state: str = "Completed") -> None:
     api.named("Job", "alpha")["status"]["state"] = {"phase": state, "lastTransitionTime": at}
 
 
-def test_a_job_is_found_by_its_name(training: Team, alpha: Job) -> None:
+def test_a_job_is_found_by_its_name(training, alpha):
     assert training.namespace == "training"
     assert [job.name for job in training.jobs()] == ["beta", "alpha"]
     assert training.find("gamma") is None
@@ -69,14 +67,12 @@ def test_a_job_is_found_by_its_name(training: Team, alpha: Job) -> None:
 
 
 @pytest.mark.parametrize("state", ["Completed", "Failed"])
-def test_a_wait_ends_with_the_job_and_outlives_the_api_server_unless_it_stays_away(
-    alpha: Job, api: StubApi, state: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wait_ends_with_the_job_and_outlives_the_api_server_unless_it_stays_away(alpha, api, state, monkeypatch):
     with pytest.raises(TimeoutError, match=r"alpha has not ended after 0\.05 s"):
         alpha.wait(timeout_seconds=0.05)
     get, away = Api.get, iter([True] * 3 + [False] * 2)
 
-    def looked(self: Api, job: ObjectReference) -> object:
+    def looked(self, job):
         if next(away, True):
             raise team.ClusterError("no answer")
         end(api, state)
@@ -90,7 +86,7 @@ def test_a_wait_ends_with_the_job_and_outlives_the_api_server_unless_it_stays_aw
         alpha.wait()
 
 
-def test_its_log_its_steps_and_its_last_metrics(alpha: Job, api: StubApi, scene: Snapshot) -> None:
+def test_its_log_its_steps_and_its_last_metrics(alpha, api, scene):
     assert alpha.metrics() is None
     assert alpha.steps() == []
     begun = now(scene).timestamp() - 5
@@ -109,8 +105,8 @@ def test_its_log_its_steps_and_its_last_metrics(alpha: Job, api: StubApi, scene:
         [*alpha.logs(rank=4)]
 
 
-def test_its_log_and_its_steps_are_followed_to_the_end(alpha: Job, api: StubApi) -> None:
-    def said(second: int, line: object) -> str:
+def test_its_log_and_its_steps_are_followed_to_the_end(alpha, api):
+    def said(second, line):
         return f"2026-11-22T05:33:0{second}Z [default0]:{json.dumps(line)}"
 
     log = api.logs["alpha-trainer-0-0"] = [said(1, "begins"), said(2, {"step": 1, "time": 1.0, "loss": 0.5})]
@@ -124,7 +120,7 @@ def test_its_log_and_its_steps_are_followed_to_the_end(alpha: Job, api: StubApi)
     assert [*lines] == [line.partition(" ")[2] for line in log[1:]]
 
 
-def test_cancel_deletes_it_once(alpha: Job, api: StubApi) -> None:
+def test_cancel_deletes_it_once(alpha, api):
     ended = alpha.cancel()
     assert ended is not None
     assert (ended.name, ended.pods_left) == ("alpha", 0)
@@ -134,7 +130,7 @@ def test_cancel_deletes_it_once(alpha: Job, api: StubApi) -> None:
         alpha.state()
 
 
-def test_a_job_is_submitted_once_under_its_name(training: Team, api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_is_submitted_once_under_its_name(training, api, monkeypatch):
     monkeypatch.setattr("trainium_eks.client.train_facts.registry_image", lambda *_: (IMAGE, None, True))
     asked = TrainOptions(module="team.train", name="trial-7", nodes=1, scale=False)
     job = training.submit(asked)
@@ -146,13 +142,13 @@ def test_a_job_is_submitted_once_under_its_name(training: Team, api: StubApi, mo
     assert len(training.jobs()) == 3
 
 
-def test_a_field_is_called_as_its_option() -> None:
+def test_a_field_is_called_as_its_option():
     for each in fields(TrainOptions):
         [option] = [note for note in get_args(each.type) if isinstance(note, Option)]
         assert not option.names or option.names[0].split("/")[0] == f"--{each.name.replace('_', '-')}"
 
 
-def test_options_are_taken_as_people_write_them() -> None:
+def test_options_are_taken_as_people_write_them():
     for field, written, meant in (
         ("script", Path("train.py"), "train.py"),
         ("workspace", "src", Path("src")),
@@ -165,7 +161,7 @@ def test_options_are_taken_as_people_write_them() -> None:
         assert getattr(taken(TrainOptions(**{field: written})), field) == meant
 
 
-def test_options_that_cannot_be_meant_are_named_at_once(training: Team, api: StubApi) -> None:
+def test_options_that_cannot_be_meant_are_named_at_once(training, api):
     wrong: Any = {"nodes": "two", "arguments": ("a\0",), "ranks_per_node": 2.5, "topology": "near", "scale": 7}
     with pytest.raises(CommandError) as refused:
         training.submit(TrainOptions(module="m", **wrong))

@@ -1,15 +1,11 @@
 """What the tests of components read off a recorded graph."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
-
-from trainium_eks.plan.graph import Graph, Resource
-
-Record = Callable[..., Graph]
 
 INGRESS, EGRESS = "SecurityGroupIngressRule", "SecurityGroupEgressRule"
 IAM_ROLE = "aws:iam/role:Role"
@@ -27,23 +23,23 @@ STACK: Mapping[str, Any] = {
 """The least that a TrainingStack takes."""
 
 
-def of_kind(graph: Graph, *kinds: str) -> tuple[Resource, ...]:
+def of_kind(graph, *kinds):
     """Return the resources of kinds: ``Subnet``, or ``aws:iam/role:Role`` where Kubernetes has one of that name too."""
     return tuple(each for each in graph.resources if each.type in kinds or each.type.rpartition(":")[2] in kinds)
 
 
-def one(graph: Graph, kind: str, ending: str = "") -> Resource:
+def one(graph, kind, ending=""):
     """Return the only resource of a kind, among those whose name ends so."""
     (found,) = (each for each in of_kind(graph, kind) if each.name.endswith(ending))
     return found
 
 
-def releases(graph: Graph) -> Mapping[str, Resource]:
+def releases(graph):
     """Return Helm releases by their name in the cluster."""
     return {each.inputs["name"]: each for each in of_kind(graph, "Release")}
 
 
-def statements(graph: Graph, ending: str = "") -> list[dict[str, Any]]:
+def statements(graph, ending=""):
     """Return the statements of the only inline policy whose name ends so."""
     found: list[dict[str, Any]] = json.loads(one(graph, "RolePolicy", ending).inputs["policy"])["Statement"]
     return found

@@ -1,13 +1,10 @@
 """What every component shares: how args are read and what is said of them."""
 
-from collections.abc import Callable
-
 import pytest
 
 from components._args import ArgumentError, validate_args
 from trainium_eks.model.validation.config_model import ConfigModel, StrictInt
 from trainium_eks.model.validation.problems import Problem, Severity
-from trainium_eks.plan.graph import Graph
 
 
 class Sample(ConfigModel):
@@ -16,12 +13,12 @@ class Sample(ConfigModel):
     size: StrictInt = 1
 
 
-def _warns(args: Sample) -> list[Problem]:
+def _warns(args):
     return [Problem("size", "rather small", severity=Severity.WARN, value=args.size)]
 
 
-def test_a_warning_is_said_once_in_a_program_and_again_in_the_next(record: Callable[..., Graph]) -> None:
-    def program() -> None:
+def test_a_warning_is_said_once_in_a_program_and_again_in_the_next(record):
+    def program():
         validate_args(Sample, {"size": 1}, _warns, "StrictInt")
         validate_args(Sample, {"size": 1}, _warns, "Part")
         validate_args(Sample, {"size": 2}, _warns, "Other")
@@ -57,8 +54,8 @@ def test_faults_of_shape_and_of_value_are_in_one_error():
         assert len([line for line in str(caught.value).splitlines() if line.startswith("- ")]) == 3
 
 
-def test_what_may_be_acknowledged_passes_with_a_waiver_of_its_rule() -> None:
-    def judge(args: Sample) -> list[Problem]:
+def test_what_may_be_acknowledged_passes_with_a_waiver_of_its_rule():
+    def judge(args):
         return [Problem("size", "risky", severity=Severity.ACKNOWLEDGE, rule="R29")]
 
     assert validate_args(Sample, {}, judge, "Sample s", waivers={"R29": "a test"}).size == 1
@@ -85,7 +82,7 @@ def test_what_was_accepted_is_not_judged_again_unless_it_is_changed():
         validate_args(Sample, once, judge, "Sample s", naming=lambda _: [Problem("", "too long")])
 
 
-def test_what_is_refused_is_not_taken_for_judged() -> None:
+def test_what_is_refused_is_not_taken_for_judged():
     args = Sample()
     for _ in range(2):
         with pytest.raises(ArgumentError):

@@ -4,9 +4,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate
 import pulumi
@@ -39,7 +37,7 @@ def read(path):
 
 
 @pytest.fixture
-def programs(binaries: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def programs(binaries, monkeypatch):
     """Helm of the local cloud on PATH."""
     monkeypatch.setenv("PATH", str(binaries["helm"].parent), prepend=os.pathsep)
 
@@ -61,7 +59,7 @@ def helm(chart, tmp_path, *command, **more):
     return done.stdout
 
 
-def rendered(chart: str, tmp_path: Path, **more: Any) -> dict[tuple[str, str], dict[str, Any]]:
+def rendered(chart, tmp_path, **more):
     """Every object of the chart by kind and name, as Helm makes it of the component's values."""
     flags = ("--namespace", chart, "--kube-version", versions.KUBERNETES)
     objects = yaml.safe_load_all(helm(chart, tmp_path, "template", *flags, chart, **more))
@@ -75,7 +73,7 @@ def test_a_chart_has_the_values_that_its_templates_use_and_those_that_the_compon
 
 
 @pytest.mark.parametrize("chart", [*HELM_CHARTS, "training-operator", "training-operator-volcano"])
-def test_nothing_floats(chart: str) -> None:
+def test_nothing_floats(chart):
     for path in (CHARTS / chart).rglob("*.*"):
         text = "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("#"))
         assert not re.search(r"\b(latest|main|master)\b", text), path.name
@@ -90,14 +88,14 @@ def test_etcd_has_the_v2_api_and_a_version_that_still_has_it():
 
 @needs_programs
 @pytest.mark.parametrize("chart", HELM_CHARTS)
-def test_a_chart_passes_helms_lint_and_its_objects_are_valid_kubernetes(chart: str, tmp_path: Path) -> None:
+def test_a_chart_passes_helms_lint_and_its_objects_are_valid_kubernetes(chart, tmp_path):
     helm(chart, tmp_path, "lint", "--strict")
     for manifest in rendered(chart, tmp_path).values():
         kubernetes_validate.validate(manifest, versions.KUBERNETES, strict=True)
 
 
 @needs_programs
-def test_the_monitor_runs_on_every_neuron_type_on_the_host_network(tmp_path: Path) -> None:
+def test_the_monitor_runs_on_every_neuron_type_on_the_host_network(tmp_path):
     pod = rendered("neuron-monitor", tmp_path)["DaemonSet", "neuron-monitor"]["spec"]["template"]["spec"]
     (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     (expression,) = term["matchExpressions"]
@@ -113,7 +111,7 @@ def test_the_monitor_runs_on_every_neuron_type_on_the_host_network(tmp_path: Pat
 
 
 @needs_programs
-def test_the_efa_exporter_sees_its_nodes_counters_and_may_nothing(tmp_path: Path) -> None:
+def test_the_efa_exporter_sees_its_nodes_counters_and_may_nothing(tmp_path):
     objects = rendered("efa-exporter", tmp_path)
     program = objects["ConfigMap", "efa-exporter"]["data"]["exporter.py"]
     assert program == (CHARTS / "efa-exporter" / "files" / "exporter.py").read_text()
@@ -188,7 +186,7 @@ def test_the_operators_patches_restrict_its_namespace_and_its_pod_and_one_flag_s
     assert container == {"name": "training-operator", "args": ["--gang-scheduler-name=volcano"]}
 
 
-def test_a_local_chart_is_found_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_chart_is_found_from_the_working_directory(tmp_path, monkeypatch):
     for directory in (tmp_path, CHARTS.parent, CHARTS.parent / "tests"):
         monkeypatch.chdir(directory)
         path = _charts.local_chart("torchx-etcd").path
@@ -216,7 +214,7 @@ def test_an_edited_template_changes_the_digest(tmp_path):
     assert _charts.digest(copy) != before
 
 
-def test_outputs_among_chart_values_are_named_with_their_place() -> None:
+def test_outputs_among_chart_values_are_named_with_their_place():
     values = {"a": {"list": [1, pulumi.Output.from_input("late")]}, "plain": None, "flag": True}
     found = list(_charts.plain_problems(values, "neuron_values"))
     assert [problem.path for problem in found] == ["neuron_values.a.list[1]"]

@@ -4,15 +4,15 @@ import json
 import pulumi
 import pytest
 from dry_run import planned_alike
-from iam_evaluation import IamRequest, allowed, managed
-from unit.components.parts import IAM_ROLE, INGRESS, Record, of_kind, one, statements
+from iam_evaluation import allowed, managed
+from unit.components.parts import IAM_ROLE, INGRESS, of_kind, one, statements
 
 from components._args import ArgumentError
 from components.cluster import TrainiumCluster
 from trainium_eks.model.catalogue import addon_records, versions
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.sizing import addresses
-from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.operate.preflight.deploy_rights import IamRequest
 
 EKS = "aws:eks/cluster:Cluster"
 CONTROL_PLANE = "eks:index:Cluster"
@@ -42,11 +42,11 @@ def refused(record, match, name="trn", **args):
         record(lambda: TrainiumCluster(name, wiring(**args)))
 
 
-def addons(graph: Graph) -> dict[str, Resource]:
+def addons(graph):
     return {each.inputs["addonName"]: each for each in of_kind(graph, "Addon")}
 
 
-def groups(graph: Graph) -> dict[str, Resource]:
+def groups(graph):
     return {each.name: each for each in of_kind(graph, "NodeGroup")}
 
 
@@ -72,7 +72,7 @@ def test_the_control_plane_is_pulumi_eks_with_everything_else_of_its_own_turned_
     assert inputs["name"] == one(graph, IAM_ROLE, "trn-eks").outputs["name"] != "trn-eks"
 
 
-def test_without_ranges_only_the_private_endpoint_is_on_and_named_ones_reach_the_public(record: Record) -> None:
+def test_without_ranges_only_the_private_endpoint_is_on_and_named_ones_reach_the_public(record):
     network = one(built(record), EKS).inputs["vpcConfig"]
     assert (network["endpointPrivateAccess"], network["endpointPublicAccess"]) == (True, False)
     assert "publicAccessCidrs" not in network
@@ -139,7 +139,7 @@ def test_the_kubeconfig_is_secret_holds_no_credential_and_names_the_region(recor
     assert config["current-context"] == config["contexts"][0]["name"]
 
 
-def test_administrators_get_an_entry_and_the_cluster_admin_policy(record: Record) -> None:
+def test_administrators_get_an_entry_and_the_cluster_admin_policy(record):
     account = "arn:aws:iam::123456789012"
     principals = [f"{account}:role/ops/admin", f"{account}:role/ops-admin", f"{account}:user/ops-admin"]
     graph = built(record, admin_principals=principals)
@@ -200,7 +200,7 @@ def test_the_volume_driver_gets_its_region_by_value(record):
 
 
 @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
-def test_add_ons_are_those_of_the_clusters_own_kubernetes_version(record: Record, version: str) -> None:
+def test_add_ons_are_those_of_the_clusters_own_kubernetes_version(record, version):
     found = addons(built(record, kubernetes_version=version, waivers={"R05": "tried"}))
     assert {name: each.inputs["addonVersion"] for name, each in found.items()} == dict(addon_records.pinned(version))
     assert found["kube-proxy"].inputs["addonVersion"].startswith(f"v{version}.")
@@ -222,7 +222,7 @@ def test_each_controller_that_calls_aws_has_a_role_of_its_own_by_pod_identity(re
 
 
 @pytest.mark.parametrize("on_demand", [False, True])
-def test_the_file_system_driver_makes_and_deletes_nothing_unless_asked_for(record: Record, on_demand: bool) -> None:
+def test_the_file_system_driver_makes_and_deletes_nothing_unless_asked_for(record, on_demand):
     granted = json.dumps(statements(built(record, file_systems_on_demand=on_demand), "-aws-fsx-csi-driver"))
     for action in ("fsx:CreateFileSystem", "fsx:DeleteFileSystem"):
         assert (action in granted) is on_demand
@@ -290,7 +290,7 @@ def test_the_default_storage_class_is_encrypted_gp3_bound_where_the_pod_is(recor
     assert storage["volumeBindingMode"] == "WaitForFirstConsumer"
 
 
-def test_without_a_key_the_cluster_makes_one_and_uses_it_everywhere(record: Record) -> None:
+def test_without_a_key_the_cluster_makes_one_and_uses_it_everywhere(record):
     graph = built(record, kms_key_arn=None)
     key = one(graph, "Key").outputs["arn"]
     assert one(graph, EKS).inputs["encryptionConfig"]["provider"]["keyArn"] == key

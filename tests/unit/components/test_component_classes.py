@@ -3,7 +3,6 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ SDK = (pulumi.Resource, pulumi.CustomResource, pulumi.ComponentResource, pulumi.
 MODULES = sorted(path for path in Path(components.__file__).parent.glob("*.py") if path.name != "_dicts.py")
 
 
-def assigned(tree: ast.AST) -> Iterator[str]:
+def assigned(tree):
     """Names of the attributes of ``self`` that are set anywhere in it."""
     for node in ast.walk(tree):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
@@ -29,7 +28,7 @@ def assigned(tree: ast.AST) -> Iterator[str]:
                     yield each.attr
 
 
-def defined(tree: ast.AST) -> Iterator[str]:
+def defined(tree):
     """Names of the methods and attributes in the bodies of classes."""
     for node in ast.walk(tree):
         for each in node.body if isinstance(node, ast.ClassDef) else ():
@@ -40,7 +39,7 @@ def defined(tree: ast.AST) -> Iterator[str]:
 
 
 @cache
-def of_the_sdk() -> set[str]:
+def of_the_sdk():
     """All that Pulumi's classes declare, define or set on a resource, but what every Python object has."""
 
     class Probe(pulumi.ComponentResource):

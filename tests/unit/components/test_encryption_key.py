@@ -42,12 +42,12 @@ def test_a_kept_key_gets_the_policy_and_an_alias_and_no_second_key_is_made(recor
     assert keys == [arn]
 
 
-def test_the_simplest_mocks_of_a_users_test_are_enough() -> None:
+def test_the_simplest_mocks_of_a_users_test_are_enough():
     """Mocks that answer with the inputs alone tell no ARN."""
     told: list[str] = []
 
     @pulumi.runtime.test
-    def program() -> None:
+    def program():
         EncryptionKey("key", {"region": "us-west-2"}).key_arn.apply(told.append)
 
     with Mocks.set():

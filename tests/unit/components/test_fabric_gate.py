@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -90,7 +88,7 @@ def test_the_controller_is_told_of_every_pool(gated):
 
 
 @pytest.mark.parametrize("home", [_fabric_gate, _hypernodes, idle_guard])
-def test_every_module_can_be_imported_with_the_standard_library_alone(home: ModuleType, tmp_path: Path) -> None:
+def test_every_module_can_be_imported_with_the_standard_library_alone(home, tmp_path):
     program: Program = home.PROGRAM
     items, sources = program.volume("code").config_map.items, program.sources()  # type: ignore[union-attr]
     for item in items:  # type: ignore[union-attr]

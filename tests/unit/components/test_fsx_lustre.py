@@ -4,7 +4,7 @@ import json
 
 import pulumi
 import pytest
-from unit.components.parts import EGRESS, INGRESS, LEAST, Record, of_kind, one
+from unit.components.parts import EGRESS, INGRESS, LEAST, of_kind, one
 
 from components import FsxLustre
 from trainium_eks.plan.differences.diff import compare
@@ -30,7 +30,7 @@ def test_lustre_and_its_clients_reach_each_other_both_ways(record):
     assert len(of_kind(file_system(record, client_security_group_ids={}), INGRESS, EGRESS)) == 4
 
 
-def test_efa_opens_every_protocol_within_the_group_before_the_file_system(record: Record) -> None:
+def test_efa_opens_every_protocol_within_the_group_before_the_file_system(record):
     graph = file_system(record, efa_enabled=True, storage_capacity_gib=19200)
     group, lustre = one(graph, "SecurityGroup").outputs["id"], one(graph, "LustreFileSystem")
     for type_ in (INGRESS, EGRESS):
@@ -66,7 +66,7 @@ def test_default_is_persistent_compressed_encrypted_logged_and_backed_up(record)
     assert (log_group.inputs["kmsKeyId"], log_group.inputs["retentionInDays"]) == (key, 365)
 
 
-def test_s3_link_replaces_backups_and_carries_every_event_both_ways(record: Record) -> None:
+def test_s3_link_replaces_backups_and_carries_every_event_both_ways(record):
     graph = file_system(record, durability={"type": "s3", "prefix": "lustre/"}, metadata_iops=12000)
     inputs = one(graph, "LustreFileSystem").inputs
     assert (inputs["automaticBackupRetentionDays"], inputs["skipFinalBackup"]) == (0, True)
@@ -113,7 +113,7 @@ def test_own_bucket_is_closed_encrypted_versioned_and_outlives_the_stack(record)
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
 
 
-def test_given_bucket_is_linked_with_its_listing_and_left_alone(record: Record) -> None:
+def test_given_bucket_is_linked_with_its_listing_and_left_alone(record):
     durability = {"type": "s3", "bucket": "our-data", "file_system_path": "/sets"}
     graph = file_system(record, durability=durability)
     assert [each.type for each in graph.resources if each.type.startswith("aws:s3/")] == []

@@ -1,12 +1,10 @@
 """IdleGuard: what its CronJob runs, and what it may do in Kubernetes and in AWS."""
 
 import json
-from typing import Any
 
-from unit.components.parts import LEAST, Record, one, statements
+from unit.components.parts import LEAST, one, statements
 
 from components import IdleGuard
-from trainium_eks.plan.graph import Graph
 
 TRN1 = LEAST["IdleGuard"]["groups"]["trn1"]
 GPU = {"eks_name": "p4d-c3d4", "devices": ["nvidia.com/gpu"], "removes": False}
@@ -17,13 +15,13 @@ def guard(record, **args):
     return record(lambda: IdleGuard("idle", given) and None, dry_run=False)
 
 
-def settings(graph: Graph) -> Any:
+def settings(graph):
     """What the guard is told."""
     (decides,) = one(graph, "CronJob").inputs["spec"]["jobTemplate"]["spec"]["template"]["spec"]["initContainers"]
     return json.loads(next(each["value"] for each in decides["env"] if each["name"] == "SETTINGS"))
 
 
-def test_its_settings_have_what_the_guard_reads(record: Record) -> None:
+def test_its_settings_have_what_the_guard_reads(record):
     assert settings(guard(record, remove_after_minutes=7)) == {
         "groups": {
             "trn1-32xl-a1b2": {"minimum": 1, "devices": ["aws.amazon.com/neuron"], "removes": True},
@@ -36,7 +34,7 @@ def test_its_settings_have_what_the_guard_reads(record: Record) -> None:
     assert settings(guard(record, remove_after_minutes=None))["removeSeconds"] is None
 
 
-def test_it_decides_first_and_ends_instances_after_it(record: Record) -> None:
+def test_it_decides_first_and_ends_instances_after_it(record):
     spec = one(guard(record), "CronJob").inputs["spec"]
     assert spec["concurrencyPolicy"] == "Forbid"
     pod = spec["jobTemplate"]["spec"]["template"]["spec"]
@@ -46,7 +44,7 @@ def test_it_decides_first_and_ends_instances_after_it(record: Record) -> None:
     assert "--should-decrement-desired-capacity" in ends["command"][-1]
 
 
-def test_it_ends_instances_of_guarded_groups_alone(record: Record) -> None:
+def test_it_ends_instances_of_guarded_groups_alone(record):
     (statement,) = statements(guard(record))
     assert statement["Action"] == "autoscaling:TerminateInstanceInAutoScalingGroup"
     assert statement["Condition"] == {

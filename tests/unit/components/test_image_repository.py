@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from unit.components.parts import Record, one
+from unit.components.parts import one
 
 from components import ImageRepository
 from components.image_repository import default_name
@@ -37,11 +37,11 @@ def test_images_are_scanned_immutable_encrypted_and_kept_on_destroy(record):
 
 
 @pytest.mark.parametrize("stack", ["dev", "Dev-2", "gpu.eu_1"])
-def test_default_name_is_one_that_ecr_takes(stack: str) -> None:
+def test_default_name_is_one_that_ecr_takes(stack):
     assert repository.validate(ImageRepositoryConfig(name=default_name("trainium-eks", stack))) == []
 
 
-def test_unused_images_expire(record: Record) -> None:
+def test_unused_images_expire(record):
     policy = json.loads(one(images(record, kept_images=5, untagged_days=2), "LifecyclePolicy").inputs["policy"])
     untagged, tagged = (rule["selection"] for rule in policy["rules"])
     since = {"countType": "sinceImagePushed", "countUnit": "days", "countNumber": 2}

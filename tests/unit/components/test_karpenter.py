@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from unit.components.parts import LEAST, STACK, Record, of_kind, one, releases, statements
+from unit.components.parts import LEAST, STACK, of_kind, one, releases, statements
 
 from components import Karpenter, TrainingStack
 from trainium_eks.model.catalogue import versions
@@ -77,7 +77,7 @@ def test_gpu_nodes_reserve_no_huge_pages_of_which_it_knows_nothing(record):
 
 
 @pytest.mark.parametrize(("network", "parts"), [("none", ()), ("tcp", ("dnf",)), ("efa", ("dnf", "kefalnd"))])
-def test_its_nodes_have_the_lustre_client_of_the_stack(record: Record, network: str, parts: tuple[str, ...]) -> None:
+def test_its_nodes_have_the_lustre_client_of_the_stack(record, network, parts):
     found = specs(built(record, accelerator_pools=[TRN1], lustre_network=network), "EC2NodeClass")
     for part in ("dnf", "kefalnd"):
         assert (part in found["trn1"]["userData"]) is (part in parts)

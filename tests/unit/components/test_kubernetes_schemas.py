@@ -12,7 +12,7 @@ QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metada
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}
 
 
-def test_a_good_object_and_what_only_a_real_run_knows_have_no_fault() -> None:
+def test_a_good_object_and_what_only_a_real_run_knows_have_no_fault():
     assert object_faults(CONFIG_MAP) == object_faults({**CONFIG_MAP, "immutable": UNKNOWN}) == []
     assert object_faults({**QUEUE, "spec": {"weight": 1, "capability": {"aws.amazon.com/neuron": 32}}}) == []
 

@@ -99,7 +99,7 @@ print(code, found.log_stream, k.namespace_name, k.pod_name, k.container_name, fo
 """
 
 
-def run(file: str, folder: Path) -> list[str]:
+def run(file, folder):
     (folder / "stream.lua").write_text(_fluent_bit.STREAM_SCRIPT)
     (folder / "program.lua").write_text(PROGRAM.format(file=file))
     command = [str(LUA), str(folder / "program.lua"), str(folder / "stream.lua")]
@@ -124,7 +124,7 @@ def test_a_line_gets_its_stream_from_its_files_name(pod, container, tmp_path):
     assert (other[:2], other[5]) == (["0", "nil"], "/var/log/messages")
 
 
-def test_what_it_sends_is_what_trn_logs_reads() -> None:
+def test_what_it_sends_is_what_trn_logs_reads():
     sent = {
         "time": "2026-11-22T12:00:00.123456789Z",
         "stream": "stdout",

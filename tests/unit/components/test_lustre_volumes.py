@@ -4,7 +4,6 @@ import os
 import re
 import stat
 import subprocess
-from pathlib import Path
 
 import pytest
 from kubernetes_schemas import schema_faults
@@ -118,17 +117,17 @@ def test_no_claim_makes_a_file_system_unless_asked_for(record, plain):
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="giving directories to another user takes root")
 
 
-def set_up(root: Path, *teams: str) -> None:
+def set_up(root, *teams):
     subprocess.run(["/bin/sh", "-c", SETUP_SCRIPT, "directories", str(root), *teams], check=True)
 
 
-def seen(path: Path) -> tuple[int, int, int]:
+def seen(path):
     found = path.lstat()
     return found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)
 
 
 @needs_root
-def test_script_gives_each_team_its_directories_those_of_a_link_to_s3_too(tmp_path: Path) -> None:
+def test_script_gives_each_team_its_directories_those_of_a_link_to_s3_too(tmp_path):
     root = tmp_path / "linked" / "here"
     (root / "training" / "data").mkdir(parents=True)
     (tmp_path / "linked").chmod(0o700)

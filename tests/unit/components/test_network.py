@@ -1,12 +1,11 @@
 import ipaddress
 import json
 import re
-from typing import Any
 
 import pulumi
 import pytest
 from dry_run import planned_alike
-from unit.components.parts import INGRESS, LEAST, Record, of_kind, one, statements
+from unit.components.parts import INGRESS, LEAST, of_kind, one, statements
 
 from components.network import ExistingNetwork, Network
 from trainium_eks.model.config.network import existing_problems
@@ -39,8 +38,8 @@ def test_each_zone_has_both_subnets_and_a_way_out(record, count, nat):
         assert table == route["routeTableId"]
 
 
-def test_neither_the_nat_mode_nor_the_order_of_zones_makes_another_resource(record: Record) -> None:
-    def urns(*kinds: str, **args: Any) -> set[str]:
+def test_neither_the_nat_mode_nor_the_order_of_zones_makes_another_resource(record):
+    def urns(*kinds, **args):
         graph = built(record, **args)
         return {each.urn for each in (of_kind(graph, *kinds) if kinds else graph.resources)}
 
@@ -136,10 +135,10 @@ def test_only_interface_endpoints_have_a_name_of_chinas_own(record):
     assert names["net-s3"] == "com.amazonaws.cn-north-1.s3"
 
 
-def test_another_stack_adopts_a_network_by_what_it_exports(record: Record) -> None:
+def test_another_stack_adopts_a_network_by_what_it_exports(record):
     """As `pulumi stack output existingNetwork --json` prints it."""
 
-    def program() -> None:
+    def program():
         pulumi.export("existing", Network("net", {**REGION, "nat_gateways": "per-zone"}).as_existing_network())
 
     printed = json.dumps(record(program).outputs["existing"])

@@ -1,5 +1,5 @@
 import pytest
-from unit.components.parts import LEAST, Record, of_kind, one, releases
+from unit.components.parts import LEAST, of_kind, one, releases
 
 from components.neuron_addons import NeuronAddons, NeuronAddonsArgs, validate
 from trainium_eks.model.catalogue import regions, versions
@@ -67,7 +67,7 @@ def test_scheduler_extension_warns_of_the_charts_old_scheduler_unless_its_tag_is
     assert validate(NeuronAddonsArgs(**ARGS, scheduler_extension=True, neuron_values=tag)) == []
 
 
-def test_values_of_the_user_are_laid_over_the_stacks(record: Record) -> None:
+def test_values_of_the_user_are_laid_over_the_stacks(record):
     over = {"devicePlugin": {"resources": {"limits": {"memory": "1Gi"}}}, "npd": {"enabled": True}}
     values = installed(record, neuron_values=over)["neuron"].inputs["values"]
     assert values["devicePlugin"]["resources"]["limits"] == {"cpu": "200m", "memory": "1Gi"}
@@ -77,7 +77,7 @@ def test_values_of_the_user_are_laid_over_the_stacks(record: Record) -> None:
 
 
 @pytest.mark.parametrize("region", ["us-west-2", "af-south-1", "cn-north-1", "us-gov-west-1"])
-def test_efa_plugins_image_comes_from_the_regions_own_registry(record: Record, region: str) -> None:
+def test_efa_plugins_image_comes_from_the_regions_own_registry(record, region):
     plugin = installed(record, region=region)["aws-efa-k8s-device-plugin"].inputs
     expected = f"{regions.eks_image_registry(region)}/eks/aws-efa-k8s-device-plugin"
     assert plugin["values"]["image"] == {"repository": expected}
@@ -100,7 +100,7 @@ def test_efa_plugin_runs_on_types_with_efa_only_those_of_gpu_groups_too(record):
         assert plugin["repositoryOpts"] == {"repo": versions.CHARTS["aws-efa-k8s-device-plugin"].repository}
 
 
-def test_monitor_knows_every_neuron_type_of_the_catalogue_and_of_the_config(record: Record) -> None:
+def test_monitor_knows_every_neuron_type_of_the_catalogue_and_of_the_config(record):
     """R62: upstream's own manifest leaves trn2 out, and nothing says so."""
     catalogue = with_entries(CATALOGUE, {"trn3.48xlarge": {"like": "trn2.48xlarge"}})
     neuron = {name for name, kind in CATALOGUE.items() if kind.family == "neuron"}

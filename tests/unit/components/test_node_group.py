@@ -3,12 +3,11 @@ import email
 import re
 import subprocess
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import yaml
 from dry_run import planned_alike
-from unit.components.parts import EGRESS, IAM_ROLE, INGRESS, LEAST, Record, of_kind, one
+from unit.components.parts import EGRESS, IAM_ROLE, INGRESS, LEAST, of_kind, one
 
 from components import _launch_template as template
 from components._args import ArgumentError
@@ -18,7 +17,6 @@ from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config.node_groups import POOL_LABEL
-from trainium_eks.plan.graph import Graph
 
 ACCELERATED = tuple(name for name, kind in CATALOGUE.items() if kind.family != "cpu")
 RESERVATION = {"id": "cr-0123456789abcdef0", "zone_id": "usw2-az4"}
@@ -26,7 +24,7 @@ TARGET = {"capacityReservationId": RESERVATION["id"]}
 WIRING = LEAST["AcceleratorNodeGroup"]
 
 
-def built(record: Record, instance_type: str = "trn1.32xlarge", **args: Any) -> Graph:
+def built(record, instance_type="trn1.32xlarge", **args):
     given = {**WIRING, "instance_type": instance_type, **args}
     return planned_alike(record, lambda: AcceleratorNodeGroup("g", given))
 
@@ -39,7 +37,7 @@ def settings(graph):
     return one(graph, "LaunchTemplate").inputs
 
 
-def user_data(graph: Graph) -> list[tuple[str, str]]:
+def user_data(graph):
     """The parts of the user data, as (content type, text)."""
     text = base64.b64decode(settings(graph)["userData"]).decode()
     return [(part.get_content_type(), part.get_payload()) for part in email.message_from_string(text).get_payload()]
@@ -189,7 +187,7 @@ def test_what_is_written_at_boot_is_a_whole_file(record, tmp_path, holds, file, 
         assert is_large_lustre_client(replace(CATALOGUE["m6i.xlarge"], vcpus=vcpus)) is large
 
 
-def test_gpu_nodes_give_devices_to_those_that_the_plugin_mounts_them_for_alone(record: Record) -> None:
+def test_gpu_nodes_give_devices_to_those_that_the_plugin_mounts_them_for_alone(record):
     (script,) = [text for _, text in user_data(built(record, "p5.48xlarge")) if "nvidia-ctk" in text]
     assert "accept-nvidia-visible-devices-as-volume-mounts=true" in script
     assert "accept-nvidia-visible-devices-envvar-when-unprivileged=false" in script
@@ -247,7 +245,7 @@ def test_lustre_gets_its_efa_interfaces_before_the_first_mount(record, tmp_path,
 
 
 @pytest.mark.parametrize("name", ["trn2.48xlarge", "trn2u.48xlarge", "p4d.24xlarge", "trn1.2xlarge"])
-def test_types_that_cannot_reach_lustre_by_efa_keep_tcp(record: Record, name: str) -> None:
+def test_types_that_cannot_reach_lustre_by_efa_keep_tcp(record, name):
     assert "kefalnd" not in str(user_data(built(record, name, lustre_network="efa")))
 
 
@@ -322,7 +320,7 @@ def test_the_group_is_in_one_subnet_with_versions_pinned_and_a_generated_name(re
     assert found["launch_template_version"] == "1"
 
 
-def test_sizes_repair_and_updates_are_explicit(record: Record) -> None:
+def test_sizes_repair_and_updates_are_explicit(record):
     found = group(built(record, min_size=1, max_size=4, desired_size=2, max_unavailable=2))
     assert found.inputs["scalingConfig"] == {"minSize": 1, "maxSize": 4, "desiredSize": 2}
     assert found.inputs["nodeRepairConfig"] == {"enabled": True}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from iam_evaluation import IamRequest, allowed, altered
+from iam_evaluation import allowed, altered
 
 from components import _iam
 from components._data_bucket import _tls_only
@@ -23,6 +23,7 @@ from trainium_eks.model.policies.autoscaling_policies import (
     interruption_statements,
     karpenter_statements,
 )
+from trainium_eks.operate.preflight.deploy_rights import IamRequest
 
 ACCOUNT, OTHERS = "123456789012", "999999999999"
 REGION = "us-west-2"
@@ -42,24 +43,24 @@ Table = Sequence[tuple[bool, IamRequest]]
 EVERYTHING = {"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
 
 
-def each(answer: bool, actions: Sequence[str], resource: str = KEY, by: str = "", **context: str) -> Table:
+def each(answer, actions, resource=KEY, by="", **context):
     """The same answer for all actions. Condition keys are given with ``__`` for ``:`` and ``___`` for ``/``."""
     keys = {key.replace("___", "/").replace("__", ":"): value for key, value in context.items()}
     return [(answer, IamRequest(action, resource, keys, by)) for action in actions]
 
 
-def by_role(answer: bool, actions: Sequence[str], arn: str, account: str = ACCOUNT, **context: str) -> Table:
+def by_role(answer, actions, arn, account=ACCOUNT, **context):
     """A role that uses the key itself, as KMS sees it."""
     return each(answer, actions, KEY, arn, aws__PrincipalArn=arn, kms__CallerAccount=account, **context)
 
 
-def by_service(answer: bool, service: str, account: str = ACCOUNT, actions: Sequence[str] = ("kms:Decrypt",)) -> Table:
+def by_service(answer, service, account=ACCOUNT, actions=("kms:Decrypt",)):
     """A service that uses the key for someone who called it."""
     via = f"{service}.{REGION}.amazonaws.com"
     return by_role(answer, actions, SOMEONE, account, kms__ViaService=via)
 
 
-def _logs(answer: bool, arn: str, region: str = REGION, actions: Sequence[str] = ("kms:Decrypt",)) -> Table:
+def _logs(answer, arn, region=REGION, actions=("kms:Decrypt",)):
     return each(answer, actions, KEY, f"logs.{region}.amazonaws.com", kms__EncryptionContext__aws__logs__arn=arn)
 
 
@@ -91,7 +92,7 @@ KEY_TABLE: Table = [
 ]  # fmt: skip
 
 
-def _taken_by(service: str, *actions: str) -> Table:
+def _taken_by(service, *actions):
     return [
         *each(True, actions, "*", service),
         *each(False, ("sts:AssumeRole",), "*", "lambda.amazonaws.com"),
@@ -99,7 +100,7 @@ def _taken_by(service: str, *actions: str) -> Table:
     ]
 
 
-def _storage_key(service: str) -> Table:
+def _storage_key(service):
     via, grant = f"{service}.{REGION}.amazonaws.com", {"kms__GrantIsForAWSResource": "true"}
     return [
         *each(True, USE, kms__ViaService=via),
@@ -203,7 +204,7 @@ ENDS = ("ec2:TerminateInstances", "ec2:DeleteLaunchTemplate")
 MADE = ("fleet", "instance", "volume", "network-interface", "launch-template", "spot-instances-request")
 
 
-def _without(context: Mapping[str, str], key: str) -> dict[str, str]:
+def _without(context, key):
     return {name: value for name, value in context.items() if name != key}
 
 
@@ -289,20 +290,20 @@ BESIDE: Mapping[str, list[Mapping[str, Any]]] = {"bucket": [EVERYTHING]}
 """What stands beside a policy: one that only denies is laid over what allows."""
 
 
-def answers(name: str, document: Mapping[str, Any]) -> list[bool]:
+def answers(name, document):
     """What IAM says to each request of a policy's table."""
     return [allowed(request, [*BESIDE.get(name, []), document]) for _, request in POLICIES[name][1]]
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_policy_gives_what_is_needed_and_no_more(name: str) -> None:
+def test_a_policy_gives_what_is_needed_and_no_more(name):
     text, table = POLICIES[name]
     found = answers(name, json.loads(text))
     assert [request for (wanted, request), got in zip(table, found, strict=True) if wanted != got] == []
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_no_part_of_a_policy_can_be_lost_unnoticed(name: str) -> None:
+def test_no_part_of_a_policy_can_be_lost_unnoticed(name):
     text, table = POLICIES[name]
     wanted = [answer for answer, _ in table]
     changes = list(altered(json.loads(text)))
@@ -313,7 +314,7 @@ def test_no_part_of_a_policy_can_be_lost_unnoticed(name: str) -> None:
 @pytest.mark.parametrize(
     ("region", "partition"), [("us-west-2", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")]
 )
-def test_managed_policies_and_the_account_are_of_the_regions_partition(region: str, partition: str) -> None:
+def test_managed_policies_and_the_account_are_of_the_regions_partition(region, partition):
     arn = _iam.managed_policy_arn(region, "service-role/AmazonEBSCSIDriverPolicy")
     assert arn == f"arn:{partition}:iam::aws:policy/service-role/AmazonEBSCSIDriverPolicy"
     key = f"arn:{partition}:kms:{region}:{ACCOUNT}:key/00000000-0000-0000-0000-000000000000"

@@ -2,10 +2,9 @@
 
 import json
 from fnmatch import fnmatch
-from typing import Any
 
 import pytest
-from unit.components.parts import IAM_ROLE, INGRESS, LEAST, Record, of_kind, one, statements
+from unit.components.parts import IAM_ROLE, INGRESS, LEAST, of_kind, one, statements
 
 from components import SageMakerEndpoint, SageMakerTraining
 from components.sagemaker_training import LOG_GROUP
@@ -59,7 +58,7 @@ def test_the_role_is_sagemaker_s_and_writes_below_one_prefix_of_one_bucket(recor
     assert {action for action in everywhere if action.startswith("ecr:")} == {"ecr:GetAuthorizationToken"}
 
 
-def test_another_key_of_the_bucket_is_the_role_s_too_but_not_for_volumes(record: Record) -> None:
+def test_another_key_of_the_bucket_is_the_role_s_too_but_not_for_volumes(record):
     other = KEY.replace("/k", "/other")
     found = [each for each in statements(made(record, bucket_key_arn=other)) if "kms:" in str(each["Action"])]
     assert [each["Resource"] for each in found] == [KEY, KEY, other]
@@ -76,7 +75,7 @@ def test_nobody_reaches_the_instances_but_they_and_the_file_system(record):
     assert len(of_kind(made(record, file_system_security_group_id=None), INGRESS)) == 1
 
 
-def test_a_bucket_and_a_log_group_are_made_where_they_are_asked_for_and_stay(record: Record) -> None:
+def test_a_bucket_and_a_log_group_are_made_where_they_are_asked_for_and_stay(record):
     assert of_kind(made(record), "Bucket", "LogGroup") == ()
     graph = made(record, bucket=None, log_retention_days=30)
     assert one(graph, "Bucket").options.retain_on_delete
@@ -154,7 +153,7 @@ def test_its_containers_are_isolated_and_wait_for_rights_and_a_log_group(record)
 
 
 @pytest.mark.parametrize(("instance_type", "key"), [("ml.inf2.xlarge", KEY), ("ml.trn1.2xlarge", None)])
-def test_the_key_is_named_for_volumes_and_not_for_local_disks(record: Record, instance_type: str, key: Any) -> None:
+def test_the_key_is_named_for_volumes_and_not_for_local_disks(record, instance_type, key):
     config = one(served(record, instance_type=instance_type), "EndpointConfiguration")
     assert config.inputs.get("kmsKeyArn") == key
 
@@ -179,7 +178,7 @@ def test_calls_are_captured_under_the_key_if_asked(record):
     assert resources_of(graph, "s3:PutObject") == [f"arn:aws:s3:::{place}/*"]
 
 
-def test_it_scales_by_calls_and_its_instances_are_in_the_cost(record: Record) -> None:
+def test_it_scales_by_calls_and_its_instances_are_in_the_cost(record):
     assert of_kind(served(record), "aws:appautoscaling/target:Target") == ()
     graph = served(record, max_instances=4, calls_per_minute=90)
     target, policy = one(graph, "Target"), one(graph, "Policy")

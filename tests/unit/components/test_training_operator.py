@@ -4,12 +4,10 @@ import hashlib
 import http.server
 import re
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pulumi
 import pytest
@@ -31,17 +29,17 @@ class Server:
     url: str = ""
     asked: list[str] = field(default_factory=list)
 
-    def source(self, **other: bytes) -> ProjectFiles:
+    def source(self, **other):
         pins = {path: hashlib.sha256(content).hexdigest() for path, content in {**FILES, **other}.items()}
         return ProjectFiles("operator-v1", self.url, pins)
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path):
     made = Server(tmp_path / "web")
 
     class Handler(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, *_):
             made.asked.append(self.path.lstrip("/"))
 
     for path, content in FILES.items():
@@ -107,7 +105,7 @@ def test_a_program_that_cannot_fetch_ends_with_what_to_do(record, tmp_path, monk
     monkeypatch.setenv("TRN_CACHE", str(tmp_path))
     monkeypatch.setattr(_training_operator, "source", lambda: gone)
 
-    def up() -> None:
+    def up():
         fetched.PLANNING.set(False)
         GpuAddons("gpu", {"region": "us-west-2", "instance_types": ("p5.48xlarge",)})
 
@@ -115,7 +113,7 @@ def test_a_program_that_cannot_fetch_ends_with_what_to_do(record, tmp_path, monk
         record(up)
 
 
-def test_every_file_of_upstream_is_pinned() -> None:
+def test_every_file_of_upstream_is_pinned():
     pins = _training_operator.source().sha256
     assert {"overlays/standalone/kustomization.yaml", "base/kustomization.yaml", "base/deployment.yaml"} <= set(pins)
     assert all(re.fullmatch(r"[0-9a-f]{64}", sha) for sha in pins.values())

@@ -135,7 +135,7 @@ def test_queues_wait_for_volcanos_admission(plain):
     assert queue.inputs["apiVersion"] == "scheduling.volcano.sh/v1beta1"
 
 
-def test_every_setting_of_a_queue_reaches_it_under_volcanos_name() -> None:
+def test_every_setting_of_a_queue_reaches_it_under_volcanos_name():
     (given,) = FULL["queues"]
     spec = queue_spec(read(QueueConfig, given))
     assert spec.keys() == given.keys() - {"name"}

@@ -7,7 +7,6 @@ denied on another owner's resources.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -30,11 +29,10 @@ from deploy_needs import (
 )
 from full_environments import DATA_BUCKET, DATA_KEY, TOPIC_KEY
 from golden import ENVIRONMENTS, ROOT
-from iam_evaluation import IamRequest, allowed, altered, managed, matching
+from iam_evaluation import allowed, altered, managed, matching
 
-from trainium_eks.operate.preflight.deploy_actions import NEEDS, Ask, Tags
-from trainium_eks.operate.preflight.deploy_rights import requests
-from trainium_eks.plan.graph import Graph
+from trainium_eks.operate.preflight.deploy_actions import NEEDS, Tags
+from trainium_eks.operate.preflight.deploy_rights import IamRequest, requests
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +46,7 @@ MOST_CHARACTERS = 6144
 EVERYTHING = {"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
 
 
-def filled(name: str, values: Mapping[str, str]) -> dict[str, Any]:
+def filled(name, values):
     text = (ROOT / "docs" / name).read_text()
     for placeholder, value in sorted(values.items(), key=lambda each: -len(each[0])):
         text = text.replace(placeholder, value)
@@ -73,7 +71,7 @@ FIXED = (
 
 
 @cache
-def caused(stack: str) -> tuple[tuple[Ask, IamRequest], ...]:
+def caused(stack):
     """The requests of an environment, each once."""
     graph = full_environments.recorded(stack)
     found = {f"{ask.tags} {ask.of} {request}": (ask, request) for ask, request in requests(graph, PLACE)}
@@ -81,7 +79,7 @@ def caused(stack: str) -> tuple[tuple[Ask, IamRequest], ...]:
 
 
 @cache
-def every_need() -> tuple[IamRequest, ...]:
+def every_need():
     alike: dict[object, IamRequest] = {}
     for request in (request for stack in ENVIRONMENTS for _, request in caused(stack)):
         # Of requests that differ by the ends of names and by tags, one.
@@ -92,13 +90,13 @@ def every_need() -> tuple[IamRequest, ...]:
     return (*FIXED, *alike.values())
 
 
-def test_the_types_of_the_table_are_those_of_the_environments() -> None:
+def test_the_types_of_the_table_are_those_of_the_environments():
     made = {each.type for stack in ENVIRONMENTS for each in full_environments.recorded(stack).resources}
     assert {each for each in made if each.startswith("aws:")} == NEEDS.keys()
 
 
 @pytest.mark.parametrize("stack", ENVIRONMENTS)
-def test_the_role_can_bring_up_change_and_destroy_an_environment_and_keeps_the_state(stack: str) -> None:
+def test_the_role_can_bring_up_change_and_destroy_an_environment_and_keeps_the_state(stack):
     asked = [*FIXED, *(request for _, request in caused(stack))]
     assert [each for each in asked if not allowed(each, DEPLOYER)] == []
 
@@ -116,7 +114,7 @@ BY_ANYONE = {
 READING = re.compile(r"\w+:(Describe|Get|List|View)")
 
 
-def of_another(ask: Ask, request: IamRequest) -> Iterator[IamRequest]:
+def of_another(ask, request):
     """Yield the request for another owner's resource: under another name, with other tags and with none. Requests that
     only read are left out."""
     if READING.match(request.action) or "ec2:CreateAction" in request.context:
@@ -139,7 +137,7 @@ NEW = re.compile(r"(ec2|aps|grafana|kms):(Create(?!Tags)|Allocate|Authorize)\w+|
 
 
 @pytest.mark.parametrize("stack", ENVIRONMENTS)
-def test_the_role_can_do_nothing_of_it_to_what_another_owner_made(stack: str) -> None:
+def test_the_role_can_do_nothing_of_it_to_what_another_owner_made(stack):
     adopted = {"ec2:CreateSecurityGroup"}  # a group of the stack's own in another's VPC
     open_ = [
         other
@@ -160,7 +158,7 @@ ON_ANYTHING = re.compile(
 
 
 @pytest.mark.parametrize("stack", ENVIRONMENTS)
-def test_what_names_no_resource_changes_none(stack: str) -> None:
+def test_what_names_no_resource_changes_none(stack):
     on_all = {request.action for ask, request in caused(stack) if request.resource == "*" and ask.tags is Tags.NONE}
     assert {action for action in on_all if not ON_ANYTHING.fullmatch(action)} == set()
 
@@ -170,7 +168,7 @@ WIDER = re.compile(r" without (String|Arn|Null)\w* |NoReadingWithKeys")
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_every_part_of_a_policy_is_needed(name: str) -> None:
+def test_every_part_of_a_policy_is_needed(name):
     """A statement, an action or a resource that goes takes a request with it."""
     document = filled(name, PLACEHOLDERS)
     others = [filled(each, PLACEHOLDERS) for each in POLICIES if each != name]
@@ -186,7 +184,7 @@ TEXT = (ROOT / "tests" / "unit" / "environments" / "denied_requests.yaml").read_
 NAMES = {**vars(deploy_needs), "DATA_KEY": DATA_KEY, "TOPIC_KEY": TOPIC_KEY, **yaml.safe_load(TEXT)["names"]}
 
 
-def denied(who: str) -> Mapping[str, list[IamRequest]]:
+def denied(who):
     """Return a table of ``denied_requests.yaml``: what would be done, and by which requests."""
     text = TEXT
     while (filled := re.sub(r"\b[A-Z_]+\b", lambda found: str(NAMES.get(found[0], found[0])), text)) != text:
@@ -202,11 +200,11 @@ ESCALATIONS, BEYOND = denied("escalations"), denied("beyond the boundary")
 
 
 @pytest.mark.parametrize("escalation", ESCALATIONS)
-def test_the_role_cannot_give_itself_or_another_more(escalation: str) -> None:
+def test_the_role_cannot_give_itself_or_another_more(escalation):
     assert [each for each in ESCALATIONS[escalation] if allowed(each, DEPLOYER)] == []
 
 
-def test_a_key_policy_that_names_the_role_gives_it_no_use_of_the_key() -> None:
+def test_a_key_policy_that_names_the_role_gives_it_no_use_of_the_key():
     """Who may write a key's policy could name itself in it: an explicit denial stands above that."""
     named = {"Statement": {"Effect": "Allow", "Action": "kms:*", "Resource": "*"}}
     own_use, by_service = (
@@ -217,7 +215,7 @@ def test_a_key_policy_that_names_the_role_gives_it_no_use_of_the_key() -> None:
 
 
 @pytest.mark.parametrize("what", BEYOND)
-def test_a_role_within_the_boundary_is_no_administrator_whatever_its_policy_says(what: str) -> None:
+def test_a_role_within_the_boundary_is_no_administrator_whatever_its_policy_says(what):
     assert [each for each in BEYOND[what] if allowed(each, [EVERYTHING], BOUNDS)] == []
 
 
@@ -230,12 +228,12 @@ ANY = {
 """A resource for each service, and some actions, that the boundary opens on some resources alone."""
 
 
-def concrete(action: str) -> str:
+def concrete(action):
     """An action that a pattern stands for."""
     return action.replace("ReEncrypt*", "ReEncryptFrom").replace("GenerateDataKey*", "GenerateDataKeyWithoutPlaintext")
 
 
-def granted(document: Mapping[str, Any]) -> Iterator[IamRequest]:
+def granted(document):
     """A request for each action on each resource that a policy allows, its conditions met."""
     for statement in document["Statement"]:
         actions, resources = (
@@ -257,7 +255,7 @@ clusters whose cloud controller writes routes use it."""
 
 
 @cache
-def of_roles() -> Mapping[str, tuple[IamRequest, ...]]:
+def of_roles():
     """Return the requests that the policies of the stacks' roles allow, by policy."""
     found: dict[str, tuple[IamRequest, ...]] = {}
     for stack in ENVIRONMENTS:
@@ -270,7 +268,7 @@ def of_roles() -> Mapping[str, tuple[IamRequest, ...]]:
     return found
 
 
-def test_the_boundary_leaves_what_the_policies_of_the_roles_give() -> None:
+def test_the_boundary_leaves_what_the_policies_of_the_roles_give():
     cut = {
         (name, each.action)
         for name, requests in of_roles().items()
@@ -281,7 +279,7 @@ def test_the_boundary_leaves_what_the_policies_of_the_roles_give() -> None:
 
 
 @pytest.mark.parametrize("stack", ["dev", "gpu"])
-def test_a_teams_role_may_use_the_key_of_an_existing_bucket(stack: str) -> None:
+def test_a_teams_role_may_use_the_key_of_an_existing_bucket(stack):
     """By the namespace's own bucket in one, by the file system's link in the other."""
     roles = full_environments.recorded(stack).of_type("aws:iam/rolePolicy:RolePolicy")
     [policy] = [json.loads(str(each.inputs["policy"])) for each in roles if each.name.endswith("-training-data")]
@@ -290,7 +288,7 @@ def test_a_teams_role_may_use_the_key_of_an_existing_bucket(stack: str) -> None:
     assert not allowed(IamRequest("kms:GenerateDataKey", DATA_KEY), [policy], BOUNDS)
 
 
-def test_every_part_of_the_boundary_is_needed() -> None:
+def test_every_part_of_the_boundary_is_needed():
     every = [each for requests in of_roles().values() for each in requests]
     every = [each for each in every if allowed(each, [EVERYTHING], BOUNDS)]
     assert [
@@ -313,7 +311,7 @@ TAKEN_BY = {
 """How a role's name ends, and the one service that may take it."""
 
 
-def test_each_role_is_taken_by_one_service_and_nobody_else(graph: Graph) -> None:
+def test_each_role_is_taken_by_one_service_and_nobody_else(graph):
     roles = graph.of_type("aws:iam/role:Role")
     assert roles
     for role in roles:
@@ -326,7 +324,7 @@ def test_each_role_is_taken_by_one_service_and_nobody_else(graph: Graph) -> None
         assert set([actions] if isinstance(actions, str) else actions) == {"sts:AssumeRole"} | tagged
 
 
-def test_names_of_roles_buckets_and_keys_carry_the_prefix_of_the_policies(graph: Graph) -> None:
+def test_names_of_roles_buckets_and_keys_carry_the_prefix_of_the_policies(graph):
     made = graph.of_type("aws:iam/role:Role", "aws:s3/bucket:Bucket")
     assert made
     assert [each.name for each in made if not each.name.startswith("trn-") or "name" in each.inputs] == []
@@ -336,7 +334,7 @@ def test_names_of_roles_buckets_and_keys_carry_the_prefix_of_the_policies(graph:
 
 
 @pytest.mark.parametrize("name", [*POLICIES, "role-boundary.json"])
-def test_the_documents_fit_into_a_managed_policy_however_long_the_names(name: str) -> None:
+def test_the_documents_fit_into_a_managed_policy_however_long_the_names(name):
     key = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/mrk-11111111111111111111111111111111"
     longest = dict.fromkeys(PLACEHOLDERS, key) | {"STATE_BUCKET": "b" * 63, "DATA_BUCKET": "d" * 63}
     document = filled(name, longest)

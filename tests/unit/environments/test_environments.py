@@ -2,7 +2,6 @@
 plan see (who protects data, which network is adopted, which zone holds the files) is said there."""
 
 import json
-from typing import Any
 
 import golden
 import pytest
@@ -15,28 +14,28 @@ from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.sizing import bill
 from trainium_eks.model.validation.config_model import read
 from trainium_eks.plan import cost, timeline
-from trainium_eks.plan.graph import UNKNOWN, Graph
+from trainium_eks.plan.graph import UNKNOWN
 from trainium_eks.plan.rules import judge
 
 
-def _config(graph: Graph) -> model.StackConfig:
+def _config(graph):
     return read(model.StackConfig, graph.config)
 
 
-def _named(graph: Graph, type_: str, part: str) -> Any:
+def _named(graph, type_, part):
     """Return the inputs of the one resource of a type with that in its name."""
     [found] = [each.inputs for each in graph.of_type(type_) if part in each.name]
     return found
 
 
-def test_no_rule_fails_without_a_waiver_that_says_why(graph: Graph) -> None:
+def test_no_rule_fails_without_a_waiver_that_says_why(graph):
     verdicts = judge(graph)
     assert {verdict.id: verdict.findings for verdict in verdicts if verdict.status == "fail"} == {}
     assert {verdict.reason != "" for verdict in verdicts if verdict.status == "waived"} == {True}
     assert [problem for problem in model.validate(_config(graph)) if ".guarantee" in problem.path] == []
 
 
-def test_no_team_can_have_a_namespace_of_the_stacks_own(graph: Graph) -> None:
+def test_no_team_can_have_a_namespace_of_the_stacks_own(graph):
     teams = {namespace.name for namespace in _config(graph).namespaces}
     made = {each.inputs["metadata"]["name"] for each in graph.of_type("kubernetes:core/v1:Namespace")}
     released = {each.inputs["namespace"] for each in graph.of_type("kubernetes:helm.sh/v3:Release")}
@@ -45,14 +44,14 @@ def test_no_team_can_have_a_namespace_of_the_stacks_own(graph: Graph) -> None:
     assert released <= {*namespaces.STACK, "kube-system"}
 
 
-def test_time_to_ready_stays_within_five_percent_of_the_bound_and_edges_are_those_that_it_takes(graph: Graph) -> None:
+def test_time_to_ready_stays_within_five_percent_of_the_bound_and_edges_are_those_that_it_takes(graph):
     modelled = timeline.model(graph)
     assert (modelled.forbidden_edges, modelled.missing_edges) == ((), ())
     assert modelled.seconds <= 1.05 * modelled.lower_bound_seconds
     assert modelled.serial_seconds >= 2 * modelled.seconds
 
 
-def test_outputs_are_what_the_tools_read(graph: Graph) -> None:
+def test_outputs_are_what_the_tools_read(graph):
     outputs = StackOutputs.parse(graph.outputs)
     config = _config(graph)
     assert outputs.queue_names == tuple(queue.name for queue in config.queues)
@@ -60,23 +59,23 @@ def test_outputs_are_what_the_tools_read(graph: Graph) -> None:
     assert outputs.kubeconfig == "[secret]"
 
 
-def test_cost_of_the_graph_is_the_cost_in_the_outputs(graph: Graph) -> None:
+def test_cost_of_the_graph_is_the_cost_in_the_outputs(graph):
     assert cost.estimate(graph).hourly_usd == pytest.approx(bill.of_config(_config(graph)).hourly_usd, abs=0.005)
     assert graph.outputs["hourlyUsd"] == pytest.approx(cost.estimate(graph).hourly_usd, abs=0.005)
 
 
-def test_kubernetes_objects_satisfy_their_schemas(graph: Graph) -> None:
+def test_kubernetes_objects_satisfy_their_schemas(graph):
     assert schema_faults(graph) == []
 
 
-def test_urns_replacing_inputs_edges_and_options_are_those_of_the_release(graph: Graph) -> None:
+def test_urns_replacing_inputs_edges_and_options_are_those_of_the_release(graph):
     expected = json.loads((golden.FOLDER / f"{graph.stack}.json").read_text())
     changes = list(golden.changes(expected, json.loads(golden.text(graph))))
     assert not changes, "\n".join(["if that is meant, `make golden`; see tests/golden.py", *changes])
 
 
 @pytest.mark.parametrize("stack", ["dev", *(pytest.param(each, marks=pytest.mark.slow) for each in ("prod", "gpu"))])
-def test_first_preview_registers_what_up_builds_and_leaves_values_unknown(stack: str) -> None:
+def test_first_preview_registers_what_up_builds_and_leaves_values_unknown(stack):
     preview, graph = recorded(stack, dry_run=True), recorded(stack)
     assert {each.inputs["clusterName"] for each in preview.of_type("aws:eks/nodeGroup:NodeGroup")} == {UNKNOWN}
     for before, after in zip(preview.resources, graph.resources, strict=True):
@@ -95,9 +94,7 @@ def test_first_preview_registers_what_up_builds_and_leaves_values_unknown(stack:
         ("gpu", "p4d-odcr", 4, 2),
     ],
 )
-def test_groups_have_their_efa_interfaces_and_a_block_waits_at_zero(
-    stack: str, group: str, interfaces: int, desired: int
-) -> None:
+def test_groups_have_their_efa_interfaces_and_a_block_waits_at_zero(stack, group, interfaces, desired):
     graph = recorded(stack)
     template = _named(graph, "aws:ec2/launchTemplate:LaunchTemplate", group)
     found = [each for each in template["networkInterfaces"] if each.get("interfaceType") in ("efa", "efa-only")]
@@ -105,7 +102,7 @@ def test_groups_have_their_efa_interfaces_and_a_block_waits_at_zero(
     assert _named(graph, "aws:eks/nodeGroup:NodeGroup", group)["scalingConfig"]["desiredSize"] == desired
 
 
-def test_what_node_groups_launch_has_the_tags_of_everything_else(graph: Graph) -> None:
+def test_what_node_groups_launch_has_the_tags_of_everything_else(graph):
     """The provider's default tags do not reach instances, volumes and interfaces."""
     (provider,) = graph.of_type("pulumi:providers:aws")
     tags = json.loads(str(provider.inputs["defaultTags"]))["tags"]
@@ -118,7 +115,7 @@ def test_what_node_groups_launch_has_the_tags_of_everything_else(graph: Graph) -
         assert all(set(tags.items()) < set(each.items()) for each in specifications.values())
 
 
-def test_another_tag_reaches_new_nodes_and_replaces_none(graph: Graph) -> None:
+def test_another_tag_reaches_new_nodes_and_replaces_none(graph):
     """The launch template ignores it, and the Auto Scaling group of every node group has it."""
     for template in graph.of_type("aws:ec2/launchTemplate:LaunchTemplate"):
         assert template.options.ignore_changes == ("tagSpecifications",)

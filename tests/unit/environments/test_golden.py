@@ -1,34 +1,32 @@
 """What golden plans notice, on a small environment built by hand."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import golden
 import pytest
 from hand_built import changed, environment, optioned, urn, waiting, without
 
-from trainium_eks.plan.graph import Graph, Options
+from trainium_eks.plan.graph import Options
 
 BEFORE = environment()
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem::lustre"
 
 
-def noticed(after: Graph) -> list[str]:
+def noticed(after):
     return list(golden.changes(golden.golden(BEFORE), golden.golden(after)))
 
 
-def moved(name: str, **fields: Any) -> Graph:
+def moved(name, **fields):
     return replace(BEFORE, resources=tuple(replace(r, **fields) if r.name == name else r for r in BEFORE.resources))
 
 
-def test_the_file_holds_what_is_held() -> None:
+def test_the_file_holds_what_is_held():
     assert json.loads(golden.text(BEFORE)) == golden.golden(BEFORE)
     assert noticed(environment()) == []
 
 
-def test_a_lost_or_another_edge_is_noticed() -> None:
+def test_a_lost_or_another_edge_is_noticed():
     kept = tuple(each for each in BEFORE.by_urn[urn("trn1", BEFORE)].dependencies if each != urn("cni", BEFORE))
     group = "aws:eks/nodeGroup:NodeGroup::trn1"
     assert noticed(moved("trn1", dependencies=kept)) == [f'{group}  waits for: -"Addon cni"']
@@ -51,17 +49,17 @@ def test_a_lost_or_another_edge_is_noticed() -> None:
         ({"aliases": ("type=old:Type",)}, None),  # the SDK's own
     ],
 )
-def test_an_option_is_noticed(options: Mapping[str, Any], key: str | None) -> None:
+def test_an_option_is_noticed(options, key):
     lines = noticed(optioned(environment(), "lustre", Options(**{"protect": True, **options})))
     assert [line.partition(": ")[0] for line in lines] == [f"{LUSTRE}  {key}"] * (key is not None)
 
 
-def test_another_path_that_replaces_is_noticed() -> None:
+def test_another_path_that_replaces_is_noticed():
     lines = noticed(optioned(environment(), "cni", Options(replace_on_changes=("addonVersion",))))
     assert [line.partition("  ")[2].partition(":")[0] for line in lines] == ["replaceOnChanges", "replaces"]
 
 
-def test_parents_providers_urns_and_replacing_inputs_are_noticed() -> None:
+def test_parents_providers_urns_and_replacing_inputs_are_noticed():
     queue = "kubernetes:scheduling.volcano.sh/v1beta1:Queue::queue-test"
     assert noticed(moved("queue-test", provider="")) == [f'{queue}  provider: "kubernetes k8s" -> null']
     assert noticed(moved("key", parent=urn("net", BEFORE))) == ['aws:kms/key:Key::key  parent: null -> "Network net"']

@@ -21,7 +21,7 @@ KEPT = [(version, name) for version in releases.versions() for name in ENVIRONME
 
 
 @pytest.mark.parametrize(("version", "name"), KEPT, ids=["-".join(each) for each in KEPT])
-def test_nothing_that_holds_data_goes_without_a_word(version: str, name: str) -> None:
+def test_nothing_that_holds_data_goes_without_a_word(version, name):
     before = releases.load(version, name)
     after = releases.now(before)
     found = releases.losses(before, after)
@@ -34,7 +34,7 @@ def test_nothing_that_holds_data_goes_without_a_word(version: str, name: str) ->
     assert [change.refused for change in diff.compare(before, after).items if change.refused] == []
 
 
-def test_versions_are_kept_and_what_goes_on_purpose_is_in_the_guide() -> None:
+def test_versions_are_kept_and_what_goes_on_purpose_is_in_the_guide():
     assert max(map(numbers, releases.versions())) <= numbers(trainium_eks.__version__)
     for version in releases.versions():
         for what, reason in releases.reviewed(version).items():
@@ -45,7 +45,7 @@ def test_versions_are_kept_and_what_goes_on_purpose_is_in_the_guide() -> None:
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem lustre"
 
 
-def test_a_replaced_file_system_and_what_stands_in_a_replaced_network_are_losses_and_an_update_is_none() -> None:
+def test_a_replaced_file_system_and_what_stands_in_a_replaced_network_are_losses_and_an_update_is_none():
     before = environment()
     assert releases.losses(before, changed(before, "lustre", deploymentType="SCRATCH_2")) == {
         f"replace {LUSTRE}": "deploymentType"
@@ -55,7 +55,7 @@ def test_a_replaced_file_system_and_what_stands_in_a_replaced_network_are_losses
     assert releases.losses(before, changed(before, "control-plane", version="1.36")) == {}
 
 
-def test_an_alias_keeps_what_another_name_would_lose() -> None:
+def test_an_alias_keeps_what_another_name_would_lose():
     before = environment()
     renamed = tuple(
         replace(each, name="store", urn=f"{PREFIX}{each.type}::store") if each.name == "lustre" else each

@@ -9,7 +9,6 @@ import pytest
 from engine.simulated_aws import diff_response
 from golden import ROOT
 
-from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.assumptions import Assumptions, of_stack
 from trainium_eks.plan.recording.process import record
 from trainium_eks.plan.rules._read import leaves
@@ -19,7 +18,7 @@ EVERY_OBJECT = ("rules[0].filter.prefix", "rules[1].filter.prefix")
 """Empty texts of AWS types that its provider keeps: the prefix of every object of a bucket."""
 
 
-def _part(name: str) -> Graph:
+def _part(name):
     answers = of_stack(PRODUCTION / name, "prod") or Assumptions()
     return record(PRODUCTION / name, "prod", assumptions=answers)
 
@@ -30,7 +29,7 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["dev", "gpu", *(pytest.param(each, marks=SLOW) for each in ("prod", "network", "cluster"))]
 )
-def test_a_second_up_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_up_changes_nothing(name, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     graph = full_environments.recorded(name) if name in full_environments.OF_EACH else _part(name)
     found = [each for each in graph.resources if each.custom]
@@ -50,18 +49,18 @@ IN_ORDER = ("network", "existingNetwork")
 """Keys in which an order means something: the first zone, the first subnet."""
 
 
-def _turned(value: Any) -> Any:
+def _turned(value):
     if isinstance(value, dict):
         return {name: _turned(item) for name, item in reversed(value.items())}
     return [_turned(item) for item in reversed(value)] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("stack", ["dev", *(pytest.param(each, marks=SLOW) for each in ("gpu", "prod"))])
-def test_the_order_of_what_has_none_changes_no_resource(stack: str) -> None:
+def test_the_order_of_what_has_none_changes_no_resource(stack):
     several = SEVERAL if stack == "dev" else {}
     given = {f"trainium-eks:{key}": json.dumps(value) for key, value in several.items()}
 
-    def turned(key: str, text: str) -> str:
+    def turned(key, text):
         means_something = text[:1] not in "[{" or key.partition(":")[2] in IN_ORDER
         return text if means_something else json.dumps(_turned(json.loads(text)))
 

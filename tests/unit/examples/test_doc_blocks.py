@@ -7,7 +7,6 @@ import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from unit.model.config.test_bad_inputs import laid_over
 
 from trainium_eks.cli.app import app
 from trainium_eks.cli.shared import recording
-from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.assumptions import load
 from trainium_eks.plan.recording.program import record_program
 from trainium_eks.plan.recording.project import load_project
@@ -32,14 +30,14 @@ _BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"\s{2,}(# |or: )?[A-Za-z`].*$")
 
 
-def blocks(kind: str) -> Iterator[tuple[str, str]]:
+def blocks(kind):
     """Yield the pages' blocks of a kind, each with its page and number."""
     for page in PAGES:
         found = [text for label, text in _BLOCK.findall(page.read_text(encoding="utf-8")) if label == kind]
         yield from ((f"{page.relative_to(ROOT)}-{number}", text) for number, text in enumerate(found, 1))
 
 
-def config_of(block: str) -> Mapping[str, Any] | None:
+def config_of(block):
     """Return the keys of a stack's config, or None for a block of something else."""
     data = yaml.safe_load(block)
     data = data.get("config", data) if isinstance(data, dict) else {}
@@ -55,7 +53,7 @@ CONFIGS = [pytest.param(own, id=place) for place, block in blocks("yaml") if (ow
 
 
 @cache
-def recorded(stack: str, config: tuple[tuple[str, str], ...]) -> Graph:
+def recorded(stack, config):
     """Return the recorded program of a stack with that config, in this process and once."""
     program = ROOT / "__main__.py"
     return record_program(
@@ -65,7 +63,7 @@ def recorded(stack: str, config: tuple[tuple[str, str], ...]) -> Graph:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("own", CONFIGS)
-def test_a_block_of_config_is_planned_and_breaks_no_rule(own: Mapping[str, Any]) -> None:
+def test_a_block_of_config_is_planned_and_breaks_no_rule(own):
     base = dict(load_project(ROOT).stack("dev").config)
     for key, value in own.items():
         full = f"trainium-eks:{key}"
@@ -77,7 +75,7 @@ def test_a_block_of_config_is_planned_and_breaks_no_rule(own: Mapping[str, Any])
     assert {verdict.id: verdict.findings for verdict in verdicts if verdict.status == "fail"} == {}
 
 
-def test_a_block_of_yaml_is_read_by_what_it_is_for(tmp_path: Path) -> None:
+def test_a_block_of_yaml_is_read_by_what_it_is_for(tmp_path):
     for place, block in blocks("yaml"):
         data = yaml.safe_load(block)
         assert data, place
@@ -86,7 +84,7 @@ def test_a_block_of_yaml_is_read_by_what_it_is_for(tmp_path: Path) -> None:
             assert load(tmp_path / "stub.yaml").lookups, place
 
 
-def lines() -> Iterator[tuple[str, str]]:
+def lines():
     """Yield the command lines of the pages, each with its place."""
     for place, block in blocks("console"):
         for line in block.replace("\\\n", " ").splitlines():
@@ -101,35 +99,35 @@ TRN = [
 
 
 @pytest.mark.parametrize("line", TRN)
-def test_a_command_line_is_understood(line: str) -> None:
+def test_a_command_line_is_understood(line):
     arguments = words(line.replace("NODES", "1"))
     name, given = parse(arguments)
     if name == "train":  # whatever is no option is the script's, and stands behind --
         assert not given["arguments"] or "--" in arguments
 
 
-def test_there_are_configs_command_lines_and_the_targets_of_make_that_they_name() -> None:
+def test_there_are_configs_command_lines_and_the_targets_of_make_that_they_name():
     assert len(TRN) > 120
     assert len(CONFIGS) > 7
     for target in {line.split()[1] for _, line in lines() if line.startswith("make ")}:
         assert re.search(rf"^(?:.* )?{target}(?: .*)?:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_somewhere():
     links = [(page, target) for page in PAGES for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())]
     here = [(page, target) for page, target in links if not target.startswith("http")]
     assert here
     assert [f"{page}: {target}" for page, target in here if not (page.parent / target).exists()] == []
 
 
-def test_generated_pages_and_the_picture_of_a_plan_are_current() -> None:
+def test_generated_pages_and_the_picture_of_a_plan_are_current():
     command = [sys.executable, "docs/generate.py", "--check"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
 
 
-def test_the_tests_that_a_page_shows_pass() -> None:
+def test_the_tests_that_a_page_shows_pass():
     shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
     [program] = [each for each in shown if "def test_" in each]
     found: dict[str, Any] = {}
@@ -140,7 +138,7 @@ def test_the_tests_that_a_page_shows_pass() -> None:
         each()
 
 
-def runs_here(line: str) -> bool:
+def runs_here(line):
     """Whether a command needs no cluster, account, commit or folder beside this checkout, and writes nothing."""
     needs = ("--against", "--directory", "--write", "--stub", "--stack STACK", "--stack <stack>", "--stack local")
     return line.startswith(("plan", "upgrade", "doctor --list", "doctor queue-closed", "stage --list")) and not any(
@@ -153,8 +151,8 @@ HERE = sorted({line for param in TRN if runs_here(line := str(param.values[0]))}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", HERE)
-def test_a_command_that_needs_no_cluster_runs(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def record(project: Path, stack: str, given: Any = None, adjust: Any = lambda settings: settings) -> Graph:
+def test_a_command_that_needs_no_cluster_runs(line, monkeypatch):
+    def record(project, stack, given=None, adjust=lambda settings: settings):
         return recorded(stack, tuple(sorted(adjust(load_project(project).stack(stack)).config.items())))
 
     monkeypatch.setattr(recording, "record", record)

@@ -28,11 +28,11 @@ PROGRAMS |= {
 
 
 @pytest.fixture(autouse=True)
-def _library(monkeypatch: pytest.MonkeyPatch) -> None:
+def _library(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
-def planned(project: Path, *options: str) -> dict[str, Any]:
+def planned(project, *options):
     """Return the plan of a project's stack, which must be sound."""
     shown = CliRunner().invoke(app, ["plan", "--json", *options, "--directory", str(project)], catch_exceptions=False)
     plan: dict[str, Any] = json.loads(shown.stdout)
@@ -43,7 +43,7 @@ def planned(project: Path, *options: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_program_plans_green_in_a_bare_project(program: str, tmp_path: Path) -> None:
+def test_program_plans_green_in_a_bare_project(program, tmp_path):
     (tmp_path / "Pulumi.yaml").write_text("name: bare\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text('config: {"bare:kubeconfig": "{}"}\n')
     (tmp_path / "__main__.py").write_text(program)
@@ -55,7 +55,7 @@ def test_program_plans_green_in_a_bare_project(program: str, tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.relative_to(ROOT / "examples")))
-def test_project_plans_green(project: Path) -> None:
+def test_project_plans_green(project):
     [stack] = [file.suffixes[0].removeprefix(".") for file in project.glob("Pulumi.*.yaml")]
     plan = planned(project, "--stack", stack)
     if project.name == "smallest":
@@ -63,7 +63,7 @@ def test_project_plans_green(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_production_is_made_in_the_network_that_its_first_stack_exports() -> None:
+def test_production_is_made_in_the_network_that_its_first_stack_exports():
     """The committed answers are the network's exports on the simulated AWS, with ids of AWS' form."""
     production = ROOT / "examples" / "production"
     network = record(production / "network", "prod", assumptions=Assumptions())
@@ -99,7 +99,7 @@ def test_automation_says_what_it_lacks(tmp_path: Path, arguments: tuple[str, ...
     assert said in done.stderr
 
 
-def test_every_component_has_an_example() -> None:
+def test_every_component_has_an_example():
     import components
 
     shown = "\n".join(path.read_text() for path in EXAMPLES)

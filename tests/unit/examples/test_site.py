@@ -3,7 +3,6 @@
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -21,7 +20,7 @@ BLOCKS = {"blockquote", "h1", "h2", "h3", "h4", "img", "li", "ol", "pre", "table
 class Page(HTMLParser):
     """Blocks within an element (all of them without one), and the links and files that the page loads."""
 
-    def __init__(self, text: str, element: str = "") -> None:
+    def __init__(self, text, element=""):
         super().__init__()
         self.blocks: Counter[str] = Counter()
         self.targets: list[str] = []
@@ -29,7 +28,7 @@ class Page(HTMLParser):
         self._element, self._depth = element, 0
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self._depth += tag == self._element
         if tag in BLOCKS and (self._depth or not self._element):
             self.blocks[tag] += 1
@@ -39,12 +38,12 @@ class Page(HTMLParser):
         if tag in ("img", "link", "script") and (source := values.get("src") or values.get("href")):
             self.loaded.append(source)
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         self._depth -= tag == self._element
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     if not PYTHON.exists():
         pytest.skip("the site's tools are not installed: `make site` brings them")
     folder = tmp_path_factory.mktemp("site")
@@ -53,13 +52,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def built(site: Path) -> Iterator[tuple[Path, Page]]:
+def built(site):
     for file in sorted((site / "html").rglob("*.html")):
         if file.name != "404.html":
             yield file, Page(file.read_text(), "article")
 
 
-def test_each_link_and_picture_is_there_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+def test_each_link_and_picture_is_there_and_nothing_is_loaded_from_elsewhere(site):
     missing, foreign = [], []
     for file, page in built(site):
         foreign += [f"{file.name}: {each}" for each in page.loaded if urlsplit(each).netloc]
@@ -71,7 +70,7 @@ def test_each_link_and_picture_is_there_and_nothing_is_loaded_from_elsewhere(sit
     assert (missing, foreign) == ([], [])
 
 
-def test_a_page_has_the_blocks_that_a_code_host_shows(site: Path) -> None:
+def test_a_page_has_the_blocks_that_a_code_host_shows(site):
     """Python-Markdown wants four spaces before a list's inner blocks, and an empty line before a list."""
     markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
     differ = {}
@@ -87,7 +86,7 @@ def test_a_page_has_the_blocks_that_a_code_host_shows(site: Path) -> None:
     assert differ == {}
 
 
-def test_each_page_is_in_the_navigation_and_the_api_has_the_docstrings_of_components(site: Path) -> None:
+def test_each_page_is_in_the_navigation_and_the_api_has_the_docstrings_of_components(site):
     listed = set(re.findall(r'"([\w/.-]+\.md)"', (site / "zensical.toml").read_text()))
     assert listed == {str(file.relative_to(site / "pages")) for file in (site / "pages").rglob("*.md")}
     text = (site / "html" / "api" / "AcceleratorNodeGroup.html").read_text()

@@ -74,16 +74,16 @@ MARK = {"files": {"a": {"bytes": 1, "sha256": "0"}}, "compilations": [{"options"
 STAGED = {"schemaVersion": 1, "path": "a", "size": 1, "sha256": "0", "checksum": ""}
 
 
-def _connect(file: Path) -> object:
+def _connect(file):
     cluster_access.check_commands(text(file))
     return Requests.connect(file)
 
 
-def text(file: Path) -> str:
+def text(file):
     return file.read_text(errors="replace")
 
 
-def placed(file: Path, *places: Path | str) -> Path:
+def placed(file, *places):
     """The directory of the file, where its content stands at these places, too."""
     for place in places:
         there = file.parent / place
@@ -92,29 +92,29 @@ def placed(file: Path, *places: Path | str) -> Path:
     return file.parent
 
 
-def paths(file: Path, name: str) -> Paths:
+def paths(file, name):
     """The files of a local cloud of which one is that file."""
     return Paths(placed(file, getattr(Paths(file.parent), name)))
 
 
-def _resize(file: Path) -> object:
+def _resize(file):
     pool = Paths(file.parent).pools / f"{resizing.pool_key({'nodeGroupName': 'g'})}.json"
     return resizing.resize(Paths(placed(file, pool)), "g", 1, CATALOGUE, lambda _: None)
 
 
-def _project(file: Path) -> object:
+def _project(file):
     folder = placed(file, "project/Pulumi.dev.yaml") / "project"
     (folder / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     return load_project(folder).stack("dev")
 
 
-def _staged(file: Path) -> object:
+def _staged(file):
     place = placed(file, *(f"staged/{name}" for name in (destination.MARKER, destination.MANIFEST))) / "staged"
     request = {"source": "s3://a/b", "list": False, "extract": False, "include": [], "exclude": []}
     return destination.Destination(place, request).complete(replace=False)
 
 
-def _edit(file: Path) -> object:
+def _edit(file):
     try:
         return stack_file_edit.put(text(file), ("config", "p:a"), "b")
     except (stack_file_edit.NotEditableError, ValueError) as error:
@@ -174,7 +174,7 @@ ANSWERS: Mapping[str, tuple[Any, Callable[[Any], object]]] = {
 }
 
 
-def said(read: Callable[[], object]) -> str:
+def said(read):
     """What people are told by a reader that takes no exception, or one of those that are sentences."""
     try:
         return f"read: {type(read())}"
@@ -182,7 +182,7 @@ def said(read: Callable[[], object]) -> str:
         return str(error)
 
 
-def _or_value_error(read: Callable[[], object]) -> object:
+def _or_value_error(read):
     """What callers turn into a sentence with the source's name."""
     try:
         return read()
@@ -191,7 +191,7 @@ def _or_value_error(read: Callable[[], object]) -> object:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files(name: str, tmp_path: Path) -> None:
+def test_files(name, tmp_path):
     document, read = FILES[name]
     file = tmp_path / "damaged.json"
     texts = st.one_of(damaged(document).map(as_text), TEXT, JSON.map(as_text), st.sampled_from(NASTY))
@@ -199,7 +199,7 @@ def test_files(name: str, tmp_path: Path) -> None:
 
     @budget(60)
     @given(content)
-    def run(data: bytes) -> None:
+    def run(data):
         file.write_bytes(data)
         assert said(lambda: read(file)).strip()
 
@@ -207,12 +207,12 @@ def test_files(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_answers(name: str) -> None:
+def test_answers(name):
     document, read = ANSWERS[name]
 
     @budget(60)
     @given(st.one_of(damaged(document), JSON))
-    def run(answer: Any) -> None:
+    def run(answer):
         assert said(lambda: read(answer)).strip()
 
     run()
@@ -246,7 +246,7 @@ def test_commands_name_the_file(command: str, tmp_path: Path, monkeypatch: pytes
     run()
 
 
-def test_an_error_that_nobody_foresaw_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_nobody_foresaw_is_a_sentence(monkeypatch):
     monkeypatch.setattr(cluster_access, "_read", lambda _: int("foreseen"))
     for extra in ([], ["--json"]):
         result = CliRunner().invoke(app, ["jobs", "--outputs", "x", *extra])

@@ -3,10 +3,9 @@
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 import watched_team
@@ -53,12 +52,12 @@ STATUS = {"status": "Failure", "message": "m", "details": {"causes": [{"reason":
 EVENT = {"log": "a line", "time": "2026-11-22T05:30:00Z", "kubernetes": {"pod_name": "p"}}
 
 
-def is_plain(text: str) -> bool:
+def is_plain(text):
     """Whether a text steers no terminal."""
     return not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", text)
 
 
-def shown(*parts: Any) -> str:
+def shown(*parts):
     """What is printed of them."""
     buffer = io.StringIO()
     console = Console(file=buffer, width=100, force_terminal=False)
@@ -67,7 +66,7 @@ def shown(*parts: Any) -> str:
     return buffer.getvalue()
 
 
-def read_steps(texts: list[str]) -> object:
+def read_steps(texts):
     found = steps.progress(steps.parse_all(texts), NOW.timestamp())
     if found is not None:
         json.dumps(found.to_json(), allow_nan=False)
@@ -75,7 +74,7 @@ def read_steps(texts: list[str]) -> object:
     return found
 
 
-def read_reports(texts: list[str]) -> object:
+def read_reports(texts):
     reader = usage.Reader()
     for each in texts:
         reader.line(each)
@@ -86,7 +85,7 @@ def read_reports(texts: list[str]) -> object:
     return reader.last
 
 
-def read_copier(texts: list[str]) -> object:
+def read_copier(texts):
     buffer = io.StringIO()
     progress = ShownProgress(Console(file=buffer, width=100, force_terminal=False), None)
     for each in texts:
@@ -95,14 +94,14 @@ def read_copier(texts: list[str]) -> object:
     return progress.count("bytes")
 
 
-def read_log(texts: list[str]) -> object:
+def read_log(texts):
     for each in texts:
         line = log_lines.parse(each)
         assert line.local_rank is None or line.local_rank >= 0
     return endings.root_cause("\n".join(texts))
 
 
-def event(message: str) -> object:
+def event(message):
     return cloudwatch_logs.line_of({"message": message, "timestamp": 1_763_000_000_000}).text
 
 
@@ -118,13 +117,13 @@ LINES: dict[str, tuple[object, Callable[[list[str]], object]]] = {
 
 
 @pytest.mark.parametrize("reader", LINES)
-def test_lines_of_logs(reader: str) -> None:
+def test_lines_of_logs(reader):
     document, read = LINES[reader]
     line = damaged(document).map(as_text) if isinstance(document, dict) else TEXT.map(lambda text: f"{document}{text}")
 
     @budget(60)
     @given(st.lists(st.one_of(line, TEXT, JSON.map(as_text)), max_size=4))
-    def run(texts: list[str]) -> None:
+    def run(texts):
         read(texts)
 
     run()
@@ -132,7 +131,7 @@ def test_lines_of_logs(reader: str) -> None:
 
 @budget(60)
 @given(TEXT)
-def test_what_is_printable(text: str) -> None:
+def test_what_is_printable(text):
     made = printable(text)
     assert is_plain(made)
     assert printable(made) == made
@@ -140,7 +139,7 @@ def test_what_is_printable(text: str) -> None:
 
 @budget(60)
 @given(st.lists(st.one_of(st.binary(max_size=60), st.just(b"2026-11-22T05:30:00.000000000Z F a\n"))), TEXT)
-def test_logs_of_pods_that_are_gone(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], name: str) -> None:
+def test_logs_of_pods_that_are_gone(tmp_path_factory, parts, name):
     place = tmp_path_factory.getbasetemp() / "kept"
     container = place / "team" / "pod" / "uid" / "c"
     container.mkdir(parents=True, exist_ok=True)
@@ -165,7 +164,7 @@ COMMANDS = ("jobs --all", "status alpha", "status beta", "logs alpha --all", "lo
 COMMANDS += ("status alpha --devices", "status", "logs alpha --since 1h", "jobs --json", "status alpha --json")
 
 
-def objects() -> dict[str, Any]:
+def objects():
     """A team's jobs, with all of their owners' texts that commands read."""
     found = snapshot("queue_full")
     for job in found["Job"]:
@@ -189,7 +188,7 @@ LOG = [f"2026-11-22T05:33:0{second}Z [default0]:{json.dumps({**STEP, 'step': sec
 class Served(StubApi):
     """A server without a network: every request of the process is answered by it."""
 
-    def once(self, method: str, path: str, _: object, query: Any, *__: object) -> str:
+    def once(self, method, path, _, query, *__):
         log = re.fullmatch("/api/v1/namespaces/[^/]+/pods/([^/]+)/log", path)
         if log:
             return "\n".join(self.log(log[1], follow=False, tail=int(query.get("tailLines", 10**6))))
@@ -200,7 +199,7 @@ class Served(StubApi):
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Served:
+def served(monkeypatch):
     stub = Served({}, "http://127.0.0.1:9")
     monkeypatch.setattr(Requests, "_once", lambda _, *given: stub.once(*given))
     monkeypatch.setattr(reading, "now", lambda: now(SCENE))
@@ -208,17 +207,17 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     monkeypatch.setattr(ending, "MARGIN_SECONDS", 0.0)
     monkeypatch.setattr(ending, "_grace_seconds", lambda _: 0)
 
-    def no_way(*_: object) -> Iterator[str]:
+    def no_way(*_):
         raise pod_channels.NoChannelError("the command ended with exit code 3")
 
     monkeypatch.setattr(pod_channels, "lines", no_way)
     return stub
 
 
-def call(served: Served, folder: Path, command: str) -> tuple[int, str]:
+def call(served, folder, command):
     """The exit code of a command of the team, and what it printed."""
 
-    def trn(*arguments: object) -> Any:
+    def trn(*arguments):
         return CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
 
     return watched_team.researcher(trn, served, folder)(*command.split())
@@ -232,7 +231,7 @@ def test_commands_of_a_team(command: str, served: Served, tmp_path: Path, monkey
 
     @budget(6)
     @given(hostile({"Job": SCENE["Job"], "Pod": SCENE["Pod"]}, CHECKED), st.lists(TEXT, max_size=3))
-    def run(changed: dict[str, Any], lines: list[str]) -> None:
+    def run(changed, lines):
         # The lists themselves stay: what is in them is what somebody wrote.
         served.objects = {**LISTS, **{kind: changed[kind] or LISTS[kind] for kind in changed}}
         served.logs = {pod["metadata"]["name"]: [*LOG, *lines] for pod in served.objects["Pod"]}
@@ -251,7 +250,7 @@ def test_answers_that_no_api_server_gives(command: str, served: Served, tmp_path
 
     @budget(6)
     @given(damaged(LISTS))
-    def run(changed: dict[str, Any]) -> None:
+    def run(changed):
         served.answer = lambda path, *_: _listed(changed, path)
         code, out = call(served, tmp_path, command)
         assert code in (0, 1, 2)
@@ -261,7 +260,7 @@ def test_answers_that_no_api_server_gives(command: str, served: Served, tmp_path
     run()
 
 
-def _listed(changed: dict[str, Any], path: str) -> tuple[int, dict[str, Any]]:
+def _listed(changed, path):
     status, answer = StubApi({}, "").answer(path)
     kind = next((each for each in changed if path.endswith(f"/{each.lower()}s")), "")
     return (200, {**answer, "items": changed[kind]}) if kind else (status, dict(answer))

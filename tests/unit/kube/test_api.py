@@ -3,7 +3,6 @@
 import json
 import socket
 import time
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +24,7 @@ CONFIG_MAPS = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namesp
 CONFIG_MAP: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}}
 
 
-def refusal(status: int, reason: str = "", message: str = "") -> ApiException:
+def refusal(status, reason="", message=""):
     error = ApiException(status=status)
     error.body = json.dumps({"kind": "Status", "reason": reason, "message": message})
     error.headers = {}
@@ -35,16 +34,16 @@ def refusal(status: int, reason: str = "", message: str = "") -> ApiException:
 class Played:
     """Stands for the official client: gives its answers in turn, and notes what was asked."""
 
-    def __init__(self, answers: Sequence[object], host: str) -> None:
+    def __init__(self, answers, host):
         self.configuration = SimpleNamespace(host=host)
         self.asked: list[tuple[str, str]] = []
         self._answers = list(answers)
 
-    def update_params_for_auth(self, headers: dict[str, str], queries: list[str], settings: list[str]) -> None:
+    def update_params_for_auth(self, headers, queries, settings):
         assert (queries, settings) == ([], ["BearerToken"])
         headers["authorization"] = "Bearer t"
 
-    def request(self, method: str, url: str, **rest: Any) -> Any:
+    def request(self, method, url, **rest):
         assert rest["headers"]["authorization"] == "Bearer t"
         query = "&".join(f"{key}={value}" for key, value in rest["query_params"])
         self.asked.append((method, url.removeprefix(self.configuration.host) + (f"?{query}" if query else "")))
@@ -56,14 +55,14 @@ class Played:
 
 
 @pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Api, Played]]:
+def play(monkeypatch):
     """An API over answers; pauses take no time, but the clock goes on by them."""
     now = [0.0]
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
     for module in (api_module, requests_module):
         monkeypatch.setattr(module, "time", clock)
 
-    def played(*answers: object, host: str = "https://127.0.0.1:6443") -> tuple[Api, Played]:
+    def played(*answers, host="https://127.0.0.1:6443"):
         client: Any = Played(answers, host)
         return Api(client, Path("/stack/kubeconfig")), client
 
@@ -89,13 +88,13 @@ MODIFIED = "Operation cannot be fulfilled on resourcequotas: the object has been
     ],
     ids=lambda each: str(getattr(each, "body", each))[:60],
 )
-def test_a_trouble_that_passes_is_waited_out(play: Any, trouble: Exception) -> None:
+def test_a_trouble_that_passes_is_waited_out(play, trouble):
     api, client = play(trouble, trouble, {"ok": 1})
     assert api.request("GET", "/version") == {"ok": 1}
     assert client.asked == [("GET", "/version")] * 3
 
 
-def test_the_server_says_how_long_it_is_busy(play: Any) -> None:
+def test_the_server_says_how_long_it_is_busy(play):
     busy = refusal(429)
     busy.headers = {"Retry-After": "7"}
     api, _ = play(busy, {"ok": 1})
@@ -122,7 +121,7 @@ QUOTA = "/api/v1/namespaces/team/resourcequotas/team"
         ("GET", "/a", b"<html>", "answered GET /a with something other than JSON"),
     ],
 )
-def test_what_waiting_does_not_mend_is_told_at_once(play: Any, method: str, path: str, answer: Any, said: str) -> None:
+def test_what_waiting_does_not_mend_is_told_at_once(play, method, path, answer, said):
     api, client = play(answer)
     with pytest.raises(ClusterError, match=said):
         api.request(method, path, {}, timeout_seconds=5)
@@ -145,7 +144,7 @@ LOCAL = r"^the API server https://127.0.0.1:6443 \(/stack/kubeconfig\) cannot be
         ),
     ],
 )
-def test_a_server_that_stays_away_is_given_up(play: Any, trouble: Any, host: str, said: str, tries: range) -> None:
+def test_a_server_that_stays_away_is_given_up(play, trouble, host, said, tries):
     api, client = play(*[trouble] * 100, host=host)
     with pytest.raises(ClusterError, match=said):
         api.request("GET", "/version")
@@ -171,7 +170,7 @@ FEW, WRONG = ("spec.replicas", "too few"), ("spec.selector", "wrong")
     ],
     ids=["each once", "one", "a value of pages"],
 )
-def test_the_faults_of_an_invalid_object_are_listed(causes: list[tuple[str, str]], text: str) -> None:
+def test_the_faults_of_an_invalid_object_are_listed(causes, text):
     shown = [{"field": field, "reason": "FieldValueInvalid", "message": message} for field, message in causes]
     answer = {"reason": "Invalid", "message": 'Job "a" is invalid: all in one line', "details": {"causes": shown}}
     assert str(ApiError.of(422, json.dumps(answer))) == f'Job "a" is invalid:{text}'
@@ -186,14 +185,14 @@ def test_the_faults_of_an_invalid_object_are_listed(causes: list[tuple[str, str]
         ("{}", "the API server answered HTTP 502 without a message"),
     ],
 )
-def test_an_answer_is_told_with_or_without_a_status(body: str, text: str) -> None:
+def test_an_answer_is_told_with_or_without_a_status(body, text):
     assert str(ApiError.of(502, body)) == text
 
 
 # --- Kinds and objects --------------------------------------------------------------------------------------------
 
 
-def test_a_kind_knows_its_paths() -> None:
+def test_a_kind_knows_its_paths():
     deployment, node = (ApiKind("apps/v1", "Deployment", "deployments", True), ApiKind("v1", "Node", "nodes", False))
     assert deployment.path("ns") == "/apis/apps/v1/namespaces/ns/deployments"
     assert node.path("", "n", "status") == "/api/v1/nodes/n/status"
@@ -201,7 +200,7 @@ def test_a_kind_knows_its_paths() -> None:
     assert node.path("", "system:x/../y") == "/api/v1/nodes/system:x%2F..%2Fy"
 
 
-def test_a_kind_whose_definition_is_new_is_awaited(play: Any) -> None:
+def test_a_kind_whose_definition_is_new_is_awaited(play):
     spec = {"group": "x.io", "names": {"kind": "Queue"}, "versions": [{"name": "v1", "served": True}]}
     queues = {"resources": [{"name": "queues", "kind": "Queue", "namespaced": False}]}
     not_found = refusal(404, "NotFound", "the server could not find the requested resource")
@@ -221,13 +220,13 @@ def test_a_kind_whose_definition_is_new_is_awaited(play: Any) -> None:
         ),
     ],
 )
-def test_a_kind_without_definition_is_refused_at_once(play: Any, served: Any, definitions: Any, said: str) -> None:
+def test_a_kind_without_definition_is_refused_at_once(play, served, definitions, said):
     api, _ = play(served, definitions)
     with pytest.raises(NoSuchKindError, match=said):
         api.kind("x/v1", "Queue")
 
 
-def test_an_apply_that_met_another_write_is_repeated(play: Any) -> None:
+def test_an_apply_that_met_another_write_is_repeated(play):
     conflict = refusal(409, "Conflict", "the object has been modified")
     api, client = play(CONFIG_MAPS, conflict, conflict, {"done": True}, conflict)
     assert api.apply(CONFIG_MAP) == {"done": True}
@@ -240,7 +239,7 @@ def test_an_apply_that_met_another_write_is_repeated(play: Any) -> None:
 @pytest.mark.parametrize(
     "answer", [refusal(409, "AlreadyExists", "it exists"), refusal(504, "Timeout", "request did not complete")]
 )
-def test_what_exists_or_may_exist_is_applied_and_what_is_refused_is_not(play: Any, answer: ApiException) -> None:
+def test_what_exists_or_may_exist_is_applied_and_what_is_refused_is_not(play, answer):
     api, client = play(CONFIG_MAPS, answer, {"done": True}, refusal(403, "Forbidden", "no"))
     assert api.create_or_apply(CONFIG_MAP) == {"done": True}
     with pytest.raises(ApiError, match="no"):
@@ -250,21 +249,21 @@ def test_what_exists_or_may_exist_is_applied_and_what_is_refused_is_not(play: An
 
 
 @pytest.mark.parametrize("field", ["apiVersion", "kind", "metadata.name"])
-def test_a_manifest_without_name_or_kind_is_refused(play: Any, field: str) -> None:
+def test_a_manifest_without_name_or_kind_is_refused(play, field):
     manifest = {**CONFIG_MAP, field.partition(".")[0]: None}
     with pytest.raises(ClusterError, match=f"an object without {field} cannot be applied"):
         play()[0].apply(manifest)
 
 
-def test_without_a_namespace_an_object_is_in_default(play: Any) -> None:
+def test_without_a_namespace_an_object_is_in_default(play):
     reference = play(CONFIG_MAPS)[0].reference({**CONFIG_MAP, "metadata": {"name": "a"}})
     assert reference == ObjectReference("v1", "ConfigMap", "default", "a")
     assert str(reference) == "ConfigMap default/a"
     assert ObjectReference.from_json(json.loads(json.dumps(reference.to_json()))) == reference, "as the ledger keeps it"
 
 
-def test_a_list_that_grew_too_old_starts_again(play: Any) -> None:
-    def page(name: str, after: str) -> dict[str, Any]:
+def test_a_list_that_grew_too_old_starts_again(play):
+    def page(name, after):
         return {"items": [{"metadata": {"name": name}}], "metadata": {"continue": after}}
 
     api, client = play(CONFIG_MAPS, page("a", "x"), refusal(410, "Expired", "too old"), page("a", "y"), page("b", ""))
@@ -273,7 +272,7 @@ def test_a_list_that_grew_too_old_starts_again(play: Any) -> None:
     assert [path for _, path in client.asked[1:]] == [first, f"{first}&continue=x", first, f"{first}&continue=y"]
 
 
-def test_what_is_absent_is_nothing_to_get_or_delete(play: Any) -> None:
+def test_what_is_absent_is_nothing_to_get_or_delete(play):
     gone = refusal(404, "NotFound", "not found")
     api, _ = play(CONFIG_MAPS, gone, gone, CONFIG_MAPS, {"items": []}, CONFIG_MAPS, {"items": []})
     for reference in (ObjectReference("v1", "ConfigMap", "ns", "a"), ObjectReference("v1", "Queue", "", "q")):
@@ -281,7 +280,7 @@ def test_what_is_absent_is_nothing_to_get_or_delete(play: Any) -> None:
         assert api.delete(reference) is False
 
 
-def test_nothing_is_deleted_without_saying_which(play: Any) -> None:
+def test_nothing_is_deleted_without_saying_which(play):
     api, client = play(CONFIG_MAPS)
     for labels, namespace in (("", "ns"), ("a=b", "")):
         with pytest.raises(ValueError, match="only with labels, and in one namespace"):
@@ -292,7 +291,7 @@ def test_nothing_is_deleted_without_saying_which(play: Any) -> None:
 # --- Kubeconfig and bulk ------------------------------------------------------------------------------------------
 
 
-def connected(path: Path, server: str) -> Api:
+def connected(path, server):
     named = [("clusters", "cluster", {"server": server}), ("users", "user", {"token": "t"})]
     config: dict[str, Any] = {kind: [{"name": "c", key: value}] for kind, key, value in named}
     config["contexts"] = [{"name": "c", "context": {"cluster": "c", "user": "c"}}]
@@ -301,9 +300,7 @@ def connected(path: Path, server: str) -> Api:
 
 
 @pytest.mark.parametrize(("server", "by_proxy"), [("https://127.0.0.1:6443", False), (EKS, True)])
-def test_a_proxy_is_not_asked_for_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, by_proxy: bool
-) -> None:
+def test_a_proxy_is_not_asked_for_this_machine(tmp_path, monkeypatch, server, by_proxy):
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.com:3128")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -312,7 +309,7 @@ def test_a_proxy_is_not_asked_for_this_machine(
     assert isinstance(api._client.rest_client.pool_manager, urllib3.ProxyManager) == by_proxy
 
 
-def test_a_quiet_connection_is_kept_alive(tmp_path: Path) -> None:
+def test_a_quiet_connection_is_kept_alive(tmp_path):
     """Else a load balancer may forget it, and a log that is followed has no more lines."""
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
         api = connected(tmp_path / "config", f"http://127.0.0.1:{server.getsockname()[1]}")
@@ -337,7 +334,7 @@ def test_a_quiet_connection_is_kept_alive(tmp_path: Path) -> None:
         (None, "there is no kubeconfig {}: the local cloud makes it with `trn local up`"),
     ],
 )
-def test_a_broken_or_missing_kubeconfig_is_named(tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_broken_or_missing_kubeconfig_is_named(tmp_path, text, said):
     path = tmp_path / "kubeconfig"
     if text is not None:
         path.write_text(text)
@@ -345,12 +342,12 @@ def test_a_broken_or_missing_kubeconfig_is_named(tmp_path: Path, text: str | Non
         Api.connect(path)
 
 
-def test_bulk_work_keeps_the_order_and_ends_with_the_first_error() -> None:
+def test_bulk_work_keeps_the_order_and_ends_with_the_first_error():
     assert in_parallel(lambda each: each * 2, range(100), threads=8) == [each * 2 for each in range(100)]
     assert in_parallel(str, []) == []
     begun: list[int] = []
 
-    def work(each: int) -> None:
+    def work(each):
         begun.append(each)
         if each == 3:
             raise ClusterError("no")
@@ -378,9 +375,7 @@ DONE = {"state": {"terminated": {"exitCode": 0}}, "ready": True}
         ("Running", DONE, [{}, {"lastState": FAILED["state"]}], True, "b"),
     ],
 )
-def test_the_log_is_that_of_the_container_that_failed(
-    phase: str, init: Any, own: list[Any], previous: bool, asked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_log_is_that_of_the_container_that_failed(phase, init, own, previous, asked, monkeypatch):
     api = Api.__new__(Api)
     monkeypatch.setattr(api, "text", lambda *_, query, **__: query["container"])
     own = [{"name": name, **each} for name, each in zip("ab", own, strict=True)]

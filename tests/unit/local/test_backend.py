@@ -1,11 +1,8 @@
 """Who answers for the providers in the local cloud, with makers that make nothing."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -20,7 +17,6 @@ from trainium_eks.local.events import BackendOptions, Begun, Event, Failed
 from trainium_eks.local.handlers import ResourceRequest, kind_of, seconds
 from trainium_eks.local.ledger import Ledger
 from trainium_eks.local.nodes.node_pools import adopted_zones
-from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.program import RecordingError, record_program
 from trainium_eks.plan.resource_types.simulation import Simulation
 
@@ -32,24 +28,24 @@ class Maker:
     refused: str = ""
     asked: list[ResourceRequest] = field(default_factory=list)
 
-    def reference(self, asked: ResourceRequest) -> Mapping[str, Any]:
+    def reference(self, asked):
         return {"name": asked.registration.name}
 
-    def apply(self, asked: ResourceRequest) -> ApplyResult:
+    def apply(self, asked):
         self.asked.append(asked)
         if asked.registration.name == self.refused:
             raise ClusterError(f"the server refuses {self.refused}")
         real = kind_of(asked.registration.type) == "object"
         return ApplyResult(Change.CREATED, {"status": {"phase": "Active"}} if real else {})
 
-    def delete(self, reference: Mapping[str, Any]) -> None:
+    def delete(self, reference):
         raise AssertionError(reference)
 
 
 class Cloud:
     """A backend and what it told."""
 
-    def __init__(self, directory: Path, refused: str = "", adopted: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, directory, refused="", adopted=MappingProxyType({})):
         self.makers = {kind: Maker(refused) for kind in ("object", "release", "nodes", "addon", "simulated")}
         self.ledger = Ledger.open(directory / "ledger")
         self.ledger.begin()
@@ -57,22 +53,22 @@ class Cloud:
         self.backend = LocalBackend(Simulation(), self.ledger, self.events.append, adopted)
         self.backend.connect(self.makers, endpoint="https://127.0.0.1:1", authority="Q0E=")
 
-    def run(self, program: Any) -> Graph:
+    def run(self, program):
         return record_program(program, backend=self.backend, foreign=True)
 
-    def told(self, kind: type[Event]) -> list[str]:
+    def told(self, kind):
         return [event.urn.rpartition("::")[2] for event in self.events if isinstance(event, kind)]
 
 
-def _namespace(name: str, *after: pulumi.Resource, **options: Any) -> k8s.core.v1.Namespace:
+def _namespace(name, *after, **options):
     opts = pulumi.ResourceOptions(depends_on=list(after), **options)
     return k8s.core.v1.Namespace(name, metadata={"name": name}, opts=opts)
 
 
-def test_what_comes_from_a_program_of_others_is_not_made_of_nothing(tmp_path: Path) -> None:
+def test_what_comes_from_a_program_of_others_is_not_made_of_nothing(tmp_path):
     cloud = Cloud(tmp_path)
 
-    def program(*, uses: bool) -> None:
+    def program(*, uses):
         topic = aws.sns.Topic("topic")
         k8s.core.v1.ConfigMap("map", metadata={"name": "map"}, data={"arn": topic.arn} if uses else {})
 
@@ -81,10 +77,10 @@ def test_what_comes_from_a_program_of_others_is_not_made_of_nothing(tmp_path: Pa
         cloud.run(lambda: program(uses=True))
 
 
-def test_what_is_made_is_written_down_before_and_as_done_and_nothing_begins_after_a_failure(tmp_path: Path) -> None:
+def test_what_is_made_is_written_down_before_and_as_done_and_nothing_begins_after_a_failure(tmp_path):
     cloud = Cloud(tmp_path, refused="bad")
 
-    def program() -> None:
+    def program():
         _namespace("after", _namespace("bad", _namespace("first")))
 
     with pytest.raises(RecordingError, match="the server refuses bad"):
@@ -101,12 +97,12 @@ def test_what_is_made_is_written_down_before_and_as_done_and_nothing_begins_afte
     assert cloud.told(Begun) == begun
 
 
-def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from(tmp_path: Path) -> None:
+def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from(tmp_path):
     adopted = adopted_zones({"existingNetwork": {"privateSubnets": [{"id": "subnet-1", "zoneId": "usw2-az1"}]}})
     assert adopted_zones({}) == {}
     cloud = Cloud(tmp_path, adopted=adopted)
 
-    def program() -> None:
+    def program():
         subnet = aws.ec2.Subnet("s", vpc_id="vpc-1", cidr_block="10.0.0.0/24", availability_zone_id="usw2-az4")
         template = aws.ec2.LaunchTemplate("t", user_data="eA==")
         aws.eks.NodeGroup(
@@ -134,9 +130,7 @@ def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from(tmp
         ({"update": "20s"}, 300, 20),
     ],
 )
-def test_a_resource_has_the_time_that_its_program_gives(
-    tmp_path: Path, timeouts: Mapping[str, str], first: float, later: float
-) -> None:
+def test_a_resource_has_the_time_that_its_program_gives(tmp_path, timeouts, first, later):
     for expected in (first, later):
         cloud = Cloud(tmp_path)
         cloud.run(lambda: _namespace("room", custom_timeouts=pulumi.CustomTimeouts(**timeouts)))
@@ -146,7 +140,7 @@ def test_a_resource_has_the_time_that_its_program_gives(
     assert asked.held.done, "what it held before"
 
 
-def test_durations_are_gos() -> None:
+def test_durations_are_gos():
     durations = {"30m": 1800, "1h30m": 5400, "90s": 90, "1.5h": 5400}
     assert {text: seconds(text) for text in durations} == durations
     for text in ("", "30", "m", "5 minutes", "1d"):
@@ -154,7 +148,7 @@ def test_durations_are_gos() -> None:
             seconds(text)
 
 
-def test_events_and_options_are_the_same_on_the_other_side() -> None:
+def test_events_and_options_are_the_same_on_the_other_side():
     done = events.Done("u", "object", "name", Change.REPLACED, ("a note",), "no chart")
     others = (events.Waiting("u", "for a pod"), Failed("u", "refused"), events.Abandoned("u", "refused"))
     for event in (Begun("u"), done, *others, events.Deleted("u", "nodes"), events.Kept("u")):
@@ -166,7 +160,7 @@ def test_events_and_options_are_the_same_on_the_other_side() -> None:
 # --- Replacement ------------------------------------------------------------------------------------------------------
 
 
-def _files() -> None:
+def _files():
     volume = k8s.core.v1.PersistentVolume("volume", spec={"csi": {"driver": "d", "volume_handle": "h"}})
     claim = k8s.core.v1.PersistentVolumeClaim("claim", spec={"volume_name": volume.metadata["name"]})
     pod = {"volumes": [{"name": "v", "persistent_volume_claim": {"claim_name": claim.metadata["name"]}}]}
@@ -174,16 +168,16 @@ def _files() -> None:
     k8s.core.v1.ConfigMap("beside", data={"claim": "x"}, opts=pulumi.ResourceOptions(depends_on=[claim]))
 
 
-def test_what_is_made_from_a_volume_is_deleted_before_it_and_what_only_waits_for_it_stays(tmp_path: Path) -> None:
+def test_what_is_made_from_a_volume_is_deleted_before_it_and_what_only_waits_for_it_stays(tmp_path):
     Cloud(tmp_path).run(_files)
     cloud = Cloud(tmp_path)
     deleted: list[str] = []
 
     class Replacing(Maker):
-        def delete(self, reference: Mapping[str, Any]) -> None:
+        def delete(self, reference):
             deleted.append(reference["name"])
 
-        def apply(self, asked: ResourceRequest) -> ApplyResult:
+        def apply(self, asked):
             if asked.registration.name == "volume":
                 asked.make_room()
             return super().apply(asked)

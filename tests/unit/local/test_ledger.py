@@ -1,10 +1,8 @@
 """What the ledger promises: nothing that was made is forgotten, whenever the process dies."""
 
 import stat
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,27 +11,27 @@ from trainium_eks.local import ledger as module
 from trainium_eks.local.ledger import Holding, Ledger, deletion_order, digest
 
 
-def holding(name: str, *after: str, reference: str = "r") -> Holding:
+def holding(name, *after, reference="r"):
     return Holding(
         urn=name, type="kubernetes:core/v1:Namespace", kind="object", reference={"name": reference}, after=after
     )
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     return tmp_path / "ledger"
 
 
 @pytest.fixture
-def ledger(file: Path) -> Ledger:
+def ledger(file):
     return Ledger.open(file)
 
 
-def names(holdings: Iterable[Holding]) -> list[str]:
+def names(holdings):
     return [each.urn for each in holdings]
 
 
-def test_what_was_held_and_not_dropped_is_there_after_a_new_start_as_it_was(file: Path, ledger: Ledger) -> None:
+def test_what_was_held_and_not_dropped_is_there_after_a_new_start_as_it_was(file, ledger):
     ledger.begin()
     ledger.hold(holding("gone"), done=True)
     ledger.hold(holding("a"), done=False)
@@ -48,7 +46,7 @@ def test_what_was_held_and_not_dropped_is_there_after_a_new_start_as_it_was(file
         ledger.compact()
 
 
-def test_a_line_that_was_cut_off_is_as_if_it_were_not_there(file: Path, ledger: Ledger) -> None:
+def test_a_line_that_was_cut_off_is_as_if_it_were_not_there(file, ledger):
     ledger.hold(holding("a"), done=True)
     whole = file.read_bytes()
     ledger.hold(holding("b"), done=True)
@@ -61,7 +59,7 @@ def test_a_line_that_was_cut_off_is_as_if_it_were_not_there(file: Path, ledger: 
         assert names(Ledger.open(file).holdings) == ["a", "c"]
 
 
-def test_what_an_up_does_not_ask_for_is_left_over(file: Path, ledger: Ledger) -> None:
+def test_what_an_up_does_not_ask_for_is_left_over(file, ledger):
     ledger.begin()
     for name in ("a", "b"):
         ledger.hold(holding(name), done=True)
@@ -76,7 +74,7 @@ def test_what_an_up_does_not_ask_for_is_left_over(file: Path, ledger: Ledger) ->
     assert names(Ledger.open(file).left_over()) == ["a", "job", "b", "job"]
 
 
-def test_the_newest_of_a_resources_things_is_found_also_after_a_new_start(file: Path, ledger: Ledger) -> None:
+def test_the_newest_of_a_resources_things_is_found_also_after_a_new_start(file, ledger):
     for reference in ("1", "2", "1"):
         ledger.hold(holding("job", reference=reference), done=True)
     for opened in (ledger, Ledger.open(file)):
@@ -87,15 +85,15 @@ def test_the_newest_of_a_resources_things_is_found_also_after_a_new_start(file: 
         assert opened.of("other", "object") is None
 
 
-def test_another_version_is_refused_with_what_to_do(file: Path) -> None:
+def test_another_version_is_refused_with_what_to_do(file):
     file.write_text('{"version": 99}\n')
     with pytest.raises(ClusterError, match=r"version 99.*`trn local down`"):
         Ledger.open(file)
 
 
 def test_what_cannot_be_written_is_told_with_place_and_reason_and_leaves_the_ledger_as_it_was(
-    file: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    file, ledger, monkeypatch
+):
     ledger.hold(holding("a"), done=True)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     whole, write = file.read_bytes(), module.os.write
@@ -110,13 +108,13 @@ def test_what_cannot_be_written_is_told_with_place_and_reason_and_leaves_the_led
         Ledger.open(file / "below").begin()
 
 
-def test_threads_write_whole_lines(file: Path, ledger: Ledger) -> None:
+def test_threads_write_whole_lines(file, ledger):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: ledger.hold(holding(f"urn-{number}"), done=True), range(200)))
     assert len(Ledger.open(file).holdings) == 200
 
 
-def test_the_digest_tells_other_inputs_and_not_another_order() -> None:
+def test_the_digest_tells_other_inputs_and_not_another_order():
     assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1})
     assert digest({"a": 1}) != digest({"a": 2})
 
@@ -124,7 +122,7 @@ def test_the_digest_tells_other_inputs_and_not_another_order() -> None:
 # --- The order of deletion --------------------------------------------------------------------------------------------
 
 
-def of(**after: str) -> list[Holding]:
+def of(**after):
     """Holdings by name, each with the names of those that it came after."""
     return [holding(name, *names.split()) for name, names in after.items()]
 
@@ -152,5 +150,5 @@ def of(**after: str) -> list[Holding]:
         ),
     ],
 )
-def test_nothing_goes_before_what_was_made_after_it(held: list[Holding], rounds: list[str]) -> None:
+def test_nothing_goes_before_what_was_made_after_it(held, rounds):
     assert [" ".join(sorted(names(each))) for each in deletion_order(held)] == rounds

@@ -9,9 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from waiting import SECONDS
@@ -32,12 +30,12 @@ with locked(Paths(Path(sys.argv[1])), "trn local up"):
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> Paths:
+def paths(tmp_path):
     return Paths.of(tmp_path, "dev")
 
 
 @contextmanager
-def other_holder(paths: Paths) -> Iterator[subprocess.Popen[str]]:
+def other_holder(paths):
     with subprocess.Popen([sys.executable, "-c", HOLD, paths.root], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
@@ -85,7 +83,7 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_none(paths, monkeypatch)
     """``down`` removes the directory and then lets go: a lock on the removed file would keep nobody out."""
     flock, removed = fcntl.flock, []
 
-    def down_ends_first(descriptor: int, operation: int) -> None:
+    def down_ends_first(descriptor, operation):
         if not removed:
             removed.append(paths.root)
             shutil.rmtree(paths.root)

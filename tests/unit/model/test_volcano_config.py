@@ -11,19 +11,19 @@ PLAIN = (QueueConfig(name="test", capability={NEURON: 32}),)
 RESTS_OR_NOT = pytest.mark.parametrize("rests", [True, False])
 
 
-def config(rests: bool = False, queues: tuple[QueueConfig, ...] = PLAIN, **volcano: Any) -> dict[str, Any]:
+def config(rests=False, queues=PLAIN, **volcano):
     """What Volcano reads: the rendered text, parsed again."""
     text = volcano_config.scheduler_yaml(VolcanoConfig(**volcano), queues=queues, rests_at_zero=rests)
     found: dict[str, Any] = yaml.safe_load(text)
     return found
 
 
-def plugins(*arguments: Any, **volcano: Any) -> dict[str, dict[str, Any]]:
+def plugins(*arguments, **volcano):
     tiers = config(*arguments, **volcano)["tiers"]
     return {plugin["name"]: plugin for tier in tiers for plugin in tier["plugins"]}
 
 
-def held_for_nodes(rests: bool, **volcano: Any) -> bool:
+def held_for_nodes(rests, **volcano):
     """Return whether some plugin that may keep a job without pods looks at the nodes."""
     found = plugins(rests, **volcano)
     shares = found.keys() & {"capacity", "proportion"}
@@ -33,7 +33,7 @@ def held_for_nodes(rests: bool, **volcano: Any) -> bool:
 
 
 @RESTS_OR_NOT
-def test_a_pool_that_rests_at_zero_gives_pods_to_jobs_without_a_node_unless_it_is_set(rests: bool) -> None:
+def test_a_pool_that_rests_at_zero_gives_pods_to_jobs_without_a_node_unless_it_is_set(rests):
     """volcano#3910: otherwise no pod exists that could make a node come."""
     assert held_for_nodes(rests) is not rests
     assert not held_for_nodes(rests, scale_from_zero=True)
@@ -41,7 +41,7 @@ def test_a_pool_that_rests_at_zero_gives_pods_to_jobs_without_a_node_unless_it_i
 
 
 @RESTS_OR_NOT
-def test_reclaim_runs_after_allocate_and_needs_jobs_that_are_not_held_back(rests: bool) -> None:
+def test_reclaim_runs_after_allocate_and_needs_jobs_that_are_not_held_back(rests):
     assert config(rests, reclaim=True)["actions"] == "enqueue, allocate, reclaim, backfill"
     assert not held_for_nodes(rests, reclaim=True)
     assert config(rests)["actions"] == "enqueue, allocate, backfill"
@@ -60,13 +60,11 @@ def test_reclaim_runs_after_allocate_and_needs_jobs_that_are_not_held_back(rests
         ((), "proportion"),
     ],
 )
-def test_capacity_replaces_proportion_where_a_queue_says_what_it_deserves(
-    queues: tuple[QueueConfig, ...], expected: str
-) -> None:
+def test_capacity_replaces_proportion_where_a_queue_says_what_it_deserves(queues, expected):
     assert plugins(queues=queues).keys() & {"capacity", "proportion"} == {expected}
 
 
-def test_gangs_are_no_victims_of_preemption_and_nothing_prefers_empty_nodes_against_binpack() -> None:
+def test_gangs_are_no_victims_of_preemption_and_nothing_prefers_empty_nodes_against_binpack():
     found = plugins()
     assert list(found)[:3] == ["priority", "gang", "conformance"]
     assert found["gang"]["enablePreemptable"] is found["drf"]["enablePreemptable"] is False

@@ -3,15 +3,12 @@ what the pages tell people to type can be typed."""
 
 import json
 import re
-from collections.abc import Mapping
-from pathlib import Path
 
 import promtool
 import pytest
 from alert_cases import CASES
 from command_lines import parse, words
 from fleet_series import between, constant, node
-from prometheus_server import Server
 from promtool import PRICES, Expected, Trial
 from served_series import unknown
 
@@ -25,7 +22,7 @@ TEXTS = {
 }
 
 
-def summary_of(alert: str, labels: Mapping[str, str]) -> str:
+def summary_of(alert, labels):
     """The text of an alert that fires, with its labels in their places; a silent one has none."""
     if not labels:
         return ""
@@ -34,7 +31,7 @@ def summary_of(alert: str, labels: Mapping[str, str]) -> str:
 
 
 @pytest.mark.parametrize("alert", CASES)
-def test_an_alert(alert: str, tool: Path, tmp_path: Path) -> None:
+def test_an_alert(alert, tool, tmp_path):
     trials: list[Trial] = []
     for what, case in CASES[alert].items():
         expected: list[Expected] = [(at, None, "") for at in case.silent_at]
@@ -44,28 +41,28 @@ def test_an_alert(alert: str, tool: Path, tmp_path: Path) -> None:
     promtool.check(tool, tmp_path, promtool.rules_with(alert), trials)
 
 
-def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not():
     assert CASES.keys() == SEVERITIES.keys()
     for alert, cases in CASES.items():
         assert any(case.labels for case in cases.values()), alert
         assert any(case.labels is None or case.silent_at for case in cases.values()), alert
 
 
-def test_prometheus_takes_the_rules_and_their_templates(tool: Path, tmp_path: Path) -> None:
+def test_prometheus_takes_the_rules_and_their_templates(tool, tmp_path):
     settings = AlertSettings(runbook_url="https://example.org/alerts.md")
     groups = [*rules.recording(PRICES), *rules.alerts(settings, "prod")]
     (tmp_path / "rules.yaml").write_text(json.dumps({"groups": groups}))
     promtool.call(tool, "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", cwd=tmp_path)
 
 
-def test_rules_read_only_what_somebody_serves_or_records(server: Server) -> None:
+def test_rules_read_only_what_somebody_serves_or_records(server):
     groups = [*rules.recording(PRICES), *rules.alerts(AlertSettings(), "prod")]
     queries = [rule["expr"] for group in groups for rule in group["rules"]]
     assert [wrong for query in queries for wrong in unknown(server, query)] == []
 
 
-def test_an_alert_says_what_to_type_and_where_to_read() -> None:
-    def annotations(settings: AlertSettings) -> dict[str, str]:
+def test_an_alert_says_what_to_type_and_where_to_read():
+    def annotations(settings):
         found = [rule for group in rules.alerts(settings, "prod") for rule in group["rules"]]
         return next(rule["annotations"] for rule in found if rule["alert"] == "GangStuck")
 
@@ -76,13 +73,13 @@ def test_an_alert_says_what_to_type_and_where_to_read() -> None:
     assert "runbook_url" not in annotations(AlertSettings())
 
 
-def test_every_threshold_is_read_by_an_alert() -> None:
+def test_every_threshold_is_read_by_an_alert():
     places = {*re.findall(r"<(\w+)>", (rules.FOLDER / "alerts.yaml").read_text())}
     stems = {place.rpartition("_")[0] for place in places}
     assert {name for name in AlertSettings.model_fields if name.rpartition("_")[0] not in stems} == {"runbook_url"}
 
 
-def test_a_place_that_nobody_fills_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_place_that_nobody_fills_is_refused(monkeypatch, tmp_path):
     (tmp_path / "alerts.yaml").write_text("groups: [{name: a, rules: [{alert: A, expr: a > <idle_minuts>}]}]")
     monkeypatch.setattr(rules, "FOLDER", tmp_path)
     monkeypatch.setattr(rules, "_read", rules._read.__wrapped__)
@@ -90,8 +87,8 @@ def test_a_place_that_nobody_fills_is_refused(monkeypatch: pytest.MonkeyPatch, t
         rules.alerts(AlertSettings(), "prod")
 
 
-def test_texts_say_what_it_costs_and_thresholds_are_those_of_the_settings(tool: Path, tmp_path: Path) -> None:
-    def check(name: str, settings: AlertSettings | None, text: str, *trials: Trial) -> None:
+def test_texts_say_what_it_costs_and_thresholds_are_those_of_the_settings(tool, tmp_path):
+    def check(name, settings, text, *trials):
         promtool.check(tool, tmp_path, promtool.rules_with(name, settings, text), trials)
 
     away, broken = between(10, 900, 0, before=1), {"node": "n1", "severity": "critical"}
@@ -116,7 +113,7 @@ SECTIONS = ["**Look:**", "**Mend.**", "**Cost of waiting.**"]
 COMMENT = re.compile(r"\s+# .*$")
 
 
-def typed(text: str) -> list[str]:
+def typed(text):
     """The lines of a page's console blocks, without comments."""
     blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
     return [COMMENT.sub("", line) for block in blocks for line in block.splitlines()]
@@ -129,7 +126,7 @@ COMMANDS = sorted({each.removeprefix("trn ") for each in (*ON_PAGES, *NEXT) if e
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
-def test_a_page_says_what_it_means_what_to_look_at_what_mends_it_and_what_it_costs(name: str) -> None:
+def test_a_page_says_what_it_means_what_to_look_at_what_mends_it_and_what_it_costs(name):
     means, *rest = PAGES[name].strip().split("\n\n")
     assert len(means) > 40
     assert [found for part in rest for found in re.findall(r"^\*\*[^*]+\*\*", part, re.MULTILINE)] == SECTIONS
@@ -144,7 +141,7 @@ def test_a_command_of_trn_is_one_with_such_options(command: str) -> None:
     assert parse(words(command.replace("NODES", "1")))
 
 
-def test_every_alert_has_a_page_whose_first_sentence_says_what_it_is_about() -> None:
+def test_every_alert_has_a_page_whose_first_sentence_says_what_it_is_about():
     assert PAGES.keys() == rules.severities().keys()
     assert runbook.about("ExporterDown") == "An exporter does not answer Prometheus."
     assert all(runbook.about(name).endswith(".") and "\n" not in runbook.about(name) for name in PAGES)

@@ -2,12 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from dashboard_queries import expand, queries, variables
-from prometheus_server import Server
 from served_series import unknown
 
 from trainium_eks.observe.dashboards import dashboards
@@ -16,16 +15,16 @@ SHIPPED: Mapping[str, dict[str, Any]] = {name: json.loads(text) for name, text i
 NAMES = sorted(SHIPPED)
 
 
-def _panels(dashboard: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _panels(dashboard):
     yield from (panel for panel in dashboard["panels"] if panel["type"] != "row")
 
 
-def _values(dashboard: Mapping[str, Any]) -> dict[str, str]:
+def _values(dashboard):
     return {variable["name"]: ".*" for variable in dashboard["templating"]["list"]} | {"__rate_interval": "2m"}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_they_ask_only_for_what_is_served_or_recorded(name: str, server: Server) -> None:
+def test_they_ask_only_for_what_is_served_or_recorded(name, server):
     dashboard = SHIPPED[name]
     asked = [expand(query.expression, _values(dashboard)) for query in queries(dashboard)]
     asked += [selector for _, selector, _ in variables(dashboard)]
@@ -33,7 +32,7 @@ def test_they_ask_only_for_what_is_served_or_recorded(name: str, server: Server)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_panel_says_what_it_is_of_and_what_to_do(name: str) -> None:
+def test_each_panel_says_what_it_is_of_and_what_to_do(name):
     dashboard = SHIPPED[name]
     assert dashboard["description"]
     assert dashboard["tags"] == ["trainium-eks"]
@@ -47,7 +46,7 @@ def test_each_panel_says_what_it_is_of_and_what_to_do(name: str) -> None:
         assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
 
 
-def test_links_lead_to_dashboards_and_fill_their_variables() -> None:
+def test_links_lead_to_dashboards_and_fill_their_variables():
     assert len({dashboard["uid"] for dashboard in SHIPPED.values()}) == len(SHIPPED)
     known = {each["uid"]: {one["name"] for one in each["templating"]["list"]} for each in SHIPPED.values()}
     fields = [panel["fieldConfig"]["defaults"] for dashboard in SHIPPED.values() for panel in _panels(dashboard)]
@@ -60,7 +59,7 @@ def test_links_lead_to_dashboards_and_fill_their_variables() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_panels_stand_side_by_side_and_not_on_one_another(name: str) -> None:
+def test_panels_stand_side_by_side_and_not_on_one_another(name):
     taken: set[tuple[int, int]] = set()
     for panel in SHIPPED[name]["panels"]:
         place = panel["gridPos"]
@@ -70,7 +69,7 @@ def test_panels_stand_side_by_side_and_not_on_one_another(name: str) -> None:
         taken |= cells
 
 
-def test_state_timelines_colour_by_their_thresholds() -> None:
+def test_state_timelines_colour_by_their_thresholds():
     """They do not by themselves, whatever their thresholds are."""
     panels = [panel for dashboard in SHIPPED.values() for panel in _panels(dashboard)]
     modes = [panel["fieldConfig"]["defaults"].get("color") for panel in panels if panel["type"] == "state-timeline"]

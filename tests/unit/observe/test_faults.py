@@ -14,7 +14,7 @@ from trainium_eks.observe import rules
 from trainium_eks.observe.alerts import runbook
 from trainium_eks.observe.faults import catalogue
 from trainium_eks.observe.faults.catalogue import BY_NAME, FAULTS
-from trainium_eks.observe.faults.fault import Fault, Speaker
+from trainium_eks.observe.faults.fault import Speaker
 
 ROOT = Path(runbook.__file__).parents[2]
 COMMANDS: Mapping[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -22,7 +22,7 @@ CODE = "".join(file.read_text() for room in ("jobs", "operate") for file in (ROO
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_an_entry_can_be_found_and_says_everything(fault: Fault) -> None:
+def test_an_entry_can_be_found_and_says_everything(fault):
     assert re.fullmatch(r"[a-z]+(-[a-z]+)+", fault.name)
     assert BY_NAME[fault.name] is fault
     assert fault.says or f'"{fault.name}"' in CODE, "no recognizer names it"
@@ -33,7 +33,7 @@ def test_an_entry_can_be_found_and_says_everything(fault: Fault) -> None:
     assert [page for page in pages if not (ROOT.parent / page).is_file()] == []
 
 
-def test_a_name_without_a_value_stands_in_capitals_and_words_as_the_catalogue_has_them() -> None:
+def test_a_name_without_a_value_stands_in_capitals_and_words_as_the_catalogue_has_them():
     fault = BY_NAME["node-cordoned"]
     assert fault.mend(node="n1").endswith("kubectl uncordon n1")
     assert fault.mend().endswith("kubectl uncordon NODE")
@@ -42,7 +42,7 @@ def test_a_name_without_a_value_stands_in_capitals_and_words_as_the_catalogue_ha
     assert fault.mend() == "wait for those, or submit it with --topology soft"
 
 
-def test_capitals_in_a_page_are_names_of_objects_and_keys_and_options_exist() -> None:
+def test_capitals_in_a_page_are_names_of_objects_and_keys_and_options_exist():
     """Placeholders for words, as "LOOK", would tell a reader nothing."""
     names = "AMOUNT CLAIM CLASS CLUSTER GROUP HYPERNODES IMAGE INSTANCE JOB KIND NAMESPACE NODE NODES POD"
     names += " PROCESS QUEUE QUEUES REGION RESOURCES STACK TAINT WEBHOOK"
@@ -60,19 +60,19 @@ def test_capitals_in_a_page_are_names_of_objects_and_keys_and_options_exist() ->
 SAID = yaml.safe_load((Path(__file__).parent / "said.yaml").read_text())
 
 
-def _rows(faults: Mapping[str, str | list[str]]) -> list[tuple[str, str]]:
+def _rows(faults):
     return [(text, fault) for fault, said in faults.items() for text in ([said] if isinstance(said, str) else said)]
 
 
 @pytest.mark.parametrize(("line", "fault"), _rows(SAID["logs"]))
-def test_a_line_of_a_log_names_its_fault(line: str, fault: str) -> None:
+def test_a_line_of_a_log_names_its_fault(line, fault):
     found = catalogue.in_log(["loading data", line, "local rank 0 failed: exit code 1"])
     assert found is not None
     assert (found[0].name, found[1]) == (fault, line)
 
 
 @pytest.mark.parametrize("line", SAID["sound"].splitlines())
-def test_a_line_of_a_sound_training_names_no_fault(line: str) -> None:
+def test_a_line_of_a_sound_training_names_no_fault(line):
     assert catalogue.in_log([line]) is None
 
 
@@ -80,13 +80,13 @@ MESSAGES = [(who, *row) for who, faults in SAID["messages"].items() for row in _
 
 
 @pytest.mark.parametrize(("who", "text", "fault"), MESSAGES)
-def test_a_message_names_its_fault_by_its_speaker(who: str, text: str, fault: str) -> None:
+def test_a_message_names_its_fault_by_its_speaker(who, text, fault):
     found = catalogue.in_message(text, Speaker(who))
     assert found is not None
     assert found.name == fault
 
 
-def test_every_speaker_of_a_fault_has_a_message_here_and_every_expression_for_logs_a_line() -> None:
+def test_every_speaker_of_a_fault_has_a_message_here_and_every_expression_for_logs_a_line():
     assert {fault.name for fault in FAULTS if Speaker.PROGRAM in fault.says} == SAID["logs"].keys()
     told = {(fault.name, who) for fault in FAULTS for who in fault.says if who is not Speaker.PROGRAM}
     assert told == {(fault, who) for who, _, fault in MESSAGES}

@@ -4,7 +4,6 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +17,11 @@ NOW = 1_000_000.0
 NODE = Node("node-1", "trn1", busy=False)
 
 
-def since(minutes: float, **more: Any) -> Node:
+def since(minutes, **more):
     return replace(NODE, idle_since=NOW - minutes * 60, **more)
 
 
-def done(*nodes: Node, waiting: str = "", minimum: int = 0, remove_seconds: float | None = 1200) -> list[str]:
+def done(*nodes, waiting="", minimum=0, remove_seconds=1200):
     limits = Limits(warn_seconds=600, remove_seconds=remove_seconds)
     found = steps(NOW, nodes, waiting={waiting}, minimum={"trn1": minimum} if minimum else {}, limits=limits)
     return [f"{step.action} {step.node.name}" for step in found]
@@ -47,11 +46,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(("node", "wanted"), CASES.values(), ids=CASES)
-def test_one_node(node: Node, wanted: list[str]) -> None:
+def test_one_node(node, wanted):
     assert done(node) == wanted
 
 
-def test_a_waiting_gang_and_the_minimum_keep_nodes_and_the_longest_idle_go_first() -> None:
+def test_a_waiting_gang_and_the_minimum_keep_nodes_and_the_longest_idle_go_first():
     idle, held = since(60, warned=True), since(60, name="node-2", warned=True, held=True)
     assert done(idle, held, waiting="trn1") == ["release node-2"]
     assert done(idle, held, waiting="another") == ["remove node-2", "hold node-1"]
@@ -70,13 +69,13 @@ SETTINGS = {"groups": GROUPS, "warnSeconds": 180, "removeSeconds": 300}
 LONG_AGO = "2026-01-01T00:00:00Z"
 
 
-def node(name: str = "node-1", *, group: str = "trn1-a1b2", **annotations: str) -> dict[str, Any]:
+def node(name="node-1", *, group="trn1-a1b2", **annotations):
     labels = {GROUP_LABEL: group, TYPE: "trn1.32xlarge"}
     metadata = {"name": name, "labels": labels, "annotations": annotations}
     return {"metadata": metadata, "spec": {"providerID": f"aws:///us-west-2d/i-{name}"}}
 
 
-def pod(node_name: str | None, *, owner: str = "Job", gang: str = "", type_: str = "") -> dict[str, Any]:
+def pod(node_name, *, owner="Job", gang="", type_=""):
     metadata: dict[str, Any] = {"namespace": "training", "name": "pod", "ownerReferences": [{"kind": owner}]}
     metadata["annotations"] = {"scheduling.k8s.io/group-name": gang} if gang else None
     spec: dict[str, Any] = {"nodeName": node_name, "containers": [{"resources": {"requests": {NEURON: "16"}}}]}
@@ -84,7 +83,7 @@ def pod(node_name: str | None, *, owner: str = "Job", gang: str = "", type_: str
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Running" if node_name else "Pending"}}
 
 
-def pod_group(phase: str, resource: str = NEURON) -> dict[str, Any]:
+def pod_group(phase, resource=NEURON):
     metadata = {"namespace": "training", "name": "bert"}
     return {"metadata": metadata, "spec": {"minResources": {resource: "32"}}, "status": {"phase": phase}}
 
@@ -92,12 +91,12 @@ def pod_group(phase: str, resource: str = NEURON) -> dict[str, Any]:
 class Cluster(Connection):
     """Objects by path; patches are merged in, as the API server does it for what the guard writes."""
 
-    def __init__(self, nodes: list[dict[str, Any]], pods: list[dict[str, Any]] | None = None) -> None:
+    def __init__(self, nodes, pods=None):
         self.objects = {"/api/v1/nodes": nodes, "/api/v1/pods": pods or []}
         self.events: list[Mapping[str, Any]] = []
         self.looks = 0
 
-    def send(self, method: str, path: str, body: Any = None, **_: Any) -> Any:
+    def send(self, method, path, body=None, **_):
         path = path.partition("?")[0]
         if method == "GET":
             self.looks += path == "/api/v1/nodes"
@@ -116,11 +115,11 @@ class Cluster(Connection):
 
 
 @pytest.fixture(autouse=True)
-def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_pause(monkeypatch):
     monkeypatch.setattr(guard, "SETTLE_SECONDS", 0.0)
 
 
-def test_whoever_runs_there_but_daemons_makes_a_node_busy() -> None:
+def test_whoever_runs_there_but_daemons_makes_a_node_busy():
     assert guard.GROUP_LABEL == GROUP_LABEL
     idle = (pod("node-1", owner="DaemonSet"), pod("node-1", owner="Node"), pod("node-2"), pod(None))  # Node: static
     (read,) = guard.read([node()], idle)
@@ -149,13 +148,11 @@ def test_whoever_runs_there_but_daemons_makes_a_node_busy() -> None:
         ([pod(None, gang="bert", type_="trn2.48xlarge")], [pod_group("Inqueue")], False),
     ],
 )
-def test_a_group_waits_for_gangs_that_could_use_it(
-    pods: list[dict[str, Any]], pod_groups: list[dict[str, Any]], waits: bool
-) -> None:
+def test_a_group_waits_for_gangs_that_could_use_it(pods, pod_groups, waits):
     assert guard.waiting(GROUPS, [node()], pods, pod_groups) == ({"trn1-a1b2"} if waits else set())
 
 
-def test_an_idle_node_is_held_and_removed_in_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_idle_node_is_held_and_removed_in_one_run(tmp_path, capsys):
     cluster = Cluster([node(**{guard.SINCE: LONG_AGO}), node("node-2", group="other", **{guard.SINCE: LONG_AGO})])
     for _ in range(2):  # a removal that failed is tried again
         guard.main(SETTINGS, cluster, tmp_path / "remove")
@@ -168,7 +165,7 @@ def test_an_idle_node_is_held_and_removed_in_one_run(tmp_path: Path, capsys: pyt
     assert "node-1 (i-node-1) is removed: idle for" in capsys.readouterr().out
 
 
-def test_a_pod_that_came_meanwhile_keeps_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_that_came_meanwhile_keeps_its_node(tmp_path, monkeypatch):
     cluster = Cluster([node(**{guard.SINCE: LONG_AGO})])
     monkeypatch.setattr(guard.time, "sleep", lambda _: cluster.objects["/api/v1/pods"].append(pod("node-1")))
     guard.main(SETTINGS, cluster, tmp_path / "remove")

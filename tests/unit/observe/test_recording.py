@@ -1,7 +1,6 @@
 """What the recording rules compute, by a real promtool, from series as exporters give them."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import promtool
 import pytest
@@ -32,11 +31,11 @@ PODS = {
 """Pods and their labels."""
 
 
-def labelled(name: str, labels: str, uid: str = "") -> Series:
+def labelled(name, labels, uid=""):
     return {f'kube_pod_labels{{namespace="research",pod="{name}"{uid}{labels}}}': constant(1)}
 
 
-def of_pods() -> Series:
+def of_pods():
     found: dict[str, str] = {}
     for name, labels in PODS.items():
         uid = f',uid="u-{name}"'
@@ -45,7 +44,7 @@ def of_pods() -> Series:
     return found
 
 
-def goodput(step: str, productive: str, started: str = "0x400", pod: str = "0") -> Series:
+def goodput(step, productive, started="0x400", pod="0"):
     return training("a", pod=pod, started_timestamp_seconds=started, step=step, productive_seconds_total=productive)
 
 
@@ -171,11 +170,11 @@ TRIALS: Mapping[str, tuple[Series, Samples]] = {
 
 
 @pytest.mark.parametrize("trial", TRIALS)
-def test_the_rules_compute(trial: str, tool: Path, tmp_path: Path) -> None:
+def test_the_rules_compute(trial, tool, tmp_path):
     promtool.check(tool, tmp_path, rules.recording(PRICES), [(trial, *TRIALS[trial])])
 
 
-def test_every_recorded_name_is_explained() -> None:
+def test_every_recorded_name_is_explained():
     recorded = [rule["record"] for group in rules.recording(PRICES) for rule in group["rules"]]
     assert {*recorded} == rules.meanings().keys()
     assert {name: recorded.count(name) for name in recorded if recorded.count(name) > 1} == {

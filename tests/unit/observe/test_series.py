@@ -1,18 +1,15 @@
 """What Prometheus is told to scrape: series of gangs, of the file system, and of one pod of each training."""
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from prometheus_server import Server
 from served_series import EXPORTERS, unknown
 from training_jobs import job
 from trainium_workloads import scraped
 
 from trainium_eks.jobs.objects import forms
 from trainium_eks.jobs.objects.identity import COMPLETION_INDEX_LABEL, REPLICA_INDEX_LABEL, TASK_INDEX_LABEL
-from trainium_eks.jobs.objects.options import Form
 from trainium_eks.model.annotations import annotation
 from trainium_eks.observe import rules
 from trainium_eks.observe.series import file_system, gangs, scraping
@@ -21,7 +18,7 @@ from trainium_eks.observe.series.scraping import SCRAPES, TRAININGS
 [PODGROUPS] = gangs.custom_resources()["spec"]["resources"]
 
 
-def test_every_series_of_gangs_that_queries_read_is_asked_for() -> None:
+def test_every_series_of_gangs_that_queries_read_is_asked_for():
     made = {f"{gangs.PREFIX}_{each['name']}" for each in PODGROUPS["metrics"]}
     assert {name for name in EXPORTERS if name.startswith("trn_gang_")} <= made
     ends = next(each for each in PODGROUPS["metrics"] if "capacity_block" in each["name"])
@@ -29,27 +26,27 @@ def test_every_series_of_gangs_that_queries_read_is_asked_for() -> None:
     assert path == ["metadata", "annotations", annotation("capacity-block-ends")], "what trn writes on jobs"
 
 
-def test_nodes_are_known_by_labels_that_kube_state_metrics_shows() -> None:
+def test_nodes_are_known_by_labels_that_kube_state_metrics_shows():
     assert gangs.resource_label("aws.amazon.com/neuron") == "aws_amazon_com_neuron"
     expressions = {rule["record"]: rule["expr"] for group in rules.recording({}) for rule in group["rules"]}
     read = {*re.findall(r"\blabel_(?!replace)\w+", expressions["trn:node_info"])}
     assert read == {f"label_{gangs.resource_label(label)}" for label in scraping.NODE_LABELS}
 
 
-def test_the_file_systems_series_are_those_that_are_read() -> None:
+def test_the_file_systems_series_are_those_that_are_read():
     read = {**file_system.METRICS, **file_system.EXPORT_METRICS}
     names = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", metric).lower(): read[metric].lower() for metric in read}
     asked = {name for name, exporter in EXPORTERS.items() if exporter == "fsx-exporter"}
     assert asked <= {f"aws_fsx_{name}_{statistic}" for name, statistic in names.items()}
 
 
-def test_a_query_for_what_nobody_serves_is_noticed(server: Server) -> None:
+def test_a_query_for_what_nobody_serves_is_noticed(server):
     query = 'rate(kube_node_labelz[5m]) + neuroncore_utilization_ratio{pod="a", node="b"} + trn:gang:waits{c="d"}'
     said = ["kube_node_labelz: no series of tests/served_series.py, and not recorded"]
     assert unknown(server, query) == [*said, "neuroncore_utilization_ratio has no label pod"]
 
 
-def _is_asked(labels: Mapping[str, str]) -> bool:
+def _is_asked(labels):
     """As Prometheus decides it: by the selector, and then by each step that keeps."""
     if not TRAININGS.selector.items() <= labels.items():
         return False
@@ -61,7 +58,7 @@ def _is_asked(labels: Mapping[str, str]) -> bool:
     )
 
 
-def _pods(form: Form, nodes: int) -> list[dict[str, str]]:
+def _pods(form, nodes):
     """Labels of a job's pods, with the number that its controller gives each."""
     made: dict[str, Any] = forms.objects(job(form=form, nodes=nodes))[0]["spec"]
     if form == "volcano":
@@ -81,12 +78,12 @@ def _pods(form: Form, nodes: int) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("form", "nodes"), [("volcano", 1), ("volcano", 12), ("volcano", 500), ("pytorchjob", 12), ("trainjob", 12)]
 )
-def test_one_pod_of_a_gang_is_asked(form: Form, nodes: int) -> None:
+def test_one_pod_of_a_gang_is_asked(form, nodes):
     asked = [_is_asked(labels) for labels in _pods(form, nodes)]
     assert asked == [True] + [False] * (nodes - 1)
 
 
-def test_what_a_team_answers_is_bounded() -> None:
+def test_what_a_team_answers_is_bounded():
     """A team's pods write what Prometheus takes in; a bound on targets would leave out those of other teams."""
     open_to_teams = [each for each in SCRAPES if not each.namespace]
     assert open_to_teams == [TRAININGS]

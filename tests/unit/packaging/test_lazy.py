@@ -27,13 +27,13 @@ SDKS = ("components", "pulumi", "pulumi_aws")
         ("from trainium_eks import VolcanoStack", ("pulumi_aws.ec2", "pulumi_eks")),
     ],
 )
-def test_an_import_loads_no_more_than_it_needs(line: str, heavy: tuple[str, ...]) -> None:
+def test_an_import_loads_no_more_than_it_needs(line, heavy):
     program = f"{line}\nimport sys\nprint([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 
-def test_every_name_is_the_one_that_type_checkers_see() -> None:
+def test_every_name_is_the_one_that_type_checkers_see():
     tree = ast.parse((ROOT / "components" / "__init__.pyi").read_text())
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     seen = {alias.name: f"components.{node.module}" for node in imports for alias in node.names}
@@ -45,17 +45,17 @@ def test_every_name_is_the_one_that_type_checkers_see() -> None:
             package.Netwrk  # noqa: B018
 
 
-def test_a_star_binds_the_public_names() -> None:
+def test_a_star_binds_the_public_names():
     found: dict[str, object] = {}
     exec("from trainium_eks import *", found)
     assert {name for name in found if not name.startswith("__")} == set(components.__all__)
 
 
-def test_the_typed_dicts_and_the_stub_are_current() -> None:
+def test_the_typed_dicts_and_the_stub_are_current():
     assert typed_dicts.stale() == [], "run make docs"
 
 
-def test_every_field_of_a_model_is_in_its_typed_dict() -> None:
+def test_every_field_of_a_model_is_in_its_typed_dict():
     for model in typed_dicts._models():
         fields = getattr(_dicts, f"{model.__name__}Dict").__annotations__
         assert fields.keys() == model.model_fields.keys(), model.__name__

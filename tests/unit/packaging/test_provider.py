@@ -1,8 +1,6 @@
 """The components as other languages get them: the schema, and the inputs as Pulumi's engine sends them."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 import provider_schema
 import pulumi
@@ -13,7 +11,7 @@ import components
 from provider.arguments import components_with_args
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.config_model import ConfigModelError
-from trainium_eks.testing import Graph, record
+from trainium_eks.testing import record
 
 SCHEMA = json.loads(provider_schema.SCHEMA.read_text())
 NODE_GROUP = {"name": "trn1", "instanceType": "trn1.32xlarge", "maxSize": 2.0, "desiredSize": 2.0}
@@ -28,16 +26,16 @@ STACK = {
 }
 
 
-def spot(field: str, value: str) -> Mapping[str, Any]:
+def spot(field, value):
     return {**STACK, "nodeGroups": [{**NODE_GROUP, "capacity": {"type": "spot", field: value}}]}
 
 
-def construct(component: str, inputs: Mapping[str, Any]) -> Graph:
+def construct(component, inputs):
     """Record a component with inputs from another language, where all numbers are floats."""
     return record(lambda: provider_schema.served().construct("it", f"trainium-eks:index:{component}", inputs))
 
 
-def refusal(component: str, inputs: Mapping[str, Any]) -> str:
+def refusal(component, inputs):
     with pytest.raises((pulumi.InputPropertiesError, pulumi.InputPropertyError)) as refused:
         construct(component, inputs)
     error = refused.value
@@ -45,11 +43,11 @@ def refusal(component: str, inputs: Mapping[str, Any]) -> str:
     return error.message if isinstance(error, pulumi.InputPropertiesError) else f"{error.property_path}: {error.reason}"
 
 
-def test_the_schema_is_current() -> None:
+def test_the_schema_is_current():
     assert provider_schema.SCHEMA.read_text() == provider_schema.schema(), "run make docs"
 
 
-def test_every_component_is_served_with_all_that_a_consumer_can_give() -> None:
+def test_every_component_is_served_with_all_that_a_consumer_can_give():
     served = {name.rpartition(":")[2]: each for name, each in SCHEMA["resources"].items()}
     every = [getattr(components, name) for name in components.__all__]
     assert set(served) == {
@@ -65,15 +63,15 @@ def test_every_component_is_served_with_all_that_a_consumer_can_give() -> None:
     assert {each.partition(".")[2] for each in missing} == {"catalogue", "egress", "volcano", "waitFor"}
 
 
-def test_a_network_from_another_language() -> None:
+def test_a_network_from_another_language():
     graph = construct("Network", {"region": "us-west-2", "natGateways": "per-zone", "flowLogRetentionDays": 30.0})
     assert len(graph.of_type("aws:ec2/natGateway:NatGateway")) == 2
     [group] = graph.of_type("aws:cloudwatch/logGroup:LogGroup")
     assert group.inputs["retentionInDays"] == 30
 
 
-def test_a_whole_environment_from_another_language_and_its_output_for_trn() -> None:
-    def program() -> None:
+def test_a_whole_environment_from_another_language_and_its_output_for_trn():
+    def program():
         made = provider_schema.served().construct("it", "trainium-eks:index:TrainingStack", STACK)
         pulumi.export("stackOutputs", made.state["stackOutputs"])
 
@@ -87,12 +85,12 @@ def test_a_whole_environment_from_another_language_and_its_output_for_trn() -> N
     assert outputs.kubeconfig == "[secret]"
 
 
-def test_a_program_with_two_environments_has_no_outputs_of_one() -> None:
+def test_a_program_with_two_environments_has_no_outputs_of_one():
     with pytest.raises(ConfigModelError):
         StackOutputs.parse({"a": {"schemaVersion": 1}, "b": {"schemaVersion": 1}})
 
 
-def test_all_problems_of_a_component_come_in_the_consumers_spelling() -> None:
+def test_all_problems_of_a_component_come_in_the_consumers_spelling():
     wrong = {**STACK, "nodeGroups": [{**NODE_GROUP, "minSize": 3.0}], "queues": [{"name": "Research"}]}
     said = refusal("TrainingStack", wrong)
     assert all(text in said for text in ("nodeGroups[0].minSize", "queues[0].name"))
@@ -117,16 +115,16 @@ def test_all_problems_of_a_component_come_in_the_consumers_spelling() -> None:
         ("FsxLustre", {"region": "us-west-2", "vpcId": "vpc-1"}, "subnetId: Missing required input"),
     ],
 )
-def test_a_wrong_input_is_refused_at_its_place(component: str, inputs: Mapping[str, Any], said: str) -> None:
+def test_a_wrong_input_is_refused_at_its_place(component, inputs, said):
     assert refusal(component, inputs).startswith(said)
 
 
-def test_a_field_of_another_kind_of_capacity_is_refused() -> None:
+def test_a_field_of_another_kind_of_capacity_is_refused():
     assert "nodeGroups[0].capacity" in refusal("TrainingStack", spot("id", "cr-0123456789abcdef0"))
 
 
-def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_args: object) -> None:
+def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
+    def broken(*_args):
         raise KeyError("vpc")
 
     monkeypatch.setattr(components.network.Network, "_make_vpc", broken)

@@ -55,13 +55,13 @@ for line in {lines!r}:
 """
 
 
-def _run(program: str, missing: set[str], cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(program, missing, cwd, *arguments):
     environment = {"PYTHONPATH": str(ROOT), "PATH": str(cwd), "HOME": str(cwd), "TRN_STACK": "dev"}
     command = [sys.executable, "-c", WITHOUT.format(missing=missing) + program, *arguments]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_the_version_stands_once_and_the_changelog_begins_with_it_or_with_what_follows_it() -> None:
+def test_the_version_stands_once_and_the_changelog_begins_with_it_or_with_what_follows_it():
     assert PROJECT["dynamic"] == ["version"]
     assert PYPROJECT["tool"]["hatch"]["version"]["path"] == "trainium_eks/__init__.py"
     assert release_notes.version() == trainium_eks.__version__
@@ -70,7 +70,7 @@ def test_the_version_stands_once_and_the_changelog_begins_with_it_or_with_what_f
     assert released in ([], [trainium_eks.__version__])
 
 
-def test_a_tag_that_the_tree_is_not_ready_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tag_that_the_tree_is_not_ready_for_is_refused(monkeypatch):
     sections = {"Unreleased": "More."}
     monkeypatch.setattr(release_notes, "sections", lambda: sections)
     for tag, reason in (("v9.9.9", "set __version__"), (f"v{trainium_eks.__version__}", "rename Unreleased")):
@@ -81,19 +81,19 @@ def test_a_tag_that_the_tree_is_not_ready_for_is_refused(monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_components_and_their_tests_need_no_extra(tmp_path: Path) -> None:
+def test_components_and_their_tests_need_no_extra(tmp_path):
     done = _run(COMPONENTS, (CLI | LOCAL | {"click"}) - {"urllib3"}, tmp_path)  # pulumi asks by requests
     assert done.returncode == 0, done.stderr
 
 
-def test_trn_without_its_extra_names_it(tmp_path: Path) -> None:
+def test_trn_without_its_extra_names_it(tmp_path):
     done = _run("from trainium_eks.cli import main; main()", CLI, tmp_path, "plan")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "the Python package typer is missing: pip install 'trainium-eks[cli]' brings trn\n"
 
 
 @pytest.mark.slow
-def test_a_command_without_the_local_extra_names_it_and_never_has_a_fault(tmp_path: Path) -> None:
+def test_a_command_without_the_local_extra_names_it_and_never_has_a_fault(tmp_path):
     (tmp_path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
     (tmp_path / "__main__.py").write_text("")
@@ -107,7 +107,7 @@ def test_a_command_without_the_local_extra_names_it_and_never_has_a_fault(tmp_pa
     assert LOCAL_PACKAGES == LOCAL
 
 
-def test_constraints_hold_each_requirement_in_its_bounds() -> None:
+def test_constraints_hold_each_requirement_in_its_bounds():
     pinned = {each.name: str(each.specifier).removeprefix("==") for each in _required("constraints.txt")}
     for name in ("requirements.txt", "requirements-local.txt", "requirements-dev.txt"):
         for wanted in _required(name):
@@ -116,7 +116,7 @@ def test_constraints_hold_each_requirement_in_its_bounds() -> None:
             assert wanted.specifier.contains(held), f"{wanted} is held at {held}: run make constraints"
 
 
-def test_dependencies_of_the_wheel_are_those_of_the_requirements_files() -> None:
+def test_dependencies_of_the_wheel_are_those_of_the_requirements_files():
     extras = {name: set(map(Requirement, PROJECT["optional-dependencies"][name])) for name in ("cli", "local")}
     needed = set(map(Requirement, PROJECT["dependencies"]))
     assert needed | extras["cli"] == set(_required("requirements.txt"))
@@ -125,6 +125,6 @@ def test_dependencies_of_the_wheel_are_those_of_the_requirements_files() -> None
     assert all("<" in str(each.specifier) for each in every), "every dependency has an upper bound"
 
 
-def _required(name: str) -> list[Requirement]:
+def _required(name):
     lines = (line.strip() for line in (ROOT / name).read_text().splitlines())
     return [Requirement(line) for line in lines if line and not line.startswith(("#", "-r"))]

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 WORKFLOWS = ROOT / ".github" / "workflows"
 
 
-def script(workflow: str, job: str, name: str) -> str:
+def script(workflow, job, name):
     """The ``run`` of a step."""
     steps = yaml.safe_load((WORKFLOWS / workflow).read_text())["jobs"][job]["steps"]
     [found] = [step["run"] for step in steps if step.get("name", "").startswith(name)]
@@ -29,16 +29,16 @@ class Runner:
     path: Path
     trn: Path
 
-    def git(self, *arguments: str) -> None:
+    def git(self, *arguments):
         who = {f"GIT_{role}_{key}": "t@t" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
         command = ["git", "-C", str(self.path), *arguments]
         subprocess.run(command, check=True, capture_output=True, env={**os.environ, **who})
 
-    def commit(self) -> None:
+    def commit(self):
         self.git("add", "-A")
         self.git("commit", "-qm", "x", "--allow-empty")
 
-    def run(self, text: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, text, **variables):
         given = {"TRN": str(self.trn), "GITHUB_STEP_SUMMARY": str(self.path / "summary"), **variables}
         command = ["bash", "-e", "-o", "pipefail", "-c", text]
         return subprocess.run(
@@ -46,14 +46,14 @@ class Runner:
         )
 
 
-def program(path: Path, text: str) -> Path:
+def program(path, text):
     path.write_text(f"#!{text}\n")
     path.chmod(0o755)
     return path
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base(tmp_path_factory):
     """The repository's program as a base branch."""
     folder = tmp_path_factory.mktemp("base") / "repository"
     folder.mkdir()
@@ -68,7 +68,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def runner(base: Path, tmp_path: Path) -> Runner:
+def runner(base, tmp_path):
     """A fresh clone of the base branch, as the runner's checkout of the merge."""
     clone = tmp_path / "checkout"
     subprocess.run(["git", "clone", "-q", str(base), str(clone)], check=True)
@@ -76,7 +76,7 @@ def runner(base: Path, tmp_path: Path) -> Runner:
     return Runner(clone, program(tmp_path / "trn", call))
 
 
-def _plan(runner: Runner, stack: str, old: str = "", new: str = "", **more: str) -> tuple[int, str]:
+def _plan(runner, stack, old="", new="", **more):
     """The exit code and the comment of a request that changes a text of a stack's config."""
     file = runner.path / f"Pulumi.{stack}.yaml"
     if old:
@@ -111,9 +111,7 @@ QUEUES = "trainium-eks:queues:\n"
     ],
     ids=["queue", "FSx shrink", "broken config"],
 )
-def test_a_request_gets_the_right_comment_and_exit_code(
-    runner: Runner, stack: str, old: str, new: str, code: int, said: tuple[str, ...]
-) -> None:
+def test_a_request_gets_the_right_comment_and_exit_code(runner, stack, old, new, code, said):
     found, text = _plan(runner, stack, old, new)
     assert [each for each in said if each not in text] == [], text
     assert found == code
@@ -123,7 +121,7 @@ def test_a_request_gets_the_right_comment_and_exit_code(
 
 
 @pytest.mark.slow
-def test_a_new_environment_is_all_new_and_a_label_accepts_losses(runner: Runner) -> None:
+def test_a_new_environment_is_all_new_and_a_label_accepts_losses(runner):
     shutil.copy2(runner.path / "Pulumi.dev.yaml", runner.path / "Pulumi.stage.yaml")
     code, text = _plan(runner, "stage")
     assert code == 0, text
@@ -135,7 +133,7 @@ def test_a_new_environment_is_all_new_and_a_label_accepts_losses(runner: Runner)
 
 
 @pytest.mark.slow
-def test_a_stack_that_is_not_there_is_said_in_the_summary(runner: Runner) -> None:
+def test_a_stack_that_is_not_there_is_said_in_the_summary(runner):
     assert _plan(runner, "nowhere")[0] == 2
     assert "no stack 'nowhere'" in (runner.path / "summary").read_text()
 
@@ -154,7 +152,7 @@ if "--jq" in sys.argv:
 
 
 @pytest.fixture
-def recorder(tmp_path: Path) -> Runner:
+def recorder(tmp_path):
     """A checkout whose ``trn`` writes the marker of a comment, and notes its calls as ``gh`` does."""
     programs, checkout = tmp_path / "bin", tmp_path / "checkout"
     for folder in (programs, checkout):
@@ -169,7 +167,7 @@ def recorder(tmp_path: Path) -> Runner:
     return Runner(checkout, trn)
 
 
-def _comment(runner: Runner, *stacks: str) -> tuple["subprocess.CompletedProcess[str]", list[str]]:
+def _comment(runner, *stacks):
     """The step's end for the plans of these stacks, and the calls of ``trn`` and ``gh``."""
     if shutil.which("jq") is None:
         pytest.skip("needs jq, which gh has inside")
@@ -183,7 +181,7 @@ def _comment(runner: Runner, *stacks: str) -> tuple["subprocess.CompletedProcess
     return done, called.read_text().splitlines() if called.exists() else []
 
 
-def test_each_stacks_plans_become_a_comment(recorder: Runner) -> None:
+def test_each_stacks_plans_become_a_comment(recorder):
     (recorder.path / "artifacts/preview-prod").mkdir(parents=True)
     for name in ("preview", "checks"):
         (recorder.path / f"artifacts/preview-prod/{name}.json").write_text("{}")
@@ -198,7 +196,7 @@ def test_each_stacks_plans_become_a_comment(recorder: Runner) -> None:
         assert posted == f"pr comment 7 --repo org/repo --body-file comment-{stack}.md"
 
 
-def test_a_later_run_replaces_its_own_comment_alone(recorder: Runner) -> None:
+def test_a_later_run_replaces_its_own_comment_alone(recorder):
     marker = "<!-- trn-preview:trainium-eks/dev -->"
     comments = [
         (1, "stranger", f"{marker}\nSAFE"),
@@ -214,14 +212,14 @@ def test_a_later_run_replaces_its_own_comment_alone(recorder: Runner) -> None:
 
 
 @pytest.mark.parametrize("name", ["$(touch pwned)", "-x", "a b", "a;b"])
-def test_a_strangers_artifact_is_no_command(recorder: Runner, name: str) -> None:
+def test_a_strangers_artifact_is_no_command(recorder, name):
     done, called = _comment(recorder, name)
     assert (done.returncode, called) == (1, [])
     assert "no stack" in done.stderr
     assert not (recorder.path / "pwned").exists()
 
 
-def test_a_stack_that_fails_does_not_keep_the_others_from_their_comments(recorder: Runner) -> None:
+def test_a_stack_that_fails_does_not_keep_the_others_from_their_comments(recorder):
     done, called = _comment(recorder, "bad", "good")
     assert done.returncode == 3
     assert called[-1].endswith("--body-file comment-good.md")
@@ -230,7 +228,7 @@ def test_a_stack_that_fails_does_not_keep_the_others_from_their_comments(recorde
 # --- the account --------------------------------------------------------------------------------------------------
 
 
-def test_the_preview_takes_its_role_from_the_runners_token(recorder: Runner, tmp_path: Path) -> None:
+def test_the_preview_takes_its_role_from_the_runners_token(recorder, tmp_path):
     programs = tmp_path / "bin"
     for name, body in {
         "curl": 'echo "$@" > "$RUNNER_TEMP/curl"; echo \'{"value": "jwt"}\'',

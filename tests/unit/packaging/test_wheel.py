@@ -7,7 +7,6 @@ import sys
 import sysconfig
 import venv
 import zipfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -88,8 +87,6 @@ MISTAKES = {
     "a result used as something else": """number: pulumi.Output[int] = subnets(network).apply(lambda n: str(n))""",
 }
 
-Checker = Callable[[Path, Path], Iterator[tuple[str, int, str]]]
-"""File, line and message of each error."""
 
 # Without this mypy reads the 3,000 modules of the AWS SDK, for a minute and a half.
 MYPY = """\
@@ -101,7 +98,7 @@ follow_imports = skip
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     out = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -110,7 +107,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel, tmp_path_factory):
     """A folder with the wheel's content alone; its dependencies come from the interpreter running the tests."""
     target = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(wheel)]
@@ -118,14 +115,14 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def _run(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(installed, cwd, *arguments):
     environment = {"PYTHONPATH": str(installed), "PATH": "/usr/bin:/bin", "HOME": str(cwd)}
     return subprocess.run(
         [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
 
 
-def test_wheel_holds_components_charts_and_type_marker(wheel: Path) -> None:
+def test_wheel_holds_components_charts_and_type_marker(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = [f"local/toolchain/{name}" for name in ("volcano", "training_operator", "karpenter")]
     wanted = [
@@ -140,7 +137,7 @@ def test_wheel_holds_components_charts_and_type_marker(wheel: Path) -> None:
     assert not [name for name in names if name.startswith(("components/", "tests/", "charts/", "workloads/"))]
 
 
-def test_wheel_installed_elsewhere_plans_a_program_that_imports_a_component(installed: Path, tmp_path: Path) -> None:
+def test_wheel_installed_elsewhere_plans_a_program_that_imports_a_component(installed, tmp_path):
     (tmp_path / "Pulumi.yaml").write_text("name: other\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
     (tmp_path / "__main__.py").write_text(PROGRAM)
@@ -152,19 +149,19 @@ def test_wheel_installed_elsewhere_plans_a_program_that_imports_a_component(inst
     assert "aws:ec2/vpc:Vpc" in {resource["type"] for resource in plan["resources"]}
 
 
-def test_wheel_finds_its_charts_and_what_runs_in_containers(installed: Path, tmp_path: Path) -> None:
+def test_wheel_finds_its_charts_and_what_runs_in_containers(installed, tmp_path):
     shown = _run(installed, tmp_path, "-c", PARTS)
     assert (shown.stdout, shown.stderr) == ("True True True\n", "")
 
 
-def test_the_documented_tests_of_a_user_pass_with_the_installed_wheel(installed: Path, tmp_path: Path) -> None:
+def test_the_documented_tests_of_a_user_pass_with_the_installed_wheel(installed, tmp_path):
     text = (ROOT / "docs" / "testing.md").read_text()
     (tmp_path / "test_mine.py").write_text(text.partition("```python\n")[2].partition("```")[0])
     shown = _run(installed, tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py")
     assert "2 passed" in shown.stdout, shown.stdout + shown.stderr
 
 
-def test_the_documented_answers_can_be_read(tmp_path: Path) -> None:
+def test_the_documented_answers_can_be_read(tmp_path):
     text = (ROOT / "docs" / "testing.md").read_text()
     (tmp_path / "answers.yaml").write_text(text.partition("```yaml\n")[2].partition("```")[0])
     found = assumptions.load(tmp_path / "answers.yaml")
@@ -173,7 +170,7 @@ def test_the_documented_answers_can_be_read(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def user(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def user(installed, tmp_path_factory):
     """A right program and the same with mistakes at its end; and an interpreter with the wheel, whose dependencies are
     those of the tests."""
     folder = tmp_path_factory.mktemp("user")
@@ -187,21 +184,21 @@ def user(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return folder, folder / "environment" / "bin" / "python"
 
 
-def checked(folder: Path, *command: str) -> str:
+def checked(folder, *command):
     command = (sys.executable, "-m", *command, "right.py", "wrong.py")
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return done.stdout
 
 
-def mypy(folder: Path, python: Path) -> Iterator[tuple[str, int, str]]:
+def mypy(folder, python):
     command = ("mypy", "--config-file", "mypy.ini", "--output", "json", "--python-executable", str(python))
     for line in checked(folder, *command).splitlines():
         if line.startswith("{") and (found := json.loads(line))["severity"] == "error":
             yield found["file"], found["line"], found["message"]
 
 
-def pyright(folder: Path, python: Path) -> Iterator[tuple[str, int, str]]:
+def pyright(folder, python):
     said = checked(folder, "pyright", "--pythonpath", str(python), "--outputjson")
     for found in json.loads(said)["generalDiagnostics"]:
         if found["severity"] == "error":
@@ -209,7 +206,7 @@ def pyright(folder: Path, python: Path) -> Iterator[tuple[str, int, str]]:
 
 
 @pytest.mark.parametrize("checker", [mypy, pyright])
-def test_a_right_program_has_no_errors_and_each_mistake_is_found(user: tuple[Path, Path], checker: Checker) -> None:
+def test_a_right_program_has_no_errors_and_each_mistake_is_found(user, checker):
     found = list(checker(*user))
     assert [each for each in found if each[0] != "wrong.py"] == []
     first = len(RIGHT.splitlines()) + 1

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -15,16 +14,16 @@ ROOT = Path(__file__).resolve().parents[3]
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 
 
-def read(name: str) -> Any:
+def read(name):
     return yaml.safe_load((ROOT / ".github" / "workflows" / name).read_text())
 
 
-def steps(name: str) -> list[dict[str, Any]]:
+def steps(name):
     return [step for job in read(name)["jobs"].values() for step in job.get("steps", ())]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_actions_are_pinned_by_commit_and_keep_no_credentials(file: Path) -> None:
+def test_actions_are_pinned_by_commit_and_keep_no_credentials(file):
     used = [each for each in re.findall(r"uses: (.*)", file.read_text()) if not each.startswith("./.github/workflows/")]
     assert [each for each in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", each)] == []
     checkouts = [step for step in steps(file.name) if step.get("uses", "").startswith("actions/checkout@")]
@@ -43,7 +42,7 @@ WRITES = {
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_rights_are_read_only_but_for_the_named_jobs_and_older_runs_end(file: Path) -> None:
+def test_rights_are_read_only_but_for_the_named_jobs_and_older_runs_end(file):
     workflow = read(file.name)
     assert workflow["permissions"] in ({}, {"contents": "read"})
     assert workflow["concurrency"]["group"]
@@ -52,14 +51,14 @@ def test_rights_are_read_only_but_for_the_named_jobs_and_older_runs_end(file: Pa
         assert writes == WRITES.get((file.name, name), set())
 
 
-def test_a_job_of_a_release_that_may_write_runs_no_code_of_the_repository() -> None:
+def test_a_job_of_a_release_that_may_write_runs_no_code_of_the_repository():
     for name in ("release.yaml", "constraints.yaml"):
         for job in (job for key, job in read(name)["jobs"].items() if (name, key) in WRITES):
             ran = " ".join(step.get("run", "") for step in job["steps"])
             assert not re.search(r"\b(make|python3?|pip|\.ci)\b", ran)
 
 
-def test_a_caller_grants_what_the_called_workflow_asks_for() -> None:
+def test_a_caller_grants_what_the_called_workflow_asks_for():
     """GitHub refuses to start a run otherwise, also where the job that asks for more would be skipped."""
     for file in FILES:
         caller = read(file.name)
@@ -69,17 +68,17 @@ def test_a_caller_grants_what_the_called_workflow_asks_for() -> None:
                 assert all(each["permissions"].items() <= granted.items() for each in read(called)["jobs"].values())
 
 
-def test_what_may_write_runs_nothing_of_the_request() -> None:
+def test_what_may_write_runs_nothing_of_the_request():
     [checkout] = [each for each in steps("comment.yaml") if "checkout" in each.get("uses", "")]
     assert "ref" not in checkout["with"], "the default branch, which workflow_run checks out by itself"
     assert set(read("comment.yaml")[True]) == {"workflow_run"}  # YAML reads `on` as true
 
 
-def test_no_workflow_runs_a_requests_code_with_the_repositorys_rights() -> None:
+def test_no_workflow_runs_a_requests_code_with_the_repositorys_rights():
     assert [file.name for file in FILES if "pull_request_target" in file.read_text()] == []
 
 
-def test_expressions_reach_scripts_as_variables() -> None:
+def test_expressions_reach_scripts_as_variables():
     assert [step["run"] for file in FILES for step in steps(file.name) if "${{" in step.get("run", "")] == []
 
 
@@ -90,7 +89,7 @@ def test_expressions_reach_scripts_as_variables() -> None:
         ("zizmor", ["--offline", "--no-progress"], "pip install zizmor"),
     ],
 )
-def test_a_linter_of_workflows_finds_nothing(name: str, options: list[str], install: str) -> None:
+def test_a_linter_of_workflows_finds_nothing(name, options, install):
     tool = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
     if tool is None:
         pytest.skip(f"{name} is not on PATH: `{install}` brings it")
@@ -99,7 +98,7 @@ def test_a_linter_of_workflows_finds_nothing(name: str, options: list[str], inst
 
 
 @pytest.mark.parametrize(("failing", "code"), [("", 0), ("test", 1), ("test-all", 1)])
-def test_ci_runs_both_commands_and_fails_with_either(failing: str, code: int, tmp_path: Path) -> None:
+def test_ci_runs_both_commands_and_fails_with_either(failing, code, tmp_path):
     ran = tmp_path / "ran"
     make = tmp_path / "make"
     make.write_text(
@@ -114,6 +113,6 @@ def test_ci_runs_both_commands_and_fails_with_either(failing: str, code: int, tm
     assert done.stdout.splitlines()[-4:] == ["make test:", closing, "make test-all:", closing]
 
 
-def test_ci_runs_what_the_repository_says() -> None:
+def test_ci_runs_what_the_repository_says():
     assert [step["run"] for step in steps("ci.yaml") if "run" in step] == [".ci/run"]
     assert os.access(ROOT / ".ci" / "run", os.X_OK)

@@ -1,7 +1,6 @@
 """What a program costs: each priced type, what has no price, and config that changes prices."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hand_built import Builder, changed, environment, node_group
@@ -10,18 +9,18 @@ from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.sizing import bill
 from trainium_eks.plan import cost
-from trainium_eks.plan.differences.cost_difference import CostDifference, difference
-from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.differences.cost_difference import difference
+from trainium_eks.plan.graph import Resource
 
 TRN1 = CATALOGUE.find("trn1.32xlarge").hourly_usd or 0.0
 
 
-def _item(graph: Graph, what: str) -> cost.CostItem:
+def _item(graph, what):
     [found] = [item for item in cost.estimate(graph).items if item.what == what]
     return found
 
 
-def _group(instance_type: str, nodes: int, most: int, **inputs: object) -> Graph:
+def _group(instance_type, nodes, most, **inputs):
     build = Builder()
     for name in ("subnet", "nat", "control-plane", "node-role", "cni", "worker"):
         build.add("aws:iam/role:Role", name)
@@ -30,7 +29,7 @@ def _group(instance_type: str, nodes: int, most: int, **inputs: object) -> Graph
     return changed(build.graph(), "g", **inputs)
 
 
-def test_the_sum_is_that_of_its_items_and_of_its_components() -> None:
+def test_the_sum_is_that_of_its_items_and_of_its_components():
     found = cost.estimate(environment())
     assert found.hourly_usd == pytest.approx(sum(item.hourly_usd or 0 for item in found.items))
     assert found.hourly_usd == pytest.approx(sum(each.hourly_usd for each in found.by_component))
@@ -42,7 +41,7 @@ def test_the_sum_is_that_of_its_items_and_of_its_components() -> None:
     assert (components[0], set(components)) == ("eks", {"eks", "net", "fsx", ""})
 
 
-def test_nodes_count_at_desired_size_and_at_maximum() -> None:
+def test_nodes_count_at_desired_size_and_at_maximum():
     graph = _group("trn1.32xlarge", 2, 4)
     nodes = _item(graph, "trn1.32xlarge")
     assert nodes.hourly_usd == pytest.approx(2 * TRN1)
@@ -64,13 +63,13 @@ def test_nodes_count_at_desired_size_and_at_maximum() -> None:
         ("metadata IOPS", 3000 * prices.FSX_METADATA_IOPS_MONTH / 730),  # beyond what is included
     ],
 )
-def test_each_priced_type_is_counted(what: str, hourly: float) -> None:
+def test_each_priced_type_is_counted(what, hourly):
     graph = changed(environment(), "lustre", metadataConfiguration={"mode": "USER_PROVISIONED", "iops": 6000})
     assert _item(graph, what).hourly_usd == pytest.approx(hourly)
 
 
 @pytest.mark.parametrize(("disk", "what"), [({}, "20 GiB root volume"), ({"diskSize": 50}, "50 GiB root volume")])
-def test_a_group_without_a_template_has_the_volume_that_eks_gives_it(disk: dict[str, int], what: str) -> None:
+def test_a_group_without_a_template_has_the_volume_that_eks_gives_it(disk, what):
     build = Builder()
     sizes = {"minSize": 1, "desiredSize": 1, "maxSize": 1}
     build.add("aws:eks/nodeGroup:NodeGroup", "g", instanceTypes=["m6i.xlarge"], scalingConfig=sizes, **disk)
@@ -94,9 +93,7 @@ def test_a_group_without_a_template_has_the_volume_that_eks_gives_it(disk: dict[
         ({"rootBlockDevice": {"volumeSize": 9}}, {"instanceType": "c7i.2xlarge"}, ["c7i.2xlarge", "9 GiB root volume"]),
     ],
 )
-def test_an_instance_is_counted_by_its_inputs_or_its_template(
-    own: dict[str, Any], template: dict[str, Any], lines: list[str]
-) -> None:
+def test_an_instance_is_counted_by_its_inputs_or_its_template(own, template, lines):
     build = Builder()
     build.add("aws:ec2/launchTemplate:LaunchTemplate", "t", **template)
     build.add("aws:ec2/instance:Instance", "i", uses={"launchTemplate": ("t",)}, **own)
@@ -109,7 +106,7 @@ def test_an_instance_is_counted_by_its_inputs_or_its_template(
 @pytest.mark.parametrize(
     ("tier", "hourly"), [("standard", {}), ("tier-xl", {"tier-xl": 1.65}), ("tier-8xl", {"tier-8xl": 13.90})]
 )
-def test_a_provisioned_control_plane_is_a_line_of_its_own(tier: str, hourly: dict[str, float]) -> None:
+def test_a_provisioned_control_plane_is_a_line_of_its_own(tier, hourly):
     found = cost.estimate(changed(environment(), "control-plane", controlPlaneScalingConfig={"tier": tier}))
     lines = {item.what.rpartition(" ")[2]: item.hourly_usd for item in found.items if "provisioned" in item.what}
     assert lines == hourly
@@ -121,31 +118,31 @@ def test_a_provisioned_control_plane_is_a_line_of_its_own(tier: str, hourly: dic
     ("policy", "told"),
     [(None, True), ({}, True), ({"supportType": "EXTENDED"}, True), ({"supportType": "STANDARD"}, False)],
 )
-def test_a_cluster_is_told_what_extended_support_will_cost(policy: dict[str, str] | None, told: bool) -> None:
+def test_a_cluster_is_told_what_extended_support_will_cost(policy, told):
     graph = changed(environment(), "control-plane", upgradePolicy=policy)
     assert bool(_item(graph, "EKS control plane").note) is told
 
 
 @pytest.mark.parametrize(("kind", "unknown"), [("LoadBalancer", ("load balancer",)), ("ClusterIP", ()), (None, ())])
-def test_a_services_load_balancer_costs_nobody_knows_how_much(kind: str | None, unknown: tuple[str, ...]) -> None:
+def test_a_services_load_balancer_costs_nobody_knows_how_much(kind, unknown):
     build = Builder()
     build.add("kubernetes:core/v1:Service", "s", spec={"type": kind} if kind else {})
     assert cost.estimate(build.graph()).unknown == unknown
 
 
-def test_a_gateway_endpoint_is_free() -> None:
+def test_a_gateway_endpoint_is_free():
     found = cost.estimate(changed(environment(), "sts", vpcEndpointType="Gateway"))
     assert not [item for item in found.items if "endpoint" in item.what]
 
 
-def test_an_unknown_price_is_named_and_not_counted_as_nothing() -> None:
+def test_an_unknown_price_is_named_and_not_counted_as_nothing():
     for nodes, hourly in ((1, None), (0, 0.0)):
         graph = _group("trn9.48xlarge", nodes, 2)
         assert cost.estimate(graph).to_json()["unknown"] == ["trn9.48xlarge"]
         assert _item(graph, "trn9.48xlarge").hourly_usd == hourly
 
 
-def test_the_config_can_bring_a_price() -> None:
+def test_the_config_can_bring_a_price():
     given = {"hourlyUsd": 99.0, "priceDate": "2026-11-01", "priceRegion": "us-west-2"}
     types = {"trn9.48xlarge": {"like": "trn1.32xlarge", **given}}
     graph = replace(_group("trn9.48xlarge", 1, 1), config={"instanceTypes": types})
@@ -154,12 +151,12 @@ def test_the_config_can_bring_a_price() -> None:
 
 
 @pytest.mark.parametrize(("kind", "word"), [("SPOT", "Spot"), ("CAPACITY_BLOCK", "paid in advance")])
-def test_a_way_of_buying_is_explained(kind: str, word: str) -> None:
+def test_a_way_of_buying_is_explained(kind, word):
     notes = [item.note for item in cost.estimate(_group("trn1.32xlarge", 1, 1, capacityType=kind)).items]
     assert any(word in note for note in notes)
 
 
-def test_extended_support_costs_six_times_once_standard_support_is_over() -> None:
+def test_extended_support_costs_six_times_once_standard_support_is_over():
     for version, support in bill.versions.KUBERNETES_STANDARD_SUPPORT.items():
         line = bill.control_plane(version, "EXTENDED")
         over = support.standard_end < "2026-11-21"  # the day that conftest sets
@@ -167,7 +164,7 @@ def test_extended_support_costs_six_times_once_standard_support_is_over() -> Non
         assert line.note
 
 
-def test_what_is_in_pulumi_eks_own_component_belongs_to_the_cluster() -> None:
+def test_what_is_in_pulumi_eks_own_component_belongs_to_the_cluster():
     graph = environment()
     [made] = [each for each in graph.resources if each.name == "control-plane"]
     urn = "urn:pulumi:dev::p::eks:index:Cluster::inner"
@@ -180,19 +177,19 @@ def test_what_is_in_pulumi_eks_own_component_belongs_to_the_cluster() -> None:
 # What a change costs ------------------------------------------------------------------------------------------------
 
 
-def _sizes(desired: int, most: int) -> dict[str, int]:
+def _sizes(desired, most):
     return {"minSize": 0, "desiredSize": desired, "maxSize": most}
 
 
-def _type(graph: Graph, name: str) -> Graph:
+def _type(graph, name):
     return changed(graph, "trn1-template", instanceType=name)
 
 
-def _between(before: Graph, after: Graph) -> CostDifference:
+def _between(before, after):
     return difference(cost.estimate(before), cost.estimate(after))
 
 
-def test_one_node_more() -> None:
+def test_one_node_more():
     assert not _between(environment(), environment())
     found = _between(environment(), changed(environment(), "trn1", scalingConfig=_sizes(3, 4)))
     [step] = found.steps
@@ -202,7 +199,7 @@ def test_one_node_more() -> None:
     assert "instead of 2 ×" in step.what
 
 
-def test_a_type_without_a_price_is_neither_a_saving_nor_a_known_rise() -> None:
+def test_a_type_without_a_price_is_neither_a_saving_nor_a_known_rise():
     unpriced = _type(environment(), "trn2.48xlarge")
     for found in (_between(environment(), unpriced), _between(unpriced, environment())):
         assert (found.hourly_usd, found.maximum_hourly_usd, found.at_least_hourly_usd) == (None, None, None)
@@ -213,14 +210,14 @@ def test_a_type_without_a_price_is_neither_a_saving_nor_a_known_rise() -> None:
     assert _between(rested, more).hourly_usd is None
 
 
-def test_a_group_at_rest_changes_the_most_alone() -> None:
+def test_a_group_at_rest_changes_the_most_alone():
     rested = changed(environment(), "trn1", scalingConfig=_sizes(0, 4))
     found = _between(rested, _type(rested, "trn2.48xlarge"))
     assert found.hourly_usd == 0
     assert found.maximum_hourly_usd is None
 
 
-def test_other_inputs_of_a_type_without_a_price_cost_nobody_knows_what() -> None:
+def test_other_inputs_of_a_type_without_a_price_cost_nobody_knows_what():
     databases = [Resource("urn::db", "aws:rds/instance:Instance", "db", inputs={"size": size}) for size in (1, 2)]
     before, after = (replace(environment(), resources=(each,)) for each in databases)
     assert (_between(before, after).hourly_usd, _between(after, after).hourly_usd) == (None, 0)

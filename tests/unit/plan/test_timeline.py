@@ -4,24 +4,24 @@ import pytest
 from hand_built import Builder, changed, environment, urn, waiting, with_parts, without
 
 from trainium_eks.plan import timeline
-from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.graph import Resource
 
 
-def _edge_ids(graph: Graph) -> set[str]:
+def _edge_ids(graph):
     return {check.id for check in timeline.model(graph).edges if not check.ok}
 
 
-def _path(graph: Graph) -> list[str]:
+def _path(graph):
     return [step.name for step in timeline.model(graph).critical_path]
 
 
-def _ends(graph: Graph, later: str, earlier: str) -> bool:
+def _ends(graph, later, earlier):
     """Whether one thing starts when another one is done."""
     steps = {step.name: step for step in timeline.model(graph).steps}
     return steps[later].start == steps[earlier].start + steps[earlier].seconds
 
 
-def test_a_good_order_is_as_long_as_its_bound() -> None:
+def test_a_good_order_is_as_long_as_its_bound():
     modelled = timeline.model(environment())
     assert 1.0 <= modelled.ratio <= timeline.BAR
     assert (modelled.forbidden_edges, modelled.missing_edges) == ((), ())
@@ -29,7 +29,7 @@ def test_a_good_order_is_as_long_as_its_bound() -> None:
     assert modelled.lower_bound_seconds == timeline.chains(environment())["cluster"]
 
 
-def test_the_critical_path_is_the_chain_of_the_slowest_group() -> None:
+def test_the_critical_path_is_the_chain_of_the_slowest_group():
     assert _path(environment()) == ["vpc", "subnet", "control-plane", "cni", "trn1"]
     resting = changed(environment(), "trn1", scalingConfig=REST)
     assert _path(resting) == ["vpc", "subnet", "control-plane", "cni", "system", "dns", "volcano-release", "queue-test"]
@@ -59,12 +59,12 @@ ONE = {"minSize": 0, "desiredSize": 1, "maxSize": 4}
         ("pulumi:providers:aws", {}, 0),
     ],
 )
-def test_how_long_one_takes(type_: str, inputs: dict[str, object], seconds: float) -> None:
+def test_how_long_one_takes(type_, inputs, seconds):
     assert timeline.step_seconds(Resource("u", type_, "n", inputs=inputs)) == seconds
     assert timeline.step_seconds(Resource("u", type_, "n", inputs=inputs, custom=False)) == 0
 
 
-def test_the_chain_of_the_cluster_ends_with_the_slower_branch() -> None:
+def test_the_chain_of_the_cluster_ends_with_the_slower_branch():
     up_to_cni = 12 + 12 + 612 + 50
     chains = timeline.chains(environment())
     assert set(chains) == {"cluster", "fileSystem"}
@@ -88,18 +88,18 @@ def test_the_chain_of_the_cluster_ends_with_the_slower_branch() -> None:
         ("fsx", "eks", "fsx-cluster fsx-nat"),  # waiting for a component is waiting for everything in it
     ],
 )
-def test_a_forbidden_edge_is_named(who: str, whom: str, edge: str) -> None:
+def test_a_forbidden_edge_is_named(who, whom, edge):
     graph = waiting(environment(), who, whom)
     assert _edge_ids(graph) == set(edge.split())
     through = who.startswith("fsx")
     assert ((urn(who, graph), urn(whom, graph)) in timeline.model(graph).forbidden_edges) is not through
 
 
-def test_a_component_that_waits_makes_its_children_wait() -> None:
+def test_a_component_that_waits_makes_its_children_wait():
     assert _ends(waiting(environment(), "fsx", "nat"), "fsx-group", "nat")
 
 
-def test_waiting_for_a_provider_counts() -> None:
+def test_waiting_for_a_provider_counts():
     assert _ends(with_parts(environment(), "queue-test", dependencies=(), parent=""), "queue-test", "control-plane")
 
 
@@ -113,7 +113,7 @@ def test_waiting_for_a_provider_counts() -> None:
         (("volcano-release", "queue-test"), "queues-volcano"),
     ],
 )
-def test_a_missing_edge_is_named(gone: tuple[str, str], edge: str) -> None:
+def test_a_missing_edge_is_named(gone, edge):
     graph = environment()
     target, waiter = urn(gone[0], graph), urn(gone[1], graph)
     kept = tuple(each for each in graph.by_urn[waiter].dependencies if each != target)
@@ -122,17 +122,17 @@ def test_a_missing_edge_is_named(gone: tuple[str, str], edge: str) -> None:
     assert (waiter, target) in timeline.model(without_edge).missing_edges
 
 
-def test_an_edge_to_what_is_made_elsewhere_is_not_demanded() -> None:
+def test_an_edge_to_what_is_made_elsewhere_is_not_demanded():
     assert _edge_ids(without(environment(), "cni", "nat", "sts", "worker", "volcano-release")) == set()
 
 
-def test_nodes_without_a_nat_wait_for_the_endpoints() -> None:
+def test_nodes_without_a_nat_wait_for_the_endpoints():
     graph = without(environment(), "nat")
     assert _edge_ids(graph) == {"nodes-egress"}
     assert _edge_ids(waiting(waiting(graph, "trn1", "sts"), "system", "sts")) == set()
 
 
-def test_a_team_role_may_come_after_the_cluster() -> None:
+def test_a_team_role_may_come_after_the_cluster():
     build = Builder()
     build.add("aws:ec2/vpc:Vpc", "vpc")
     build.add("aws:eks/cluster:Cluster", "cluster", uses={"vpcConfig": ("vpc",)})
@@ -141,12 +141,12 @@ def test_a_team_role_may_come_after_the_cluster() -> None:
 
 
 @pytest.mark.parametrize("hint", [{"taints": []}, {"amiType": None}])
-def test_an_accelerator_group_is_known_by_taint_or_by_ami(hint: dict[str, object]) -> None:
+def test_an_accelerator_group_is_known_by_taint_or_by_ami(hint):
     graph = waiting(changed(environment(), "trn1", **hint), "trn1", "lustre")
     assert "accelerators-fsx" in _edge_ids(graph)
 
 
-def test_a_role_that_the_cluster_needs_through_another_does_not_wait_for_the_vpc() -> None:
+def test_a_role_that_the_cluster_needs_through_another_does_not_wait_for_the_vpc():
     build = Builder()
     build.add("aws:ec2/vpc:Vpc", "vpc")
     build.add("aws:iam/role:Role", "role", waits=("vpc",))
@@ -155,12 +155,12 @@ def test_a_role_that_the_cluster_needs_through_another_does_not_wait_for_the_vpc
     assert "iam-vpc" in _edge_ids(build.graph())
 
 
-def test_a_circle_is_refused_with_a_name() -> None:
+def test_a_circle_is_refused_with_a_name():
     graph = waiting(environment(), "vpc", "subnet")
     with pytest.raises(ValueError, match=r"circle: .*::subnet -> .*::vpc -> .*::subnet$"):
         timeline.model(graph)
 
 
-def test_an_empty_program_is_ready_at_once() -> None:
+def test_an_empty_program_is_ready_at_once():
     modelled = timeline.model(Builder().graph())
     assert (modelled.seconds, modelled.ratio, modelled.critical_path) == (0.0, 1.0, ())

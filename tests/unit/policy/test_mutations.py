@@ -4,9 +4,8 @@ from functools import cache
 
 import pytest
 from recordings import recorded
-from security_mutations import KINDS, Mutation, sample
+from security_mutations import KINDS, sample
 
-from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.rules import judge
 
 pytestmark = pytest.mark.slow
@@ -17,11 +16,11 @@ COUNT = 100
 
 
 @cache
-def mutations(stack: str) -> tuple[Mutation, ...]:
+def mutations(stack):
     return tuple(sample(recorded(stack), COUNT, seed=len(stack) + ord(stack[0])))
 
 
-def faults(graph: Graph) -> set[tuple[str, str, str]]:
+def faults(graph):
     """What rules say. The environment's waivers do not count, the library's own do."""
     return {
         (verdict.id, finding.urn, finding.message)
@@ -32,14 +31,14 @@ def faults(graph: Graph) -> set[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("stack", ENVIRONMENTS)
-def test_every_mutation_is_noticed(stack: str) -> None:
+def test_every_mutation_is_noticed(stack):
     before = recorded(stack)
     known = faults(before)
     assert all(each.graph.resources != before.resources for each in mutations(stack))
     assert [each.title for each in mutations(stack) if faults(each.graph) <= known] == []
 
 
-def test_every_kind_of_mutation_is_tried() -> None:
+def test_every_kind_of_mutation_is_tried():
     tried = [each for stack in ENVIRONMENTS for each in mutations(stack)]
     assert len(tried) >= 300
     assert {kind.name for kind in KINDS} == {each.kind for each in tried}

@@ -11,7 +11,6 @@ from engine.config_changes import every_feature
 from engine.rig import Rig
 from rule_faults import FAULTS
 
-from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.policy_pack import NotSeenError
 from trainium_eks.plan.rules import RULES
 from trainium_eks.plan.rules._facts import ASSOCIATION
@@ -19,7 +18,7 @@ from trainium_eks.plan.rules._facts import ASSOCIATION
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def broken(graph: Graph, *, preview: bool = False) -> list[str]:
+def broken(graph, *, preview=False):
     made, found = pack(graph, preview=preview), []
     for rule in RULES:
         with contextlib.suppress(NotSeenError):
@@ -29,7 +28,7 @@ def broken(graph: Graph, *, preview: bool = False) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", ["dev", "gpu", "prod"])
-def test_a_sound_stack_breaks_no_policy(stack: str, tmp_path: Path) -> None:
+def test_a_sound_stack_breaks_no_policy(stack, tmp_path):
     """In its first preview, and in an update, which knows all values."""
     rig = Rig(tmp_path)
     rig.configure(stack, every_feature)
@@ -41,7 +40,7 @@ def test_a_sound_stack_breaks_no_policy(stack: str, tmp_path: Path) -> None:
     assert set(re.findall(r"R\d+", said)) == {"R65"} | linked
 
 
-def test_a_recommendation_of_cis_is_judged_or_has_a_reason() -> None:
+def test_a_recommendation_of_cis_is_judged_or_has_a_reason():
     rows = yaml.safe_load((ROOT / "tests" / "cis_eks.yaml").read_text())
     page = (ROOT / "docs" / "policy.md").read_text()
     with_faults = {fault.rule for fault in FAULTS} | {"R07"}  # R07 is broken by pulumi-eks itself

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent import futures
 from typing import Any
 
@@ -10,13 +10,13 @@ import grpc
 import pulumi
 import pulumi_eks as eks
 import pytest
-from engine.client import STACK, Clouds, urn
+from engine.client import STACK, urn
 from google.protobuf import empty_pb2
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
 
 from trainium_eks.plan.backend import Registration
-from trainium_eks.plan.graph import Graph, Options
+from trainium_eks.plan.graph import Options
 from trainium_eks.plan.recording import wire
 from trainium_eks.plan.resource_types.simulation import Simulation
 
@@ -37,18 +37,18 @@ PROVIDER = f"{urn('pulumi:providers:aws', 'main')}::some-id"
 PARENT = urn("trainium-eks:index:TrainiumCluster", "above")
 
 
-def made_urn(request: resource_pb2.RegisterResourceRequest) -> str:
+def made_urn(request):
     return f"{STACK}::{request.parent.split('::')[2]}${request.type}::{request.name}"
 
 
 class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
     """Answers as an engine with the simulation behind it, and keeps what it is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.requests: list[resource_pb2.RegisterResourceRequest] = []
         self.outputs: dict[str, dict[str, Any]] = {}
 
-    def RegisterResource(self, request: resource_pb2.RegisterResourceRequest, _context: object) -> Any:  # noqa: N802
+    def RegisterResource(self, request, _context):  # noqa: N802
         self.requests.append(request)
         made = made_urn(request)
         if not request.custom:
@@ -60,8 +60,8 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
         return resource_pb2.RegisterResourceResponse(urn=made, id=identity, object=state)
 
     def RegisterResourceOutputs(  # noqa: N802
-        self, request: resource_pb2.RegisterResourceOutputsRequest, _context: object
-    ) -> empty_pb2.Empty:
+        self, request, _context
+    ):
         self.outputs[request.urn] = wire.decode(request.outputs, mask=False)
         return empty_pb2.Empty()
 
@@ -70,18 +70,18 @@ Construct = Callable[..., provider_pb2.ConstructResponse]
 
 
 @pytest.fixture
-def monitor() -> Monitor:
+def monitor():
     return Monitor()
 
 
 @pytest.fixture
-def construct(clouds: Clouds, monitor: Monitor) -> Iterator[Construct]:
+def construct(clouds, monitor):
     server = grpc.server(futures.ThreadPoolExecutor(4))
     resource_pb2_grpc.add_ResourceMonitorServicer_to_server(monitor, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
 
-    def constructed(secret: frozenset[str] = frozenset(), **options: Any) -> provider_pb2.ConstructResponse:
+    def constructed(secret=frozenset(), **options):
         request = provider_pb2.ConstructRequest(
             type="eks:index:Cluster",
             name="it",
@@ -99,10 +99,8 @@ def construct(clouds: Clouds, monitor: Monitor) -> Iterator[Construct]:
     server.stop(None).wait()
 
 
-def test_the_cluster_has_the_children_that_a_plan_has(
-    construct: Construct, monitor: Monitor, record: Callable[..., Graph]
-) -> None:
-    def program() -> None:
+def test_the_cluster_has_the_children_that_a_plan_has(construct, monitor, record):
+    def program():
         above = pulumi.ComponentResource("trainium-eks:index:TrainiumCluster", "above")
         eks.Cluster("it", eks.ClusterArgs(**ARGUMENTS), pulumi.ResourceOptions(parent=above))
 
@@ -119,7 +117,7 @@ def test_the_cluster_has_the_children_that_a_plan_has(
     assert (list(first.dependencies), dict(first.providers)) == (["urn:earlier"], {"aws": PROVIDER})
 
 
-def test_its_outputs_come_from_the_cluster(construct: Construct, monitor: Monitor) -> None:
+def test_its_outputs_come_from_the_cluster(construct, monitor):
     answer = construct()
     outputs = wire.decode(answer.state, mask=False)
     assert json.loads(outputs["kubeconfigJson"]) == outputs["kubeconfig"]
@@ -130,7 +128,7 @@ def test_its_outputs_come_from_the_cluster(construct: Construct, monitor: Monito
     assert set(answer.stateDependencies["kubeconfig"].urns) == {cluster["urn"].string_value}
 
 
-def test_what_came_in_as_a_secret_goes_on_as_one(construct: Construct, monitor: Monitor) -> None:
+def test_what_came_in_as_a_secret_goes_on_as_one(construct, monitor):
     answer = construct(frozenset({"name"}))
     objects = {request.type: request.object for request in monitor.requests}
     assert "name" in wire.secret_keys(objects["aws:eks/cluster:Cluster"])

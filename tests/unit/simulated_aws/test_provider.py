@@ -2,11 +2,10 @@
 
 import json
 import re
-from pathlib import Path
 
 import grpc
 import pytest
-from engine.client import Clouds, InvalidInputsError, Serve, urn
+from engine.client import InvalidInputsError, urn
 from engine.simulated_aws.inventory import Inventory, InventoryError, Thing
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2
@@ -27,17 +26,17 @@ PROPERTY = provider_pb2.PropertyDiff
 CLUSTER_INPUTS = {"name": "c", "roleArn": "r", "vpcConfig": {"subnetIds": ["s"]}}
 
 
-def kubeconfig(server: str) -> str:
+def kubeconfig(server):
     clusters = [{"name": "c", "cluster": {"server": server}}]
     contexts = [{"name": "x", "context": {"cluster": "c", "user": "u"}}]
     return json.dumps({"clusters": clusters, "contexts": contexts, "current-context": "x"})
 
 
-def config_map(name: str, **data: str) -> dict[str, object]:
+def config_map(name, **data):
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
-def test_a_check_completes_what_the_program_left_open(clouds: Clouds) -> None:
+def test_a_check_completes_what_the_program_left_open(clouds):
     """As pulumi-aws: its region, the default tags, a name, and what Terraform's schema says of the rest."""
     aws = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "me"}}))
     inputs = {"assumeRolePolicy": "{}", "tags": {"Name": "x"}}
@@ -54,7 +53,7 @@ def test_a_check_completes_what_the_program_left_open(clouds: Clouds) -> None:
     assert aws.check(CLUSTER, {"name": "c", "vpcConfig": {"subnetIds": []}})["vpcConfig"]["endpointPublicAccess"]
 
 
-def test_a_made_up_name_stays_until_the_thing_is_replaced(clouds: Clouds) -> None:
+def test_a_made_up_name_stays_until_the_thing_is_replaced(clouds):
     aws = clouds.provider(region="us-west-2")
     first = aws.check(GROUP, {"clusterName": "c"})
     assert first["nodeGroupName"] == aws.check(GROUP, {"clusterName": "c"})["nodeGroupName"]
@@ -68,14 +67,14 @@ def test_a_made_up_name_stays_until_the_thing_is_replaced(clouds: Clouds) -> Non
     assert object_["metadata"]["name"].startswith("it-")
 
 
-def test_an_input_that_the_type_does_not_take_is_named(clouds: Clouds) -> None:
+def test_an_input_that_the_type_does_not_take_is_named(clouds):
     with pytest.raises(InvalidInputsError) as error:
         clouds.provider().check(GROUP, {"scalingConfig": {"desiredsize": 1}})
     ((path, reason),) = error.value.args[0]
     assert (path, "desiredSize" in reason) == ("scalingConfig.desiredsize", True)
 
 
-def test_each_changed_property_is_named(clouds: Clouds) -> None:
+def test_each_changed_property_is_named(clouds):
     before = {"scalingConfig": {"desiredSize": 1, "maxSize": 2}, "labels": {"a/b": "1", "old": "x"}}
     after = {"scalingConfig": {"desiredSize": 2, "maxSize": 2}, "labels": {"a/b": "2"}, "version": "1.35"}
     answer = clouds.provider().diff(GROUP, before, after)
@@ -89,14 +88,14 @@ def test_each_changed_property_is_named(clouds: Clouds) -> None:
     assert list(answer.replaces) == []
 
 
-def test_what_cannot_change_in_place_replaces(clouds: Clouds) -> None:
+def test_what_cannot_change_in_place_replaces(clouds):
     answer = clouds.provider().diff(GROUP, {"instanceTypes": ["a"], "version": "1"}, {"instanceTypes": ["b"]})
     assert list(answer.replaces) == ["instanceTypes"]
     kinds = {path: change.kind for path, change in answer.detailedDiff.items()}
     assert kinds == {"instanceTypes[0]": PROPERTY.UPDATE_REPLACE, "version": PROPERTY.DELETE}
 
 
-def test_a_changed_default_tag_changes_what_takes_tags(clouds: Clouds) -> None:
+def test_a_changed_default_tag_changes_what_takes_tags(clouds):
     before, after = (
         clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": owner, "Team": "a"}}))
         for owner in ("me", "you")
@@ -111,7 +110,7 @@ def test_a_changed_default_tag_changes_what_takes_tags(clouds: Clouds) -> None:
     assert "tagsAll" not in after.check("aws:kms/alias:Alias", {"name": "alias/a"})
 
 
-def test_a_name_that_the_program_gave_is_freed_before_it_is_used_again(clouds: Clouds) -> None:
+def test_a_name_that_the_program_gave_is_freed_before_it_is_used_again(clouds):
     aws, kubernetes = clouds.provider(), clouds.provider("kubernetes")
     stands = aws.check(GROUP, {"amiType": "a"})
     changes = {
@@ -125,14 +124,14 @@ def test_a_name_that_the_program_gave_is_freed_before_it_is_used_again(clouds: C
     assert {what for what, each in changes.items() if each.deleteBeforeReplace} == {"given", "an object"}
 
 
-def test_a_preview_makes_nothing_and_knows_the_inputs(clouds: Clouds, state: Path) -> None:
+def test_a_preview_makes_nothing_and_knows_the_inputs(clouds, state):
     answer = clouds.provider().create(VPC, {"cidrBlock": "10.0.0.0/16"}, preview=True)
     outputs = wire.decode(answer.properties, mask=False)
     assert (answer.id, outputs["cidrBlock"], outputs["arn"]) == ("", "10.0.0.0/16", UNKNOWN)
     assert json.loads(state.read_text())["things"] == []
 
 
-def test_what_is_made_again_has_another_id(clouds: Clouds) -> None:
+def test_what_is_made_again_has_another_id(clouds):
     aws = clouds.provider()
     made = [aws.made(VPC, {"cidrBlock": f"10.{number}.0.0/16"}) for number in range(2)]
     aws.delete(VPC, made[0][0])
@@ -140,7 +139,7 @@ def test_what_is_made_again_has_another_id(clouds: Clouds) -> None:
     assert len({identity for identity, _ in made}) == len({outputs["arn"] for _, outputs in made}) == 3
 
 
-def test_a_name_that_is_taken_is_refused(clouds: Clouds, state: Path) -> None:
+def test_a_name_that_is_taken_is_refused(clouds, state):
     aws, inputs = clouds.provider(), {"bucket": "ours"}
     aws.made("aws:s3/bucket:Bucket", inputs, "one")
     with pytest.raises(grpc.RpcError, match="ours already exists"):
@@ -148,7 +147,7 @@ def test_a_name_that_is_taken_is_refused(clouds: Clouds, state: Path) -> None:
     assert len(json.loads(state.read_text())["things"]) == 1
 
 
-def test_a_secret_stays_one_and_is_not_written_down(clouds: Clouds, state: Path) -> None:
+def test_a_secret_stays_one_and_is_not_written_down(clouds, state):
     type_, kubernetes = "kubernetes:core/v1:Secret", clouds.provider("kubernetes")
     inputs = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"key": "hunter2-long"}}
     answer = kubernetes.create(type_, inputs, secret=frozenset({"stringData"}))
@@ -163,7 +162,7 @@ def test_a_secret_stays_one_and_is_not_written_down(clouds: Clouds, state: Path)
     assert "stringData" not in imported.properties.fields
 
 
-def test_an_update_keeps_what_was_computed(clouds: Clouds, state: Path) -> None:
+def test_an_update_keeps_what_was_computed(clouds, state):
     aws = clouds.provider()
     before = {"cidrBlock": "10.0.0.0/16"}
     aws.made(VPC, before)
@@ -177,7 +176,7 @@ def test_an_update_keeps_what_was_computed(clouds: Clouds, state: Path) -> None:
     assert wire.decode(aws.read(VPC, identity).properties, mask=False) == updated
 
 
-def test_a_preview_of_an_update_knows_not_what_comes_from_the_unknown(clouds: Clouds) -> None:
+def test_a_preview_of_an_update_knows_not_what_comes_from_the_unknown(clouds):
     aws = clouds.provider()
     before = {**CLUSTER_INPUTS, "tags": {"a": "b"}}
     identity, outputs = aws.made(CLUSTER, before)
@@ -192,7 +191,7 @@ def test_a_preview_of_an_update_knows_not_what_comes_from_the_unknown(clouds: Cl
     assert (planned["targetKeyArn"], planned["arn"]) == (UNKNOWN, outputs["arn"])
 
 
-def test_a_forgetful_preview_knows_the_clusters_endpoint_no_more(serve: Serve) -> None:
+def test_a_forgetful_preview_knows_the_clusters_endpoint_no_more(serve):
     with serve(forgetful=True) as clouds:
         aws = clouds.provider()
         identity, outputs = aws.made(CLUSTER, CLUSTER_INPUTS)
@@ -204,9 +203,7 @@ def test_a_forgetful_preview_knows_the_clusters_endpoint_no_more(serve: Serve) -
 
 
 @pytest.mark.parametrize(("switch", "default"), [({"updateDefaultVersion": True}, 2), ({}, 1)])
-def test_a_launch_template_has_a_new_version_when_more_than_its_tags_change(
-    clouds: Clouds, switch: dict[str, bool], default: int
-) -> None:
+def test_a_launch_template_has_a_new_version_when_more_than_its_tags_change(clouds, switch, default):
     """Which becomes the default only where that is asked for."""
     aws = clouds.provider()
     first = {"ebsOptimized": "true", **switch}
@@ -221,7 +218,7 @@ def test_a_launch_template_has_a_new_version_when_more_than_its_tags_change(
     assert (updated["latestVersion"], updated["defaultVersion"]) == (2, default)
 
 
-def test_what_is_still_used_cannot_be_deleted(clouds: Clouds) -> None:
+def test_what_is_still_used_cannot_be_deleted(clouds):
     aws = clouds.provider()
     vpc, _ = aws.made(VPC, {"cidrBlock": "10.0.0.0/16"})
     subnet, _ = aws.made(SUBNET, {"vpcId": vpc, "cidrBlock": "10.0.0.0/24", "availabilityZoneId": "usw2-az1"})
@@ -231,7 +228,7 @@ def test_what_is_still_used_cannot_be_deleted(clouds: Clouds) -> None:
     aws.delete(VPC, vpc)
 
 
-def test_a_protected_cluster_cannot_be_deleted(clouds: Clouds) -> None:
+def test_a_protected_cluster_cannot_be_deleted(clouds):
     aws = clouds.provider()
     inputs = {**CLUSTER_INPUTS, "deletionProtection": True}
     identity, _ = aws.made(CLUSTER, inputs)
@@ -241,7 +238,7 @@ def test_a_protected_cluster_cannot_be_deleted(clouds: Clouds) -> None:
     aws.delete(CLUSTER, identity)
 
 
-def test_a_cluster_is_deleted_with_its_objects_but_not_before_its_nodes(clouds: Clouds, state: Path) -> None:
+def test_a_cluster_is_deleted_with_its_objects_but_not_before_its_nodes(clouds, state):
     aws = clouds.provider()
     identity, outputs = aws.made(CLUSTER, CLUSTER_INPUTS)
     group, _ = aws.made(GROUP, {"clusterName": identity, "nodeGroupName": "n"})
@@ -259,7 +256,7 @@ def test_a_cluster_is_deleted_with_its_objects_but_not_before_its_nodes(clouds: 
     assert left["urn"] == urn(CONFIG_MAP, "elsewhere")
 
 
-def test_the_first_creation_of_a_failing_type_fails_once(serve: Serve, state: Path) -> None:
+def test_the_first_creation_of_a_failing_type_fails_once(serve, state):
     inputs = {"cidrBlock": "10.0.0.0/16"}
     with serve(failing=VPC) as clouds:
         aws = clouds.provider()
@@ -277,7 +274,7 @@ def test_the_first_creation_of_a_failing_type_fails_once(serve: Serve, state: Pa
 THING = Thing(VPC, "vpc-1", "", "urn:one", "urn:one", {"cidrBlock": "10.0.0.0/16"}, {"arn": "a"})
 
 
-def test_everything_is_there_when_it_is_opened_again_and_a_file_in_use_is_refused(state: Path) -> None:
+def test_everything_is_there_when_it_is_opened_again_and_a_file_in_use_is_refused(state):
     with Inventory(state) as inventory:
         inventory.add(THING)
         assert inventory.fails_first(VPC)

@@ -3,9 +3,8 @@
 import io
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,11 +24,11 @@ Answer = Mapping[str, Any] | list[Mapping[str, Any]] | BaseException
 class Scripted(Connection):
     """Answers as a function says; what was sent is kept."""
 
-    def __init__(self, answer: Callable[[str, str], Answer]) -> None:
+    def __init__(self, answer):
         self._answer = answer
         self.sent: list[str] = []
 
-    def send(self, method: str, path: str, *_: Any, **__: Any) -> Any:
+    def send(self, method, path, *_, **__):
         self.sent.append(f"{method} {path.partition('?')[0]}")
         answer = self._answer(method, path)
         if isinstance(answer, BaseException):
@@ -37,15 +36,15 @@ class Scripted(Connection):
         lines = answer if isinstance(answer, list) else [answer]
         return io.BytesIO("\n".join(map(json.dumps, lines)).encode())
 
-    def close(self) -> None:
+    def close(self):
         """Nothing is open."""
 
 
-def listed(*items: Mapping[str, Any]) -> Answer:
+def listed(*items):
     return {"items": [*items], "metadata": {"resourceVersion": "7"}}
 
 
-def node(name: str, version: str = "8", **labels: str) -> dict[str, Any]:
+def node(name, version="8", **labels):
     return {"metadata": {"name": name, "labels": labels, "resourceVersion": version}}
 
 
@@ -60,7 +59,7 @@ def node(name: str, version: str = "8", **labels: str) -> dict[str, Any]:
         (429, 1, True),
     ],
 )
-def test_what_refusals_of_hypernodes_end(tmp_path: Path, status: int, writes: int, fails: bool) -> None:
+def test_what_refusals_of_hypernodes_end(tmp_path, status, writes, fails):
     connection = Scripted(lambda method, _: listed() if method == "GET" else ApiStatusError(status, "refused"))
     with pytest.raises(ApiStatusError) if fails else nullcontext():
         Controller(lambda _: connection, LAYERS, tmp_path / "ready").keep(TWO)
@@ -68,13 +67,13 @@ def test_what_refusals_of_hypernodes_end(tmp_path: Path, status: int, writes: in
     assert (tmp_path / "ready").exists() is not fails
 
 
-def test_where_hypernodes_are_not_defined_there_are_none_to_keep(tmp_path: Path) -> None:
+def test_where_hypernodes_are_not_defined_there_are_none_to_keep(tmp_path):
     connection = Scripted(lambda *_: ApiStatusError(404, "no such kind"))
     Controller(lambda _: connection, LAYERS, tmp_path / "ready").keep(TWO)
     assert (connection.sent, (tmp_path / "ready").exists()) == ([f"GET {HYPERNODES}"], True)
 
 
-def test_nothing_is_written_before_the_nodes_are_known_or_where_all_is_well(tmp_path: Path) -> None:
+def test_nothing_is_written_before_the_nodes_are_known_or_where_all_is_well(tmp_path):
     connection = Scripted(lambda *_: listed(*hypernodes(TWO, LAYERS).values()))
     made = Controller(lambda _: connection, LAYERS, tmp_path / "ready")
     made.keep(None)
@@ -83,14 +82,14 @@ def test_nothing_is_written_before_the_nodes_are_known_or_where_all_is_well(tmp_
     assert connection.sent == [f"GET {HYPERNODES}"]
 
 
-def test_nodes_are_followed_and_only_their_switches_count() -> None:
+def test_nodes_are_followed_and_only_their_switches_count():
     changed = threading.Event()
     seen: list[tuple[Any, bool]] = []
 
-    def event(type_: str, name: str, version: str = "8", **labels: str) -> dict[str, Any]:
+    def event(type_, name, version="8", **labels):
         return {"type": type_, "object": node(name, version, **labels)}
 
-    def answer(_method: str, path: str) -> Answer:
+    def answer(_method, path):
         if "watch=" not in path:
             return listed(node("n0", **{LAYERS[2]: "nn-1"}), node("cpu"))
         seen.append((dict(nodes.found or {}), changed.is_set()))
@@ -113,9 +112,7 @@ def test_nodes_are_followed_and_only_their_switches_count() -> None:
     assert seen == [(n0, True), (n0, False), (both, True), (n1, True)]
 
 
-def test_after_a_failure_it_goes_on_and_lists_anew_only_where_the_version_is_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_after_a_failure_it_goes_on_and_lists_anew_only_where_the_version_is_forgotten(monkeypatch):
     class Ended(BaseException):
         """The script is at its end."""
 

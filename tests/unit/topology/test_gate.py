@@ -4,7 +4,6 @@ import copy
 import io
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ LONG_AGO = "2026-01-01T00:00:00Z"
 FAULT = "rank 1 on node 1 (t-1) is gone"
 
 
-def node(name: str, *, boot: str = "b1", passed: str = "", closed: bool = True, **spec: Any) -> dict[str, Any]:
+def node(name, *, boot="b1", passed="", closed=True, **spec):
     ready = {"type": "Ready", "status": spec.pop("ready", "True"), "lastTransitionTime": spec.pop("since", LONG_AGO)}
     taints = [{"key": "aws.amazon.com/neuron", "effect": "NoSchedule"}]
     labels = {"pool": "ng"} | ({PASSED: passed} if passed else {})
@@ -39,7 +38,7 @@ def node(name: str, *, boot: str = "b1", passed: str = "", closed: bool = True, 
     }
 
 
-def report(*names: str, fault: int | None = None, detail: str = FAULT) -> dict[str, Any]:
+def report(*names, fault=None, detail=FAULT):
     findings = [{"check": "dead-rank", "ok": False, "detail": detail, "node": fault}] if detail else []
     return {"ok": not findings, "nodes": [{"name": name} for name in names], "findings": findings}
 
@@ -47,7 +46,7 @@ def report(*names: str, fault: int | None = None, detail: str = FAULT) -> dict[s
 class Cluster(Connection):
     """An API server of nodes, Jobs and pods, as far as the gate uses one."""
 
-    def __init__(self, *nodes: Mapping[str, Any]) -> None:
+    def __init__(self, *nodes):
         self.nodes = {each["metadata"]["name"]: copy.deepcopy(dict(each)) for each in nodes}
         self.jobs: dict[str, dict[str, Any]] = {}
         self.pods: list[dict[str, Any]] = []
@@ -55,7 +54,7 @@ class Cluster(Connection):
         self.events: dict[str, str] = {}
         self.is_faster = False
 
-    def send(self, method: str, path: str, body: Any = None, **_: Any) -> Any:
+    def send(self, method, path, body=None, **_):
         path, _, _ = path.partition("?")
         name = path.rpartition("/")[2]
         answer: Any = {}
@@ -88,22 +87,22 @@ class Cluster(Connection):
         return io.BytesIO(json.dumps(answer).encode())
 
     @staticmethod
-    def _listed(items: Any) -> dict[str, Any]:
+    def _listed(items):
         return {"items": list(items), "metadata": {"resourceVersion": "9"}}
 
-    def close(self) -> None:
+    def close(self):
         """Nothing is open."""
 
-    def keep(self) -> None:
+    def keep(self):
         """Let a gate that has just started look once."""
         made = Gate(lambda _: self, SETTINGS, Path(os.devnull))
         facts = gate.facts(SETTINGS)
         made.keep({name: found for name, each in self.nodes.items() if (found := facts(each))})
 
-    def closed(self) -> set[str]:
+    def closed(self):
         return {name for name, each in self.nodes.items() if SETTINGS["taint"] in each["spec"]["taints"]}
 
-    def end(self, *reports: Mapping[str, Any], seconds_ago: float = 0.0) -> str:
+    def end(self, *reports, seconds_ago=0.0):
         """End the one test, with these reports in the logs of its pods."""
         ((name, job),) = self.jobs.items()
         ended = {"type": "Complete", "status": "True", "lastTransitionTime": gate._now(-seconds_ago)}
@@ -135,7 +134,7 @@ class Cluster(Connection):
         ([], GateResult()),
     ],
 )
-def test_a_report_names_who_passes_and_who_fails(reports: list[dict[str, Any]], verdict: GateResult) -> None:
+def test_a_report_names_who_passes_and_who_fails(reports, verdict):
     assert judge({"a": "b1", "b": "b1"}, {"t-0": "a", "t-1": "b"}, reports) == verdict
 
 
@@ -151,7 +150,7 @@ def test_a_report_names_who_passes_and_who_fails(reports: list[dict[str, Any]], 
         ({"boot": "", "closed": False}, True),
     ],
 )
-def test_the_taint_follows_the_boot_that_was_tested(changes: dict[str, Any], is_closed: bool) -> None:
+def test_the_taint_follows_the_boot_that_was_tested(changes, is_closed):
     cluster = Cluster(node("a", **changes), {**node("cpu", closed=False), "metadata": {"name": "cpu", "labels": {}}})
     cluster.keep()
     assert cluster.closed() == ({"a"} if is_closed else set())
@@ -159,7 +158,7 @@ def test_the_taint_follows_the_boot_that_was_tested(changes: dict[str, Any], is_
     assert cluster.nodes["a"]["spec"]["taints"][0]["key"] == "aws.amazon.com/neuron"
 
 
-def test_nodes_that_pass_open_by_one_request_and_only_those_of_the_tested_boot() -> None:
+def test_nodes_that_pass_open_by_one_request_and_only_those_of_the_tested_boot():
     cluster = Cluster(node("a"), node("b"))
     for _ in range(2):
         cluster.keep()
@@ -173,14 +172,14 @@ def test_nodes_that_pass_open_by_one_request_and_only_those_of_the_tested_boot()
     assert PASSED not in cluster.nodes["b"]["metadata"]["labels"]
 
 
-def test_a_change_in_between_leaves_a_node_closed() -> None:
+def test_a_change_in_between_leaves_a_node_closed():
     cluster = Cluster(node("a", passed="b1"))
     cluster.is_faster = True
     cluster.keep()
     assert cluster.closed() == {"a"}
 
 
-def test_a_node_that_fails_is_cordoned_and_named_and_the_others_are_tested_without_it() -> None:
+def test_a_node_that_fails_is_cordoned_and_named_and_the_others_are_tested_without_it():
     cluster = Cluster(node("a"), node("b"), node("c"))
     cluster.keep()
     name = cluster.end(report("t-0", "t-1", "t-2", fault=1))
@@ -193,7 +192,7 @@ def test_a_node_that_fails_is_cordoned_and_named_and_the_others_are_tested_witho
     assert json.loads(job["metadata"]["annotations"][gate.TESTED]).keys() == {"a", "c"}
 
 
-def test_a_test_without_a_verdict_is_told_once_and_repeated_later() -> None:
+def test_a_test_without_a_verdict_is_told_once_and_repeated_later():
     cluster = Cluster(node("a"), node("b"))
     cluster.keep()
     name = cluster.end()
@@ -220,7 +219,7 @@ def test_a_test_without_a_verdict_is_told_once_and_repeated_later() -> None:
         ({"passed": "b1", "closed": False}, {"a", "b"}),
     ],
 )
-def test_closed_nodes_are_tested_together(changes: dict[str, Any], tested: set[str]) -> None:
+def test_closed_nodes_are_tested_together(changes, tested):
     cluster = Cluster(node("a"), node("b", **changes), node("busy"))
     limits = {"resources": {"limits": DEVICES}}
     cluster.pods = [{"spec": {"nodeName": "busy", "containers": [limits]}, "status": {"phase": "Running"}}]

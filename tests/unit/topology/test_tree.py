@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS as LAYERS
-from trainium_eks.topology.tree import OWNED, Change, changes, hypernodes
+from trainium_eks.topology.tree import OWNED, changes, hypernodes
 
 Object = Mapping[str, Any]
 Nodes = Mapping[str, Mapping[str, str]]
@@ -21,17 +21,17 @@ NODES = st.dictionaries(
 )
 
 
-def members(each: Object) -> list[str]:
+def members(each):
     return [member["selector"]["exactMatch"]["name"] for member in each["spec"]["members"]]
 
 
-def is_a_forest(found: Mapping[str, Object]) -> bool:
+def is_a_forest(found):
     """Whether no HyperNode has two parents: Volcano's scheduler refuses all topologies otherwise."""
     children = Counter(name for each in found.values() if each["spec"]["tier"] > 1 for name in members(each))
     return all(count == 1 for count in children.values())
 
 
-def applied(change: Change, found: Mapping[str, Object]) -> dict[str, Object]:
+def applied(change, found):
     """What the API server has after a change."""
     if change.verb == "delete":
         return {name: each for name, each in found.items() if name != change.name}
@@ -44,7 +44,7 @@ def applied(change: Change, found: Mapping[str, Object]) -> dict[str, Object]:
     return {**found, change.name: {**there, **made}}
 
 
-def other(name: str, labels: Mapping[str, str]) -> Object:
+def other(name, labels):
     spec = {"tier": 1, "members": [{"type": "Node", "selector": {"exactMatch": {"name": "n0"}}}]}
     return {"metadata": {"name": name, "labels": dict(labels)}, "spec": spec}
 
@@ -62,7 +62,7 @@ REMOVED = {
 
 
 @given(NODES)
-def test_every_node_is_under_its_switch_alone_up_to_its_first_missing_layer_by_valid_names(nodes: Nodes) -> None:
+def test_every_node_is_under_its_switch_alone_up_to_its_first_missing_layer_by_valid_names(nodes):
     found = hypernodes(nodes, LAYERS)
     assert is_a_forest(found)
     parent = {(each["spec"]["tier"], name): key for key, each in found.items() for name in members(each)}
@@ -82,9 +82,7 @@ def test_every_node_is_under_its_switch_alone_up_to_its_first_missing_layer_by_v
 
 
 @given(NODES, NODES)
-def test_changes_lead_from_any_cluster_to_any_other_and_leave_a_forest_at_each_step(
-    before: Nodes, after: Nodes
-) -> None:
+def test_changes_lead_from_any_cluster_to_any_other_and_leave_a_forest_at_each_step(before, after):
     wanted = hypernodes(after, LAYERS)
     there: dict[str, Object] = {**hypernodes(before, LAYERS), **KEPT, **REMOVED}
     for change in changes(wanted, there):
@@ -94,7 +92,7 @@ def test_changes_lead_from_any_cluster_to_any_other_and_leave_a_forest_at_each_s
     assert changes(wanted, there) == []
 
 
-def test_one_that_lost_its_label_or_members_to_a_person_is_set_right_again() -> None:
+def test_one_that_lost_its_label_or_members_to_a_person_is_set_right_again():
     wanted = hypernodes({"n0": dict.fromkeys(LAYERS, "nn-1")}, LAYERS)
     for name, each in wanted.items():
         bare = {**each, "metadata": {"name": name}}

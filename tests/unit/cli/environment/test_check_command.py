@@ -1,7 +1,6 @@
 """`trn check`: its table, its JSON and its exit codes."""
 
 import json
-from typing import Any
 
 import pytest
 from outcome import ends
@@ -19,7 +18,7 @@ OPEN = not_checked("versions/kubernetes", "Kubernetes 1.35", "the right eks:X is
 GOOD = passed("names/cluster", "cluster", "free")
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *findings: Finding, account: str = "111122223333", options: str = "") -> Any:
+def run(monkeypatch, *findings, account="111122223333", options=""):
     facts = {"stack": "dev", "region": "us-west-2", "account": account}
     monkeypatch.setattr(recording, "record", lambda _, stack: Graph("p", stack, (), {}))
     monkeypatch.setattr(preflight, "look", lambda _: Report(facts, findings))
@@ -30,14 +29,12 @@ def run(monkeypatch: pytest.MonkeyPatch, *findings: Finding, account: str = "111
     ("findings", "account", "code"),
     [((FAILS, GOOD), "1", 1), ((WARNS, OPEN, GOOD), "1", 0), ((OPEN,), "1", 0), ((OPEN,), "", 2)],
 )
-def test_only_a_failure_or_missing_credentials_are_an_exit_code(
-    monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...], account: str, code: int
-) -> None:
+def test_only_a_failure_or_missing_credentials_are_an_exit_code(monkeypatch, findings, account, code):
     assert run(monkeypatch, *findings, account=account).exit_code == code
     assert run(monkeypatch, *findings, account=account, options="--json").exit_code == code
 
 
-def test_the_table_says_what_fails_and_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_says_what_fails_and_what_mends_it(monkeypatch):
     shown = run(monkeypatch, WARNS, FAILS, OPEN, GOOD, options="--no-color")
     last = "✗ dev would fail on AWS: 1 check fails; 1 warn, 1 not checked, 1 pass."
     text = ends(1, shown, "dev · us-west-2 · account 111122223333", "✗  VPCs", "→ request 6 or more", last)
@@ -49,7 +46,7 @@ def test_the_table_says_what_fails_and_what_mends_it(monkeypatch: pytest.MonkeyP
     assert "? None of 2 checks could be made: the right eks:X is missing." in shown.output
 
 
-def test_the_json_is_one_document(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_json_is_one_document(monkeypatch):
     data = json.loads(run(monkeypatch, FAILS, GOOD, options="--json").output)
     [first, _] = data.pop("findings")
     summary = {"pass": 1, "warn": 0, "fail": 1, "not checked": 0, "not applicable": 0}
@@ -59,7 +56,7 @@ def test_the_json_is_one_document(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first == {"id": "quotas/L-F678F1CE", "status": "fail", **told}
 
 
-def test_a_program_without_a_region_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_without_a_region_is_wrong_usage(monkeypatch):
     monkeypatch.setattr(recording, "record", lambda _, stack: Graph("p", stack, (), {}))
     result = CliRunner().invoke(app, ["check", "--json"])
     assert result.exit_code == 2

@@ -2,26 +2,23 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hand_built import changed, environment, without
 from outcome import ends
-from small_project import Project, Run
 
 from trainium_eks.operate.finding import Finding, Report, Status
-from trainium_eks.plan.graph import Graph
 
 MARKER = "<!-- trn-preview:trainium-eks/dev -->"
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def files(tmp_path, monkeypatch):
     """A working directory with saved plans: of a base, and of others."""
     monkeypatch.chdir(tmp_path)
     base = environment()
 
-    def sized(desired: int, most: int) -> Graph:
+    def sized(desired, most):
         return changed(base, "trn1", scalingConfig={"minSize": 0, "desiredSize": desired, "maxSize": most})
 
     plans = {
@@ -38,7 +35,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def commented(trn: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def commented(trn, files, monkeypatch):
     """Calls it with saved plans, whose small environment breaks rules: they are not looked at here."""
     monkeypatch.setattr("trainium_eks.plan.rules.judge", lambda *_: ())
     monkeypatch.setattr("trainium_eks.plan.timeline.check_edges", lambda *_: ())
@@ -60,7 +57,7 @@ def commented(trn: Run, files: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         ("fewer", "--accept-losses", 0, "REVIEW"),
     ],
 )
-def test_the_verdict_decides_the_exit_code(commented: Run, after: str, arguments: str, code: int, verdict: str) -> None:
+def test_the_verdict_decides_the_exit_code(commented, after, arguments, code, verdict):
     done = commented(after, *arguments.split())
     assert done.exit_code == code
     assert done.stdout.startswith(MARKER)
@@ -68,7 +65,7 @@ def test_the_verdict_decides_the_exit_code(commented: Run, after: str, arguments
     assert ("What is lost has been accepted." in done.stdout) == (after == "fewer" and code == 0)
 
 
-def test_the_findings_of_trn_check_are_told_and_a_failed_one_blocks(commented: Run, files: Path) -> None:
+def test_the_findings_of_trn_check_are_told_and_a_failed_one_blocks(commented, files):
     found = (
         Finding("zones/offered", Status.PASS, "trn1.32xlarge in usw2-az4", "offered"),
         Finding("capacity/block", Status.NOT_CHECKED, "Capacity Block", "AccessDenied", "allow it"),
@@ -90,9 +87,7 @@ def test_the_findings_of_trn_check_are_told_and_a_failed_one_blocks(commented: R
     ends(0, commented("base", "--preflight", "checks.json"), failed)
 
 
-def test_what_trn_plan_prints_for_a_broken_config_is_told(
-    commented: Run, files: Path, trn: Run, project: Project
-) -> None:
+def test_what_trn_plan_prints_for_a_broken_config_is_told(commented, files, trn, project):
     project.write("__main__.py", "raise SystemExit('no')\n")
     printed = trn("plan", "--directory", project.path, "--json").stdout
     (files / "broken.json").write_text(printed)
@@ -111,13 +106,13 @@ def test_what_trn_plan_prints_for_a_broken_config_is_told(
         ("--before base.json --after base.json --preflight base.json", "trn check"),
     ],
 )
-def test_wrong_usage_is_2_and_writes_nothing(trn: Run, files: Path, arguments: str, said: str) -> None:
+def test_wrong_usage_is_2_and_writes_nothing(trn, files, arguments, said):
     done = trn("comment", *arguments.split())
     ends(2, done, said)
     assert done.stdout == ""
 
 
-def test_both_plans_are_kept_for_whoever_posts(trn: Run, project: Project, tmp_path: Path) -> None:
+def test_both_plans_are_kept_for_whoever_posts(trn, project, tmp_path):
     project.git("init", "-q")
     project.commit()
     program = (project.path / "__main__.py").read_text()
@@ -131,9 +126,7 @@ def test_both_plans_are_kept_for_whoever_posts(trn: Run, project: Project, tmp_p
     assert again.stdout.splitlines()[2] == written.read_text().splitlines()[2]
 
 
-def test_a_request_that_mends_a_broken_base_is_compared_with_nothing(
-    trn: Run, project: Project, tmp_path: Path
-) -> None:
+def test_a_request_that_mends_a_broken_base_is_compared_with_nothing(trn, project, tmp_path):
     program = (project.path / "__main__.py").read_text()
     project.git("init", "-q")
     project.write("__main__.py", "raise ValueError('broken')\n")

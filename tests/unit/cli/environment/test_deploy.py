@@ -2,11 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from cleanup_accounts import state
@@ -32,13 +30,13 @@ AWS = "pulumi:providers:aws"
 PROVIDER = Resource(f"urn:pulumi:dev::p::{AWS}::aws", AWS, "aws", inputs={"region": "us-west-2"})
 
 
-def _tool(directory: Path, name: str, output: str) -> None:
+def _tool(directory, name, output):
     (directory / name).touch(0o755)
     (directory / name).write_text(f"#!/bin/sh\necho '{output}'\n")
 
 
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def path(tmp_path, monkeypatch):
     """The only directory of programs but for the shell's, with a pulumi that works."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     monkeypatch.chdir(tmp_path)  # `run` changes the directory; this brings it back for the tests after
@@ -47,7 +45,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def handed(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def handed(path, monkeypatch):
     """What pulumi was called with."""
     del path
     commands: list[list[str]] = []
@@ -55,7 +53,7 @@ def handed(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return commands
 
 
-def test_missing_tools_are_named_with_how_to_install_them_before_pulumi_begins(path: Path) -> None:
+def test_missing_tools_are_named_with_how_to_install_them_before_pulumi_begins(path):
     (path / "pulumi").unlink()
     (path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     (path / "Pulumi.dev.yaml").write_text("config: {}\n")
@@ -65,7 +63,7 @@ def test_missing_tools_are_named_with_how_to_install_them_before_pulumi_begins(p
 
 
 @pytest.mark.parametrize("good", [True, False])
-def test_aws_cli_of_either_major_works_from_the_version_that_can_get_tokens(path: Path, good: bool) -> None:
+def test_aws_cli_of_either_major_works_from_the_version_that_can_get_tokens(path, good):
     for version in ("1.24.0", "1.45.11", "2.7.0", "3.0.1") if good else ("0.9.0", "1.18.69", "1.23.9", "2.6.9"):
         _tool(path, "aws", f"aws-cli/{version} Python/3.13")
         too_old = f"aws {version} is too old, 1.24.0 or 2.7.0 or newer is needed."
@@ -90,7 +88,7 @@ BUCKET, KEY = "aws:s3/bucket:Bucket", "aws:kms/key:Key"
         (KEY, {"deletionWindowInDays": 7}, Options(), "in 7 days"),
     ],
 )
-def test_destroy_says_what_becomes_of_data(type_: str, inputs: dict[str, Any], options: Options, fate: str) -> None:
+def test_destroy_says_what_becomes_of_data(type_, inputs, options, fate):
     [line] = destroy.data_lines(Graph("p", "s", (Resource("u", type_, "n", inputs=inputs, options=options),), {}))
     assert fate in line
 
@@ -99,10 +97,10 @@ Up = Callable[..., str]
 
 
 @pytest.fixture
-def run(path: Path, handed: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Up:
+def run(path, handed, monkeypatch, capsys):
     """Hands a command over, whose check has this result, unless it stops first; what is said, and what stopped it."""
 
-    def call(command: str, *arguments: str, outcome: Status = Status.PASS, kept: Sequence[Resource] = ()) -> str:
+    def call(command, *arguments, outcome=Status.PASS, kept=()):
         facts = {"stack": "dev", "region": "us-west-2", "account": "1"}
         found = Report(facts, (Finding("quotas/L-1", outcome, "VPCs", "1 needed", "ask for more"),))
         monkeypatch.setattr(check, "look", lambda _: found)
@@ -119,7 +117,7 @@ def run(path: Path, handed: list[list[str]], monkeypatch: pytest.MonkeyPatch, ca
 
 
 @pytest.mark.parametrize("arguments", [[], ["--skip-preview"], ["--yes", "-f"]])
-def test_destroy_of_a_stack_that_protects_something_is_not_started(run: Up, arguments: list[str]) -> None:
+def test_destroy_of_a_stack_that_protects_something_is_not_started(run, arguments):
     said = run("destroy", *arguments, kept=[Resource("u", FILES, "files", options=Options(protect=True))])
     assert "files: protected" in said
     assert re.search(r"dev protects 1 resources \(files(.|\n)*production: false", said)
@@ -147,14 +145,12 @@ def test_a_command_begins_unless_it_is_up_and_a_check_fails(
 
 
 @pytest.mark.parametrize("given", [[], ["--yes"]])
-def test_up_does_not_begin_where_a_check_fails(run: Up, handed: list[list[str]], given: list[str]) -> None:
+def test_up_does_not_begin_where_a_check_fails(run, handed, given):
     said = run("up", *given, outcome=Status.FAIL)
     assert ("ask for more" in said, "--skip-check" in said, handed) == (True, True, [])
 
 
-def test_the_hourly_cost_is_confirmed_where_pulumi_would_ask_too(
-    run: Up, handed: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hourly_cost_is_confirmed_where_pulumi_would_ask_too(run, handed, monkeypatch):
     questions: list[str] = []
     monkeypatch.setattr(deploy.typer, "confirm", lambda text: questions.append(text) or False)
     for terminal, given, variable in ((True, "--yes", ""), (True, "-y", ""), (True, "", "true"), (False, "", "")):
@@ -176,20 +172,20 @@ TEAM = Claim("training", lustre.CLAIM)
 JOB = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "bert", "controller": True}
 
 
-def step(operation: str, type_: str, name: str, namespace: str = "", **state: Any) -> dict[str, Any]:
+def step(operation, type_, name, namespace="", **state):
     metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
     old = {"type": type_, "inputs": {"metadata": metadata}, **state}
     return {"op": operation, "urn": f"urn:{type_}::{namespace}/{name}", "oldState": old}
 
 
-def pod(name: str, *, node: str = "n1", phase: str = "Running", claim: str = lustre.CLAIM, **metadata: Any) -> Any:
+def pod(name, *, node="n1", phase="Running", claim=lustre.CLAIM, **metadata):
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
     spec = {"volumes": volumes, **({"nodeName": node} if node else {})}
     known = {"metadata": {"name": name, "namespace": "training", **metadata}, "spec": spec, "status": {"phase": phase}}
     return {"apiVersion": "v1", "kind": "Pod", **known}
 
 
-def test_claims_that_are_replaced_or_deleted_are_told_once() -> None:
+def test_claims_that_are_replaced_or_deleted_are_told_once():
     own = step("replace", claims.CLAIM, lustre.CLAIM, "lustre-setup")
     steps = [
         step("delete-replaced", claims.CLAIM, lustre.CLAIM, "training"),
@@ -203,7 +199,7 @@ def test_claims_that_are_replaced_or_deleted_are_told_once() -> None:
     assert leaving({"steps": steps}) == (TEAM, Claim("vision", lustre.CLAIM))
 
 
-def test_a_pod_holds_its_claim_from_its_node_on_and_finished_too() -> None:
+def test_a_pod_holds_its_claim_from_its_node_on_and_finished_too():
     pods = [
         pod("a", ownerReferences=[JOB]),
         pod("b", phase="Succeeded", ownerReferences=[JOB]),
@@ -219,7 +215,7 @@ def test_a_pod_holds_its_claim_from_its_node_on_and_finished_too() -> None:
     ]
 
 
-def test_waiting_ends_with_the_last_pod_and_speaks_when_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_ends_with_the_last_pod_and_speaks_when_something_changes(monkeypatch):
     monkeypatch.setattr(claims, "PAUSE_SECONDS", 0)
     one, two = (Holder(TEAM, name, "Running", f"pod/{name}") for name in "ab")
     answers = iter([(one, two), (one, two), (one,), ()])
@@ -228,15 +224,12 @@ def test_waiting_ends_with_the_last_pod_and_speaks_when_something_changes(monkey
     assert [line.count("(Running)") for line in said] == [2, 1]
 
 
-Deploy = Callable[..., list[list[str]]]
-
-
 @pytest.fixture
-def hand_over(path: Path, handed: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> Deploy:
+def hand_over(path, handed, monkeypatch):
     """Runs `trn deploy up`; the commands that it hands over to."""
     monkeypatch.setattr(claims, "PAUSE_SECONDS", 0.01)
 
-    def call(*arguments: str, steps: Sequence[Any], held: bool = True, shown: str | None = None) -> list[list[str]]:
+    def call(*arguments, steps, held=True, shown=None):
         exported = {"deployment": {"resources": [{"urn": "urn:c", "type": claims.CLAIM, "id": "c"}] if held else []}}
         answers = {"stack export": exported, "preview --json": {"steps": list(steps)}, "stack output": shown}
         for name, answer in answers.items():
@@ -252,13 +245,11 @@ def hand_over(path: Path, handed: list[list[str]], monkeypatch: pytest.MonkeyPat
 REPLACED = [step("replace", claims.CLAIM, lustre.CLAIM, "training")]
 
 
-def outputs_of(kubeconfig: Any) -> str:
+def outputs_of(kubeconfig):
     return json.dumps({**outputs().model_dump(by_alias=True), "kubeconfig": json.dumps(kubeconfig)})
 
 
-def test_up_is_not_started_while_a_finished_pod_holds_a_claim_that_goes(
-    hand_over: Deploy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_up_is_not_started_while_a_finished_pod_holds_a_claim_that_goes(hand_over, capsys):
     pods = [pod(f"bert-{index}", phase="Succeeded", ownerReferences=[JOB]) for index in range(7)]
     with serving({"Pod": pods}) as api, pytest.raises(CommandError) as stopped:
         hand_over(steps=REPLACED, shown=outputs_of(api.kubeconfig))
@@ -269,7 +260,7 @@ def test_up_is_not_started_while_a_finished_pod_holds_a_claim_that_goes(
     assert "  training/fsx-claim\n" in capsys.readouterr().out
 
 
-def test_up_is_started_when_no_pod_holds_them(hand_over: Deploy, path: Path) -> None:
+def test_up_is_started_when_no_pod_holds_them(hand_over, path):
     with serving({"Pod": [pod("waiting", node="")]}) as api:
         shown = outputs_of(api.kubeconfig)
         hand_over("--yes", "--target", "x", steps=REPLACED, shown=shown)
@@ -279,7 +270,7 @@ def test_up_is_started_when_no_pod_holds_them(hand_over: Deploy, path: Path) -> 
     assert "preview --json --stack dev --target x\n" in (path / "calls").read_text()
 
 
-def test_claims_are_named_where_nothing_is_held_up(hand_over: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_claims_are_named_where_nothing_is_held_up(hand_over, capsys):
     assert len(hand_over(steps=REPLACED, shown="no outputs")) == 1
     said = capsys.readouterr()
     assert ("training/fsx-claim" in said.out, "Cannot ask the cluster" in said.err) == (True, True)
@@ -290,7 +281,7 @@ def test_claims_are_named_where_nothing_is_held_up(hand_over: Deploy, capsys: py
     assert "(with its namespace and pods)" in capsys.readouterr().out
 
 
-def test_a_stack_without_claims_is_not_previewed_twice_and_a_failure_is_pulumis(hand_over: Deploy, path: Path) -> None:
+def test_a_stack_without_claims_is_not_previewed_twice_and_a_failure_is_pulumis(hand_over, path):
     hand_over(steps=REPLACED, held=False)
     assert (path / "calls").read_text() == "stack export --stack dev\n"
     (path / "pulumi").write_text("#!/bin/sh\necho 'error: no stack named dev' >&2\nexit 1\n")
@@ -306,11 +297,11 @@ GRAPH = Graph("p", "prod", (Resource("u1", exporting.ASSOCIATION, "link"),), {})
 
 
 @pytest.fixture
-def exported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
+def exported(monkeypatch):
     """File systems that were exported, with the seconds that it might take."""
     done: list[tuple[str, float]] = []
 
-    def run(self: exporting.Export) -> None:
+    def run(self):
         assert self._region == "us-west-2"
         done.append((self._file_system, self._patience.seconds))
 
@@ -321,11 +312,8 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     return done
 
 
-Prepare = Callable[..., list[str]]
-
-
 @pytest.fixture
-def prepare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Prepare:
+def prepare(monkeypatch, tmp_path):
     """Prepares the destroy of a stack whose file system is linked."""
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: LINKED))
@@ -333,12 +321,9 @@ def prepare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Prepare:
 
 
 def test_linked_file_systems_are_exported_before_pulumi_begins_unless_told_otherwise(
-    prepare: Prepare,
-    exported: list[tuple[str, float]],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(*_: object) -> None:
+    prepare, exported, capsys, monkeypatch
+):
+    def refuse(*_):
         raise exporting.NotExportedError("2 files were not written")
 
     assert prepare("--preview-only") == ["--preview-only"]
@@ -355,10 +340,8 @@ def test_linked_file_systems_are_exported_before_pulumi_begins_unless_told_other
         prepare()
 
 
-def test_an_unreadable_state_stops_only_what_may_hold_unexported_files(
-    prepare: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(stack: str, project: Path) -> StackState:
+def test_an_unreadable_state_stops_only_what_may_hold_unexported_files(prepare, tmp_path, monkeypatch):
+    def refuse(stack, project):
         raise StateError("no stack named 'prod' found")
 
     monkeypatch.setattr(StackState, "ask", staticmethod(refuse))
@@ -369,7 +352,7 @@ def test_an_unreadable_state_stops_only_what_may_hold_unexported_files(
     assert destroy.prepare(Graph("p", "dev", (), {}), tmp_path, ["-y"]) == ["-y"]
 
 
-def test_a_time_that_is_none_is_refused() -> None:
+def test_a_time_that_is_none_is_refused():
     for minutes in ("0", "-5", "soon", "20000", "nan", ""):
         with pytest.raises(CommandError, match="a number of minutes, more than 0 and at most 10080"):
             destroy.export_minutes([f"--export-minutes={minutes}"])
@@ -379,16 +362,14 @@ def test_a_time_that_is_none_is_refused() -> None:
     ("jobs", "confirmed", "stops"),
     [(["training/bert"], False, True), (["a/b", "a/c"], True, False), ([], False, False), (None, False, False)],
 )
-def test_running_jobs_are_named_and_nobody_agreed_for_a_script(
-    jobs: list[str] | None, confirmed: bool, stops: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_running_jobs_are_named_and_nobody_agreed_for_a_script(jobs, confirmed, stops, capsys):
     with pytest.raises(CommandError, match="Nothing was destroyed") if stops else nullcontext():
         destroy.agree_to_end(jobs, confirmed=confirmed)
     [said, *_] = capsys.readouterr().out.splitlines() or [""]
     assert said == (f"{'1 job has' if stops else '2 jobs have'} not ended: {', '.join(jobs)}" if jobs else "")
 
 
-def test_what_stays_is_listed_with_what_it_goes_on_costing() -> None:
+def test_what_stays_is_listed_with_what_it_goes_on_costing():
     kept, plain = Options(retain_on_delete=True), Options()
     backed = {"skipFinalBackup": False}
     resources = (
@@ -405,9 +386,7 @@ def test_what_stays_is_listed_with_what_it_goes_on_costing() -> None:
     assert "$0.05 a month for each GiB" in lines[2]
 
 
-def test_jobs_of_all_teams_are_read_from_the_stacks_own_cluster(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_jobs_of_all_teams_are_read_from_the_stacks_own_cluster(monkeypatch, tmp_path, capsys):
     jobs = [_job("training", "bert", "Running"), _job("research", "old", "Completed"), _job("research", "q", "Pending")]
     with serving({"Job": jobs}) as api:
         known = SimpleNamespace(kubeconfig=json.dumps(api.kubeconfig))
@@ -417,7 +396,7 @@ def test_jobs_of_all_teams_are_read_from_the_stacks_own_cluster(
     assert "Cannot ask the cluster which jobs run" in capsys.readouterr().err
 
 
-def _job(namespace: str, name: str, phase: str) -> dict[str, Any]:
+def _job(namespace, name, phase):
     when = "2026-11-22T10:00:00Z"
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",

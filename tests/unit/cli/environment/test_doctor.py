@@ -4,20 +4,14 @@ import json
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import recorded_scenes
 import watched_team
 from cluster_snapshots import NEURON, group, objects, outputs, the, without
 from outcome import ends
-from small_project import Project, Run
-from stub_api import StubApi, answer_http, serving
-from typer.testing import Result
-from watched_team import Call
+from stub_api import answer_http, serving
 
 from trainium_eks.cli.local import up as local_up_command
 from trainium_eks.cli.shared import examine
@@ -39,7 +33,7 @@ POD = {
 PORT = f"{NAME}/portforward"
 
 
-def alert(name: str, severity: str, at: str, state: str = "firing", **more: Any) -> dict[str, Any]:
+def alert(name, severity, at, state="firing", **more):
     labels = {"alertname": name, "severity": severity, **more.pop("labels", {})}
     return {"labels": labels, "state": state, "activeAt": f"2026-11-22T{at}:00Z", "value": "1.2e+03", **more}
 
@@ -55,7 +49,7 @@ SOON = alert("GangStuck", "warning", "11:30", "pending")
 WATCHDOG = alert("Watchdog", "none", "09:00")
 
 
-def test_all_alerts_with_what_they_mean(trn: Run) -> None:
+def test_all_alerts_with_what_they_mean(trn):
     shown = ends(0, trn("doctor", "--list"), "An exporter does not answer Prometheus.")
     names = [line.split()[0] for line in shown.splitlines() if line[:1].isalpha()]
     assert [name for name in names if name in rules.severities()] == [*rules.severities()]
@@ -65,7 +59,7 @@ def test_all_alerts_with_what_they_mean(trn: Run) -> None:
     assert {each["name"]: each["severity"] for each in document["alerts"]} == rules.severities()
 
 
-def test_the_page_of_an_alert_or_a_fault(trn: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_an_alert_or_a_fault(trn, monkeypatch):
     monkeypatch.setattr("trainium_eks.client.failure.shutil.which", lambda _: "/usr/bin/trn")
     page = runbook.page("GangStuck").replace("STACK", "prod")
     assert "- **queue-closed**: A queue starts no jobs." in page, "with the faults behind it"
@@ -78,7 +72,7 @@ def test_the_page_of_an_alert_or_a_fault(trn: Run, monkeypatch: pytest.MonkeyPat
     assert document["fault"]["name"] == "queue-closed"
 
 
-def test_a_name_that_is_nearly_one_or_like_none(trn: Run) -> None:
+def test_a_name_that_is_nearly_one_or_like_none(trn):
     said = "there is no alert, fault or job 'GangStuk': did you mean GangStuck?"
     ends(2, trn("doctor", "GangStuk"), f"{said}\n")
     (problem,) = json.loads(trn("doctor", "GangStuk", "--json").stdout)["problems"]
@@ -90,17 +84,17 @@ def test_a_name_that_is_nearly_one_or_like_none(trn: Run) -> None:
 
 
 @pytest.fixture
-def team(trn: Run, tmp_path: Path) -> Iterator[tuple[Call, StubApi]]:
+def team(trn, tmp_path):
     """A team with a gang that waits for its queue, and another that has it."""
     with watched_team.cluster(recorded_scenes.snapshot("queue_full")) as stub:
         yield watched_team.researcher(trn, stub, tmp_path), stub
 
 
-def _failing(document: dict[str, Any]) -> list[dict[str, Any]]:
+def _failing(document):
     return [each for each in document["findings"] if each["status"] == "fail"]
 
 
-def test_a_job_that_waits_has_a_finding_with_object_cause_and_remedy(team: tuple[Call, StubApi]) -> None:
+def test_a_job_that_waits_has_a_finding_with_object_cause_and_remedy(team):
     call, _ = team
     cause, remedy = catalogue.BY_NAME["queue-full"].cause, "wait for alpha, or end it"
     call.ends(
@@ -120,7 +114,7 @@ def test_a_job_that_waits_has_a_finding_with_object_cause_and_remedy(team: tuple
     call.ends(2, "doctor bata", nobody)
 
 
-def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team: tuple[Call, StubApi]) -> None:
+def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team):
     call, api = team
     code, out = call("doctor", "--json")
     faults = {each["fault"] for each in _failing(json.loads(out))}
@@ -138,7 +132,7 @@ def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team: tuple[Call
     assert (code, [each["fault"] for each in json.loads(out)["findings"]]) == (1, ["api-unauthorized"])
 
 
-def test_a_command_that_ran_out_of_time_ends_with_findings(team: tuple[Call, StubApi], tmp_path: Path) -> None:
+def test_a_command_that_ran_out_of_time_ends_with_findings(team, tmp_path):
     assert team
     failure = CommandError(1, "beta did not start", detail="after 600 s")
     options = ClusterOptions("", outputs=tmp_path / "outputs.json")
@@ -150,22 +144,20 @@ def test_a_command_that_ran_out_of_time_ends_with_findings(team: tuple[Call, Stu
 
 # --- a stack ----------------------------------------------------------------------------------------------------------
 
-Doctor = Callable[..., Result]
-
 
 @pytest.fixture
-def sound() -> Iterator[StubApi]:
+def sound():
     """A cluster that is as its stack says."""
     with serving(objects()) as stub:
         yield stub
 
 
-def _outputs(api: StubApi, **changes: Any) -> dict[str, Any]:
+def _outputs(api, **changes):
     return {**outputs().model_dump(by_alias=True), "kubeconfig": json.dumps(api.kubeconfig), **changes}
 
 
 @pytest.fixture
-def file(tmp_path: Path, sound: StubApi) -> Path:
+def file(tmp_path, sound):
     """The outputs of the stack that the server is sound for, with a kubeconfig for it."""
     path = tmp_path / "exported.json"
     path.write_text(json.dumps(_outputs(sound)))
@@ -173,13 +165,13 @@ def file(tmp_path: Path, sound: StubApi) -> Path:
 
 
 @pytest.fixture
-def doctor(trn: Run, monkeypatch: pytest.MonkeyPatch) -> Doctor:
+def doctor(trn, monkeypatch):
     monkeypatch.setattr(examine, "PAUSE_SECONDS", 0.05)
     return lambda *arguments: trn("doctor", *arguments)
 
 
 @pytest.fixture
-def local(project: Project, sound: StubApi) -> Paths:
+def local(project, sound):
     """A local cloud of the stack dev, without Volcano's chart, as `trn local up` leaves it."""
     paths = Paths.of(project.path, "dev")
     paths.root.mkdir(parents=True)
@@ -193,7 +185,7 @@ def local(project: Project, sound: StubApi) -> Paths:
     return paths
 
 
-def test_a_sound_cluster_has_no_fault_and_all_checks_are_shown_where_asked(doctor: Doctor, file: Path) -> None:
+def test_a_sound_cluster_has_no_fault_and_all_checks_are_shown_where_asked(doctor, file):
     shown = doctor("--outputs", file)
     assert (shown.exit_code, shown.stderr) == (0, "")
     found = "✓ the stack: no fault found; 30 pass, 1 not checked, 12 not applicable. Looked at 5 Nodes"
@@ -204,9 +196,7 @@ def test_a_sound_cluster_has_no_fault_and_all_checks_are_shown_where_asked(docto
     assert re.search(r"-  rest +rests at zero nodes", everything)
 
 
-def test_a_fault_exits_with_one_and_shows_what_has_what_and_what_to_do(
-    doctor: Doctor, file: Path, sound: StubApi
-) -> None:
+def test_a_fault_exits_with_one_and_shows_what_has_what_and_what_to_do(doctor, file, sound):
     the(sound.objects, "Node", "trn1")["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "0"
     wanted, stopped = "trn1: vpc.amazonaws.com/efa has 0 of 8, wants 8", "→ the EFA device plugin on trn1 has stopped"
     shown = ends(1, doctor("--outputs", file), wanted, stopped, "✗ the stack: 1 fault; 29 pass, 1 not checked")
@@ -217,7 +207,7 @@ def test_a_fault_exits_with_one_and_shows_what_has_what_and_what_to_do(
     assert (data["server"], data["failed"], data["summary"]["fail"], len(_failing(data))) == (sound.url, True, 1, 1)
 
 
-def test_only_ten_faulty_objects_are_shown_and_json_has_all(doctor: Doctor, tmp_path: Path, sound: StubApi) -> None:
+def test_only_ten_faulty_objects_are_shown_and_json_has_all(doctor, tmp_path, sound):
     group_ = group("ng1", NEURON, 8, 12, maxSize=12)
     file = tmp_path / "exported.json"
     file.write_text(json.dumps(_outputs(sound, nodeGroups=[group_])))
@@ -233,7 +223,7 @@ def test_only_ten_faulty_objects_are_shown_and_json_has_all(doctor: Doctor, tmp_
     assert len(finding["details"]) == 11
 
 
-def test_waiting_ends_when_nothing_fails_any_more(doctor: Doctor, file: Path, sound: StubApi) -> None:
+def test_waiting_ends_when_nothing_fails_any_more(doctor, file, sound):
     queue = the(sound.objects, "Queue", "test")
     queue["status"] = {}
     sound.before_look = lambda number: queue.update(status={"state": "Open"} if number == 3 else {})
@@ -241,9 +231,7 @@ def test_waiting_ends_when_nothing_fails_any_more(doctor: Doctor, file: Path, so
     assert (shown.count("failing: queues/test; looking again for"), sound.looks) == (2, 3)
 
 
-def test_waiting_ends_with_the_time_given(
-    doctor: Doctor, file: Path, sound: StubApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_ends_with_the_time_given(doctor, file, sound, monkeypatch):
     without(sound.objects, "Queue", "test")
     assert (doctor("--outputs", file).exit_code, sound.looks) == (1, 1), "without waiting it looks once"
     slept: list[float] = []  # by a clock on which nothing else takes time
@@ -253,9 +241,7 @@ def test_waiting_ends_with_the_time_given(
     assert slept == [0.625, 1.25, 2.5, 5, 2.625]
 
 
-def test_a_local_cloud_is_found_by_its_stack_and_says_what_it_lacks(
-    doctor: Doctor, project: Project, local: Paths
-) -> None:
+def test_a_local_cloud_is_found_by_its_stack_and_says_what_it_lacks(doctor, project, local):
     simulated = "nodes and the pods on them are simulated, the answers of aws made up"
     missing = "?  volcano-scheduler    not checked: chart repository not reachable"
     unended = "objects of the stack (an `up` goes on, or did not end well)"
@@ -268,10 +254,8 @@ def test_a_local_cloud_is_found_by_its_stack_and_says_what_it_lacks(
     assert (data["local"], data["summary"]["not checked"]) == (True, 3), "its outputs as a file are known, too"
 
 
-def test_up_on_this_machine_ends_with_the_same_checks(
-    local: Paths, project: Project, sound: StubApi, trn: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def up(outputs: dict[str, Any]) -> Result:
+def test_up_on_this_machine_ends_with_the_same_checks(local, project, sound, trn, monkeypatch):
+    def up(outputs):
         """What comes after the last resource."""
         graph = Graph("trainium-eks", "dev", (), outputs)
         started = StartResult("https://127.0.0.1:1", "v1.35.4", (), (), 0.0)
@@ -290,16 +274,14 @@ def test_up_on_this_machine_ends_with_the_same_checks(
 # --- the way to a stack -----------------------------------------------------------------------------------------------
 
 
-def test_the_kubeconfig_of_the_outputs_is_the_owners_alone_and_removed(
-    doctor: Doctor, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_kubeconfig_of_the_outputs_is_the_owners_alone_and_removed(doctor, file, tmp_path, monkeypatch):
     directory = tmp_path / "temporary"
     directory.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(directory))
     seen: list[int] = []
     connect = examine.Api.connect
 
-    def connected(kubeconfig: Path) -> examine.Api:
+    def connected(kubeconfig):
         assert kubeconfig.parent == directory
         seen.append(stat.S_IMODE(kubeconfig.stat().st_mode))
         return connect(kubeconfig)
@@ -311,8 +293,8 @@ def test_the_kubeconfig_of_the_outputs_is_the_owners_alone_and_removed(
 
 
 def test_a_deployed_stack_is_asked_from_pulumi_and_why_it_gives_no_outputs_is_shown(
-    doctor: Doctor, project: Project, sound: StubApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    doctor, project, sound, tmp_path, monkeypatch
+):
     program, asked = tmp_path / "pulumi", ("--stack", "dev", "--directory", project.path)
     monkeypatch.setenv("PATH", str(tmp_path))
     ends(2, doctor(*asked), "trn local up --stack dev", "--outputs FILE")
@@ -330,9 +312,7 @@ def test_a_deployed_stack_is_asked_from_pulumi_and_why_it_gives_no_outputs_is_sh
     assert ends(0, doctor(*asked, "--all")).startswith("Stack dev (--stack)\ndev · trn-dev\n")
 
 
-def test_a_given_kubeconfig_goes_before_the_outputs_own(
-    doctor: Doctor, tmp_path: Path, sound: StubApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_given_kubeconfig_goes_before_the_outputs_own(doctor, tmp_path, sound, monkeypatch):
     file, kubeconfig = tmp_path / "exported.json", tmp_path / "config"
     file.write_text(json.dumps(_outputs(sound, kubeconfig="[secret]")))
     kubeconfig.write_text(json.dumps(sound.kubeconfig))
@@ -347,9 +327,7 @@ def test_a_given_kubeconfig_goes_before_the_outputs_own(
     assert sound.looks == 1
 
 
-def test_unusable_outputs_and_reports_are_wrong_usage(
-    doctor: Doctor, project: Project, local: Paths, tmp_path: Path
-) -> None:
+def test_unusable_outputs_and_reports_are_wrong_usage(doctor, project, local, tmp_path):
     file = tmp_path / "exported.json"
     ends(2, doctor("--outputs", file), "cannot read")
     for text, said in (("no json", "is not JSON"), ('{"schemaVersion": 1}', "does not hold a stack's outputs")):
@@ -363,23 +341,23 @@ def test_unusable_outputs_and_reports_are_wrong_usage(
 
 
 @pytest.fixture
-def api() -> Iterator[StubApi]:
+def api():
     """A cluster with Prometheus, and nothing else."""
     with serving({"Pod": [POD]}) as stub:
         yield stub
 
 
 @pytest.fixture
-def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
+def call(trn, api, tmp_path):
     return watched_team.researcher(trn, api, tmp_path)
 
 
-def says(api: StubApi, *found: object) -> None:
+def says(api, *found):
     """What Prometheus answers."""
     api.channels[PORT] = answer_http(json.dumps({"status": "success", "data": {"alerts": found}}), 9090)
 
 
-def test_what_fires_the_most_urgent_first(call: Call, api: StubApi) -> None:
+def test_what_fires_the_most_urgent_first(call, api):
     says(api, WATCHDOG, IDLE, SOON, STALLED)
     code, out = call("doctor", "--alerts", "--no-color")
     assert code == 1
@@ -403,14 +381,14 @@ def test_what_fires_the_most_urgent_first(call: Call, api: StubApi) -> None:
     assert (soon["name"], soon["state"], soon["summary"]) == ("GangStuck", "pending", "GangStuck")
 
 
-def test_what_will_fire_is_no_failure(call: Call, api: StubApi) -> None:
+def test_what_will_fire_is_no_failure(call, api):
     says(api, WATCHDOG)
     assert call("doctor", "--alerts") == (0, "Nothing fires.\n\n")
     says(api, SOON)
     call.ends(0, "doctor --alerts", "Nothing fires.\nWill fire if nothing changes: GangStuck")
 
 
-def test_prometheus_that_is_not_there_or_not_ready_or_something_else(call: Call, api: StubApi) -> None:
+def test_prometheus_that_is_not_there_or_not_ready_or_something_else(call, api):
     api.channels[PORT] = answer_http("[]", 9090)
     call.ends(1, "doctor --alerts", "answered something else")
     api.objects["Pod"] = [{**POD, "status": {"phase": "Pending"}}]
@@ -423,7 +401,7 @@ def test_prometheus_that_is_not_there_or_not_ready_or_something_else(call: Call,
 
 
 @pytest.mark.parametrize("path", ["pods", f"pods/{PORT}"])
-def test_who_may_not_ask(path: str, call: Call, api: StubApi) -> None:
+def test_who_may_not_ask(path, call, api):
     says(api)
     api.refuses[f"/api/v1/namespaces/monitoring/{path}"] = 403
     call.ends(1, "doctor --alerts", "may not reach pods of the namespace monitoring", "--kubeconfig")

@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from cleanup_accounts import creating
@@ -15,7 +13,6 @@ from trainium_eks.cli.app import app
 from trainium_eks.operate.cleanup import orphans
 from trainium_eks.operate.cleanup.left_over import LeftOver
 from trainium_eks.operate.cleanup.recovery import Advice
-from trainium_eks.operate.finding import Finding
 
 DELETE = "aws eks delete-nodegroup --cluster-name c --nodegroup-name g --region us-west-2"
 GROUP = LeftOver("node group", "g", "of the cluster c", 43.0, (DELETE,), note="2 instances")
@@ -30,19 +27,13 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+def run(monkeypatch, tmp_path):
     """The command in an empty directory without pulumi, with results of its searches."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(Account, "caller", lambda _: Caller("111122223333", "arn:aws:iam::111122223333:user/me"))
 
-    def invoke(
-        *options: str,
-        found: tuple[LeftOver, ...] = (),
-        unseen: tuple[Finding, ...] = (),
-        advice: tuple[Advice, ...] = (),
-        text: str = TEXT,
-    ) -> Result:
+    def invoke(*options, found=(), unseen=(), advice=(), text=TEXT):
         monkeypatch.setattr(orphans, "_search", lambda *_: (list(found), list(unseen)))
         monkeypatch.setattr(orphans.recovery, "advise", lambda *_: list(advice))
         return CliRunner().invoke(app, ["orphans", *options], input=text)
@@ -60,13 +51,11 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
         ({"advice": (LOOK,)}, 1),
     ],
 )
-def test_only_a_clean_account_that_was_wholly_looked_at_is_no_exit_code(
-    run: Run, results: dict[str, Any], code: int
-) -> None:
+def test_only_a_clean_account_that_was_wholly_looked_at_is_no_exit_code(run, results, code):
     assert run("--state", "-", **results).exit_code == code
 
 
-def test_the_state_comes_from_standard_input_and_names_the_region(run: Run) -> None:
+def test_the_state_comes_from_standard_input_and_names_the_region(run):
     shown = run("--state", "-", "--no-color", found=(GROUP, BUCKET), unseen=(DENIED,)).output
     for text in (
         "dev · eu-west-1",
@@ -78,7 +67,7 @@ def test_the_state_comes_from_standard_input_and_names_the_region(run: Run) -> N
         assert text in shown
 
 
-def test_open_operations_come_first_with_the_commands_that_settle_them(run: Run) -> None:
+def test_open_operations_come_first_with_the_commands_that_settle_them(run):
     shown = run("--state", "-", "--no-color", advice=(IMPORT,), found=(GROUP,)).output
     assert shown.index("pulumi cancel --stack dev") < shown.index("import c:workers-1:") < shown.index("node group")
     assert shown.index("pulumi import aws:eks/nodeGroup:NodeGroup r0 c:workers-1 ") < shown.index("delete-nodegroup")
@@ -86,7 +75,7 @@ def test_open_operations_come_first_with_the_commands_that_settle_them(run: Run)
     assert "1 of 2 are left to you" in run("--state", "-", "--no-color", advice=(IMPORT, LOOK)).output
 
 
-def test_an_empty_state_is_said_first_and_no_command_is_shown(run: Run) -> None:
+def test_an_empty_state_is_said_first_and_no_command_is_shown(run):
     cluster = LeftOver("EKS cluster", "c", "of the cluster c", 0.1, (DELETE,), live=True)
     shown = run("--state", "-", "--region", "us-west-2", found=(cluster, GROUP)).output
     text = " ".join(shown.split())
@@ -95,7 +84,7 @@ def test_an_empty_state_is_said_first_and_no_command_is_shown(run: Run) -> None:
     assert "delete-nodegroup" not in text
 
 
-def test_a_cluster_needs_no_state_and_a_stack_pulumi_or_a_file(run: Run, tmp_path: Path) -> None:
+def test_a_cluster_needs_no_state_and_a_stack_pulumi_or_a_file(run, tmp_path):
     nothing = "There is no state to compare with"
     ends(0, run("--cluster", "c", "--region", "us-west-2"), "c · us-west-2", nothing, "Nothing is left")
     ends(2, run("--cluster", "c"), "name it with --region")
@@ -105,13 +94,13 @@ def test_a_cluster_needs_no_state_and_a_stack_pulumi_or_a_file(run: Run, tmp_pat
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"deployment": {"resources": [{}]}}', "{}"])
-def test_another_file_than_a_state_is_said(run: Run, text: str) -> None:
+def test_another_file_than_a_state_is_said(run, text):
     result = run("--state", "-", "--json", text=text)
     assert result.exit_code == 2
     assert "does not hold what `pulumi stack export` prints" in json.loads(result.output)["problems"][0]["reason"]
 
 
-def test_the_json_is_one_document(run: Run) -> None:
+def test_the_json_is_one_document(run):
     data = json.loads(run("--state", "-", "--json", advice=(IMPORT,), found=(GROUP,), unseen=(DENIED,)).output)
     assert (data["schemaVersion"], data["failed"], data["hourlyUsd"]) == (2, True, 43.0)
     operation, group, volumes = data["findings"]

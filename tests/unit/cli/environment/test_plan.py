@@ -5,15 +5,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hand_built import environment, without
 from outcome import ends
-from small_project import PROGRAM, Project, Run
-from typer.testing import Result
+from small_project import PROGRAM, Project
 
 from trainium_eks.cli.shared import plan_page, plan_report
 from trainium_eks.model.validation.problems import Problem
@@ -25,20 +23,17 @@ from trainium_eks.plan.resource_types import registry, sdk_inputs
 
 ROOT = Path(__file__).resolve().parents[4]
 
-Plan = Callable[..., Result]
-Planned = Callable[..., Result]
-
 
 @pytest.fixture
-def plan(trn: Run, project: Project) -> Plan:
+def plan(trn, project):
     return lambda *arguments: trn("plan", "--directory", project.path, *arguments)
 
 
-def _items(shown: Result) -> list[tuple[str, str]]:
+def _items(shown):
     return [(item["kind"], item["name"]) for item in json.loads(shown.stdout)["against"]["items"]]
 
 
-def test_json_is_the_whole_plan_as_it_is_saved_and_compares_equal(plan: Plan, tmp_path: Path) -> None:
+def test_json_is_the_whole_plan_as_it_is_saved_and_compares_equal(plan, tmp_path):
     saved = tmp_path / "plan.json"
     shown = plan("--json", "--save", saved)
     data = json.loads(shown.stdout)
@@ -63,9 +58,9 @@ def test_json_is_the_whole_plan_as_it_is_saved_and_compares_equal(plan: Plan, tm
     ],
 )
 def test_what_is_refused_is_the_list_alone_as_the_config_file_or_the_program_spells_it(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch, component: str, where: str, path: str, fix: str
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
+    plan, monkeypatch, component, where, path, fix
+):
+    def refuse(*_, **__):
         raise InvalidConfigError((Problem("node_groups[0].max_size", "0 is too small", fix),), component=component)
 
     monkeypatch.setattr(process, "record", refuse)
@@ -78,7 +73,7 @@ def test_what_is_refused_is_the_list_alone_as_the_config_file_or_the_program_spe
     assert (shown.exit_code, problem["path"], problem["reason"]) == (1, path, "0 is too small")
 
 
-def test_a_failing_program_shows_its_own_traceback(plan: Plan, project: Project) -> None:
+def test_a_failing_program_shows_its_own_traceback(plan, project):
     project.write("Pulumi.dev.yaml", "environment: [shared/base]\nconfig: {}\n")
     project.write("__main__.py", "def build():\n    return {}['nothing']\n\n\nprint('so far')\nbuild()\n")
     shown = plan()
@@ -90,9 +85,7 @@ def test_a_failing_program_shows_its_own_traceback(plan: Plan, project: Project)
     assert "warning: Pulumi.dev.yaml: 'environment'" in shown.stderr, "values that are not seen here"
 
 
-def test_a_stack_or_a_project_that_is_not_there_is_wrong_usage(
-    trn: Run, plan: Plan, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stack_or_a_project_that_is_not_there_is_wrong_usage(trn, plan, project, tmp_path, monkeypatch):
     ends(2, plan("--stack", "dve"), "'dve'", "did you mean 'dev'")
     shown = plan("--stack", "dve", "--json")
     assert (shown.exit_code, "did you mean 'dev'" in json.loads(shown.stdout)["problems"][0]["reason"]) == (2, True)
@@ -115,7 +108,7 @@ def test_a_stack_or_a_project_that_is_not_there_is_wrong_usage(
         ('{"schemaVersion": 1, "project": "small", "stack": "prod", "resources": [], "outputs": {}}', "not of dev"),
     ],
 )
-def test_a_file_that_is_no_plan_is_wrong_usage(planned: Planned, tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_no_plan_is_wrong_usage(planned, tmp_path, text, said):
     (tmp_path / "plan.json").write_text(text)
     ends(2, planned("--against", tmp_path / "plan.json"), said)
 
@@ -123,7 +116,7 @@ def test_a_file_that_is_no_plan_is_wrong_usage(planned: Planned, tmp_path: Path,
 # --- Since a commit ---------------------------------------------------------------------------------------------------
 
 
-def test_neither_file_nor_commit_is_wrong_usage(planned: Planned, project: Project) -> None:
+def test_neither_file_nor_commit_is_wrong_usage(planned, project):
     for repository in (False, True):
         if repository:
             project.git("init", "-q")
@@ -132,7 +125,7 @@ def test_neither_file_nor_commit_is_wrong_usage(planned: Planned, project: Proje
             ends(2, planned(f"--against={text}"), f"--against {text}: neither a file nor a commit")
 
 
-def test_a_commit_is_recorded_with_its_own_code_in_a_folder_of_its_repository(plan: Plan, project: Project) -> None:
+def test_a_commit_is_recorded_with_its_own_code_in_a_folder_of_its_repository(plan, project):
     program = PROGRAM.replace("import pulumi\n", "import pulumi\nfrom naming import NAME\n")
     project.write("__main__.py", program.replace('f"{name}-key"', "NAME"))
     project.write("naming.py", "NAME = 'old'\n")
@@ -145,7 +138,7 @@ def test_a_commit_is_recorded_with_its_own_code_in_a_folder_of_its_repository(pl
     assert {*_items(shown)} == {("delete", "old"), ("create", "new")}
 
 
-def test_a_stack_that_is_new_since_the_commit_is_created_whole(plan: Plan, project: Project) -> None:
+def test_a_stack_that_is_new_since_the_commit_is_created_whole(plan, project):
     project.git("init", "-q")
     project.commit()
     project.write("Pulumi.next.yaml", "config: {}\n")
@@ -155,7 +148,7 @@ def test_a_stack_that_is_new_since_the_commit_is_created_whole(plan: Plan, proje
     assert made["against"]["hourlyUsd"] == made["cost"]["hourlyUsd"]
 
 
-def test_a_project_that_is_new_since_the_commit_is_created_whole(plan: Plan, project: Project) -> None:
+def test_a_project_that_is_new_since_the_commit_is_created_whole(plan, project):
     top = Project(project.path.parent)
     top.write("README.md", "Nothing here yet.\n")
     top.git("init", "-q")
@@ -168,9 +161,7 @@ def test_a_project_that_is_new_since_the_commit_is_created_whole(plan: Plan, pro
     ("file", "text", "code", "said"),
     [("Pulumi.yaml", "name: [\n", 2, "not valid YAML"), ("__main__.py", "1 / 0\n", 1, "ZeroDivisionError")],
 )
-def test_a_commit_that_cannot_be_planned_is_not_taken_for_an_empty_one(
-    plan: Plan, project: Project, file: str, text: str, code: int, said: str
-) -> None:
+def test_a_commit_that_cannot_be_planned_is_not_taken_for_an_empty_one(plan, project, file, text, code, said):
     whole = (project.path / file).read_text()
     project.write(file, text)
     project.git("init", "-q")
@@ -180,9 +171,7 @@ def test_a_commit_that_cannot_be_planned_is_not_taken_for_an_empty_one(
     assert file == "__main__.py" or "trn-plan-" not in told, "the folder of the commit is nobody's"
 
 
-def test_fail_on_names_the_kinds_of_change_that_fail(
-    planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fail_on_names_the_kinds_of_change_that_fail(planned, tmp_path, monkeypatch):
     monkeypatch.setattr(rules, "judge", lambda _graph: ())
     plan_report.save(plan_report.make(environment()), tmp_path / "plan.json")
     fewer, since = without(environment(), "sts"), ("--against", tmp_path / "plan.json")
@@ -207,13 +196,13 @@ pulumi.export("queue", queue.arn)
 
 
 @pytest.fixture
-def foreign(project: Project) -> Project:
+def foreign(project):
     project.write("__main__.py", FOREIGN)
     project.write("Pulumi.dev.yaml", "config: {}\n")
     return project
 
 
-def test_answers_reach_the_program_and_the_earlier_one_too(trn: Run, foreign: Project) -> None:
+def test_answers_reach_the_program_and_the_earlier_one_too(trn, foreign):
     foreign.git("init", "-q")
     foreign.commit()
     answers = foreign.path / "stub.yaml"
@@ -240,7 +229,7 @@ Thing("net")
 """
 
 
-def test_a_program_of_what_is_not_simulated_is_not_called_sound(trn: Run, foreign: Project) -> None:
+def test_a_program_of_what_is_not_simulated_is_not_called_sound(trn, foreign):
     foreign.write("__main__.py", THING)
     shown = trn("plan", "-C", foreign.path, "--no-color")
     last = "! dev: no failed rule, no wrong edge in what is known; not simulated: acme:index:Thing."
@@ -248,7 +237,7 @@ def test_a_program_of_what_is_not_simulated_is_not_called_sound(trn: Run, foreig
 
 
 @pytest.mark.slow
-def test_every_type_may_have_inputs_that_nobody_knows() -> None:
+def test_every_type_may_have_inputs_that_nobody_knows():
     importlib.import_module("pulumi_aws")
     importlib.import_module("pulumi_kubernetes")
     types = {token: sdk_inputs.input_types(token) or () for token in registry.ROWS}
@@ -262,7 +251,7 @@ def test_every_type_may_have_inputs_that_nobody_knows() -> None:
         assert plan_report.text(plan)
 
 
-def test_the_command_never_imports_the_providers_sdk(project: Project) -> None:
+def test_the_command_never_imports_the_providers_sdk(project):
     """Importing pulumi_aws takes longer than all else; only the recorded program's own process may."""
     check = (
         "import sys; from trainium_eks.cli.app import app;"
@@ -274,7 +263,7 @@ def test_the_command_never_imports_the_providers_sdk(project: Project) -> None:
     assert done.stderr == ""
 
 
-def test_save_writes_through_what_is_no_regular_file(planned: Planned, tmp_path: Path) -> None:
+def test_save_writes_through_what_is_no_regular_file(planned, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with ThreadPoolExecutor(1) as pool:
@@ -286,7 +275,7 @@ def test_save_writes_through_what_is_no_regular_file(planned: Planned, tmp_path:
     assert Path("/dev/null").is_char_device()
 
 
-def test_save_follows_a_link_and_keeps_the_mode(planned: Planned, tmp_path: Path) -> None:
+def test_save_follows_a_link_and_keeps_the_mode(planned, tmp_path):
     kept, link = tmp_path / "kept.json", tmp_path / "link.json"
     kept.write_text("old")
     kept.chmod(0o640)
@@ -297,7 +286,7 @@ def test_save_follows_a_link_and_keeps_the_mode(planned: Planned, tmp_path: Path
     assert kept.stat().st_mode & 0o777 == 0o640
 
 
-def test_save_refuses_a_read_only_file_and_a_folder_that_is_not_there(planned: Planned, tmp_path: Path) -> None:
+def test_save_refuses_a_read_only_file_and_a_folder_that_is_not_there(planned, tmp_path):
     assert "Traceback" not in ends(2, planned("--save", tmp_path / "nowhere" / "plan.json"), "cannot write")
     guarded = tmp_path / "guarded.json"
     guarded.write_text("old")
@@ -308,7 +297,7 @@ def test_save_refuses_a_read_only_file_and_a_folder_that_is_not_there(planned: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [["--json"], []])
-def test_a_full_disk_is_one_sentence(project: Project, how: list[str]) -> None:
+def test_a_full_disk_is_one_sentence(project, how):
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
     command = [sys.executable, "-m", "trainium_eks.cli", "plan", "-C", str(project.path), *how]

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,25 +10,23 @@ from typing import Any
 import pytest
 from hand_built import changed, environment, waiting, without
 from outcome import ends
-from typer.testing import Result
 
 from trainium_eks.cli.shared import plan_page, plan_report
 from trainium_eks.plan import rules
-from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules import Judgement, RuleResult
 
-Planned = Callable[..., Result]
 STALE = {"reason": "x", "expires": "2027-03-31"}
 FEWER = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 4})
 
 
-def _verdict(id_: str, status: str, *messages: str, severity: str = "high", reason: str = "") -> RuleResult:
+def _verdict(id_, status, *messages, severity="high", reason=""):
     findings = tuple(Judgement(f"urn::{index}", False, message) for index, message in enumerate(messages))
     return RuleResult(id_, f"Title of {id_}", severity, "", status, reason, findings)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
-def verdicts(monkeypatch: pytest.MonkeyPatch) -> list[RuleResult]:
+def verdicts(monkeypatch):
     """What the rules say; the hand-built program breaks many of them."""
     found = [_verdict("R01", "pass"), _verdict("R02", "n/a")]
     monkeypatch.setattr(rules, "judge", lambda _graph: tuple(found))
@@ -37,27 +34,27 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> list[RuleResult]:
 
 
 @pytest.fixture
-def saved(tmp_path: Path) -> Path:
+def saved(tmp_path):
     """A saved plan of the unchanged program."""
     plan_report.save(plan_report.make(environment()), tmp_path / "plan.json")
     return tmp_path / "plan.json"
 
 
-def _page(graph: Graph | None = None) -> str:
+def _page(graph=None):
     return plan_page.page(plan_report.make(graph or environment()))
 
 
-def _against(after: Graph) -> str:
+def _against(after):
     return plan_page.page(plan_report.against(plan_report.make(after), "main", environment()))
 
 
-def _part(page: str, title: str) -> list[str]:
+def _part(page, title):
     """The lines of one part, without its title and empty ones."""
     part = page.split(f"**{title}**\n", 1)[1].split("\n**", 1)[0]
     return [line for line in part.splitlines() if line]
 
 
-def _cells(row: str) -> list[str]:
+def _cells(row):
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
@@ -71,7 +68,7 @@ def _cells(row: str) -> list[str]:
     ],
     ids=["sound", "nothing", "edge", "stale waiver"],
 )
-def test_a_plan_ends_with_the_verdict(planned: Planned, graph: Graph, code: int, last: str) -> None:
+def test_a_plan_ends_with_the_verdict(planned, graph, code, last):
     result = planned(graph=graph)
     assert (result.exit_code, result.stdout.rstrip().splitlines()[-1]) == (code, last)
     wrong = "✗ The file system does not wait for the cluster\n\n • lustre waits for control-plane"
@@ -90,9 +87,7 @@ def test_a_plan_ends_with_the_verdict(planned: Planned, graph: Graph, code: int,
         (environment(), 0, "✓ SAFE: everything that changes is understood as harmless"),
     ],
 )
-def test_a_comparison_ends_with_the_verdict_on_the_change(
-    planned: Planned, saved: Path, after: Graph, code: int, last: str
-) -> None:
+def test_a_comparison_ends_with_the_verdict_on_the_change(planned, saved, after, code, last):
     result = planned("--against", saved, graph=after)
     assert result.exit_code == code
     assert result.stdout.rstrip().splitlines()[-1].startswith(last)
@@ -102,7 +97,7 @@ def test_a_comparison_ends_with_the_verdict_on_the_change(
     assert accepted == (0 if after is FEWER else code)
 
 
-def test_json_tells_the_verdict_and_a_failed_rule(planned: Planned, saved: Path, verdicts: list[RuleResult]) -> None:
+def test_json_tells_the_verdict_and_a_failed_rule(planned, saved, verdicts):
     verdicts.append(_verdict("R03", "fail", "x"))
     result = planned("--json", "--against", saved)
     data = json.loads(result.stdout)
@@ -111,10 +106,8 @@ def test_json_tells_the_verdict_and_a_failed_rule(planned: Planned, saved: Path,
     assert (rule["id"], rule["findings"][0]["message"]) == ("R03", "x")
 
 
-def test_a_save_that_fails_halfway_leaves_the_old_file(
-    planned: Planned, saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
+def test_a_save_that_fails_halfway_leaves_the_old_file(planned, saved, monkeypatch):
+    def full(*_):
         raise OSError(28, "No space left on device")
 
     old = saved.read_text()
@@ -128,9 +121,7 @@ def test_a_save_that_fails_halfway_leaves_the_old_file(
 
 
 @pytest.mark.parametrize("width", [40, 59, 71, 72, 120])
-def test_a_narrow_terminal_has_shorter_lines_and_every_amount(
-    planned: Planned, monkeypatch: pytest.MonkeyPatch, width: int
-) -> None:
+def test_a_narrow_terminal_has_shorter_lines_and_every_amount(planned, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     graph = replace(environment(), outputs={"kubeconfig": "x" * 300, "list": [{"name": "a" * 90}, 3]})
     amounts = re.findall(r"\$[0-9,]+(?:\.[0-9]+)?", "".join(_part(_page(), "Cost")))
@@ -143,7 +134,7 @@ def test_a_narrow_terminal_has_shorter_lines_and_every_amount(
         assert "  component: total\n  $/hour: $4" in shown
 
 
-def test_no_color_means_no_escape_codes(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_means_no_escape_codes(planned, monkeypatch):
     assert "\x1b" not in planned().stdout, "a pipe"
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "\x1b[3" in planned().stdout
@@ -152,7 +143,7 @@ def test_no_color_means_no_escape_codes(planned: Planned, monkeypatch: pytest.Mo
     assert "\x1b[3" not in planned().stdout
 
 
-def test_names_and_values_steer_neither_the_terminal_nor_the_page(planned: Planned, saved: Path) -> None:
+def test_names_and_values_steer_neither_the_terminal_nor_the_page(planned, saved):
     hostile = "\x1b[31m**big** `x` | [a](https://evil.example) <br> \u202e"
     graph = changed(environment(), "queue-test", metadata={"name": hostile}, spec={"weight": hostile})
     graph = replace(graph, outputs={hostile: hostile}, warnings=(hostile,), placeholders=(hostile,))
@@ -165,7 +156,7 @@ def test_names_and_values_steer_neither_the_terminal_nor_the_page(planned: Plann
 # --- what it says -------------------------------------------------------------------------------------------------
 
 
-def test_the_header_says_that_nothing_was_contacted() -> None:
+def test_the_header_says_that_nothing_was_contacted():
     page = _page(replace(environment(), warnings=("look out",), placeholders=("aws:x",)))
     first, _, second, *_ = page.splitlines()
     assert first == "**trainium-eks · dev · us-west-2 · 21 resources**"
@@ -174,7 +165,7 @@ def test_the_header_says_that_nothing_was_contacted() -> None:
     assert "\n! Answered by placeholders (give the real answers with --stub FILE):\n\n- aws:x\n" in page
 
 
-def test_what_is_not_simulated_is_named_in_each_part() -> None:
+def test_what_is_not_simulated_is_named_in_each_part():
     found = environment()
     thing = Resource("urn::thing", "acme:index:Thing", "thing")
     page = _page(replace(found, resources=(*found.resources, thing), unjudged=("acme:index:Thing",)))
@@ -187,7 +178,7 @@ def test_what_is_not_simulated_is_named_in_each_part() -> None:
         assert f"\n{line}\n" in page
 
 
-def test_the_tree_shows_what_matters_of_each_resource() -> None:
+def test_the_tree_shows_what_matters_of_each_resource():
     tree = _part(_page(), "Resources")
     for line in (
         "NodeGroup `trn1`: 2 × trn1.32xlarge (0 to 4), 8 EFA interfaces, on demand, usw2-az4",
@@ -201,14 +192,14 @@ def test_the_tree_shows_what_matters_of_each_resource() -> None:
         assert resource.type.rsplit(":", 1)[-1] in "".join(tree) or not resource.custom
 
 
-def test_outputs_are_one_line_each_and_cut() -> None:
+def test_outputs_are_one_line_each_and_cut():
     outputs = {"names": ["a", "b"], "groups": [{"name": "g", "size": 1}], "empty": "", "none": None, "z": "x" * 300}
     rows = [_cells(row) for row in _part(_page(replace(environment(), outputs=outputs)), "Outputs")[2:]]
     assert rows[:4] == [["empty", '`""`'], ["groups", "`g`"], ["names", "`a, b`"], ["none", "`null`"]]
     assert rows[4][1].endswith("x…`")
 
 
-def test_cost_shows_components_total_and_what_is_not_counted() -> None:
+def test_cost_shows_components_total_and_what_is_not_counted():
     cost = _part(_page(), "Cost")
     assert _cells(cost[0]) == ["component", "what", "$/hour", "$/month", "most $/hour"]
     assert _cells(cost[2])[0] == "eks"
@@ -219,14 +210,14 @@ def test_cost_shows_components_total_and_what_is_not_counted() -> None:
     assert "+ ? |" in unknown
 
 
-def test_pools_that_scale_are_lines_with_the_limits_of_gangs() -> None:
+def test_pools_that_scale_are_lines_with_the_limits_of_gangs():
     pool = SimpleNamespace(pool="cpu", minimum=0, maximum=4, instance_type="m7i.xlarge", by="Karpenter")
     found: Any = SimpleNamespace(pools=[pool], limits=["none of a gang"])
     lines = _part(plan_page.page(replace(plan_report.make(environment()), autoscaling=found)), "Autoscaling")
     assert lines == ["- cpu: 0 to 4 × m7i.xlarge, by Karpenter", "- none of a gang"]
 
 
-def test_time_to_ready_shows_bound_ratio_and_path() -> None:
+def test_time_to_ready_shows_bound_ratio_and_path():
     lines = _part(_page(), "Time to ready")
     assert lines[0] == "✓ **15:56 modelled**, 1.00 × max(cluster 15:56, file system 8:27)"
     names = ["vpc", "subnet", "control-plane", "cni", "trn1"]
@@ -234,9 +225,7 @@ def test_time_to_ready_shows_bound_ratio_and_path() -> None:
     assert lines[9] == "Order: 12 of 12 rules hold."
 
 
-def test_failed_rules_come_first_by_severity_then_waived_with_reason(
-    planned: Planned, verdicts: list[RuleResult]
-) -> None:
+def test_failed_rules_come_first_by_severity_then_waived_with_reason(planned, verdicts):
     assert planned().exit_code == 0
     verdicts.append(_verdict("R05", "waived", "x", reason="because of this"))
     assert planned().exit_code == 0, "a waived rule does not fail"
@@ -255,7 +244,7 @@ def test_failed_rules_come_first_by_severity_then_waived_with_reason(
     assert result.stdout.rstrip().endswith("✗ dev is not sound: failed R03 R04")
 
 
-def test_a_comparison_has_the_parts_of_a_comment() -> None:
+def test_a_comparison_has_the_parts_of_a_comment():
     page = _against(changed(changed(environment(), "subnet", cidrBlock="10.0.64.0/18"), "sts", policy="{}"))
     assert [" ".join(_cells(row)[:3]) for row in _part(page, "Risks")[2:]][:4] == [
         "⛔ `LustreFileSystem lustre` to be replaced, but protected: Pulumi refuses; it holds its files",
@@ -274,7 +263,7 @@ def test_a_comparison_has_the_parts_of_a_comment() -> None:
     assert "21 create" in plan_page.page(new)
 
 
-def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on() -> None:
+def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on():
     lines = _part(_page(), "Training")
     assert [_cells(row)[0] for row in lines[2:4]] == ["2 × trn1.32xlarge", "4 × trn1.32xlarge"]
     assert re.search(r"\| 131d\d\dh \| \dh\d\dm \| 2m50s \| 9\d\.\d % \| \$4\d\.\d\d \|", lines[2])
@@ -284,7 +273,7 @@ def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on() -> None:
     ]
 
 
-def test_what_is_not_known_of_useful_time_is_said() -> None:
+def test_what_is_not_known_of_useful_time_is_said():
     graph = changed(environment(), "trn1-template", instanceType="trn9.48xlarge")
     lines = _part(_page(changed(graph, "trn1", capacityType="SPOT")), "Training")
     assert _cells(lines[2])[-1] == "?"
@@ -295,7 +284,7 @@ def test_what_is_not_known_of_useful_time_is_said() -> None:
     assert lines[-1] == "A node fails 0 times a year, as the config says."
 
 
-def test_a_plan_without_accelerators_has_no_training(planned: Planned) -> None:
+def test_a_plan_without_accelerators_has_no_training(planned):
     assert "**Training**" not in _page(without(environment(), "trn1"))
     assert json.loads(planned("--json", graph=without(environment(), "trn1")).stdout)["training"] is None
     assert json.loads(planned("--json").stdout)["training"]["gangs"][0]["nodes"] == 2

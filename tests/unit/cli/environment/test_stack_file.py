@@ -1,13 +1,10 @@
 """Fixes as lines of the stack's file; and a value set in it changes that value and nothing else."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
 from trainium_eks.cli.shared.stack_file import StackFile
 from trainium_eks.cli.shared.stack_file_edit import NotEditableError, put
-from trainium_eks.model.validation.problems import Value
 from trainium_eks.plan.recording.project import load_project
 
 FILE = """\
@@ -22,7 +19,7 @@ config:
 """
 
 
-def found(directory: Path, text: str | None) -> StackFile | None:
+def found(directory, text):
     (directory / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
     (directory / "__main__.py").write_text("")
     if text is not None:
@@ -45,13 +42,13 @@ def found(directory: Path, text: str | None) -> StackFile | None:
         ("production", True, ": add small:production: true"),
     ],
 )
-def test_a_fix_is_the_line_of_the_file(tmp_path: Path, path: str, value: Value, line: str) -> None:
+def test_a_fix_is_the_line_of_the_file(tmp_path, path, value, line):
     shown = found(tmp_path, FILE).setting(path, value)
     assert shown == f"Pulumi.dev.yaml{line}"
     assert yaml.safe_load(shown.partition(": ")[2].removeprefix("add ")) is not None
 
 
-def test_an_empty_file_takes_the_whole_line_and_one_that_cannot_be_read_none(tmp_path: Path) -> None:
+def test_an_empty_file_takes_the_whole_line_and_one_that_cannot_be_read_none(tmp_path):
     assert found(tmp_path, None) is None
     assert found(tmp_path, "config: {") is None
     assert found(tmp_path, "").setting("region", "us-west-2") == "Pulumi.dev.yaml: add small:region: us-west-2"
@@ -75,7 +72,7 @@ GROUPS = ("config", "p:nodeGroups")
 VERSION = (*GROUPS, 0, "releaseVersion")
 
 
-def test_what_is_not_there_is_added_at_the_end_of_its_mapping() -> None:
+def test_what_is_not_there_is_added_at_the_end_of_its_mapping():
     once = put(EDITED, PATH, 21.5)
     added = "    - name: a\n  p:instanceTypes: { trn1.32xlarge: { hourlyUsd: 21.5 } }\n"
     assert once == EDITED.replace("    - name: a\n", added)
@@ -88,7 +85,7 @@ def test_what_is_not_there_is_added_at_the_end_of_its_mapping() -> None:
     )
 
 
-def test_what_is_there_is_replaced_or_gone_on_with() -> None:
+def test_what_is_there_is_replaced_or_gone_on_with():
     assert put(EDITED, ("config", "p:region"), "eu-west-1") == EDITED.replace("us-west-2", '"eu-west-1"')
     block = EDITED.replace("\n# The end", "  p:instanceTypes:\n    trn1.32xlarge:\n      vcpus: 128 # all\n\n# The end")
     assert "      vcpus: 128 # all\n      hourlyUsd: 21.5\n\n# The end" in put(block, PATH, 21.5)
@@ -111,6 +108,6 @@ def test_what_is_there_is_replaced_or_gone_on_with() -> None:
         ("config:\n  a: |\n    x\n", PATH, None),
     ],
 )
-def test_what_cannot_be_edited_is_refused(text: str, path: tuple[str | int, ...], why: str | None) -> None:
+def test_what_cannot_be_edited_is_refused(text, path, why):
     with pytest.raises(NotEditableError, match=why):
         put(text, path, 21.5)

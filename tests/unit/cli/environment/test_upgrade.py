@@ -3,11 +3,9 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from outcome import ends
-from small_project import Run
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -28,20 +26,20 @@ config:
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
+def copy(tmp_path):
     """The project with its environment dev."""
     for name in ("Pulumi.yaml", "Pulumi.dev.yaml", "__main__.py"):
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
 
-def _json(trn: Run, copy: Path, *arguments: object) -> tuple[int, dict[str, Any]]:
+def _json(trn, copy, *arguments):
     result = trn("upgrade", "--directory", copy, "--json", *arguments)
     return result.exit_code, json.loads(result.stdout)
 
 
 @pytest.mark.slow
-def test_a_version_is_shown_then_written(trn: Run, copy: Path) -> None:
+def test_a_version_is_shown_then_written(trn, copy):
     before = (copy / "Pulumi.dev.yaml").read_text()
     code, data = _json(trn, copy, "--to", "1.36")
     assert (code, data["written"]) == (0, "")
@@ -65,7 +63,7 @@ def test_a_version_is_shown_then_written(trn: Run, copy: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_running_capacity_block_stops_what_does_not_keep_its_nodes(trn: Run, copy: Path) -> None:
+def test_a_running_capacity_block_stops_what_does_not_keep_its_nodes(trn, copy):
     (copy / "Pulumi.dev.yaml").write_text(BLOCK)
     assert trn("upgrade", "--directory", copy, "--to", "1.36").exit_code == 1
     assert trn("upgrade", "--directory", copy, "--to", "1.36", "--keep-nodes").exit_code == 0
@@ -76,14 +74,14 @@ def test_a_running_capacity_block_stops_what_does_not_keep_its_nodes(trn: Run, c
 
 
 @pytest.mark.slow
-def test_an_old_driver_for_the_image_is_told_as_after_the_upgrade(trn: Run, copy: Path) -> None:
+def test_an_old_driver_for_the_image_is_told_as_after_the_upgrade(trn, copy):
     code, data = _json(trn, copy, "--ami", "1.35.1-20260312")
     assert code == 1
     paths = [f"nodeGroups[{index}].releaseVersion" for index in (0, 1)]
     assert {problem["path"] for problem in data["problems"]} == {*paths}
 
 
-def test_a_version_is_not_skipped(trn: Run, copy: Path) -> None:
+def test_a_version_is_not_skipped(trn, copy):
     file = copy / "Pulumi.dev.yaml"
     endpoint = "    endpoint:\n"
     file.write_text(file.read_text().replace(endpoint, f'    kubernetesVersion: "1.34"\n{endpoint}'))
@@ -95,17 +93,17 @@ def test_a_version_is_not_skipped(trn: Run, copy: Path) -> None:
     assert (problem["path"], problem["reason"], problem["fix"]) == told
 
 
-def test_without_a_version_it_says_until_when_and_what_is_next(trn: Run, copy: Path) -> None:
+def test_without_a_version_it_says_until_when_and_what_is_next(trn, copy):
     following = "--to 1.36 shows what the next version changes"
     ends(0, trn("upgrade", "--directory", copy), "standard support until 2027-03-27", following)
 
 
 @pytest.mark.parametrize("arguments", [("--addon", "vpc-cni"), ("--sdk", "=x"), ("--keep-nodes",)])
-def test_an_option_without_its_other_half_is_wrong_usage(trn: Run, copy: Path, arguments: tuple[str, ...]) -> None:
+def test_an_option_without_its_other_half_is_wrong_usage(trn, copy, arguments):
     assert trn("upgrade", "--directory", copy, *arguments).exit_code == 2
 
 
-def test_another_programs_config_is_wrong_usage(trn: Run, tmp_path: Path) -> None:
+def test_another_programs_config_is_wrong_usage(trn, tmp_path):
     (tmp_path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  small:purpose: tests\n")
     (tmp_path / "__main__.py").write_text("")

@@ -1,20 +1,14 @@
 """A team's seat before a recorded scene, at the time when it was recorded."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 import watched_team
-from recorded_scenes import Snapshot, now, snapshot
-from small_project import Run
-from stub_api import StubApi
-from watched_team import Call
+from recorded_scenes import now, snapshot
 
 from trainium_eks.client import ending, reading
 
 
 @pytest.fixture
-def scene() -> Snapshot:
+def scene():
     """alpha runs on two nodes with two ranks each, beta waits for it."""
     found = snapshot("queue_full")
     found["Job"][0]["metadata"]["annotations"] = {"trainium-eks/world-size": "4", "trainium-eks/nodes": "2"}
@@ -22,7 +16,7 @@ def scene() -> Snapshot:
 
 
 @pytest.fixture
-def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
+def api(scene, monkeypatch):
     """The cluster."""
     monkeypatch.setattr(reading, "now", lambda: now(scene))
     monkeypatch.setattr(ending, "LOOK_SECONDS", 0.01)
@@ -31,6 +25,6 @@ def api(scene: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubApi]:
 
 
 @pytest.fixture
-def call(trn: Run, api: StubApi, tmp_path: Path) -> Call:
+def call(trn, api, tmp_path):
     """Calls a command of the team."""
     return watched_team.researcher(trn, api, tmp_path)

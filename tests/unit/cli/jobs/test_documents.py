@@ -42,7 +42,7 @@ SUBMITTED = {
 }
 
 
-def check(command: str, code: int, out: str, expected: tuple[int, str]) -> None:
+def check(command, code, out, expected):
     found = json.loads(out)
     # Logs are a document a line.
     version = [] if command.startswith("logs") else ["schemaVersion"]

@@ -1,15 +1,11 @@
 """``trn fabric`` as it is typed, on an API server that only remembers; the gang's log is given."""
 
 import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 from cluster_snapshots import NEURON, group, outputs
 from outcome import ends
 from remembering_api import RememberingApi, take_seat, trn
-from typer.testing import Result
 
 from trainium_eks.client import fabric
 from trainium_eks.client.cluster_access import StackAccess
@@ -27,27 +23,25 @@ REPORT = {
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> RememberingApi:
+def api(monkeypatch):
     made = RememberingApi(JOB_API)
     take_seat(monkeypatch, StackAccess("dev", STACK), made)
     return made
 
 
-def _trn(monkeypatch: pytest.MonkeyPatch, command: str, report: Mapping[str, Any] | None = REPORT) -> Result:
+def _trn(monkeypatch, command, report=REPORT):
     line = json.dumps({"fabric": report}, separators=(",", ":"))
     lines = ["[default0]:begins", *([f"[default0]:{line}"] if report else [])]
     monkeypatch.setattr(fabric, "_follow", lambda *_: (lines, {"pod-0": "ip-10-0-0-1"}))
     return trn(command)
 
 
-def _script(api: RememberingApi) -> str:
+def _script(api):
     (container,) = api.objects[0]["spec"]["tasks"][0]["template"]["spec"]["containers"]
     return str(container["command"][-1])
 
 
-def test_each_group_with_nodes_gets_a_gang_by_the_launchers_own_path(
-    monkeypatch: pytest.MonkeyPatch, api: RememberingApi
-) -> None:
+def test_each_group_with_nodes_gets_a_gang_by_the_launchers_own_path(monkeypatch, api):
     ends(0, _trn(monkeypatch, "fabric"), "✓ fabric")
     (job,) = api.objects
     assert (job["spec"]["maxRetry"], len(job["spec"]["tasks"])) == (1, 4)
@@ -56,14 +50,14 @@ def test_each_group_with_nodes_gets_a_gang_by_the_launchers_own_path(
     assert '"efa":8,"memlock":true' in _script(api)
 
 
-def test_a_benchmark_takes_the_devices_itself(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
+def test_a_benchmark_takes_the_devices_itself(monkeypatch, api):
     assert _trn(monkeypatch, "fabric --tool nccom-test -- --inject slow:1").exit_code == 0
     assert "--nproc_per_node 1" in _script(api)
     assert "--tool nccom-test --inject slow:1" in _script(api)
     assert "no node group with nodes has the devices" in _trn(monkeypatch, "fabric --tool nccl-tests").stderr
 
 
-def test_a_failure_ends_with_1_and_its_remedy(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
+def test_a_failure_ends_with_1_and_its_remedy(monkeypatch, api):
     finding = {"check": "slow-node", "ok": False, "detail": "node 0 (pod-0) is slow: 3 s", "node": 0}
     result = _trn(monkeypatch, "fabric --group ng1 --json", {**REPORT, "ok": False, "findings": [finding]})
     (tested,) = json.loads(result.stdout)["groups"]
@@ -71,7 +65,7 @@ def test_a_failure_ends_with_1_and_its_remedy(monkeypatch: pytest.MonkeyPatch, a
     assert tested["findings"][0]["text"] == "node 0 (ip-10-0-0-1, pod pod-0) is slow: 3 s"
 
 
-def test_a_file_is_compared_with(monkeypatch: pytest.MonkeyPatch, api: RememberingApi, tmp_path: Path) -> None:
+def test_a_file_is_compared_with(monkeypatch, api, tmp_path):
     earlier = tmp_path / "report.json"
     faster = {**REPORT["collectives"][0], "gigabytesPerSecond": 90.0}  # type: ignore[index, dict-item]
     earlier.write_text(json.dumps({**REPORT, "collectives": [faster]}))

@@ -8,16 +8,12 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from stub_api import Channel, StubApi, answer_http, run_command
+from stub_api import answer_http, run_command
 from waiting import SECONDS, until
-from watched_team import Call
 
 from trainium_eks.cli.jobs import profile
 from trainium_eks.cli.jobs import tensorboard as command
@@ -27,11 +23,10 @@ from trainium_eks.client.failure import CommandError
 
 NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
 SERVED_PORT = "TensorBoard"
-Here = Callable[..., AbstractContextManager[str]]
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick(monkeypatch):
     for module in (device_use, tensorboard, profile):
         monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(device_use, "FIRST_SECONDS", SECONDS)
@@ -41,7 +36,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- status --devices -------------------------------------------------------------------------------------------------
 
 
-def report(busy: float) -> str:
+def report(busy):
     in_use = {str(core): {"neuroncore_utilization": busy} for core in range(4)}
     used = {"neuron_runtime_used_bytes": {"neuron_device": 8 * 1024**3}}
     counted = {"neuroncore_counters": {"neuroncores_in_use": in_use}, "memory_used": used}
@@ -51,15 +46,15 @@ def report(busy: float) -> str:
     return json.dumps({"neuron_runtime_data": [process], "neuron_hardware_info": hardware, "system_data": system})
 
 
-def test_each_node_of_the_job_is_shown(call: Call, api: StubApi) -> None:
+def test_each_node_of_the_job_is_shown(call, api):
     node_1_is_read = threading.Event()
 
-    def node_1(channel: Channel) -> None:
+    def node_1(channel):
         run_command([report(0.0), report(50.0)])(channel)
         assert not [*channel.received()]  # until it is closed on the other side, too
         node_1_is_read.set()
 
-    def node_0(channel: Channel) -> None:
+    def node_0(channel):
         # There is a picture as soon as each node has said something.
         node_1_is_read.wait(SECONDS)
         run_command([report(100.0)])(channel)
@@ -73,13 +68,13 @@ def test_each_node_of_the_job_is_shown(call: Call, api: StubApi) -> None:
     assert all("container=trainer" in each and "neuron-monitor" in each for each in api.asked if "/exec?" in each)
 
 
-def troubles(call: Call) -> list[Any]:
+def troubles(call):
     code, out = call("status", "alpha", "--devices", "--json")
     assert (code, {each["usage"] for each in json.loads(out)["devices"]}) == (1, {None})
     return [each["trouble"] for each in json.loads(out)["devices"]]
 
 
-def test_nodes_that_cannot_be_read_say_why(call: Call, api: StubApi) -> None:
+def test_nodes_that_cannot_be_read_say_why(call, api):
     api.channels[f"{NODE_0}/exec"] = run_command([], code=3)
     api.refuses[f"/api/v1/namespaces/training/pods/{NODE_1}/exec"] = 403
     assert troubles(call) == [
@@ -89,14 +84,14 @@ def test_nodes_that_cannot_be_read_say_why(call: Call, api: StubApi) -> None:
     call.ends(1, "status beta --devices", "pending for 4s: ")
 
 
-def test_a_kubelet_that_runs_no_command_is_quoted(call: Call, api: StubApi) -> None:
+def test_a_kubelet_that_runs_no_command_is_quoted(call, api):
     for told, why in (
         (b"this kubelet runs no commands\n", "this kubelet runs no commands"),
         (b'{"message": "no such container"}', "no such container"),
         (b'{"status": "Failure", "message": "container not found"}', "container not found"),
     ):
         # The API server has opened the channel by then, so that only what is said there tells.
-        def speak(channel: Channel, told: bytes = told) -> None:
+        def speak(channel, told=told):
             channel.send(3, told)
             channel.close()
 
@@ -104,7 +99,7 @@ def test_a_kubelet_that_runs_no_command_is_quoted(call: Call, api: StubApi) -> N
         assert troubles(call)[0] == why
 
 
-def test_on_the_local_cloud_a_pods_processes_are_looked_at(tmp_path: Path) -> None:
+def test_on_the_local_cloud_a_pods_processes_are_looked_at(tmp_path):
     node = device_use.NodeReading("p", "uid", 0, "n")
     (tmp_path / "state.json").write_text(json.dumps({"containers": {"trainer": {"pid": os.getpid()}}}))
     reading = threading.Thread(target=device_use.read_here, args=(tmp_path, node, "trainer"), daemon=True)
@@ -117,7 +112,7 @@ def test_on_the_local_cloud_a_pods_processes_are_looked_at(tmp_path: Path) -> No
     assert node.trouble.startswith("its containers are simulated, or have ended")
 
 
-def test_cores_are_bars_in_groups_of_eight_and_memory_has_its_unit() -> None:
+def test_cores_are_bars_in_groups_of_eight_and_memory_has_its_unit():
     assert bars({core: core * 100 / 8 for core in range(9)}) == " ▁▂▃▄▅▆▇ █"
     assert bars({10: 100.0, 2: 0.0}) == " █"
     assert bars({}) == ""
@@ -134,11 +129,11 @@ DIRECTORY = "/data/output/alpha/tensorboard"
 
 
 @pytest.fixture
-def made(api: StubApi) -> list[Any]:
+def made(api):
     """Pods that were made; each runs at once, and its TensorBoard answers."""
     pods: list[Any] = []
 
-    def act(pod: Any) -> None:
+    def act(pod):
         pods.append(pod)
         pod["status"] = {"phase": "Running"}
         pod["spec"]["nodeName"] = "cpu-1"
@@ -150,11 +145,11 @@ def made(api: StubApi) -> list[Any]:
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+def seen(monkeypatch):
     """What a browser sees at the address that is shown, which is asked instead of waiting for Ctrl-C."""
     found: list[tuple[str, str]] = []
 
-    def serve(_: object, url: str, directory: str, where: str) -> None:
+    def serve(_, url, directory, where):
         with urllib.request.urlopen(url, timeout=SECONDS) as answer:
             found.append((answer.read().decode(), directory))
         raise KeyboardInterrupt
@@ -163,9 +158,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return found
 
 
-def test_tensorboard_is_a_pod_whose_port_is_forwarded(
-    call: Call, api: StubApi, made: list[Any], seen: list[tuple[str, str]]
-) -> None:
+def test_tensorboard_is_a_pod_whose_port_is_forwarded(call, api, made, seen):
     call.ends(0, "tensorboard alpha --keep")
     assert api.deleted == []
     call.ends(0, "tensorboard alpha")
@@ -177,7 +170,7 @@ def test_tensorboard_is_a_pod_whose_port_is_forwarded(
     assert api.deleted == [f"{PODS}/tensorboard-alpha"]
 
 
-def test_an_image_without_tensorboard_is_said_and_its_pod_removed(call: Call, api: StubApi) -> None:
+def test_an_image_without_tensorboard_is_said_and_its_pod_removed(call, api):
     api.after_create = lambda pod: pod.update(status={"phase": "Failed"})
     why = "/usr/bin/python3: No module named tensorboard"
     api.logs["tensorboard-alpha"] = [why]
@@ -185,7 +178,7 @@ def test_an_image_without_tensorboard_is_said_and_its_pod_removed(call: Call, ap
     assert api.deleted == [f"{PODS}/tensorboard-alpha"]
 
 
-def test_a_port_that_cannot_be_had_is_said(call: Call, api: StubApi, made: list[Any]) -> None:
+def test_a_port_that_cannot_be_had_is_said(call, api, made):
     taken = api.url.rpartition(":")[2]
     said = f"port {taken} of this machine cannot be had: Address already in use"
     call.ends(2, f"tensorboard alpha --port {taken}", said)
@@ -194,7 +187,7 @@ def test_a_port_that_cannot_be_had_is_said(call: Call, api: StubApi, made: list[
     assert {*api.deleted} == {f"{PODS}/tensorboard-alpha"}
 
 
-def test_the_logs_of_a_job_that_is_gone_need_an_image(call: Call, made: list[Any], seen: list[tuple[str, str]]) -> None:
+def test_the_logs_of_a_job_that_is_gone_need_an_image(call, made, seen):
     call.ends(2, "tensorboard gone-for-good", "name an image with TensorBoard by --image")
     call.ends(0, "tensorboard gone-for-good --image board:1")
     assert seen == [(SERVED_PORT, "/data/output/gone-for-good/tensorboard")]
@@ -216,7 +209,7 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Page).serve_forever()
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
+def here(tmp_path, monkeypatch):
     """Runs a program `tensorboard`, which may end at once, for a session of a local stack."""
     program = tmp_path / "bin" / "tensorboard"
     program.parent.mkdir()
@@ -226,22 +219,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
     paths, namespace = SimpleNamespace(claims=tmp_path / "claims"), SimpleNamespace(name="team", claim="claim")
     session: Any = SimpleNamespace(source=SimpleNamespace(paths=paths), namespace=namespace)
 
-    def run(port: int, ends: str = "") -> AbstractContextManager[str]:
+    def run(port, ends=""):
         program.write_text(TENSORBOARD.format(python=sys.executable, ends=ends))
         return tensorboard.here(session, "alpha", DIRECTORY, port=port)
 
     return run
 
 
-def test_on_a_local_stack_its_address_is_given_once_it_answers(here: Here) -> None:
+def test_on_a_local_stack_its_address_is_given_once_it_answers(here):
     with here(_free_port()) as url, urllib.request.urlopen(url, timeout=SECONDS) as answer:
         assert answer.read() == b"curves"
 
 
-def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(here: Here) -> None:
+def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(here):
     port = _free_port()
 
-    def end() -> None:
+    def end():
         with here(port):
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(SECONDS)
@@ -252,7 +245,7 @@ def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(here: Here) -> None:
         socket.create_connection(("127.0.0.1", port))
 
 
-def test_on_a_local_stack_what_ends_is_said(here: Here) -> None:
+def test_on_a_local_stack_what_ends_is_said(here):
     why = "no module tensorflow"
     with pytest.raises(CommandError, match=f"tensorboard ended: {why}$"), here(_free_port(), why):
         pass
@@ -262,12 +255,12 @@ def test_on_a_local_stack_what_ends_is_said(here: Here) -> None:
             pass
 
 
-def _free_port() -> int:
+def _free_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
 
-def test_profile_runs_the_job_again_for_some_steps_and_removes_that_run(call: Call, api: StubApi) -> None:
+def test_profile_runs_the_job_again_for_some_steps_and_removes_that_run(call, api):
     call.ends(1, "profile alpha", "alpha has no shared volume at /data to write profiles to")
     assert api.deleted == []
     # alpha says where it writes, as what `trn train` submits does.
@@ -277,7 +270,7 @@ def test_profile_runs_the_job_again_for_some_steps_and_removes_that_run(call: Ca
         container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
     made: list[dict[str, Any]] = []
 
-    def begin(job: dict[str, Any]) -> None:
+    def begin(job):
         made.append(job)
         job["status"] = {"state": {"phase": "Running"}, "running": 2}
         pod = json.loads(json.dumps(api.named("Pod", NODE_0)))

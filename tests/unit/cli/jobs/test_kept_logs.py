@@ -2,26 +2,20 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
 
 import boto3  # type: ignore[import-untyped]
 import pytest
 from moto import mock_aws
-from recorded_scenes import Snapshot, now, snapshot
-from stub_api import StubApi
+from recorded_scenes import now, snapshot
 from training_jobs import job
-from watched_team import Call
 
 from trainium_eks.aws.sessions import AwsError
 from trainium_eks.client import kept_logs
 from trainium_eks.client.kept_logs import node_of
-from trainium_eks.client.logs import PodLine
 from trainium_eks.jobs.objects import forms, volcano_job
 from trainium_eks.jobs.watch.log_lines import pod_names
-
-Keep = Callable[[str, list[tuple[float, str]]], None]
 
 GROUP = "/trainium-eks/dev/containers"
 NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
@@ -34,7 +28,7 @@ GONE: Mapping[str, list[tuple[float, str]]] = {
 
 
 @pytest.fixture
-def api(api: StubApi, scene: Snapshot) -> StubApi:
+def api(api, scene):
     """The pods are gone."""
     api.objects["Pod"] = []
     created = now(scene) - timedelta(minutes=2)
@@ -43,7 +37,7 @@ def api(api: StubApi, scene: Snapshot) -> StubApi:
 
 
 @pytest.fixture
-def keep(monkeypatch: pytest.MonkeyPatch, scene: Snapshot) -> Iterator[Keep]:
+def keep(monkeypatch, scene):
     """Keeps what a pod wrote; on the local cloud tests/local does."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
@@ -51,7 +45,7 @@ def keep(monkeypatch: pytest.MonkeyPatch, scene: Snapshot) -> Iterator[Keep]:
     monkeypatch.setattr("moto.logs.models.utcnow", lambda: now(scene).replace(tzinfo=None))
     begun = int((now(scene) - timedelta(minutes=2)).timestamp())
 
-    def keep(pod: str, lines: list[tuple[float, str]]) -> None:
+    def keep(pod, lines):
         place = {"logGroupName": GROUP, "logStreamName": f"training/{pod}/trainer"}
         with contextlib.suppress(logs.exceptions.ResourceAlreadyExistsException):
             logs.create_log_stream(**place)
@@ -68,7 +62,7 @@ def keep(monkeypatch: pytest.MonkeyPatch, scene: Snapshot) -> Iterator[Keep]:
 
 
 @pytest.fixture
-def call(call: Call, tmp_path: Path) -> Call:
+def call(call, tmp_path):
     """The team's seat at a stack that keeps logs."""
     file = tmp_path / "outputs.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "logGroup": GROUP}))
@@ -76,7 +70,7 @@ def call(call: Call, tmp_path: Path) -> Call:
 
 
 @pytest.fixture
-def gone(keep: Keep) -> None:
+def gone(keep):
     """All that the pods wrote is kept."""
     for pod, lines in GONE.items():
         keep(pod, lines)
@@ -102,9 +96,7 @@ ALL = [
         (["--all", "--tail", "1"], ["node 1 | [default1]:rank 3", "node 0 | [default0]:dies"]),
     ],
 )
-def test_ranks_and_nodes_of_pods_that_are_gone(
-    gone: None, call: Call, api: StubApi, options: list[str], lines: list[str]
-) -> None:
+def test_ranks_and_nodes_of_pods_that_are_gone(gone, call, api, options, lines):
     expected = (0, "".join(f"{line}\n" for line in lines))
     assert call("logs", "alpha", "--since", "2h", *options) == expected
     api.objects["Job"] = []  # a job that was removed is read by its name
@@ -112,7 +104,7 @@ def test_ranks_and_nodes_of_pods_that_are_gone(
         assert call("logs", "alpha", "--since", "24h", *options) == expected
 
 
-def test_what_is_not_known_of_a_removed_job_is_said(gone: None, call: Call, api: StubApi) -> None:
+def test_what_is_not_known_of_a_removed_job_is_said(gone, call, api):
     api.objects["Job"] = []
     call.ends(2, "logs alpha", "What a removed job wrote: ", "trn logs alpha --since 24h")
     ranks = "--rank 3: alpha was removed, and how many ranks its nodes had; --node N shows a node"
@@ -120,7 +112,7 @@ def test_what_is_not_known_of_a_removed_job_is_said(gone: None, call: Call, api:
     call.ends(2, "logs alfa --since 2h", "has no job 'alfa'", "nothing that it wrote since 20")
 
 
-def test_only_what_is_newer_is_shown(gone: None, call: Call, scene: Snapshot) -> None:
+def test_only_what_is_newer_is_shown(gone, call, scene):
     since = now(scene) - timedelta(minutes=2) + timedelta(seconds=5)
     expected = (0, "node 1 | [default1]:rank 3\nnode 0 | [default0]:dies\n")
     assert call("logs", "alpha", "--all", "--since", f"{since:%Y-%m-%dT%H:%M:%SZ}") == expected
@@ -129,14 +121,14 @@ def test_only_what_is_newer_is_shown(gone: None, call: Call, scene: Snapshot) ->
     assert "alpha has no log yet" in out or "alpha wrote nothing" in out
 
 
-def test_an_earlier_job_of_the_name_is_another(gone: None, call: Call, api: StubApi, scene: Snapshot) -> None:
+def test_an_earlier_job_of_the_name_is_another(gone, call, api, scene):
     created = now(scene) - timedelta(minutes=2) + timedelta(seconds=4)
     api.objects["Job"][0]["metadata"]["creationTimestamp"] = f"{created:%Y-%m-%dT%H:%M:%SZ}"
     assert call("logs", "alpha", "--since", "2h", "--rank", "2")[0] == 1
     assert call("logs", "alpha", "--since", "2h", "--rank", "1") == (0, "[default1]:rank 1\n")
 
 
-def test_a_job_that_has_ended_offers_what_is_kept(gone: None, call: Call, api: StubApi, scene: Snapshot) -> None:
+def test_a_job_that_has_ended_offers_what_is_kept(gone, call, api, scene):
     at = f"{now(scene):%Y-%m-%dT%H:%M:%SZ}"
     api.objects["Job"][0]["status"]["state"] = {"phase": "Failed", "lastTransitionTime": at}
     created = api.objects["Job"][0]["metadata"]["creationTimestamp"]
@@ -150,7 +142,7 @@ def test_a_job_that_has_ended_offers_what_is_kept(gone: None, call: Call, api: S
 
 
 @pytest.fixture
-def restarted(gone: None, api: StubApi, scene: Snapshot) -> None:
+def restarted(gone, api, scene):
     """The gang has begun anew: pods of the same names, whose lines the API server has."""
     begun = now(scene) - timedelta(minutes=1)
     for number, name in enumerate((NODE_0, NODE_1)):
@@ -161,7 +153,7 @@ def restarted(gone: None, api: StubApi, scene: Snapshot) -> None:
         api.logs[name] = [line]
 
 
-def test_before_a_restart_and_after_it(restarted: None, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_a_restart_and_after_it(restarted, call, monkeypatch):
     code, out = call("logs", "alpha", "--since", "2h", "--all")
     assert (code, out.splitlines()) == (0, [*ALL, "node 0 | [default0]:resumed", "node 1 | [default0]:resumed"])
     code, out = call("logs", "alpha", "--since", "2h", "--tail", "2")
@@ -171,7 +163,7 @@ def test_before_a_restart_and_after_it(restarted: None, call: Call, monkeypatch:
     call.ends(0, "logs alpha --since 30s")
 
 
-def test_lines_that_both_have_are_shown_once(keep: Keep, restarted: None, api: StubApi, call: Call) -> None:
+def test_lines_that_both_have_are_shown_once(keep, restarted, api, call):
     """CloudWatch has what a pod wrote while it still runs, with times to the millisecond."""
     day, _, _ = api.logs[NODE_0][0].partition(".")
     api.logs[NODE_0] = [f"{day}.000000009Z [default0]:resumed", f"{day}.7Z [default0]:goes on"]
@@ -181,10 +173,8 @@ def test_lines_that_both_have_are_shown_once(keep: Keep, restarted: None, api: S
     assert [out.count(each) for each in ("resumed", "goes on")] == [1, 1]
 
 
-def test_what_cannot_be_read_does_not_hide_what_can(
-    restarted: None, api: StubApi, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> Iterator[PodLine]:
+def test_what_cannot_be_read_does_not_hide_what_can(restarted, api, call, monkeypatch):
+    def refuse(*_):
         raise AwsError("cannot read the log group")
         yield
 
@@ -194,7 +184,7 @@ def test_what_cannot_be_read_does_not_hide_what_can(
     assert call("logs", "alpha", "--since", "2h") == (1, "cannot read the log group\n")
 
 
-def test_a_pods_name_tells_its_job_and_node() -> None:
+def test_a_pods_name_tells_its_job_and_node():
     for pod, node in {"bert-trainer-3-0": 3, "bert-trainer-12": 12, "bert-worker-2": 2, "bert-x7k2f": 0}.items():
         assert node_of("bert", pod) == node
     for pod in ("bert-large-trainer-0-0", "bert-large-x7k2f", "bert", "albert-trainer-0-0"):

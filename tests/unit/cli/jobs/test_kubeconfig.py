@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import yaml
@@ -41,7 +40,7 @@ ASKS_NO_CLUSTER_FIRST = {"doctor", "image mirror", "image push", "scale", "secre
 """Those that ask AWS or a person before the cluster."""
 
 
-def document(user: str, server: str = HERE, namespace: str = "", **cluster: str) -> dict[str, Any]:
+def document(user, server=HERE, namespace="", **cluster):
     context = {"cluster": "c", "user": user, **({"namespace": namespace} if namespace else {})}
     return {
         "apiVersion": "v1",
@@ -54,7 +53,7 @@ def document(user: str, server: str = HERE, namespace: str = "", **cluster: str)
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Mapping[str, Path]:
+def files(tmp_path):
     """A kubeconfig of the stack's cluster for each user, one of another cluster, and the stack's outputs."""
     made = {name: tmp_path / name for name in ("option", "variable", "elsewhere", "outputs")}
     made["option"].write_text(yaml.safe_dump(document("option")))
@@ -66,11 +65,11 @@ def files(tmp_path: Path) -> Mapping[str, Path]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def asked(monkeypatch):
     """The users as which a cluster was asked. None answers."""
     found: list[str] = []
 
-    def connect(file: Path) -> Requests:
+    def connect(file):
         found.append(yaml.safe_load(file.read_text())["current-context"])
         raise ClusterError("nobody answers")
 
@@ -78,7 +77,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_every_command_that_takes_a_kubeconfig_is_tried() -> None:
+def test_every_command_that_takes_a_kubeconfig_is_tried():
     taking = {" ".join(path) for path, each in commands() if any("--kubeconfig" in one.opts for one in each.params)}
     assert taking == ARGUMENTS.keys()
 
@@ -98,7 +97,7 @@ def test_the_option_comes_first_then_the_variable_then_the_stack(
 
 
 @pytest.fixture
-def cloud(tmp_path: Path, files: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch) -> Paths:
+def cloud(tmp_path, files, monkeypatch):
     """As much of a local cloud as a command looks at before it asks, with its administrator's kubeconfig."""
     paths = Paths(tmp_path / "cloud")
     paths.root.mkdir()
@@ -108,7 +107,7 @@ def cloud(tmp_path: Path, files: Mapping[str, Path], monkeypatch: pytest.MonkeyP
     report = {"schemaVersion": 1, "local": True, "notInstalled": [], "simulated": [], "realVolcano": False}
     paths.report.write_text(json.dumps({**report, "server": HERE, "kubernetes": "v1.35.0"}))
 
-    def minted(_: Paths, namespace: str) -> Path:
+    def minted(_, namespace):
         file = tmp_path / f"minted-{namespace}"
         file.write_text(yaml.safe_dump(document(f"minted-{namespace}")))
         return file
@@ -117,9 +116,7 @@ def cloud(tmp_path: Path, files: Mapping[str, Path], monkeypatch: pytest.MonkeyP
     return paths
 
 
-def test_no_certificate_is_made_for_who_has_a_kubeconfig(
-    cloud: Paths, files: Mapping[str, Path], asked: list[str], trn: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_certificate_is_made_for_who_has_a_kubeconfig(cloud, files, asked, trn, monkeypatch):
     words = ("cancel", "x", "--namespace", "training", "--outputs", cloud.outputs)
     trn(*words)
     monkeypatch.setenv("KUBECONFIG", str(files["variable"]))
@@ -130,9 +127,7 @@ def test_no_certificate_is_made_for_who_has_a_kubeconfig(
     assert shown["contexts"][0]["context"]["namespace"] == "training"
 
 
-def test_of_a_local_cloud_the_administrators_is_shown_too_and_the_path_of_either(
-    cloud: Paths, files: Mapping[str, Path], trn: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_local_cloud_the_administrators_is_shown_too_and_the_path_of_either(cloud, files, trn, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(files["variable"]))
     shown = trn("kubeconfig", "--admin", "--outputs", cloud.outputs)
     assert yaml.safe_load(shown.output) == document("administrator")
@@ -143,7 +138,7 @@ def test_of_a_local_cloud_the_administrators_is_shown_too_and_the_path_of_either
     ends(2, trn("kubeconfig", "--admin", "--outputs", files["outputs"]), refused)
 
 
-def test_the_kubeconfig_of_a_deployed_stack(files: Mapping[str, Path], trn: Run) -> None:
+def test_the_kubeconfig_of_a_deployed_stack(files, trn):
     words = ("kubeconfig", "--outputs", files["outputs"])
     shown = yaml.safe_load(trn(*words).stdout)
     assert shown["contexts"][0]["context"]["namespace"] == "training"
@@ -155,9 +150,7 @@ def test_the_kubeconfig_of_a_deployed_stack(files: Mapping[str, Path], trn: Run)
         ends(2, trn(*words), "hold no kubeconfig")
 
 
-def test_the_contexts_namespace_is_the_default(
-    files: Mapping[str, Path], asked: list[str], trn: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_contexts_namespace_is_the_default(files, asked, trn, monkeypatch):
     known = json.loads(files["outputs"].read_text())
     known["namespaces"].append({**known["namespaces"][0], "name": "second"})
     files["outputs"].write_text(json.dumps(known))
@@ -172,7 +165,7 @@ def test_the_contexts_namespace_is_the_default(
     ends(2, trn("jobs", "--outputs", files["outputs"]), "/no/such")
 
 
-def test_several_files_are_one_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_files_are_one_kubeconfig(tmp_path, monkeypatch):
     first = {**document("a"), "users": [], "current-context": ""}
     second = document("a", ELSEWHERE, **{"certificate-authority": "ca.crt"})
     (tmp_path / "first").write_text(yaml.safe_dump(first))
@@ -187,7 +180,7 @@ def test_several_files_are_one_kubeconfig(tmp_path: Path, monkeypatch: pytest.Mo
     assert cluster["cluster"]["certificate-authority"] == str(tmp_path / "ca.crt")
 
 
-def test_a_tunnel_to_the_same_authority_is_the_same_cluster() -> None:
+def test_a_tunnel_to_the_same_authority_is_the_same_cluster():
     own, tunnel = document("a", **{"certificate-authority-data": "Y2E="}), document("a", "https://127.0.0.1:8443")
     tunnel["clusters"][0]["cluster"]["certificate-authority-data"] = "Y2E="
     assert kubeconfig_variable.other_server(json.dumps(tunnel), json.dumps(own)) == ""
@@ -196,7 +189,7 @@ def test_a_tunnel_to_the_same_authority_is_the_same_cluster() -> None:
     assert kubeconfig_variable.other_server(json.dumps(tunnel), "[secret]") == ""
 
 
-def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_no_kubeconfig_is_named(tmp_path):
     for text in ("{", "[1]", "clusters: 3", "- 2026-99-99"):
         (tmp_path / "broken").write_text(text)
         with pytest.raises(CommandError, match="broken, which is no kubeconfig"):
@@ -204,9 +197,7 @@ def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("file", "used"), [("variable", "variable"), ("elsewhere", "own"), (None, "own")])
-def test_kubectl_obeys_the_variable(
-    file: str | None, used: str, cloud: Paths, files: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kubectl_obeys_the_variable(file, used, cloud, files, monkeypatch):
     given: dict[str, str] = {}
     monkeypatch.setattr(target, "kubeconfig_of", lambda *_: cloud.kubeconfig)
     monkeypatch.setattr(target, "paths_of", lambda *_: cloud)

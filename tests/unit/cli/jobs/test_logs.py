@@ -3,19 +3,16 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from recorded_scenes import snapshot
 from stub_api import StubApi
 from waiting import until
-from watched_team import Call
 
 from trainium_eks.cli.shared.log_lines import Printer
 from trainium_eks.client import follow, reading
-from trainium_eks.client.logs import PodLine
 from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError
 
@@ -23,15 +20,14 @@ NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
 LOG = f"/api/v1/namespaces/training/pods/{NODE_0}/log"
 
 Once = Callable[[str], None]
-Followed = Callable[..., str]
 
 
-def stamped(second: int, text: str) -> str:
+def stamped(second, text):
     return f"2026-11-22T05:33:{second:02}Z {text}"
 
 
 @pytest.fixture(autouse=True)
-def _written(api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def _written(api, monkeypatch):
     monkeypatch.setattr(follow, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(follow, "AGAIN_SECONDS", 0.05)
     lines = ((1, "launcher of node 0"), (2, "[default0]:rank 0"), (4, "[default1]:rank 1"))
@@ -39,7 +35,7 @@ def _written(api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
     api.logs[NODE_1] = [stamped(3, "[default0]:rank 2"), stamped(5, "[default1]:rank 3")]
 
 
-def end(api: StubApi, job: str = "alpha", state: str = "Completed") -> None:
+def end(api, job="alpha", state="Completed"):
     """The job ends, and its pods with it."""
     for pod in api.objects["Pod"]:
         if pod["metadata"]["name"].startswith(job):
@@ -49,16 +45,16 @@ def end(api: StubApi, job: str = "alpha", state: str = "Completed") -> None:
 
 
 @pytest.fixture
-def once(monkeypatch: pytest.MonkeyPatch) -> Once:
+def once(monkeypatch):
     """Waits until a line or notice has been shown that holds the text, while a command still follows."""
     shown: list[str] = []
     write, say = Printer.write, follow.Follower._say
 
-    def written(self: Printer, lines: list[PodLine]) -> None:
+    def written(self, lines):
         write(self, lines)
         shown.extend(each.line.text for each in lines)
 
-    def said(self: follow.Follower, notice: str) -> None:
+    def said(self, notice):
         say(self, notice)
         shown.append(notice)
 
@@ -68,10 +64,10 @@ def once(monkeypatch: pytest.MonkeyPatch) -> Once:
 
 
 @pytest.fixture
-def followed(call: Call, api: StubApi) -> Followed:
+def followed(call, api):
     """Follows a log while something is done, after which the jobs end: it would be followed for ever."""
 
-    def acted(act: Callable[[], None]) -> None:
+    def acted(act):
         try:
             act()
         finally:
@@ -79,7 +75,7 @@ def followed(call: Call, api: StubApi) -> Followed:
                 if job["status"]["state"]["phase"] not in ("Completed", "Failed"):
                     end(api, job["metadata"]["name"])
 
-    def run(code: int, act: Callable[[], None], *words: str, job: str = "alpha") -> str:
+    def run(code, act, *words, job="alpha"):
         with ThreadPoolExecutor(1) as pool:
             acting = pool.submit(acted, act)
             said = call.ends(code, f"logs {job} --follow", *words)
@@ -112,12 +108,12 @@ def followed(call: Call, api: StubApi) -> Followed:
         ),
     ],
 )
-def test_a_rank_is_found_on_its_node(call: Call, options: list[str], lines: list[str]) -> None:
+def test_a_rank_is_found_on_its_node(call, options, lines):
     code, out = call("logs", "alpha", *options)
     assert (code, out.splitlines()) == (0, lines)
 
 
-def test_each_line_has_its_time(call: Call, api: StubApi) -> None:
+def test_each_line_has_its_time(call, api):
     code, out = call("logs", "alpha", "--all", "--tail", "1", "--timestamps")
     assert (code, out.splitlines()[0]) == (0, "2026-11-22T05:33:04.000Z node 0 | [default1]:rank 1")
     follows = call("logs", "alpha", "-t", "--since", "2026-11-22T05:33:00Z")[1]
@@ -139,14 +135,14 @@ def test_each_line_has_its_time(call: Call, api: StubApi) -> None:
         ("--all --follow", "100 nodes are more than can be followed (64): choose one by --node or --rank"),
     ],
 )
-def test_options_that_cannot_be_are_refused(call: Call, api: StubApi, options: str, why: str) -> None:
+def test_options_that_cannot_be_are_refused(call, api, options, why):
     if "100" in why:
         tasks = api.objects["Job"][0]["spec"]["tasks"]
         tasks[:] = [{**tasks[0], "name": "trainer", "replicas": 100}]
     call.ends(2, f"logs alpha {options}", why)
 
 
-def test_a_job_that_says_neither_its_ranks_nor_its_tasks_has_nodes(call: Call, api: StubApi) -> None:
+def test_a_job_that_says_neither_its_ranks_nor_its_tasks_has_nodes(call, api):
     del api.objects["Job"][0]["metadata"]["annotations"]
     call.ends(0, "logs alpha", "rank 0")
     call.ends(2, "logs alpha --rank 1", "--node N shows all of a node")
@@ -173,11 +169,11 @@ def test_a_job_that_says_neither_its_ranks_nor_its_tasks_has_nodes(call: Call, a
     ],
     ids=["waits", "pods gone", "other pods left"],
 )
-def test_a_job_without_a_log_says_why(call: Call, job: str, why: str, what_is_left: str) -> None:
+def test_a_job_without_a_log_says_why(call, job, why, what_is_left):
     call.ends(1, f"logs {job}", why, what_is_left)
 
 
-def test_a_log_that_is_refused_is_said_in_the_servers_words(call: Call, api: StubApi) -> None:
+def test_a_log_that_is_refused_is_said_in_the_servers_words(call, api):
     for status in (403, 410, 400):
         api.refuses[LOG] = status
         call.ends(1, "logs alpha", f"the log of {NODE_0} cannot be read: {LOG} is forbidden")
@@ -188,10 +184,8 @@ def test_a_log_that_is_refused_is_said_in_the_servers_words(call: Call, api: Stu
 
 
 @pytest.mark.parametrize(("state", "expected"), [("Completed", 0), ("Failed", 1)])
-def test_following_ends_with_the_job_and_has_its_exit_code(
-    followed: Followed, api: StubApi, once: Once, state: str, expected: int
-) -> None:
-    def act() -> None:
+def test_following_ends_with_the_job_and_has_its_exit_code(followed, api, once, state, expected):
+    def act():
         once("rank 0")
         api.logs[NODE_0].append(stamped(9, "[default0]:last words"))
         end(api, state=state)
@@ -200,8 +194,8 @@ def test_following_ends_with_the_job_and_has_its_exit_code(
     assert out.count("[default0]:rank 0") == 1
 
 
-def test_following_ends_with_the_node_that_failed_first(followed: Followed, api: StubApi, once: Once) -> None:
-    def act() -> None:
+def test_following_ends_with_the_node_that_failed_first(followed, api, once):
+    def act():
         once("rank 0")
         for name, code in ((NODE_0, 143), (NODE_1, 3)):
             ended = {"exitCode": code, "reason": "Error", "finishedAt": f"2026-11-22T05:39:{code % 60:02}Z"}
@@ -214,8 +208,8 @@ def test_following_ends_with_the_node_that_failed_first(followed: Followed, api:
     followed(1, act, first, "trn logs alpha --node 1\n", fault)
 
 
-def test_following_tells_of_a_training_that_stands_still(followed: Followed, api: StubApi, once: Once) -> None:
-    def act() -> None:
+def test_following_tells_of_a_training_that_stands_still(followed, api, once):
+    def act():
         for number in range(3):
             line = json.dumps({"step": number, "time": reading.now().timestamp() - 90 + number})
             api.logs[NODE_0].append(stamped(10 + number, f"[default0]:{line}"))
@@ -227,8 +221,8 @@ def test_following_tells_of_a_training_that_stands_still(followed: Followed, api
     assert followed(0, act).count("has stalled") == 1
 
 
-def test_following_goes_on_over_a_restart_of_the_gang(followed: Followed, api: StubApi, once: Once) -> None:
-    def restart() -> None:
+def test_following_goes_on_over_a_restart_of_the_gang(followed, api, once):
+    def restart():
         once("rank 0")
         pods = [pod for pod in api.objects["Pod"] if pod["metadata"]["name"].startswith("alpha")]
         api.objects["Pod"] = [pod for pod in api.objects["Pod"] if pod not in pods]
@@ -247,8 +241,8 @@ def test_following_goes_on_over_a_restart_of_the_gang(followed: Followed, api: S
     assert "-- alpha restarts (1 of 3)" in lines
 
 
-def test_a_pod_that_is_replaced_at_once_is_read_once(followed: Followed, api: StubApi, once: Once) -> None:
-    def replace() -> None:
+def test_a_pod_that_is_replaced_at_once_is_read_once(followed, api, once):
+    def replace():
         once("rank 0")
         api.logs[NODE_0] = [stamped(30, "[default0]:resumed")]
         api.named("Pod", NODE_0)["metadata"]["uid"] = "another"
@@ -259,16 +253,14 @@ def test_a_pod_that_is_replaced_at_once_is_read_once(followed: Followed, api: St
     assert [out.count(text) for text in ("rank 0", "resumed", "goes on")] == [1, 1, 1]
 
 
-def test_a_connection_that_breaks_off_is_opened_again_without_lines_twice(
-    followed: Followed, api: StubApi, once: Once, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_that_breaks_off_is_opened_again_without_lines_twice(followed, api, once, monkeypatch):
     whole = StubApi.log
 
-    def breaking(self: StubApi, pod: str, *, follow: bool, tail: int | None) -> Iterator[str]:
+    def breaking(self, pod, *, follow, tail):
         lines = whole(self, pod, follow=follow, tail=tail)
         return iter([next(lines), next(lines)]) if len(self.asked) == 1 else lines
 
-    def act() -> None:
+    def act():
         until(lambda: len(api.asked) > 1, "a second request")
         api.logs[NODE_0].append(stamped(9, "[default0]:more"))
 
@@ -278,12 +270,10 @@ def test_a_connection_that_breaks_off_is_opened_again_without_lines_twice(
     assert "sinceTime=2026-11-22T05%3A33%3A02Z" in api.asked[1]
 
 
-def test_the_last_lines_are_read_although_the_connection_broke_with_the_job(
-    call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_lines_are_read_although_the_connection_broke_with_the_job(call, api, monkeypatch):
     whole, broken = Api.lines, threading.Event()
 
-    def breaking(self: Api, path: str, **rest: Any) -> Iterator[str]:
+    def breaking(self, path, **rest):
         if broken.is_set():
             yield from whole(self, path, **rest)
             return
@@ -297,8 +287,8 @@ def test_the_last_lines_are_read_although_the_connection_broke_with_the_job(
     assert [out.count(text) for text in ("launcher of node 0", "rank 0")] == [1, 1]
 
 
-def test_an_api_server_that_goes_away_is_waited_for(followed: Followed, api: StubApi, once: Once) -> None:
-    def act() -> None:
+def test_an_api_server_that_goes_away_is_waited_for(followed, api, once):
+    def act():
         path = "/apis/batch.volcano.sh/v1alpha1/namespaces/training/jobs/alpha"
         once("rank 0")
         api.refuses[path] = 500
@@ -308,11 +298,11 @@ def test_an_api_server_that_goes_away_is_waited_for(followed: Followed, api: Stu
     followed(0, act, "-- the API server does not answer; waiting for it", "-- the API server answers again")
 
 
-def test_a_job_that_waits_is_followed_from_its_beginning(followed: Followed, api: StubApi, once: Once) -> None:
+def test_a_job_that_waits_is_followed_from_its_beginning(followed, api, once):
     beta = api.named("Pod", "beta-trainer-0")
     assert beta["status"]["phase"] == "Pending"
 
-    def begin() -> None:
+    def begin():
         once("beta waits")
         api.logs["beta-trainer-0"] = [stamped(9, "[default0]:begun")]
         beta["spec"]["nodeName"] = "trn-1"
@@ -324,8 +314,8 @@ def test_a_job_that_waits_is_followed_from_its_beginning(followed: Followed, api
     followed(0, begin, waits, "[default0]:begun", job="beta")
 
 
-def test_a_job_that_is_removed_ends_it(followed: Followed, api: StubApi, once: Once) -> None:
-    def remove() -> None:
+def test_a_job_that_is_removed_ends_it(followed, api, once):
+    def remove():
         for rank in range(4):
             once(f"rank {rank}")
         api.objects["Job"] = []
@@ -334,8 +324,8 @@ def test_a_job_that_is_removed_ends_it(followed: Followed, api: StubApi, once: O
     followed(1, remove, "-- alpha was removed", "node 1 | [default0]:rank 2", job="alpha --all")
 
 
-def test_ctrl_c_is_quiet(call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
+def test_ctrl_c_is_quiet(call, api, monkeypatch):
+    def interrupt(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(follow.Follower, "_look", interrupt)

@@ -4,8 +4,6 @@ import io
 import json
 import shlex
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 from aws_double import AwsDouble, AwsError
@@ -13,8 +11,6 @@ from cluster_snapshots import outputs
 from outcome import ends
 from recorded_scenes import now, snapshot
 from sagemaker_answers import ARN, IMAGE, JOB, MISSING, MODEL_DATA, WHERE, endpoint, summary, training, transform
-from small_project import Run
-from watched_team import Call
 
 from trainium_eks.client import sagemaker, train_facts
 from trainium_eks.jobs.sagemaker import service, serving
@@ -28,15 +24,14 @@ PREDICT = (
     "predict", JOB, "s3://acme-data/in/reviews.jsonl", "--to", "s3://acme-data/sagemaker/predicted",
     "--on", "sagemaker", "--image", IMAGE,
 )  # fmt: skip
-Asked = dict[str, Any]
 
 
-def listed(name: str) -> Asked:
+def listed(name):
     told = {"EndpointName", "EndpointArn", "EndpointStatus", "CreationTime", "LastModifiedTime"}
     return {key: value for key, value in endpoint(name, "InService", "").items() if key in told}
 
 
-def _next(states: list[Any]) -> Any:
+def _next(states):
     return states.pop(0) if len(states) > 1 else states[0]
 
 
@@ -48,7 +43,7 @@ BEGUN = now(SCENE) - timedelta(minutes=5)
 class Cloud:
     """SageMaker with one training job, whose status each look moves on, and with what the commands make."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.states: list[tuple[str, str]] = [("Completed", "Completed")]
         self.status: list[tuple[str, str]] = [("Creating", ""), ("InService", "")]
         self.batch = ["InProgress", "Completed"]
@@ -99,7 +94,7 @@ class Cloud:
             }
         )
 
-    def described_training(self, asked: Asked) -> Any:
+    def described_training(self, asked):
         if asked["TrainingJobName"] != JOB:
             return self.missing
         status, second = _next(self.states)
@@ -107,26 +102,26 @@ class Cloud:
         ended = {"TrainingEndTime": now(SCENE), "BillableTimeInSeconds": 90} if has_ended else {}
         return training(status, second, CreationTime=BEGUN, **ended)
 
-    def predicted(self, asked: Asked) -> Asked:
+    def predicted(self, asked):
         found = [{"label": "good", "score": 0.98} for _ in json.loads(asked["Body"])["texts"]]
         return {"Body": io.BytesIO(json.dumps({"predictions": found}).encode())}
 
-    def changed(self, asked: Asked) -> Asked:
+    def changed(self, asked):
         self.endpoints[asked["EndpointName"]] = asked["EndpointConfigName"]
         return {"EndpointArn": f"{ARN}:endpoint/{asked['EndpointName']}"}
 
-    def described(self, asked: Asked) -> Any:
+    def described(self, asked):
         if asked["EndpointName"] not in self.endpoints:
             return self.missing
         status, why = _next(self.status)
         reason = {"FailureReason": why} if why else {}
         return endpoint(asked["EndpointName"], status, self.endpoints[asked["EndpointName"]], **reason)
 
-    def started(self, asked: Asked) -> Asked:
+    def started(self, asked):
         self.transforms.append(asked["TransformJobName"])
         return {"TransformJobArn": f"{ARN}:transform-job/{asked['TransformJobName']}"}
 
-    def described_batch(self, asked: Asked) -> Any:
+    def described_batch(self, asked):
         if asked["TransformJobName"] not in self.transforms:
             return self.missing
         status = _next(self.batch)
@@ -134,17 +129,17 @@ class Cloud:
         return transform(asked["TransformJobName"], status, **reason)
 
     @property
-    def made(self) -> list[str]:
+    def made(self):
         """Names of the operations that changed anything."""
         names = [name.partition(":")[2] for name, _ in self.double.asked]
         return [name for name in names if not name.startswith(("D", "L"))]
 
-    def deleted(self, what: str) -> set[str]:
+    def deleted(self, what):
         return {asked[f"{what}Name"] for name, asked in self.double.asked if name == f"sagemaker:Delete{what}"}
 
 
 @pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
+def cloud(monkeypatch):
     made = Cloud()
     session = made.double.session()
     for module in (service, serving):
@@ -153,7 +148,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
 
 
 @pytest.fixture
-def call(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+def call(call, tmp_path, monkeypatch):
     """The team's seat, with SageMaker beside the cluster."""
     monkeypatch.setattr(sagemaker, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(train_facts, "registry_image", lambda wanted, _: (wanted or "", None, True))
@@ -165,7 +160,7 @@ def call(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
 # --- Trainings ------------------------------------------------------------------------------------------------------
 
 
-def test_jobs_of_both_kinds_are_one_table(call: Call, cloud: Cloud) -> None:
+def test_jobs_of_both_kinds_are_one_table(call, cloud):
     cloud.states = [("InProgress", "Training")]
     out = call.ends(0, "jobs")
     rows = [line.split() for line in out.splitlines()[1:4]]
@@ -181,7 +176,7 @@ def test_jobs_of_both_kinds_are_one_table(call: Call, cloud: Cloud) -> None:
     call.ends(0, "jobs", "alpha", "SageMaker's jobs are not shown: cannot list SageMaker's training jobs")
 
 
-def test_logs_are_of_node_0_of_one_node_or_of_all(call: Call, cloud: Cloud) -> None:
+def test_logs_are_of_node_0_of_one_node_or_of_all(call, cloud):
     cloud.states = [("InProgress", "Training")]
     assert call("logs", JOB) == (0, "line 1\n")
     assert call("logs", JOB, "--node", "1") == (0, "line 2\n")
@@ -191,7 +186,7 @@ def test_logs_are_of_node_0_of_one_node_or_of_all(call: Call, cloud: Cloud) -> N
     call.ends(1, f"logs {JOB}", "has no log yet: it is Running")
 
 
-def test_followed_logs_end_with_the_job_and_show_each_line_once(call: Call, cloud: Cloud) -> None:
+def test_followed_logs_end_with_the_job_and_show_each_line_once(call, cloud):
     running, done = ("InProgress", "Training"), ("Completed", "Completed")
     cloud.states = [running, running, running, done]
     code, out = call("logs", JOB, "--follow")
@@ -202,7 +197,7 @@ def test_followed_logs_end_with_the_job_and_show_each_line_once(call: Call, clou
     assert call("logs", JOB, "--follow")[0] == 1
 
 
-def test_a_job_is_stopped_and_its_checkpoints_named(call: Call, cloud: Cloud) -> None:
+def test_a_job_is_stopped_and_its_checkpoints_named(call, cloud):
     cloud.states = [("InProgress", "Training")]
     stopped = "is being stopped: SIGTERM, and SIGKILL after 120 s"
     call.ends(0, f"cancel {JOB}", stopped, "s3://acme-data/sagemaker/training/bert/checkpoints")
@@ -213,7 +208,7 @@ def test_a_job_is_stopped_and_its_checkpoints_named(call: Call, cloud: Cloud) ->
     assert "sagemaker:StopTrainingJob" not in dict(cloud.double.asked)
 
 
-def test_a_submitted_job_is_created_after_its_files(call: Call, cloud: Cloud) -> None:
+def test_a_submitted_job_is_created_after_its_files(call, cloud):
     cloud.states = [("Completed", "Completed")]
     code, out = call(*TRAIN, "--spot", "--detach", "--json")
     assert (code, json.loads(out)["instanceType"]) == (0, "ml.trn1.32xlarge")
@@ -221,7 +216,7 @@ def test_a_submitted_job_is_created_after_its_files(call: Call, cloud: Cloud) ->
     assert [name for name, _ in cloud.double.asked] == [*listed_, "s3:PutObject", made]
 
 
-def test_options_of_eks_and_a_stack_without_sagemaker_are_refused(call: Call, trn: Run, tmp_path: Path) -> None:
+def test_options_of_eks_and_a_stack_without_sagemaker_are_refused(call, trn, tmp_path):
     code, out = call(*TRAIN, "--queue", "test", "--kind", "trainjob")
     assert (code, "--queue" in out, "--kind" in out) == (2, True, True)
     file = tmp_path / "plain.json"
@@ -235,7 +230,7 @@ def test_options_of_eks_and_a_stack_without_sagemaker_are_refused(call: Call, tr
 # --- Models ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_s_model_is_served_asked_listed_and_ended(call: Call, cloud: Cloud) -> None:
+def test_a_job_s_model_is_served_asked_listed_and_ended(call, cloud):
     code, out = call(*SERVE)
     assert (code, f"{NAME} answers on 1 x ml.inf2.xlarge" in out) == (0, True), out
     assert cloud.made == ["CreateModel", "CreateEndpointConfig", "CreateEndpoint"]
@@ -256,12 +251,12 @@ def test_a_job_s_model_is_served_asked_listed_and_ended(call: Call, cloud: Cloud
     assert cloud.deleted("EndpointConfig") == {VERSION, cloud.endpoints[NAME]}
 
 
-def test_an_endpoint_that_classifies_nothing_is_said(call: Call, cloud: Cloud) -> None:
+def test_an_endpoint_that_classifies_nothing_is_said(call, cloud):
     cloud.double.answers[INVOKE] = {"Body": io.BytesIO(b'{"text": "x"}')}
     call.ends(1, f"predict {NAME} --on sagemaker --text a", f'{NAME} is no classifier: {{"text": "x"}}')
 
 
-def test_another_model_takes_over_or_is_rolled_back(call: Call, cloud: Cloud) -> None:
+def test_another_model_takes_over_or_is_rolled_back(call, cloud):
     cloud.endpoints[NAME] = VERSION
     cloud.status = [("InService", ""), ("Updating", ""), ("InService", "")]
     code, out = call(*SERVE, "--replicas", "2", "--json")
@@ -276,7 +271,7 @@ def test_another_model_takes_over_or_is_rolled_back(call: Call, cloud: Cloud) ->
     call.ends(1, serve, "no capacity for ml.inf2.xlarge", f"trn logs {NAME}")
 
 
-def test_a_file_is_transformed_and_its_model_goes(call: Call, cloud: Cloud) -> None:
+def test_a_file_is_transformed_and_its_model_goes(call, cloud):
     code, out = call(*PREDICT, "--field", "body")
     assert (code, "s3://acme-data/sagemaker/predicted: the predictions" in out) == (0, True), out
     assert cloud.made == ["CreateModel", "CreateTransformJob"]
@@ -287,7 +282,7 @@ def test_a_file_is_transformed_and_its_model_goes(call: Call, cloud: Cloud) -> N
     call.ends(1, " ".join(PREDICT), "the job is Failed: line 2 is no text")
 
 
-def test_a_batch_is_listed_and_cancelled(call: Call, cloud: Cloud) -> None:
+def test_a_batch_is_listed_and_cancelled(call, cloud):
     cloud.batch = ["InProgress"]
     job = json.loads(call(*PREDICT, "--no-follow", "--json")[1])["job"]
     found = {each["name"]: each for each in json.loads(call("jobs", "--json")[1])["jobs"]}
@@ -296,7 +291,7 @@ def test_a_batch_is_listed_and_cancelled(call: Call, cloud: Cloud) -> None:
     assert cloud.double.asked[-1] == ("sagemaker:StopTransformJob", {"TransformJobName": job})
 
 
-def test_requests_are_shown_without_being_made(call: Call, cloud: Cloud) -> None:
+def test_requests_are_shown_without_being_made(call, cloud):
     found = json.loads(call(*TRAIN, "--dry-run", "--json", "--script-args", "--steps 5")[1])
     assert found["request"]["ResourceConfig"]["InstanceType"] == "ml.trn1.32xlarge"
     assert "trainium_workloads.bert.pretrain --steps 5" in found["script"]
@@ -321,8 +316,6 @@ def test_requests_are_shown_without_being_made(call: Call, cloud: Cloud) -> None
         (("predict", JOB, "--on", "sagemaker"), ("give INPUT and --to",)),
     ],
 )
-def test_a_request_that_cannot_run_is_refused(
-    call: Call, cloud: Cloud, words: tuple[str, ...], said: tuple[str, ...]
-) -> None:
+def test_a_request_that_cannot_run_is_refused(call, cloud, words, said):
     call.ends(2, shlex.join(words), *said)
     assert cloud.made == []

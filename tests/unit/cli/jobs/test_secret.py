@@ -2,16 +2,13 @@
 
 import base64
 import json
-from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import remembering_api
 from cluster_snapshots import outputs
 from outcome import ends
 from remembering_api import RememberingApi, take_seat
-from typer.testing import Result
 
 from trainium_eks.client.cluster_access import StackAccess
 from trainium_eks.jobs.data import tokens
@@ -27,32 +24,32 @@ class Namespace(RememberingApi):
 
     refuses = ""
 
-    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
+    def create(self, manifest, *, dry_run=False):
         if self.refuses and not dry_run:
             raise ApiError(403, "Forbidden", f"{self.refuses}: {json.dumps(manifest)} {TOKEN}")
         return super().create(manifest, dry_run=dry_run)
 
     @property
-    def secrets(self) -> dict[str, str]:
+    def secrets(self):
         return {each["metadata"]["name"]: base64.b64decode(each["data"]["token"]).decode() for each in self.objects}
 
 
 @pytest.fixture
-def namespace(monkeypatch: pytest.MonkeyPatch) -> Namespace:
+def namespace(monkeypatch):
     made = Namespace()
     take_seat(monkeypatch, StackAccess("dev", outputs()), made)
     monkeypatch.delenv("HF_TOKEN", raising=False)
     return made
 
 
-def _trn(command: str, given: str = "", **environment: str) -> Result:
+def _trn(command, given="", **environment):
     result = remembering_api.trn(command, given, **environment)
     assert TOKEN not in result.output
     assert ENCODED not in result.output
     return result
 
 
-def test_from_the_environment_or_a_pipe(namespace: Namespace) -> None:
+def test_from_the_environment_or_a_pipe(namespace):
     assert "trn stage takes it for hf:// by itself" in _trn("secret", HF_TOKEN=f" {TOKEN}\n").stdout
     assert namespace.secrets == {"hugging-face": TOKEN}
     assert _trn("secret other", f"{TOKEN}\n").exit_code == 0
@@ -78,7 +75,7 @@ def test_what_is_no_token_is_refused(namespace: Namespace, command: str, given: 
     assert namespace.secrets == {}
 
 
-def test_a_server_that_repeats_what_it_refuses_is_not_quoted(namespace: Namespace) -> None:
+def test_a_server_that_repeats_what_it_refuses_is_not_quoted(namespace):
     namespace.refuses = "no Secrets today"
     ends(1, _trn("secret", TOKEN), "no Secrets today")
 
@@ -92,9 +89,7 @@ def test_a_server_that_repeats_what_it_refuses_is_not_quoted(namespace: Namespac
         (json.dumps({"hub": TOKEN, "other": "x"}), "--from-aws hub", ""),
     ],
 )
-def test_from_secrets_manager(
-    namespace: Namespace, monkeypatch: pytest.MonkeyPatch, held: str, options: str, region: str
-) -> None:
+def test_from_secrets_manager(namespace, monkeypatch, held, options, region):
     asked = []
     manager = SimpleNamespace(get_secret_value=lambda **_: {"SecretString": held})
     monkeypatch.setattr(tokens, "client", lambda *given: asked.append(given[1]) or manager)
@@ -108,7 +103,7 @@ def test_from_secrets_manager(
 _STAGE = "stage hf://meta-llama/Llama-2-7b-hf --to models/llama-2-7b --dry-run"
 
 
-def _variables(shown: Result) -> list[dict[str, Any]]:
+def _variables(shown):
     assert shown.exit_code == 0, shown.stderr
     [job] = [each for each in json.loads(shown.stdout)["items"] if each["kind"] == "Job"]
     return job["spec"]["template"]["spec"]["containers"][0]["env"]  # type: ignore[no-any-return]
@@ -118,13 +113,13 @@ def _variables(shown: Result) -> list[dict[str, Any]]:
     ("options", "name", "key"),
     [("", "hugging-face", "token"), ("--hf-secret mine", "mine", "token"), ("--hf-secret mine:hub", "mine", "hub")],
 )
-def test_staging_takes_the_token_by_reference(namespace: Namespace, options: str, name: str, key: str) -> None:
+def test_staging_takes_the_token_by_reference(namespace, options, name, key):
     assert _trn(f"secret {name}", TOKEN).exit_code == 0
     reference = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
     assert reference in _variables(_trn(f"{_STAGE} {options}", HF_TOKEN=TOKEN))
 
 
-def test_staging_with_a_secret_that_is_not_there_says_how_to_make_it(namespace: Namespace) -> None:
+def test_staging_with_a_secret_that_is_not_there_says_how_to_make_it(namespace):
     assert "HF_TOKEN" not in [each["name"] for each in _variables(_trn(_STAGE))], "what is public needs none"
     result = _trn(f"{_STAGE} --hf-secret mine")
     assert (result.exit_code, result.stdout) == (1, "")

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cluster_snapshots import GPU, NEURON, group, outputs
@@ -25,39 +24,37 @@ STACK = outputs(
     ]
 )
 
-Json = dict[str, Any]
-
 
 class Cluster(RememberingApi):
     """Its Deployments are as ready as they are told to be, and its Jobs end at once."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.log = '{"predict": "complete", "rows": 3}\n'
         self.is_ready()
         self.job_ends("Complete")
 
-    def is_ready(self, pods: int = 1) -> None:
+    def is_ready(self, pods=1):
         counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
         self.statuses["Deployment"] = {"observedGeneration": 1, **dict.fromkeys(counts, pods)}
 
-    def job_ends(self, kind: str) -> None:
+    def job_ends(self, kind):
         self.statuses["Job"] = {"conditions": [{"type": kind, "status": "True", "lastTransitionTime": NOW}]}
 
 
-def pod(**container: Any) -> Json:
+def pod(**container):
     status = {"phase": "Running", "containerStatuses": [{"name": "model", "restartCount": 0, **container}]}
     metadata = {"name": "p", "uid": "p", "namespace": "training", "creationTimestamp": NOW}
     return {"metadata": metadata, "status": status}
 
 
 @pytest.fixture(autouse=True)
-def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def _installed(monkeypatch):
     monkeypatch.setattr("trainium_eks.client.failure.shutil.which", lambda name: f"/bin/{name}")
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(monkeypatch):
     """A deployed stack's; ECR holds one image."""
     made = Cluster()
     take_seat(monkeypatch, StackAccess("dev", STACK), made)
@@ -65,7 +62,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return made
 
 
-def test_one_command_makes_a_deployment_and_its_service(cluster: Cluster) -> None:
+def test_one_command_makes_a_deployment_and_its_service(cluster):
     cluster.is_ready(2)
     said = trn("serve polarity-1 --replicas 2").stdout
     [deployment, service] = cluster.objects
@@ -84,7 +81,7 @@ def test_one_command_makes_a_deployment_and_its_service(cluster: Cluster) -> Non
         assert line in said
 
 
-def test_vllm_comes_from_its_public_image_unless_another_is_named(cluster: Cluster) -> None:
+def test_vllm_comes_from_its_public_image_unless_another_is_named(cluster):
     for options, image in (("", versions.IMAGES["vllm"]), (f" --image {IMAGE}", IMAGE)):
         deployment, _ = document(f"serve one --engine vllm --group gpu --dry-run{options}")["items"]
         assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == image
@@ -92,7 +89,7 @@ def test_vllm_comes_from_its_public_image_unless_another_is_named(cluster: Clust
     assert "/predict" not in trn("serve one --engine vllm --group gpu").stdout
 
 
-def test_a_group_without_nodes_is_told_of(cluster: Cluster) -> None:
+def test_a_group_without_nodes_is_told_of(cluster):
     assert "no nodes" not in trn("serve one --group inf").stderr
     cluster.nodes = 0
     for command in ("serve two --group inf --no-wait", "predict one a.csv --to b.csv --group inf --no-follow"):
@@ -100,7 +97,7 @@ def test_a_group_without_nodes_is_told_of(cluster: Cluster) -> None:
     assert "no nodes" not in trn("serve three").stderr
 
 
-def test_another_model_takes_the_place_of_the_first(cluster: Cluster) -> None:
+def test_another_model_takes_the_place_of_the_first(cluster):
     trn("serve one --name s --group inf")
     assert trn("serve two --name s").exit_code == 0
     (patch,) = cluster.patches
@@ -113,7 +110,7 @@ def test_another_model_takes_the_place_of_the_first(cluster: Cluster) -> None:
     assert [each["kind"] for each in cluster.objects] == ["Deployment", "Service"]
 
 
-def test_a_deployment_of_somebody_else_is_left_alone(cluster: Cluster) -> None:
+def test_a_deployment_of_somebody_else_is_left_alone(cluster):
     other = {"metadata": {"name": "serve-one", "namespace": "training"}, "spec": {"replicas": 1}}
     cluster.create({"apiVersion": "apps/v1", "kind": "Deployment", **other})
     theirs = "a Deployment serve-one is there, and not of trn serve: choose a --name"
@@ -125,7 +122,7 @@ def test_a_deployment_of_somebody_else_is_left_alone(cluster: Cluster) -> None:
     assert cluster.named("Deployment", "serve-two") is None
 
 
-def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster: Cluster) -> None:
+def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster):
     cluster.is_ready(0)
     ended = {"terminated": {"exitCode": 78, "message": "refused: no model's directory\n"}}
     cluster.pods = [pod(state=ended)]
@@ -160,15 +157,13 @@ def test_what_cannot_run_is_refused_before_anything_is_made(cluster: Cluster, co
     assert cluster.objects == []
 
 
-def test_all_that_is_wrong_is_said_at_once(cluster: Cluster) -> None:
+def test_all_that_is_wrong_is_said_at_once(cluster):
     cluster.is_allowed = False
     wrong = ("may not create deployments", "not on the team's volume", "--name", "--queue", "--devices")
     ends(2, trn("serve /etc/x --name A --queue q --devices 9"), *wrong)
 
 
-def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(monkeypatch, tmp_path):
     api, paths = Cluster(), Paths.of(tmp_path, "local")
     take_seat(monkeypatch, StackAccess("local", STACK, LocalReport(), paths), api)
     plain = LocalImage("python", "0" * 12, Path("/nowhere"), has_torch=False)
@@ -186,7 +181,7 @@ def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(
     assert container["resources"]["limits"]["aws.amazon.com/neuron"] == "1"
 
 
-def test_a_file_is_predicted_and_followed(cluster: Cluster) -> None:
+def test_a_file_is_predicted_and_followed(cluster):
     cluster.pods = [pod(state={"running": {}})]
     done = trn("predict one /data/in/a.csv --to out/b.csv --field body")
     assert (done.exit_code, done.stdout) == (0, "/data/out/b.csv: 3 predictions\n"), done.stderr
@@ -198,7 +193,7 @@ def test_a_file_is_predicted_and_followed(cluster: Cluster) -> None:
     assert cluster.patches == [{"spec": {"suspend": False}}]
 
 
-def test_a_batch_that_fails_says_why(cluster: Cluster) -> None:
+def test_a_batch_that_fails_says_why(cluster):
     cluster.pods = [pod(state={"running": {}})]
     cluster.job_ends("Failed")
     cluster.log = "refused: there is no /data/in/a.csv\n"
@@ -208,7 +203,7 @@ def test_a_batch_that_fails_says_why(cluster: Cluster) -> None:
     assert (done.exit_code, json.loads(done.stdout)["message"]) == (1, refused)
 
 
-def test_it_need_not_be_followed(cluster: Cluster) -> None:
+def test_it_need_not_be_followed(cluster):
     done = trn("predict one in/a.csv --to b.csv --no-follow --name mine")
     assert done.stdout == "Job mine in training; trn logs mine follows it\n"
     assert document("predict one in/a.csv --to b.csv --dry-run --group inf")["kind"] == "Job"

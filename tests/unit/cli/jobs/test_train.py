@@ -2,17 +2,16 @@
 
 import json
 import shlex
-from collections.abc import Mapping
-from dataclasses import Field, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 import yaml
 from cluster_snapshots import EFA, NEURON, group, outputs
 from outcome import ends
 from remembering_api import IMAGE, NOW, RememberingApi, document, take_seat, trn
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowedError
 from trainium_eks.cli.app import app
@@ -44,7 +43,7 @@ STACK = outputs(
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> RememberingApi:
+def api(monkeypatch):
     """A deployed stack's API server; ECR holds one image."""
     made = RememberingApi(JOB_API)
     made.statuses["Job"] = {"state": {"phase": "Completed", "lastTransitionTime": NOW}}
@@ -53,7 +52,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> RememberingApi:
 
 
 @pytest.fixture
-def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RememberingApi:
+def local(monkeypatch, tmp_path):
     """A local cloud's."""
     made = RememberingApi(JOB_API)
     take_seat(monkeypatch, StackAccess("local", STACK, LocalReport(), Paths.of(tmp_path, "local")), made)
@@ -61,18 +60,18 @@ def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RememberingApi:
     return made
 
 
-def _image(name: str) -> LocalImage:
+def _image(name):
     return LocalImage(name, "0" * 12, Path("/nowhere"), has_torch=name == "torch")
 
 
-def _container(job: Mapping[str, Any]) -> Any:
+def _container(job):
     return job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
 
 
 # --- train ------------------------------------------------------------------------------------------------------------
 
 
-def _typed(number: int, option: Field[Any]) -> tuple[list[str], object]:
+def _typed(number, option):
     """Return the words that give an option another value than its default, and that value, no two options the same."""
     kind, described = get_args(option.type)
     name = described.names[0]
@@ -88,7 +87,7 @@ def _typed(number: int, option: Field[Any]) -> tuple[list[str], object]:
     return [name, str(value)], value
 
 
-def test_each_option_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_option_arrives(monkeypatch):
     arrived: list[TrainOptions] = []
     monkeypatch.setattr(train, "_on_sagemaker", lambda asked, _: arrived.append(asked) or 0)
     named = [each for each in fields(TrainOptions) if get_args(each.type)[1].names]
@@ -101,7 +100,7 @@ def test_each_option_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     assert vars(arrived[1]) == vars(TrainOptions(on="sagemaker"))
 
 
-def test_what_is_submitted_is_what_the_dry_run_shows_with_the_equal_torchx_command(api: RememberingApi) -> None:
+def test_what_is_submitted_is_what_the_dry_run_shows_with_the_equal_torchx_command(api):
     shown = trn("train --module train --dry-run -- --batch_size 16").stdout
     assert yaml.safe_load(shown)["metadata"]["namespace"] == "training"
     assert "&id" not in shown
@@ -116,7 +115,7 @@ def test_what_is_submitted_is_what_the_dry_run_shows_with_the_equal_torchx_comma
     assert (told["job"], told["worldSize"], told["queue"], told["image"]) == ("one", 64, "test", IMAGE)
 
 
-def test_how_often_a_job_is_to_save_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch, api: RememberingApi) -> None:
+def test_how_often_a_job_is_to_save_is_said_in_a_line(monkeypatch, api):
     volume = {"fileSystemId": "fs-1", "dnsName": "fs-1.fsx", "mountName": "abcde", "capacityGib": 1200, "bucket": ""}
     shared = {"sharedVolume": {**volume, "writeMegabytesPerSecond": 293.0}}
     stack = StackOutputs.parse({**STACK.model_dump(by_alias=True), **shared})
@@ -130,7 +129,7 @@ def test_how_often_a_job_is_to_save_is_said_in_a_line(monkeypatch: pytest.Monkey
     assert {"name": "TRN_CHECKPOINT_SECONDS", "value": "90"} in _container(api.objects[-1])["env"]
 
 
-def test_jobs_on_one_machines_network_have_a_port_each(local: RememberingApi, tmp_path: Path) -> None:
+def test_jobs_on_one_machines_network_have_a_port_each(local, tmp_path):
     paths = Paths.of(tmp_path, "local")
     paths.pods.mkdir(parents=True)
     for isolation in Isolation:
@@ -140,7 +139,7 @@ def test_jobs_on_one_machines_network_have_a_port_each(local: RememberingApi, tm
         assert len(ports | {9600}) == (1 if isolation is Isolation.NET else 3)
 
 
-def test_precompile_fills_the_compile_cache(api: RememberingApi) -> None:
+def test_precompile_fills_the_compile_cache(api):
     made = document("train --precompile --module train --name one --model bert --dry-run --json")["job"]
     assert made["metadata"]["labels"]["trainium-eks/kind"] == "compile"
     assert made["metadata"]["annotations"]["trainium-eks/cache-key"] == "bert-64x-bf16-sdk2.30.0"
@@ -149,7 +148,7 @@ def test_precompile_fills_the_compile_cache(api: RememberingApi) -> None:
         assert {"name": "TRN_PRECISION", "value": precision} in _container(told["job"])["env"]
 
 
-def test_an_absolute_path_of_this_machine_does_not_pass_for_the_images(api: RememberingApi, tmp_path: Path) -> None:
+def test_an_absolute_path_of_this_machine_does_not_pass_for_the_images(api, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("print(1)")
     for workspace in ("", " --workspace /usr"):
@@ -161,9 +160,7 @@ def test_an_absolute_path_of_this_machine_does_not_pass_for_the_images(api: Reme
     assert api.objects[0]["kind"] == "ConfigMap"
 
 
-def test_a_missing_script_is_the_one_thing_said_of_it(
-    api: RememberingApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_script_is_the_one_thing_said_of_it(api, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = ends(2, trn("train --script none.py --queue tset"), "set --queue to test")
     assert (said.count("--script"), api.objects) == (1, [])
@@ -224,7 +221,7 @@ def test_an_image_that_cannot_run_it_on_this_machine(
     assert local.objects == []
 
 
-def test_a_namespace_without_rights_or_a_cluster_without_volcano(api: RememberingApi) -> None:
+def test_a_namespace_without_rights_or_a_cluster_without_volcano(api):
     api.is_allowed = False
     refused = "you may not submit Volcano jobs in the namespace training"
     ends(2, trn("train --module m --nodes 9"), refused, "set --nodes to 4")
@@ -234,7 +231,7 @@ def test_a_namespace_without_rights_or_a_cluster_without_volcano(api: Rememberin
     ends(1, trn("train --module m"), "there is no Volcano in this cluster")
 
 
-def test_a_local_stack_says_what_it_does(local: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_stack_says_what_it_does(local, monkeypatch):
     said = "Local cloud: backend cpu, 2 nodes with 1 rank each"
     ends(0, trn("train --example gradient-sum --detach"), said)
     [job] = local.objects
@@ -247,14 +244,14 @@ def test_a_local_stack_says_what_it_does(local: RememberingApi, monkeypatch: pyt
     ends(1, trn("train --example gradient-sum"), "there is no Volcano in this cluster", "trn doctor` says what runs")
 
 
-def _arguments(result: Result, module: str) -> list[str]:
+def _arguments(result, module):
     """What the module is given on the last node."""
     [container] = json.loads(result.stdout)["job"]["spec"]["tasks"][-1]["template"]["spec"]["containers"]
     return shlex.split(container["command"][-1].partition(f"-m {module}")[2].partition("&")[0])
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_is_small_on_this_machine_unless_told_otherwise(local: RememberingApi, name: str) -> None:
+def test_an_example_is_small_on_this_machine_unless_told_otherwise(local, name):
     example, line = EXAMPLES[name], f"train --example {name} --name one --dry-run --json"
     result = trn(line)
     assert _arguments(result, example.module) == list(example.local_arguments)
@@ -265,20 +262,20 @@ def test_an_example_is_small_on_this_machine_unless_told_otherwise(local: Rememb
         assert (_arguments(result, example.module), "A small one" in result.stderr) == (["--steps", "9"], False)
 
 
-def test_an_example_in_the_cloud_is_what_it_is(api: RememberingApi) -> None:
+def test_an_example_in_the_cloud_is_what_it_is(api):
     result = trn("train --example bert --dry-run --json")
     assert (_arguments(result, EXAMPLES["bert"].module), "A small one" in result.stderr) == ([], False)
 
 
-def test_the_exit_code_is_the_jobs(api: RememberingApi) -> None:
+def test_the_exit_code_is_the_jobs(api):
     told = document("train --module m --wait --json")
     assert told["state"] == "Completed"
     api.statuses["Job"]["state"]["phase"] = "Failed"
     assert trn("train --module m --wait").exit_code == 1
 
 
-def test_an_image_that_ecr_lacks(api: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+def test_an_image_that_ecr_lacks(api, monkeypatch):
+    def refuse(*_):
         raise AwsError("cannot look into ECR")
 
     monkeypatch.setattr(Aws, "image_problem", lambda *_: Problem("--image", "the repository has no image x", "push it"))
@@ -290,7 +287,7 @@ def test_an_image_that_ecr_lacks(api: RememberingApi, monkeypatch: pytest.Monkey
     ends(2, trn("train --module m"), "trn image push")
 
 
-def test_torchx_gives_the_job_its_name(api: RememberingApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchx_gives_the_job_its_name(api, tmp_path, monkeypatch):
     with monkeypatch.context() as without:
         without.setenv("PATH", "")
         ends(2, trn("train --module m --torchx"), "pip install 'torchx[kubernetes]==0.7.0'")
@@ -307,12 +304,12 @@ def test_torchx_gives_the_job_its_name(api: RememberingApi, tmp_path: Path, monk
     assert "why" in trn("train --module m --torchx").stderr
 
 
-def _secret(name: str) -> dict[str, Any]:
+def _secret(name):
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "training"}}
 
 
 @pytest.mark.parametrize("form", ["volcano", "pytorchjob", "trainjob"])
-def test_a_token_is_in_the_job_by_reference(api: RememberingApi, form: str) -> None:
+def test_a_token_is_in_the_job_by_reference(api, form):
     api.served |= {PYTORCH_API, TRAINER_API}
     ends(2, trn(f"train --kind {form} --module m --hf-secret hugging-face"), "trn secret hugging-face")
     api.create(_secret("hugging-face"))
@@ -326,7 +323,7 @@ def test_a_token_is_in_the_job_by_reference(api: RememberingApi, form: str) -> N
     ("form", "served", "kinds"),
     [("pytorchjob", PYTORCH_API, ["PyTorchJob"]), ("trainjob", TRAINER_API, ["TrainingRuntime", "TrainJob"])],
 )
-def test_a_job_in_another_form(api: RememberingApi, form: str, served: str, kinds: list[str]) -> None:
+def test_a_job_in_another_form(api, form, served, kinds):
     shown = trn(f"train --kind {form} --module m --name one --dry-run")
     assert [each["kind"] for each in yaml.safe_load_all(shown.stdout)] == kinds
     assert "TorchX" not in shown.stdout
@@ -345,7 +342,7 @@ def test_a_job_in_another_form(api: RememberingApi, form: str, served: str, kind
 
 
 @pytest.fixture
-def scaled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
+def scaled(monkeypatch):
     """What EKS was asked for."""
     asked: list[tuple[str, str, int]] = []
     monkeypatch.setattr(Aws, "scale", lambda _, cluster, name, nodes: asked.append((cluster, name, nodes)))
@@ -354,9 +351,7 @@ def scaled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
     return asked
 
 
-def test_scaling_says_what_it_costs_and_which_jobs_may_lose_nodes(
-    api: RememberingApi, scaled: list[tuple[str, str, int]]
-) -> None:
+def test_scaling_says_what_it_costs_and_which_jobs_may_lose_nodes(api, scaled):
     dearer = "ng1: 2 to 4 nodes of trn1.32xlarge: +43.00 USD an hour (On-Demand us-"
     ends(0, trn("scale ng1 4 --no-wait"), dearer, "the next `up` sets it back")
     assert scaled == [("trn-dev", "ng1-eks", 4)]
@@ -368,17 +363,13 @@ def test_scaling_says_what_it_costs_and_which_jobs_may_lose_nodes(
     assert "may run on the nodes" not in trn("scale ng1 3 --no-wait").stderr
 
 
-def test_scaling_that_gets_no_nodes_says_what_eks_says(
-    api: RememberingApi, scaled: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scaling_that_gets_no_nodes_says_what_eks_says(api, scaled, monkeypatch):
     monkeypatch.setattr(scaling, "READY_SECONDS", 0.05)
     ends(1, trn("scale ng1 3"), "2 of 3 nodes are Ready after", "NoCapacity: none left")
 
 
-def test_training_scales_a_group_that_is_too_small(
-    api: RememberingApi, scaled: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
+def test_training_scales_a_group_that_is_too_small(api, scaled, monkeypatch):
+    def refuse(*_):
         raise NotAllowedError("cannot scale the node group: not authorized")
 
     ends(0, trn("train --module m --nodes 3 --detach"))
@@ -392,10 +383,10 @@ def test_training_scales_a_group_that_is_too_small(
     assert len(api.objects) == 4
 
 
-def test_a_local_group_gets_simulated_nodes(local: RememberingApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_group_gets_simulated_nodes(local, monkeypatch):
     asked: list[object] = []
 
-    def resize(paths: Paths, name: str, nodes: int, *_: object) -> None:
+    def resize(paths, name, nodes, *_):
         asked.append((name, nodes))
         local.nodes = nodes
 

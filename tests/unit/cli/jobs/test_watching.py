@@ -2,13 +2,10 @@
 
 import itertools
 import json
-from pathlib import Path
 
 import pytest
 from cluster_snapshots import outputs
-from recorded_scenes import Snapshot, now, snapshot
-from stub_api import StubApi
-from watched_team import Call
+from recorded_scenes import now, snapshot
 
 from trainium_eks.cli.jobs import jobs, status
 from trainium_eks.client import ending, job_status, submitting
@@ -20,14 +17,14 @@ from trainium_eks.model.catalogue.instances import CATALOGUE
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/training/jobs"
 
 
-def steps(stub: StubApi, pod: str, *numbers: int, at: float, every: float = 1.0) -> None:
+def steps(stub, pod, *numbers, at, every=1.0):
     stub.logs[pod] = [
         "2026-11-22T05:33:00Z [default0]:" + json.dumps({"step": each, "time": at + every * each, "steps": 100})
         for each in numbers
     ]
 
 
-def test_jobs_are_a_table(call: Call, api: StubApi, scene: Snapshot) -> None:
+def test_jobs_are_a_table(call, api, scene):
     steps(api, "alpha-trainer-0-0", 1, 2, 3, at=now(scene).timestamp() - 5)
     code, out = call("jobs")
     assert code == 0
@@ -37,7 +34,7 @@ def test_jobs_are_a_table(call: Call, api: StubApi, scene: Snapshot) -> None:
     assert alpha.split() == ["alpha", "volcano", "test", "Running", "2x2", "2/2", "0/3", "8s", "3/100"]
 
 
-def test_a_narrow_terminal_keeps_every_column_that_matters(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_keeps_every_column_that_matters(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     _, out = call("jobs")
     assert max(map(len, out.splitlines())) <= 60
@@ -45,7 +42,7 @@ def test_a_narrow_terminal_keeps_every_column_that_matters(call: Call, monkeypat
     assert "volcano · test" in out
 
 
-def test_no_jobs_say_what_makes_one_and_ended_ones_how_to_see_them(call: Call, api: StubApi) -> None:
+def test_no_jobs_say_what_makes_one_and_ended_ones_how_to_see_them(call, api):
     for job in api.objects["Job"]:
         job["status"]["state"] = {"phase": "Completed", "lastTransitionTime": "2026-11-21T00:00:00Z"}
     call.ends(0, "jobs", "No job of training is under way; 2 have ended (--all shows them).")
@@ -54,7 +51,7 @@ def test_no_jobs_say_what_makes_one_and_ended_ones_how_to_see_them(call: Call, a
     call.ends(0, "jobs", "training has no jobs.", "trn train")
 
 
-def test_who_may_not_read_jobs_is_told_what_is_missing(call: Call, api: StubApi) -> None:
+def test_who_may_not_read_jobs_is_told_what_is_missing(call, api):
     api.refuses |= dict.fromkeys((JOBS, "/apis/batch/v1"), 403)
     call.ends(2, "jobs", "needs the team's access entry")
     code, out = call("jobs", "--json")
@@ -62,12 +59,10 @@ def test_who_may_not_read_jobs_is_told_what_is_missing(call: Call, api: StubApi)
     assert "access entry" in json.loads(out)["problems"][0]["reason"]
 
 
-def test_a_live_table_goes_on_while_the_server_does_not_answer(
-    call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_live_table_goes_on_while_the_server_does_not_answer(call, api, monkeypatch):
     numbers = itertools.count(1)
 
-    def pause(_: float) -> None:
+    def pause(_):
         match next(numbers):
             case 1:
                 api.refuses[JOBS] = 500
@@ -88,7 +83,7 @@ def test_a_live_table_goes_on_while_the_server_does_not_answer(
 # --- status -----------------------------------------------------------------------------------------------------------
 
 
-def test_status_says_why_a_job_waits_and_what_mends_it(call: Call) -> None:
+def test_status_says_why_a_job_waits_and_what_mends_it(call):
     waits = "pending for 4s: queue test may use 32 aws.amazon.com/neuron; 32 are in use by alpha (32)"
     call.ends(0, "status beta", "beta volcano · queue test · 1 node", waits, "trn cancel alpha")
     call.ends(2, "status alfa", "namespace training has no job 'alfa': did you mean alpha?")
@@ -97,22 +92,18 @@ def test_status_says_why_a_job_waits_and_what_mends_it(call: Call) -> None:
 
 
 @pytest.mark.parametrize("scene", [snapshot("node_deleted")])
-def test_a_run_whose_node_is_gone_says_so(call: Call) -> None:
+def test_a_run_whose_node_is_gone_says_so(call):
     call.ends(0, "status lost", "running for 10s: 2 of 2 pods run\nbut its node trn-1 is gone\n→ it restarts")
 
 
-def test_status_of_a_run_says_where_it_is_and_whether_it_stands_still(
-    call: Call, api: StubApi, scene: Snapshot
-) -> None:
+def test_status_of_a_run_says_where_it_is_and_whether_it_stands_still(call, api, scene):
     steps(api, "alpha-trainer-0-0", *range(1, 21), at=now(scene).timestamp() - 21)
     call.ends(0, "status alpha", "running for 8s: 2 of 2 pods run", "step 20 of 100, 1 s a step, 80s left")
     steps(api, "alpha-trainer-0-0", *range(1, 21), at=now(scene).timestamp() - 320)
     call.ends(1, "status alpha", "stalled: no step for 5m00s, usually 1 s a step")
 
 
-def test_status_says_what_was_useful_and_a_better_interval(
-    call: Call, api: StubApi, scene: Snapshot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_status_says_what_was_useful_and_a_better_interval(call, api, scene, monkeypatch):
     steps(api, "alpha-trainer-0-0", 1, 2, at=now(scene).timestamp() - 5)
     monkeypatch.setattr(job_status, "measured", lambda *_: JobFigures(0.975, 12.0, 14400.0, 1200.0))
     useful = "97.5 % of the time since it first ran was useful"
@@ -123,7 +114,7 @@ def test_status_says_what_was_useful_and_a_better_interval(
     call.ends(0, "status alpha", f"{useful}\n")
 
 
-def test_the_end_of_a_capacity_block_is_said(call: Call, api: StubApi) -> None:
+def test_the_end_of_a_capacity_block_is_said(call, api):
     for ends, said in (
         ("2026-11-22T08:33:04Z", "its Capacity Block ends in 3h00m (2026-11-22 08:33 UTC)"),
         ("2026-11-22T02:33:04Z", "its Capacity Block ended at 2026-11-22 02:33 UTC"),
@@ -134,9 +125,7 @@ def test_the_end_of_a_capacity_block_is_said(call: Call, api: StubApi) -> None:
 
 @pytest.mark.parametrize("scene", [snapshot("failed")])
 @pytest.mark.parametrize("phase", ["Failed", "Terminated"])
-def test_a_job_that_failed_names_the_node_its_exit_code_and_its_last_words_once(
-    call: Call, api: StubApi, phase: str
-) -> None:
+def test_a_job_that_failed_names_the_node_its_exit_code_and_its_last_words_once(call, api, phase):
     api.objects["Job"][0]["status"]["state"]["phase"] = phase
     log = api.logs["run-trainer-1-0"] = ["Traceback (most recent call last):", "ValueError: no data"]
     first = f"{phase.lower()} after 4s: node 1 (run-trainer-1-0) ended first with exit code 1"
@@ -147,10 +136,8 @@ def test_a_job_that_failed_names_the_node_its_exit_code_and_its_last_words_once(
 
 
 @pytest.mark.parametrize(("state", "code"), [("Completed", 0), ("Failed", 1)])
-def test_a_wait_ends_with_the_job(
-    call: Call, api: StubApi, state: str, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def pause(_: float) -> None:
+def test_a_wait_ends_with_the_job(call, api, state, code, monkeypatch):
+    def pause(_):
         ended = {"phase": state, "lastTransitionTime": "2026-11-22T05:40:00Z"}
         api.named("Job", "alpha")["status"]["state"] = ended
 
@@ -159,13 +146,13 @@ def test_a_wait_ends_with_the_job(
     assert json.loads(call("wait", "alpha", "--json")[1]) == {"schemaVersion": 1, "job": "alpha", "state": state}
 
 
-def test_a_wait_ends_after_its_time_with_what_holds_the_job(call: Call) -> None:
+def test_a_wait_ends_after_its_time_with_what_holds_the_job(call):
     call.ends(1, "wait beta --timeout 0s", "beta has not ended after 0 s", "queue-full: job beta")
     call.ends(2, "wait gamma")
     call.ends(2, "wait beta --timeout soon", "--timeout soon: give a duration")
 
 
-def test_jobs_of_all_teams(call: Call, api: StubApi, tmp_path: Path) -> None:
+def test_jobs_of_all_teams(call, api, tmp_path):
     """Two teams, of which the second's jobs may not be read."""
     file = tmp_path / "outputs.json"
     known = json.loads(file.read_text())
@@ -176,10 +163,8 @@ def test_jobs_of_all_teams(call: Call, api: StubApi, tmp_path: Path) -> None:
     assert out.index("training") < out.index("alpha")
 
 
-def test_status_watched_in_a_pipe_says_each_new_state_until_the_end(
-    call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def pause(_: float) -> None:
+def test_status_watched_in_a_pipe_says_each_new_state_until_the_end(call, api, monkeypatch):
+    def pause(_):
         state = {"phase": "Completed", "lastTransitionTime": "2026-11-22T05:33:30Z"}
         api.named("Job", "alpha")["status"]["state"] = state
 
@@ -191,7 +176,7 @@ def test_status_watched_in_a_pipe_says_each_new_state_until_the_end(
 # --- cancel -----------------------------------------------------------------------------------------------------------
 
 
-def test_cancel_ends_a_job_and_again_finds_none(call: Call, api: StubApi) -> None:
+def test_cancel_ends_a_job_and_again_finds_none(call, api):
     container = api.objects["Job"][0]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
     container["env"] = [{"name": "TRN_OUTPUT_DIR", "value": "/data/output/alpha"}]
     api.logs["alpha-trainer-0-0"] = ['{"step": 12, "time": 1763000000.0, "checkpoint_step": 10}']
@@ -203,17 +188,17 @@ def test_cancel_ends_a_job_and_again_finds_none(call: Call, api: StubApi) -> Non
 
 
 @pytest.mark.parametrize("scene", [snapshot("completed")])
-def test_cancel_of_an_ended_job_speaks_of_no_signal(call: Call) -> None:
+def test_cancel_of_an_ended_job_speaks_of_no_signal(call):
     assert "SIGTERM" not in call.ends(0, "cancel run", "run has ended and is removed.")
 
 
-def test_pods_that_stay_are_said(call: Call, api: StubApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pods_that_stay_are_said(call, api, monkeypatch):
     monkeypatch.setattr(ending, "MARGIN_SECONDS", -29.9)  # of the grace period of 30
     monkeypatch.setattr(api, "delete", lambda _: (200, {}))
     call.ends(1, "cancel alpha", "2 of its pods are still there after their grace period")
 
 
-def test_ending_all_asks_first(call: Call, api: StubApi) -> None:
+def test_ending_all_asks_first(call, api):
     call.ends(2, "cancel")
     call.ends(2, "cancel alpha --all")
     asked = "End 2 jobs of training, your colleagues' too (beta, alpha)? --yes says so"
@@ -227,7 +212,7 @@ def test_ending_all_asks_first(call: Call, api: StubApi) -> None:
 PRICE = CATALOGUE.find("trn1.32xlarge").hourly_usd or 0.0
 
 
-def idle_nodes() -> Snapshot:
+def idle_nodes():
     """Nodes of the group `ng1` of the outputs, of which two have pods."""
     found = snapshot("queue_full")
     type_label, group = "node.kubernetes.io/instance-type", outputs().node_groups[0].eks_name
@@ -238,9 +223,7 @@ def idle_nodes() -> Snapshot:
 
 
 @pytest.mark.parametrize("scene", [idle_nodes()])
-def test_it_shows_what_is_idle_what_it_costs_and_what_mends_it(
-    call: Call, api: StubApi, scene: Snapshot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_shows_what_is_idle_what_it_costs_and_what_mends_it(call, api, scene, monkeypatch):
     nodes = len(scene["Node"])
     idle, wasted = f"{nodes - 2} of {nodes} nodes idle", f"{(nodes - 2) * PRICE:,.2f} USD an hour"
     now_ = f"{nodes * PRICE:,.2f} USD an hour now, at list prices"

@@ -2,37 +2,34 @@
 
 import asyncio
 import contextlib
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from trainium_eks.local.agent import statuses
 from trainium_eks.local.agent.worker import Worker
-from trainium_eks.local.spec.known import UnmetError
 from trainium_eks.local.spec.plan import PodDirectory
 
 
-def pod(**status: Any) -> dict[str, Any]:
+def pod(**status):
     containers = [{"name": name, "image": "local/python"} for name in ("a", "b")]
     return {"metadata": {"uid": "u"}, "spec": {"containers": containers}, "status": status}
 
 
-def told(state: str = "running", **more: Any) -> dict[str, Any]:
+def told(state="running", **more):
     made = {"state": state, "reason": "", "message": "", "startedAt": 1.0, "restartCount": 0}
     up = state == "running"
     return {**made, "started": up, "ready": up, "last": None, "exitCode": 0, "finishedAt": 2.0, **more}
 
 
-def state(a: dict[str, Any], b: dict[str, Any], **more: Any) -> dict[str, Any]:
+def state(a, b, **more):
     return {"containers": {"a": a, "b": b}, "initialized": True, "ended": False, "reason": "", **more}
 
 
-def made(said: dict[str, Any] | None, unmet: UnmetError | None = None, **before: Any) -> dict[str, Any]:
+def made(said, unmet=None, **before):
     return statuses.status(pod(**before), said, host_ip="h", address="100.127.0.2", image_ids={}, unmet=unmet)
 
 
-def is_so(status: dict[str, Any], kind: str) -> str:
+def is_so(status, kind):
     return next(each["status"] for each in status["conditions"] if each["type"] == kind)
 
 
@@ -53,12 +50,12 @@ WAITS = told("waiting", reason="CrashLoopBackOff", restartCount=2)
         (state(told("terminated", exitCode=1), told()), "Running", "False"),
     ],
 )
-def test_phase_and_ready_follow_from_the_containers(said: dict[str, Any] | None, phase: str, ready: str) -> None:
+def test_phase_and_ready_follow_from_the_containers(said, phase, ready):
     found = made(said)
     assert (found["phase"], is_so(found, "Ready")) == (phase, ready)
 
 
-def test_a_condition_keeps_its_time_while_it_stays_the_same() -> None:
+def test_a_condition_keeps_its_time_while_it_stays_the_same():
     before = {"type": "Ready", "status": "True", "lastTransitionTime": "then"}
     for ready in (True, False):
         found = made(state(told(), told(ready=ready)), conditions=[before])
@@ -79,33 +76,33 @@ POD = {
 class Around:
     """As much of the agent as ending a pod takes."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self.client = self
         self.forgotten: list[str] = []
         self.worker: Worker | None = None
         self._root = root
 
-    def directory(self, uid: str) -> PodDirectory:
+    def directory(self, uid):
         return PodDirectory(self._root / uid)
 
-    async def request(self, method: str, *_: Any) -> dict[str, Any]:
+    async def request(self, method, *_):
         assert method == "DELETE"
         # The watch tells that the pod is gone before the answer is here.
         assert self.worker is not None
         self.worker.remove()
         return {}
 
-    def forget(self, uid: str) -> None:
+    def forget(self, uid):
         self.forgotten.append(uid)
 
-    def hosts_changed(self) -> None:
+    def hosts_changed(self):
         pass
 
 
-def test_a_pod_that_goes_while_its_deletion_is_sent_is_cleared_up(tmp_path: Path) -> None:
+def test_a_pod_that_goes_while_its_deletion_is_sent_is_cleared_up(tmp_path):
     around = Around(tmp_path)
 
-    async def run() -> None:
+    async def run():
         around.worker = Worker(POD, around, None)  # type: ignore[arg-type]
         await asyncio.wait_for(around.worker.run(), 5)
 

@@ -4,7 +4,6 @@ import base64
 import json
 import stat
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -18,13 +17,13 @@ RANGE = "10.100.0.0/16"
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> Paths:
+def paths(tmp_path):
     paths = Paths.of(tmp_path, "dev")
     assert pki.ensure(paths, RANGE)
     return paths
 
 
-def read(paths: Paths, name: str) -> x509.Certificate:
+def read(paths, name):
     return x509.load_pem_x509_certificate(pki.certificate(paths, name).read_bytes())
 
 
@@ -48,7 +47,7 @@ def test_certificates_are_for_their_names_purposes_and_authorities_and_for_a_yea
 @pytest.mark.parametrize(
     "name", ["ca.crt", "ca.key", "etcd-ca.key", "kube-apiserver.crt", "kwok.key", "service-account.key"]
 )
-def test_what_cannot_be_used_is_made_anew(paths, name: str):
+def test_what_cannot_be_used_is_made_anew(paths, name):
     file = paths.pki / name
     for spoil in (
         file.unlink,

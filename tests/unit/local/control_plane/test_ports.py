@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,21 +21,21 @@ ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> Paths:
+def paths(tmp_path):
     paths = Paths.of(tmp_path, "dev")
     paths.root.mkdir(parents=True)
     return paths
 
 
 @pytest.fixture
-def settings() -> Settings:
+def settings():
     found, moved = Settings().settled(lambda _name, _port: False)
     assert moved == []
     return found
 
 
 @pytest.fixture
-def taken(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def taken(settings, monkeypatch):
     monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", settings.ports["etcd"])):
         yield settings.ports["etcd"]
@@ -114,7 +113,7 @@ def test_every_command_line_names_the_stack_and_only_loopback(paths, settings):
         assert not any("0.0.0.0" in argument for argument in line)
 
 
-def test_kwoks_stages_come_to_rest_and_leave_pods_with_local_images_to_their_agent() -> None:
+def test_kwoks_stages_come_to_rest_and_leave_pods_with_local_images_to_their_agent():
     """A stage that did not end what it begins with would be played with each renewal of 1,000 nodes' leases."""
     documents = [each for each in yaml.safe_load_all(STAGES.read_text()) if each["kind"] == "Stage"]
     stages = {each["metadata"]["name"]: each["spec"] for each in documents}

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -19,17 +18,17 @@ DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> Iterator[Paths]:
+def paths(tmp_path):
     paths = Paths.of(tmp_path, "dev")
     yield paths
     processes.stop(paths, timeout_seconds=0)
 
 
 @pytest.fixture
-def command(tmp_path: Path, paths: Paths) -> Callable[..., list[str]]:
+def command(tmp_path, paths):
     """A command line of a program with that name, which runs Python code."""
 
-    def make(name: str, code: str = SLEEP, root: Path | None = None) -> list[str]:
+    def make(name, code=SLEEP, root=None):
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
         if not program.exists():
@@ -40,10 +39,10 @@ def command(tmp_path: Path, paths: Paths) -> Callable[..., list[str]]:
 
 
 @pytest.fixture
-def run(paths: Paths, command: Callable[..., list[str]]) -> Callable[..., processes.Running]:
+def run(paths, command):
     """Starts such a program, and waits until it has said that it is ready."""
 
-    def start(name: str = "etcd", code: str = SLEEP, count: int = 1) -> processes.Running:
+    def start(name="etcd", code=SLEEP, count=1):
         started = processes.start(paths, name, command(name, code))
         ready(paths, name, count)
         return started
@@ -51,7 +50,7 @@ def run(paths: Paths, command: Callable[..., list[str]]) -> Callable[..., proces
     return start
 
 
-def ready(paths: Paths, name: str = "etcd", count: int = 1) -> None:
+def ready(paths, name="etcd", count=1):
     until(lambda: processes.last_lines(paths, name, 99).count("ready") >= count)
 
 

@@ -7,7 +7,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
@@ -20,13 +19,13 @@ ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     monkeypatch.setenv("TRN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     return tmp_path / "cache" / "images"
 
 
-def _wheel(directory: Path, name: str, version: str) -> Path:
+def _wheel(directory, name, version):
     """A distribution of one line and a program."""
     directory.mkdir(exist_ok=True)
     file = directory / f"{name}-{version}-py3-none-any.whl"
@@ -44,16 +43,16 @@ def _wheel(directory: Path, name: str, version: str) -> Path:
     return file
 
 
-def python_of(image: images.LocalImage, code: str) -> str:
+def python_of(image, code):
     done = subprocess.run([image.programs / "python", "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
-def trn(*arguments: str) -> Result:
+def trn(*arguments):
     return CliRunner().invoke(app, ["local", "images", *arguments])
 
 
-def test_an_image_is_made_found_while_it_is_whole_and_removed_unless_a_process_runs_in_it(tmp_path: Path) -> None:
+def test_an_image_is_made_found_while_it_is_whole_and_removed_unless_a_process_runs_in_it(tmp_path):
     requirements = tmp_path / "requirements.txt"
     missing = trn("make", "mine", "--requirements", str(requirements))
     assert (missing.exit_code, "cannot be read" in missing.output) == (2, True)
@@ -88,14 +87,14 @@ def test_an_image_is_made_found_while_it_is_whole_and_removed_unless_a_process_r
     assert (removed.exit_code, "there is no image local/mine" in removed.output) == (1, True)
 
 
-def test_what_fails_leaves_no_image(home: Path) -> None:
+def test_what_fails_leaves_no_image(home):
     with pytest.raises(ClusterError, match=r"mine could not be made: pip ended with 1:\n(.*\n)*.*no-such-package"):
         images.make(Recipe("mine", "no-such-package"))
     assert images.find("local/mine") is None
     assert [each.name for each in home.iterdir() if each.is_dir()] == []
 
 
-def test_names_that_are_no_names_are_refused_and_the_command_that_makes_a_missing_image_is_named() -> None:
+def test_names_that_are_no_names_are_refused_and_the_command_that_makes_a_missing_image_is_named():
     for name in ("", "UPPER", "a b", "../x", "a/b", "python", "a.b"):
         with pytest.raises(ClusterError, match="an image cannot be called"):
             images.make(Recipe(name, ""))
@@ -105,8 +104,8 @@ def test_names_that_are_no_names_are_refused_and_the_command_that_makes_a_missin
 
 @pytest.mark.slow
 def test_the_large_requirement_comes_from_an_index_of_its_own_and_from_pips_where_that_is_not_reachable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     """An index for one package does not have the others."""
     torch, rest = _wheel(tmp_path / "w1", "torch", "1.0"), _wheel(tmp_path / "w2", "rest", "2.0")
     only_torch, others = _index(tmp_path / "only-torch", torch), _index(tmp_path / "others", rest)
@@ -124,9 +123,7 @@ def test_the_large_requirement_comes_from_an_index_of_its_own_and_from_pips_wher
 
 
 @pytest.mark.slow
-def test_an_index_without_the_large_requirement_is_told_from_other_failures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_without_the_large_requirement_is_told_from_other_failures(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", str(_wheel(tmp_path / "w1", "torch", "1.0").parent))
     with pytest.raises(NotOfferedError, match="no-such"):
         images.make(Recipe("mine", "no-such==1\ntorch==1.0\n", "no-such==1"))
@@ -138,9 +135,7 @@ def test_an_index_without_the_large_requirement_is_told_from_other_failures(
 
 
 @pytest.mark.slow
-def test_what_only_adds_to_an_older_image_takes_over_its_packages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_only_adds_to_an_older_image_takes_over_its_packages(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     torch = _wheel(tmp_path / "wheels", "torch", "1.0")
     _wheel(tmp_path / "wheels", "rest", "1.0")
@@ -155,7 +150,7 @@ def test_what_only_adds_to_an_older_image_takes_over_its_packages(
     assert images.find("local/mine") == newer, "the newest of a name"
     assert [each.name for each in images.all_images()] == ["mine", "mine", "python"]
 
-    def torch_in(image: images.LocalImage) -> Path:
+    def torch_in(image):
         (found,) = image.path.glob("lib/python*/site-packages/torch/__init__.py")
         return found
 
@@ -172,7 +167,7 @@ def test_what_only_adds_to_an_older_image_takes_over_its_packages(
     assert python_of(newer, versions) == f"1.0 2.0 {torch_in(newer)}"
 
 
-def test_what_adds_to_an_older_image() -> None:
+def test_what_adds_to_an_older_image():
     for requirements, first, adds in (
         ("# text\ntorch==1.0\nrest==2.0; python_version > '3'\nmore", "torch==1.0", True),
         ("torch==1.0\n", "torch==1.0", False),  # something is to go
@@ -182,7 +177,7 @@ def test_what_adds_to_an_older_image() -> None:
         assert adds_to(Recipe("mine", requirements, first), "torch==1.0\nrest\n") is adds
 
 
-def test_the_library_its_training_image_and_the_tests_pin_the_same_versions() -> None:
+def test_the_library_its_training_image_and_the_tests_pin_the_same_versions():
     with pytest.raises(ClusterError, match="--requirements FILE"):
         known_recipe("jax")
     local = _pins(known_recipe("torch").requirements)
@@ -195,7 +190,7 @@ def test_the_library_its_training_image_and_the_tests_pin_the_same_versions() ->
         assert [name for name in pins.keys() & local.keys() if pins[name] != local[name]] == []
 
 
-def _index(directory: Path, *wheels: Path) -> str:
+def _index(directory, *wheels):
     """A package index as PEP 503 has it."""
     for wheel in wheels:
         project = directory / wheel.name.partition("-")[0]
@@ -204,7 +199,7 @@ def _index(directory: Path, *wheels: Path) -> str:
     return directory.as_uri()
 
 
-def _pins(requirements: str) -> dict[str, str]:
+def _pins(requirements):
     """Name to version; a line that does not pin one fails."""
     lines = [re.split(r"[;#]", line)[0].strip() for line in requirements.splitlines()]
     return dict(line.split("==") for line in lines if line)  # type: ignore[misc]

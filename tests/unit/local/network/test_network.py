@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from trainium_eks.local.network.network import GATEWAY, free_address
 ROOT = Path(__file__).parents[4]
 
 
-def test_addresses_are_given_in_turn_and_never_twice_at_once() -> None:
+def test_addresses_are_given_in_turn_and_never_twice_at_once():
     first = free_address([])
     assert (GATEWAY, first) == ("100.127.0.1", "100.127.0.2")
     assert free_address([], first) == "100.127.0.3", "one that has just gone is not given at once"
@@ -25,7 +24,7 @@ def test_addresses_are_given_in_turn_and_never_twice_at_once() -> None:
 
 
 @pytest.fixture
-def holder() -> Iterator[int]:
+def holder():
     """A process that holds a network."""
     command = [sys.executable, "-m", "trainium_eks.local.network.network"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -39,7 +38,7 @@ def holder() -> Iterator[int]:
 
 
 @pytest.fixture
-def pods(holder: int) -> Iterator[list[int]]:
+def pods(holder):
     """Two processes, each in a network of its own."""
     within = ["nsenter", f"--target={holder}", "--user", "--preserve-credentials", "unshare", "--net", "sleep", "600"]
     if missing := [program for program in ("nsenter", "unshare") if shutil.which(program) is None]:
@@ -52,7 +51,7 @@ def pods(holder: int) -> Iterator[list[int]]:
         each.wait()
 
 
-def test_a_pod_gets_its_link_though_one_of_before_still_has_it(holder: int, pods: list[int]) -> None:
+def test_a_pod_gets_its_link_though_one_of_before_still_has_it(holder, pods):
     for pod in pods:
         network.plug(pod, holder, "100.127.0.9")
     shown = [
@@ -68,7 +67,7 @@ def test_a_pod_gets_its_link_though_one_of_before_still_has_it(holder: int, pods
     assert "100.127.0.9/16" not in shown[0]
 
 
-def test_a_request_to_the_proxy_says_where_it_goes_and_what_is_none_is_refused() -> None:
+def test_a_request_to_the_proxy_says_where_it_goes_and_what_is_none_is_refused():
     for line, place, first in (
         ("CONNECT pypi.org:443 HTTP/1.1", ("pypi.org", 443), ""),
         ("CONNECT [::1]:443 HTTP/1.1", ("::1", 443), ""),

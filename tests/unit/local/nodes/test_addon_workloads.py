@@ -1,8 +1,7 @@
 """Stand-ins of EKS add-ons: real names, places and weights; and the wait for their pods."""
 
-from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from kubernetes_schemas import object_faults
@@ -20,15 +19,15 @@ ADDONS = addon_records.pinned(KUBERNETES)
 WORKLOADS = [(addon, workload) for addon in ADDONS for workload in addon_records.ADDONS[addon].workloads]
 
 
-def made(addon: str, region: str = REGION) -> list[dict[str, Any]]:
+def made(addon, region=REGION):
     return manifests(addon, ADDONS[addon], region)
 
 
-def of_kind(addon: str, *kinds: str) -> list[dict[str, Any]]:
+def of_kind(addon, *kinds):
     return [each for each in made(addon) if each["kind"] in kinds]
 
 
-def pod_specs() -> Iterator[tuple[str, dict[str, Any]]]:
+def pod_specs():
     for addon in ADDONS:
         for each in of_kind(addon, "DaemonSet", "Deployment"):
             yield each["metadata"]["name"], each["spec"]["template"]["spec"]
@@ -38,7 +37,7 @@ SPECS = dict(pod_specs())
 
 
 @pytest.mark.parametrize("addon", ADDONS)
-def test_an_add_on_makes_what_the_list_says_valid_and_simulated(addon: str) -> None:
+def test_an_add_on_makes_what_the_list_says_valid_and_simulated(addon):
     listed = [(each.kind, each.namespace, each.name) for each in addon_records.ADDONS[addon].workloads]
     workloads = of_kind(addon, "DaemonSet", "Deployment", "StatefulSet")
     assert [(each["kind"], each["metadata"]["namespace"], each["metadata"]["name"]) for each in workloads] == listed
@@ -49,12 +48,12 @@ def test_an_add_on_makes_what_the_list_says_valid_and_simulated(addon: str) -> N
     assert not kinds & {"APIService", "Service"}, "nobody would answer"
 
 
-def test_no_two_workloads_select_the_same_pods() -> None:
+def test_no_two_workloads_select_the_same_pods():
     selectors = [frozenset(workload.pod.labels.items()) for _, workload in WORKLOADS]
     assert not any(one <= other for one in selectors for other in selectors if one is not other)
 
 
-def test_pods_have_no_token_and_only_the_room_and_network_that_they_need() -> None:
+def test_pods_have_no_token_and_only_the_room_and_network_that_they_need():
     on_host = {name for name, spec in SPECS.items() if spec.get("hostNetwork")}
     assert on_host == {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent"}
     agents = [workload.pod for _, workload in WORKLOADS if workload.nodes == "all"]
@@ -62,14 +61,14 @@ def test_pods_have_no_token_and_only_the_room_and_network_that_they_need() -> No
     assert [name for name, spec in SPECS.items() if spec["automountServiceAccountToken"]] == []
 
 
-def test_images_come_from_where_eks_has_them_at_the_add_ons_version() -> None:
+def test_images_come_from_where_eks_has_them_at_the_add_ons_version():
     account = "602401143452.dkr.ecr.us-west-2.amazonaws.com"
     assert SPECS["coredns"]["containers"][0]["image"] == f"{account}/eks/coredns:{ADDONS['coredns']}"
     china = made("vpc-cni", "cn-north-1")[-1]["spec"]["template"]["spec"]["containers"][0]["image"]
     assert china.startswith("918309763551.dkr.ecr.cn-north-1.amazonaws.com.cn/amazon-k8s-cni:")
 
 
-def test_an_add_on_that_is_not_known_is_named_as_not_installed() -> None:
+def test_an_add_on_that_is_not_known_is_named_as_not_installed():
     untouchable = cast(Objects, object())
     applied = AddonWorkloads(untouchable).apply("aws-efs-csi-driver", "v3.5.0-eksbuild.1", REGION)
     assert isinstance(applied, ApplyResult)
@@ -80,17 +79,17 @@ def test_an_add_on_that_is_not_known_is_named_as_not_installed() -> None:
 # --- The end of an `up`: until nothing that can start is still starting -------------------------------------------
 
 
-def daemon_set(name: str, wanted: int, available: int) -> dict[str, Any]:
+def daemon_set(name, wanted, available):
     metadata = {"name": name, "namespace": "kube-system", "generation": 1}
     status = {"observedGeneration": 1, "desiredNumberScheduled": wanted, "updatedNumberScheduled": wanted}
     return {"metadata": metadata, "status": {**status, "numberAvailable": available}}
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def clock(monkeypatch):
     """Time that passes only while somebody sleeps."""
 
-    def sleep(seconds: float) -> None:
+    def sleep(seconds):
         assert seconds > 0
         clock.now += seconds
 
@@ -99,15 +98,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return clock
 
 
-def server(clock: SimpleNamespace, available: Callable[[float], int]) -> Callable[[str], Mapping[str, Any]]:
-    def get(path: str) -> Mapping[str, Any]:
+def server(clock, available):
+    def get(path):
         assert path == "/apis/apps/v1/daemonsets"
         return {"items": [daemon_set("agent", 5, available(clock.now)), daemon_set("other", 5, 5)]}
 
     return get
 
 
-def test_pods_that_start_are_awaited_and_told_after_a_moment(clock: SimpleNamespace) -> None:
+def test_pods_that_start_are_awaited_and_told_after_a_moment(clock):
     told: list[str] = []
     assert settle(server(clock, lambda _: 5), told.append) == ()
     assert (clock.now, told) == (0, []), "a cluster that is whole is not waited for"
@@ -116,7 +115,7 @@ def test_pods_that_start_are_awaited_and_told_after_a_moment(clock: SimpleNamesp
     assert "Waiting for the agents of the nodes: DaemonSet kube-system/agent: 3 of 5 pods are available" in told
 
 
-def test_what_does_not_move_is_given_up_and_said(clock: SimpleNamespace) -> None:
+def test_what_does_not_move_is_given_up_and_said(clock):
     (note,) = settle(server(clock, lambda now: 4 if now > 10 else 2), lambda _: None)
     assert note == "still not running: DaemonSet kube-system/agent: 4 of 5 pods are available"
     assert 10 + settling.UNMOVED_SECONDS <= clock.now < 12 + settling.UNMOVED_SECONDS

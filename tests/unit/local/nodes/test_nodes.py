@@ -12,7 +12,7 @@ from kubernetes_schemas import object_faults
 
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.nodes.csi_nodes import volumes
-from trainium_eks.local.nodes.node_pools import NodePool, manifests, pool_key, pool_of, zone_name
+from trainium_eks.local.nodes.node_pools import manifests, pool_key, pool_of, zone_name
 from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
 from trainium_eks.model.catalogue.regions import REGIONS
@@ -36,26 +36,24 @@ RAID0 = "kind: NodeConfig\nspec:\n  instance:\n    localStorage:\n      strategy
 GROUP = "dev-ng1-nodes-sim-0"
 
 
-def template(boot: str = "", **inputs: Any) -> dict[str, Any]:
+def template(boot="", **inputs):
     return {"userData": base64.b64encode(boot.encode()).decode(), **inputs}
 
 
-def pool(
-    *, name: str = GROUP, region: str = "us-west-2", boot: Mapping[str, Any] | None = None, **changed: Any
-) -> NodePool:
+def pool(*, name=GROUP, region="us-west-2", boot=None, **changed):
     group = {"nodeGroupName": name}
     return pool_of({**INPUTS, **changed}, group, zones=ZONES, region=region, catalogue=CATALOGUE, template=boot)
 
 
-def sized(size: int, **changed: Any) -> list[dict[str, Any]]:
+def sized(size, **changed):
     return manifests(pool(scalingConfig={"minSize": 0, "maxSize": size, "desiredSize": size}, **changed))
 
 
-def names(**changed: Any) -> set[str]:
+def names(**changed):
     return {node["metadata"]["name"] for node in manifests(pool(**changed))}
 
 
-def test_names_are_the_same_each_time_like_ec2s_and_no_longer_than_eks_takes() -> None:
+def test_names_are_the_same_each_time_like_ec2s_and_no_longer_than_eks_takes():
     first, second = (node["metadata"]["name"] for node in manifests(pool()))
     assert names() == {first, second}
     assert re.fullmatch(r"i-sim[0-9a-f]{8}000001\.us-west-2\.compute\.internal", first)
@@ -65,7 +63,7 @@ def test_names_are_the_same_each_time_like_ec2s_and_no_longer_than_eks_takes() -
     assert [len(key) for key in keys] == [63, 63]
 
 
-def test_another_group_and_what_nodes_are_launched_from_give_them_new_names_and_nothing_else_does() -> None:
+def test_another_group_and_what_nodes_are_launched_from_give_them_new_names_and_nothing_else_does():
     for changed in (
         {"name": "dev-ng2-nodes-sim-0"},
         {"instanceTypes": ["trn1.2xlarge"]},
@@ -80,7 +78,7 @@ def test_another_group_and_what_nodes_are_launched_from_give_them_new_names_and_
     assert names() == names(labels={"a": "b"}, taints=[], scalingConfig=scaling)
 
 
-def test_a_node_has_the_labels_of_kubernetes_eks_and_its_group() -> None:
+def test_a_node_has_the_labels_of_kubernetes_eks_and_its_group():
     node = manifests(pool())[0]
     expected = {
         "kubernetes.io/hostname": node["metadata"]["name"],
@@ -103,7 +101,7 @@ def test_a_node_has_the_labels_of_kubernetes_eks_and_its_group() -> None:
     assert node["spec"]["providerID"] == f"aws:///us-west-2d/{node['metadata']['name'].partition('.')[0]}"
 
 
-def test_taints_are_spelled_as_kubernetes_does() -> None:
+def test_taints_are_spelled_as_kubernetes_does():
     effects = {"NO_SCHEDULE": "NoSchedule", "PREFER_NO_SCHEDULE": "PreferNoSchedule", "NO_EXECUTE": "NoExecute"}
     made = pool(taints=[{"key": "k", "effect": effect} for effect in effects])
     assert made.taints == tuple(Taint("k", "", effect) for effect in effects.values())
@@ -112,7 +110,7 @@ def test_taints_are_spelled_as_kubernetes_does() -> None:
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_every_type_of_the_catalogue_makes_a_valid_node_that_gives_what_it_says(name: str) -> None:
+def test_every_type_of_the_catalogue_makes_a_valid_node_that_gives_what_it_says(name):
     (node,) = sized(1, instanceTypes=[name])
     assert object_faults(node) == []
     given = dict(node["status"]["allocatable"])
@@ -123,7 +121,7 @@ def test_every_type_of_the_catalogue_makes_a_valid_node_that_gives_what_it_says(
 
 
 @pytest.mark.parametrize("region", REGIONS)
-def test_names_and_labels_are_valid_in_every_region(region: str) -> None:
+def test_names_and_labels_are_valid_in_every_region(region):
     word = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
     for node in sized(2, region=region, name=f"{'x' * 49}-nodes-sim-5cbdba0f", subnetIds=["subnet-of-another-stack"]):
         name, labels = node["metadata"]["name"], node["metadata"]["labels"]
@@ -131,8 +129,8 @@ def test_names_and_labels_are_valid_in_every_region(region: str) -> None:
         assert {key: value for key, value in labels.items() if not word.fullmatch(value)} == {}
 
 
-def test_hugepages_and_the_number_of_pods_are_those_of_the_user_data() -> None:
-    def allocatable(boot: str = "") -> dict[str, str]:
+def test_hugepages_and_the_number_of_pods_are_those_of_the_user_data():
+    def allocatable(boot=""):
         [node] = sized(1, boot=template(boot), instanceTypes=["p5.48xlarge"])
         return dict(node["status"]["allocatable"])
 
@@ -143,7 +141,7 @@ def test_hugepages_and_the_number_of_pods_are_those_of_the_user_data() -> None:
     assert (allocatable("kubelet: {flags: [--max-pods=51]}")["pods"], none["pods"]) == ("51", "100")
 
 
-def test_pods_have_the_disk_that_containers_live_on() -> None:
+def test_pods_have_the_disk_that_containers_live_on():
     root = {"blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": 100}}]}
     # The last has four disks of 1900 GB.
     for boot, gibibytes in ((None, 20), (template(**root), 100), (template(RAID0, **root), 7078)):
@@ -152,13 +150,13 @@ def test_pods_have_the_disk_that_containers_live_on() -> None:
         assert node["status"]["allocatable"]["ephemeral-storage"] == f"{gibibytes * 1024 * 9 // 10 - 1024}Mi"
 
 
-def test_a_capacity_blocks_type_stands_in_the_launch_template() -> None:
+def test_a_capacity_blocks_type_stands_in_the_launch_template():
     made = pool(instanceTypes=None, capacityType="CAPACITY_BLOCK", boot=template(instanceType="trn2.48xlarge"))
     assert made.instance.name == "trn2.48xlarge"
     assert manifests(made)[0]["metadata"]["labels"]["eks.amazonaws.com/capacityType"] == "CAPACITY_BLOCK"
 
 
-def test_several_subnets_are_filled_in_turn_and_one_of_another_stack_is_where_the_type_is_offered() -> None:
+def test_several_subnets_are_filled_in_turn_and_one_of_another_stack_is_where_the_type_is_offered():
     nodes = sized(5, subnetIds=["subnet-d", "subnet-a"])
     zones = [node["metadata"]["labels"]["topology.k8s.aws/zone-id"] for node in nodes]
     assert zones == ["usw2-az4", "usw2-az1", "usw2-az4", "usw2-az1", "usw2-az4"]
@@ -168,14 +166,14 @@ def test_several_subnets_are_filled_in_turn_and_one_of_another_stack_is_where_th
     assert zone_name("us-west-2", "usw2-lax1-az1") == "us-west-2-usw2-lax1-az1"
 
 
-def test_a_type_that_is_unknown_or_missing_is_refused() -> None:
+def test_a_type_that_is_unknown_or_missing_is_refused():
     with pytest.raises(ClusterError, match=r"dev-ng1-nodes-sim-0.*did you mean trn1\.32xlarge(.|\n)*instanceTypes"):
         pool(instanceTypes=["trn1.33xlarge"])
     with pytest.raises(ClusterError, match="has no instance type"):
         pool(instanceTypes=None, boot=template())
 
 
-def test_a_node_takes_the_volumes_for_which_its_type_has_places() -> None:
+def test_a_node_takes_the_volumes_for_which_its_type_has_places():
     for instance_type, disks, expected in (
         ("m6i.xlarge", 0, 26),  # one interface and the root volume
         ("m6i.xlarge", 2, 24),  # each local disk takes a place
@@ -193,13 +191,13 @@ GROUPS = [
 ]
 
 
-def scaled(nodes: int, groups: list[dict[str, Any]] = GROUPS) -> list[dict[str, Any]]:
+def scaled(nodes, groups=GROUPS):
     adjusted = with_nodes(nodes, "p")(StackSettings("dev", {"p:nodeGroups": json.dumps(groups), "p:region": "r"}))
     assert adjusted.config["p:region"] == "r"
     return json.loads(adjusted.config["p:nodeGroups"])  # type: ignore[no-any-return]
 
 
-def test_the_first_group_gets_the_nodes_and_the_limits_that_they_need() -> None:
+def test_the_first_group_gets_the_nodes_and_the_limits_that_they_need():
     for nodes, expected in (
         (0, [(0, 4, 0)]),
         (1, [(1, 4, 1)]),

@@ -1,7 +1,6 @@
 """Objects: when they are ready, by Pulumi's rules, kind by kind; and what applying them decides without a server."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -27,7 +26,7 @@ OBSERVED = {"Deployment", "StatefulSet", "DaemonSet", "ReplicationController"}
 """Kinds whose controller says which generation it has seen: here, the newest."""
 
 
-def live(kind: str, spec: dict[str, Any] | None = None, top: dict[str, Any] | None = None, **status: Any) -> Any:
+def live(kind, spec=None, top=None, **status):
     seen = {"observedGeneration": 2} if kind in OBSERVED else {}
     return {
         "apiVersion": GROUPS.get(kind, "v1"),
@@ -39,7 +38,7 @@ def live(kind: str, spec: dict[str, Any] | None = None, top: dict[str, Any] | No
     }
 
 
-def condition(type_: str, status: str = "True", **rest: str) -> dict[str, Any]:
+def condition(type_, status="True", **rest):
     return {"conditions": [{"type": type_, "status": status, **rest}]}
 
 
@@ -126,7 +125,7 @@ CASES = [
 ]
 
 
-def told(object_: Any, related: RelatedObjects | None = None) -> str:
+def told(object_, related=None):
     state = readiness(object_, related)
     if isinstance(state, Ready):
         return "ready"
@@ -134,12 +133,12 @@ def told(object_: Any, related: RelatedObjects | None = None) -> str:
 
 
 @pytest.mark.parametrize(("object_", "state"), CASES, ids=[f"{case['kind']}-{state}" for case, state in CASES])
-def test_an_object_is_ready_waited_for_or_failed_with_its_reason(object_: Any, state: str) -> None:
+def test_an_object_is_ready_waited_for_or_failed_with_its_reason(object_, state):
     assert told(object_) == state
 
 
-def test_a_service_is_ready_with_one_ready_endpoint_and_a_failed_job_names_what_its_pods_died_of() -> None:
-    def with_ready(*ready: bool) -> str:
+def test_a_service_is_ready_with_one_ready_endpoint_and_a_failed_job_names_what_its_pods_died_of():
+    def with_ready(*ready):
         slices = [{"endpoints": [{"conditions": {"ready": each}} for each in ready] or None}]
         return told(live("Service", APP), RelatedObjects(endpoint_slices=slices))
 
@@ -150,7 +149,7 @@ def test_a_service_is_ready_with_one_ready_endpoint_and_a_failed_job_names_what_
     assert told(live("Job", **TOO_OFTEN), RelatedObjects(pods=[pod, pod])) == f"FAILED {reasons}"
 
 
-def test_other_objects_are_read_where_the_object_is_not_enough() -> None:
+def test_other_objects_are_read_where_the_object_is_not_enough():
     related = {
         "": [live("Deployment"), live("PersistentVolumeClaim", phase="Bound"), live("Job")],
         "EndpointSlice": [live("Service", APP)],
@@ -162,8 +161,8 @@ def test_other_objects_are_read_where_the_object_is_not_enough() -> None:
     assert relates_to(live("Service", {**APP, "type": "ExternalName"})) == ""
 
 
-def test_pods_are_counted_by_what_they_wait_for() -> None:
-    def waits(reason: str, name: str = "main", **more: Any) -> dict[str, Any]:
+def test_pods_are_counted_by_what_they_wait_for():
+    def waits(reason, name="main", **more):
         return {"name": name, "state": {"waiting": {"reason": reason, "message": "why"}}, **more}
 
     died = {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
@@ -190,7 +189,7 @@ def test_pods_are_counted_by_what_they_wait_for() -> None:
 # --- Decisions of applying an object that need no server, and definitions that stand in for a chart's --------------
 
 
-def refused(*messages: str, status: int = 422, reason: str = "Invalid") -> ApiError:
+def refused(*messages, status=422, reason="Invalid"):
     return ApiError(status, reason, "it is invalid", [Cause("spec", "FieldValueInvalid", each) for each in messages])
 
 
@@ -209,14 +208,14 @@ IMMUTABLE = [
 
 
 @pytest.mark.parametrize("message", IMMUTABLE)
-def test_what_cannot_be_changed_is_recognised(message: str) -> None:
+def test_what_cannot_be_changed_is_recognised(message):
     assert _is_immutable(refused(message))
     assert _is_immutable(refused("Invalid value: -1: must be greater than or equal to 0", message))
     assert not _is_immutable(refused(message, status=403, reason="Forbidden"))
     assert not _is_immutable(refused(message, status=500, reason="InternalError"))
 
 
-def test_another_fault_replaces_nothing() -> None:
+def test_another_fault_replaces_nothing():
     for messages in (
         ["Invalid value: -1: must be greater than or equal to 0"],
         ['Required value: valid values: "OnFailure", "Never"'],
@@ -227,7 +226,7 @@ def test_another_fault_replaces_nothing() -> None:
         assert not _is_immutable(refused(*messages)), messages
 
 
-def test_a_selector_is_written_as_the_api_reads_it() -> None:
+def test_a_selector_is_written_as_the_api_reads_it():
     listed = [{"key": "x", "operator": "In", "values": ["1", "2"]}, {"key": "y", "operator": "NotIn", "values": ["3"]}]
     expressions = [*listed, {"key": "z", "operator": "Exists"}, {"key": "w", "operator": "DoesNotExist"}]
     for selector, text in (
@@ -239,7 +238,7 @@ def test_a_selector_is_written_as_the_api_reads_it() -> None:
         assert _selector({"spec": {"selector": selector}}) == text
 
 
-def test_all_that_the_stack_says_of_a_queue_is_defined_and_unknown_fields_are_nowhere_kept() -> None:
+def test_all_that_the_stack_says_of_a_queue_is_defined_and_unknown_fields_are_nowhere_kept():
     assert definitions("neuron-helm-chart") == []
     (definition,) = definitions("volcano")
     (version,) = definition["spec"]["versions"]

@@ -4,7 +4,6 @@ import os
 import tarfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pulumi_kubernetes as k8s
@@ -16,29 +15,29 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import charts as module
 from trainium_eks.local.releases.charts import Charts, FoundChart, Missing
 from trainium_eks.local.releases.helm_cli import HelmCli
-from trainium_eks.local.releases.release_inputs import FLAGS, ReleaseInputs, wanted
+from trainium_eks.local.releases.release_inputs import FLAGS, wanted
 from trainium_eks.model.catalogue.versions import CHARTS
 
 REPOSITORY = "https://charts.example.com/stable"
 
 
-def description(name: str, version: str) -> str:
+def description(name, version):
     return f"apiVersion: v2\nname: {name}\nversion: {version}\n"
 
 
-def package(directory: Path, version: str, name: str = "thing") -> Path:
+def package(directory, version, name="thing"):
     directory.mkdir(exist_ok=True)
     file = directory / f"{name}-{version}.tgz"
     file.write_bytes(fakes.archive({f"{name}/Chart.yaml": description(name, version).encode()}))
     return file
 
 
-def unpacked(directory: Path, version: str) -> None:
+def unpacked(directory, version):
     directory.mkdir(parents=True)
     (directory / "Chart.yaml").write_text(description(directory.name, version))
 
 
-def release(version: str = "1.0.0", chart: str = "thing", repo: str = REPOSITORY) -> ReleaseInputs:
+def release(version="1.0.0", chart="thing", repo=REPOSITORY):
     repository = {} if chart.startswith((".", "oci://")) else {"repositoryOpts": {"repo": repo}}
     inputs = {"name": "r", "namespace": "n", "chart": chart, "version": version, **repository}
     return wanted(inputs, timeout_seconds=60)
@@ -47,7 +46,7 @@ def release(version: str = "1.0.0", chart: str = "thing", repo: str = REPOSITORY
 class Place:
     """A project, a cache, and a ``helm`` whose ``pull`` does what a test says."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self.root = root
         self.calls = root / "calls"
         self.project = root / "project"
@@ -56,35 +55,35 @@ class Place:
         self.served = f"cp {package(root / 'served', '1.0.0')} $2/thing-1.0.0.tgz"
         """Pulls the chart of the repository."""
 
-    def charts(self, pull: str = "echo 'Error: nobody may pull here' >&2; exit 1", **environment: str) -> Charts:
+    def charts(self, pull="echo 'Error: nobody may pull here' >&2; exit 1", **environment):
         wait = 'while [ "$1" != --destination ]; do shift; done'
         helm = fakes.executable(self.root / "helm", f'#!/bin/sh\necho "$@" >> {self.calls}\n{wait}\n{pull}\n')
         full: Mapping[str, str] = {"PATH": os.environ["PATH"], "TRN_CACHE": str(self.root / "cache"), **environment}
         return Charts(HelmCli(helm, Paths.of(self.project, "s"), full), self.project, full)
 
     @property
-    def pulls(self) -> int:
+    def pulls(self):
         return len(self.calls.read_text().splitlines()) if self.calls.exists() else 0
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path):
     return Place(tmp_path)
 
 
-def found(charts: Charts, release_: ReleaseInputs | None = None) -> FoundChart:
+def found(charts, release_=None):
     chart = charts.find(release_ or release())
     assert isinstance(chart, FoundChart)
     return chart
 
 
-def missing(charts: Charts, release_: ReleaseInputs | None = None) -> str:
+def missing(charts, release_=None):
     chart = charts.find(release_ or release())
     assert isinstance(chart, Missing)
     return chart.reason
 
 
-def test_what_cannot_be_looked_for_is_an_error(place: Place) -> None:
+def test_what_cannot_be_looked_for_is_an_error(place):
     with pytest.raises(ClusterError, match=r"there is no chart .*project/charts/none"):
         place.charts().find(release(chart="./charts/none"))
     with pytest.raises(ClusterError, match="TRN_CHARTS is /nowhere"):
@@ -94,7 +93,7 @@ def test_what_cannot_be_looked_for_is_an_error(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("wants", "has"), [("1.0.0", "1.0.0"), ("v1.0.0", "1.0.0"), ("1.0.0", "v1.0.0")])
-def test_the_users_directory_comes_first_with_or_without_the_v(place: Place, wants: str, has: str) -> None:
+def test_the_users_directory_comes_first_with_or_without_the_v(place, wants, has):
     package(place.given, "0.9.0")
     charts = place.charts(TRN_CHARTS=str(place.given))
     assert f"TRN_CHARTS has thing 0.9.0, wanted {wants}" in missing(charts, release(wants))
@@ -104,7 +103,7 @@ def test_the_users_directory_comes_first_with_or_without_the_v(place: Place, wan
     assert found(charts, release("1.1.0", "oci://example.com/x/thing")).path == place.given / "thing"
 
 
-def test_a_chart_is_pulled_once_for_each_repository_and_kept_unless_it_is_broken(place: Place) -> None:
+def test_a_chart_is_pulled_once_for_each_repository_and_kept_unless_it_is_broken(place):
     charts = place.charts(place.served)
     first, other = found(charts), found(charts, release(repo="https://other.example.com"))
     assert first.path != other.path
@@ -118,7 +117,7 @@ def test_a_chart_is_pulled_once_for_each_repository_and_kept_unless_it_is_broken
     assert found(place.charts(place.served)).digest == first.digest
 
 
-def test_another_chart_than_was_asked_for_is_refused_and_not_kept(place: Place) -> None:
+def test_another_chart_than_was_asked_for_is_refused_and_not_kept(place):
     with pytest.raises(ClusterError, match=r"sent thing 1\.0\.1 where thing 1\.0\.0 was asked for"):
         place.charts(f"cp {package(place.given, '1.0.1')} $2/thing-1.0.0.tgz").find(release())
     assert not list((place.root / "cache").rglob("*.tgz"))
@@ -138,9 +137,7 @@ GET = 'Get "https://x/v2/a": dial tcp'
         f"failed to fetch {REPOSITORY}/index.yaml : 404 Not Found",
     ],
 )
-def test_a_repository_that_cannot_be_reached_is_no_fault_and_one_without_that_version_is(
-    place: Place, words: str
-) -> None:
+def test_a_repository_that_cannot_be_reached_is_no_fault_and_one_without_that_version_is(place, words):
     charts = place.charts(f"echo 'Error: {words}' >&2; exit 1")
     if "not found" in words.lower():
         with pytest.raises(ClusterError, match=r"stable does not have thing 1\.0\.0: .*(?i:not found)"):
@@ -152,7 +149,7 @@ def test_a_repository_that_cannot_be_reached_is_no_fault_and_one_without_that_ve
     assert words.rpartition(": ")[2] in reason
 
 
-def test_a_host_that_cannot_be_reached_is_asked_once(place: Place) -> None:
+def test_a_host_that_cannot_be_reached_is_asked_once(place):
     charts = place.charts("sleep 0.3; echo 'Error: connection refused' >&2; exit 1")
     with ThreadPoolExecutor() as pool:
         names = ("thing", "other", "third")
@@ -162,7 +159,7 @@ def test_a_host_that_cannot_be_reached_is_asked_once(place: Place) -> None:
     assert place.pulls == 2
 
 
-def test_a_repository_that_does_not_answer_is_given_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repository_that_does_not_answer_is_given_up(place, monkeypatch):
     monkeypatch.setattr(module, "PULL_SECONDS", 0.3)
     assert "no answer within" in missing(place.charts("exec sleep 600"))
 
@@ -174,7 +171,7 @@ OF_VOLCANO = release(VOLCANO.version, VOLCANO.chart, VOLCANO.repository)
 
 
 @pytest.fixture
-def path(place: Place) -> str:
+def path(place):
     """A PATH with a ``go`` that has Volcano's module."""
     go = fakes.go(place.root / "go").parent
     chart = go / "source" / "installer" / "helm" / "chart" / "volcano"
@@ -183,7 +180,7 @@ def path(place: Place) -> str:
     return f"{go}:{os.environ['PATH']}"
 
 
-def test_volcanos_chart_comes_from_its_module_where_the_repository_cannot_be_reached(place: Place, path: str) -> None:
+def test_volcanos_chart_comes_from_its_module_where_the_repository_cannot_be_reached(place, path):
     first = found(place.charts(PATH=path), OF_VOLCANO)
     assert (first.version, first.origin) == (VOLCANO.version, "Volcano's Go module")
     with tarfile.open(first.path) as archive:
@@ -196,9 +193,7 @@ def test_volcanos_chart_comes_from_its_module_where_the_repository_cannot_be_rea
     assert found(place.charts(PATH=path), OF_VOLCANO).digest == first.digest
 
 
-def test_without_volcanos_source_both_ways_are_named_and_no_other_chart_is_looked_for_there(
-    place: Place, path: str
-) -> None:
+def test_without_volcanos_source_both_ways_are_named_and_no_other_chart_is_looked_for_there(place, path):
     reason = missing(place.charts(PATH="/bin"), OF_VOLCANO)
     assert "chart repository not reachable: https://volcano-sh.github.io" in reason
     assert reason.endswith("; nor in Go's modules: go is not on PATH")
@@ -213,18 +208,18 @@ def test_without_volcanos_source_both_ways_are_named_and_no_other_chart_is_looke
 MINIMAL: dict[str, Any] = {"name": "r", "namespace": "n", "chart": "./c"}
 
 
-def read(**inputs: Any) -> Any:
+def read(**inputs):
     return wanted({**MINIMAL, **inputs}, timeout_seconds=600)
 
 
-def test_each_flag_is_one_of_pulumis_inputs_and_set_only_where_it_is_asked_for() -> None:
+def test_each_flag_is_one_of_pulumis_inputs_and_set_only_where_it_is_asked_for():
     known = set(k8s.helm.v3.ReleaseArgs.__init__.__annotations__)
     for key, flag in FLAGS.items():
         assert "".join(f"_{c.lower()}" if c.isupper() else c for c in key) in known
         assert [flag in read(**{key: asked}).flags for asked in (True, False)] == [True, False]
 
 
-def test_inputs_that_are_not_honoured_or_missing_are_named() -> None:
+def test_inputs_that_are_not_honoured_or_missing_are_named():
     unhonoured = {"verify": True, "lint": True, "repositoryOpts": {"repo": "https://r", "proxy": "p"}}
     with pytest.raises(ClusterError, match=r"n/r: .* does not support lint, verify, repositoryOpts\.proxy"):
         read(**unhonoured)
@@ -233,7 +228,7 @@ def test_inputs_that_are_not_honoured_or_missing_are_named() -> None:
             read(**{key: ""})
 
 
-def test_values_are_as_pulumi_hands_them_over() -> None:
+def test_values_are_as_pulumi_hands_them_over():
     values = {"port": 8080.0, "half": 0.5, "gone": None, "list": [1.0, {"x": None, "y": 2.0}], "on": True}
     after = read(values=values).values
     assert after == {"port": 8080, "half": 0.5, "list": [1, {"y": 2}], "on": True}

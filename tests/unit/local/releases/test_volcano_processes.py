@@ -1,21 +1,19 @@
 """Volcano's processes, as the chart describes them, and Kubeflow's Training Operator."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.releases.training_operator import TrainingOperator
-from trainium_eks.local.releases.volcano import Process, Programs, described
+from trainium_eks.local.releases.volcano import Programs, described
 from trainium_eks.plan.graph import Graph, Resource
 
 DIRECTORY = Path("/state/volcano")
 
 
-def deployment(name: str, args: Sequence[str] = (), **container: Any) -> dict[str, Any]:
+def deployment(name, args=(), **container):
     sources = {"conf": {"configMap": {"name": "vol-conf"}}, "certs": {"secret": {"secretName": "vol-secret"}}}
     volumes = [{"name": volume, **source} for volume, source in sources.items()]
     mounts = [{"name": volume, "mountPath": f"/{volume}"} for volume in sources]
@@ -24,13 +22,13 @@ def deployment(name: str, args: Sequence[str] = (), **container: Any) -> dict[st
     return {"apiVersion": "apps/v1", "kind": "Deployment", **body}
 
 
-def processes(*deployments: dict[str, Any], **files: str) -> dict[str, Process]:
+def processes(*deployments, **files):
     data = {name.replace("_", "."): text for name, text in files.items()}
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "vol-conf"}, "data": data}
     return described("vol", yaml.safe_dump_all([config_map, *deployments]), DIRECTORY)
 
 
-def test_a_process_is_told_what_its_container_is_told_but_for_what_is_this_machines_own() -> None:
+def test_a_process_is_told_what_its_container_is_told_but_for_what_is_this_machines_own():
     ours = ["--leader-elect=true", "--port=8443", "--tls-cert-file=/certs/tls.crt", "--enable-healthz=true", "2>&1"]
     env = [
         {"name": "KUBE_POD_NAMESPACE", "value": "volcano-system"},
@@ -43,14 +41,14 @@ def test_a_process_is_told_what_its_container_is_told_but_for_what_is_this_machi
 
 
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
-def test_a_process_acts_as_the_service_account_of_its_deployment(field: str) -> None:
+def test_a_process_acts_as_the_service_account_of_its_deployment(field):
     body = deployment("vol-controllers")
     body["metadata"]["namespace"] = "elsewhere"
     body["spec"]["template"]["spec"][field] = "vol-controllers"
     assert processes(body)["vc-controller-manager"].account == ("elsewhere", "vol-controllers")
 
 
-def test_a_mounted_file_lies_in_the_stacks_directory() -> None:
+def test_a_mounted_file_lies_in_the_stacks_directory():
     body = deployment("vol-scheduler", ["--scheduler-conf=/conf/s.conf"])
     process = processes(body, s_conf="actions: allocate\n")["vc-scheduler"]
     assert process.arguments == ("--scheduler-conf=/state/volcano/vc-scheduler/s.conf",)
@@ -62,7 +60,7 @@ def test_a_mounted_file_lies_in_the_stacks_directory() -> None:
 # --- Programs -----------------------------------------------------------------------------------------------------
 
 
-def test_where_none_can_be_had_one_sentence_says_why_and_what_helps(tmp_path: Path) -> None:
+def test_where_none_can_be_had_one_sentence_says_why_and_what_helps(tmp_path):
     environment = {"PATH": "", "TRN_OFFLINE": "1", "TRN_CACHE": str(tmp_path / "cache")}
     found = Programs.provided(lambda _: None, environment)
     assert found.paths == {}
@@ -76,8 +74,8 @@ def test_where_none_can_be_had_one_sentence_says_why_and_what_helps(tmp_path: Pa
 # --- The Training Operator -----------------------------------------------------------------------------------------
 
 
-def test_the_training_operator_can_be_left_out() -> None:
-    def provided(*resources: Resource) -> str:
+def test_the_training_operator_can_be_left_out():
+    def provided(*resources):
         graph = Graph(project="p", stack="s", resources=resources, outputs={})
         found = TrainingOperator.provided(graph, lambda _: None, {"TRN_TRAINING_OPERATOR": "off", "PATH": ""})
         assert found.program is None

@@ -8,7 +8,6 @@ import sys
 import termios
 import time
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -19,7 +18,7 @@ CONFIG_MAP = "# Source: chart/templates/a.yaml\napiVersion: v1\nkind: ConfigMap\
 PROCESS = {"url": "https://127.0.0.1:20001", "caBundle": "Q0E="}
 
 
-def configuration(*services: str, kind: str = "ValidatingWebhookConfiguration") -> dict[str, Any]:
+def configuration(*services, kind="ValidatingWebhookConfiguration"):
     hooks = []
     for place in services:
         namespace, _, name = place.partition("/")
@@ -29,15 +28,15 @@ def configuration(*services: str, kind: str = "ValidatingWebhookConfiguration") 
     return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": metadata, "webhooks": hooks}
 
 
-def manifest(*objects: dict[str, Any]) -> str:
+def manifest(*objects):
     return "".join(f"---\n{text}" for text in (CONFIG_MAP, *(yaml.safe_dump(each) for each in objects)))
 
 
-def objects(text: str) -> list[dict[str, Any]]:
+def objects(text):
     return [body for body in yaml.safe_load_all(text) if body]
 
 
-def test_a_webhook_of_a_real_process_is_sent_there_and_only_what_nobody_answers_is_left_out() -> None:
+def test_a_webhook_of_a_real_process_is_sent_there_and_only_what_nobody_answers_is_left_out():
     after = webhooks.rewritten(manifest(configuration("ns/svc", "other/gone")), {"ns/svc": PROCESS})
     (hook,) = objects(after)[1]["webhooks"]
     assert hook["name"] == "svc.example.com"
@@ -48,8 +47,8 @@ def test_a_webhook_of_a_real_process_is_sent_there_and_only_what_nobody_answers_
     assert len(webhooks.left_out(elsewhere)) == 1, "a service of the same name"
 
 
-def test_a_webhook_outside_the_cluster_and_a_local_api_service_stay() -> None:
-    def api(name: str, **spec: object) -> dict[str, Any]:
+def test_a_webhook_outside_the_cluster_and_a_local_api_service_stay():
+    def api(name, **spec):
         metadata = {"name": name}
         return {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata, "spec": spec}
 
@@ -60,7 +59,7 @@ def test_a_webhook_outside_the_cluster_and_a_local_api_service_stay() -> None:
     assert webhooks.left_out(after) == ["APIService v1.a"]
 
 
-def test_what_is_no_webhook_is_left_to_the_byte_and_without_a_rest_there_is_no_object() -> None:
+def test_what_is_no_webhook_is_left_to_the_byte_and_without_a_rest_there_is_no_object():
     text = manifest()
     assert webhooks.rewritten(text, {}) == text
     after = webhooks.rewritten(yaml.safe_dump(configuration("ns/svc")), {})
@@ -68,7 +67,7 @@ def test_what_is_no_webhook_is_left_to_the_byte_and_without_a_rest_there_is_no_o
     assert webhooks.left_out(after) == ["ValidatingWebhookConfiguration conf"]
 
 
-def test_a_manifest_is_written_whole_though_the_writing_is_stopped_and_goes_on(tmp_path: Path) -> None:
+def test_a_manifest_is_written_whole_though_the_writing_is_stopped_and_goes_on(tmp_path):
     """As by Ctrl-Z: a signal cuts the write to a full pipe short, and Python without buffers takes that for the end."""
     given = tmp_path / "manifest.yaml"
     given.write_text(f"---\nkind: ConfigMap\ndata: {'x' * 500_000}\n")
@@ -88,7 +87,7 @@ def test_a_manifest_is_written_whole_though_the_writing_is_stopped_and_goes_on(t
         assert writing.stdout.read() == given.read_bytes()
 
 
-def test_the_head_of_a_document_is_its_own() -> None:
+def test_the_head_of_a_document_is_its_own():
     inner = "metadata:\n  labels: {x: y}\n  name: b\nspec:\n  kind: Inner\nkind: K\napiVersion: g/v1\n"
     comment = "metadata:\n# a comment\n  name: c\n\n  namespace: n\nkind: K\napiVersion: v1\ndata:\n  t: |\n    'open\n"
     one_line = '{"apiVersion": "v1", "kind": "K", "metadata": {"name": "d"}}'

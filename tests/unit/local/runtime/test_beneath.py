@@ -4,8 +4,6 @@ import ctypes
 import errno
 import os
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,11 +14,11 @@ from trainium_eks.local.spec.plan import Mount
 
 
 @pytest.fixture(params=["openat2", "walk"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def way(request, monkeypatch):
     """The kernel's call, and what is done without it."""
     if request.param == "walk":
 
-        def missing(*_: object) -> int:
+        def missing(*_):
             raise OSError(errno.ENOSYS, "no such call")
 
         monkeypatch.setattr(linux, "open_in", missing)
@@ -30,7 +28,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def volume(tmp_path: Path) -> Path:
+def volume(tmp_path):
     """A volume, and beside it a directory that is not of it."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").write_text("secret")
@@ -38,7 +36,7 @@ def volume(tmp_path: Path) -> Path:
     return tmp_path / "volume"
 
 
-def where(descriptor: int) -> str:
+def where(descriptor):
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     finally:
@@ -47,7 +45,7 @@ def where(descriptor: int) -> str:
 
 @pytest.mark.parametrize("link", ["../outside", "{outside}", "inside/../../outside", "/proc/self/cwd", "/"])
 @pytest.mark.parametrize("below", ["link", "link/secret", "link/new/deep"])
-def test_no_link_leads_out(way: str, volume: Path, link: str, below: str) -> None:
+def test_no_link_leads_out(way, volume, link, below):
     outside = volume.parent / "outside"
     (volume / "link").symlink_to(link.format(outside=outside))
     for open_ in (beneath.opened, beneath.made):
@@ -57,21 +55,21 @@ def test_no_link_leads_out(way: str, volume: Path, link: str, below: str) -> Non
     assert beneath.real_path(volume, below) is None
 
 
-def test_what_is_missing_is_made(way: str, volume: Path) -> None:
+def test_what_is_missing_is_made(way, volume):
     assert where(beneath.made(volume, "/a/./b//c")) == str(volume / "a/b/c")
     assert where(beneath.made(volume, "a/b/file", is_file=True)) == str(volume / "a/b/file")
     assert (volume / "a/b/file").is_file()
     assert where(beneath.made(volume, "a/b/c")) == str(volume / "a/b/c")
 
 
-def test_a_link_to_nothing_is_not_followed(way: str, volume: Path) -> None:
+def test_a_link_to_nothing_is_not_followed(way, volume):
     (volume / "link").symlink_to("nothing")
     with pytest.raises(OSError, match=r"No such file|leads out"):
         beneath.made(volume, "link")
     assert not (volume / "nothing").exists()
 
 
-def test_links_lead_where_they_lead_and_in_a_root_absolute_ones_begin_at_the_root(volume: Path) -> None:
+def test_links_lead_where_they_lead_and_in_a_root_absolute_ones_begin_at_the_root(volume):
     if not linux.AVAILABLE:
         pytest.skip("without openat2 no link is followed")
     inside = volume / "inside"
@@ -85,7 +83,7 @@ def test_links_lead_where_they_lead_and_in_a_root_absolute_ones_begin_at_the_roo
 
 
 @pytest.fixture
-def swapped(volume: Path) -> Iterator[str]:
+def swapped(volume):
     """A name in the volume that is a directory and a link to the outside in turn, as fast as it can be."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
     if rename is None:
@@ -94,7 +92,7 @@ def swapped(volume: Path) -> Iterator[str]:
     (volume / "evil").symlink_to("../outside")
     ended = threading.Event()
 
-    def swap() -> None:
+    def swap():
         while not ended.is_set():
             rename(-1, os.fsencode(volume / "it"), -1, os.fsencode(volume / "evil"), 2)  # RENAME_EXCHANGE
 
@@ -105,7 +103,7 @@ def swapped(volume: Path) -> Iterator[str]:
     thread.join()
 
 
-def test_nobody_is_faster(way: str, volume: Path, swapped: str) -> None:
+def test_nobody_is_faster(way, volume, swapped):
     found = {"": 0}
     for _ in range(2000):
         try:
@@ -117,7 +115,7 @@ def test_nobody_is_faster(way: str, volume: Path, swapped: str) -> None:
     assert [each.name for each in (volume.parent / "outside").iterdir()] == ["secret"]
 
 
-def test_the_end_of_a_file_and_of_nothing_else(tmp_path: Path) -> None:
+def test_the_end_of_a_file_and_of_nothing_else(tmp_path):
     (tmp_path / "file").write_bytes(b"0123456789")
     (tmp_path / "link").symlink_to("file")
     os.mkfifo(tmp_path / "pipe")
@@ -127,8 +125,8 @@ def test_the_end_of_a_file_and_of_nothing_else(tmp_path: Path) -> None:
         beneath.end_of(tmp_path / "link", 4)
 
 
-def test_a_mount_that_covers_what_is_there_needs_the_root_alone_and_a_new_one_its_parents(tmp_path: Path) -> None:
-    def composed(*targets: str, source: Path = tmp_path) -> tuple[str, ...]:
+def test_a_mount_that_covers_what_is_there_needs_the_root_alone_and_a_new_one_its_parents(tmp_path):
+    def composed(*targets, source=tmp_path):
         return layout([Mount(str(source), target) for target in targets]).composed
 
     (file := tmp_path / "file").touch()
@@ -141,7 +139,7 @@ def test_a_mount_that_covers_what_is_there_needs_the_root_alone_and_a_new_one_it
     assert str(tmp_path) in composed(str(tmp_path / "resolv.conf"), source=file)
 
 
-def test_links_of_the_machine_are_followed_and_parents_come_before_what_is_in_them(tmp_path: Path) -> None:
+def test_links_of_the_machine_are_followed_and_parents_come_before_what_is_in_them(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to("there")
     targets = ["/a/b", "/a", "/a/b/c", str(tmp_path / "link" / "x")]

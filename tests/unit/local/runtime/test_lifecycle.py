@@ -5,30 +5,30 @@ from typing import Any
 
 import pytest
 
-from trainium_eks.local.runtime.lifecycle import CheckKind, CheckRun, ContainerEnd, Lifecycle, Signal, Start, Step
+from trainium_eks.local.runtime.lifecycle import CheckKind, CheckRun, ContainerEnd, Lifecycle, Signal, Start
 from trainium_eks.local.spec.plan import Action, Container, Isolation, PodPlan, Probe, RestartPolicy
 
 NEVER, ON_FAILURE, ALWAYS = RestartPolicy.NEVER, RestartPolicy.ON_FAILURE, RestartPolicy.ALWAYS
 PROBE = Probe(Action(port=80), initial_delay_seconds=5, period_seconds=10, failure_threshold=2)
 
 
-def container(name: str = "c", **fields: Any) -> Container:
+def container(name="c", **fields):
     return replace(Container(name, ("true",), {}, "/", restart=NEVER), **fields)
 
 
-def plan(*containers: Container, init: tuple[Container, ...] = (), **fields: Any) -> PodPlan:
+def plan(*containers, init=(), **fields):
     made = PodPlan("uid", "ns", "pod", "pod", Isolation.NS, "100.127.0.2", init, containers or (container(),))
     return replace(made, **fields)
 
 
-def begun(*containers: Container, init: tuple[Container, ...] = (), **fields: Any) -> Lifecycle:
+def begun(*containers, init=(), **fields):
     """A pod whose first containers have started."""
     life = Lifecycle(plan(*containers, init=init, **fields), 0)
     started(life, 0)
     return life
 
 
-def started(life: Lifecycle, now: float) -> list[str]:
+def started(life, now):
     """Lets everything start that is due; the names."""
     names = [step.container.name for step in life.steps(now) if isinstance(step, Start)]
     for name in names:
@@ -36,8 +36,8 @@ def started(life: Lifecycle, now: float) -> list[str]:
     return names
 
 
-def told(steps: list[Step]) -> list[str]:
-    def word(step: Step) -> str:
+def told(steps):
+    def word(step):
         return (
             "term" if isinstance(step, Signal) and not step.force else "kill" if isinstance(step, Signal) else "start"
         )
@@ -45,7 +45,7 @@ def told(steps: list[Step]) -> list[str]:
     return [f"{step.kind.value if isinstance(step, CheckRun) else word(step)} {step.container.name}" for step in steps]
 
 
-def state(life: Lifecycle, name: str = "c") -> dict[str, Any]:
+def state(life, name="c"):
     found: dict[str, Any] = life.to_json()["containers"][name]
     return found
 
@@ -54,16 +54,14 @@ def state(life: Lifecycle, name: str = "c") -> dict[str, Any]:
     ("policy", "code", "restarted"),
     [(NEVER, 0, False), (NEVER, 1, False), (ON_FAILURE, 0, False), (ON_FAILURE, 1, True), (ALWAYS, 0, True)],
 )
-def test_the_policy_says_whether_a_container_is_started_again(
-    policy: RestartPolicy, code: int, restarted: bool
-) -> None:
+def test_the_policy_says_whether_a_container_is_started_again(policy, code, restarted):
     life = begun(container(restart=policy))
     life.ended("c", ContainerEnd(code), 1)
     assert life.is_ended is not restarted
     assert started(life, 1) == (["c"] if restarted else [])
 
 
-def test_restarts_wait_ten_seconds_then_twice_as_long_up_to_five_minutes_and_all_is_forgotten_after_ten() -> None:
+def test_restarts_wait_ten_seconds_then_twice_as_long_up_to_five_minutes_and_all_is_forgotten_after_ten():
     life = Lifecycle(plan(container(restart=ALWAYS)), 0)
     now, waits = 0.0, []
     for _ in range(9):
@@ -79,7 +77,7 @@ def test_restarts_wait_ten_seconds_then_twice_as_long_up_to_five_minutes_and_all
 
 
 @pytest.mark.parametrize("kind", [CheckKind.LIVENESS, CheckKind.STARTUP])
-def test_a_container_that_a_probe_gives_up_is_asked_to_end_and_then_killed(kind: CheckKind) -> None:
+def test_a_container_that_a_probe_gives_up_is_asked_to_end_and_then_killed(kind):
     life = begun(container(**{kind.value: PROBE}, restart=ALWAYS), grace_seconds=30)
     for now in (5, 15):
         assert told(life.steps(now)) == [f"{kind.value} c"]
@@ -92,7 +90,7 @@ def test_a_container_that_a_probe_gives_up_is_asked_to_end_and_then_killed(kind:
     assert started(life, 46) == ["c"]
 
 
-def test_a_pod_that_is_stopped_is_asked_and_then_killed() -> None:
+def test_a_pod_that_is_stopped_is_asked_and_then_killed():
     life = begun(container("a"), container("b"))
     life.stop(10, 30)
     assert told(life.steps(10)) == ["term a", "term b"]
@@ -107,7 +105,7 @@ def test_a_pod_that_is_stopped_is_asked_and_then_killed() -> None:
     assert state(life, "b")["exitCode"] == 137
 
 
-def test_a_failed_post_start_hook_ends_the_container() -> None:
+def test_a_failed_post_start_hook_ends_the_container():
     life = Lifecycle(plan(container(post_start=Action(command=("x",)))), 0)
     assert told(life.steps(0)) == ["start c"]
     assert told(list(life.started("c", 0))) == ["postStart c"]
@@ -116,7 +114,7 @@ def test_a_failed_post_start_hook_ends_the_container() -> None:
     assert told(life.steps(1)) == ["term c"]
 
 
-def test_what_was_lost_with_its_shim_has_ended_and_restarts_are_counted_on() -> None:
+def test_what_was_lost_with_its_shim_has_ended_and_restarts_are_counted_on():
     wanted = plan(container(restart=ALWAYS), init=(container("i", restart=ALWAYS),))
     life = Lifecycle(wanted, 0)
     started(life, 0)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from pathlib import Path
 
 import pytest
 
@@ -14,19 +13,19 @@ from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, Pod
 NOW = 1_763_000_000.0
 
 
-def written(file: Path, *chunks: bytes, limit: int = 10**6) -> Writer:
+def written(file, *chunks, limit=10**6):
     writer = Writer(file, limit)
     for number, chunk in enumerate(chunks):
         writer.write(chunk, NOW + number)
     return writer
 
 
-def read(file: Path, **wanted: object) -> str:
+def read(file, **wanted):
     with contextlib.closing(Reader(file)) as reader:
         return Selection(LogFilter(**wanted)).first(reader).decode()  # type: ignore[arg-type]
 
 
-def test_what_was_written_is_read_and_a_line_that_is_too_long_is_one_line_again(tmp_path: Path) -> None:
+def test_what_was_written_is_read_and_a_line_that_is_too_long_is_one_line_again(tmp_path):
     written(tmp_path / "a.log", b"one\ntw", b"o\n\nthr", b"ee").close(NOW)
     assert read(tmp_path / "a.log") == "one\ntwo\n\nthree"
     text = b"x" * (LINE_BYTES * 2 + 5)
@@ -36,7 +35,7 @@ def test_what_was_written_is_read_and_a_line_that_is_too_long_is_one_line_again(
     assert read(tmp_path / "0.log", timestamps=True).count("2025-11-13T") == 2
 
 
-def test_one_who_follows_sees_all_though_the_log_is_moved_away(tmp_path: Path) -> None:
+def test_one_who_follows_sees_all_though_the_log_is_moved_away(tmp_path):
     file = tmp_path / "0.log"
     writer = written(file, b"begin\n", limit=1000)
     reader, selection = Reader(file), Selection(LogFilter(follow=True))
@@ -50,7 +49,7 @@ def test_one_who_follows_sees_all_though_the_log_is_moved_away(tmp_path: Path) -
     reader.close()
 
 
-def test_a_question_without_an_end_of_line_is_there_after_a_while(tmp_path: Path) -> None:
+def test_a_question_without_an_end_of_line_is_there_after_a_while(tmp_path):
     writer = written(tmp_path / "0.log", b"ready? ")
     assert writer.has_rest
     assert read(tmp_path / "0.log") == ""
@@ -61,10 +60,10 @@ def test_a_question_without_an_end_of_line_is_there_after_a_while(tmp_path: Path
     writer.close(NOW)
 
 
-def test_a_disk_that_is_full_costs_lines_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_costs_lines_and_nothing_else(tmp_path, monkeypatch):
     writer = written(tmp_path / "0.log", b"kept\n")
 
-    def full(*_: object) -> int:
+    def full(*_):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
@@ -75,7 +74,7 @@ def test_a_disk_that_is_full_costs_lines_and_nothing_else(tmp_path: Path, monkey
     assert read(tmp_path / "0.log") == "kept\nkept, too\n"
 
 
-def test_a_request_is_read_and_nobody_but_the_api_server_is_answered() -> None:
+def test_a_request_is_read_and_nobody_but_the_api_server_is_answered():
     query = {"follow": ["true"], "tailLines": ["5"], "sinceSeconds": ["60"], "limitBytes": ["9"]}
     assert asked(query, NOW) == LogFilter(follow=True, tail=5, since=timestamp(NOW - 60), limit_bytes=9)
     assert asked({"sinceTime": ["2025-11-13T02:13:20Z"]}, NOW).since == "2025-11-13T02:13:20.000000000Z"
@@ -91,7 +90,7 @@ def test_a_request_is_read_and_nobody_but_the_api_server_is_answered() -> None:
 POD = "bert-trainer-0-0"
 
 
-def _pod(root: Path, uid: str, lines: dict[str, list[tuple[float, str]]], name: str = POD) -> PodDirectory:
+def _pod(root, uid, lines, name=POD):
     """A pod's directory; of each log, ``<container>/<restart>``, its lines with their times."""
     directory = PodDirectory(root / "pods" / uid)
     directory.path.mkdir(parents=True)
@@ -109,11 +108,11 @@ def _pod(root: Path, uid: str, lines: dict[str, list[tuple[float, str]]], name: 
     return directory
 
 
-def _lines(root: Path, since: float = 0.0) -> list[str]:
+def _lines(root, since=0.0):
     return [line.text for line in log_retention.lines(root / "kept", "training", POD, timestamp(since))]
 
 
-def test_long_lines_and_logs_that_were_cut_are_read_whole(tmp_path: Path) -> None:
+def test_long_lines_and_logs_that_were_cut_are_read_whole(tmp_path):
     directory = _pod(tmp_path, "u", {"c/0": []})
     writer = Writer(directory.log("c", 0), limit_bytes=4 * LINE_BYTES)
     writer.write(b"x" * 3 * LINE_BYTES + b"\nshort\n" + b"y" * 2 * LINE_BYTES + b"\nlast, without an end", 1.0)
@@ -123,7 +122,7 @@ def test_long_lines_and_logs_that_were_cut_are_read_whole(tmp_path: Path) -> Non
     assert [len(text) for text in _lines(tmp_path)] == [3 * LINE_BYTES, 5, 2 * LINE_BYTES, 20]
 
 
-def test_what_is_kept_is_bounded_and_the_first_goes_first(tmp_path: Path) -> None:
+def test_what_is_kept_is_bounded_and_the_first_goes_first(tmp_path):
     kept = tmp_path / "kept"
     for number in range(6):
         log_retention.keep(_pod(tmp_path, f"u{number}", {"c/0": [(1, "x" * 1000)]}, f"p-{number}"), kept)
@@ -133,7 +132,7 @@ def test_what_is_kept_is_bounded_and_the_first_goes_first(tmp_path: Path) -> Non
         assert log_retention.pods(kept, "training") == [f"p-{number}" for number in pods]
 
 
-def test_where_there_is_nothing_nothing_is_kept(tmp_path: Path) -> None:
+def test_where_there_is_nothing_nothing_is_kept(tmp_path):
     without_plan = _pod(tmp_path, "p", {})
     without_plan.plan.unlink()
     for directory in (without_plan, _pod(tmp_path, "l", {}), _pod(tmp_path, "e", {"c/0": []})):

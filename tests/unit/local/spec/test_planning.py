@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,13 +15,13 @@ PLACE = Path("/s/pods/u")
 IMAGE = LocalImage("python", "0123456789ab", Path("/cache/python"), has_torch=False)
 
 
-def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+def pod(container=None, **spec):
     first = {"name": "c", "image": "local/python", "command": ["run"], **(container or {})}
     metadata = {"name": "p", "namespace": "team", "uid": "u", "labels": {"app": "x", "a": 'quo"te'}}
     return {"metadata": metadata, "spec": {"nodeName": "n", "containers": [first], **spec}}
 
 
-def known(**changes: Any) -> PlanInputs:
+def known(**changes):
     node = {"status": {"addresses": [{"type": "InternalIP", "address": "100.64.0.9"}], "allocatable": {"cpu": "8"}}}
     made = PlanInputs(
         directory=PodDirectory(PLACE),
@@ -42,12 +41,12 @@ def known(**changes: Any) -> PlanInputs:
     return replace(made, **changes)
 
 
-def variables(container: dict[str, Any], **changes: Any) -> dict[str, str]:
+def variables(container, **changes):
     body = pod(container)
     return environment.variables(body, body["spec"]["containers"][0], known(**changes))
 
 
-def test_resources_are_counted_in_units_and_rounded_up() -> None:
+def test_resources_are_counted_in_units_and_rounded_up():
     body = pod({"resources": {"limits": {"cpu": "1500m", "memory": "1Gi"}}})
     for resource, divisor, value in (
         ("limits.cpu", {}, "2"),
@@ -61,7 +60,7 @@ def test_resources_are_counted_in_units_and_rounded_up() -> None:
         assert environment.resource_value({"resource": resource}, body, body["spec"]["containers"][0], known()) == value
 
 
-def test_what_is_missing_is_named() -> None:
+def test_what_is_missing_is_named():
     for source, why in (
         ({"configMapKeyRef": {"name": "m", "key": "z"}}, "couldn't find key z in Configmap m"),
         ({"secretKeyRef": {"name": "none", "key": "k"}}, 'secret "none" not found'),
@@ -72,7 +71,7 @@ def test_what_is_missing_is_named() -> None:
         assert raised.value.reason == "CreateContainerConfigError"
 
 
-def test_what_cannot_be_done_is_said() -> None:
+def test_what_cannot_be_done_is_said():
     for container, why in (
         ({"command": []}, "no command specified"),
         ({"livenessProbe": {"grpc": {"port": 1}}}, "gRPC"),
@@ -82,7 +81,7 @@ def test_what_cannot_be_done_is_said() -> None:
             planning.planned(pod(container), known())
 
 
-def test_a_pod_without_namespaces_has_the_machines_paths_and_addresses() -> None:
+def test_a_pod_without_namespaces_has_the_machines_paths_and_addresses():
     body = pod(
         {
             "command": ["sh", "-c", "run --out=/data/x /database --peers $HOSTS; cat '/data'"],
@@ -103,7 +102,7 @@ def test_a_pod_without_namespaces_has_the_machines_paths_and_addresses() -> None
     assert "http_proxy" not in container.environment
 
 
-def test_only_whole_paths_and_names_are_replaced() -> None:
+def test_only_whole_paths_and_names_are_replaced():
     for text, made in (
         ("/data /data/x", "/m /m/x"),
         ("a=/data:/data/y", "a=/m:/m/y"),
@@ -113,11 +112,11 @@ def test_only_whole_paths_and_names_are_replaced() -> None:
         assert planning.rewritten(text, [Mount("/m", "/data")], ["p-1.job"]) == made
 
 
-def found(*listed: dict[str, Any]) -> dict[str, volumes.Volume]:
+def found(*listed):
     return volumes.volumes(pod(volumes=list(listed)), known())
 
 
-def test_volumes_that_are_not_there_are_named() -> None:
+def test_volumes_that_are_not_there_are_named():
     for volume, why in (
         ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
         ({"secret": {"secretName": "s", "items": [{"key": "z", "path": "z"}]}}, "non-existent config key: z"),
@@ -130,13 +129,13 @@ def test_volumes_that_are_not_there_are_named() -> None:
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", "$(NONE)"])
-def test_a_part_of_a_volume_is_in_the_volume(path: str) -> None:
+def test_a_part_of_a_volume_is_in_the_volume(path):
     listed = found({"name": "v", "emptyDir": {}})
     with pytest.raises(UnmetError, match="must be a path in the volume"):
         volumes.mounts({"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": path}]}, listed, {})
 
 
-def test_names_lead_to_pods() -> None:
+def test_names_lead_to_pods():
     own = Host("team", "p-0", "job", {"app": "x"}, "100.127.0.2", ready=True)
     peer = Host("team", "p-1", "job", {"app": "x"}, "100.127.0.3", ready=False)
     other = Host("else", "q", "sub", {"app": "x"}, "100.127.0.4", ready=True)

@@ -2,14 +2,13 @@
 
 import re
 import sys
-from pathlib import Path
 
 import pytest
 import toolchain_fakes as fakes
 from toolchain_fakes import failure, offline
 from waiting import SECONDS
 
-from trainium_eks.local.toolchain import KARPENTER, TRAINING_OPERATOR, VOLCANO, Bundle, find, kubernetes, provide, tools
+from trainium_eks.local.toolchain import KARPENTER, TRAINING_OPERATOR, VOLCANO, find, kubernetes, provide, tools
 from trainium_eks.local.toolchain.__main__ import main
 from trainium_eks.model.catalogue import versions
 
@@ -17,7 +16,7 @@ from trainium_eks.model.catalogue import versions
 NAMES = {tool.name for tool in CURRENT.tools}
 
 
-def test_path_comes_before_kubebuilder_assets_and_these_before_the_cache_and_nothing_is_fetched(tmp_path: Path) -> None:
+def test_path_comes_before_kubebuilder_assets_and_these_before_the_cache_and_nothing_is_fetched(tmp_path):
     fakes.tools(tmp_path / "bin", kube_apiserver="", kwok="", kubectl="Client Version: v1.32.4")
     fakes.tools(tmp_path / "assets", kwok="")
     fakes.tools(tmp_path / "cache" / CURRENT.place)
@@ -34,7 +33,7 @@ def test_path_comes_before_kubebuilder_assets_and_these_before_the_cache_and_not
     assert (there, set(reasons)) == ({}, {tool.name for tool in VOLCANO.tools}), "Volcano's are not taken from PATH"
 
 
-def test_versions_that_fit() -> None:
+def test_versions_that_fit():
     misfits = {tool.name: tool.misfit for tool in CURRENT.tools}
     for tool, fits, does_not in (
         ("kube-apiserver", ["1.35.0", "1.35.9"], ["1.34.4", "1.36.0", "2.35.0"]),
@@ -46,7 +45,7 @@ def test_versions_that_fit() -> None:
         assert [version for version in (*fits, *does_not) if misfits[tool](version)] == does_not
 
 
-def test_what_is_missing_is_told_with_each_way_and_why_it_failed(tmp_path: Path) -> None:
+def test_what_is_missing_is_told_with_each_way_and_why_it_failed(tmp_path):
     fakes.tools(tmp_path / "bin", kubectl="Client Version: v1.32.4", kwok="")
     error = failure(offline(tmp_path / "bin"), tmp_path / "cache", CURRENT)
     *lines, helps = str(error).splitlines()
@@ -62,7 +61,7 @@ def test_what_is_missing_is_told_with_each_way_and_why_it_failed(tmp_path: Path)
     assert "https://go.dev/dl/" in helps
 
 
-def test_another_minor_is_not_built_and_that_is_said(tmp_path: Path) -> None:
+def test_another_minor_is_not_built_and_that_is_said(tmp_path):
     fakes.go(tmp_path / "bin")
     error = str(failure(offline(tmp_path / "bin"), tmp_path / "cache", *kubernetes("1.36")))
     assert "build: only Kubernetes 1.35 can be built" in error
@@ -81,9 +80,7 @@ def test_another_minor_is_not_built_and_that_is_said(tmp_path: Path) -> None:
         ("#!/no/such/interpreter", "cannot be run: No such file or directory", SECONDS),
     ],
 )
-def test_tool_that_does_not_answer_is_passed_over_with_its_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str, seconds: float
-) -> None:
+def test_tool_that_does_not_answer_is_passed_over_with_its_words(tmp_path, monkeypatch, script, words, seconds):
     monkeypatch.setattr("trainium_eks.local.toolchain.finding._ASK_SECONDS", seconds)
     fakes.executable(tmp_path / "bin" / "helm", f"{script}\n")
     error = failure(offline(tmp_path / "bin"), tmp_path / "cache", CURRENT)
@@ -91,7 +88,7 @@ def test_tool_that_does_not_answer_is_passed_over_with_its_words(
 
 
 @pytest.mark.parametrize("bundle", [VOLCANO, TRAINING_OPERATOR, KARPENTER], ids=lambda bundle: bundle.name)
-def test_what_a_local_cloud_can_do_without_can_be_left_out(tmp_path: Path, bundle: Bundle) -> None:
+def test_what_a_local_cloud_can_do_without_can_be_left_out(tmp_path, bundle):
     fakes.go(tmp_path / "bin")
     error = failure(offline(tmp_path / "bin", **{bundle.switch: "off"}), tmp_path / "cache", bundle)
     assert f"{bundle.switch} is off" in str(error)
@@ -99,7 +96,7 @@ def test_what_a_local_cloud_can_do_without_can_be_left_out(tmp_path: Path, bundl
     assert bundle.helps[-1] in str(failure(offline(tmp_path), tmp_path / "cache", bundle))
 
 
-def test_go_mod_pins_the_same_versions() -> None:
+def test_go_mod_pins_the_same_versions():
     pins = [
         (CURRENT, "k8s.io/kubernetes", tools.KUBERNETES_RELEASES[versions.KUBERNETES]),
         (CURRENT, "go.etcd.io/etcd/server/v3", tools.ETCD),
@@ -119,13 +116,11 @@ def test_go_mod_pins_the_same_versions() -> None:
             assert len(re.findall(rf"^{re.escape(module)} v{re.escape(version)}(?:/go\.mod)? h1:\S+$", sums, re.M)) == 2
 
 
-def test_the_command_shows_what_there_is_does_without_volcano_and_fails_without_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_shows_what_there_is_does_without_volcano_and_fails_without_the_rest(tmp_path, monkeypatch, capsys):
     for name, value in offline(tmp_path / "bin", TRN_CACHE=str(tmp_path), KUBEBUILDER_ASSETS="").items():
         monkeypatch.setenv(name, value)
 
-    def command(*arguments: str) -> tuple[int, str, str]:
+    def command(*arguments):
         monkeypatch.setattr(sys, "argv", ["toolchain", *arguments])
         return main(), *capsys.readouterr()
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,32 +17,32 @@ from waiting import SECONDS, until
 
 from trainium_eks.local.toolchain import build, go_command, provide, sources, store
 from trainium_eks.local.toolchain.throttle import Throttle
-from trainium_eks.local.toolchain.tools import KARPENTER, PROMETHEUS, TRAINING_OPERATOR, VOLCANO, Bundle, kubernetes
+from trainium_eks.local.toolchain.tools import KARPENTER, PROMETHEUS, TRAINING_OPERATOR, VOLCANO, kubernetes
 
 [CURRENT] = kubernetes("1.35")
 
 
-def built(path: Path, cache: Path, bundle: Bundle = CURRENT, **more: str) -> dict[str, str]:
+def built(path, cache, bundle=CURRENT, **more):
     """Origin and version by tool."""
     there = provide(bundle, progress=lambda _: None, environment=offline(path, **more), cache=cache)
     return {name: f"{binary.origin} {binary.version}" for name, binary in there.items()}
 
 
-def failure(path: Path, cache: Path, bundle: Bundle = CURRENT, **more: str) -> str:
+def failure(path, cache, bundle=CURRENT, **more):
     return str(fakes.failure(offline(path, **more), cache, bundle))
 
 
-def scratch_of(cache: Path) -> list[Path]:
+def scratch_of(cache):
     return [*(cache / "bin").glob(f"{store.SCRATCH}*")]
 
 
-def build_line(directory: Path) -> str:
+def build_line(directory):
     [line] = [each for each in (directory / "go.calls").read_text().splitlines() if each.startswith("build")]
     return line
 
 
 @pytest.mark.parametrize("bundle", [CURRENT, VOLCANO, PROMETHEUS], ids=lambda bundle: bundle.name)
-def test_what_is_missing_is_built_once_and_then_comes_from_the_cache(tmp_path: Path, bundle: Bundle) -> None:
+def test_what_is_missing_is_built_once_and_then_comes_from_the_cache(tmp_path, bundle):
     fakes.go(tmp_path / "bin")
     for origin in ("build", "cache"):
         assert built(tmp_path / "bin", tmp_path / "cache", bundle) == {
@@ -60,7 +59,7 @@ def test_what_is_missing_is_built_once_and_then_comes_from_the_cache(tmp_path: P
     assert files == {".lock", bundle.place.name}, "nothing is left behind"
 
 
-def test_go_says_the_right_versions_and_has_the_users_settings(tmp_path: Path) -> None:
+def test_go_says_the_right_versions_and_has_the_users_settings(tmp_path):
     fakes.go(tmp_path / "bin")
     built(tmp_path / "bin", tmp_path / "cache", GOFLAGS="-p=1", GOOS="plan9", GOWORK="/somewhere/go.work")
     line = build_line(tmp_path / "bin")
@@ -73,9 +72,7 @@ def test_go_says_the_right_versions_and_has_the_users_settings(tmp_path: Path) -
     assert kept.items() <= go_command.go_environment(kept).items()
 
 
-def test_only_what_is_missing_is_built_with_progress_in_phases_and_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_is_missing_is_built_with_progress_in_phases_and_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "Throttle", lambda progress: Throttle(progress, interval_seconds=0))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     fakes.tools(tmp_path / "bin", kwok="")
@@ -113,19 +110,19 @@ def test_failing_build_is_told_in_its_own_words(tmp_path: Path, commands: str, w
     assert f"build: {tmp_path}/bin/go is go1.19.8; 1.21 or newer is needed" in too_old
 
 
-def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_waits(tmp_path: Path) -> None:
+def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_waits(tmp_path):
     # The build goes on until the second has said that it waits.
     told = tmp_path / "told"
     fakes.go(tmp_path / "bin", build=f"for n in $(seq 6000); do [ -e {told} ] && break; sleep 0.1; done")
     building = threading.Event()
     waiting: list[str] = []
 
-    def second(line: str) -> None:
+    def second(line):
         if line.startswith("waiting for process"):
             waiting.append(line)
             told.touch()
 
-    def need(progress: Callable[[str], object]) -> str:
+    def need(progress):
         environment = offline(tmp_path / "bin")
         return provide(CURRENT, progress=progress, environment=environment, cache=tmp_path / "cache")["kwok"].origin
 
@@ -139,7 +136,7 @@ def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_
     assert waiting == [f"waiting for process {os.getpid()}, which is providing binaries in {tmp_path}/cache/bin"]
 
 
-def test_build_that_was_killed_is_done_again_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_build_that_was_killed_is_done_again_and_leaves_nothing_behind(tmp_path):
     bin_, cache = tmp_path / "bin", tmp_path / "cache"
     # Like go, it prints what it does, and stops when nobody reads it.
     fakes.go(bin_, build='echo $$ > "$here/go.pid"; mkdir out; echo half > out/kwok; while echo p; do sleep 0.05; done')
@@ -160,12 +157,12 @@ def test_build_that_was_killed_is_done_again_and_leaves_nothing_behind(tmp_path:
     assert scratch_of(cache) == []
 
 
-def test_interrupt_ends_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_ends_go(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "Throttle", lambda progress: Throttle(progress, interval_seconds=0))
     bin_, cache = tmp_path / "bin", tmp_path / "cache"
     fakes.go(bin_, build='echo $$ > "$here/go.pid"; for n in $(seq 6000); do echo p; sleep 0.1; done')
 
-    def interrupt(message: str) -> None:
+    def interrupt(message):
         if (bin_ / "go.pid").exists():
             raise KeyboardInterrupt
 
@@ -185,7 +182,7 @@ _SOURCES = {
 }
 
 
-def _go(directory: Path, bundle: Bundle, *, text: str = "", checksum: str = "") -> Path:
+def _go(directory, bundle, *, text="", checksum=""):
     """A Go that is too old for the module: it has the archive, and does not unpack it."""
     assert bundle.module is not None
     module, version = bundle.source, bundle.tools[0].version
@@ -203,10 +200,8 @@ def _go(directory: Path, bundle: Bundle, *, text: str = "", checksum: str = "") 
     return directory
 
 
-def test_the_training_operator_reads_certificates_of_its_own_and_karpenter_listens_on_this_machine_alone(
-    tmp_path: Path,
-) -> None:
-    def changed(bundle: Bundle, version: str, file: str) -> str:
+def test_the_training_operator_reads_certificates_of_its_own_and_karpenter_listens_on_this_machine_alone(tmp_path):
+    def changed(bundle, version, file):
         path = _go(tmp_path / bundle.name, bundle)
         assert built(path, tmp_path / "cache", bundle) == {bundle.name: f"build {version}"}
         assert built(tmp_path, tmp_path / "cache", bundle) == {bundle.name: f"cache {version}"}
@@ -230,13 +225,11 @@ def test_the_training_operator_reads_certificates_of_its_own_and_karpenter_liste
         ({"text": "package x"}, "is not the file that was to be changed"),
     ],
 )
-def test_another_source_is_not_changed_blindly(
-    tmp_path: Path, bundle: Bundle, changes: dict[str, str], words: str
-) -> None:
+def test_another_source_is_not_changed_blindly(tmp_path, bundle, changes, words):
     assert words in failure(_go(tmp_path / "bin", bundle, **changes), tmp_path / "cache", bundle)
 
 
-def test_volcano_is_built_with_the_name_that_its_published_definitions_lack(tmp_path: Path) -> None:
+def test_volcano_is_built_with_the_name_that_its_published_definitions_lack(tmp_path):
     fakes.go(tmp_path / "bin")
     built(tmp_path / "bin", tmp_path / "cache", VOLCANO)
     assert " -X volcano.sh/volcano/pkg/version.Version=v1.15.0 " in build_line(tmp_path / "bin")
@@ -246,5 +239,5 @@ def test_volcano_is_built_with_the_name_that_its_published_definitions_lack(tmp_
     assert (apis / "of_the_module.go").exists()
 
 
-def _runs(pid: int) -> bool:
+def _runs(pid):
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

@@ -1,13 +1,11 @@
 """Downloads: nothing is used whose checksum is not the published one."""
 
 import resource
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import toolchain_fakes as fakes
 
-from trainium_eks.local.toolchain import Bundle, UnavailableError, kubernetes, provide
+from trainium_eks.local.toolchain import kubernetes, provide
 from trainium_eks.local.toolchain.tools import Platform
 
 KUBE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -17,7 +15,7 @@ ETCD = "/etcd-io/etcd/releases/download/v3.6.5"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[fakes.Server]:
+def server(monkeypatch):
     """A server with all seven tools, as their projects publish them."""
     monkeypatch.setattr(Platform, "here", staticmethod(lambda: Platform("linux", "amd64")))
     server = fakes.Server()
@@ -33,11 +31,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[fakes.Server]:
     server.close()
 
 
-def _publish_helm(server: fakes.Server, content: bytes) -> None:
+def _publish_helm(server, content):
     server.files |= {HELM: content, f"{HELM}.sha256sum": f"{fakes.sha256(content)}  {HELM[1:]}\n".encode()}
 
 
-def _image(server: fakes.Server) -> str:
+def _image(server):
     """Publish kwok's image; its digest."""
     pushed = fakes.Pushed()
     layer = fakes.archive({"usr/local/bin/kwok": fakes.tool_text(fakes.VERSIONS["kwok"])})
@@ -48,7 +46,7 @@ def _image(server: fakes.Server) -> str:
     return digest
 
 
-def at(server: fakes.Server, **others: str) -> Bundle:
+def at(server, **others):
     """The programs of a local cloud at the server; ``kubernetes="http://…"`` for those of one host elsewhere."""
     [bundle] = kubernetes("1.35")
     hosts = ("https://github.com", "https://get.helm.sh", "https://registry.k8s.io")
@@ -56,11 +54,11 @@ def at(server: fakes.Server, **others: str) -> Bundle:
     return fakes.moved(bundle, ours, kwok=_image(server))
 
 
-def failure(bundle: Bundle, cache: Path, said: list[str] | None = None) -> UnavailableError:
+def failure(bundle, cache, said=None):
     return fakes.failure({"PATH": ""}, cache, bundle, progress=([] if said is None else said).append)
 
 
-def test_everything_published_is_downloaded_checked_and_kept(server: fakes.Server, tmp_path: Path) -> None:
+def test_everything_published_is_downloaded_checked_and_kept(server, tmp_path):
     bundle = at(server)
     for origin in ("download", "cache"):
         there = provide(bundle, progress=lambda _: None, environment={"PATH": ""}, cache=tmp_path)
@@ -80,9 +78,7 @@ def test_everything_published_is_downloaded_checked_and_kept(server: fakes.Serve
         ("kwok", "/v2/kwok/kwok/manifests/"),
     ],
 )
-def test_what_has_another_checksum_is_told_and_not_used(
-    server: fakes.Server, tmp_path: Path, tool: str, path: str
-) -> None:
+def test_what_has_another_checksum_is_told_and_not_used(server, tmp_path, tool, path):
     bundle = at(server)
     [found, *_] = [name for name in server.files if name.startswith(path)]
     server.files[found] = fakes.tool_text("another v1.35.4 0.6.1")
@@ -94,7 +90,7 @@ def test_what_has_another_checksum_is_told_and_not_used(
     assert not list(tmp_path.rglob(tool))
 
 
-def test_what_cannot_be_downloaded_is_built_and_the_others_are_fetched(server: fakes.Server, tmp_path: Path) -> None:
+def test_what_cannot_be_downloaded_is_built_and_the_others_are_fetched(server, tmp_path):
     del server.files[HELM]
     assert f"download: {server.url}{HELM}: 404 Not Found" in failure(at(server), tmp_path / "cache").reasons["helm"]
     fakes.go(tmp_path / "bin")
@@ -103,9 +99,7 @@ def test_what_cannot_be_downloaded_is_built_and_the_others_are_fetched(server: f
     assert (there["helm"].origin, there["kwok"].origin) == ("build", "download")
 
 
-def test_file_without_a_published_checksum_and_archive_without_the_tool_are_not_used(
-    server: fakes.Server, tmp_path: Path
-) -> None:
+def test_file_without_a_published_checksum_and_archive_without_the_tool_are_not_used(server, tmp_path):
     server.files[f"{ETCD}/SHA256SUMS"] = b"<html>please log in to this network</html>"
     for content in (fakes.archive({"linux-amd64/README": b""}), b"no archive"):
         _publish_helm(server, content)
@@ -114,9 +108,7 @@ def test_file_without_a_published_checksum_and_archive_without_the_tool_are_not_
         assert f"{server.url}{HELM} has no linux-amd64/helm" in error
 
 
-def test_host_that_does_not_answer_is_asked_once_and_what_breaks_off_is_told(
-    server: fakes.Server, tmp_path: Path
-) -> None:
+def test_host_that_does_not_answer_is_asked_once_and_what_breaks_off_is_told(server, tmp_path):
     other = fakes.Server()
     other.is_silent = True
     server.files[HELM], server.cut[HELM] = b"0" * 100, 5000
@@ -129,7 +121,7 @@ def test_host_that_does_not_answer_is_asked_once_and_what_breaks_off_is_told(
     assert "cannot be reached: Connection refused" in str(failure(at(server, kubernetes=other.url), tmp_path))
 
 
-def test_disk_that_fills_up_is_told_and_nothing_half_is_kept(server: fakes.Server, tmp_path: Path) -> None:
+def test_disk_that_fills_up_is_told_and_nothing_half_is_kept(server, tmp_path):
     server.files[KUBECTL] = b"\0" * 200_000
     bundle = at(server)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -143,7 +135,7 @@ def test_disk_that_fills_up_is_told_and_nothing_half_is_kept(server: fakes.Serve
     assert left <= {".lock", f"{bundle.place.name}.refused.json"}
 
 
-def test_programs_have_official_addresses_and_none_for_other_platforms_and_unknown_releases() -> None:
+def test_programs_have_official_addresses_and_none_for_other_platforms_and_unknown_releases():
     [bundle] = kubernetes("1.35")
     urls = {tool.name: tool.url.format(system="linux", machine="arm64") for tool in bundle.tools}
     assert urls["kube-apiserver"] == "https://dl.k8s.io/release/v1.35.4/bin/linux/arm64/kube-apiserver"

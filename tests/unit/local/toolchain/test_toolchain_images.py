@@ -1,14 +1,11 @@
 """Volcano's programs out of its images, by digest; and what is said where none can be had."""
 
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import toolchain_fakes as fakes
 
-from trainium_eks.local.toolchain import VOLCANO, Bundle, UnavailableError, provide
+from trainium_eks.local.toolchain import VOLCANO, provide
 from trainium_eks.local.toolchain.tools import VOLCANO_VERSION, Platform
 
 NAMES = tuple(tool.name for tool in VOLCANO.tools)
@@ -19,12 +16,12 @@ BASE = fakes.archive({"bin/busybox": b"base"})
 ONE = "vc-scheduler"
 
 
-def layer(content: bytes | str, name: str = ONE) -> bytes:
+def layer(content, name=ONE):
     return fakes.archive({name: content})
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[fakes.Registry]:
+def registry(monkeypatch):
     monkeypatch.setattr(Platform, "here", staticmethod(lambda: Platform("linux", "amd64")))
     registry = fakes.Registry()
     for tool in NAMES:
@@ -33,7 +30,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[fakes.Registry]:
     registry.close()
 
 
-def published(tool: str, *layers: bytes, architecture: str = "amd64") -> fakes.Pushed:
+def published(tool, *layers, architecture="amd64"):
     """As Volcano publishes: two platforms, and the webhook manager's program is not in its last layer."""
     ours = layers or (BASE, layer(BINARY, tool), *([SCRIPT] if tool == "vc-webhook-manager" else []))
     pushed = fakes.Pushed()
@@ -42,11 +39,11 @@ def published(tool: str, *layers: bytes, architecture: str = "amd64") -> fakes.P
     return pushed
 
 
-def at(registry: fakes.Registry, **digests: str) -> Bundle:
+def at(registry, **digests):
     return fakes.moved(VOLCANO, {"https://registry-1.docker.io": registry.url}, **digests)
 
 
-def provided(cache: Path, bundle: Bundle) -> tuple[set[str], list[str]]:
+def provided(cache, bundle):
     """Origins, and what was said."""
     said: list[str] = []
     there = provide(bundle, progress=said.append, environment={"PATH": ""}, cache=cache)
@@ -54,11 +51,11 @@ def provided(cache: Path, bundle: Bundle) -> tuple[set[str], list[str]]:
     return {binary.origin for binary in there.values()}, said
 
 
-def refused(cache: Path, registry: fakes.Registry, patience_seconds: float = 0.0) -> UnavailableError:
+def refused(cache, registry, patience_seconds=0.0):
     return fakes.failure({"PATH": ""}, cache, at(registry), patience_seconds=patience_seconds)
 
 
-def test_images_are_fetched_once_with_a_token_and_unpacked(registry: fakes.Registry, tmp_path: Path) -> None:
+def test_images_are_fetched_once_with_a_token_and_unpacked(registry, tmp_path):
     assert VOLCANO.tools[0].image == "https://registry-1.docker.io/v2/volcanosh/vc-webhook-manager"
     assert provided(tmp_path, at(registry))[0] == {"download"}
     asked = len(registry.asked)
@@ -72,9 +69,7 @@ def test_images_are_fetched_once_with_a_token_and_unpacked(registry: fakes.Regis
     assert len([path for path in registry.asked if path.startswith("/token")]) == len(NAMES)
 
 
-def test_a_tag_is_trusted_the_first_time_and_another_image_under_it_never(
-    registry: fakes.Registry, tmp_path: Path
-) -> None:
+def test_a_tag_is_trusted_the_first_time_and_another_image_under_it_never(registry, tmp_path):
     name = f"{registry.url.removeprefix('http://')}/volcanosh/{ONE}:{TAG}"
     digest = fakes.digest_of(registry.repositories[f"volcanosh/{ONE}"].manifests[TAG][1])
     _, said = provided(tmp_path, at(registry))
@@ -94,7 +89,7 @@ def test_a_tag_is_trusted_the_first_time_and_another_image_under_it_never(
     assert "remove it to trust the images anew" in str(refused(tmp_path, registry))
 
 
-def test_a_pinned_digest_is_asked_for_and_the_tag_is_not(registry: fakes.Registry, tmp_path: Path) -> None:
+def test_a_pinned_digest_is_asked_for_and_the_tag_is_not(registry, tmp_path):
     digests = {name: fakes.digest_of(registry.repositories[f"volcanosh/{name}"].manifests[TAG][1]) for name in NAMES}
     provided(tmp_path, at(registry, **digests))
     assert not [path for path in registry.asked if path.endswith(f"/{TAG}")]
@@ -102,7 +97,7 @@ def test_a_pinned_digest_is_asked_for_and_the_tag_is_not(registry: fakes.Registr
 
 
 @pytest.mark.parametrize("kind", ["blob", "manifest", "index"])
-def test_what_has_another_checksum_is_not_used(registry: fakes.Registry, tmp_path: Path, kind: str) -> None:
+def test_what_has_another_checksum_is_not_used(registry, tmp_path, kind):
     pushed = registry.repositories[f"volcanosh/{ONE}"]
     owned = tmp_path / "owned"
     if kind == "blob":
@@ -132,9 +127,7 @@ def test_what_has_another_checksum_is_not_used(registry: fakes.Registry, tmp_pat
         (published(ONE, layer(BINARY), architecture="riscv64"), "has nothing for linux-amd64"),
     ],
 )
-def test_the_last_layer_with_the_program_counts_and_an_image_without_it_is_refused(
-    registry: fakes.Registry, tmp_path: Path, image: fakes.Pushed, words: str
-) -> None:
+def test_the_last_layer_with_the_program_counts_and_an_image_without_it_is_refused(registry, tmp_path, image, words):
     registry.repositories[f"volcanosh/{ONE}"] = image
     if not words:
         assert provided(tmp_path, at(registry))[0] == {"download"}
@@ -156,9 +149,7 @@ def test_the_last_layer_with_the_program_counts_and_an_image_without_it_is_refus
         ({"token": "expired"}, "401 Unauthorized"),
     ],
 )
-def test_what_a_registry_refuses_is_told_with_its_own_words(
-    registry: fakes.Registry, tmp_path: Path, refusal: dict[str, Any], words: str
-) -> None:
+def test_what_a_registry_refuses_is_told_with_its_own_words(registry, tmp_path, refusal, words):
     for name, value in refusal.items():
         setattr(registry, name, value)
     error = refused(tmp_path, registry)
@@ -167,7 +158,7 @@ def test_what_a_registry_refuses_is_told_with_its_own_words(
     assert len([path for path in registry.asked if path.startswith("/token")]) <= len(NAMES), "asked for once each"
 
 
-def test_a_refusal_holds_for_a_while_for_who_is_patient(registry: fakes.Registry, tmp_path: Path) -> None:
+def test_a_refusal_holds_for_a_while_for_who_is_patient(registry, tmp_path):
     registry.answers["/manifests/"] = 404
     error = refused(tmp_path, registry)
     for way in ("cache: not in ", "404 Not Found", "build: go is not on PATH", "What helps: install Go 1.25 or newer"):

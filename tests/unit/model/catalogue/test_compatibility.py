@@ -12,7 +12,7 @@ from components import gpu_addons, neuron_addons
 from trainium_eks.model.catalogue import training_images, versions
 from trainium_eks.model.catalogue.compatibility import NEURON_RELEASES, newest_driver, sdk_of
 from trainium_eks.model.config.storage import FileSystemConfig
-from trainium_eks.model.validation.problems import Problem, Severity
+from trainium_eks.model.validation.problems import Severity
 
 PAGE = (Path(__file__).parents[4] / "docs" / "compatibility.md").read_text(encoding="utf-8")
 PAIRS = dict(re.findall(r"^\| ([^|]+ × [^|]+) \| [^|]+ \| (refused|warned of|by design) \| [^|]+ \|$", PAGE, re.M))
@@ -37,7 +37,7 @@ OF_CONFIGS = {
 """What a case of the bad inputs is told."""
 
 
-def of_charts() -> Mapping[str, tuple[list[Problem], str]]:
+def of_charts():
     neuron, gpu = neuron_addons.NeuronAddonsArgs, gpu_addons.GpuAddonsArgs
     dra = neuron.model_validate({**NEURON, "neuron_values": {"draDriver": {"enabled": True}}})
     scheduler = neuron.model_validate({**NEURON, "scheduler_extension": True})
@@ -58,14 +58,14 @@ def of_charts() -> Mapping[str, tuple[list[Problem], str]]:
 
 
 @pytest.mark.parametrize("pair", [pair for pair, verdict in PAIRS.items() if verdict != "by design"])
-def test_a_pair_is_treated_as_the_table_says(pair: str) -> None:
+def test_a_pair_is_treated_as_the_table_says(pair):
     of_cases = [problem for found in problems_of_cases().values() for problem in found]
     found, words = (of_cases, OF_CONFIGS[pair]) if pair in OF_CONFIGS else of_charts()[pair]
     severities = {problem.severity for problem in found if words in problem.reason}
     assert severities == {Severity.REFUSE if PAIRS[pair] == "refused" else Severity.WARN}
 
 
-def test_what_holds_by_design_does() -> None:
+def test_what_holds_by_design_does():
     assert {pair for pair, verdict in PAIRS.items() if verdict == "by design"} == {
         "Lustre client × Lustre server",
         "FSx CSI driver × Pod Identity agent",
@@ -75,14 +75,14 @@ def test_what_holds_by_design_does() -> None:
     assert not any("version" in field for field in FileSystemConfig.model_fields)
 
 
-def test_the_page_names_the_versions_that_are_checked() -> None:
+def test_the_page_names_the_versions_that_are_checked():
     assert {
         (sdk, day): driver for sdk, day, driver in re.findall(r"^\| ([\d.]+) \| ([\d-]+) \| ([\d.]+) \|$", PAGE, re.M)
     } == {(sdk, each.day): ".".join(map(str, each.driver)) for sdk, each in NEURON_RELEASES.items()}
     assert f"a VPC CNI before {versions.MINIMUM_VPC_CNI_FOR_EFA_ONLY}:" in PAGE
 
 
-def test_an_ami_has_no_newer_driver_than_its_day_and_an_image_the_sdk_of_its_tag() -> None:
+def test_an_ami_has_no_newer_driver_than_its_day_and_an_image_the_sdk_of_its_tag():
     drivers = {
         "1.35.1-20260408": (2, 26, 5),
         "1.35.1-20260409": (2, 27, 4),
@@ -97,7 +97,7 @@ def test_an_ami_has_no_newer_driver_than_its_day_and_an_image_the_sdk_of_its_tag
     assert {image: sdk_of(image) for image in sdks} == sdks
 
 
-def trained(image: str = "", **group: str) -> dict[str, Any]:
+def trained(image="", **group):
     images = {"imageRepository": {"baseImages": {"trn1": image}}} if image else {}
     return {"nodeGroups": [{**GROUP, **group}], **images}
 
@@ -114,5 +114,5 @@ def trained(image: str = "", **group: str) -> dict[str, Any]:
         trained(instanceType="trn2.48xlarge", releaseVersion="1.35.1-20260312"),
     ],
 )
-def test_an_unverified_pair_of_image_and_driver_is_not_refused(config: dict[str, Any]) -> None:
+def test_an_unverified_pair_of_image_and_driver_is_not_refused(config):
     assert not [problem for problem in judged(laid_over(SOUND, config)) if "driver" in problem.reason]

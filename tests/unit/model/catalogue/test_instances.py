@@ -17,7 +17,6 @@ from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import (
     CATALOGUE,
     CatalogueError,
-    InstanceType,
     Taint,
     UnknownInstanceTypeError,
     near,
@@ -32,7 +31,7 @@ NAMES = sorted(CATALOGUE)
 TRAINIUM2_CHIP_MEMORY_GIB = (96, 512)  # the Neuron documentation's number and the API's
 
 
-def offerings() -> dict[str, dict[str, set[str]]]:
+def offerings():
     """Type to region to zone ids."""
     found: dict[str, dict[str, set[str]]] = {}
     for path in (RESOURCES / "instance_type_offerings" / "availability-zone-id").iterdir():
@@ -46,13 +45,13 @@ def offerings() -> dict[str, dict[str, set[str]]]:
 OFFERINGS = offerings()
 
 
-def enum(service: str, shape: str) -> set[str]:
+def enum(service, shape):
     model = botocore.loaders.Loader().load_service_model(service, "service-2")
     return set(model["shapes"][shape]["enum"])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_facts_are_those_of_ec2(name: str) -> None:
+def test_facts_are_those_of_ec2(name):
     kind, facts = CATALOGUE[name], EC2[name]
     assert kind.name == name
     assert kind.vcpus == facts["VCpuInfo"]["DefaultVCpus"]
@@ -72,7 +71,7 @@ def test_facts_are_those_of_ec2(name: str) -> None:
         assert CATALOGUE.offered(name, region) == tuple(sorted(OFFERINGS[name][region]))
 
 
-def test_karpenter_can_count_the_devices_that_ec2_describes() -> None:
+def test_karpenter_can_count_the_devices_that_ec2_describes():
     for name in (name for name in NAMES if CATALOGUE[name].family != "cpu"):
         neuron = EC2[name].get("NeuronInfo", {}).get("NeuronDevices", ())
         gpus = [each for each in EC2[name].get("GpuInfo", {}).get("Gpus", ()) if each["Manufacturer"] == "NVIDIA"]
@@ -80,7 +79,7 @@ def test_karpenter_can_count_the_devices_that_ec2_describes() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].has_efa])
-def test_the_interface_layout_fits_what_ec2_takes_on_each_card(name: str) -> None:
+def test_the_interface_layout_fits_what_ec2_takes_on_each_card(name):
     """A plain interface first, ``efa-only`` beside it and as device 0 of the other cards."""
     kind = CATALOGUE[name]
     cards = {card["NetworkCardIndex"]: card for card in EC2[name]["NetworkInfo"]["NetworkCards"]}
@@ -93,7 +92,7 @@ def test_the_interface_layout_fits_what_ec2_takes_on_each_card(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].family == "neuron"])
-def test_neuron_devices_and_cores_are_those_of_ec2(name: str) -> None:
+def test_neuron_devices_and_cores_are_those_of_ec2(name):
     kind = CATALOGUE[name]
     if name in instance_data.NO_DEVICES_IN_EC2:
         twin = CATALOGUE["trn2.48xlarge"]
@@ -112,7 +111,7 @@ def test_neuron_devices_and_cores_are_those_of_ec2(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].family == "nvidia"])
-def test_gpus_are_those_of_ec2(name: str) -> None:
+def test_gpus_are_those_of_ec2(name):
     kind = CATALOGUE[name]
     [gpus] = EC2[name]["GpuInfo"]["Gpus"]
     assert kind.accelerators == gpus["Count"]
@@ -120,12 +119,12 @@ def test_gpus_are_those_of_ec2(name: str) -> None:
     assert kind.accelerator_memory_gib == EC2[name]["GpuInfo"]["TotalGpuMemoryInMiB"] // 1024
 
 
-def test_every_trainium_and_inferentia2_type_of_ec2_is_in_the_catalogue() -> None:
+def test_every_trainium_and_inferentia2_type_of_ec2_is_in_the_catalogue():
     known = {name for name in EC2 if re.match(r"(trn\d|inf2|p[456])", name)}
     assert known - set(NAMES) == set(), "EC2 has a type that the catalogue lacks"
 
 
-def test_ami_types_taint_effects_and_capacity_types_are_words_of_eks() -> None:
+def test_ami_types_taint_effects_and_capacity_types_are_words_of_eks():
     assert {kind.ami_type for kind in CATALOGUE.values()} <= enum("eks", "AMITypes")
     effects = {taint.eks_effect for name in NAMES for taint in CATALOGUE.taints(name)}
     effects |= {Taint("k", "v", effect).eks_effect for effect in ("PreferNoSchedule", "NoExecute")}
@@ -134,14 +133,14 @@ def test_ami_types_taint_effects_and_capacity_types_are_words_of_eks() -> None:
     assert {eks_capacity_type(capacity) for capacity in capacities} == enum("eks", "CapacityTypes")
 
 
-def test_sagemaker_names_are_those_of_botocore_and_none_is_left_out() -> None:
+def test_sagemaker_names_are_those_of_botocore_and_none_is_left_out():
     training = enum("sagemaker", "TrainingInstanceType")
     for name, kind in CATALOGUE.items():
         if kind.family != "cpu":
             assert kind.sagemaker_name == (f"ml.{name}" if f"ml.{name}" in training else None)
 
 
-def test_sagemaker_serves_on_the_types_that_botocore_names() -> None:
+def test_sagemaker_serves_on_the_types_that_botocore_names():
     known = sagemaker_hosting.types(CATALOGUE)
     for batch, shape in ((False, "ProductionVariantInstanceType"), (True, "TransformInstanceType")):
         allowed = {
@@ -150,7 +149,7 @@ def test_sagemaker_serves_on_the_types_that_botocore_names() -> None:
         assert allowed == {f"ml.{name}" for name in known} & enum("sagemaker", shape)
 
 
-def test_gpu_types_for_models_alone_are_as_ec2_describes_them() -> None:
+def test_gpu_types_for_models_alone_are_as_ec2_describes_them():
     for name, kind in sagemaker_hosting.G5.items():
         found = EC2[name]
         [gpu], [disks] = found["GpuInfo"]["Gpus"], found["InstanceStorageInfo"]["Disks"]
@@ -159,7 +158,7 @@ def test_gpu_types_for_models_alone_are_as_ec2_describes_them() -> None:
         assert (kind.local_disks, kind.local_disk_gb) == (disks["Count"], disks["SizeInGB"])
 
 
-def test_allocatable_is_what_karpenter_publishes() -> None:
+def test_allocatable_is_what_karpenter_publishes():
     published = {
         "trn1.2xlarge": (7910, 29317, 58),
         "trn1.32xlarge": (127610, 481894, 247),
@@ -187,13 +186,13 @@ def test_allocatable_is_what_karpenter_publishes() -> None:
         ("m6i.xlarge", {}),
     ],
 )
-def test_a_node_has_resources_labels_and_a_taint_of_its_devices(name: str, devices: dict[str, int]) -> None:
+def test_a_node_has_resources_labels_and_a_taint_of_its_devices(name, devices):
     assert CATALOGUE.device_resources(name) == devices
     assert CATALOGUE.node_labels(name) == {f"{each}.present": "true" for each in devices}
     assert CATALOGUE.taints(name) == tuple(Taint(each, "true", "NoSchedule") for each in [*devices][:1])
 
 
-def test_a_price_has_its_day_and_region_and_an_unknown_one_is_none() -> None:
+def test_a_price_has_its_day_and_region_and_an_unknown_one_is_none():
     price = CATALOGUE.price("trn1.32xlarge")
     assert price is not None
     assert (price.hourly_usd, price.region) == (21.50, "us-east-1")
@@ -203,7 +202,7 @@ def test_a_price_has_its_day_and_region_and_an_unknown_one_is_none() -> None:
     assert all(not CATALOGUE[name].price_date and not CATALOGUE[name].price_region for name in unpriced)
 
 
-def test_quota_codes_look_like_those_of_service_quotas() -> None:
+def test_quota_codes_look_like_those_of_service_quotas():
     for kind in CATALOGUE.values():
         assert re.fullmatch(r"L-[0-9A-F]{8}", kind.quota_on_demand)
         assert re.fullmatch(r"(L-[0-9A-F]{8})?", kind.quota_spot)
@@ -211,7 +210,7 @@ def test_quota_codes_look_like_those_of_service_quotas() -> None:
     assert CATALOGUE["p5.48xlarge"].quota_spot != CATALOGUE["p4d.24xlarge"].quota_spot
 
 
-def test_no_type_of_ec2_becomes_a_larger_one_or_another_kind() -> None:
+def test_no_type_of_ec2_becomes_a_larger_one_or_another_kind():
     """Prices are about those of vCPUs in a generation: g5.8xlarge is not p5.48xlarge at twenty times its price."""
     for name, facts in EC2.items():
         kind = CATALOGUE.get(near(name, NAMES) or "")
@@ -223,7 +222,7 @@ def test_no_type_of_ec2_becomes_a_larger_one_or_another_kind() -> None:
     assert near("tnr1.32xlarge", NAMES) == "trn1.32xlarge"
 
 
-def test_an_unknown_type_is_refused_with_the_nearest_name() -> None:
+def test_an_unknown_type_is_refused_with_the_nearest_name():
     with pytest.raises(UnknownInstanceTypeError, match=r"did you mean trn1\.32xlarge") as caught:
         CATALOGUE.find("trn1.32xlrge")
     assert caught.value.nearest == "trn1.32xlarge"
@@ -242,17 +241,17 @@ WHOLE: dict[str, Any] = {name: getattr(CATALOGUE["trn2.48xlarge"], name) for nam
 WHOLE |= {"usage": ["capacity-block"], "zones": {"us-east-2": ["use2-az2", "use2-az1"]}}
 
 
-def extended(name: str, **entry: Any) -> InstanceType:
+def extended(name, **entry):
     return with_entries(CATALOGUE, {name: entry}).find(name)
 
 
-def faults(**entries: Any) -> dict[str, str]:
+def faults(**entries):
     with pytest.raises(CatalogueError) as caught:
         with_entries(CATALOGUE, entries)
     return {problem.path: problem.reason for problem in caught.value.problems}
 
 
-def test_a_new_type_has_every_field_or_those_of_a_known_one_without_its_zones_and_price() -> None:
+def test_a_new_type_has_every_field_or_those_of_a_known_one_without_its_zones_and_price():
     kind = extended("trn3.48xlarge", **WHOLE)
     assert kind.zones["us-east-2"] == ("use2-az1", "use2-az2")
     assert (kind.allocatable_millicpu, kind.max_pods, kind.hourly_usd) == (191450, 100, None)
@@ -266,7 +265,7 @@ def test_a_new_type_has_every_field_or_those_of_a_known_one_without_its_zones_an
     assert (dict(like.zones), like.hourly_usd, like.sagemaker_name) == ({}, None, None)
 
 
-def test_a_known_type_takes_what_changes_and_keeps_the_rest() -> None:
+def test_a_known_type_takes_what_changes_and_keeps_the_rest():
     kind = extended("trn2.48xlarge", hourly_usd=20.0, priceDate="2026-11-01", price_region="us-east-2")
     assert (kind.hourly_usd, kind.price_date, kind.vcpus) == (20.0, "2026-11-01", 192)
     assert kind.zones == CATALOGUE["trn2.48xlarge"].zones
@@ -312,11 +311,11 @@ PRICE = {"hourlyUsd": 1, "priceDate": "2026-11-01", "priceRegion": "us-east-1"}
         *(("", entry) for entry in (None, 3, "trn1", ["vcpus"])),
     ],
 )
-def test_each_fault_of_an_entry_is_named_with_its_field(field: str, entry: object) -> None:
+def test_each_fault_of_an_entry_is_named_with_its_field(field, entry):
     assert set(faults(**{"trn1.32xlarge": entry})) == {f"trn1.32xlarge.{field}".rstrip(".")}
 
 
-def test_all_faults_of_all_entries_come_together() -> None:
+def test_all_faults_of_all_entries_come_together():
     entries = {"trn1.32xlarge": {"vcpus": 0, "memoryGib": "x"}, "trn2.48xlarge": {"nope": 1}, "Trn3": WHOLE}
     paths = ["trn1.32xlarge.vcpus", "trn1.32xlarge.memory_gib", "trn2.48xlarge.nope", "Trn3"]
     assert list(faults(**entries)) == paths

@@ -15,19 +15,19 @@ from trainium_eks.model.config.storage import FileSystemConfig
 SUPPORTED = versions.KUBERNETES_STANDARD_SUPPORT
 
 
-def test_a_plan_warns_of_no_default() -> None:
+def test_a_plan_warns_of_no_default():
     assert SUPPORTED[versions.KUBERNETES].days_left >= versions.SUPPORT_DAYS
     assert versions.ami_age_days(versions.AMI_RELEASES[versions.KUBERNETES]) <= versions.AMI_DAYS
 
 
-def test_support_ends_in_order_and_extended_support_a_year_later() -> None:
+def test_support_ends_in_order_and_extended_support_a_year_later():
     ends = [datetime.date.fromisoformat(SUPPORTED[version].standard_end) for version in sorted(SUPPORTED)]
     assert ends == sorted(ends)
     for standard, version in zip(ends, sorted(SUPPORTED), strict=True):
         assert SUPPORTED[version].extended_end == standard.replace(year=standard.year + 1).isoformat()
 
 
-def test_versions_of_add_ons_and_images_of_nodes_are_exact_and_of_their_kubernetes() -> None:
+def test_versions_of_add_ons_and_images_of_nodes_are_exact_and_of_their_kubernetes():
     assert versions.KUBERNETES in versions.AMI_RELEASES
     for kubernetes, release in versions.AMI_RELEASES.items():
         assert kubernetes in SUPPORTED
@@ -42,7 +42,7 @@ def test_versions_of_add_ons_and_images_of_nodes_are_exact_and_of_their_kubernet
     assert versions.numbers(default["vpc-cni"]) >= least, "the pinned CNI leaves efa-only interfaces alone"
 
 
-def test_charts_are_exact_and_come_from_a_repository_or_a_registry() -> None:
+def test_charts_are_exact_and_come_from_a_repository_or_a_registry():
     ours = {directory.name.removesuffix("-volcano") for directory in CHARTS_DIRECTORY.iterdir() if directory.is_dir()}
     assert set(chart_workloads.charts()) == set(versions.CHARTS) | ours
     for name, chart in versions.CHARTS.items():
@@ -54,7 +54,7 @@ def test_charts_are_exact_and_come_from_a_repository_or_a_registry() -> None:
             assert re.fullmatch(rf"oci://.+/{name}", chart.chart)
 
 
-def test_images_are_pinned_by_tag_and_never_float() -> None:
+def test_images_are_pinned_by_tag_and_never_float():
     for name, image in versions.IMAGES.items():
         registry, _, tag = image.rpartition(":")
         assert "." in registry.split("/")[0], f"{name}: names its registry"
@@ -63,13 +63,13 @@ def test_images_are_pinned_by_tag_and_never_float() -> None:
     assert re.search(r":v3\.5\.\d+$", versions.IMAGES["etcd"]), "the line with the v2 API"
 
 
-def test_the_lustre_version_is_one_that_fsx_takes_and_the_config_promises() -> None:
+def test_the_lustre_version_is_one_that_fsx_takes_and_the_config_promises():
     shapes = botocore.loaders.Loader().load_service_model("fsx", "service-2")["shapes"]
     assert re.fullmatch(shapes["FileSystemTypeVersion"]["pattern"], versions.LUSTRE)
     assert versions.LUSTRE in (FileSystemConfig.__doc__ or "")
 
 
-def test_workloads_are_those_that_the_components_install_each_with_its_remedy() -> None:
+def test_workloads_are_those_that_the_components_install_each_with_its_remedy():
     charts, installed = chart_workloads.charts(), addon_records.installed()
     of_addons = [workload for addon in installed for workload in addon.workloads]
     every = [*of_addons, *chain(*charts.values())]

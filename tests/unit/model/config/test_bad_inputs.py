@@ -4,7 +4,6 @@ import ast
 import copy
 import re
 import sys
-from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ SOUND: dict[str, Any] = {
 """The smallest config that nothing is wrong with."""
 
 
-def laid_over(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def laid_over(base, other):
     merged = copy.deepcopy(dict(base))
     for key, value in other.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
@@ -39,7 +38,7 @@ def laid_over(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-def judged(data: Mapping[str, Any]) -> tuple[Problem, ...]:
+def judged(data):
     """Every problem of a config as Pulumi would hand it over."""
     try:
         return validate(load(text(data)))
@@ -47,7 +46,7 @@ def judged(data: Mapping[str, Any]) -> tuple[Problem, ...]:
         return error.problems
 
 
-def cases() -> Iterator[dict[str, Any]]:
+def cases():
     """Yield the cases of all rows with their config, and with what the row says for all of its cases."""
     for row in ROWS:
         for number, case in enumerate(row.get("cases", ()), 1):
@@ -67,16 +66,16 @@ CASES = list(cases())
 
 
 @cache
-def problems_of_cases() -> Mapping[str, tuple[Problem, ...]]:
+def problems_of_cases():
     return {case["id"]: judged(case["data"]) for case in CASES}
 
 
-def test_nothing_is_wrong_with_the_sound_config() -> None:
+def test_nothing_is_wrong_with_the_sound_config():
     assert judged(SOUND) == ()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_a_bad_input_is_told_with_its_path_reason_and_fix(case: dict[str, Any]) -> None:
+def test_a_bad_input_is_told_with_its_path_reason_and_fix(case):
     found = judged(case["data"])
     here = [problem for problem in found if problem.path == case["path"]]
     told = [problem for problem in here if case["reason"] in problem.reason.replace("`", "")]
@@ -94,7 +93,7 @@ def test_a_bad_input_is_told_with_its_path_reason_and_fix(case: dict[str, Any]) 
         assert refused(found, waived | {case["rule"]: "  "}), "a waiver without a reason waives nothing"
 
 
-def _shows_the_value(case: Mapping[str, Any], told: list[Problem]) -> bool:
+def _shows_the_value(case, told):
     """Return whether a problem at the case's path shows the value there, where it is the value that is wrong."""
     place = config_path(case["path"])
     value: Any = case["data"]
@@ -109,12 +108,12 @@ def _shows_the_value(case: Mapping[str, Any], told: list[Problem]) -> bool:
 
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case["source"])
-def test_what_the_services_take_is_not_refused(case: dict[str, Any]) -> None:
+def test_what_the_services_take_is_not_refused(case):
     found = [problem for problem in judged(laid_over(SOUND, case["config"])) if problem.severity is not Severity.WARN]
     assert found == [], describe(found, config_path)
 
 
-def test_each_row_says_how_it_is_proved() -> None:
+def test_each_row_says_how_it_is_proved():
     assert [row["row"] for row in ROWS] == list(range(1, len(ROWS) + 1))
     here = f"{Path(__file__).relative_to(ROOT)}::{test_a_bad_input_is_told_with_its_path_reason_and_fix.__name__}"
     for row in ROWS:
@@ -149,11 +148,11 @@ BEYOND_CONFIGS: tuple[str, ...] = (
 """Parts of the source of the problems that no config can have."""
 
 
-def test_every_problem_of_the_model_has_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_problem_of_the_model_has_a_case(monkeypatch):
     made: set[tuple[str, int]] = set()
     make = Problem.__init__
 
-    def noted(self: Problem, *given: Any, **named: Any) -> None:
+    def noted(self, *given, **named):
         caller = sys._getframe(1)
         made.add((Path(caller.f_code.co_filename).name, caller.f_lineno))
         make(self, *given, **named)
@@ -169,7 +168,7 @@ def test_every_problem_of_the_model_has_a_case(monkeypatch: pytest.MonkeyPatch) 
     assert idle == set(), "no longer there, or a case reaches it"
 
 
-def problems_in_code() -> dict[tuple[str, int], str]:
+def problems_in_code():
     """File and line of every problem that the model tells, with its text in the source."""
     found = {}
     for source in (ROOT / "trainium_eks" / "model").rglob("*.py"):
@@ -189,7 +188,7 @@ ANY_VALUE_IS_GOOD = {
 }
 
 
-def test_every_key_that_can_hold_a_wrong_value_is_tried_with_one() -> None:
+def test_every_key_that_can_hold_a_wrong_value_is_tried_with_one():
     told = {place_of_any(config_path(case["path"])) for case in CASES if case["severity"] is not Severity.WARN}
     for (place, _), field in FIELDS.items():
         annotation, kind = field.annotation, kind_of(field.annotation)
@@ -202,7 +201,7 @@ def test_every_key_that_can_hold_a_wrong_value_is_tried_with_one() -> None:
         assert any(each == here or each.startswith((f"{here}[", f"{here}.")) for each in told), place
 
 
-def place_of_any(place: str) -> str:
+def place_of_any(place):
     """A place of any entry of a list, add-on or waiver."""
     return re.sub(r"\[\d+\]", "[]", re.sub(r"(addons|waivers)\.[\w-]+", r"\1", place))
 
@@ -222,7 +221,7 @@ FAULTS = {
 OF_SHAPE = {"production": "maybe", "queues": [{}], "nodeGroups": 3, "nodeGroup": [], "network": {"cidr": 1}}
 
 
-def test_one_answer_names_every_fault_of_the_whole_stack() -> None:
+def test_one_answer_names_every_fault_of_the_whole_stack():
     """Nothing may come to light in a second round that could be said in the first."""
     sections = {config_path(problem.path).split(".")[0].split("[")[0] for problem in judged(laid_over(SOUND, FAULTS))}
     assert sections >= FAULTS.keys() - {"region"}

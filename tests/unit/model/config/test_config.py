@@ -3,7 +3,7 @@
 import copy
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path as File
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
@@ -29,7 +29,7 @@ VARIANTS: dict[Path, Any] = {
 """What :data:`FULL` cannot hold beside itself: the other arm of a union, a network instead of the other."""
 
 
-def another(spec: type[ConfigModel], name: str) -> Any:
+def another(spec, name):
     """Return a value of a field that is within its limits and not its default.
 
     Raises:
@@ -58,7 +58,7 @@ def another(spec: type[ConfigModel], name: str) -> Any:
     return good[0]
 
 
-def filled(data: Mapping[str, Any], spec: type[ConfigModel]) -> dict[str, Any]:
+def filled(data, spec):
     """Return a section with all its keys: those that are not given have :func:`another` value than their default."""
     whole = dict(data)
     for name, field in spec.model_fields.items():
@@ -72,20 +72,20 @@ def filled(data: Mapping[str, Any], spec: type[ConfigModel]) -> dict[str, Any]:
     return whole
 
 
-def put(data: Any, path: Path, value: Any) -> Any:
+def put(data, path, value):
     """Return the data with a value at a place, which is the last key of no new object."""
     changed = copy.deepcopy(data)
     at(changed, path[:-1])[path[-1]] = value
     return changed
 
 
-def without(data: Any, path: Path) -> Any:
+def without(data, path):
     changed = copy.deepcopy(data)
     del at(changed, path[:-1])[path[-1]]
     return changed
 
 
-def at(data: Any, path: Path) -> Any:
+def at(data, path):
     for step in path:
         data = data[step]
     return data
@@ -101,11 +101,11 @@ class Field(NamedTuple):
     """A whole config, sound, with the field."""
 
     @property
-    def annotation(self) -> Any:
+    def annotation(self):
         return self.spec.model_fields[self.name].annotation
 
 
-def fields(whole: Mapping[str, Any], data: Any, spec: type[ConfigModel], path: Path = ()) -> Iterator[Field]:
+def fields(whole, data, spec, path=()):
     for name, field in spec.model_fields.items():
         here = (*path, field.alias or name)
         yield Field(here, spec, name, whole)
@@ -114,7 +114,7 @@ def fields(whole: Mapping[str, Any], data: Any, spec: type[ConfigModel], path: P
                 yield from fields(whole, entry, model_of, (*here, *step))
 
 
-def entries(annotation: Any, value: Any) -> list[tuple[Path, Any]]:
+def entries(annotation, value):
     """What a field holds, with the step that leads to it: a list's entries, a mapping's, or the value itself."""
     if isinstance(value, list):
         return [((index,), entry) for index, entry in enumerate(value)]
@@ -123,7 +123,7 @@ def entries(annotation: Any, value: Any) -> list[tuple[Path, Any]]:
     return [((), value)]
 
 
-def chosen(annotation: Any, entry: Mapping[str, Any]) -> type[ConfigModel] | None:
+def chosen(annotation, entry):
     """The model of an entry, by its tag where there are several."""
     models = list(shapes(annotation))
     if len(models) > 1:
@@ -131,29 +131,29 @@ def chosen(annotation: Any, entry: Mapping[str, Any]) -> type[ConfigModel] | Non
     return models[0] if models else None
 
 
-def shapes(annotation: Any) -> Iterator[type[ConfigModel]]:
+def shapes(annotation):
     if isinstance(annotation, type) and issubclass(annotation, ConfigModel):
         yield annotation
     for part in getattr(annotation, "__args__", ()):
         yield from shapes(part)
 
 
-def text(data: Mapping[str, Any]) -> dict[str, str]:
+def text(data):
     """A config as Pulumi hands it over."""
     return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in data.items()}
 
 
-def spelled(path: Path) -> str:
+def spelled(path):
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
-def documented(place: str) -> str:
+def documented(place):
     """A place as the table of inputs has it, which stands for every entry."""
     entry = re.sub(r"\[\d+\]", "[]", place)
     return entry.replace("addons.snapshot-controller", "addons.<name>").replace(".R06", ".<name>")
 
 
-def faults(data: Mapping[str, Any]) -> dict[str, str]:
+def faults(data):
     """Every fault of shape: path as the config file spells it, and reason."""
     with pytest.raises(ConfigModelError) as caught:
         load(text(data))
@@ -172,13 +172,13 @@ REQUIRED = [param for param in EVERY if (field := param.values[0]).spec.model_fi
 OPTIONAL = [param for param in EVERY if param not in REQUIRED and param.values[0].path[-1] != "type"]
 
 
-def test_the_full_config_is_sound_and_has_every_key() -> None:
+def test_the_full_config_is_sound_and_has_every_key():
     assert [each for each in validate(load(text(FULL))) if each.severity is not Severity.WARN] == []
     assert {documented(path) for path, _ in FIELDS} >= {row.path for row in rows(StackConfig)}
 
 
 @pytest.mark.parametrize("field", REQUIRED)
-def test_a_required_key_that_is_missing_is_named(field: Field) -> None:
+def test_a_required_key_that_is_missing_is_named(field):
     assert "required and missing" in faults(without(field.data, field.path))[spelled(field.path)]
 
 
@@ -194,7 +194,7 @@ AS_DEFAULT = {
 
 
 @pytest.mark.parametrize("field", OPTIONAL)
-def test_an_optional_key_that_is_missing_has_its_documented_default(field: Field) -> None:
+def test_an_optional_key_that_is_missing_has_its_documented_default(field):
     value: Any = load(text(without(field.data, field.path)))
     same = value == load(text(field.data)) and at(field.data, field.path) is not None
     assert same == (spelled(field.path) in AS_DEFAULT), "the full config should not hold the default here"
@@ -205,18 +205,18 @@ def test_an_optional_key_that_is_missing_has_its_documented_default(field: Field
     assert plain(value) in [undocumented(row.default) for row in rows(StackConfig) if row.path == place]
 
 
-def of_alias(value: ConfigModel, alias: str) -> str:
+def of_alias(value, alias):
     return next(name for name, field in type(value).model_fields.items() if alias in (field.alias, name))
 
 
-def plain(value: Any) -> Any:
+def plain(value):
     if isinstance(value, ConfigModel):
         data = value.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         return {"type": value.type} | data if hasattr(value, "type") else data
     return [plain(each) for each in value] if isinstance(value, tuple) else value
 
 
-def undocumented(default: str) -> Any:
+def undocumented(default):
     """A default as the table writes it, read back."""
     if default in ("none", "as below"):
         return {"none": None, "as below": {}}[default]
@@ -235,7 +235,7 @@ WRONG: dict[ConfigKind, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("field", EVERY)
-def test_a_key_of_the_wrong_type_and_a_misspelt_one_are_named(field: Field) -> None:
+def test_a_key_of_the_wrong_type_and_a_misspelt_one_are_named(field):
     place, kind = spelled(field.path), kind_of(field.annotation)
     for value in WRONG[kind]:
         if len(field.path) == 1 and (kind is ConfigKind.STRING or (value in ("false", "3"))):
@@ -247,17 +247,17 @@ def test_a_key_of_the_wrong_type_and_a_misspelt_one_are_named(field: Field) -> N
     assert spelled(wrong) in faults(put(field.data, wrong, at(field.data, field.path)))
 
 
-def test_text_that_is_broken_json_says_where_it_breaks() -> None:
+def test_text_that_is_broken_json_says_where_it_breaks():
     assert faults(FULL | {"nodeGroups": '[{"name": "a",'})["nodeGroups"].startswith("not JSON: ")
 
 
-def test_a_null_section_is_no_section_however_the_cli_writes_it() -> None:
+def test_a_null_section_is_no_section_however_the_cli_writes_it():
     for none in ("null", ""):
         config = load(text(FULL | {"fileSystem": none, "imageRepository": none}))
         assert (config.file_system, config.image_repository) == (None, None)
 
 
-def test_numbers_and_text_are_read_as_what_they_are_for_however_the_cli_stores_them() -> None:
+def test_numbers_and_text_are_read_as_what_they_are_for_however_the_cli_stores_them():
     config = load(text(FULL | {"allowedAccountIds": [111122223333], "tags": {"Number": 12, "Flag": True}}))
     assert config.allowed_account_ids == ("111122223333",)
     assert config.tags == {"Number": "12", "Flag": "true"}
@@ -266,7 +266,7 @@ def test_numbers_and_text_are_read_as_what_they_are_for_however_the_cli_stores_t
         assert config.training.failures_per_node_year == read
 
 
-def test_zones_come_from_the_network_or_the_region() -> None:
+def test_zones_come_from_the_network_or_the_region():
     config = load(text(FULL))
     assert (model.zone_ids(config), model.accelerator_zone(config)) == (("usw2-az4", "usw2-az1"), "usw2-az4")
     assert model.zone_ids(load({"region": "us-east-1", "owner": "me"})) == ("use1-az6", "use1-az5")
@@ -275,7 +275,7 @@ def test_zones_come_from_the_network_or_the_region() -> None:
     assert (model.zone_ids(existing), model.vpc_cidr(existing)) == (("usw2-az4", "usw2-az1"), "10.64.0.0/16")
 
 
-def test_a_groups_zone_is_its_own_then_its_capacitys_then_the_accelerator_zone() -> None:
+def test_a_groups_zone_is_its_own_then_its_capacitys_then_the_accelerator_zone():
     block = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zoneId": "usw2-az1"}
     each = [{"zoneId": "usw2-az1"}, {"capacity": block}, {}]
     groups = [{"name": f"g{index}", "instanceType": "trn1.32xlarge", **more} for index, more in enumerate(each)]
@@ -283,7 +283,7 @@ def test_a_groups_zone_is_its_own_then_its_capacitys_then_the_accelerator_zone()
     assert [model.group_zone(config, group) for group in config.node_groups] == ["usw2-az1", "usw2-az1", "usw2-az4"]
 
 
-def test_the_pool_is_every_group_at_its_largest_types_of_the_config_included() -> None:
+def test_the_pool_is_every_group_at_its_largest_types_of_the_config_included():
     (group,) = GIVEN["nodeGroups"]
     groups = [group, {**group, "name": "new", "instanceType": "trn3.48xlarge"}]
     config = load(text(FULL | {"nodeGroups": groups, "autoscaling": {}}))
@@ -312,9 +312,7 @@ def test_the_pool_is_every_group_at_its_largest_types_of_the_config_included() -
         ),
     ],
 )
-def test_a_broken_section_does_not_keep_silent_what_is_wrong_in_others(
-    given: Mapping[str, Any], told: list[str]
-) -> None:
+def test_a_broken_section_does_not_keep_silent_what_is_wrong_in_others(given, told):
     values = text({key: value for key, value in ({"region": "us-west-2", "owner": "me"} | given).items() if value})
     with pytest.raises(ConfigModelError) as caught:
         load(values)

@@ -17,7 +17,7 @@ from trainium_eks.model.config.stack_config import StackConfig, load
 from trainium_eks.model.sizing.bill import of_config
 from trainium_eks.model.validation import formats, other_names
 from trainium_eks.model.validation.config_model import ConfigModel, sections
-from trainium_eks.model.validation.problems import Problem, config_path, config_set, describe, steps_of, with_value
+from trainium_eks.model.validation.problems import config_path, config_set, describe, steps_of, with_value
 
 INPUTS = [
     *(pytest.param(case["data"], id=case["id"]) for case in CASES),
@@ -29,7 +29,7 @@ INPUTS = [
 ]
 
 
-def put_back(data: dict[str, Any], problem: Problem) -> dict[str, Any] | None:
+def put_back(data, problem):
     """Return the config as the problem's fix makes it; None for a fix in words, or with a place to fill in."""
     if problem.is_settable:
         return run(data, config_set(problem.path, problem.good))
@@ -55,11 +55,11 @@ def put_back(data: dict[str, Any], problem: Problem) -> dict[str, Any] | None:
     return data
 
 
-def alike(one: str, other: str) -> bool:
+def alike(one, other):
     return one == other or other_names._squashed(one) == other_names._squashed(other)
 
 
-def run(data: dict[str, Any], line: str) -> dict[str, Any]:
+def run(data, line):
     """Return the config after the commands of a fix, which store digits and truth values as such."""
     for command in line.split(" && "):
         *_, key, text = shlex.split(command)
@@ -68,7 +68,7 @@ def run(data: dict[str, Any], line: str) -> dict[str, Any]:
     return data
 
 
-def hourly_usd(data: dict[str, Any], unread: float) -> float:
+def hourly_usd(data, unread):
     """Return the price at the largest sizes; ``unread`` for a config that has none."""
     try:
         bill = of_config(load(as_text(data)))
@@ -78,7 +78,7 @@ def hourly_usd(data: dict[str, Any], unread: float) -> float:
 
 
 @pytest.mark.parametrize("data", INPUTS)
-def test_a_fix_holds_when_it_is_put_back(data: dict[str, Any]) -> None:
+def test_a_fix_holds_when_it_is_put_back(data):
     told, together, values = judged(data), data, dict[str, Any]()
     known = {(each.path, each.reason) for each in told}
     for problem in told:
@@ -96,7 +96,7 @@ def test_a_fix_holds_when_it_is_put_back(data: dict[str, Any]) -> None:
     assert not new & set(values), "fixes undo each other"
 
 
-def test_most_fixes_are_tried() -> None:
+def test_most_fixes_are_tried():
     tried = [put_back(case["data"], problem) for case in CASES for problem in problems_of_cases()[case["id"]]]
     assert sum(each is not None for each in tried) > 180
 
@@ -121,7 +121,7 @@ def test_most_fixes_are_tried() -> None:
         ("", "enable_karpenter", "it belongs into autoscaling.karpenter"),
     ],
 )
-def test_names_of_other_tools_lead_to_ours(section: str, named: str, fix: str) -> None:
+def test_names_of_other_tools_lead_to_ours(section, named, fix):
     base = {**SOUND, "nodeGroups": [{"name": "a", "instanceType": "trn1.32xlarge"}]}
     for name in named.split():
         steps = [int(step) if step == "0" else step for step in section.split(".") if step]
@@ -130,7 +130,7 @@ def test_names_of_other_tools_lead_to_ours(section: str, named: str, fix: str) -
         assert fix in describe(told, config_path), name
 
 
-def test_other_names_lead_to_keys_that_there_are() -> None:
+def test_other_names_lead_to_keys_that_there_are():
     models = {model.__name__: model for _, model in sections(StackConfig)}
     every = {field for model in models.values() for field in model.model_fields}
     assert {*other_names._sections()} - {*models} == {"ConfigModel"}
@@ -154,7 +154,7 @@ def test_other_names_lead_to_keys_that_there_are() -> None:
         ("root", "no account has access as a whole"),
     ],
 )
-def test_an_arn_that_eks_refuses_is_told_with_the_way_to_the_right_one(arn: str, says: str) -> None:
+def test_an_arn_that_eks_refuses_is_told_with_the_way_to_the_right_one(arn, says):
     for partition in ("aws", "aws-us-gov", "aws-cn"):
         value = f"arn:{partition}:{'sts' if 'federated' in arn else 'iam'}::111122223333:{arn}"
         (told,) = formats.principal("admin_principals[0]", value)

@@ -11,7 +11,7 @@ from hand_built import Builder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.model.config.test_bad_inputs import SOUND, judged, laid_over
-from unit.model.config.test_config import EVERY, VARIANTS, Field, put, text
+from unit.model.config.test_config import EVERY, VARIANTS, put, text
 
 from trainium_eks.model.catalogue import lustre, versions
 from trainium_eks.model.catalogue.instance_entries import with_entries
@@ -24,7 +24,7 @@ from trainium_eks.model.sizing import queues
 from trainium_eks.model.sizing.queues import QueueConfig
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModelError, read
-from trainium_eks.model.validation.problems import Problem, Severity, config_path, with_value
+from trainium_eks.model.validation.problems import Severity, config_path, with_value
 from trainium_eks.plan.rules import judge
 
 NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
@@ -40,85 +40,85 @@ PUBLIC = [*BESIDE, "100.63.255.255/32", "100.128.0.0/32", "11.0.0.0/24", "172.32
 Config = Mapping[str, Any]
 
 
-def found(config: Config) -> tuple[Problem, ...]:
+def found(config):
     return judged(laid_over(SOUND, config))
 
 
-def told(config: Config) -> str:
+def told(config):
     """Return place, severity and rule of each problem of the sound config with these keys."""
     return ", ".join(f"{config_path(each.path)} {each.severity} {each.rule}".strip() for each in found(config))
 
 
-def group(**more: Any) -> Config:
+def group(**more):
     return {"nodeGroups": [{**TRN, **more}]}
 
 
-def system(vcpus: int, memory: int) -> Config:
+def system(vcpus, memory):
     own = {"x1.own": {"like": "m6i.xlarge", "vcpus": vcpus, "memoryGib": memory}}
     return {"instanceTypes": own, "cluster": {"systemNodes": {"instanceType": "x1.own"}}}
 
 
-def of_queues(*more: Config, **first: Any) -> Config:
+def of_queues(*more, **first):
     return {"queues": [{"name": "test", **first}, *more]}
 
 
-def family(key: str, parent: int, child: int) -> Config:
+def family(key, parent, child):
     return of_queues({"name": "p", key: {NEURON: parent}}, {"name": "c", "parent": "p", key: {NEURON: child}})
 
 
-def chain(levels: int) -> Config:
+def chain(levels):
     below = [{"name": f"q{level}", **({"parent": f"q{level - 1}"} if level else {})} for level in range(levels)]
     return of_queues(*below)
 
 
-def guaranteed(*amounts: int, **sizes: Any) -> Config:
+def guaranteed(*amounts, **sizes):
     asked = [{"name": f"q{index}", "guarantee": {NEURON: amount}} for index, amount in enumerate(amounts)]
     return {**group(minSize=1, maxSize=8, desiredSize=2, **sizes), **of_queues(*asked)}
 
 
-def addons(**each: Any) -> Config:
+def addons(**each):
     return {"cluster": {"addons": {name.replace("_", "-"): value for name, value in each.items()}}}
 
 
-def of_peers(*blocks: str, **more: Any) -> Config:
+def of_peers(*blocks, **more):
     return {"network": {"peerCidrBlocks": list(blocks), **more}}
 
 
-def endpoint(*blocks: str) -> Config:
+def endpoint(*blocks):
     return {"cluster": {"endpoint": {"publicAccessCidrs": list(blocks)}}}
 
 
-def adopted(second: str, **section: Any) -> Config:
+def adopted(second, **section):
     """A network whose second private subnet lies in a further range of the VPC."""
     existing = VARIANTS[("existingNetwork",)]
     private = [existing["privateSubnets"][0], {**existing["privateSubnets"][1], "cidrBlock": second}]
     return {"existingNetwork": {**existing, "privateSubnets": private, **section}}
 
 
-def team(name: str = "training", **more: Any) -> Config:
+def team(name="training", **more):
     return {"namespaces": [{"name": name, "queues": ["test"], **more}]}
 
 
-def teams(*users: int | None, **more: Any) -> Config:
+def teams(*users, **more):
     each = [{} if user is None else {"trainingUserId": user} for user in users]
     return {"namespaces": [{"name": f"t{n}", "queues": ["test"], **user} for n, user in enumerate(each)], **more}
 
 
-def small(nodes: int) -> Config:
+def small(nodes):
     """A /24 has 251: 16 for the control plane, 3 x 23 and 23 for CPU nodes, 13 for each of the group's."""
     rest = {"cluster": {"cpuNodes": {"maxSize": 1}}, "fileSystem": None}
     return {**group(maxSize=nodes), "network": {"cidrBlock": "10.0.0.0/22"}, **rest}
 
 
-def efa(size: int, throughput: int) -> Config:
+def efa(size, throughput):
     return {"fileSystem": {"efaEnabled": True, "throughputPerTib": throughput, "storageCapacityGib": size}}
 
 
-def s3(**link: str) -> Config:
+def s3(**link):
     return {"fileSystem": {"durability": {"type": "s3", **link}}}
 
 
-def pages(memory_left_mib: int) -> Config:
+def pages(memory_left_mib):
     return group(hugepages2Mi=(CATALOGUE["trn1.32xlarge"].allocatable_memory_mib + 1 - memory_left_mib) // 2)
 
 
@@ -293,7 +293,7 @@ JUDGED: Mapping[str, Sequence[tuple[Config, str]]] = {
     ("config", "expected"),
     [pytest.param(*row, id=f"{what}-{n}") for what, rows in JUDGED.items() for n, row in enumerate(rows, 1)],
 )
-def test_a_config_on_each_side_of_a_limit(config: Config, expected: str) -> None:
+def test_a_config_on_each_side_of_a_limit(config, expected):
     assert told(config) == expected
 
 
@@ -315,13 +315,13 @@ def test_a_config_on_each_side_of_a_limit(config: Config, expected: str) -> None
         ({"queues": [{"name": "other"}]}, "namespaces[0].queues[0]", None),
     ],
 )
-def test_the_fix_is_the_nearest_value_that_is_taken(config: Config, place: str, good: object) -> None:
+def test_the_fix_is_the_nearest_value_that_is_taken(config, place, good):
     assert good in [each.good for each in found(config) if config_path(each.path) == place]
     assert good is None or told(with_value(config, place, good)) == ""
 
 
 @pytest.mark.parametrize("prefix", range(17, 24))
-def test_the_range_that_is_proposed_has_room(prefix: int) -> None:
+def test_the_range_that_is_proposed_has_room(prefix):
     config = {**group(maxSize=60, interfaceLayout="efa"), "network": {"cidrBlock": f"10.0.0.0/{prefix}"}}
     problems = found(config)
     assert [config_path(each.path) for each in problems] == ["network.cidrBlock"] * (prefix > 19)
@@ -329,7 +329,7 @@ def test_the_range_that_is_proposed_has_room(prefix: int) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, kind in CATALOGUE.items() if kind.family != "cpu"])
-def test_every_accelerator_of_the_catalogue_is_a_good_group_as_it_is_sold(name: str) -> None:
+def test_every_accelerator_of_the_catalogue_is_a_good_group_as_it_is_sold(name):
     usage = CATALOGUE[name].usage
     capacity = {"type": "on-demand"} if "on-demand" in usage else BLOCK
     problems = found(group(instanceType=name, capacity=capacity))
@@ -341,9 +341,7 @@ SUPPORT = versions.KUBERNETES_STANDARD_SUPPORT
 
 @pytest.mark.parametrize("version", sorted(SUPPORT))
 @pytest.mark.parametrize(("days", "severity"), [(120, []), (119, ["warn"]), (30, ["warn"]), (29, ["acknowledge"])])
-def test_the_end_of_standard_support_is_told_before_it_comes(
-    monkeypatch: pytest.MonkeyPatch, version: str, days: int, severity: list[str]
-) -> None:
+def test_the_end_of_standard_support_is_told_before_it_comes(monkeypatch, version, days, severity):
     end = datetime.datetime.fromisoformat(f"{SUPPORT[version].standard_end}T00:00Z")
     monkeypatch.setenv("SOURCE_DATE_EPOCH", str(int((end - datetime.timedelta(days)).timestamp())))
     for policy, words in (("STANDARD", "by itself"), ("EXTENDED", "six times")):
@@ -353,7 +351,7 @@ def test_the_end_of_standard_support_is_told_before_it_comes(
         assert all(words in each.reason for each in said)
 
 
-def test_a_node_image_that_is_old_or_not_pinned_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_image_that_is_old_or_not_pinned_is_warned_of(monkeypatch):
     for days, warned in ((90, ""), (91, "cluster.kubernetesVersion warn")):
         made = datetime.datetime(2026, 11, 21) - datetime.timedelta(days)
         monkeypatch.setattr(versions, "AMI_RELEASES", {versions.KUBERNETES: f"1.35.8-{made:%Y%m%d}"})
@@ -364,7 +362,7 @@ def test_a_node_image_that_is_old_or_not_pinned_is_warned_of(monkeypatch: pytest
     assert "`release_version` of each node group" in problem.fix
 
 
-def failing(*blocks: str) -> set[str]:
+def failing(*blocks):
     """Return the rules that fail for a production cluster whose endpoint is open to these ranges."""
     builder = Builder()
     access = {"endpointPrivateAccess": True, "endpointPublicAccess": True, "publicAccessCidrs": list(blocks)}
@@ -387,13 +385,13 @@ EIGHTS = ("203.0.0.0/9", "203.128.0.0/9")
         (("0.0.0.0/1", "128.0.0.0/1"), True),
     ],
 )
-def test_judge_and_rule_call_the_same_ranges_too_wide(blocks: Sequence[str], wide: bool) -> None:
+def test_judge_and_rule_call_the_same_ranges_too_wide(blocks, wide):
     assert ({each.rule for each in found(endpoint(*blocks))} == {"R02"}) == wide
     assert ({each.rule for each in found({**PRODUCTION, **endpoint(*blocks)})} >= {"R02", "R03"}) == wide
     assert failing(*blocks) & {"R02", "R03"} == ({"R02", "R03"} if wide else set())
 
 
-def test_queues_get_what_they_leave_out_from_the_pool_their_parent_and_their_guarantee() -> None:
+def test_queues_get_what_they_leave_out_from_the_pool_their_parent_and_their_guarantee():
     pool = {NEURON: 64, EFA: 32}
     tree = [
         QueueConfig(name="a", capability={NEURON: 32}, guarantee={NEURON: 16}),
@@ -409,7 +407,7 @@ def test_queues_get_what_they_leave_out_from_the_pool_their_parent_and_their_gua
     assert queues.guarantee_problems(below, present={NEURON: 32}) == [], "a share of its parent's"
 
 
-def test_a_file_system_is_mounted_by_its_ports_and_directories_and_writes_what_its_disks_take() -> None:
+def test_a_file_system_is_mounted_by_its_ports_and_directories_and_writes_what_its_disks_take():
     assert lustre.PORTS == ((988, 988), (1018, 1023)), "the FSx guide's"
     mounted = {"/": "m", "": "m", "/team": "m/team", "/linked/team/": "m/linked/team"}
     assert {each: lustre.fileset("m", each) for each in mounted} == mounted
@@ -420,7 +418,7 @@ def test_a_file_system_is_mounted_by_its_ports_and_directories_and_writes_what_i
     assert lustre.write_megabytes_per_second(2400, "SCRATCH_2", 250) == pytest.approx(234, abs=0.5)
 
 
-def test_forms_are_those_of_the_services_own_models() -> None:
+def test_forms_are_those_of_the_services_own_models():
     session = botocore.session.get_session()
     name = session.get_service_model("ecr").shape_for("RepositoryName").metadata
     assert repository.REPOSITORY_NAME.pattern == name["pattern"].replace("\\/", "/")
@@ -438,7 +436,7 @@ def test_forms_are_those_of_the_services_own_models() -> None:
 
 
 @pytest.mark.parametrize("name", ["m7g.4xlarge", "im4gn.4xlarge", "a1.xlarge", "p6e-gb200.36xlarge"])
-def test_an_arm64_type_is_refused_and_no_x86_type_is_taken_for_one(name: str) -> None:
+def test_an_arm64_type_is_refused_and_no_x86_type_is_taken_for_one(name):
     with pytest.raises(CatalogueError, match="arm64"):
         with_entries(CATALOGUE, {name: {"like": "m6i.4xlarge"}})
     for other in ("m7i.4xlarge", "g6e.4xlarge", "m7i-flex.4xlarge", "p6-b200.4xlarge"):
@@ -446,7 +444,7 @@ def test_an_arm64_type_is_refused_and_no_x86_type_is_taken_for_one(name: str) ->
 
 
 @pytest.mark.parametrize("written", ["2027-03-31", datetime.date(2027, 3, 31), "2027-03-31T00:00:00Z"])
-def test_a_day_without_quotes_is_a_day_too(written: object) -> None:
+def test_a_day_without_quotes_is_a_day_too(written):
     """PyYAML makes a date of it; the CLI sends midnight in UTC."""
     waiver = read(WaiverConfig, {"reason": "torn down", "expires": written})
     assert waiver.expires == "2027-03-31"
@@ -454,13 +452,13 @@ def test_a_day_without_quotes_is_a_day_too(written: object) -> None:
     assert waivers.reasons({"R06": waiver}) == {"R06": "torn down"}
 
 
-def test_reasons_of_waivers_are_read_from_every_form() -> None:
+def test_reasons_of_waivers_are_read_from_every_form():
     for form, expected in (({"reason": "a", "expires": "x"}, "a"), ("a", "a"), ({}, "")):
         assert waivers.reasons({"R06": form}) == {"R06": expected}
     assert waivers.reasons(["R06"]) == waivers.reasons(None) == {}
 
 
-def test_the_list_of_rules_is_that_of_the_judges() -> None:
+def test_the_list_of_rules_is_that_of_the_judges():
     from trainium_eks.plan import rules
 
     assert set(waivers.RULES) == {rule.id for rule in rules.RULES} | set(rules.NOT_JUDGED)
@@ -482,7 +480,7 @@ ODD = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(field=st.sampled_from([param.values[0] for param in EVERY]), value=ODD, production=st.booleans())
-def test_no_value_makes_a_judge_raise(field: Field, value: Any, production: bool) -> None:
+def test_no_value_makes_a_judge_raise(field, value, production):
     changed = put(put(field.data, field.path, value), ("production",), production)
     try:
         config = load(text(changed))

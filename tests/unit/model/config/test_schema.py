@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,7 +17,7 @@ BLOCK: dict[str, Any] = yaml.safe_load(schema.pulumi_yaml())["config"]
 NULLABLE = {field.alias for field in StackConfig.model_fields.values() if type(None) in get_args(field.annotation)}
 
 
-def fits(kind: str, items: dict[str, Any] | None, value: Any) -> bool:
+def fits(kind, items, value):
     """Whether the CLI takes a value for a declared type (pulumi's workspace.ValidateConfigValue)."""
     if kind == "array":
         return isinstance(value, list) and items is not None and all(fits(items["type"], None, each) for each in value)
@@ -27,7 +26,7 @@ def fits(kind: str, items: dict[str, Any] | None, value: Any) -> bool:
     return isinstance(value, {"string": str, "boolean": bool, "object": dict}[kind])
 
 
-def test_keys_are_declared_as_the_cli_reads_them_or_may_be_null_and_say_so() -> None:
+def test_keys_are_declared_as_the_cli_reads_them_or_may_be_null_and_say_so():
     fields = {field.alias: field for field in StackConfig.model_fields.values()}
     assert set(BLOCK) == set(fields) - NULLABLE
     for key in NULLABLE:
@@ -42,7 +41,7 @@ def test_keys_are_declared_as_the_cli_reads_them_or_may_be_null_and_say_so() -> 
     assert {key for key, field in fields.items() if field.is_required()} == {"region", "owner"}
 
 
-def test_the_defaults_of_the_cli_are_those_of_the_model() -> None:
+def test_the_defaults_of_the_cli_are_those_of_the_model():
     """The CLI hands every default over as if the stack had set it."""
     values = {"region": "us-west-2", "owner": "me"}
     given = {key: declaration["default"] for key, declaration in BLOCK.items() if "default" in declaration}
@@ -52,7 +51,7 @@ def test_the_defaults_of_the_cli_are_those_of_the_model() -> None:
 
 
 @pytest.mark.parametrize("environment", ["dev", "prod", "gpu"])
-def test_the_environments_of_the_repository_fit_the_declared_types(environment: str) -> None:
+def test_the_environments_of_the_repository_fit_the_declared_types(environment):
     config = yaml.safe_load((ROOT / f"Pulumi.{environment}.yaml").read_text())["config"]
     for key, value in config.items():
         declaration = BLOCK.get(key.partition(":")[2])
@@ -60,30 +59,28 @@ def test_the_environments_of_the_repository_fit_the_declared_types(environment: 
             assert fits(declaration["type"], declaration.get("items"), value), key
 
 
-def cells(table: str) -> Iterator[list[str]]:
+def cells(table):
     for line in table.splitlines()[2:]:
         yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
-def test_the_table_names_keys_as_the_file_has_them_and_says_the_arm_of_a_field() -> None:
+def test_the_table_names_keys_as_the_file_has_them_and_says_the_arm_of_a_field():
     assert re.findall(r"`([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`", schema.markdown()) == [], "Python's spelling"
     lines = [line for line in cells(schema.markdown()) if line[0] == "`nodeGroups[].capacity.zoneId`"]
     assert [line[3].split(".")[0] for line in lines] == ["With `type: reservation`", "With `type: capacity-block`"]
 
 
-def test_outputs_are_those_of_the_model() -> None:
+def test_outputs_are_those_of_the_model():
     names = {line[0].strip("`").split(".")[0].split("[")[0] for line in cells(schema.outputs_markdown())}
     assert names == {field.alias for field in StackOutputs.model_fields.values()}
 
 
-def test_the_committed_files_are_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_committed_files_are_up_to_date(monkeypatch):
     monkeypatch.chdir(ROOT)
     assert schema.main(["--check"]) == 0, "run make docs"
 
 
-def test_what_is_between_the_marks_is_replaced_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_between_the_marks_is_replaced_and_nothing_else(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     project, tables = tmp_path / "Pulumi.yaml", tmp_path / "docs" / "config.md"
     tables.parent.mkdir()

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import celpy
@@ -51,17 +51,11 @@ ENVIRONMENT = celpy.Environment()
 
 
 @functools.cache
-def program(expression: str) -> celpy.Runner:
+def program(expression):
     return ENVIRONMENT.program(ENVIRONMENT.compile(expression), functions=FUNCTIONS)
 
 
-def refusals(
-    name: str,
-    asked: Mapping[str, Any],
-    old: Mapping[str, Any] | None = None,
-    groups: Sequence[str] = (GROUP,),
-    about: str = "",
-) -> list[str]:
+def refusals(name, asked, old=None, groups=(GROUP,), about=""):
     """Return the messages of the validations of a policy that an object fails; only those with a text are evaluated."""
     policy = POLICIES[name]
     operation = policy.operations[0] if old is None else "UPDATE"
@@ -75,7 +69,7 @@ def refusals(
     }
     defined = {each.name: each.expression for each in policy.variables}
 
-    def value(expression: str) -> Any:
+    def value(expression):
         for variable in re.findall(r"variables\.(\w+)", expression):
             if variable not in known:
                 known[CEL.StringType(variable)] = value(defined[variable])
@@ -100,33 +94,33 @@ IN_GROUP = {"scheduling.k8s.io/group-name": "podgroup-1"}
 REQUIRED, PREFERRED = (f"{each}DuringSchedulingIgnoredDuringExecution" for each in ("required", "preferred"))
 
 
-def spec(*containers: Json, **more: Any) -> Json:
+def spec(*containers, **more):
     return {"containers": list(containers) or [C], **more}
 
 
-def noted(**annotations: str) -> Json:
+def noted(**annotations):
     return {"metadata": {"name": "name", "annotations": annotations}}
 
 
-def pod(*containers: Json, notes: Mapping[str, str] | None = None, **more: Any) -> Json:
+def pod(*containers, notes=None, **more):
     about = {} if notes is None else noted(**notes)
     return {**about, "spec": spec(*containers, **{"schedulerName": "volcano", **more})}
 
 
-def free(*containers: Json, **more: Any) -> Json:
+def free(*containers, **more):
     return pod(*containers, schedulerName="default-scheduler", **more)
 
 
-def grouped(*containers: Json, **more: Any) -> Json:
+def grouped(*containers, **more):
     return pod(*containers, notes=IN_GROUP, **more)
 
 
-def vcjob(*specs: Json, **more: Any) -> Json:
+def vcjob(*specs, **more):
     tasks = [{"name": f"task-{index}", "template": {"spec": each}} for index, each in enumerate(specs)]
     return {"kind": "Job", "spec": {"tasks": tasks, "schedulerName": "volcano", "queue": "test", **more}}
 
 
-def made_by(name: str, pods: int = 2, template: Json | None = None, **more: Any) -> Json:
+def made_by(name, pods=2, template=None, **more):
     """Return an object of a kind that leads to so many pods, or one of its templates."""
     template = template or {"spec": spec(PLAIN)}
     tasks = [{"name": "a", "replicas": pods - 1, "template": template}, {"name": "b", "template": template}]
@@ -143,28 +137,28 @@ def made_by(name: str, pods: int = 2, template: Json | None = None, **more: Any)
     return {"kind": "Job", "spec": {**specs[name], **more}}
 
 
-def runtime(queue: str) -> Json:
+def runtime(queue):
     made = made_by("job-sets", podGroupPolicy={"volcano": {}})
     made["spec"]["template"]["metadata"] = {"annotations": {QUEUE: queue}}
     return made
 
 
-def cron(name: str, policy: str = "Forbid", schedule: str = "0 * * * *", **job: Any) -> Json:
+def cron(name, policy="Forbid", schedule="0 * * * *", **job):
     template = {"spec": job or made_by(name)["spec"]}
     return {"kind": "CronJob", "spec": {"concurrencyPolicy": policy, "schedule": schedule, "jobTemplate": template}}
 
 
-def queued(queue: str | None, priority: str | None = None) -> Json:
+def queued(queue, priority=None):
     named = {"queue": queue, "priorityClassName": priority}
     return {"spec": {name: value for name, value in named.items() if value is not None}}
 
 
-def deployment(*containers: Json, notes: Mapping[str, str] | None = None, **more: Any) -> Json:
+def deployment(*containers, notes=None, **more):
     template = {"spec": spec(*containers, **more), **({"metadata": {"annotations": notes}} if notes else {})}
     return {"spec": {"replicas": 2, "template": template}}
 
 
-def owned(*owners: Json, kind: str = "Pod", **labels: str) -> Json:
+def owned(*owners, kind="Pod", **labels):
     return {"kind": kind, "metadata": {"ownerReferences": list(owners), "labels": labels}}
 
 
@@ -178,18 +172,18 @@ class Row(NamedTuple):
     groups: Sequence[str] = (GROUP,)
 
 
-def controllers(policy: str, asked: Json, said: str = "", old: Json | None = None) -> Row:
+def controllers(policy, asked, said="", old=None):
     return Row(policy, asked, said, old, CONTROLLERS)
 
 
-def volcano(said: str = "", template: Json | None = None, pods: int = 2, **more: Any) -> Row:
+def volcano(said="", template=None, pods=2, **more):
     """Return a Volcano job, with the changes of its template's and its own spec."""
     return Row(
         "volcano-jobs", made_by("volcano-jobs", pods, {"spec": {**spec(PLAIN), **(template or {})}}, **more), said
     )
 
 
-def named(name: str, said: str = "", task: str = "task", pods: int = 100, **more: Any) -> Row:
+def named(name, said="", task="task", pods=100, **more):
     job = vcjob(spec(PLAIN, **more.pop("template", {})), **more)
     job["spec"]["tasks"][0] |= {"name": task, "replicas": pods}
     return Row("volcano-jobs", {**job, "metadata": {"name": name}}, said)
@@ -523,13 +517,13 @@ JUDGED: Mapping[str, Sequence[Row]] = {
 @pytest.mark.parametrize(
     "row", [pytest.param(row, id=f"{what}-{n}") for what, rows in JUDGED.items() for n, row in enumerate(rows, 1)]
 )
-def test_a_request_gets_past_or_is_refused_with_the_reason(row: Row) -> None:
+def test_a_request_gets_past_or_is_refused_with_the_reason(row):
     told = refusals(row.policy, row.asked, row.old, row.groups)
     assert len(told) == bool(row.said), told
     assert all(row.said in each for each in told)
 
 
-def templates(template: Json) -> Iterator[tuple[str, Json]]:
+def templates(template):
     """Yield each policy with an object that leads to pods of a template, for each of its paths to one."""
     yield "pods", template
     yield from ((name, made_by(name, 2, template)) for name in KINDS if name != "pods")
@@ -539,15 +533,15 @@ def templates(template: Json) -> Iterator[tuple[str, Json]]:
         yield "train-jobs", {"spec": {"podSpecOverrides": [template["spec"]]}}
 
 
-def within(**security: Any) -> Json:
+def within(**security):
     return {"spec": spec({"name": "c", **security})}
 
 
-def having(**fields: Any) -> Json:
+def having(**fields):
     return {"spec": spec(**fields)}
 
 
-def tolerating(**toleration: str) -> Json:
+def tolerating(**toleration):
     return having(tolerations=[toleration])
 
 
@@ -614,7 +608,7 @@ IN_TEMPLATES: Sequence[tuple[str, Json]] = [
 
 
 @pytest.mark.parametrize(("said", "template"), IN_TEMPLATES)
-def test_templates_of_all_kinds_are_judged_like_pods(said: str, template: Json) -> None:
+def test_templates_of_all_kinds_are_judged_like_pods(said, template):
     for policy, asked in templates(template):
         assert len(refusals(policy, asked, about=said)) == (policy not in BUT.get(said, ())), policy
 
@@ -634,7 +628,7 @@ PROBED = {
 
 
 @EVERY_WORKLOAD
-def test_templates_within_pod_securitys_baseline_and_the_bound_of_letters_pass(name: str) -> None:
+def test_templates_within_pod_securitys_baseline_and_the_bound_of_letters_pass(name):
     context = {**CONFINED, "sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}]}
     template = {"metadata": {"annotations": {"a": "b"}}, "spec": spec(PROBED, securityContext=context)}
     assert refusals(name, made_by(name, 2, template)) == []
@@ -643,7 +637,7 @@ def test_templates_within_pod_securitys_baseline_and_the_bound_of_letters_pass(n
 PODLESS = {("", "configmaps"), ("", "secrets"), ("", "services"), ("bus.volcano.sh", "commands")}
 
 
-def test_every_kind_that_researchers_write_is_bounded_and_counted() -> None:
+def test_every_kind_that_researchers_write_is_bounded_and_counted():
     judged = {(match.group, match.resource) for name in KINDS for match in POLICIES[name].matches}
     hard = quotas.hard({}, {}, {})
     for match in researchers.written():
@@ -655,7 +649,7 @@ def test_every_kind_that_researchers_write_is_bounded_and_counted() -> None:
 
 
 @EVERY_WORKLOAD
-def test_one_object_leads_to_no_more_pods_than_the_quota_has(name: str) -> None:
+def test_one_object_leads_to_no_more_pods_than_the_quota_has(name):
     assert refusals(name, made_by(name, 100)) == []
     (message, *_) = refusals(name, made_by(name, 101))
     assert "101 is more than 100" in message
@@ -665,7 +659,7 @@ def test_one_object_leads_to_no_more_pods_than_the_quota_has(name: str) -> None:
     assert refusals("scale", {"spec": {"replicas": 101}}, {"spec": {"replicas": 1}}) != []
 
 
-def test_a_namespace_without_priorities_says_so() -> None:
+def test_a_namespace_without_priorities_says_so():
     policy = admission.policies(dataclasses.replace(LIMITS, priority_classes=()), ())["queues"]
     assert [each.message for each in policy.validations][1] == "spec.priorityClassName must be unset in this namespace"
 
@@ -676,8 +670,8 @@ FREE = ("note", "app.kubernetes.io/version", "kubectl.kubernetes.io/restartedAt"
 
 @pytest.mark.parametrize("field", ["annotations", "labels"])
 @pytest.mark.parametrize("kind", ["Pod", "Job"])
-def test_researchers_change_nothing_that_schedulers_read(field: str, kind: str) -> None:
-    def marked(**values: str | None) -> Json:
+def test_researchers_change_nothing_that_schedulers_read(field, kind):
+    def marked(**values):
         kept = {key: value for key, value in values.items() if value}
         return {"kind": kind, "metadata": {field: {"a": "b", **kept}}}
 

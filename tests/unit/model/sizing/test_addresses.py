@@ -13,7 +13,7 @@ ZONES = ("use1-az6", "use1-az5", "use1-az4", "use1-az2", "use1-az1", "use1-az3")
 
 
 @st.composite
-def vpcs(draw: st.DrawFn) -> str:
+def vpcs(draw):
     prefix = draw(st.integers(16, 24))
     base = draw(st.sampled_from(["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]))
     index = draw(st.integers(0, 2 ** (prefix - ipaddress.IPv4Network(base).prefixlen) - 1))
@@ -22,7 +22,7 @@ def vpcs(draw: st.DrawFn) -> str:
 
 
 @given(vpcs(), st.integers(1, 3))
-def test_subnets_lie_in_the_vpc_never_overlap_and_private_ones_are_larger(cidr_block: str, zones: int) -> None:
+def test_subnets_lie_in_the_vpc_never_overlap_and_private_ones_are_larger(cidr_block, zones):
     plan = addresses.plan(cidr_block, ZONES[:zones])
     vpc = ipaddress.IPv4Network(cidr_block)
     public = [ipaddress.IPv4Network(block) for block in plan.public.values()]
@@ -35,7 +35,7 @@ def test_subnets_lie_in_the_vpc_never_overlap_and_private_ones_are_larger(cidr_b
 
 
 @given(st.integers(16, 28), st.integers(1, 6))
-def test_a_plan_is_made_or_refused_and_never_makes_a_subnet_that_aws_refuses(prefix: int, zones: int) -> None:
+def test_a_plan_is_made_or_refused_and_never_makes_a_subnet_that_aws_refuses(prefix, zones):
     try:
         plan = addresses.plan(f"10.0.0.0/{prefix}", ZONES[:zones])
     except ValueError:
@@ -45,13 +45,13 @@ def test_a_plan_is_made_or_refused_and_never_makes_a_subnet_that_aws_refuses(pre
     assert all(ipaddress.IPv4Network(block).prefixlen <= 28 for block in every)
 
 
-def test_a_16_with_two_zones_gives_two_private_18() -> None:
+def test_a_16_with_two_zones_gives_two_private_18():
     plan = addresses.plan("10.0.0.0/16", ["usw2-az4", "usw2-az1"])
     assert plan.private == {"usw2-az4": "10.0.0.0/18", "usw2-az1": "10.0.64.0/18"}
     assert plan.public == {"usw2-az4": "10.0.192.0/20", "usw2-az1": "10.0.208.0/20"}
 
 
-def test_a_third_zone_leaves_the_subnets_of_the_first_two_where_they_are() -> None:
+def test_a_third_zone_leaves_the_subnets_of_the_first_two_where_they_are():
     two, three = (addresses.plan("10.0.0.0/16", ZONES[:zones]) for zones in (2, 3))
     assert {zone: three.private[zone] for zone in two.private} == dict(two.private)
     assert {zone: three.public[zone] for zone in two.public} == dict(two.public)
@@ -68,12 +68,12 @@ def test_a_third_zone_leaves_the_subnets_of_the_first_two_where_they_are() -> No
         ("ten", "Expected 4 octets"),
     ],
 )
-def test_a_range_that_cannot_be_planned_is_refused_with_the_reason(cidr_block: str, reason: str) -> None:
+def test_a_range_that_cannot_be_planned_is_refused_with_the_reason(cidr_block, reason):
     with pytest.raises(ValueError, match=reason):
         addresses.plan(cidr_block, ZONES[:2])
 
 
-def test_zones_must_be_distinct_and_at_least_one() -> None:
+def test_zones_must_be_distinct_and_at_least_one():
     for zones in ([], ["usw2-az4", "usw2-az4"]):
         with pytest.raises(ValueError, match="distinct"):
             addresses.plan("10.0.0.0/16", zones)
@@ -91,13 +91,11 @@ def test_zones_must_be_distinct_and_at_least_one() -> None:
         ("m6i.xlarge", "none", 23),
     ],
 )
-def test_a_node_needs_an_address_for_each_interface_that_holds_one_and_those_of_its_pods(
-    name: str, layout: str, count: int
-) -> None:
+def test_a_node_needs_an_address_for_each_interface_that_holds_one_and_those_of_its_pods(name, layout, count):
     assert addresses.needed(CATALOGUE[name], 1, layout) == count
 
 
-def test_two_addresses_stay_free_and_twelve_are_the_least() -> None:
+def test_two_addresses_stay_free_and_twelve_are_the_least():
     held = {0: 12, 10: 12, 11: 13, 48: 50}
     assert {pods: addresses.pod_addresses(pods) for pods in held} == held
 
@@ -114,11 +112,11 @@ def test_two_addresses_stay_free_and_twelve_are_the_least() -> None:
         ("trn1.2xlarge", "ena", CATALOGUE["trn1.2xlarge"].max_pods),
     ],
 )
-def test_pods_are_as_many_as_the_places_of_card_0_hold(name: str, layout: str, pods: int) -> None:
+def test_pods_are_as_many_as_the_places_of_card_0_hold(name, layout, pods):
     assert addresses.max_pods(CATALOGUE[name], layout) == pods
 
 
-def test_what_is_needed_follows_the_constants_that_configure_the_cni(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_needed_follows_the_constants_that_configure_the_cni(monkeypatch):
     before = addresses.needed(CATALOGUE["trn1.32xlarge"], 2)
     monkeypatch.setattr(addresses, "WARM_IP_TARGET", 20)
     assert addresses.needed(CATALOGUE["trn1.32xlarge"], 2) == before + 2 * 18
@@ -126,6 +124,6 @@ def test_what_is_needed_follows_the_constants_that_configure_the_cni(monkeypatch
         addresses.needed(CATALOGUE["trn1.32xlarge"], 1, "efaonly")
 
 
-def test_aws_keeps_five_addresses_of_a_subnet() -> None:
+def test_aws_keeps_five_addresses_of_a_subnet():
     free = {"10.0.0.0/24": 251, "10.0.0.0/28": 11, "10.0.0.0/18": 16379}
     assert {block: addresses.usable(block) for block in free} == free

@@ -16,16 +16,16 @@ from trainium_eks.model.sizing import bill
 from trainium_eks.model.validation.config_model import read
 
 
-def _bill(**sections: object) -> bill.Bill:
+def _bill(**sections):
     return bill.of_config(read(StackConfig, {"region": "us-west-2", "owner": "team", **sections}))
 
 
-def _amounts(found: bill.Bill, what: str) -> tuple[float, float]:
+def _amounts(found, what):
     lines = [line for line in found.lines if line.what == what]
     return sum(line.quantity for line in lines), sum(line.maximum for line in lines)
 
 
-def test_the_default_environment_is_billed_whole() -> None:
+def test_the_default_environment_is_billed_whole():
     found = _bill()
     assert _amounts(found, "trn1.32xlarge") == (2, 4)
     assert _amounts(found, "trn1n.32xlarge") == (0, 2)
@@ -36,69 +36,69 @@ def test_the_default_environment_is_billed_whole() -> None:
     assert found.monthly_usd == pytest.approx(found.hourly_usd * 730)
 
 
-def test_a_gateway_in_each_zone_pays_for_its_address_too() -> None:
+def test_a_gateway_in_each_zone_pays_for_its_address_too():
     network = {"natGateways": "per-zone", "interfaceEndpoints": ["sts", "ecr.api"]}
     found = _bill(network=network)
     assert _amounts(found, "NAT gateway") == _amounts(found, "public IPv4 address") == (2, 2)
     assert _amounts(found, "interface endpoint") == (4, 4)
 
 
-def test_an_existing_network_is_billed_to_whoever_made_it() -> None:
+def test_an_existing_network_is_billed_to_whoever_made_it():
     found = _bill(existingNetwork=VARIANTS[("existingNetwork",)])
     assert _amounts(found, "NAT gateway") == (0, 0)
     assert _amounts(found, "m6i.xlarge") == (3, 10)
 
 
 @pytest.mark.parametrize(("group", "gib"), [({}, 100), ({"localStorage": "none"}, 500), ({"rootVolumeGib": 250}, 250)])
-def test_the_root_volume_is_the_one_the_group_gets(group: dict[str, object], gib: int) -> None:
+def test_the_root_volume_is_the_one_the_group_gets(group, gib):
     found = _bill(nodeGroups=[{"name": "g", "instanceType": "trn1.32xlarge", "maxSize": 7, **group}])
     assert _amounts(found, f"{gib} GiB root volume")[1] in (7, 7 + 10)
 
 
-def test_no_file_system_costs_nothing() -> None:
+def test_no_file_system_costs_nothing():
     assert not [line for line in _bill(fileSystem=None).lines if "Lustre" in line.what]
 
 
-def test_scratch_and_persistent_storage_have_their_own_prices() -> None:
+def test_scratch_and_persistent_storage_have_their_own_prices():
     [scratch] = bill.file_system(1200, "SCRATCH_2", 250)
     assert scratch.hourly_usd == pytest.approx(1200 * prices.FSX_SCRATCH_GIB_MONTH / 730)
     [persistent] = bill.file_system(1200, "PERSISTENT_2", 1000)
     assert persistent.hourly_usd == pytest.approx(1200 * prices.FSX_LUSTRE_GIB_MONTH[1000] / 730)
 
 
-def test_metadata_iops_are_paid_beyond_the_included_ones() -> None:
+def test_metadata_iops_are_paid_beyond_the_included_ones():
     paid = {(1200, 1500): [], (1200, 3000): [1500], (2400, 3000): [], (9600, 12000): [6000], (48000, 36000): [12000]}
     for (gib, iops), extra in paid.items():
         lines = bill.file_system(gib, "PERSISTENT_2", 125, iops)
         assert [line.quantity for line in lines if line.what == "metadata IOPS"] == extra
 
 
-def test_a_type_without_a_price_is_named() -> None:
+def test_a_type_without_a_price_is_named():
     nameless = [name for name, instance in CATALOGUE.items() if instance.hourly_usd is None]
     assert nameless, "every type has a price now: this test needs another example"
     found = _bill(nodeGroups=[{"name": "g", "instanceType": nameless[0], "maxSize": 1, "desiredSize": 1}])
     assert found.unknown == (nameless[0],)
 
 
-def test_a_type_of_the_config_is_priced_by_the_config() -> None:
+def test_a_type_of_the_config_is_priced_by_the_config():
     entry = {"like": "trn1.32xlarge", "hourlyUsd": 50.0, "priceDate": "2026-11-01", "priceRegion": "us-west-2"}
     group = {"name": "g", "instanceType": "trn9.48xlarge", "maxSize": 1, "desiredSize": 1}
     found = _bill(instanceTypes={"trn9.48xlarge": entry}, nodeGroups=[group])
     assert [line.hourly_usd for line in found.lines if line.what == "trn9.48xlarge"] == [50.0]
 
 
-def test_prices_are_dated_and_of_a_region_and_extended_support_costs_six_times_as_much() -> None:
+def test_prices_are_dated_and_of_a_region_and_extended_support_costs_six_times_as_much():
     assert datetime.date.fromisoformat(prices.DATE) >= datetime.date(2026, 11, 1)
     assert prices.REGION == "us-east-1"
     assert round(prices.EKS_EXTENDED_HOURLY / prices.EKS_CLUSTER_HOURLY, 6) == 6
 
 
-def shapes(service: str) -> Mapping[str, Any]:
+def shapes(service):
     found: Mapping[str, Any] = botocore.loaders.Loader().load_service_model(service, "service-2")["shapes"]
     return found
 
 
-def test_lustre_costs_more_the_faster_it_is_and_by_the_gib_and_no_price_is_made_up() -> None:
+def test_lustre_costs_more_the_faster_it_is_and_by_the_gib_and_no_price_is_made_up():
     deployment_types = get_args(FileSystemConfig.model_fields["deployment_type"].annotation)
     assert set(deployment_types) <= set(shapes("fsx")["LustreDeploymentType"]["enum"])
     assert all(prices.lustre_monthly_usd(1200, each, 250) > 0 for each in deployment_types)
@@ -112,13 +112,13 @@ def test_lustre_costs_more_the_faster_it_is_and_by_the_gib_and_no_price_is_made_
             prices.lustre_monthly_usd(1200, deployment_type, throughput)
 
 
-def test_gp3_throughput_and_iops_cost_only_above_what_every_volume_has() -> None:
+def test_gp3_throughput_and_iops_cost_only_above_what_every_volume_has():
     assert prices.gp3_monthly_usd(500) == pytest.approx(40.0)
     assert prices.gp3_monthly_usd(500, throughput_mibps=100, iops=100) == pytest.approx(40.0)
     assert prices.gp3_monthly_usd(500, throughput_mibps=1000, iops=16000) == pytest.approx(40.0 + 35.0 + 65.0)
 
 
-def test_control_plane_tiers_are_words_of_eks_and_dearer_the_larger() -> None:
+def test_control_plane_tiers_are_words_of_eks_and_dearer_the_larger():
     assert set(prices.EKS_CONTROL_PLANE_TIER_HOURLY) == set(shapes("eks")["ProvisionedControlPlaneTier"]["enum"])
     tiers = list(prices.EKS_CONTROL_PLANE_TIER_HOURLY.values())
     assert tiers == sorted(tiers)

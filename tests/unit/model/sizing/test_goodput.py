@@ -15,7 +15,7 @@ HOUR = 3600.0
 MINUTE = 60.0
 
 
-def _simulated(run: ModelRun, interval_seconds: float, *, faults: int, seed: int) -> float:
+def _simulated(run, interval_seconds, *, faults, seed):
     """The useful share of a run that is played through, event by event, until so many faults have hit it."""
     chance = random.Random(seed)
     now = kept = 0.0
@@ -47,20 +47,20 @@ def _simulated(run: ModelRun, interval_seconds: float, *, faults: int, seed: int
         (ModelRun(30, 0.5, 5, 0), 6),
     ],
 )
-def test_the_closed_form_agrees_with_a_simulation(run: ModelRun, interval_seconds: float) -> None:
+def test_the_closed_form_agrees_with_a_simulation(run, interval_seconds):
     expected = goodput.useful_fraction(run, interval_seconds)
     assert _simulated(run, interval_seconds, faults=20_000, seed=1) == pytest.approx(expected, abs=0.005)
 
 
 @pytest.mark.parametrize(("mean_minutes", "interval_minutes"), [(24 * 60, 117), (6 * 60, 57), (15, 9.1)])
-def test_the_best_interval_is_that_of_dalys_paper(mean_minutes: float, interval_minutes: float) -> None:
+def test_the_best_interval_is_that_of_dalys_paper(mean_minutes, interval_minutes):
     """Figures 3 to 5 of the paper: a restart of 10 minutes, a checkpoint of 5."""
     run = ModelRun(mean_minutes * MINUTE, 5 * MINUTE, 0, 10 * MINUTE)
     # His figures are estimates, within 1 % of the optimum and printed with two or three digits.
     assert goodput.best_seconds(run) / MINUTE == pytest.approx(interval_minutes, rel=0.011)
 
 
-def test_the_llama_3_run_is_useful_for_more_than_nine_tenths() -> None:
+def test_the_llama_3_run_is_useful_for_more_than_nine_tenths():
     """Published: 466 interruptions in 54 days, 405 billion parameters, a store that takes 2 TB/s, more than 90 %.
 
     Assumed: 16 bytes a parameter and 10 minutes until training goes on; both are in docs/goodput.md, with others.
@@ -71,7 +71,7 @@ def test_the_llama_3_run_is_useful_for_more_than_nine_tenths() -> None:
     assert 0.90 < useful < 0.92
 
 
-def test_the_wait_after_a_fault_explains_the_uptime_of_a_published_run_on_trainium() -> None:
+def test_the_wait_after_a_fault_explains_the_uptime_of_a_published_run_on_trainium():
     """HLAT (2024): 98.81 % job uptime on 4096 Trainium, 256 nodes. Uptime counts neither checkpoints nor lost steps."""
     rate = goodput.failure_rate("Trainium")
     run = goodput.run_on_lustre(256, rate.per_node_year, 0, 1)
@@ -79,7 +79,7 @@ def test_the_wait_after_a_fault_explains_the_uptime_of_a_published_run_on_traini
     assert 1 - waiting / (run.seconds_between_faults + waiting) == pytest.approx(0.9881, abs=0.005)
 
 
-def test_rates_are_those_of_the_papers_or_say_that_they_are_assumed_and_the_users_own_wins() -> None:
+def test_rates_are_those_of_the_papers_or_say_that_they_are_assumed_and_the_users_own_wins():
     """2048 nodes of RSC-1's kind fail each 1.8 hours, as its authors reckon; Llama 3's each 3.1."""
     a100, h100, trainium = (goodput.failure_rate(kind) for kind in ("A100-40", "H100", "Trainium2"))
     assert goodput.seconds_between_faults(2048, a100.per_node_year) / HOUR == pytest.approx(1.8, abs=0.05)
@@ -92,15 +92,13 @@ def test_rates_are_those_of_the_papers_or_say_that_they_are_assumed_and_the_user
     assert goodput.seconds_between_faults(0, 1) == goodput.seconds_between_faults(1, 0) == math.inf
 
 
-def _runs() -> st.SearchStrategy[ModelRun]:
+def _runs():
     seconds = st.floats(0, 1e5)
     return st.builds(ModelRun, st.floats(10, 1e9), seconds, seconds, seconds)
 
 
 @given(_runs(), st.floats(0.5, 2))
-def test_a_proposal_holds_for_any_run_and_no_other_interval_is_better_than_the_best(
-    run: ModelRun, factor: float
-) -> None:
+def test_a_proposal_holds_for_any_run_and_no_other_interval_is_better_than_the_best(run, factor):
     if best := goodput.best_seconds(run):
         most = goodput.useful_fraction(run, best)
         assert goodput.useful_fraction(run, best * factor) <= most * (1 + 1e-9)
@@ -110,7 +108,7 @@ def test_a_proposal_holds_for_any_run_and_no_other_interval_is_better_than_the_b
     assert 0 <= found.useful_fraction <= 1
 
 
-def test_without_faults_only_checkpoints_cost_time() -> None:
+def test_without_faults_only_checkpoints_cost_time():
     run = ModelRun(math.inf, 200, 500, 500)
     assert goodput.best_seconds(run) == math.inf
     assert goodput.expect(run).interval_seconds == goodput.MOST_INTERVAL_SECONDS
@@ -118,7 +116,7 @@ def test_without_faults_only_checkpoints_cost_time() -> None:
     assert goodput.Goodput(ModelRun(math.inf, 0, 0, 0), 60, 0.8).usd_per_useful_hour(40) == 50
 
 
-def test_a_small_gang_saves_as_often_as_is_cheap() -> None:
+def test_a_small_gang_saves_as_often_as_is_cheap():
     """Two nodes would save each five hours; each 25 minutes takes 1 % of the time, and nobody loses an afternoon."""
     run = ModelRun(130 * DAY, 15, 600, 300)
     assert goodput.best_seconds(run) > 5 * HOUR
@@ -127,7 +125,7 @@ def test_a_small_gang_saves_as_often_as_is_cheap() -> None:
     assert found.useful_fraction > 0.989
 
 
-def test_a_checkpoint_longer_than_the_time_between_faults_gets_nearly_nothing_done() -> None:
+def test_a_checkpoint_longer_than_the_time_between_faults_gets_nearly_nothing_done():
     run = ModelRun(HOUR, 10 * HOUR, 0, 0)
     assert goodput.best_seconds(run) == pytest.approx(HOUR, rel=1e-4)
     assert goodput.useful_fraction(run, HOUR) < 1e-4
@@ -135,7 +133,7 @@ def test_a_checkpoint_longer_than_the_time_between_faults_gets_nearly_nothing_do
     assert goodput.expect(ModelRun(1, 1e6, 0, 0)).usd_per_useful_hour(10) == math.inf
 
 
-def test_all_that_cannot_be_is_told_at_once() -> None:
+def test_all_that_cannot_be_is_told_at_once():
     wrong = ModelRun(0, -1, math.inf, math.nan)
     assert [*goodput.validate(wrong)] == [
         "seconds_between_faults must be above 0, not 0",

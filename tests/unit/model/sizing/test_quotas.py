@@ -10,7 +10,7 @@ from trainium_eks.model.sizing import quotas
 from trainium_eks.model.sizing.quantities import quantity, shown
 
 
-def test_what_the_api_server_takes_passes_and_what_it_refuses_or_never_counts_is_refused() -> None:
+def test_what_the_api_server_takes_passes_and_what_it_refuses_or_never_counts_is_refused():
     for name, amount in TAKEN.items():
         assert quotas.validate({name: amount}, "quota") == [], name
     for name, amount in (*REFUSED.items(), *USELESS.items()):
@@ -18,7 +18,7 @@ def test_what_the_api_server_takes_passes_and_what_it_refuses_or_never_counts_is
         assert problem.value == amount
 
 
-def test_the_fix_rounds_a_part_of_a_pod_up_and_names_extended_resources_by_their_requests() -> None:
+def test_the_fix_rounds_a_part_of_a_pod_up_and_names_extended_resources_by_their_requests():
     (problem,) = quotas.validate({"pods": "1.5"}, "quota")
     assert (problem.path, problem.good) == ("quota.pods", "2")
     for name in ("aws.amazon.com/neuron", "limits.aws.amazon.com/neuron"):
@@ -26,7 +26,7 @@ def test_the_fix_rounds_a_part_of_a_pod_up_and_names_extended_resources_by_their
         assert problem.fix == "name it requests.aws.amazon.com/neuron"
 
 
-def test_the_default_bounds_a_backlog_and_not_the_queue_itself() -> None:
+def test_the_default_bounds_a_backlog_and_not_the_queue_itself():
     room = {"cpu": "508", "memory": "1800Gi", "pods": "1000"}
     assert quotas.hard({"aws.amazon.com/neuron": 64}, room, {}, claimed_gib=1200) == {
         "requests.cpu": "5080",
@@ -46,7 +46,7 @@ def test_the_default_bounds_a_backlog_and_not_the_queue_itself() -> None:
     }
 
 
-def test_the_default_is_a_good_quota_bounds_only_what_is_known_and_holds_a_gang_of_the_whole_pool() -> None:
+def test_the_default_is_a_good_quota_bounds_only_what_is_known_and_holds_a_gang_of_the_whole_pool():
     hard = quotas.hard({}, {}, {})
     assert hard["pods"] == "500"
     assert not {"requests.cpu", "requests.memory"} & set(hard)
@@ -57,7 +57,7 @@ def test_the_default_is_a_good_quota_bounds_only_what_is_known_and_holds_a_gang_
     assert int(quotas.hard({"aws.amazon.com/neuron": 16_000}, room, {})["pods"]) >= 16_000
 
 
-def test_room_is_that_of_all_nodes() -> None:
+def test_room_is_that_of_all_nodes():
     one = CATALOGUE.allocatable("trn1.32xlarge")
     room = quotas.room([("trn1.32xlarge", 3), ("no-such-type", 2), ("trn1.32xlarge", 0)], CATALOGUE)
     assert {name: quantity(amount) for name, amount in room.items()} == {
@@ -66,12 +66,12 @@ def test_room_is_that_of_all_nodes() -> None:
 
 
 @pytest.mark.parametrize(("most", "closed"), [("0", ("fsx",)), ("0Ki", ("fsx",)), ("1", ()), ("x", ())])
-def test_a_storage_class_without_claims_is_closed(most: str, closed: tuple[str, ...]) -> None:
+def test_a_storage_class_without_claims_is_closed(most, closed):
     hard = {"pods": "0", "fsx.storageclass.storage.k8s.io/persistentvolumeclaims": most}
     assert quotas.closed_storage_classes(hard) == closed
 
 
-def test_a_quantity_is_a_number_and_what_is_none_is_none() -> None:
+def test_a_quantity_is_a_number_and_what_is_none_is_none():
     small = {16: 16, "-1": -1, "+2": 2, "500m": "0.5", "1.": 1, ".5": "0.5", "100n": "0.0000001", "5e-1": "0.5"}
     large = {"1k": 1000, "3M": 3 * 10**6, "1E": 10**18, "1Ki": 1024, "1.5Ti": 3 * 2**39, "1E3": 1000, "2u": "0.000002"}
     numbers = {**small, **large}

@@ -10,7 +10,7 @@ from unit.model.config.test_bad_inputs import SOUND, judged, laid_over
 from unit.model.config.test_config import put
 
 from trainium_eks.model.validation import formats, ranges
-from trainium_eks.model.validation.problems import Problem, config_path, describe, refused
+from trainium_eks.model.validation.problems import config_path, describe, refused
 from trainium_eks.model.validation.unseen import UNSEEN
 from trainium_eks.plan.graph import SECRET
 
@@ -19,7 +19,7 @@ ARN = "arn:aws:iam::111122223333"
 
 
 @pytest.mark.parametrize("mark", [*BREAKS, "\u00a0"], ids=ascii)
-def test_a_tag_has_no_line_break_wherever_it_stands(mark: str) -> None:
+def test_a_tag_has_no_line_break_wherever_it_stands(mark):
     for at in (0, 2, 4):
         broken = "team"[:at] + mark + "team"[at:]
         assert [each.path for each in formats.tags("tags", {"Team": broken})] == ["tags.Team"]
@@ -27,7 +27,7 @@ def test_a_tag_has_no_line_break_wherever_it_stands(mark: str) -> None:
         assert problem.reason == "a tag's key is 1 to 128 letters, digits, spaces and _.:/=+-@"
 
 
-def test_a_tag_takes_every_letter_and_the_space_and_leaves_room_for_the_stacks_own() -> None:
+def test_a_tag_takes_every_letter_and_the_space_and_leaves_room_for_the_stacks_own():
     for value in ("ml platform", "me@example.com", "équipe 機械", "a/b:c=d+e-f_g.h", ""):
         assert formats.tags("tags", {"Team": value}) == []
     for key, length, taken in ((128, 256, True), (129, 1, False), (1, 257, False)):
@@ -42,7 +42,7 @@ def test_a_tag_takes_every_letter_and_the_space_and_leaves_room_for_the_stacks_o
 
 
 @pytest.mark.parametrize("field", ["owner", "costCenter"])
-def test_an_owner_of_two_lines_is_refused_and_shown_on_one(field: str) -> None:
+def test_an_owner_of_two_lines_is_refused_and_shown_on_one(field):
     found = refused(judged({**SOUND, field: "ml\nplatform"}), {})
     assert [config_path(each.path) for each in found] == [field]
     assert r"= 'ml\nplatform':" in describe(found, config_path)
@@ -51,7 +51,7 @@ def test_an_owner_of_two_lines_is_refused_and_shown_on_one(field: str) -> None:
 FSX_PATHS = ("Namespace", "ArchivePath")
 
 
-def test_what_is_linked_to_s3_is_one_line_as_fsx_takes_it() -> None:
+def test_what_is_linked_to_s3_is_one_line_as_fsx_takes_it():
     shapes = [botocore.session.get_session().get_service_model("fsx").shape_for(name) for name in FSX_PATHS]
     escaped = [re.findall(r"\\u[0-9A-Fa-f]{4}|\\r|\\n", shape.metadata["pattern"]) for shape in shapes]
     assert [len(each) for each in escaped] == [6, 6]
@@ -74,7 +74,7 @@ PRINCIPALS = {
 }
 
 
-def test_principals_and_accounts_are_those_that_iam_has_a_name_for() -> None:
+def test_principals_and_accounts_are_those_that_iam_has_a_name_for():
     assert {arn: formats.principal("p", arn) == [] for arn in PRINCIPALS} == PRINCIPALS
     accounts = ["111122223333", "١١١١٢٢٢٢٣٣٣٣", "11112222333", "1111222233334"]
     assert [formats.account_id("a", each) == [] for each in accounts] == [True, False, False, False]
@@ -96,7 +96,7 @@ def test_principals_and_accounts_are_those_that_iam_has_a_name_for() -> None:
     ],
     ids=ascii,
 )
-def test_names_of_a_group_are_plain(field: str, value: str, sound: bool) -> None:
+def test_names_of_a_group_are_plain(field, value, sound):
     group = {"name": "train", "instanceType": "trn1.32xlarge", field: value}
     found = judged({**SOUND, "nodeGroups": [group]})
     assert [config_path(each.path) for each in found] == [f"nodeGroups[0].{field}"] * (not sound)
@@ -118,19 +118,19 @@ LABELS = {
 }
 
 
-def test_a_label_is_one_that_kubernetes_and_eks_take() -> None:
+def test_a_label_is_one_that_kubernetes_and_eks_take():
     assert {label: formats.labels("labels", dict([label])) == [] for label in LABELS} == LABELS
 
 
 @pytest.mark.parametrize("good", ["train", "cr-0123456789abcdef0", "111122223333", f"{ARN}:role/x", "10.0.0.0/16"])
-def test_no_form_takes_a_line_break_behind_a_good_value(good: str) -> None:
+def test_no_form_takes_a_line_break_behind_a_good_value(good):
     """``$`` matches before a last line break; whole values are matched."""
     forms: list[Any] = [formats.dns_label, formats.derived_name, formats.reservation_id, formats.account_id]
     for form in (*forms, formats.principal, formats.bucket, formats.cidr):
         assert form("path", f"{good}\n"), form
 
 
-def test_each_address_is_counted_once_and_reserved_ranges_are_those_of_pythons_own_registry() -> None:
+def test_each_address_is_counted_once_and_reserved_ranges_are_those_of_pythons_own_registry():
     assert ranges.public_addresses(["198.51.100.0/24", "198.51.100.7/32", "nonsense", "::/0"]) == 256
     for network in (*ranges.PRIVATE, *ranges.UNUSABLE):
         for address in (network[0], network[-1]):
@@ -139,7 +139,7 @@ def test_each_address_is_counted_once_and_reserved_ranges_are_those_of_pythons_o
     assert not ranges.SHARED[-1].is_global
 
 
-def encrypted(path: tuple[str | int, ...], value: object) -> tuple[Problem, ...]:
+def encrypted(path, value):
     data = {str(path[0]): {}, **SOUND} if len(path) > 1 else SOUND
     return judged(put(data, path, value))
 
@@ -158,7 +158,7 @@ def encrypted(path: tuple[str | int, ...], value: object) -> tuple[Problem, ...]
     ],
     ids=str,
 )
-def test_what_is_encrypted_is_not_judged(path: tuple[str | int, ...], value: object) -> None:
+def test_what_is_encrypted_is_not_judged(path, value):
     assert UNSEEN == SECRET, "the recorder's word"
     assert encrypted(path, value) == ()
 
@@ -178,7 +178,7 @@ def test_what_is_encrypted_is_not_judged(path: tuple[str | int, ...], value: obj
     ],
     ids=str,
 )
-def test_what_decides_what_is_built_is_asked_for_and_not_overwritten(path: tuple[str | int, ...], value: Any) -> None:
+def test_what_decides_what_is_built_is_asked_for_and_not_overwritten(path, value):
     found = encrypted(path, value)
     here = [each for each in found if config_path(each.path).startswith(str(path[0]))]
     assert [each.reason.partition(",")[0] for each in here] == ["it is encrypted"]
@@ -186,6 +186,6 @@ def test_what_decides_what_is_built_is_asked_for_and_not_overwritten(path: tuple
     assert "pulumi config set" not in describe(found, config_path)
 
 
-def test_what_stands_beside_what_is_encrypted_is_judged_all_the_same() -> None:
+def test_what_stands_beside_what_is_encrypted_is_judged_all_the_same():
     beside = laid_over(SOUND, {"owner": UNSEEN, "costCenter": "a\nb", "allowedAccountIds": [UNSEEN, "12"]})
     assert [each.path for each in judged(beside)] == ["cost_center", "allowed_account_ids[1]"]

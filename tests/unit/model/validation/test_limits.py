@@ -5,23 +5,22 @@ is tried at the numbers that it declares.
 """
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import botocore.session
 import pytest
 import yaml
 from unit.model.config.test_bad_inputs import ROOT
-from unit.model.config.test_config import FIELDS, Path, put, spelled, text
+from unit.model.config.test_config import FIELDS, put, spelled, text
 
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.config.stack_config import load
 from trainium_eks.model.validation import limits
-from trainium_eks.model.validation.limits import Bounds, Choices, Entries, Length, Limit
-from trainium_eks.model.validation.problems import Problem, config_path
+from trainium_eks.model.validation.limits import Bounds, Choices, Entries, Length
+from trainium_eks.model.validation.problems import config_path
 
 
-def limited() -> Iterator[tuple[Path, dict[str, Any], Limit]]:
+def limited():
     """Yield every limit with a place in a sound config where it holds: a field's, or a list's first entry."""
     for path, spec, name, data in FIELDS.values():
         own, annotation = limits.declared(spec)[name]
@@ -29,7 +28,7 @@ def limited() -> Iterator[tuple[Path, dict[str, Any], Limit]]:
         yield from (((*path, 0), data, limit) for limit in limits.entry_of(annotation)[0])
 
 
-def sides(kind: str, values: Any, found: Any) -> Iterator[tuple[Any, bool]]:
+def sides(kind, values, found):
     """Yield values around a limit, and whether they are within it; ``found`` is a value that is."""
     step = 0.01 if isinstance(found, float) else 1
     match kind:
@@ -54,14 +53,14 @@ def sides(kind: str, values: Any, found: Any) -> Iterator[tuple[Any, bool]]:
             yield from (("/" + "p" * (values - 1), True), ("/" + "p" * values, False))
 
 
-def at(data: Any, path: Path) -> Any:
+def at(data, path):
     """Return the value at a place of a config."""
     for step in path:
         data = data[step]
     return data
 
 
-def numbers(limit: Limit) -> Any:
+def numbers(limit):
     """Return the numbers of a limit as the table has them."""
     match limit:
         case Bounds(above=True):
@@ -83,19 +82,17 @@ CASES = [
 ]
 
 
-def test_every_limit_of_the_table_is_declared() -> None:
+def test_every_limit_of_the_table_is_declared():
     assert {place for kind in TABLE.values() for place in kind} <= {spelled(path) for path, _, _ in limited()}
 
 
-def refusals(data: dict[str, Any]) -> list[Problem]:
+def refusals(data):
     """Return the problems that the declared limits find in a config."""
     return limits.of_places(limits.walk(load(text(data))))
 
 
 @pytest.mark.parametrize(("data", "place", "limit", "within"), CASES)
-def test_a_value_is_taken_within_its_limit_and_refused_outside(
-    data: dict[str, Any], place: str, limit: Limit, within: bool
-) -> None:
+def test_a_value_is_taken_within_its_limit_and_refused_outside(data, place, limit, within):
     allowed = tuple(map(str, limit.values)) if isinstance(limit, Choices) else (limit.allowed,)
     by_limit = [each for each in refusals(data) if config_path(each.path) == place and each.allowed == allowed]
     assert bool(by_limit) != within
@@ -110,12 +107,12 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("data", "place"), LISTS)
-def test_a_list_of_plain_values_takes_each_once(data: dict[str, Any], place: str) -> None:
+def test_a_list_of_plain_values_takes_each_once(data, place):
     assert place in {config_path(each.path) for each in refusals(data)}
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, -math.inf])
-def test_no_bounds_hold_what_is_no_number(value: float) -> None:
+def test_no_bounds_hold_what_is_no_number(value):
     for bounds in (Bounds(0), Bounds(0, above=True), Bounds(1, 2)):
         told = bounds.problem("path", value)
         assert told is not None
@@ -123,7 +120,7 @@ def test_no_bounds_hold_what_is_no_number(value: float) -> None:
 
 
 @pytest.mark.parametrize("service", ["amp", "budgets", "grafana"])
-def test_regions_without_a_service_are_those_of_botocore(service: str) -> None:
+def test_regions_without_a_service_are_those_of_botocore(service):
     session = botocore.session.get_session()
     for region in regions.REGIONS:
         partition = session.get_partition_for_region(region)

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pydantic
 import pytest
@@ -41,11 +41,11 @@ from trainium_eks.model.validation.problems import (
         (r'tags["a\"b_c"].d_e', r'tags["a\"b_c"].dE'),
     ],
 )
-def test_paths_are_spelled_as_the_config_file_has_them_and_keys_as_they_are(path: str, spelled: str) -> None:
+def test_paths_are_spelled_as_the_config_file_has_them_and_keys_as_they_are(path, spelled):
     assert config_path(path) == spelled
 
 
-def test_paths_are_joined() -> None:
+def test_paths_are_joined():
     assert (join("", "a"), join(join("a", 0), "b"), join_key("waivers", "R06")) == ("a", "a[0].b", "waivers.R06")
     assert join_key("tags", "my_key") == 'tags["my_key"]', "or config_path would take it for a field"
     moved = under("queues", [Problem(path, "x") for path in ("[0].name", "", "a")])
@@ -63,11 +63,11 @@ def test_paths_are_joined() -> None:
         ("owner", "<owner>", ["owner", "<owner>"]),
     ],
 )
-def test_a_command_can_be_pasted_into_a_shell(path: str, value: Any, arguments: list[str]) -> None:
+def test_a_command_can_be_pasted_into_a_shell(path, value, arguments):
     assert shlex.split(config_set(path, value)) == ["pulumi", "config", "set", *arguments]
 
 
-def test_lists_and_mappings_take_one_command_for_each_entry() -> None:
+def test_lists_and_mappings_take_one_command_for_each_entry():
     assert config_set("network.zone_ids", ("usw2-az4", "usw2-az1")) == (
         "pulumi config set --path 'network.zoneIds[0]' usw2-az4"
         " && pulumi config set --path 'network.zoneIds[1]' usw2-az1"
@@ -77,7 +77,7 @@ def test_lists_and_mappings_take_one_command_for_each_entry() -> None:
     )
 
 
-def test_a_problem_is_said_with_its_value_what_is_allowed_and_the_fix() -> None:
+def test_a_problem_is_said_with_its_value_what_is_allowed_and_the_fix():
     problem = Problem("node_groups[0].max_size", "more than `other_size`", value=500, allowed=("1 to 450",), good=450)
     assert describe([problem], config_path).splitlines() == [
         "- nodeGroups[0].maxSize = 500: more than otherSize",
@@ -91,7 +91,7 @@ def test_a_problem_is_said_with_its_value_what_is_allowed_and_the_fix() -> None:
     ]
 
 
-def test_a_second_way_out_and_a_waiver_are_said_too() -> None:
+def test_a_second_way_out_and_a_waiver_are_said_too():
     problem = Problem("a.b_c", "x", "or look at `d_e`", severity=Severity.ACKNOWLEDGE, rule="R29", good=False)
     assert describe([problem], config_path).splitlines()[1:] == [
         "    fix: pulumi config set --path a.bC false",
@@ -102,7 +102,7 @@ def test_a_second_way_out_and_a_waiver_are_said_too() -> None:
     assert "or accept it: waive R29 with a reason" in describe([problem])
 
 
-def test_warnings_long_lists_and_the_root_are_said_plainly() -> None:
+def test_warnings_long_lists_and_the_root_are_said_plainly():
     assert describe([Problem("a", "x", severity=Severity.WARN)]) == "- warning: a: x"
     assert describe([Problem("", "x", value=3)]) == "- x"
     assert describe([Problem("a", "x", value="")]) == "- a = '': x"
@@ -113,14 +113,14 @@ def test_warnings_long_lists_and_the_root_are_said_plainly() -> None:
     assert describe([]) == ""
 
 
-def test_words_and_numbers_are_guessed_only_when_near() -> None:
+def test_words_and_numbers_are_guessed_only_when_near():
     assert nearest("Per-Zone", ["single", "per-zone"]) == "per-zone"
     assert nearest("zzz", ["single", "per-zone"]) is None
     assert nearest_number(3, (2, 4)) == 4
     assert nearest_number(200, (125, 250)) == 250
 
 
-def test_what_stops_a_build_is_refused_or_acknowledged_without_a_reason() -> None:
+def test_what_stops_a_build_is_refused_or_acknowledged_without_a_reason():
     refuse, warn = Problem("a", "x"), Problem("b", "x", severity=Severity.WARN)
     acknowledge = Problem("c", "x", severity=Severity.ACKNOWLEDGE, rule="R29")
     every = (refuse, warn, acknowledge)
@@ -153,13 +153,13 @@ class Sample(ConfigModel):
     many: tuple[str, ...] = ()
 
 
-def said(**data: Any) -> str:
+def said(**data):
     with pytest.raises(ConfigModelError) as caught:
         read(Sample, {key: value for key, value in {"newName": "x", **data}.items() if value is not ...})
     return describe(caught.value.problems, config_path)
 
 
-def test_a_misspelt_name_is_told_with_the_names_as_the_file_has_them_or_those_of_other_tools_with_ours() -> None:
+def test_a_misspelt_name_is_told_with_the_names_as_the_file_has_them_or_those_of_other_tools_with_ours():
     assert said(sizeGb=1).splitlines() == [
         "- sizeGb: it is an unknown name",
         "    allowed: counts, many, maybe, mode, newName, on, parts, sizeGib, words",
@@ -200,11 +200,11 @@ def test_a_misspelt_name_is_told_with_the_names_as_the_file_has_them_or_those_of
         ({"parts": [{"type": "right", "depth": 1}]}, "parts[0].depth: it is an unknown name with type right"),
     ],
 )
-def test_a_wrong_shape_is_told_in_our_words(data: dict[str, Any], reason: str) -> None:
+def test_a_wrong_shape_is_told_in_our_words(data, reason):
     assert reason in said(**data)
 
 
-def test_whole_numbers_may_come_as_floats_words_as_numbers_and_a_model_as_itself() -> None:
+def test_whole_numbers_may_come_as_floats_words_as_numbers_and_a_model_as_itself():
     sample = read(Sample, {"new_name": "x", "size_gib": 3.0, "words": {"a": 12, "b": True, "c": "d"}})
     assert (sample.size_gib, type(sample.size_gib)) == (3, int)
     assert sample.words == {"a": "12", "b": "true", "c": "d"}
@@ -213,11 +213,11 @@ def test_whole_numbers_may_come_as_floats_words_as_numbers_and_a_model_as_itself
         read(Sample, ["x"])  # type: ignore[arg-type]
 
 
-def test_the_contents_of_an_object_are_never_shown() -> None:
+def test_the_contents_of_an_object_are_never_shown():
     assert "hunter2" not in said(newName={"password": "hunter2"}, many={"secret": "hunter2"})
 
 
-def test_a_problem_crosses_as_json_whole() -> None:
+def test_a_problem_crosses_as_json_whole():
     acknowledge = {"severity": Severity.ACKNOWLEDGE, "rule": "R20"}
     problem = Problem(
         "a[0].b", "more than there can be", "split it", **acknowledge, value=9, allowed=("1", "4"), good=4

@@ -1,8 +1,6 @@
 """The export before a destroy: its order, its ends, and that nothing but the export is written."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from aws_double import AwsDouble, AwsError
@@ -15,15 +13,12 @@ from trainium_eks.operate.cleanup.exporting import ASSOCIATION, Export, NotExpor
 FILES = "fs-0123456789abcdef0"
 LINK = "dra-0123456789abcdef0"
 EVERY = ["NEW", "CHANGED", "DELETED"]
-Json = Mapping[str, Any]
 
 
 class Fsx:
     """A file system that is linked to a bucket, and its tasks."""
 
-    def __init__(
-        self, *lives: str, failed: int = 0, before: tuple[str, ...] = (), lifecycle: str = "AVAILABLE"
-    ) -> None:
+    def __init__(self, *lives, failed=0, before=(), lifecycle="AVAILABLE"):
         self.events = list(EVERY)
         self.lives = list(lives) or ["SUCCEEDED"]
         self.before = list(before)
@@ -39,32 +34,32 @@ class Fsx:
         }
         self.double = AwsDouble({f"fsx:{operation}": answer for operation, answer in answers.items()})
 
-    def export(self, minutes: float = 60) -> Export:
+    def export(self, minutes=60):
         client = self.double.session().client("fsx", region_name="us-west-2")
         patience = Patience(minutes * 60, lambda: self.now, self._sleep)
         return Export(client, "us-west-2", FILES, self.said.append, patience)
 
     @property
-    def written(self) -> list[tuple[str, Json]]:
+    def written(self):
         """Operations that change something, in order, with their parameters."""
         asked = [(name.partition(":")[2], parameters) for name, parameters in self.double.asked]
         return [each for each in asked if not each[0].startswith(READS)]
 
-    def _sleep(self, seconds: float) -> None:
+    def _sleep(self, seconds):
         self.now += seconds
 
-    def _associations(self, _: Json) -> Json:
+    def _associations(self, _):
         known = {"AssociationId": LINK, "FileSystemId": FILES, "DataRepositoryPath": "s3://data/prod"}
         policies = {"AutoExportPolicy": {"Events": self.events}, "AutoImportPolicy": {"Events": EVERY}}
         state = {"Lifecycle": self.lifecycle, "FailureDetails": {"Message": "the bucket is gone"}}
         return {"Associations": [{**known, **state, "S3": policies}]}
 
-    def _update(self, asked: Json) -> Json:
+    def _update(self, asked):
         assert asked["S3"]["AutoImportPolicy"] == {"Events": EVERY}
         self.events = asked["S3"]["AutoExportPolicy"]["Events"]
         return {}
 
-    def _task(self, lifecycle: str) -> Json:
+    def _task(self, lifecycle):
         succeeded = 3400 - self.failed if lifecycle in ("SUCCEEDED", "FAILED") else 1200
         return {
             "TaskId": "task-0123456789abcdef0",
@@ -75,20 +70,20 @@ class Fsx:
             "Status": {"TotalCount": 3400, "SucceededCount": succeeded, "FailedCount": self.failed},
         }
 
-    def _tasks(self, asked: Json) -> Json:
+    def _tasks(self, asked):
         lives = self.lives if "TaskIds" in asked else self.before
         tasks = [self._task(lives[0])] if lives else []
         if len(lives) > 1 or lives is self.before:
             del lives[:1]
         return {"DataRepositoryTasks": tasks}
 
-    def _create(self, _: Json) -> Json:
+    def _create(self, _):
         if self.events:
             return AwsError("BadRequest", "automatic export is on")
         return {"DataRepositoryTask": self._task("PENDING")}
 
 
-def test_automatic_export_is_switched_off_before_the_task_and_stays_off() -> None:
+def test_automatic_export_is_switched_off_before_the_task_and_stays_off():
     fsx = Fsx("PENDING", "EXECUTING", "EXECUTING", "SUCCEEDED")
     export = fsx.export()
     export.run()
@@ -106,7 +101,7 @@ def test_automatic_export_is_switched_off_before_the_task_and_stays_off() -> Non
     assert asked["Report"]["Scope"] == "FAILED_FILES_ONLY"
 
 
-def test_a_task_that_runs_is_waited_for_before_another_is_made() -> None:
+def test_a_task_that_runs_is_waited_for_before_another_is_made():
     fsx = Fsx(before=("EXECUTING", "EXECUTING"))
     fsx.export().run()
     assert [name for name, _ in fsx.written].count("CreateDataRepositoryTask") == 1
@@ -121,9 +116,7 @@ def test_a_task_that_runs_is_waited_for_before_another_is_made() -> None:
         (("CANCELED",), 0, "it is CANCELED"),
     ],
 )
-def test_files_that_failed_stop_the_destroy_and_automatic_export_is_on_again(
-    lives: tuple[str, ...], failed: int, told: str
-) -> None:
+def test_files_that_failed_stop_the_destroy_and_automatic_export_is_on_again(lives, failed, told):
     fsx = Fsx(*lives, failed=failed)
     export = fsx.export()
     with pytest.raises(NotExportedError, match=told):
@@ -133,7 +126,7 @@ def test_files_that_failed_stop_the_destroy_and_automatic_export_is_on_again(
     assert "is on again" in fsx.said[-1]
 
 
-def test_who_stops_waiting_is_told_that_the_export_goes_on_and_how_automatic_export_does() -> None:
+def test_who_stops_waiting_is_told_that_the_export_goes_on_and_how_automatic_export_does():
     fsx = Fsx("EXECUTING")
     with pytest.raises(NotExportedError) as stopped:
         fsx.export(minutes=2).run()
@@ -142,7 +135,7 @@ def test_who_stops_waiting_is_told_that_the_export_goes_on_and_how_automatic_exp
     assert fsx.events == []  # FSx takes no export task while it is on
     assert 120 <= fsx.now <= 150
 
-    def interrupt(_: Json) -> Json:
+    def interrupt(_):
         raise KeyboardInterrupt
 
     fsx = Fsx("EXECUTING")
@@ -152,7 +145,7 @@ def test_who_stops_waiting_is_told_that_the_export_goes_on_and_how_automatic_exp
     assert "aws fsx update-data-repository-association" in fsx.said[-1]
 
 
-def test_a_broken_link_stops_the_destroy_unchanged_and_after_a_refusal_automatic_export_is_on_again() -> None:
+def test_a_broken_link_stops_the_destroy_unchanged_and_after_a_refusal_automatic_export_is_on_again():
     fsx = Fsx(lifecycle="MISCONFIGURED")
     with pytest.raises(NotExportedError, match=r"s3://data/prod is MISCONFIGURED: the bucket is gone"):
         fsx.export().run()
@@ -164,7 +157,7 @@ def test_a_broken_link_stops_the_destroy_unchanged_and_after_a_refusal_automatic
     assert fsx.events == EVERY
 
 
-def test_the_file_systems_of_a_state_are_exported_once_each() -> None:
+def test_the_file_systems_of_a_state_are_exported_once_each():
     link = (ASSOCIATION, LINK, {"fileSystemId": FILES})
     assert linked(state(link, (ASSOCIATION, "dra-2", {"fileSystemId": FILES}))) == (FILES,)
     assert linked(state(("aws:fsx/lustreFileSystem:LustreFileSystem", FILES, {}))) == ()

@@ -2,22 +2,19 @@
 operations of an interrupted update."""
 
 import shlex
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from aws_double import AwsDouble, AwsError
-from cleanup_accounts import CLUSTER, FORGOTTEN, KNOWN, NODE, REGION, Left, creating, left_in_moto, session, state
+from cleanup_accounts import CLUSTER, FORGOTTEN, KNOWN, NODE, REGION, creating, left_in_moto, session, state
 
 from trainium_eks.aws.account import READS, Account
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.operate.cleanup import orphans
 from trainium_eks.operate.cleanup.marks import Marks
-from trainium_eks.operate.cleanup.recovery import FINDERS, OPERATIONS, Advice, advise, commands
-from trainium_eks.operate.cleanup.state import PendingOperation, StackState, StateResource
-from trainium_eks.operate.finding import Finding, Report
+from trainium_eks.operate.cleanup.recovery import FINDERS, OPERATIONS, advise, commands
+from trainium_eks.operate.cleanup.state import StackState, StateResource
 from trainium_eks.plan.resource_types import registry
 
 DEV = Marks(stack="dev")
@@ -27,20 +24,20 @@ TRN1 = CATALOGUE.price("trn1.32xlarge")
 
 
 @pytest.fixture(scope="module")
-def left() -> Iterator[Left]:
+def left():
     with left_in_moto() as found:
         yield found
 
 
-def look(held: StackState | None, marks: Marks = DEV) -> Report:
+def look(held, marks=DEV):
     return orphans.look(Account(REGION, session()), marks, held)
 
 
-def of_kind(report: Report, kind: str) -> list[Finding]:
+def of_kind(report, kind):
     return [each for each in report.findings if each.section == kind]
 
 
-def healthy(left: Left) -> StackState:
+def healthy(left):
     """A state that lacks only the node group of an interrupted creation, and the log group, which is its cluster's."""
     return state(
         ("aws:eks/cluster:Cluster", CLUSTER, {"name": CLUSTER}),
@@ -55,7 +52,7 @@ def healthy(left: Left) -> StackState:
     )
 
 
-def test_a_node_group_under_a_forgotten_name_is_all_that_is_left_of_a_healthy_stack(left: Left) -> None:
+def test_a_node_group_under_a_forgotten_name_is_all_that_is_left_of_a_healthy_stack(left):
     report = look(replace(healthy(left), pending=(creating("aws:route53/zone:Zone", {}),)))
     # moto's interface of a NAT gateway is never in use.
     [pending, group] = [each for each in report.findings if each.section != "network interface"]
@@ -76,7 +73,7 @@ def test_a_node_group_under_a_forgotten_name_is_all_that_is_left_of_a_healthy_st
     assert "pulumi import" in report.facts["recovery"][0]
 
 
-def test_from_an_empty_state_no_live_cluster_is_proposed_for_deletion(left: Left) -> None:
+def test_from_an_empty_state_no_live_cluster_is_proposed_for_deletion(left):
     """An empty state may be another backend's stack, in full service."""
     report = look(state())
     assert (report.facts["stateIsEmpty"], report.facts["liveClusters"]) == (True, [CLUSTER])
@@ -85,7 +82,7 @@ def test_from_an_empty_state_no_live_cluster_is_proposed_for_deletion(left: Left
     assert all(each.data["commands"] for each in look(None, Marks(cluster=CLUSTER)).findings)
 
 
-def test_after_a_destroy_that_broke_off_everything_is_listed_once_and_node_groups_first(left: Left) -> None:
+def test_after_a_destroy_that_broke_off_everything_is_listed_once_and_node_groups_first(left):
     account = Account(REGION, session())
     result = orphans.look(account, DEV, LOST)
     assert [each.subject for each in result.findings[:3]] == [FORGOTTEN, KNOWN, CLUSTER]
@@ -118,7 +115,7 @@ def test_after_a_destroy_that_broke_off_everything_is_listed_once_and_node_group
     assert [each for each in account.asked if not each.partition(":")[2].startswith(READS)] == []
 
 
-def test_without_a_state_only_what_is_one_clusters_is_listed(left: Left) -> None:
+def test_without_a_state_only_what_is_one_clusters_is_listed(left):
     result = look(None, Marks(cluster=CLUSTER))
     assert not result.facts["comparedWithState"]
     kinds = {each.section for each in result.findings}
@@ -134,16 +131,16 @@ NAMED_VPC = {"tags": {"Name": "trn-dev-network-vpc"}}
 GROUP = {"clusterName": CLUSTER, "nodeGroupName": FORGOTTEN}
 
 
-def interrupted(*operations: PendingOperation, held: tuple[tuple[str, str], ...] = ()) -> StackState:
+def interrupted(*operations, held=()):
     resources = tuple(StateResource(f"urn:{type_}", type_, id_) for type_, id_ in held)
     return StackState(resources, operations)
 
 
-def interrupted_creation(type_: str, **inputs: Any) -> StackState:
+def interrupted_creation(type_, **inputs):
     return interrupted(creating(type_, inputs))
 
 
-def advice(held: StackState, answers: Mapping[str, Any] | None = None) -> Advice:
+def advice(held, answers=None):
     account = Account(REGION, session() if answers is None else AwsDouble(answers).session())
     [found] = advise(account, held)
     return found
@@ -167,16 +164,14 @@ def advice(held: StackState, answers: Mapping[str, Any] | None = None) -> Advice
         (LOGS, {"namePrefix": "/aws/fsx/trn-dev-fsx-"}, ""),
     ],
 )
-def test_what_aws_has_is_imported_by_its_id_and_what_it_lacks_is_cleared(
-    left: Left, type_: str, inputs: dict[str, Any], identity: str
-) -> None:
+def test_what_aws_has_is_imported_by_its_id_and_what_it_lacks_is_cleared(left, type_, inputs, identity):
     found = advice(interrupted_creation(type_, **inputs))
     wanted = left.vpc if identity == "vpc-" else identity
     assert (found.action, found.id) == ("import" if identity else "clear", wanted)
     assert not identity or "makes a second one" in found.reason
 
 
-def test_what_is_not_sure_is_neither_imported_nor_cleared(left: Left) -> None:
+def test_what_is_not_sure_is_neither_imported_nor_cleared(left):
     held = interrupted(creating(VPC, NAMED_VPC), held=((VPC, left.vpc),))
     assert advice(held).action == "clear", "the state has it already"
     kept = advice(interrupted_creation("aws:kms/key:Key", tags={"Name": "trn-dev-key"}))
@@ -196,7 +191,7 @@ def test_what_is_not_sure_is_neither_imported_nor_cleared(left: Left) -> None:
     ("status", "reason"),
     [("CREATING", "wait until it is not"), ("CREATE_FAILED", "pulumi up --replace"), ("ACTIVE", "makes a second one")],
 )
-def test_how_far_a_node_group_came_is_said(status: str, reason: str) -> None:
+def test_how_far_a_node_group_came_is_said(status, reason):
     answers = {"eks:DescribeNodegroup": {"nodegroup": {"status": status}}}
     found = advice(interrupted_creation(NODES, **GROUP), answers)
     assert found.action == "import"
@@ -204,7 +199,7 @@ def test_how_far_a_node_group_came_is_said(status: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize("inputs", [{}, {"name": {"4dabf18193072939515e22adb298388d": "secret"}}])
-def test_a_state_that_does_not_hold_the_name_is_never_a_reason_to_clear(left: Left, inputs: dict[str, Any]) -> None:
+def test_a_state_that_does_not_hold_the_name_is_never_a_reason_to_clear(left, inputs):
     for type_ in FINDERS:
         found = advice(interrupted_creation(type_, **inputs))
         assert (type_, found.action) == (type_, "look")
@@ -213,11 +208,11 @@ def test_a_state_that_does_not_hold_the_name_is_never_a_reason_to_clear(left: Le
 
 
 @pytest.mark.parametrize("kind", ["updating", "deleting", "reading"])
-def test_a_refresh_settles_the_others_alone(kind: str) -> None:
+def test_a_refresh_settles_the_others_alone(kind):
     assert advice(interrupted(replace(creating(NODES, {}), kind=kind)), {}).action == "refresh"
 
 
-def test_objects_and_releases_are_looked_for_in_the_cluster() -> None:
+def test_objects_and_releases_are_looked_for_in_the_cluster():
     claim = interrupted_creation(
         "kubernetes:core/v1:PersistentVolumeClaim", metadata={"name": "fsx", "namespace": "team"}
     )
@@ -226,12 +221,12 @@ def test_objects_and_releases_are_looked_for_in_the_cluster() -> None:
     assert "helm list --pending --failed -n volcano-system" in advice(release, {}).reason
 
 
-def test_the_commands_import_and_clear_only_when_everything_was_looked_at(left: Left) -> None:
+def test_the_commands_import_and_clear_only_when_everything_was_looked_at(left):
     made, missing = creating(NODES, GROUP), creating(ROLE, {"name": "trn-dev-none"})
     unknown = creating("aws:route53/zone:Zone", {})
     account = Account(REGION, session())
 
-    def told(*operations: PendingOperation) -> list[str]:
+    def told(*operations):
         return commands("dev", advise(account, interrupted(*operations)))
 
     imported, refresh = told(made, missing)

@@ -1,6 +1,5 @@
 """What of a stack holds data, by answers that moto lacks, and what cannot be looked at."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,7 +38,7 @@ BACKUP = {
 }
 
 
-def where(answers: Mapping[str, Any]) -> Where:
+def where(answers):
     return Where(Account("us-west-2", AwsDouble(answers).session()), DEV)
 
 
@@ -51,9 +50,7 @@ def where(answers: Mapping[str, Any]) -> Where:
         ([], {"LustreConfiguration": {"DeploymentType": "SCRATCH_2"}}, "they are lost with it"),
     ],
 )
-def test_a_file_system_is_removed_with_a_last_backup_where_fsx_takes_one(
-    links: list[Any], changes: dict[str, Any], lost: str
-) -> None:
+def test_a_file_system_is_removed_with_a_last_backup_where_fsx_takes_one(links, changes, lost):
     answers = {
         "fsx:DescribeFileSystems": {"FileSystems": [{**FILES, **changes}]},
         "fsx:DescribeDataRepositoryAssociations": {"Associations": links},
@@ -67,7 +64,7 @@ def test_a_file_system_is_removed_with_a_last_backup_where_fsx_takes_one(
         assert found.hourly_usd == pytest.approx(month / prices.HOURS_PER_MONTH)
 
 
-def test_a_backup_is_the_stacks_business_only_while_its_file_system_is() -> None:
+def test_a_backup_is_the_stacks_business_only_while_its_file_system_is():
     [kind] = [each for each in kinds.KINDS if each.name == "backup"]
     [found] = kinds.search(where({"fsx:DescribeBackups": {"Backups": [BACKUP]}}), kind)
     held = state(("aws:fsx/lustreFileSystem:LustreFileSystem", "fs-0123456789abcdef0", {}))
@@ -105,8 +102,8 @@ FOUND = {
 """Kind of thing to what its commands have, one by one."""
 
 
-def test_one_query_finds_tagged_things_of_any_service() -> None:
-    def key(asked: Mapping[str, Any]) -> dict[str, Any]:
+def test_one_query_finds_tagged_things_of_any_service():
+    def key(asked):
         state = "PendingDeletion" if asked["KeyId"] == "k-going" else "Enabled"
         return {"KeyMetadata": {"KeyId": asked["KeyId"], "KeyState": state}}
 
@@ -133,7 +130,7 @@ def test_one_query_finds_tagged_things_of_any_service() -> None:
     assert orphans.left_over(found.values(), held.names) == []
 
 
-def test_budgets_and_instance_profiles_are_found_by_their_names() -> None:
+def test_budgets_and_instance_profiles_are_found_by_their_names():
     profile = {"Path": "/", "InstanceProfileId": "AIPA0123456789012345", "CreateDate": MOMENT, "Roles": []}
     arn = "arn:aws:iam::123456789012:"
     names = ("trn-dev-karpenter-node-0a1b2c3", "trn-dev-2-karpenter-node-0a1b2c3", "payroll")
@@ -160,7 +157,7 @@ def test_budgets_and_instance_profiles_are_found_by_their_names() -> None:
         (AwsError("ExpiredToken"), "AWS does not take these credentials"),
     ],
 )
-def test_what_aws_does_not_answer_is_not_looked_at(error: Any, reason: str) -> None:
+def test_what_aws_does_not_answer_is_not_looked_at(error, reason):
     double = AwsDouble({"elasticloadbalancingv2:DescribeLoadBalancers": error, "elbv2:DescribeLoadBalancers": error})
     report = orphans.look(Account("us-west-2", double.session()), DEV, state())
     reasons = {each.subject: each.text for each in report.of(Status.NOT_CHECKED)}
@@ -187,32 +184,32 @@ def test_what_aws_does_not_answer_is_not_looked_at(error: Any, reason: str) -> N
         ("trn-dev-network-x", {"eks:cluster-name": "payroll"}, ""),
     ],
 )  # fmt: skip
-def test_only_what_carries_the_stacks_own_marks_is_the_stacks(name: str, tags: dict[str, str], why: str) -> None:
+def test_only_what_carries_the_stacks_own_marks_is_the_stacks(name, tags, why):
     assert DEV.why(name, tags) == why
     if f"kubernetes.io/cluster/{CLUSTER}" in tags:
         assert cluster_of(tags) == (CLUSTER if why else ""), "a subnet that a cluster only uses names none"
 
 
-def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role() -> None:
+def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role():
     role, arn = "trn-dev-sagemaker-execution-0a1b2c3", "arn:aws:sagemaker:us-west-2:123456789012:"
     roles = {"vision-reviews": role, "payroll": "payroll", "next": "trn-dev-2-sagemaker-execution-0a1b2c3"}
 
-    def named(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    def named(kind, name, **more):
         return {f"{kind}Name": name, f"{kind}Arn": f"{arn}{name}", "CreationTime": MOMENT, **more}
 
-    def endpoint(name: str, **more: Any) -> dict[str, Any]:
+    def endpoint(name, **more):
         return named("Endpoint", name, EndpointStatus="InService", LastModifiedTime=MOMENT, **more)
 
-    def described(asked: Mapping[str, Any]) -> dict[str, Any]:
+    def described(asked):
         """An endpoint's configuration and model have its name with an ending."""
         return endpoint(asked["EndpointName"], EndpointConfigName=f"{asked['EndpointName']}-zzzzz")
 
-    def configured(asked: Mapping[str, Any]) -> dict[str, Any]:
+    def configured(asked):
         [name] = asked.values()
         variant = {"VariantName": "all", "ModelName": name, "InstanceType": "ml.p4d.24xlarge"}
         return named("EndpointConfig", name, ProductionVariants=[{**variant, "InitialInstanceCount": 2}])
 
-    def model(asked: Mapping[str, Any]) -> dict[str, Any]:
+    def model(asked):
         own_role = roles[asked["ModelName"].removesuffix("-zzzzz")]
         return named("Model", asked["ModelName"], ExecutionRoleArn=f"arn:aws:iam::123456789012:role/{own_role}")
 

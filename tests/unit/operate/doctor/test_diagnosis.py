@@ -2,43 +2,34 @@
 
 import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 import recorded_scenes
 from cluster_snapshots import EFA, NEURON, Object, Objects, named, objects, outputs
 
 from trainium_eks.kube.cluster import Cluster
-from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.operate.doctor.diagnosis import diagnose
 from trainium_eks.operate.doctor.examination import Examination
-from trainium_eks.operate.finding import Finding, Status
+from trainium_eks.operate.finding import Status
 from trainium_eks.operate.verify.examined import CheckInput
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
-def ago(seconds: float) -> str:
+def ago(seconds):
     return (NOW - timedelta(seconds=seconds)).isoformat()
 
 
-def examined(
-    made: Objects,
-    name: str = "",
-    log: Sequence[str] = (),
-    stack: StackOutputs | None = None,
-    now: datetime = NOW,
-    **rest: Any,
-) -> tuple[Finding, ...]:
+def examined(made, name="", log=(), stack=None, now=NOW, **rest):
     """What the doctor finds wrong with these objects."""
     cluster = Cluster("v1.35.4", {kind: tuple(found) for kind, found in made.items()})
     examination = Examination(CheckInput(stack or outputs(), cluster), now, lambda _pod, _previous: log)
     return diagnose(examination, name, **rest).of(Status.FAIL)
 
 
-def faults(*arguments: Any, **rest: Any) -> list[str]:
+def faults(*arguments, **rest):
     return [each.fault for each in examined(*arguments, **rest)]
 
 
@@ -60,13 +51,13 @@ POD = {
 }
 
 
-def dated(name: str, seconds: float, **fields: Any) -> Object:
+def dated(name, seconds, **fields):
     made = named(name, "training", **fields)
     made["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": ago(seconds)}
     return made
 
 
-def job(name: str, phase: str, nodes: Sequence[str], seconds: float, **status: Any) -> tuple[Object, list[Object]]:
+def job(name, phase, nodes, seconds, **status):
     """A Volcano job in a healthy state, and its pods, one on each node."""
     task = {"name": "trainer", "replicas": max(len(nodes), 1), "template": {"spec": copy.deepcopy(POD)}}
     spec = {"queue": "test", "plugins": {"svc": []}, "tasks": [task]}
@@ -76,7 +67,7 @@ def job(name: str, phase: str, nodes: Sequence[str], seconds: float, **status: A
     return {**made, "status": {"state": state, **status}}, pods
 
 
-def pod(name: str, owner: str, node: str, phase: str, seconds: float) -> Object:
+def pod(name, owner, node, phase, seconds):
     over = phase == "Completed"
     state: Object = {"running": {"startedAt": ago(seconds)}}
     if over:
@@ -90,13 +81,13 @@ def pod(name: str, owner: str, node: str, phase: str, seconds: float) -> Object:
     return {**made, "status": {"phase": phase, "conditions": [ready], "containerStatuses": containers}}
 
 
-def event(kind: str, uid: str, reason: str, message: str, seconds: float) -> Object:
+def event(kind, uid, reason, message, seconds):
     about = {"kind": kind, "name": uid.removeprefix("uid-"), "namespace": "training", "uid": uid}
     said = {"reason": reason, "message": message, "type": "Warning", "lastTimestamp": ago(seconds)}
     return named(f"{uid}.{reason}", "training", involvedObject=about, **said)
 
 
-def healthy() -> Objects:
+def healthy():
     """Jobs as they are on a good day, with the traces of troubles that are over."""
     made = copy.deepcopy(objects())
     made |= {kind: list[Object]() for kind in ("HyperNode", "ReplicaSet", "Pod", "Job", "Event", "Service", "PodGroup")}
@@ -121,7 +112,7 @@ def healthy() -> Objects:
     return made
 
 
-def test_a_healthy_stack_has_no_fault() -> None:
+def test_a_healthy_stack_has_no_fault():
     assert examined(healthy(), log=BENIGN) == ()
     for name in ("running", "completed", "aborted"):
         assert examined(healthy(), name, log=BENIGN) == ()
@@ -132,7 +123,7 @@ def test_a_healthy_stack_has_no_fault() -> None:
 Change = Callable[[Objects], object]
 
 
-def running(change: Change) -> Objects:
+def running(change):
     """A gang of two that runs for ten minutes, after a change."""
     made = copy.deepcopy(objects())
     one, pods = job("gang", "Running", ["trn0", "trn1"], 600)
@@ -141,24 +132,24 @@ def running(change: Change) -> Objects:
     return made
 
 
-def homeless(made: Objects) -> None:
+def homeless(made):
     del made["Pod"][1]["spec"]["nodeName"]
     made["Pod"][1]["status"] = {"phase": "Pending"}
 
 
-def regrouped(made: Objects) -> None:
+def regrouped(made):
     for each, name in zip(made["Pod"], ("gang-uid", "none"), strict=True):
         each["spec"]["schedulerName"] = "volcano"
         each["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": name}
     made["PodGroup"] = [named("gang-uid", "training")]
 
 
-def in_phase(phase: str, seconds: float = 600) -> Change:
+def in_phase(phase, seconds=600):
     state = {"phase": phase, "lastTransitionTime": ago(seconds)}
     return lambda made: made["Job"][0]["status"].update(state=state)
 
 
-def claim_of(words: str, reason: str = "LaunchFailed") -> Change:
+def claim_of(words, reason="LaunchFailed"):
     conditions = [{"type": "Launched", "status": "False", "reason": reason, "message": words}]
     return lambda made: made.update(NodeClaim=[named("pool-x", status={"conditions": conditions})])
 
@@ -184,7 +175,7 @@ MORE = {
 
 
 @pytest.mark.parametrize(("fault", "change"), INJECTED.items(), ids=INJECTED)
-def test_a_fault_of_a_snapshot_is_found_and_no_other(fault: str, change: Change) -> None:
+def test_a_fault_of_a_snapshot_is_found_and_no_other(fault, change):
     assert faults(running(lambda _: None)) == []
     assert faults(running(change)) == MORE.get(fault, [fault])
 
@@ -192,7 +183,7 @@ def test_a_fault_of_a_snapshot_is_found_and_no_other(fault: str, change: Change)
 @pytest.mark.parametrize(
     ("scene", "fault", "waits"), [("queue_full", "queue-full", True), ("queue_closed", "queue-closed", False)]
 )
-def test_a_job_that_only_waits_for_its_turn_is_told_to_who_asks_for_it(scene: str, fault: str, waits: bool) -> None:
+def test_a_job_that_only_waits_for_its_turn_is_told_to_who_asks_for_it(scene, fault, waits):
     made = recorded_scenes.snapshot(scene)
     now = recorded_scenes.now(made)
     kinds = {kind: found for kind, found in made.items() if isinstance(found, list)}
@@ -202,8 +193,8 @@ def test_a_job_that_only_waits_for_its_turn_is_told_to_who_asks_for_it(scene: st
     assert (fault in faults(kinds, stack=stack, now=now, checks=False)) is not waits
 
 
-def waits_for_image(words: str) -> Change:
-    def change(made: Objects) -> None:
+def waits_for_image(words):
+    def change(made):
         waiting = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "ghcr.io/a/t:1": {words}'}
         status = {"phase": "Pending", "containerStatuses": [{"name": "c", "image": "ghcr.io/a/t:1"}]}
         status["containerStatuses"][0]["state"] = {"waiting": waiting}  # type: ignore[index]
@@ -213,21 +204,21 @@ def waits_for_image(words: str) -> Change:
     return change
 
 
-def rejected(made: Objects) -> None:
+def rejected(made):
     words = "Allocate failed due to no healthy devices present"
     made["Pod"][0]["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": words}
 
 
-def alone(change: Change) -> Change:
+def alone(change):
     return lambda made: (change(made), made["Job"].clear())
 
 
-def failed(change: Change) -> Change:
+def failed(change):
     return lambda made: (in_phase("Failed", 30)(made), change(made))
 
 
-def exits(code: int, at: str = "containerStatuses", rank: int = 1) -> Change:
-    def change(made: Objects) -> None:
+def exits(code, at="containerStatuses", rank=1):
+    def change(made):
         state = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": ago(120)}}
         phase = "Failed" if code else "Succeeded"
         made["Pod"][rank]["status"] = {"phase": phase, at: [{"name": "c", "state": state}]}
@@ -236,7 +227,7 @@ def exits(code: int, at: str = "containerStatuses", rank: int = 1) -> Change:
     return change
 
 
-def late(made: Objects) -> None:
+def late(made):
     [container] = made["Job"][0]["spec"]["tasks"][0]["template"]["spec"]["containers"]
     container["args"] = ["python3 -m trainium_workloads.bert.pretrain"]
     for each in made["Pod"]:
@@ -267,9 +258,7 @@ OF_ALL = "trn logs gang --all --namespace lab"
         ("launch-refused", claim_of("words of another year"), "", "describe nodeclaims"),
     ],
 )
-def test_a_fault_is_told_by_its_speaker_and_with_the_way_to_it(
-    fault: str, change: Change, log: str, remedy: str
-) -> None:
+def test_a_fault_is_told_by_its_speaker_and_with_the_way_to_it(fault, change, log, remedy):
     """The stack's first namespace is another: commands without one would find another team's job."""
     first = {"name": "first", "queues": ["test"], "serviceAccount": "trainer", "claim": "fsx-claim"}
     stack = outputs(namespaces=[first])
@@ -280,14 +269,14 @@ def test_a_fault_is_told_by_its_speaker_and_with_the_way_to_it(
     assert remedy in found[0].fix
 
 
-def test_a_training_that_stands_still_is_told_by_its_log_or_as_stalled() -> None:
+def test_a_training_that_stands_still_is_told_by_its_log_or_as_stalled():
     made = running(lambda _: None)
     steps = [f'{{"step": {step}, "time": {NOW.timestamp() - 3000 + step}, "steps": 900}}' for step in range(9)]
     assert faults(made, "gang", steps) == ["training-stalled"]
     assert faults(made, "gang", [*steps, "CCOM WARN: timed out"]) == ["collective-timed-out"]
 
 
-def test_what_pods_write_is_cut_and_what_may_not_be_read_is_no_fault() -> None:
+def test_what_pods_write_is_cut_and_what_may_not_be_read_is_no_fault():
     made = running(failed(exits(1, rank=0)))
     [finding] = examined(made, "gang", ["\x1b[2J" + "x" * 9000 + " No space left on device"])
     assert finding.fault == "volume-full"

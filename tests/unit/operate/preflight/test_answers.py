@@ -3,14 +3,14 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from aws_double import Answer, AwsDouble, AwsError
 from good_account import ACCOUNT, ADOPTED, DEPLOYER, GOOD, NOW, QUOTAS, SUPPORTED, ask, ask_one, changed, listed, of
 
 from trainium_eks.aws.account import Account
-from trainium_eks.operate.finding import Finding, Status
+from trainium_eks.operate.finding import Status
 from trainium_eks.operate.preflight import reach
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.operate.preflight.present import AccountState
@@ -33,23 +33,23 @@ class Case(NamedTuple):
     change: Callable[[Graph], Graph] = lambda graph: graph
 
 
-def caller(name: str, account: str = ACCOUNT, service: str = "iam") -> Answers:
+def caller(name, account=ACCOUNT, service="iam"):
     return {"sts:GetCallerIdentity": {"Account": account, "Arn": f"arn:aws:{service}::{ACCOUNT}:{name}"}}
 
 
-def offered(*zones: str) -> Answers:
+def offered(*zones):
     return {"ec2:DescribeInstanceTypeOfferings": {"InstanceTypeOfferings": [{"Location": zone} for zone in zones]}}
 
 
-def placed(prod: Graph) -> Graph:
+def placed(prod):
     return changed(prod, "trn-prod-cluster-trn1-base-template", placement={"groupName": "mine"})
 
 
-def placed_in(answer: Answer, status: str) -> Case:
+def placed_in(answer, status):
     return Case("capacity/mine", {"ec2:DescribePlacementGroups": answer}, status, change=placed)
 
 
-def kubernetes(**versions: str) -> Answers:
+def kubernetes(**versions):
     every = [
         {**SUPPORTED, "clusterVersion": name.replace("_", ".").lstrip("v"), "versionStatus": status}
         for name, status in versions.items()
@@ -57,7 +57,7 @@ def kubernetes(**versions: str) -> Answers:
     return {"eks:DescribeClusterVersions": {"clusterVersions": every}}
 
 
-def published(**values: str) -> Answers:
+def published(**values):
     """Parameters of this image, and of the newest release."""
     root = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/neuron"
     image = "amazon-eks-node-al2023-x86_64-neuron-1.35-v20260930"
@@ -74,24 +74,24 @@ AMI = "versions/AL2023_x86_64_NEURON/1.35.8-20260930"
 KEPT = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
 
 
-def kept(state: str, *keys: str) -> Answers:
+def kept(state, *keys):
     known = {"KeyMetadata": {"KeyId": KEPT.rpartition("/")[2], "KeyState": state}}
     tagged = {"ResourceTagMappingList": [{"ResourceARN": key} for key in keys]}
     return {"resourcegroupstaggingapi:GetResources": tagged, "kms:DescribeKey": known}
 
 
-def with_kept(prod: Graph) -> Graph:
+def with_kept(prod):
     return replace(prod, config={**prod.config, "keptKeyArn": KEPT})
 
 
-def clusters(*names: str, tags: Mapping[str, str] = OWN, **more: Any) -> Answers:
-    def describe(asked: Mapping[str, Any]) -> Answer:
+def clusters(*names, tags=OWN, **more):
+    def describe(asked):
         return {"cluster": {"name": asked["name"], "version": "1.35", "status": "ACTIVE", "tags": tags, **more}}
 
     return {"eks:ListClusters": {"clusters": [*names]}, "eks:DescribeCluster": describe}
 
 
-def repository(tags: dict[str, str]) -> Answers:
+def repository(tags):
     arn = f"arn:aws:ecr:us-west-2:{ACCOUNT}:repository/trainium-eks-prod/training"
     there = {"ecr:DescribeRepositories": {"repositories": [{"repositoryArn": arn}]}}
     return {**there, "ecr:ListTagsForResource": {"tags": listed(tags)}}
@@ -102,21 +102,21 @@ IMAGE = f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com/mirror/volcano:v1"
 SUBNET = next(iter(ADOPTED))
 
 
-def with_image(prod: Graph) -> Graph:
+def with_image(prod):
     job = next(each for each in prod.resources if each.type == "kubernetes:batch/v1:Job")
     return changed(prod, job.name, spec={"template": {"spec": {"containers": [{"image": IMAGE}]}}})
 
 
-def image(answer: Answer, status: str, text: str = "") -> Case:
+def image(answer, status, text=""):
     return Case(f"images/{IMAGE}", {"ecr:DescribeImages": answer}, status, text, change=with_image)
 
 
-def subnet(status: str, text: str, **other: Any) -> Case:
+def subnet(status, text, **other):
     answers = {"ec2:DescribeSubnets": {"Subnets": [{**ADOPTED[SUBNET], **other}]}}
     return Case(f"network/{SUBNET}", answers, status, text)
 
 
-def volumes(gibibytes: int) -> Answers:
+def volumes(gibibytes):
     own = {"Size": 9999, "Tags": listed(OWN)}
     return {"ec2:DescribeVolumes": {"Volumes": [{"Size": gibibytes}, own]}}
 
@@ -238,7 +238,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_a_check_makes_of_an_answer(prod: Graph, case: Case) -> None:
+def test_what_a_check_makes_of_an_answer(prod, case):
     told = ask_one(case.change(prod), case.id, case.answers)
     assert told.status == case.status, told
     assert case.text in told.text
@@ -246,8 +246,8 @@ def test_what_a_check_makes_of_an_answer(prod: Graph, case: Case) -> None:
     assert bool(told.fix) == (told.status in ("fail", "warn"))
 
 
-def test_denied_actions_are_named_and_counted(prod: Graph) -> None:
-    def simulate(asked: Mapping[str, Any]) -> Answer:
+def test_denied_actions_are_named_and_counted(prod):
+    def simulate(asked):
         denied = ("iam:CreateRole", "fsx:CreateFileSystem")
         decided = {each: "implicitDeny" if each in denied else "allowed" for each in asked["ActionNames"]}
         return {"EvaluationResults": [{"EvalActionName": each, "EvalDecision": decided[each]} for each in decided]}
@@ -259,7 +259,7 @@ def test_denied_actions_are_named_and_counted(prod: Graph) -> None:
     assert "permissionsBoundary" not in told.fix, "prod sets it"
 
 
-def test_rights_are_simulated_for_the_role_with_its_resources_and_conditions(prod: Graph) -> None:
+def test_rights_are_simulated_for_the_role_with_its_resources_and_conditions(prod):
     double = AwsDouble(GOOD)
     look(prod, Account("us-west-2", double.session()), lambda: NOW)
     asked = [parameters for name, parameters in double.asked if name == "iam:SimulatePrincipalPolicy"]
@@ -273,10 +273,10 @@ def test_rights_are_simulated_for_the_role_with_its_resources_and_conditions(pro
     assert len(asked) < 100, "each takes IAM a second"
 
 
-def test_an_ami_release_whose_parameter_is_missing_and_whose_image_is_there(prod: Graph) -> None:
+def test_an_ami_release_whose_parameter_is_missing_and_whose_image_is_there(prod):
     names: list[str] = []
 
-    def images(asked: Mapping[str, Any]) -> Answer:
+    def images(asked):
         names.extend(asked["Filters"][0]["Values"])
         return {"Images": [{"ImageId": "ami-1"}]}
 
@@ -287,7 +287,7 @@ def test_an_ami_release_whose_parameter_is_missing_and_whose_image_is_there(prod
 # Quotas --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_quota_that_the_account_never_changed_has_aws_default(dev: Graph) -> None:
+def test_a_quota_that_the_account_never_changed_has_aws_default(dev):
     answers: Answers = {
         "service-quotas:GetServiceQuota": AwsError("NoSuchResourceException"),
         "service-quotas:GetAWSDefaultServiceQuota": {"Quota": {"Value": 5.0}},
@@ -295,7 +295,7 @@ def test_a_quota_that_the_account_never_changed_has_aws_default(dev: Graph) -> N
     assert ask_one(dev, "quotas/L-F678F1CE", answers).text == "1 needed, quota 5, others use 1"
 
 
-def test_spot_counts_against_the_spot_quota(prod: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spot_counts_against_the_spot_quota(prod, monkeypatch):
     spot = changed(prod, "trn-prod-cluster-trn1-base-nodes", capacityType="SPOT")
     monkeypatch.setitem(QUOTAS, "L-6B0D517C", 0)
     running = [{"InstanceId": "i-1", "InstanceType": "trn1.2xlarge", "InstanceLifecycle": "spot"}]
@@ -306,7 +306,7 @@ def test_spot_counts_against_the_spot_quota(prod: Graph, monkeypatch: pytest.Mon
     assert not [each for each in found.findings if each.id == "quotas/L-2C3B7624"]
 
 
-def test_another_program_is_asked_about_what_it_has() -> None:
+def test_another_program_is_asked_about_what_it_has():
     provider = Resource("u", "pulumi:providers:aws", "aws", inputs={"region": "us-west-2"})
     vpc = Resource("v", "aws:ec2/vpc:Vpc", "vpc", inputs={"cidrBlock": "10.0.0.0/16"})
     found = ask(Graph("p", "s", (provider, vpc), {}))
@@ -319,13 +319,13 @@ def test_another_program_is_asked_about_what_it_has() -> None:
 HOST = "0123.gr7.us-west-2.eks.amazonaws.com"
 
 
-def api(graph: Graph, answers: Mapping[str, Answer], why: str = "") -> Finding:
+def api(graph, answers, why=""):
     present = AccountState(Needs(graph), Account("us-west-2", AwsDouble({**GOOD, **answers}).session()))
     [question] = reach.questions(Needs(graph), present, lambda host: why if host == HOST else "another host")
     return answered(question)
 
 
-def test_before_the_first_up_a_machine_outside_is_warned(prod: Graph, dev: Graph) -> None:
+def test_before_the_first_up_a_machine_outside_is_warned(prod, dev):
     told = api(prod, {})
     assert (told.status, "10.200.0.0/16, 10.32.0.0/16" in told.text) == (Status.WARN, True)
     assert "Production from nothing" in told.fix
@@ -335,10 +335,8 @@ def test_before_the_first_up_a_machine_outside_is_warned(prod: Graph, dev: Graph
     assert api(dev, {}).status is Status.PASS
 
 
-def test_an_api_that_does_not_answer_from_here_is_a_failure(
-    prod: Graph, dev: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def told(graph: Graph, why: str) -> Finding:
+def test_an_api_that_does_not_answer_from_here_is_a_failure(prod, dev, monkeypatch):
+    def told(graph, why):
         name, tags = f"trn-{graph.stack}-cluster-eks-0a1b2c3", {**OWN, "Environment": graph.stack}
         return api(graph, clusters(name, tags=tags, endpoint=f"https://{HOST}"), why)
 
@@ -356,7 +354,7 @@ def test_an_api_that_does_not_answer_from_here_is_a_failure(
 # Karpenter ----------------------------------------------------------------------------------------------------------
 
 
-def pooled(prod: Graph, *reservations: str) -> Graph:
+def pooled(prod, *reservations):
     """Production with a pool of at most two inf2.48xlarge in the zone of its node groups."""
     own = next(each for each in ADOPTED.values() if each["AvailabilityZoneId"] == "usw2-az4")
     terms = {"subnetSelectorTerms": [{"id": own["SubnetId"]}]}
@@ -375,8 +373,8 @@ def pooled(prod: Graph, *reservations: str) -> Graph:
     return replace(prod, resources=(*prod.resources, *made), config=config)
 
 
-def test_karpenters_pools_count_at_their_largest_and_its_own_nodes_are_not_others(prod: Graph) -> None:
-    def told(**tags: str) -> Finding:
+def test_karpenters_pools_count_at_their_largest_and_its_own_nodes_are_not_others(prod):
+    def told(**tags):
         node = {"InstanceType": "inf2.48xlarge", "Tags": listed({"karpenter.sh/nodepool": "inference", **tags})}
         quota = {"service-quotas:GetServiceQuota": {"Quota": {"Value": 200.0}}}
         running = {"ec2:DescribeInstances": {"Reservations": [{"Instances": [node]}]}}
@@ -389,7 +387,7 @@ def test_karpenters_pools_count_at_their_largest_and_its_own_nodes_are_not_other
     assert "others use 192" in told().text
 
 
-def test_a_pools_type_is_looked_for_in_its_zone_and_its_reservation_looked_at(prod: Graph) -> None:
+def test_a_pools_type_is_looked_for_in_its_zone_and_its_reservation_looked_at(prod):
     told = ask_one(pooled(prod), "capacity/inf2.48xlarge", offered("usw2-az1"))
     assert (told.status, told.text) == (Status.FAIL, "not offered in usw2-az4; offered in usw2-az1")
     assert "autoscaling.karpenter.acceleratorPools[0].zoneId" in told.fix

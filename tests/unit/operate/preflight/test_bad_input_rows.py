@@ -3,29 +3,28 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from aws_double import AwsError
 from golden import ROOT
 from good_account import BLOCK, QUOTAS, ask, ask_one, changed, listed, of, reservation
-from iam_evaluation import IamRequest, allowed
+from iam_evaluation import allowed
 
-from trainium_eks.operate.finding import Finding, Status
-from trainium_eks.plan.graph import Graph
+from trainium_eks.operate.finding import Status
+from trainium_eks.operate.preflight.deploy_rights import IamRequest
 
 BLOCK_NODES, CLUSTER = "trn-prod-cluster-trn1-block-nodes", "trn-prod-cluster-eks-0a1b2c3"
 
 
-def two_in_the_block(prod: Graph) -> Graph:
+def two_in_the_block(prod):
     return changed(prod, BLOCK_NODES, scalingConfig={"desiredSize": 2, "maxSize": 8, "minSize": 0})
 
 
-def block(**other: Any) -> dict[str, Any]:
+def block(**other):
     return {"ec2:DescribeCapacityReservations": {"CapacityReservations": [reservation(**other)]}}
 
 
-def test_row_18_a_block_that_has_not_begun(prod: Graph) -> None:
+def test_row_18_a_block_that_has_not_begun(prod):
     coming = block(State="scheduled", StartDate=datetime(2026, 12, 1, 11, 30, tzinfo=UTC))
     found = ask(two_in_the_block(prod), coming)
     assert found.failed
@@ -59,9 +58,7 @@ FAULTY_BLOCKS = [
 
 
 @pytest.mark.parametrize(("other", "detail", "remedy"), FAULTY_BLOCKS)
-def test_row_18_a_block_that_is_over_or_of_another_kind(
-    prod: Graph, other: dict[str, Any], detail: str, remedy: str
-) -> None:
+def test_row_18_a_block_that_is_over_or_of_another_kind(prod, other, detail, remedy):
     told = ask_one(two_in_the_block(prod), f"capacity/{BLOCK}", block(**other))
     assert told.status is Status.FAIL
     assert detail in told.text
@@ -70,7 +67,7 @@ def test_row_18_a_block_that_is_over_or_of_another_kind(
     assert ask_one(prod, f"capacity/{BLOCK}", gone).status is Status.FAIL
 
 
-def test_row_22_an_accelerator_quota_too_low(prod: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_22_an_accelerator_quota_too_low(prod, monkeypatch):
     monkeypatch.setitem(QUOTAS, "L-2C3B7624", 256)
     told = ask_one(prod, "quotas/L-2C3B7624", {})
     assert told.status is Status.FAIL
@@ -84,13 +81,11 @@ def test_row_22_an_accelerator_quota_too_low(prod: Graph, monkeypatch: pytest.Mo
     assert "at their largest sizes the groups need 1,024" in told.text
 
 
-def instance(type_: str, **other: Any) -> dict[str, Any]:
+def instance(type_, **other):
     return {"InstanceId": "i-1", "InstanceType": type_, **other}
 
 
-def test_row_22_what_others_run_and_reserve_counts_and_blocks_and_own_nodes_do_not(
-    prod: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_row_22_what_others_run_and_reserve_counts_and_blocks_and_own_nodes_do_not(prod, monkeypatch):
     monkeypatch.setitem(QUOTAS, "L-2C3B7624", 1024)
     own = listed({"eks:cluster-name": CLUSTER})
     running = [
@@ -119,7 +114,7 @@ def test_row_22_what_others_run_and_reserve_counts_and_blocks_and_own_nodes_do_n
     assert "others use 640: room for 3 nodes" in told.text
 
 
-def test_row_23_standard_instances_addresses_and_vpcs_used_up(dev: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_23_standard_instances_addresses_and_vpcs_used_up(dev, monkeypatch):
     monkeypatch.setitem(QUOTAS, "L-1216C47A", 5)
     vpcs = {"ec2:DescribeVpcs": {"Vpcs": [{"VpcId": f"vpc-{number}"} for number in range(5)]}}
     addresses = [{"AllocationId": f"eipalloc-{number}"} for number in range(5)]
@@ -136,12 +131,12 @@ def test_row_23_standard_instances_addresses_and_vpcs_used_up(dev: Graph, monkey
     assert (one.status, one.text) == (Status.PASS, "1 needed, quota 5, others use 4")
 
 
-def linked(prod: Graph) -> Graph:
+def linked(prod):
     return changed(prod, "trn-prod-fsx-link", dataRepositoryPath="s3://acme-data/train")
 
 
-def test_row_32_a_linked_bucket_in_another_region(prod: Graph) -> None:
-    def told(answer: Any) -> Finding:
+def test_row_32_a_linked_bucket_in_another_region(prod):
+    def told(answer):
         return ask_one(linked(prod), "storage/acme-data", {"s3:HeadBucket": answer})
 
     # Of a bucket that the deployer may not look into, S3 tells the region all the same.
@@ -159,7 +154,7 @@ def test_row_32_a_linked_bucket_in_another_region(prod: Graph) -> None:
 DATA_KEY, OTHER_KEY = (f"arn:aws:kms:us-west-2:111122223333:key/{name}" for name in ("data", "other"))
 
 
-def encrypted(key: str, told: str = "", **more: Any) -> dict[str, Any]:
+def encrypted(key, told="", **more):
     """Answers of an account whose bucket encrypts with a key, and whose keys are as they are told to be."""
     default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
     rules = [{"ApplyServerSideEncryptionByDefault": default}] if key else []
@@ -182,13 +177,13 @@ _BOUNDARY = (ROOT / "docs" / "role-boundary.json").read_text()
 BOUNDS = json.loads(_BOUNDARY.replace("DATA_BUCKET", "acme-data").replace("DATA_KEY_ARN", DATA_KEY))
 
 
-def _within(asked: dict[str, Any], action: str) -> bool:
+def _within(asked, action):
     context = {each["ContextKeyName"]: each["ContextKeyValues"][0] for each in asked.get("ContextEntries", ())}
     (everything,), (bounds,) = asked["PolicyInputList"], asked["PermissionsBoundaryPolicyInputList"]
     return allowed(IamRequest(action, asked["ResourceArns"][0], context), [json.loads(everything)], json.loads(bounds))
 
 
-def with_key(prod: Graph, key: str) -> Graph:
+def with_key(prod, key):
     durability = {"type": "s3", "bucket": "acme-data", **({"bucketKeyArn": key} if key else {})}
     file_system = {**prod.config["fileSystem"], "durability": durability}
     return replace(linked(prod), config={**prod.config, "fileSystem": file_system})
@@ -206,9 +201,7 @@ def with_key(prod: Graph, key: str) -> Graph:
         (DATA_KEY, "", {}, Status.WARN, "no key of its own"),
     ],
 )
-def test_a_bucket_of_another_key_than_the_configs_is_seen_before_jobs_get_403(
-    prod: Graph, named: str, has: str, more: Any, outcome: Status, text: str
-) -> None:
+def test_a_bucket_of_another_key_than_the_configs_is_seen_before_jobs_get_403(prod, named, has, more, outcome, text):
     told = ask_one(with_key(prod, named), "storage/acme-data/key", encrypted(has, **more))
     assert told.status is outcome
     assert text in told.text
@@ -219,7 +212,7 @@ def test_a_bucket_of_another_key_than_the_configs_is_seen_before_jobs_get_403(
 @pytest.mark.parametrize(
     ("key", "missing"), [(DATA_KEY, ""), (OTHER_KEY, f"kms:Decrypt on {OTHER_KEY}, kms:GenerateDataKey on {OTHER_KEY}")]
 )
-def test_a_boundary_that_leaves_a_bucket_or_key_out_is_seen(prod: Graph, key: str, missing: str) -> None:
+def test_a_boundary_that_leaves_a_bucket_or_key_out_is_seen(prod, key, missing):
     told = ask_one(with_key(prod, key), "account/boundary", encrypted(key))
     assert told.status is (Status.FAIL if missing else Status.PASS)
     assert missing in told.text
@@ -228,7 +221,7 @@ def test_a_boundary_that_leaves_a_bucket_or_key_out_is_seen(prod: Graph, key: st
     assert "s3:GetObject on arn:aws:s3:::acme-data/x" in told.text
 
 
-def test_a_key_of_others_is_looked_at(prod: Graph) -> None:
+def test_a_key_of_others_is_looked_at(prod):
     graph, id_ = with_key(prod, DATA_KEY), f"keys/{DATA_KEY}"
     assert ask_one(graph, id_, encrypted(DATA_KEY)).status is Status.PASS
     for wrong in ({"KeyState": "PendingDeletion"}, {"KeyUsage": "SIGN_VERIFY", "KeySpec": "RSA_2048"}):
@@ -237,7 +230,7 @@ def test_a_key_of_others_is_looked_at(prod: Graph) -> None:
     assert ask_one(graph, id_, gone).text == "there is no such key"
 
 
-def upgrade(prod: Graph, version: str, nodes: str = "", environment: str = "prod") -> Finding:
+def upgrade(prod, version, nodes="", environment="prod"):
     tags = {"Environment": environment, "ManagedBy": "pulumi"}
     cluster = {"name": CLUSTER, "version": version, "status": "ACTIVE", "tags": tags}
     group = {"nodegroupName": "trn1-base", "version": nodes or version}
@@ -250,7 +243,7 @@ def upgrade(prod: Graph, version: str, nodes: str = "", environment: str = "prod
     return ask_one(prod, "versions/upgrade", answers)
 
 
-def test_row_35_an_upgrade_that_skips_a_version(prod: Graph) -> None:
+def test_row_35_an_upgrade_that_skips_a_version(prod):
     told = upgrade(prod, "1.33")
     assert told.status is Status.FAIL
     assert "upgrade one minor version at a time, 1.33 to 1.34 first" in told.text

@@ -10,7 +10,7 @@ import pulumi
 import pytest
 import review_cases
 import yaml
-from review_cases import CASES, Case, config_of, edited, planned
+from review_cases import CASES, config_of, edited, planned
 from tables import first_of_each
 
 from trainium_eks.cli.shared import plan_page, plan_report
@@ -27,21 +27,21 @@ EDITS: list[Mapping[str, Any]] = TABLE["edits"]
 KEYS = {row.path for row in schema.rows(StackConfig)}
 
 
-def keys(edit: Mapping[str, Any]) -> list[str]:
+def keys(edit):
     """Return the keys of the config that an edit is about."""
     names = _listed(edit["key"])
     return [key for name in names for key in (_below(name[:-1]) if name.endswith(".*") else [name])]
 
 
-def _listed(value: Any) -> list[str]:
+def _listed(value):
     return value if isinstance(value, list) else [value]
 
 
-def _below(prefix: str) -> list[str]:
+def _below(prefix):
     return sorted(key for key in KEYS if key.startswith(prefix))
 
 
-def _with_thresholds(edit: Mapping[str, Any]) -> dict[str, Any]:
+def _with_thresholds(edit):
     """Return the edit with every threshold that is a number, one above its default, where it says so."""
     numbers = {row.path: row.default.strip("`") for row in schema.rows(AlertSettings)}
     above = {key: int(number) + 1 for key, number in numbers.items() if number.isdigit()}
@@ -49,12 +49,12 @@ def _with_thresholds(edit: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _config(base: str) -> dict[str, Any]:
+def _config(base):
     given = TABLE["bases"][base]
     return edited(config_of(given["stack"]), given.get("set", {}))
 
 
-def recorded(stack: str, config: Mapping[str, Any]) -> Graph | Refusal:
+def recorded(stack, config):
     try:
         return planned(stack, config)
     except pulumi.RunError as error:
@@ -62,11 +62,11 @@ def recorded(stack: str, config: Mapping[str, Any]) -> Graph | Refusal:
 
 
 @cache
-def _base(base: str) -> Graph:
+def _base(base):
     return planned(TABLE["bases"][base]["stack"], _config(base))
 
 
-def verdict(before: Graph, after: Graph | Refusal, monkeypatch: pytest.MonkeyPatch) -> tuple[Outcome, str]:
+def verdict(before, after, monkeypatch):
     """Return the verdict of comment and plan, and all that the comment tells of risks."""
     if isinstance(after, Refusal):
         return Review("trainium-eks", "dev", "offline", "base", refusal=after).outcome, ""
@@ -84,12 +84,12 @@ def verdict(before: Graph, after: Graph | Refusal, monkeypatch: pytest.MonkeyPat
     return comment.outcome, "\n".join(told)
 
 
-def _name(edit: Mapping[str, Any]) -> str:
+def _name(edit):
     return f"{'+'.join(keys(edit))[:60]}-{EDITS.index(edit)}"
 
 
 @pytest.mark.parametrize("edit", first_of_each(EDITS, lambda edit: edit["there"], _name))
-def test_an_edit_has_its_verdict_in_plan_and_comment(edit: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_has_its_verdict_in_plan_and_comment(edit, monkeypatch):
     base = edit.get("of", "dev")
     before = _base(base)
     after = recorded(before.stack, edited(_config(base), _with_thresholds(edit["set"])))
@@ -103,12 +103,12 @@ def test_an_edit_has_its_verdict_in_plan_and_comment(edit: Mapping[str, Any], mo
         assert [words for words in _listed(edit.get(tells, [])) if words not in told] == []
 
 
-def test_every_key_of_the_config_is_edited() -> None:
+def test_every_key_of_the_config_is_edited():
     assert {key for edit in EDITS for key in keys(edit)} == KEYS
     assert sum(2 if edit["back"] else 1 for edit in EDITS) >= 120
 
 
-def test_several_keys_share_an_edit_only_where_none_can_hide_another() -> None:
+def test_several_keys_share_an_edit_only_where_none_can_hide_another():
     for edit in EDITS:
         leaves = {key for key in keys(edit) if not any(other.startswith((f"{key}.", f"{key}[")) for other in KEYS)}
         for judged, tells in ((edit["there"], "tells"), (edit["back"], "tells back")):
@@ -117,13 +117,13 @@ def test_several_keys_share_an_edit_only_where_none_can_hide_another() -> None:
 
 
 @pytest.mark.parametrize("case", first_of_each(CASES, lambda case: case.outcome, lambda case: case.name))
-def test_comment_of_a_real_edit(case: Case) -> None:
+def test_comment_of_a_real_edit(case):
     judged, written = review_cases.reviewed(case)
     assert judged.outcome is case.outcome
     assert written == (review_cases.FOLDER / f"{case.name}.md").read_text()
     assert len(written) < 60_000
 
 
-def test_no_golden_comment_is_left_over() -> None:
+def test_no_golden_comment_is_left_over():
     assert {file.stem for file in review_cases.FOLDER.glob("*.md")} == {case.name for case in CASES}
     assert len(CASES) >= 16

@@ -5,7 +5,6 @@ import html
 import re
 import time
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hand_built import PREFIX, STACK, environment
@@ -59,7 +58,7 @@ SECRETS = [
 ]
 
 
-def _graph(name: str, value: Any, type_: str = "aws:eks/nodeGroup:NodeGroup", key: str = "description") -> Graph:
+def _graph(name, value, type_="aws:eks/nodeGroup:NodeGroup", key="description"):
     extra = Resource(
         f"{PREFIX}{type_}::{name}", type_, name, parent=STACK, inputs={key: value, "tags": {name[:20]: "x"}}
     )
@@ -67,7 +66,7 @@ def _graph(name: str, value: Any, type_: str = "aws:eks/nodeGroup:NodeGroup", ke
     return replace(built, resources=(*built.resources, extra), placeholders=(name,), unjudged=(name,))
 
 
-def _written(name: str, value: Any, platform: str = "github", **options: Any) -> str:
+def _written(name, value, platform="github", **options):
     before, after = _graph(name, "old", **options), _graph(name, value, **options)
     after = replace(after, resources=tuple(each for each in after.resources if each.name != "sts"))
     compared = review.of_plans(before, after)
@@ -77,7 +76,7 @@ def _written(name: str, value: Any, platform: str = "github", **options: Any) ->
     return comment.render(judged, PLATFORMS[platform], Scrubber())
 
 
-def _outside_code(text: str) -> str:
+def _outside_code(text):
     """What a reader's browser gets outside code, with the tags."""
     shown = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
     return html.unescape(re.sub(r"<(code|pre)\b.*?</\1>", "", shown, flags=re.DOTALL))
@@ -91,7 +90,7 @@ _TAGS = {
 
 @pytest.mark.parametrize("text", HOSTILE, ids=list(map(str, range(len(HOSTILE)))))
 @pytest.mark.parametrize("platform", sorted(PLATFORMS))
-def test_nothing_gets_out_of_its_code(text: str, platform: str) -> None:
+def test_nothing_gets_out_of_its_code(text, platform):
     written = _written(text, text, platform)
     shown = _outside_code(written)
     assert [words for words in ("somebody", "evil", "#1", "onerror") if words in shown] == []
@@ -106,7 +105,7 @@ def test_nothing_gets_out_of_its_code(text: str, platform: str) -> None:
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.text(max_size=60))
-def test_any_name_leaves_the_comments_shape(name: str) -> None:
+def test_any_name_leaves_the_comments_shape(name):
     text = _written(name, name)
     shown = _outside_code(text)
     assert set(re.findall(r"<([a-z0-9]+)", shown)) <= _TAGS
@@ -117,7 +116,7 @@ def test_any_name_leaves_the_comments_shape(name: str) -> None:
 
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("key", ["description", "userData", "values"])
-def test_no_secret_gets_in(secret: str, key: str) -> None:
+def test_no_secret_gets_in(secret, key):
     bare = secret.split("=")[-1].split(" ")[-1]
     text = _written("plain", {"a": [f"x {secret} y"]} if key == "values" else secret, key=key)
     for part in (secret, bare, "hunter2", "MIIEow"):
@@ -126,7 +125,7 @@ def test_no_secret_gets_in(secret: str, key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["password", "dbPassword", "secret", "token", "apiKey", "api_key", "privateKey"])
-def test_a_name_that_says_so_is_enough(key: str) -> None:
+def test_a_name_that_says_so_is_enough(key):
     assert "plainword" not in _written("plain", "plainword", key=key)
     assert "plainword" not in _written("plain", {key: "plainword"}, key="settings")
     assert "plainword" not in _written("plain", [{"name": key.upper(), "value": "plainword"}], key="env")
@@ -144,12 +143,12 @@ NO_SECRETS = [
 
 
 @pytest.mark.parametrize("text", NO_SECRETS)
-def test_what_is_no_secret_or_marked_as_one_is_shown(text: str) -> None:
+def test_what_is_no_secret_or_marked_as_one_is_shown(text):
     assert text in _written("plain", text)
     assert text in _written("plain", {"httpTokens": text}, key="metadataOptions")
 
 
-def test_account_ids_are_shortened() -> None:
+def test_account_ids_are_shortened():
     arn = "arn:aws:iam::111122223333:role/r"
     assert "…3333:role/r" in _written("plain", arn)
     assert "111122223333" not in _written("plain", arn)
@@ -160,7 +159,7 @@ def test_account_ids_are_shortened() -> None:
     assert shown.text(arn) == arn
 
 
-def test_the_callers_own_patterns_are_blanked_and_plain_words_stay_prose() -> None:
+def test_the_callers_own_patterns_are_blanked_and_plain_words_stay_prose():
     assert scrubber([], [r"proj-\d+"]).text("see proj-123") == f"see {SCRUBBED}"
     for words, said in {
         "wanted 2 zones, got 1.": "wanted 2 zones, got 1.",
@@ -178,7 +177,7 @@ def test_the_callers_own_patterns_are_blanked_and_plain_words_stay_prose() -> No
 _TYPES = ("aws:s3/bucket:Bucket", "aws:iam/role:Role", "kubernetes:core/v1:ConfigMap", "aws:eks/nodeGroup:NodeGroup")
 
 
-def _many(count: int, value: str) -> Graph:
+def _many(count, value):
     inputs = {"bucket": value, "description": value * 30, "data": {f"k{each}": value for each in range(5)}}
     names = (f"resource-with-a-long-name-{index:05}" for index in range(count))
     each_name = ((type_, name) for name in names for type_ in _TYPES)
@@ -187,13 +186,13 @@ def _many(count: int, value: str) -> Graph:
     return replace(built, resources=tuple(sorted((*built.resources, *more), key=lambda each: each.urn)))
 
 
-def _review(before: Graph, after: Graph) -> Review:
+def _review(before, after):
     return Review("trainium-eks", "dev", "offline", "main", comparison=review.of_plans(before, after))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "platform"), [(60, "github"), (60, "gitlab"), (60, "bitbucket"), (800, "github")])
-def test_a_huge_change_is_cut_in_the_middle(count: int, platform: str) -> None:
+def test_a_huge_change_is_cut_in_the_middle(count, platform):
     before, after = _many(count, "old"), _many(count, "new-é")
     began = time.process_time()
     text = comment.render(_review(before, after), PLATFORMS[platform], Scrubber())
@@ -210,7 +209,7 @@ def test_a_huge_change_is_cut_in_the_middle(count: int, platform: str) -> None:
     assert text.count("```") == 2
 
 
-def test_a_huge_value_or_traceback_is_cut() -> None:
+def test_a_huge_value_or_traceback_is_cut():
     before, after = _many(1, "old"), _many(1, "x" * 1_000_000)
     began = time.process_time()
     text = comment.render(_review(before, after), PLATFORMS["github"], Scrubber())
@@ -224,7 +223,7 @@ def test_a_huge_value_or_traceback_is_cut() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "x -->", "a" * 101, "é"])
-def test_a_name_that_pulumi_does_not_take_is_refused(name: str) -> None:
+def test_a_name_that_pulumi_does_not_take_is_refused(name):
     judged = replace(_review(environment(), environment()), stack=name)
     with pytest.raises(ValueError, match="no name"):
         comment.render(judged, PLATFORMS["github"], Scrubber())

@@ -2,7 +2,6 @@
 inputs of their rows."""
 
 import copy
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from hand_built import PREFIX, STACK
 
 from trainium_eks.operate.review import comment, review
 from trainium_eks.operate.review.comment import PLATFORMS
-from trainium_eks.operate.review.review import Comparison, Outcome, Review
+from trainium_eks.operate.review.review import Outcome, Review
 from trainium_eks.operate.review.scrubbing import Scrubber
 from trainium_eks.plan.graph import STACK_TYPE, Graph, Options, Resource
 from trainium_eks.plan.resource_types import registry
@@ -43,13 +42,13 @@ _BEFORE: dict[str, Any] = {"scalingConfig": {"desiredSize": 2, "minSize": 0, "ma
 _OTHERS = ("description", "someOtherInput", "scalingConfig.maxSize")
 
 
-def _graph(*resources: Resource) -> Graph:
+def _graph(*resources):
     stack = Resource(STACK, STACK_TYPE, "trainium-eks-dev", custom=False)
     bystander = Resource(f"{PREFIX}aws:iam/role:Role::other", "aws:iam/role:Role", "other", parent=STACK)
     return Graph("trainium-eks", "dev", tuple(sorted((stack, bystander, *resources), key=lambda each: each.urn)), {})
 
 
-def _resource(token: str, path: str = "", value: Any = None, **options: Any) -> Resource:
+def _resource(token, path="", value=None, **options):
     inputs = copy.deepcopy(_BEFORE)
     at, (*above, last) = inputs, path.split(".")
     for step in above:
@@ -59,7 +58,7 @@ def _resource(token: str, path: str = "", value: Any = None, **options: Any) -> 
     return Resource(f"{PREFIX}{token}::it", token, "it", parent=STACK, inputs=inputs, options=Options(**options))
 
 
-def _edits(token: str) -> Iterator[tuple[str, Any, Any]]:
+def _edits(token):
     """Yield a path and two values for every path that replaces the type and for some that do not."""
     for each in registry.ROWS[token].replaced_by:
         path = each.path if isinstance(each, When) else each
@@ -68,7 +67,7 @@ def _edits(token: str) -> Iterator[tuple[str, Any, Any]]:
     yield from ((path, 3, 4) for path in _OTHERS)
 
 
-def _reviewed(before: Graph, after: Graph) -> tuple[Comparison, Review, str]:
+def _reviewed(before, after):
     """Return the table of risks, too, which is empty without one."""
     compared = review.of_plans(before, after)
     judged = Review("trainium-eks", "dev", "offline", "main", comparison=compared)
@@ -77,7 +76,7 @@ def _reviewed(before: Graph, after: Graph) -> tuple[Comparison, Review, str]:
 
 
 @pytest.mark.parametrize("token", sorted(registry.ROWS))
-def test_exactly_the_replacements_that_lose_something_are_told(token: str) -> None:
+def test_exactly_the_replacements_that_lose_something_are_told(token):
     for path, old, new in _edits(token):
         before, after = (_resource(token, path, value) for value in (old, new))
         compared, judged, risks = _reviewed(_graph(before), _graph(after))
@@ -90,7 +89,7 @@ def test_exactly_the_replacements_that_lose_something_are_told(token: str) -> No
 
 
 @pytest.mark.parametrize("token", sorted(registry.ROWS))
-def test_exactly_the_deletions_that_lose_something_are_told_and_nothing_new(token: str) -> None:
+def test_exactly_the_deletions_that_lose_something_are_told_and_nothing_new(token):
     _, judged, risks = _reviewed(_graph(_resource(token)), _graph())
     assert ("DELETED; lost with it" in risks) is (token in HOLDS)
     assert judged.outcome is not Outcome.SAFE
@@ -99,7 +98,7 @@ def test_exactly_the_deletions_that_lose_something_are_told_and_nothing_new(toke
 
 
 @pytest.mark.parametrize("token", [*sorted(HOLDS), "aws:iam/role:Role"])
-def test_what_is_protected_cannot_go(token: str) -> None:
+def test_what_is_protected_cannot_go(token):
     _, judged, risks = _reviewed(_graph(_resource(token, protect=True)), _graph())
     assert "to be deleted, but protected: Pulumi refuses" in risks
     accepted = replace(judged, losses_accepted=True)

@@ -4,7 +4,6 @@ stack traces; and what it would print for a provider that is not known."""
 import copy
 import gzip
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from trainium_eks.operate.review import comment, preview, review
 from trainium_eks.operate.review.comment import PLATFORMS
-from trainium_eks.operate.review.preview import COMPUTED, Preview
+from trainium_eks.operate.review.preview import COMPUTED
 from trainium_eks.operate.review.review import Outcome, Review
 from trainium_eks.operate.review.scrubbing import scrubber
 from trainium_eks.plan.graph import UNKNOWN
@@ -21,17 +20,17 @@ FOLDER = Path(__file__).parent / "previews"
 CLUSTER = "aws:eks/cluster:Cluster"
 
 
-def _document(name: str) -> dict[str, Any]:
+def _document(name):
     loaded: dict[str, Any] = json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))
     return loaded
 
 
-def _text(parsed: Preview) -> tuple[Review, str]:
+def _text(parsed):
     judged = Review("trainium-eks", "dev", "preview", "the account", comparison=review.of_preview(parsed))
     return judged, comment.render(judged, PLATFORMS["github"], scrubber([parsed.before, parsed.after]))
 
 
-def test_an_instance_type_replaces_its_group() -> None:
+def test_an_instance_type_replaces_its_group():
     parsed = preview.parse(_document("instance-type"), "dev")
     assert parsed.whole
     assert parsed.phantom == frozenset()
@@ -44,7 +43,7 @@ def test_an_instance_type_replaces_its_group() -> None:
     assert "| `NodeGroup trn-dev-cluster-trn1-32xl-ng1-nodes` | `launchTemplate.version` |" in text
 
 
-def test_many_edits_at_once() -> None:
+def test_many_edits_at_once():
     _, text = _text(preview.parse(_document("many-edits"), "dev"))
     assert "44 create, 83 update, 1 replace, 0 delete" in text
     for said in ("may grow to many more nodes", "backups are kept for a shorter time", "rights in the whole cluster"):
@@ -54,7 +53,7 @@ def test_many_edits_at_once() -> None:
     assert "stale waiver: R02" in text
 
 
-def test_rules_about_unknown_values_do_not_block_and_a_plan_beside_it_decides_them() -> None:
+def test_rules_about_unknown_values_do_not_block_and_a_plan_beside_it_decides_them():
     parsed = preview.parse(_document("environment-new"), "dev")
     inputs = [resource.inputs for resource in parsed.after.of_type("aws:ec2/subnet:Subnet")]
     assert {each["vpcId"] for each in inputs} == {UNKNOWN}
@@ -68,7 +67,7 @@ def test_rules_about_unknown_values_do_not_block_and_a_plan_beside_it_decides_th
     assert compared.after.failed == ()
 
 
-def test_without_sames_cost_and_rules_are_not_judged() -> None:
+def test_without_sames_cost_and_rules_are_not_judged():
     document = _document("instance-type")
     document["steps"] = [step for step in document["steps"] if step["op"] != "same"]
     parsed = preview.parse(document, "dev")
@@ -78,7 +77,7 @@ def test_without_sames_cost_and_rules_are_not_judged() -> None:
     assert "**Policy**: not judged" in text
 
 
-def test_a_preview_that_failed_is_blocked() -> None:
+def test_a_preview_that_failed_is_blocked():
     document, words = _document("instance-type"), "unable to replace resource marked for protection"
     document.setdefault("diagnostics", []).append({"severity": "error", "message": words})
     assert preview.parse(document, "dev").errors == (words,)
@@ -87,7 +86,7 @@ def test_a_preview_that_failed_is_blocked() -> None:
 # --- providers that are not known ---------------------------------------------------------------------------------
 
 
-def _with_unknown_provider(*, cluster_replaced: bool = False) -> Mapping[str, Any]:
+def _with_unknown_provider(*, cluster_replaced=False):
     """A tag of the cluster changes: the kubeconfig, made from its outputs, is unknown, so the engine replaces the
     provider and all that it made (pulumi-eks#338)."""
     document = copy.deepcopy(_document("instance-type"))
@@ -111,7 +110,7 @@ def _with_unknown_provider(*, cluster_replaced: bool = False) -> Mapping[str, An
     return document
 
 
-def test_objects_that_only_seem_to_be_replaced_are_folded() -> None:
+def test_objects_that_only_seem_to_be_replaced_are_folded():
     parsed = preview.parse(_with_unknown_provider(), "dev")
     assert len(parsed.phantom) > 30
     judged, text = _text(parsed)
@@ -124,7 +123,7 @@ def test_objects_that_only_seem_to_be_replaced_are_folded() -> None:
     ], "the request's own"
 
 
-def test_objects_of_a_cluster_that_is_replaced_are_really_replaced() -> None:
+def test_objects_of_a_cluster_that_is_replaced_are_really_replaced():
     parsed = preview.parse(_with_unknown_provider(cluster_replaced=True), "dev")
     assert parsed.phantom == frozenset()
     _, text = _text(parsed)
@@ -133,6 +132,6 @@ def test_objects_of_a_cluster_that_is_replaced_are_really_replaced() -> None:
 
 
 @pytest.mark.parametrize("document", [None, [], {}, {"steps": 1}, {"steps": []}, {"resources": []}])
-def test_what_is_no_preview_is_refused(document: object) -> None:
+def test_what_is_no_preview_is_refused(document):
     with pytest.raises(ValueError, match="--show-sames"):
         preview.parse(document, "dev")

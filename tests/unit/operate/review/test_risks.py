@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hand_built import PREFIX, STACK
 
-from trainium_eks.operate.review.risks import Risk, risks
+from trainium_eks.operate.review.risks import risks
 from trainium_eks.plan.differences import diff
 from trainium_eks.plan.graph import STACK_TYPE, Graph, Options, Resource
 
@@ -19,42 +19,42 @@ ROLE_POLICY, BUCKET_POLICY = "aws:iam/rolePolicy:RolePolicy", "aws:s3/bucketPoli
 NAMESPACE = "kubernetes:core/v1:Namespace"
 
 
-def _graph(token: str, inputs: dict[str, Any] | None = None, name: str = "it", **options: Any) -> Graph:
+def _graph(token, inputs=None, name="it", **options):
     stack = Resource(STACK, STACK_TYPE, "trainium-eks-dev", custom=False)
     other = Resource(f"{PREFIX}aws:iam/role:Role::other", "aws:iam/role:Role", "other", parent=STACK)
     it = Resource(f"{PREFIX}{token}::{name}", token, name, STACK, inputs=inputs or {}, options=Options(**options))
     return Graph("trainium-eks", "dev", (stack, other, *([it] if inputs is not None else [])), {})
 
 
-def _risks(old: Graph, new: Graph) -> tuple[Risk, ...]:
+def _risks(old, new):
     return risks(old, new, diff.compare(old, new), frozenset())
 
 
-def _told(token: str, before: dict[str, Any] | None, after: dict[str, Any] | None, **options: Any) -> list[str]:
+def _told(token, before, after, **options):
     return [risk.what for risk in _risks(_graph(token, before, **options), _graph(token, after, **options))]
 
 
-def _level(level: str) -> dict[str, Any]:
+def _level(level):
     return {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level} if level else {}}}
 
 
-def _tokens(wanted: str) -> dict[str, Any]:
+def _tokens(wanted):
     return {"metadataOptions": {"httpTokens": wanted}}
 
 
-def _cidrs(*ranges: str) -> dict[str, Any]:
+def _cidrs(*ranges):
     return {"vpcConfig": {"publicAccessCidrs": [*ranges]}}
 
 
-def _public(open_: bool) -> dict[str, Any]:
+def _public(open_):
     return {"vpcConfig": {"endpointPublicAccess": open_}}
 
 
-def _sizes(**sizes: int) -> dict[str, Any]:
+def _sizes(**sizes):
     return {"scalingConfig": sizes}
 
 
-def _rights(*actions: str, effect: str = "Allow", key: str = "policy") -> dict[str, Any]:
+def _rights(*actions, effect="Allow", key="policy"):
     return {key: json.dumps({"Statement": [{"Effect": effect, "Action": actions, "Resource": "arn:aws:s3:::data"}]})}
 
 
@@ -90,9 +90,7 @@ LOOSENED = [
 
 
 @pytest.mark.parametrize(("token", "before", "after", "words"), LOOSENED)
-def test_what_is_loosened_is_told_and_what_is_tightened_is_not(
-    token: str, before: dict[str, Any], after: dict[str, Any], words: str
-) -> None:
+def test_what_is_loosened_is_told_and_what_is_tightened_is_not(token, before, after, words):
     assert [each for each in _told(token, before, after) if words in each]
     if token != GROUP and "version" not in before:  # sizes and versions are told in both directions
         assert not [each for each in _told(token, after, before) if words in each]
@@ -107,7 +105,7 @@ NEW = [
 
 
 @pytest.mark.parametrize(("token", "inputs", "words"), NEW)
-def test_new_rights_and_doors_are_told(token: str, inputs: dict[str, Any], words: str) -> None:
+def test_new_rights_and_doors_are_told(token, inputs, words):
     assert [each for each in _told(token, None, inputs) if words in each]
     assert _told(RULE, None, {"cidrIpv4": "10.0.0.0/16"}) == [], "among private addresses it is no door"
 
@@ -121,16 +119,16 @@ GUARDS = [
 
 
 @pytest.mark.parametrize("token", GUARDS)
-def test_a_guard_that_goes_is_told(token: str) -> None:
+def test_a_guard_that_goes_is_told(token):
     assert [each for each in _told(token, {}, None) if each.startswith("deleted: ")]
 
 
-def test_the_size_that_an_autoscaler_decides_is_not() -> None:
+def test_the_size_that_an_autoscaler_decides_is_not():
     sizes = _sizes(desiredSize=0), _sizes(desiredSize=9)
     assert _told(GROUP, *sizes, ignore_changes=("scalingConfig.desiredSize",)) == []
 
 
-def test_another_version_of_a_provider_and_an_export_that_goes_are_told() -> None:
+def test_another_version_of_a_provider_and_an_export_that_goes_are_told():
     old = replace(_graph(BUCKET, {}, version="7.1.0"), outputs={"name": "a", "kept": 1})
     new = replace(_graph(BUCKET, {}, version="8.0.0"), outputs={"kept": 1})
     assert [path.path for risk in _risks(old, new) for path in risk.paths] == ["outputs.name", "pulumi-aws"]
@@ -148,14 +146,14 @@ TOLD_WHEN_GONE: list[dict[str, Any]] = [
 ]
 
 
-def test_an_option_that_is_not_understood_as_harmless_is_told() -> None:
+def test_an_option_that_is_not_understood_as_harmless_is_told():
     plain = _graph(BUCKET, {})
     assert [_risks(plain, _graph(BUCKET, {}, **options)) for options in HARMLESS] == [()] * 3
     assert all(_risks(_graph(BUCKET, {}, **options), plain) for options in TOLD_WHEN_GONE)
     assert _risks(plain, _graph(BUCKET, {}, delete_before_replace=True))
 
 
-def test_a_resource_that_gets_another_name_is_held_against_its_former_self() -> None:
+def test_a_resource_that_gets_another_name_is_held_against_its_former_self():
     old = _graph(CLUSTER, {"deletionProtection": True}, "old")
     new = _graph(CLUSTER, {"deletionProtection": False}, "new", aliases=("name=old",))
     assert [risk.what for risk in _risks(old, new)] == ["deletion protection is taken off"]

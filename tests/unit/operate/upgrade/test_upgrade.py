@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from hand_built import changed, environment
@@ -11,19 +10,18 @@ from trainium_eks.model.catalogue import addon_records, versions
 from trainium_eks.model.config.stack_config import StackConfig, load
 from trainium_eks.model.validation.problems import Severity
 from trainium_eks.operate.upgrade.settings import UpgradeTargets, next_version, problems, settings
-from trainium_eks.operate.upgrade.steps import DRAIN_SECONDS, UpgradeStep, disturbance, steps, total_seconds
+from trainium_eks.operate.upgrade.steps import DRAIN_SECONDS, disturbance, steps, total_seconds
 from trainium_eks.plan.differences import diff
-from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.resource_types.rows import eks
 
 PROXY, NEXT_PROXY = "v1.35.2-eksbuild.4", addon_records.KUBE_PROXY.version("1.36")
 
 
-def config(**sections: Any) -> StackConfig:
+def config(**sections):
     return load({"region": "us-west-2", "owner": "me", **{key: json.dumps(value) for key, value in sections.items()}})
 
 
-def group(name: str, **settings: str) -> dict[str, str]:
+def group(name, **settings):
     return {"name": name, "instanceType": "trn1.32xlarge", **settings}
 
 
@@ -82,7 +80,7 @@ SETTINGS: dict[str, tuple[StackConfig, UpgradeTargets, Mapping[str, str]]] = {
 
 
 @pytest.mark.parametrize(("now", "targets", "wanted"), SETTINGS.values(), ids=SETTINGS)
-def test_what_an_upgrade_sets(now: StackConfig, targets: UpgradeTargets, wanted: Mapping[str, str]) -> None:
+def test_what_an_upgrade_sets(now, targets, wanted):
     assert {each.path: each.value for each in settings(now, targets)} == wanted
 
 
@@ -96,14 +94,14 @@ def test_what_an_upgrade_sets(now: StackConfig, targets: UpgradeTargets, wanted:
         ("1.35", "1.99", ""),  # the config's judge says which there are
     ],
 )
-def test_a_version_is_followed_by_the_next(now: str, to: str, said: str) -> None:
+def test_a_version_is_followed_by_the_next(now, to, said):
     found = problems(config(cluster={"kubernetesVersion": now}), UpgradeTargets(to))
     assert [problem.reason for problem in found] == ([said] if said else [])
     assert all(problem.severity is Severity.REFUSE for problem in found)
     assert (next_version("1.35"), next_version("1.36")) == ("1.36", ""), "the last has none after it"
 
 
-def test_the_cni_goes_up_one_minor_version_at_a_time() -> None:
+def test_the_cni_goes_up_one_minor_version_at_a_time():
     old = config(cluster={"addons": {"vpc-cni": {"version": "v1.20.1-eksbuild.1"}}})
     [told] = problems(old, UpgradeTargets(addons={"vpc-cni": "v1.22.0-eksbuild.1"}))
     assert told.severity is Severity.WARN
@@ -112,7 +110,7 @@ def test_the_cni_goes_up_one_minor_version_at_a_time() -> None:
     assert problems(old, UpgradeTargets(addons={"vpc-cni": "v1.21.0-eksbuild.1"})) == []
 
 
-def test_a_name_that_is_not_there_is_refused() -> None:
+def test_a_name_that_is_not_there_is_refused():
     [addon] = problems(config(), UpgradeTargets(addons={"core-dns": "v1.14.3-eksbuild.3"}))
     assert "did you mean coredns?" in addon.fix
     [image] = problems(config(), UpgradeTargets(images={"cda": "a.io/b:1"}))
@@ -122,16 +120,16 @@ def test_a_name_that_is_not_there_is_refused() -> None:
 # Steps --------------------------------------------------------------------------------------------------------------
 
 
-def found(before: Graph, after: Graph) -> dict[str, UpgradeStep]:
+def found(before, after):
     return {each.change.resource.name: each for each in steps(before, after, diff.compare(before, after))}
 
 
-def sized(nodes: int, **update: int) -> Graph:
+def sized(nodes, **update):
     sizes = {"minSize": 0, "desiredSize": nodes, "maxSize": 8}
     return changed(environment(), "trn1", scalingConfig=sizes, updateConfig=update or None)
 
 
-def test_control_plane_then_add_ons_then_nodes() -> None:
+def test_control_plane_then_add_ons_then_nodes():
     before = environment()
     after = changed(changed(before, "control-plane", version="1.36"), "cni", addonVersion="v1.23.0")
     after = changed(changed(after, "trn1", version="1.36"), "system", version="1.36")
@@ -153,7 +151,7 @@ def test_control_plane_then_add_ons_then_nodes() -> None:
         (1, {"maxUnavailablePercentage": 50}, 1),
     ],
 )
-def test_nodes_go_in_turns(nodes: int, update: dict[str, int], batches: int) -> None:
+def test_nodes_go_in_turns(nodes, update, batches):
     before = sized(nodes, **update)
     step = found(before, changed(before, "trn1", version="1.36"))["trn1"]
     assert (step.nodes, step.batches) == (nodes, batches)
@@ -164,7 +162,7 @@ def test_nodes_go_in_turns(nodes: int, update: dict[str, int], batches: int) -> 
     assert (shrunk.nodes, shrunk.seconds) == (nodes, step.seconds), "the running nodes count, not those to come"
 
 
-def test_a_resting_group_disturbs_nobody() -> None:
+def test_a_resting_group_disturbs_nobody():
     before = sized(0)
     step = found(before, changed(before, "trn1", version="1.36"))["trn1"]
     assert (step.nodes, step.seconds) == (0, eks.EMPTY_GROUP_SECONDS)

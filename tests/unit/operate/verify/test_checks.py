@@ -9,7 +9,6 @@ from cluster_snapshots import (
     GPU,
     NEURON,
     REAL,
-    Object,
     Objects,
     accelerated,
     csi_nodes,
@@ -23,8 +22,7 @@ from cluster_snapshots import (
 )
 
 from trainium_eks.model.catalogue import addon_records, chart_workloads
-from trainium_eks.model.outputs import StackOutputs
-from trainium_eks.operate.finding import Finding, Status
+from trainium_eks.operate.finding import Status
 from trainium_eks.operate.verify.local_report import LocalReport
 
 Spoil = Callable[[Objects], object]
@@ -37,32 +35,32 @@ DEVICES, INTERFACES = f"devices/ng1/{NEURON}", f"devices/ng1/{EFA}"
 HOOK = "volcano-admission-service-jobs"
 
 
-def _failing(found: dict[str, Finding]) -> set[str]:
+def _failing(found):
     return {each.id for each in found.values() if each.status is Status.FAIL}
 
 
-def _ng1(number: int) -> Object:
+def _ng1(number):
     return accelerated(f"trn{number}", group("ng1", NEURON, 8, 2))
 
 
-def _only(start: str) -> Spoil:
+def _only(start):
     return lambda made: made.update(Node=[each for each in made["Node"] if each["metadata"]["name"].startswith(start)])
 
 
-def _set(kind: str, name: str, part: str, **values: Any) -> Spoil:
+def _set(kind, name, part, **values):
     return lambda made: the(made, kind, name)[part].update(values)
 
 
-def _status(kind: str, name: str, **values: Any) -> Spoil:
+def _status(kind, name, **values):
     return _set(kind, name, "status", **values)
 
 
-def _kubelet(version: str) -> Spoil:
+def _kubelet(version):
     return _status("Node", "trn1", nodeInfo={"kubeletVersion": version})
 
 
-def _devices(resource: str, capacity: str | None, allocatable: str | None) -> Spoil:
-    def spoil(made: Objects) -> None:
+def _devices(resource, capacity, allocatable):
+    def spoil(made):
         status = the(made, "Node", "trn1")["status"]
         for part, value in (("capacity", capacity), ("allocatable", allocatable)):
             status[part].pop(resource)
@@ -71,28 +69,28 @@ def _devices(resource: str, capacity: str | None, allocatable: str | None) -> Sp
     return spoil
 
 
-def _gone(kind: str, name: str) -> Spoil:
+def _gone(kind, name):
     return lambda made: without(made, kind, name)
 
 
-def _guarantee(amount: str | int) -> Spoil:
+def _guarantee(amount):
     return _set("Queue", "test", "spec", guarantee={"resource": {NEURON: amount}})
 
 
-def _both(*spoils: Spoil) -> Spoil:
+def _both(*spoils):
     return lambda made: [each(made) for each in spoils]
 
 
-def _no_authority(made: Objects) -> None:
+def _no_authority(made):
     the(made, "ValidatingWebhookConfiguration", f"{HOOK}-validate")["webhooks"][0]["clientConfig"] = {}
 
 
-def _default_class(name: str, value: str) -> Spoil:
+def _default_class(name, value):
     default = {"storageclass.kubernetes.io/is-default-class": value}
     return _set("StorageClass", name, "metadata", annotations=default)
 
 
-def _nothing(_: Objects) -> None:
+def _nothing(_):
     pass
 
 
@@ -108,7 +106,7 @@ class Case(NamedTuple):
     rest: dict[str, Any] = {}  # noqa: RUF012 - nobody changes it
 
 
-def _plugin(**status: int) -> Spoil:
+def _plugin(**status):
     return _status("DaemonSet", "neuron-device-plugin", **status)
 
 
@@ -190,7 +188,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_is_spoilt_fails_and_nothing_else(case: Case) -> None:
+def test_what_is_spoilt_fails_and_nothing_else(case):
     found = judged(case.spoil, **case.rest)
     failed = found[case.id]
     assert case.said in " ".join([failed.text, *failed.details])
@@ -202,7 +200,7 @@ def test_what_is_spoilt_fails_and_nothing_else(case: Case) -> None:
     assert case.more or len(_failing(found)) == 1
 
 
-def test_a_cluster_that_is_as_its_stack_says_fails_nothing() -> None:
+def test_a_cluster_that_is_as_its_stack_says_fails_nothing():
     found = judged()
     assert {each.status for each in found.values()} == {Status.PASS, Status.NOT_APPLICABLE}
     assert not [each.id for each in found.values() if each.fix]
@@ -215,7 +213,7 @@ def test_a_cluster_that_is_as_its_stack_says_fails_nothing() -> None:
     assert {each.status for each in judged(local=REAL).values()} == {Status.PASS, Status.NOT_APPLICABLE}
 
 
-def test_what_is_not_there_or_could_not_be_read_is_not_said_to_pass() -> None:
+def test_what_is_not_there_or_could_not_be_read_is_not_said_to_pass():
     empty = judged(lambda made: made.clear())
     assert [each.id for each in empty.values() if each.status is Status.PASS] == ["server/version"]
     found = judged(stack=outputs(queues={}, queueNames=[], namespaces=[], sharedVolume=None))
@@ -233,7 +231,7 @@ def test_what_is_not_there_or_could_not_be_read_is_not_said_to_pass() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "status"), [(1, "fail"), (2, "pass"), (4, "pass"), (5, "fail")])
-def test_a_group_with_ignore_desired_size_must_be_within_its_bounds(nodes: int, status: str) -> None:
+def test_a_group_with_ignore_desired_size_must_be_within_its_bounds(nodes, status):
     stack = outputs(nodeGroups=[group("ng1", NEURON, 8, None, minSize=2)])
     more = _both(_only("system"), lambda made: made["Node"].extend(_ng1(number) for number in range(nodes)))
     assert judged(more, stack=stack)[NG1].status == status
@@ -241,8 +239,8 @@ def test_a_group_with_ignore_desired_size_must_be_within_its_bounds(nodes: int, 
     assert judged(stack=resting)["nodes/rest"].status is Status.FAIL
 
 
-def test_each_cause_has_its_remedy_once() -> None:
-    def spoil(made: Objects) -> None:
+def test_each_cause_has_its_remedy_once():
+    def spoil(made):
         made["Node"].append(_ng1(2))
         for name, value in (("trn0", "4"), ("trn1", "4"), ("trn2", "0")):
             the(made, "Node", name)["status"]["allocatable"][EFA] = value
@@ -254,8 +252,8 @@ def test_each_cause_has_its_remedy_once() -> None:
     assert found.fix.count("has stopped") == 1
 
 
-def test_guarantees_of_queues_below_another_are_shares_of_its_own() -> None:
-    def nest(made: Objects) -> None:
+def test_guarantees_of_queues_below_another_are_shares_of_its_own():
+    def nest(made):
         share = {"resource": {NEURON: "32"}}
         the(made, "Queue", "test")["spec"].update(guarantee=share, parent="root")
         made["Queue"].append(named("below", spec={"guarantee": share, "parent": "test"}))
@@ -263,12 +261,12 @@ def test_guarantees_of_queues_below_another_are_shares_of_its_own() -> None:
     assert judged(nest)["queues/guarantees"].text == f"32 of 32 {NEURON}"
 
 
-def test_volcano_that_this_machine_cannot_have_or_simulates_is_not_checked_and_fails_on_aws() -> None:
-    def unopened(made: Objects) -> None:
+def test_volcano_that_this_machine_cannot_have_or_simulates_is_not_checked_and_fails_on_aws():
+    def unopened(made):
         made["MutatingWebhookConfiguration"] = made["ValidatingWebhookConfiguration"] = []
         the(made, "Queue", "test").pop("status")
 
-    def unchecked(found: dict[str, Finding]) -> dict[str, str]:
+    def unchecked(found):
         return {each.id: each.text for each in found.values() if each.status is Status.NOT_CHECKED}
 
     ids = {*(f"volcano/{name}" for name in VOLCANO), WEBHOOKS, "queues/test"}
@@ -285,7 +283,7 @@ def test_volcano_that_this_machine_cannot_have_or_simulates_is_not_checked_and_f
     assert simulated["queues/test"] == "vc-controller-manager is not on PATH, so nobody opens queues"
 
 
-def test_a_driver_whose_pod_is_not_ready_is_not_missed() -> None:
+def test_a_driver_whose_pod_is_not_ready_is_not_missed():
     pods = (_status("DaemonSet", f"{each}-csi-node", numberReady=4) for each in ("ebs", "fsx"))
     assert judged(_both(_gone("CSINode", "trn1"), *pods))["storage/drivers"].status is Status.PASS
     missed = judged(_gone("CSINode", "trn1"))["storage/drivers"]
@@ -297,7 +295,7 @@ def test_a_driver_whose_pod_is_not_ready_is_not_missed() -> None:
 
 
 @pytest.mark.parametrize("addon", sorted(addon.name for addon in addon_records.installed()))
-def test_a_missing_addon_fails_with_the_command_that_says_why(addon: str) -> None:
+def test_a_missing_addon_fails_with_the_command_that_says_why(addon):
     spoilt = _both(*(_gone(each.kind, each.name) for each in addon_records.ADDONS[addon].workloads))
     found = [each for each in judged(spoilt).values() if each.status is Status.FAIL]
     assert {each.id.split("/")[1] for each in found} == {addon}
@@ -307,7 +305,7 @@ def test_a_missing_addon_fails_with_the_command_that_says_why(addon: str) -> Non
 GPU_STACK = outputs(nodeGroups=[group("gpu", GPU, 4, 2)], rendezvous="etcd-server.torchx-etcd:2379")
 
 
-def _gpu(made: Objects) -> None:
+def _gpu(made):
     for name in ("neuron-device-plugin", "neuron-monitor"):
         without(made, "DaemonSet", name)
     _only("system")(made)
@@ -320,8 +318,8 @@ def _gpu(made: Objects) -> None:
     the(made, "DaemonSet", "dcgm-server")["status"] |= {"desiredNumberScheduled": 2, "numberReady": 2}
 
 
-def test_a_gpu_stack_is_asked_for_its_own_plugins_and_etcd() -> None:
-    def gpu(spoil: Spoil, stack: StackOutputs = GPU_STACK, **rest: Any) -> dict[str, Finding]:
+def test_a_gpu_stack_is_asked_for_its_own_plugins_and_etcd():
+    def gpu(spoil, stack=GPU_STACK, **rest):
         return judged(_both(_gpu, spoil), stack=stack, **rest)
 
     sound = gpu(_nothing)

@@ -2,7 +2,6 @@
 
 import json
 import re
-from typing import Any
 
 import pytest
 from cluster_snapshots import outputs
@@ -10,12 +9,12 @@ from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from trainium_eks.model.catalogue.fabric_floors import LINE_RATES, floor_of
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.operate.finding import Finding, Status
+from trainium_eks.operate.finding import Status
 from trainium_eks.operate.verify import fabric
 from trainium_eks.operate.verify.fabric import ReportFaultError
 
 
-def _report(bandwidth: float = 60.0, findings: tuple[dict[str, Any], ...] = (), **changes: Any) -> dict[str, Any]:
+def _report(bandwidth=60.0, findings=(), **changes):
     collectives = [
         {"operation": "all-reduce", "bytes": 8, "gigabytesPerSecond": 0.0001},
         {"operation": "all-reduce", "bytes": 1 << 30, "gigabytesPerSecond": bandwidth},
@@ -26,21 +25,21 @@ def _report(bandwidth: float = 60.0, findings: tuple[dict[str, Any], ...] = (), 
     return {**base, "nodes": nodes, "collectives": collectives, "findings": list(findings), **changes}
 
 
-def _finding(check: str, detail: str, node: int | None, ok: bool = False) -> dict[str, Any]:
+def _finding(check, detail, node, ok=False):
     return {"check": check, "ok": ok, "detail": detail, "node": node}
 
 
-def _checks(*findings: dict[str, Any]) -> list[Finding]:
+def _checks(*findings):
     return fabric.checks(_report(findings=findings), "ng1", {"pod-1": "ip-10-0-0-1"}, is_local=False)
 
 
-def _expected(claim: str, *, is_local: bool, rate: float | None = None) -> dict[str, Any]:
+def _expected(claim, *, is_local, rate=None):
     shared = outputs().model_dump(by_alias=True)["sharedVolume"]
     stack = outputs(sharedVolume={**shared, "writeMegabytesPerSecond": rate})
     return fabric.expectation(stack.node_groups[0], CATALOGUE["trn1.32xlarge"], stack, claim=claim, is_local=is_local)
 
 
-def test_a_trainium_group_is_expected_to_show_its_hardware_and_reach_its_floor() -> None:
+def test_a_trainium_group_is_expected_to_show_its_hardware_and_reach_its_floor():
     expected = _expected("fsx-claim", is_local=False, rate=300.0)
     assert expected["floor"] == {"gigabytes_per_second": 50.0, "latency_seconds": 0.005}
     hardware = {"devices": 16, "deviceTool": "neuron-ls", "efa": 8, "memlock": True}
@@ -52,26 +51,26 @@ def test_a_trainium_group_is_expected_to_show_its_hardware_and_reach_its_floor()
     assert _expected("fsx-claim", is_local=False)["storage"]["writeMBs"] == 0
 
 
-def test_on_the_local_cloud_floors_are_judged_and_hardware_is_not() -> None:
+def test_on_the_local_cloud_floors_are_judged_and_hardware_is_not():
     assert set(_expected("", is_local=True)) == {"instanceType", "floor"}
     (first, *_) = fabric.checks(_report(), "ng1", {}, is_local=True)
     assert first.status is Status.NOT_APPLICABLE
 
 
-def test_the_last_report_of_a_log_is_taken_behind_its_prefix() -> None:
+def test_the_last_report_of_a_log_is_taken_behind_its_prefix():
     line = json.dumps({"fabric": _report()}, separators=(",", ":"))
     assert fabric.find_report(["[default0]:ok", f"[default0]:{line}"]) == _report()
     assert fabric.find_report(["nothing"]) is None
 
 
-def test_a_report_that_cannot_be_used_is_refused() -> None:
+def test_a_report_that_cannot_be_used_is_refused():
     newer = json.dumps(_report(schemaVersion=2))
     for text, says in (('{"fabric":{"sch', "no JSON"), ("[]", "no report of the fabric test"), (newer, "version 2")):
         with pytest.raises(ReportFaultError, match=says):
             fabric.read_report(text)
 
 
-def test_findings_of_a_kind_are_one_check_with_the_faulty_nodes_by_name_and_a_remedy() -> None:
+def test_findings_of_a_kind_are_one_check_with_the_faulty_nodes_by_name_and_a_remedy():
     (check,) = _checks(_finding("slow-node", "node 1 (pod-1) is slow: 3 s", 1))
     assert (check.id, check.status) == ("fabric/ng1/slow-node", Status.FAIL)
     assert check.text == "node 1 (ip-10-0-0-1, pod pod-1) is slow: 3 s"
@@ -84,13 +83,13 @@ def test_findings_of_a_kind_are_one_check_with_the_faulty_nodes_by_name_and_a_re
     assert (check.status, check.text) == (Status.PASS, f"2 nodes, the first: {fine}")
 
 
-def test_each_kind_of_finding_has_a_remedy() -> None:
+def test_each_kind_of_finding_has_a_remedy():
     for kind in fabric._SUBJECTS:
         (check,) = _checks(_finding(kind, "wrong", None))
         assert check.fix != fabric._remedy("another", "ng1", "NODE")
 
 
-def test_a_bandwidth_that_fell_by_a_third_fails_the_comparison() -> None:
+def test_a_bandwidth_that_fell_by_a_third_fails_the_comparison():
     (worse,) = fabric.compare(_report(40.0), _report(60.0), "ng1", is_local=False)
     assert worse.status is Status.FAIL
     assert worse.details == ("all-reduce of 1024 MiB, GB/s: 40, was 60 (-33%)",)
@@ -101,7 +100,7 @@ def test_a_bandwidth_that_fell_by_a_third_fails_the_comparison() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, kind in CATALOGUE.items() if kind.has_efa])
-def test_a_types_line_rate_is_that_of_ec2(name: str) -> None:
+def test_a_types_line_rate_is_that_of_ec2(name):
     said = INSTANCE_TYPES[name]["NetworkInfo"]["NetworkPerformance"]
     found = re.fullmatch(r"(?:(\d+)x )?(\d+) Gigabit", said)
     assert found, said

@@ -1,7 +1,6 @@
 """What was compared becomes checks, each fault once; the local cloud's report is read or refused."""
 
 import json
-from pathlib import Path
 
 import pytest
 from cluster_snapshots import NEURON, accelerated, group, outputs
@@ -14,7 +13,7 @@ from trainium_eks.operate.verify.local_report import LocalReport, ReportError
 from trainium_eks.operate.verify.made import checks, untold
 
 
-def test_each_object_is_a_failure_with_its_remedy_and_what_was_not_compared_is_said() -> None:
+def test_each_object_is_a_failure_with_its_remedy_and_what_was_not_compared_is_said():
     drifted = {
         "Queue test": ("spec.weight is 2, was made as 1", "spec.reclaimable is missing, was made as true"),
         "ConfigMap v/c": ("does not exist",),
@@ -34,12 +33,12 @@ def test_each_object_is_a_failure_with_its_remedy_and_what_was_not_compared_is_s
     assert found["values of secrets"].status is Status.NOT_CHECKED
 
 
-def test_a_node_has_the_labels_and_taints_of_its_group() -> None:
+def test_a_node_has_the_labels_and_taints_of_its_group():
     """The gate's taint is taken off again."""
     keys = (NEURON, "trainium-eks/fabric-untested")
     taints = [{"key": key, "value": "true", "effect": "NO_SCHEDULE"} for key in keys]
 
-    def lines(labels: dict[str, str]) -> list[tuple[str, str]]:
+    def lines(labels):
         node = accelerated("n", group("ng1", NEURON, 8, 1))
         node["spec"]["taints"] = [{"key": NEURON, "value": "true", "effect": "NoExecute"}]
         of = StateResource("u", "t", "i", {"labels": labels, "taints": taints}, {"nodeGroupName": "ng1-eks"})
@@ -53,8 +52,8 @@ def test_a_node_has_the_labels_and_taints_of_its_group() -> None:
     assert lines({f"{NEURON}.present": "true"}) == [("Node n", taint)]
 
 
-def test_a_fault_that_a_check_of_its_own_names_is_told_once() -> None:
-    def drifted(about: str) -> list[str]:
+def test_a_fault_that_a_check_of_its_own_names_is_told_once():
+    def drifted(about):
         account = failed("namespaces/training", "training", "has no service account trainer", "up")
         found = [account, failed(f"objects/{about}", about, "does not exist", "up")]
         return [each.subject for each in untold(found)]
@@ -73,7 +72,7 @@ REPORT = {
 }
 
 
-def test_a_report_is_read_and_what_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_report_is_read_and_what_is_none_is_refused(tmp_path):
     file = tmp_path / "report.json"
     with pytest.raises(ReportError, match="cannot read"):
         LocalReport.load(file)

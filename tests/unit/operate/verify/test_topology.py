@@ -1,12 +1,10 @@
 """HyperNodes: one tree, or Volcano schedules no job that asks for a close network."""
 
-from typing import Any
-
 import pytest
 from cluster_snapshots import REAL, hypernode, judged, the
 
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
-from trainium_eks.operate.finding import Finding, Status
+from trainium_eks.operate.finding import Status
 from trainium_eks.operate.verify.local_report import LocalReport
 from trainium_eks.topology import tree
 
@@ -14,12 +12,12 @@ LATER = "2026-05-01T10:00:12Z"
 SURPLUS = "an administrator deletes the surplus: kubectl delete hypernodes.topology.volcano.sh"
 
 
-def _judged(*added: Any, local: LocalReport | None = None) -> Finding:
+def _judged(*added, local=None):
     return judged(lambda made: made["HyperNode"].extend(added), local=local)["topology/hypernodes"]
 
 
 @pytest.mark.parametrize("local", [None, REAL], ids=["aws", "local"])
-def test_of_two_with_the_same_members_the_younger_is_to_be_deleted(local: LocalReport | None) -> None:
+def test_of_two_with_the_same_members_the_younger_is_to_be_deleted(local):
     assert (_judged(local=local).status, _judged(local=local).text) == (Status.PASS, "3, as the nodes' labels say")
     # Its name comes first, so that it is the time that counts.
     found = _judged(hypernode("tier2-0", 2, "tier1-b", "tier1-a", created=LATER), local=local)
@@ -30,16 +28,16 @@ def test_of_two_with_the_same_members_the_younger_is_to_be_deleted(local: LocalR
         assert _judged(hypernode(name, 2, "tier1-a", "tier1-b")).fix == f"{SURPLUS} {later}"
 
 
-def test_what_the_controller_would_make_again_stays() -> None:
-    def edit(made: Any) -> None:
+def test_what_the_controller_would_make_again_stays():
+    def edit(made):
         _name_switches(made)
         made["HyperNode"] = [*_wanted(made).values(), hypernode("a-persons", 1, "trn0")]
 
     assert judged(edit)["topology/hypernodes"].fix == f"{SURPLUS} a-persons"
 
 
-def test_nodes_without_their_hypernodes_fail_and_the_controllers_log_says_why() -> None:
-    def edit(made: Any) -> None:
+def test_nodes_without_their_hypernodes_fail_and_the_controllers_log_says_why():
+    def edit(made):
         _name_switches(made)
         first, *_, last = _wanted(made).values()
         spoilt = {**last, "spec": {**last["spec"], "members": []}}
@@ -57,14 +55,14 @@ def test_nodes_without_their_hypernodes_fail_and_the_controllers_log_says_why() 
     assert found.fix.endswith("kubectl -n volcano-system logs deployment/hypernodes")
 
 
-def _name_switches(made: Any) -> None:
+def _name_switches(made):
     """Gives the two Trainium nodes a switch each, below the same ones."""
     for number in range(2):
         labels = the(made, "Node", f"trn{number}")["metadata"]["labels"]
         labels |= zip(EC2_TOPOLOGY_LABELS, ("nn-1", "nn-2", f"nn-3{number}"), strict=True)
 
 
-def _wanted(made: Any) -> dict[str, Any]:
+def _wanted(made):
     nodes = {each["metadata"]["name"]: each["metadata"]["labels"] for each in made["Node"]}
     found = dict(tree.hypernodes(nodes, EC2_TOPOLOGY_LABELS))
     for each in found.values():
@@ -72,7 +70,7 @@ def _wanted(made: Any) -> dict[str, Any]:
     return found
 
 
-def test_one_common_member_is_enough_in_every_tier_and_a_third_is_deleted_as_well() -> None:
+def test_one_common_member_is_enough_in_every_tier_and_a_third_is_deleted_as_well():
     found = _judged(
         hypernode("tier1-c", 1, "trn1", "trn2", created=LATER), hypernode("tier3-a", 3, "tier1-a", created=LATER)
     )
@@ -84,15 +82,15 @@ def test_one_common_member_is_enough_in_every_tier_and_a_third_is_deleted_as_wel
     assert _judged(hypernode("tier1-c", 1, "tier1-a")).status is Status.PASS, "a node and a HyperNode of one name"
 
 
-def test_a_hypernode_may_name_a_member_twice_and_select_others() -> None:
-    def edit(made: Any) -> None:
+def test_a_hypernode_may_name_a_member_twice_and_select_others():
+    def edit(made):
         members = the(made, "HyperNode", "tier1-a")["spec"]["members"]
         members += [*members, {"type": "Node", "selector": {"regexMatch": {"pattern": "trn.*"}}}]
 
     assert judged(edit)["topology/hypernodes"].status is Status.PASS
 
 
-def test_without_hypernodes_or_volcano_there_is_nothing_to_hold() -> None:
+def test_without_hypernodes_or_volcano_there_is_nothing_to_hold():
     for unserved in (frozenset[str](), frozenset({"HyperNode"})):
         found = judged(lambda made: made.pop("HyperNode"), unserved=unserved)["topology/hypernodes"]
         assert (found.status, found.text) == (Status.NOT_APPLICABLE, "there are none: no node names its switches")

@@ -12,7 +12,7 @@ from trainium_eks.plan.graph import STACK_TYPE, Graph, Options, Resource
 OUTER, INNER, BUCKET = "a:index:Outer", "a:index:Inner", "aws:s3/bucket:Bucket"
 
 
-def nested(outer: tuple[str, ...] = (), inner: tuple[str, ...] = (), bucket: tuple[str, ...] = ()) -> Graph:
+def nested(outer=(), inner=(), bucket=()):
     """A bucket in a component in a component, with URNs as the engine makes them."""
     above = f"{PREFIX}{OUTER}"
     urns = [STACK, f"{above}::top", f"{above}${INNER}::top-in", f"{above}${INNER}${BUCKET}::top-in-data"]
@@ -24,7 +24,7 @@ def nested(outer: tuple[str, ...] = (), inner: tuple[str, ...] = (), bucket: tup
     return Graph("trainium-eks", "dev", resources, {})
 
 
-def of_bucket(graph: Graph) -> set[str]:
+def of_bucket(graph):
     return set(former_urns(graph, next(each for each in graph.resources if each.name == "top-in-data")))
 
 
@@ -39,19 +39,19 @@ def of_bucket(graph: Graph) -> set[str]:
         ("stack=prod", f"urn:pulumi:prod::trainium-eks::{OUTER}${INNER}${BUCKET}::top-in-data"),
     ],
 )
-def test_a_part_that_an_alias_leaves_out_is_kept(alias: str, urn: str) -> None:
+def test_a_part_that_an_alias_leaves_out_is_kept(alias, urn):
     assert of_bucket(nested(bucket=(alias,))) == {urn}
 
 
-def test_a_component_that_was_called_otherwise_renames_what_is_in_it() -> None:
+def test_a_component_that_was_called_otherwise_renames_what_is_in_it():
     assert of_bucket(nested(inner=("name=old",))) == {f"{PREFIX}{OUTER}${INNER}${BUCKET}::old-data"}
     assert of_bucket(nested(outer=("name=old",))) == {f"{PREFIX}{OUTER}${INNER}${BUCKET}::old-in-data"}
     assert of_bucket(nested(outer=("type=a:index:Was",))) == {f"{PREFIX}a:index:Was${INNER}${BUCKET}::top-in-data"}
     assert of_bucket(nested()) == set()
 
 
-def test_what_is_made_from_a_renamed_resource_keeps_its_inputs() -> None:
-    def made(name: str, address: str, *aliases: str) -> Graph:
+def test_what_is_made_from_a_renamed_resource_keeps_its_inputs():
+    def made(name, address, *aliases):
         build = Builder()
         build.add("aws:fsx/lustreFileSystem:LustreFileSystem", name, options=Options(aliases=aliases))
         build.resources[-1] = replace(build.resources[-1], outputs={"id": f"fs-{address}", "dnsName": f"{address}.fsx"})

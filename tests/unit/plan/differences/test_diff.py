@@ -1,39 +1,36 @@
 """What changes between two programs, and what is lost by it."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hand_built import Builder, changed, environment, optioned, urn, with_parts, without
 
 from trainium_eks.plan.differences import diff
-from trainium_eks.plan.differences.changes import Changes, ResourceChange
-from trainium_eks.plan.graph import UNKNOWN, Graph, Options
+from trainium_eks.plan.graph import UNKNOWN, Options
 
 REST = {"minSize": 0, "desiredSize": 0, "maxSize": 4}
 
 
-def _compare(after: Graph, before: Graph | None = None) -> Changes:
+def _compare(after, before=None):
     return diff.compare(before or environment(), after)
 
 
-def _names(changes: tuple[ResourceChange, ...]) -> list[str]:
+def _names(changes):
     return [change.resource.name for change in changes]
 
 
-def _of(changes: Changes, name: str) -> ResourceChange:
+def _of(changes, name):
     [found] = [change for change in changes.items if change.resource.name == name]
     return found
 
 
-def _change(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> ResourceChange:
+def _change(name, before, after):
     """How one resource changes whose inputs do."""
     return _of(_compare(changed(environment(), name, **after), changed(environment(), name, **before)), name)
 
 
-def test_new_and_gone_resources_are_created_and_deleted() -> None:
+def test_new_and_gone_resources_are_created_and_deleted():
     assert not _compare(environment())
     assert _names(_compare(environment(), before=without(environment(), "sts")).of("create")) == ["sts"]
     assert _names(_compare(without(environment(), "sts")).deleted) == ["sts"]
@@ -59,13 +56,13 @@ TEMPLATE_2 = {"launchTemplate": {"id": "sim-template", "version": "2"}}
         ("queue-test", {"spec": {"capability": {"aws.amazon.com/neuron": 32}}}, "update", False),
     ],
 )
-def test_what_can_change_in_place_is_updated(name: str, inputs: dict[str, Any], kind: str, rolls: bool) -> None:
+def test_what_can_change_in_place_is_updated(name, inputs, kind, rolls):
     changes = _compare(changed(environment(), name, **inputs))
     assert _of(changes, name).kind == kind
     assert _names(changes.rolled) == ([name] if rolls else [])
 
 
-def test_replacing_the_vpc_replaces_all_that_is_in_it() -> None:
+def test_replacing_the_vpc_replaces_all_that_is_in_it():
     changes = _compare(changed(environment(), "vpc", cidrBlock="10.1.0.0/16"))
     assert {"vpc", "subnet", "lustre", "trn1", "system", "fsx-group"} <= set(_names(changes.replaced))
     assert _of(changes, "subnet").follows == urn("vpc", environment())
@@ -75,13 +72,13 @@ def test_replacing_the_vpc_replaces_all_that_is_in_it() -> None:
     assert [item["name"] for item in changes.to_json()["items"] if item["refused"]] == ["control-plane"]
 
 
-def test_replacing_the_cluster_replaces_everything_in_kubernetes() -> None:
+def test_replacing_the_cluster_replaces_everything_in_kubernetes():
     changes = _compare(changed(environment(), "control-plane", name="other"))
     assert {"k8s", "volcano-release", "queue-test", "cni", "trn1"} <= set(_names(changes.replaced))
     assert _of(changes, "queue-test").follows == urn("k8s", environment())
 
 
-def test_a_changed_launch_template_rolls_its_group_and_no_other() -> None:
+def test_a_changed_launch_template_rolls_its_group_and_no_other():
     changes = _compare(changed(environment(), "trn1-template", userData="bmV3"))
     assert set(_names(changes.items)) == {"trn1-template", "trn1"}
     assert _of(changes, "trn1").follows == urn("trn1-template", environment())
@@ -90,7 +87,7 @@ def test_a_changed_launch_template_rolls_its_group_and_no_other() -> None:
     assert rolls == {"trn1": True, "trn1-template": False}
 
 
-def test_a_group_that_changes_by_itself_is_rolled_by_its_template_too() -> None:
+def test_a_group_that_changes_by_itself_is_rolled_by_its_template_too():
     """A tag of the whole environment changes group and template at once; the group's part must not hide the roll."""
     tagged = changed(environment(), "trn1-template", tagSpecifications=[{"tags": {"Team": "x"}}], tags={"Team": "x"})
     changes = _compare(changed(tagged, "trn1", tags={"Team": "x"}))
@@ -104,20 +101,20 @@ def test_a_group_that_changes_by_itself_is_rolled_by_its_template_too() -> None:
 
 
 @pytest.mark.parametrize("inputs", [{"tags": {"Team": "x"}}, {"updateDefaultVersion": True}])
-def test_what_makes_no_new_version_of_a_template_rolls_nothing(inputs: dict[str, object]) -> None:
+def test_what_makes_no_new_version_of_a_template_rolls_nothing(inputs):
     changes = _compare(changed(environment(), "trn1-template", **inputs))
     assert _names(changes.items) == ["trn1-template"]
     group_too = _compare(changed(changed(environment(), "trn1-template", **inputs), "trn1", tags={"Team": "x"}))
     assert _of(group_too, "trn1").tags_only
 
 
-def test_a_version_that_is_given_is_not_counted_twice() -> None:
+def test_a_version_that_is_given_is_not_counted_twice():
     after = changed(environment(), "trn1-template", userData="bmV3")
     [path] = _of(_compare(changed(after, "trn1", **TEMPLATE_2)), "trn1").paths
     assert (path.path, path.before, path.after) == ("launchTemplate.version", "1", "2")
 
 
-def test_rolling_running_nodes_is_dangerous_and_resting_ones_is_not() -> None:
+def test_rolling_running_nodes_is_dangerous_and_resting_ones_is_not():
     rolled = {"releaseVersion": "1.35.0-20260801"}
     assert _change("trn1", {}, rolled).stateful
     rest = {"scalingConfig": REST}
@@ -125,7 +122,7 @@ def test_rolling_running_nodes_is_dangerous_and_resting_ones_is_not() -> None:
     assert (resting.stateful, resting.rolls_nodes) == (False, True)
 
 
-def test_who_takes_a_new_id_in_place_is_updated() -> None:
+def test_who_takes_a_new_id_in_place_is_updated():
     changes = _compare(changed(environment(), "subnet", cidrBlock="10.0.64.0/18"))
     cluster = _of(changes, "control-plane")
     assert (cluster.kind, cluster.follows, cluster.refused) == ("update", urn("subnet", environment()), "")
@@ -134,13 +131,13 @@ def test_who_takes_a_new_id_in_place_is_updated() -> None:
     assert "trn1-template" not in _names(changes.items), "an updated cluster keeps its id"
 
 
-def test_a_taken_id_is_found_inside_the_input() -> None:
+def test_a_taken_id_is_found_inside_the_input():
     before = with_parts(environment(), "subnet", outputs={"id": "sim-subnet"})
     changes = _compare(changed(before, "subnet", cidrBlock="10.0.64.0/18"), before)
     assert [path.path for path in _of(changes, "control-plane").paths] == ["vpcConfig.subnetIds"]
 
 
-def test_a_template_that_takes_a_replaced_group_rolls_its_nodes() -> None:
+def test_a_template_that_takes_a_replaced_group_rolls_its_nodes():
     taken = {"vpcSecurityGroupIds": (urn("fsx-group", environment()),)}
     before = with_parts(environment(), "trn1-template", property_dependencies=taken)
     changes = _compare(changed(before, "fsx-group", description="new"), before)
@@ -148,7 +145,7 @@ def test_a_template_that_takes_a_replaced_group_rolls_its_nodes() -> None:
     assert _names(changes.rolled) == ["trn1"]
 
 
-def test_a_cluster_moves_to_another_vpc_as_a_new_one_or_not_at_all() -> None:
+def test_a_cluster_moves_to_another_vpc_as_a_new_one_or_not_at_all():
     moved = changed(environment(), "vpc", cidrBlock="10.1.0.0/16")
     assert not any(each.refused for each in _compare(changed(moved, "control-plane", name="new")).items)
     keeps = optioned(environment(), "control-plane", Options(ignore_changes=("vpcConfig",)))
@@ -160,7 +157,7 @@ def test_a_cluster_moves_to_another_vpc_as_a_new_one_or_not_at_all() -> None:
     assert _of(_compare(environment(), elsewhere), "control-plane").refused
 
 
-def _key(arn: str) -> dict[str, Any]:
+def _key(arn):
     return {"encryptionConfig": {"provider": {"keyArn": arn}}}
 
 
@@ -187,27 +184,27 @@ def _key(arn: str) -> dict[str, Any]:
         ("trn1", {}, {"releaseVersion": "1.35.1-20260312"}, ""),
     ],
 )
-def test_what_eks_refuses_is_told(name: str, before: dict[str, Any], after: dict[str, Any], said: str) -> None:
+def test_what_eks_refuses_is_told(name, before, after, said):
     change = _change(name, before, after)
     assert change.kind == "update"
     assert said in change.refused
     assert bool(change.refused) == bool(said)
 
 
-def _block(nodes: int, **inputs: object) -> Graph:
+def _block(nodes, **inputs):
     sizes = {**REST, "desiredSize": nodes}
     return changed(environment(), "trn1", capacityType="CAPACITY_BLOCK", scalingConfig=sizes, **inputs)
 
 
 @pytest.mark.parametrize("field", ["version", "releaseVersion"])
-def test_the_nodes_of_a_running_capacity_block_are_not_exchanged(field: str) -> None:
+def test_the_nodes_of_a_running_capacity_block_are_not_exchanged(field):
     before = _block(2, version="1.34", releaseVersion="1.34.1-20260101")
     change = _of(_compare(changed(before, "trn1", **{field: "1.35"}), before), "trn1")
     assert "only while it has none, and this one is to have 2" in change.refused
     assert "set desiredSize and minSize to 0" in change.refused
 
 
-def test_a_capacity_block_takes_a_new_template_only_at_rest() -> None:
+def test_a_capacity_block_takes_a_new_template_only_at_rest():
     shrinking = _of(_compare(changed(_block(0), "trn1-template", userData="other"), before=_block(2)), "trn1")
     assert (shrinking.rolls_nodes, bool(shrinking.refused)) == (True, True), "the size comes too late"
     for before in (_block(0), environment()):
@@ -216,7 +213,7 @@ def test_a_capacity_block_takes_a_new_template_only_at_rest() -> None:
     assert not _of(_compare(_block(0), before=_block(2)), "trn1").refused, "the size alone"
 
 
-def test_a_type_of_which_nothing_is_known_may_be_replaced() -> None:
+def test_a_type_of_which_nothing_is_known_may_be_replaced():
     before, after = Builder(), Builder()
     before.add("aws:sns/topic:Topic", "jobs", delaySeconds=2)
     after.add("aws:sns/topic:Topic", "jobs", delaySeconds=1)
@@ -225,14 +222,14 @@ def test_a_type_of_which_nothing_is_known_may_be_replaced() -> None:
     assert not _change("trn1", {}, {"taints": []}).unjudged
 
 
-def test_lost_data_comes_first_replaced_before_deleted() -> None:
+def test_lost_data_comes_first_replaced_before_deleted():
     after = without(changed(environment(), "lustre", deploymentType="SCRATCH_2", tags={"a": "b"}), "key")
     changes = _compare(changed(after, "queue-test", metadata={"name": "a"}))
     assert _names(changes.items)[:2] == ["lustre", "key"]
     assert [change.stateful for change in changes.items] == [True, True, False]
 
 
-def test_of_two_losses_the_worse_comes_first() -> None:
+def test_of_two_losses_the_worse_comes_first():
     """`alogs` would come first by name."""
     build = Builder()
     build.add("aws:cloudwatch/logGroup:LogGroup", "alogs")
@@ -242,19 +239,19 @@ def test_of_two_losses_the_worse_comes_first() -> None:
     assert _names(_compare(Builder().graph(), build.graph()).items) == ["zfiles", "volume", "alogs", "around"]
 
 
-def test_loss_is_judged_by_what_stands_today() -> None:
+def test_loss_is_judged_by_what_stands_today():
     """Scaling to zero and replacing in one change still takes the running nodes away."""
     change = _change("trn1", {}, {"amiType": "x", "scalingConfig": REST})
     # ``stateful`` is true by the smaller size alone.
     assert (change.kind, change.lost) == ("replace", "what runs on its nodes")
 
 
-def test_protect_blocks_a_replacement() -> None:
+def test_protect_blocks_a_replacement():
     assert _change("lustre", {}, {"deploymentType": "SCRATCH_2"}).blocked
     assert not _change("subnet", {}, {"cidrBlock": "10.0.64.0/18"}).blocked
 
 
-def test_a_guard_that_is_taken_off_is_told_first_and_in_json() -> None:
+def test_a_guard_that_is_taken_off_is_told_first_and_in_json():
     """Without it `destroy` deletes the data, and no input says so."""
     before = optioned(environment(), "lustre", Options(retain_on_delete=True, custom_timeouts={"create": "1h"}))
     changes = _compare(optioned(environment(), "lustre", Options()), before)
@@ -266,12 +263,12 @@ def test_a_guard_that_is_taken_off_is_told_first_and_in_json() -> None:
     assert (option.option, option.weakens) == ("retainOnDelete", False)
 
 
-def test_tags_alone_are_known_as_such() -> None:
+def test_tags_alone_are_known_as_such():
     assert _change("vpc", {}, {"tags": {"Name": "net", "Owner": "x"}}).tags_only
     assert not _change("vpc", {}, {"tags": {"Name": "other"}, "enableDnsSupport": True}).tags_only
 
 
-def _tagged(owner: str, **tags: str) -> Graph:
+def _tagged(owner, **tags):
     """A VPC, whose own tag wins over the provider's, and an alias, which takes no tags."""
     build = Builder()
     defaults = json.dumps({"tags": {"Owner": owner, "Team": "a"}})
@@ -282,7 +279,7 @@ def _tagged(owner: str, **tags: str) -> Graph:
     return build.graph()
 
 
-def test_a_default_tag_changes_every_resource_that_takes_tags() -> None:
+def test_a_default_tag_changes_every_resource_that_takes_tags():
     """As the AWS provider does, which compares `tagsAll` (pulumi-aws#2585)."""
     changes = _compare(_tagged("you"), _tagged("me"))
     paths = {change.resource.name: [path.path for path in change.paths] for change in changes.items}
@@ -295,29 +292,29 @@ def test_a_default_tag_changes_every_resource_that_takes_tags() -> None:
 
 
 @pytest.mark.parametrize("given", ["[unknown]", {"tags": "[unknown]"}])
-def test_default_tags_that_are_not_known_yet_change_what_takes_tags(given: object) -> None:
+def test_default_tags_that_are_not_known_yet_change_what_takes_tags(given):
     changes = _compare(changed(_tagged("me"), "aws", defaultTags=given), before=_tagged("me"))
     assert [(path.path, path.after) for path in _of(changes, "vpc").paths] == [("tagsAll", "[unknown]")]
     assert "alias" not in _names(changes.items)
 
 
-def test_replace_on_changes_replaces() -> None:
+def test_replace_on_changes_replaces():
     before = optioned(environment(), "cni", Options(replace_on_changes=("addonVersion",)))
     assert _of(_compare(changed(before, "cni", addonVersion="v2"), before), "cni").kind == "replace"
 
 
-def test_components_are_no_resources_of_the_account() -> None:
+def test_components_are_no_resources_of_the_account():
     resources = environment().resources
     assert not _compare(replace(environment(), resources=tuple(each for each in resources if each.name != "fsx"))).items
 
 
-def test_other_changes_are_grouped_by_component() -> None:
+def test_other_changes_are_grouped_by_component():
     after = changed(changed(environment(), "sts", policy="{}"), "nat", tags={"a": "b"})
     changes = _compare(changed(after, "cni", addonVersion="v2"))
     assert [each.component for each in changes.items] == ["eks", "net", "net"]
 
 
-def test_json_says_the_same() -> None:
+def test_json_says_the_same():
     [item] = _compare(changed(environment(), "lustre", deploymentType="SCRATCH_2")).to_json()["items"]
     found = (item["kind"], item["stateful"], item["blockedByProtect"], item["rollsNodes"])
     assert found == ("replace", True, True, False)

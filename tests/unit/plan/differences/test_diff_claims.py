@@ -1,6 +1,5 @@
 """Claims that an update takes away, in the difference between two programs."""
 
-from collections.abc import Callable
 from functools import cache
 
 import pulumi
@@ -8,9 +7,7 @@ import pytest
 
 from components import FsxLustre, LustreVolumes, TrainingNamespace
 from trainium_eks.operate.review.risks import risks
-from trainium_eks.plan.differences.changes import Changes
 from trainium_eks.plan.differences.diff import compare
-from trainium_eks.plan.graph import Graph
 
 WIRING = {
     "region": "us-west-2",
@@ -22,17 +19,17 @@ TEAM = {"queues": ("test",), "region": "us-west-2", "cluster_name": "c", "volume
 
 
 @pytest.fixture(scope="module")
-def shared(record: Callable[..., Graph]) -> Callable[..., Graph]:
+def shared(record):
     """Records a file system that teams share."""
 
     @cache
-    def recorded(*teams: str, zone: str = "subnet-1", with_files: bool = True) -> Graph:
+    def recorded(*teams, zone="subnet-1", with_files=True):
         return record(lambda: program(*teams, zone=zone, with_files=with_files))
 
     return recorded
 
 
-def program(*teams: str, zone: str, with_files: bool) -> None:
+def program(*teams, zone, with_files):
     files: dict[str, pulumi.Output[str]] = {}
     if with_files:
         made = FsxLustre("fsx", {**WIRING, "subnet_id": zone})
@@ -51,11 +48,11 @@ def program(*teams: str, zone: str, with_files: bool) -> None:
         TrainingNamespace(name, {**TEAM, "name": name, "volume_name": files.get(name)})
 
 
-def claims(found: Changes) -> list[str]:
+def claims(found):
     return sorted(change.resource.name for change in found.claims)
 
 
-def test_another_file_system_takes_the_teams_claims_and_the_setup_goes_by_itself(shared: Callable[..., Graph]) -> None:
+def test_another_file_system_takes_the_teams_claims_and_the_setup_goes_by_itself(shared):
     before, after = shared("vision", "speech"), shared("vision", "speech", zone="subnet-2")
     found = compare(before, after)
     replaced = {change.resource.name for change in found.replaced}
@@ -67,11 +64,11 @@ def test_another_file_system_takes_the_teams_claims_and_the_setup_goes_by_itself
     assert {risk.note.partition(";")[0] for risk in told} == {"vision/fsx-claim", "speech/fsx-claim"}
 
 
-def test_a_file_system_that_goes_takes_the_claims(shared: Callable[..., Graph]) -> None:
+def test_a_file_system_that_goes_takes_the_claims(shared):
     assert claims(compare(shared("vision"), shared("vision", with_files=False))) == ["vision-claim"]
 
 
-def test_a_claim_that_goes_with_its_namespace_holds_nothing_up(shared: Callable[..., Graph]) -> None:
+def test_a_claim_that_goes_with_its_namespace_holds_nothing_up(shared):
     found = compare(shared("vision", "speech"), shared("vision"))
     assert "speech-claim" in {change.resource.name for change in found.deleted}
     assert claims(found) == []

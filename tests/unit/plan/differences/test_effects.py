@@ -2,21 +2,19 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hand_built import Builder, changed, environment
 
 from trainium_eks.plan.differences import diff
-from trainium_eks.plan.differences.changes import ResourceChange
-from trainium_eks.plan.graph import Graph, Options, Resource
+from trainium_eks.plan.graph import Options, Resource
 from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.resource_type import Concern
 
 UNKNOWN_TYPES = ("acme:index/thing:Thing", "kubernetes:example.com/v1:Widget")
 
 
-def _built(token: str, options: Options = Options(), **inputs: Any) -> Graph:  # noqa: B008 - frozen
+def _built(token, options=Options(), **inputs):  # noqa: B008 - frozen
     build = Builder()
     build.add("aws:iam/role:Role", "bystander")
     if inputs:
@@ -24,13 +22,13 @@ def _built(token: str, options: Options = Options(), **inputs: Any) -> Graph:  #
     return build.graph()
 
 
-def _change(before: Graph, after: Graph, name: str = "it") -> ResourceChange:
+def _change(before, after, name="it"):
     [found] = [change for change in diff.compare(before, after).items if change.resource.name == name]
     return found
 
 
 @pytest.mark.parametrize("token", [*registry.ROWS, *UNKNOWN_TYPES])
-def test_an_input_that_no_row_names_wants_a_look(token: str) -> None:
+def test_an_input_that_no_row_names_wants_a_look(token):
     change = _change(_built(token, someOtherInput=1), _built(token, someOtherInput=2))
     assert (change.harmless, [path.path for effect in change.effects for path in effect.paths]) == (
         False,
@@ -39,13 +37,13 @@ def test_an_input_that_no_row_names_wants_a_look(token: str) -> None:
 
 
 @pytest.mark.parametrize("token", [*UNKNOWN_TYPES, "aws:ec2/internetGateway:InternetGateway"])
-def test_what_is_new_and_of_which_no_row_speaks_wants_a_look(token: str) -> None:
+def test_what_is_new_and_of_which_no_row_speaks_wants_a_look(token):
     change = _change(_built(token), _built(token, someInput=1))
     assert (change.kind, change.harmless, len(change.effects)) == ("create", False, 1)
     assert not _change(_built(token, someInput=1), _built(token)).harmless
 
 
-def test_an_object_that_changes_as_a_whole_is_understood_only_in_all_its_parts() -> None:
+def test_an_object_that_changes_as_a_whole_is_understood_only_in_all_its_parts():
     token = "aws:eks/nodeGroup:NodeGroup"
     sizes = {"minSize": 0, "desiredSize": 1, "maxSize": 2}
     assert _change(_built(token, a=1), _built(token, a=1, scalingConfig=sizes)).harmless
@@ -55,8 +53,8 @@ def test_an_object_that_changes_as_a_whole_is_understood_only_in_all_its_parts()
 @pytest.mark.parametrize(
     "value", ["[unknown]", 3, "text", [], {}, [{"a": []}], None, '{"Statement": [1]}', '{"rules": [{}]}']
 )
-def test_no_value_of_somebody_elses_breaks_a_concern(value: Any) -> None:
-    def nested(path: str, given: Any) -> dict[str, Any]:
+def test_no_value_of_somebody_elses_breaks_a_concern(value):
+    def nested(path, given):
         first, _, rest = path.partition(".")
         return {first: nested(rest, given) if rest else given}
 
@@ -67,13 +65,13 @@ def test_no_value_of_somebody_elses_breaks_a_concern(value: Any) -> None:
             assert diff.compare(before, after).items
 
 
-def test_what_is_adopted_is_told() -> None:
+def test_what_is_adopted_is_told():
     token = "aws:s3/bucket:Bucket"
     change = _change(_built(token), _built(token, Options(import_id="data"), bucket="data"))
     assert [effect.words for effect in change.effects] == ["takes over what is there already"]
 
 
-def _in_zones(*zones: str) -> Graph:
+def _in_zones(*zones):
     build = Builder()
     build.add("aws:ec2/vpc:Vpc", "vpc")
     for zone in zones:
@@ -83,14 +81,14 @@ def _in_zones(*zones: str) -> Graph:
     return build.graph()
 
 
-def _in_subnets(**zones: str) -> Graph:
+def _in_subnets(**zones):
     subnets = [{"id": name, "zoneId": zone} for name, zone in zones.items()]
     build = Builder()
     build.add("aws:eks/cluster:Cluster", "it", vpcConfig={"subnetIds": list(zones)}, version="1.35")
     return build.graph({"existingNetwork": {"privateSubnets": subnets}})
 
 
-def test_a_cluster_takes_no_subnet_in_a_zone_that_it_did_not_begin_with() -> None:
+def test_a_cluster_takes_no_subnet_in_a_zone_that_it_did_not_begin_with():
     refused = _change(_in_zones("a", "b"), _in_zones("a", "b", "c")).refused
     assert "in the zones that the cluster was made in, a, b, and not in c" in refused
     assert not _change(_in_zones("a", "b", "c"), _in_zones("a", "b")).refused
@@ -98,8 +96,8 @@ def test_a_cluster_takes_no_subnet_in_a_zone_that_it_did_not_begin_with() -> Non
     assert not _change(_in_subnets(one="a", two="b"), _in_subnets(one="a", three="b")).refused
 
 
-def test_a_new_group_has_the_version_of_its_cluster() -> None:
-    def groups(*versions: str) -> Graph:
+def test_a_new_group_has_the_version_of_its_cluster():
+    def groups(*versions):
         build = Builder()
         build.add("aws:eks/cluster:Cluster", "control-plane", version="1.35")
         for version in versions:
@@ -114,7 +112,7 @@ def test_a_new_group_has_the_version_of_its_cluster() -> None:
     assert not _change(groups("1.34"), after, "1.34").refused, "a standing group keeps its version"
 
 
-def test_what_is_made_from_a_name_that_survives_stays_as_it_is() -> None:
+def test_what_is_made_from_a_name_that_survives_stays_as_it_is():
     """The engine sees the same text in a preview: the name is the program's own."""
     graph = environment()
     [cluster] = [each for each in graph.resources if each.name == "control-plane"]
@@ -138,7 +136,7 @@ def test_what_is_made_from_a_name_that_survives_stays_as_it_is() -> None:
     assert {"of-arn", "of-name"} <= {change.resource.name for change in renamed}
 
 
-def test_an_export_that_goes_or_is_empty_now_is_told() -> None:
+def test_an_export_that_goes_or_is_empty_now_is_told():
     before = replace(environment(), outputs={"a": 1, "b": [2], "c": None})
     after = replace(environment(), outputs={"b": None, "d": 1})
     assert [(path.path, path.before) for path in diff.compare(before, after).outputs] == [("a", 1), ("b", [2])]

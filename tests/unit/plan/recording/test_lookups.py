@@ -2,8 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -18,19 +16,18 @@ from trainium_eks.plan.recording.assumptions import Assumptions, AssumptionsErro
 from trainium_eks.plan.recording.lookup_answers import Lookup, placeholder
 from trainium_eks.plan.recording.program import RecordingError
 
-Record = Callable[..., Graph]
 NONE = Assumptions()
 
 
 @pytest.mark.parametrize("token", sorted(each for each in lookup_answers._ANSWERS if "kubernetes:" not in each))
-def test_every_placeholder_has_the_fields_of_the_sdks_result(token: str) -> None:
+def test_every_placeholder_has_the_fields_of_the_sdks_result(token):
     answer = placeholder(Lookup(token, {}, "eu-west-1"))
     assert answer
     assert set(lookup_answers.fields(token) or ()) == set(answer)
 
 
-def test_known_look_ups_have_recognisable_answers(record: Record) -> None:
-    def program() -> None:
+def test_known_look_ups_have_recognisable_answers(record):
+    def program():
         pulumi.export("account", [aws.get_caller_identity().account_id, aws.get_caller_identity_output().account_id])
         pulumi.export("place", [aws.get_partition().partition, aws.get_region().region])
         pulumi.export("zones", aws.get_availability_zones().names)
@@ -49,13 +46,13 @@ def test_known_look_ups_have_recognisable_answers(record: Record) -> None:
     }
 
 
-def test_the_plan_says_what_was_a_placeholder(record: Record) -> None:
+def test_the_plan_says_what_was_a_placeholder(record):
     graph = record(lambda: pulumi.export("x", aws.ec2.get_ami(most_recent=True).id), assumptions=NONE)
     assert graph.placeholders == ("aws:ec2/getAmi:getAmi (mostRecent=True)",)
     assert Graph.from_json(json.loads(json.dumps(graph.to_json()))) == graph
 
 
-def test_a_policy_document_is_computed_and_no_placeholder(record: Record) -> None:
+def test_a_policy_document_is_computed_and_no_placeholder(record):
     denied: dict[str, Any] = {
         "effect": "Deny",
         "actions": ["s3:Put*", "s3:Delete*"],
@@ -64,7 +61,7 @@ def test_a_policy_document_is_computed_and_no_placeholder(record: Record) -> Non
         "conditions": [{"test": "Bool", "variable": "aws:SecureTransport", "values": ["false"]}],
     }
 
-    def program() -> None:
+    def program():
         base = aws.iam.get_policy_document(statements=[{"sid": "A", "actions": ["s3:Get*"], "resources": ["*"]}])
         document = aws.iam.get_policy_document(source_policy_documents=[base.json], statements=[denied])
         pulumi.export("x", json.loads(document.json))
@@ -83,14 +80,14 @@ def test_a_policy_document_is_computed_and_no_placeholder(record: Record) -> Non
     ]
 
 
-def test_an_unknown_look_up_says_how_to_answer_it(record: Record) -> None:
+def test_an_unknown_look_up_says_how_to_answer_it(record):
     # No installed SDK says what the answer looks like.
     with pytest.raises(RecordingError, match=r"--stub FILE:\n  lookups:\n    acme:index:getIt: \{\.\.\.\}"):
         record(lambda: pulumi.runtime.invoke("acme:index:getIt", {}), assumptions=NONE)
 
 
-def test_a_look_up_outside_the_table_has_the_sdks_fields_and_a_method_none(record: Record) -> None:
-    def program() -> None:
+def test_a_look_up_outside_the_table_has_the_sdks_fields_and_a_method_none(record):
+    def program():
         cluster = eks.Cluster("c", fargate=True)
         pulumi.export("queue", aws.sqs.get_queue(name="q").url)
         pulumi.export("kubeconfig", cluster.get_kubeconfig(role_arn="r"))
@@ -102,11 +99,11 @@ def test_a_look_up_outside_the_table_has_the_sdks_fields_and_a_method_none(recor
     assert graph.placeholders == said
 
 
-def test_the_users_answer_comes_before_the_placeholder_and_may_depend_on_what_is_asked(record: Record) -> None:
+def test_the_users_answer_comes_before_the_placeholder_and_may_depend_on_what_is_asked(record):
     cases = [{"args": {"id": "subnet-1"}, "answer": {"cidrBlock": "10.1.0.0/24"}}, {"answer": {"cidrBlock": "10.2/24"}}]
     given = Assumptions(lookups={"aws:ec2/getSubnet:getSubnet": cases, "aws:sqs/getQueue:getQueue": {"url": "u"}})
 
-    def program() -> None:
+    def program():
         subnets = [aws.ec2.get_subnet(id=each).cidr_block for each in ("subnet-1", "subnet-2")]
         pulumi.export("x", [aws.sqs.get_queue(name="q").url, *subnets])
 
@@ -114,8 +111,8 @@ def test_the_users_answer_comes_before_the_placeholder_and_may_depend_on_what_is
     assert (graph.outputs["x"], graph.placeholders) == (["u", "10.1.0.0/24", "10.2/24"], ())
 
 
-def test_what_is_read_belongs_to_somebody_else(record: Record) -> None:
-    def program() -> None:
+def test_what_is_read_belongs_to_somebody_else(record):
+    def program():
         shared = aws.ec2.Vpc.get("shared", "vpc-1")
         aws.ec2.Subnet("s", vpc_id=shared.id, cidr_block=shared.cidr_block)
 
@@ -130,8 +127,8 @@ def test_what_is_read_belongs_to_somebody_else(record: Record) -> None:
     assert subnet.inputs["cidrBlock"] == "10.9.0.0/16"
 
 
-def test_outputs_of_another_stack_are_unknown_unless_given(record: Record) -> None:
-    def program() -> None:
+def test_outputs_of_another_stack_are_unknown_unless_given(record):
+    def program():
         network = pulumi.StackReference("acme/network/prod")
         ids = network.require_output("subnetIds").apply(lambda found: [each.upper() for each in found])
         pulumi.export("ids", ids)
@@ -157,18 +154,16 @@ OUTPUTS = {"subnets": ["a"], "password": "[secret]"}
         ({"acme/network/prod": OUTPUTS}, "password", "is a secret"),
     ],
 )
-def test_a_value_of_another_stack_that_there_is_not_stops_the_program(
-    record: Record, references: Any, name: str, said: str
-) -> None:
+def test_a_value_of_another_stack_that_there_is_not_stops_the_program(record, references, name, said):
     with pytest.raises((pulumi.RunError, RecordingError)) as refused:
         record(lambda: read_output("acme/network/prod", name), assumptions=Assumptions(stack_references=references))
     assert said in str(refused.value)
 
 
-def test_a_key_that_the_program_gives_is_a_part_of_the_recorded_config(record: Record) -> None:
+def test_a_key_that_the_program_gives_is_a_part_of_the_recorded_config(record):
     cluster = {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}}
 
-    def program() -> None:
+    def program():
         pulumi.export("region", read_config(region="us-east-1", cluster=cluster).region)
 
     file = {"owner": "me", "allowedAccountIds": '["111122223333"]'}
@@ -186,12 +181,12 @@ def test_a_key_that_the_program_gives_is_a_part_of_the_recorded_config(record: R
     ],
     ids=["twice", "misshapen"],
 )
-def test_a_wrong_value_of_the_program_is_refused_as_the_programs(record: Record, given: Any, said: str) -> None:
+def test_a_wrong_value_of_the_program_is_refused_as_the_programs(record, given, said):
     with pytest.raises(pulumi.RunError, match=re.escape(said)):
         record(lambda: read_config(**given), project="trainium-eks", config={"owner": "me", "region": "us-west-2"})
 
 
-def test_a_stacks_own_answers_lie_beside_its_config(tmp_path: Path) -> None:
+def test_a_stacks_own_answers_lie_beside_its_config(tmp_path):
     (tmp_path / "answers.prod.yaml").write_text(
         "lookups:\n  a:b:c: {id: 1}\nstackReferences: {o/p/s: {x: [1, 2]}, acme/network/prod: network.json}"
     )
@@ -201,8 +196,8 @@ def test_a_stacks_own_answers_lie_beside_its_config(tmp_path: Path) -> None:
     assert of_stack(tmp_path, "dev") is None
 
 
-def test_unknown_types_are_echoed_and_named(record: Record) -> None:
-    def program() -> None:
+def test_unknown_types_are_echoed_and_named(record):
+    def program():
         queue = aws.ivs.Channel("q", name="jobs", tags={"a": "b"})
         pulumi.export("name", queue.name)
         pulumi.export("arn", queue.arn.apply(lambda arn: arn.split(":")[-1]))
@@ -226,7 +221,7 @@ def test_unknown_types_are_echoed_and_named(record: Record) -> None:
         ("a: {", "is not valid YAML"),
     ],
 )
-def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str, fault: str) -> None:
+def test_a_file_of_another_form_is_refused(tmp_path, text, fault):
     file = tmp_path / "stub.yaml"
     file.write_text(text)
     with pytest.raises(AssumptionsError, match=re.escape(fault)):
@@ -246,7 +241,7 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str, fault: str
         ('{"vpcId": "[unknown]"}', "values that a plan does not know"),
     ],
 )
-def test_a_file_with_outputs_that_cannot_be_used_is_refused(tmp_path: Path, outputs: str | None, fault: str) -> None:
+def test_a_file_with_outputs_that_cannot_be_used_is_refused(tmp_path, outputs, fault):
     (tmp_path / "answers.prod.yaml").write_text("stackReferences: {acme/network/prod: network.json}")
     if outputs is not None:
         (tmp_path / "network.json").write_text(outputs)

@@ -32,14 +32,14 @@ from trainium_eks.plan.recording.protocol import Answer, LiveBackend, RecordingR
 ROOT = Path(__file__).resolve().parents[4]
 
 
-def project(directory: Path, program: str, stack: str = "config: {}") -> Path:
+def project(directory, program, stack="config: {}"):
     (directory / "Pulumi.yaml").write_text("name: proj\nruntime: python\n")
     (directory / "Pulumi.dev.yaml").write_text(stack)
     (directory / "__main__.py").write_text(textwrap.dedent(program))
     return directory
 
 
-def runs(pid: int) -> bool:
+def runs(pid):
     """Whether a process goes on; what has ended may still be listed until somebody has asked for its exit code."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
@@ -47,9 +47,7 @@ def runs(pid: int) -> bool:
         return False
 
 
-def test_a_program_is_recorded_with_its_config_and_its_own_modules(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_is_recorded_with_its_config_and_its_own_modules(tmp_path, monkeypatch):
     """And nothing of what the shell holds."""
     monkeypatch.setenv("AWS_REGION", "mars-north-1")
     monkeypatch.setenv("PULUMI_CONFIG", '{"proj:x": "ambient"}')
@@ -74,9 +72,7 @@ def test_a_program_is_recorded_with_its_config_and_its_own_modules(
     assert "region" not in graph.of_type("pulumi:providers:aws")[0].inputs
 
 
-def test_two_recordings_in_processes_with_other_hashes_are_byte_identical(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_recordings_in_processes_with_other_hashes_are_byte_identical(tmp_path, monkeypatch):
     program = """
         import pulumi, pulumi_aws as aws
         ips = [aws.ec2.Eip(name) for name in "abcdefgh"]
@@ -92,7 +88,7 @@ def test_two_recordings_in_processes_with_other_hashes_are_byte_identical(
     assert len(texts) == 1
 
 
-def test_refused_arguments_come_back_as_problems_without_traceback(tmp_path: Path) -> None:
+def test_refused_arguments_come_back_as_problems_without_traceback(tmp_path):
     """Beside those of declared types, which are known before the program runs."""
     program = """
         import pulumi
@@ -117,7 +113,7 @@ def test_refused_arguments_come_back_as_problems_without_traceback(tmp_path: Pat
     assert "Traceback" not in str(caught.value)
 
 
-def test_a_config_of_the_wrong_type_is_refused_before_anything_runs(tmp_path: Path) -> None:
+def test_a_config_of_the_wrong_type_is_refused_before_anything_runs(tmp_path):
     directory = project(tmp_path, "raise SystemExit(3)")
     (tmp_path / "Pulumi.yaml").write_text("name: proj\nruntime: python\nconfig: {n: {type: integer}}\n")
     with pytest.raises(InvalidConfigError) as caught:
@@ -136,14 +132,14 @@ def test_a_config_of_the_wrong_type_is_refused_before_anything_runs(tmp_path: Pa
         ("import os\nos._exit(7)\n", "exit code 7 and no answer"),
     ],
 )
-def test_a_program_that_fails_says_why(tmp_path: Path, program: str, said: str) -> None:
+def test_a_program_that_fails_says_why(tmp_path, program, said):
     with pytest.raises(ProgramFailedError) as caught:
         record(project(tmp_path, program), "dev")
     assert re.search(said, caught.value.message)
     assert bool(caught.value.traceback) == ("nowhere" in said)
 
 
-def test_an_exception_comes_with_the_programs_own_frames_and_what_it_printed(tmp_path: Path) -> None:
+def test_an_exception_comes_with_the_programs_own_frames_and_what_it_printed(tmp_path):
     (tmp_path / "parts.py").write_text("def build():\n    return {}['missing']\n")
     program = "import parts, pulumi\nprint('so far so good')\nparts.build()\n"
     with pytest.raises(ProgramFailedError) as caught:
@@ -157,7 +153,7 @@ def test_an_exception_comes_with_the_programs_own_frames_and_what_it_printed(tmp
     assert "so far so good" in str(error)
 
 
-def test_an_exception_in_an_apply_is_found_too(tmp_path: Path) -> None:
+def test_an_exception_in_an_apply_is_found_too(tmp_path):
     program = """
         import pulumi, pulumi_aws as aws
         def shout(text):
@@ -170,10 +166,10 @@ def test_an_exception_in_an_apply_is_found_too(tmp_path: Path) -> None:
     assert "site-packages" not in caught.value.traceback
 
 
-def test_a_program_that_computes_without_end_is_stopped_and_says_where_it_was(tmp_path: Path) -> None:
+def test_a_program_that_computes_without_end_is_stopped_and_says_where_it_was(tmp_path):
     directory = project(tmp_path, "import pulumi\ndef spin():\n    while True:\n        pass\nspin()\n")
 
-    def attempt(seconds: float) -> tuple[str, ...]:
+    def attempt(seconds):
         with pytest.raises(ProgramTimeoutError) as caught:
             record(directory, "dev", timeout_seconds=seconds)
         return caught.value.pending
@@ -184,21 +180,21 @@ def test_a_program_that_computes_without_end_is_stopped_and_says_where_it_was(tm
 
 
 @pytest.mark.slow
-def test_a_process_that_cannot_even_say_so_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_cannot_even_say_so_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "_GRACE_SECONDS", 0.0)
     program = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n"
     with pytest.raises(ProgramTimeoutError, match="did not say"):
         record(project(tmp_path, program), "dev", timeout_seconds=8)
 
 
-def test_a_killed_process_names_the_signal(tmp_path: Path) -> None:
+def test_a_killed_process_names_the_signal(tmp_path):
     program = "import os, signal\nprint('last words', flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     with pytest.raises(ProgramFailedError, match="killed by SIGKILL") as caught:
         record(project(tmp_path, program), "dev")
     assert "last words" in caught.value.output
 
 
-def test_a_process_left_behind_does_not_keep_the_recording_waiting(tmp_path: Path) -> None:
+def test_a_process_left_behind_does_not_keep_the_recording_waiting(tmp_path):
     """And an exit may be a success."""
     program = """
         import pulumi, subprocess, sys
@@ -211,7 +207,7 @@ def test_a_process_left_behind_does_not_keep_the_recording_waiting(tmp_path: Pat
 
 
 @pytest.mark.parametrize("left_behind", ["executed", "forked"])
-def test_a_daemon_that_a_backend_starts_does_not_keep_the_recording_waiting(tmp_path: Path, left_behind: str) -> None:
+def test_a_daemon_that_a_backend_starts_does_not_keep_the_recording_waiting(tmp_path, left_behind):
     """One that is forked without being executed keeps every pipe of this process, whatever is done about it."""
     backend = f"""
         import os, time
@@ -241,7 +237,7 @@ def test_a_daemon_that_a_backend_starts_does_not_keep_the_recording_waiting(tmp_
     assert (outcome, [event["event"] for event in events]) == ([{"done": 1}], ["before", "daemon"])
 
 
-def asleep(directory: Path, before: str = "") -> tuple[subprocess.Popen[bytes], int]:
+def asleep(directory, before=""):
     """The caller of a program that sleeps, and the program's own process."""
     mark = directory / "pid"
     program = f"import os, time\nopen({str(mark)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
@@ -253,7 +249,7 @@ def asleep(directory: Path, before: str = "") -> tuple[subprocess.Popen[bytes], 
     return caller, int(mark.read_text())
 
 
-def test_an_interrupt_ends_the_program_too(tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_program_too(tmp_path):
     # Tests that a shell runs in the background have inherited that interrupts are ignored.
     caller, pid = asleep(tmp_path, "signal.signal(signal.SIGINT, signal.default_int_handler)")
     caller.send_signal(signal.SIGINT)
@@ -263,14 +259,14 @@ def test_an_interrupt_ends_the_program_too(tmp_path: Path) -> None:
         os.kill(pid, 0)
 
 
-def test_a_program_whose_caller_is_killed_ends_too(tmp_path: Path) -> None:
+def test_a_program_whose_caller_is_killed_ends_too(tmp_path):
     caller, pid = asleep(tmp_path)
     caller.kill()
     caller.communicate()
     until(lambda: not runs(pid), "its end")
 
 
-def test_an_old_checkout_is_recorded_by_its_own_package(tmp_path: Path) -> None:
+def test_an_old_checkout_is_recorded_by_its_own_package(tmp_path):
     package = tmp_path / "trainium_eks" / "plan" / "recording"
     package.mkdir(parents=True)
     for place in (package, package.parent, package.parent.parent):
@@ -290,11 +286,11 @@ def test_an_old_checkout_is_recorded_by_its_own_package(tmp_path: Path) -> None:
 # What passes between the two processes -----------------------------------------------------------------------------
 
 
-def request(**given: Any) -> RecordingRequest:
+def request(**given):
     return RecordingRequest("p", "dev", "/p/__main__.py", {"p:a": "1"}, ("p:a",), False, 3.5, **given)
 
 
-def test_a_request_arrives_as_it_was_sent() -> None:
+def test_a_request_arrives_as_it_was_sent():
     asked = request(answer="/a", assumptions=Assumptions({"a:b:c": {"x": 1}}, {"s": {"y": [2]}}))
     live = request(live=LiveBackend("module:function", {"z": 1}, 7))
     for each in (request(), asked, live):
@@ -303,7 +299,7 @@ def test_a_request_arrives_as_it_was_sent() -> None:
     assert [json.loads(each.to_json())["protocol"] for each in (request(), live)] == [1, 2]
 
 
-def test_an_answer_arrives_as_it_was_sent(tmp_path: Path) -> None:
+def test_an_answer_arrives_as_it_was_sent(tmp_path):
     for answer in (
         Answer(Status.RECORDED, graph={"a": 1}),
         Answer(Status.FAILED, message="no", traceback="at"),
@@ -313,7 +309,7 @@ def test_an_answer_arrives_as_it_was_sent(tmp_path: Path) -> None:
         assert Answer.read(tmp_path / "answer.json") == answer
 
 
-def test_another_version_is_refused_on_both_sides(tmp_path: Path) -> None:
+def test_another_version_is_refused_on_both_sides(tmp_path):
     with pytest.raises(UnknownProtocolError) as caught:
         RecordingRequest.from_json(json.dumps({**json.loads(request().to_json()), "protocol": 99}))
     assert caught.value.version == 99

@@ -5,7 +5,6 @@ import contextvars
 import json
 import re
 import threading
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pulumi
@@ -17,16 +16,14 @@ from pulumi.runtime import settings
 from waiting import SECONDS, out_of_time
 
 from trainium_eks.plan.backend import Registration
-from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Options, Resource
+from trainium_eks.plan.graph import SECRET, UNKNOWN, Options
 from trainium_eks.plan.recording.program import RecordingError, RecordingTimeoutError
 from trainium_eks.plan.recording.watchdog import Standstill
 from trainium_eks.plan.resource_types.simulation import Simulation
 
-Record = Callable[..., Graph]
-
 
 class Pair(pulumi.ComponentResource):
-    def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name, opts=None):
         super().__init__("test:index:Pair", name, {}, opts)
         own = pulumi.ResourceOptions(parent=self)
         self.first = aws.ec2.Vpc(f"{name}-first", cidr_block="10.0.0.0/16", opts=own)
@@ -35,19 +32,19 @@ class Pair(pulumi.ComponentResource):
 
 
 class Inner(pulumi.ComponentResource):
-    def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name, opts=None):
         super().__init__("test:index:Inner", name, {}, opts)
         aws.ec2.Eip(f"{name}-eip", opts=pulumi.ResourceOptions(parent=self))
         self.register_outputs({})
 
 
-def the(graph: Graph, type_: str) -> Resource:
+def the(graph, type_):
     [found] = graph.of_type(type_)
     return found
 
 
-def test_exports_are_recorded_also_those_made_in_an_apply(record: Record) -> None:
-    def program() -> None:
+def test_exports_are_recorded_also_those_made_in_an_apply(record):
+    def program():
         vpc = aws.ec2.Vpc("v", cidr_block="10.0.0.0/16")
         pulumi.export("given", vpc.cidr_block)
         pulumi.export("nested", {"list": [vpc.id.apply(lambda _: 2.5), 3]})
@@ -55,14 +52,14 @@ def test_exports_are_recorded_also_those_made_in_an_apply(record: Record) -> Non
     assert record(program).outputs == {"given": "10.0.0.0/16", "nested": {"list": [2.5, 3]}}
 
 
-def test_outputs_of_components_are_recorded_and_their_secrets_masked(record: Record) -> None:
+def test_outputs_of_components_are_recorded_and_their_secrets_masked(record):
     pair = the(record(lambda: Pair("p")), "test:index:Pair")
     assert (pair.custom, pair.outputs["token"]) == (False, SECRET)
     assert str(pair.outputs["vpc_id"]).startswith("vpc-sim-")
 
 
-def test_whole_numbers_are_ints_and_genuine_floats_stay(record: Record) -> None:
-    def program() -> None:
+def test_whole_numbers_are_ints_and_genuine_floats_stay(record):
+    def program():
         spec = {"whole": 3, "float": 2.5, "list": [1, 0.5], "flag": True, "big": 2**53, "nothing": None}
         k8s.apiextensions.CustomResource("q", api_version="a.b/v1", kind="Q", metadata={"name": "q"}, spec=spec)
 
@@ -72,8 +69,8 @@ def test_whole_numbers_are_ints_and_genuine_floats_stay(record: Record) -> None:
     assert [type(spec[key]) for key in ("whole", "float", "flag", "big")] == [int, float, bool, int]
 
 
-def test_secrets_appear_nowhere(record: Record) -> None:
-    def program() -> None:
+def test_secrets_appear_nowhere(record):
+    def program():
         secret = pulumi.Output.secret("hunter2-hunter2")
         metadata = {"name": "s", "annotations": {"nested": secret}}
         made = k8s.core.v1.Secret("s", metadata=metadata, string_data={"key": "hunter2-hunter2"})
@@ -94,8 +91,8 @@ def test_secrets_appear_nowhere(record: Record) -> None:
     assert graph.warnings == (f"the password is {SECRET}",)
 
 
-def test_the_explicit_provider_is_recorded_and_gives_the_region(record: Record) -> None:
-    def program() -> None:
+def test_the_explicit_provider_is_recorded_and_gives_the_region(record):
+    def program():
         provider = aws.Provider("aws", region="eu-west-1", default_tags={"tags": {"Owner": "me"}})
         aws.ec2.Vpc("net", tags={"Name": "net"}, opts=pulumi.ResourceOptions(provider=provider))
         aws.kms.Key("without")
@@ -108,8 +105,8 @@ def test_the_explicit_provider_is_recorded_and_gives_the_region(record: Record) 
     assert str(key.outputs["arn"]).startswith("arn:aws-cn:kms:cn-north-1:"), "the default region is the config's"
 
 
-def test_every_option_is_recorded(record: Record) -> None:
-    def program() -> None:
+def test_every_option_is_recorded(record):
+    def program():
         options = pulumi.ResourceOptions(
             protect=True,
             retain_on_delete=True,
@@ -143,8 +140,8 @@ def test_every_option_is_recorded(record: Record) -> None:
     assert (vpc.outputs["id"], vpc.outputs["arn"]) == ("vpc-123", SECRET)
 
 
-def test_options_that_the_engine_hands_down_reach_the_children(record: Record) -> None:
-    def program() -> None:
+def test_options_that_the_engine_hands_down_reach_the_children(record):
+    def program():
         other = aws.ec2.Eip("other")
         Pair("p", pulumi.ResourceOptions(protect=True, retain_on_delete=True, deleted_with=other))
 
@@ -156,8 +153,8 @@ def test_options_that_the_engine_hands_down_reach_the_children(record: Record) -
     assert not other.options.retain_on_delete
 
 
-def test_a_duplicate_urn_is_refused_with_its_place(record: Record) -> None:
-    def program() -> None:
+def test_a_duplicate_urn_is_refused_with_its_place(record):
+    def program():
         aws.ec2.Eip("same")
         aws.ec2.Eip("same")
 
@@ -191,33 +188,33 @@ def test_a_duplicate_urn_is_refused_with_its_place(record: Record) -> None:
         ),
     ],
 )
-def test_what_cannot_be_recorded_is_refused(record: Record, program: Callable[[], Any], fault: str) -> None:
+def test_what_cannot_be_recorded_is_refused(record, program, fault):
     with pytest.raises(RecordingError) as caught:
         record(program)
     assert re.search(fault, str(caught.value), re.DOTALL)
 
 
-def test_a_kustomization_is_recorded_with_a_warning_that_its_objects_are_not(record: Record) -> None:
+def test_a_kustomization_is_recorded_with_a_warning_that_its_objects_are_not(record):
     graph = record(lambda: k8s.kustomize.v2.Directory("d", directory="https://example.com/x?ref=v1"))
     assert the(graph, "kubernetes:kustomize/v2:Directory").name == "d"
     assert graph.warnings == ("d: the objects of kubernetes:kustomize/v2:Directory are not in the plan",)
 
 
-def test_what_hangs_is_named_with_what_it_waits_for(record: Record) -> None:
+def test_what_hangs_is_named_with_what_it_waits_for(record):
     released = threading.Event()
 
     class Stuck(Simulation):
-        def create(self, registration: Registration) -> tuple[str, dict[str, Any]]:
+        def create(self, registration):
             released.wait(SECONDS)
             return super().create(registration)
 
-    def program() -> None:
+    def program():
         never: asyncio.Future[str] = asyncio.get_event_loop().create_future()
         aws.ec2.Eip("e")
         aws.ec2.Vpc("v", cidr_block=pulumi.Output.from_input(never))
         pulumi.export("stuck", pulumi.Output.from_input(never))
 
-    def attempt(seconds: float) -> tuple[str, ...]:
+    def attempt(seconds):
         with pytest.raises(RecordingTimeoutError) as caught:
             record(program, timeout_seconds=seconds, backend=Stuck())
         return caught.value.pending
@@ -230,7 +227,7 @@ def test_what_hangs_is_named_with_what_it_waits_for(record: Record) -> None:
     assert {"aws:ec2/eip:Eip e (being created)", *waits} <= set(found)
 
 
-def test_a_program_is_stuck_when_nothing_has_moved_in_as_many_looks_as_the_limit_has() -> None:
+def test_a_program_is_stuck_when_nothing_has_moved_in_as_many_looks_as_the_limit_has():
     every_second = Standstill(lambda: 0, 3, 1)
     assert [every_second.look() for _ in range(4)] == [False, False, True, True]
     by_default = Standstill(lambda: 0, 60, None)
@@ -239,25 +236,25 @@ def test_a_program_is_stuck_when_nothing_has_moved_in_as_many_looks_as_the_limit
 
 
 @pytest.mark.slow
-def test_a_program_that_moves_may_take_longer_than_the_limit(record: Record) -> None:
+def test_a_program_that_moves_may_take_longer_than_the_limit(record):
     """Each of its steps is longer than a look, and all together than the limit."""
     limit = 5.0
 
-    async def slow(text: str) -> str:
+    async def slow(text):
         # Many tasks, so that a machine that stalls for a while lets some of them end between two looks.
         for _ in range(80):
             await asyncio.gather(asyncio.sleep(limit / 60))
         return text
 
-    def program() -> None:
+    def program():
         log = aws.cloudwatch.LogGroup("log", name=pulumi.Output.from_input(slow("log")))
         pulumi.export("log", log.name)
 
     assert record(program, timeout_seconds=limit).outputs == {"log": "log"}
 
 
-def test_the_programs_own_error_comes_out_as_it_is(record: Record) -> None:
-    def program() -> None:
+def test_the_programs_own_error_comes_out_as_it_is(record):
+    def program():
         aws.ec2.Eip("e").id.apply(lambda text: text[999])
 
     with pytest.raises(IndexError):
@@ -266,7 +263,7 @@ def test_the_programs_own_error_comes_out_as_it_is(record: Record) -> None:
         record(lambda: (_ for _ in ()).throw(pulumi.RunError("no")))
 
 
-def test_nothing_is_left_behind_for_the_next_recording(record: Record) -> None:
+def test_nothing_is_left_behind_for_the_next_recording(record):
     before = (pulumi.get_stack(), pulumi.get_project(), pulumi.runtime.get_root_resource())
     with pytest.raises(RecordingError):
         record(lambda: aws.ivs.Channel("q"), dry_run=True, config={"region": "x"})
@@ -276,16 +273,16 @@ def test_nothing_is_left_behind_for_the_next_recording(record: Record) -> None:
     assert len(graph.resources) == 1
 
 
-def test_a_stack_that_someone_else_left_active_is_no_obstacle(record: Record) -> None:
-    def with_a_root() -> Graph:
+def test_a_stack_that_someone_else_left_active_is_no_obstacle(record):
+    def with_a_root():
         settings.ROOT.set(Pair.__new__(Pair))
         return record(lambda: pulumi.export("a", 1))
 
     assert contextvars.copy_context().run(with_a_root).outputs == {"a": 1}
 
 
-def test_config_reaches_the_program_and_the_graph(record: Record) -> None:
-    def program() -> None:
+def test_config_reaches_the_program_and_the_graph(record):
+    def program():
         config = pulumi.Config()
         pulumi.export("groups", config.require_object("nodeGroups"))
         pulumi.export("region", pulumi.Config("aws").require("region"))
@@ -296,18 +293,18 @@ def test_config_reaches_the_program_and_the_graph(record: Record) -> None:
     assert graph.config == {"nodeGroups": [{"name": "a", "maxSize": 2}], "owner": "123"}
 
 
-def test_a_backend_of_ones_own_sees_secrets_in_clear_and_answers(record: Record) -> None:
+def test_a_backend_of_ones_own_sees_secrets_in_clear_and_answers(record):
     seen: list[Registration] = []
 
     class Live:
-        def create(self, registration: Registration) -> tuple[str, Mapping[str, Any]]:
+        def create(self, registration):
             seen.append(registration)
             return "the-id", {"arn": "the-arn"}
 
-        def simulates(self, type_: str) -> bool:
+        def simulates(self, type_):
             return type_ == "nothing"
 
-    def program() -> None:
+    def program():
         pulumi.export("arn", aws.ec2.Vpc("v", cidr_block=pulumi.Output.secret("10.0.0.0/16")).arn)
 
     graph = record(program, backend=Live())
@@ -315,8 +312,8 @@ def test_a_backend_of_ones_own_sees_secrets_in_clear_and_answers(record: Record)
     assert (graph.outputs, graph.simulated) == ({"arn": "the-arn"}, ())
 
 
-def test_in_a_dry_run_only_what_is_given_is_known(record: Record) -> None:
-    def program() -> None:
+def test_in_a_dry_run_only_what_is_given_is_known(record):
+    def program():
         vpc = aws.ec2.Vpc("v", cidr_block="10.0.0.0/16")
         aws.ec2.Subnet("s", vpc_id=vpc.id, cidr_block="10.0.0.0/24")
         pulumi.export("cidr", vpc.cidr_block)
@@ -333,7 +330,7 @@ def test_in_a_dry_run_only_what_is_given_is_known(record: Record) -> None:
 # --- pulumi_eks.Cluster -------------------------------------------------------------------------------------------
 
 
-def cluster(**changes: Any) -> eks.Cluster:
+def cluster(**changes):
     arguments: dict[str, Any] = {
         "service_role": "r",
         "name": "trn",
@@ -351,8 +348,8 @@ def cluster(**changes: Any) -> eks.Cluster:
     return eks.Cluster("c", **{**arguments, **changes})
 
 
-def test_attributes_of_the_eks_cluster_can_be_lifted(record: Record) -> None:
-    def program() -> None:
+def test_attributes_of_the_eks_cluster_can_be_lifted(record):
+    def program():
         made = cluster()
         lifted = made.eks_cluster
         pulumi.export("endpoints", [lifted.endpoint, made.core.endpoint])
@@ -390,14 +387,12 @@ def test_attributes_of_the_eks_cluster_can_be_lifted(record: Record) -> None:
         ({"auto_mode": {"enabled": True}}, "autoMode must be left out"),
     ],
 )
-def test_with_options_whose_children_are_not_known_the_eks_cluster_is_shown_alone(
-    record: Record, changes: dict[str, Any], fault: str
-) -> None:
+def test_with_options_whose_children_are_not_known_the_eks_cluster_is_shown_alone(record, changes, fault):
     with pytest.raises(RecordingError, match=fault):
         record(lambda: cluster(**changes))
     ran: list[Any] = []
 
-    def program() -> None:
+    def program():
         made = cluster(**changes)
         made.kubeconfig.apply(ran.append)
         pulumi.export("name", made.eks_cluster.name)

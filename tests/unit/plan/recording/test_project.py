@@ -1,11 +1,10 @@
 """Reading a project and its stacks as the Pulumi CLI does."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from trainium_eks.plan.recording.project import InvalidConfigError, Project, ProjectError, StackSettings, load_project
+from trainium_eks.plan.recording.project import InvalidConfigError, ProjectError, load_project
 
 PROJECT = """
 name: proj
@@ -24,7 +23,7 @@ config:
 """
 
 
-def write(directory: Path, project: str = PROJECT, **stacks: str) -> Project:
+def write(directory, project=PROJECT, **stacks):
     (directory / "Pulumi.yaml").write_text(project)
     (directory / "__main__.py").write_text("")
     for name, text in stacks.items():
@@ -32,17 +31,17 @@ def write(directory: Path, project: str = PROJECT, **stacks: str) -> Project:
     return load_project(directory)
 
 
-def settings(directory: Path, stack: str, project: str = PROJECT) -> StackSettings:
+def settings(directory, stack, project=PROJECT):
     return write(directory, project, dev=stack).stack("dev")
 
 
-def refused(directory: Path, stack: str, project: str = PROJECT) -> dict[str, str]:
+def refused(directory, stack, project=PROJECT):
     with pytest.raises(InvalidConfigError) as caught:
         settings(directory, stack, project)
     return {problem.path: problem.reason for problem in caught.value.problems}
 
 
-def test_defaults_fill_what_the_stack_leaves_out_as_text_and_json(tmp_path: Path) -> None:
+def test_defaults_fill_what_the_stack_leaves_out_as_text_and_json(tmp_path):
     assert settings(tmp_path, "config: {proj:region: eu-west-1}").config == {
         "aws:region": "us-west-2",
         "proj:count": "3",
@@ -55,14 +54,14 @@ def test_defaults_fill_what_the_stack_leaves_out_as_text_and_json(tmp_path: Path
     }
 
 
-def test_the_stacks_values_win_with_or_without_namespace(tmp_path: Path) -> None:
+def test_the_stacks_values_win_with_or_without_namespace(tmp_path):
     text = "config:\n  region: r\n  proj:count: 7\n  aws:region: us-east-1\n  other:key: [1, {a: 2.5}]\n"
     config = settings(tmp_path, text).config
     assert (config["proj:region"], config["proj:count"], config["aws:region"]) == ("r", "7", "us-east-1")
     assert config["other:key"] == '[1,{"a":2.5}]'
 
 
-def test_scalars_keep_the_text_they_were_written_with(tmp_path: Path) -> None:
+def test_scalars_keep_the_text_they_were_written_with(tmp_path):
     texts = ("012345678901", "yes", "12:30:00", "1.20", "2024-01-01", "'quoted'")
     config = settings(
         tmp_path, "config:\n  region: r\n" + "".join(f"  k{n}: {t}\n" for n, t in enumerate(texts))
@@ -70,14 +69,14 @@ def test_scalars_keep_the_text_they_were_written_with(tmp_path: Path) -> None:
     assert [config[f"proj:k{number}"] for number in range(len(texts))] == [each.strip("'") for each in texts]
 
 
-def test_values_inside_objects_follow_yaml_1_2(tmp_path: Path) -> None:
+def test_values_inside_objects_follow_yaml_1_2(tmp_path):
     values = "{a: yes, b: true, c: 12:30, d: null, e: 1_000, f: 0x10, g: '5', h: 1e3, i: 0o17}"
     found = json.loads(settings(tmp_path, f"config:\n  region: r\n  o: {values}\n").config["proj:o"])
     assert list(found.values()) == ["yes", True, "12:30", None, 1000, 16, "5", 1000.0, 15]
     assert found["b"] is True
 
 
-def test_anchors_and_merge_keys_are_followed(tmp_path: Path) -> None:
+def test_anchors_and_merge_keys_are_followed(tmp_path):
     text = "config:\n  region: r\n  a: &base {x: 1, y: 2}\n  b: {<<: *base, y: 3}\n  c: *base\n"
     config = settings(tmp_path, text).config
     assert [json.loads(config[f"proj:{key}"]) for key in "bc"] == [{"x": 1, "y": 3}, {"x": 1, "y": 2}]
@@ -85,7 +84,7 @@ def test_anchors_and_merge_keys_are_followed(tmp_path: Path) -> None:
         settings(tmp_path, "config: {a: &a [1, *a]}\n")
 
 
-def test_encrypted_values_become_placeholders_of_every_type_and_their_keys_are_secret(tmp_path: Path) -> None:
+def test_encrypted_values_become_placeholders_of_every_type_and_their_keys_are_secret(tmp_path):
     text = "config:\n  region: {secure: v1:abc}\n  groups: {deep: [{secure: v1:def}]}\n  plain: x\n"
     found = settings(tmp_path, text + "  count: {secure: v1:a}\n  zones: [a, {secure: v1:b}]\n")
     wanted = {"region": "[secret]", "count": "[secret]", "groups": '{"deep":["[secret]"]}', "zones": '["a","[secret]"]'}
@@ -93,7 +92,7 @@ def test_encrypted_values_become_placeholders_of_every_type_and_their_keys_are_s
     assert found.secret_keys == {f"proj:{key}" for key in wanted}
 
 
-def test_every_wrong_type_and_missing_key_is_reported_at_once(tmp_path: Path) -> None:
+def test_every_wrong_type_and_missing_key_is_reported_at_once(tmp_path):
     text = "config:\n  count: many\n  production: 'yes'\n  zones: [1]\n  groups: null\n"
     assert refused(tmp_path, text) == {
         "count": 'it must be integer, not "many"',
@@ -105,12 +104,12 @@ def test_every_wrong_type_and_missing_key_is_reported_at_once(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("null", ["null", "~", ""])
-def test_a_null_of_an_undeclared_key_reaches_the_program_as_pulumi_stores_it(tmp_path: Path, null: str) -> None:
+def test_a_null_of_an_undeclared_key_reaches_the_program_as_pulumi_stores_it(tmp_path, null):
     config = settings(tmp_path, f"config:\n  region: r\n  fileSystem: {null}\n  shorthand: {null}\n").config
     assert (config["proj:fileSystem"], config["proj:shorthand"]) == ("", "")
 
 
-def test_a_value_declared_secret_must_be_encrypted(tmp_path: Path) -> None:
+def test_a_value_declared_secret_must_be_encrypted(tmp_path):
     project = "name: proj\nruntime: python\nconfig:\n  token: {type: string, secret: true}\n"
     assert refused(tmp_path, "config: {token: clear}", project) == {
         "token": "it is declared secret, but set in plain text"
@@ -119,7 +118,7 @@ def test_a_value_declared_secret_must_be_encrypted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("environment", ["[prod]", "{imports: [prod], values: {pulumiConfig: {a: b}}}"])
-def test_an_esc_environment_is_warned_of_and_its_values_unseen(tmp_path: Path, environment: str) -> None:
+def test_an_esc_environment_is_warned_of_and_its_values_unseen(tmp_path, environment):
     found = settings(tmp_path, f"environment: {environment}\nconfig: {{region: r}}\n")
     assert found.config["proj:count"] == "3"
     assert "Pulumi.dev.yaml: 'environment'" in "".join(found.warnings)
@@ -127,7 +126,7 @@ def test_an_esc_environment_is_warned_of_and_its_values_unseen(tmp_path: Path, e
     assert "if an ESC environment sets it" in refused(tmp_path, f"environment: {environment}\n")["region"]
 
 
-def test_an_unknown_stack_lists_those_there_are_with_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_stack_lists_those_there_are_with_the_nearest(tmp_path):
     with pytest.raises(ProjectError, match=r"no Pulumi\.yaml in"):
         load_project(tmp_path)
     project = write(tmp_path, dev="", prod="")
@@ -138,7 +137,7 @@ def test_an_unknown_stack_lists_those_there_are_with_the_nearest(tmp_path: Path)
         project.stack("../x")
 
 
-def test_other_file_endings_and_a_program_elsewhere_are_found(tmp_path: Path) -> None:
+def test_other_file_endings_and_a_program_elsewhere_are_found(tmp_path):
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__main__.py").write_text("")
     (tmp_path / "stacks").mkdir()
@@ -166,7 +165,7 @@ def test_other_file_endings_and_a_program_elsewhere_are_found(tmp_path: Path) ->
         ("- a\n", "must be a mapping"),
     ],
 )
-def test_a_project_that_cannot_be_read_says_why(tmp_path: Path, project: str, fault: str) -> None:
+def test_a_project_that_cannot_be_read_says_why(tmp_path, project, fault):
     with pytest.raises(ProjectError, match=fault):
         write(tmp_path, project)
 
@@ -180,12 +179,12 @@ def test_a_project_that_cannot_be_read_says_why(tmp_path: Path, project: str, fa
         ("config: {region: r, region: s}\n", "'region' is set twice"),
     ],
 )
-def test_a_stack_file_that_cannot_be_read_says_why(tmp_path: Path, stack: str, fault: str) -> None:
+def test_a_stack_file_that_cannot_be_read_says_why(tmp_path, stack, fault):
     with pytest.raises(ProjectError, match=fault):
         settings(tmp_path, stack)
 
 
-def test_a_bomb_of_aliases_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_bomb_of_aliases_is_refused_at_once(tmp_path):
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 6)]
     with pytest.raises(ProjectError, match=r"Pulumi\.dev\.yaml: with its aliases written out it has more than 100,000"):

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[4]
 WHERE = f"Pulumi's SDK {version('pulumi')} moved what trainium_eks/plan/sdk.py uses: "
 
 
-def test_settings_have_no_field_that_a_recording_leaves_to_another_program() -> None:
+def test_settings_have_no_field_that_a_recording_leaves_to_another_program():
     """Each is a context variable: one that is not set would come from whoever ran before in this process."""
     wanted = {name for name, value in vars(settings.Settings).items() if isinstance(value, property)}
     source = inspect.getsource(sdk.enter)
@@ -28,7 +28,7 @@ def test_settings_have_no_field_that_a_recording_leaves_to_another_program() -> 
     assert not missing, f"{WHERE}Settings has {', '.join(sorted(missing))}, which sdk.enter does not set"
 
 
-def test_the_coroutines_that_say_what_is_pending_have_their_names_and_variables() -> None:
+def test_the_coroutines_that_say_what_is_pending_have_their_names_and_variables():
     for name, variables in (
         (sdk._REGISTRATION, {"ty", "name", "props"}),
         (sdk._OUTPUTS, {"res", "outputs"}),
@@ -42,8 +42,8 @@ def test_the_coroutines_that_say_what_is_pending_have_their_names_and_variables(
         assert not missing, f"{WHERE}{name} no longer has the variables {sorted(missing)}"
 
 
-def test_an_output_says_whether_it_has_its_value() -> None:
-    async def ask() -> tuple[bool, bool]:
+def test_an_output_says_whether_it_has_its_value():
+    async def ask():
         later: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         output = pulumi.Output.from_input(later)
         await asyncio.sleep(0)
@@ -57,7 +57,7 @@ def test_an_output_says_whether_it_has_its_value() -> None:
         assert loop.run_until_complete(ask()) == (False, True), f"{WHERE}Output._data"
 
 
-def test_no_other_module_touches_private_parts() -> None:
+def test_no_other_module_touches_private_parts():
     """A private part is a name of a pulumi module that starts with an underscore."""
     found = []
     for file in sorted([*(ROOT / "trainium_eks").rglob("*.py"), *(ROOT / "components").glob("*.py")]):
@@ -77,7 +77,7 @@ def test_no_other_module_touches_private_parts() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # as it must be on a loop that never runs
-def test_nobody_waits_for_a_loop_that_has_stopped() -> None:
+def test_nobody_waits_for_a_loop_that_has_stopped():
     loop = asyncio.new_event_loop()  # it never runs
     callbacks = sdk.Callbacks(sdk.BaseMonitor(), loop)
     request = resource_pb2.TransformRequest()

@@ -1,8 +1,6 @@
 """Transforms, which the engine calls back: in its order, on everything that is registered."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -10,18 +8,14 @@ import pulumi_eks as eks
 import pytest
 from waiting import SECONDS, out_of_time
 
-from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.program import RecordingError, RecordingTimeoutError
 
-Record = Callable[..., Graph]
-Transform = Callable[[pulumi.ResourceTransformArgs], pulumi.ResourceTransformResult | None]
 
-
-def tagging(mark: str) -> Transform:
+def tagging(mark):
     """Adds its mark to the tag `order` of what has tags."""
 
-    def transform(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+    def transform(args):
         if args.type_ not in ("aws:ec2/eip:Eip", "aws:eks/cluster:Cluster"):
             return None
         tags = args.props.get("tags") or {}
@@ -31,17 +25,17 @@ def tagging(mark: str) -> Transform:
     return transform
 
 
-def options(*transforms: Any) -> pulumi.ResourceOptions:
+def options(*transforms):
     return pulumi.ResourceOptions(transforms=list(transforms))
 
 
-def the(graph: Graph, type_: str) -> Any:
+def the(graph, type_):
     [found] = graph.of_type(type_)
     return found
 
 
-def test_a_resources_own_come_first_then_its_parents_then_the_stacks(record: Record) -> None:
-    def program() -> None:
+def test_a_resources_own_come_first_then_its_parents_then_the_stacks(record):
+    def program():
         aws.ec2.Eip("early")  # what was registered before the stack's transform is left alone
         pulumi.runtime.register_resource_transform(tagging("stack "))
         above = pulumi.ComponentResource("test:index:Building", "b", opts=options(tagging("above ")))
@@ -56,8 +50,8 @@ def test_a_resources_own_come_first_then_its_parents_then_the_stacks(record: Rec
     assert tags == {"early": None, "late": {"order": "own parent above stack "}}
 
 
-def test_transforms_change_options(record: Record) -> None:
-    def guarded(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+def test_transforms_change_options(record):
+    def guarded(args):
         more = pulumi.ResourceOptions(
             protect=True,
             ignore_changes=["tags"],
@@ -67,7 +61,7 @@ def test_transforms_change_options(record: Record) -> None:
         )
         return pulumi.ResourceTransformResult(args.props, pulumi.ResourceOptions.merge(args.opts, more))
 
-    def program() -> None:
+    def program():
         other = aws.ec2.Eip("other")
         asked = pulumi.ResourceOptions(transforms=[guarded], depends_on=[other], ignore_changes=["domain"])
         aws.ec2.Vpc("v", cidr_block="10.0.0.0/16", opts=asked)
@@ -79,12 +73,12 @@ def test_transforms_change_options(record: Record) -> None:
     assert [urn.rsplit("::", 1)[-1] for urn in vpc.dependencies] == ["other"]
 
 
-def test_an_input_that_a_transform_takes_away_is_gone_with_its_dependency(record: Record) -> None:
-    def bare(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+def test_an_input_that_a_transform_takes_away_is_gone_with_its_dependency(record):
+    def bare(args):
         props = {key: value for key, value in args.props.items() if key != "vpcId"}
         return pulumi.ResourceTransformResult(props, args.opts)
 
-    def program() -> None:
+    def program():
         vpc = aws.ec2.Vpc("v", cidr_block="10.0.0.0/16")
         aws.ec2.Subnet("s", vpc_id=vpc.id, cidr_block="10.0.0.0/18", opts=options(bare))
 
@@ -93,22 +87,22 @@ def test_an_input_that_a_transform_takes_away_is_gone_with_its_dependency(record
     assert "vpcId" not in subnet.property_dependencies
 
 
-def test_a_transform_may_wait_and_the_older_transformations_are_applied_too(record: Record) -> None:
-    async def slow(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+def test_a_transform_may_wait_and_the_older_transformations_are_applied_too(record):
+    async def slow(args):
         return pulumi.ResourceTransformResult({**args.props, "tags": {"slow": "yes", **args.props["tags"]}}, args.opts)
 
-    def old(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult:
+    def old(args):
         return pulumi.ResourceTransformationResult({**args.props, "tags": {"old": args.name}}, args.opts)
 
-    def program() -> None:
+    def program():
         pulumi.runtime.register_stack_transformation(old)
         aws.ec2.Eip("all", opts=options(slow))
 
     assert the(record(program), "aws:ec2/eip:Eip").inputs["tags"] == {"old": "all", "slow": "yes"}
 
 
-def test_they_reach_what_another_process_builds(record: Record) -> None:
-    def program() -> None:
+def test_they_reach_what_another_process_builds(record):
+    def program():
         pulumi.runtime.register_resource_transform(tagging("stack"))
         eks.Cluster(
             "c",
@@ -126,32 +120,32 @@ def test_they_reach_what_another_process_builds(record: Record) -> None:
     assert the(record(program), "aws:eks/cluster:Cluster").inputs["tags"]["order"] == "stack"
 
 
-def test_a_transform_of_look_ups_is_applied(record: Record) -> None:
-    def always(args: pulumi.InvokeTransformArgs) -> pulumi.InvokeTransformResult:
+def test_a_transform_of_look_ups_is_applied(record):
+    def always(args):
         return pulumi.InvokeTransformResult({**args.args, "id": "vpc-changed"}, args.opts)
 
-    def program() -> None:
+    def program():
         pulumi.runtime.register_invoke_transform(always)
         pulumi.export("id", aws.ec2.get_vpc(id="vpc-asked").id)
 
     assert record(program, assumptions=Assumptions()).outputs == {"id": "vpc-changed"}
 
 
-def test_an_error_in_a_transform_is_the_programs(record: Record) -> None:
-    def wrong(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+def test_an_error_in_a_transform_is_the_programs(record):
+    def wrong(args):
         raise ValueError(f"not {args.name}")
 
     with pytest.raises(ValueError, match="not e"):
         record(lambda: aws.ec2.Eip("e", opts=options(wrong)))
 
 
-async def never(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+async def never(args):
     await asyncio.Event().wait()
     raise AssertionError
 
 
-def test_a_transform_that_never_answers_does_not_keep_the_recording(record: Record) -> None:
-    def attempt(seconds: float) -> tuple[str, ...]:
+def test_a_transform_that_never_answers_does_not_keep_the_recording(record):
+    def attempt(seconds):
         with pytest.raises(RecordingTimeoutError) as caught:
             record(lambda: aws.ec2.Eip("e", opts=options(never)), timeout_seconds=seconds)
         return caught.value.pending
@@ -159,8 +153,8 @@ def test_a_transform_that_never_answers_does_not_keep_the_recording(record: Reco
     assert "Eip e" in "".join(out_of_time(attempt, "Eip e"))
 
 
-def test_a_failure_elsewhere_does_not_wait_for_a_transform(record: Record) -> None:
-    def program() -> None:
+def test_a_failure_elsewhere_does_not_wait_for_a_transform(record):
+    def program():
         aws.ec2.Eip("waits", opts=options(never))
         aws.ivs.Channel("unknown")
 

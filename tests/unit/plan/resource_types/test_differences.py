@@ -1,7 +1,5 @@
 """Where inputs differ: what a plan's comparison and the engine's provider both say."""
 
-from typing import Any
-
 import pytest
 
 from trainium_eks.plan.graph import UNKNOWN, Options, Resource
@@ -10,7 +8,7 @@ from trainium_eks.plan.resource_types.differences import differences
 GROUP = "aws:eks/nodeGroup:NodeGroup"
 
 
-def paths(before: dict[str, Any], after: dict[str, Any], *ignored: str) -> list[tuple[str, Any, Any]]:
+def paths(before, after, *ignored):
     resource = Resource("u", GROUP, "n", inputs=after, options=Options(ignore_changes=ignored))
     return [(each.path, each.before, each.after) for each in differences(resource, before)]
 
@@ -18,40 +16,40 @@ def paths(before: dict[str, Any], after: dict[str, Any], *ignored: str) -> list[
 @pytest.mark.parametrize(
     ("before", "after"), [(1, 1.0), (None, None), ([], []), ({}, {}), (True, True), ([1, {"a": 2}], [1.0, {"a": 2}])]
 )
-def test_what_is_the_same(before: Any, after: Any) -> None:
+def test_what_is_the_same(before, after):
     assert paths({"x": before}, {"x": after}) == []
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, True), (False, 0), ("1", 1), ([1], [True]), ({}, []), (None, False)])
-def test_what_is_not(before: Any, after: Any) -> None:
+def test_what_is_not(before, after):
     assert len(paths({"x": before}, {"x": after})) == 1
 
 
-def test_a_null_is_as_good_as_nothing() -> None:
+def test_a_null_is_as_good_as_nothing():
     assert paths({"x": None}, {}) == paths({"x": {}}, {"x": {"y": None}}) == []
     assert paths({}, {"x": {"y": None}}) == [("x", None, {"y": None})]
 
 
-def test_the_smallest_parts_are_named() -> None:
+def test_the_smallest_parts_are_named():
     before = {"a": {"b": 1, "c": [{"d": 1}, 2]}, "e": [1]}
     after = {"a": {"b": 1, "c": [{"d": 3}, 2]}, "e": [1, 2], "f": "new"}
     assert paths(before, after) == [("a.c[0].d", 1, 3), ("e", [1], [1, 2]), ("f", None, "new")]
 
 
-def test_an_object_of_which_a_part_is_ignored_may_still_change_as_a_whole() -> None:
+def test_an_object_of_which_a_part_is_ignored_may_still_change_as_a_whole():
     """A claim whose volume is replaced: the engine knows nothing of its ``spec`` any more."""
     spec = {"volumeName": "v", "resources": {"requests": {"storage": "1Ti"}}}
     assert paths({"spec": spec}, {"spec": "[unknown]"}, "spec.resources") == [("spec", spec, "[unknown]")]
     assert paths({"spec": spec}, {"spec": {**spec, "resources": {}}}, "spec.resources") == []
 
 
-def test_what_is_ignored_is_left_out() -> None:
+def test_what_is_ignored_is_left_out():
     sizes = {"scalingConfig": {"desiredSize": 1, "maxSize": 2}}, {"scalingConfig": {"desiredSize": 3, "maxSize": 4}}
     assert paths(*sizes, "scalingConfig.desiredSize") == [("scalingConfig.maxSize", 2, 4)]
     assert paths(*sizes, "scalingConfig") == []
 
 
-def test_what_replaces_is_known_at_each_path() -> None:
+def test_what_replaces_is_known_at_each_path():
     resource = Resource("u", GROUP, "n", inputs={"instanceTypes": ["b"], "version": UNKNOWN})
     found = differences(resource, {"instanceTypes": ["a"], "version": "1"})
     assert [(each.path, each.top, each.replaces) for each in found] == [
@@ -70,12 +68,12 @@ def test_what_replaces_is_known_at_each_path() -> None:
         (None, None, []),
     ],
 )
-def test_default_tags_that_changed_are_told(before: Any, after: Any, told: list[str]) -> None:
+def test_default_tags_that_changed_are_told(before, after, told):
     found = differences(Resource("u", GROUP, "n"), {}, tags_all=(before, after))
     assert [each.path for each in found] == told
 
 
-def test_a_tag_of_the_resource_itself_is_told_once() -> None:
+def test_a_tag_of_the_resource_itself_is_told_once():
     resource = Resource("u", GROUP, "n", inputs={"tags": {"Name": "b"}})
     found = differences(resource, {"tags": {"Name": "a"}}, tags_all=({"Name": "a"}, {"Name": "b", "Owner": "me"}))
     assert [each.path for each in found] == ["tags.Name", "tagsAll.Owner"]

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,20 +28,20 @@ AWS = sorted(token for token in ROWS if token.startswith("aws:"))
 GOLDEN = Path(__file__).parents[3] / "golden_plans"
 
 
-def inputs_of(token: str) -> Mapping[str, Any]:
+def inputs_of(token):
     importlib.import_module("pulumi_aws")
     found = sdk_inputs.input_types(token)
     assert found is not None, f"{token} is not in pulumi_aws"
     return found
 
 
-def types_of_environments() -> set[str]:
+def types_of_environments():
     return {
         urn.split("::")[2].rpartition("$")[2] for file in GOLDEN.glob("*.json") for urn in json.loads(file.read_text())
     }
 
 
-def test_a_type_that_is_free_and_holds_nothing_is_known_to() -> None:
+def test_a_type_that_is_free_and_holds_nothing_is_known_to():
     rows = [ROWS[each] for each in types_of_environments() if each in ROWS]
     free = {row.token for row in rows if row.price is None and row.holds is None}
     listed = yaml.safe_load(Path(__file__).with_name("free_and_empty.yaml").read_text())
@@ -49,12 +49,12 @@ def test_a_type_that_is_free_and_holds_nothing_is_known_to() -> None:
     assert {(re.split(r"/|:(?=\w+$)", each)[0], each.rpartition(":")[2]) for each in free} == known
 
 
-def test_what_a_row_leaves_out_is_cautious_about_changes() -> None:
+def test_what_a_row_leaves_out_is_cautious_about_changes():
     row = ResourceType(token="x", simulated=registry.UNKNOWN_TYPE.simulated, replaced_by=())
     assert (row.understood, row.creation, row.deletion) == ((), None, None), "a change goes to a reviewer"
 
 
-def test_every_type_of_the_environments_has_one_row_of_its_own() -> None:
+def test_every_type_of_the_environments_has_one_row_of_its_own():
     components = re.compile(r"trainium-eks:|eks:index:|pulumi:pulumi:Stack$|kubernetes:kustomize/")
     types = types_of_environments()
     assert len(types) > 50
@@ -62,7 +62,7 @@ def test_every_type_of_the_environments_has_one_row_of_its_own() -> None:
     assert len(ROWS) == sum(1 for module in registry.MODULES for _ in registry.rows_of(module)), "one is there twice"
 
 
-def test_the_price_of_an_unknown_type_is_unknown_and_not_nothing() -> None:
+def test_the_price_of_an_unknown_type_is_unknown_and_not_nothing():
     for token in ("random:index/randomId:RandomId", "trainium-eks:index:Network", "aws:ivs/channel:Channel"):
         assert registry.find(token) is None
     build = Builder()
@@ -71,7 +71,7 @@ def test_the_price_of_an_unknown_type_is_unknown_and_not_nothing() -> None:
 
 
 @pytest.mark.parametrize("token", AWS)
-def test_a_row_is_as_the_sdk_says(token: str) -> None:
+def test_a_row_is_as_the_sdk_says(token):
     takes, row = inputs_of(token), ROWS[token]
     assert row.tagged == ("tags" in takes)
     assert (REGION in row.replaced_by) == ("region" in takes)
@@ -82,20 +82,20 @@ def test_a_row_is_as_the_sdk_says(token: str) -> None:
             types = nested(types[step])
 
 
-def nested(typ: Any) -> Mapping[str, Any]:
+def nested(typ):
     """The keys of an object among the forms that an input may take."""
     if isinstance(typ, type) and _types.is_input_type(typ):
         return _types.input_type_types(typ)
     return next(filter(None, map(nested, typing.get_args(typ))), {})
 
 
-def test_built_in_groups_are_those_that_the_sdk_has() -> None:
+def test_built_in_groups_are_those_that_the_sdk_has():
     source = Path(pulumi_kubernetes.__file__).read_text(encoding="utf-8")
     groups = set(re.findall(r'"mod": "([^"/]+)/', source))
     assert groups - {"helm.sh", "kustomize", "meta", "yaml"} == kubernetes.BUILT_IN_GROUPS
 
 
-def test_what_is_billed_elsewhere_is_billed_somewhere() -> None:
+def test_what_is_billed_elsewhere_is_billed_somewhere():
     elsewhere = {row.price.under for row in (*ROWS.values(),) if isinstance(row.price, BilledElsewhere)}
     assert elsewhere - set(bill.BY_USE) == {"nodes", "file systems and volumes"}
 
@@ -133,16 +133,14 @@ KEYS = {"resources": ["secrets"]}
         (providers.KUBERNETES, {"clusterIdentifier": "arn"}, "kubeconfig", "a", "b", False),
     ],
 )
-def test_what_replaces(
-    row: ResourceType, inputs: dict[str, Any], path: str, before: Any, after: Any, replaced: bool
-) -> None:
+def test_what_replaces(row, inputs, path, before, after, replaced):
     top, _, nested_key = path.partition(".")
     given = {**inputs} if nested_key else {**inputs, top: after}
     resource = Resource("u", row.token, "n", inputs=given)
     assert replacements.replaces(resource, path, before, after) is replaced
 
 
-def test_paths_that_replace_depend_on_inputs_and_options() -> None:
+def test_paths_that_replace_depend_on_inputs_and_options():
     provider = Resource("u", providers.KUBERNETES.token, "n")
     assert replacements.replacing_paths(provider) == ("clusterIdentifier", "kubeconfig")
     known = replace(provider, inputs={"clusterIdentifier": "arn"})
@@ -157,10 +155,10 @@ SCHEMA = os.environ.get("PULUMI_AWS_SCHEMA")
 
 
 @pytest.mark.skipif(not SCHEMA, reason="set PULUMI_AWS_SCHEMA to the output of `pulumi package get-schema aws`")
-def test_what_replaces_is_what_the_providers_schema_says() -> None:
+def test_what_replaces_is_what_the_providers_schema_says():
     schema = json.loads(Path(SCHEMA or "").read_text(encoding="utf-8"))
 
-    def replacing(properties: Mapping[str, Any], prefix: str = "", seen: tuple[str, ...] = ()) -> Iterator[str]:
+    def replacing(properties, prefix="", seen=()):
         """The shortest paths that the schema marks as replacing. Of lists of objects no row speaks."""
         for name, property_ in properties.items():
             reference = property_.get("$ref", "").removeprefix("#/types/")

@@ -2,31 +2,28 @@
 
 import importlib
 import json
-from collections.abc import Callable
 
 import pulumi_kubernetes as k8s
 import pytest
 from pulumi import _types
 
 from trainium_eks.plan.backend import Registration, SimulationError
-from trainium_eks.plan.graph import UNKNOWN, Graph, Options
+from trainium_eks.plan.graph import UNKNOWN, Options
 from trainium_eks.plan.resource_types import sdk_inputs
 from trainium_eks.plan.resource_types.registry import ROWS
 from trainium_eks.plan.resource_types.simulation import Simulation
 
-Record = Callable[..., Graph]
-
 AWS = sorted(token for token in ROWS if token.startswith("aws:"))
 
 
-def registration(type_: str, inputs: dict[str, object]) -> Registration:
+def registration(type_, inputs):
     importlib.import_module("pulumi_aws")
     urn = f"urn:pulumi:test::trainium-eks::{type_}::thing"
     return Registration(urn, type_, "thing", "", inputs, "", (), Options(), False)
 
 
 @pytest.mark.parametrize("type_", AWS)
-def test_every_answer_is_one_of_the_sdks_class_and_of_the_simulated_account(type_: str) -> None:
+def test_every_answer_is_one_of_the_sdks_class_and_of_the_simulated_account(type_):
     asked = registration(type_, {})
     _, computed = Simulation("us-gov-west-1").create(asked)
     class_ = sdk_inputs.resource_class(type_)
@@ -43,8 +40,8 @@ def test_every_answer_is_one_of_the_sdks_class_and_of_the_simulated_account(type
     assert isinstance(identity, str), "inputs may not be known yet"
 
 
-def test_a_given_name_is_kept_and_a_missing_one_is_made_from_the_logical_name() -> None:
-    def name(**inputs: object) -> str:
+def test_a_given_name_is_kept_and_a_missing_one_is_made_from_the_logical_name():
+    def name(**inputs):
         return str(Simulation().create(registration("aws:iam/role:Role", inputs))[1]["name"])
 
     assert name(name="mine") == "mine"
@@ -52,14 +49,14 @@ def test_a_given_name_is_kept_and_a_missing_one_is_made_from_the_logical_name() 
     assert name().startswith("thing-sim-")
 
 
-def test_an_unknown_type_is_an_error() -> None:
+def test_an_unknown_type_is_an_error():
     for type_ in ("aws:ivs/channel:Channel", "random:index/randomId:RandomId", "pulumi:providers:gcp"):
         assert not Simulation().simulates(type_)
         with pytest.raises(SimulationError, match=type_):
             Simulation().create(registration(type_, {}))
 
 
-def test_an_object_given_where_the_sdk_takes_text_or_an_object_is_checked_as_an_object() -> None:
+def test_an_object_given_where_the_sdk_takes_text_or_an_object_is_checked_as_an_object():
     importlib.import_module("pulumi_aws")
     [fault] = sdk_inputs.faults("aws:iam/rolePolicy:RolePolicy", {"policy": {"Statment": []}})
     assert "policy.Statment" in fault
@@ -68,8 +65,8 @@ def test_an_object_given_where_the_sdk_takes_text_or_an_object_is_checked_as_an_
     assert "versioningConfiguration" in (sdk_inputs.input_types("aws:s3/bucketVersioning:BucketVersioning") or {})
 
 
-def test_kubernetes_objects_get_name_namespace_and_uid(record: Record) -> None:
-    def program() -> None:
+def test_kubernetes_objects_get_name_namespace_and_uid(record):
+    def program():
         k8s.core.v1.ConfigMap("typed")
         k8s.core.v1.PersistentVolume("pv", metadata={"name": "pv"})
         k8s.core.v1.ConfigMap("generated", metadata={"generate_name": "gen-", "namespace": "ns"})

@@ -5,14 +5,13 @@ The policy pack says the same of what an engine shows it.
 
 import contextlib
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from engine.analyzer import pack, proxied, shown
-from rule_faults import FAULTS, ONE_A_RULE, Change, Fault, Row, put, row_change
+from rule_faults import FAULTS, ONE_A_RULE, put, row_change
 from rule_programs import DROP, Program, environment, node_group, release, user_data
 
 from trainium_eks.model.catalogue.versions import CHARTS
@@ -25,8 +24,6 @@ from trainium_eks.plan.rules import (
     NOT_JUDGED,
     RULES,
     STANDING_WAIVERS,
-    Judgement,
-    RuleResult,
     judge,
     scheduling,
     stale_waivers,
@@ -39,15 +36,15 @@ ROOT = Path(__file__).parents[4]
 RULE = {rule.id: rule for rule in RULES}
 
 
-def verdicts(graph: Graph) -> dict[str, RuleResult]:
+def verdicts(graph):
     return {verdict.id: verdict for verdict in judge(graph)}
 
 
-def with_status(program: Program, status: str = "fail") -> set[str]:
+def with_status(program, status="fail"):
     return {verdict.id for verdict in judge(program.graph()) if verdict.status == status}
 
 
-def broken(graph: Graph, *, preview: bool = False) -> Iterator[tuple[str, Judgement]]:
+def broken(graph, *, preview=False):
     """Each rule that the pack finds broken, with what breaks it. What it cannot judge is left out."""
     made, resources = pack(graph, preview=preview), shown(graph)
     for rule in RULES:
@@ -55,13 +52,13 @@ def broken(graph: Graph, *, preview: bool = False) -> Iterator[tuple[str, Judgem
             yield from ((rule.id, each) for each in made.broken(rule, resources))
 
 
-def test_every_rule_of_the_list_is_judged_or_said_not_to_be() -> None:
+def test_every_rule_of_the_list_is_judged_or_said_not_to_be():
     assert len(RULE) == len(RULES)
     assert RULE.keys().isdisjoint(NOT_JUDGED)
     assert RULE.keys() | set(NOT_JUDGED) >= {f"R{number:02d}" for number in range(1, 89)}
 
 
-def test_every_rule_says_what_and_why() -> None:
+def test_every_rule_says_what_and_why():
     for rule in RULES:
         assert rule.title[0].isupper(), rule.id
         assert not rule.title.endswith("."), rule.id
@@ -70,7 +67,7 @@ def test_every_rule_says_what_and_why() -> None:
         assert len(rule.explanation) > 40, rule.id
 
 
-def test_every_rule_passes_on_the_whole_environment() -> None:
+def test_every_rule_passes_on_the_whole_environment():
     graph = environment().graph()
     found = verdicts(graph)
     assert set(found) == set(RULE)
@@ -80,14 +77,14 @@ def test_every_rule_passes_on_the_whole_environment() -> None:
     assert pack(graph).stale_waivers(shown(graph)) == ()
 
 
-def test_no_rule_applies_to_an_empty_program() -> None:
+def test_no_rule_applies_to_an_empty_program():
     found = judge(EMPTY)
     assert {verdict.id for verdict in found} == set(RULE)
     assert [verdict.id for verdict in found if verdict.status != "n/a" or verdict.findings] == []
 
 
 @pytest.mark.parametrize("fault", ONE_A_RULE)
-def test_fault_breaks_its_rule_and_no_other(fault: Fault) -> None:
+def test_fault_breaks_its_rule_and_no_other(fault):
     program = environment()
     fault.change(program)
     graph = program.graph()
@@ -107,7 +104,7 @@ def test_fault_breaks_its_rule_and_no_other(fault: Fault) -> None:
     assert {each.urn for id_, each in in_pack if id_ == fault.rule} == {each.urn for each in failures}
 
 
-def test_every_rule_has_a_fault() -> None:
+def test_every_rule_has_a_fault():
     # R07 is broken by the very component that makes the cluster: see its own test.
     assert {fault.rule for fault in FAULTS} | {"R07"} == set(RULE)
 
@@ -115,7 +112,7 @@ def test_every_rule_has_a_fault() -> None:
 # Waivers ------------------------------------------------------------------------------------------------------------
 
 
-def waived(expires: object = "2027-03-31", **more: object) -> Graph:
+def waived(expires="2027-03-31", **more):
     """R08 is broken, and waived until a day."""
     program = environment()
     program.put("LogGroup flow-logs", "retentionInDays", 30)
@@ -123,13 +120,13 @@ def waived(expires: object = "2027-03-31", **more: object) -> Graph:
     return program.graph()
 
 
-def test_creator_as_administrator_is_waived_everywhere() -> None:
+def test_creator_as_administrator_is_waived_everywhere():
     verdict = verdicts(environment().graph())["R07"]
     assert (verdict.status, verdict.reason) == ("waived", STANDING_WAIVERS["R07"])
     assert verdict.failures
 
 
-def test_waiver_of_the_config_keeps_the_findings() -> None:
+def test_waiver_of_the_config_keeps_the_findings():
     verdict = verdicts(waived())["R08"]
     assert (verdict.status, verdict.reason) == ("waived", "shipped elsewhere")
     assert [finding.urn for finding in verdict.failures] == [environment()["LogGroup flow-logs"].urn]
@@ -137,7 +134,7 @@ def test_waiver_of_the_config_keeps_the_findings() -> None:
     assert verdict.status == "fail", "waivers that are given take the place of the config's"
 
 
-def test_stale_waivers_are_reported() -> None:
+def test_stale_waivers_are_reported():
     program = environment()
     program.drop("Release volcano-etcd")
     program.put("LogGroup flow-logs", "retentionInDays", 30)
@@ -161,7 +158,7 @@ def test_stale_waivers_are_reported() -> None:
         (None, "fail", "without a last day"),
     ],
 )
-def test_a_waiver_holds_until_its_last_day(expires: object, status: str, says: str) -> None:
+def test_a_waiver_holds_until_its_last_day(expires, status, says):
     graph = waived(expires)
     found = judge(graph)
     assert [each.status for each in found if each.id == "R08"] == [status]
@@ -172,14 +169,14 @@ def test_a_waiver_holds_until_its_last_day(expires: object, status: str, says: s
         assert len(lines) == bool(says)
 
 
-def test_a_waiver_that_is_only_a_reason_waives_nothing() -> None:
+def test_a_waiver_that_is_only_a_reason_waives_nothing():
     graph = waived(R08="shipped elsewhere")
     found = judge(graph)
     assert [each.status for each in found if each.id == "R08"] == ["fail"]
     assert "without a last day" in "".join(stale_waivers(graph, found))
 
 
-def test_a_waiver_that_the_config_must_have_is_not_stale() -> None:
+def test_a_waiver_that_the_config_must_have_is_not_stale():
     """R67 judges the provider, the config's check the list of accounts: somebody may mend one beside the stack."""
     program = environment()
     waivers = {"R67": {"reason": "tried anywhere", "expires": "2027-03-31"}}
@@ -192,7 +189,7 @@ def test_a_waiver_that_the_config_must_have_is_not_stale() -> None:
 # Other verdicts -----------------------------------------------------------------------------------------------------
 
 
-def cluster_without_component(program: Program) -> None:
+def cluster_without_component(program):
     cluster, vpc = program["eks-eksCluster"], program["vpc"]
     cluster.parent, cluster.provider = vpc.parent, vpc.provider
     cluster.dependencies = [program["LogGroup logs"].urn]
@@ -201,7 +198,7 @@ def cluster_without_component(program: Program) -> None:
     program["kubernetes"].property_dependencies = {"kubeconfig": (cluster.urn,)}
 
 
-def existing_network(program: Program) -> None:
+def existing_network(program):
     program.drop(*[name for name, entry in program.entries.items() if "index:Network$aws:ec2" in entry.urn])
     subnets = [
         {"id": f"subnet-private-usw2-az{zone}", "zoneId": f"usw2-az{zone}", "cidrBlock": f"10.0.{16 * zone}.0/22"}
@@ -210,7 +207,7 @@ def existing_network(program: Program) -> None:
     program.config["existingNetwork"] = {"vpcId": "vpc-1", "cidrBlock": "10.0.0.0/16", "privateSubnets": subnets}
 
 
-def endpoints_instead_of_nat(program: Program) -> None:
+def endpoints_instead_of_nat(program):
     program.drop("nat-usw2-az1")
     for service in NEEDED_ENDPOINTS:
         name = f"com.amazonaws.us-west-2.{service}"
@@ -218,13 +215,13 @@ def endpoints_instead_of_nat(program: Program) -> None:
         program.add(f"endpoint-{service}", "aws:ec2/vpcEndpoint:VpcEndpoint", inputs)
 
 
-def spot_without_efa(program: Program) -> None:
+def spot_without_efa(program):
     node_group(program, "small", "trn1.2xlarge").inputs["capacityType"] = "SPOT"
     program["neuron-device-plugin"].inputs["values"]["neuronInstances"].append("trn1.2xlarge")
     program["Release neuron-monitor"].inputs["values"]["instanceTypes"].append("trn1.2xlarge")
 
 
-def gpu_group(program: Program) -> None:
+def gpu_group(program):
     node_group(program, "gpu", "p4d.24xlarge", ami="AL2023_x86_64_NVIDIA", efa=4)
     efa = program["neuron-efa-device-plugin"].inputs["values"]
     efa["supportedInstanceLabels"]["values"].append("p4d.24xlarge")
@@ -236,18 +233,18 @@ def gpu_group(program: Program) -> None:
     release(program, "nvidia-device-plugin", "kube-system", values, "0.19.0")
 
 
-def gpu_group_with_devices_by_mount(program: Program) -> None:
+def gpu_group_with_devices_by_mount(program):
     gpu_group(program)
     program["nvidia-device-plugin"].inputs["values"]["deviceListStrategy"] = "volume-mounts"
     script = "nvidia-ctk config --in-place --set accept-nvidia-visible-devices-as-volume-mounts=true"
     program.put("gpu-template", "userData", user_data(script, "LimitMEMLOCK=infinity"))
 
 
-def subnets_by_their_tags(program: Program) -> None:
+def subnets_by_their_tags(program):
     program.drop(*[name for name in program.entries if name.startswith("association-")])
 
 
-def assert_verdict(change: Change, rule: str, status: str) -> None:
+def assert_verdict(change, rule, status):
     program = environment()
     change(program)
     graph = program.graph()
@@ -272,7 +269,7 @@ def assert_verdict(change: Change, rule: str, status: str) -> None:
         (subnets_by_their_tags, "R36"),
     ],
 )
-def test_rule_accepts_other_good_ways(change: Change, rule: str) -> None:
+def test_rule_accepts_other_good_ways(change, rule):
     assert_verdict(change, rule, "pass")
 
 
@@ -280,13 +277,13 @@ VERDICTS = yaml.safe_load((ROOT / "tests" / "rule_verdicts.yaml").read_text())
 
 
 @pytest.mark.parametrize("row", VERDICTS, ids=lambda row: row["what"])
-def test_verdict_of_a_changed_environment(row: Row) -> None:
+def test_verdict_of_a_changed_environment(row):
     for status in ("pass", "fail", "n/a"):
         for rule in row.get(status, ()):
             assert_verdict(row_change(row), rule, status)
 
 
-def test_what_costs_and_grows_within_the_budget_passes_at_the_bound() -> None:
+def test_what_costs_and_grows_within_the_budget_passes_at_the_bound():
     program = environment()
     findings = verdicts(program.graph())["R72"].findings
     used, nodes = (float(each.message.split(" of ")[0]) for each in findings)
@@ -296,7 +293,7 @@ def test_what_costs_and_grows_within_the_budget_passes_at_the_bound() -> None:
     assert len(verdicts(program.graph())["R72"].failures) == 2
 
 
-def test_a_subnet_of_another_program_is_not_counted() -> None:
+def test_a_subnet_of_another_program_is_not_counted():
     program = environment()
     for group in ("system-nodes", "cpu-nodes", "base-nodes", "block-nodes"):
         program.put(group, "subnetIds", ["subnet-of-nobody"])
@@ -305,7 +302,7 @@ def test_a_subnet_of_another_program_is_not_counted() -> None:
     assert {finding.urn for finding in verdicts(program.graph())["R37"].findings} == {program["vpc"].urn}
 
 
-def test_development_is_not_held_to_the_production_parts() -> None:
+def test_development_is_not_held_to_the_production_parts():
     program = environment()
     program.config["production"] = False
     program.put("base-template", "blockDeviceMappings.0.ebs.kmsKeyId", DROP)
@@ -315,14 +312,14 @@ def test_development_is_not_held_to_the_production_parts() -> None:
     assert with_status(program) == set()
 
 
-def test_queue_is_not_held_against_a_pool_that_is_not_there() -> None:
+def test_queue_is_not_held_against_a_pool_that_is_not_there():
     program = Program()
     spec = {"metadata": {"name": "a"}, "spec": {"capability": {"aws.amazon.com/neuron": 1024}}}
     program.add("queue", "kubernetes:scheduling.volcano.sh/v1beta1:Queue", spec)
     assert verdicts(program.graph())["R59"].status == "pass"
 
 
-def test_child_queue_stays_within_its_parent() -> None:
+def test_child_queue_stays_within_its_parent():
     program = environment()
     program.put("volcano-b", "spec.parent", "a")
     program.put("volcano-a", "spec.capability", {"aws.amazon.com/neuron": 64})
@@ -331,7 +328,7 @@ def test_child_queue_stays_within_its_parent() -> None:
     assert finding.urn == program["volcano-b"].urn
 
 
-def test_role_bound_to_an_account_lets_it_mount_its_token() -> None:
+def test_role_bound_to_an_account_lets_it_mount_its_token():
     program = environment()
     program.put("training-service-account", "automountServiceAccountToken", True)
     assert "R55" in with_status(program)
@@ -340,7 +337,7 @@ def test_role_bound_to_an_account_lets_it_mount_its_token() -> None:
     assert "R55" not in with_status(program)
 
 
-def test_thirty_days_of_support_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thirty_days_of_support_are_enough(monkeypatch):
     day = 86400
     last = 1806105600 - 30 * day  # of 2027-03-27, the last day of 1.35
     for now, late in ((last, False), (last + day, True)):
@@ -353,7 +350,7 @@ def test_thirty_days_of_support_are_enough(monkeypatch: pytest.MonkeyPatch) -> N
 STRANGE = [UNKNOWN, SECRET, None, 7, True, "x", [], {}, ["x"], [None], {"x": None}, [{}]]
 
 
-def replaced(value: object, by: object, deep: bool) -> object:
+def replaced(value, by, deep):
     if deep and isinstance(value, dict):
         return {key: replaced(each, by, deep) for key, each in value.items()}
     if deep and isinstance(value, list):
@@ -361,7 +358,7 @@ def replaced(value: object, by: object, deep: bool) -> object:
     return by
 
 
-def spoil(program: Program, by: object, deep: bool, type_: str | None = None) -> None:
+def spoil(program, by, deep, type_=None):
     for name, found in list(program.entries.items()):
         if type_ in (None, found.type):
             program[name].inputs = {key: replaced(each, by, deep) for key, each in found.inputs.items()}
@@ -369,7 +366,7 @@ def spoil(program: Program, by: object, deep: bool, type_: str | None = None) ->
 
 @pytest.mark.parametrize("deep", [True, False])
 @pytest.mark.parametrize("value", STRANGE, ids=repr)
-def test_no_value_stops_a_rule(value: object, deep: bool) -> None:
+def test_no_value_stops_a_rule(value, deep):
     program = environment()
     spoil(program, value, deep)
     judge(program.graph())
@@ -381,7 +378,7 @@ def test_no_value_stops_a_rule(value: object, deep: bool) -> None:
 
 
 @pytest.mark.slow
-def test_no_value_of_one_type_stops_a_rule() -> None:
+def test_no_value_of_one_type_stops_a_rule():
     for type_ in {entry.type for entry in environment().entries.values()}:
         for value, deep in itertools.product((UNKNOWN, {"x": None}), (True, False)):
             program = environment()
@@ -389,7 +386,7 @@ def test_no_value_of_one_type_stops_a_rule() -> None:
             judge(program.graph())
 
 
-def test_references_that_are_not_known_yet_are_followed_by_their_origin() -> None:
+def test_references_that_are_not_known_yet_are_followed_by_their_origin():
     """In a first preview ids are unknown; what an input came from still tells which resource is meant."""
     program = environment()
     for name, path, origin in (
@@ -406,7 +403,7 @@ def test_references_that_are_not_known_yet_are_followed_by_their_origin() -> Non
     assert with_status(program) == set()
 
 
-def test_subnets_of_another_stack_are_not_judged_before_they_are_known() -> None:
+def test_subnets_of_another_stack_are_not_judged_before_they_are_known():
     """As outputs of a StackReference are in a plan: the rules take them neither for a fault nor for a pass."""
     program = environment()
     existing_network(program)
@@ -427,7 +424,7 @@ def test_subnets_of_another_stack_are_not_judged_before_they_are_known() -> None
 # The policy pack ----------------------------------------------------------------------------------------------------
 
 
-def test_what_a_preview_knows_is_reported_and_what_it_cannot_know_is_not() -> None:
+def test_what_a_preview_knows_is_reported_and_what_it_cannot_know_is_not():
     program = environment()
     program.put("key-policy", "policy", UNKNOWN)
     program.config["waivers"] = {"R11": {"reason": "ours", "expires": "2027-03-31"}}
@@ -445,21 +442,21 @@ def test_what_a_preview_knows_is_reported_and_what_it_cannot_know_is_not() -> No
     assert "enableKeyRotation" in finding.message
 
 
-def test_the_pack_names_a_stale_waiver() -> None:
+def test_the_pack_names_a_stale_waiver():
     program = environment()
     program.config["waivers"] = {"R11": {"reason": "ours", "expires": "2027-03-31"}}
     stale = ("R11: waived, but the rule passes; remove the waiver",)
     assert pack(program.graph()).stale_waivers(shown(program.graph())) == stale
 
 
-def test_providers_of_the_engines_own_are_left_out() -> None:
+def test_providers_of_the_engines_own_are_left_out():
     program = environment()
     program.add("default_4_4_0", "pulumi:providers:eks", {})
     graph = program.graph()
     assert not [each for each in pack(graph).graph(shown(graph)).resources if each.name == "default_4_4_0"]
 
 
-def test_values_of_the_sdk_become_recorded_ones() -> None:
+def test_values_of_the_sdk_become_recorded_ones():
     value: dict[str, Any] = {"a": [1, 2.5, True, None, UNKNOWN], "b": {"c": "x"}}
     assert plain(proxied(value)) == value
 
@@ -467,7 +464,7 @@ def test_values_of_the_sdk_become_recorded_ones() -> None:
 # The rest -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_grows_by_itself_is_named_with_its_bounds() -> None:
+def test_what_grows_by_itself_is_named_with_its_bounds():
     program = environment()
     found = autoscaling.read(program.graph())
     assert found is not None
@@ -481,7 +478,7 @@ def test_what_grows_by_itself_is_named_with_its_bounds() -> None:
     assert autoscaling.read(EMPTY) is None
 
 
-def test_what_gangs_must_know_of_autoscaling_is_said_where_there_are_accelerators() -> None:
+def test_what_gangs_must_know_of_autoscaling_is_said_where_there_are_accelerators():
     cpu, trn1, p5 = (
         ScaledPool("pool", "Cluster Autoscaler", 0, 4, type_, family)
         for type_, family in (("m6i.xlarge", "cpu"), ("trn1.32xlarge", "neuron"), ("p5.48xlarge", "nvidia"))
@@ -497,11 +494,11 @@ def test_what_gangs_must_know_of_autoscaling_is_said_where_there_are_accelerator
     }
 
 
-def test_facts_are_those_of_the_model() -> None:
+def test_facts_are_those_of_the_model():
     assert set(NEEDED_ENDPOINTS) == {"s3", *network.COMPLETE_ENDPOINTS}
     assert {name for name, plugin in scheduling.PLUGINS.items() if plugin.device} <= set(CHARTS)
 
 
-def test_page_of_the_rules_is_current() -> None:
+def test_page_of_the_rules_is_current():
     written = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
     assert written == page(), "run: python -m trainium_eks.plan.rules > docs/rules.md"
