@@ -18,6 +18,8 @@ from trainium_eks.kube import api as api_module
 from trainium_eks.kube import pod_logs
 from trainium_eks.kube import requests as requests_module
 from trainium_eks.kube.api import Api, ApiError, ApiKind, NoSuchKindError, ObjectReference, in_parallel
+from trainium_eks.kube.api_reader import ApiReader
+from trainium_eks.kube.cluster import ReadError
 from trainium_eks.kube.errors import ClusterError
 
 CONFIG_MAPS = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
@@ -100,6 +102,19 @@ def test_the_server_says_how_long_it_is_busy(play):
     api, _ = play(busy, {"ok": 1})
     api.request("GET", "/version")
     assert api_module.time.monotonic() == 7
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (refusal(403, "Forbidden"), "refuses this machine's credentials.*list-access-entries"),
+        (refusal(404, "NotFound"), "gives no version"),
+        ({"major": "1"}, "is not a Kubernetes API server"),
+    ],
+)
+def test_a_server_without_a_version_is_not_read(play, answer, said):
+    with pytest.raises(ReadError, match=f"(?s){said}"):
+        ApiReader(play(answer)[0]).version()
 
 
 QUOTA = "/api/v1/namespaces/team/resourcequotas/team"
