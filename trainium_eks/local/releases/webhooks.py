@@ -22,7 +22,8 @@ WEBHOOK_KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration
 Answering = Mapping[str, Mapping[str, str]]
 """``namespace/name`` of a Service to ``url`` (without path) and ``caBundle`` of the process that answers for it."""
 
-_CONCERNED = re.compile(rf"^kind:\s*[\"']?({'|'.join((*WEBHOOK_KINDS, 'APIService'))})\b", re.MULTILINE)
+_REACHING = (*WEBHOOK_KINDS, "APIService")
+_MAY_REACH = re.compile(rf"\bkind[\"']?\s*:\s*[\"']?({'|'.join(_REACHING)})\b")  # in JSON, too
 _SEPARATOR = re.compile(r"^---[ \t]*(?:#.*)?$", re.MULTILINE)
 _LEFT_OUT = "# trn leaves out: "
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -40,10 +41,10 @@ def rewritten(manifest: str, answering: Answering) -> str:
     """Return the manifest without the webhooks and APIServices that no process answers."""
     kept, dropped = [], []
     for document in documents(manifest):
-        if _CONCERNED.search(document) is None:
+        before = parsed(document) if _MAY_REACH.search(document) else {}
+        if before.get("kind") not in _REACHING:
             kept.append(document)
             continue
-        before = parsed(document)
         after = _answered(before, answering)
         # Listed also where only some webhooks of an object are left out.
         dropped += (

@@ -1,6 +1,7 @@
 """What a chart's webhooks become before Helm installs them."""
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -60,11 +61,12 @@ def test_a_webhook_outside_the_cluster_and_a_local_api_service_stay():
 
 
 def test_what_is_no_webhook_is_left_to_the_byte_and_without_a_rest_there_is_no_object():
-    text = manifest()
+    text = f"{manifest()}  inside: |\n    kind: ValidatingWebhookConfiguration\n"
     assert webhooks.rewritten(text, {}) == text
-    after = webhooks.rewritten(yaml.safe_dump(configuration("ns/svc")), {})
-    assert objects(after) == []
-    assert webhooks.left_out(after) == ["ValidatingWebhookConfiguration conf"]
+    for form in (yaml.safe_dump, json.dumps):
+        after = webhooks.rewritten(form(configuration("ns/svc")), {})
+        assert objects(after) == []
+        assert webhooks.left_out(after) == ["ValidatingWebhookConfiguration conf"]
 
 
 def test_a_manifest_is_written_whole_though_the_writing_is_stopped_and_goes_on(tmp_path):
