@@ -261,16 +261,6 @@ def test_a_researcher_asks_for_one_job_and_is_told_that_alone(cloud, found):
     assert finding["fix"].startswith("trn logs probe shows the reason")
 
 
-def test_a_process_of_volcano_that_ended(cloud, found):
-    name = "vc-scheduler"
-    [process] = [each for each in processes.running(Paths.of(cloud.project.path, "local")) if each.name == name]
-    os.kill(process.pid, signal.SIGKILL)
-    findings = until(lambda: [each for each in cloud.findings() if each["fault"] == "volcano-process-down"], "it ends")
-    assert [(each["subject"], each["fix"]) for each in findings] == [
-        ("volcano-scheduler", "trn local logs vc-scheduler; trn local up")
-    ]
-
-
 def test_a_cluster_that_cannot_be_asked(cloud, found, tmp_path):
     config = yaml.safe_load((cloud.project.path / ".local" / "local" / "kubeconfig").read_text())
     [cluster], [user] = ([each["cluster"] for each in config["clusters"]], [each["user"] for each in config["users"]])
@@ -293,6 +283,16 @@ def test_a_cluster_that_cannot_be_asked(cloud, found, tmp_path):
     user.clear()
     user["token"] = "not-a-token"
     assert asked() == "api-unauthorized"
+
+
+def test_a_process_of_volcano_that_ended(cloud, found):
+    name = "vc-scheduler"
+    [process] = [each for each in processes.running(Paths.of(cloud.project.path, "local")) if each.name == name]
+    os.kill(process.pid, signal.SIGKILL)
+    findings = until(lambda: [each for each in cloud.findings() if each["fault"] == "volcano-process-down"], "it ends")
+    assert [(each["subject"], each["fix"]) for each in findings] == [
+        ("volcano-scheduler", "trn local logs vc-scheduler; trn local up")
+    ]
 
 
 def test_every_ended_process_is_named_and_an_up_makes_all_as_it_was(cloud, found):
