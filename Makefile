@@ -47,7 +47,7 @@ slow: $(VENV)/.dev $(VENV)/.torchx $(VENV)/.torchx-nightly
 	@$(BIN)/pytest -n 4 -m slow $(AGAIN) $(ARGS)
 
 mutants-sample: $(VENV)/.dev
-	@$(BIN)/python tests/mutate.py --sample 100 $(ARGS)
+	@$(BIN)/python tests/mutate.py --sample 60 $(ARGS)
 	@$(BIN)/python tests/automatic_mutants.py sample
 
 # Provide the local cloud's programs, once on a machine: those of every stack, and with those that the tests run besides.

@@ -1,7 +1,7 @@
 """The mutants: each fault of ``tests/mutants`` is planted by itself, and the tests that should fail are run.
 
 ``make mutants`` plants all faults, ``make mutants ARGS="components model"`` those of some lists, and ``make test-all``
-a sample of 100 that is another one for each commit. Each fault is planted in a copy of the tree, so an interrupt leaves
+a sample of 60 that is another one for each commit. Each fault is planted in a copy of the tree, so an interrupt leaves
 nothing behind. A fault is noticed when one of its tests fails. Before any is planted, each fault of every list must fit
 the code, and its tests must exist and pass.
 """
