@@ -103,7 +103,7 @@ def main() -> int:
 
 @contextmanager
 def _cloud(nodes: int) -> Iterator[Clients]:
-    """A local cloud with so many trn1.32xlarge nodes, in a directory of its own."""
+    """Yield the clients of a new local cloud with this number of trn1.32xlarge nodes."""
     with local_cloud("gangs", "--nodes", str(nodes)) as project:
         kubeconfig = trn(project, "kubeconfig", "--admin", "--path").strip()
         with config.new_client_from_config(kubeconfig) as connection:

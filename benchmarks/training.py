@@ -79,7 +79,7 @@ class Watch:
 
 
 def finetune(asked: argparse.Namespace, sharding: str) -> None:
-    """Ours: the command itself, without what it saves and exports."""
+    """Ours: the command itself, without checkpoints and export."""
     os.environ["NEURON_EXTRACT_GRAPHS_ONLY"] = "1"
     length, batch = asked.rows
     words: dict[str, Any] = {
@@ -109,7 +109,7 @@ def trainer(asked: argparse.Namespace) -> None:
 
 
 def loop(asked: argparse.Namespace) -> None:
-    """The bound: what PyTorch does without anything around it."""
+    """The bound: PyTorch alone."""
     rank, ranks = int(os.environ.get("RANK", "0")), asked.ranks
     model = _model(asked).to(asked.device)
     model.train()
@@ -181,7 +181,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=20, help="measured in a turn; default: %(default)s")
     parser.add_argument("--skip", type=int, default=5, help="first steps that are not; default: %(default)s")
     parser.add_argument("--turns", type=int, default=3, help="of each contestant; default: %(default)s")
-    parser.add_argument("--profile", action="store_true", help="print what takes the time instead of the table")
+    parser.add_argument("--profile", action="store_true", help="print the dearest operations instead of the table")
     parser.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
     parser.add_argument("--against", type=Path, help="another tree's directory workloads, whose finetune runs beside")
     asked = parser.parse_args()

@@ -8,8 +8,10 @@ def write(file: Path, content: str | bytes, mode: int = 0o600) -> None:
     """Replace a file's content in one step; nobody else can read the new file before it has its mode."""
     part = file.with_name(f".{file.name}.part")
     part.unlink(missing_ok=True)
+    # O_EXCL: in a directory of many users, such as /tmp, nobody can put a link in the part's place.
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
+        with os.fdopen(descriptor, "wb") as opened:
             opened.write(content.encode() if isinstance(content, str) else content)
         part.chmod(mode)
         part.replace(file)

@@ -51,7 +51,7 @@ def check(stack: Stack = "", as_json: Json = False, no_color: NoColor = False, d
 
 
 def look(graph: "Graph", *, quiet: bool = False) -> "Report":
-    """Check a recorded program against AWS, with a spinner at a terminal; Failure: the program names no region."""
+    """Check a recorded program against AWS, with a spinner at a terminal. CommandError: the program names no region."""
     from trainium_eks.client.failure import WRONG_USAGE, CommandError
     from trainium_eks.operate.preflight import run as preflight
 
@@ -103,7 +103,7 @@ def _summary(report: "Report") -> Any:
 
 
 def signed_in(account: "Account") -> "Account":
-    """Return the account; Failure: there are no credentials for it, or AWS does not take them."""
+    """Return the account. CommandError: there are no credentials for it, or AWS does not take them."""
     from trainium_eks.aws.account import NoCredentialsError, NotCheckedError, RequestError
     from trainium_eks.client.failure import WRONG_USAGE, CommandError
 

@@ -120,7 +120,7 @@ def summary(report: "Report", subject: str) -> "RenderableType":
 
 
 def _page(cluster: ClusterOptions, name: str) -> bool:
-    """Show the page of a fault or an alert; return whether there is one. Failure: nor can a job be called so."""
+    """Show the page of a fault or an alert; return whether there is one. CommandError: no job can have the name."""
     from trainium_eks.cli.environment.doctor_alerts import SCHEMA_VERSION
     from trainium_eks.cli.shared import output
     from trainium_eks.client.failure import WRONG_USAGE, CommandError, as_typed

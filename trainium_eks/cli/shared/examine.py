@@ -38,8 +38,8 @@ PAUSE_SECONDS = 5.0
 def diagnosis(cluster: ClusterOptions, name: str = "", *, checks: bool = True, faults: bool = True) -> Report:
     """Return the findings of the stack; with a name or a namespace, the findings there, as the team's researcher.
 
-    ``checks`` are those of what the stack has, ``faults`` are of nodes, jobs and pods; objects are compared with the
-    stack's state where both are asked for. Failure: there is no such stack, namespace or job.
+    ``checks`` judge the stack's parts, ``faults`` nodes, jobs and pods; objects are compared with the stack's state
+    where both are asked for. Raises CommandError where there is no such stack, namespace or job.
     """
     try:
         if name or cluster.namespace:

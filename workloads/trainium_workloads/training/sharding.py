@@ -55,7 +55,7 @@ class ShardedLayout(Layout):
         return model
 
     def data_ranks(self, backend: Backend) -> tuple[int, int]:
-        """See :class:`~.layout.Layout`; neighbours that divide layers share data. Refusal: the ranks form no grid."""
+        """See :class:`~.layout.Layout`; neighbours that divide layers share data. Refused where ranks form no grid."""
         columns = self._tensor_parallel
         if columns < 1 or backend.world_size % columns:
             raise RefusalError(f"--tensor-parallel {columns} does not divide the {backend.world_size} ranks")
