@@ -160,7 +160,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("verb", choices=("check", "run", "join"))
     parser.add_argument("--root", required=True, type=Path, help="directory of all caches")
     parser.add_argument("--key", required=True, help="name of the cache")
-    parser.add_argument("--options", type=_options, default={}, metavar="JSON", help="what graphs depend on besides")
+    parser.add_argument("--options", type=_options, default={}, metavar="JSON", help="other inputs of graphs")
     parser.add_argument("--job", default="", help="name of the job that compiles")
     return parser
 

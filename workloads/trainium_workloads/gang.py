@@ -119,12 +119,12 @@ def _parser() -> argparse.ArgumentParser:
     add("rdzv-id", "", "name of the job: nodes of another are turned away")
     add("stay", 0.0, "longest stay of a node after another's failure, until the job is restarted, seconds")
     add("failed-starts", "0", "N[:CODE,CODE]: failed starts in a row, with one exit code, that end the job; 0: none")
-    add("record", "", "file on the shared volume that counts them")
+    add("record", "", "file on the shared volume that counts failed starts")
     add("in-place", 0, "restarts of ranks by the launcher")
     parser.add_argument("--launcher", action="store_true", help="the script starts its ranks by itself: torchrun")
     parser.add_argument("-m", "--module", action="store_true", help="the script is the name of a module")
     parser.add_argument("script")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
     return parser
 
 

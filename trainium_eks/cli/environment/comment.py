@@ -50,7 +50,7 @@ def comment(
         Path | None, typer.Option("--preview", help="Output of `pulumi preview --json --show-sames`.")
     ] = None,
     preflight: Annotated[Path | None, typer.Option("--preflight", help="Output of `trn check --json`.")] = None,
-    platform: Annotated[PlatformName, typer.Option("--platform", help="Whose Markdown.")] = PlatformName.github,
+    platform: Annotated[PlatformName, typer.Option("--platform", help="Markdown dialect.")] = PlatformName.github,
     output: Annotated[Path | None, typer.Option("--output", help="Write the comment to this file.")] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Also keep both plans in this folder.")] = None,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit with 1 from this verdict on.")] = FailOn.blocked,
@@ -58,9 +58,9 @@ def comment(
         bool, typer.Option("--accept-losses", help="Somebody has accepted that data or running work is lost.")
     ] = False,
     commit: Annotated[str, typer.Option("--commit", help="Commit that is shown.")] = "",
-    link: Annotated[str, typer.Option("--link", help="Address of the run, for what does not fit.")] = "",
+    link: Annotated[str, typer.Option("--link", help="Address of the run, for text that does not fit.")] = "",
     scrub: Annotated[
-        list[str] | None, typer.Option("--scrub", metavar="REGEX", help="Blank this too; may be repeated.")
+        list[str] | None, typer.Option("--scrub", metavar="REGEX", help="Blank this text, too; may be repeated.")
     ] = None,
     show_account_ids: Annotated[
         bool, typer.Option("--show-account-ids", help="Show account ids whole, not their last four digits.")

@@ -31,7 +31,7 @@ def doctor(
         float, typer.Option("--wait", min=0, metavar="SECONDS", help="Repeat until nothing fails, at most this long.")
     ] = 0,
     listing: Annotated[bool, typer.Option("--list", help="List all faults and alerts.")] = False,
-    firing: Annotated[bool, typer.Option("--alerts", help="Ask the stack's Prometheus what fires now.")] = False,
+    firing: Annotated[bool, typer.Option("--alerts", help="List the stack's alerts that fire now.")] = False,
     *,
     cluster: ClusterOptions,
 ) -> None:

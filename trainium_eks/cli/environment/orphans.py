@@ -30,10 +30,10 @@ def orphans(
     stack: Stack = "",
     state: Annotated[
         Path | None,
-        typer.Option("--state", help="What `pulumi stack export` wrote, - for standard input; default: ask pulumi."),
+        typer.Option("--state", help="Output of `pulumi stack export`, - for standard input; default: ask pulumi."),
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", help="Look for what belongs to this EKS cluster; needs no state.")
+        str | None, typer.Option("--cluster", help="Look for resources of this EKS cluster; needs no state.")
     ] = None,
     region: Annotated[str | None, typer.Option("--region", help="AWS region; default: the stack's.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,

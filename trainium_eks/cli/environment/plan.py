@@ -34,7 +34,7 @@ def plan(
     fail_on: Annotated[
         str,
         typer.Option(
-            "--fail-on", metavar="KINDS", help="With --against: exit with 1 on these, as in 'replace,delete'."
+            "--fail-on", metavar="KINDS", help="With --against: exit with 1 on these changes: 'replace,delete'."
         ),
     ] = "",
     accept_losses: Annotated[

@@ -17,7 +17,7 @@ app = App()
 def mirror(
     source: Annotated[str, typer.Argument(help="An image with its registry: public.ecr.aws/neuron/…:<tag>.")],
     tag: Annotated[
-        str | None, typer.Option("--tag", help="In the repository; default: mirror-<what it is called>.")
+        str | None, typer.Option("--tag", help="Tag in the repository; default: mirror-<image's name>.")
     ] = None,
     engine: Annotated[
         str | None, typer.Option("--engine", help="skopeo, crane, docker, podman or finch; default: skopeo or crane.")

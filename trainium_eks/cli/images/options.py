@@ -9,7 +9,7 @@ import typer
 from trainium_eks.jobs.objects.options import Option
 
 InCluster = Annotated[
-    bool, typer.Option("--in-cluster", help="Do it in a Job on the CPU pool, without an engine on this machine.")
+    bool, typer.Option("--in-cluster", help="Work in a Job on the CPU pool, without an engine on this machine.")
 ]
 
 

@@ -21,7 +21,7 @@ app = App(panel=JOBS)
 def kubeconfig(
     stack: Stack = "",
     namespace: Namespace = None,
-    admin: Annotated[bool, typer.Option("--admin", help="Print the administrator's, of a local cloud.")] = False,
+    admin: Annotated[bool, typer.Option("--admin", help="Print the administrator's file, of a local cloud.")] = False,
     path: Annotated[bool, typer.Option("--path", help="Print the path of the file, of a local cloud.")] = False,
     outputs: Outputs = None,
     as_json: Json = False,

@@ -33,7 +33,7 @@ def predict(
         str, typer.Option("--to", metavar="OUTPUT", help="File on the volume: .jsonl or .csv; on SageMaker, s3://….")
     ] = "",
     text: Annotated[
-        list[str] | None, typer.Option("--text", help="In place of INPUT: ask the endpoint MODEL on SageMaker.")
+        list[str] | None, typer.Option("--text", help="Text for the endpoint MODEL on SageMaker, in place of INPUT.")
     ] = None,
     on: model_options.On = "eks",
     field: Annotated[str, typer.Option("--field", help="Column or key with the text; default: content, or text.")] = "",
@@ -44,7 +44,7 @@ def predict(
     queue: model_options.Queue = None,
     image: model_options.Image = None,
     name: Annotated[str, typer.Option("--name", help="Name of the job; default: a new one.")] = "",
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait until it ends.")] = True,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait until the job ends.")] = True,
     dry_run: model_options.DryRun = False,
     *,
     cluster: ClusterOptions,

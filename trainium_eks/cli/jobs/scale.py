@@ -18,8 +18,8 @@ app = App(panel=JOBS)
 @with_cluster_options
 def scale(
     group: Annotated[str, typer.Argument(help="Node group, by its name in the stack.")],
-    nodes: Annotated[int, typer.Argument(min=0, help="Nodes that it is to have.")],
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are Ready.")] = True,
+    nodes: Annotated[int, typer.Argument(min=0, help="New number of nodes.")],
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the nodes are Ready.")] = True,
     *,
     cluster: ClusterOptions,
 ) -> None:

@@ -47,9 +47,9 @@ def stage(
     ] = None,
     exclude: Annotated[list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Omit such files.")] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Copy anew, and throw away what was staged there before.")
+        bool, typer.Option("--replace", help="Copy anew, and throw away the earlier staged files.")
     ] = False,
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Show how far it is until it ends.")] = True,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Show the progress until the end.")] = True,
     token_secret: Annotated[
         str,
         typer.Option(

@@ -18,10 +18,10 @@ app = App(otherwise="local")
 )
 def execute(
     pod: Annotated[str, typer.Argument(help="Name of a pod with a local/ image.")],
-    command: Annotated[list[str] | None, typer.Argument(help="What to run, after --.")] = None,
-    container: Annotated[str | None, typer.Option("--container", "-c", help="Default: the pod's first.")] = None,
+    command: Annotated[list[str] | None, typer.Argument(help="Command, after --.")] = None,
+    container: Annotated[str | None, typer.Option("--container", "-c", help="Default: the first container.")] = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="Of the pod; needed where several pods have the name.")
+        str | None, typer.Option("--namespace", "-n", help="Namespace; needed where several pods have the name.")
     ] = None,
     stack: Stack = "",
     directory: Directory = None,

@@ -67,7 +67,7 @@ def make(
 
 
 @app.command(example="trn local images path torch")
-def path(name: Annotated[str, typer.Argument(help="Its name, with `:<tag>` a certain one.")]) -> None:
+def path(name: Annotated[str, typer.Argument(help="Image's name, with `:<tag>` a certain one.")]) -> None:
     """Print an image's directory: its programs, `python` first among them, are in `bin` there."""
     from trainium_eks.local.images import images
 
@@ -78,7 +78,7 @@ def path(name: Annotated[str, typer.Argument(help="Its name, with `:<tag>` a cer
 
 
 @app.command(example="trn local images remove torch")
-def remove(name: Annotated[str, typer.Argument(help="Its name, with `:<tag>` only that one.")]) -> None:
+def remove(name: Annotated[str, typer.Argument(help="Image's name, with `:<tag>` only that one.")]) -> None:
     """Remove an image from the cache."""
     from trainium_eks.local.images import images
 

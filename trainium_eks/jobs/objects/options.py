@@ -83,7 +83,7 @@ class TrainOptions:
     ] = None
     """`.git`, environments and caches stay behind. Without a workspace the script travels alone."""
     image: Annotated[
-        str | None, _what("--image", about="Default: the one pushed last; on a local stack local/torch.")
+        str | None, _what("--image", about="Image; default: the image pushed last, on a local stack local/torch.")
     ] = None
     """The default is `local/python` where `local/torch` has not been made."""
     data: Annotated[
@@ -115,16 +115,16 @@ class TrainOptions:
     ] = ()
     """The script finds it in `SM_CHANNEL_<NAME>`, `/opt/ml/input/data/<name>`."""
     group: Annotated[str | None, _where("--group", "-g", about="Node group; default: the stack's first.")] = None
-    instance_type: Annotated[str | None, _where("--instance-type", about="Type of its nodes, in place of --group.")] = (
+    instance_type: Annotated[str | None, _where("--instance-type", about="Type of the nodes, in place of --group.")] = (
         None
     )
     nodes: Annotated[int | None, _where("--nodes", "-N", about="Nodes of the gang; default: 2.")] = None
     """The default is 1 where the group has no more nodes, or its type no EFA."""
     ranks_per_node: Annotated[
-        int | None, _where("--ranks-per-node", about="Default: one for each NeuronCore or GPU; 1 on a local stack.")
+        int | None, _where("--ranks-per-node", about="Ranks; default: one per NeuronCore or GPU, 1 on a local stack.")
     ] = None
     """PyTorch/XLA on Trn1 takes 1, 2, 8 or 32."""
-    queue: Annotated[str | None, _where("--queue", "-q", about="Default: the namespace's first.")] = None
+    queue: Annotated[str | None, _where("--queue", "-q", about="Queue; default: the namespace's first.")] = None
     priority: Annotated[str, _where("--priority", about="training-low, -normal or -high.", metavar="CLASS")] = ""
     topology: Annotated[
         TopologyMode | None, _where("--topology", about="Keep the nodes within --tier.", metavar="hard|soft")
@@ -137,7 +137,7 @@ class TrainOptions:
         str,
         _how(
             "--precision",
-            about="What scripts read as TRN_PRECISION, as far as the backend has it.",
+            about="Value of TRN_PRECISION for scripts, as far as the backend has it.",
             metavar="bf16|fp32|tf32|fp16|fp8",
         ),
     ] = "bf16"
@@ -145,14 +145,14 @@ class TrainOptions:
     bf16: Annotated[bool | None, _how("--bf16/--no-bf16", about="--precision bf16, or fp32.")] = None
     backend: Annotated[
         Backend | None,
-        _how("--backend", about="Default: the instance type's; cpu on a local stack.", metavar="xla|neuron|cuda|cpu"),
+        _how("--backend", about="Default: the type's backend; cpu on a local stack.", metavar="xla|neuron|cuda|cpu"),
     ] = None
     """`xla` on Trn1, `neuron` (TorchNeuron) on Trn2 and later."""
     cache_set: Annotated[
         str, _how("--cache-set", "--model", about="Compile cache to use: a name for the model and its settings.")
     ] = ""
     """With a cache, training begins only when the cache is whole."""
-    compiler: Annotated[str, _how("--compiler", about="Its version, where the image's tag does not tell.")] = ""
+    compiler: Annotated[str, _how("--compiler", about="Compiler's version, where the image's tag does not tell.")] = ""
     precompile: Annotated[bool, _how("--precompile", about="Fill the compile cache by a short run; then train.")] = (
         False
     )
@@ -178,7 +178,7 @@ class TrainOptions:
         float | None,
         _how(
             "--checkpoint-seconds",
-            about="Training between two checkpoints; default: what is best for these nodes (docs/goodput.md).",
+            about="Training between two checkpoints; default: the best for these nodes (docs/goodput.md).",
             metavar="SECONDS",
         ),
     ] = None
@@ -187,7 +187,7 @@ class TrainOptions:
         float | None,
         _how(
             "--state-gb",
-            about="Size of a checkpoint, from which that follows; default: the example's, else the stack's.",
+            about="Size of a checkpoint, for that time; default: the example's, else the stack's.",
             metavar="GB",
         ),
     ] = None

@@ -56,13 +56,13 @@ trn doctor queue-closed  # one entry of this page, or the page of an alert (aler
 trn doctor --list        # all entries and alerts
 ```
 
-The doctor changes nothing. For an administrator it compares each object that the stack made, those of Helm releases,
-too, with what is there: by Pulumi's state, and by dry runs of server-side apply, which take the right to patch. Each
+The doctor changes nothing. For an administrator it compares each object that the stack made, Helm releases' objects,
+too, with the cluster: by Pulumi's state, and by dry runs of server-side apply, which take the right to patch. Each
 finding has its object, its cause, and the remedy with the command to type; the exit code is 0 when no fault is found, 1
 when one is. `--json` prints one document with every finding and its `status`: `fail`, `pass`, `not checked`, `not
-applicable`. "No fault found" is said of what was looked at, and no more: the last lines count findings, objects and
-logs, and name what was not read or not compared. `trn status` names the same faults; commands that wait for a cluster
-or a job and run out of time end with the doctor's findings.
+applicable`. "No fault found" is said of the objects and logs that were read: the last lines count findings, objects and
+logs, and name the parts that were not read or not compared. `trn status` names the same faults; commands that wait for a
+cluster or a job and run out of time end with the doctor's findings.
 
 A job that only waits for its turn (entries such as `queue-full`) shows with `trn doctor JOB` alone. Of logs, the last
 lines of failed containers are searched, and of a job that makes no steps. In commands, names in capitals stand for your

@@ -26,7 +26,7 @@ components, too.
 This page is generated (`python -m trainium_eks.plan.rules > docs/rules.md`).
 """
 
-PACK = """The [policy pack](policy.md) judges the same rules from what the engine shows it. Where that is not enough, it
+PACK = """The [policy pack](policy.md) judges the same rules from the engine's data. Where the data is not enough, it
 reports neither a fault nor a pass: the policy is not applicable, and one line of the output names the rules that were
 not judged and why. `trn plan` judges them. Whether a waiver of such a rule is stale is not judged, either: in a first
 preview the pack passes a waiver that fails `trn plan`."""

@@ -26,7 +26,7 @@ TAGS = {
     "Keep the kubeconfig secret and free of credentials",
     "high",
     "pulumi-eks#207, pulumi-eks#352",
-    beyond_pack="which outputs are secret, because the policy SDK unwraps secrets; what a kubeconfig holds is seen",
+    beyond_pack="which outputs are secret, because the policy SDK unwraps secrets; a kubeconfig's content is seen",
 )
 def kubeconfig(view: View) -> Iterator[Judgement]:
     """Exported kubeconfigs and outputs named like a secret are secret outputs. A kubeconfig runs `aws eks get-token`

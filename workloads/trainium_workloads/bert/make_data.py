@@ -104,7 +104,7 @@ def _hide(random: Any, tokens: Any, lengths: Any, predictions: int, vocabulary: 
 def main() -> int:
     """Write the shards of a data set."""
     parser = argparse.ArgumentParser(prog="make_data", description="Writes a data set of made-up examples.")
-    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="is made if need be")
+    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="folder, made if need be")
     add_option(parser, "examples", 20_000, "number of all")
     add_option(parser, "seq-len", 128, "tokens of an example")
     add_option(parser, "vocab-size", 30522, "tokens are below it")

@@ -62,12 +62,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--backend", choices=("cpu", "cuda", "xla", "neuron"), default=os.environ.get("TRN_BACKEND", "cpu")
     )
-    parser.add_argument("--expect", default="{}", metavar="JSON", help="what each node must show, and the floors")
+    parser.add_argument("--expect", default="{}", metavar="JSON", help="facts that each node must show, and the floors")
     parser.add_argument("--reports", type=Path, default=_reports(), metavar="DIR", help="default: %(default)s")
     parser.add_argument("--label", default="gang", help="name of the node group; reports of one label are compared")
     parser.add_argument("--max-bytes", type=int, default=SIZES[-1], help="largest collective; default: 1 GiB")
     parser.add_argument("--probe-bytes", type=int, default=256 << 20, help="file of the storage test; default: 256 MiB")
-    parser.add_argument("--tool", choices=sorted(TOOLS), help="run it within each node, in place of the collectives")
+    parser.add_argument("--tool", choices=sorted(TOOLS), help="tool within each node, in place of the collectives")
     parser.add_argument("--silent-seconds", type=float, default=60.0, help="silence of a rank that counts as gone")
     parser.add_argument(
         "--stage-seconds",

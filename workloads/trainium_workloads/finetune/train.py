@@ -151,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     add("lora", 0, "train adapters of this rank alone")
     add("lora-alpha", int, "default: twice the rank")
     add("lora-targets", "all-linear", "names of layers, divided by commas")
-    parser.add_argument("--merge", action="store_true", help="export the model with the adapters added, not them alone")
+    parser.add_argument("--merge", action="store_true", help="export the model with adapters, not adapters alone")
     add("data", Path, "texts or conversations", "--data-dir", "--data_dir")
     add("synthetic", 0, "train on so many examples made from the seed instead")
     add("column", str, "of the texts or messages; default: text, messages or content")

@@ -25,10 +25,10 @@ def main() -> int:
     """Run the command and return its exit code: 0; 78 where another try would end the same way."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     served_model.add_options(parser)
-    parser.add_argument("input", type=Path, help="ends with .jsonl, .csv or .parquet")
-    parser.add_argument("--to", type=Path, required=True, metavar="OUTPUT", help="ends with .jsonl or .csv")
-    parser.add_argument("--field", default="", help=f"with the text; default: {' or '.join(FIELDS)}")
-    parser.add_argument("--replace", action="store_true", help="even if OUTPUT is there")
+    parser.add_argument("input", type=Path, help="file .jsonl, .csv or .parquet")
+    parser.add_argument("--to", type=Path, required=True, metavar="OUTPUT", help="file .jsonl or .csv")
+    parser.add_argument("--field", default="", help=f"column of the text; default: {' or '.join(FIELDS)}")
+    parser.add_argument("--replace", action="store_true", help="write OUTPUT even if it is there")
     options = parser.parse_args()
     if options.to.suffix not in (".jsonl", ".csv"):
         raise RefusalError(f"--to must end with .jsonl or .csv, not {options.to.name}")

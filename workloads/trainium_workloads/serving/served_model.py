@@ -18,8 +18,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     backend = os.environ.get("TRN_BACKEND", "cpu")
     backends = ("cpu", "cuda", "xla", "neuron")
     parser.add_argument("--backend", choices=backends, default=backend, help="default: TRN_BACKEND, else cpu")
-    parser.add_argument("--threads", type=int, default=0, help="of a CPU; default: PyTorch's own choice")
-    parser.add_argument("--graphs", type=Path, help="keeps traced graphs (xla); default: graphs beside the model")
+    parser.add_argument("--threads", type=int, default=0, help="threads of a CPU; default: PyTorch's own choice")
+    parser.add_argument("--graphs", type=Path, help="folder of traced graphs (xla); default: graphs beside the model")
 
 
 def is_classifier(directory: Path) -> bool:

@@ -25,7 +25,7 @@ def main() -> int:
     served_model.add_options(parser)
     engines = ("auto", "classifier", "transformers")
     parser.add_argument("--engine", choices=engines, default="auto", help="default: by the model's config.json")
-    parser.add_argument("--name", default="model", help="of a model that generates text, in requests")
+    parser.add_argument("--name", default="model", help="name in requests of a model that generates text")
     parser.add_argument("--copies", type=int, default=1, help="processes, each with a core (xla); default: 1")
     parser.add_argument("--host", default="0.0.0.0", choices=("0.0.0.0", "127.0.0.1"), help="default: all addresses")
     parser.add_argument("--port", type=int, default=8080, help="default: %(default)s")

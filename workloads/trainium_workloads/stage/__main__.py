@@ -125,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--extract", action="store_true", help="unpack archives")
     parser.add_argument("--include", action="append", default=[], metavar="PATTERN")
     parser.add_argument("--exclude", action="append", default=[], metavar="PATTERN")
-    parser.add_argument("--replace", action="store_true", help="copy anew what was staged there")
+    parser.add_argument("--replace", action="store_true", help="copy staged files anew")
     parser.add_argument("--workers", type=int, default=16, help="files or pieces that are fetched at once")
     return parser
 
