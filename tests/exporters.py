@@ -16,7 +16,7 @@ FOLDER = Path(__file__).with_name("exporter_pages")
 COUNTED_SECONDS = 3600.0
 """How long the counters on the pages had been counting."""
 
-_SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:]\w*)(?P<labels>\{.*\})? (?P<value>\S+)")
+SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:]\w*)(?P<labels>\{.*\})? (?P<value>\S+)")
 
 
 def recorded(exporter):
@@ -30,7 +30,7 @@ def _counted(lines, seconds):
     """The lines after a time, counters having gone on as before."""
     counters = {line.split()[2] for line in lines if line.startswith("# TYPE") and line.endswith(" counter")}
     for line in lines:
-        sample = _SAMPLE.fullmatch(line)
+        sample = SAMPLE.fullmatch(line)
         if sample and sample["name"] in counters:
             value = float(sample["value"]) * seconds / COUNTED_SECONDS
             yield f"{sample['name']}{sample['labels'] or ''} {value!r}"
