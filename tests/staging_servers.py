@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
+
+from web_server import Handler, serving
 
 if TYPE_CHECKING:
     import requests
@@ -21,39 +22,6 @@ def content_of(directory):
     """What was staged, without the copier's own files."""
     files = (path for path in directory.rglob("*") if path.is_file() and not path.name.startswith(".stage"))
     return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
-
-
-@contextmanager
-def serving(handler):
-    class Server(ThreadingHTTPServer):
-        request_queue_size = 64
-        daemon_threads = True
-
-    server = Server(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_HEAD(self):
-        self.do_GET()
-
-    def log_message(self, *_):
-        pass
-
-    def answer(self, status, headers=MappingProxyType({"Content-Length": 0})):
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, str(value))
-        self.end_headers()
 
 
 @dataclass
@@ -96,7 +64,7 @@ def file_server():
     lock = threading.Lock()
 
     class Page(Handler):
-        def do_GET(self):
+        def do_GET(self):  # noqa: N802 - the name that the server calls
             with lock:
                 stub.at_once += 1
                 stub.most_at_once = max(stub.most_at_once, stub.at_once)
@@ -175,7 +143,7 @@ def moto_server():
     seen = Seen()
 
     class Page(Handler):
-        def do_GET(self):
+        def do_GET(self):  # noqa: N802 - the name that the server calls
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
             asked = requests.Request(self.command, f"https://s3.amazonaws.com{self.path}", headers, data=body).prepare()
@@ -256,12 +224,12 @@ def hub():
         handler.close_connection = handler.close_connection or cut
 
     class Storage(Handler):
-        def do_GET(self):
+        def do_GET(self):  # noqa: N802 - the name that the server calls
             stub.tokens_at_the_bytes.append(self.headers.get("Authorization", ""))
             send(self, content_of(unquote(self.path.lstrip("/"))))
 
     class Page(Handler):
-        def do_GET(self):
+        def do_GET(self):  # noqa: N802 - the name that the server calls
             parts = urlsplit(self.path)
             if stub.status != 200:
                 self._json({"error": "busy"}, stub.status)
@@ -300,9 +268,7 @@ def hub():
 
         def _json(self, data, status=200, headers=MappingProxyType({})):
             body = json.dumps(data).encode()
-            self.answer(status, {**headers, "Content-Length": len(body)})
-            if self.command != "HEAD":
-                self.wfile.write(body)
+            self.answer(status, {**headers, "Content-Length": len(body)}, body if self.command != "HEAD" else b"")
 
     with serving(Storage) as storage, serving(Page) as url:
         stub.url = url

@@ -1,15 +1,15 @@
 """Tools, a Go, servers and images that stand in for the real ones when the toolchain is tested."""
 
+import contextlib
 import hashlib
 import io
 import json
 import tarfile
-import threading
 import urllib.parse
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from web_server import Handler, serving
 
 from trainium_eks.local.toolchain import UnavailableError, provide
 
@@ -156,34 +156,27 @@ class Server:
         """Whether each connection is closed without an answer."""
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
+        class Page(Handler):
+            protocol_version = "HTTP/1.0"
+
+            def do_GET(self):  # noqa: N802 - the name that the server calls
                 server.asked.append(self.path)
                 if not server.is_silent:
                     server.answer(self)
 
-            def log_message(self, format, *args):
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+        self._running = contextlib.ExitStack()
+        self.url = self._running.enter_context(serving(Page))
 
     def close(self):
-        self._http.shutdown()
-        self._http.server_close()
+        self._running.close()
 
     def answer(self, request):
         content = self.files.get(request.path)
         self.send(request, 404 if content is None else 200, content or b"")
 
     def send(self, request, status, content=b"", **headers):
-        request.send_response(status)
-        for name, value in headers.items():
-            request.send_header(name.replace("_", "-"), value)
-        request.send_header("Content-Length", str(self.cut.get(request.path, len(content))))
-        request.end_headers()
-        request.wfile.write(content)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        request.answer(status, {**named, "Content-Length": self.cut.get(request.path, len(content))}, content)
 
 
 # --- Images -------------------------------------------------------------------------------------------------------
