@@ -50,7 +50,7 @@ class _Notes:
     """A plugin that notes failures, and tells coverage which test runs."""
 
     def __init__(self, coverage):
-        self.failed: set[str] = set()
+        self.failed = set()
         self._coverage = coverage
 
     def pytest_runtest_logstart(self, nodeid):
@@ -81,7 +81,7 @@ def _pytest(tree, arguments, covered, answers):
         coverage.start()
     notes = _Notes(coverage)
     code = pytest.main(["-q", "-p", "no:xdist", "-o", "addopts=--import-mode=importlib", *arguments], [notes])
-    lines: dict[str, dict[int, list[str]]] = {}
+    lines = {}
     if coverage:
         coverage.stop()
         data = coverage.get_data()

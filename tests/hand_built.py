@@ -4,7 +4,6 @@ import copy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -24,11 +23,11 @@ class Builder:
     """Collects resources; ``made`` maps a name to its URN."""
 
     def __init__(self):
-        self.made: dict[str, str] = {"": STACK}
+        self.made = {"": STACK}
         self.resources = [Resource(STACK, STACK_TYPE, "trainium-eks-dev", custom=False)]
 
-    def component(self, kind, name, parent="", waits=()):
-        self._add(f"trainium-eks:index:{kind}", name, parent, custom=False, dependencies=self._urns(waits))
+    def component(self, kind, name, waits=()):
+        self._add(f"trainium-eks:index:{kind}", name, "", custom=False, dependencies=self._urns(waits))
 
     def add(
         self,
@@ -74,8 +73,7 @@ class Builder:
 
 @cache
 def _rows():
-    rows: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
-    return rows
+    return yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 
 
 def environment(config=None):
@@ -129,6 +127,7 @@ def node_group(build, name, instance_type, nodes, most, *, accelerated=False):
 
 
 def _edited(graph, name, edit):
+    assert any(each.name == name for each in graph.resources), f"no resource {name}"
     return replace(graph, resources=tuple(edit(each) if each.name == name else each for each in graph.resources))
 
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -149,8 +148,7 @@ class LocalProject:
 
     def get(self, stack, *arguments):
         """Objects, as `kubectl get` finds them."""
-        found: list[dict[str, Any]] = json.loads(self.kubectl(stack, "get", *arguments, "-o", "json"))["items"]
-        return found
+        return json.loads(self.kubectl(stack, "get", *arguments, "-o", "json"))["items"]
 
     def apply(self, stack, *manifests):
         """Makes objects, or changes them."""
@@ -158,8 +156,7 @@ class LocalProject:
 
     def outputs(self, stack):
         """The outputs of the last complete `up`."""
-        found: dict[str, Any] = json.loads((self.path / ".local" / stack / "outputs.json").read_text())
-        return found
+        return json.loads((self.path / ".local" / stack / "outputs.json").read_text())
 
     def processes(self, stack):
         """Names of the processes that have the stack's directory on their command line."""

@@ -93,14 +93,12 @@ def faults_of_lists(lists):
 
 
 def commit():
-    """Return the present commit."""
     return subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
 
 
 def load(path):
-    """The faults of one list."""
     rows = yaml.safe_load(path.read_text(encoding="utf-8"))
     return tuple(Mutant(**{**row, "tests": tuple(row["tests"])}) for row in rows)
 
@@ -115,13 +113,12 @@ class Trees:
 
     def __init__(self, paths):
         self.count = len(paths)
-        self._free: SimpleQueue[Path] = SimpleQueue()
+        self._free = SimpleQueue()
         for path in paths:
             self._free.put(path)
 
     @contextmanager
     def one(self):
-        """Lend a copy."""
         tree = self._free.get()
         try:
             yield tree

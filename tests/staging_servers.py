@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from web_server import Handler, serving
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def content_of(directory):
-    """What was staged, without the copier's own files."""
     files = (path for path in directory.rglob("*") if path.is_file() and not path.name.startswith(".stage"))
     return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
 
@@ -92,7 +91,7 @@ def file_server():
                 self.answer(416)
                 return
             piece = content[start:stop]
-            headers: dict[str, Any] = {"ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
+            headers = {"ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
             if wanted:
                 headers["Content-Range"] = f"bytes {start}-{start + len(piece) - 1}/{len(content)}"
             # A handler closes its connection after this header.
@@ -134,9 +133,7 @@ class Seen(list["requests.PreparedRequest"]):
 @contextmanager
 def moto_server():
     """S3 as moto has it, over HTTP: the URL and the requests so far. moto's own server would want Flask.
-
-    To be used within ``mock_aws``.
-    """
+    To be used within ``mock_aws``."""
     import requests
     from moto.core.models import botocore_stubber
 
@@ -215,7 +212,7 @@ def hub():
         wanted = handler.headers.get("Range", "").removeprefix("bytes=")
         first, _, last = wanted.partition("-")
         piece = content[int(first or 0) : int(last) + 1 if last else len(content)]
-        headers: dict[str, Any] = {"Content-Length": len(piece)}
+        headers = {"Content-Length": len(piece)}
         if wanted:
             headers["Content-Range"] = f"bytes {first}-{int(first) + len(piece) - 1}/{len(content)}"
         handler.answer(206 if wanted else 200, headers)

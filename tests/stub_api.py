@@ -13,9 +13,7 @@ import json
 import re
 import struct
 import time
-from collections.abc import Callable
 from contextlib import contextmanager
-from typing import Any
 from urllib.parse import parse_qs
 
 import web_server
@@ -39,8 +37,6 @@ NAMESPACED = frozenset(
 _MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _BINARY, _CLOSE = 2, 8
 
-Objects = dict[str, list[dict[str, Any]]]
-
 
 class Channel:
     """One connection, on the server's side."""
@@ -53,7 +49,6 @@ class Channel:
         handler.answer(101, {**headers, "Sec-WebSocket-Protocol": "v4.channel.k8s.io"})
 
     def send(self, channel, data):
-        """One message."""
         self._frame(_BINARY, bytes([channel]) + data)
 
     def close(self):
@@ -91,22 +86,22 @@ class StubApi:
     def __init__(self, objects, url):
         self.objects = copy.deepcopy(objects)
         self.url = url
-        self.refuses: dict[str, int] = {}
+        self.refuses = {}
         """Path to the HTTP status that it is answered with."""
         self.looks = 0
         """How often its version was asked."""
-        self.before_look: Callable[[int], object] = lambda _: None
+        self.before_look = lambda _: None
         """Told the number of each look before it is answered."""
-        self.logs: dict[str, list[str]] = {}
+        self.logs = {}
         """Pod to the lines of its log, each with its time before it. One that is followed is looked at again and again
         until the pod has ended."""
-        self.deleted: list[str] = []
+        self.deleted = []
         """Paths of what was deleted."""
-        self.channels: dict[str, Callable[[Channel], None]] = {}
+        self.channels = {}
         """``<pod>/exec`` or ``<pod>/portforward`` to what is spoken there."""
-        self.after_create: Callable[[dict[str, Any]], object] = lambda _: None
+        self.after_create = lambda _: None
         """Told of each object that was created."""
-        self.asked: list[str] = []
+        self.asked = []
         """Paths and queries of the logs that were asked for."""
 
     @property
@@ -147,11 +142,9 @@ class StubApi:
         return 404, _status("NotFound", f"{path} is not there")
 
     def named(self, kind, name):
-        """One object."""
         return next((each for each in self.objects.get(kind, []) if each["metadata"]["name"] == name), None)
 
     def create(self, path, body, *, dry_run=False):
-        """Status and body."""
         if path in self.refuses:
             return self.answer(path)
         kind, name = body["kind"], body["metadata"]["name"]
@@ -195,8 +188,6 @@ class StubApi:
 
 @contextmanager
 def serving(objects):
-    """A server on a free port of this machine."""
-
     class Api(Handler):
         protocol_version = "HTTP/1.0"
 

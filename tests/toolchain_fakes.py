@@ -95,7 +95,6 @@ def go(directory, build=":"):
 
 
 def calls(directory):
-    """What the Go in that directory was called for."""
     file = directory / "go.calls"
     return [line.split()[0] for line in file.read_text().splitlines()] if file.exists() else []
 
@@ -148,9 +147,9 @@ class Server:
     """Serves what is in ``files`` by path, everything else is 404."""
 
     def __init__(self):
-        self.files: dict[str, bytes] = {}
-        self.asked: list[str] = []
-        self.cut: dict[str, int] = {}
+        self.files = {}
+        self.asked = []
+        self.cut = {}
         """Path to the length that is promised, where less is sent."""
         self.is_silent = False
         """Whether each connection is closed without an answer."""
@@ -187,8 +186,6 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 @dataclass
 class Pushed:
-    """What a repository holds."""
-
     blobs: dict[str, bytes] = field(default_factory=dict)
     manifests: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     """Digest or tag to media type and content."""
@@ -212,10 +209,10 @@ class Registry(Server):
 
     def __init__(self):
         super().__init__()
-        self.repositories: dict[str, Pushed] = {}
+        self.repositories = {}
         self.token = "t0k3n"
         self.challenge = 'Bearer realm="{url}/token",service="registry.example",scope="repository:{name}:pull"'
-        self.answers: dict[str, int] = {}
+        self.answers = {}
         """Part of a path to the status that it is answered with."""
         # Another name, so that redirects lead to another host.
         self.store = f"{self.url.replace('127.0.0.1', 'localhost')}/store"
