@@ -29,34 +29,14 @@ class Builder:
     def component(self, kind, name, waits=()):
         self._add(f"trainium-eks:index:{kind}", name, "", custom=False, dependencies=self._urns(waits))
 
-    def add(
-        self,
-        type_,
-        name,
-        parent="",
-        /,
-        *,
-        uses=None,
-        waits=(),
-        provider="",
-        options=Options(),  # noqa: B008 - frozen
-        **inputs,
-    ):
+    def add(self, type_, name, parent="", /, *, uses=None, waits=(), provider="", options=None, **inputs):
         """``uses``: input name to the resources whose outputs it takes. ``waits``: ``depends_on``."""
         properties = {key: self._urns(names) for key, names in (uses or {}).items()}
         named = {each for urns in properties.values() for each in urns} | set(self._urns(waits))
-        for key in properties:
-            inputs.setdefault(key, f"sim-{key}")
-        self._add(
-            type_,
-            name,
-            parent,
-            inputs=inputs,
-            dependencies=tuple(sorted(named)),
-            property_dependencies=properties,
-            provider=self.made[provider] if provider else "",
-            options=options,
-        )
+        parts = {"dependencies": tuple(sorted(named)), "property_dependencies": properties}
+        inputs = {**{key: f"sim-{key}" for key in properties}, **inputs}
+        parts |= {"provider": self.made[provider] if provider else "", "options": options or Options()}
+        self._add(type_, name, parent, inputs=inputs, **parts)
 
     def graph(self, config=None):
         resources = tuple(sorted(self.resources, key=lambda each: each.urn))

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 TIMEOUT_SECONDS = 1200
 """For a command, on a machine that does much else."""
+_HELD = {"capture_output": True, "text": True, "timeout": TIMEOUT_SECONDS}
 
 _KILLED_AS_IT_SAYS = """\
 import os, runpy, signal, sys
@@ -90,15 +91,7 @@ class LocalProject:
 
     def trn(self, *arguments):
         """Runs `trn` in the project."""
-        return subprocess.run(
-            self.command(*arguments),
-            cwd=self.path,
-            env=self.surroundings(),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
+        return subprocess.run(self.command(*arguments), cwd=self.path, env=self.surroundings(), check=False, **_HELD)
 
     @contextmanager
     def up(self, stack="local", *options, volcano=False):
@@ -140,9 +133,7 @@ class LocalProject:
         program = provide(*kubernetes(KUBERNETES), progress=lambda _: None)["kubectl"].path
         kubeconfig = self.path / ".local" / stack / "kubeconfig"
         command = [str(program), f"--kubeconfig={kubeconfig}", *arguments]
-        shown = subprocess.run(
-            command, input=given, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
-        )
+        shown = subprocess.run(command, input=given, check=False, **_HELD)
         assert shown.returncode == 0, shown.stderr
         return shown.stdout
 

@@ -9,13 +9,9 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from web_server import Handler, serving
-
-if TYPE_CHECKING:
-    import requests
 
 
 def content_of(directory):
@@ -124,7 +120,7 @@ def file_server():
         yield stub
 
 
-class Seen(list["requests.PreparedRequest"]):
+class Seen(list):
     """The requests so far, and the number of answers with bytes that are still to be cut in the middle."""
 
     cuts = 0
@@ -177,8 +173,6 @@ class Hub:
     revisions: tuple[str, ...] = ("main",)
     token: str = ""
     """Wanted in every request but those of the bytes, when not empty."""
-    page: int = 2
-    """Entries of one page of the list."""
     spoiled: frozenset[str] = frozenset()
     """Paths whose bytes come wrong."""
     breaks: int = 0
@@ -245,10 +239,10 @@ def hub():
         def _list(self, start):
             folders = [{"type": "directory", "oid": "0" * 40, "size": 0, "path": "a-directory"}]
             entries = [*folders, *(entry(path) for path in sorted(stub.files))]
-            after = start + stub.page
+            after = start + 2
             link = {}
             if after < len(entries):
-                url = f"{stub.url}/api/{stub.name}/tree/{stub.commit}?recursive=true&limit={stub.page}&cursor={after}"
+                url = f"{stub.url}/api/{stub.name}/tree/{stub.commit}?recursive=true&limit=2&cursor={after}"
                 link = {"Link": f'<{url}>; rel="next"'}
             self._json(entries[start:after], 200, link)
 
