@@ -158,12 +158,12 @@ def without(made, kind, name):
     made[kind].remove(the(made, kind, name))
 
 
-def judged(spoil=lambda _: None, *, local=None, stack=None, unread=None, unserved=frozenset()):
+def judged(spoil=lambda _: None, *, local=None, stack=None, version="v1.35.4", unread=None, unserved=frozenset()):
     """All checks by id, of the sound cluster after something was done to it."""
     made = objects()
     spoil(made)
     held = {kind: tuple(found) for kind, found in made.items()}
-    cluster = Cluster("v1.35.4", held, unserved, unread or {})
+    cluster = Cluster(version, held, unserved, unread or {})
     checks = [*verify(CheckInput(stack or outputs(), cluster, local))]
     by_id = {check.id: check for check in checks}
     assert len(by_id) == len(checks), "two checks have the same id"
