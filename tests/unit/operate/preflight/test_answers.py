@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import pytest
 from aws_double import Answer, AwsDouble, AwsError
-from good_account import ACCOUNT, ADOPTED, DEPLOYER, GOOD, NOW, QUOTAS, SUPPORTED, ask, ask_one, listed, of
-from hand_built import changed
+from good_account import ACCOUNT, ADOPTED, DEPLOYER, GOOD, NOW, QUOTAS, SUPPORTED, ask, ask_one, changed, listed, of
 
 from trainium_eks.aws.account import Account
 from trainium_eks.operate.finding import Status

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from aws_double import AwsError
 from golden import ROOT
-from good_account import BLOCK, QUOTAS, ask, ask_one, listed, of, reservation
-from hand_built import changed
+from good_account import BLOCK, QUOTAS, ask, ask_one, changed, listed, of, reservation
 from iam_evaluation import allowed
 
 from trainium_eks.operate.finding import Status
