@@ -12,8 +12,6 @@ UNHEALTHY, ILL = ({**N1, "condition": name} for name in ("AcceleratedHardwareRea
 
 
 class Case(NamedTuple):
-    """One row."""
-
     series: Mapping[str, str]
     at: str
     labels: Mapping[str, str] | None = None
@@ -24,9 +22,8 @@ class Case(NamedTuple):
     """When the same series must not fire: before its time, or after it."""
 
 
-# --- hardware -------------------------------------------------------------------------------------------------------
-
 ECC = 'hardware_ecc_events_total{{node="n1",neuron_device_index="5",event_type="{}"}}'
+BITS = {**N1, "neuron_device_index": "5", "event_type": "mem_ecc_uncorrected"}
 LOST_BITS = ECC.format("mem_ecc_uncorrected")
 FAILED = 'execution_errors_total{{node="n1",error_type="{}",runtime_tag="12"}}'
 XID = 'DCGM_FI_DEV_XID_ERRORS{node="g1",gpu="3"}'
@@ -37,11 +34,7 @@ BROKEN, SICK = CONDITION.format("AcceleratedHardwareReady", "false"), CONDITION.
 
 HARDWARE = {
     "NeuronUncorrectableError": {
-        "a counter that begins with its first error": Case(
-            {LOST_BITS: between(5, 900, 1)},
-            "6m",
-            {**N1, "neuron_device_index": "5", "event_type": "mem_ecc_uncorrected"},
-        ),
+        "a counter that begins with its first error": Case({LOST_BITS: between(5, 900, 1)}, "6m", BITS),
         "errors that were corrected": Case(
             {ECC.format("mem_ecc_corrected"): constant(900), ECC.format("sram_ecc_uncorrected"): constant(0)}, "6m"
         ),
@@ -88,8 +81,6 @@ HARDWARE = {
     },
 }
 
-# --- jobs -----------------------------------------------------------------------------------------------------------
-
 TWO_FREE = {**node("n1"), **node("n2")}
 WAITS = gang("a", {"Pending": constant(1), "Running": constant(0)})
 RUNS = gang("a", {"Running": constant(1)})
@@ -114,7 +105,6 @@ def compiling(seconds, step="0x2000"):
 
 
 def saved(seconds):
-    """A training of a day."""
     times = {"started": constant(-90_000), "checkpoint": in_seconds(-seconds)}
     return training("a", **{f"{name}_timestamp_seconds": value for name, value in times.items()})
 
@@ -161,8 +151,6 @@ JOBS = {
     },
 }
 
-# --- idle -----------------------------------------------------------------------------------------------------------
-
 LEFT_AT_20 = between(20, 900, 0, before=1)
 AT_WORK = {**node("n1"), **pod("a-0", "n1")}
 
@@ -186,8 +174,6 @@ IDLE = {
     },
 }
 
-# --- storage --------------------------------------------------------------------------------------------------------
-
 FREE = 'aws_fsx_free_data_storage_capacity_sum{dimension_FileSystemId="fs-1"}'
 OLDEST = 'aws_fsx_age_of_oldest_queued_message_maximum{dimension_FileSystemId="fs-1"}'
 FILES = {"file_system_id": "fs-1"}
@@ -195,7 +181,6 @@ FULL = {"namespace": "research", "persistentvolumeclaim": "data"}
 
 
 def volume(available):
-    """A claim of 1 TB."""
     claim, sizes = '{namespace="research",persistentvolumeclaim="data",node="n1"}', ("available", "capacity")
     values = (available, constant(1e12))
     return {f"kubelet_volume_stats_{size}_bytes{claim}": value for size, value in zip(sizes, values, strict=True)}
@@ -227,8 +212,6 @@ STORAGE = {
     },
 }
 
-# --- platform -------------------------------------------------------------------------------------------------------
-
 REFUSED = 'apiserver_admission_webhook_rejection_count{{name="{}",type="admit",operation="CREATE",error_type="{}"}}'
 FAILED_OPEN = 'apiserver_admission_webhook_fail_open_count{name="pods.example.org",type="admit"}'
 MUTATE, VALIDATE = "mutatejob.volcano.sh", "validatejob.volcano.sh"
@@ -239,6 +222,7 @@ AMP, RULES = {"remote_name": "amp"}, {"rule_group": "/etc/rules.yaml;trn-fleet"}
 LOST = 'prometheus_remote_storage_samples_failed_total{remote_name="amp"}'
 NEWEST = 'prometheus_remote_storage_queue_highest_timestamp_seconds{remote_name="amp"}'
 SENT = 'prometheus_remote_storage_queue_highest_sent_timestamp_seconds{remote_name="amp"}'
+BEHIND = "Prometheus is 10m 0s behind in writing to amp"
 EVALUATIONS = 'prometheus_rule_evaluation_failures_total{rule_group="/etc/rules.yaml;trn-fleet"}'
 
 PLATFORM = {
@@ -268,13 +252,7 @@ PLATFORM = {
         "some were, an hour ago": Case({LOST: "0+600x20 12000x2000"}, "80m"),
     },
     "RemoteWriteBehind": {
-        "ten minutes behind": Case(
-            {NEWEST: "600+30x200", SENT: "0+30x200"},
-            "15m",
-            AMP,
-            "Prometheus is 10m 0s behind in writing to amp",
-            ["8m"],
-        ),
+        "ten minutes behind": Case({NEWEST: "600+30x200", SENT: "0+30x200"}, "15m", AMP, BEHIND, ["8m"]),
         "one minute behind": Case({NEWEST: "60+30x200", SENT: "0+30x200"}, "15m"),
     },
     "RulesFailing": {

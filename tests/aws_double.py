@@ -7,31 +7,23 @@ not have.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 import botocore.session  # type: ignore[import-untyped]
 from botocore.validate import ParamValidator  # type: ignore[import-untyped]
 
-Json = Any
-
 
 @dataclass(frozen=True)
 class AwsError:
-    """An error for an answer."""
-
     code: str
     message: str = ""
     headers: Mapping[str, str] | None = None
 
 
-Answer = Json | AwsError | Exception | Callable[[Mapping[str, Json]], Json]
+Answer = Any | AwsError | Exception | Callable[[Mapping[str, Any]], Any]
 """A document, an error of AWS or of the network, or what makes one from the request's parameters."""
-
-
-@dataclass(frozen=True)
-class _Response:
-    status_code: int
 
 
 class AwsDouble:
@@ -39,11 +31,10 @@ class AwsDouble:
 
     def __init__(self, answers):
         self.answers = dict(answers)
-        self.asked: list[tuple[str, Mapping[str, Json]]] = []
+        self.asked = []
         self._lock = Lock()
 
     def session(self):
-        """A session of boto3 whose clients ask this."""
         core = botocore.session.Session()
         core.register("before-parameter-build", self._keep)
         core.register("before-call", self._answer)
@@ -63,9 +54,10 @@ class AwsDouble:
             raise answer
         if isinstance(answer, AwsError):
             error = {"Code": answer.code, "Message": answer.message}
-            return _Response(400), {"Error": error, "ResponseMetadata": {"HTTPHeaders": dict(answer.headers or {})}}
+            metadata = {"HTTPHeaders": dict(answer.headers or {})}
+            return SimpleNamespace(status_code=400), {"Error": error, "ResponseMetadata": metadata}
         if model.output_shape is not None:
             report = ParamValidator().validate(answer, model.output_shape)
             if report.has_errors():
                 raise AssertionError(f"{name} does not answer so: {report.generate_report()}")
-        return _Response(200), {"ResponseMetadata": {"HTTPHeaders": {}}, **answer}
+        return SimpleNamespace(status_code=200), {"ResponseMetadata": {"HTTPHeaders": {}}, **answer}

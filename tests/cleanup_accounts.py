@@ -2,12 +2,10 @@
 
 import json
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import boto3  # type: ignore[import-untyped]
 import botocore.session  # type: ignore[import-untyped]
-import pytest
 from moto import mock_aws
 
 from trainium_eks.operate.cleanup.state import PendingOperation, StackState, StateResource
@@ -36,30 +34,15 @@ def state(*resources):
 
 
 def creating(type_, inputs):
-    """The operation of an interrupted creation."""
     urn = f"urn:pulumi:dev::p::a${type_}::r0"
     component, provider = "urn:pulumi:dev::p::a::component", "urn:pulumi:dev::p::pulumi:providers:aws::aws"
     return PendingOperation("creating", StateResource(urn, type_, inputs=inputs, parent=component, provider=provider))
 
 
-@dataclass(frozen=True)
-class Left:
-    """Ids of what a stack left."""
-
-    vpc: str
-    subnet: str
-    volume: str
-    address: str
-    gateway: str
-    key: str
-
-
 @contextmanager
 def left_in_moto():
-    """A broken stack `dev`, a healthy stack `dev-2` and things of nobody."""
-    with pytest.MonkeyPatch.context() as patch, mock_aws():
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "test")
+    """A broken stack `dev`, a healthy stack `dev-2` and things of nobody; the ids of what `dev` left."""
+    with mock_aws():
         ec2 = _client("ec2")
         vpc, subnet = _network(ec2, "dev")
         _network(ec2, "dev-2")
@@ -79,7 +62,8 @@ def left_in_moto():
         for name, cluster in (("abc", CLUSTER), ("def", "payroll")):
             tags = [*_of_cluster(cluster), *tagged(**{"kubernetes.io/service-name": "training/tensorboard"})]
             _client("elbv2").create_load_balancer(Name=name, Subnets=[subnet], Type="network", Tags=tags)
-        yield Left(vpc, subnet, volume, address, gateway, _key())
+        left = {"vpc": vpc, "subnet": subnet, "volume": volume, "address": address, "gateway": gateway}
+        yield SimpleNamespace(**left, key=_key())
 
 
 def _client(service):

@@ -52,7 +52,6 @@ def outputs(**changes):
 
 
 def node(name, eks_group, resources, **labels):
-    """A Ready node."""
     return {
         "metadata": {"name": name, "labels": {"eks.amazonaws.com/nodegroup": eks_group, **labels}},
         "spec": {"providerID": f"aws:///us-west-2d/i-{name}"},
@@ -73,7 +72,6 @@ def accelerated(name, of):
 
 
 def workload(each, pods):
-    """It, running with so many pods."""
     counts, spec = ("availableReplicas", "readyReplicas"), {"replicas": pods}
     if each.kind == "DaemonSet":
         counts, spec = ("desiredNumberScheduled", "numberReady"), {}
@@ -87,7 +85,7 @@ def objects():
     ng1 = group("ng1", NEURON, 8, 2)
     pods = {"all": 5, "neuron": 2, "efa": 2, "nvidia": 0, "none": 2}
     charts = ("neuron-helm-chart", "aws-efa-k8s-device-plugin", "neuron-monitor", "volcano")
-    made: Objects = {
+    made = {
         "Node": [node(f"system{number}", "system-eks", {}) for number in range(3)]
         + [accelerated(f"trn{number}", ng1) for number in range(2)],
         "Namespace": [named(name, status={"phase": "Active"}) for name in ("training", "neuron-monitor")],
@@ -111,7 +109,7 @@ def objects():
     default = {"storageclass.kubernetes.io/is-default-class": "true"}
     the(made, "StorageClass", "gp3")["metadata"]["annotations"] = default
     made["CSINode"] = csi_nodes(made["Node"])
-    running: list[chart_workloads.Workload] = [each for addon in addon_records.installed() for each in addon.workloads]
+    running = [each for addon in addon_records.installed() for each in addon.workloads]
     running += [chart_workloads.HYPERNODES, *(each for chart in charts for each in chart_workloads.charts()[chart])]
     for each in running:
         count = 0 if each.kind == "DaemonSet" and each.nodes == "none" else pods[each.nodes]
@@ -120,12 +118,10 @@ def objects():
 
 
 def named(name, namespace="", **fields):
-    """An object."""
     return {"metadata": {"name": name, **({"namespace": namespace} if namespace else {})}, **fields}
 
 
 def csi_nodes(nodes):
-    """The nodes' storage drivers, registered."""
     drivers = [{"name": f"{each}.csi.aws.com"} for each in ("ebs", "fsx")]
     return [named(each["metadata"]["name"], spec={"drivers": drivers}) for each in nodes]
 
@@ -154,13 +150,11 @@ def webhook(name):
 
 
 def the(made, kind, name):
-    """One object by name."""
     [found] = [each for each in made[kind] if each["metadata"]["name"] == name]
     return found
 
 
 def without(made, kind, name):
-    """Removes it; there must be one."""
     made[kind].remove(the(made, kind, name))
 
 

@@ -12,21 +12,16 @@ ROOT: Any = get_command(app)
 _SHELL = re.compile(r"^(&&|\|\|?|;|>>?|<|2>&1|&)$")
 
 
-def commands():
+def commands(command=ROOT, path=()):
     """Yield every command that does something, with its name's parts."""
-    yield from _leaves(ROOT, ())
-
-
-def _leaves(command, path):
     parts = getattr(command, "commands", None)
     if not parts:
         yield path, command
     for name, part in sorted((parts or {}).items()):
-        yield from _leaves(part, (*path, name))
+        yield from commands(part, (*path, name))
 
 
 def words(line):
-    """Return the words of a command line up to what the shell does with its output, without a comment."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="><|&;")
     lexer.whitespace_split = True
     lexer.commenters = "#"
@@ -36,11 +31,7 @@ def words(line):
 
 
 def parse(arguments):
-    """Parse a line without running it, and return the name of its command and what it would be called with.
-
-    Raises:
-        UsageError: (typer's) no such command, option or argument.
-    """
+    """Parse a line without running it, and return the name of its command and what it would be called with."""
     command, rest, context = ROOT, list(arguments), None
     while getattr(command, "commands", None) and rest and not rest[0].startswith("-"):
         name = rest.pop(0)

@@ -1,30 +1,25 @@
 """What the panels of dashboards ask."""
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 ALL = ".*"
 """What a variable is where everything is chosen."""
 
 
-@dataclass(frozen=True)
-class Query:
-    """What a panel asks."""
+class Query(NamedTuple):
+    """What a panel asks, with variables; its title stands behind that of its section."""
 
     dashboard: str
-    """Its uid."""
     panel: str
-    """Its title, behind that of its section."""
     legend: str
     expression: str
-    """With variables."""
 
     def __str__(self):
         return f"{self.dashboard}: {self.panel}: {self.legend or self.expression}"
 
 
 def queries(dashboard):
-    """Everything that a dashboard asks."""
     section = ""
     for panel in dashboard["panels"]:
         if panel["type"] == "row":
@@ -44,5 +39,4 @@ def variables(dashboard):
 
 
 def expand(query, values):
-    """A dashboard's query with values for its variables (``$name`` and ``${name}``)."""
     return re.sub(r"\$\{?(\w+)(?::\w+)?\}?", lambda match: values[match[1]], query)

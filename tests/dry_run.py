@@ -6,11 +6,7 @@ from trainium_eks.plan.graph import UNKNOWN
 
 
 def planned_alike(record, program):
-    """Records ``program`` as an `up` and as a preview, holds one against the other, and returns the `up`.
-
-    Raises:
-        AssertionError: naming the first resource or input that differs.
-    """
+    """Records ``program`` as an `up` and as a preview, holds one against the other, and returns the `up`."""
     up, preview = record(program), record(program, dry_run=True)
     assert list(preview.by_urn) == list(up.by_urn)
     for urn, planned in preview.by_urn.items():

@@ -6,17 +6,17 @@ go on counting.
 
 import contextlib
 import re
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from web_server import Handler, serving
 
 FOLDER = Path(__file__).with_name("exporter_pages")
 
 COUNTED_SECONDS = 3600.0
 """How long the counters on the pages had been counting."""
 
-_SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:]\w*)(?P<labels>\{.*\})? (?P<value>\S+)")
+SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:]\w*)(?P<labels>\{.*\})? (?P<value>\S+)")
 
 
 def recorded(exporter):
@@ -30,7 +30,7 @@ def _counted(lines, seconds):
     """The lines after a time, counters having gone on as before."""
     counters = {line.split()[2] for line in lines if line.startswith("# TYPE") and line.endswith(" counter")}
     for line in lines:
-        sample = _SAMPLE.fullmatch(line)
+        sample = SAMPLE.fullmatch(line)
         if sample and sample["name"] in counters:
             value = float(sample["value"]) * seconds / COUNTED_SECONDS
             yield f"{sample['name']}{sample['labels'] or ''} {value!r}"
@@ -42,26 +42,16 @@ def _counted(lines, seconds):
 def served(pages):
     """Serves pages by their path; the port."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
+    class Page(Handler):
+        protocol_version = "HTTP/1.0"
+
+        def do_GET(self):  # noqa: N802 - the name that the server calls
             page = pages.get(self.path)
             body = page().encode() if page else b""
-            self.send_response(200 if page else 404)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
+            headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8", "Content-Length": len(body)}
             # Prometheus is gone at the end of a test.
             with contextlib.suppress(ConnectionError):
-                self.wfile.write(body)
+                self.answer(200 if page else 404, headers, body)
 
-        def log_message(self, format, *args):
-            """Nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Page) as url:
+        yield int(url.rpartition(":")[2])

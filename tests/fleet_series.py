@@ -38,13 +38,11 @@ def node(name, *, group="ng1", kind="trn1.32xlarge", ready=None, since=0):
     return found
 
 
-def pod(name, node, *, devices=16, phase=None, resource="aws_amazon_com_neuron"):
+def pod(name, node, *, devices=16, phase=None):
     """A pod of the team's that asks for devices of a node. ``phase``: values of its phase Running."""
-    labels = f'namespace="research",pod="{name}"'
+    labels, asked = f'namespace="research",pod="{name}"', 'resource="aws_amazon_com_neuron"'
     return {
-        f'kube_pod_container_resource_requests{{{labels},container="main",node="{node}",resource="{resource}"}}': (
-            constant(devices)
-        ),
+        f'kube_pod_container_resource_requests{{{labels},container="main",node="{node}",{asked}}}': constant(devices),
         f'kube_pod_status_phase{{{labels},phase="Running"}}': phase or constant(1),
     }
 

@@ -16,6 +16,7 @@ DATA_BUCKET = "acme-data"
 DATA_KEY = "arn:aws:kms:us-west-2:123456789012:key/44444444-4444-4444-4444-444444444444"
 TOPIC_KEY = "arn:aws:kms:us-west-2:123456789012:key/55555555-5555-5555-5555-555555555555"
 BOUNDARY = "arn:aws:iam::123456789012:policy/trn-boundary"
+_ROLE = "arn:aws:iam::111122223333:role"
 _TOPIC = "arn:aws:sns:us-west-2:111122223333:oncall"
 _METRICS = {"managedPrometheus": True, "alerts": {"topicArn": _TOPIC, "topicKeyArn": TOPIC_KEY}}
 
@@ -30,9 +31,14 @@ _OFF = [
 EVERYWHERE: Mapping[str, Any] = {
     "allowedAccountIds": ["123456789012"],
     "permissionsBoundary": BOUNDARY,
-    "observability": {"metrics": _METRICS, "grafana": {"managed": {}}, "logs": {"system": True}},
+    "observability": {"metrics": _METRICS, "grafana": {"managed": {}}, "logs": {"retentionDays": 365, "system": True}},
     **{each: {} for each in _OFF},
-    "budget": {"alert": {"monthlyUsd": 1000, "emails": ["ml@example.com"]}},
+    "budget": {"hourlyUsd": 10_000, "nodes": 200, "alert": {"monthlyUsd": 1000, "emails": ["ml@example.com"]}},
+    "gpuAddons": {"trainers": ["v2"]},
+    "idleGuard": {"warnAfterMinutes": 10, "removeAfterMinutes": 60},
+    "imageRepository": {"keptImages": 10},
+    "neuronAddons": {"schedulerExtension": True},
+    "volcano": {"rendezvous": "etcd", "scaleFromZero": True, "reclaim": True, "replicas": 3},
 }
 _ENDPOINT = {
     "name": "reviews",
@@ -44,17 +50,24 @@ _POOLS = [{"name": "inference", "instanceType": "inf2.48xlarge", "maxNodes": 2}]
 
 OF_EACH: Mapping[str, Mapping[str, Any]] = {
     "dev": {
-        "network": {"interfaceEndpoints": ["ecr.api", "sts"]},
-        "cluster": {"endpoint": {"publicAccessCidrs": ["0.0.0.0/0"]}},
+        "network": {"natGateways": "per-zone", "interfaceEndpoints": ["ecr.api", "ecr.dkr", "sts", "logs"]},
+        "cluster": {"endpoint": {"publicAccessCidrs": ["0.0.0.0/0"]}, "adminPrincipals": [f"{_ROLE}/oncall"]},
         "nodeGroups": [
             {"name": "trn1", "instanceType": "trn1.32xlarge", "minSize": 0, "ignoreDesiredSize": True},
             {"name": "spot", "instanceType": "trn1n.32xlarge", "minSize": 0, "capacity": {"type": "spot"}},
+            {"name": "gpu", "instanceType": "p5.4xlarge", "maxSize": 1},
         ],
         "autoscaling": {"karpenter": {"acceleratorPools": _POOLS}},
-        "fileSystem": {"storageCapacityGib": 1200, "onDemand": True},
+        "fileSystem": {"durability": {"type": "s3"}, "onDemand": True, "metadataIops": 6000},
         "waivers": {rule: {"reason": "a test", "expires": "2027-10-31"} for rule in ("R02", "R06", "R29", "R67")},
         "namespaces": [
-            {"name": "training", "queues": ["test"], "dataBucket": DATA_BUCKET, "dataBucketKeyArn": DATA_KEY}
+            {
+                "name": "training",
+                "queues": ["test"],
+                "principals": [f"{_ROLE}/training"],
+                "dataBucket": DATA_BUCKET,
+                "dataBucketKeyArn": DATA_KEY,
+            }
         ],
     },
     "prod": {
@@ -82,6 +95,11 @@ OF_EACH: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+def given(stack):
+    """Return the keys of the config in which an environment with all features differs."""
+    return {f"trainium-eks:{key}": value for key, value in {**EVERYWHERE, **OF_EACH[stack]}.items()}
+
+
 @cache
 def recorded(stack):
     """Return the recording of an environment with all features on."""
@@ -90,12 +108,9 @@ def recorded(stack):
 
 def changed(stack, change):
     """Return the same with a change of the whole config, full key to text."""
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given(stack).items()}
 
     def turn_on(settings):
-        given = {
-            f"trainium-eks:{key}": value if isinstance(value, str) else json.dumps(value)
-            for key, value in {**EVERYWHERE, **OF_EACH[stack]}.items()
-        }
-        return replace(settings, config=change({**settings.config, **given}))
+        return replace(settings, config=change({**settings.config, **texts}))
 
     return record(ROOT, stack, adjust=turn_on)

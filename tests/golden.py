@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import json
 import sys
+from functools import cache
 from pathlib import Path
 
 from trainium_eks.plan.graph import STACK_TYPE
@@ -24,6 +25,12 @@ ENVIRONMENTS = ("dev", "prod", "gpu")
 
 LONGEST_VALUE = 2000
 """Characters of a value that is held as it is."""
+
+
+@cache
+def recorded(stack, *, dry_run=False):
+    """Return the program of an environment, as an update or a first preview registers it; once in a process."""
+    return record(ROOT, stack, dry_run=dry_run)
 
 
 def golden(graph):

@@ -1,8 +1,8 @@
 """An account in which nothing stands in the way of the environments, for tests of the preflight."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
+import hand_built
 import yaml
 from aws_double import Answer, AwsDouble, AwsError
 from golden import ROOT
@@ -26,17 +26,7 @@ QUOTAS = {
     "L-8F1B9C74": 100800,
     "L-FD6F2F22": 100,
 }
-
-
-def changed(graph, name, **inputs):
-    """The graph with other inputs of one resource."""
-    resources = tuple(
-        replace(each, inputs={**each.inputs, **inputs}) if each.name == name else each for each in graph.resources
-    )
-    assert resources != graph.resources, f"no resource {name}, or nothing changed"
-    return replace(graph, resources=resources)
-
-
+changed = hand_built.changed
 PINNED: dict[str, str] = {}
 """Versions of the add-ons, from the recorded program."""
 

@@ -4,7 +4,6 @@ import copy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -24,40 +23,20 @@ class Builder:
     """Collects resources; ``made`` maps a name to its URN."""
 
     def __init__(self):
-        self.made: dict[str, str] = {"": STACK}
+        self.made = {"": STACK}
         self.resources = [Resource(STACK, STACK_TYPE, "trainium-eks-dev", custom=False)]
 
-    def component(self, kind, name, parent="", waits=()):
-        self._add(f"trainium-eks:index:{kind}", name, parent, custom=False, dependencies=self._urns(waits))
+    def component(self, kind, name, waits=()):
+        self._add(f"trainium-eks:index:{kind}", name, "", custom=False, dependencies=self._urns(waits))
 
-    def add(
-        self,
-        type_,
-        name,
-        parent="",
-        /,
-        *,
-        uses=None,
-        waits=(),
-        provider="",
-        options=Options(),  # noqa: B008 - frozen
-        **inputs,
-    ):
+    def add(self, type_, name, parent="", /, *, uses=None, waits=(), provider="", options=None, **inputs):
         """``uses``: input name to the resources whose outputs it takes. ``waits``: ``depends_on``."""
         properties = {key: self._urns(names) for key, names in (uses or {}).items()}
         named = {each for urns in properties.values() for each in urns} | set(self._urns(waits))
-        for key in properties:
-            inputs.setdefault(key, f"sim-{key}")
-        self._add(
-            type_,
-            name,
-            parent,
-            inputs=inputs,
-            dependencies=tuple(sorted(named)),
-            property_dependencies=properties,
-            provider=self.made[provider] if provider else "",
-            options=options,
-        )
+        parts = {"dependencies": tuple(sorted(named)), "property_dependencies": properties}
+        inputs = {**{key: f"sim-{key}" for key in properties}, **inputs}
+        parts |= {"provider": self.made[provider] if provider else "", "options": options or Options()}
+        self._add(type_, name, parent, inputs=inputs, **parts)
 
     def graph(self, config=None):
         resources = tuple(sorted(self.resources, key=lambda each: each.urn))
@@ -74,8 +53,7 @@ class Builder:
 
 @cache
 def _rows():
-    rows: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
-    return rows
+    return yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 
 
 def environment(config=None):
@@ -129,6 +107,7 @@ def node_group(build, name, instance_type, nodes, most, *, accelerated=False):
 
 
 def _edited(graph, name, edit):
+    assert any(each.name == name for each in graph.resources), f"no resource {name}"
     return replace(graph, resources=tuple(edit(each) if each.name == name else each for each in graph.resources))
 
 

@@ -3,7 +3,6 @@
 import copy
 import json
 import os
-from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -59,13 +58,8 @@ def damaged(draw, document):
 
 @st.composite
 def hostile(draw, document, checked=()):
-    """Return a document of the same shape, as an API server admits it: other texts and numbers, empty lists.
-
-    Args:
-        draw: of hypothesis.
-        document: plain data.
-        checked: keys below which nothing is changed, because the server checks what stands there.
-    """
+    """Return a document of the same shape, as an API server admits it: other texts and numbers, empty lists; and the
+    same below ``checked`` keys, where the server checks what stands."""
     made = copy.deepcopy(document)
     for _ in range(draw(st.integers(1, 6))):
         places = [(holder, key) for holder, key in _places(made, checked) if not isinstance(holder[key], dict)]
@@ -90,7 +84,7 @@ def as_text(document):
 
 
 def _places(document, checked=()):
-    found: list[tuple[Any, Any]] = []
+    found = []
     rest = [document]
     while rest:
         holder = rest.pop()

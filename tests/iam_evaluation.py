@@ -7,24 +7,20 @@ understanding. The logic is IAM's (IAM user guide, policy evaluation logic; cond
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from moto.iam.aws_managed_policies import aws_managed_policies_data
-
-Document = Mapping[str, Any]
 
 
 def allowed(request, policies, boundary=None):
     """Whether a principal with these identity policies, and under this boundary, may do it."""
-    documents = list(policies)
-    if boundary is not None and not _decides(request, boundary, "Allow"):
-        return False
-    every = [*documents, *([boundary] if boundary is not None else [])]
-    if any(_decides(request, each, "Deny") for each in every):
-        return False
-    return any(_decides(request, each, "Allow") for each in documents)
+    policies, bounds = list(policies), [] if boundary is None else [boundary]
+    return (
+        all(matching(request, each) for each in bounds)
+        and not any(matching(request, each, "Deny") for each in (*policies, *bounds))
+        and any(matching(request, each) for each in policies)
+    )
 
 
 def matching(request, document, effect="Allow"):
@@ -67,14 +63,12 @@ def _shorter(values):
 
 @cache
 def _managed():
-    data: Mapping[str, Any] = json.loads(aws_managed_policies_data)
-    return data
+    return json.loads(aws_managed_policies_data)
 
 
 def managed(name):
     """A policy that AWS maintains, as moto has it from AWS, by its name without path."""
-    document: Document = _managed()[name]["Document"]
-    return document
+    return _managed()[name]["Document"]
 
 
 def _statements(document):
@@ -82,24 +76,16 @@ def _statements(document):
     return [found] if isinstance(found, Mapping) else list(found)
 
 
-def _decides(request, document, effect):
-    return bool(matching(request, document, effect))
-
-
-_KNOWN = {
-    "Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Principal", "Condition",
-}  # fmt: skip
+_KNOWN = {"Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Principal", "Condition"}
 
 
 def _applies(statement, request):
     if unknown := set(statement) - _KNOWN:
         raise NotImplementedError(f"statement with {unknown}")
-    if "Action" in statement:
-        acts = any(_like(request.action.lower(), each.lower()) for each in _listed(statement["Action"]))
-    else:
-        acts = not any(_like(request.action.lower(), each.lower()) for each in _listed(statement["NotAction"]))
+    key = "Action" if "Action" in statement else "NotAction"
+    is_named = any(_like(request.action.lower(), each.lower()) for each in _listed(statement[key]))
     return (
-        acts
+        is_named == (key == "Action")
         and _on(statement, request)
         and ("Principal" not in statement or _by(statement["Principal"], request.principal))
         and all(
@@ -132,7 +118,7 @@ def _by(principals, principal):
 def _holds(operator, key, wanted, context):
     quantifier, _, plain = operator.rpartition(":")
     plain, if_exists, _ = plain.partition("IfExists")
-    given = {name.lower(): value for name, value in context.items()}.get(key.lower())
+    given = _lower(context).get(key.lower())
     if plain == "Null":
         return (given is None) == (wanted == ["true"])
     negated = "Not" in plain
@@ -150,8 +136,12 @@ def _holds(operator, key, wanted, context):
     return all(matches)
 
 
+def _lower(context):
+    return {name.lower(): value for name, value in context.items()}
+
+
 def _filled(pattern, context):
-    given = {name.lower(): value for name, value in context.items()}
+    given = _lower(context)
     # A variable without a value matches nothing.
     return re.sub(r"\$\{([^}]+)\}", lambda found: str(given.get(found[1].lower(), "\0")), pattern)
 
@@ -174,7 +164,7 @@ def _arn_like(text, pattern):
     return len(parts) == len(patterns) and all(_like(*pair) for pair in zip(parts, patterns, strict=True))
 
 
-_OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
+_OPERATORS = {
     "StringEquals": str.__eq__,
     "StringLike": _like,
     "ArnEquals": _arn_like,

@@ -106,37 +106,23 @@ CUSTOM_KINDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
 """API version and kind to the JSON schema of the whole object."""
 
 
-def kubernetes_objects(graph):
-    """The resources of a recorded program that are Kubernetes objects."""
-    return tuple(each for each in graph.resources if each.type.startswith(PREFIX) and each.type not in NO_OBJECTS)
-
-
 def schema_faults(graph):
     """What is wrong with the Kubernetes objects of a recorded program; empty when every one fits its schema.
-
-    A value that only a real run would know, or a secret, is taken for a good one.
-    """
-    return [f"{each.type} {each.name}: {fault}" for each in kubernetes_objects(graph) for fault in _faults(each.inputs)]
+    A value that only a real run would know, or a secret, is taken for a good one."""
+    objects = (each for each in graph.resources if each.type.startswith(PREFIX) and each.type not in NO_OBJECTS)
+    return [f"{each.type} {each.name}: {fault}" for each in objects for fault in object_faults(each.inputs)]
 
 
 def object_faults(manifest):
     """The same for one plain object."""
-    return list(_faults(manifest))
-
-
-def _faults(manifest):
     api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
     if not isinstance(api_version, str) or not isinstance(kind, str):
-        yield "has no apiVersion and kind"
-        return
+        return ["has no apiVersion and kind"]
     try:
-        validator = _validator(api_version, kind)
+        errors = _validator(api_version, kind).iter_errors(manifest)
     except kubernetes_validate.SchemaNotFoundError:
-        yield f"no schema for {api_version} {kind}: add one to CUSTOM_KINDS"
-        return
-    for error in validator.iter_errors(manifest):
-        if error.instance not in (UNKNOWN, SECRET):
-            yield f"{error.json_path}: {error.message}"
+        return [f"no schema for {api_version} {kind}: add one to CUSTOM_KINDS"]
+    return [f"{each.json_path}: {each.message}" for each in errors if each.instance not in (UNKNOWN, SECRET)]
 
 
 @functools.cache

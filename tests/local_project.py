@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -24,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 TIMEOUT_SECONDS = 1200
 """For a command, on a machine that does much else."""
+_HELD = {"capture_output": True, "text": True, "timeout": TIMEOUT_SECONDS}
 
 _KILLED_AS_IT_SAYS = """\
 import os, runpy, signal, sys
@@ -91,15 +91,7 @@ class LocalProject:
 
     def trn(self, *arguments):
         """Runs `trn` in the project."""
-        return subprocess.run(
-            self.command(*arguments),
-            cwd=self.path,
-            env=self.surroundings(),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
+        return subprocess.run(self.command(*arguments), cwd=self.path, env=self.surroundings(), check=False, **_HELD)
 
     @contextmanager
     def up(self, stack="local", *options, volcano=False):
@@ -141,16 +133,13 @@ class LocalProject:
         program = provide(*kubernetes(KUBERNETES), progress=lambda _: None)["kubectl"].path
         kubeconfig = self.path / ".local" / stack / "kubeconfig"
         command = [str(program), f"--kubeconfig={kubeconfig}", *arguments]
-        shown = subprocess.run(
-            command, input=given, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
-        )
+        shown = subprocess.run(command, input=given, check=False, **_HELD)
         assert shown.returncode == 0, shown.stderr
         return shown.stdout
 
     def get(self, stack, *arguments):
         """Objects, as `kubectl get` finds them."""
-        found: list[dict[str, Any]] = json.loads(self.kubectl(stack, "get", *arguments, "-o", "json"))["items"]
-        return found
+        return json.loads(self.kubectl(stack, "get", *arguments, "-o", "json"))["items"]
 
     def apply(self, stack, *manifests):
         """Makes objects, or changes them."""
@@ -158,8 +147,7 @@ class LocalProject:
 
     def outputs(self, stack):
         """The outputs of the last complete `up`."""
-        found: dict[str, Any] = json.loads((self.path / ".local" / stack / "outputs.json").read_text())
-        return found
+        return json.loads((self.path / ".local" / stack / "outputs.json").read_text())
 
     def processes(self, stack):
         """Names of the processes that have the stack's directory on their command line."""

@@ -5,8 +5,6 @@ from typing import Any
 
 from trainium_eks.kube.api import ApiError
 
-Body = dict[str, Any]
-
 RBAC = "rbac.authorization.k8s.io"
 ANYTHING: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 """The schema of a kind whose fields are taken as they are."""
@@ -80,13 +78,11 @@ _SHARED = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
 
 
 def volume(name, **spec):
-    """A volume of FSx for Lustre."""
     source = {"capacity": {"storage": "1Gi"}, "csi": {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-1"}}
     return manifest("PersistentVolume", name, spec={**_SHARED, **source, **spec})
 
 
 def claim(name, namespace, size="1Gi", **spec):
-    """A claim of a shared volume."""
     asked = {**_SHARED, "resources": {"requests": {"storage": size}}, **spec}
     return manifest("PersistentVolumeClaim", name, namespace, spec=asked)
 
@@ -100,7 +96,6 @@ def role(name, namespace, rules, *subjects):
 
 
 def group(name):
-    """A group, as the subject of a role."""
     return {"apiGroup": RBAC, "kind": "Group", "name": name}
 
 
@@ -120,19 +115,19 @@ def patch(api, manifest, change, below="", **query):
     api.request("PATCH", path(api, manifest, below), change, query=query, content_type="application/merge-patch+json")
 
 
-def is_taken(api, manifest, dry_run=True):
-    """Whether the API server admits an object."""
+def refusal(api, manifest):
     try:
-        api.create(manifest, dry_run=dry_run)
-    except ApiError:
-        return False
-    return True
+        api.create(manifest, dry_run=True)
+    except ApiError as error:
+        return error
+    return None
+
+
+def is_taken(api, manifest):
+    return refusal(api, manifest) is None
 
 
 def is_refused(api, manifest, words="denied request"):
     """Whether a policy refuses an object: it may be refused as well where its namespace has no default account yet."""
-    try:
-        api.create(manifest, dry_run=True)
-    except ApiError as error:
-        return words in error.message
-    return False
+    error = refusal(api, manifest)
+    return error is not None and words in error.message

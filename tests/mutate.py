@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from queue import SimpleQueue
-from typing import Literal
 
+import forked_pytest
 import yaml
-from forked_pytest import ForkedPytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "tests" / "mutants"
@@ -32,8 +31,6 @@ SHARE = 0.92
 SHARE_OF_A_SAMPLE = 0.95
 """The least share of a sample's faults that tests must notice."""
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".local", ".mypy_cache", ".ruff_cache", "__pycache__", "dist")
-
-Outcome = Literal["noticed", "missed"]
 
 
 @dataclass(frozen=True)
@@ -47,11 +44,6 @@ class Mutant:
     why: str
     tests: tuple[str, ...]
     """Test files, or single tests, of which one must fail."""
-
-    @property
-    def title(self):
-        """One line for people."""
-        return f"{self.file}: {self.why}"
 
 
 def main():
@@ -77,7 +69,7 @@ def main():
         copies = trees(Path(directory), options.workers)
         if not _pass(copies, lists):
             return 1
-        held = [_report(name, mutants, copies, share) for name, mutants in lists.items()]
+        held = [report(name, mutants, copies, share) for name, mutants in lists.items()]
         return 0 if all(held) else 1
 
 
@@ -101,14 +93,12 @@ def faults_of_lists(lists):
 
 
 def commit():
-    """Return the present commit."""
     return subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
 
 
 def load(path):
-    """The faults of one list."""
     rows = yaml.safe_load(path.read_text(encoding="utf-8"))
     return tuple(Mutant(**{**row, "tests": tuple(row["tests"])}) for row in rows)
 
@@ -118,50 +108,33 @@ def planted(mutant, text):
     return text.replace(mutant.old, mutant.new) if text.count(mutant.old) == 1 and mutant.old != mutant.new else None
 
 
-class Tree:
-    """A copy of the repository, and a process there whose forks run pytest."""
-
-    def __init__(self, path):
-        self.path = path
-        self.pytest = ForkedPytest(path)
-
-    @contextmanager
-    def changed(self, file, change):
-        """Change a file's text for a while."""
-        target = self.path / file
-        whole = target.read_text(encoding="utf-8")
-        target.write_text(change(whole), encoding="utf-8")
-        try:
-            yield
-        finally:
-            target.write_text(whole, encoding="utf-8")
-
-
 class Trees:
     """Copies of the repository, handed out one to each worker at a time."""
 
-    def __init__(self, copies):
-        self.count = len(copies)
-        self._free: SimpleQueue[Tree] = SimpleQueue()
-        for copy in copies:
-            self._free.put(copy)
+    def __init__(self, paths):
+        self.count = len(paths)
+        self._free = SimpleQueue()
+        for path in paths:
+            self._free.put(path)
 
     @contextmanager
     def one(self):
-        """Lend a copy."""
         tree = self._free.get()
         try:
             yield tree
         finally:
             self._free.put(tree)
 
-    def outcome(self, mutant):
-        """What the tests say of one fault."""
-        with self.one() as tree, tree.changed(mutant.file, lambda text: text.replace(mutant.old, mutant.new)):
-            code = tree.pytest.run(["-x", *mutant.tests]).code
-        if code in (4, 5):
-            raise SystemExit(f"pytest found no such tests: {' '.join(mutant.tests)}")
-        return "noticed" if code else "missed"
+    def notice(self, mutant):
+        """Plant one fault, and return whether its tests notice it; a fault without tests is missed."""
+        with self.one() as tree:
+            file = tree / mutant.file
+            whole = file.read_text(encoding="utf-8")
+            file.write_text(whole.replace(mutant.old, mutant.new), encoding="utf-8")
+            try:
+                return bool(mutant.tests and forked_pytest.run(tree, ["-x", *mutant.tests]).code)
+            finally:
+                file.write_text(whole, encoding="utf-8")
 
 
 def trees(directory, workers):
@@ -175,7 +148,7 @@ def trees(directory, workers):
     compileall.compile_dir(first, quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
     for other in others:
         shutil.copytree(first, other, symlinks=True)
-    return Trees(tuple(Tree(path) for path in (first, *others)))
+    return Trees([first, *others])
 
 
 def _pass(copies, lists):
@@ -183,26 +156,22 @@ def _pass(copies, lists):
     tests = sorted({test for mutants in lists.values() for mutant in mutants for test in mutant.tests})
     with copies.one() as tree:
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", str(copies.count), *tests]
-        ran = subprocess.run(command, cwd=tree.path, capture_output=True, text=True, check=False)
+        ran = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     if ran.returncode:
         print(f"{ran.stdout[-4000:]}\nWithout any fault the tests above fail already.")
     return not ran.returncode
 
 
-def _report(name, mutants, copies, share):
-    outcomes = dict(_outcomes(mutants, copies))
-    for mutant, outcome in outcomes.items():
-        if outcome != "noticed":
-            print(f"  {outcome:7} {mutant.title}", flush=True)
-    noticed = sum(outcome == "noticed" for outcome in outcomes.values())
-    held = noticed >= share * len(outcomes)
-    print(f"{'ok  ' if held else 'LOW '} {name}: {noticed} of {len(outcomes)} noticed", flush=True)
-    return held
-
-
-def _outcomes(mutants, copies):
+def report(name, mutants, copies, share):
+    """Plant faults, name the missed ones, and return whether the share of them is noticed."""
     with ThreadPoolExecutor(copies.count) as pool:
-        yield from zip(mutants, pool.map(copies.outcome, mutants), strict=True)
+        noticed = list(pool.map(copies.notice, mutants))
+    for mutant, is_noticed in zip(mutants, noticed, strict=True):
+        if not is_noticed:
+            print(f"  missed {mutant.file}: {mutant.why}")
+    held = sum(noticed) >= share * len(mutants)
+    print(f"{'ok  ' if held else 'LOW '} {name}: {sum(noticed)} of {len(mutants)} noticed", flush=True)
+    return held
 
 
 if __name__ == "__main__":

@@ -2,29 +2,21 @@
 
 import json
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+
+from waiting import until
 
 from trainium_eks.local.control_plane.ports import free_port
-from trainium_eks.observe.series.scraping import Relabelling
-
-Config = dict[str, Any]
 
 INTERVAL_SECONDS = 1
 """How often everything is asked and computed."""
 
-_READY_SECONDS = 300.0
-_LABEL = "__meta_kubernetes_pod_label_"
-
 
 @dataclass(frozen=True)
 class Server:
-    """Prometheus' HTTP API."""
-
     url: str
     """``http://localhost:9090``."""
 
@@ -36,8 +28,7 @@ class Server:
 
     def now(self, query):
         """Series as they are now, each with ``metric`` and ``value``."""
-        found: list[dict[str, Any]] = self.ask("query", query=query)["result"]
-        return found
+        return self.ask("query", query=query)["result"]
 
     def selectors(self, query):
         """Each series in a query, and the labels that it is chosen by."""
@@ -63,12 +54,7 @@ def prometheus(program, folder, jobs, groups):
     (folder / "prometheus.json").write_text(json.dumps(config))
     (folder / "rules.json").write_text(json.dumps({"groups": [{**group, "interval": interval} for group in groups]}))
     address = f"127.0.0.1:{free_port(set())}"
-    command = [
-        str(program),
-        "--config.file=prometheus.json",
-        "--storage.tsdb.path=data",
-        f"--web.listen-address={address}",
-    ]
+    command = [program, "--config.file=prometheus.json", "--storage.tsdb.path=data", f"--web.listen-address={address}"]
     with (folder / "prometheus.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
     server = Server(f"http://{address}")
@@ -85,23 +71,20 @@ def prometheus(program, folder, jobs, groups):
 
 
 def _await(server, process, log):
-    deadline = time.monotonic() + _READY_SECONDS
-    while True:
+    def answers():
         assert process.poll() is None, log.read_text()
         try:
-            server.now("vector(1)")
-            return
+            return server.now("vector(1)")
         except OSError:  # urllib's URLError, too
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
+            return None
+
+    until(answers, log.read_text)
 
 
 def recorded(scrape, port, pods):
     """A job over the page of its name for each of these pods, relabelled as the operator does it for a PodMonitor
-    (pkg/prometheus/promcfg.go): which pods, which port, whose labels.
-
-    ``pods`` has each name with what service discovery says of it, without ``__meta_kubernetes_``.
-    """
+    (pkg/prometheus/promcfg.go). ``pods`` has each name with what service discovery says of it, without
+    ``__meta_kubernetes_``."""
     targets = [
         {
             "targets": [f"127.0.0.1:{port}"],
@@ -110,32 +93,21 @@ def recorded(scrape, port, pods):
                 "__meta_kubernetes_namespace": scrape.namespace or "training",
                 "__meta_kubernetes_pod_name": name,
                 "__meta_kubernetes_pod_container_name": "main",
-                "__meta_kubernetes_pod_container_port_name": scrape.port,
-                **{f"{_LABEL}{_sanitized(label)}": value for label, value in scrape.selector.items()},
                 **{f"__meta_kubernetes_{label}": value for label, value in told.items()},
             },
         }
         for name, told in pods.items()
     ]
-    chosen: list[Relabelling] = [
-        {"action": "keep", "sourceLabels": [f"{_LABEL}{_sanitized(label)}"], "regex": value}
-        for label, value in scrape.selector.items()
-    ]
-    chosen.append(
-        {"action": "keep", "sourceLabels": ["__meta_kubernetes_pod_container_port_name"], "regex": scrape.port}
-    )
     own = {"namespace": "namespace", "container": "pod_container_name", "pod": "pod_name"}
-    named: list[Relabelling] = [
-        {"sourceLabels": [f"__meta_kubernetes_{source}"], "targetLabel": label} for label, source in own.items()
-    ]
-    named += [
+    steps = [{"sourceLabels": [f"__meta_kubernetes_{source}"], "targetLabel": label} for label, source in own.items()]
+    steps += [
         {"targetLabel": "endpoint", "replacement": scrape.port},
         {"targetLabel": "job", "replacement": scrape.name},
     ]
     return {
         "job_name": scrape.name,
         "static_configs": targets,
-        "relabel_configs": [_step(each) for each in (*chosen, *named, *scrape.relabelings)],
+        "relabel_configs": [_step(each) for each in (*steps, *scrape.relabelings)],
         "metric_relabel_configs": [_step(each) for each in scrape.metric_relabelings],
     }
 
@@ -147,10 +119,5 @@ def plain(name, port, page, steps=(), **labels):
 
 
 def _step(step):
-    """A step of relabelling in Prometheus' own words."""
     words = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
     return {words.get(key, key): value for key, value in step.items()}
-
-
-def _sanitized(label):
-    return "".join(letter if letter.isalnum() else "_" for letter in label)

@@ -3,6 +3,7 @@
 Where prometheus_client is not installed a lenient check would only say that some lines have a number at their end.
 """
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -13,13 +14,10 @@ _SAMPLE = re.compile(rf"({_NAME})(?:\{{({_LABEL}(?:,{_LABEL})*)?\}})? ({_VALUE})
 _HELP = re.compile(rf"# HELP ({_NAME}) (.+)")
 _TYPE = re.compile(rf"# TYPE ({_NAME}) (counter|gauge)")
 _PAIR = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
-_ESCAPED = re.compile(r"\\(.)")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A line with a value."""
-
     kind: str
     labels: dict[str, str]
     value: float
@@ -30,7 +28,7 @@ def parse(text):
     assert text.endswith("\n")
     lines = text[:-1].split("\n")
     assert len(lines) % 3 == 0
-    found: dict[str, Sample] = {}
+    found = {}
     for help_line, type_line, line in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
         told, typed, sample = _HELP.fullmatch(help_line), _TYPE.fullmatch(type_line), _SAMPLE.fullmatch(line)
         assert told, help_line
@@ -40,10 +38,6 @@ def parse(text):
         assert told[1] == typed[1] == name
         assert name not in found
         assert (typed[2] == "counter") == name.endswith("_total"), f"{name} is a {typed[2]}"
-        labels = {key: _ESCAPED.sub(_plain, value) for key, value in _PAIR.findall(sample[2] or "")}
+        labels = {key: json.loads(f'"{value}"', strict=False) for key, value in _PAIR.findall(sample[2] or "")}
         found[name] = Sample(typed[2], labels, float(sample[3]))
     return found
-
-
-def _plain(found):
-    return "\n" if found[1] == "n" else found[1]

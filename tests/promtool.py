@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.observe import rules
@@ -49,14 +48,13 @@ def check(tool, folder, groups, trials):
 
 def _test(alert, name, series, expected):
     values = [{"series": each, "values": series[each]} for each in series]
-    test: dict[str, Any] = {"name": name, "interval": "30s", "input_series": values}
+    test = {"name": name, "interval": "30s", "input_series": values}
     if isinstance(expected, Mapping):
         return {**test, "promql_expr_test": [_sample(*each) for each in expected.items()]}
     return {**test, "alert_rule_test": [{"alertname": alert, **_expected(*each)} for each in expected]}
 
 
 def call(tool, *arguments, cwd):
-    """Calls promtool; fails with its words."""
     done = subprocess.run([tool, *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
 

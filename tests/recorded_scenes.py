@@ -1,10 +1,8 @@
 """What a real Volcano said of jobs: recorded scenes, and changes of them for what only a kubelet says."""
 
 import copy
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -12,10 +10,6 @@ from trainium_eks.jobs.explain.cluster_snapshot import moment, of_objects
 from trainium_eks.model.outputs import NodeGroupOutput
 
 FOLDER = Path(__file__).parent / "unit/jobs/explain/snapshots"
-
-Object = dict[str, Any]
-Snapshot = dict[str, Any]
-Change = Callable[[Snapshot], object]
 
 
 def _group(name, type_, most, efa):
@@ -37,7 +31,7 @@ def snapshot(name):
 @cache
 def _read(name):
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found: Snapshot = yaml.load((FOLDER / f"{name}.yaml").read_text(), Loader=loader)
+    found = yaml.load((FOLDER / f"{name}.yaml").read_text(), Loader=loader)
     found["PersistentVolumeClaim"] = [{"metadata": {"name": "fsx-claim"}, "status": {"phase": "Bound"}}]
     for job in found["Job"]:
         job |= {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
@@ -54,5 +48,4 @@ def of(name, job, change=None, **rest):
 
 
 def now(found):
-    """When it was recorded."""
     return moment(found["now"])

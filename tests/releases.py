@@ -22,12 +22,10 @@ REVIEWED = FOLDER / "reviewed.yaml"
 
 
 def versions():
-    """The versions that are kept."""
     return tuple(sorted(path.name for path in FOLDER.iterdir() if path.is_dir()))
 
 
 def load(version, environment):
-    """The program of an environment as a version made it."""
     return Graph.from_json(json.loads(gzip.decompress(_file(version, environment).read_bytes())))
 
 
@@ -53,12 +51,11 @@ def losses(before, after):
 
 def reviewed(version):
     """What may go on the way from a version to this one, to the reason."""
-    held: dict[str, dict[str, str]] = yaml.safe_load(REVIEWED.read_text()) or {}
+    held = yaml.safe_load(REVIEWED.read_text()) or {}
     return held.get(version, {})
 
 
 def write(version):
-    """Keeps this version's programs."""
     for environment in ENVIRONMENTS:
         data = json.dumps(record(ROOT, environment).to_json(), sort_keys=True)
         _file(version, environment).parent.mkdir(parents=True, exist_ok=True)

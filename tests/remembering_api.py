@@ -4,7 +4,6 @@ import json
 import shlex
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from typer.testing import CliRunner
 
@@ -16,7 +15,6 @@ from trainium_eks.kube.types import ApiError, ApiKind, NoSuchKindError, ObjectRe
 
 NOW = "2026-11-21T10:00:00Z"
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:sdk2.30.0"
-Json = dict[str, Any]
 
 
 class RememberingApi:
@@ -25,14 +23,14 @@ class RememberingApi:
     server = "https://remembering.example"
 
     def __init__(self, *served):
-        self.objects: list[Json] = []
-        self.patches: list[Json] = []
+        self.objects = []
+        self.patches = []
         self.served = {"v1", "apps/v1", "batch/v1", *served}
         self.nodes = 2
         self.is_allowed = True
-        self.statuses: dict[str, Json] = {}
+        self.statuses = {}
         """The status of objects by kind."""
-        self.pods: list[Json] = []
+        self.pods = []
         self.log = ""
 
     def list(self, api_version, kind, **_):
@@ -57,7 +55,7 @@ class RememberingApi:
             raise NoSuchKindError("nobody serves it")
         if manifest["kind"] == "Secret" and self.named("Secret", manifest["metadata"]["name"]):
             raise ApiError(409, "AlreadyExists", "it already exists")
-        made: Json = json.loads(json.dumps(manifest))
+        made = json.loads(json.dumps(manifest))
         made["metadata"] |= {"uid": "u", "resourceVersion": "1", "creationTimestamp": NOW, "generation": 1}
         if not dry_run:
             self.objects.append(made)
@@ -99,12 +97,10 @@ def take_seat(monkeypatch, source, api):
 
 
 def trn(command, given="", **environment):
-    """The command as it is typed."""
     return CliRunner().invoke(app, shlex.split(command), input=given, env=environment)
 
 
 def document(command):
-    """What the command prints, as JSON."""
     result = trn(command)
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)

@@ -17,6 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import dotted
 import yaml
 
 from trainium_eks.operate.finding import Finding, Status
@@ -31,7 +32,6 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "unit" / "operate" / "review" / "golden"
 TODAY = "1795219200"  # as tests/conftest.py: rules ask whether a version is in support
 
-Config = dict[str, Any]
 Edit = Mapping[str, Any]
 """``key: value``, ``key+: entry`` of a list, ``key: unset``."""
 
@@ -40,8 +40,6 @@ SAFE, REVIEW, BLOCKED = Outcome.SAFE, Outcome.REVIEW, Outcome.BLOCKED
 
 @dataclass(frozen=True)
 class Case:
-    """One request."""
-
     name: str
     stack: str
     edit: Edit
@@ -55,20 +53,12 @@ class Case:
 
 
 def edited(config, edit):
-    """An edited copy of a config."""
     config = copy.deepcopy(config)
-    for path, value in edit.items():
-        *above, last = path.removesuffix("+").split(".")
-        at: Any = config
-        for step in above:
-            at = at[int(step)] if isinstance(at, list) else at.setdefault(step, {})
-        place: Any = int(last) if isinstance(at, list) else last
+    for path, value in copy.deepcopy(edit).items():
         if path.endswith("+"):
-            at.setdefault(place, []).append(copy.deepcopy(value))
-        elif value != "unset":
-            at[place] = copy.deepcopy(value)
-        elif isinstance(at, list) or place in at:
-            del at[place]
+            dotted.put(config, path[:-1], lambda old, value=value: [*(old or ()), value])
+        else:
+            dotted.put(config, path, dotted.DROP if value == "unset" else value)
     return config
 
 
@@ -103,7 +93,6 @@ CASES = (
 
 
 def config_of(stack):
-    """The config of one of the repository's stacks."""
     content = yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text())
     return {key.removeprefix("trainium-eks:"): value for key, value in content["config"].items()}
 
@@ -123,8 +112,6 @@ def _unedited(stack):
 
 
 def reviewed(case):
-    """The judged request, and its comment."""
-
     def side(edit):
         return planned(case.stack, edited(config_of(case.stack), edit)) if edit else _unedited(case.stack)
 
@@ -132,7 +119,7 @@ def reviewed(case):
     if case.new:
         before = Graph(after.project, after.stack, (), {})
     commit = "89abcdef0123456789abcdef0123456789abcdef"
-    told: Any = {"checks": case.checks, "commit": commit, "versions": {"trn": "0.1.0"}}
+    told = {"checks": case.checks, "commit": commit, "versions": {"trn": "0.1.0"}}
     compared = review.of_plans(before, after)
     judged = Review("trainium-eks", case.stack, "offline", "main (0123abcd)", comparison=compared, **told)
     run = "https://example.com/runs/1"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dotted
 import yaml
 from rule_programs import DROP, POD_TRUST, Program, kubeconfig, node_group, policy, release, user_data
 from tables import first_of_each
@@ -14,20 +15,16 @@ from tables import first_of_each
 from trainium_eks.plan.rules.isolation import BOUNDED, POD_FIELDS
 from trainium_eks.plan.rules.load import COUNTED
 
-Change = Callable[[Program], Any]
-
 GUARD = "ValidatingAdmissionPolicy training-admission-"
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A change to the environment and what it breaks."""
-
     rule: str
     label: str
     says: str
     """A part of the failing finding's message."""
-    change: Change
+    change: Callable[[Program], Any]
     also: frozenset[str] = frozenset()
     """Other rules that the same change breaks."""
     beyond_pack: bool = False
@@ -42,50 +39,43 @@ def rows(text):
                 yield rule, json.loads(json.dumps(row).replace("EACH", each))
 
 
+_EDITS = {
+    "put": lambda program, name, path, value: program.put(name, path, value),
+    "lacks": lambda program, name, path, item: program.put(name, path, lambda old: [x for x in old if x != item]),
+    "gains": lambda program, name, path, item: program.put(name, path, lambda old: [*old, item]),
+    "policy": lambda program, name, path, statements: program.put(name, path, policy(*statements)),
+    "edit": lambda program, name, path, value: program.edit(name, path, value),
+    "options": lambda program, name, option, value: program[name].options.update({option: value}),
+}
+"""Part of a row to what is done with each name, key and value in it."""
+
+
 def row_change(row):
-    """Return the change that a row describes."""
-
     def change(program):
-        def of(kind):
-            """Name, key and value of a part of the row; values may be changed by the rules' next test."""
-            for name, given in row.get(kind, {}).items():
-                yield from ((name, key, copy.deepcopy(value)) for key, value in given.items())
-
-        for name, given in row.get("add", {}).items():
-            like = program[given["like"]] if "like" in given else None
-            inputs = copy.deepcopy({**(like.inputs if like else {}), **given["inputs"]})
-            program.add(name, like.type if like else given["type"], inputs)
-        program.drop(*row.get("drop", ()))
-        for name, path, value in of("put"):
-            program.put(name, path, value)
-        for name, paths in row.get("unset", {}).items():
+        given = copy.deepcopy(row)  # values may be changed by the rules' next test
+        for name, added in given.get("add", {}).items():
+            like = program[added["like"]] if "like" in added else None
+            inputs = copy.deepcopy({**(like.inputs if like else {}), **added["inputs"]})
+            program.add(name, like.type if like else added["type"], inputs)
+        program.drop(*given.get("drop", ()))
+        for part, edit in _EDITS.items():
+            for name, values in given.get(part, {}).items():
+                for key, value in values.items():
+                    edit(program, name, key, value)
+        for name, paths in given.get("unset", {}).items():
             for path in paths:
                 program.put(name, path, DROP)
-        for name, path, item in of("lacks"):
-            program.put(name, path, lambda old, item=item: [each for each in old if each != item])
-        for name, path, item in of("gains"):
-            program.put(name, path, lambda old, item=item: [*old, item])
-        for name, path, statements in of("policy"):
-            program.put(name, path, policy(*statements))
-        for name, path, value in of("edit"):
-            program.edit(name, path, value)
-        for name, script in row.get("script", {}).items():
+        for name, script in given.get("script", {}).items():
             program.put(name, "userData", user_data(script))
-        for name, options in row.get("options", {}).items():
-            program[name].options.update(options)
-        for name, others in row.get("waits", {}).items():
+        for name, others in given.get("waits", {}).items():
             program[name].dependencies = [program[each].urn for each in others]
-        for name, origins in row.get("origins", {}).items():
+        for name, origins in given.get("origins", {}).items():
             urns = {key: tuple(program[each].urn for each in others) for key, others in origins.items()}
             program[name].property_dependencies = urns
-        for name, urn in row.get("provider", {}).items():
+        for name, urn in given.get("provider", {}).items():
             program[name].provider = urn
-        for path, value in row.get("config", {}).items():
-            *above, last = path.split(".")
-            section = program.config
-            for step in above:
-                section = section[step]
-            section[last] = copy.deepcopy(value)
+        for path, value in given.get("config", {}).items():
+            dotted.put(program.config, path, value)
 
     return change
 

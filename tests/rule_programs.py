@@ -9,9 +9,10 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 from unittest import mock
 
+import dotted
 import yaml
 from golden import ROOT
 
@@ -23,19 +24,16 @@ STACK_URN = f"urn:pulumi:test::trainium-eks::{STACK_TYPE}::trainium-eks-test"
 STACK = Resource(STACK_URN, STACK_TYPE, "trainium-eks-test", custom=False)
 
 CONFIG = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+DROP = dotted.DROP
 
 
-class Entry:
+class Entry(SimpleNamespace):
     """One resource that a test may still change."""
 
     def __init__(self, resource):
-        self.urn, self.type, self.name = resource.urn, resource.type, resource.name
-        self.parent, self.custom, self.provider = resource.parent, resource.custom, resource.provider
-        self.inputs = copy.deepcopy(dict(resource.inputs))
-        self.outputs = dict(resource.outputs)
-        self.dependencies = list(resource.dependencies)
-        self.property_dependencies = dict(resource.property_dependencies)
-        self.options: dict[str, Any] = dict(vars(resource.options))
+        held = {name: copy.deepcopy(getattr(resource, name)) for name in ("inputs", "outputs", "property_dependencies")}
+        options, dependencies = dict(vars(resource.options)), list(resource.dependencies)
+        super().__init__(**{**vars(resource), **held, "options": options, "dependencies": dependencies})
 
     def resource(self):
         return Resource(**{**vars(self), "dependencies": tuple(self.dependencies), "options": Options(**self.options)})
@@ -48,22 +46,19 @@ class Program:
         self.config = copy.deepcopy(dict(graph.config))
         self.outputs = dict(graph.outputs)
         names = Counter(map(short, graph.resources))
-        self.entries: dict[str, Entry | Resource] = {
+        self.entries = {
             f"{each.type.rpartition(':')[2]} {name}" if names[name] > 1 else name: each
             for each in graph.resources
             for name in (short(each),)
         }
 
     def add(self, name, type_, inputs=None, **rest):
-        """Adds a resource; AWS and Kubernetes get an explicit provider."""
-        providers = {"aws": "aws", "kubernetes": "kubernetes"}
-        provider = self.entries.get(providers.get(type_.partition(":")[0], ""))
+        """Adds a resource; AWS and Kubernetes get an explicit provider, which has their name."""
+        provider = self.entries.get(type_.partition(":")[0])
         rest = {"parent": STACK_URN, "provider": provider.urn if provider else "", **rest}
-        self.entries[name] = Resource(self.urn(type_, name), type_, name, inputs=inputs or {}, **rest)
+        urn = f"urn:pulumi:test::trainium-eks::{type_}::{name}"
+        self.entries[name] = Resource(urn, type_, name, inputs=inputs or {}, **rest)
         return self[name]
-
-    def urn(self, type_, name):
-        return f"urn:pulumi:test::trainium-eks::{type_}::{name}"
 
     def __getitem__(self, name):
         """Returns what may be changed; most resources stay as they were recorded, which takes no time."""
@@ -76,17 +71,10 @@ class Program:
             del self.entries[name]
 
     def put(self, name, path, value):
-        """Sets an input at a dotted path (numbers are list indices). DROP removes it; a function gets the old one."""
-        *steps, last = (int(step) if step.isdigit() else step for step in path.split("."))
-        target: Any = self[name].inputs
-        for step in steps:
-            target = target[step]
-        if not steps:  # a value of the test's comes from no resource
-            self[name].property_dependencies.pop(str(last), None)
-        if value is DROP:
-            del target[last]
-        else:
-            target[last] = value(target[last]) if callable(value) else value
+        """Sets an input at a dotted path; DROP removes it, a function gets the old one."""
+        dotted.put(self[name].inputs, path, value)
+        # A value of the test's comes from no resource.
+        self[name].property_dependencies.pop(path, None)
 
     def edit(self, name, path, change):
         """Changes keys of a JSON document that an input holds as text."""
@@ -126,20 +114,12 @@ def _recorded():
     return Graph.from_json(json.loads(text))
 
 
-DROP = object()
-
-
 def policy(*statements):
     return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
 
 
-POD_TRUST = policy(
-    {
-        "Effect": "Allow",
-        "Principal": {"Service": "pods.eks.amazonaws.com"},
-        "Action": ["sts:AssumeRole", "sts:TagSession"],
-    }
-)
+_PODS = {"Principal": {"Service": "pods.eks.amazonaws.com"}, "Action": ["sts:AssumeRole", "sts:TagSession"]}
+POD_TRUST = policy({"Effect": "Allow", **_PODS})
 
 
 def user_data(*parts):
@@ -175,6 +155,5 @@ def node_group(program, name, type_, *, ami="AL2023_x86_64_NEURON", efa=0):
 
 
 def release(program, chart, namespace, values, version):
-    """Adds a Helm release, found by its chart's name."""
     inputs = {"chart": chart, "namespace": namespace, "values": values, "name": chart, "version": version}
     return program.add(chart, "kubernetes:helm.sh/v3:Release", inputs)

@@ -4,7 +4,7 @@ import uuid
 from contextlib import contextmanager
 
 import psutil
-from manifests import Body, manifest
+from manifests import live, manifest, refusal
 from waiting import SECONDS, until
 
 from trainium_eks.kube.api import ApiError
@@ -19,8 +19,6 @@ TOLD = 'until [ -e "${TMPDIR:-/tmp}/go" ]; do sleep 0.1; done'
 
 
 class Pods:
-    """Makes pods in a namespace and looks at them."""
-
     def __init__(self, api, namespace):
         self.api = api
         self.namespace = namespace
@@ -40,12 +38,7 @@ class Pods:
         return name
 
     def get(self, name):
-        try:
-            return self.api.request("GET", f"{self._path}/{name}")
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            return None
+        return self.api.get(self.api.reference(manifest("Pod", name, self.namespace)))
 
     def when(self, name, is_so):
         """The pod, once it is so. It must stay so until somebody has looked, however late that is."""
@@ -65,7 +58,6 @@ class Pods:
         return self.when(name, lambda pod: phase(pod) in ("Succeeded", "Failed"))
 
     def gone(self, name):
-        """Waits until it is."""
         until(lambda: self.get(name) is None, f"{name} is gone")
 
     def log(self, name, **query):
@@ -125,29 +117,18 @@ def await_admission(api, manifest):
     are there, and a quota refuses all until its controller has counted."""
 
     def is_admitted():
-        try:
-            api.create(manifest, dry_run=True)
-        except ApiError as error:
-            if error.status not in (403, 404):  # 404: of a kind that is not served yet
-                raise
-            return False
-        return True
+        error = refusal(api, manifest)
+        if error is not None and error.status not in (403, 404):  # 404: of a kind that is not served yet
+            raise error
+        return error is None
 
     until(is_admitted, f"the {manifest['kind']} is admitted")
 
 
 def await_account(api, namespace):
     """Waits for what the controllers put into each namespace and its pods need."""
-
-    def is_there():
-        try:
-            api.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
-            api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt")
-        except ApiError:
-            return False
-        return True
-
-    until(is_there, f"{namespace} has its service account")
+    needed = (manifest("ServiceAccount", "default", namespace), manifest("ConfigMap", "kube-root-ca.crt", namespace))
+    until(lambda: all(live(api, each) for each in needed), f"{namespace} has its service account")
 
 
 def phase(pod):
@@ -155,7 +136,7 @@ def phase(pod):
 
 
 def status(pod, container=0):
-    found: list[Body] = (pod.get("status") or {}).get("containerStatuses") or [{}]
+    found = (pod.get("status") or {}).get("containerStatuses") or [{}]
     return found[container]
 
 
@@ -173,7 +154,6 @@ def failures_of(job):
 
 
 def processes_of(paths, uid):
-    """What runs of a pod."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -186,7 +166,6 @@ def processes_of(paths, uid):
 
 @contextmanager
 def cpu_nodes(api, size=2, labels=None):
-    """Simulated CPU nodes; their group."""
     key = f"cpu-{uuid.uuid4().hex[:8]}"
     inputs = {
         "instanceTypes": ["m7i.4xlarge"],
@@ -206,7 +185,6 @@ def cpu_nodes(api, size=2, labels=None):
 
 @contextmanager
 def a_namespace(api):
-    """A namespace of its own, and its pods."""
     name = f"test-{uuid.uuid4().hex[:10]}"
     api.create(manifest("Namespace", name))
     await_account(api, name)

@@ -26,18 +26,20 @@ MISSING = "Requested resource not found."
 _MODEL = botocore.session.get_session().get_service_model("sagemaker")
 
 
+def summary(what, name, status, **more):
+    """An entry of a list of jobs, ``TrainingJob`` or ``TransformJob``."""
+    named = {f"{what}Name": name, f"{what}Arn": f"{ARN}:job/{name}", f"{what}Status": status}
+    return {**named, "CreationTime": BEGUN, **more}
+
+
 def training(status, second, **more):
-    """An answer of DescribeTrainingJob."""
     return {
-        "TrainingJobName": JOB,
-        "TrainingJobArn": f"{ARN}:training-job/{JOB}",
+        **summary("TrainingJob", JOB, status),
         "ModelArtifacts": {"S3ModelArtifacts": MODEL_DATA},
-        "TrainingJobStatus": status,
         "SecondaryStatus": second,
         "AlgorithmSpecification": {"TrainingInputMode": "File"},
         "ResourceConfig": {"InstanceType": "ml.trn1.32xlarge", "InstanceCount": 2, "VolumeSizeInGB": 500},
         "StoppingCondition": {"MaxRuntimeInSeconds": 60},
-        "CreationTime": BEGUN,
         "RoleArn": WHERE.role_arn,
         "OutputDataConfig": {"S3OutputPath": "s3://acme-data/sagemaker/training/bert/output"},
         "CheckpointConfig": {"S3Uri": "s3://acme-data/sagemaker/training/bert/checkpoints"},
@@ -45,36 +47,22 @@ def training(status, second, **more):
     }
 
 
-def summary(what, name, status, **more):
-    """An entry of a list of jobs, ``TrainingJob`` or ``TransformJob``."""
-    named = {f"{what}Name": name, f"{what}Arn": f"{ARN}:job/{name}", f"{what}Status": status}
-    return {**named, "CreationTime": BEGUN, **more}
-
-
 def transform(name, status, **more):
-    """An answer of DescribeTransformJob."""
     return {
-        "TransformJobName": name,
-        "TransformJobArn": f"{ARN}:transform-job/{name}",
-        "TransformJobStatus": status,
+        **summary("TransformJob", name, status),
         "ModelName": name,
         "TransformInput": {"DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://acme-data/in"}}},
         "TransformOutput": {"S3OutputPath": "s3://acme-data/sagemaker/predicted"},
         "TransformResources": {"InstanceType": "ml.inf2.xlarge", "InstanceCount": 1},
-        "CreationTime": BEGUN,
         **more,
     }
 
 
 def endpoint(name, status, version, **more):
-    """An answer of DescribeEndpoint."""
     return {
-        "EndpointName": name,
-        "EndpointArn": f"{ARN}:endpoint/{name}",
+        **summary("Endpoint", name, status),
         "EndpointConfigName": version,
-        "EndpointStatus": status,
         "ProductionVariants": [{"VariantName": "all", "CurrentInstanceCount": 1}],
-        "CreationTime": BEGUN,
         "LastModifiedTime": BEGUN,
         **more,
     }

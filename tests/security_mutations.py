@@ -13,21 +13,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import dotted
 import yaml
 
 from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.resource_types.paths import value_at
 
-Inputs = dict[str, Any]
-Edit = Callable[[Inputs], None]
-
-GONE = object()
-"""In the place of a value: the key is removed."""
+Edit = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """One change to one resource."""
-
     kind: str
     urn: str
     graph: Graph
@@ -35,7 +31,6 @@ class Mutation:
 
     @property
     def title(self):
-        """``open ingress: trn-dev-fsx-from-cluster-in-988``."""
         return f"{self.kind}: {self.urn.rpartition('::')[2]}"
 
 
@@ -51,22 +46,6 @@ def changed(graph, urn, edit):
     return replace(graph, resources=tuple(one(each) if each.urn == urn else each for each in graph.resources))
 
 
-def set_at(path, value):
-    """Sets or removes an input at a dotted path; numbers are list indices. Missing steps are made."""
-
-    def edit(inputs):
-        *steps, last = (int(step) if step.isdigit() else step for step in path.split("."))
-        at: Any = inputs
-        for step in steps:
-            at = at[step] if isinstance(step, int) else at.setdefault(step, {})
-        if value is not GONE:
-            at[last] = value
-        elif isinstance(at, list) or last in at:
-            del at[last]
-
-    return edit
-
-
 @dataclass(frozen=True)
 class Kind:
     """One kind of mutation: an edit of every resource of a type that a condition picks, or its removal."""
@@ -78,26 +57,13 @@ class Kind:
     when: Callable[[Resource], bool] = lambda _: True
 
     def places(self, graph):
-        """URNs of the resources that it can be applied to."""
         return (each.urn for each in graph.of_type(self.type) if self.when(each))
 
     def at(self, graph, urn):
-        """The mutation of one of them."""
         if self.edit is not None:
             return Mutation(self.name, urn, changed(graph, urn, self.edit))
         left = tuple(each for each in graph.resources if each.urn != urn)
         return Mutation(self.name, urn, replace(graph, resources=left))
-
-
-def at(resource, path):
-    """A resource's input at a dotted path; None when there is none."""
-    found: Any = resource.inputs
-    for step in path.split("."):
-        if isinstance(found, list):
-            found = found[int(step)] if step.isdigit() and int(step) < len(found) else None
-        else:
-            found = found.get(step) if isinstance(found, dict) else None
-    return found
 
 
 def _of_row(type_, row):
@@ -105,9 +71,9 @@ def _of_row(type_, row):
 
     def edit(inputs):
         for path, value in row.get("set", {}).items():
-            set_at(path, value)(inputs)
+            dotted.put(inputs, path, value)
         if "unset" in row:
-            set_at(row["unset"], GONE)(inputs)
+            dotted.put(inputs, row["unset"], dotted.DROP)
         for path, granted in row.get("allow", {}).items():
             document = json.loads(inputs[path])
             document["Statement"].append({"Effect": "Allow", **granted})
@@ -118,11 +84,11 @@ def _of_row(type_, row):
     def when(resource):
         text = str(resource.inputs)
         return (
-            ("has" not in row or at(resource, row["has"]) is not None)
+            ("has" not in row or value_at(resource.inputs, row["has"]))
             and row.get("with", "") in text
             and ("without" not in row or row["without"] not in text)
             and row.get("named", "") in resource.name
-            and all(at(resource, path) == value for path, value in row.get("when", {}).items())
+            and all(value_at(resource.inputs, path) == value for path, value in row.get("when", {}).items())
         )
 
     return Kind(row["kind"], type_, None if row.get("gone") else edit, when)

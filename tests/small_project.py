@@ -1,6 +1,5 @@
 """A small Pulumi project in a directory, for tests of the command."""
 
-import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,23 +31,14 @@ pulumi.export("keyArn", store.key.arn)
 
 @dataclass(frozen=True)
 class Project:
-    """A project directory."""
-
     path: Path
 
     def write(self, name, text):
         (self.path / name).write_text(text)
 
     def git(self, *arguments):
-        author = {
-            "GIT_AUTHOR_NAME": "t",
-            "GIT_AUTHOR_EMAIL": "t@t",
-            "GIT_COMMITTER_NAME": "t",
-            "GIT_COMMITTER_EMAIL": "t@t",
-        }
-        subprocess.run(
-            ["git", "-C", str(self.path), *arguments], check=True, capture_output=True, env={**os.environ, **author}
-        )
+        author = ("-c", "user.name=t", "-c", "user.email=t@t")
+        subprocess.run(["git", "-C", str(self.path), *author, *arguments], check=True, capture_output=True)
 
     def commit(self):
         self.git("add", "-A")

@@ -8,52 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
-if TYPE_CHECKING:
-    import requests
+from web_server import Handler, serving
 
 
 def content_of(directory):
-    """What was staged, without the copier's own files."""
     files = (path for path in directory.rglob("*") if path.is_file() and not path.name.startswith(".stage"))
     return {path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
-
-
-@contextmanager
-def serving(handler):
-    class Server(ThreadingHTTPServer):
-        request_queue_size = 64
-        daemon_threads = True
-
-    server = Server(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_HEAD(self):
-        self.do_GET()
-
-    def log_message(self, *_):
-        pass
-
-    def answer(self, status, headers=MappingProxyType({"Content-Length": 0})):
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, str(value))
-        self.end_headers()
 
 
 @dataclass
@@ -96,7 +59,7 @@ def file_server():
     lock = threading.Lock()
 
     class Page(Handler):
-        def do_GET(self):
+        def do_GET(self):  # noqa: N802 - the name that the server calls
             with lock:
                 stub.at_once += 1
                 stub.most_at_once = max(stub.most_at_once, stub.at_once)
@@ -124,7 +87,7 @@ def file_server():
                 self.answer(416)
                 return
             piece = content[start:stop]
-            headers: dict[str, Any] = {"ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
+            headers = {"ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
             if wanted:
                 headers["Content-Range"] = f"bytes {start}-{start + len(piece) - 1}/{len(content)}"
             # A handler closes its connection after this header.
@@ -157,7 +120,7 @@ def file_server():
         yield stub
 
 
-class Seen(list["requests.PreparedRequest"]):
+class Seen(list):
     """The requests so far, and the number of answers with bytes that are still to be cut in the middle."""
 
     cuts = 0
@@ -166,16 +129,14 @@ class Seen(list["requests.PreparedRequest"]):
 @contextmanager
 def moto_server():
     """S3 as moto has it, over HTTP: the URL and the requests so far. moto's own server would want Flask.
-
-    To be used within ``mock_aws``.
-    """
+    To be used within ``mock_aws``."""
     import requests
     from moto.core.models import botocore_stubber
 
     seen = Seen()
 
     class Page(Handler):
-        def do_GET(self):
+        def do_GET(self):  # noqa: N802 - the name that the server calls
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
             asked = requests.Request(self.command, f"https://s3.amazonaws.com{self.path}", headers, data=body).prepare()
@@ -212,8 +173,6 @@ class Hub:
     revisions: tuple[str, ...] = ("main",)
     token: str = ""
     """Wanted in every request but those of the bytes, when not empty."""
-    page: int = 2
-    """Entries of one page of the list."""
     spoiled: frozenset[str] = frozenset()
     """Paths whose bytes come wrong."""
     breaks: int = 0
@@ -247,7 +206,7 @@ def hub():
         wanted = handler.headers.get("Range", "").removeprefix("bytes=")
         first, _, last = wanted.partition("-")
         piece = content[int(first or 0) : int(last) + 1 if last else len(content)]
-        headers: dict[str, Any] = {"Content-Length": len(piece)}
+        headers = {"Content-Length": len(piece)}
         if wanted:
             headers["Content-Range"] = f"bytes {first}-{int(first) + len(piece) - 1}/{len(content)}"
         handler.answer(206 if wanted else 200, headers)
@@ -256,12 +215,12 @@ def hub():
         handler.close_connection = handler.close_connection or cut
 
     class Storage(Handler):
-        def do_GET(self):
+        def do_GET(self):  # noqa: N802 - the name that the server calls
             stub.tokens_at_the_bytes.append(self.headers.get("Authorization", ""))
             send(self, content_of(unquote(self.path.lstrip("/"))))
 
     class Page(Handler):
-        def do_GET(self):
+        def do_GET(self):  # noqa: N802 - the name that the server calls
             parts = urlsplit(self.path)
             if stub.status != 200:
                 self._json({"error": "busy"}, stub.status)
@@ -280,10 +239,10 @@ def hub():
         def _list(self, start):
             folders = [{"type": "directory", "oid": "0" * 40, "size": 0, "path": "a-directory"}]
             entries = [*folders, *(entry(path) for path in sorted(stub.files))]
-            after = start + stub.page
+            after = start + 2
             link = {}
             if after < len(entries):
-                url = f"{stub.url}/api/{stub.name}/tree/{stub.commit}?recursive=true&limit={stub.page}&cursor={after}"
+                url = f"{stub.url}/api/{stub.name}/tree/{stub.commit}?recursive=true&limit=2&cursor={after}"
                 link = {"Link": f'<{url}>; rel="next"'}
             self._json(entries[start:after], 200, link)
 
@@ -300,9 +259,7 @@ def hub():
 
         def _json(self, data, status=200, headers=MappingProxyType({})):
             body = json.dumps(data).encode()
-            self.answer(status, {**headers, "Content-Length": len(body)})
-            if self.command != "HEAD":
-                self.wfile.write(body)
+            self.answer(status, {**headers, "Content-Length": len(body)}, body if self.command != "HEAD" else b"")
 
     with serving(Storage) as storage, serving(Page) as url:
         stub.url = url

@@ -12,13 +12,12 @@ import hashlib
 import json
 import re
 import struct
-import threading
 import time
-from collections.abc import Callable
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import parse_qs
+
+import web_server
+from web_server import Handler
 
 from trainium_eks.kube.cluster import KINDS
 
@@ -38,8 +37,6 @@ NAMESPACED = frozenset(
 _MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _BINARY, _CLOSE = 2, 8
 
-Objects = dict[str, list[dict[str, Any]]]
-
 
 class Channel:
     """One connection, on the server's side."""
@@ -49,13 +46,9 @@ class Channel:
         key = handler.headers["Sec-WebSocket-Key"]
         accept = base64.b64encode(hashlib.sha1(f"{key}{_MAGIC}".encode()).digest()).decode()
         headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": accept}
-        handler.send_response(101, "Switching Protocols")
-        for name, value in {**headers, "Sec-WebSocket-Protocol": "v4.channel.k8s.io"}.items():
-            handler.send_header(name, value)
-        handler.end_headers()
+        handler.answer(101, {**headers, "Sec-WebSocket-Protocol": "v4.channel.k8s.io"})
 
     def send(self, channel, data):
-        """One message."""
         self._frame(_BINARY, bytes([channel]) + data)
 
     def close(self):
@@ -93,22 +86,22 @@ class StubApi:
     def __init__(self, objects, url):
         self.objects = copy.deepcopy(objects)
         self.url = url
-        self.refuses: dict[str, int] = {}
+        self.refuses = {}
         """Path to the HTTP status that it is answered with."""
         self.looks = 0
         """How often its version was asked."""
-        self.before_look: Callable[[int], object] = lambda _: None
+        self.before_look = lambda _: None
         """Told the number of each look before it is answered."""
-        self.logs: dict[str, list[str]] = {}
+        self.logs = {}
         """Pod to the lines of its log, each with its time before it. One that is followed is looked at again and again
         until the pod has ended."""
-        self.deleted: list[str] = []
+        self.deleted = []
         """Paths of what was deleted."""
-        self.channels: dict[str, Callable[[Channel], None]] = {}
+        self.channels = {}
         """``<pod>/exec`` or ``<pod>/portforward`` to what is spoken there."""
-        self.after_create: Callable[[dict[str, Any]], object] = lambda _: None
+        self.after_create = lambda _: None
         """Told of each object that was created."""
-        self.asked: list[str] = []
+        self.asked = []
         """Paths and queries of the logs that were asked for."""
 
     @property
@@ -149,11 +142,9 @@ class StubApi:
         return 404, _status("NotFound", f"{path} is not there")
 
     def named(self, kind, name):
-        """One object."""
         return next((each for each in self.objects.get(kind, []) if each["metadata"]["name"] == name), None)
 
     def create(self, path, body, *, dry_run=False):
-        """Status and body."""
         if path in self.refuses:
             return self.answer(path)
         kind, name = body["kind"], body["metadata"]["name"]
@@ -197,10 +188,10 @@ class StubApi:
 
 @contextmanager
 def serving(objects):
-    """A server on a free port of this machine."""
+    class Api(Handler):
+        protocol_version = "HTTP/1.0"
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
+        def do_GET(self):  # noqa: N802 - the name that the server calls
             path, _, query = self.path.partition("?")
             speaking = re.fullmatch("/api/v1/namespaces/[^/]+/pods/([^/]+/(?:exec|portforward))", path)
             if speaking and speaking[1] in stub.channels and path not in stub.refuses:
@@ -217,7 +208,7 @@ def serving(objects):
             else:
                 self._answer(*stub.answer(path, parse_qs(query).get("labelSelector", [""])[0]))
 
-        def do_POST(self):
+        def do_POST(self):  # noqa: N802 - the name that the server calls
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
             path, _, query = self.path.partition("?")
             if path.endswith("/selfsubjectaccessreviews"):
@@ -225,7 +216,7 @@ def serving(objects):
             else:
                 self._answer(*stub.create(path, body, dry_run="dryRun" in query))
 
-        def do_DELETE(self):
+        def do_DELETE(self):  # noqa: N802 - the name that the server calls
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             self._answer(*stub.delete(self.path.partition("?")[0]))
 
@@ -233,9 +224,7 @@ def serving(objects):
             # In chunks, as the API server does it: of another answer nothing is read before there is much of it.
             self.protocol_version = "HTTP/1.1"
             self.close_connection = True
-            self.send_response(200)
-            self.send_header("Transfer-Encoding", "chunked")
-            self.end_headers()
+            self.answer(200, {"Transfer-Encoding": "chunked"})
             for line in lines:
                 text = f"{line}\n".encode()
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(text), text))
@@ -243,27 +232,11 @@ def serving(objects):
 
         def _answer(self, status, body):
             data = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            self.answer(status, {"Content-Length": len(data)}, data)
 
-        def log_message(self, *_):
-            pass
-
-    class Server(ThreadingHTTPServer):
-        request_queue_size = 64  # all kinds are asked at once; a full queue costs its caller a second
-
-    server = Server(("127.0.0.1", 0), Handler)
-    stub = StubApi(objects, f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    stub = StubApi(objects, "")
+    with web_server.serving(Api) as stub.url:
         yield stub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def run_command(lines, code=0):

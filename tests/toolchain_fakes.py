@@ -1,15 +1,15 @@
 """Tools, a Go, servers and images that stand in for the real ones when the toolchain is tested."""
 
+import contextlib
 import hashlib
 import io
 import json
 import tarfile
-import threading
 import urllib.parse
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from web_server import Handler, serving
 
 from trainium_eks.local.toolchain import UnavailableError, provide
 
@@ -95,7 +95,6 @@ def go(directory, build=":"):
 
 
 def calls(directory):
-    """What the Go in that directory was called for."""
     file = directory / "go.calls"
     return [line.split()[0] for line in file.read_text().splitlines()] if file.exists() else []
 
@@ -148,42 +147,35 @@ class Server:
     """Serves what is in ``files`` by path, everything else is 404."""
 
     def __init__(self):
-        self.files: dict[str, bytes] = {}
-        self.asked: list[str] = []
-        self.cut: dict[str, int] = {}
+        self.files = {}
+        self.asked = []
+        self.cut = {}
         """Path to the length that is promised, where less is sent."""
         self.is_silent = False
         """Whether each connection is closed without an answer."""
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
+        class Page(Handler):
+            protocol_version = "HTTP/1.0"
+
+            def do_GET(self):  # noqa: N802 - the name that the server calls
                 server.asked.append(self.path)
                 if not server.is_silent:
                     server.answer(self)
 
-            def log_message(self, format, *args):
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+        self._running = contextlib.ExitStack()
+        self.url = self._running.enter_context(serving(Page))
 
     def close(self):
-        self._http.shutdown()
-        self._http.server_close()
+        self._running.close()
 
     def answer(self, request):
         content = self.files.get(request.path)
         self.send(request, 404 if content is None else 200, content or b"")
 
     def send(self, request, status, content=b"", **headers):
-        request.send_response(status)
-        for name, value in headers.items():
-            request.send_header(name.replace("_", "-"), value)
-        request.send_header("Content-Length", str(self.cut.get(request.path, len(content))))
-        request.end_headers()
-        request.wfile.write(content)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        request.answer(status, {**named, "Content-Length": self.cut.get(request.path, len(content))}, content)
 
 
 # --- Images -------------------------------------------------------------------------------------------------------
@@ -194,8 +186,6 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 @dataclass
 class Pushed:
-    """What a repository holds."""
-
     blobs: dict[str, bytes] = field(default_factory=dict)
     manifests: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     """Digest or tag to media type and content."""
@@ -219,10 +209,10 @@ class Registry(Server):
 
     def __init__(self):
         super().__init__()
-        self.repositories: dict[str, Pushed] = {}
+        self.repositories = {}
         self.token = "t0k3n"
         self.challenge = 'Bearer realm="{url}/token",service="registry.example",scope="repository:{name}:pull"'
-        self.answers: dict[str, int] = {}
+        self.answers = {}
         """Part of a path to the status that it is answered with."""
         # Another name, so that redirects lead to another host.
         self.store = f"{self.url.replace('127.0.0.1', 'localhost')}/store"

@@ -47,12 +47,7 @@ def main(arguments):
 
 
 def provide():
-    """The environment's interpreter; the first time this takes minutes, and says so.
-
-    Raises:
-        SkippedError: PyTorch cannot be had, or the disk is too full for it.
-        ClusterError: what should be possible fails.
-    """
+    """The environment's interpreter; the first time this takes minutes, and says so."""
     image = _image()
     python = ENVIRONMENT / "bin" / "python"
     made_of = hashlib.sha256(f"{image.reference}\n{image.path}\n{REQUIREMENTS.read_text()}".encode()).hexdigest()

@@ -19,7 +19,6 @@ class Call:
     options: tuple[object, ...]
 
     def __call__(self, *words):
-        """Return a command's exit code and what it printed."""
         result = self.run(*words, *self.options)
         return result.exit_code, result.output
 
@@ -30,7 +29,6 @@ class Call:
 
 @contextmanager
 def cluster(scene):
-    """A server with the objects of a scene."""
     with serving({kind: objects for kind, objects in scene.items() if isinstance(objects, list)}) as stub:
         yield stub
 

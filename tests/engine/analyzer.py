@@ -37,8 +37,6 @@ class Props(UserDict[str, Any]):
 
 
 class Items(UserList[Any]):
-    """As the SDK's."""
-
     def __getitem__(self, key):
         return self.data if key == "__target" else self.data[key]
 

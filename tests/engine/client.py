@@ -9,7 +9,6 @@ from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 from trainium_eks.plan.recording import wire
 
 STACK = "urn:pulumi:dev::trainium-eks"
-NOTHING: frozenset[str] = frozenset()
 
 
 def urn(type_, name):
@@ -42,14 +41,13 @@ class Connection:
             provider_pb2.DiffRequest(urn=urn(type_, "it"), old_inputs=olds, news=news, ignoreChanges=ignore_changes)
         )
 
-    def create(self, type_, inputs, name="it", *, preview=False, secret=NOTHING):
+    def create(self, type_, inputs, name="it", *, preview=False, secret=frozenset()):
         properties = wire.encode(inputs, secret=secret)
         return self.stub.Create(
             provider_pb2.CreateRequest(urn=urn(type_, name), properties=properties, preview=preview)
         )
 
     def made(self, type_, inputs, name="it"):
-        """Id and outputs of a new thing."""
         answer = self.create(type_, inputs, name)
         return answer.id, wire.decode(answer.properties, mask=False)
 
@@ -69,8 +67,6 @@ class Connection:
 
 @dataclass
 class Clouds:
-    """Served clouds, and channels to them."""
-
     ports: Mapping[str, str]
     channels: list[grpc.Channel] = field(default_factory=list)
 
@@ -83,7 +79,6 @@ class Clouds:
         return Connection(provider_pb2_grpc.ResourceProviderStub(channel))
 
     def provider(self, package="aws", **settings):
-        """A configured connection."""
         connection = self.attach(package)
         settings = wire.encode({"version": "7.0.0", **settings})
         request = provider_pb2.ConfigureRequest(urn=urn(f"pulumi:providers:{package}", "main"), args=settings)

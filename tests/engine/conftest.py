@@ -24,7 +24,6 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session")
 def new_rig(tmp_path_factory):
-    """Makes a rig of its own."""
     if missing := why_not():
         pytest.skip(missing)
     return lambda: Rig(tmp_path_factory.mktemp("engine"))
@@ -32,5 +31,4 @@ def new_rig(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rig(new_rig):
-    """One rig for a module."""
     return new_rig()

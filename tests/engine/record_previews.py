@@ -33,7 +33,6 @@ def without_traces(value):
 
 
 def write(rig, name):
-    """Write one preview of the stack as it is configured."""
     code, document, said = rig.preview_document(STACK, "--show-sames")
     assert code == 0, said
     text = json.dumps(without_traces(document), sort_keys=True)

@@ -26,9 +26,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 TOOLS = ("pulumi", "pulumi-language-python")
 
-Config = dict[str, Any]
-"""The ``config:`` block of a stack's file."""
-
 # As tests/conftest.py: what a shell may hold, and the day that rule R05 takes for today.
 _AMBIENT = ("AWS_", "KUBECONFIG", "PULUMI_", "HELM_")
 _TODAY = {"SOURCE_DATE_EPOCH": "1795219200"}
@@ -36,8 +33,6 @@ _TODAY = {"SOURCE_DATE_EPOCH": "1795219200"}
 
 @dataclass(frozen=True)
 class Step:
-    """What the engine did, or would do, to one resource."""
-
     operation: str
     """``same``, ``create``, ``update``, ``replace``, ``delete`` and the parts of a replacement."""
     urn: str
@@ -51,8 +46,6 @@ class Step:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the CLI."""
-
     code: int
     steps: tuple[Step, ...]
     messages: str
@@ -121,7 +114,6 @@ class Rig:
         self.pulumi("stack", "init", stack)
 
     def preview(self, stack, *arguments, forgetful=False):
-        """What an update would do."""
         code, answer, said = self.preview_document(stack, *arguments, forgetful=forgetful)
         steps = tuple(
             Step(step["op"], step["urn"], step.get("newState") or step.get("oldState") or {})
@@ -137,25 +129,20 @@ class Rig:
         return done.returncode, json.loads(brace + rest or "{}"), done.stderr
 
     def refused(self, stack, *arguments):
-        """All that the CLI says of a preview that fails."""
         code, document, said = self.preview_document(stack, *arguments)
         assert code != 0
         return f"{document.get('diagnostics')}\n{said}"
 
     def says(self, *arguments):
-        """Exit code and text of a command."""
         return _text(self._run(*arguments))
 
     def up(self, stack, *arguments, failing=""):
-        """An update, without a preview before it."""
         return self._events("up", "--yes", "--skip-preview", "--json", "--stack", stack, *arguments, failing=failing)
 
     def refresh(self, stack):
-        """Asks the clouds what there is."""
         return self._events("refresh", "--yes", "--skip-preview", "--json", "--expect-no-changes", "--stack", stack)
 
     def destroy(self, stack, *arguments):
-        """Deletes everything, without a preview before it."""
         return self._events("destroy", "--yes", "--skip-preview", "--json", "--stack", stack, *arguments)
 
     def recorded(self, stack, *, dry_run=False):

@@ -36,12 +36,10 @@ def differences(graph, engine, *, first_preview=False):
 
 
 def assert_made(graph, rig):
-    """The engine has of a stack what is recorded."""
     assert list(differences(graph, {state["urn"]: state for state in rig.resources(graph.stack)})) == []
 
 
 def assert_planned(before, after, run):
-    """A preview does what is planned."""
     planned = compare(before, after)
     for kind in ("create", "update", "replace", "delete"):
         assert {called(item.resource.urn) for item in planned.of(kind)} == run.of(kind) & run.custom, kind

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.engine_full]
 
 def _first_stacks():
     """Each type that a provider makes to the first environment that has one; from the accepted plans."""
-    found: dict[str, str] = {}
+    found = {}
     for stack in ("dev", "prod", "gpu"):
         plan = json.loads((REPOSITORY / "tests" / "golden_plans" / f"{stack}.json").read_text())
         for type_ in (urn.split("::")[2].rpartition("$")[2] for urn in plan):

@@ -48,9 +48,6 @@ def test_a_cluster_before_its_network_is_refused_with_what_to_do(production):
     assert f"the outputs of the stack {NETWORK} cannot be read" in text
     assert f"bring it up first: pulumi up --stack {NETWORK}" in text
     assert "Traceback" not in text
-
-
-def test_a_network_without_an_update_has_no_outputs(production):
     production.rig.pulumi("stack", "init", "prod", *production.network)
     assert "no output 'existingNetwork', it has none" in production.rig.refused("prod", *production.cluster)
 
@@ -69,15 +66,12 @@ def test_the_cluster_stands_in_the_network_of_the_other_stack(production):
     rig.pulumi("stack", "output", "clusterName", "--stack", "prod", *production.cluster)
 
 
-def test_the_network_is_not_destroyed_beneath_the_cluster(production):
-    code, said = production.rig.says("destroy", "--yes", "--stack", "prod", *production.network)
+def test_the_network_is_not_destroyed_beneath_the_cluster_until_it_is_not_protected(production):
+    rig = production.rig
+    code, said = rig.says("destroy", "--yes", "--stack", "prod", *production.network)
     assert code != 0
     assert "protect" in said
-    assert made(production.rig, "Vpc")
-
-
-def test_the_network_goes_once_it_is_not_protected(production):
-    rig = production.rig
+    assert made(rig, "Vpc")
     rig.pulumi("config", "set", "protect", "false", "--stack", "prod", *production.network)
     succeeded(rig.up("prod", *production.network))
     succeeded(rig.destroy("prod", *production.network))

@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from engine.config_changes import every_feature
 from engine.rig import REPOSITORY
+from full_environments import given
 
 from trainium_eks.plan.rules import judge
 
@@ -30,10 +30,6 @@ aws.iam.RolePolicy("all", role="somebody", policy=everything)
 """Resources that are wrong whatever is known of them, after the stack's own."""
 
 
-def plain_config(_config):
-    """The repository's own."""
-
-
 def expired(config):
     config["trainium-eks:waivers"]["R06"]["expires"] = "2026-01-31"
 
@@ -43,12 +39,12 @@ def broken(said):
     return set(re.findall(r"\[mandatory\](?: +\[severity: \w+\])? +(\w+)", said))
 
 
-@pytest.mark.parametrize("change", [plain_config, every_feature])
+@pytest.mark.parametrize("features", [lambda _: {}, given], ids=["plain", "every feature"])
 @pytest.mark.parametrize("stack", ["dev", "gpu", "prod"])
-def test_a_sound_stack_is_previewed_and_made_under_the_pack(new_rig, stack, change):
+def test_a_sound_stack_is_previewed_and_made_under_the_pack(new_rig, stack, features):
     """The update knows ids, so it judges the rules that follow them, too."""
     rig = new_rig()
-    rig.begin(stack, change)
+    rig.begin(stack, lambda config: config.update(features(stack)))
     for command in (["preview"], ["up", "--yes", "--skip-preview"]):
         code, said = rig.says(*command, "--stack", stack, "--policy-pack", PACK)
         assert broken(said) == set()

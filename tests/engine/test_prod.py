@@ -34,17 +34,13 @@ def test_karpenter_comes_and_cluster_autoscaler_goes_and_nothing_is_replaced(rig
     assert succeeded(rig.up("prod", "--expect-no-changes")).changes() == {}
 
 
-def test_what_is_protected_stops_a_destroy_before_anything_is_deleted(rig):
+def test_what_is_protected_stops_a_destroy_and_stays_when_there_is_no_preview(rig):
+    """Everything else goes then, which is why docs/deploying.md warns of it."""
     before = rig.inventory()
     code, said = rig.says("destroy", "--yes", "--stack", "prod")
     assert code != 0
     assert "protected" in said
     assert rig.inventory() == before
-
-
-def test_a_destroy_without_preview_leaves_what_is_protected(rig):
-    """Everything else goes, which is why docs/deploying.md warns of it."""
-    before = rig.inventory()
     protected = {state["urn"] for state in rig.resources("prod") if state.get("protect")}
     protected &= {thing["urn"] for thing in before}
     assert {called(urn).split()[0] for urn in protected} >= {"Bucket", "Cluster", "LustreFileSystem"}

@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -25,7 +24,6 @@ class Cloud:
 
     @property
     def outputs(self):
-        """The stack's outputs: all that a pipeline is given."""
         return self.project.path / ".local" / "local" / "outputs.json"
 
     def jobs(self):
@@ -36,8 +34,7 @@ class Cloud:
     def status(self, name):
         jobs = self.project.get("local", "jobs.batch.volcano.sh", "-n", "training")
         [status] = [job["status"] for job in jobs if job["metadata"]["name"] == name]
-        found: dict[str, Any] = status
-        return found
+        return status
 
     def await_step(self, name):
         """Waits until rank 0 of a gang has reported a step."""
@@ -64,7 +61,6 @@ class Tool:
     environment: Mapping[str, str]
 
     def start(self, folder, *command, log):
-        """Starts a program in a session of its own."""
         with log.open("ab") as lines:
             return subprocess.Popen(
                 [str(self.programs / command[0]), *command[1:]],

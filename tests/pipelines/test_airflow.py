@@ -6,7 +6,6 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
-from typing import Any
 
 import pytest
 from pipelines.rig import EXAMPLES, Tool, kill, tool
@@ -29,7 +28,6 @@ class Airflow:
     process: "Popen[bytes] | None" = field(default=None)
 
     def start(self):
-        """Starts it, and waits until it has read the DAG."""
         self.process = self.tool.start(self.folder, "airflow", "standalone", log=self.log)
         until(self._has_read, self.log.read_text, SECONDS)
 
@@ -42,8 +40,7 @@ class Airflow:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as answer:
-            found: dict[str, Any] = json.load(answer)
-        return found
+            return json.load(answer)
 
     def dag(self, method, path="", body=None):
         token = self.ask("GET", "/auth/token")["access_token"]
@@ -53,7 +50,6 @@ class Airflow:
         self.dag("POST", "/dagRuns", {"dag_run_id": run, "logical_date": None, "conf": params})
 
     def tries(self, run):
-        """State and number of the try of each task."""
         found = self.dag("GET", f"/dagRuns/{run}/taskInstances")["task_instances"]
         return {each["task_id"]: (each["state"], each["try_number"]) for each in found}
 

@@ -1,7 +1,7 @@
 """The repository's environments."""
 
 import pytest
-from recordings import recorded
+from golden import recorded
 
 
 @pytest.fixture(scope="session")

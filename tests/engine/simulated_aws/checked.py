@@ -99,8 +99,6 @@ SCHEMA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Checked:
-    """The answer of a provider's Check."""
-
     inputs: Mapping[str, Any]
     faults: tuple[tuple[str, str], ...] = ()
     """Path of an input and its fault."""
@@ -151,7 +149,6 @@ def name_path(type_: str) -> str:
 
 
 def _kept(type_: str, path: str, before: Mapping[str, Any] | None) -> Any:
-    """Return the name that was made up before; None without one."""
     made_up = path in (before or {}).get(DEFAULTS, ()) or type_.startswith(kubernetes.PREFIX)
     return value_at(before, path) if before and made_up else None
 
@@ -170,7 +167,6 @@ def _too_long(type_: str, path: str, inputs: Mapping[str, Any]) -> tuple[tuple[s
 
 
 def _put(inputs: dict[str, Any], path: str, value: Any) -> None:
-    """Set the value at a dotted path, without changing the objects on the way."""
     top, _, rest = path.partition(".")
     if not rest:
         inputs[top] = value

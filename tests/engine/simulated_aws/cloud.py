@@ -64,7 +64,6 @@ class ResourceRequest:
 
     @property
     def secret(self) -> frozenset[str]:
-        """Return the names of the inputs that hold a secret."""
         return wire.secret_keys(self.inputs)
 
 
@@ -88,15 +87,14 @@ class Cloud:
         """Return the outputs of a creation that a preview knows."""
         inputs = asked.plain
         _, computed = _answer(account, asked, asked.urn)
-        return _encoded({**inputs, **preview_state(computed, inputs)}, asked)
+        return wire.encode({**inputs, **preview_state(computed, inputs)}, secret=asked.secret)
 
     def create(self, account: Account, asked: ResourceRequest) -> tuple[str, struct_pb2.Struct]:
-        """Create a thing; return its id and outputs."""
         made_as = self._inventory.next_name(asked.urn)
         identity, computed = _answer(account, asked, made_as)
         if asked.type == self._failing and self._inventory.fails_first(asked.type):
             raise CloudError(f"creating {asked.type} ({asked.name}): ThrottlingException: Rate exceeded")
-        outputs = _encoded({**asked.plain, **computed}, asked)
+        outputs = wire.encode({**asked.plain, **computed}, secret=asked.secret)
         thing = Thing(asked.type, identity, _cluster(account, asked.type), asked.urn, made_as)
         if not self._inventory.add(_thing(thing, asked, outputs)):
             raise CloudError(f"creating {asked.type} ({asked.name}): AlreadyExistsException: {identity} already exists")
@@ -125,7 +123,7 @@ class Cloud:
             computed = _settled(computed)
             if self._forgetful and asked.type == eks.CLUSTER.token:
                 computed.update(dict.fromkeys(_FORGOTTEN, UNKNOWN))
-        outputs = _encoded({**asked.plain, **computed}, asked)
+        outputs = wire.encode({**asked.plain, **computed}, secret=asked.secret)
         if not preview:
             self._inventory.put(_thing(thing, asked, outputs))
         return outputs
@@ -179,15 +177,9 @@ def _cluster(account: Account, type_: str) -> str:
 
 
 def _thing(thing: Thing, asked: ResourceRequest, outputs: struct_pb2.Struct) -> Thing:
-    """Return the thing with the request's inputs and the given outputs, without secrets."""
     return replace(
         thing, urn=asked.urn, inputs=wire.decode(asked.inputs, mask=True), outputs=wire.decode(outputs, mask=True)
     )
-
-
-def _encoded(outputs: Mapping[str, Any], asked: ResourceRequest) -> struct_pb2.Struct:
-    """Return the outputs encoded, where an output named like a secret input is a secret too."""
-    return wire.encode(outputs, secret=asked.secret)
 
 
 def _filled(kept: Mapping[str, Any], whole: struct_pb2.Struct) -> struct_pb2.Struct:
@@ -214,7 +206,6 @@ def _versions(asked: ResourceRequest, thing: Thing, before: Inputs, *, preview: 
 
 
 def _settled(value: Any) -> Any:
-    """Return the value with every text that contains an unknown replaced by an unknown."""
     if isinstance(value, Mapping):
         return {key: _settled(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -223,7 +214,6 @@ def _settled(value: Any) -> Any:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Yield every text in a value, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list):

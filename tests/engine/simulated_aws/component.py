@@ -31,7 +31,6 @@ class ChildFailedError(Exception):
 
 
 def construct(request: provider_pb2.ConstructRequest) -> provider_pb2.ConstructResponse:
-    """Register the component and its children with the engine's resource monitor."""
     inputs = wire.decode(request.inputs, mask=False)
     beyond = eks_cluster.beyond(inputs) if request.type == eks_cluster.TYPE else "its own provider builds it"
     if beyond and request.type != _KUSTOMIZATION:

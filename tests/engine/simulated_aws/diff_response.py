@@ -1,5 +1,6 @@
 """A provider's answer to the engine about two versions of a resource's inputs."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +21,6 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 
 
 def answer(resource: Resource, before: Mapping[str, Any]) -> provider_pb2.DiffResponse:
-    """Return the changes as the engine takes them, each with its property."""
     tags_all = before.get(TAGS_ALL), resource.inputs.get(TAGS_ALL)
     before = read_back(resource.type, _given(before))
     found = differences(replace(resource, inputs=_given(resource.inputs)), before, tags_all=tags_all)
@@ -69,16 +69,13 @@ def keeps_name(resource: Resource, before: Mapping[str, Any]) -> bool:
 
 def property_path(steps: Steps) -> str:
     """Return a property's path as the engine spells it: a key that is no plain word is quoted, ``tags["aws:x/y"]``."""
-    found = ""
-    for step in steps:
-        if isinstance(step, int):
-            found += f"[{step}]"
-        elif _PLAIN_KEY.fullmatch(step):
-            found += f".{step}" if found else step
-        else:
-            quoted = step.replace("\\", "\\\\").replace('"', '\\"')
-            found += f'["{quoted}"]'
-    return found
+
+    def spelled(step: str | int) -> str:
+        if isinstance(step, str) and _PLAIN_KEY.fullmatch(step):
+            return f".{step}"
+        return f"[{json.dumps(step, ensure_ascii=False)}]"
+
+    return "".join(map(spelled, steps)).removeprefix(".")
 
 
 def _given(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,10 +83,6 @@ def _given(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in inputs.items() if name not in (DEFAULTS, TAGS_ALL)}
 
 
-def _kind(change: Difference) -> provider_pb2.PropertyDiff.Kind.ValueType:
-    kinds = provider_pb2.PropertyDiff
-    if change.before is None:
-        return kinds.ADD_REPLACE if change.replaces else kinds.ADD
-    if change.after is None:
-        return kinds.DELETE_REPLACE if change.replaces else kinds.DELETE
-    return kinds.UPDATE_REPLACE if change.replaces else kinds.UPDATE
+def _kind(change: Difference) -> Any:
+    word = "ADD" if change.before is None else "DELETE" if change.after is None else "UPDATE"
+    return getattr(provider_pb2.PropertyDiff, f"{word}_REPLACE" if change.replaces else word)

@@ -73,7 +73,6 @@ class Inventory:
         os.close(self._guard)
 
     def things(self) -> tuple[Thing, ...]:
-        """Return every thing that exists, in a fixed order."""
         with self._lock:
             return tuple(self._things[key] for key in sorted(self._things))
 
@@ -88,7 +87,6 @@ class Inventory:
             return f"{urn}#{made + 1}" if made else urn
 
     def add(self, thing: Thing) -> bool:
-        """Add a new thing; return False when there is one of the same type, cluster and id."""
         with self._lock:
             if thing.key in self._things:
                 return False
@@ -97,7 +95,6 @@ class Inventory:
             return True
 
     def put(self, thing: Thing) -> None:
-        """Replace the inputs and outputs of an existing thing."""
         with self._lock:
             self._commit({**self._things, thing.key: thing}, self._made, self._failed)
 

@@ -38,24 +38,18 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         self._cloud = cloud
         self._accounts: dict[str, Account] = {}
 
-    # --- the provider itself --------------------------------------------------------------------------------------
-
     def Handshake(self, *_: object) -> provider_pb2.ProviderHandshakeResponse:
-        """Return the accepted forms of values: secrets as such; resources as ids."""
         return provider_pb2.ProviderHandshakeResponse(accept_secrets=True, accept_resources=False, accept_outputs=False)
 
     def Attach(self, *_: object) -> empty_pb2.Empty:
         return empty_pb2.Empty()
 
-    def Cancel(self, *_: object) -> empty_pb2.Empty:
-        """Do nothing, because no request takes long enough to be cancelled."""
-        return empty_pb2.Empty()
+    Cancel = Attach  # type: ignore[assignment]
 
     def GetPluginInfo(self, *_: object) -> plugin_pb2.PluginInfo:
         return plugin_pb2.PluginInfo(version=self._version)
 
     def GetSchema(self, *_: object) -> provider_pb2.GetSchemaResponse:
-        """Return the package's name and version; the inputs of its types are known from the SDK."""
         return provider_pb2.GetSchemaResponse(schema=json.dumps({"name": self._package, "version": self._version}))
 
     def CheckConfig(self, request: provider_pb2.CheckRequest, _context: ServicerContext) -> provider_pb2.CheckResponse:
@@ -65,7 +59,6 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Configure(
         self, request: provider_pb2.ConfigureRequest, context: ServicerContext
     ) -> provider_pb2.ConfigureResponse:
-        """Keep the provider's settings for the connection's requests."""
         config = _settings(request.args)
         with _told(context):
             if not request.urn:
@@ -74,8 +67,6 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.ConfigureResponse(
             acceptSecrets=True, supportsPreview=True, acceptResources=False, acceptOutputs=False
         )
-
-    # --- resources ------------------------------------------------------------------------------------------------
 
     def Check(self, request: provider_pb2.CheckRequest, context: ServicerContext) -> provider_pb2.CheckResponse:
         """Fill in the real provider's defaults; refuse an unknown type and inputs that the type does not take."""
@@ -137,7 +128,6 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Construct(
         self, request: provider_pb2.ConstructRequest, context: ServicerContext
     ) -> provider_pb2.ConstructResponse:
-        """Register the children that the component's own process would register."""
         with _told(context):
             return component.construct(request)
 

@@ -1,6 +1,5 @@
 import pytest
-from golden import ENVIRONMENTS
-from recordings import recorded
+from golden import ENVIRONMENTS, recorded
 
 
 @pytest.fixture(scope="session", params=ENVIRONMENTS)

@@ -5,8 +5,8 @@ import json
 
 import golden
 import pytest
+from golden import recorded
 from kubernetes_schemas import schema_faults
-from recordings import recorded
 
 from trainium_eks.model.config import namespaces
 from trainium_eks.model.config import stack_config as model

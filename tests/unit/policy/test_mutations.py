@@ -3,7 +3,7 @@
 from functools import cache
 
 import pytest
-from recordings import recorded
+from golden import recorded
 from security_mutations import KINDS, sample
 
 from trainium_eks.plan.rules import judge
