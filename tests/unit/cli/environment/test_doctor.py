@@ -73,10 +73,7 @@ def test_the_page_of_an_alert_or_a_fault(trn, monkeypatch):
 
 
 def test_a_name_that_is_nearly_one_or_like_none(trn):
-    said = "there is no alert, fault or job 'GangStuk': did you mean GangStuck?"
-    ends(2, trn("doctor", "GangStuk"), f"{said}\n")
-    (problem,) = json.loads(trn("doctor", "GangStuk", "--json").stdout)["problems"]
-    assert problem["reason"] == said
+    ends(2, trn("doctor", "GangStuk"), "there is no alert, fault or job 'GangStuk': did you mean GangStuck?")
     ends(2, trn("doctor", "XYZ"), "trn doctor --list` lists them")
 
 
@@ -133,7 +130,6 @@ def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team):
 
 
 def test_a_command_that_ran_out_of_time_ends_with_findings(team, tmp_path):
-    assert team
     failure = CommandError(1, "beta did not start", detail="after 600 s")
     options = ClusterOptions("", outputs=tmp_path / "outputs.json")
     said = examine.with_closing(failure, options, "training", "beta").text()
@@ -234,7 +230,7 @@ def test_waiting_ends_when_nothing_fails_any_more(doctor, file, sound):
 def test_waiting_ends_with_the_time_given(doctor, file, sound, monkeypatch):
     without(sound.objects, "Queue", "test")
     assert (doctor("--outputs", file).exit_code, sound.looks) == (1, 1), "without waiting it looks once"
-    slept: list[float] = []  # by a clock on which nothing else takes time
+    slept = []  # by a clock on which nothing else takes time
     monkeypatch.setattr(examine, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append))
     monkeypatch.setattr(examine, "PAUSE_SECONDS", 5)
     assert doctor("--outputs", file, "--wait", "12").exit_code == 1
@@ -278,7 +274,7 @@ def test_the_kubeconfig_of_the_outputs_is_the_owners_alone_and_removed(doctor, f
     directory = tmp_path / "temporary"
     directory.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(directory))
-    seen: list[int] = []
+    seen = []
     connect = examine.Api.connect
 
     def connected(kubeconfig):
@@ -317,7 +313,6 @@ def test_a_given_kubeconfig_goes_before_the_outputs_own(doctor, tmp_path, sound,
     file.write_text(json.dumps(_outputs(sound, kubeconfig="[secret]")))
     kubeconfig.write_text(json.dumps(sound.kubeconfig))
     assert doctor("--outputs", file).exit_code == 2
-    assert doctor("--outputs", file, "--kubeconfig", tmp_path / "none").exit_code == 2
     assert (doctor("--outputs", file, "--kubeconfig", kubeconfig).exit_code, sound.looks) == (0, 1)
     # A missing command is named before the server refuses.
     monkeypatch.setenv("PATH", "")
@@ -396,8 +391,6 @@ def test_prometheus_that_is_not_there_or_not_ready_or_something_else(call, api):
     api.objects["Pod"] = []
     remedy = "`observability.metrics` in the config installs it"
     call.ends(1, "doctor --alerts", "there is no Prometheus in the cluster", remedy)
-    code, out = call("doctor", "--alerts", "--json")
-    assert (code, json.loads(out)["problems"][0]["reason"][:22]) == (1, "there is no Prometheus")
 
 
 @pytest.mark.parametrize("path", ["pods", f"pods/{PORT}"])

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +10,6 @@ import yaml
 from cluster_snapshots import outputs
 from command_lines import commands
 from outcome import ends
-from small_project import Run
 
 from trainium_eks.cli.local import kubectl, target
 from trainium_eks.client import kubeconfig_variable
@@ -83,9 +81,7 @@ def test_every_command_that_takes_a_kubeconfig_is_tried():
 
 
 @pytest.mark.parametrize("command", sorted(ARGUMENTS.keys() - ASKS_NO_CLUSTER_FIRST))
-def test_the_option_comes_first_then_the_variable_then_the_stack(
-    command: str, files: Mapping[str, Path], asked: list[str], trn: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_option_comes_first_then_the_variable_then_the_stack(command, files, asked, trn, monkeypatch):
     words = [*command.split(), *ARGUMENTS[command].split(), "--outputs", files["outputs"]]
     trn(*words)
     monkeypatch.setenv("KUBECONFIG", str(files["elsewhere"]))

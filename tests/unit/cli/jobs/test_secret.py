@@ -70,7 +70,7 @@ def test_from_the_environment_or_a_pipe(namespace):
         ("secret Not_A_Name", TOKEN, "set --hf-secret to hugging-face"),
     ],
 )
-def test_what_is_no_token_is_refused(namespace: Namespace, command: str, given: str, words: str) -> None:
+def test_what_is_no_token_is_refused(namespace, command, given, words):
     ends(2, _trn(command, given), words)
     assert namespace.secrets == {}
 

@@ -152,7 +152,7 @@ def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster):
         ("predict one a.csv --to b.parquet", "….jsonl, ….csv"),
     ],
 )
-def test_what_cannot_run_is_refused_before_anything_is_made(cluster: Cluster, command: str, words: str) -> None:
+def test_what_cannot_run_is_refused_before_anything_is_made(cluster, command, words):
     ends(2, trn(command), words)
     assert cluster.objects == []
 

@@ -192,9 +192,7 @@ def test_a_missing_script_is_the_one_thing_said_of_it(api, tmp_path, monkeypatch
         ("scale gn1 1", "set --group to ng1"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_made(
-    api: RememberingApi, scaled: list[object], command: str, words: str
-) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_made(api, scaled, command, words):
     api.served |= {PYTORCH_API, TRAINER_API}
     api.create(_secret("s"))
     assert "hf_Word" not in ends(2, trn(command), words)
@@ -211,9 +209,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
         ("train --example gradient-sum --image repo/x:1", "set --image to local/torch"),
     ],
 )
-def test_an_image_that_cannot_run_it_on_this_machine(
-    local: RememberingApi, command: str, fix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_that_cannot_run_it_on_this_machine(local, command, fix, monkeypatch):
     there = {"python": _image("python"), "local/python": _image("python")}
     there |= {} if "bert" in command else {"torch": _image("torch")}
     monkeypatch.setattr(images, "find", there.get)
