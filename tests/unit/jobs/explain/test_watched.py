@@ -15,13 +15,8 @@ def condition(type_):
 
 def batch(status, **labels):
     metadata = {"name": "stage-1", "labels": labels, "creationTimestamp": CREATED}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata,
-        "spec": {"backoffLimit": 4},
-        "status": status,
-    }
+    spec = {"backoffLimit": 4}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec, "status": status}
 
 
 def volcano(tasks, **metadata):
@@ -32,7 +27,6 @@ def volcano(tasks, **metadata):
 @pytest.mark.parametrize(
     ("name", "job", "state", "running", "restarts"),
     [
-        ("running", "alpha", "Running", 2, "0/3"),
         ("queue_full", "beta", "Pending", 0, "0/3"),
         ("controllers_down", "rho", "Submitted", 0, "0/3"),
         ("restarted", "run", "Running", 2, "1/3"),
@@ -111,13 +105,7 @@ def test_ranks_are_what_trn_noted_or_the_command_says(annotations, command, rank
     assert volcano([task], annotations=annotations).ranks_per_node == ranks
 
 
-@pytest.mark.parametrize(
-    ("labels", "kind"),
-    [
-        ({"trainium-eks/kind": "compile", "app.kubernetes.io/managed-by": "torchx.pytorch.org"}, "compile"),
-        ({"app.kubernetes.io/managed-by": "torchx.pytorch.org"}, "torchx"),
-        ({}, "volcano"),
-    ],
-)
-def test_a_job_says_whose_it_is(labels, kind):
-    assert volcano([], labels=labels).kind == kind
+def test_a_job_says_whose_it_is():
+    torchx, compiling = {"app.kubernetes.io/managed-by": "torchx.pytorch.org"}, {"trainium-eks/kind": "compile"}
+    labels = (torchx | compiling, torchx, {})
+    assert [volcano([], labels=each).kind for each in labels] == ["compile", "torchx", "volcano"]

@@ -14,15 +14,9 @@ def waits(name, job, change=None, **rest):
     return why(of(name, job, change, **rest))
 
 
-@pytest.mark.parametrize(
-    ("name", "job"),
-    [
-        *(("running", "alpha"), ("queue_full", "alpha"), ("topology_fragmented", "one")),
-        *((each, "run") for each in ("restarted", "completed", "failed", "aborted")),
-    ],
-)
-def test_a_job_that_runs_or_has_ended_waits_for_nothing(name, job):
-    assert why(of(name, job)) is None
+@pytest.mark.parametrize("name", ["running alpha", "topology_fragmented one", "restarted run", "failed run"])
+def test_a_job_that_runs_or_has_ended_waits_for_nothing(name):
+    assert why(of(*name.split())) is None
 
 
 UNREAD = {"Node": None, "Queue": None, "HyperNode": None, "PersistentVolumeClaim": None}

@@ -160,8 +160,7 @@ def test_the_component_needs_no_other_package():
         f"import sys; sys.path.append({str(ROOT)!r}); from trainium_eks.jobs.objects import torchx_app; "
         "print(*{name.partition('.')[0] for name in sys.modules} & {'pulumi', 'pydantic', 'yaml', 'kubernetes'})"
     )
-    command = [shutil.which("python3") or "python3", "-I", "-S", "-c", check]
-    result = _ran(command)
+    result = _ran([shutil.which("python3") or "python3", "-I", "-S", "-c", check])
     assert (result.stdout.strip(), result.stderr) == ("", "")
 
 
@@ -195,10 +194,8 @@ def test_two_nodes_agree_on_the_sum(version, tmp_path):
     words += ["--backend", "cpu", "--launcher", "gang", "--claim", ""]
     program, settings = str(Path(PYTHONS[version]).parent / "torchx"), f"log_dir={tmp_path / 'logs'}"
     command = [program, "run", "--wait", "-s", "local_cwd", "-cfg", settings, f"{COMPONENT}:trainium_ddp", *words]
-    python = tmp_path / "bin" / "python3"
-    python.parent.mkdir()
-    python.symlink_to(sys.executable)
-    path = os.pathsep.join([str(python.parent), os.environ["PATH"]])
+    (tmp_path / "python3").symlink_to(sys.executable)
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "workloads"), "LOGLEVEL": "INFO"}
     environment.pop("VC_TRAINER_0_HOSTS", None)
     result = _ran(command, cwd=tmp_path, env=environment)
