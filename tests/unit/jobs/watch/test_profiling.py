@@ -82,7 +82,6 @@ def test_in_one_task_the_container_knows_which_node_it_is():
     ("source", "claim", "running", "reasons"),
     [
         (job(1), "fsx-claim", True, []),
-        (job(1, resources={"limits": {"cpu": "1"}}), "fsx-claim", True, ["asks for no Neuron device"]),
         (job(1, resources={"limits": {"nvidia.com/gpu": "8"}}), "fsx-claim", False, ["asks for no Neuron device"]),
         (job(1), "", False, ["no shared volume at /data"]),
         (job(1, volumeMounts=[]), "fsx-claim", False, ["no shared volume at /data"]),
