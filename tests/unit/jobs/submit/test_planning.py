@@ -7,8 +7,6 @@ from operator import attrgetter
 
 import pytest
 from cluster_snapshots import EFA, GPU, NEURON, group, outputs
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trainium_eks.jobs.objects.environment import environment
 from trainium_eks.jobs.objects.job import TITAN_MODULE, Program
@@ -275,25 +273,6 @@ def test_what_else_is_said_and_all_at_once():
     assert found.keys() >= {"--queue", "--ranks-per-node", "--priority", "--script", "--name"}
     assert (found["--queue"].allowed, found["--nodes"].reason) == (("test", "wide"), "it must be 1 or more")
     assert found["--checkpoint-seconds"].reason == found["--state-gb"].reason == "it must be 0 or more"
-
-
-@given(
-    nodes=st.integers(-1, 12),
-    ranks=st.integers(-1, 70),
-    place=st.sampled_from([each["name"] for each in GROUPS if each["name"] != "inf"]),
-    queue=st.sampled_from(["test", "wide", "tets", "theirs"]),
-)
-def test_doing_what_is_said_mends_it(nodes, ranks, place, queue):
-    """Each problem's good value is good: taking them leads to a job."""
-    request = replace(REQUEST, nodes=nodes, ranks_per_node=ranks, group=place, queue=queue)
-    fields = {"--nodes": "nodes", "--ranks-per-node": "ranks_per_node", "--queue": "queue"}
-    for _ in range(3):
-        made = planning.plan(request, STACK, STACK.namespaces[0], FACTS)
-        if made.job is not None:
-            return
-        refused = [each for each in made.problems if each.severity is Severity.REFUSE]
-        request = replace(request, **{fields[each.path]: each.good for each in refused})
-    pytest.fail(f"{request}")
 
 
 # --- Compile caches ---------------------------------------------------------------------------------------------------

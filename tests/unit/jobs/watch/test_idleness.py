@@ -57,6 +57,6 @@ def test_which_nodes_are_idle_and_since_when(nodes, read, idle, since):
     (found,) = uses([GROUP], nodes, **{"pods": None, "queues": None, "catalogue": CATALOGUE, **read})
     assert (found.nodes, found.idle) == (len(nodes), idle)
     assert found.since == (datetime.fromisoformat(since).astimezone(UTC) if since else None)
-    price = CATALOGUE.find("trn1.32xlarge").hourly_usd
-    assert found.hourly_usd == len(nodes) * price
-    assert idle is None or found.idle_hourly_usd == idle * price
+    price, told = CATALOGUE.find("trn1.32xlarge").hourly_usd, found.to_json()
+    assert told["hourlyUsd"] == len(nodes) * price
+    assert told["idleHourlyUsd"] == (None if idle is None else idle * price)
