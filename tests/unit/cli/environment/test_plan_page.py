@@ -5,7 +5,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hand_built import changed, environment, waiting, without
@@ -93,17 +92,10 @@ def test_a_comparison_ends_with_the_verdict_on_the_change(planned, saved, after,
     assert result.stdout.rstrip().splitlines()[-1].startswith(last)
     assert "sound" not in result.stdout
     assert "Resources" not in result.stdout, "the tree would drown the changes"
+    told = json.loads(planned("--against", saved, "--json", graph=after).stdout)["against"]["verdict"]
+    assert last[2:].partition(":")[0] == told
     accepted = planned("--against", saved, "--accept-losses", graph=after).exit_code
     assert accepted == (0 if after is FEWER else code)
-
-
-def test_json_tells_the_verdict_and_a_failed_rule(planned, saved, verdicts):
-    verdicts.append(_verdict("R03", "fail", "x"))
-    result = planned("--json", "--against", saved)
-    data = json.loads(result.stdout)
-    assert (result.exit_code, data["against"]["verdict"], data["against"]["risks"]) == (1, "BLOCKED", [])
-    [rule] = [each for each in data["rules"] if each["status"] == "fail"]
-    assert (rule["id"], rule["findings"][0]["message"]) == ("R03", "x")
 
 
 def test_a_save_that_fails_halfway_leaves_the_old_file(planned, saved, monkeypatch):
@@ -120,7 +112,7 @@ def test_a_save_that_fails_halfway_leaves_the_old_file(planned, saved, monkeypat
 # --- the terminal -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [40, 59, 71, 72, 120])
+@pytest.mark.parametrize("width", [40, 71, 72, 120])
 def test_a_narrow_terminal_has_shorter_lines_and_every_amount(planned, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     graph = replace(environment(), outputs={"kubeconfig": "x" * 300, "list": [{"name": "a" * 90}, 3]})
@@ -156,16 +148,13 @@ def test_names_and_values_steer_neither_the_terminal_nor_the_page(planned, saved
 # --- what it says -------------------------------------------------------------------------------------------------
 
 
-def test_the_header_says_that_nothing_was_contacted():
+def test_the_header_says_that_nothing_was_contacted_and_each_part_what_is_not_simulated():
     page = _page(replace(environment(), warnings=("look out",), placeholders=("aws:x",)))
     first, _, second, *_ = page.splitlines()
     assert first == "**trainium-eks · dev · us-west-2 · 21 resources**"
     assert second.startswith("Simulated: nothing was contacted. The answers of aws and kubernetes are made up")
     assert "\n! Warning: look out\n" in page
     assert "\n! Answered by placeholders (give the real answers with --stub FILE):\n\n- aws:x\n" in page
-
-
-def test_what_is_not_simulated_is_named_in_each_part():
     found = environment()
     thing = Resource("urn::thing", "acme:index:Thing", "thing")
     page = _page(replace(found, resources=(*found.resources, thing), unjudged=("acme:index:Thing",)))
@@ -212,7 +201,7 @@ def test_cost_shows_components_total_and_what_is_not_counted():
 
 def test_pools_that_scale_are_lines_with_the_limits_of_gangs():
     pool = SimpleNamespace(pool="cpu", minimum=0, maximum=4, instance_type="m7i.xlarge", by="Karpenter")
-    found: Any = SimpleNamespace(pools=[pool], limits=["none of a gang"])
+    found = SimpleNamespace(pools=[pool], limits=["none of a gang"])
     lines = _part(plan_page.page(replace(plan_report.make(environment()), autoscaling=found)), "Autoscaling")
     assert lines == ["- cpu: 0 to 4 × m7i.xlarge, by Karpenter", "- none of a gang"]
 
@@ -242,16 +231,14 @@ def test_failed_rules_come_first_by_severity_then_waived_with_reason(planned, ve
     result = planned()
     assert result.exit_code == 1
     assert result.stdout.rstrip().endswith("✗ dev is not sound: failed R03 R04")
+    [first, _] = [each for each in json.loads(planned("--json").stdout)["rules"] if each["status"] == "fail"]
+    assert (first["id"], first["findings"][0]["message"]) == ("R03", "0")
 
 
 def test_a_comparison_has_the_parts_of_a_comment():
     page = _against(changed(changed(environment(), "subnet", cidrBlock="10.0.64.0/18"), "sts", policy="{}"))
-    assert [" ".join(_cells(row)[:3]) for row in _part(page, "Risks")[2:]][:4] == [
-        "⛔ `LustreFileSystem lustre` to be replaced, but protected: Pulumi refuses; it holds its files",
-        "⛔ `NodeGroup system` REPLACED; lost with it: what runs on its nodes",
-        "⛔ `NodeGroup trn1` REPLACED; lost with it: what runs on its nodes",
-        "⛔ `Subnet subnet` REPLACED; lost with it: everything in it",
-    ]
+    refused = "⛔ `LustreFileSystem lustre` to be replaced, but protected: Pulumi refuses; it holds its files"
+    assert " ".join(_cells(_part(page, "Risks")[2])[:3]) == refused
     assert "`~ VpcEndpoint sts`" in page[page.index("**Changes**") :]
     assert "\n!     cidrBlock: 10.0.0.0/18 → 10.0.64.0/18  (replaces it)\n" in page
     dearer = _against(changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 3, "maxSize": 4}))

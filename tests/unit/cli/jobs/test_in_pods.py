@@ -87,7 +87,6 @@ def test_nodes_that_cannot_be_read_say_why(call, api):
 def test_a_kubelet_that_runs_no_command_is_quoted(call, api):
     for told, why in (
         (b"this kubelet runs no commands\n", "this kubelet runs no commands"),
-        (b'{"message": "no such container"}', "no such container"),
         (b'{"status": "Failure", "message": "container not found"}', "container not found"),
     ):
         # The API server has opened the channel by then, so that only what is said there tells.

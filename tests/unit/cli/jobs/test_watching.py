@@ -54,9 +54,6 @@ def test_no_jobs_say_what_makes_one_and_ended_ones_how_to_see_them(call, api):
 def test_who_may_not_read_jobs_is_told_what_is_missing(call, api):
     api.refuses |= dict.fromkeys((JOBS, "/apis/batch/v1"), 403)
     call.ends(2, "jobs", "needs the team's access entry")
-    code, out = call("jobs", "--json")
-    assert code == 2
-    assert "access entry" in json.loads(out)["problems"][0]["reason"]
 
 
 def test_a_live_table_goes_on_while_the_server_does_not_answer(call, api, monkeypatch):
