@@ -70,9 +70,6 @@ def test_the_page_of_an_alert_or_a_fault(trn, monkeypatch):
     ends(0, trn("doctor", "queue-closed", "--stack", "prod"), "vcctl queue operate --name QUEUE --action open")
     document = json.loads(trn("doctor", "queue-closed", "--stack", "prod", "--json").stdout)
     assert document["fault"]["name"] == "queue-closed"
-
-
-def test_a_name_that_is_nearly_one_or_like_none(trn):
     ends(2, trn("doctor", "GangStuk"), "there is no alert, fault or job 'GangStuk': did you mean GangStuck?")
     ends(2, trn("doctor", "XYZ"), "trn doctor --list` lists them")
 
@@ -219,17 +216,14 @@ def test_only_ten_faulty_objects_are_shown_and_json_has_all(doctor, tmp_path, so
     assert len(finding["details"]) == 11
 
 
-def test_waiting_ends_when_nothing_fails_any_more(doctor, file, sound):
+def test_waiting_ends_when_nothing_fails_any_more_or_with_the_time_given(doctor, file, sound, monkeypatch):
     queue = the(sound.objects, "Queue", "test")
     queue["status"] = {}
     sound.before_look = lambda number: queue.update(status={"state": "Open"} if number == 3 else {})
     shown = ends(0, doctor("--outputs", file, "--wait", "60"))
     assert (shown.count("failing: queues/test; looking again for"), sound.looks) == (2, 3)
-
-
-def test_waiting_ends_with_the_time_given(doctor, file, sound, monkeypatch):
     without(sound.objects, "Queue", "test")
-    assert (doctor("--outputs", file).exit_code, sound.looks) == (1, 1), "without waiting it looks once"
+    assert (doctor("--outputs", file).exit_code, sound.looks) == (1, 4), "without waiting it looks once"
     slept = []  # by a clock on which nothing else takes time
     monkeypatch.setattr(examine, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append))
     monkeypatch.setattr(examine, "PAUSE_SECONDS", 5)
@@ -374,16 +368,18 @@ def test_what_fires_the_most_urgent_first(call, api):
     at = {"severity": "warning", "since": "2026-11-22T10:00:00Z", "labels": {"node_group": "ng1"}}
     assert idle == {"name": "AcceleratorsIdle", "state": "firing", **at, **IDLE_TEXTS}
     assert (soon["name"], soon["state"], soon["summary"]) == ("GangStuck", "pending", "GangStuck")
-
-
-def test_what_will_fire_is_no_failure(call, api):
+    # What will fire is no failure.
     says(api, WATCHDOG)
     assert call("doctor", "--alerts") == (0, "Nothing fires.\n\n")
     says(api, SOON)
     call.ends(0, "doctor --alerts", "Nothing fires.\nWill fire if nothing changes: GangStuck")
 
 
-def test_prometheus_that_is_not_there_or_not_ready_or_something_else(call, api):
+def test_prometheus_that_may_not_be_asked_or_is_not_there_not_ready_or_something_else(call, api):
+    for path in (f"pods/{PORT}", "pods"):
+        api.refuses = {f"/api/v1/namespaces/monitoring/{path}": 403}
+        call.ends(1, "doctor --alerts", "may not reach pods of the namespace monitoring", "--kubeconfig")
+    api.refuses = {}
     api.channels[PORT] = answer_http("[]", 9090)
     call.ends(1, "doctor --alerts", "answered something else")
     api.objects["Pod"] = [{**POD, "status": {"phase": "Pending"}}]
@@ -391,10 +387,3 @@ def test_prometheus_that_is_not_there_or_not_ready_or_something_else(call, api):
     api.objects["Pod"] = []
     remedy = "`observability.metrics` in the config installs it"
     call.ends(1, "doctor --alerts", "there is no Prometheus in the cluster", remedy)
-
-
-@pytest.mark.parametrize("path", ["pods", f"pods/{PORT}"])
-def test_who_may_not_ask(path, call, api):
-    says(api)
-    api.refuses[f"/api/v1/namespaces/monitoring/{path}"] = 403
-    call.ends(1, "doctor --alerts", "may not reach pods of the namespace monitoring", "--kubeconfig")

@@ -1,12 +1,11 @@
 """`trn orphans`: where it gets the state from, its text, its JSON and its exit codes."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 from cleanup_accounts import creating
 from outcome import ends
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from trainium_eks.aws.account import Account, Caller
 from trainium_eks.cli.app import app
@@ -23,7 +22,6 @@ IMPORT = Advice(CREATING, "import", "AWS has it", "c:workers-1")
 LOOK = Advice(CREATING, "look", "several may be it")
 STATE = {"urn": "urn:p", "type": "pulumi:providers:aws", "id": "x", "inputs": {"region": "eu-west-1"}}
 TEXT = json.dumps({"version": 3, "deployment": {"resources": [STATE]}})
-Run = Callable[..., Result]
 
 
 @pytest.fixture
@@ -49,15 +47,15 @@ def test_only_a_clean_account_that_was_wholly_looked_at_is_no_exit_code(run, res
 
 
 def test_the_state_comes_from_standard_input_and_names_the_region(run):
-    shown = run("--state", "-", "--no-color", found=(GROUP, BUCKET), unseen=(DENIED,)).output
-    for text in (
+    ends(
+        1,
+        run("--state", "-", "--no-color", found=(GROUP, BUCKET), unseen=(DENIED,)),
         "dev · eu-west-1",
         "node group\n  ✗  g  $43.00 an hour; of the cluster c; 2 instances\n\n",
         "  aws eks delete-nodegroup --cluster-name c --nodegroup-name g \\\n    --region us-west-2\n\n",
         "the right ec2:DescribeVolumes is missing",
         "2 things are left: about $43.00 an hour (us-east-1's list prices), and bucket",
-    ):
-        assert text in shown
+    )
 
 
 def test_open_operations_come_first_with_the_commands_that_settle_them(run):
@@ -86,7 +84,7 @@ def test_a_cluster_needs_no_state_and_a_stack_pulumi_or_a_file(run, tmp_path):
     ends(2, run(), missing, "--state state.json", "--cluster NAME")
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"deployment": {"resources": [{}]}}', "{}"])
+@pytest.mark.parametrize("text", ["", "[]", '{"deployment": {"resources": [{}]}}'])
 def test_another_file_than_a_state_is_said(run, text):
     result = run("--state", "-", "--json", text=text)
     assert result.exit_code == 2
