@@ -106,6 +106,7 @@ def test_a_job_that_waits_has_a_finding_with_object_cause_and_remedy(team):
     call.ends(0, "doctor alpha", "✓ alpha: no fault found. Looked at")
     nobody = "training has no job 'bata', and no fault or alert is called so: did you mean beta?"
     call.ends(2, "doctor bata", nobody)
+    call.ends(2, "doctor queue-full --namespace training", "training has no job 'queue-full'")
 
 
 def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team):
@@ -116,7 +117,7 @@ def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team):
     assert "nodes-missing" in faults, "the stack has groups without nodes"
     assert "queue-full" not in faults, "a job may wait for its turn"
     api.refuses["/api/v1/pods"] = 403
-    assert "DaemonSet" not in json.loads(call("doctor", "--json")[1])["lookedAt"], "only what a researcher may read"
+    assert "Pod" in json.loads(call("doctor", "--json")[1])["lookedAt"], "a researcher sees those of the team"
     api.refuses["/api/v1/nodes"] = 403
     out = call("doctor", "--namespace", "training")[1]
     assert "Not looked at: Node, which your user may not list." in out

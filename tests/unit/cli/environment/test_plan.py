@@ -94,19 +94,16 @@ def test_a_stack_or_a_project_that_is_not_there_is_wrong_usage(trn, plan, projec
     ends(1, trn("plan"), "✗ dev is not sound", "pulumi config set --path waivers.R")
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_a_file_that_is_no_plan_is_wrong_usage(planned, tmp_path):
+    for text, said in (
         ("{", "is not JSON"),
         ("[]", "has no resources"),
         ('{"schemaVersion": 99, "resources": []}', "schema version 99"),
         ('{"schemaVersion": 1, "resources": [{}]}', "not a whole plan"),
         ('{"schemaVersion": 1, "project": "small", "stack": "prod", "resources": [], "outputs": {}}', "not of dev"),
-    ],
-)
-def test_a_file_that_is_no_plan_is_wrong_usage(planned, tmp_path, text, said):
-    (tmp_path / "plan.json").write_text(text)
-    ends(2, planned("--against", tmp_path / "plan.json"), said)
+    ):
+        (tmp_path / "plan.json").write_text(text)
+        ends(2, planned("--against", tmp_path / "plan.json"), said)
 
 
 # --- Since a commit ---------------------------------------------------------------------------------------------------

@@ -225,11 +225,6 @@ def here(tmp_path, monkeypatch):
     return run
 
 
-def test_on_a_local_stack_its_address_is_given_once_it_answers(here):
-    with here(_free_port()) as url, urllib.request.urlopen(url, timeout=SECONDS) as answer:
-        assert answer.read() == b"curves"
-
-
 def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(here):
     port = _free_port()
 
@@ -244,7 +239,9 @@ def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(here):
         socket.create_connection(("127.0.0.1", port))
 
 
-def test_on_a_local_stack_what_ends_is_said(here):
+def test_on_a_local_stack_its_address_is_given_once_it_answers_or_why_it_ended(here):
+    with here(_free_port()) as url, urllib.request.urlopen(url, timeout=SECONDS) as answer:
+        assert answer.read() == b"curves"
     why = "no module tensorflow"
     with pytest.raises(CommandError, match=f"tensorboard ended: {why}$"), here(_free_port(), why):
         pass

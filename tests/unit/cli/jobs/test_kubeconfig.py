@@ -65,7 +65,7 @@ def files(tmp_path):
 @pytest.fixture
 def asked(monkeypatch):
     """The users as which a cluster was asked. None answers."""
-    found: list[str] = []
+    found = []
 
     def connect(file):
         found.append(yaml.safe_load(file.read_text())["current-context"])
@@ -141,7 +141,7 @@ def test_the_kubeconfig_of_a_deployed_stack(files, trn):
     assert json.loads(trn(*words, "--json").stdout) == shown
     assert trn(*words, "--namespace", "trainign").exit_code == 2
     known = json.loads(files["outputs"].read_text())
-    for text in ("[secret]", "", "{}", '{"current-context": "x", "contexts": []}'):
+    for text in ("[secret]", "{}", '{"current-context": "x", "contexts": []}'):
         files["outputs"].write_text(json.dumps({**known, "kubeconfig": text}))
         ends(2, trn(*words), "hold no kubeconfig")
 
@@ -152,7 +152,7 @@ def test_the_contexts_namespace_is_the_default(files, asked, trn, monkeypatch):
     files["outputs"].write_text(json.dumps(known))
     files["variable"].write_text(yaml.safe_dump(document("variable", namespace="second")))
     monkeypatch.setenv("KUBECONFIG", str(files["variable"]))
-    seen: list[str] = []
+    seen = []
     monkeypatch.setattr("trainium_eks.client.session.find_namespace", lambda _, name, *__: seen.append(name) or {})
     trn("jobs", "--outputs", files["outputs"])
     trn("jobs", "--outputs", files["outputs"], "--namespace", "training")
@@ -163,14 +163,16 @@ def test_the_contexts_namespace_is_the_default(files, asked, trn, monkeypatch):
 
 def test_several_files_are_one_kubeconfig(tmp_path, monkeypatch):
     first = {**document("a"), "users": [], "current-context": ""}
+    (tmp_path / "third").write_text(yaml.safe_dump(document("b")))
     second = document("a", ELSEWHERE, **{"certificate-authority": "ca.crt"})
     (tmp_path / "first").write_text(yaml.safe_dump(first))
     (tmp_path / "second").write_text(yaml.safe_dump(second))
-    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(str(tmp_path / each) for each in ("first", "none", "second")))
+    files = (str(tmp_path / each) for each in ("first", "none", "second", "third"))
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(files))
     made = json.loads(kubeconfig_variable.merged(kubeconfig_variable.named()))
     assert made["current-context"] == "a"
     assert [each["cluster"]["server"] for each in made["clusters"]] == [HERE]
-    assert [each["name"] for each in made["users"]] == ["a"]
+    assert [each["name"] for each in made["users"]] == ["a", "b"]
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "second"))
     [cluster] = json.loads(kubeconfig_variable.merged(kubeconfig_variable.named()))["clusters"]
     assert cluster["cluster"]["certificate-authority"] == str(tmp_path / "ca.crt")
@@ -194,7 +196,7 @@ def test_a_file_that_is_no_kubeconfig_is_named(tmp_path):
 
 @pytest.mark.parametrize(("file", "used"), [("variable", "variable"), ("elsewhere", "own"), (None, "own")])
 def test_kubectl_obeys_the_variable(file, used, cloud, files, monkeypatch):
-    given: dict[str, str] = {}
+    given = {}
     monkeypatch.setattr(target, "kubeconfig_of", lambda *_: cloud.kubeconfig)
     monkeypatch.setattr(target, "paths_of", lambda *_: cloud)
     program = SimpleNamespace(path="kubectl")

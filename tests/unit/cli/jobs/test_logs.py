@@ -85,9 +85,8 @@ def followed(call, api):
 # --- Once -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "lines"),
-    [
+def test_a_rank_is_found_on_its_node(call):
+    for options, lines in (
         ([], ["launcher of node 0", "[default0]:rank 0"]),
         (["--rank", "1"], ["launcher of node 0", "[default1]:rank 1"]),
         (["--rank", "3"], ["[default1]:rank 3"]),
@@ -103,11 +102,9 @@ def followed(call, api):
                 "node 1 | [default1]:rank 3",
             ],
         ),
-    ],
-)
-def test_a_rank_is_found_on_its_node(call, options, lines):
-    code, out = call("logs", "alpha", *options)
-    assert (code, out.splitlines()) == (0, lines)
+    ):
+        code, out = call("logs", "alpha", *options)
+        assert (code, out.splitlines()) == (0, lines)
 
 
 def test_each_line_has_its_time(call, api):
@@ -115,8 +112,9 @@ def test_each_line_has_its_time(call, api):
     assert (code, out.splitlines()[0]) == (0, "2026-11-22T05:33:04.000Z node 0 | [default1]:rank 1")
     follows = call("logs", "alpha", "-t", "--since", "2026-11-22T05:33:00Z")[1]
     assert follows.startswith("2026-11-22T05:33:01.000Z launcher of node 0\n")
+    api.named("Pod", NODE_0)["spec"]["containers"].append({"name": "sidecar"})
     call("logs", "alpha", "--since", "10m")
-    assert "sinceSeconds=600" in api.asked[-1]
+    assert ("sinceSeconds=600" in api.asked[-1], "container=trainer" in api.asked[-1]) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +125,7 @@ def test_each_line_has_its_time(call, api):
         ("--node 2", "--node 2: alpha has nodes 0 to 1"),
         ("--node 0 --rank 0", "give one of --rank and --node"),
         ("--all --rank 0", "give one of --rank and --all"),
-        ("--since yesterday", "--since yesterday: give a time such as 90s, 10m or 2h"),
+        ("--since 2026-11-22T05:30:00", "--since 2026-11-22T05:30:00: give a time such as 90s, 10m or 2h"),
         ("--previous --follow", "--previous without --follow"),
         ("--all --follow", "100 nodes are more than can be followed (64): choose one by --node or --rank"),
     ],
@@ -168,14 +166,13 @@ def test_a_log_that_is_refused_is_said_in_the_servers_words(call, api):
 # --- Following --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("state", "expected"), [("Completed", 0), ("Failed", 1)])
-def test_following_ends_with_the_job_and_has_its_exit_code(followed, api, once, state, expected):
+def test_following_ends_with_the_job_and_its_last_words(followed, api, once):
     def act():
         once("rank 0")
         api.logs[NODE_0].append(stamped(9, "[default0]:last words"))
-        end(api, state=state)
+        end(api)
 
-    out = followed(expected, act, "[default0]:last words", f"-- alpha has {state.lower()}")
+    out = followed(0, act, "[default0]:last words", "-- alpha has completed")
     assert out.count("[default0]:rank 0") == 1
 
 
@@ -190,7 +187,7 @@ def test_following_ends_with_the_node_that_failed_first(followed, api, once):
 
     fault = "container-failed: job alpha of training: alpha-trainer-1-0 ended with exit code 3: no disk"
     first = f"-- alpha: node 1 ({NODE_1}) ended first with exit code 3\n  → "
-    followed(1, act, first, "trn logs alpha --node 1\n", fault)
+    followed(1, act, "-- alpha has failed", first, "trn logs alpha --node 1\n", fault)
 
 
 def test_following_tells_of_a_training_that_stands_still(followed, api, once):

@@ -289,9 +289,8 @@ def test_requests_are_shown_without_being_made(call, cloud):
     assert cloud.made == []
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+def test_a_request_that_cannot_run_is_refused(call, cloud):
+    for words, said in (
         ((*SERVE, "--group", "inf2", "--queue", "test", "--devices", "2"), ("--group", "--queue", "--devices")),
         ((*SERVE, "--instance-type", "inf2.48xlarge"), ("--instance-type", "ml.inf2.xlarge")),
         (("serve", "/data/models/mine", *SERVE[2:]), ("MODEL", "SageMaker reads no model of the team's volume")),
@@ -300,8 +299,6 @@ def test_requests_are_shown_without_being_made(call, cloud):
         (("serve", "--on", "sagemaker", "--stop", "none"), ("no endpoint of the name", "there is none")),
         (("predict", NAME, "--text", "a"), ("--text asks an endpoint",)),
         (("predict", JOB, "--on", "sagemaker"), ("give INPUT and --to",)),
-    ],
-)
-def test_a_request_that_cannot_run_is_refused(call, cloud, words, said):
-    call.ends(2, shlex.join(words), *said)
-    assert cloud.made == []
+    ):
+        call.ends(2, shlex.join(words), *said)
+        assert cloud.made == []

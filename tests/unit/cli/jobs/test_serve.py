@@ -134,9 +134,8 @@ def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster):
     assert "broken" in trn("serve one").stderr
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
+def test_what_cannot_run_is_refused_before_anything_is_made(cluster):
+    for command, words in (
         ("serve", "give a job's name"),
         ("serve one --stop two", "either a model to serve, or --stop NAME"),
         ("serve one --group ng", "no node group has this name"),
@@ -144,11 +143,9 @@ def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster):
         ("serve one --engine vllm", "vLLM's public image needs GPUs"),
         ("predict one /data/a.txt --to b.csv", "the name does not say which format it is"),
         ("predict one a.csv --to b.parquet", "….jsonl, ….csv"),
-    ],
-)
-def test_what_cannot_run_is_refused_before_anything_is_made(cluster, command, words):
-    ends(2, trn(command), words)
-    assert cluster.objects == []
+    ):
+        ends(2, trn(command), words)
+        assert cluster.objects == []
 
 
 def test_all_that_is_wrong_is_said_at_once(cluster):

@@ -88,7 +88,7 @@ def _typed(number, option):
 
 
 def test_each_option_arrives(monkeypatch):
-    arrived: list[TrainOptions] = []
+    arrived = []
     monkeypatch.setattr(train, "_on_sagemaker", lambda asked, _: arrived.append(asked) or 0)
     named = [each for each in fields(TrainOptions) if get_args(each.type)[1].names]
     given = {each.name: _typed(number, each) for number, each in enumerate(named, start=100)}
@@ -299,15 +299,14 @@ def _secret(name):
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "training"}}
 
 
-@pytest.mark.parametrize("form", ["volcano", "pytorchjob", "trainjob"])
-def test_a_token_is_in_the_job_by_reference(api, form):
+def test_a_token_is_in_the_job_by_reference(api):
     api.served |= {PYTORCH_API, TRAINER_API}
-    ends(2, trn(f"train --kind {form} --module m --hf-secret hugging-face"), "trn secret hugging-face")
+    ends(2, trn("train --module m --hf-secret hugging-face"), "trn secret hugging-face")
     api.create(_secret("hugging-face"))
-    shown = trn(f"train --kind {form} --module m --hf-secret hugging-face:hub --dry-run").stdout
-    made = next(yaml.safe_load_all(shown))
-    variables = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "hub"}}}
-    assert json.dumps(variables) in json.dumps(made)
+    variable = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "hub"}}}
+    for form in ("volcano", "pytorchjob", "trainjob"):
+        shown = trn(f"train --kind {form} --module m --hf-secret hugging-face:hub --dry-run").stdout
+        assert json.dumps(variable) in json.dumps(next(yaml.safe_load_all(shown)))
 
 
 @pytest.mark.parametrize(
@@ -335,7 +334,7 @@ def test_a_job_in_another_form(api, form, served, kinds):
 @pytest.fixture
 def scaled(monkeypatch):
     """What EKS was asked for."""
-    asked: list[tuple[str, str, int]] = []
+    asked = []
     monkeypatch.setattr(Aws, "scale", lambda _, cluster, name, nodes: asked.append((cluster, name, nodes)))
     monkeypatch.setattr(Aws, "group_size", lambda *_: GroupSize(4, 0, 4, "ACTIVE", ("NoCapacity: none left",)))
     monkeypatch.setattr(scaling, "LOOK_SECONDS", 0.01)
@@ -375,7 +374,7 @@ def test_training_scales_a_group_that_is_too_small(api, scaled, monkeypatch):
 
 
 def test_a_local_group_gets_simulated_nodes(local, monkeypatch):
-    asked: list[object] = []
+    asked = []
 
     def resize(paths, name, nodes, *_):
         asked.append((name, nodes))

@@ -130,6 +130,7 @@ def test_a_job_that_failed_names_the_node_its_exit_code_and_its_last_words_once(
     for pod in api.objects["Pod"]:
         pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "\n".join(log)
     assert call("status", "run")[1].count("ValueError: no data") == 1
+    assert "SIGTERM" not in call.ends(0, "cancel run", "run has ended and is removed.")
 
 
 @pytest.mark.parametrize(("state", "code"), [("Completed", 0), ("Failed", 1)])
@@ -182,11 +183,6 @@ def test_cancel_ends_a_job_and_again_finds_none(call, api):
     call.ends(0, "cancel alpha", signal, "alpha has ended and is removed.", left)
     assert api.deleted == [f"{JOBS}/alpha"]
     call.ends(2, "cancel alpha", "has no job 'alpha'")
-
-
-@pytest.mark.parametrize("scene", [snapshot("completed")])
-def test_cancel_of_an_ended_job_speaks_of_no_signal(call):
-    assert "SIGTERM" not in call.ends(0, "cancel run", "run has ended and is removed.")
 
 
 def test_pods_that_stay_are_said(call, api, monkeypatch):

@@ -45,19 +45,16 @@ def test_a_volcano_job_is_told_in_its_own_words(name, job, state, running, resta
         assert found.seconds(watched.moment("2026-12-01T00:00:00Z")) == (found.ended - found.created).total_seconds()
 
 
-@pytest.mark.parametrize(
-    ("status", "state"),
-    [
+def test_a_job_of_kubernetes_is_told_in_the_same_words():
+    for status, state in (
         *(({}, "Pending"), ({"active": 1}, "Pending"), ({"active": 1, "ready": 1}, "Running")),
         ({"conditions": [condition("Complete")]}, "Completed"),
         ({"conditions": [condition("Failed")]}, "Failed"),
         ({"conditions": [condition("FailureTarget")]}, "Pending"),
-    ],
-)
-def test_a_job_of_kubernetes_is_told_in_the_same_words(status, state):
-    found = watched.of(batch(status, **{"trainium-eks/kind": "stage"}))
-    assert (found.kind, found.state, found.ended is None) == ("stage", state, state in ("Pending", "Running"))
-    assert not found.is_gang
+    ):
+        found = watched.of(batch(status, **{"trainium-eks/kind": "stage"}))
+        assert (found.kind, found.state, found.ended is None) == ("stage", state, state in ("Pending", "Running"))
+        assert not found.is_gang
 
 
 def test_the_newest_comes_first_and_jobs_of_kubernetes_that_are_not_ours_are_left_out():
@@ -89,20 +86,17 @@ def test_a_pytorchjob_is_told_in_the_same_words(conditions, state):
     assert (found.running, found.ended is not None) == (4, state in ("Completed", "Failed"))
 
 
-@pytest.mark.parametrize(
-    ("annotations", "command", "ranks"),
-    [
+def test_ranks_are_what_trn_noted_or_the_command_says():
+    for annotations, command, ranks in (
         ({"trainium-eks/world-size": "64", "trainium-eks/nodes": "2"}, [], 32),
         ({}, ["bash", "-c", "torchrun --nnodes 2 --nproc_per_node 32 x.py"], 32),
         ({}, ["torchrun", "--nproc-per-node=8", "x.py"], 8),
         ({}, ["torchrun", "--nproc_per_node", "gpu", "x.py"], None),
         ({"trainium-eks/world-size": "64", "trainium-eks/nodes": "0"}, [], None),
-    ],
-)
-def test_ranks_are_what_trn_noted_or_the_command_says(annotations, command, ranks):
-    container = {"name": "trainer", "command": command[:1], "args": command[1:]}
-    task = {"name": "trainer", "replicas": 2, "template": {"spec": {"containers": [container]}}}
-    assert volcano([task], annotations=annotations).ranks_per_node == ranks
+    ):
+        container = {"name": "trainer", "command": command[:1], "args": command[1:]}
+        task = {"name": "trainer", "replicas": 2, "template": {"spec": {"containers": [container]}}}
+        assert volcano([task], annotations=annotations).ranks_per_node == ranks
 
 
 def test_a_job_says_whose_it_is():

@@ -152,19 +152,16 @@ def _pod(name, **labels):
     return {"metadata": {"name": name, "labels": labels}, "spec": {"hostname": name}}
 
 
-@pytest.mark.parametrize(
-    ("pod", "rank"),
-    [
+def test_node_rank_of_each_form():
+    for pod, rank in (
         # In TorchX's shape each task has one pod, so Volcano's own number is 0 on all of them.
         (_pod("bert-trainer-3-0", **{identity.REPLICA_LABEL: "3", identity.TASK_INDEX_LABEL: "0"}), 3),
         (_pod("bert-trainer-12", **{identity.TASK_INDEX_LABEL: "12"}), 12),
         (_pod("any", **{identity.REPLICA_INDEX_LABEL: "11"}), 11),
         (_pod("any", **{identity.COMPLETION_INDEX_LABEL: "11"}), 11),
         ({"metadata": {"name": "bert-trainer-10"}}, 10),
-    ],
-)
-def test_node_rank_of_each_form(pod, rank):
-    assert identity.node_rank(pod) == rank
+    ):
+        assert identity.node_rank(pod) == rank
 
 
 @pytest.mark.parametrize("name", ["bert-trainer-x", "trainer-1"])

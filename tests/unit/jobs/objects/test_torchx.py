@@ -164,21 +164,18 @@ def test_the_component_needs_no_other_package():
     assert (result.stdout.strip(), result.stderr) == ("", "")
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
+def test_the_component_refuses_what_cannot_run():
+    for changes, said in (
         ({"script": "/opt/launch.sh"}, r"launch\.sh: it is a script of a shell.*trn starts the ranks itself"),
         ({"script": "t.py", "nproc_per_node": 3}, r"--nproc_per_node 3: a trn1\.32xlarge has 1, 2, 8, 32"),
         ({"script": "t.py", "precision": "fp61"}, r"--precision fp61: xla has "),
         ({"script": "t.py", "module": "m"}, "give either --script or --module"),
         ({"script": "t.py", "instance_type": "trn1.32xl"}, r"--instance_type: .*trn1\.32xlarge"),
-    ],
-)
-def test_the_component_refuses_what_cannot_run(changes, said):
-    names = inspect.signature(torchx_app.application).parameters
-    given = dict.fromkeys(names, "") | {"instance_type": "trn1.32xlarge", **changes}
-    with pytest.raises(ValueError, match=said):
-        torchx_app.application(**given)
+    ):
+        names = inspect.signature(torchx_app.application).parameters
+        given = dict.fromkeys(names, "") | {"instance_type": "trn1.32xlarge", **changes}
+        with pytest.raises(ValueError, match=said):
+            torchx_app.application(**given)
 
 
 # --- Without any cluster: TorchX's local_cwd scheduler ----------------------------------------------------------------

@@ -40,17 +40,14 @@ def made(**options):
     return found
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_the_request_is_one_that_botocore_s_model_takes():
+    for options in (
         {},
         {"nodes": 4, "spot": True, "channel": ("train=s3://acme-data/reviews/train", "model=/data/models/bert")},
         {"keep_alive": 1800, "retries": 0, "name": "bert-1", "max_hours": 0.5},
         {"instance_type": "p5.4xlarge", "program": Program(script="train.py"), "has_workspace": True},
-    ],
-)
-def test_the_request_is_one_that_botocore_s_model_takes(options):
-    check("CreateTrainingJob", training_request(made(**options)))
+    ):
+        check("CreateTrainingJob", training_request(made(**options)))
 
 
 VOLUME = OUTPUTS.shared_volume
@@ -240,9 +237,8 @@ def test_a_submitted_job_is_found_by_its_own_team_and_stack_with_its_files_in_s3
     assert cloud.find("training-none-bcdfg") is None
 
 
-@pytest.mark.parametrize(
-    ("status", "second", "state"),
-    [
+def test_states_are_in_the_words_of_all_jobs():
+    for status, second, state in (
         ("InProgress", "Starting", "Pending"),
         ("InProgress", "Training", "Running"),
         ("InProgress", "Interrupted", "Restarting"),
@@ -251,11 +247,9 @@ def test_a_submitted_job_is_found_by_its_own_team_and_stack_with_its_files_in_s3
         ("Stopped", "MaxRuntimeExceeded", "Failed"),
         ("Failed", "Failed", "Failed"),
         ("Completed", "Completed", "Completed"),
-    ],
-)
-def test_states_are_in_the_words_of_all_jobs(status, second, state):
-    found = watched(training(status, second))
-    assert (found.state, found.ended is None) == (state, status in ("InProgress", "Stopping"))
+    ):
+        found = watched(training(status, second))
+        assert (found.state, found.ended is None) == (state, status in ("InProgress", "Stopping"))
 
 
 def test_an_ended_job_counts_its_billable_time_and_restarts():

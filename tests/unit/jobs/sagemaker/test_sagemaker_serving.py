@@ -49,44 +49,35 @@ def test_containers_are_isolated_in_the_private_subnets_under_the_stack_s_role_a
     assert job["TransformOutput"]["KmsKeyId"] == job["TransformResources"]["VolumeKmsKeyId"] == WHERE.kms_key_arn
 
 
-@pytest.mark.parametrize(
-    ("where", "wanted", "batch", "path"),
-    [
+def test_a_stack_admits_its_own_types_alone():
+    for where, wanted, batch, path in (
         (None, "", False, "--on"),
         (WHERE.model_copy(update={"serving_types": ()}), "", False, "--on"),
         (WHERE, "inf2.48xlarge", False, "--instance-type"),
         (WHERE, "ml.p5.48xlarge", True, "--instance-type"),
         (WHERE, "ml.p5.48xlarge", False, ""),
         (WHERE, "", True, ""),
-    ],
-)
-def test_a_stack_admits_its_own_types_alone(where, wanted, batch, path):
-    found = serving.admitted(where, wanted, CATALOGUE, batch=batch)
-    assert ([each.path for each in found] if isinstance(found, list) else []) == ([path] if path else [])
+    ):
+        found = serving.admitted(where, wanted, CATALOGUE, batch=batch)
+        assert ([each.path for each in found] if isinstance(found, list) else []) == ([path] if path else [])
 
 
-@pytest.mark.parametrize(
-    ("changed", "paths"),
-    [
+def test_a_model_that_cannot_be_served_is_refused_by_its_option():
+    for changed, paths in (
         *(({}, []), ({"name": f"training-{'b' * 49}"}, ["--name"])),
         ({"image": "docker.io/library/python:3.12"}, ["--image"]),
         *(({"engine": "vllm"}, ["--engine"]), ({"data": "s3://payroll/model.tar.gz"}, ["MODEL"])),
-    ],
-)
-def test_a_model_that_cannot_be_served_is_refused_by_its_option(changed, paths):
-    assert [each.path for each in serving.problems(replace(made(), **changed))] == paths
+    ):
+        assert [each.path for each in serving.problems(replace(made(), **changed))] == paths
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "paths"),
-    [
+def test_files_are_in_the_bucket_and_below_the_prefix():
+    for source, target, paths in (
         *((f"s3://acme-data/in/{each}", "s3://acme-data/sagemaker/out", []) for each in ("a.jsonl", "")),
         ("s3://acme-data/in/a.csv", "s3://acme-data/sagemaker/out", ["INPUT"]),
         ("/data/in/a.jsonl", "s3://acme-data/elsewhere/out", ["INPUT", "--to"]),
-    ],
-)
-def test_files_are_in_the_bucket_and_below_the_prefix(source, target, paths):
-    assert [each.path for each in serving.file_problems(source, target, WHERE)] == paths
+    ):
+        assert [each.path for each in serving.file_problems(source, target, WHERE)] == paths
 
 
 @pytest.fixture

@@ -200,21 +200,18 @@ def problems(place=CPU, *, team=TEAM, **changes):
     return [str(each) for each in serving_refusals.problems(team, *places, what="deployments", **given)]
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
+def test_what_cannot_run_is_refused_with_what_mends_it():
+    for changes, words in (
         ({"may_create": False}, "you may not create deployments in the namespace vision"),
         ({"team": TEAM.model_copy(update={"claim": ""})}, "no shared volume with models"),
         ({"name": "x" * 46}, "45 at most"),
         ({"queue": "eye"}, "eyes"),
         ({"devices": 1}, "the CPU pool has none"),
         ({"place": PLACES["trainium"], "instance": CATALOGUE["trn1.32xlarge"], "devices": 17}, "has 16"),
-    ],
-)
-def test_what_cannot_run_is_refused_with_what_mends_it(changes, words):
-    (said,) = problems(**changes)
-    assert words in said
-    assert problems() == problems(PLACES["inferentia"], instance=CATALOGUE["inf2.xlarge"], devices=1) == []
+    ):
+        (said,) = problems(**changes)
+        assert words in said
+        assert problems() == problems(PLACES["inferentia"], instance=CATALOGUE["inf2.xlarge"], devices=1) == []
 
 
 @pytest.mark.parametrize(
@@ -235,16 +232,13 @@ def test_an_engine_that_has_no_such_devices_is_refused(engine, name, has_image, 
     assert words in "".join(found)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_paths_are_of_the_volume():
+    for text, expected in (
         *(("/data/in/a.csv", "in/a.csv"), ("in/../a.csv", "a.csv"), ("../a.csv", None)),
         *(("/etc/passwd", None), ("/data/../etc/passwd", None), (".", None)),
-    ],
-)
-def test_paths_are_of_the_volume(text, expected):
-    assert serving_refusals.path_on_volume(text) == expected
-    assert bool(serving_refusals.path_problems("INPUT", text)) is (expected is None)
+    ):
+        assert serving_refusals.path_on_volume(text) == expected
+        assert bool(serving_refusals.path_problems("INPUT", text)) is (expected is None)
 
 
 def test_the_format_of_a_file_is_in_its_name_and_a_jobs_model_where_the_job_wrote_it():

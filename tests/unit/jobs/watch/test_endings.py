@@ -30,19 +30,16 @@ def test_the_first_to_fail_of_its_own_is_the_cause():
     assert failed_first([ended("a-trainer-0", 0, "01", "Completed")]) is None
 
 
-@pytest.mark.parametrize(
-    ("code", "reason", "meaning"),
-    [
+def test_exit_codes_are_said_in_words():
+    for code, reason, meaning in (
         (137, "OOMKilled", "exit code 137 (SIGKILL, out of memory)"),
         (137, "Error", "exit code 137 (SIGKILL)"),
         (-6, "", "exit code -6 (SIGABRT)"),
         (255, "Error", "exit code 255"),
         (128, "ContainerCannotRun", "exit code 128 (ContainerCannotRun)"),
         (0, "Completed", "exit code 0"),
-    ],
-)
-def test_exit_codes_are_said_in_words(code, reason, meaning):
-    assert Exit("p", 0, "trainer", code, reason, "", None).meaning == meaning
+    ):
+        assert Exit("p", 0, "trainer", code, reason, "", None).meaning == meaning
 
 
 def test_torchruns_summary_names_the_rank():

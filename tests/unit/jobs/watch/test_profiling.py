@@ -2,7 +2,6 @@
 
 import copy
 
-import pytest
 from training_jobs import job as training_job
 
 from trainium_eks.jobs.objects import volcano_job
@@ -61,18 +60,15 @@ def test_in_one_task_the_container_knows_which_node_it_is():
     assert env(own_entry_point, 0)[f"{PREFIX}ENABLE"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("source", "claim", "running", "reasons"),
-    [
+def test_what_cannot_be_profiled_is_refused():
+    for source, claim, running, reasons in (
         (job(1), "fsx-claim", True, []),
         (job(1, resources={"limits": {"nvidia.com/gpu": "8"}}), "fsx-claim", False, ["asks for no Neuron device"]),
         (job(1), "", False, ["no shared volume at /data"]),
         (job(1, volumeMounts=[]), "fsx-claim", False, ["no shared volume at /data"]),
         (job(1, env=[]), "fsx-claim", True, ["does not say by TRN_OUTPUT_DIR where it writes"]),
         (job(1, env=[]), "fsx-claim", False, []),
-    ],
-)
-def test_what_cannot_be_profiled_is_refused(source, claim, running, reasons):
-    found = problems(source, claim, is_running=running)
-    assert len(found) == len(reasons)
-    assert all(reason in problem.reason and problem.fix for problem, reason in zip(found, reasons, strict=True))
+    ):
+        found = problems(source, claim, is_running=running)
+        assert len(found) == len(reasons)
+        assert all(reason in problem.reason and problem.fix for problem, reason in zip(found, reasons, strict=True))

@@ -41,18 +41,15 @@ def test_pace_and_what_is_left_come_from_the_median():
     assert progress(resumed, START + 521).seconds_per_step == 10.0
 
 
-@pytest.mark.parametrize(
-    ("lines", "gap", "quiet", "stalled"),
-    [
+def test_a_run_stalls_after_a_minute_and_ten_of_its_lines():
+    for lines, gap, quiet, stalled in (
         *((30, 1.0, 60.0, False), (30, 1.0, 60.5, True), (30, 10.0, 99.0, False), (30, 10.0, 101.0, True)),
         # The second step may compile, too.
         *((1, 0, FIRST_STALL_SECONDS - 1, False), (1, 0, FIRST_STALL_SECONDS + 1, True)),
-    ],
-)
-def test_a_run_stalls_after_a_minute_and_ten_of_its_lines(lines, gap, quiet, stalled):
-    steps = run(*(gap * at for at in range(lines)))
-    assert progress(steps, steps[-1].time + quiet).stalled is stalled
-    assert not progress(steps, steps[-1].time + quiet, running=False).stalled
+    ):
+        steps = run(*(gap * at for at in range(lines)))
+        assert progress(steps, steps[-1].time + quiet).stalled is stalled
+        assert not progress(steps, steps[-1].time + quiet, running=False).stalled
 
 
 def test_a_loss_that_is_no_number_is_said_and_stays_json():
