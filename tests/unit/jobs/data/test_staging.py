@@ -70,6 +70,13 @@ def test_the_objects_are_valid_and_the_arguments_the_copiers():
     s3 = container_of(objects(StageRequest("s3://b/x", "x", endpoint="https://m"))[1])["env"]
     assert {"name": "AWS_ENDPOINT_URL_S3", "value": "https://m"} in s3
     assert "HF_TOKEN" not in [each["name"] for each in s3]
+    for to in ("a/B_c.d", "a/" + "y" * 200, "ä/ö"):
+        name = staging.job_name(StageRequest("s3://b/k", to), "abc123")
+        assert re.fullmatch("[a-z0-9-]{1,56}", name), "five characters and a dash follow"
+    same = StageRequest("s3://bucket/set/", "data/set", replace=True, workers=3, image="other")
+    others = (replace(REQUEST, source="s3://bucket/set"), replace(REQUEST, extract=True))
+    assert same.digest == REQUEST.digest
+    assert REQUEST.digest not in {each.digest for each in others}
 
 
 def test_the_job_runs_on_the_cpu_pool_as_the_teams_user_with_no_right_it_does_not_need():
@@ -147,16 +154,6 @@ def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_
     assert last["message"].startswith("the image has no boto3, and ")
     assert why in last["message"]
     assert "--image" in last["message"]
-
-
-def test_the_jobs_name_leaves_room_for_its_pods_and_the_digest_is_of_the_content():
-    for to in ("a/B_c.d", "a/" + "y" * 200, "ä/ö"):
-        name = staging.job_name(StageRequest("s3://b/k", to), "abc123")
-        assert re.fullmatch("[a-z0-9-]{1,56}", name), "five characters and a dash follow"
-    same = StageRequest("s3://bucket/set/", "data/set", replace=True, workers=3, image="other")
-    others = (replace(REQUEST, source="s3://bucket/set"), replace(REQUEST, extract=True))
-    assert same.digest == REQUEST.digest
-    assert REQUEST.digest not in {each.digest for each in others}
 
 
 def test_every_preset_is_listed_without_a_stack_and_can_be_staged():

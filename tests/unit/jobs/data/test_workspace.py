@@ -48,6 +48,14 @@ def test_a_script_travels_alone_and_a_directory_without_what_is_not_code(code, m
     monkeypatch.setattr("time.time", lambda: 1e9)
     os.utime(code / "train.py", (1, 1))
     assert pack("model/layers.py", code) == packed
+    for link, to in (("first.py", "train.py"), ("layers", code / "model"), (".#lock", "me@here:1"), ("deps", ".venv")):
+        (code / link).symlink_to(to)
+    expected = {
+        "first.py": "644 # train.py",
+        "layers/layers.py": "644 # model/layers.py",
+        "deps/bin/x": "644 # .venv/bin/x",
+    }
+    assert expected.items() <= _packed("first.py", code)[1].items()
 
 
 def test_a_missing_script_names_the_nearest_and_what_does_not_fit_the_largest(code):
@@ -60,17 +68,6 @@ def test_a_missing_script_names_the_nearest_and_what_does_not_fit_the_largest(co
     problem = pack("train.py", code)
     assert "at most 700 KiB" in problem.reason
     assert "largest: weights.bin" in problem.fix
-
-
-def test_a_link_stands_for_what_it_leads_to_in_the_directory(code):
-    for link, to in (("first.py", "train.py"), ("layers", code / "model"), (".#lock", "me@here:1"), ("deps", ".venv")):
-        (code / link).symlink_to(to)
-    expected = {
-        "first.py": "644 # train.py",
-        "layers/layers.py": "644 # model/layers.py",
-        "deps/bin/x": "644 # .venv/bin/x",
-    }
-    assert expected.items() <= _packed("first.py", code)[1].items()
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,13 @@ def test_a_job_of_kubernetes_is_told_in_the_same_words():
         assert not found.is_gang
 
 
-def test_the_newest_comes_first_and_jobs_of_kubernetes_that_are_not_ours_are_left_out():
+def test_the_newest_comes_first_and_each_says_whose_it_is():
     old, new = (batch({}, **{"trainium-eks/kind": "stage"}) for _ in range(2))
     new["metadata"] |= {"name": "new", "creationTimestamp": DONE}
     assert [job.name for job in watched.watched([], [old, batch({}), new])] == ["new", "stage-1"]
+    torchx, compiling = {"app.kubernetes.io/managed-by": "torchx.pytorch.org"}, {"trainium-eks/kind": "compile"}
+    labels = (torchx | compiling, torchx, {})
+    assert [volcano([], labels=each).kind for each in labels] == ["compile", "torchx", "volcano"]
 
 
 @pytest.mark.parametrize(
@@ -97,9 +100,3 @@ def test_ranks_are_what_trn_noted_or_the_command_says():
         container = {"name": "trainer", "command": command[:1], "args": command[1:]}
         task = {"name": "trainer", "replicas": 2, "template": {"spec": {"containers": [container]}}}
         assert volcano([task], annotations=annotations).ranks_per_node == ranks
-
-
-def test_a_job_says_whose_it_is():
-    torchx, compiling = {"app.kubernetes.io/managed-by": "torchx.pytorch.org"}, {"trainium-eks/kind": "compile"}
-    labels = (torchx | compiling, torchx, {})
-    assert [volcano([], labels=each).kind for each in labels] == ["compile", "torchx", "volcano"]

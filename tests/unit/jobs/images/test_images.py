@@ -49,7 +49,7 @@ TEAM = NamespaceOutput(name="vision", queues=("eyes",), service_account="trainin
 # --- What an image is made of -----------------------------------------------------------------------------------------
 
 
-def test_the_tag_follows_from_everything_that_the_image_is_made_of(tmp_path):
+def test_the_tag_follows_from_everything_and_a_context_holds_our_package_and_no_rubbish(tmp_path):
     (tmp_path / "train.py").write_text("1")
     made = [
         images.context(REQUEST, workloads()),
@@ -65,9 +65,6 @@ def test_the_tag_follows_from_everything_that_the_image_is_made_of(tmp_path):
     assert made[0].archive() == again.archive()
     with tarfile.open(fileobj=BytesIO(again.archive())) as tar:
         assert {each.name: each.mode for each in tar} == dict.fromkeys(again.files, 0o644)
-
-
-def test_a_context_holds_our_package_and_no_rubbish(tmp_path):
     for name in ("a.py", "__pycache__/a.pyc", ".git/config", "deep/b.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
@@ -119,7 +116,7 @@ def test_the_stack_and_the_command_say_what_is_built(stack, target, base, expect
         assert found == expected
 
 
-def test_the_tag_of_a_copy():
+def test_a_copy_has_a_tag_and_all_platforms_and_a_digest_counts_before_a_tag():
     tags = {
         SOURCE: MIRRORED,
         f"quay.io/a/b@sha256:{'0123456789' * 6}abcd": "mirror-b-012345678901",
@@ -128,6 +125,13 @@ def test_the_tag_of_a_copy():
     }
     assert {source: images.mirror_tag(source) for source in tags} == tags
     assert not any(images.tag_problem(each) for each in tags.values())
+    """skopeo refuses a reference with both."""
+    for registry in ("r.example", "r.example:5000"):
+        command = engines.skopeo_copy(f"{registry}/a/b:1.0@sha256:{'a' * 64}", "r.example/x:1", None)
+        assert command[:4] == ["skopeo", "copy", "--all", "--preserve-digests"]
+        assert command[-2] == f"docker://{registry}/a/b@sha256:{'a' * 64}"
+    local = engines.skopeo_copy("localhost:5000/a:1", "127.0.0.1:5000/a:1", None)
+    assert {"--src-tls-verify=false", "--dest-tls-verify=false"} <= {*local}
 
 
 # --- Engines ----------------------------------------------------------------------------------------------------------
@@ -365,16 +369,6 @@ def test_a_copy_logs_in_first(trn, canned, installed, engine, commands):
     assert trn("mirror", SOURCE, *asked)[:2] == (0, f"{URL}:{MIRRORED} copied\n")
     assert runner.commands() == commands
     assert {argv[0] for argv in runner.ran} == {engine or "skopeo"}
-
-
-def test_a_copy_has_all_platforms_and_a_digest_counts_before_a_tag():
-    """skopeo refuses a reference with both."""
-    for registry in ("r.example", "r.example:5000"):
-        command = engines.skopeo_copy(f"{registry}/a/b:1.0@sha256:{'a' * 64}", "r.example/x:1", None)
-        assert command[:4] == ["skopeo", "copy", "--all", "--preserve-digests"]
-        assert command[-2] == f"docker://{registry}/a/b@sha256:{'a' * 64}"
-    local = engines.skopeo_copy("localhost:5000/a:1", "127.0.0.1:5000/a:1", None)
-    assert {"--src-tls-verify=false", "--dest-tls-verify=false"} <= {*local}
 
 
 # --- In the cluster ---------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def test_its_pods_are_those_of_the_volcano_job(form):
     assert variables <= {each["name"] for each in container["env"]}
 
 
-def test_it_goes_by_its_queue_as_a_whole_and_its_nodes_are_near_each_other():
+def test_it_goes_by_its_queue_as_a_whole_near_each_other_and_jobset_restarts_it():
     policy = forms.objects(_job("pytorchjob", priority="training-high"))[0]["spec"]["runPolicy"]["schedulingPolicy"]
     assert policy == {"minAvailable": 2, "queue": "test", "priorityClass": "training-high"}
     spec = forms.objects(_job("trainjob", topology=Topology("hard", 2)))[0]["spec"]
@@ -55,9 +55,6 @@ def test_it_goes_by_its_queue_as_a_whole_and_its_nodes_are_near_each_other():
     assert spec["podGroupPolicy"] == {"volcano": {"networkTopology": topology}}
     assert spec["template"]["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "test"}
     assert forms.objects(_job("trainjob"))[0]["spec"]["podGroupPolicy"] == {"volcano": {}}
-
-
-def test_jobset_restarts_the_gang_and_counts():
     spec = forms.objects(_job("trainjob", retries=3))[0]["spec"]["template"]["spec"]
     [nodes] = spec["replicatedJobs"]
     assert nodes["template"]["spec"]["backoffLimit"] == 0

@@ -117,13 +117,16 @@ def test_a_gang_of_any_size_fits_into_etcd_in_torchx_shape_where_that_fits(nodes
     assert variables or len(made["spec"]["tasks"]) == tasks
 
 
-def test_both_shapes_say_the_same_of_a_pod():
+def test_both_shapes_say_the_same_of_a_pod_and_a_uid_only_where_it_is_known():
     first, one = _pods(volcano_job.torchx_job(job()))[1], _pods(volcano_job.one_task_job(job()))[0]
     for pod in (first, one):
         pod["spec"]["containers"][0].pop("command")
         pod["spec"]["containers"][0].pop("name")
         pod["metadata"]["labels"].pop("torchx.pytorch.org/replica-id", None)
     assert first == one
+    known, unknown = (_pods(volcano_job.manifest(job(user_id=each)))[0]["spec"] for each in (1007, None))
+    assert known["securityContext"]["runAsUser"] == known["securityContext"]["runAsGroup"] == 1007
+    assert "runAsUser" not in unknown["securityContext"]
 
 
 # --- Faults -----------------------------------------------------------------------------------------------------------
@@ -343,9 +346,3 @@ def test_sigterm_reaches_a_launcher_that_has_only_just_begun(tmp_path):
     start, rest = shell(_module(), place_of_task(0)).split(" &\n")
     script = f"{start} &\nuntil [ -e {begun} ]; do sleep 0.01; done; kill -TERM $$\n{rest}"
     assert _bash(script, PATH=f"{tmp_path}:/usr/bin:/bin").returncode == 9
-
-
-def test_a_uid_only_where_it_is_known():
-    known, unknown = (_pods(volcano_job.manifest(job(user_id=each)))[0]["spec"] for each in (1007, None))
-    assert known["securityContext"]["runAsUser"] == known["securityContext"]["runAsGroup"] == 1007
-    assert "runAsUser" not in unknown["securityContext"]

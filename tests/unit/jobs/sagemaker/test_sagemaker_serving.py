@@ -62,16 +62,13 @@ def test_a_stack_admits_its_own_types_alone():
         assert ([each.path for each in found] if isinstance(found, list) else []) == ([path] if path else [])
 
 
-def test_a_model_that_cannot_be_served_is_refused_by_its_option():
+def test_a_model_that_cannot_be_served_and_files_elsewhere_are_refused_by_their_option():
     for changed, paths in (
         *(({}, []), ({"name": f"training-{'b' * 49}"}, ["--name"])),
         ({"image": "docker.io/library/python:3.12"}, ["--image"]),
         *(({"engine": "vllm"}, ["--engine"]), ({"data": "s3://payroll/model.tar.gz"}, ["MODEL"])),
     ):
         assert [each.path for each in serving.problems(replace(made(), **changed))] == paths
-
-
-def test_files_are_in_the_bucket_and_below_the_prefix():
     for source, target, paths in (
         *((f"s3://acme-data/in/{each}", "s3://acme-data/sagemaker/out", []) for each in ("a.jsonl", "")),
         ("s3://acme-data/in/a.csv", "s3://acme-data/sagemaker/out", ["INPUT"]),
@@ -91,7 +88,7 @@ def versions(cloud):
     return names
 
 
-def test_an_endpoint_is_made_listed_and_deleted_with_its_models(cloud):
+def test_an_endpoint_is_made_listed_and_deleted_with_its_models_by_its_own_stack(cloud):
     services, jobs = SageMakerServing("us-west-2", WHERE), SageMakerJobs("us-west-2", WHERE, "training")
     services.serve(made("c5.xlarge"), exists=False)
     found = jobs.find(NAME)
@@ -104,10 +101,6 @@ def test_an_endpoint_is_made_listed_and_deleted_with_its_models(cloud):
     services.delete(NAME)
     assert versions(cloud) == {f"{NAME}-bcdfg-hjklm"}
     assert jobs.find(NAME) is None
-
-
-def test_an_endpoint_of_another_stack_is_not_deleted_and_a_refused_one_leaves_nothing(cloud):
-    services = SageMakerServing("us-west-2", WHERE)
     services.serve(made("c5.xlarge"), exists=False)
     other = SageMakerServing("us-west-2", WHERE.model_copy(update={"role_arn": f"{WHERE.role_arn}2"}))
     with pytest.raises(AwsError, match="is another stack's"):
@@ -115,7 +108,7 @@ def test_an_endpoint_of_another_stack_is_not_deleted_and_a_refused_one_leaves_no
     with pytest.raises(AwsError, match=f"cannot make the endpoint {NAME}"):
         # moto knows no such type.
         services.serve(replace(made("inf2.xlarge"), unique="hjklm"), exists=False)
-    assert versions(cloud) == {f"{NAME}-bcdfg"}
+    assert versions(cloud) == {f"{NAME}-bcdfg", f"{NAME}-bcdfg-hjklm"}
 
 
 PREDICT = "training-predict-b"

@@ -175,16 +175,13 @@ def test_vllm_shares_a_model_among_its_devices():
     assert "shared" in [each["name"] for each in pod_of(deployment)["volumes"]]
 
 
-def test_names_say_of_what_they_are_and_fit():
+def test_names_say_of_what_they_are_and_the_digest_changes_with_what_the_pods_are():
     models = ("output/polarity-abcde/model", "models/My_BERT", "model")
     found = [serving.default_name("predict", each, "1a2b3c") for each in models]
     assert found == [f"predict-{each}-1a2b3c" for each in ("polarity-abcde", "my-bert", "model")]
     assert serving.default_name("serve", "model") == "serve-model"
     longest = serving.default_name("predict", f"output/{'x' * 60}/model", "1a2b3c")
     assert len(longest) <= serving_refusals.LONGEST_NAME
-
-
-def test_the_digest_changes_with_what_the_pods_are():
     base = served().digest
     assert served(replicas=5, name="other").digest == base
     others = (served(model="y"), served(image="y"), served(PLACES["gpu"]), served(queue="ears"), served(engine="vllm"))
@@ -232,16 +229,13 @@ def test_an_engine_that_has_no_such_devices_is_refused(engine, name, has_image, 
     assert words in "".join(found)
 
 
-def test_paths_are_of_the_volume():
+def test_paths_are_of_the_volume_with_their_format_and_a_jobs_model_where_the_job_wrote_it():
     for text, expected in (
         *(("/data/in/a.csv", "in/a.csv"), ("in/../a.csv", "a.csv"), ("../a.csv", None)),
         *(("/etc/passwd", None), ("/data/../etc/passwd", None), (".", None)),
     ):
         assert serving_refusals.path_on_volume(text) == expected
         assert bool(serving_refusals.path_problems("INPUT", text)) is (expected is None)
-
-
-def test_the_format_of_a_file_is_in_its_name_and_a_jobs_model_where_the_job_wrote_it():
     (problem,) = serving_refusals.path_problems("--to", "out.parquet", serving_refusals.OUTPUTS)
     assert problem.allowed == ("….jsonl", "….csv")
     package = workloads() / "trainium_workloads" / "serving"

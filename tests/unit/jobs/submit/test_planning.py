@@ -278,23 +278,17 @@ def test_what_else_is_said_and_all_at_once():
 # --- Compile caches ---------------------------------------------------------------------------------------------------
 
 
-def test_a_cache_by_all_that_graphs_depend_on():
+def test_a_cache_is_one_directory_by_all_that_graphs_depend_on():
     job = _job(cache_set="bert-large", program=Program("t.py", arguments=("--batch_size", "16", "--max_steps=10")))
     assert (job.cache.key, job.cache.options) == ("bert-large-64x-bf16-sdk2.30.0", {"batch_size": "16"})
-
-
-def test_a_trial_of_few_steps_compiles_what_the_training_needs():
+    images = (IMAGE, "repo/train:a1b2c3", "localhost:5000/train", "repo/train:v1@sha256:abc")
+    assert [compiler_of(each) for each in images] == ["sdk2.30.0", "a1b2c3", "latest", "v1"]
+    assert cache_key("../m/..", 64, "bf16", "a/../b") == "m-64x-bf16-a-..-b"
     trial = ("--batch_size", "16", "--grad_accum_usteps", "32", "--steps_this_run", "10", "--fused")
     training = ("--batch_size=16", "--grad-accum-usteps", "32", "--output_dir", "/data/output", "--fused")
     needed = {"batch_size": "16", "grad_accum_usteps": "32", "fused": ""}
     assert graph_options(trial) == graph_options(training) == needed
     assert graph_options(("large", "--layers", "2", "4")) == {"0": "large", "layers": "2 4"}
-
-
-def test_the_compiler_is_read_from_the_images_tag_and_the_key_is_one_directory():
-    images = (IMAGE, "repo/train:a1b2c3", "localhost:5000/train", "repo/train:v1@sha256:abc")
-    assert [compiler_of(each) for each in images] == ["sdk2.30.0", "a1b2c3", "latest", "v1"]
-    assert cache_key("../m/..", 64, "bf16", "a/../b") == "m-64x-bf16-a-..-b"
 
 
 # --- How often it saves -----------------------------------------------------------------------------------------------
@@ -323,6 +317,8 @@ def test_a_job_is_told_the_interval_of_its_gang_and_of_its_state():
     runs = [found.run for found, _ in (_saves(), _saves(state_gb=50), _saves(program=BERT), _saves(stack))]
     assert [each.checkpoint_seconds for each in runs] == [100, 50, 4, 7]  # GB, at 1 GB/s
     assert math.isinf(runs[-1].seconds_between_faults)
+    told = [{saving.VARIABLE: "90"}, {saving.VARIABLE: "soon"}, {}]
+    assert [saving.interval_seconds(env) for env in told] == [90, None, None]
 
 
 @pytest.mark.parametrize(
@@ -340,8 +336,3 @@ def test_a_job_is_told_the_interval_of_its_gang_and_of_its_state():
 )
 def test_nothing_is_proposed_where_it_was_asked_for_or_nothing_is_known(stack, changes, told):
     assert _saves(stack, **changes) == (None, told)
-
-
-def test_the_interval_of_a_job_is_read_back():
-    told = [{saving.VARIABLE: "90"}, {saving.VARIABLE: "soon"}, {}]
-    assert [saving.interval_seconds(env) for env in told] == [90, None, None]

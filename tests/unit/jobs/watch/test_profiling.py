@@ -43,15 +43,12 @@ def test_it_is_the_same_gang_under_another_name_and_writes_nothing_where_the_job
     assert source == job()
 
 
-def test_in_torchxs_shape_the_nodes_own_task_is_profiled():
+def test_the_nodes_own_task_is_profiled_and_in_one_task_the_container_knows_its_node():
     made = profiled(job(), 1, 10)
     assert f"{PREFIX}ENABLE" not in env(made, 0)
     found = {name.removeprefix(PREFIX): value for name, value in env(made, 1).items() if PREFIX in name}
     switches = {"ENABLE": "1", "DEVICE_PROFILE": "1", "DEVICE_PROFILE_NUM_WARMUP": "5"}
     assert found == {**switches, "OUTPUT_DIR": "/data/profiles/alpha"}
-
-
-def test_in_one_task_the_container_knows_which_node_it_is():
     command = profiled(job(500), 2, 10)["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"]
     assert (command[:2], command[3:6]) == (["/bin/sh", "-c"], ["trn-profile", "bash", "-c"])
     assert command[2].startswith('if [ "$VC_TASK_INDEX" = 2 ]; then export NEURON_RT_INSPECT_ENABLE=1 ')

@@ -29,7 +29,7 @@ def test_a_step_is_found_behind_whatever_stands_before_it(prefix):
         assert parse(prefix + other) is None
 
 
-def test_pace_and_what_is_left_come_from_the_median():
+def test_pace_and_what_is_left_come_from_the_median_and_the_last_checkpoint_is_remembered():
     # One slow step (a checkpoint) does not count.
     found = progress(run(0, 2, 4, 30, 32, 34, steps=16), START + 35)
     assert (found.seconds_per_step, found.left_seconds, found.quiet_seconds) == (2.0, 20.0, 1.0)
@@ -39,6 +39,8 @@ def test_pace_and_what_is_left_come_from_the_median():
     assert progress([], START) is None
     resumed = [*run(0, 1, 2, 3), *run(500, 510, 520, first=2)]
     assert progress(resumed, START + 521).seconds_per_step == 10.0
+    found = progress([*run(0, checkpoint_step=1, checkpoint_time=START), *run(5, 10, first=2)], START + 12)
+    assert (found.checkpoint_seconds, found.checkpoint_step) == (12.0, 1)
 
 
 def test_a_run_stalls_after_a_minute_and_ten_of_its_lines():
@@ -59,11 +61,6 @@ def test_a_loss_that_is_no_number_is_said_and_stays_json():
     assert json.dumps(found.to_json(), allow_nan=False)
 
 
-def test_the_last_checkpoint_is_remembered_when_later_lines_do_not_name_it():
-    found = progress([*run(0, checkpoint_step=1, checkpoint_time=START), *run(5, 10, first=2)], START + 12)
-    assert (found.checkpoint_seconds, found.checkpoint_step) == (12.0, 1)
-
-
 # --- Lines of logs ----------------------------------------------------------------------------------------------------
 
 
@@ -77,13 +74,10 @@ def test_the_time_of_a_line_compares_as_text_and_a_line_without_one_is_taken_as_
     assert log_line("2026-11-22T05:00:00.5Z ").text == ""
 
 
-def test_the_rank_stands_before_the_line():
+def test_ranks_and_durations_are_read():
     ranks = {"[default0]:x": 0, "[default12]:": 12, "[3]:x": 3, "[trainer1]:x": 1, "[INFO] x": None, "x": None}
     for line, rank in ((LogLine("", text), rank) for text, rank in ranks.items()):
         assert (line.local_rank, line.is_of(None), line.is_of(0)) == (rank, True, rank in (None, 0))
-
-
-def test_durations():
     known = {"90s": 90, "90": 90, "10m": 600, "2h30m": 9000, "1d": 86400, "": None, "soon": None, "1w": None}
     assert {text: seconds(text) for text in known} == known
 

@@ -41,16 +41,13 @@ def report(*processes):
     }
 
 
-def test_a_node_is_the_sum_of_its_processes_and_errors_are_those_that_nobody_corrected():
+def test_a_node_is_the_sum_of_its_processes_and_idle_without_one():
     found = neuron(report(process(1, {"0": 90.0, "1": 50.0}, 2**30), process(2, {"1": 60.0, "2": 40.0}, 2**31)))
     assert found.cores == {0: 90.0, 1: 100.0, 2: 40.0}
     assert (found.device_bytes, found.device_total_bytes) == (3 * 2**30, 512 * 1024**3)
     assert (found.host_percent, found.host_bytes, found.host_total_bytes) == (60.0, 64 * 1024**3, 512 * 1024**3)
     assert found.mean == pytest.approx(76.67, abs=0.01)
     assert neuron(report(process(1, {}, 0, hardware=2, numerical=1))).errors == 6
-
-
-def test_a_node_without_a_neuron_process_is_idle_and_what_cannot_be_read_is_said():
     found = neuron(report())
     assert (found.cores, found.mean, found.device_bytes, found.trouble, found.errors) == ({}, None, 0, "", 3)
     broken = neuron(report() | {"neuron_hardware_info": {"error": "no Neuron driver"}})
