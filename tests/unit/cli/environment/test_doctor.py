@@ -179,7 +179,7 @@ def local(project, sound):
     return paths
 
 
-def test_a_sound_cluster_has_no_fault_and_all_checks_are_shown_where_asked(doctor, file):
+def test_all_checks_are_shown_where_asked_and_a_fault_exits_with_one_and_what_to_do(doctor, file, sound):
     shown = doctor("--outputs", file)
     assert (shown.exit_code, shown.stderr) == (0, "")
     found = "✓ the stack: no fault found; 30 pass, 1 not checked, 12 not applicable. Looked at 5 Nodes"
@@ -188,9 +188,6 @@ def test_a_sound_cluster_has_no_fault_and_all_checks_are_shown_where_asked(docto
     assert everything.startswith("trn-dev\nhttp://")
     assert re.search(r"Nodes\n  ✓  ng1 +2 of 2 Ready, wants 2 \(0 to 4\)", everything)
     assert re.search(r"-  rest +rests at zero nodes", everything)
-
-
-def test_a_fault_exits_with_one_and_shows_what_has_what_and_what_to_do(doctor, file, sound):
     the(sound.objects, "Node", "trn1")["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "0"
     wanted, stopped = "trn1: vpc.amazonaws.com/efa has 0 of 8, wants 8", "→ the EFA device plugin on trn1 has stopped"
     shown = ends(1, doctor("--outputs", file), wanted, stopped, "✗ the stack: 1 fault; 29 pass, 1 not checked")

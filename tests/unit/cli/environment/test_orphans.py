@@ -58,12 +58,20 @@ def test_the_state_comes_from_standard_input_and_names_the_region(run):
     )
 
 
-def test_open_operations_come_first_with_the_commands_that_settle_them(run):
+def test_open_operations_come_first_with_the_commands_that_settle_them_and_json_is_one_document(run):
     shown = run("--state", "-", "--no-color", advice=(IMPORT,), found=(GROUP,)).output
     assert shown.index("pulumi cancel --stack dev") < shown.index("import c:workers-1:") < shown.index("node group")
     assert shown.index("pulumi import aws:eks/nodeGroup:NodeGroup r0 c:workers-1 ") < shown.index("delete-nodegroup")
     assert "  pulumi refresh --stack dev --clear-pending-creates\n" in shown
     assert "1 of 2 are left to you" in run("--state", "-", "--no-color", advice=(IMPORT, LOOK)).output
+    data = json.loads(run("--state", "-", "--json", advice=(IMPORT,), found=(GROUP,), unseen=(DENIED,)).output)
+    assert (data["schemaVersion"], data["failed"], data["hourlyUsd"]) == (2, True, 43.0)
+    operation, group, volumes = data["findings"]
+    assert (operation["action"], operation["importId"]) == ("import", "c:workers-1")
+    assert operation["urn"] == CREATING.resource.urn
+    assert (group["id"], group["kind"], group["commands"]) == ("node group/g", "node group", [DELETE])
+    assert (volumes["status"], volumes["subject"]) == ("not checked", "volumes")
+    assert data["recovery"][-1] == "pulumi refresh --stack dev --clear-pending-creates"
 
 
 def test_an_empty_state_is_said_first_and_no_command_is_shown(run):
@@ -89,14 +97,3 @@ def test_another_file_than_a_state_is_said(run, text):
     result = run("--state", "-", "--json", text=text)
     assert result.exit_code == 2
     assert "does not hold what `pulumi stack export` prints" in json.loads(result.output)["problems"][0]["reason"]
-
-
-def test_the_json_is_one_document(run):
-    data = json.loads(run("--state", "-", "--json", advice=(IMPORT,), found=(GROUP,), unseen=(DENIED,)).output)
-    assert (data["schemaVersion"], data["failed"], data["hourlyUsd"]) == (2, True, 43.0)
-    operation, group, volumes = data["findings"]
-    assert (operation["action"], operation["importId"]) == ("import", "c:workers-1")
-    assert operation["urn"] == CREATING.resource.urn
-    assert (group["id"], group["kind"], group["commands"]) == ("node group/g", "node group", [DELETE])
-    assert (volumes["status"], volumes["subject"]) == ("not checked", "volumes")
-    assert data["recovery"][-1] == "pulumi refresh --stack dev --clear-pending-creates"

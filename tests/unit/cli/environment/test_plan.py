@@ -94,7 +94,16 @@ def test_a_stack_or_a_project_that_is_not_there_is_wrong_usage(trn, plan, projec
     ends(1, trn("plan"), "✗ dev is not sound", "pulumi config set --path waivers.R")
 
 
-def test_a_file_that_is_no_plan_is_wrong_usage(planned, tmp_path):
+# --- Since a commit ---------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_no_plan_and_neither_file_nor_commit_are_wrong_usage(planned, project, tmp_path):
+    for repository in (False, True):
+        if repository:
+            project.git("init", "-q")
+            project.commit()
+        for text in ("nowhere", "--output=x"):
+            ends(2, planned(f"--against={text}"), f"--against {text}: neither a file nor a commit")
     for text, said in (
         ("{", "is not JSON"),
         ("[]", "has no resources"),
@@ -104,18 +113,6 @@ def test_a_file_that_is_no_plan_is_wrong_usage(planned, tmp_path):
     ):
         (tmp_path / "plan.json").write_text(text)
         ends(2, planned("--against", tmp_path / "plan.json"), said)
-
-
-# --- Since a commit ---------------------------------------------------------------------------------------------------
-
-
-def test_neither_file_nor_commit_is_wrong_usage(planned, project):
-    for repository in (False, True):
-        if repository:
-            project.git("init", "-q")
-            project.commit()
-        for text in ("nowhere", "--output=x"):
-            ends(2, planned(f"--against={text}"), f"--against {text}: neither a file nor a commit")
 
 
 def test_a_commit_is_recorded_with_its_own_code_in_a_folder_of_its_repository(plan, project):

@@ -167,7 +167,7 @@ def test_the_header_says_that_nothing_was_contacted_and_each_part_what_is_not_si
         assert f"\n{line}\n" in page
 
 
-def test_the_tree_shows_what_matters_of_each_resource():
+def test_the_tree_shows_what_matters_of_each_resource_and_outputs_are_one_line_each():
     tree = _part(_page(), "Resources")
     for line in (
         "NodeGroup `trn1`: 2 × trn1.32xlarge (0 to 4), 8 EFA interfaces, on demand, usw2-az4",
@@ -179,9 +179,6 @@ def test_the_tree_shows_what_matters_of_each_resource():
         assert f"    - {line}" in tree
     for resource in environment().resources:
         assert resource.type.rsplit(":", 1)[-1] in "".join(tree) or not resource.custom
-
-
-def test_outputs_are_one_line_each_and_cut():
     outputs = {"names": ["a", "b"], "groups": [{"name": "g", "size": 1}], "empty": "", "none": None, "z": "x" * 300}
     rows = [_cells(row) for row in _part(_page(replace(environment(), outputs=outputs)), "Outputs")[2:]]
     assert rows[:4] == [["empty", '`""`'], ["groups", "`g`"], ["names", "`a, b`"], ["none", "`null`"]]
@@ -199,19 +196,16 @@ def test_cost_shows_components_total_and_what_is_not_counted():
     assert "+ ? |" in unknown
 
 
-def test_pools_that_scale_are_lines_with_the_limits_of_gangs():
-    pool = SimpleNamespace(pool="cpu", minimum=0, maximum=4, instance_type="m7i.xlarge", by="Karpenter")
-    found = SimpleNamespace(pools=[pool], limits=["none of a gang"])
-    lines = _part(plan_page.page(replace(plan_report.make(environment()), autoscaling=found)), "Autoscaling")
-    assert lines == ["- cpu: 0 to 4 × m7i.xlarge, by Karpenter", "- none of a gang"]
-
-
-def test_time_to_ready_shows_bound_ratio_and_path():
+def test_time_to_ready_shows_bound_ratio_and_path_and_pools_that_scale_are_lines():
     lines = _part(_page(), "Time to ready")
     assert lines[0] == "✓ **15:56 modelled**, 1.00 × max(cluster 15:56, file system 8:27)"
     names = ["vpc", "subnet", "control-plane", "cni", "trn1"]
     assert [_cells(row)[2].split("`")[1] for row in lines[4:9]] == names
     assert lines[9] == "Order: 12 of 12 rules hold."
+    pool = SimpleNamespace(pool="cpu", minimum=0, maximum=4, instance_type="m7i.xlarge", by="Karpenter")
+    found = SimpleNamespace(pools=[pool], limits=["none of a gang"])
+    lines = _part(plan_page.page(replace(plan_report.make(environment()), autoscaling=found)), "Autoscaling")
+    assert lines == ["- cpu: 0 to 4 × m7i.xlarge, by Karpenter", "- none of a gang"]
 
 
 def test_failed_rules_come_first_by_severity_then_waived_with_reason(planned, verdicts):
@@ -250,7 +244,7 @@ def test_a_comparison_has_the_parts_of_a_comment():
     assert "21 create" in plan_page.page(new)
 
 
-def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on():
+def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on_and_what_is_not_known():
     lines = _part(_page(), "Training")
     assert [_cells(row)[0] for row in lines[2:4]] == ["2 × trn1.32xlarge", "4 × trn1.32xlarge"]
     assert re.search(r"\| 131d\d\dh \| \dh\d\dm \| 2m50s \| 9\d\.\d % \| \$4\d\.\d\d \|", lines[2])
@@ -258,9 +252,6 @@ def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on():
         "Checkpoints of 100 GB (training.checkpointGigabytes) at 586 MB/s, which the file system writes.",
         "A node fails 1.4 times a year, as in Meta's Llama 3 run on H100; none is published for these.",
     ]
-
-
-def test_what_is_not_known_of_useful_time_is_said():
     graph = changed(environment(), "trn1-template", instanceType="trn9.48xlarge")
     lines = _part(_page(changed(graph, "trn1", capacityType="SPOT")), "Training")
     assert _cells(lines[2])[-1] == "?"

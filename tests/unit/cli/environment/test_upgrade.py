@@ -81,7 +81,9 @@ def test_an_old_driver_for_the_image_is_told_as_after_the_upgrade(trn, copy):
     assert {problem["path"] for problem in data["problems"]} == {*paths}
 
 
-def test_a_version_is_not_skipped(trn, copy):
+def test_without_a_version_it_says_what_is_next_and_none_is_skipped(trn, copy):
+    following = "--to 1.36 shows what the next version changes"
+    ends(0, trn("upgrade", "--directory", copy), "standard support until 2027-03-27", following)
     file = copy / "Pulumi.dev.yaml"
     endpoint = "    endpoint:\n"
     file.write_text(file.read_text().replace(endpoint, f'    kubernetesVersion: "1.34"\n{endpoint}'))
@@ -91,11 +93,6 @@ def test_a_version_is_not_skipped(trn, copy):
     reason = "EKS goes one minor version at a time: 1.34 to 1.35 comes first"
     told = ("cluster.kubernetesVersion", reason, "trn upgrade --to 1.35")
     assert (problem["path"], problem["reason"], problem["fix"]) == told
-
-
-def test_without_a_version_it_says_until_when_and_what_is_next(trn, copy):
-    following = "--to 1.36 shows what the next version changes"
-    ends(0, trn("upgrade", "--directory", copy), "standard support until 2027-03-27", following)
 
 
 @pytest.mark.parametrize("arguments", [("--addon", "vpc-cni"), ("--sdk", "=x"), ("--keep-nodes",)])

@@ -50,14 +50,11 @@ def test_each_group_with_nodes_gets_a_gang_by_the_launchers_own_path(monkeypatch
     assert '"efa":8,"memlock":true' in _script(api)
 
 
-def test_a_benchmark_takes_the_devices_itself(monkeypatch, api):
+def test_a_benchmark_takes_the_devices_itself_and_a_failure_ends_with_1(monkeypatch, api):
     assert _trn(monkeypatch, "fabric --tool nccom-test -- --inject slow:1").exit_code == 0
     assert "--nproc_per_node 1" in _script(api)
     assert "--tool nccom-test --inject slow:1" in _script(api)
     assert "no node group with nodes has the devices" in _trn(monkeypatch, "fabric --tool nccl-tests").stderr
-
-
-def test_a_failure_ends_with_1_and_its_remedy(monkeypatch, api):
     finding = {"check": "slow-node", "ok": False, "detail": "node 0 (pod-0) is slow: 3 s", "node": 0}
     result = _trn(monkeypatch, "fabric --group ng1 --json", {**REPORT, "ok": False, "findings": [finding]})
     (tested,) = json.loads(result.stdout)["groups"]

@@ -82,9 +82,6 @@ def test_nodes_that_cannot_be_read_say_why(call, api):
         "you may not run commands in pods (pods/exec)",
     ]
     call.ends(1, "status beta --devices", "pending for 4s: ")
-
-
-def test_a_kubelet_that_runs_no_command_is_quoted(call, api):
     for told, why in (
         (b"this kubelet runs no commands\n", "this kubelet runs no commands"),
         (b'{"status": "Failure", "message": "container not found"}', "container not found"),
@@ -157,7 +154,7 @@ def seen(monkeypatch):
     return found
 
 
-def test_tensorboard_is_a_pod_whose_port_is_forwarded(call, api, made, seen):
+def test_tensorboard_is_a_pod_whose_port_is_forwarded_or_cannot_be_had(call, api, made, seen):
     call.ends(0, "tensorboard alpha --keep")
     assert api.deleted == []
     call.ends(0, "tensorboard alpha")
@@ -167,6 +164,12 @@ def test_tensorboard_is_a_pod_whose_port_is_forwarded(call, api, made, seen):
     assert (container["image"], container["args"][:2]) == ("busybox", ["--logdir", DIRECTORY])
     assert container["volumeMounts"][0] == {"name": "data", "mountPath": "/data", "readOnly": True}
     assert api.deleted == [f"{PODS}/tensorboard-alpha"]
+    taken = api.url.rpartition(":")[2]
+    said = f"port {taken} of this machine cannot be had: Address already in use"
+    call.ends(2, f"tensorboard alpha --port {taken}", said)
+    api.refuses[f"{PODS}/tensorboard-alpha/portforward"] = 403
+    call.ends(1, "tensorboard alpha", "the port of tensorboard-alpha cannot be reached: Handshake status 403")
+    assert {*api.deleted} == {f"{PODS}/tensorboard-alpha"}
 
 
 def test_an_image_without_tensorboard_is_said_and_its_pod_removed(call, api):
@@ -175,15 +178,6 @@ def test_an_image_without_tensorboard_is_said_and_its_pod_removed(call, api):
     api.logs["tensorboard-alpha"] = [why]
     call.ends(1, "tensorboard alpha", f"the image busybox has no TensorBoard ({why})")
     assert api.deleted == [f"{PODS}/tensorboard-alpha"]
-
-
-def test_a_port_that_cannot_be_had_is_said(call, api, made):
-    taken = api.url.rpartition(":")[2]
-    said = f"port {taken} of this machine cannot be had: Address already in use"
-    call.ends(2, f"tensorboard alpha --port {taken}", said)
-    api.refuses[f"{PODS}/tensorboard-alpha/portforward"] = 403
-    call.ends(1, "tensorboard alpha", "the port of tensorboard-alpha cannot be reached: Handshake status 403")
-    assert {*api.deleted} == {f"{PODS}/tensorboard-alpha"}
 
 
 def test_the_logs_of_a_job_that_is_gone_need_an_image(call, made, seen):

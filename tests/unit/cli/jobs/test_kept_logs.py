@@ -103,15 +103,12 @@ def test_what_is_not_known_of_a_removed_job_is_said(gone, call, api):
     call.ends(2, "logs alfa --since 2h", "has no job 'alfa'", "nothing that it wrote since 20")
 
 
-def test_only_what_is_newer_is_shown(gone, call, scene):
+def test_only_what_is_newer_is_shown_and_of_this_job(gone, call, scene, api):
     since = now(scene) - timedelta(minutes=2) + timedelta(seconds=5)
     expected = (0, "node 1 | [default1]:rank 3\nnode 0 | [default0]:dies\n")
     assert call("logs", "alpha", "--all", "--since", f"{since:%Y-%m-%dT%H:%M:%SZ}") == expected
     assert call("logs", "alpha", "--all", "--since", "115s") == expected
     call.ends(1, "logs alpha --since 10s", "alpha has no log yet")
-
-
-def test_an_earlier_job_of_the_name_is_another(gone, call, api, scene):
     created = now(scene) - timedelta(minutes=2) + timedelta(seconds=4)
     api.objects["Job"][0]["metadata"]["creationTimestamp"] = f"{created:%Y-%m-%dT%H:%M:%SZ}"
     assert call("logs", "alpha", "--since", "2h", "--rank", "2")[0] == 1

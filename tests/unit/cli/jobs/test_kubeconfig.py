@@ -161,7 +161,7 @@ def test_the_contexts_namespace_is_the_default(files, asked, trn, monkeypatch):
     ends(2, trn("jobs", "--outputs", files["outputs"]), "/no/such")
 
 
-def test_several_files_are_one_kubeconfig(tmp_path, monkeypatch):
+def test_several_files_are_one_kubeconfig_and_one_that_is_none_is_named(tmp_path, monkeypatch):
     first = {**document("a"), "users": [], "current-context": ""}
     (tmp_path / "third").write_text(yaml.safe_dump(document("b")))
     second = document("a", ELSEWHERE, **{"certificate-authority": "ca.crt"})
@@ -176,6 +176,10 @@ def test_several_files_are_one_kubeconfig(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "second"))
     [cluster] = json.loads(kubeconfig_variable.merged(kubeconfig_variable.named()))["clusters"]
     assert cluster["cluster"]["certificate-authority"] == str(tmp_path / "ca.crt")
+    for text in ("{", "[1]", "clusters: 3", "- 2026-99-99"):
+        (tmp_path / "broken").write_text(text)
+        with pytest.raises(CommandError, match="broken, which is no kubeconfig"):
+            kubeconfig_variable.merged([tmp_path / "broken"])
 
 
 def test_a_tunnel_to_the_same_authority_is_the_same_cluster():
@@ -185,13 +189,6 @@ def test_a_tunnel_to_the_same_authority_is_the_same_cluster():
     tunnel["clusters"][0]["cluster"]["certificate-authority-data"] = "YW5vdGhlcg=="
     assert kubeconfig_variable.other_server(json.dumps(tunnel), json.dumps(own)) == "https://127.0.0.1:8443"
     assert kubeconfig_variable.other_server(json.dumps(tunnel), "[secret]") == ""
-
-
-def test_a_file_that_is_no_kubeconfig_is_named(tmp_path):
-    for text in ("{", "[1]", "clusters: 3", "- 2026-99-99"):
-        (tmp_path / "broken").write_text(text)
-        with pytest.raises(CommandError, match="broken, which is no kubeconfig"):
-            kubeconfig_variable.merged([tmp_path / "broken"])
 
 
 @pytest.mark.parametrize(("file", "used"), [("variable", "variable"), ("elsewhere", "own"), (None, "own")])

@@ -107,7 +107,7 @@ def test_a_rank_is_found_on_its_node(call):
         assert (code, out.splitlines()) == (0, lines)
 
 
-def test_each_line_has_its_time(call, api):
+def test_each_line_has_its_time_and_a_job_that_says_neither_ranks_nor_tasks_has_nodes(call, api):
     code, out = call("logs", "alpha", "--all", "--tail", "1", "--timestamps")
     assert (code, out.splitlines()[0]) == (0, "2026-11-22T05:33:04.000Z node 0 | [default1]:rank 1")
     follows = call("logs", "alpha", "-t", "--since", "2026-11-22T05:33:00Z")[1]
@@ -115,6 +115,11 @@ def test_each_line_has_its_time(call, api):
     api.named("Pod", NODE_0)["spec"]["containers"].append({"name": "sidecar"})
     call("logs", "alpha", "--since", "10m")
     assert ("sinceSeconds=600" in api.asked[-1], "container=trainer" in api.asked[-1]) == (True, True)
+    del api.objects["Job"][0]["metadata"]["annotations"]
+    call.ends(0, "logs alpha", "rank 0")
+    call.ends(2, "logs alpha --rank 1", "--node N shows all of a node")
+    api.objects["Job"][0]["spec"]["tasks"] = []
+    call.ends(0, "logs alpha --since 1h", "rank 0")
 
 
 @pytest.mark.parametrize(
@@ -137,14 +142,6 @@ def test_options_that_cannot_be_are_refused(call, api, options, why):
     call.ends(2, f"logs alpha {options}", why)
 
 
-def test_a_job_that_says_neither_its_ranks_nor_its_tasks_has_nodes(call, api):
-    del api.objects["Job"][0]["metadata"]["annotations"]
-    call.ends(0, "logs alpha", "rank 0")
-    call.ends(2, "logs alpha --rank 1", "--node N shows all of a node")
-    api.objects["Job"][0]["spec"]["tasks"] = []
-    call.ends(0, "logs alpha --since 1h", "rank 0")
-
-
 @pytest.mark.parametrize(
     ("scene", "job", "why", "what_is_left"),
     [
@@ -157,10 +154,16 @@ def test_a_job_without_a_log_says_why(call, job, why, what_is_left):
     call.ends(1, f"logs {job}", why, what_is_left)
 
 
-def test_a_log_that_is_refused_is_said_in_the_servers_words(call, api):
+def test_a_log_that_is_refused_is_said_in_the_servers_words_and_ctrl_c_is_quiet(call, api, monkeypatch):
     api.refuses[LOG] = 403
     call.ends(1, "logs alpha", f"the log of {NODE_0} cannot be read: {LOG} is forbidden")
     call.ends(1, "logs alpha --previous", "A gang that restarts gets new pods")
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(follow.Follower, "_look", interrupt)
+    assert call("logs", "alpha", "--follow") == (130, "")
 
 
 # --- Following --------------------------------------------------------------------------------------------------------
@@ -292,11 +295,3 @@ def test_a_job_that_is_removed_ends_it(followed, api, once):
         api.objects["Pod"] = []
 
     followed(1, remove, "-- alpha was removed", "node 1 | [default0]:rank 2", job="alpha --all")
-
-
-def test_ctrl_c_is_quiet(call, api, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(follow.Follower, "_look", interrupt)
-    assert call("logs", "alpha", "--follow") == (130, "")

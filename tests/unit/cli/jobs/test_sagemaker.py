@@ -237,12 +237,7 @@ def test_a_job_s_model_is_served_asked_listed_and_ended(call, cloud):
     assert cloud.deleted("EndpointConfig") == {VERSION, cloud.endpoints[NAME]}
 
 
-def test_an_endpoint_that_classifies_nothing_is_said(call, cloud):
-    cloud.double.answers[INVOKE] = {"Body": io.BytesIO(b'{"text": "x"}')}
-    call.ends(1, f"predict {NAME} --on sagemaker --text a", f'{NAME} is no classifier: {{"text": "x"}}')
-
-
-def test_another_model_takes_over_or_is_rolled_back(call, cloud):
+def test_another_model_takes_over_or_is_rolled_back_and_one_may_classify_nothing(call, cloud):
     cloud.endpoints[NAME] = VERSION
     cloud.status = [("InService", ""), ("Updating", ""), ("InService", "")]
     code, out = call(*SERVE, "--replicas", "2", "--json")
@@ -255,9 +250,11 @@ def test_another_model_takes_over_or_is_rolled_back(call, cloud):
     cloud.endpoints.clear()
     cloud.status = [("Creating", ""), ("Failed", "no capacity for ml.inf2.xlarge")]
     call.ends(1, serve, "no capacity for ml.inf2.xlarge", f"trn logs {NAME}")
+    cloud.double.answers[INVOKE] = {"Body": io.BytesIO(b'{"text": "x"}')}
+    call.ends(1, f"predict {NAME} --on sagemaker --text a", f'{NAME} is no classifier: {{"text": "x"}}')
 
 
-def test_a_file_is_transformed_and_its_model_goes(call, cloud):
+def test_a_file_is_transformed_and_its_model_goes_and_a_batch_is_listed_and_cancelled(call, cloud):
     code, out = call(*PREDICT, "--field", "body")
     assert (code, "s3://acme-data/sagemaker/predicted: the predictions" in out) == (0, True), out
     assert cloud.made == ["CreateModel", "CreateTransformJob"]
@@ -266,9 +263,6 @@ def test_a_file_is_transformed_and_its_model_goes(call, cloud):
     assert cloud.deleted("Model") == set(cloud.transforms)
     cloud.batch = ["InProgress", "Failed"]
     call.ends(1, " ".join(PREDICT), "the job is Failed: line 2 is no text")
-
-
-def test_a_batch_is_listed_and_cancelled(call, cloud):
     cloud.batch = ["InProgress"]
     job = json.loads(call(*PREDICT, "--no-follow", "--json")[1])["job"]
     found = {each["name"]: each for each in json.loads(call("jobs", "--json")[1])["jobs"]}

@@ -172,7 +172,7 @@ def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(monkeypatch, 
     assert container["resources"]["limits"]["aws.amazon.com/neuron"] == "1"
 
 
-def test_a_file_is_predicted_and_followed(cluster):
+def test_a_file_is_predicted_and_followed_and_a_batch_that_fails_says_why(cluster):
     cluster.pods = [pod(state={"running": {}})]
     done = trn("predict one /data/in/a.csv --to out/b.csv --field body")
     assert (done.exit_code, done.stdout) == (0, "/data/out/b.csv: 3 predictions\n"), done.stderr
@@ -182,9 +182,6 @@ def test_a_file_is_predicted_and_followed(cluster):
     assert container["args"][:4] == ["/data/output/one/model", "/data/in/a.csv", "--to", "/data/out/b.csv"]
     # It was made suspended, and let run once all was there.
     assert cluster.patches == [{"spec": {"suspend": False}}]
-
-
-def test_a_batch_that_fails_says_why(cluster):
     cluster.pods = [pod(state={"running": {}})]
     cluster.job_ends("Failed")
     cluster.log = "refused: there is no /data/in/a.csv\n"

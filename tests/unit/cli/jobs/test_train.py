@@ -258,14 +258,12 @@ def test_an_example_in_the_cloud_is_what_it_is(api):
     assert (_arguments(result, EXAMPLES["bert"].module), "A small one" in result.stderr) == ([], False)
 
 
-def test_the_exit_code_is_the_jobs(api):
+def test_the_exit_code_is_the_jobs_and_an_image_that_ecr_lacks_is_refused(api, monkeypatch):
     told = document("train --module m --wait --json")
     assert told["state"] == "Completed"
     api.statuses["Job"]["state"]["phase"] = "Failed"
     assert trn("train --module m --wait").exit_code == 1
 
-
-def test_an_image_that_ecr_lacks(api, monkeypatch):
     def refuse(*_):
         raise AwsError("cannot look into ECR")
 
@@ -341,7 +339,7 @@ def scaled(monkeypatch):
     return asked
 
 
-def test_scaling_says_what_it_costs_and_which_jobs_may_lose_nodes(api, scaled):
+def test_scaling_says_what_it_costs_which_jobs_may_lose_nodes_and_why_none_come(api, scaled, monkeypatch):
     dearer = "ng1: 2 to 4 nodes of trn1.32xlarge: +43.00 USD an hour (On-Demand us-"
     ends(0, trn("scale ng1 4 --no-wait"), dearer, "the next `up` sets it back")
     assert scaled == [("trn-dev", "ng1-eks", 4)]
@@ -351,9 +349,6 @@ def test_scaling_says_what_it_costs_and_which_jobs_may_lose_nodes(api, scaled):
     api.objects[-1]["status"] = {"state": {"phase": "Running"}, "running": 2}
     assert "warning: going-on may run on the nodes that go" in trn("scale ng1 0 --no-wait").stderr
     assert "may run on the nodes" not in trn("scale ng1 3 --no-wait").stderr
-
-
-def test_scaling_that_gets_no_nodes_says_what_eks_says(api, scaled, monkeypatch):
     monkeypatch.setattr(scaling, "READY_SECONDS", 0.05)
     ends(1, trn("scale ng1 3"), "2 of 3 nodes are Ready after", "NoCapacity: none left")
 

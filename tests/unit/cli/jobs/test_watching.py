@@ -24,7 +24,7 @@ def steps(stub, pod, *numbers, at, every=1.0):
     ]
 
 
-def test_jobs_are_a_table(call, api, scene):
+def test_jobs_are_a_table_which_keeps_every_column_that_matters_in_a_narrow_terminal(call, api, scene, monkeypatch):
     steps(api, "alpha-trainer-0-0", 1, 2, 3, at=now(scene).timestamp() - 5)
     code, out = call("jobs")
     assert code == 0
@@ -32,9 +32,6 @@ def test_jobs_are_a_table(call, api, scene):
     assert heading.split() == ["JOB", "KIND", "QUEUE", "STATE", "NODES", "RUN", "RESTARTS", "TIME", "STEP"]
     assert beta.split() == ["beta", "volcano", "test", "Pending", "1", "0/1", "0/3", "4s", "-"]
     assert alpha.split() == ["alpha", "volcano", "test", "Running", "2x2", "2/2", "0/3", "8s", "3/100"]
-
-
-def test_a_narrow_terminal_keeps_every_column_that_matters(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     _, out = call("jobs")
     assert max(map(len, out.splitlines())) <= 60
@@ -42,16 +39,13 @@ def test_a_narrow_terminal_keeps_every_column_that_matters(call, monkeypatch):
     assert "volcano · test" in out
 
 
-def test_no_jobs_say_what_makes_one_and_ended_ones_how_to_see_them(call, api):
+def test_no_jobs_say_what_makes_one_and_who_may_not_read_them_what_is_missing(call, api):
     for job in api.objects["Job"]:
         job["status"]["state"] = {"phase": "Completed", "lastTransitionTime": "2026-11-21T00:00:00Z"}
     call.ends(0, "jobs", "No job of training is under way; 2 have ended (--all shows them).")
     call.ends(0, "jobs --all", "Completed")
     api.objects["Job"] = []
     call.ends(0, "jobs", "training has no jobs.", "trn train")
-
-
-def test_who_may_not_read_jobs_is_told_what_is_missing(call, api):
     api.refuses |= dict.fromkeys((JOBS, "/apis/batch/v1"), 403)
     call.ends(2, "jobs", "needs the team's access entry")
 
@@ -100,7 +94,7 @@ def test_status_of_a_run_says_where_it_is_and_whether_it_stands_still(call, api,
     call.ends(1, "status alpha", "stalled: no step for 5m00s, usually 1 s a step")
 
 
-def test_status_says_what_was_useful_and_a_better_interval(call, api, scene, monkeypatch):
+def test_status_says_what_was_useful_a_better_interval_and_the_end_of_a_capacity_block(call, api, scene, monkeypatch):
     steps(api, "alpha-trainer-0-0", 1, 2, at=now(scene).timestamp() - 5)
     monkeypatch.setattr(job_status, "measured", lambda *_: JobFigures(0.975, 12.0, 14400.0, 1200.0))
     useful = "97.5 % of the time since it first ran was useful"
@@ -109,9 +103,6 @@ def test_status_says_what_was_useful_and_a_better_interval(call, api, scene, mon
     assert json.loads(call("status", "alpha", "--json")[1])["measured"]["betterIntervalSeconds"] == 1200
     monkeypatch.setattr(job_status, "measured", lambda *_: JobFigures(0.975, 12.0, 1200.0, None))
     call.ends(0, "status alpha", f"{useful}\n")
-
-
-def test_the_end_of_a_capacity_block_is_said(call, api):
     for ends, said in (
         ("2026-11-22T08:33:04Z", "its Capacity Block ends in 3h00m (2026-11-22 08:33 UTC)"),
         ("2026-11-22T02:33:04Z", "its Capacity Block ended at 2026-11-22 02:33 UTC"),
