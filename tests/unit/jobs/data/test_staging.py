@@ -264,7 +264,7 @@ def follow(*steps):
 RUNNING, SUCCEEDED = {"phase": "Running"}, {"phase": "Succeeded"}
 
 
-def test_a_job_is_followed_from_pod_to_pod_to_its_end():
+def test_a_job_is_followed_from_pod_to_pod_over_a_log_that_breaks_off_but_no_refusal():
     failed, no_node = {"phase": "Failed"}, "0/5 nodes are available"
     scheduled = {"type": "PodScheduled", "status": "False", "message": no_node}
     pulling = {"waiting": {"reason": "ErrImagePull", "message": "no"}}
@@ -279,9 +279,6 @@ def test_a_job_is_followed_from_pod_to_pod_to_its_end():
     )
     assert (end.succeeded, lines, api.logs) == (True, ["a", "b", "c"], ["1", "2"])
     assert waits == ["the Job controller makes its pod", f"no node takes the pod: {no_node}", "ErrImagePull: no"]
-
-
-def test_a_log_that_breaks_off_is_read_again_but_a_refusal_is_not_waited_for():
     running = {"pods": {"1": RUNNING}}
     end, lines, _, _ = follow(
         {**running, "log": ["a", ClusterError("reset")]},

@@ -45,7 +45,7 @@ def test_a_volcano_job_is_told_in_its_own_words(name, job, state, running, resta
         assert found.seconds(watched.moment("2026-12-01T00:00:00Z")) == (found.ended - found.created).total_seconds()
 
 
-def test_a_job_of_kubernetes_is_told_in_the_same_words():
+def test_a_job_of_kubernetes_is_told_in_the_same_words_if_it_is_ours_the_newest_first():
     for status, state in (
         *(({}, "Pending"), ({"active": 1}, "Pending"), ({"active": 1, "ready": 1}, "Running")),
         ({"conditions": [condition("Complete")]}, "Completed"),
@@ -55,9 +55,6 @@ def test_a_job_of_kubernetes_is_told_in_the_same_words():
         found = watched.of(batch(status, **{"trainium-eks/kind": "stage"}))
         assert (found.kind, found.state, found.ended is None) == ("stage", state, state in ("Pending", "Running"))
         assert not found.is_gang
-
-
-def test_the_newest_comes_first_and_each_says_whose_it_is():
     old, new = (batch({}, **{"trainium-eks/kind": "stage"}) for _ in range(2))
     new["metadata"] |= {"name": "new", "creationTimestamp": DONE}
     assert [job.name for job in watched.watched([], [old, batch({}), new])] == ["new", "stage-1"]

@@ -237,7 +237,7 @@ def test_a_submitted_job_is_found_by_its_own_team_and_stack_with_its_files_in_s3
     assert cloud.find("training-none-bcdfg") is None
 
 
-def test_states_are_in_the_words_of_all_jobs():
+def test_states_are_in_the_words_of_all_jobs_and_an_ended_one_counts_its_billable_time():
     for status, second, state in (
         ("InProgress", "Starting", "Pending"),
         ("InProgress", "Training", "Running"),
@@ -250,25 +250,19 @@ def test_states_are_in_the_words_of_all_jobs():
     ):
         found = watched(training(status, second))
         assert (found.state, found.ended is None) == (state, status in ("InProgress", "Stopping"))
-
-
-def test_an_ended_job_counts_its_billable_time_and_restarts():
     steps = [{"Status": each, "StartTime": BEGUN} for each in ("Training", "Interrupted", "Restarting", "Training")]
     more = {"BillableTimeInSeconds": 6033, "TrainingEndTime": BEGUN, "SecondaryStatusTransitions": steps}
     found = watched(training("Completed", "Completed", **more))
     assert (found.seconds(datetime.now(UTC)), found.restarts, found.ended) == (6033, 1, BEGUN)
 
 
-def test_a_second_job_of_a_name_waits_for_the_first_to_end(doubled):
+def test_a_second_job_of_a_name_waits_and_lines_are_of_their_node_and_no_longer_name(doubled):
     answers = {"ListTrainingJobs": {"TrainingJobSummaries": [summary("TrainingJob", JOB, "InProgress")]}}
     answers["ListTransformJobs"] = {"TransformJobSummaries": []}
     jobs, double = doubled(**answers, DescribeTrainingJob=training("InProgress", "Training"))
     with pytest.raises(AwsError, match="another --name has checkpoints of its own"):
         jobs.submit(made(name="bert"))
     assert "sagemaker:CreateTrainingJob" not in [name for name, _ in double.asked]
-
-
-def test_lines_come_with_their_node_and_none_of_a_job_with_a_longer_name(doubled):
     streams = ("training-bert/algo-1", "training-bert/algo-12", "training-bert2/algo-1")
     events = [
         {"logStreamName": f"{stream}-1700000000", "eventId": stream, "timestamp": 1000, "message": stream}

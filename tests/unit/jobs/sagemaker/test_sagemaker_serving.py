@@ -49,7 +49,7 @@ def test_containers_are_isolated_in_the_private_subnets_under_the_stack_s_role_a
     assert job["TransformOutput"]["KmsKeyId"] == job["TransformResources"]["VolumeKmsKeyId"] == WHERE.kms_key_arn
 
 
-def test_a_stack_admits_its_own_types_alone():
+def test_other_types_models_and_files_than_the_stacks_are_refused_by_their_option():
     for where, wanted, batch, path in (
         (None, "", False, "--on"),
         (WHERE.model_copy(update={"serving_types": ()}), "", False, "--on"),
@@ -60,9 +60,6 @@ def test_a_stack_admits_its_own_types_alone():
     ):
         found = serving.admitted(where, wanted, CATALOGUE, batch=batch)
         assert ([each.path for each in found] if isinstance(found, list) else []) == ([path] if path else [])
-
-
-def test_a_model_that_cannot_be_served_and_files_elsewhere_are_refused_by_their_option():
     for changed, paths in (
         *(({}, []), ({"name": f"training-{'b' * 49}"}, ["--name"])),
         ({"image": "docker.io/library/python:3.12"}, ["--image"]),
@@ -134,15 +131,12 @@ def test_states_are_in_the_words_of_all_jobs(doubled, answer, state):
     assert (found.state, found.reason) == (state, answer.get("FailureReason", ""))
 
 
-def test_a_stack_that_admits_no_serving_asks_only_for_trainings(doubled):
+def test_lines_of_endpoints_are_in_their_groups_and_without_serving_only_trainings_are_asked_for(doubled):
     listed = {"TrainingJobSummaries": [summary("TrainingJob", "training-bert-bcdfg", "InProgress")]}
     _, double = doubled(ListTrainingJobs=listed, DescribeTrainingJob=training("InProgress", "Training"))
     jobs = SageMakerJobs("us-west-2", WHERE.model_copy(update={"serving_types": ()}), "training")
     assert ([each.name for each in jobs.jobs(None)], jobs.endpoints()) == (["training-bert-bcdfg"], [])
     assert {name for name, _ in double.asked} == {"sagemaker:ListTrainingJobs", "sagemaker:DescribeTrainingJob"}
-
-
-def test_lines_of_an_endpoint_and_of_batch_transform_are_in_their_groups(doubled):
     events = [
         {"logStreamName": f"{stream}/i-{number}", "eventId": str(number), "timestamp": 1000, "message": stream}
         for number, stream in enumerate(("all", "all", PREDICT))

@@ -88,7 +88,7 @@ def test_each_type_computes_as_its_image_can():
     }
 
 
-def test_it_is_ready_when_the_model_answers_and_judged_well_from_then_on():
+def test_it_is_ready_when_the_model_answers_and_vllm_shares_it_among_devices():
     deployment, service = serving.objects(served(), TEAM)
     container = container_of(deployment)
     probes = [container[f"{each}Probe"]["httpGet"] for each in ("readiness", "startup", "liveness")]
@@ -104,6 +104,11 @@ def test_it_is_ready_when_the_model_answers_and_judged_well_from_then_on():
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
     assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
     assert (service["spec"]["type"], deployment["spec"]["replicas"]) == ("ClusterIP", 2)
+    deployment = deployment_of(GPUS, engine="vllm")
+    container = container_of(deployment)
+    assert container["resources"]["limits"] == {"memory": "128Gi", "nvidia.com/gpu": "4"}
+    assert {"name": "shared", "mountPath": "/dev/shm"} in container["volumeMounts"]
+    assert "shared" in [each["name"] for each in pod_of(deployment)["volumes"]]
 
 
 @pytest.mark.parametrize(("name", "seconds", "surge", "unavailable"), [("cpu", 600, 1, 0), ("inferentia", 3600, 0, 1)])
@@ -165,14 +170,6 @@ GPUS = on("p4d.24xlarge", 4)
 def test_each_engine_is_its_own_program(made, command, arguments):
     container = container_of(made)
     assert (" ".join(container["command"]), " ".join(container["args"])) == (command, arguments)
-
-
-def test_vllm_shares_a_model_among_its_devices():
-    deployment = deployment_of(GPUS, engine="vllm")
-    container = container_of(deployment)
-    assert container["resources"]["limits"] == {"memory": "128Gi", "nvidia.com/gpu": "4"}
-    assert {"name": "shared", "mountPath": "/dev/shm"} in container["volumeMounts"]
-    assert "shared" in [each["name"] for each in pod_of(deployment)["volumes"]]
 
 
 def test_names_say_of_what_they_are_and_the_digest_changes_with_what_the_pods_are():

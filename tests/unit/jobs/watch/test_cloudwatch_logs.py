@@ -74,7 +74,7 @@ def test_lines_of_several_pods_come_in_the_order_of_time_and_only_what_is_asked_
     assert logs.asked[-1] == (ASK, asked)
 
 
-def test_a_line_has_its_own_time_or_that_of_its_event():
+def test_a_line_has_its_own_time_or_that_of_its_event_and_all_pages_are_read(logs):
     for message, stamp in (
         (shipped("a", "p", time="2026-11-22T05:33:01.25Z"), "2026-11-22T05:33:01.250000000Z"),
         (shipped("a", "p", time="2026-11-22T06:33:01.25+01:00"), "2026-11-22T05:33:01.007000000Z"),
@@ -83,9 +83,6 @@ def test_a_line_has_its_own_time_or_that_of_its_event():
     ):
         line = cloudwatch_logs.line_of({"message": message, "timestamp": 1795325581007})
         assert (line.stamp, line.text) == (stamp, "a")
-
-
-def test_all_pages_are_read_empty_ones_too(logs):
     """CloudWatch may answer with no event and go on: it looks through so much at a time."""
     pages = [["a", "b"], [], ["c"]]
 

@@ -29,7 +29,7 @@ def test_a_step_is_found_behind_whatever_stands_before_it(prefix):
         assert parse(prefix + other) is None
 
 
-def test_pace_and_what_is_left_come_from_the_median_and_the_last_checkpoint_is_remembered():
+def test_pace_comes_from_the_median_and_checkpoint_and_loss_from_their_last_line():
     # One slow step (a checkpoint) does not count.
     found = progress(run(0, 2, 4, 30, 32, 34, steps=16), START + 35)
     assert (found.seconds_per_step, found.left_seconds, found.quiet_seconds) == (2.0, 20.0, 1.0)
@@ -41,6 +41,10 @@ def test_pace_and_what_is_left_come_from_the_median_and_the_last_checkpoint_is_r
     assert progress(resumed, START + 521).seconds_per_step == 10.0
     found = progress([*run(0, checkpoint_step=1, checkpoint_time=START), *run(5, 10, first=2)], START + 12)
     assert (found.checkpoint_seconds, found.checkpoint_step) == (12.0, 1)
+    found = progress(parse_all(['{"step": 3, "time": 1763000000.0, "loss": NaN}']), START)
+    assert found.diverged
+    assert math.isnan(found.last.loss or 0)
+    assert json.dumps(found.to_json(), allow_nan=False)
 
 
 def test_a_run_stalls_after_a_minute_and_ten_of_its_lines():
@@ -52,13 +56,6 @@ def test_a_run_stalls_after_a_minute_and_ten_of_its_lines():
         steps = run(*(gap * at for at in range(lines)))
         assert progress(steps, steps[-1].time + quiet).stalled is stalled
         assert not progress(steps, steps[-1].time + quiet, running=False).stalled
-
-
-def test_a_loss_that_is_no_number_is_said_and_stays_json():
-    found = progress(parse_all(['{"step": 3, "time": 1763000000.0, "loss": NaN}']), START)
-    assert found.diverged
-    assert math.isnan(found.last.loss or 0)
-    assert json.dumps(found.to_json(), allow_nan=False)
 
 
 # --- Lines of logs ----------------------------------------------------------------------------------------------------
