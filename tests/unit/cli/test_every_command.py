@@ -58,10 +58,6 @@ def test_its_help_ends_with_an_example_that_it_understands(path, command):
     assert parse(example(command))[0] == path[-1]
 
 
-def test_version():
-    assert CliRunner().invoke(app, ["--version"]).stdout == f"trn {__version__}\n"
-
-
 def test_the_help_groups_the_commands_as_the_readme_does():
     shown = {}
     for name, command in ROOT.commands.items():
@@ -76,9 +72,10 @@ def test_the_help_groups_the_commands_as_the_readme_does():
     assert shown == listed
 
 
-def test_an_unknown_option_is_wrong_usage():
+def test_the_version_is_shown_and_an_unknown_option_is_wrong_usage():
     codes = {path: CliRunner().invoke(app, [*path, "--no-such-option"]).exit_code for path, _ in commands()}
     assert codes == dict.fromkeys(codes, 2)
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"trn {__version__}\n"
 
 
 @pytest.fixture

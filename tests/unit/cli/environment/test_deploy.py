@@ -236,28 +236,26 @@ def outputs_of(kubeconfig):
     return json.dumps({**outputs().model_dump(by_alias=True), "kubeconfig": json.dumps(kubeconfig)})
 
 
-def test_up_is_not_started_while_a_finished_pod_holds_a_claim_that_goes(hand_over, capsys):
+def test_up_is_not_started_while_a_finished_pod_holds_a_claim_that_goes(hand_over, path, capsys):
     pods = [pod(f"bert-{index}", phase="Succeeded", ownerReferences=[JOB]) for index in range(7)]
-    with serving({"Pod": pods}) as api, pytest.raises(CommandError) as stopped:
-        hand_over(steps=REPLACED, shown=outputs_of(api.kubeconfig))
+    with serving({"Pod": pods}) as api:
+        shown = outputs_of(api.kubeconfig)
+        with pytest.raises(CommandError) as stopped:
+            hand_over(steps=REPLACED, shown=shown)
+        api.objects["Pod"] = [pod("waiting", node="")]
+        hand_over("--yes", "--target", "x", steps=REPLACED, shown=shown)
+        handed = hand_over("--wait-for-pods", steps=REPLACED, shown=shown)
     assert stopped.value.code == 1
     ended = "    kubectl -n training delete job.batch.volcano.sh/bert\n"
     for words in ("training/fsx-claim: bert-0 (Succeeded), ", "and 2 more", ended, "--wait-for-pods"):
         assert words in stopped.value.title
     assert "  training/fsx-claim\n" in capsys.readouterr().out
-
-
-def test_up_is_started_when_no_pod_holds_them(hand_over, path):
-    with serving({"Pod": [pod("waiting", node="")]}) as api:
-        shown = outputs_of(api.kubeconfig)
-        hand_over("--yes", "--target", "x", steps=REPLACED, shown=shown)
-        handed = hand_over("--wait-for-pods", steps=REPLACED, shown=shown)
     up, parallel = ["pulumi", "up", "--stack", "dev"], ["--parallel", "32"]
     assert handed == [[*up, "--yes", "--target", "x", *parallel], [*up, *parallel]]
     assert "preview --json --stack dev --target x\n" in (path / "calls").read_text()
 
 
-def test_claims_are_named_where_nothing_is_held_up(hand_over, capsys):
+def test_claims_are_named_where_nothing_is_held_up_and_without_any_no_preview_is_made(hand_over, capsys, path):
     assert len(hand_over(steps=REPLACED, shown="no outputs")) == 1
     said = capsys.readouterr()
     assert ("training/fsx-claim" in said.out, "Cannot ask the cluster" in said.err) == (True, True)
@@ -266,9 +264,7 @@ def test_claims_are_named_where_nothing_is_held_up(hand_over, capsys):
     with serving({"Pod": [pod("bert-0")]}) as api:
         assert len(hand_over(steps=gone, shown=outputs_of(api.kubeconfig))) == 2
     assert "(with its namespace and pods)" in capsys.readouterr().out
-
-
-def test_a_stack_without_claims_is_not_previewed_twice_and_a_failure_is_pulumis(hand_over, path):
+    (path / "calls").unlink()
     hand_over(steps=REPLACED, held=False)
     assert (path / "calls").read_text() == "stack export --stack dev\n"
     (path / "pulumi").write_text("#!/bin/sh\necho 'error: no stack named dev' >&2\nexit 1\n")

@@ -49,7 +49,7 @@ SOON = alert("GangStuck", "warning", "11:30", "pending")
 WATCHDOG = alert("Watchdog", "none", "09:00")
 
 
-def test_all_alerts_with_what_they_mean(trn):
+def test_all_alerts_with_what_they_mean_and_the_page_of_each(trn, monkeypatch):
     shown = ends(0, trn("doctor", "--list"), "An exporter does not answer Prometheus.")
     names = [line.split()[0] for line in shown.splitlines() if line[:1].isalpha()]
     assert [name for name in names if name in rules.severities()] == [*rules.severities()]
@@ -57,9 +57,6 @@ def test_all_alerts_with_what_they_mean(trn):
     document = json.loads(trn("doctor", "--list", "--json").stdout)
     assert [each["name"] for each in document["faults"]] == [*catalogue.BY_NAME]
     assert {each["name"]: each["severity"] for each in document["alerts"]} == rules.severities()
-
-
-def test_the_page_of_an_alert_or_a_fault(trn, monkeypatch):
     monkeypatch.setattr("trainium_eks.client.failure.shutil.which", lambda _: "/usr/bin/trn")
     page = runbook.page("GangStuck").replace("STACK", "prod")
     assert "- **queue-closed**: A queue starts no jobs." in page, "with the faults behind it"

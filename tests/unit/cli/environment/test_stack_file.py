@@ -72,7 +72,7 @@ GROUPS = ("config", "p:nodeGroups")
 VERSION = (*GROUPS, 0, "releaseVersion")
 
 
-def test_what_is_not_there_is_added_at_the_end_of_its_mapping():
+def test_what_is_not_there_is_added_at_the_end_of_its_mapping_and_what_is_there_replaced():
     once = put(EDITED, PATH, 21.5)
     added = "    - name: a\n  p:instanceTypes: { trn1.32xlarge: { hourlyUsd: 21.5 } }\n"
     assert once == EDITED.replace("    - name: a\n", added)
@@ -83,9 +83,6 @@ def test_what_is_not_there_is_added_at_the_end_of_its_mapping():
     assert yaml.safe_load(put("config:\n  a: 1", ("config", "b"), 2)) == {"config": {"a": 1, "b": 2}}, (
         "no last line end"
     )
-
-
-def test_what_is_there_is_replaced_or_gone_on_with():
     assert put(EDITED, ("config", "p:region"), "eu-west-1") == EDITED.replace("us-west-2", '"eu-west-1"')
     block = EDITED.replace("\n# The end", "  p:instanceTypes:\n    trn1.32xlarge:\n      vcpus: 128 # all\n\n# The end")
     assert "      vcpus: 128 # all\n      hourlyUsd: 21.5\n\n# The end" in put(block, PATH, 21.5)

@@ -163,17 +163,12 @@ def test_jobs_of_both_kinds_are_one_table(call, cloud):
     call.ends(0, "jobs", "alpha", "SageMaker's jobs are not shown: cannot list SageMaker's training jobs")
 
 
-def test_logs_are_of_node_0_of_one_node_or_of_all(call, cloud):
+def test_logs_are_of_node_0_of_one_node_or_of_all_and_followed_ones_show_each_line_once(call, cloud):
     cloud.states = [("InProgress", "Training")]
     assert call("logs", JOB) == (0, "line 1\n")
     assert call("logs", JOB, "--node", "1") == (0, "line 2\n")
     assert call("logs", JOB, "--all", "--tail", "1") == (0, "node 1 | line 2\n")
     assert call("logs", JOB, "--node", "2")[0] == 2
-    cloud.double.answers["logs:FilterLogEvents"] = {"events": []}
-    call.ends(1, f"logs {JOB}", "has no log yet: it is Running")
-
-
-def test_followed_logs_end_with_the_job_and_show_each_line_once(call, cloud):
     running, done = ("InProgress", "Training"), ("Completed", "Completed")
     cloud.states = [running, running, running, done]
     code, out = call("logs", JOB, "--follow")
@@ -182,9 +177,15 @@ def test_followed_logs_end_with_the_job_and_show_each_line_once(call, cloud):
     assert "node 1 | line 2\n" in call("logs", JOB, "--follow", "--all")[1]
     cloud.states = [running, ("Failed", "Failed")]
     assert call("logs", JOB, "--follow")[0] == 1
+    cloud.double.answers["logs:FilterLogEvents"] = {"events": []}
+    call.ends(1, f"logs {JOB}", "has no log yet: it is Failed")
 
 
-def test_a_job_is_stopped_and_its_checkpoints_named(call, cloud):
+def test_a_submitted_job_is_created_after_its_files_and_a_stopped_ones_checkpoints_are_named(call, cloud):
+    code, out = call(*TRAIN, "--spot", "--detach", "--json")
+    assert (code, json.loads(out)["instanceType"]) == (0, "ml.trn1.32xlarge")
+    listed_, made = ["sagemaker:ListTrainingJobs", "sagemaker:ListTransformJobs"], "sagemaker:CreateTrainingJob"
+    assert [name for name, _ in cloud.double.asked] == [*listed_, "s3:PutObject", made]
     cloud.states = [("InProgress", "Training")]
     stopped = "is being stopped: SIGTERM, and SIGKILL after 120 s"
     call.ends(0, f"cancel {JOB}", stopped, "s3://acme-data/sagemaker/training/bert/checkpoints")
@@ -193,13 +194,6 @@ def test_a_job_is_stopped_and_its_checkpoints_named(call, cloud):
     cloud.states = [("Completed", "Completed")]
     call.ends(0, f"cancel {JOB}", "has ended already")
     assert "sagemaker:StopTrainingJob" not in dict(cloud.double.asked)
-
-
-def test_a_submitted_job_is_created_after_its_files(call, cloud):
-    code, out = call(*TRAIN, "--spot", "--detach", "--json")
-    assert (code, json.loads(out)["instanceType"]) == (0, "ml.trn1.32xlarge")
-    listed_, made = ["sagemaker:ListTrainingJobs", "sagemaker:ListTransformJobs"], "sagemaker:CreateTrainingJob"
-    assert [name for name, _ in cloud.double.asked] == [*listed_, "s3:PutObject", made]
 
 
 def test_options_of_eks_and_a_stack_without_sagemaker_are_refused(call, trn, tmp_path):

@@ -42,7 +42,7 @@ def _trn(command, given="", **environment):
     return result
 
 
-def test_from_the_environment_or_a_pipe(namespace):
+def test_from_the_environment_or_a_pipe_but_no_other_text(namespace):
     assert "trn stage takes it for hf:// by itself" in _trn("secret", HF_TOKEN=f" {TOKEN}\n").stdout
     assert namespace.secrets == {"hugging-face": TOKEN}
     assert _trn("secret other", f"{TOKEN}\n").exit_code == 0
@@ -53,16 +53,13 @@ def test_from_the_environment_or_a_pipe(namespace):
     assert _trn("secret other --delete").stdout == "The Secret other is deleted\n"
     assert _trn("secret other --delete").stdout == "The Secret other is not there\n"
     assert "other" not in namespace.secrets
-
-
-def test_what_is_no_token_is_refused(namespace):
     for command, given, words in (
         ("secret", "", "export HF_TOKEN, or pipe it in"),
         ("secret", f"{TOKEN} {TOKEN}", "it is one word"),
         ("secret Not_A_Name", TOKEN, "set --hf-secret to hugging-face"),
     ):
         ends(2, _trn(command, given), words)
-        assert namespace.secrets == {}
+        assert namespace.secrets == {"hugging-face": TOKEN}
 
 
 def test_a_server_that_repeats_what_it_refuses_is_not_quoted(namespace):

@@ -134,7 +134,7 @@ def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster):
     assert "broken" in trn("serve one").stderr
 
 
-def test_what_cannot_run_is_refused_before_anything_is_made(cluster):
+def test_what_cannot_run_is_refused_before_anything_is_made_and_all_at_once(cluster):
     for command, words in (
         ("serve", "give a job's name"),
         ("serve one --stop two", "either a model to serve, or --stop NAME"),
@@ -146,9 +146,6 @@ def test_what_cannot_run_is_refused_before_anything_is_made(cluster):
     ):
         ends(2, trn(command), words)
         assert cluster.objects == []
-
-
-def test_all_that_is_wrong_is_said_at_once(cluster):
     cluster.is_allowed = False
     wrong = ("may not create deployments", "not on the team's volume", "--name", "--queue", "--devices")
     ends(2, trn("serve /etc/x --name A --queue q --devices 9"), *wrong)
