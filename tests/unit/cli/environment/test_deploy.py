@@ -60,12 +60,11 @@ def test_missing_tools_are_named_with_how_to_install_them_before_pulumi_begins(p
     assert said.count("Install: https://") == 2
 
 
-@pytest.mark.parametrize("good", [True, False])
-def test_aws_cli_of_either_major_works_from_the_version_that_can_get_tokens(path, good):
-    for version in ("1.24.0", "1.45.11", "2.7.0", "3.0.1") if good else ("0.9.0", "1.18.69", "1.23.9", "2.6.9"):
+def test_aws_cli_of_either_major_works_from_the_version_that_can_get_tokens(path):
+    for version in ("1.24.0", "2.7.0", "3.0.1", "0.9.0", "1.23.9", "2.6.9"):
         _tool(path, "aws", f"aws-cli/{version} Python/3.13")
-        too_old = f"aws {version} is too old, 1.24.0 or 2.7.0 or newer is needed."
-        assert deploy.complaints() == ([] if good else [f"{too_old}\n  Install: {deploy.TOOLS[1].install}"])
+        too_old = f"aws {version} is too old, 1.24.0 or 2.7.0 or newer is needed.\n  Install: {deploy.TOOLS[1].install}"
+        assert deploy.complaints() == ([] if version in ("1.24.0", "2.7.0", "3.0.1") else [too_old])
     # A broken tool is shown with its own words.
     (path / "pulumi").write_text("#!/bin/sh\necho 'cannot start 3.300.0'\nexit 3\n")
     assert deploy.complaints()[0].endswith("version failed: cannot start 3.300.0")
@@ -323,7 +322,9 @@ def test_linked_file_systems_are_exported_before_pulumi_begins_unless_told_other
         prepare()
 
 
-def test_an_unreadable_state_stops_only_what_may_hold_unexported_files(prepare, tmp_path, monkeypatch):
+def test_an_unreadable_state_stops_what_may_hold_unexported_files_and_a_time_is_a_number(
+    prepare, tmp_path, monkeypatch
+):
     def refuse(stack, project):
         raise StateError("no stack named 'prod' found")
 
@@ -333,9 +334,6 @@ def test_an_unreadable_state_stops_only_what_may_hold_unexported_files(prepare, 
     assert "--no-export. What S3 lacks is lost then" in stopped.value.title
     assert prepare("--no-export") == []
     assert destroy.prepare(Graph("p", "dev", (), {}), tmp_path, ["-y"]) == ["-y"]
-
-
-def test_a_time_that_is_none_is_refused():
     for minutes in ("0", "soon", "20000", "nan"):
         with pytest.raises(CommandError, match="a number of minutes, more than 0 and at most 10080"):
             destroy.export_minutes([f"--export-minutes={minutes}"])

@@ -74,22 +74,19 @@ def test_open_operations_come_first_with_the_commands_that_settle_them_and_json_
     assert data["recovery"][-1] == "pulumi refresh --stack dev --clear-pending-creates"
 
 
-def test_an_empty_state_is_said_first_and_no_command_is_shown(run):
-    cluster = LeftOver("EKS cluster", "c", "of the cluster c", 0.1, (DELETE,), live=True)
-    shown = run("--state", "-", "--region", "us-west-2", found=(cluster, GROUP)).output
-    text = " ".join(shown.split())
-    assert text.index("The state of dev is empty") < text.index("c is in service") < text.index("node group")
-    assert "trn orphans --cluster c --region us-west-2" in text
-    assert "delete-nodegroup" not in text
-
-
-def test_a_cluster_needs_no_state_and_a_stack_pulumi_or_a_file(run, tmp_path):
+def test_a_cluster_needs_no_state_a_stack_pulumi_or_a_file_and_an_empty_one_shows_no_command(run, tmp_path):
     nothing = "There is no state to compare with"
     ends(0, run("--cluster", "c", "--region", "us-west-2"), "c · us-west-2", nothing, "Nothing is left")
     ends(2, run("--cluster", "c"), "name it with --region")
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     missing = "pulumi, which knows the stack's state, is not on PATH"
     ends(2, run(), missing, "--state state.json", "--cluster NAME")
+    cluster = LeftOver("EKS cluster", "c", "of the cluster c", 0.1, (DELETE,), live=True)
+    shown = run("--state", "-", "--region", "us-west-2", found=(cluster, GROUP)).output
+    text = " ".join(shown.split())
+    assert text.index("The state of dev is empty") < text.index("c is in service") < text.index("node group")
+    assert "trn orphans --cluster c --region us-west-2" in text
+    assert "delete-nodegroup" not in text
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"deployment": {"resources": [{}]}}'])

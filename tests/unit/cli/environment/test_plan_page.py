@@ -244,7 +244,7 @@ def test_a_comparison_has_the_parts_of_a_comment():
     assert "21 create" in plan_page.page(new)
 
 
-def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on_and_what_is_not_known():
+def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on_and_what_is_not_known(planned):
     lines = _part(_page(), "Training")
     assert [_cells(row)[0] for row in lines[2:4]] == ["2 × trn1.32xlarge", "4 × trn1.32xlarge"]
     assert re.search(r"\| 131d\d\dh \| \dh\d\dm \| 2m50s \| 9\d\.\d % \| \$4\d\.\d\d \|", lines[2])
@@ -260,9 +260,6 @@ def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on_and_what_is_not_know
     lines = _part(_page(environment({"training": {"failuresPerNodeYear": 0}})), "Training")
     assert _cells(lines[2])[1] == "never"
     assert lines[-1] == "A node fails 0 times a year, as the config says."
-
-
-def test_a_plan_without_accelerators_has_no_training(planned):
     assert "**Training**" not in _page(without(environment(), "trn1"))
     assert json.loads(planned("--json", graph=without(environment(), "trn1")).stdout)["training"] is None
     assert json.loads(planned("--json").stdout)["training"]["gangs"][0]["nodes"] == 2

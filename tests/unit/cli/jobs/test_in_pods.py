@@ -170,6 +170,9 @@ def test_tensorboard_is_a_pod_whose_port_is_forwarded_or_cannot_be_had(call, api
     api.refuses[f"{PODS}/tensorboard-alpha/portforward"] = 403
     call.ends(1, "tensorboard alpha", "the port of tensorboard-alpha cannot be reached: Handshake status 403")
     assert {*api.deleted} == {f"{PODS}/tensorboard-alpha"}
+    call.ends(2, "tensorboard gone-for-good", "name an image with TensorBoard by --image")
+    call.ends(0, "tensorboard gone-for-good --image board:1")
+    assert seen[2:] == [(SERVED_PORT, "/data/output/gone-for-good/tensorboard")]
 
 
 def test_an_image_without_tensorboard_is_said_and_its_pod_removed(call, api):
@@ -178,12 +181,6 @@ def test_an_image_without_tensorboard_is_said_and_its_pod_removed(call, api):
     api.logs["tensorboard-alpha"] = [why]
     call.ends(1, "tensorboard alpha", f"the image busybox has no TensorBoard ({why})")
     assert api.deleted == [f"{PODS}/tensorboard-alpha"]
-
-
-def test_the_logs_of_a_job_that_is_gone_need_an_image(call, made, seen):
-    call.ends(2, "tensorboard gone-for-good", "name an image with TensorBoard by --image")
-    call.ends(0, "tensorboard gone-for-good --image board:1")
-    assert seen == [(SERVED_PORT, "/data/output/gone-for-good/tensorboard")]
 
 
 TENSORBOARD = """#!{python}

@@ -112,7 +112,9 @@ def cloud(tmp_path, files, monkeypatch):
     return paths
 
 
-def test_no_certificate_is_made_for_who_has_a_kubeconfig(cloud, files, asked, trn, monkeypatch):
+def test_no_certificate_is_made_for_who_has_one_and_the_administrators_is_shown_too(
+    cloud, files, asked, trn, monkeypatch
+):
     words = ("cancel", "x", "--namespace", "training", "--outputs", cloud.outputs)
     trn(*words)
     monkeypatch.setenv("KUBECONFIG", str(files["variable"]))
@@ -121,9 +123,6 @@ def test_no_certificate_is_made_for_who_has_a_kubeconfig(cloud, files, asked, tr
     shown = yaml.safe_load(trn("kubeconfig", "--namespace", "training", "--outputs", cloud.outputs).output)
     assert shown["users"][0]["name"] == "variable"
     assert shown["contexts"][0]["context"]["namespace"] == "training"
-
-
-def test_of_a_local_cloud_the_administrators_is_shown_too_and_the_path_of_either(cloud, files, trn, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(files["variable"]))
     shown = trn("kubeconfig", "--admin", "--outputs", cloud.outputs)
     assert yaml.safe_load(shown.output) == document("administrator")
@@ -161,7 +160,7 @@ def test_the_contexts_namespace_is_the_default(files, asked, trn, monkeypatch):
     ends(2, trn("jobs", "--outputs", files["outputs"]), "/no/such")
 
 
-def test_several_files_are_one_kubeconfig_and_one_that_is_none_is_named(tmp_path, monkeypatch):
+def test_several_files_are_one_kubeconfig_and_a_tunnel_to_the_same_authority_is_the_same_cluster(tmp_path, monkeypatch):
     first = {**document("a"), "users": [], "current-context": ""}
     (tmp_path / "third").write_text(yaml.safe_dump(document("b")))
     second = document("a", ELSEWHERE, **{"certificate-authority": "ca.crt"})
@@ -180,9 +179,6 @@ def test_several_files_are_one_kubeconfig_and_one_that_is_none_is_named(tmp_path
         (tmp_path / "broken").write_text(text)
         with pytest.raises(CommandError, match="broken, which is no kubeconfig"):
             kubeconfig_variable.merged([tmp_path / "broken"])
-
-
-def test_a_tunnel_to_the_same_authority_is_the_same_cluster():
     own, tunnel = document("a", **{"certificate-authority-data": "Y2E="}), document("a", "https://127.0.0.1:8443")
     tunnel["clusters"][0]["cluster"]["certificate-authority-data"] = "Y2E="
     assert kubeconfig_variable.other_server(json.dumps(tunnel), json.dumps(own)) == ""

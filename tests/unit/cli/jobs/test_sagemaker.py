@@ -147,22 +147,6 @@ def call(call, tmp_path, monkeypatch):
 # --- Trainings ------------------------------------------------------------------------------------------------------
 
 
-def test_jobs_of_both_kinds_are_one_table(call, cloud):
-    cloud.states = [("InProgress", "Training")]
-    out = call.ends(0, "jobs")
-    rows = [line.split() for line in out.splitlines()[1:4]]
-    assert {row[0]: row[1:4] for row in rows} == {
-        "beta": ["volcano", "test", "Pending"],
-        "alpha": ["volcano", "test", "Running"],
-        JOB: ["sagemaker", "-", "Running"],
-    }
-    found = {each["name"]: each for each in json.loads(call("jobs", "--json")[1])["jobs"]}
-    assert (found[JOB]["instanceType"], found[JOB]["nodes"]) == ("ml.trn1.32xlarge", 2)
-    # Those of the cluster are shown if AWS does not answer.
-    cloud.double.answers.pop("sagemaker:ListTrainingJobs")
-    call.ends(0, "jobs", "alpha", "SageMaker's jobs are not shown: cannot list SageMaker's training jobs")
-
-
 def test_logs_are_of_node_0_of_one_node_or_of_all_and_followed_ones_show_each_line_once(call, cloud):
     cloud.states = [("InProgress", "Training")]
     assert call("logs", JOB) == (0, "line 1\n")
@@ -265,7 +249,7 @@ def test_a_file_is_transformed_and_its_model_goes_and_a_batch_is_listed_and_canc
     assert cloud.double.asked[-1] == ("sagemaker:StopTransformJob", {"TransformJobName": job})
 
 
-def test_requests_are_shown_without_being_made(call, cloud):
+def test_requests_are_shown_without_being_made_and_jobs_of_both_kinds_are_one_table(call, cloud):
     found = json.loads(call(*TRAIN, "--dry-run", "--json", "--script-args", "--steps 5")[1])
     assert found["request"]["ResourceConfig"]["InstanceType"] == "ml.trn1.32xlarge"
     assert "trainium_workloads.bert.pretrain --steps 5" in found["script"]
@@ -275,6 +259,19 @@ def test_requests_are_shown_without_being_made(call, cloud):
     assert found["endpoint"]["EndpointName"] == "training-mine"
     assert json.loads(call(*PREDICT, "--dry-run")[1])["job"]["BatchStrategy"] == "MultiRecord"
     assert cloud.made == []
+    cloud.states = [("InProgress", "Training")]
+    out = call.ends(0, "jobs")
+    rows = [line.split() for line in out.splitlines()[1:4]]
+    assert {row[0]: row[1:4] for row in rows} == {
+        "beta": ["volcano", "test", "Pending"],
+        "alpha": ["volcano", "test", "Running"],
+        JOB: ["sagemaker", "-", "Running"],
+    }
+    found = {each["name"]: each for each in json.loads(call("jobs", "--json")[1])["jobs"]}
+    assert (found[JOB]["instanceType"], found[JOB]["nodes"]) == ("ml.trn1.32xlarge", 2)
+    # Those of the cluster are shown if AWS does not answer.
+    cloud.double.answers.pop("sagemaker:ListTrainingJobs")
+    call.ends(0, "jobs", "alpha", "SageMaker's jobs are not shown: cannot list SageMaker's training jobs")
 
 
 def test_a_request_that_cannot_run_is_refused(call, cloud):

@@ -139,13 +139,15 @@ def test_jobs_on_one_machines_network_have_a_port_each(local, tmp_path):
         assert len(ports | {9600}) == (1 if isolation is Isolation.NET else 3)
 
 
-def test_precompile_fills_the_compile_cache(api):
+def test_precompile_fills_the_compile_cache_and_an_example_in_the_cloud_is_what_it_is(api):
     made = document("train --precompile --module train --name one --model bert --dry-run --json")["job"]
     assert made["metadata"]["labels"]["trainium-eks/kind"] == "compile"
     assert made["metadata"]["annotations"]["trainium-eks/cache-key"] == "bert-64x-bf16-sdk2.30.0"
     for options, precision in (("", "bf16"), ("--no-bf16", "fp32"), ("--precision tf32", "tf32")):
         told = document(f"train --module train --dry-run --json {options}")
         assert {"name": "TRN_PRECISION", "value": precision} in _container(told["job"])["env"]
+    result = trn("train --example bert --dry-run --json")
+    assert (_arguments(result, EXAMPLES["bert"].module), "A small one" in result.stderr) == ([], False)
 
 
 def test_an_absolute_path_does_not_pass_for_the_images_and_a_missing_script_is_said_once(api, tmp_path, monkeypatch):
@@ -248,11 +250,6 @@ def test_an_example_is_small_on_this_machine_unless_told_otherwise(local, name):
     for theirs in ("-- --steps 9", "--script-args '--steps 9'"):
         result = trn(f"{line} {theirs}")
         assert (_arguments(result, example.module), "A small one" in result.stderr) == (["--steps", "9"], False)
-
-
-def test_an_example_in_the_cloud_is_what_it_is(api):
-    result = trn("train --example bert --dry-run --json")
-    assert (_arguments(result, EXAMPLES["bert"].module), "A small one" in result.stderr) == ([], False)
 
 
 def test_the_exit_code_is_the_jobs_and_an_image_that_ecr_lacks_is_refused(api, monkeypatch):

@@ -165,32 +165,28 @@ def test_status_watched_in_a_pipe_says_each_new_state_until_the_end(call, api, m
 # --- cancel -----------------------------------------------------------------------------------------------------------
 
 
-def test_cancel_ends_a_job_and_again_finds_none(call, api):
+def test_cancel_ends_a_job_and_again_finds_none_and_all_after_a_question(call, api):
     container = api.objects["Job"][0]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
     container["env"] = [{"name": "TRN_OUTPUT_DIR", "value": "/data/output/alpha"}]
     api.logs["alpha-trainer-0-0"] = ['{"step": 12, "time": 1763000000.0, "checkpoint_step": 10}']
+    call.ends(2, "cancel")
+    call.ends(2, "cancel alpha --all")
+    call.ends(2, "cancel --all", "End 2 jobs of training, your colleagues' too (beta, alpha)? --yes says so")
+    assert api.deleted == []
     signal = "2 pods of alpha get SIGTERM and up to 30 s"
     left = "on the volume: /data/output/alpha, checkpoint of step 10"
     call.ends(0, "cancel alpha", signal, "alpha has ended and is removed.", left)
     assert api.deleted == [f"{JOBS}/alpha"]
     call.ends(2, "cancel alpha", "has no job 'alpha'")
+    call.ends(0, "cancel --all --yes")
+    assert len(api.deleted) == 2
+    call.ends(0, "cancel --all", "Nothing to end")
 
 
 def test_pods_that_stay_are_said(call, api, monkeypatch):
     monkeypatch.setattr(ending, "MARGIN_SECONDS", -29.9)  # of the grace period of 30
     monkeypatch.setattr(api, "delete", lambda _: (200, {}))
     call.ends(1, "cancel alpha", "2 of its pods are still there after their grace period")
-
-
-def test_ending_all_asks_first(call, api):
-    call.ends(2, "cancel")
-    call.ends(2, "cancel alpha --all")
-    asked = "End 2 jobs of training, your colleagues' too (beta, alpha)? --yes says so"
-    call.ends(2, "cancel --all", asked)
-    assert api.deleted == []
-    call.ends(0, "cancel --all --yes")
-    assert len(api.deleted) == 2
-    call.ends(0, "cancel --all", "Nothing to end")
 
 
 PRICE = CATALOGUE.find("trn1.32xlarge").hourly_usd or 0.0
