@@ -43,9 +43,8 @@ def commented(trn, files, monkeypatch):
     return lambda after, *arguments: trn("comment", "--before", "base.json", "--after", f"{after}.json", *arguments)
 
 
-@pytest.mark.parametrize(
-    ("after", "arguments", "code", "verdict"),
-    [
+def test_the_verdict_decides_the_exit_code(commented):
+    for after, arguments, code, verdict in (
         ("grown", "", 0, "SAFE"),
         ("lost", "", 1, "BLOCKED"),
         ("lost", "--fail-on never", 0, "BLOCKED"),
@@ -55,14 +54,12 @@ def commented(trn, files, monkeypatch):
         ("more", "--fail-on review", 1, "REVIEW"),
         ("fewer", "", 1, "BLOCKED"),
         ("fewer", "--accept-losses", 0, "REVIEW"),
-    ],
-)
-def test_the_verdict_decides_the_exit_code(commented, after, arguments, code, verdict):
-    done = commented(after, *arguments.split())
-    assert done.exit_code == code
-    assert done.stdout.startswith(MARKER)
-    assert f"– {verdict}" in done.stdout.splitlines()[2]
-    assert ("What is lost has been accepted." in done.stdout) == (after == "fewer" and code == 0)
+    ):
+        done = commented(after, *arguments.split())
+        assert done.exit_code == code
+        assert done.stdout.startswith(MARKER)
+        assert f"– {verdict}" in done.stdout.splitlines()[2]
+        assert ("What is lost has been accepted." in done.stdout) == (after == "fewer" and code == 0)
 
 
 def test_the_findings_of_trn_check_are_told_and_a_failed_one_blocks(commented, files):

@@ -277,7 +277,6 @@ def test_requests_are_shown_without_being_made_and_jobs_of_both_kinds_are_one_ta
 def test_a_request_that_cannot_run_is_refused(call, cloud):
     for words, said in (
         ((*SERVE, "--group", "inf2", "--queue", "test", "--devices", "2"), ("--group", "--queue", "--devices")),
-        ((*SERVE, "--instance-type", "inf2.48xlarge"), ("--instance-type", "ml.inf2.xlarge")),
         (("serve", "/data/models/mine", *SERVE[2:]), ("MODEL", "SageMaker reads no model of the team's volume")),
         (("serve", "training-none", *SERVE[2:]), ("MODEL", "SageMaker has no training job of the name")),
         ((*PREDICT[:2], "in/a.jsonl", *PREDICT[3:], "--replace"), ("INPUT", "--replace")),

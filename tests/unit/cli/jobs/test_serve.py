@@ -139,7 +139,6 @@ def test_what_cannot_run_is_refused_before_anything_is_made_and_all_at_once(clus
         ("serve", "give a job's name"),
         ("serve one --stop two", "either a model to serve, or --stop NAME"),
         ("serve one --group ng", "no node group has this name"),
-        ("serve one --group inf --devices 2", "a node of inf has 1"),
         ("serve one --engine vllm", "vLLM's public image needs GPUs"),
         ("predict one /data/a.txt --to b.csv", "the name does not say which format it is"),
         ("predict one a.csv --to b.parquet", "….jsonl, ….csv"),

@@ -94,9 +94,8 @@ GPUS = {"nodeGroups": [group("g", "nvidia.com/gpu", 4, 1)]}
 CONFIGS = {"baseImages": {"trn2": f"{OWN}:2.14"}}
 
 
-@pytest.mark.parametrize(
-    ("stack", "target", "base", "expected"),
-    [
+def test_the_stack_and_the_command_say_what_is_built():
+    for stack, target, base, expected in (
         ({}, None, None, REQUEST),
         (GPUS, None, None, ImageRequest("cuda", BASES["cuda"].image or "")),
         (CONFIGS, "trn2", None, ImageRequest("trn2", f"{OWN}:2.14")),
@@ -106,14 +105,12 @@ CONFIGS = {"baseImages": {"trn2": f"{OWN}:2.14"}}
         ({}, "trn2", None, "--base: .*name one: --base IMAGE"),
         ({}, "trn1", "team/base:1.0", "--base: .*not an image with its registry"),
         ({}, "trn1", "registry.example/team/base:latest", "--base: .*means another image tomorrow"),
-    ],
-)
-def test_the_stack_and_the_command_say_what_is_built(stack, target, base, expected):
-    found = images.request_for(outputs(**stack), target, base)
-    if isinstance(expected, str):
-        assert re.match(expected, f"{found.path}: {found.reason} {found.fix}")
-    else:
-        assert found == expected
+    ):
+        found = images.request_for(outputs(**stack), target, base)
+        if isinstance(expected, str):
+            assert re.match(expected, f"{found.path}: {found.reason} {found.fix}")
+        else:
+            assert found == expected
 
 
 def test_a_copy_has_a_tag_and_all_platforms_and_a_digest_counts_before_a_tag():

@@ -73,25 +73,22 @@ def test_every_form_is_watched(form):
     assert made["metadata"]["annotations"]["trainium-eks/launcher"] == "torchrun"
 
 
-@pytest.mark.parametrize(
-    ("jobs", "condition", "state", "ended"),
-    [
+def test_states_of_a_trainjob():
+    for jobs, condition, state, ended in (
         (None, None, "Submitted", False),
         ({"ready": 0, "active": 1}, None, "Pending", False),
         ({"ready": 1, "active": 1}, None, "Running", False),
         (None, "Suspended", "Pending", False),
         ({"succeeded": 1}, "Complete", "Completed", True),
         (None, "Failed", "Failed", True),
-    ],
-)
-def test_states_of_a_trainjob(jobs, condition, state, ended):
-    at = "2026-11-21T10:01:00Z"
-    status = {"jobsStatus": [{"name": "node", **jobs}]} if jobs else {}
-    status |= {"conditions": [{"type": condition, "status": "True", "lastTransitionTime": at}]} if condition else {}
-    made = forms.objects(_job("trainjob"))[-1] | {"status": status}
-    made["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
-    seen = of(made)
-    assert (seen.state, seen.ended is not None) == (state, ended)
+    ):
+        at = "2026-11-21T10:01:00Z"
+        status = {"jobsStatus": [{"name": "node", **jobs}]} if jobs else {}
+        status |= {"conditions": [{"type": condition, "status": "True", "lastTransitionTime": at}]} if condition else {}
+        made = forms.objects(_job("trainjob"))[-1] | {"status": status}
+        made["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
+        seen = of(made)
+        assert (seen.state, seen.ended is not None) == (state, ended)
 
 
 # --- Command ----------------------------------------------------------------------------------------------------------

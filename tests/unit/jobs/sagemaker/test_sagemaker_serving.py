@@ -112,9 +112,8 @@ PREDICT = "training-predict-b"
 ABSENT = {f"Describe{each}": Refused("ValidationException", MISSING) for each in ("TrainingJob", "TransformJob")}
 
 
-@pytest.mark.parametrize(
-    ("answer", "state"),
-    [
+def test_states_are_in_the_words_of_all_jobs(doubled):
+    for answer, state in (
         (transform(PREDICT, "InProgress"), "Pending"),
         (transform(PREDICT, "InProgress", TransformStartTime=BEGUN), "Running"),
         (transform(PREDICT, "Stopping"), "Terminating"),
@@ -123,12 +122,10 @@ ABSENT = {f"Describe{each}": Refused("ValidationException", MISSING) for each in
         (endpoint(PREDICT, "Updating", "b"), "Running"),
         (endpoint(PREDICT, "RollingBack", "b"), "Restarting"),
         (endpoint(PREDICT, "OutOfService", "b"), "Failed"),
-    ],
-)
-def test_states_are_in_the_words_of_all_jobs(doubled, answer, state):
-    kind = "DescribeTransformJob" if "TransformJobName" in answer else "DescribeEndpoint"
-    found = doubled(**{**ABSENT, kind: answer})[0].find(PREDICT)
-    assert (found.state, found.reason) == (state, answer.get("FailureReason", ""))
+    ):
+        kind = "DescribeTransformJob" if "TransformJobName" in answer else "DescribeEndpoint"
+        found = doubled(**{**ABSENT, kind: answer})[0].find(PREDICT)
+        assert (found.state, found.reason) == (state, answer.get("FailureReason", ""))
 
 
 def test_lines_of_endpoints_are_in_their_groups_and_without_serving_only_trainings_are_asked_for(doubled):

@@ -154,9 +154,8 @@ ON_CORES = f"/data/output/x/model --backend xla {GRAPHS} --name serve-x --port 8
 GPUS = on("p4d.24xlarge", 4)
 
 
-@pytest.mark.parametrize(
-    ("made", "command", "arguments"),
-    [
+def test_each_engine_is_its_own_program():
+    for made, command, arguments in (
         (deployment_of(engine="transformers"), SERVER, ON_CPUS),
         (deployment_of(PLACES["inferentia"]), SERVER, ON_CORES),
         (deployment_of(GPUS, engine="vllm"), "vllm serve", f"/data/output/x/model {VLLM} --tensor-parallel-size 4"),
@@ -165,11 +164,9 @@ GPUS = on("p4d.24xlarge", 4)
             "python3 -m trainium_workloads.serving.batch",
             "/data/output/x/model /data/in/a.csv --to /data/out/b.jsonl --backend cpu --threads 2",
         ),
-    ],
-)
-def test_each_engine_is_its_own_program(made, command, arguments):
-    container = container_of(made)
-    assert (" ".join(container["command"]), " ".join(container["args"])) == (command, arguments)
+    ):
+        container = container_of(made)
+        assert (" ".join(container["command"]), " ".join(container["args"])) == (command, arguments)
 
 
 def test_names_say_of_what_they_are_and_the_digest_changes_with_what_the_pods_are():
@@ -208,9 +205,8 @@ def test_what_cannot_run_is_refused_with_what_mends_it():
         assert problems() == problems(PLACES["inferentia"], instance=CATALOGUE["inf2.xlarge"], devices=1) == []
 
 
-@pytest.mark.parametrize(
-    ("engine", "name", "has_image", "words"),
-    [
+def test_an_engine_that_has_no_such_devices_is_refused():
+    for engine, name, has_image, words in (
         *(("vllm", "gpu", False, ""), ("vllm", "trainium2", True, ""), ("vllm", "cpu", True, "")),
         *(("transformers", "gpu", False, ""), ("classifier", "inferentia", False, "")),
         ("vllm", "trainium2", False, "build one from AWS' vLLM image and name it with --image"),
@@ -218,12 +214,10 @@ def test_what_cannot_run_is_refused_with_what_mends_it():
         ("vllm", "cpu", False, "vLLM's public image needs GPUs"),
         ("vllm", "local", True, "--engine transformers, which has the same API"),
         ("transformers", "trainium2", False, "computes on CPUs and GPUs"),
-    ],
-)
-def test_an_engine_that_has_no_such_devices_is_refused(engine, name, has_image, words):
-    found = [str(each) for each in serving_refusals.engine_problems(engine, PLACES[name], has_image=has_image)]
-    assert len(found) == bool(words)
-    assert words in "".join(found)
+    ):
+        found = [str(each) for each in serving_refusals.engine_problems(engine, PLACES[name], has_image=has_image)]
+        assert len(found) == bool(words)
+        assert words in "".join(found)
 
 
 def test_paths_are_of_the_volume_with_their_format_and_a_jobs_model_where_the_job_wrote_it():

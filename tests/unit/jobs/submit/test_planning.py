@@ -143,27 +143,23 @@ def test_torchtitan_gets_its_config_its_folder_and_a_rank_for_each_device(group,
 THREE = replace(FACTS, network_layers=3)
 
 
-@pytest.mark.parametrize(
-    ("given", "warning"),
-    [
+def test_what_may_be_meant_is_warned_of():
+    for given, warning in (
         (_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE)), "--titan None"),
         (_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE, arguments=("--hf-assets-path=/data/x",))), None),
         ({"ranks_per_node": 8}, "--ranks-per-node 32"),
         ({"ranks_per_node": 8, "nodes": 1}, None),
         ({"facts": replace(FACTS, network_layers=0), "topology": "hard"}, "--topology None"),
         ({"facts": THREE, "topology": "hard", "tier": 3}, None),
-    ],
-)
-def test_what_may_be_meant_is_warned_of(given, warning):
-    made = _plan(**given)
-    assert [f"{each.path} {each.good}" for each in made.problems] == [warning][: warning is not None]
-    assert {each.severity for each in made.problems} <= {Severity.WARN}
-    assert made.job
+    ):
+        made = _plan(**given)
+        assert [f"{each.path} {each.good}" for each in made.problems] == [warning][: warning is not None]
+        assert {each.severity for each in made.problems} <= {Severity.WARN}
+        assert made.job
 
 
-@pytest.mark.parametrize(
-    ("changes", "path", "words"),
-    [
+def test_combinations_that_torchtitan_cannot_run():
+    for changes, path, words in (
         ({"titan": "qwen35_9b"}, "--titan", "name it: --titan MODULE:qwen35_9b"),
         ({"titan": "a-b:c"}, "--titan", "the name of a config function"),
         ({"group": "ng1", "backend": "neuron"}, "--titan", "trn1.32xlarge has PyTorch/XLA alone"),
@@ -174,12 +170,10 @@ def test_what_may_be_meant_is_warned_of(given, warning):
         ({"precision": "fp32"}, "--precision", "--training.mixed_precision_param float32"),
         ({"checkpoint_seconds": 600.0}, "--checkpoint-seconds", "--checkpoint.interval STEPS"),
         ({"state_gb": 10.0}, "--state-gb", "--checkpoint.interval STEPS"),
-    ],
-)
-def test_combinations_that_torchtitan_cannot_run(changes, path, words):
-    problem = _refused(**_titan(**{"titan": "qwen3_8b", **changes}))
-    assert problem.path == path
-    assert words in f"{problem.reason}; {problem.fix}"
+    ):
+        problem = _refused(**_titan(**{"titan": "qwen3_8b", **changes}))
+        assert problem.path == path
+        assert words in f"{problem.reason}; {problem.fix}"
 
 
 # --- What is refused, each with what mends it -------------------------------------------------------------------------
@@ -245,10 +239,8 @@ NO_EFA = "^trn1.2xlarge has no EFA, without which its nodes cannot train togethe
         ),
         ({"facts": replace(FACTS, is_local=True), "backend": "xla"}, "--backend", "cpu", ""),
         ({"cache_set": "bert large"}, "--cache-set", "bert-large", ""),
-        *(
-            ({"facts": COMPILING, "cache_set": "bert", "precompile": each}, "--cache-set", None, FILLING)
-            for each in (False, True)
-        ),
+        ({"facts": COMPILING, "cache_set": "bert"}, "--cache-set", None, FILLING),
+        ({"facts": COMPILING, "cache_set": "bert", "precompile": True}, "--cache-set", None, FILLING),
         ({"stack": NO_VOLUME, "data": ("bert",)}, "--data", None, ""),
         ({"stack": NO_VOLUME, "cache_set": "bert"}, "--cache-set", None, ""),
         *(
@@ -321,9 +313,8 @@ def test_a_job_is_told_the_interval_of_its_gang_and_of_its_state():
     assert [saving.interval_seconds(env) for env in told] == [90, None, None]
 
 
-@pytest.mark.parametrize(
-    ("stack", "changes", "told"),
-    [
+def test_nothing_is_proposed_where_it_was_asked_for_or_nothing_is_known():
+    for stack, changes, told in (
         ({}, {"checkpoint_seconds": 90.5}, "90.5"),
         ({}, {"checkpoint_seconds": 0.0}, "0"),
         ({}, {"variables": {saving.VARIABLE: "77"}}, "77"),
@@ -332,7 +323,5 @@ def test_a_job_is_told_the_interval_of_its_gang_and_of_its_state():
         # No file system, one of a stack of an earlier release, no claim: nothing is known.
         *(({"sharedVolume": None}, {}, None), ({"sharedVolume": VOLUME}, {}, None)),
         ({"namespaces": [{**NAMESPACE, "claim": ""}]}, {}, None),
-    ],
-)
-def test_nothing_is_proposed_where_it_was_asked_for_or_nothing_is_known(stack, changes, told):
-    assert _saves(stack, **changes) == (None, told)
+    ):
+        assert _saves(stack, **changes) == (None, told)
