@@ -44,7 +44,7 @@ def test_the_request_is_one_that_botocore_s_model_takes():
     for options in (
         {},
         {"nodes": 4, "spot": True, "channel": ("train=s3://acme-data/reviews/train", "model=/data/models/bert")},
-        {"keep_alive": 1800, "retries": 0, "name": "bert-1", "max_hours": 0.5},
+        {"keep_alive": 21_600, "retries": 30, "name": "bert-1", "max_hours": 28 * 24},
         {"instance_type": "p5.4xlarge", "program": Program(script="train.py"), "has_workspace": True},
     ):
         check("CreateTrainingJob", training_request(made(**options)))

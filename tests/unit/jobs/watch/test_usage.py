@@ -64,7 +64,8 @@ def test_gpus_are_read_line_by_line_and_other_lines_are_left_out():
     for line in ("0, 97, 61234, 81559", "1, 3, 100, 81559", "0, 50, 61234, 81559"):
         reader.line(line)
     assert (reader.last.unit, reader.last.device_bytes) == ("gpu", 61334 * 1024**2)
-    assert reader.last.to_json()["busyPercent"] == {"0": 50.0, "1": 3.0}
+    told = reader.last.to_json()
+    assert (told["busyPercent"], told["deviceTotalBytes"]) == ({"0": 50.0, "1": 3.0}, 2 * 81559 * 1024**2)
 
 
 def test_the_script_asks_the_tool_that_is_there(tmp_path):
