@@ -58,7 +58,7 @@ def test_its_help_ends_with_an_example_that_it_understands(path, command):
     assert parse(example(command))[0] == path[-1]
 
 
-def test_the_help_groups_the_commands_as_the_readme_does():
+def test_the_help_groups_the_commands_as_the_readme_does_and_none_takes_an_unknown_option():
     shown = {}
     for name, command in ROOT.commands.items():
         shown.setdefault(command.rich_help_panel, []).append(name)
@@ -70,9 +70,6 @@ def test_the_help_groups_the_commands_as_the_readme_does():
         listed[group] = [name]
     assert [*shown] == [*listed] == [ENVIRONMENT, JOBS, IMAGES, LOCAL]
     assert shown == listed
-
-
-def test_the_version_is_shown_and_an_unknown_option_is_wrong_usage():
     codes = {path: CliRunner().invoke(app, [*path, "--no-such-option"]).exit_code for path, _ in commands()}
     assert codes == dict.fromkeys(codes, 2)
     assert CliRunner().invoke(app, ["--version"]).stdout == f"trn {__version__}\n"

@@ -171,7 +171,7 @@ def pod(name, *, node="n1", phase="Running", claim=lustre.CLAIM, **metadata):
     return {"apiVersion": "v1", "kind": "Pod", **known}
 
 
-def test_claims_that_are_replaced_or_deleted_are_told_once():
+def test_claims_that_go_are_told_once_and_awaited_until_the_last_pod_with_a_node_has_gone(monkeypatch):
     own = step("replace", claims.CLAIM, lustre.CLAIM, "lustre-setup")
     steps = [
         step("delete-replaced", claims.CLAIM, lustre.CLAIM, "training"),
@@ -183,9 +183,6 @@ def test_claims_that_are_replaced_or_deleted_are_told_once():
         step("replace", "kubernetes:batch/v1:Job", "directories", propertyDependencies={"spec": [own["urn"]]}),
     ]
     assert leaving({"steps": steps}) == (TEAM, Claim("vision", lustre.CLAIM))
-
-
-def test_a_pod_holds_its_claim_from_its_node_on_and_finished_too():
     pods = [
         pod("b", phase="Succeeded", ownerReferences=[JOB]),
         pod("a", ownerReferences=[JOB]),
@@ -199,9 +196,6 @@ def test_a_pod_holds_its_claim_from_its_node_on_and_finished_too():
         ("b", "Succeeded", "job.batch.volcano.sh/bert"),
         ("c", "Failed", "pod/c"),
     ]
-
-
-def test_waiting_ends_with_the_last_pod_and_speaks_when_something_changes(monkeypatch):
     monkeypatch.setattr(claims, "PAUSE_SECONDS", 0)
     one, two = (Holder(TEAM, name, "Running", f"pod/{name}") for name in "ab")
     answers = iter([(one, two), (one, two), (one,), ()])

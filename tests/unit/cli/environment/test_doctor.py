@@ -196,9 +196,8 @@ def test_all_checks_are_shown_where_asked_and_a_fault_exits_with_one_and_what_to
 
 
 def test_only_ten_faulty_objects_are_shown_and_json_has_all(doctor, tmp_path, sound):
-    group_ = group("ng1", NEURON, 8, 12, maxSize=12)
     file = tmp_path / "exported.json"
-    file.write_text(json.dumps(_outputs(sound, nodeGroups=[group_])))
+    file.write_text(json.dumps(_outputs(sound, nodeGroups=[group("ng1", NEURON, 8, 12, maxSize=12)])))
     first = the(sound.objects, "Node", "trn0")
     for number in range(2, 12):
         sound.objects["Node"].append({**first, "metadata": {**first["metadata"], "name": f"trn{number}"}})
@@ -226,7 +225,7 @@ def test_waiting_ends_when_nothing_fails_any_more_or_with_the_time_given(doctor,
     assert slept == [0.625, 1.25, 2.5, 5, 2.625]
 
 
-def test_a_local_cloud_is_found_by_its_stack_and_says_what_it_lacks(doctor, project, local):
+def test_a_local_cloud_is_found_by_its_stack_and_unusable_outputs_are_wrong_usage(doctor, project, local, tmp_path):
     simulated = "nodes and the pods on them are simulated, the answers of aws made up"
     missing = "?  volcano-scheduler    not checked: chart repository not reachable"
     unended = "objects of the stack (an `up` goes on, or did not end well)"
@@ -237,6 +236,13 @@ def test_a_local_cloud_is_found_by_its_stack_and_says_what_it_lacks(doctor, proj
     assert "3 not checked" in doctor("--stack", "dev", "--directory", project.path).stdout
     data = json.loads(doctor("--outputs", local.outputs, "--json").stdout)
     assert (data["local"], data["summary"]["not checked"]) == (True, 3), "its outputs as a file are known, too"
+    file = tmp_path / "exported.json"
+    ends(2, doctor("--outputs", file), "cannot read")
+    for text, said in (("no json", "is not JSON"), ('{"schemaVersion": 1}', "does not hold a stack's outputs")):
+        file.write_text(text)
+        ends(2, doctor("--outputs", file), said)
+    local.report.write_text("{}")
+    ends(2, doctor("--stack", "dev", "--directory", project.path), "trn local up")
 
 
 def test_up_on_this_machine_ends_with_the_same_checks(local, project, sound, trn, monkeypatch):
@@ -309,16 +315,6 @@ def test_a_given_kubeconfig_goes_before_the_outputs_own(doctor, tmp_path, sound,
     file.write_text(json.dumps(_outputs(sound, kubeconfig=json.dumps(without_aws))))
     assert ends(2, doctor("--outputs", file)).startswith("aws is not on PATH")
     assert sound.looks == 1
-
-
-def test_unusable_outputs_and_reports_are_wrong_usage(doctor, project, local, tmp_path):
-    file = tmp_path / "exported.json"
-    ends(2, doctor("--outputs", file), "cannot read")
-    for text, said in (("no json", "is not JSON"), ('{"schemaVersion": 1}', "does not hold a stack's outputs")):
-        file.write_text(text)
-        ends(2, doctor("--outputs", file), said)
-    local.report.write_text("{}")
-    ends(2, doctor("--stack", "dev", "--directory", project.path), "trn local up")
 
 
 # --- what fires -------------------------------------------------------------------------------------------------------

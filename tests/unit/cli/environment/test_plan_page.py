@@ -21,7 +21,7 @@ FEWER = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize
 
 def _verdict(id_, status, *messages, severity="high", reason=""):
     findings = tuple(Judgement(f"urn::{index}", False, message) for index, message in enumerate(messages))
-    return RuleResult(id_, f"Title of {id_}", severity, "", status, reason, findings)  # type: ignore[arg-type]
+    return RuleResult(id_, f"Title of {id_}", severity, "", status, reason, findings)
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +126,14 @@ def test_a_narrow_terminal_has_shorter_lines_and_every_amount(planned, monkeypat
         assert "  component: total\n  $/hour: $4" in shown
 
 
-def test_no_color_means_no_escape_codes(planned, monkeypatch):
+def test_no_color_means_no_escape_codes_and_names_steer_neither_terminal_nor_page(planned, monkeypatch, saved):
+    hostile = "\x1b[31m**big** `x` | [a](https://evil.example) <br> \u202e"
+    graph = changed(environment(), "queue-test", metadata={"name": hostile}, spec={"weight": hostile})
+    graph = replace(graph, outputs={hostile: hostile}, warnings=(hostile,), placeholders=(hostile,))
+    for arguments in ((), ("--against", saved)):
+        shown = planned(*arguments, graph=graph).stdout
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", shown)
+        assert "**big** 'x' ¦ [a](https://evil.example) <br>" in " ".join(shown.split())
     assert "\x1b" not in planned().stdout, "a pipe"
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "\x1b[3" in planned().stdout
@@ -135,20 +142,10 @@ def test_no_color_means_no_escape_codes(planned, monkeypatch):
     assert "\x1b[3" not in planned().stdout
 
 
-def test_names_and_values_steer_neither_the_terminal_nor_the_page(planned, saved):
-    hostile = "\x1b[31m**big** `x` | [a](https://evil.example) <br> \u202e"
-    graph = changed(environment(), "queue-test", metadata={"name": hostile}, spec={"weight": hostile})
-    graph = replace(graph, outputs={hostile: hostile}, warnings=(hostile,), placeholders=(hostile,))
-    for arguments in ((), ("--against", saved)):
-        shown = planned(*arguments, graph=graph).stdout
-        assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", shown)
-        assert "**big** 'x' ¦ [a](https://evil.example) <br>" in " ".join(shown.split())
-
-
 # --- what it says -------------------------------------------------------------------------------------------------
 
 
-def test_the_header_says_that_nothing_was_contacted_and_each_part_what_is_not_simulated():
+def test_header_tree_and_outputs_say_what_matters_and_what_is_not_simulated():
     page = _page(replace(environment(), warnings=("look out",), placeholders=("aws:x",)))
     first, _, second, *_ = page.splitlines()
     assert first == "**trainium-eks · dev · us-west-2 · 21 resources**"
@@ -165,9 +162,6 @@ def test_the_header_says_that_nothing_was_contacted_and_each_part_what_is_not_si
         "**! dev: no failed rule, no wrong edge in what is known; not simulated: acme:index:Thing.**",
     ):
         assert f"\n{line}\n" in page
-
-
-def test_the_tree_shows_what_matters_of_each_resource_and_outputs_are_one_line_each():
     tree = _part(_page(), "Resources")
     for line in (
         "NodeGroup `trn1`: 2 × trn1.32xlarge (0 to 4), 8 EFA interfaces, on demand, usw2-az4",
@@ -185,7 +179,7 @@ def test_the_tree_shows_what_matters_of_each_resource_and_outputs_are_one_line_e
     assert rows[4][1].endswith("x…`")
 
 
-def test_cost_shows_components_total_and_what_is_not_counted():
+def test_cost_shows_components_and_total_and_time_to_ready_bound_ratio_and_path():
     cost = _part(_page(), "Cost")
     assert _cells(cost[0]) == ["component", "what", "$/hour", "$/month", "most $/hour"]
     assert _cells(cost[2])[0] == "eks"
@@ -194,9 +188,6 @@ def test_cost_shows_components_total_and_what_is_not_counted():
     unknown = "\n".join(_part(_page(changed(environment(), "trn1-template", instanceType="trn9.x")), "Cost"))
     assert "! No price is known for trn9.x; it is not in the total." in unknown
     assert "+ ? |" in unknown
-
-
-def test_time_to_ready_shows_bound_ratio_and_path_and_pools_that_scale_are_lines():
     lines = _part(_page(), "Time to ready")
     assert lines[0] == "✓ **15:56 modelled**, 1.00 × max(cluster 15:56, file system 8:27)"
     names = ["vpc", "subnet", "control-plane", "cni", "trn1"]

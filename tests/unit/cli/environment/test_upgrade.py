@@ -98,10 +98,3 @@ def test_without_a_version_it_says_what_is_next_and_none_is_skipped(trn, copy):
 @pytest.mark.parametrize("arguments", [("--addon", "vpc-cni"), ("--sdk", "=x"), ("--keep-nodes",)])
 def test_an_option_without_its_other_half_is_wrong_usage(trn, copy, arguments):
     assert trn("upgrade", "--directory", copy, *arguments).exit_code == 2
-
-
-def test_another_programs_config_is_wrong_usage(trn, tmp_path):
-    (tmp_path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
-    (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  small:purpose: tests\n")
-    (tmp_path / "__main__.py").write_text("")
-    ends(1, trn("upgrade", "--directory", tmp_path, "--to", "1.36"), "cannot be read; nothing was compared")

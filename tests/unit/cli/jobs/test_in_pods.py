@@ -9,7 +9,6 @@ import threading
 import time
 import urllib.request
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from stub_api import answer_http, run_command
@@ -95,7 +94,7 @@ def test_nodes_that_cannot_be_read_say_why(call, api):
         assert troubles(call)[0] == why
 
 
-def test_on_the_local_cloud_a_pods_processes_are_looked_at(tmp_path):
+def test_a_local_pods_processes_are_looked_at_cores_are_bars_and_memory_has_its_unit(tmp_path):
     node = device_use.NodeReading("p", "uid", 0, "n")
     (tmp_path / "state.json").write_text(json.dumps({"containers": {"trainer": {"pid": os.getpid()}}}))
     reading = threading.Thread(target=device_use.read_here, args=(tmp_path, node, "trainer"), daemon=True)
@@ -106,9 +105,6 @@ def test_on_the_local_cloud_a_pods_processes_are_looked_at(tmp_path):
     (tmp_path / "state.json").unlink()
     reading.join(SECONDS)
     assert node.trouble.startswith("its containers are simulated, or have ended")
-
-
-def test_cores_are_bars_in_groups_of_eight_and_memory_has_its_unit():
     assert bars({core: core * 100 / 8 for core in range(9)}) == " ▁▂▃▄▅▆▇ █"
     assert bars({10: 100.0, 2: 0.0}) == " █"
     assert bars({}) == ""
@@ -127,7 +123,7 @@ DIRECTORY = "/data/output/alpha/tensorboard"
 @pytest.fixture
 def made(api):
     """Pods that were made; each runs at once, and its TensorBoard answers."""
-    pods: list[Any] = []
+    pods = []
 
     def act(pod):
         pods.append(pod)
@@ -143,7 +139,7 @@ def made(api):
 @pytest.fixture
 def seen(monkeypatch):
     """What a browser sees at the address that is shown, which is asked instead of waiting for Ctrl-C."""
-    found: list[tuple[str, str]] = []
+    found = []
 
     def serve(_, url, directory, where):
         with urllib.request.urlopen(url, timeout=SECONDS) as answer:
@@ -207,7 +203,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     (tmp_path / "claims" / "team" / "claim" / "output" / "alpha" / "tensorboard").mkdir(parents=True)
     paths, namespace = SimpleNamespace(claims=tmp_path / "claims"), SimpleNamespace(name="team", claim="claim")
-    session: Any = SimpleNamespace(source=SimpleNamespace(paths=paths), namespace=namespace)
+    session = SimpleNamespace(source=SimpleNamespace(paths=paths), namespace=namespace)
 
     def run(port, ends=""):
         program.write_text(TENSORBOARD.format(python=sys.executable, ends=ends))
@@ -255,7 +251,7 @@ def test_profile_runs_the_job_again_for_some_steps_and_removes_that_run(call, ap
         container = task["template"]["spec"]["containers"][0]
         container["env"] = [{"name": "TRN_OUTPUT_DIR", "value": "/data/output/alpha"}]
         container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-    made: list[dict[str, Any]] = []
+    made = []
 
     def begin(job):
         made.append(job)

@@ -221,19 +221,6 @@ def test_a_namespace_without_rights_or_a_cluster_without_volcano(api):
     ends(1, trn("train --module m"), "there is no Volcano in this cluster")
 
 
-def test_a_local_stack_says_what_it_does(local, monkeypatch):
-    said = "Local cloud: backend cpu, 2 nodes with 1 rank each"
-    ends(0, trn("train --example gradient-sum --detach"), said)
-    [job] = local.objects
-    assert job["metadata"]["annotations"]["trainium-eks/image"] == "local/torch"
-    # Without PyTorch on this machine the gang does without.
-    monkeypatch.setattr(images, "find", {"python": _image("python")}.get)
-    told = document("train --example gradient-sum --json")
-    assert (told["image"], told["launcher"]) == ("local/python", "gang")
-    local.served.remove(JOB_API)
-    ends(1, trn("train --example gradient-sum"), "there is no Volcano in this cluster", "trn doctor` says what runs")
-
-
 def _arguments(result, module):
     """What the module is given on the last node."""
     [container] = json.loads(result.stdout)["job"]["spec"]["tasks"][-1]["template"]["spec"]["containers"]
@@ -362,7 +349,7 @@ def test_training_scales_a_group_that_is_too_small(api, scaled, monkeypatch):
     assert len(api.objects) == 4
 
 
-def test_a_local_group_gets_simulated_nodes(local, monkeypatch):
+def test_a_local_stack_says_what_it_does_and_its_group_gets_simulated_nodes(local, monkeypatch):
     asked = []
 
     def resize(paths, name, nodes, *_):
@@ -372,3 +359,13 @@ def test_a_local_group_gets_simulated_nodes(local, monkeypatch):
     monkeypatch.setattr(resizing, "resize", resize)
     ends(0, trn("scale ng1 3"), "simulated")
     assert asked == [("ng1-eks", 3)]
+    said = "Local cloud: backend cpu, 2 nodes with 1 rank each"
+    ends(0, trn("train --example gradient-sum --detach"), said)
+    [job] = local.objects
+    assert job["metadata"]["annotations"]["trainium-eks/image"] == "local/torch"
+    # Without PyTorch on this machine the gang does without.
+    monkeypatch.setattr(images, "find", {"python": _image("python")}.get)
+    told = document("train --example gradient-sum --json")
+    assert (told["image"], told["launcher"]) == ("local/python", "gang")
+    local.served.remove(JOB_API)
+    ends(1, trn("train --example gradient-sum"), "there is no Volcano in this cluster", "trn doctor` says what runs")

@@ -135,13 +135,10 @@ def test_a_wait_ends_with_the_job(call, api, state, code, monkeypatch):
     assert json.loads(call("wait", "alpha", "--json")[1]) == {"schemaVersion": 1, "job": "alpha", "state": state}
 
 
-def test_a_wait_ends_after_its_time_with_what_holds_the_job(call):
+def test_a_wait_ends_after_its_time_and_jobs_of_all_teams_are_shown(call, api, tmp_path):
     call.ends(1, "wait beta --timeout 0s", "beta has not ended after 0 s", "queue-full: job beta")
     call.ends(2, "wait gamma")
     call.ends(2, "wait beta --timeout soon", "--timeout soon: give a duration")
-
-
-def test_jobs_of_all_teams(call, api, tmp_path):
     """Two teams, of which the second's jobs may not be read."""
     file = tmp_path / "outputs.json"
     known = json.loads(file.read_text())

@@ -291,17 +291,7 @@ def test_a_job_is_followed_from_pod_to_pod_over_a_log_that_breaks_off_but_no_ref
         follow({**running, "log": [ApiError.of(403, '{"message": "forbidden"}')]})
 
 
-def test_a_job_that_fails_or_goes_says_why_and_one_that_was_never_started_is_left_over():
-    failed = finished("Failed", "PodFailurePolicy", "exit code 1")
-    ends = [follow(step)[0] for step in ({"pods": {}, "job": failed}, {"job": None})]
-    assert ends == [batch_jobs.End(False, each) for each in ("PodFailurePolicy: exit code 1", "the Job was deleted")]
-    job = {"metadata": {"creationTimestamp": "2026-11-22T00:00:00Z"}, "spec": {"suspend": True}}
-    made = 1795305600
-    later = ((job, made + 61), (job, made + 1), ({**job, "spec": {}}, made + 61))
-    assert [batch_jobs.is_left_over(*each) for each in later] == [True, False, False]
-
-
-def test_the_code_goes_with_its_job_and_a_refused_job_leaves_none():
+def test_the_code_goes_with_its_job_and_a_job_that_fails_or_goes_says_why():
     config_map, job = objects()
     api = RememberingApi()
     batch_jobs.submit(api, job, (config_map,))
@@ -319,6 +309,13 @@ def test_the_code_goes_with_its_job_and_a_refused_job_leaves_none():
     with pytest.raises(ApiError, match="exceeded quota"):
         batch_jobs.submit(api, job, (config_map,))
     assert (api.objects, api.patches) == ([], [])
+    failed = finished("Failed", "PodFailurePolicy", "exit code 1")
+    ends = [follow(step)[0] for step in ({"pods": {}, "job": failed}, {"job": None})]
+    assert ends == [batch_jobs.End(False, each) for each in ("PodFailurePolicy: exit code 1", "the Job was deleted")]
+    job = {"metadata": {"creationTimestamp": "2026-11-22T00:00:00Z"}, "spec": {"suspend": True}}
+    made = 1795305600
+    later = ((job, made + 61), (job, made + 1), ({**job, "spec": {}}, made + 61))
+    assert [batch_jobs.is_left_over(*each) for each in later] == [True, False, False]
 
 
 def test_progress_is_shown_in_words_where_there_is_no_terminal():

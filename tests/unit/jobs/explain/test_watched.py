@@ -24,9 +24,8 @@ def volcano(tasks, **metadata):
     return watched.of({"apiVersion": "batch.volcano.sh/v1alpha1", "metadata": metadata, "spec": {"tasks": tasks}})
 
 
-@pytest.mark.parametrize(
-    ("name", "job", "state", "running", "restarts"),
-    [
+def test_a_volcano_job_is_told_in_its_own_words():
+    for name, job, state, running, restarts in (
         ("queue_full", "beta", "Pending", 0, "0/3"),
         ("controllers_down", "rho", "Submitted", 0, "0/3"),
         ("restarted", "run", "Running", 2, "1/3"),
@@ -34,18 +33,17 @@ def volcano(tasks, **metadata):
         ("completed", "run", "Completed", 0, "0/3"),
         ("failed", "run", "Failed", 0, "1/1"),
         ("aborted", "run", "Aborted", 0, "0/3"),
-    ],
-)
-def test_a_volcano_job_is_told_in_its_own_words(name, job, state, running, restarts):
-    found = watched.of(scene_of(name, job).job)
-    assert (found.state, found.running, f"{found.restarts}/{found.most_restarts}") == (state, running, restarts)
-    assert found.is_gang
-    assert (found.ended is not None) is (state in ("Completed", "Failed", "Aborted"))
-    if found.ended:  # the duration no longer grows
-        assert found.seconds(watched.moment("2026-12-01T00:00:00Z")) == (found.ended - found.created).total_seconds()
+    ):
+        found = watched.of(scene_of(name, job).job)
+        assert (found.state, found.running, f"{found.restarts}/{found.most_restarts}") == (state, running, restarts)
+        assert found.is_gang
+        assert (found.ended is not None) is (state in ("Completed", "Failed", "Aborted"))
+        if found.ended:  # the duration no longer grows
+            lasted = (found.ended - found.created).total_seconds()
+            assert found.seconds(watched.moment("2026-12-01T00:00:00Z")) == lasted
 
 
-def test_a_job_of_kubernetes_is_told_in_the_same_words_if_it_is_ours_the_newest_first():
+def test_a_job_of_kubernetes_is_told_in_the_same_words_and_ranks_are_what_trn_noted():
     for status, state in (
         *(({}, "Pending"), ({"active": 1}, "Pending"), ({"active": 1, "ready": 1}, "Running")),
         ({"conditions": [condition("Complete")]}, "Completed"),
@@ -61,6 +59,16 @@ def test_a_job_of_kubernetes_is_told_in_the_same_words_if_it_is_ours_the_newest_
     torchx, compiling = {"app.kubernetes.io/managed-by": "torchx.pytorch.org"}, {"trainium-eks/kind": "compile"}
     labels = (torchx | compiling, torchx, {})
     assert [volcano([], labels=each).kind for each in labels] == ["compile", "torchx", "volcano"]
+    for annotations, command, ranks in (
+        ({"trainium-eks/world-size": "64", "trainium-eks/nodes": "2"}, [], 32),
+        ({}, ["bash", "-c", "torchrun --nnodes 2 --nproc_per_node 32 x.py"], 32),
+        ({}, ["torchrun", "--nproc-per-node=8", "x.py"], 8),
+        ({}, ["torchrun", "--nproc_per_node", "gpu", "x.py"], None),
+        ({"trainium-eks/world-size": "64", "trainium-eks/nodes": "0"}, [], None),
+    ):
+        container = {"name": "trainer", "command": command[:1], "args": command[1:]}
+        task = {"name": "trainer", "replicas": 2, "template": {"spec": {"containers": [container]}}}
+        assert volcano([task], annotations=annotations).ranks_per_node == ranks
 
 
 @pytest.mark.parametrize(
@@ -84,16 +92,3 @@ def test_a_pytorchjob_is_told_in_the_same_words(conditions, state):
     found = watched.of(source)
     assert (found.kind, found.state, found.nodes, found.ranks_per_node) == ("pytorchjob", state, 4, 8)
     assert (found.running, found.ended is not None) == (4, state in ("Completed", "Failed"))
-
-
-def test_ranks_are_what_trn_noted_or_the_command_says():
-    for annotations, command, ranks in (
-        ({"trainium-eks/world-size": "64", "trainium-eks/nodes": "2"}, [], 32),
-        ({}, ["bash", "-c", "torchrun --nnodes 2 --nproc_per_node 32 x.py"], 32),
-        ({}, ["torchrun", "--nproc-per-node=8", "x.py"], 8),
-        ({}, ["torchrun", "--nproc_per_node", "gpu", "x.py"], None),
-        ({"trainium-eks/world-size": "64", "trainium-eks/nodes": "0"}, [], None),
-    ):
-        container = {"name": "trainer", "command": command[:1], "args": command[1:]}
-        task = {"name": "trainer", "replicas": 2, "template": {"spec": {"containers": [container]}}}
-        assert volcano([task], annotations=annotations).ranks_per_node == ranks

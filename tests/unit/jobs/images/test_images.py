@@ -78,13 +78,28 @@ def test_the_tag_follows_from_everything_and_a_context_holds_our_package_and_no_
         images.context(REQUEST, workloads(), own_files=tmp_path)
 
 
-def test_every_type_of_the_catalogue_has_a_target_and_every_base_is_pinned():
+def test_every_type_has_a_pinned_base_and_a_copy_a_tag_and_all_platforms():
     chosen = {name: training_images.target_of(name) for name in CATALOGUE}
     assert (chosen["trn1n.32xlarge"], chosen["trn2.48xlarge"]) == ("trn1", "trn2")
     for name, target in chosen.items():
         assert (target == "cpu") == (CATALOGUE[name].family == "cpu"), name
     for target, base in BASES.items():
         assert base.image is None or training_images.reference_problems(base.image, target) == []
+    tags = {
+        SOURCE: MIRRORED,
+        f"quay.io/a/b@sha256:{'0123456789' * 6}abcd": "mirror-b-012345678901",
+        TRN1: "mirror-pytorch-training-neuronx-2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04",
+        f"r.example/{'n' * 90}:{'t' * 90}": f"mirror-{'n' * 53}-{'t' * 67}",
+    }
+    assert {source: images.mirror_tag(source) for source in tags} == tags
+    assert not any(images.tag_problem(each) for each in tags.values())
+    """skopeo refuses a reference with both."""
+    for registry in ("r.example", "r.example:5000"):
+        command = engines.skopeo_copy(f"{registry}/a/b:1.0@sha256:{'a' * 64}", "r.example/x:1", None)
+        assert command[:4] == ["skopeo", "copy", "--all", "--preserve-digests"]
+        assert command[-2] == f"docker://{registry}/a/b@sha256:{'a' * 64}"
+    local = engines.skopeo_copy("localhost:5000/a:1", "127.0.0.1:5000/a:1", None)
+    assert {"--src-tls-verify=false", "--dest-tls-verify=false"} <= {*local}
 
 
 OWN = "registry.example/team/neuron"
@@ -111,24 +126,6 @@ def test_the_stack_and_the_command_say_what_is_built():
             assert re.match(expected, f"{found.path}: {found.reason} {found.fix}")
         else:
             assert found == expected
-
-
-def test_a_copy_has_a_tag_and_all_platforms_and_a_digest_counts_before_a_tag():
-    tags = {
-        SOURCE: MIRRORED,
-        f"quay.io/a/b@sha256:{'0123456789' * 6}abcd": "mirror-b-012345678901",
-        TRN1: "mirror-pytorch-training-neuronx-2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04",
-        f"r.example/{'n' * 90}:{'t' * 90}": f"mirror-{'n' * 53}-{'t' * 67}",
-    }
-    assert {source: images.mirror_tag(source) for source in tags} == tags
-    assert not any(images.tag_problem(each) for each in tags.values())
-    """skopeo refuses a reference with both."""
-    for registry in ("r.example", "r.example:5000"):
-        command = engines.skopeo_copy(f"{registry}/a/b:1.0@sha256:{'a' * 64}", "r.example/x:1", None)
-        assert command[:4] == ["skopeo", "copy", "--all", "--preserve-digests"]
-        assert command[-2] == f"docker://{registry}/a/b@sha256:{'a' * 64}"
-    local = engines.skopeo_copy("localhost:5000/a:1", "127.0.0.1:5000/a:1", None)
-    assert {"--src-tls-verify=false", "--dest-tls-verify=false"} <= {*local}
 
 
 # --- Engines ----------------------------------------------------------------------------------------------------------

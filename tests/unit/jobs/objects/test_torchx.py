@@ -154,7 +154,7 @@ def test_the_printed_options_and_the_components_defaults_are_the_job(name):
     assert torchx_app.application(**given) == expected
 
 
-def test_the_component_needs_no_other_package():
+def test_the_component_needs_no_other_package_and_refuses_what_cannot_run():
     """Neither Pulumi nor pydantic is where TorchX is."""
     check = (
         f"import sys; sys.path.append({str(ROOT)!r}); from trainium_eks.jobs.objects import torchx_app; "
@@ -162,9 +162,6 @@ def test_the_component_needs_no_other_package():
     )
     result = _ran([shutil.which("python3") or "python3", "-I", "-S", "-c", check])
     assert (result.stdout.strip(), result.stderr) == ("", "")
-
-
-def test_the_component_refuses_what_cannot_run():
     for changes, said in (
         ({"script": "/opt/launch.sh"}, r"launch\.sh: it is a script of a shell.*trn starts the ranks itself"),
         ({"script": "t.py", "nproc_per_node": 3}, r"--nproc_per_node 3: a trn1\.32xlarge has 1, 2, 8, 32"),

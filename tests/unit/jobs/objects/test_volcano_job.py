@@ -63,10 +63,6 @@ def test_a_pod_has_a_whole_node_and_leaves_room_for_daemon_sets(name, nodes):
         [volume] = [each for each in pod["spec"]["volumes"] if each["name"] == "dshm"]
         memory = resources.whole_node(CATALOGUE.find(name)).memory_mb - resources.RESERVED_MEMORY_MB
         assert 0 < float(quantity(volume["emptyDir"]["sizeLimit"])) <= memory * 10**6 / 2
-
-
-@pytest.mark.parametrize("name", TRAINING_TYPES)
-def test_what_daemon_sets_ask_for_fits_into_what_is_left(name):
     instance = CATALOGUE.find(name)
     places = ("all", instance.family, "efa" if instance.has_efa else "")
     workloads = [each for addon in ADDONS.values() for each in addon.workloads if each.nodes in places]
@@ -76,11 +72,6 @@ def test_what_daemon_sets_ask_for_fits_into_what_is_left(name):
     assert pods
     assert sum(pod.millicpu for pod in pods) + charts_millicpu <= resources.SYSTEM_MILLICPU
     assert sum(pod.memory_mib for pod in pods) + charts_memory_mib <= resources.SYSTEM_MEMORY_MIB
-
-
-def test_a_local_job_takes_the_devices_and_little_else():
-    share = resources.local_share(CATALOGUE.find("p5.48xlarge"))
-    assert (dict(share.devices), share.cpu, share.memory_mb) == (CATALOGUE.device_resources("p5.48xlarge"), 1, 3072)
 
 
 # --- The two shapes ---------------------------------------------------------------------------------------------------
@@ -117,7 +108,7 @@ def test_a_gang_of_any_size_fits_into_etcd_in_torchx_shape_where_that_fits(nodes
     assert variables or len(made["spec"]["tasks"]) == tasks
 
 
-def test_both_shapes_say_the_same_of_a_pod_and_a_uid_only_where_it_is_known():
+def test_both_shapes_say_the_same_of_a_pod_and_a_local_job_takes_the_devices_and_little_else():
     first, one = _pods(volcano_job.torchx_job(job()))[1], _pods(volcano_job.one_task_job(job()))[0]
     for pod in (first, one):
         pod["spec"]["containers"][0].pop("command")
@@ -127,6 +118,8 @@ def test_both_shapes_say_the_same_of_a_pod_and_a_uid_only_where_it_is_known():
     known, unknown = (_pods(volcano_job.manifest(job(user_id=each)))[0]["spec"] for each in (1007, None))
     assert known["securityContext"]["runAsUser"] == known["securityContext"]["runAsGroup"] == 1007
     assert "runAsUser" not in unknown["securityContext"]
+    share = resources.local_share(CATALOGUE.find("p5.48xlarge"))
+    assert (dict(share.devices), share.cpu, share.memory_mb) == (CATALOGUE.device_resources("p5.48xlarge"), 1, 3072)
 
 
 # --- Faults -----------------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def test_the_objects_are_valid_and_the_programs_know_their_arguments(name):
         assert all(f'"{word}"' in known for word in container_of(each)["args"] if word.startswith("--"))
 
 
-def test_each_type_computes_as_its_image_can():
+def test_each_type_computes_as_its_image_can_and_each_engine_is_its_own_program():
     found = {name: (each.backend, each.devices, each.resource, each.copies) for name, each in PLACES.items()}
     assert found == {
         "cpu": ("cpu", 0, "", 1),
@@ -86,6 +86,18 @@ def test_each_type_computes_as_its_image_can():
         "gpu": ("cuda", 1, "nvidia.com/gpu", 1),
         "local devices": ("cpu", 1, "aws.amazon.com/neuron", 1),
     }
+    for made, command, arguments in (
+        (deployment_of(engine="transformers"), SERVER, ON_CPUS),
+        (deployment_of(PLACES["inferentia"]), SERVER, ON_CORES),
+        (deployment_of(GPUS, engine="vllm"), "vllm serve", f"/data/output/x/model {VLLM} --tensor-parallel-size 4"),
+        (
+            serving.job(batch(), TEAM),
+            "python3 -m trainium_workloads.serving.batch",
+            "/data/output/x/model /data/in/a.csv --to /data/out/b.jsonl --backend cpu --threads 2",
+        ),
+    ):
+        container = container_of(made)
+        assert (" ".join(container["command"]), " ".join(container["args"])) == (command, arguments)
 
 
 def test_it_is_ready_when_the_model_answers_and_vllm_shares_it_among_devices():
@@ -154,21 +166,6 @@ ON_CORES = f"/data/output/x/model --backend xla {GRAPHS} --name serve-x --port 8
 GPUS = on("p4d.24xlarge", 4)
 
 
-def test_each_engine_is_its_own_program():
-    for made, command, arguments in (
-        (deployment_of(engine="transformers"), SERVER, ON_CPUS),
-        (deployment_of(PLACES["inferentia"]), SERVER, ON_CORES),
-        (deployment_of(GPUS, engine="vllm"), "vllm serve", f"/data/output/x/model {VLLM} --tensor-parallel-size 4"),
-        (
-            serving.job(batch(), TEAM),
-            "python3 -m trainium_workloads.serving.batch",
-            "/data/output/x/model /data/in/a.csv --to /data/out/b.jsonl --backend cpu --threads 2",
-        ),
-    ):
-        container = container_of(made)
-        assert (" ".join(container["command"]), " ".join(container["args"])) == (command, arguments)
-
-
 def test_names_say_of_what_they_are_and_the_digest_changes_with_what_the_pods_are():
     models = ("output/polarity-abcde/model", "models/My_BERT", "model")
     found = [serving.default_name("predict", each, "1a2b3c") for each in models]
@@ -191,7 +188,7 @@ def problems(place=CPU, *, team=TEAM, **changes):
     return [str(each) for each in serving_refusals.problems(team, *places, what="deployments", **given)]
 
 
-def test_what_cannot_run_is_refused_with_what_mends_it():
+def test_what_cannot_run_is_refused_with_what_mends_it_and_so_is_an_engine_without_devices():
     for changes, words in (
         ({"may_create": False}, "you may not create deployments in the namespace vision"),
         ({"team": TEAM.model_copy(update={"claim": ""})}, "no shared volume with models"),
@@ -203,9 +200,6 @@ def test_what_cannot_run_is_refused_with_what_mends_it():
         (said,) = problems(**changes)
         assert words in said
         assert problems() == problems(PLACES["inferentia"], instance=CATALOGUE["inf2.xlarge"], devices=1) == []
-
-
-def test_an_engine_that_has_no_such_devices_is_refused():
     for engine, name, has_image, words in (
         *(("vllm", "gpu", False, ""), ("vllm", "trainium2", True, ""), ("vllm", "cpu", True, "")),
         *(("transformers", "gpu", False, ""), ("classifier", "inferentia", False, "")),

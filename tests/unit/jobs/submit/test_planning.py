@@ -143,7 +143,7 @@ def test_torchtitan_gets_its_config_its_folder_and_a_rank_for_each_device(group,
 THREE = replace(FACTS, network_layers=3)
 
 
-def test_what_may_be_meant_is_warned_of():
+def test_what_may_be_meant_is_warned_of_and_what_torchtitan_cannot_run_refused():
     for given, warning in (
         (_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE)), "--titan None"),
         (_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE, arguments=("--hf-assets-path=/data/x",))), None),
@@ -156,9 +156,6 @@ def test_what_may_be_meant_is_warned_of():
         assert [f"{each.path} {each.good}" for each in made.problems] == [warning][: warning is not None]
         assert {each.severity for each in made.problems} <= {Severity.WARN}
         assert made.job
-
-
-def test_combinations_that_torchtitan_cannot_run():
     for changes, path, words in (
         ({"titan": "qwen35_9b"}, "--titan", "name it: --titan MODULE:qwen35_9b"),
         ({"titan": "a-b:c"}, "--titan", "the name of a config function"),
@@ -300,7 +297,7 @@ def _saves(stack=None, **changes):
     return made.saving, environment(made.job).get(saving.VARIABLE)
 
 
-def test_a_job_is_told_the_interval_of_its_gang_and_of_its_state():
+def test_a_job_is_told_the_interval_of_its_gang_and_state_unless_it_was_asked_for_or_nothing_is_known():
     # Of 256 nodes one fails each day: saving half as often would lose more than it saves.
     (few, told), (many, told_many) = _saves(nodes=2), _saves(nodes=256)
     assert (told, told_many) == ("9960", "4140")
@@ -311,9 +308,6 @@ def test_a_job_is_told_the_interval_of_its_gang_and_of_its_state():
     assert math.isinf(runs[-1].seconds_between_faults)
     told = [{saving.VARIABLE: "90"}, {saving.VARIABLE: "soon"}, {}]
     assert [saving.interval_seconds(env) for env in told] == [90, None, None]
-
-
-def test_nothing_is_proposed_where_it_was_asked_for_or_nothing_is_known():
     for stack, changes, told in (
         ({}, {"checkpoint_seconds": 90.5}, "90.5"),
         ({}, {"checkpoint_seconds": 0.0}, "0"),

@@ -43,10 +43,7 @@ def test_a_kind_that_the_quota_does_not_count_yet_is_awaited():
     submission.submit(api, wanted, forms.objects(wanted), waiting=lines.append)
     assert api.made == [("Job", True), ("Job", False)]
     assert [("quota team" in each, "count/jobs.batch.volcano.sh" in each) for each in lines] == [(True, True)] * 2
-
-
-@pytest.mark.usefixtures("clock")
-def test_a_quota_that_never_counts_is_named_and_another_refusal_not_awaited():
+    # One that never counts is named, and another refusal is not awaited.
     for api, said in (
         (CountingApi(10_000), "kubectl describe resourcequota team"),
         (CountingApi(1, "exceeded quota: team"), "exceeded quota"),

@@ -20,7 +20,7 @@ def failed_first(pods):
     return (first.pod, first.node, first.code) if first else None
 
 
-def test_the_first_to_fail_of_its_own_is_the_cause_and_torchruns_summary_names_the_rank():
+def test_the_first_to_fail_of_its_own_is_the_cause_in_words():
     assert failed_first(of("failed", "run").pods) == ("run-trainer-1-0", 1, 1)
     # Node 0 is ended by the launcher before node 1, which failed, has been reaped.
     pods = [ended("a-trainer-0", 143, "01"), ended("a-trainer-1", 7, "02"), ended("a-trainer-2", 1, "03")]
@@ -37,9 +37,6 @@ Root Cause (first observed failure):
 """
     assert root_cause(log) == (35, -9)
     assert root_cause("Traceback (most recent call last):") is None
-
-
-def test_exit_codes_are_said_in_words():
     for code, reason, meaning in (
         (137, "OOMKilled", "exit code 137 (SIGKILL, out of memory)"),
         (137, "Error", "exit code 137 (SIGKILL)"),

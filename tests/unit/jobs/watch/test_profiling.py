@@ -25,7 +25,7 @@ def env(made, task):
     return {each["name"]: each.get("value") for each in found}
 
 
-def test_it_is_the_same_gang_under_another_name_and_writes_nothing_where_the_job_writes():
+def test_it_is_the_same_gang_under_another_name_profiled_on_one_node_and_writes_elsewhere():
     source = job()
     made = profiled(source, 0, 10)
     metadata, before = made["metadata"], source["metadata"]
@@ -41,9 +41,6 @@ def test_it_is_the_same_gang_under_another_name_and_writes_nothing_where_the_job
     assert (env(made, 0)["TRN_JOB"], env(made, 1)["TRN_OUTPUT_DIR"]) == ("alpha-profile", "/data/profiles/alpha/output")
     assert (OUTPUT in str(source), OUTPUT in str(made)) == (True, False)
     assert source == job()
-
-
-def test_the_nodes_own_task_is_profiled_and_in_one_task_the_container_knows_its_node():
     made = profiled(job(), 1, 10)
     assert f"{PREFIX}ENABLE" not in env(made, 0)
     found = {name.removeprefix(PREFIX): value for name, value in env(made, 1).items() if PREFIX in name}

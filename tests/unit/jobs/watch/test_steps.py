@@ -61,7 +61,7 @@ def test_a_run_stalls_after_a_minute_and_ten_of_its_lines():
 # --- Lines of logs ----------------------------------------------------------------------------------------------------
 
 
-def test_the_time_of_a_line_compares_as_text_and_a_line_without_one_is_taken_as_it_is():
+def test_the_time_of_a_line_compares_as_text_and_ranks_and_durations_are_read():
     # The kubelet leaves zeros out at the end: as text, ...01Z would come after ...012Z.
     lines = [log_line(f"2026-11-22T05:00:00{fraction}Z x") for fraction in ("", ".01", ".012", ".1")]
     assert [line.text for line in lines] == ["x"] * 4
@@ -69,9 +69,6 @@ def test_the_time_of_a_line_compares_as_text_and_a_line_without_one_is_taken_as_
     for text in ("", "no time", "2026-11-22 05:00:00 x"):
         assert log_line(text) == LogLine("", text)
     assert log_line("2026-11-22T05:00:00.5Z ").text == ""
-
-
-def test_ranks_and_durations_are_read():
     ranks = {"[default0]:x": 0, "[default12]:": 12, "[3]:x": 3, "[trainer1]:x": 1, "[INFO] x": None, "x": None}
     for line, rank in ((LogLine("", text), rank) for text, rank in ranks.items()):
         assert (line.local_rank, line.is_of(None), line.is_of(0)) == (rank, True, rank in (None, 0))

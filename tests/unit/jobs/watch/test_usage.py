@@ -41,7 +41,7 @@ def report(*processes):
     }
 
 
-def test_a_node_is_the_sum_of_its_processes_and_idle_without_one():
+def test_a_node_is_the_sum_of_its_processes_and_gpus_are_read_line_by_line():
     found = neuron(report(process(1, {"0": 90.0, "1": 50.0}, 2**30), process(2, {"1": 60.0, "2": 40.0}, 2**31)))
     assert found.cores == {0: 90.0, 1: 100.0, 2: 40.0}
     assert (found.device_bytes, found.device_total_bytes) == (3 * 2**30, 512 * 1024**3)
@@ -52,9 +52,6 @@ def test_a_node_is_the_sum_of_its_processes_and_idle_without_one():
     assert (found.cores, found.mean, found.device_bytes, found.trouble, found.errors) == ({}, None, 0, "", 3)
     broken = neuron(report() | {"neuron_hardware_info": {"error": "no Neuron driver"}})
     assert (broken.trouble, broken.device_total_bytes) == ("no Neuron driver", None)
-
-
-def test_gpus_are_read_line_by_line_and_other_lines_are_left_out():
     reader = Reader()
     reader.line(json.dumps(report(process(1, {"0": 10.0}, 0))))
     before = reader.last
