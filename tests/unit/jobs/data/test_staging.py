@@ -175,9 +175,8 @@ NO_CLAIM = TEAM.model_copy(update={"claim": ""})
 TOKEN = StageRequest("hf://datasets/a/b", "x", token_secret="hf_AbCd")
 
 
-@pytest.mark.parametrize(
-    ("request_", "team", "path", "good", "said"),
-    [
+def test_what_cannot_be_staged_is_refused_with_what_can():
+    for request_, team, path, good, said in (
         *(
             (StageRequest(source, "x"), TEAM, "SOURCE", None, said)
             for source, said in (
@@ -193,12 +192,10 @@ TOKEN = StageRequest("hf://datasets/a/b", "x", token_secret="hf_AbCd")
         (StageRequest("s3://b/k", "a/.stage-x"), TEAM, "--to", None, "the copier's own"),
         (REQUEST, NO_CLAIM, "--to", None, "has no shared volume"),
         (TOKEN, TEAM, "--hf-secret", None, "not the name of a Secret"),
-    ],
-)
-def test_what_cannot_be_staged_is_refused_with_what_can(request_, team, path, good, said):
-    (problem,) = staging.problems(request_, team, is_local=False)
-    assert (problem.path, said in str(problem)) == (path, True)
-    assert problem.good == good if good else problem.fix or problem.good
+    ):
+        (problem,) = staging.problems(request_, team, is_local=False)
+        assert (problem.path, said in str(problem)) == (path, True)
+        assert problem.good == good if good else problem.fix or problem.good
 
 
 def test_sources_that_it_reaches_are_taken_and_of_a_local_file_the_pod_is_told_the_path(tmp_path):

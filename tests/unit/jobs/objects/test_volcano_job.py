@@ -152,9 +152,8 @@ ROUNDING, SHUTDOWN = "NEURON_RT_STOCHASTIC_ROUNDING_EN", "TORCH_ELASTIC_SHUTDOWN
 CUDA = {"NCCL_SOCKET_IFNAME": "^lo", "FI_PROVIDER": "efa"}
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "has", "has_not"),
-    [
+def test_variables_by_accelerator_and_by_what_is_asked_for():
+    for name, changes, has, has_not in (
         (TRN1, {}, {"PJRT_DEVICE": "NEURON", "FI_PROVIDER": "efa", ROUNDING: "1"}, {XLA_CACHE, "TRN_CAPACITY_ENDS"}),
         (TRN1, {}, {"PYTHONUNBUFFERED": "1"}, {"NCCL_SOCKET_IFNAME", "XLA_DOWNCAST_BF16", "FI_EFA_FORK_SAFE"}),
         ("trn1.2xlarge", {}, {"PJRT_DEVICE": "NEURON"}, {"FI_PROVIDER"}),
@@ -171,12 +170,10 @@ CUDA = {"NCCL_SOCKET_IFNAME": "^lo", "FI_PROVIDER": "efa"}
         # Without a name for its cache a job of TorchNeuron shares the team's directory.
         (TRN2, {}, {NEURON_CACHE: "/data/neff-cache"}, {XLA_CACHE}),
         (TRN2, {"claim": ""}, {"TRN_BACKEND": "neuron"}, {NEURON_CACHE, XLA_CACHE}),
-    ],
-)
-def test_variables_by_accelerator_and_by_what_is_asked_for(name, changes, has, has_not):
-    found = environment(job(name, **changes))
-    assert has.items() <= found.items()
-    assert not has_not & found.keys()
+    ):
+        found = environment(job(name, **changes))
+        assert has.items() <= found.items()
+        assert not has_not & found.keys()
 
 
 @pytest.mark.parametrize(("nodes", "scraped"), [(1, [True]), (3, [True, False, False]), (500, [True])])

@@ -40,16 +40,6 @@ def made(**options):
     return found
 
 
-def test_the_request_is_one_that_botocore_s_model_takes():
-    for options in (
-        {},
-        {"nodes": 4, "spot": True, "channel": ("train=s3://acme-data/reviews/train", "model=/data/models/bert")},
-        {"keep_alive": 21_600, "retries": 30, "name": "bert-1", "max_hours": 28 * 24},
-        {"instance_type": "p5.4xlarge", "program": Program(script="train.py"), "has_workspace": True},
-    ):
-        check("CreateTrainingJob", training_request(made(**options)))
-
-
 VOLUME = OUTPUTS.shared_volume
 ON_LUSTRE = {
     "FileSystemId": VOLUME.file_system_id,
@@ -61,9 +51,15 @@ CHECKPOINTS = {"S3Uri": "s3://acme-data/sagemaker/training/bert/checkpoints", "L
 RESOURCES = {"InstanceType": "ml.trn1.32xlarge", "InstanceCount": 1, "VolumeSizeInGB": 500}
 
 
-@pytest.mark.parametrize(
-    ("options", "path", "expected"),
-    [
+def test_the_request_is_one_that_botocore_s_model_takes_with_what_is_asked_for():
+    for options in (
+        {},
+        {"nodes": 4, "spot": True, "channel": ("train=s3://acme-data/reviews/train", "model=/data/models/bert")},
+        {"keep_alive": 21_600, "retries": 30, "name": "bert-1", "max_hours": 28 * 24},
+        {"instance_type": "p5.4xlarge", "program": Program(script="train.py"), "has_workspace": True},
+    ):
+        check("CreateTrainingJob", training_request(made(**options)))
+    for options, path, expected in (
         ({}, "EnableNetworkIsolation", True),
         ({}, "VpcConfig", {"SecurityGroupIds": ["sg-0a1b2c3d"], "Subnets": [*WHERE.subnet_ids]}),
         ({}, "RoleArn", WHERE.role_arn),
@@ -83,19 +79,16 @@ RESOURCES = {"InstanceType": "ml.trn1.32xlarge", "InstanceCount": 1, "VolumeSize
             *("InputDataConfig.1.DataSource.S3DataSource.S3Uri", "s3://acme-data/reviews"),
         ),
         ({"channel": ("model=models/bert",)}, "InputDataConfig.1.DataSource.FileSystemDataSource", ON_LUSTRE),
-    ],
-)
-def test_what_a_request_asks_for(options, path, expected):
-    found = training_request(made(**options))
-    for each in path.split("."):
-        found = found[int(each) if each.isdigit() else each]
-    assert found == expected
-    assert ("TRN_CHECKPOINT_SECONDS=600" in launch_script(made(**options))) is ("spot" in options)
+    ):
+        found = training_request(made(**options))
+        for each in path.split("."):
+            found = found[int(each) if each.isdigit() else each]
+        assert found == expected
+        assert ("TRN_CHECKPOINT_SECONDS=600" in launch_script(made(**options))) is ("spot" in options)
 
 
-@pytest.mark.parametrize(
-    ("path", "options"),
-    [
+def test_a_job_that_cannot_run_is_refused_by_its_option():
+    for path, options in (
         ("--on", {"where": None}),
         *(("--instance-type", {"instance_type": "trn2.3xlarge"}), ("--group", {"group": "trn1"})),
         *(("--data", {"data": ("reviews",)}), ("--kind", {"kind": "trainjob"}), ("--precompile", {"precompile": True})),
@@ -114,12 +107,10 @@ def test_what_a_request_asks_for(options, path, expected):
         ),
         *(("", {"program": Program()}), ("--script", {"program": Program("launch.sh")})),
         ("--env", {"variables": {"HF_TOKEN": "hf_x"}}),
-    ],
-)
-def test_a_job_that_cannot_run_is_refused_by_its_option(options, path):
-    found = planned(**options)
-    assert isinstance(found, tuple)
-    assert [each.path for each in found] == [path]
+    ):
+        found = planned(**options)
+        assert isinstance(found, tuple)
+        assert [each.path for each in found] == [path]
 
 
 # --- the script of the containers -------------------------------------------------------------------------------------

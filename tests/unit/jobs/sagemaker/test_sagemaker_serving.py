@@ -112,7 +112,7 @@ PREDICT = "training-predict-b"
 ABSENT = {f"Describe{each}": Refused("ValidationException", MISSING) for each in ("TrainingJob", "TransformJob")}
 
 
-def test_states_are_in_the_words_of_all_jobs(doubled):
+def test_states_are_in_the_words_of_all_jobs_and_lines_of_endpoints_in_their_groups(doubled):
     for answer, state in (
         (transform(PREDICT, "InProgress"), "Pending"),
         (transform(PREDICT, "InProgress", TransformStartTime=BEGUN), "Running"),
@@ -126,9 +126,6 @@ def test_states_are_in_the_words_of_all_jobs(doubled):
         kind = "DescribeTransformJob" if "TransformJobName" in answer else "DescribeEndpoint"
         found = doubled(**{**ABSENT, kind: answer})[0].find(PREDICT)
         assert (found.state, found.reason) == (state, answer.get("FailureReason", ""))
-
-
-def test_lines_of_endpoints_are_in_their_groups_and_without_serving_only_trainings_are_asked_for(doubled):
     listed = {"TrainingJobSummaries": [summary("TrainingJob", "training-bert-bcdfg", "InProgress")]}
     _, double = doubled(ListTrainingJobs=listed, DescribeTrainingJob=training("InProgress", "Training"))
     jobs = SageMakerJobs("us-west-2", WHERE.model_copy(update={"serving_types": ()}), "training")

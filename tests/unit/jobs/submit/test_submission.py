@@ -34,10 +34,8 @@ def clock(monkeypatch):
     monkeypatch.setattr(submission.time, "sleep", lambda seconds: passed.append(passed.pop() + seconds))
 
 
-@pytest.mark.usefixtures("clock")
-def test_a_kind_that_the_quota_does_not_count_yet_is_awaited():
-    wanted, lines = job("trn1.32xlarge"), list[str]()
-    api = CountingApi(3)
+def test_a_kind_that_the_quota_does_not_count_yet_is_awaited(clock):
+    wanted, lines, api = job(), [], CountingApi(3)
     submission.validate(api, forms.objects(wanted), lines.append)
     api.left = 3
     submission.submit(api, wanted, forms.objects(wanted), waiting=lines.append)

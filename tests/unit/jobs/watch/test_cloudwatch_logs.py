@@ -95,21 +95,18 @@ def test_a_line_has_its_own_time_or_that_of_its_event_and_all_pages_are_read(log
     assert [text for _, text in _read("training/p/")] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize(
-    ("refused", "said"),
-    [
+def test_what_cannot_be_read_is_a_line_with_what_mends_it(logs):
+    for refused, said in (
         (Refused("AccessDeniedException"), f"logs:FilterLogEvents on arn:aws*:logs:*:*:log-group:{GROUP}:*"),
         (Refused("ExpiredTokenException"), "log in again (aws sso login)"),
         (Refused("ThrottlingException"), "again in a minute"),
         (Refused("InvalidParameterException", "the words of AWS"), "the words of AWS (InvalidParameterException)"),
         (Refused("ResourceNotFoundException"), "there is none in us-west-2: has the stack been updated (pulumi up)"),
         (NoCredentialsError(), "there are no AWS credentials here (aws configure, or aws sso login)"),
-    ],
-)
-def test_what_cannot_be_read_is_a_line_with_what_mends_it(logs, refused, said):
-    logs.answers[ASK] = refused
-    with pytest.raises(AwsError) as caught:
-        _read()
-    assert str(caught.value).startswith(f"cannot read the log group {GROUP}: ")
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+    ):
+        logs.answers[ASK] = refused
+        with pytest.raises(AwsError) as caught:
+            _read()
+        assert str(caught.value).startswith(f"cannot read the log group {GROUP}: ")
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
