@@ -62,7 +62,7 @@ def test_the_verdict_decides_the_exit_code(commented):
         assert ("What is lost has been accepted." in done.stdout) == (after == "fewer" and code == 0)
 
 
-def test_the_findings_of_trn_check_are_told_and_a_failed_one_blocks(commented, files):
+def test_the_findings_of_trn_check_and_a_broken_config_are_told_and_block(commented, files, trn, project):
     found = (
         Finding("zones/offered", Status.PASS, "trn1.32xlarge in usw2-az4", "offered"),
         Finding("quotas/L-2C3B7624", Status.FAIL, "vCPUs of Trn instances", "256 of 512", "ask for more"),
@@ -75,9 +75,6 @@ def test_the_findings_of_trn_check_are_told_and_a_failed_one_blocks(commented, f
     (files / "checks.json").write_text(json.dumps({"problems": [{"path": "", "reason": "no credentials"}]}))
     failed = "| not checked | the preflight | no credentials |"
     ends(0, commented("base", "--preflight", "checks.json"), failed)
-
-
-def test_what_trn_plan_prints_for_a_broken_config_is_told(commented, files, trn, project):
     project.write("__main__.py", "raise SystemExit('no')\n")
     printed = trn("plan", "--directory", project.path, "--json").stdout
     (files / "broken.json").write_text(printed)

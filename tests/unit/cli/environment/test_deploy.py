@@ -51,16 +51,7 @@ def handed(path, monkeypatch):
     return commands
 
 
-def test_missing_tools_are_named_with_how_to_install_them_before_pulumi_begins(path):
-    (path / "pulumi").unlink()
-    (path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
-    (path / "Pulumi.dev.yaml").write_text("config: {}\n")
-    (path / "__main__.py").write_text("")
-    said = ends(2, CliRunner().invoke(app, ["deploy", "up", "--stack", "dev"]), "pulumi is not on PATH")
-    assert said.count("Install: https://") == 2
-
-
-def test_aws_cli_of_either_major_works_from_the_version_that_can_get_tokens(path):
+def test_missing_and_old_tools_are_named_with_how_to_install_them_before_pulumi_begins(path):
     for version in ("1.24.0", "2.7.0", "3.0.1", "0.9.0", "1.23.9", "2.6.9"):
         _tool(path, "aws", f"aws-cli/{version} Python/3.13")
         too_old = f"aws {version} is too old, 1.24.0 or 2.7.0 or newer is needed.\n  Install: {deploy.TOOLS[1].install}"
@@ -68,12 +59,19 @@ def test_aws_cli_of_either_major_works_from_the_version_that_can_get_tokens(path
     # A broken tool is shown with its own words.
     (path / "pulumi").write_text("#!/bin/sh\necho 'cannot start 3.300.0'\nexit 3\n")
     assert deploy.complaints()[0].endswith("version failed: cannot start 3.300.0")
+    for name in ("pulumi", "aws"):
+        (path / name).unlink()
+    (path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    (path / "Pulumi.dev.yaml").write_text("config: {}\n")
+    (path / "__main__.py").write_text("")
+    said = ends(2, CliRunner().invoke(app, ["deploy", "up", "--stack", "dev"]), "pulumi is not on PATH")
+    assert said.count("Install: https://") == 2
 
 
 BUCKET, KEY = "aws:s3/bucket:Bucket", "aws:kms/key:Key"
 
 
-def test_destroy_says_what_becomes_of_data():
+def test_destroy_says_what_becomes_of_data_and_what_goes_on_costing():
     for type_, inputs, options, fate in (
         (FILES, {}, Options(protect=True), "protected"),
         (FILES, {"skipFinalBackup": False, "automaticBackupRetentionDays": 7}, Options(), "DELETED, after a final"),
@@ -86,6 +84,18 @@ def test_destroy_says_what_becomes_of_data():
     ):
         [line] = destroy.data_lines(Graph("p", "s", (Resource("u", type_, "n", inputs=inputs, options=options),), {}))
         assert fate in line
+    kept, plain = Options(retain_on_delete=True), Options()
+    backed = {"skipFinalBackup": False}
+    resources = (
+        Resource("u1", KEY, "key", options=kept),
+        Resource("u2", BUCKET, "bucket", options=Options(protect=True)),
+        Resource("u3", destroy.LUSTRE, "files", inputs=backed),
+        Resource("u4", KEY, "other", options=plain),
+        Resource("u5", destroy.LUSTRE, "scratch", options=plain),
+    )
+    lines = list(destroy.goes_on_costing(Graph("p", "dev", resources, {})))
+    told = ("key: $1.00 a", "bucket: $0.023 a", "the last backup of files: $0.05 a")
+    assert [line.split(" month")[0].strip() for line in lines] == [*told]
 
 
 @pytest.fixture
@@ -116,25 +126,19 @@ def test_destroy_of_a_stack_that_protects_something_is_not_started(run, argument
     assert ("-f would also bypass" in said) is bool(arguments)
 
 
-@pytest.mark.parametrize(
-    ("command", "outcome", "given"),
-    [
+def test_a_command_begins_unless_it_is_up_and_a_check_fails(run, handed):
+    for command, outcome, given in (
         ("up", Status.PASS, []),
         ("up", Status.NOT_CHECKED, []),
         ("up", Status.FAIL, ["--skip-check"]),
         ("up", Status.PASS, ["--parallel", "4"]),
         ("preview", Status.FAIL, ["--diff"]),
         ("destroy", Status.FAIL, []),
-    ],
-)
-def test_a_command_begins_unless_it_is_up_and_a_check_fails(run, handed, command, outcome, given):
-    run(command, *given, outcome=outcome)
-    kept = [each for each in given if each != "--skip-check"]
-    parallel = [] if "--parallel" in given else ["--parallel", "32"]
-    assert handed == [["pulumi", command, "--stack", "dev", *kept, *parallel]]
-
-
-def test_up_does_not_begin_where_a_check_fails(run, handed):
+    ):
+        run(command, *given, outcome=outcome)
+        kept = [each for each in given if each != "--skip-check"]
+        parallel = [] if "--parallel" in given else ["--parallel", "32"]
+        assert handed == [["pulumi", command, "--stack", "dev", *kept, *parallel]]
     said = run("up", "--yes", outcome=Status.FAIL)
     assert ("ask for more" in said, "--skip-check" in said, handed) == (True, True, [])
 
@@ -342,21 +346,6 @@ def test_running_jobs_are_named_and_nobody_agreed_for_a_script(jobs, confirmed, 
         destroy.agree_to_end(jobs, confirmed=confirmed)
     [said, *_] = capsys.readouterr().out.splitlines() or [""]
     assert said == (f"{'1 job has' if stops else '2 jobs have'} not ended: {', '.join(jobs)}" if jobs else "")
-
-
-def test_what_stays_is_listed_with_what_it_goes_on_costing():
-    kept, plain = Options(retain_on_delete=True), Options()
-    backed = {"skipFinalBackup": False}
-    resources = (
-        Resource("u1", KEY, "key", options=kept),
-        Resource("u2", BUCKET, "bucket", options=Options(protect=True)),
-        Resource("u3", destroy.LUSTRE, "files", inputs=backed),
-        Resource("u4", KEY, "other", options=plain),
-        Resource("u5", destroy.LUSTRE, "scratch", options=plain),
-    )
-    lines = list(destroy.goes_on_costing(Graph("p", "dev", resources, {})))
-    told = ("key: $1.00 a", "bucket: $0.023 a", "the last backup of files: $0.05 a")
-    assert [line.split(" month")[0].strip() for line in lines] == [*told]
 
 
 def test_jobs_of_all_teams_are_read_from_the_stacks_own_cluster(monkeypatch, tmp_path, capsys):

@@ -212,7 +212,16 @@ def here(tmp_path, monkeypatch):
     return run
 
 
-def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(here):
+def test_on_a_local_stack_its_address_is_given_or_why_it_ended_and_sigterm_ends_it(here):
+    with here(_free_port()) as url, urllib.request.urlopen(url, timeout=SECONDS) as answer:
+        assert answer.read() == b"curves"
+    why = "no module tensorflow"
+    with pytest.raises(CommandError, match=f"tensorboard ended: {why}$"), here(_free_port(), why):
+        pass
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = server.getsockname()[1]
+        with pytest.raises(CommandError, match="Address already in use"), here(taken):
+            pass
     port = _free_port()
 
     def end():
@@ -224,18 +233,6 @@ def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(here):
         end()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
-
-
-def test_on_a_local_stack_its_address_is_given_once_it_answers_or_why_it_ended(here):
-    with here(_free_port()) as url, urllib.request.urlopen(url, timeout=SECONDS) as answer:
-        assert answer.read() == b"curves"
-    why = "no module tensorflow"
-    with pytest.raises(CommandError, match=f"tensorboard ended: {why}$"), here(_free_port(), why):
-        pass
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        taken = server.getsockname()[1]
-        with pytest.raises(CommandError, match="Address already in use"), here(taken):
-            pass
 
 
 def _free_port():

@@ -85,7 +85,7 @@ def followed(call, api):
 # --- Once -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_rank_is_found_on_its_node(call):
+def test_a_rank_is_found_on_its_node_and_each_line_has_its_time(call, api):
     for options, lines in (
         ([], ["launcher of node 0", "[default0]:rank 0"]),
         (["--rank", "1"], ["launcher of node 0", "[default1]:rank 1"]),
@@ -105,9 +105,6 @@ def test_a_rank_is_found_on_its_node(call):
     ):
         code, out = call("logs", "alpha", *options)
         assert (code, out.splitlines()) == (0, lines)
-
-
-def test_each_line_has_its_time_and_a_job_that_says_neither_ranks_nor_tasks_has_nodes(call, api):
     code, out = call("logs", "alpha", "--all", "--tail", "1", "--timestamps")
     assert (code, out.splitlines()[0]) == (0, "2026-11-22T05:33:04.000Z node 0 | [default1]:rank 1")
     follows = call("logs", "alpha", "-t", "--since", "2026-11-22T05:33:00Z")[1]
@@ -122,9 +119,8 @@ def test_each_line_has_its_time_and_a_job_that_says_neither_ranks_nor_tasks_has_
     call.ends(0, "logs alpha --since 1h", "rank 0")
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
+def test_options_that_cannot_be_are_refused(call, api):
+    for options, why in (
         ("--rank 4", "--rank 4: alpha has ranks 0 to 3"),
         ("--rank -1", "--rank -1: alpha has ranks 0 to 3"),
         ("--node 2", "--node 2: alpha has nodes 0 to 1"),
@@ -133,13 +129,11 @@ def test_each_line_has_its_time_and_a_job_that_says_neither_ranks_nor_tasks_has_
         ("--since 2026-11-22T05:30:00", "--since 2026-11-22T05:30:00: give a time such as 90s, 10m or 2h"),
         ("--previous --follow", "--previous without --follow"),
         ("--all --follow", "100 nodes are more than can be followed (64): choose one by --node or --rank"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(call, api, options, why):
-    if "100" in why:
-        tasks = api.objects["Job"][0]["spec"]["tasks"]
-        tasks[:] = [{**tasks[0], "name": "trainer", "replicas": 100}]
-    call.ends(2, f"logs alpha {options}", why)
+    ):
+        if "100" in why:
+            tasks = api.objects["Job"][0]["spec"]["tasks"]
+            tasks[:] = [{**tasks[0], "name": "trainer", "replicas": 100}]
+        call.ends(2, f"logs alpha {options}", why)
 
 
 @pytest.mark.parametrize(

@@ -180,17 +180,6 @@ def test_a_submitted_job_is_created_after_its_files_and_a_stopped_ones_checkpoin
     assert "sagemaker:StopTrainingJob" not in dict(cloud.double.asked)
 
 
-def test_options_of_eks_and_a_stack_without_sagemaker_are_refused(call, trn, tmp_path):
-    code, out = call(*TRAIN, "--queue", "test", "--kind", "trainjob")
-    assert (code, "--queue" in out, "--kind" in out) == (2, True, True)
-    file = tmp_path / "plain.json"
-    file.write_text(json.dumps(outputs().model_dump(by_alias=True)))
-    ends(2, trn(*TRAIN, "--outputs", file), "sageMaker: {} in the stack's config")
-    where = WHERE.model_copy(update={"serving_types": ()}).model_dump(by_alias=True)
-    file.write_text(json.dumps({**outputs().model_dump(by_alias=True), "sageMaker": where}))
-    ends(2, trn(*SERVE, "--outputs", file), "servingTypes: [ml.inf2.xlarge]")
-
-
 # --- Models ---------------------------------------------------------------------------------------------------------
 
 
@@ -274,7 +263,7 @@ def test_requests_are_shown_without_being_made_and_jobs_of_both_kinds_are_one_ta
     call.ends(0, "jobs", "alpha", "SageMaker's jobs are not shown: cannot list SageMaker's training jobs")
 
 
-def test_a_request_that_cannot_run_is_refused(call, cloud):
+def test_requests_that_cannot_run_and_stacks_without_sagemaker_are_refused(call, cloud, trn, tmp_path):
     for words, said in (
         ((*SERVE, "--group", "inf2", "--queue", "test", "--devices", "2"), ("--group", "--queue", "--devices")),
         (("serve", "/data/models/mine", *SERVE[2:]), ("MODEL", "SageMaker reads no model of the team's volume")),
@@ -286,3 +275,11 @@ def test_a_request_that_cannot_run_is_refused(call, cloud):
     ):
         call.ends(2, shlex.join(words), *said)
         assert cloud.made == []
+    code, out = call(*TRAIN, "--queue", "test", "--kind", "trainjob")
+    assert (code, "--queue" in out, "--kind" in out) == (2, True, True)
+    file = tmp_path / "plain.json"
+    file.write_text(json.dumps(outputs().model_dump(by_alias=True)))
+    ends(2, trn(*TRAIN, "--outputs", file), "sageMaker: {} in the stack's config")
+    where = WHERE.model_copy(update={"serving_types": ()}).model_dump(by_alias=True)
+    file.write_text(json.dumps({**outputs().model_dump(by_alias=True), "sageMaker": where}))
+    ends(2, trn(*SERVE, "--outputs", file), "servingTypes: [ml.inf2.xlarge]")

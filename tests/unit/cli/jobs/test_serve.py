@@ -81,15 +81,12 @@ def test_one_command_makes_a_deployment_and_its_service(cluster):
         assert line in said
 
 
-def test_vllm_comes_from_its_public_image_unless_another_is_named(cluster):
+def test_vllm_comes_from_its_public_image_and_a_group_without_nodes_is_told_of(cluster):
     for options, image in (("", versions.IMAGES["vllm"]), (f" --image {IMAGE}", IMAGE)):
         deployment, _ = document(f"serve one --engine vllm --group gpu --dry-run{options}")["items"]
         assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == image
     assert cluster.objects == []
     assert "/predict" not in trn("serve one --engine vllm --group gpu").stdout
-
-
-def test_a_group_without_nodes_is_told_of(cluster):
     assert "no nodes" not in trn("serve one --group inf").stderr
     cluster.nodes = 0
     for command in ("serve two --group inf --no-wait", "predict one a.csv --to b.csv --group inf --no-follow"):

@@ -194,21 +194,18 @@ def test_what_cannot_be_is_refused_before_anything_is_made(api, scaled, command,
     assert scaled == []
 
 
-@pytest.mark.parametrize(
-    ("command", "fix"),
-    [
+def test_an_image_that_cannot_run_it_on_this_machine(local, monkeypatch):
+    for command, fix in (
         ("train --example bert", "trn local images make torch"),
         ("train --example bert --image local/python", "trn local images make torch"),
         ("train --example gradient-sum --image local/none", "make it with "),
         ("train --example gradient-sum --image repo/x:1", "set --image to local/torch"),
-    ],
-)
-def test_an_image_that_cannot_run_it_on_this_machine(local, command, fix, monkeypatch):
-    there = {"python": _image("python"), "local/python": _image("python")}
-    there |= {} if "bert" in command else {"torch": _image("torch")}
-    monkeypatch.setattr(images, "find", there.get)
-    ends(2, trn(command), fix)
-    assert local.objects == []
+    ):
+        there = {"python": _image("python"), "local/python": _image("python")}
+        there |= {} if "bert" in command else {"torch": _image("torch")}
+        monkeypatch.setattr(images, "find", there.get)
+        ends(2, trn(command), fix)
+        assert local.objects == []
 
 
 def test_a_namespace_without_rights_or_a_cluster_without_volcano(api):
