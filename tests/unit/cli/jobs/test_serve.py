@@ -7,9 +7,12 @@ import pytest
 from cluster_snapshots import GPU, NEURON, group, outputs
 from outcome import ends
 from remembering_api import IMAGE, NOW, RememberingApi, document, take_seat, trn
+from training_jobs import job
 
 from trainium_eks.cli.jobs import serve
 from trainium_eks.client.cluster_access import StackAccess
+from trainium_eks.jobs.objects import volcano_job
+from trainium_eks.jobs.objects.identity import JOB_API
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.paths import Paths
@@ -142,6 +145,9 @@ def test_what_cannot_run_is_refused_before_anything_is_made_and_all_at_once(clus
     ):
         ends(2, trn(command), words)
         assert cluster.objects == []
+    cluster.served.add(JOB_API)
+    cluster.create(volcano_job.manifest(job(name="one")))
+    ends(2, trn("serve one"), "the job one has not ended, and writes its model at its end")
     cluster.is_allowed = False
     wrong = ("may not create deployments", "not on the team's volume", "--name", "--queue", "--devices")
     ends(2, trn("serve /etc/x --name A --queue q --devices 9"), *wrong)
