@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_lines import ROOT, commands, parse, words
@@ -54,17 +53,13 @@ def test_what_is_proposed_for_a_misspelt_word_is_near(line, proposed):
 
 
 @pytest.mark.parametrize(("path", "command"), COMMANDS)
-def test_its_help_ends_with_an_example_that_it_understands(path: tuple[str, ...], command: Any) -> None:
+def test_its_help_ends_with_an_example_that_it_understands(path, command):
     assert command.epilog.startswith(f"Example: trn {' '.join(path)}")
     assert parse(example(command))[0] == path[-1]
 
 
-def test_version():
-    assert CliRunner().invoke(app, ["--version"]).stdout == f"trn {__version__}\n"
-
-
-def test_the_help_groups_the_commands_as_the_readme_does():
-    shown: dict[str, list[str]] = {}
+def test_the_help_groups_the_commands_as_the_readme_does_and_none_takes_an_unknown_option():
+    shown = {}
     for name, command in ROOT.commands.items():
         shown.setdefault(command.rich_help_panel, []).append(name)
     rows = re.findall(r"^\| \*\*(\w+)\*\* \| (.*) \|$", README.read_text(), re.MULTILINE)
@@ -75,18 +70,15 @@ def test_the_help_groups_the_commands_as_the_readme_does():
         listed[group] = [name]
     assert [*shown] == [*listed] == [ENVIRONMENT, JOBS, IMAGES, LOCAL]
     assert shown == listed
-
-
-def test_an_unknown_option_is_wrong_usage():
     codes = {path: CliRunner().invoke(app, [*path, "--no-such-option"]).exit_code for path, _ in commands()}
     assert codes == dict.fromkeys(codes, 2)
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"trn {__version__}\n"
 
 
 @pytest.fixture
 def noted(monkeypatch):
     """What each command is called with, in place of running it."""
-    calls: dict[str, Any] = {}
-
+    calls = {}
     for _, command in commands():
         monkeypatch.setattr(command, "callback", lambda **given: calls.update(given))
     monkeypatch.setattr("typer.testing._get_command", lambda _: ROOT)
@@ -94,10 +86,7 @@ def noted(monkeypatch):
 
 
 @pytest.mark.parametrize(("path", "command"), OF_A_STACK)
-def test_its_stack_is_chosen_by_the_one_rule_and_shown_first(
-    path: tuple[str, ...], command: Any, noted: dict[str, Any], project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    del project
+def test_its_stack_is_chosen_by_the_one_rule_and_shown_first(path, command, noted, project, monkeypatch):
     line = [word for word in example(command) if word not in ("--stack", "dev", "prod", "local") or word in path]
     last = "local" if path[0] == "local" else "dev"
     for named, stack in (("", last), ("blue", "blue")):
@@ -113,7 +102,8 @@ def test_its_stack_is_chosen_by_the_one_rule_and_shown_first(
 
 
 def _runs(monkeypatch, project, *stacks):
-    for stack in stacks:
+    """These local clouds run, and one is stopped."""
+    for stack in (*stacks, "stopped"):
         paths = Paths.of(project, stack)
         paths.root.mkdir(parents=True)
         paths.settings.touch()
@@ -121,9 +111,6 @@ def _runs(monkeypatch, project, *stacks):
 
 
 def test_the_local_cloud_that_runs_here_comes_before_the_default(project, monkeypatch):
-    stopped = Paths.of(project, "stopped")
-    stopped.root.mkdir(parents=True)
-    stopped.settings.touch()
     _runs(monkeypatch, project, "mine")
     assert choose("", None, "dev") == ("mine", RUNS_HERE)
     assert choose("prod", None, "dev")[0] == "prod"
@@ -150,8 +137,7 @@ NOT_RUN = {"local up", "local images make", "local images remove", "local images
 
 
 @pytest.mark.parametrize(("path", "command"), [each for each in COMMANDS if " ".join(each.values[0]) not in NOT_RUN])
-def test_a_command_that_cannot_begin_exits_with_2(path: tuple[str, ...], command: Any, project: Path) -> None:
-    del project
+def test_a_command_that_cannot_begin_exits_with_2(path, command, project):
     line = ["dev" if word in ("prod", "local") and word not in path else word for word in example(command)]
     shown = CliRunner().invoke(app, line, input="")
     assert shown.exit_code == WITHOUT_ANYTHING.get(" ".join(path), 2), shown.output
@@ -162,7 +148,7 @@ WITH_OUTPUTS = [param for param in COMMANDS if {"outputs", "as_json"} <= {each.n
 
 
 @pytest.mark.parametrize(("path", "command"), WITH_OUTPUTS)
-def test_what_stops_a_command_is_a_document_with_json(path: tuple[str, ...], command: Any) -> None:
+def test_what_stops_a_command_is_a_document_with_json(path, command):
     named, given = example(command)[: len(path)], example(command)[len(path) :]
     shown = CliRunner().invoke(app, [*named, "--outputs", "/nowhere/outputs.json", "--json", *given])
     assert shown.exit_code == 2, shown.output

@@ -43,60 +43,46 @@ def commented(trn, files, monkeypatch):
     return lambda after, *arguments: trn("comment", "--before", "base.json", "--after", f"{after}.json", *arguments)
 
 
-@pytest.mark.parametrize(
-    ("after", "arguments", "code", "verdict"),
-    [
-        ("base", "", 0, "SAFE"),
+def test_the_verdict_decides_the_exit_code(commented):
+    for after, arguments, code, verdict in (
         ("grown", "", 0, "SAFE"),
         ("lost", "", 1, "BLOCKED"),
         ("lost", "--fail-on never", 0, "BLOCKED"),
         ("lost", "--accept-losses", 1, "BLOCKED"),
+        ("lost", "--fail-on review", 1, "BLOCKED"),
         ("more", "", 0, "REVIEW"),
         ("more", "--fail-on review", 1, "REVIEW"),
         ("fewer", "", 1, "BLOCKED"),
         ("fewer", "--accept-losses", 0, "REVIEW"),
-    ],
-)
-def test_the_verdict_decides_the_exit_code(commented, after, arguments, code, verdict):
-    done = commented(after, *arguments.split())
-    assert done.exit_code == code
-    assert done.stdout.startswith(MARKER)
-    assert f"– {verdict}" in done.stdout.splitlines()[2]
-    assert ("What is lost has been accepted." in done.stdout) == (after == "fewer" and code == 0)
+    ):
+        done = commented(after, *arguments.split())
+        assert done.exit_code == code
+        assert done.stdout.startswith(MARKER)
+        assert f"– {verdict}" in done.stdout.splitlines()[2]
+        assert ("What is lost has been accepted." in done.stdout) == (after == "fewer" and code == 0)
 
 
-def test_the_findings_of_trn_check_are_told_and_a_failed_one_blocks(commented, files):
+def test_the_findings_of_trn_check_and_a_broken_config_are_told_and_block(commented, files, trn, project):
     found = (
         Finding("zones/offered", Status.PASS, "trn1.32xlarge in usw2-az4", "offered"),
-        Finding("capacity/block", Status.NOT_CHECKED, "Capacity Block", "AccessDenied", "allow it"),
         Finding("quotas/L-2C3B7624", Status.FAIL, "vCPUs of Trn instances", "256 of 512", "ask for more"),
     )
     document = Report({"stack": "dev"}, found).to_json()
     document["findings"] += [{"id": "of/tomorrow", "status": "else"}, "x"]
     (files / "checks.json").write_text(json.dumps(document))
-    counted = "**Preflight**: 1 pass, 1 fail, 2 not checked"
-    said = ends(1, commented("base", "--preflight", "checks.json"), counted)
-    rows = [line for line in said.splitlines() if line.startswith(("| ⛔ fail", "| not checked"))]
-    assert rows == [
-        "| ⛔ fail | vCPUs of Trn instances | 256 of 512 | ask for more |",
-        "| not checked | Capacity Block | AccessDenied | allow it |",
-        "| not checked | of/tomorrow | ` ` | ` ` |",
-    ]
+    rows = ("| ⛔ fail | vCPUs of Trn instances | 256 of 512 | ask for more |", "| not checked | of/tomorrow |")
+    ends(1, commented("base", "--preflight", "checks.json"), "1 pass, 1 fail, 1 not checked", *rows)
     (files / "checks.json").write_text(json.dumps({"problems": [{"path": "", "reason": "no credentials"}]}))
     failed = "| not checked | the preflight | no credentials |"
     ends(0, commented("base", "--preflight", "checks.json"), failed)
-
-
-def test_what_trn_plan_prints_for_a_broken_config_is_told(commented, files, trn, project):
     project.write("__main__.py", "raise SystemExit('no')\n")
     printed = trn("plan", "--directory", project.path, "--json").stdout
     (files / "broken.json").write_text(printed)
     ends(1, commented("broken"), "– BLOCKED", "The program cannot be planned")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_wrong_usage_is_2_and_writes_nothing(trn, files):
+    for arguments, said in (
         ("", "what is to be compared?"),
         ("--before base.json", "what is to be compared?"),
         ("--before base.json --after none.json", "cannot read"),
@@ -104,12 +90,10 @@ def test_what_trn_plan_prints_for_a_broken_config_is_told(commented, files, trn,
         ("--preview base.json", "is no preview"),
         ("--before base.json --after base.json --scrub (", "--scrub '('"),
         ("--before base.json --after base.json --preflight base.json", "trn check"),
-    ],
-)
-def test_wrong_usage_is_2_and_writes_nothing(trn, files, arguments, said):
-    done = trn("comment", *arguments.split())
-    ends(2, done, said)
-    assert done.stdout == ""
+    ):
+        done = trn("comment", *arguments.split())
+        ends(2, done, said)
+        assert done.stdout == ""
 
 
 def test_both_plans_are_kept_for_whoever_posts(trn, project, tmp_path):
@@ -117,8 +101,7 @@ def test_both_plans_are_kept_for_whoever_posts(trn, project, tmp_path):
     project.commit()
     program = (project.path / "__main__.py").read_text()
     project.write("__main__.py", program.replace("store = Store", 'aws.sns.Topic("q")\nstore = Store'))
-    kept = tmp_path / "kept"
-    written = tmp_path / "comment.md"
+    kept, written = tmp_path / "kept", tmp_path / "comment.md"
     done = trn("comment", "--directory", project.path, "--against", "HEAD", "--save", kept, "--output", written)
     assert done.exit_code in (0, 1)
     assert "1 create" in written.read_text()
@@ -126,13 +109,13 @@ def test_both_plans_are_kept_for_whoever_posts(trn, project, tmp_path):
     assert again.stdout.splitlines()[2] == written.read_text().splitlines()[2]
 
 
-def test_a_request_that_mends_a_broken_base_is_compared_with_nothing(trn, project, tmp_path):
+def test_a_request_that_mends_a_broken_base_is_compared_with_nothing(trn, project, tmp_path, monkeypatch):
+    monkeypatch.setattr("trainium_eks.plan.rules.judge", lambda *_: ())
     program = (project.path / "__main__.py").read_text()
     project.git("init", "-q")
     project.write("__main__.py", "raise ValueError('broken')\n")
     project.commit()
     project.write("__main__.py", program)
     done = trn("comment", "--directory", project.path, "--against", "HEAD", "--save", tmp_path / "kept")
-    assert "The base cannot be planned" in done.stdout or "rule" in done.stdout
-    assert "create" in done.stdout
+    ends(0, done, "1 create", "The base cannot be planned, so everything is shown as new")
     assert "broken" in (tmp_path / "kept" / "before.json").read_text()

@@ -49,7 +49,7 @@ SOON = alert("GangStuck", "warning", "11:30", "pending")
 WATCHDOG = alert("Watchdog", "none", "09:00")
 
 
-def test_all_alerts_with_what_they_mean(trn):
+def test_all_alerts_with_what_they_mean_and_the_page_of_each(trn, monkeypatch):
     shown = ends(0, trn("doctor", "--list"), "An exporter does not answer Prometheus.")
     names = [line.split()[0] for line in shown.splitlines() if line[:1].isalpha()]
     assert [name for name in names if name in rules.severities()] == [*rules.severities()]
@@ -57,9 +57,6 @@ def test_all_alerts_with_what_they_mean(trn):
     document = json.loads(trn("doctor", "--list", "--json").stdout)
     assert [each["name"] for each in document["faults"]] == [*catalogue.BY_NAME]
     assert {each["name"]: each["severity"] for each in document["alerts"]} == rules.severities()
-
-
-def test_the_page_of_an_alert_or_a_fault(trn, monkeypatch):
     monkeypatch.setattr("trainium_eks.client.failure.shutil.which", lambda _: "/usr/bin/trn")
     page = runbook.page("GangStuck").replace("STACK", "prod")
     assert "- **queue-closed**: A queue starts no jobs." in page, "with the faults behind it"
@@ -70,13 +67,7 @@ def test_the_page_of_an_alert_or_a_fault(trn, monkeypatch):
     ends(0, trn("doctor", "queue-closed", "--stack", "prod"), "vcctl queue operate --name QUEUE --action open")
     document = json.loads(trn("doctor", "queue-closed", "--stack", "prod", "--json").stdout)
     assert document["fault"]["name"] == "queue-closed"
-
-
-def test_a_name_that_is_nearly_one_or_like_none(trn):
-    said = "there is no alert, fault or job 'GangStuk': did you mean GangStuck?"
-    ends(2, trn("doctor", "GangStuk"), f"{said}\n")
-    (problem,) = json.loads(trn("doctor", "GangStuk", "--json").stdout)["problems"]
-    assert problem["reason"] == said
+    ends(2, trn("doctor", "GangStuk"), "there is no alert, fault or job 'GangStuk': did you mean GangStuck?")
     ends(2, trn("doctor", "XYZ"), "trn doctor --list` lists them")
 
 
@@ -112,6 +103,7 @@ def test_a_job_that_waits_has_a_finding_with_object_cause_and_remedy(team):
     call.ends(0, "doctor alpha", "✓ alpha: no fault found. Looked at")
     nobody = "training has no job 'bata', and no fault or alert is called so: did you mean beta?"
     call.ends(2, "doctor bata", nobody)
+    call.ends(2, "doctor queue-full --namespace training", "training has no job 'queue-full'")
 
 
 def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team):
@@ -122,7 +114,7 @@ def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team):
     assert "nodes-missing" in faults, "the stack has groups without nodes"
     assert "queue-full" not in faults, "a job may wait for its turn"
     api.refuses["/api/v1/pods"] = 403
-    assert "DaemonSet" not in json.loads(call("doctor", "--json")[1])["lookedAt"], "only what a researcher may read"
+    assert "Pod" in json.loads(call("doctor", "--json")[1])["lookedAt"], "a researcher sees those of the team"
     api.refuses["/api/v1/nodes"] = 403
     out = call("doctor", "--namespace", "training")[1]
     assert "Not looked at: Node, which your user may not list." in out
@@ -133,7 +125,6 @@ def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team):
 
 
 def test_a_command_that_ran_out_of_time_ends_with_findings(team, tmp_path):
-    assert team
     failure = CommandError(1, "beta did not start", detail="after 600 s")
     options = ClusterOptions("", outputs=tmp_path / "outputs.json")
     said = examine.with_closing(failure, options, "training", "beta").text()
@@ -185,7 +176,7 @@ def local(project, sound):
     return paths
 
 
-def test_a_sound_cluster_has_no_fault_and_all_checks_are_shown_where_asked(doctor, file):
+def test_all_checks_are_shown_where_asked_and_a_fault_exits_with_one_and_what_to_do(doctor, file, sound):
     shown = doctor("--outputs", file)
     assert (shown.exit_code, shown.stderr) == (0, "")
     found = "✓ the stack: no fault found; 30 pass, 1 not checked, 12 not applicable. Looked at 5 Nodes"
@@ -194,9 +185,6 @@ def test_a_sound_cluster_has_no_fault_and_all_checks_are_shown_where_asked(docto
     assert everything.startswith("trn-dev\nhttp://")
     assert re.search(r"Nodes\n  ✓  ng1 +2 of 2 Ready, wants 2 \(0 to 4\)", everything)
     assert re.search(r"-  rest +rests at zero nodes", everything)
-
-
-def test_a_fault_exits_with_one_and_shows_what_has_what_and_what_to_do(doctor, file, sound):
     the(sound.objects, "Node", "trn1")["status"]["allocatable"]["vpc.amazonaws.com/efa"] = "0"
     wanted, stopped = "trn1: vpc.amazonaws.com/efa has 0 of 8, wants 8", "→ the EFA device plugin on trn1 has stopped"
     shown = ends(1, doctor("--outputs", file), wanted, stopped, "✗ the stack: 1 fault; 29 pass, 1 not checked")
@@ -208,9 +196,8 @@ def test_a_fault_exits_with_one_and_shows_what_has_what_and_what_to_do(doctor, f
 
 
 def test_only_ten_faulty_objects_are_shown_and_json_has_all(doctor, tmp_path, sound):
-    group_ = group("ng1", NEURON, 8, 12, maxSize=12)
     file = tmp_path / "exported.json"
-    file.write_text(json.dumps(_outputs(sound, nodeGroups=[group_])))
+    file.write_text(json.dumps(_outputs(sound, nodeGroups=[group("ng1", NEURON, 8, 12, maxSize=12)])))
     first = the(sound.objects, "Node", "trn0")
     for number in range(2, 12):
         sound.objects["Node"].append({**first, "metadata": {**first["metadata"], "name": f"trn{number}"}})
@@ -223,25 +210,22 @@ def test_only_ten_faulty_objects_are_shown_and_json_has_all(doctor, tmp_path, so
     assert len(finding["details"]) == 11
 
 
-def test_waiting_ends_when_nothing_fails_any_more(doctor, file, sound):
+def test_waiting_ends_when_nothing_fails_any_more_or_with_the_time_given(doctor, file, sound, monkeypatch):
     queue = the(sound.objects, "Queue", "test")
     queue["status"] = {}
     sound.before_look = lambda number: queue.update(status={"state": "Open"} if number == 3 else {})
     shown = ends(0, doctor("--outputs", file, "--wait", "60"))
     assert (shown.count("failing: queues/test; looking again for"), sound.looks) == (2, 3)
-
-
-def test_waiting_ends_with_the_time_given(doctor, file, sound, monkeypatch):
     without(sound.objects, "Queue", "test")
-    assert (doctor("--outputs", file).exit_code, sound.looks) == (1, 1), "without waiting it looks once"
-    slept: list[float] = []  # by a clock on which nothing else takes time
+    assert (doctor("--outputs", file).exit_code, sound.looks) == (1, 4), "without waiting it looks once"
+    slept = []  # by a clock on which nothing else takes time
     monkeypatch.setattr(examine, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append))
     monkeypatch.setattr(examine, "PAUSE_SECONDS", 5)
     assert doctor("--outputs", file, "--wait", "12").exit_code == 1
     assert slept == [0.625, 1.25, 2.5, 5, 2.625]
 
 
-def test_a_local_cloud_is_found_by_its_stack_and_says_what_it_lacks(doctor, project, local):
+def test_a_local_cloud_is_found_by_its_stack_and_unusable_outputs_are_wrong_usage(doctor, project, local, tmp_path):
     simulated = "nodes and the pods on them are simulated, the answers of aws made up"
     missing = "?  volcano-scheduler    not checked: chart repository not reachable"
     unended = "objects of the stack (an `up` goes on, or did not end well)"
@@ -252,6 +236,13 @@ def test_a_local_cloud_is_found_by_its_stack_and_says_what_it_lacks(doctor, proj
     assert "3 not checked" in doctor("--stack", "dev", "--directory", project.path).stdout
     data = json.loads(doctor("--outputs", local.outputs, "--json").stdout)
     assert (data["local"], data["summary"]["not checked"]) == (True, 3), "its outputs as a file are known, too"
+    file = tmp_path / "exported.json"
+    ends(2, doctor("--outputs", file), "cannot read")
+    for text, said in (("no json", "is not JSON"), ('{"schemaVersion": 1}', "does not hold a stack's outputs")):
+        file.write_text(text)
+        ends(2, doctor("--outputs", file), said)
+    local.report.write_text("{}")
+    ends(2, doctor("--stack", "dev", "--directory", project.path), "trn local up")
 
 
 def test_up_on_this_machine_ends_with_the_same_checks(local, project, sound, trn, monkeypatch):
@@ -278,7 +269,7 @@ def test_the_kubeconfig_of_the_outputs_is_the_owners_alone_and_removed(doctor, f
     directory = tmp_path / "temporary"
     directory.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(directory))
-    seen: list[int] = []
+    seen = []
     connect = examine.Api.connect
 
     def connected(kubeconfig):
@@ -317,7 +308,6 @@ def test_a_given_kubeconfig_goes_before_the_outputs_own(doctor, tmp_path, sound,
     file.write_text(json.dumps(_outputs(sound, kubeconfig="[secret]")))
     kubeconfig.write_text(json.dumps(sound.kubeconfig))
     assert doctor("--outputs", file).exit_code == 2
-    assert doctor("--outputs", file, "--kubeconfig", tmp_path / "none").exit_code == 2
     assert (doctor("--outputs", file, "--kubeconfig", kubeconfig).exit_code, sound.looks) == (0, 1)
     # A missing command is named before the server refuses.
     monkeypatch.setenv("PATH", "")
@@ -325,16 +315,6 @@ def test_a_given_kubeconfig_goes_before_the_outputs_own(doctor, tmp_path, sound,
     file.write_text(json.dumps(_outputs(sound, kubeconfig=json.dumps(without_aws))))
     assert ends(2, doctor("--outputs", file)).startswith("aws is not on PATH")
     assert sound.looks == 1
-
-
-def test_unusable_outputs_and_reports_are_wrong_usage(doctor, project, local, tmp_path):
-    file = tmp_path / "exported.json"
-    ends(2, doctor("--outputs", file), "cannot read")
-    for text, said in (("no json", "is not JSON"), ('{"schemaVersion": 1}', "does not hold a stack's outputs")):
-        file.write_text(text)
-        ends(2, doctor("--outputs", file), said)
-    local.report.write_text("{}")
-    ends(2, doctor("--stack", "dev", "--directory", project.path), "trn local up")
 
 
 # --- what fires -------------------------------------------------------------------------------------------------------
@@ -379,16 +359,18 @@ def test_what_fires_the_most_urgent_first(call, api):
     at = {"severity": "warning", "since": "2026-11-22T10:00:00Z", "labels": {"node_group": "ng1"}}
     assert idle == {"name": "AcceleratorsIdle", "state": "firing", **at, **IDLE_TEXTS}
     assert (soon["name"], soon["state"], soon["summary"]) == ("GangStuck", "pending", "GangStuck")
-
-
-def test_what_will_fire_is_no_failure(call, api):
+    # What will fire is no failure.
     says(api, WATCHDOG)
     assert call("doctor", "--alerts") == (0, "Nothing fires.\n\n")
     says(api, SOON)
     call.ends(0, "doctor --alerts", "Nothing fires.\nWill fire if nothing changes: GangStuck")
 
 
-def test_prometheus_that_is_not_there_or_not_ready_or_something_else(call, api):
+def test_prometheus_that_may_not_be_asked_or_is_not_there_not_ready_or_something_else(call, api):
+    for path in (f"pods/{PORT}", "pods"):
+        api.refuses = {f"/api/v1/namespaces/monitoring/{path}": 403}
+        call.ends(1, "doctor --alerts", "may not reach pods of the namespace monitoring", "--kubeconfig")
+    api.refuses = {}
     api.channels[PORT] = answer_http("[]", 9090)
     call.ends(1, "doctor --alerts", "answered something else")
     api.objects["Pod"] = [{**POD, "status": {"phase": "Pending"}}]
@@ -396,12 +378,3 @@ def test_prometheus_that_is_not_there_or_not_ready_or_something_else(call, api):
     api.objects["Pod"] = []
     remedy = "`observability.metrics` in the config installs it"
     call.ends(1, "doctor --alerts", "there is no Prometheus in the cluster", remedy)
-    code, out = call("doctor", "--alerts", "--json")
-    assert (code, json.loads(out)["problems"][0]["reason"][:22]) == (1, "there is no Prometheus")
-
-
-@pytest.mark.parametrize("path", ["pods", f"pods/{PORT}"])
-def test_who_may_not_ask(path, call, api):
-    says(api)
-    api.refuses[f"/api/v1/namespaces/monitoring/{path}"] = 403
-    call.ends(1, "doctor --alerts", "may not reach pods of the namespace monitoring", "--kubeconfig")

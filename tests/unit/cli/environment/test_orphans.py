@@ -1,12 +1,11 @@
 """`trn orphans`: where it gets the state from, its text, its JSON and its exit codes."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 from cleanup_accounts import creating
 from outcome import ends
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from trainium_eks.aws.account import Account, Caller
 from trainium_eks.cli.app import app
@@ -23,7 +22,6 @@ IMPORT = Advice(CREATING, "import", "AWS has it", "c:workers-1")
 LOOK = Advice(CREATING, "look", "several may be it")
 STATE = {"urn": "urn:p", "type": "pulumi:providers:aws", "id": "x", "inputs": {"region": "eu-west-1"}}
 TEXT = json.dumps({"version": 3, "deployment": {"resources": [STATE]}})
-Run = Callable[..., Result]
 
 
 @pytest.fixture
@@ -42,65 +40,30 @@ def run(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("results", "code"),
-    [
-        ({}, 0),
-        ({"found": (GROUP,)}, 1),
-        ({"unseen": (DENIED,)}, 1),
-        ({"advice": (IMPORT,)}, 0),
-        ({"advice": (LOOK,)}, 1),
-    ],
+    ("results", "code"), [({"unseen": (DENIED,)}, 1), ({"advice": (IMPORT,)}, 0), ({"advice": (LOOK,)}, 1)]
 )
 def test_only_a_clean_account_that_was_wholly_looked_at_is_no_exit_code(run, results, code):
     assert run("--state", "-", **results).exit_code == code
 
 
 def test_the_state_comes_from_standard_input_and_names_the_region(run):
-    shown = run("--state", "-", "--no-color", found=(GROUP, BUCKET), unseen=(DENIED,)).output
-    for text in (
+    ends(
+        1,
+        run("--state", "-", "--no-color", found=(GROUP, BUCKET), unseen=(DENIED,)),
         "dev · eu-west-1",
         "node group\n  ✗  g  $43.00 an hour; of the cluster c; 2 instances\n\n",
         "  aws eks delete-nodegroup --cluster-name c --nodegroup-name g \\\n    --region us-west-2\n\n",
         "the right ec2:DescribeVolumes is missing",
         "2 things are left: about $43.00 an hour (us-east-1's list prices), and bucket",
-    ):
-        assert text in shown
+    )
 
 
-def test_open_operations_come_first_with_the_commands_that_settle_them(run):
+def test_open_operations_come_first_with_the_commands_that_settle_them_and_json_is_one_document(run):
     shown = run("--state", "-", "--no-color", advice=(IMPORT,), found=(GROUP,)).output
     assert shown.index("pulumi cancel --stack dev") < shown.index("import c:workers-1:") < shown.index("node group")
     assert shown.index("pulumi import aws:eks/nodeGroup:NodeGroup r0 c:workers-1 ") < shown.index("delete-nodegroup")
     assert "  pulumi refresh --stack dev --clear-pending-creates\n" in shown
     assert "1 of 2 are left to you" in run("--state", "-", "--no-color", advice=(IMPORT, LOOK)).output
-
-
-def test_an_empty_state_is_said_first_and_no_command_is_shown(run):
-    cluster = LeftOver("EKS cluster", "c", "of the cluster c", 0.1, (DELETE,), live=True)
-    shown = run("--state", "-", "--region", "us-west-2", found=(cluster, GROUP)).output
-    text = " ".join(shown.split())
-    assert text.index("The state of dev is empty") < text.index("c is in service") < text.index("node group")
-    assert "trn orphans --cluster c --region us-west-2" in text
-    assert "delete-nodegroup" not in text
-
-
-def test_a_cluster_needs_no_state_and_a_stack_pulumi_or_a_file(run, tmp_path):
-    nothing = "There is no state to compare with"
-    ends(0, run("--cluster", "c", "--region", "us-west-2"), "c · us-west-2", nothing, "Nothing is left")
-    ends(2, run("--cluster", "c"), "name it with --region")
-    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
-    missing = "pulumi, which knows the stack's state, is not on PATH"
-    ends(2, run(), missing, "--state state.json", "--cluster NAME")
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"deployment": {"resources": [{}]}}', "{}"])
-def test_another_file_than_a_state_is_said(run, text):
-    result = run("--state", "-", "--json", text=text)
-    assert result.exit_code == 2
-    assert "does not hold what `pulumi stack export` prints" in json.loads(result.output)["problems"][0]["reason"]
-
-
-def test_the_json_is_one_document(run):
     data = json.loads(run("--state", "-", "--json", advice=(IMPORT,), found=(GROUP,), unseen=(DENIED,)).output)
     assert (data["schemaVersion"], data["failed"], data["hourlyUsd"]) == (2, True, 43.0)
     operation, group, volumes = data["findings"]
@@ -109,3 +72,25 @@ def test_the_json_is_one_document(run):
     assert (group["id"], group["kind"], group["commands"]) == ("node group/g", "node group", [DELETE])
     assert (volumes["status"], volumes["subject"]) == ("not checked", "volumes")
     assert data["recovery"][-1] == "pulumi refresh --stack dev --clear-pending-creates"
+
+
+def test_a_cluster_needs_no_state_a_stack_pulumi_or_a_file_and_an_empty_one_shows_no_command(run, tmp_path):
+    nothing = "There is no state to compare with"
+    ends(0, run("--cluster", "c", "--region", "us-west-2"), "c · us-west-2", nothing, "Nothing is left")
+    ends(2, run("--cluster", "c"), "name it with --region")
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    missing = "pulumi, which knows the stack's state, is not on PATH"
+    ends(2, run(), missing, "--state state.json", "--cluster NAME")
+    cluster = LeftOver("EKS cluster", "c", "of the cluster c", 0.1, (DELETE,), live=True)
+    shown = run("--state", "-", "--region", "us-west-2", found=(cluster, GROUP)).output
+    text = " ".join(shown.split())
+    assert text.index("The state of dev is empty") < text.index("c is in service") < text.index("node group")
+    assert "trn orphans --cluster c --region us-west-2" in text
+    assert "delete-nodegroup" not in text
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"deployment": {"resources": [{}]}}'])
+def test_another_file_than_a_state_is_said(run, text):
+    result = run("--state", "-", "--json", text=text)
+    assert result.exit_code == 2
+    assert "does not hold what `pulumi stack export` prints" in json.loads(result.output)["problems"][0]["reason"]

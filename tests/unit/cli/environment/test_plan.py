@@ -37,13 +37,11 @@ def test_json_is_the_whole_plan_as_it_is_saved_and_compares_equal(plan, tmp_path
     saved = tmp_path / "plan.json"
     shown = plan("--json", "--save", saved)
     data = json.loads(shown.stdout)
-    assert {"schemaVersion", "stack", "resources", "outputs", "simulated", "cost", "timeToReady", "rules"} <= set(data)
     assert data["schemaVersion"] == SCHEMA_VERSION
-    assert [each["name"] for each in data["resources"] if each["type"] == "aws:kms/key:Key"] == ["store-key"]
-    assert set(data["resources"][0]) >= {"urn", "type", "name", "parent", "inputs", "dependencies", "options"}
+    [key] = [each for each in data["resources"] if each["type"] == "aws:kms/key:Key"]
+    assert {"urn", "name", "parent", "inputs", "dependencies", "options"} <= key.keys()
     assert data["cost"]["hourlyUsd"] == pytest.approx(1 / 730, abs=0.0001)
-    assert set(data["timeToReady"]) >= {"seconds", "lowerBoundSeconds", "criticalPath"}
-    assert all({"id", "status"} <= set(rule) for rule in data["rules"])
+    assert {"seconds", "lowerBoundSeconds", "criticalPath"} <= data["timeToReady"].keys()
     assert shown.exit_code == int(any(rule["status"] == "fail" for rule in data["rules"]))
     assert saved.read_text() == shown.stdout
     assert Graph.from_json(data).stack == "dev"
@@ -87,8 +85,6 @@ def test_a_failing_program_shows_its_own_traceback(plan, project):
 
 def test_a_stack_or_a_project_that_is_not_there_is_wrong_usage(trn, plan, project, tmp_path, monkeypatch):
     ends(2, plan("--stack", "dve"), "'dve'", "did you mean 'dev'")
-    shown = plan("--stack", "dve", "--json")
-    assert (shown.exit_code, "did you mean 'dev'" in json.loads(shown.stdout)["problems"][0]["reason"]) == (2, True)
     for place, said in ((tmp_path, "no Pulumi.yaml"), (tmp_path / "nowhere", "is not a directory")):
         ends(2, trn("plan", "--directory", place), said)
     (project.path / "docs").mkdir()
@@ -98,31 +94,25 @@ def test_a_stack_or_a_project_that_is_not_there_is_wrong_usage(trn, plan, projec
     ends(1, trn("plan"), "✗ dev is not sound", "pulumi config set --path waivers.R")
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("{", "is not JSON"),
-        ("[]", "has no resources"),
-        ('{"schemaVersion": 99, "resources": []}', "schema version 99"),
-        ('{"schemaVersion": 1, "resources": [{}]}', "not a whole plan"),
-        ('{"schemaVersion": 1, "project": "small", "stack": "prod", "resources": [], "outputs": {}}', "not of dev"),
-    ],
-)
-def test_a_file_that_is_no_plan_is_wrong_usage(planned, tmp_path, text, said):
-    (tmp_path / "plan.json").write_text(text)
-    ends(2, planned("--against", tmp_path / "plan.json"), said)
-
-
 # --- Since a commit ---------------------------------------------------------------------------------------------------
 
 
-def test_neither_file_nor_commit_is_wrong_usage(planned, project):
+def test_a_file_that_is_no_plan_and_neither_file_nor_commit_are_wrong_usage(planned, project, tmp_path):
     for repository in (False, True):
         if repository:
             project.git("init", "-q")
             project.commit()
         for text in ("nowhere", "--output=x"):
             ends(2, planned(f"--against={text}"), f"--against {text}: neither a file nor a commit")
+    for text, said in (
+        ("{", "is not JSON"),
+        ("[]", "has no resources"),
+        ('{"schemaVersion": 99, "resources": []}', "schema version 99"),
+        ('{"schemaVersion": 1, "resources": [{}]}', "not a whole plan"),
+        ('{"schemaVersion": 1, "project": "small", "stack": "prod", "resources": [], "outputs": {}}', "not of dev"),
+    ):
+        (tmp_path / "plan.json").write_text(text)
+        ends(2, planned("--against", tmp_path / "plan.json"), said)
 
 
 def test_a_commit_is_recorded_with_its_own_code_in_a_folder_of_its_repository(plan, project):
@@ -138,23 +128,19 @@ def test_a_commit_is_recorded_with_its_own_code_in_a_folder_of_its_repository(pl
     assert {*_items(shown)} == {("delete", "old"), ("create", "new")}
 
 
-def test_a_stack_that_is_new_since_the_commit_is_created_whole(plan, project):
-    project.git("init", "-q")
-    project.commit()
-    project.write("Pulumi.next.yaml", "config: {}\n")
-    shown = plan("--json", "--stack", "next", "--against", "HEAD")
-    made = json.loads(shown.stdout)
-    assert _items(shown) == [("create", "store-key")]
-    assert made["against"]["hourlyUsd"] == made["cost"]["hourlyUsd"]
-
-
-def test_a_project_that_is_new_since_the_commit_is_created_whole(plan, project):
+def test_a_project_and_a_stack_that_are_new_since_the_commit_are_created_whole(plan, project):
     top = Project(project.path.parent)
     top.write("README.md", "Nothing here yet.\n")
     top.git("init", "-q")
     top.git("add", "README.md")
     top.git("commit", "-qm", "x")
-    assert [kind for kind, _ in _items(plan("--json", "--against", "HEAD"))] == ["create"]
+    assert _items(plan("--json", "--against", "HEAD")) == [("create", "store-key")]
+    top.commit()
+    project.write("Pulumi.next.yaml", "config: {}\n")
+    shown = plan("--json", "--stack", "next", "--against", "HEAD")
+    made = json.loads(shown.stdout)
+    assert _items(shown) == [("create", "store-key")]
+    assert made["against"]["hourlyUsd"] == made["cost"]["hourlyUsd"]
 
 
 @pytest.mark.parametrize(
@@ -216,24 +202,6 @@ def test_answers_reach_the_program_and_the_earlier_one_too(trn, foreign):
     answers.write_text("lookup: {}\n")
     refused = "there is no 'lookup'; it takes lookups and stackReferences"
     ends(2, trn("plan", "-C", foreign.path, "--stub", answers), refused)
-
-
-THING = """\
-import pulumi
-
-class Thing(pulumi.ComponentResource):
-    def __init__(self, name):
-        super().__init__("acme:index:Thing", name, {"out": None}, None, remote=True)
-
-Thing("net")
-"""
-
-
-def test_a_program_of_what_is_not_simulated_is_not_called_sound(trn, foreign):
-    foreign.write("__main__.py", THING)
-    shown = trn("plan", "-C", foreign.path, "--no-color")
-    last = "! dev: no failed rule, no wrong edge in what is known; not simulated: acme:index:Thing."
-    assert (shown.exit_code, shown.stdout.strip().splitlines()[-1]) == (0, last)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hand_built import changed, environment, waiting, without
@@ -22,7 +21,7 @@ FEWER = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize
 
 def _verdict(id_, status, *messages, severity="high", reason=""):
     findings = tuple(Judgement(f"urn::{index}", False, message) for index, message in enumerate(messages))
-    return RuleResult(id_, f"Title of {id_}", severity, "", status, reason, findings)  # type: ignore[arg-type]
+    return RuleResult(id_, f"Title of {id_}", severity, "", status, reason, findings)
 
 
 @pytest.fixture(autouse=True)
@@ -93,17 +92,10 @@ def test_a_comparison_ends_with_the_verdict_on_the_change(planned, saved, after,
     assert result.stdout.rstrip().splitlines()[-1].startswith(last)
     assert "sound" not in result.stdout
     assert "Resources" not in result.stdout, "the tree would drown the changes"
+    told = json.loads(planned("--against", saved, "--json", graph=after).stdout)["against"]["verdict"]
+    assert last[2:].partition(":")[0] == told
     accepted = planned("--against", saved, "--accept-losses", graph=after).exit_code
     assert accepted == (0 if after is FEWER else code)
-
-
-def test_json_tells_the_verdict_and_a_failed_rule(planned, saved, verdicts):
-    verdicts.append(_verdict("R03", "fail", "x"))
-    result = planned("--json", "--against", saved)
-    data = json.loads(result.stdout)
-    assert (result.exit_code, data["against"]["verdict"], data["against"]["risks"]) == (1, "BLOCKED", [])
-    [rule] = [each for each in data["rules"] if each["status"] == "fail"]
-    assert (rule["id"], rule["findings"][0]["message"]) == ("R03", "x")
 
 
 def test_a_save_that_fails_halfway_leaves_the_old_file(planned, saved, monkeypatch):
@@ -120,7 +112,7 @@ def test_a_save_that_fails_halfway_leaves_the_old_file(planned, saved, monkeypat
 # --- the terminal -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [40, 59, 71, 72, 120])
+@pytest.mark.parametrize("width", [40, 71, 72, 120])
 def test_a_narrow_terminal_has_shorter_lines_and_every_amount(planned, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     graph = replace(environment(), outputs={"kubeconfig": "x" * 300, "list": [{"name": "a" * 90}, 3]})
@@ -134,7 +126,14 @@ def test_a_narrow_terminal_has_shorter_lines_and_every_amount(planned, monkeypat
         assert "  component: total\n  $/hour: $4" in shown
 
 
-def test_no_color_means_no_escape_codes(planned, monkeypatch):
+def test_no_color_means_no_escape_codes_and_names_steer_neither_terminal_nor_page(planned, monkeypatch, saved):
+    hostile = "\x1b[31m**big** `x` | [a](https://evil.example) <br> \u202e"
+    graph = changed(environment(), "queue-test", metadata={"name": hostile}, spec={"weight": hostile})
+    graph = replace(graph, outputs={hostile: hostile}, warnings=(hostile,), placeholders=(hostile,))
+    for arguments in ((), ("--against", saved)):
+        shown = planned(*arguments, graph=graph).stdout
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", shown)
+        assert "**big** 'x' ¦ [a](https://evil.example) <br>" in " ".join(shown.split())
     assert "\x1b" not in planned().stdout, "a pipe"
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "\x1b[3" in planned().stdout
@@ -143,29 +142,16 @@ def test_no_color_means_no_escape_codes(planned, monkeypatch):
     assert "\x1b[3" not in planned().stdout
 
 
-def test_names_and_values_steer_neither_the_terminal_nor_the_page(planned, saved):
-    hostile = "\x1b[31m**big** `x` | [a](https://evil.example) <br> \u202e"
-    graph = changed(environment(), "queue-test", metadata={"name": hostile}, spec={"weight": hostile})
-    graph = replace(graph, outputs={hostile: hostile}, warnings=(hostile,), placeholders=(hostile,))
-    for arguments in ((), ("--against", saved)):
-        shown = planned(*arguments, graph=graph).stdout
-        assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", shown)
-        assert "**big** 'x' ¦ [a](https://evil.example) <br>" in " ".join(shown.split())
-
-
 # --- what it says -------------------------------------------------------------------------------------------------
 
 
-def test_the_header_says_that_nothing_was_contacted():
+def test_header_tree_and_outputs_say_what_matters_and_what_is_not_simulated():
     page = _page(replace(environment(), warnings=("look out",), placeholders=("aws:x",)))
     first, _, second, *_ = page.splitlines()
     assert first == "**trainium-eks · dev · us-west-2 · 21 resources**"
     assert second.startswith("Simulated: nothing was contacted. The answers of aws and kubernetes are made up")
     assert "\n! Warning: look out\n" in page
     assert "\n! Answered by placeholders (give the real answers with --stub FILE):\n\n- aws:x\n" in page
-
-
-def test_what_is_not_simulated_is_named_in_each_part():
     found = environment()
     thing = Resource("urn::thing", "acme:index:Thing", "thing")
     page = _page(replace(found, resources=(*found.resources, thing), unjudged=("acme:index:Thing",)))
@@ -176,9 +162,6 @@ def test_what_is_not_simulated_is_named_in_each_part():
         "**! dev: no failed rule, no wrong edge in what is known; not simulated: acme:index:Thing.**",
     ):
         assert f"\n{line}\n" in page
-
-
-def test_the_tree_shows_what_matters_of_each_resource():
     tree = _part(_page(), "Resources")
     for line in (
         "NodeGroup `trn1`: 2 × trn1.32xlarge (0 to 4), 8 EFA interfaces, on demand, usw2-az4",
@@ -190,16 +173,13 @@ def test_the_tree_shows_what_matters_of_each_resource():
         assert f"    - {line}" in tree
     for resource in environment().resources:
         assert resource.type.rsplit(":", 1)[-1] in "".join(tree) or not resource.custom
-
-
-def test_outputs_are_one_line_each_and_cut():
     outputs = {"names": ["a", "b"], "groups": [{"name": "g", "size": 1}], "empty": "", "none": None, "z": "x" * 300}
     rows = [_cells(row) for row in _part(_page(replace(environment(), outputs=outputs)), "Outputs")[2:]]
     assert rows[:4] == [["empty", '`""`'], ["groups", "`g`"], ["names", "`a, b`"], ["none", "`null`"]]
     assert rows[4][1].endswith("x…`")
 
 
-def test_cost_shows_components_total_and_what_is_not_counted():
+def test_cost_shows_components_and_total_and_time_to_ready_bound_ratio_and_path():
     cost = _part(_page(), "Cost")
     assert _cells(cost[0]) == ["component", "what", "$/hour", "$/month", "most $/hour"]
     assert _cells(cost[2])[0] == "eks"
@@ -208,21 +188,15 @@ def test_cost_shows_components_total_and_what_is_not_counted():
     unknown = "\n".join(_part(_page(changed(environment(), "trn1-template", instanceType="trn9.x")), "Cost"))
     assert "! No price is known for trn9.x; it is not in the total." in unknown
     assert "+ ? |" in unknown
-
-
-def test_pools_that_scale_are_lines_with_the_limits_of_gangs():
-    pool = SimpleNamespace(pool="cpu", minimum=0, maximum=4, instance_type="m7i.xlarge", by="Karpenter")
-    found: Any = SimpleNamespace(pools=[pool], limits=["none of a gang"])
-    lines = _part(plan_page.page(replace(plan_report.make(environment()), autoscaling=found)), "Autoscaling")
-    assert lines == ["- cpu: 0 to 4 × m7i.xlarge, by Karpenter", "- none of a gang"]
-
-
-def test_time_to_ready_shows_bound_ratio_and_path():
     lines = _part(_page(), "Time to ready")
     assert lines[0] == "✓ **15:56 modelled**, 1.00 × max(cluster 15:56, file system 8:27)"
     names = ["vpc", "subnet", "control-plane", "cni", "trn1"]
     assert [_cells(row)[2].split("`")[1] for row in lines[4:9]] == names
     assert lines[9] == "Order: 12 of 12 rules hold."
+    pool = SimpleNamespace(pool="cpu", minimum=0, maximum=4, instance_type="m7i.xlarge", by="Karpenter")
+    found = SimpleNamespace(pools=[pool], limits=["none of a gang"])
+    lines = _part(plan_page.page(replace(plan_report.make(environment()), autoscaling=found)), "Autoscaling")
+    assert lines == ["- cpu: 0 to 4 × m7i.xlarge, by Karpenter", "- none of a gang"]
 
 
 def test_failed_rules_come_first_by_severity_then_waived_with_reason(planned, verdicts):
@@ -242,16 +216,14 @@ def test_failed_rules_come_first_by_severity_then_waived_with_reason(planned, ve
     result = planned()
     assert result.exit_code == 1
     assert result.stdout.rstrip().endswith("✗ dev is not sound: failed R03 R04")
+    [first, _] = [each for each in json.loads(planned("--json").stdout)["rules"] if each["status"] == "fail"]
+    assert (first["id"], first["findings"][0]["message"]) == ("R03", "0")
 
 
 def test_a_comparison_has_the_parts_of_a_comment():
     page = _against(changed(changed(environment(), "subnet", cidrBlock="10.0.64.0/18"), "sts", policy="{}"))
-    assert [" ".join(_cells(row)[:3]) for row in _part(page, "Risks")[2:]][:4] == [
-        "⛔ `LustreFileSystem lustre` to be replaced, but protected: Pulumi refuses; it holds its files",
-        "⛔ `NodeGroup system` REPLACED; lost with it: what runs on its nodes",
-        "⛔ `NodeGroup trn1` REPLACED; lost with it: what runs on its nodes",
-        "⛔ `Subnet subnet` REPLACED; lost with it: everything in it",
-    ]
+    refused = "⛔ `LustreFileSystem lustre` to be replaced, but protected: Pulumi refuses; it holds its files"
+    assert " ".join(_cells(_part(page, "Risks")[2])[:3]) == refused
     assert "`~ VpcEndpoint sts`" in page[page.index("**Changes**") :]
     assert "\n!     cidrBlock: 10.0.0.0/18 → 10.0.64.0/18  (replaces it)\n" in page
     dearer = _against(changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 3, "maxSize": 4}))
@@ -263,7 +235,7 @@ def test_a_comparison_has_the_parts_of_a_comment():
     assert "21 create" in plan_page.page(new)
 
 
-def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on():
+def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on_and_what_is_not_known(planned):
     lines = _part(_page(), "Training")
     assert [_cells(row)[0] for row in lines[2:4]] == ["2 × trn1.32xlarge", "4 × trn1.32xlarge"]
     assert re.search(r"\| 131d\d\dh \| \dh\d\dm \| 2m50s \| 9\d\.\d % \| \$4\d\.\d\d \|", lines[2])
@@ -271,9 +243,6 @@ def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on():
         "Checkpoints of 100 GB (training.checkpointGigabytes) at 586 MB/s, which the file system writes.",
         "A node fails 1.4 times a year, as in Meta's Llama 3 run on H100; none is published for these.",
     ]
-
-
-def test_what_is_not_known_of_useful_time_is_said():
     graph = changed(environment(), "trn1-template", instanceType="trn9.48xlarge")
     lines = _part(_page(changed(graph, "trn1", capacityType="SPOT")), "Training")
     assert _cells(lines[2])[-1] == "?"
@@ -282,9 +251,6 @@ def test_what_is_not_known_of_useful_time_is_said():
     lines = _part(_page(environment({"training": {"failuresPerNodeYear": 0}})), "Training")
     assert _cells(lines[2])[1] == "never"
     assert lines[-1] == "A node fails 0 times a year, as the config says."
-
-
-def test_a_plan_without_accelerators_has_no_training(planned):
     assert "**Training**" not in _page(without(environment(), "trn1"))
     assert json.loads(planned("--json", graph=without(environment(), "trn1")).stdout)["training"] is None
     assert json.loads(planned("--json").stdout)["training"]["gangs"][0]["nodes"] == 2

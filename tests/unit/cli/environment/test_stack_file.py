@@ -72,7 +72,7 @@ GROUPS = ("config", "p:nodeGroups")
 VERSION = (*GROUPS, 0, "releaseVersion")
 
 
-def test_what_is_not_there_is_added_at_the_end_of_its_mapping():
+def test_what_is_not_there_is_added_at_the_end_of_its_mapping_and_what_is_there_replaced():
     once = put(EDITED, PATH, 21.5)
     added = "    - name: a\n  p:instanceTypes: { trn1.32xlarge: { hourlyUsd: 21.5 } }\n"
     assert once == EDITED.replace("    - name: a\n", added)
@@ -83,9 +83,6 @@ def test_what_is_not_there_is_added_at_the_end_of_its_mapping():
     assert yaml.safe_load(put("config:\n  a: 1", ("config", "b"), 2)) == {"config": {"a": 1, "b": 2}}, (
         "no last line end"
     )
-
-
-def test_what_is_there_is_replaced_or_gone_on_with():
     assert put(EDITED, ("config", "p:region"), "eu-west-1") == EDITED.replace("us-west-2", '"eu-west-1"')
     block = EDITED.replace("\n# The end", "  p:instanceTypes:\n    trn1.32xlarge:\n      vcpus: 128 # all\n\n# The end")
     assert "      vcpus: 128 # all\n      hourlyUsd: 21.5\n\n# The end" in put(block, PATH, 21.5)
@@ -94,20 +91,15 @@ def test_what_is_there_is_replaced_or_gone_on_with():
     assert '- { name: a, releaseVersion: "1.35" }' in put(flow, VERSION, "1.35")
 
 
-@pytest.mark.parametrize(
-    ("text", "path", "why"),
-    [
+def test_what_cannot_be_edited_is_refused():
+    for text, path, why in (
         (EDITED, (*GROUPS, 1, "releaseVersion"), "write it out first"),
-        (EDITED, (*GROUPS, "name"), "write it out first"),
         (EDITED, ("config", "p:queues", 0, "name"), "write it out first"),
         ("config:\n  a: &a {x: 1}\n  b: *a\n", ("config", "b", "x"), "without changing more"),
         ("config: 3\n", PATH, None),
-        ("[]\n", PATH, None),
         ("config: {}\nx: 1\n", PATH, None),
         ("config:\n  a: 1\n  p:instanceTypes: none\n", PATH, None),
         ("config:\n  a: |\n    x\n", PATH, None),
-    ],
-)
-def test_what_cannot_be_edited_is_refused(text, path, why):
-    with pytest.raises(NotEditableError, match=why):
-        put(text, path, 21.5)
+    ):
+        with pytest.raises(NotEditableError, match=why):
+            put(text, path, 21.5)

@@ -6,8 +6,6 @@ import pytest
 from cluster_snapshots import NEURON, group, outputs
 from remembering_api import NOW, RememberingApi, take_seat
 from remembering_api import trn as typed
-from stub_api import StubApi
-from watched_team import Call
 
 from trainium_eks.aws.sessions import Aws
 from trainium_eks.client.cluster_access import StackAccess
@@ -51,14 +49,14 @@ def check(command, code, out, expected):
 
 
 @pytest.mark.parametrize("command", WATCHED)
-def test_the_document_of_a_command_that_watches(command: str, call: Call, api: StubApi) -> None:
+def test_the_document_of_a_command_that_watches(command, call, api):
     api.logs["alpha-trainer-0-0"] = ["2026-11-22T05:33:01Z [default0]:begins"]
     code, out = call(*command.split(), "--json")
     check(command, code, out, WATCHED[command])
 
 
 @pytest.mark.parametrize("command", SUBMITTED)
-def test_the_document_of_a_command_that_submits(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_document_of_a_command_that_submits(command, monkeypatch):
     api = RememberingApi(JOB_API)
     api.statuses["Job"] = {"state": {"phase": "Completed", "lastTransitionTime": NOW}}
     if command.startswith("predict"):

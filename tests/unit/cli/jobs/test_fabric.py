@@ -41,23 +41,11 @@ def _script(api):
     return str(container["command"][-1])
 
 
-def test_each_group_with_nodes_gets_a_gang_by_the_launchers_own_path(monkeypatch, api):
-    ends(0, _trn(monkeypatch, "fabric"), "✓ fabric")
-    (job,) = api.objects
-    assert (job["spec"]["maxRetry"], len(job["spec"]["tasks"])) == (1, 4)
-    for text in ("torchrun", "--nproc_per_node 32", "-m trainium_workloads.fabric", "--label ng1"):
-        assert text in _script(api)
-    assert '"efa":8,"memlock":true' in _script(api)
-
-
-def test_a_benchmark_takes_the_devices_itself(monkeypatch, api):
+def test_a_benchmark_takes_the_devices_itself_and_a_failure_ends_with_1(monkeypatch, api):
     assert _trn(monkeypatch, "fabric --tool nccom-test -- --inject slow:1").exit_code == 0
     assert "--nproc_per_node 1" in _script(api)
     assert "--tool nccom-test --inject slow:1" in _script(api)
     assert "no node group with nodes has the devices" in _trn(monkeypatch, "fabric --tool nccl-tests").stderr
-
-
-def test_a_failure_ends_with_1_and_its_remedy(monkeypatch, api):
     finding = {"check": "slow-node", "ok": False, "detail": "node 0 (pod-0) is slow: 3 s", "node": 0}
     result = _trn(monkeypatch, "fabric --group ng1 --json", {**REPORT, "ok": False, "findings": [finding]})
     (tested,) = json.loads(result.stdout)["groups"]
@@ -65,9 +53,15 @@ def test_a_failure_ends_with_1_and_its_remedy(monkeypatch, api):
     assert tested["findings"][0]["text"] == "node 0 (ip-10-0-0-1, pod pod-0) is slow: 3 s"
 
 
-def test_a_file_is_compared_with(monkeypatch, api, tmp_path):
+def test_each_group_with_nodes_gets_a_gang_by_the_launchers_own_path_and_is_compared(monkeypatch, api, tmp_path):
+    ends(0, _trn(monkeypatch, "fabric"), "✓ fabric")
+    (job,) = api.objects
+    assert (job["spec"]["maxRetry"], len(job["spec"]["tasks"])) == (1, 4)
+    for text in ("torchrun", "--nproc_per_node 32", "-m trainium_workloads.fabric", "--label ng1"):
+        assert text in _script(api)
+    assert '"efa":8,"memlock":true' in _script(api)
     earlier = tmp_path / "report.json"
-    faster = {**REPORT["collectives"][0], "gigabytesPerSecond": 90.0}  # type: ignore[index, dict-item]
+    faster = {**REPORT["collectives"][0], "gigabytesPerSecond": 90.0}
     earlier.write_text(json.dumps({**REPORT, "collectives": [faster]}))
     ends(1, _trn(monkeypatch, f"fabric --against {earlier}"), "was 90 (-33%)")
     assert "no report" in _trn(monkeypatch, "fabric --against last").stdout

@@ -9,7 +9,6 @@ import threading
 import time
 import urllib.request
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from stub_api import answer_http, run_command
@@ -82,12 +81,8 @@ def test_nodes_that_cannot_be_read_say_why(call, api):
         "you may not run commands in pods (pods/exec)",
     ]
     call.ends(1, "status beta --devices", "pending for 4s: ")
-
-
-def test_a_kubelet_that_runs_no_command_is_quoted(call, api):
     for told, why in (
         (b"this kubelet runs no commands\n", "this kubelet runs no commands"),
-        (b'{"message": "no such container"}', "no such container"),
         (b'{"status": "Failure", "message": "container not found"}', "container not found"),
     ):
         # The API server has opened the channel by then, so that only what is said there tells.
@@ -99,7 +94,7 @@ def test_a_kubelet_that_runs_no_command_is_quoted(call, api):
         assert troubles(call)[0] == why
 
 
-def test_on_the_local_cloud_a_pods_processes_are_looked_at(tmp_path):
+def test_a_local_pods_processes_are_looked_at_cores_are_bars_and_memory_has_its_unit(tmp_path):
     node = device_use.NodeReading("p", "uid", 0, "n")
     (tmp_path / "state.json").write_text(json.dumps({"containers": {"trainer": {"pid": os.getpid()}}}))
     reading = threading.Thread(target=device_use.read_here, args=(tmp_path, node, "trainer"), daemon=True)
@@ -110,9 +105,6 @@ def test_on_the_local_cloud_a_pods_processes_are_looked_at(tmp_path):
     (tmp_path / "state.json").unlink()
     reading.join(SECONDS)
     assert node.trouble.startswith("its containers are simulated, or have ended")
-
-
-def test_cores_are_bars_in_groups_of_eight_and_memory_has_its_unit():
     assert bars({core: core * 100 / 8 for core in range(9)}) == " ▁▂▃▄▅▆▇ █"
     assert bars({10: 100.0, 2: 0.0}) == " █"
     assert bars({}) == ""
@@ -131,7 +123,7 @@ DIRECTORY = "/data/output/alpha/tensorboard"
 @pytest.fixture
 def made(api):
     """Pods that were made; each runs at once, and its TensorBoard answers."""
-    pods: list[Any] = []
+    pods = []
 
     def act(pod):
         pods.append(pod)
@@ -147,7 +139,7 @@ def made(api):
 @pytest.fixture
 def seen(monkeypatch):
     """What a browser sees at the address that is shown, which is asked instead of waiting for Ctrl-C."""
-    found: list[tuple[str, str]] = []
+    found = []
 
     def serve(_, url, directory, where):
         with urllib.request.urlopen(url, timeout=SECONDS) as answer:
@@ -158,7 +150,7 @@ def seen(monkeypatch):
     return found
 
 
-def test_tensorboard_is_a_pod_whose_port_is_forwarded(call, api, made, seen):
+def test_tensorboard_is_a_pod_whose_port_is_forwarded_or_cannot_be_had(call, api, made, seen):
     call.ends(0, "tensorboard alpha --keep")
     assert api.deleted == []
     call.ends(0, "tensorboard alpha")
@@ -168,6 +160,15 @@ def test_tensorboard_is_a_pod_whose_port_is_forwarded(call, api, made, seen):
     assert (container["image"], container["args"][:2]) == ("busybox", ["--logdir", DIRECTORY])
     assert container["volumeMounts"][0] == {"name": "data", "mountPath": "/data", "readOnly": True}
     assert api.deleted == [f"{PODS}/tensorboard-alpha"]
+    taken = api.url.rpartition(":")[2]
+    said = f"port {taken} of this machine cannot be had: Address already in use"
+    call.ends(2, f"tensorboard alpha --port {taken}", said)
+    api.refuses[f"{PODS}/tensorboard-alpha/portforward"] = 403
+    call.ends(1, "tensorboard alpha", "the port of tensorboard-alpha cannot be reached: Handshake status 403")
+    assert {*api.deleted} == {f"{PODS}/tensorboard-alpha"}
+    call.ends(2, "tensorboard gone-for-good", "name an image with TensorBoard by --image")
+    call.ends(0, "tensorboard gone-for-good --image board:1")
+    assert seen[2:] == [(SERVED_PORT, "/data/output/gone-for-good/tensorboard")]
 
 
 def test_an_image_without_tensorboard_is_said_and_its_pod_removed(call, api):
@@ -176,21 +177,6 @@ def test_an_image_without_tensorboard_is_said_and_its_pod_removed(call, api):
     api.logs["tensorboard-alpha"] = [why]
     call.ends(1, "tensorboard alpha", f"the image busybox has no TensorBoard ({why})")
     assert api.deleted == [f"{PODS}/tensorboard-alpha"]
-
-
-def test_a_port_that_cannot_be_had_is_said(call, api, made):
-    taken = api.url.rpartition(":")[2]
-    said = f"port {taken} of this machine cannot be had: Address already in use"
-    call.ends(2, f"tensorboard alpha --port {taken}", said)
-    api.refuses[f"{PODS}/tensorboard-alpha/portforward"] = 403
-    call.ends(1, "tensorboard alpha", "the port of tensorboard-alpha cannot be reached: Handshake status 403")
-    assert {*api.deleted} == {f"{PODS}/tensorboard-alpha"}
-
-
-def test_the_logs_of_a_job_that_is_gone_need_an_image(call, made, seen):
-    call.ends(2, "tensorboard gone-for-good", "name an image with TensorBoard by --image")
-    call.ends(0, "tensorboard gone-for-good --image board:1")
-    assert seen == [(SERVED_PORT, "/data/output/gone-for-good/tensorboard")]
 
 
 TENSORBOARD = """#!{python}
@@ -217,7 +203,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     (tmp_path / "claims" / "team" / "claim" / "output" / "alpha" / "tensorboard").mkdir(parents=True)
     paths, namespace = SimpleNamespace(claims=tmp_path / "claims"), SimpleNamespace(name="team", claim="claim")
-    session: Any = SimpleNamespace(source=SimpleNamespace(paths=paths), namespace=namespace)
+    session = SimpleNamespace(source=SimpleNamespace(paths=paths), namespace=namespace)
 
     def run(port, ends=""):
         program.write_text(TENSORBOARD.format(python=sys.executable, ends=ends))
@@ -226,12 +212,16 @@ def here(tmp_path, monkeypatch):
     return run
 
 
-def test_on_a_local_stack_its_address_is_given_once_it_answers(here):
+def test_on_a_local_stack_its_address_is_given_or_why_it_ended_and_sigterm_ends_it(here):
     with here(_free_port()) as url, urllib.request.urlopen(url, timeout=SECONDS) as answer:
         assert answer.read() == b"curves"
-
-
-def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(here):
+    why = "no module tensorflow"
+    with pytest.raises(CommandError, match=f"tensorboard ended: {why}$"), here(_free_port(), why):
+        pass
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = server.getsockname()[1]
+        with pytest.raises(CommandError, match="Address already in use"), here(taken):
+            pass
     port = _free_port()
 
     def end():
@@ -243,16 +233,6 @@ def test_on_a_local_stack_sigterm_ends_it_as_ctrl_c_does(here):
         end()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
-
-
-def test_on_a_local_stack_what_ends_is_said(here):
-    why = "no module tensorflow"
-    with pytest.raises(CommandError, match=f"tensorboard ended: {why}$"), here(_free_port(), why):
-        pass
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        taken = server.getsockname()[1]
-        with pytest.raises(CommandError, match="Address already in use"), here(taken):
-            pass
 
 
 def _free_port():
@@ -268,7 +248,7 @@ def test_profile_runs_the_job_again_for_some_steps_and_removes_that_run(call, ap
         container = task["template"]["spec"]["containers"][0]
         container["env"] = [{"name": "TRN_OUTPUT_DIR", "value": "/data/output/alpha"}]
         container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-    made: list[dict[str, Any]] = []
+    made = []
 
     def begin(job):
         made.append(job)

@@ -1,13 +1,9 @@
-"""`trn logs --since`: pods that are gone, and those that are there, by CloudWatch (moto)."""
+"""`trn logs --since`: pods that are gone, and those that are there."""
 
-import contextlib
 import json
-from collections.abc import Mapping
 from datetime import timedelta
 
-import boto3  # type: ignore[import-untyped]
 import pytest
-from moto import mock_aws
 from recorded_scenes import now, snapshot
 from training_jobs import job
 
@@ -15,11 +11,12 @@ from trainium_eks.aws.sessions import AwsError
 from trainium_eks.client import kept_logs
 from trainium_eks.client.kept_logs import node_of
 from trainium_eks.jobs.objects import forms, volcano_job
-from trainium_eks.jobs.watch.log_lines import pod_names
+from trainium_eks.jobs.watch.cloudwatch_logs import CloudWatchLogs
+from trainium_eks.jobs.watch.log_lines import LogLine, pod_names
 
 GROUP = "/trainium-eks/dev/containers"
 NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
-GONE: Mapping[str, list[tuple[float, str]]] = {
+GONE = {
     NODE_0: [(1, "launcher"), (2, "[default0]:rank 0"), (4, "[default1]:rank 1"), (9, "[default0]:dies")],
     NODE_1: [(3, "[default0]:rank 2"), (5, "[default1]:rank 3")],
     "alpha-b-trainer-0-0": [(6, "of another job")],
@@ -38,27 +35,21 @@ def api(api, scene):
 
 @pytest.fixture
 def keep(monkeypatch, scene):
-    """Keeps what a pod wrote; on the local cloud tests/local does."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    # Which takes no event that is older than two weeks, and these are as old as the recorded scene.
-    monkeypatch.setattr("moto.logs.models.utcnow", lambda: now(scene).replace(tzinfo=None))
-    begun = int((now(scene) - timedelta(minutes=2)).timestamp())
+    """Keeps what a pod wrote in place of CloudWatch, which test_cloudwatch_logs.py has."""
+    begun, kept = (now(scene) - timedelta(minutes=2)).replace(microsecond=0), []
 
     def keep(pod, lines):
-        place = {"logGroupName": GROUP, "logStreamName": f"training/{pod}/trainer"}
-        with contextlib.suppress(logs.exceptions.ResourceAlreadyExistsException):
-            logs.create_log_stream(**place)
-        of = {"kubernetes": {"namespace_name": "training", "pod_name": pod, "container_name": "trainer"}}
-        events = [
-            {"timestamp": int((begun + at) * 1000), "message": json.dumps({"log": text, **of})} for at, text in lines
-        ]
-        logs.put_log_events(**place, logEvents=events)
+        for second, text in lines:
+            at = begun + timedelta(seconds=second)
+            kept.append((at, pod, LogLine(f"{at:%Y-%m-%dT%H:%M:%S.%f}000Z", text)))
 
-    with mock_aws():
-        logs = boto3.client("logs", region_name="us-west-2")
-        logs.create_log_group(logGroupName=GROUP)
-        yield keep
+    def read(group, prefix, since):
+        assert (group._region, group._group) == ("us-west-2", GROUP)
+        ordered = sorted(kept, key=lambda each: each[0])
+        return ((pod, line) for at, pod, line in ordered if f"training/{pod}/".startswith(prefix) and at >= since)
+
+    monkeypatch.setattr(CloudWatchLogs, "lines", read)
+    return keep
 
 
 @pytest.fixture
@@ -112,16 +103,12 @@ def test_what_is_not_known_of_a_removed_job_is_said(gone, call, api):
     call.ends(2, "logs alfa --since 2h", "has no job 'alfa'", "nothing that it wrote since 20")
 
 
-def test_only_what_is_newer_is_shown(gone, call, scene):
+def test_only_what_is_newer_is_shown_and_of_this_job(gone, call, scene, api):
     since = now(scene) - timedelta(minutes=2) + timedelta(seconds=5)
     expected = (0, "node 1 | [default1]:rank 3\nnode 0 | [default0]:dies\n")
     assert call("logs", "alpha", "--all", "--since", f"{since:%Y-%m-%dT%H:%M:%SZ}") == expected
     assert call("logs", "alpha", "--all", "--since", "115s") == expected
-    out = call.ends(1, "logs alpha --since 10s")
-    assert "alpha has no log yet" in out or "alpha wrote nothing" in out
-
-
-def test_an_earlier_job_of_the_name_is_another(gone, call, api, scene):
+    call.ends(1, "logs alpha --since 10s", "alpha has no log yet")
     created = now(scene) - timedelta(minutes=2) + timedelta(seconds=4)
     api.objects["Job"][0]["metadata"]["creationTimestamp"] = f"{created:%Y-%m-%dT%H:%M:%SZ}"
     assert call("logs", "alpha", "--since", "2h", "--rank", "2")[0] == 1
@@ -191,7 +178,6 @@ def test_a_pods_name_tells_its_job_and_node():
         assert node_of("bert", pod) is None
     # Those that controllers give.
     for manifest, nodes in (
-        (volcano_job.manifest(job(nodes=2)), 2),
         (volcano_job.manifest(job(nodes=500)), 500),
         (*forms.objects(job(form="pytorchjob")), 2),
     ):

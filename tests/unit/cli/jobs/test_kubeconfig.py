@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +10,6 @@ import yaml
 from cluster_snapshots import outputs
 from command_lines import commands
 from outcome import ends
-from small_project import Run
 
 from trainium_eks.cli.local import kubectl, target
 from trainium_eks.client import kubeconfig_variable
@@ -67,7 +65,7 @@ def files(tmp_path):
 @pytest.fixture
 def asked(monkeypatch):
     """The users as which a cluster was asked. None answers."""
-    found: list[str] = []
+    found = []
 
     def connect(file):
         found.append(yaml.safe_load(file.read_text())["current-context"])
@@ -83,9 +81,7 @@ def test_every_command_that_takes_a_kubeconfig_is_tried():
 
 
 @pytest.mark.parametrize("command", sorted(ARGUMENTS.keys() - ASKS_NO_CLUSTER_FIRST))
-def test_the_option_comes_first_then_the_variable_then_the_stack(
-    command: str, files: Mapping[str, Path], asked: list[str], trn: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_option_comes_first_then_the_variable_then_the_stack(command, files, asked, trn, monkeypatch):
     words = [*command.split(), *ARGUMENTS[command].split(), "--outputs", files["outputs"]]
     trn(*words)
     monkeypatch.setenv("KUBECONFIG", str(files["elsewhere"]))
@@ -116,7 +112,9 @@ def cloud(tmp_path, files, monkeypatch):
     return paths
 
 
-def test_no_certificate_is_made_for_who_has_a_kubeconfig(cloud, files, asked, trn, monkeypatch):
+def test_no_certificate_is_made_for_who_has_one_and_the_administrators_is_shown_too(
+    cloud, files, asked, trn, monkeypatch
+):
     words = ("cancel", "x", "--namespace", "training", "--outputs", cloud.outputs)
     trn(*words)
     monkeypatch.setenv("KUBECONFIG", str(files["variable"]))
@@ -125,9 +123,6 @@ def test_no_certificate_is_made_for_who_has_a_kubeconfig(cloud, files, asked, tr
     shown = yaml.safe_load(trn("kubeconfig", "--namespace", "training", "--outputs", cloud.outputs).output)
     assert shown["users"][0]["name"] == "variable"
     assert shown["contexts"][0]["context"]["namespace"] == "training"
-
-
-def test_of_a_local_cloud_the_administrators_is_shown_too_and_the_path_of_either(cloud, files, trn, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(files["variable"]))
     shown = trn("kubeconfig", "--admin", "--outputs", cloud.outputs)
     assert yaml.safe_load(shown.output) == document("administrator")
@@ -145,7 +140,7 @@ def test_the_kubeconfig_of_a_deployed_stack(files, trn):
     assert json.loads(trn(*words, "--json").stdout) == shown
     assert trn(*words, "--namespace", "trainign").exit_code == 2
     known = json.loads(files["outputs"].read_text())
-    for text in ("[secret]", "", "{}", '{"current-context": "x", "contexts": []}'):
+    for text in ("[secret]", "{}", '{"current-context": "x", "contexts": []}'):
         files["outputs"].write_text(json.dumps({**known, "kubeconfig": text}))
         ends(2, trn(*words), "hold no kubeconfig")
 
@@ -156,7 +151,7 @@ def test_the_contexts_namespace_is_the_default(files, asked, trn, monkeypatch):
     files["outputs"].write_text(json.dumps(known))
     files["variable"].write_text(yaml.safe_dump(document("variable", namespace="second")))
     monkeypatch.setenv("KUBECONFIG", str(files["variable"]))
-    seen: list[str] = []
+    seen = []
     monkeypatch.setattr("trainium_eks.client.session.find_namespace", lambda _, name, *__: seen.append(name) or {})
     trn("jobs", "--outputs", files["outputs"])
     trn("jobs", "--outputs", files["outputs"], "--namespace", "training")
@@ -165,22 +160,25 @@ def test_the_contexts_namespace_is_the_default(files, asked, trn, monkeypatch):
     ends(2, trn("jobs", "--outputs", files["outputs"]), "/no/such")
 
 
-def test_several_files_are_one_kubeconfig(tmp_path, monkeypatch):
+def test_several_files_are_one_kubeconfig_and_a_tunnel_to_the_same_authority_is_the_same_cluster(tmp_path, monkeypatch):
     first = {**document("a"), "users": [], "current-context": ""}
+    (tmp_path / "third").write_text(yaml.safe_dump(document("b")))
     second = document("a", ELSEWHERE, **{"certificate-authority": "ca.crt"})
     (tmp_path / "first").write_text(yaml.safe_dump(first))
     (tmp_path / "second").write_text(yaml.safe_dump(second))
-    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(str(tmp_path / each) for each in ("first", "none", "second")))
+    files = (str(tmp_path / each) for each in ("first", "none", "second", "third"))
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(files))
     made = json.loads(kubeconfig_variable.merged(kubeconfig_variable.named()))
     assert made["current-context"] == "a"
     assert [each["cluster"]["server"] for each in made["clusters"]] == [HERE]
-    assert [each["name"] for each in made["users"]] == ["a"]
+    assert [each["name"] for each in made["users"]] == ["a", "b"]
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "second"))
     [cluster] = json.loads(kubeconfig_variable.merged(kubeconfig_variable.named()))["clusters"]
     assert cluster["cluster"]["certificate-authority"] == str(tmp_path / "ca.crt")
-
-
-def test_a_tunnel_to_the_same_authority_is_the_same_cluster():
+    for text in ("{", "[1]", "clusters: 3", "- 2026-99-99"):
+        (tmp_path / "broken").write_text(text)
+        with pytest.raises(CommandError, match="broken, which is no kubeconfig"):
+            kubeconfig_variable.merged([tmp_path / "broken"])
     own, tunnel = document("a", **{"certificate-authority-data": "Y2E="}), document("a", "https://127.0.0.1:8443")
     tunnel["clusters"][0]["cluster"]["certificate-authority-data"] = "Y2E="
     assert kubeconfig_variable.other_server(json.dumps(tunnel), json.dumps(own)) == ""
@@ -189,16 +187,9 @@ def test_a_tunnel_to_the_same_authority_is_the_same_cluster():
     assert kubeconfig_variable.other_server(json.dumps(tunnel), "[secret]") == ""
 
 
-def test_a_file_that_is_no_kubeconfig_is_named(tmp_path):
-    for text in ("{", "[1]", "clusters: 3", "- 2026-99-99"):
-        (tmp_path / "broken").write_text(text)
-        with pytest.raises(CommandError, match="broken, which is no kubeconfig"):
-            kubeconfig_variable.merged([tmp_path / "broken"])
-
-
 @pytest.mark.parametrize(("file", "used"), [("variable", "variable"), ("elsewhere", "own"), (None, "own")])
 def test_kubectl_obeys_the_variable(file, used, cloud, files, monkeypatch):
-    given: dict[str, str] = {}
+    given = {}
     monkeypatch.setattr(target, "kubeconfig_of", lambda *_: cloud.kubeconfig)
     monkeypatch.setattr(target, "paths_of", lambda *_: cloud)
     program = SimpleNamespace(path="kubectl")

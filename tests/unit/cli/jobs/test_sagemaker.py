@@ -26,11 +26,6 @@ PREDICT = (
 )  # fmt: skip
 
 
-def listed(name):
-    told = {"EndpointName", "EndpointArn", "EndpointStatus", "CreationTime", "LastModifiedTime"}
-    return {key: value for key, value in endpoint(name, "InService", "").items() if key in told}
-
-
 def _next(states):
     return states.pop(0) if len(states) > 1 else states[0]
 
@@ -38,33 +33,30 @@ def _next(states):
 DELETED = ("DeleteEndpoint", "DeleteEndpointConfig", "DeleteModel", "StopTransformJob", "StopTrainingJob")
 INVOKE = "sagemaker-runtime:InvokeEndpoint"
 BEGUN = now(SCENE) - timedelta(minutes=5)
+ABSENT = AwsError("ValidationException", MISSING)
 
 
 class Cloud:
     """SageMaker with one training job, whose status each look moves on, and with what the commands make."""
 
     def __init__(self):
-        self.states: list[tuple[str, str]] = [("Completed", "Completed")]
-        self.status: list[tuple[str, str]] = [("Creating", ""), ("InService", "")]
+        self.states = [("Completed", "Completed")]
+        self.status = [("Creating", ""), ("InService", "")]
         self.batch = ["InProgress", "Completed"]
-        self.endpoints: dict[str, str] = {}
-        self.transforms: list[str] = []
-        self.missing = AwsError("ValidationException", MISSING)
-        moment = {"CreationTime": now(SCENE)}
-        variant = {"VariantName": "all", "ModelName": VERSION}
-        config = {"EndpointConfigName": VERSION, "EndpointConfigArn": f"{ARN}:endpoint-config/{VERSION}", **moment}
+        self.endpoints, self.transforms = {}, []
+        config = {"EndpointConfigArn": f"{ARN}:endpoint-config/{VERSION}", "CreationTime": BEGUN}
+        variants = [{"VariantName": "all", "ModelName": VERSION}]
         model = {"ModelName": VERSION, "ModelArn": f"{ARN}:model/{VERSION}", "ExecutionRoleArn": WHERE.role_arn}
-        streams = ("all/i-1", f"{JOB}/algo-1-17", f"{JOB}/algo-2-17")
         lines = [
             {"logStreamName": stream, "eventId": str(at), "timestamp": 1000 * at, "message": f"line {at}"}
-            for at, stream in enumerate(streams)
+            for at, stream in enumerate(("all/i-1", f"{JOB}/algo-1-17", f"{JOB}/algo-2-17"))
         ]
         answers = {
             "DescribeTrainingJob": self.described_training,
             "DescribeTransformJob": self.described_batch,
             "DescribeEndpoint": self.described,
-            "DescribeEndpointConfig": {**config, "ProductionVariants": [variant]},
-            "DescribeModel": {**model, **moment},
+            "DescribeEndpointConfig": {**config, "EndpointConfigName": VERSION, "ProductionVariants": variants},
+            "DescribeModel": {**model, "CreationTime": BEGUN},
             "ListTrainingJobs": lambda _: {
                 "TrainingJobSummaries": [summary("TrainingJob", JOB, self.states[0][0], CreationTime=BEGUN)]
             },
@@ -72,7 +64,9 @@ class Cloud:
             "ListTransformJobs": lambda _: {
                 "TransformJobSummaries": [summary("TransformJob", name, "InProgress") for name in self.transforms]
             },
-            "ListEndpoints": lambda _: {"Endpoints": [*map(listed, self.endpoints)]},
+            "ListEndpoints": lambda _: {
+                "Endpoints": [summary("Endpoint", each, "InService", LastModifiedTime=BEGUN) for each in self.endpoints]
+            },
             "ListEndpointConfigs": lambda _: {
                 "EndpointConfigs": [
                     {**config, "EndpointConfigName": version} for version in (VERSION, *self.endpoints.values())
@@ -85,21 +79,16 @@ class Cloud:
             "CreateTransformJob": self.started,
             **{name: {} for name in DELETED},
         }
-        self.double = AwsDouble(
-            {
-                **{f"sagemaker:{name}": answer for name, answer in answers.items()},
-                INVOKE: self.predicted,
-                "logs:FilterLogEvents": {"events": lines},
-                "s3:PutObject": {},
-            }
-        )
+        of_sagemaker = {f"sagemaker:{name}": answer for name, answer in answers.items()}
+        others = {INVOKE: self.predicted, "logs:FilterLogEvents": {"events": lines}, "s3:PutObject": {}}
+        self.double = AwsDouble({**of_sagemaker, **others})
 
     def described_training(self, asked):
         if asked["TrainingJobName"] != JOB:
-            return self.missing
+            return ABSENT
         status, second = _next(self.states)
-        has_ended = status in ("Completed", "Failed")
-        ended = {"TrainingEndTime": now(SCENE), "BillableTimeInSeconds": 90} if has_ended else {}
+        times = {"TrainingEndTime": now(SCENE), "BillableTimeInSeconds": 90}
+        ended = times if status in ("Completed", "Failed") else {}
         return training(status, second, CreationTime=BEGUN, **ended)
 
     def predicted(self, asked):
@@ -112,10 +101,9 @@ class Cloud:
 
     def described(self, asked):
         if asked["EndpointName"] not in self.endpoints:
-            return self.missing
+            return ABSENT
         status, why = _next(self.status)
-        reason = {"FailureReason": why} if why else {}
-        return endpoint(asked["EndpointName"], status, self.endpoints[asked["EndpointName"]], **reason)
+        return endpoint(asked["EndpointName"], status, self.endpoints[asked["EndpointName"]], FailureReason=why)
 
     def started(self, asked):
         self.transforms.append(asked["TransformJobName"])
@@ -123,10 +111,9 @@ class Cloud:
 
     def described_batch(self, asked):
         if asked["TransformJobName"] not in self.transforms:
-            return self.missing
+            return ABSENT
         status = _next(self.batch)
-        reason = {"FailureReason": "line 2 is no text"} if status == "Failed" else {}
-        return transform(asked["TransformJobName"], status, **reason)
+        return transform(asked["TransformJobName"], status, FailureReason="line 2 is no text" * (status == "Failed"))
 
     @property
     def made(self):
@@ -160,33 +147,12 @@ def call(call, tmp_path, monkeypatch):
 # --- Trainings ------------------------------------------------------------------------------------------------------
 
 
-def test_jobs_of_both_kinds_are_one_table(call, cloud):
-    cloud.states = [("InProgress", "Training")]
-    out = call.ends(0, "jobs")
-    rows = [line.split() for line in out.splitlines()[1:4]]
-    assert {row[0]: row[1:4] for row in rows} == {
-        "beta": ["volcano", "test", "Pending"],
-        "alpha": ["volcano", "test", "Running"],
-        JOB: ["sagemaker", "-", "Running"],
-    }
-    found = {each["name"]: each for each in json.loads(call("jobs", "--json")[1])["jobs"]}
-    assert (found[JOB]["instanceType"], found[JOB]["nodes"]) == ("ml.trn1.32xlarge", 2)
-    # Those of the cluster are shown if AWS does not answer.
-    cloud.double.answers.pop("sagemaker:ListTrainingJobs")
-    call.ends(0, "jobs", "alpha", "SageMaker's jobs are not shown: cannot list SageMaker's training jobs")
-
-
-def test_logs_are_of_node_0_of_one_node_or_of_all(call, cloud):
+def test_logs_are_of_node_0_of_one_node_or_of_all_and_followed_ones_show_each_line_once(call, cloud):
     cloud.states = [("InProgress", "Training")]
     assert call("logs", JOB) == (0, "line 1\n")
     assert call("logs", JOB, "--node", "1") == (0, "line 2\n")
     assert call("logs", JOB, "--all", "--tail", "1") == (0, "node 1 | line 2\n")
     assert call("logs", JOB, "--node", "2")[0] == 2
-    cloud.double.answers["logs:FilterLogEvents"] = {"events": []}
-    call.ends(1, f"logs {JOB}", "has no log yet: it is Running")
-
-
-def test_followed_logs_end_with_the_job_and_show_each_line_once(call, cloud):
     running, done = ("InProgress", "Training"), ("Completed", "Completed")
     cloud.states = [running, running, running, done]
     code, out = call("logs", JOB, "--follow")
@@ -195,9 +161,15 @@ def test_followed_logs_end_with_the_job_and_show_each_line_once(call, cloud):
     assert "node 1 | line 2\n" in call("logs", JOB, "--follow", "--all")[1]
     cloud.states = [running, ("Failed", "Failed")]
     assert call("logs", JOB, "--follow")[0] == 1
+    cloud.double.answers["logs:FilterLogEvents"] = {"events": []}
+    call.ends(1, f"logs {JOB}", "has no log yet: it is Failed")
 
 
-def test_a_job_is_stopped_and_its_checkpoints_named(call, cloud):
+def test_a_submitted_job_is_created_after_its_files_and_a_stopped_ones_checkpoints_are_named(call, cloud):
+    code, out = call(*TRAIN, "--spot", "--detach", "--json")
+    assert (code, json.loads(out)["instanceType"]) == (0, "ml.trn1.32xlarge")
+    listed_, made = ["sagemaker:ListTrainingJobs", "sagemaker:ListTransformJobs"], "sagemaker:CreateTrainingJob"
+    assert [name for name, _ in cloud.double.asked] == [*listed_, "s3:PutObject", made]
     cloud.states = [("InProgress", "Training")]
     stopped = "is being stopped: SIGTERM, and SIGKILL after 120 s"
     call.ends(0, f"cancel {JOB}", stopped, "s3://acme-data/sagemaker/training/bert/checkpoints")
@@ -206,25 +178,6 @@ def test_a_job_is_stopped_and_its_checkpoints_named(call, cloud):
     cloud.states = [("Completed", "Completed")]
     call.ends(0, f"cancel {JOB}", "has ended already")
     assert "sagemaker:StopTrainingJob" not in dict(cloud.double.asked)
-
-
-def test_a_submitted_job_is_created_after_its_files(call, cloud):
-    cloud.states = [("Completed", "Completed")]
-    code, out = call(*TRAIN, "--spot", "--detach", "--json")
-    assert (code, json.loads(out)["instanceType"]) == (0, "ml.trn1.32xlarge")
-    listed_, made = ["sagemaker:ListTrainingJobs", "sagemaker:ListTransformJobs"], "sagemaker:CreateTrainingJob"
-    assert [name for name, _ in cloud.double.asked] == [*listed_, "s3:PutObject", made]
-
-
-def test_options_of_eks_and_a_stack_without_sagemaker_are_refused(call, trn, tmp_path):
-    code, out = call(*TRAIN, "--queue", "test", "--kind", "trainjob")
-    assert (code, "--queue" in out, "--kind" in out) == (2, True, True)
-    file = tmp_path / "plain.json"
-    file.write_text(json.dumps(outputs().model_dump(by_alias=True)))
-    ends(2, trn(*TRAIN, "--outputs", file), "sageMaker: {} in the stack's config")
-    where = WHERE.model_copy(update={"serving_types": ()}).model_dump(by_alias=True)
-    file.write_text(json.dumps({**outputs().model_dump(by_alias=True), "sageMaker": where}))
-    ends(2, trn(*SERVE, "--outputs", file), "servingTypes: [ml.inf2.xlarge]")
 
 
 # --- Models ---------------------------------------------------------------------------------------------------------
@@ -251,12 +204,7 @@ def test_a_job_s_model_is_served_asked_listed_and_ended(call, cloud):
     assert cloud.deleted("EndpointConfig") == {VERSION, cloud.endpoints[NAME]}
 
 
-def test_an_endpoint_that_classifies_nothing_is_said(call, cloud):
-    cloud.double.answers[INVOKE] = {"Body": io.BytesIO(b'{"text": "x"}')}
-    call.ends(1, f"predict {NAME} --on sagemaker --text a", f'{NAME} is no classifier: {{"text": "x"}}')
-
-
-def test_another_model_takes_over_or_is_rolled_back(call, cloud):
+def test_another_model_takes_over_or_is_rolled_back_and_one_may_classify_nothing(call, cloud):
     cloud.endpoints[NAME] = VERSION
     cloud.status = [("InService", ""), ("Updating", ""), ("InService", "")]
     code, out = call(*SERVE, "--replicas", "2", "--json")
@@ -269,9 +217,11 @@ def test_another_model_takes_over_or_is_rolled_back(call, cloud):
     cloud.endpoints.clear()
     cloud.status = [("Creating", ""), ("Failed", "no capacity for ml.inf2.xlarge")]
     call.ends(1, serve, "no capacity for ml.inf2.xlarge", f"trn logs {NAME}")
+    cloud.double.answers[INVOKE] = {"Body": io.BytesIO(b'{"text": "x"}')}
+    call.ends(1, f"predict {NAME} --on sagemaker --text a", f'{NAME} is no classifier: {{"text": "x"}}')
 
 
-def test_a_file_is_transformed_and_its_model_goes(call, cloud):
+def test_a_file_is_transformed_and_its_model_goes_and_a_batch_is_listed_and_cancelled(call, cloud):
     code, out = call(*PREDICT, "--field", "body")
     assert (code, "s3://acme-data/sagemaker/predicted: the predictions" in out) == (0, True), out
     assert cloud.made == ["CreateModel", "CreateTransformJob"]
@@ -280,9 +230,6 @@ def test_a_file_is_transformed_and_its_model_goes(call, cloud):
     assert cloud.deleted("Model") == set(cloud.transforms)
     cloud.batch = ["InProgress", "Failed"]
     call.ends(1, " ".join(PREDICT), "the job is Failed: line 2 is no text")
-
-
-def test_a_batch_is_listed_and_cancelled(call, cloud):
     cloud.batch = ["InProgress"]
     job = json.loads(call(*PREDICT, "--no-follow", "--json")[1])["job"]
     found = {each["name"]: each for each in json.loads(call("jobs", "--json")[1])["jobs"]}
@@ -291,7 +238,7 @@ def test_a_batch_is_listed_and_cancelled(call, cloud):
     assert cloud.double.asked[-1] == ("sagemaker:StopTransformJob", {"TransformJobName": job})
 
 
-def test_requests_are_shown_without_being_made(call, cloud):
+def test_requests_are_shown_without_being_made_and_jobs_of_both_kinds_are_one_table(call, cloud):
     found = json.loads(call(*TRAIN, "--dry-run", "--json", "--script-args", "--steps 5")[1])
     assert found["request"]["ResourceConfig"]["InstanceType"] == "ml.trn1.32xlarge"
     assert "trainium_workloads.bert.pretrain --steps 5" in found["script"]
@@ -301,21 +248,38 @@ def test_requests_are_shown_without_being_made(call, cloud):
     assert found["endpoint"]["EndpointName"] == "training-mine"
     assert json.loads(call(*PREDICT, "--dry-run")[1])["job"]["BatchStrategy"] == "MultiRecord"
     assert cloud.made == []
+    cloud.states = [("InProgress", "Training")]
+    out = call.ends(0, "jobs")
+    rows = [line.split() for line in out.splitlines()[1:4]]
+    assert {row[0]: row[1:4] for row in rows} == {
+        "beta": ["volcano", "test", "Pending"],
+        "alpha": ["volcano", "test", "Running"],
+        JOB: ["sagemaker", "-", "Running"],
+    }
+    found = {each["name"]: each for each in json.loads(call("jobs", "--json")[1])["jobs"]}
+    assert (found[JOB]["instanceType"], found[JOB]["nodes"]) == ("ml.trn1.32xlarge", 2)
+    # Those of the cluster are shown if AWS does not answer.
+    cloud.double.answers.pop("sagemaker:ListTrainingJobs")
+    call.ends(0, "jobs", "alpha", "SageMaker's jobs are not shown: cannot list SageMaker's training jobs")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+def test_requests_that_cannot_run_and_stacks_without_sagemaker_are_refused(call, cloud, trn, tmp_path):
+    for words, said in (
         ((*SERVE, "--group", "inf2", "--queue", "test", "--devices", "2"), ("--group", "--queue", "--devices")),
-        ((*SERVE, "--instance-type", "inf2.48xlarge"), ("--instance-type", "ml.inf2.xlarge")),
         (("serve", "/data/models/mine", *SERVE[2:]), ("MODEL", "SageMaker reads no model of the team's volume")),
         (("serve", "training-none", *SERVE[2:]), ("MODEL", "SageMaker has no training job of the name")),
         ((*PREDICT[:2], "in/a.jsonl", *PREDICT[3:], "--replace"), ("INPUT", "--replace")),
         (("serve", "--on", "sagemaker", "--stop", "none"), ("no endpoint of the name", "there is none")),
         (("predict", NAME, "--text", "a"), ("--text asks an endpoint",)),
         (("predict", JOB, "--on", "sagemaker"), ("give INPUT and --to",)),
-    ],
-)
-def test_a_request_that_cannot_run_is_refused(call, cloud, words, said):
-    call.ends(2, shlex.join(words), *said)
-    assert cloud.made == []
+    ):
+        call.ends(2, shlex.join(words), *said)
+        assert cloud.made == []
+    code, out = call(*TRAIN, "--queue", "test", "--kind", "trainjob")
+    assert (code, "--queue" in out, "--kind" in out) == (2, True, True)
+    file = tmp_path / "plain.json"
+    file.write_text(json.dumps(outputs().model_dump(by_alias=True)))
+    ends(2, trn(*TRAIN, "--outputs", file), "sageMaker: {} in the stack's config")
+    where = WHERE.model_copy(update={"serving_types": ()}).model_dump(by_alias=True)
+    file.write_text(json.dumps({**outputs().model_dump(by_alias=True), "sageMaker": where}))
+    ends(2, trn(*SERVE, "--outputs", file), "servingTypes: [ml.inf2.xlarge]")

@@ -7,9 +7,12 @@ import pytest
 from cluster_snapshots import GPU, NEURON, group, outputs
 from outcome import ends
 from remembering_api import IMAGE, NOW, RememberingApi, document, take_seat, trn
+from training_jobs import job
 
 from trainium_eks.cli.jobs import serve
 from trainium_eks.client.cluster_access import StackAccess
+from trainium_eks.jobs.objects import volcano_job
+from trainium_eks.jobs.objects.identity import JOB_API
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.paths import Paths
@@ -81,15 +84,12 @@ def test_one_command_makes_a_deployment_and_its_service(cluster):
         assert line in said
 
 
-def test_vllm_comes_from_its_public_image_unless_another_is_named(cluster):
+def test_vllm_comes_from_its_public_image_and_a_group_without_nodes_is_told_of(cluster):
     for options, image in (("", versions.IMAGES["vllm"]), (f" --image {IMAGE}", IMAGE)):
         deployment, _ = document(f"serve one --engine vllm --group gpu --dry-run{options}")["items"]
         assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == image
     assert cluster.objects == []
     assert "/predict" not in trn("serve one --engine vllm --group gpu").stdout
-
-
-def test_a_group_without_nodes_is_told_of(cluster):
     assert "no nodes" not in trn("serve one --group inf").stderr
     cluster.nodes = 0
     for command in ("serve two --group inf --no-wait", "predict one a.csv --to b.csv --group inf --no-follow"):
@@ -134,30 +134,20 @@ def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster):
     assert "broken" in trn("serve one").stderr
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
+def test_what_cannot_run_is_refused_before_anything_is_made_and_all_at_once(cluster):
+    for command, words in (
         ("serve", "give a job's name"),
         ("serve one --stop two", "either a model to serve, or --stop NAME"),
-        ("serve /etc/model", "not on the team's volume"),
         ("serve one --group ng", "no node group has this name"),
-        ("serve one --instance-type trn2.48xlarge", "no node group has this type"),
-        ("serve one --devices 2", "the CPU pool has none"),
-        ("serve one --group inf --devices 2", "a node of inf has 1"),
-        ("serve one --engine vllm --group inf", "there is no vLLM for Inferentia2"),
         ("serve one --engine vllm", "vLLM's public image needs GPUs"),
-        ("serve one --queue other", "none of the queues of training"),
-        ("serve one --name A", "must be lower-case letters"),
         ("predict one /data/a.txt --to b.csv", "the name does not say which format it is"),
         ("predict one a.csv --to b.parquet", "….jsonl, ….csv"),
-    ],
-)
-def test_what_cannot_run_is_refused_before_anything_is_made(cluster: Cluster, command: str, words: str) -> None:
-    ends(2, trn(command), words)
-    assert cluster.objects == []
-
-
-def test_all_that_is_wrong_is_said_at_once(cluster):
+    ):
+        ends(2, trn(command), words)
+        assert cluster.objects == []
+    cluster.served.add(JOB_API)
+    cluster.create(volcano_job.manifest(job(name="one")))
+    ends(2, trn("serve one"), "the job one has not ended, and writes its model at its end")
     cluster.is_allowed = False
     wrong = ("may not create deployments", "not on the team's volume", "--name", "--queue", "--devices")
     ends(2, trn("serve /etc/x --name A --queue q --devices 9"), *wrong)
@@ -181,7 +171,7 @@ def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(monkeypatch, 
     assert container["resources"]["limits"]["aws.amazon.com/neuron"] == "1"
 
 
-def test_a_file_is_predicted_and_followed(cluster):
+def test_a_file_is_predicted_and_followed_and_a_batch_that_fails_says_why(cluster):
     cluster.pods = [pod(state={"running": {}})]
     done = trn("predict one /data/in/a.csv --to out/b.csv --field body")
     assert (done.exit_code, done.stdout) == (0, "/data/out/b.csv: 3 predictions\n"), done.stderr
@@ -191,9 +181,6 @@ def test_a_file_is_predicted_and_followed(cluster):
     assert container["args"][:4] == ["/data/output/one/model", "/data/in/a.csv", "--to", "/data/out/b.csv"]
     # It was made suspended, and let run once all was there.
     assert cluster.patches == [{"spec": {"suspend": False}}]
-
-
-def test_a_batch_that_fails_says_why(cluster):
     cluster.pods = [pod(state={"running": {}})]
     cluster.job_ends("Failed")
     cluster.log = "refused: there is no /data/in/a.csv\n"

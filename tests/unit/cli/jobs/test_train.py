@@ -88,7 +88,7 @@ def _typed(number, option):
 
 
 def test_each_option_arrives(monkeypatch):
-    arrived: list[TrainOptions] = []
+    arrived = []
     monkeypatch.setattr(train, "_on_sagemaker", lambda asked, _: arrived.append(asked) or 0)
     named = [each for each in fields(TrainOptions) if get_args(each.type)[1].names]
     given = {each.name: _typed(number, each) for number, each in enumerate(named, start=100)}
@@ -139,16 +139,18 @@ def test_jobs_on_one_machines_network_have_a_port_each(local, tmp_path):
         assert len(ports | {9600}) == (1 if isolation is Isolation.NET else 3)
 
 
-def test_precompile_fills_the_compile_cache(api):
+def test_precompile_fills_the_compile_cache_and_an_example_in_the_cloud_is_what_it_is(api):
     made = document("train --precompile --module train --name one --model bert --dry-run --json")["job"]
     assert made["metadata"]["labels"]["trainium-eks/kind"] == "compile"
     assert made["metadata"]["annotations"]["trainium-eks/cache-key"] == "bert-64x-bf16-sdk2.30.0"
     for options, precision in (("", "bf16"), ("--no-bf16", "fp32"), ("--precision tf32", "tf32")):
         told = document(f"train --module train --dry-run --json {options}")
         assert {"name": "TRN_PRECISION", "value": precision} in _container(told["job"])["env"]
+    result = trn("train --example bert --dry-run --json")
+    assert (_arguments(result, EXAMPLES["bert"].module), "A small one" in result.stderr) == ([], False)
 
 
-def test_an_absolute_path_of_this_machine_does_not_pass_for_the_images(api, tmp_path):
+def test_an_absolute_path_does_not_pass_for_the_images_and_a_missing_script_is_said_once(api, tmp_path, monkeypatch):
     script = tmp_path / "train.py"
     script.write_text("print(1)")
     for workspace in ("", " --workspace /usr"):
@@ -158,12 +160,9 @@ def test_an_absolute_path_of_this_machine_does_not_pass_for_the_images(api, tmp_
     assert "initContainers" not in named["job"]["spec"]["tasks"][0]["template"]["spec"]
     document(f"train --workspace {tmp_path} --script {script} --json")
     assert api.objects[0]["kind"] == "ConfigMap"
-
-
-def test_a_missing_script_is_the_one_thing_said_of_it(api, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = ends(2, trn("train --script none.py --queue tset"), "set --queue to test")
-    assert (said.count("--script"), api.objects) == (1, [])
+    assert (said.count("--script"), len(api.objects)) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +170,6 @@ def test_a_missing_script_is_the_one_thing_said_of_it(api, tmp_path, monkeypatch
     [
         ("train --example gradient-sums", "did you mean gradient-sum?"),
         ("train --module m --backend gpu", "gpu: there is no such word\n    allowed: xla, neuron, cuda, cpu"),
-        ("train --script image:/opt/launch.sh", "fix: trn starts the ranks itself: --script FILE.py"),
         ("train --script launch.sh --torchx", "fix: trn starts the ranks itself: --script FILE.py"),
         ("train --module torch.distributed.run -- train.py", "it is a launcher, and each rank would start ranks"),
         ("train --module src/train.py", "a file is named by --script src/train.py"),
@@ -179,11 +177,7 @@ def test_a_missing_script_is_the_one_thing_said_of_it(api, tmp_path, monkeypatch
         ("train --module m --env A", "write it as NAME=VALUE"),
         ("train --module m --env HF_TOKEN=hf_Word", "trn secret hugging-face; then --hf-secret hugging-face"),
         ('train --module m --script-args "\'"', "cannot be read as words of a shell"),
-        ("train --module m --topology near", "allowed: hard, soft"),
-        ("train --module m --rendezvous zookeeper", "allowed: c10d, etcd"),
-        ("train --module m --kind pytorch", "set --kind to pytorchjob"),
         ("train --module m --kind trainjob --torchx", "TorchX submits Volcano jobs alone"),
-        ("train --module m --kind pytorchjob --topology hard", "gives it no topology"),
         ("train --module m --kind pytorchjob --rendezvous etcd", "set --rendezvous to c10d"),
         ("train --module m --kind trainjob --precompile", "set --kind to volcano"),
         ("train --module m --hf-secret s --torchx", "TorchX gives a container no Secret"),
@@ -192,9 +186,7 @@ def test_a_missing_script_is_the_one_thing_said_of_it(api, tmp_path, monkeypatch
         ("scale gn1 1", "set --group to ng1"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_made(
-    api: RememberingApi, scaled: list[object], command: str, words: str
-) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_made(api, scaled, command, words):
     api.served |= {PYTORCH_API, TRAINER_API}
     api.create(_secret("s"))
     assert "hf_Word" not in ends(2, trn(command), words)
@@ -202,23 +194,18 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
     assert scaled == []
 
 
-@pytest.mark.parametrize(
-    ("command", "fix"),
-    [
+def test_an_image_that_cannot_run_it_on_this_machine(local, monkeypatch):
+    for command, fix in (
         ("train --example bert", "trn local images make torch"),
         ("train --example bert --image local/python", "trn local images make torch"),
         ("train --example gradient-sum --image local/none", "make it with "),
         ("train --example gradient-sum --image repo/x:1", "set --image to local/torch"),
-    ],
-)
-def test_an_image_that_cannot_run_it_on_this_machine(
-    local: RememberingApi, command: str, fix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = {"python": _image("python"), "local/python": _image("python")}
-    there |= {} if "bert" in command else {"torch": _image("torch")}
-    monkeypatch.setattr(images, "find", there.get)
-    ends(2, trn(command), fix)
-    assert local.objects == []
+    ):
+        there = {"python": _image("python"), "local/python": _image("python")}
+        there |= {} if "bert" in command else {"torch": _image("torch")}
+        monkeypatch.setattr(images, "find", there.get)
+        ends(2, trn(command), fix)
+        assert local.objects == []
 
 
 def test_a_namespace_without_rights_or_a_cluster_without_volcano(api):
@@ -229,19 +216,6 @@ def test_a_namespace_without_rights_or_a_cluster_without_volcano(api):
     api.served.remove(JOB_API)
     ends(0, trn("train --module m --dry-run"))
     ends(1, trn("train --module m"), "there is no Volcano in this cluster")
-
-
-def test_a_local_stack_says_what_it_does(local, monkeypatch):
-    said = "Local cloud: backend cpu, 2 nodes with 1 rank each"
-    ends(0, trn("train --example gradient-sum --detach"), said)
-    [job] = local.objects
-    assert job["metadata"]["annotations"]["trainium-eks/image"] == "local/torch"
-    # Without PyTorch on this machine the gang does without.
-    monkeypatch.setattr(images, "find", {"python": _image("python")}.get)
-    told = document("train --example gradient-sum --json")
-    assert (told["image"], told["launcher"]) == ("local/python", "gang")
-    local.served.remove(JOB_API)
-    ends(1, trn("train --example gradient-sum"), "there is no Volcano in this cluster", "trn doctor` says what runs")
 
 
 def _arguments(result, module):
@@ -262,19 +236,12 @@ def test_an_example_is_small_on_this_machine_unless_told_otherwise(local, name):
         assert (_arguments(result, example.module), "A small one" in result.stderr) == (["--steps", "9"], False)
 
 
-def test_an_example_in_the_cloud_is_what_it_is(api):
-    result = trn("train --example bert --dry-run --json")
-    assert (_arguments(result, EXAMPLES["bert"].module), "A small one" in result.stderr) == ([], False)
-
-
-def test_the_exit_code_is_the_jobs(api):
+def test_the_exit_code_is_the_jobs_and_an_image_that_ecr_lacks_is_refused(api, monkeypatch):
     told = document("train --module m --wait --json")
     assert told["state"] == "Completed"
     api.statuses["Job"]["state"]["phase"] = "Failed"
     assert trn("train --module m --wait").exit_code == 1
 
-
-def test_an_image_that_ecr_lacks(api, monkeypatch):
     def refuse(*_):
         raise AwsError("cannot look into ECR")
 
@@ -308,15 +275,14 @@ def _secret(name):
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "training"}}
 
 
-@pytest.mark.parametrize("form", ["volcano", "pytorchjob", "trainjob"])
-def test_a_token_is_in_the_job_by_reference(api, form):
+def test_a_token_is_in_the_job_by_reference(api):
     api.served |= {PYTORCH_API, TRAINER_API}
-    ends(2, trn(f"train --kind {form} --module m --hf-secret hugging-face"), "trn secret hugging-face")
+    ends(2, trn("train --module m --hf-secret hugging-face"), "trn secret hugging-face")
     api.create(_secret("hugging-face"))
-    shown = trn(f"train --kind {form} --module m --hf-secret hugging-face:hub --dry-run").stdout
-    made = next(yaml.safe_load_all(shown))
-    variables = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "hub"}}}
-    assert json.dumps(variables) in json.dumps(made)
+    variable = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "hub"}}}
+    for form in ("volcano", "pytorchjob", "trainjob"):
+        shown = trn(f"train --kind {form} --module m --hf-secret hugging-face:hub --dry-run").stdout
+        assert json.dumps(variable) in json.dumps(next(yaml.safe_load_all(shown)))
 
 
 @pytest.mark.parametrize(
@@ -344,14 +310,14 @@ def test_a_job_in_another_form(api, form, served, kinds):
 @pytest.fixture
 def scaled(monkeypatch):
     """What EKS was asked for."""
-    asked: list[tuple[str, str, int]] = []
+    asked = []
     monkeypatch.setattr(Aws, "scale", lambda _, cluster, name, nodes: asked.append((cluster, name, nodes)))
     monkeypatch.setattr(Aws, "group_size", lambda *_: GroupSize(4, 0, 4, "ACTIVE", ("NoCapacity: none left",)))
     monkeypatch.setattr(scaling, "LOOK_SECONDS", 0.01)
     return asked
 
 
-def test_scaling_says_what_it_costs_and_which_jobs_may_lose_nodes(api, scaled):
+def test_scaling_says_what_it_costs_which_jobs_may_lose_nodes_and_why_none_come(api, scaled, monkeypatch):
     dearer = "ng1: 2 to 4 nodes of trn1.32xlarge: +43.00 USD an hour (On-Demand us-"
     ends(0, trn("scale ng1 4 --no-wait"), dearer, "the next `up` sets it back")
     assert scaled == [("trn-dev", "ng1-eks", 4)]
@@ -361,9 +327,6 @@ def test_scaling_says_what_it_costs_and_which_jobs_may_lose_nodes(api, scaled):
     api.objects[-1]["status"] = {"state": {"phase": "Running"}, "running": 2}
     assert "warning: going-on may run on the nodes that go" in trn("scale ng1 0 --no-wait").stderr
     assert "may run on the nodes" not in trn("scale ng1 3 --no-wait").stderr
-
-
-def test_scaling_that_gets_no_nodes_says_what_eks_says(api, scaled, monkeypatch):
     monkeypatch.setattr(scaling, "READY_SECONDS", 0.05)
     ends(1, trn("scale ng1 3"), "2 of 3 nodes are Ready after", "NoCapacity: none left")
 
@@ -383,8 +346,8 @@ def test_training_scales_a_group_that_is_too_small(api, scaled, monkeypatch):
     assert len(api.objects) == 4
 
 
-def test_a_local_group_gets_simulated_nodes(local, monkeypatch):
-    asked: list[object] = []
+def test_a_local_stack_says_what_it_does_and_its_group_gets_simulated_nodes(local, monkeypatch):
+    asked = []
 
     def resize(paths, name, nodes, *_):
         asked.append((name, nodes))
@@ -393,3 +356,13 @@ def test_a_local_group_gets_simulated_nodes(local, monkeypatch):
     monkeypatch.setattr(resizing, "resize", resize)
     ends(0, trn("scale ng1 3"), "simulated")
     assert asked == [("ng1-eks", 3)]
+    said = "Local cloud: backend cpu, 2 nodes with 1 rank each"
+    ends(0, trn("train --example gradient-sum --detach"), said)
+    [job] = local.objects
+    assert job["metadata"]["annotations"]["trainium-eks/image"] == "local/torch"
+    # Without PyTorch on this machine the gang does without.
+    monkeypatch.setattr(images, "find", {"python": _image("python")}.get)
+    told = document("train --example gradient-sum --json")
+    assert (told["image"], told["launcher"]) == ("local/python", "gang")
+    local.served.remove(JOB_API)
+    ends(1, trn("train --example gradient-sum"), "there is no Volcano in this cluster", "trn doctor` says what runs")

@@ -33,7 +33,7 @@ def code(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_script_travels_alone_and_a_directory_without_what_is_not_code(code):
+def test_a_script_travels_alone_and_a_directory_without_what_is_not_code(code, monkeypatch):
     packed, files = _packed("model/layers.py", None)
     assert (packed.script, files) == ("layers.py", {"layers.py": "644 # model/layers.py"})
     packed, files = _packed("model/layers.py", code)
@@ -44,39 +44,27 @@ def test_a_script_travels_alone_and_a_directory_without_what_is_not_code(code):
         "run.sh": "755 # run.sh",
         "train.py": "644 # train.py",
     }
-
-
-def test_the_same_files_are_the_same_archive(code, monkeypatch):
-    first = pack("train.py", code)
+    # The same files are the same archive.
     monkeypatch.setattr("time.time", lambda: 1e9)
     os.utime(code / "train.py", (1, 1))
-    assert pack("train.py", code) == first
+    assert pack("model/layers.py", code) == packed
+    for link, to in (("first.py", "train.py"), ("layers", code / "model"), (".#lock", "me@here:1"), ("deps", ".venv")):
+        (code / link).symlink_to(to)
+    files = _packed("first.py", code)[1]
+    found = [files[each].partition("# ")[2] for each in ("first.py", "layers/layers.py", "deps/bin/x")]
+    assert found == ["train.py", "model/layers.py", ".venv/bin/x"]
 
 
-def test_a_missing_script_names_the_nearest(code):
+def test_a_missing_script_names_the_nearest_and_what_does_not_fit_the_largest(code):
     problem = pack("trian.py", None)
     assert (problem.path, problem.good) == ("--script", "train.py")
     assert pack("model/layer.py", code).good == "model/layers.py"
     assert pack("no/where.py", code).good is None
     assert pack("train.py", code / "none").path == "--workspace"
-
-
-def test_what_does_not_fit_names_the_largest(code):
     (code / "weights.bin").write_bytes(random.Random(0).randbytes(LARGEST_BYTES + 1))
     problem = pack("train.py", code)
     assert "at most 700 KiB" in problem.reason
     assert "largest: weights.bin" in problem.fix
-
-
-def test_a_link_stands_for_what_it_leads_to_in_the_directory(code):
-    for link, to in (("first.py", "train.py"), ("layers", code / "model"), (".#lock", "me@here:1"), ("deps", ".venv")):
-        (code / link).symlink_to(to)
-    expected = {
-        "first.py": "644 # train.py",
-        "layers/layers.py": "644 # model/layers.py",
-        "deps/bin/x": "644 # .venv/bin/x",
-    }
-    assert expected.items() <= _packed("first.py", code)[1].items()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +72,6 @@ def test_a_link_stands_for_what_it_leads_to_in_the_directory(code):
     [
         (lambda at: at.symlink_to("/etc/passwd"), r"model/x is a link out of .*, to /etc/passwd"),
         (lambda at: at.symlink_to("../.."), r"model/x is a link out of "),
-        (lambda at: at.symlink_to("/dev/null"), r"model/x is a link out of "),
         (lambda at: at.symlink_to("../model"), r"model/x is a link to a directory that it is in"),
         (lambda at: at.symlink_to(".."), r"model/x is a link to a directory that it is in"),
         (os.mkfifo, r"model/x is no regular file"),
@@ -104,12 +91,9 @@ def test_nothing_from_outside_travels(code, make, reason):
         ("run", "#!/bin/bash\nset -e\ntorchrun -N 32 finetune.py --out o", "of bash.*--script finetune.py -- ARG"),
         ("run.py", "#!/usr/bin/env -S LANG=C zsh -e\nls", "a script of zsh"),
         ("run.SH", "true", "a script of a shell"),
-        ("run", "torchrun a/train.py", "Python cannot read it"),
         ("train.ipynb", "{}", "a notebook.*jupyter nbconvert --to script"),
         ("train.py", "\0\1", "Python cannot read it"),
-        ("train", "\x7fELF", "Python cannot read it"),
         ("torchrun", "#!/usr/bin/python3\n", "it is a launcher"),
-        (".venv/x.py", "1", "not among the files"),
         ("../x.py", "1", "not among the files"),
         ("model", None, "is a directory: name the file in it"),
     ],

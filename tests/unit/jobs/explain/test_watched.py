@@ -15,13 +15,8 @@ def condition(type_):
 
 def batch(status, **labels):
     metadata = {"name": "stage-1", "labels": labels, "creationTimestamp": CREATED}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata,
-        "spec": {"backoffLimit": 4},
-        "status": status,
-    }
+    spec = {"backoffLimit": 4}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec, "status": status}
 
 
 def volcano(tasks, **metadata):
@@ -29,10 +24,8 @@ def volcano(tasks, **metadata):
     return watched.of({"apiVersion": "batch.volcano.sh/v1alpha1", "metadata": metadata, "spec": {"tasks": tasks}})
 
 
-@pytest.mark.parametrize(
-    ("name", "job", "state", "running", "restarts"),
-    [
-        ("running", "alpha", "Running", 2, "0/3"),
+def test_a_volcano_job_is_told_in_its_own_words():
+    for name, job, state, running, restarts in (
         ("queue_full", "beta", "Pending", 0, "0/3"),
         ("controllers_down", "rho", "Submitted", 0, "0/3"),
         ("restarted", "run", "Running", 2, "1/3"),
@@ -40,36 +33,42 @@ def volcano(tasks, **metadata):
         ("completed", "run", "Completed", 0, "0/3"),
         ("failed", "run", "Failed", 0, "1/1"),
         ("aborted", "run", "Aborted", 0, "0/3"),
-    ],
-)
-def test_a_volcano_job_is_told_in_its_own_words(name, job, state, running, restarts):
-    found = watched.of(scene_of(name, job).job)
-    assert (found.state, found.running, f"{found.restarts}/{found.most_restarts}") == (state, running, restarts)
-    assert found.is_gang
-    assert (found.ended is not None) is (state in ("Completed", "Failed", "Aborted"))
-    if found.ended:  # the duration no longer grows
-        assert found.seconds(watched.moment("2026-12-01T00:00:00Z")) == (found.ended - found.created).total_seconds()
+    ):
+        found = watched.of(scene_of(name, job).job)
+        assert (found.state, found.running, f"{found.restarts}/{found.most_restarts}") == (state, running, restarts)
+        assert found.is_gang
+        assert (found.ended is not None) is (state in ("Completed", "Failed", "Aborted"))
+        if found.ended:  # the duration no longer grows
+            lasted = (found.ended - found.created).total_seconds()
+            assert found.seconds(watched.moment("2026-12-01T00:00:00Z")) == lasted
 
 
-@pytest.mark.parametrize(
-    ("status", "state"),
-    [
+def test_a_job_of_kubernetes_is_told_in_the_same_words_and_ranks_are_what_trn_noted():
+    for status, state in (
         *(({}, "Pending"), ({"active": 1}, "Pending"), ({"active": 1, "ready": 1}, "Running")),
         ({"conditions": [condition("Complete")]}, "Completed"),
         ({"conditions": [condition("Failed")]}, "Failed"),
         ({"conditions": [condition("FailureTarget")]}, "Pending"),
-    ],
-)
-def test_a_job_of_kubernetes_is_told_in_the_same_words(status, state):
-    found = watched.of(batch(status, **{"trainium-eks/kind": "stage"}))
-    assert (found.kind, found.state, found.ended is None) == ("stage", state, state in ("Pending", "Running"))
-    assert not found.is_gang
-
-
-def test_the_newest_comes_first_and_jobs_of_kubernetes_that_are_not_ours_are_left_out():
+    ):
+        found = watched.of(batch(status, **{"trainium-eks/kind": "stage"}))
+        assert (found.kind, found.state, found.ended is None) == ("stage", state, state in ("Pending", "Running"))
+        assert not found.is_gang
     old, new = (batch({}, **{"trainium-eks/kind": "stage"}) for _ in range(2))
     new["metadata"] |= {"name": "new", "creationTimestamp": DONE}
     assert [job.name for job in watched.watched([], [old, batch({}), new])] == ["new", "stage-1"]
+    torchx, compiling = {"app.kubernetes.io/managed-by": "torchx.pytorch.org"}, {"trainium-eks/kind": "compile"}
+    labels = (torchx | compiling, torchx, {})
+    assert [volcano([], labels=each).kind for each in labels] == ["compile", "torchx", "volcano"]
+    for annotations, command, ranks in (
+        ({"trainium-eks/world-size": "64", "trainium-eks/nodes": "2"}, [], 32),
+        ({}, ["bash", "-c", "torchrun --nnodes 2 --nproc_per_node 32 x.py"], 32),
+        ({}, ["torchrun", "--nproc-per-node=8", "x.py"], 8),
+        ({}, ["torchrun", "--nproc_per_node", "gpu", "x.py"], None),
+        ({"trainium-eks/world-size": "64", "trainium-eks/nodes": "0"}, [], None),
+    ):
+        container = {"name": "trainer", "command": command[:1], "args": command[1:]}
+        task = {"name": "trainer", "replicas": 2, "template": {"spec": {"containers": [container]}}}
+        assert volcano([task], annotations=annotations).ranks_per_node == ranks
 
 
 @pytest.mark.parametrize(
@@ -93,31 +92,3 @@ def test_a_pytorchjob_is_told_in_the_same_words(conditions, state):
     found = watched.of(source)
     assert (found.kind, found.state, found.nodes, found.ranks_per_node) == ("pytorchjob", state, 4, 8)
     assert (found.running, found.ended is not None) == (4, state in ("Completed", "Failed"))
-
-
-@pytest.mark.parametrize(
-    ("annotations", "command", "ranks"),
-    [
-        ({"trainium-eks/world-size": "64", "trainium-eks/nodes": "2"}, [], 32),
-        ({}, ["bash", "-c", "torchrun --nnodes 2 --nproc_per_node 32 x.py"], 32),
-        ({}, ["torchrun", "--nproc-per-node=8", "x.py"], 8),
-        ({}, ["torchrun", "--nproc_per_node", "gpu", "x.py"], None),
-        ({"trainium-eks/world-size": "64", "trainium-eks/nodes": "0"}, [], None),
-    ],
-)
-def test_ranks_are_what_trn_noted_or_the_command_says(annotations, command, ranks):
-    container = {"name": "trainer", "command": command[:1], "args": command[1:]}
-    task = {"name": "trainer", "replicas": 2, "template": {"spec": {"containers": [container]}}}
-    assert volcano([task], annotations=annotations).ranks_per_node == ranks
-
-
-@pytest.mark.parametrize(
-    ("labels", "kind"),
-    [
-        ({"trainium-eks/kind": "compile", "app.kubernetes.io/managed-by": "torchx.pytorch.org"}, "compile"),
-        ({"app.kubernetes.io/managed-by": "torchx.pytorch.org"}, "torchx"),
-        ({}, "volcano"),
-    ],
-)
-def test_a_job_says_whose_it_is(labels, kind):
-    assert volcano([], labels=labels).kind == kind

@@ -14,17 +14,6 @@ def waits(name, job, change=None, **rest):
     return why(of(name, job, change, **rest))
 
 
-@pytest.mark.parametrize(
-    ("name", "job"),
-    [
-        *(("running", "alpha"), ("queue_full", "alpha"), ("topology_fragmented", "one")),
-        *((each, "run") for each in ("restarted", "completed", "failed", "aborted")),
-    ],
-)
-def test_a_job_that_runs_or_has_ended_waits_for_nothing(name, job):
-    assert why(of(name, job)) is None
-
-
 UNREAD = {"Node": None, "Queue": None, "HyperNode": None, "PersistentVolumeClaim": None}
 
 
@@ -97,7 +86,9 @@ AMOUNTS = ("{16400 -3} {<nil>} ", "{0 0} {<nil>} 0", "{8 0} {<nil>} 8")
 CPUS = [f"requests.cpu:{{{each} DecimalSI}}" for each in AMOUNTS]
 
 
-def test_a_job_that_volcano_ended_for_the_quota_says_so():
+def test_a_job_that_runs_or_has_ended_waits_for_nothing_and_one_that_volcano_ended_says_why():
+    for name, job in (("running", "alpha"), ("topology_fragmented", "one"), ("restarted", "run"), ("failed", "run")):
+        assert why(of(name, job)) is None
     gave_up = event("Job", message="Job failed on action SyncJob for retry limit reached")
     ended = of("quota", "nu", together(phase("Terminated"), gave_up))
     assert why(ended) is None

@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import re
 import shutil
 import subprocess
 import tarfile
@@ -11,7 +12,6 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import boto3
 import kubernetes_validate
@@ -38,7 +38,7 @@ from trainium_eks.model.catalogue import training_images
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.catalogue.training_images import BASES
 from trainium_eks.model.catalogue.versions import KUBERNETES
-from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
+from trainium_eks.model.outputs import NamespaceOutput
 
 URL = "123456789012.dkr.ecr.us-west-2.amazonaws.com/trn-dev/training"
 TRN1 = BASES["trn1"].image or ""
@@ -49,7 +49,7 @@ TEAM = NamespaceOutput(name="vision", queues=("eyes",), service_account="trainin
 # --- What an image is made of -----------------------------------------------------------------------------------------
 
 
-def test_the_tag_follows_from_everything_that_the_image_is_made_of(tmp_path):
+def test_the_tag_follows_from_everything_and_a_context_holds_our_package_and_no_rubbish(tmp_path):
     (tmp_path / "train.py").write_text("1")
     made = [
         images.context(REQUEST, workloads()),
@@ -62,13 +62,9 @@ def test_the_tag_follows_from_everything_that_the_image_is_made_of(tmp_path):
     assert len({images.tag(REQUEST, each) for each in made}) == len(made)
     again = images.context(REQUEST, workloads())
     assert images.tag(REQUEST, made[0]) == images.tag(REQUEST, again)
-    assert images.tag_problem(images.tag(REQUEST, made[0])) is None
     assert made[0].archive() == again.archive()
     with tarfile.open(fileobj=BytesIO(again.archive())) as tar:
         assert {each.name: each.mode for each in tar} == dict.fromkeys(again.files, 0o644)
-
-
-def test_a_context_holds_our_package_and_no_rubbish(tmp_path):
     for name in ("a.py", "__pycache__/a.pyc", ".git/config", "deep/b.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
@@ -82,13 +78,28 @@ def test_a_context_holds_our_package_and_no_rubbish(tmp_path):
         images.context(REQUEST, workloads(), own_files=tmp_path)
 
 
-def test_every_type_of_the_catalogue_has_a_target_and_every_base_is_pinned():
+def test_every_type_has_a_pinned_base_and_a_copy_a_tag_and_all_platforms():
     chosen = {name: training_images.target_of(name) for name in CATALOGUE}
     assert (chosen["trn1n.32xlarge"], chosen["trn2.48xlarge"]) == ("trn1", "trn2")
     for name, target in chosen.items():
         assert (target == "cpu") == (CATALOGUE[name].family == "cpu"), name
     for target, base in BASES.items():
         assert base.image is None or training_images.reference_problems(base.image, target) == []
+    tags = {
+        SOURCE: MIRRORED,
+        f"quay.io/a/b@sha256:{'0123456789' * 6}abcd": "mirror-b-012345678901",
+        TRN1: "mirror-pytorch-training-neuronx-2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04",
+        f"r.example/{'n' * 90}:{'t' * 90}": f"mirror-{'n' * 53}-{'t' * 67}",
+    }
+    assert {source: images.mirror_tag(source) for source in tags} == tags
+    assert not any(images.tag_problem(each) for each in tags.values())
+    """skopeo refuses a reference with both."""
+    for registry in ("r.example", "r.example:5000"):
+        command = engines.skopeo_copy(f"{registry}/a/b:1.0@sha256:{'a' * 64}", "r.example/x:1", None)
+        assert command[:4] == ["skopeo", "copy", "--all", "--preserve-digests"]
+        assert command[-2] == f"docker://{registry}/a/b@sha256:{'a' * 64}"
+    local = engines.skopeo_copy("localhost:5000/a:1", "127.0.0.1:5000/a:1", None)
+    assert {"--src-tls-verify=false", "--dest-tls-verify=false"} <= {*local}
 
 
 OWN = "registry.example/team/neuron"
@@ -98,44 +109,23 @@ GPUS = {"nodeGroups": [group("g", "nvidia.com/gpu", 4, 1)]}
 CONFIGS = {"baseImages": {"trn2": f"{OWN}:2.14"}}
 
 
-@pytest.mark.parametrize(
-    ("stack", "target", "base", "expected"),
-    [
+def test_the_stack_and_the_command_say_what_is_built():
+    for stack, target, base, expected in (
         ({}, None, None, REQUEST),
         (GPUS, None, None, ImageRequest("cuda", BASES["cuda"].image or "")),
         (CONFIGS, "trn2", None, ImageRequest("trn2", f"{OWN}:2.14")),
         (CONFIGS, "trn2", f"{OWN}:2.15", ImageRequest("trn2", f"{OWN}:2.15")),
         ({"namespaces": [USER]}, None, None, replace(REQUEST, user_id=2001)),
-    ],
-    ids=["by the first group", "of a GPU", "the config's base", "the command's", "the team's user"],
-)
-def test_the_stack_and_the_command_say_what_is_built(stack, target, base, expected):
-    assert images.request_for(outputs(**stack), target, base) == expected
-
-
-@pytest.mark.parametrize(
-    ("target", "base", "path", "said"),
-    [
-        ("tnr1", None, "--for", "did you mean trn1"),
-        ("trn2", None, "--base", "name one: --base IMAGE"),
-        ("trn1", "team/base:1.0", "--base", "not an image with its registry"),
-        ("trn1", "registry.example/team/base:latest", "--base", "means another image tomorrow"),
-    ],
-)
-def test_what_cannot_be_built_is_said(target, base, path, said):
-    found = images.request_for(outputs(), target, base)
-    assert (found.path, said in f"{found.reason} {found.fix}") == (path, True)
-
-
-def test_the_tag_of_a_copy():
-    tags = {
-        SOURCE: MIRRORED,
-        f"quay.io/a/b@sha256:{'0123456789' * 6}abcd": "mirror-b-012345678901",
-        TRN1: "mirror-pytorch-training-neuronx-2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04",
-        f"r.example/{'n' * 90}:{'t' * 90}": f"mirror-{'n' * 53}-{'t' * 67}",
-    }
-    assert {source: images.mirror_tag(source) for source in tags} == tags
-    assert not any(images.tag_problem(each) for each in tags.values())
+        ({}, "tnr1", None, "--for: .*did you mean trn1"),
+        ({}, "trn2", None, "--base: .*name one: --base IMAGE"),
+        ({}, "trn1", "team/base:1.0", "--base: .*not an image with its registry"),
+        ({}, "trn1", "registry.example/team/base:latest", "--base: .*means another image tomorrow"),
+    ):
+        found = images.request_for(outputs(**stack), target, base)
+        if isinstance(expected, str):
+            assert re.match(expected, f"{found.path}: {found.reason} {found.fix}")
+        else:
+            assert found == expected
 
 
 # --- Engines ----------------------------------------------------------------------------------------------------------
@@ -184,7 +174,6 @@ def installed(monkeypatch):
 @pytest.mark.parametrize(
     ("there", "broken", "asked", "found"),
     [
-        (("docker", "podman", "finch"), (), None, "docker"),
         (("docker", "podman", "finch"), (), "finch", "finch"),
         (("docker", "podman", "finch"), ("docker",), None, "podman"),
         ((), (), None, r"none of docker, podman, finch is on PATH.*--in-cluster"),
@@ -333,11 +322,9 @@ def test_what_fails_is_said(trn, exported, canned, installed, fails):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("build --engine buildah", "--engine buildah is none of docker, podman, finch"),
         ("build --tag a,b", "not a tag"),
         ("build --requirements /none/r.txt", "--requirements /none/r.txt: No such file or directory"),
         ("build --context /none", "--context /none is no directory"),
-        ("build --for trn2", "--base"),
         (f"mirror {SOURCE}", "none of skopeo, crane is on PATH: install one"),
         (f"mirror {SOURCE} --engine buildah", "is none of skopeo, crane, docker, podman"),
         ("push --in-cluster --context {own}", "give a smaller --context, or build with an engine"),
@@ -378,24 +365,11 @@ def test_a_copy_logs_in_first(trn, canned, installed, engine, commands):
     assert {argv[0] for argv in runner.ran} == {engine or "skopeo"}
 
 
-def test_a_copy_has_all_platforms_and_a_digest_counts_before_a_tag():
-    """skopeo refuses a reference with both."""
-    for registry in ("r.example", "r.example:5000"):
-        command = engines.skopeo_copy(f"{registry}/a/b:1.0@sha256:{'a' * 64}", "r.example/x:1", None)
-        assert command[:4] == ["skopeo", "copy", "--all", "--preserve-digests"]
-        assert command[-2] == f"docker://{registry}/a/b@sha256:{'a' * 64}"
-    local = engines.skopeo_copy("localhost:5000/a:1", "127.0.0.1:5000/a:1", None)
-    assert {"--src-tls-verify=false", "--dest-tls-verify=false"} <= {*local}
-
-
 # --- In the cluster ---------------------------------------------------------------------------------------------------
 
 
 LOGIN = Login("123456789012.dkr.ecr.us-west-2.amazonaws.com", "AWS", "the-password")
-
-
-CONTEXT = images.context(REQUEST, workloads())
-BUILD = image_jobs.build_objects(TEAM, "image-x-1", f"{URL}:x", CONTEXT, LOGIN)
+BUILD = image_jobs.build_objects(TEAM, "image-x-1", f"{URL}:x", images.context(REQUEST, workloads()), LOGIN)
 MIRROR = image_jobs.mirror_objects(TEAM, "mirror-1", TRN1, f"{URL}:m", LOGIN)
 
 
@@ -424,8 +398,7 @@ def test_a_build_in_the_cluster_asks_for_nothing_that_baseline_forbids():
     assert pod["nodeSelector"] == {"trainium-eks/pool": "cpu"}
     shell, flags, script, _, reference, *options = container["command"]
     assert (shell, flags, reference) == ("bash", "-euc", f"{URL}:x")
-    assert f"BASE={TRN1}" in options
-    assert URL not in script
+    assert (f"BASE={TRN1}" in options, URL in script) == (True, False)
     assert subprocess.run(["bash", "-n", "-c", script], check=False).returncode == 0
 
 
@@ -433,7 +406,7 @@ def test_a_build_in_the_cluster_asks_for_nothing_that_baseline_forbids():
 def test_a_build_in_the_cluster_is_followed_to_its_end(trn, exported, canned, monkeypatch, ends):
     tag = tag_of(exported)
     answers(canned, tag, "absent", "login", *["there"] * ends)
-    submitted: list[dict[str, Any]] = []
+    submitted = []
     session = nullcontext(SimpleNamespace(namespace=TEAM, api=None))
     monkeypatch.setattr(in_cluster, "open_session", lambda _: session)
     monkeypatch.setattr(batch_jobs, "submit", lambda _, job, needs: submitted.extend([job, *needs]))
@@ -443,9 +416,3 @@ def test_a_build_in_the_cluster_is_followed_to_its_end(trn, exported, canned, mo
     assert [each["kind"] for each in submitted] == ["Job", "ConfigMap", "Secret"]
     assert (code, out) == ((0, f"{URL}:{tag} pushed\n") if ends else (1, "")), err
     assert ends or f"{URL}:{tag} is not there: BackoffLimitExceeded" in err
-
-
-def test_outputs_without_bases_are_those_of_an_older_stack():
-    data = outputs().model_dump(by_alias=True)
-    del data["baseImages"]
-    assert StackOutputs.parse(data).base_images == {}

@@ -10,9 +10,8 @@ from trainium_eks.jobs.explain.watched import of
 from trainium_eks.jobs.objects import forms, identity, volcano_job
 from trainium_eks.jobs.objects.command import place_by_label, shell
 from trainium_eks.jobs.objects.job import Program, Topology, TrainingJob
-from trainium_eks.jobs.objects.options import Form
 
-KUBEFLOW: tuple[Form, ...] = ("pytorchjob", "trainjob")
+KUBEFLOW = ("pytorchjob", "trainjob")
 
 
 def _job(form, **changes):
@@ -47,7 +46,7 @@ def test_its_pods_are_those_of_the_volcano_job(form):
     assert variables <= {each["name"] for each in container["env"]}
 
 
-def test_it_goes_by_its_queue_as_a_whole_and_its_nodes_are_near_each_other():
+def test_it_goes_by_its_queue_as_a_whole_near_each_other_and_jobset_restarts_it():
     policy = forms.objects(_job("pytorchjob", priority="training-high"))[0]["spec"]["runPolicy"]["schedulingPolicy"]
     assert policy == {"minAvailable": 2, "queue": "test", "priorityClass": "training-high"}
     spec = forms.objects(_job("trainjob", topology=Topology("hard", 2)))[0]["spec"]
@@ -55,9 +54,6 @@ def test_it_goes_by_its_queue_as_a_whole_and_its_nodes_are_near_each_other():
     assert spec["podGroupPolicy"] == {"volcano": {"networkTopology": topology}}
     assert spec["template"]["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "test"}
     assert forms.objects(_job("trainjob"))[0]["spec"]["podGroupPolicy"] == {"volcano": {}}
-
-
-def test_jobset_restarts_the_gang_and_counts():
     spec = forms.objects(_job("trainjob", retries=3))[0]["spec"]["template"]["spec"]
     [nodes] = spec["replicatedJobs"]
     assert nodes["template"]["spec"]["backoffLimit"] == 0
@@ -76,25 +72,22 @@ def test_every_form_is_watched(form):
     assert made["metadata"]["annotations"]["trainium-eks/launcher"] == "torchrun"
 
 
-@pytest.mark.parametrize(
-    ("jobs", "condition", "state", "ended"),
-    [
+def test_states_of_a_trainjob():
+    for jobs, condition, state, ended in (
         (None, None, "Submitted", False),
         ({"ready": 0, "active": 1}, None, "Pending", False),
         ({"ready": 1, "active": 1}, None, "Running", False),
         (None, "Suspended", "Pending", False),
         ({"succeeded": 1}, "Complete", "Completed", True),
         (None, "Failed", "Failed", True),
-    ],
-)
-def test_states_of_a_trainjob(jobs, condition, state, ended):
-    at = "2026-11-21T10:01:00Z"
-    status = {"jobsStatus": [{"name": "node", **jobs}]} if jobs else {}
-    status |= {"conditions": [{"type": condition, "status": "True", "lastTransitionTime": at}]} if condition else {}
-    made = forms.objects(_job("trainjob"))[-1] | {"status": status}
-    made["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
-    seen = of(made)
-    assert (seen.state, seen.ended is not None) == (state, ended)
+    ):
+        at = "2026-11-21T10:01:00Z"
+        status = {"jobsStatus": [{"name": "node", **jobs}]} if jobs else {}
+        status |= {"conditions": [{"type": condition, "status": "True", "lastTransitionTime": at}]} if condition else {}
+        made = forms.objects(_job("trainjob"))[-1] | {"status": status}
+        made["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
+        seen = of(made)
+        assert (seen.state, seen.ended is not None) == (state, ended)
 
 
 # --- Command ----------------------------------------------------------------------------------------------------------
@@ -117,31 +110,25 @@ def test_nodes_meet_at_the_first(form, node, host):
     assert f"{at} --node_rank {node}" in gang
 
 
-def _counting(tmp_path, **changes):
+@pytest.fixture
+def counting(tmp_path, monkeypatch):
     """A job whose output is in a directory of this machine."""
-
-    class Here(TrainingJob):
-        @property
-        def output(self):
-            return f"{tmp_path}/output"
-
-    wanted = _job("pytorchjob", program=Program(module="m"), **changes)
-    return Here(**{name: getattr(wanted, name) for name in TrainingJob.__dataclass_fields__})
+    monkeypatch.setattr(TrainingJob, "output", f"{tmp_path}/output")
+    return _job("pytorchjob", program=Program(module="m"), retries=3)
 
 
 @pytest.mark.parametrize("code", [1, 134, 137])
-def test_a_fault_restarts_the_pod_until_there_have_been_as_many_as_allowed(tmp_path, code):
-    wanted = _counting(tmp_path, retries=3)
-    found = [_run(wanted, 1, code) for _ in range(3)]
+def test_a_fault_restarts_the_pod_until_there_have_been_as_many_as_allowed(counting, code):
+    found = [_run(counting, 1, code) for _ in range(3)]
     assert [each.returncode for each in found] == [138, 138, 78]
     assert "fault 3 of this node; --retries 3: the job ends" in found[-1].stderr
-    assert _run(wanted, 0, code).returncode == 138, "each node counts its own"
-    assert _run(replace(wanted, submission="other"), 1, code).returncode == 138, "a new job of the name begins anew"
+    assert _run(counting, 0, code).returncode == 138, "each node counts its own"
+    assert _run(replace(counting, submission="other"), 1, code).returncode == 138, "a new job of the name begins anew"
 
 
-@pytest.mark.parametrize("code", [0, 78, 143])
-def test_other_endings_are_no_faults(tmp_path, code):
-    assert _run(_counting(tmp_path, retries=1), 1, code).returncode == code
+def test_other_endings_are_no_faults(tmp_path, counting):
+    for code in (0, 78, 143):
+        assert _run(counting, 1, code).returncode == code
     assert not (tmp_path / "output").exists()
 
 
@@ -158,26 +145,19 @@ def _pod(name, **labels):
     return {"metadata": {"name": name, "labels": labels}, "spec": {"hostname": name}}
 
 
-@pytest.mark.parametrize(
-    ("pod", "rank"),
-    [
+def test_node_rank_of_each_form():
+    for pod, rank in (
         # In TorchX's shape each task has one pod, so Volcano's own number is 0 on all of them.
         (_pod("bert-trainer-3-0", **{identity.REPLICA_LABEL: "3", identity.TASK_INDEX_LABEL: "0"}), 3),
         (_pod("bert-trainer-12", **{identity.TASK_INDEX_LABEL: "12"}), 12),
         (_pod("any", **{identity.REPLICA_INDEX_LABEL: "11"}), 11),
         (_pod("any", **{identity.COMPLETION_INDEX_LABEL: "11"}), 11),
-        (_pod("bert-trainer-3-0"), 3),
         ({"metadata": {"name": "bert-trainer-10"}}, 10),
-    ],
-)
-def test_node_rank_of_each_form(pod, rank):
-    assert identity.node_rank(pod) == rank
-
-
-@pytest.mark.parametrize("name", ["toolbox", "bert-trainer-x", "trainer-1"])
-def test_a_pod_of_no_job_has_no_node_rank(name):
-    with pytest.raises(ValueError, match=name):
-        identity.node_rank(_pod(name))
+    ):
+        assert identity.node_rank(pod) == rank
+    for name in ("bert-trainer-x", "trainer-1"):
+        with pytest.raises(ValueError, match=name):
+            identity.node_rank(_pod(name))
 
 
 @pytest.mark.parametrize("shape", ["bert-trainer-{}-0", "bert-trainer-{}"])

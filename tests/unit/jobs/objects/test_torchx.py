@@ -154,32 +154,25 @@ def test_the_printed_options_and_the_components_defaults_are_the_job(name):
     assert torchx_app.application(**given) == expected
 
 
-def test_the_component_needs_no_other_package():
+def test_the_component_needs_no_other_package_and_refuses_what_cannot_run():
     """Neither Pulumi nor pydantic is where TorchX is."""
     check = (
         f"import sys; sys.path.append({str(ROOT)!r}); from trainium_eks.jobs.objects import torchx_app; "
         "print(*{name.partition('.')[0] for name in sys.modules} & {'pulumi', 'pydantic', 'yaml', 'kubernetes'})"
     )
-    command = [shutil.which("python3") or "python3", "-I", "-S", "-c", check]
-    result = _ran(command)
+    result = _ran([shutil.which("python3") or "python3", "-I", "-S", "-c", check])
     assert (result.stdout.strip(), result.stderr) == ("", "")
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
+    for changes, said in (
         ({"script": "/opt/launch.sh"}, r"launch\.sh: it is a script of a shell.*trn starts the ranks itself"),
         ({"script": "t.py", "nproc_per_node": 3}, r"--nproc_per_node 3: a trn1\.32xlarge has 1, 2, 8, 32"),
         ({"script": "t.py", "precision": "fp61"}, r"--precision fp61: xla has "),
         ({"script": "t.py", "module": "m"}, "give either --script or --module"),
         ({"script": "t.py", "instance_type": "trn1.32xl"}, r"--instance_type: .*trn1\.32xlarge"),
-    ],
-)
-def test_the_component_refuses_what_cannot_run(changes, said):
-    names = inspect.signature(torchx_app.application).parameters
-    given = dict.fromkeys(names, "") | {"instance_type": "trn1.32xlarge", **changes}
-    with pytest.raises(ValueError, match=said):
-        torchx_app.application(**given)
+    ):
+        names = inspect.signature(torchx_app.application).parameters
+        given = dict.fromkeys(names, "") | {"instance_type": "trn1.32xlarge", **changes}
+        with pytest.raises(ValueError, match=said):
+            torchx_app.application(**given)
 
 
 # --- Without any cluster: TorchX's local_cwd scheduler ----------------------------------------------------------------
@@ -195,10 +188,8 @@ def test_two_nodes_agree_on_the_sum(version, tmp_path):
     words += ["--backend", "cpu", "--launcher", "gang", "--claim", ""]
     program, settings = str(Path(PYTHONS[version]).parent / "torchx"), f"log_dir={tmp_path / 'logs'}"
     command = [program, "run", "--wait", "-s", "local_cwd", "-cfg", settings, f"{COMPONENT}:trainium_ddp", *words]
-    python = tmp_path / "bin" / "python3"
-    python.parent.mkdir()
-    python.symlink_to(sys.executable)
-    path = os.pathsep.join([str(python.parent), os.environ["PATH"]])
+    (tmp_path / "python3").symlink_to(sys.executable)
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "workloads"), "LOGLEVEL": "INFO"}
     environment.pop("VC_TRAINER_0_HOSTS", None)
     result = _ran(command, cwd=tmp_path, env=environment)

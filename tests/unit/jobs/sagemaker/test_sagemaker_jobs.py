@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -14,6 +13,7 @@ from aws_double import AwsError as Refused
 from cluster_snapshots import outputs as stack_outputs
 from sagemaker_answers import BEGUN, IMAGE, JOB, WHERE, check, summary, training
 from trainium_workloads.text_classification import sagemaker
+from waiting import until
 
 from trainium_eks.aws.sessions import AwsError
 from trainium_eks.jobs.objects.job import Program
@@ -40,19 +40,6 @@ def made(**options):
     return found
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"nodes": 4, "spot": True, "channel": ("train=s3://acme-data/reviews/train", "model=/data/models/bert")},
-        {"keep_alive": 1800, "retries": 0, "name": "bert-1", "max_hours": 0.5},
-        {"instance_type": "p5.4xlarge", "program": Program(script="train.py"), "has_workspace": True},
-    ],
-)
-def test_the_request_is_one_that_botocore_s_model_takes(options):
-    check("CreateTrainingJob", training_request(made(**options)))
-
-
 VOLUME = OUTPUTS.shared_volume
 ON_LUSTRE = {
     "FileSystemId": VOLUME.file_system_id,
@@ -64,15 +51,20 @@ CHECKPOINTS = {"S3Uri": "s3://acme-data/sagemaker/training/bert/checkpoints", "L
 RESOURCES = {"InstanceType": "ml.trn1.32xlarge", "InstanceCount": 1, "VolumeSizeInGB": 500}
 
 
-@pytest.mark.parametrize(
-    ("options", "path", "expected"),
-    [
+def test_the_request_is_one_that_botocore_s_model_takes_with_what_is_asked_for():
+    for options in (
+        {},
+        {"nodes": 4, "spot": True, "channel": ("train=s3://acme-data/reviews/train", "model=/data/models/bert")},
+        {"keep_alive": 21_600, "retries": 30, "name": "bert-1", "max_hours": 28 * 24},
+        {"instance_type": "p5.4xlarge", "program": Program(script="train.py"), "has_workspace": True},
+    ):
+        check("CreateTrainingJob", training_request(made(**options)))
+    for options, path, expected in (
         ({}, "EnableNetworkIsolation", True),
         ({}, "VpcConfig", {"SecurityGroupIds": ["sg-0a1b2c3d"], "Subnets": [*WHERE.subnet_ids]}),
         ({}, "RoleArn", WHERE.role_arn),
         ({}, "OutputDataConfig.KmsKeyId", WHERE.kms_key_arn),
         ({}, "AlgorithmSpecification.TrainingImage", IMAGE),
-        ({}, "ResourceConfig", RESOURCES),
         ({}, "RetryStrategy", {"MaximumRetryAttempts": 3}),
         ({"keep_alive": 900}, "ResourceConfig", {**RESOURCES, "KeepAlivePeriodInSeconds": 900}),
         ({"spot": True}, "EnableManagedSpotTraining", True),
@@ -81,34 +73,26 @@ RESOURCES = {"InstanceType": "ml.trn1.32xlarge", "InstanceCount": 1, "VolumeSize
             *("StoppingCondition", {"MaxRuntimeInSeconds": 7200, "MaxWaitTimeInSeconds": 14400}),
         ),
         # The next job of the name goes on.
-        ({"spot": True, "name": "bert"}, "CheckpointConfig", CHECKPOINTS),
         ({"name": "bert"}, "CheckpointConfig", CHECKPOINTS),
         (
             {"channel": ("train=s3://acme-data/reviews", "model=models/bert")},
             *("InputDataConfig.1.DataSource.S3DataSource.S3Uri", "s3://acme-data/reviews"),
         ),
         ({"channel": ("model=models/bert",)}, "InputDataConfig.1.DataSource.FileSystemDataSource", ON_LUSTRE),
-    ],
-)
-def test_what_a_request_asks_for(options, path, expected):
-    found = training_request(made(**options))
-    for each in path.split("."):
-        found = found[int(each) if each.isdigit() else each]
-    assert found == expected
+    ):
+        found = training_request(made(**options))
+        for each in path.split("."):
+            found = found[int(each) if each.isdigit() else each]
+        assert found == expected
+        assert ("TRN_CHECKPOINT_SECONDS=600" in launch_script(made(**options))) is ("spot" in options)
 
 
-def test_spot_saves_checkpoints_of_its_own():
-    assert "TRN_CHECKPOINT_SECONDS=600" in launch_script(made(spot=True))
-    assert made().uri("checkpoints") != made(name="other").uri("checkpoints")
-
-
-@pytest.mark.parametrize(
-    ("path", "options"),
-    [
+def test_a_job_that_cannot_run_is_refused_by_its_option():
+    for path, options in (
         ("--on", {"where": None}),
         *(("--instance-type", {"instance_type": "trn2.3xlarge"}), ("--group", {"group": "trn1"})),
         *(("--data", {"data": ("reviews",)}), ("--kind", {"kind": "trainjob"}), ("--precompile", {"precompile": True})),
-        *(("--name", {"name": "Bert"}), ("--name", {"name": "b" * 60})),
+        ("--name", {"name": "b" * 60}),
         ("--image", {"image": "docker.io/library/python:3.12"}),
         *(("--nodes", {"nodes": 0}), ("--nodes", {"nodes": 2, "instance_type": "trn1.2xlarge"})),
         *(("--ranks-per-node", {"ranks_per_node": 5}), ("--precision", {"precision": "int4"})),
@@ -123,12 +107,10 @@ def test_spot_saves_checkpoints_of_its_own():
         ),
         *(("", {"program": Program()}), ("--script", {"program": Program("launch.sh")})),
         ("--env", {"variables": {"HF_TOKEN": "hf_x"}}),
-    ],
-)
-def test_a_job_that_cannot_run_is_refused_by_its_option(options, path):
-    found = planned(**options)
-    assert isinstance(found, tuple)
-    assert [each.path for each in found] == [path]
+    ):
+        found = planned(**options)
+        assert isinstance(found, tuple)
+        assert [each.path for each in found] == [path]
 
 
 # --- the script of the containers -------------------------------------------------------------------------------------
@@ -164,11 +146,6 @@ class Container:
         _, said = (process := self.start(job, behaves)).communicate(timeout=30)
         return process.returncode, said
 
-    @property
-    def environment(self):
-        lines = (self.seen / "environment").read_text().splitlines()
-        return dict(line.split("=", 1) for line in lines if "=" in line)
-
 
 def test_a_container_gets_sagemaker_s_variables_and_its_place_in_the_gang(tmp_path):
     container = Container(tmp_path, "algo-10", 12)
@@ -184,7 +161,7 @@ def test_a_container_gets_sagemaker_s_variables_and_its_place_in_the_gang(tmp_pa
     }
     of_neuron = {"SM_NUM_NEURONS": "32", "TRN_BACKEND": "xla", "PJRT_DEVICE": "NEURON"}
     of_network = {"CCOM_SOCKET_IFNAME": "eth7", "FI_PROVIDER": "efa"}
-    seen = container.environment
+    seen = dict(line.split("=", 1) for line in (tmp_path / "environment").read_text().splitlines() if "=" in line)
     assert seen.items() >= {**places, **of_neuron, **of_network, "MINE": "a 'b'"}.items()
     read = sagemaker.arguments(seen, ["--epochs", "2"])
     pairs = dict(zip(read[::2], read[1::2], strict=True))
@@ -200,8 +177,8 @@ def test_the_workspace_is_unpacked_and_the_script_found_there(tmp_path):
     assert container.run(job)[0] == 0
     assert (tmp_path / "words").read_text().endswith("train.py\n--epochs\n2\n")
     missing = replace(job, job=replace(job.job, program=Program("other.py")))
-    code, said = container.run(missing)
-    assert (code, said) == (78, "there is no script other.py\n")
+    said = "there is no script other.py\n"
+    assert container.run(missing) == (78, said)
     assert (container.root / "output/failure").read_text() == said
 
 
@@ -219,9 +196,7 @@ def test_a_failure_leaves_its_code_and_where_to_look(tmp_path, behaves, code):
 def test_sigterm_reaches_the_launcher_which_may_save(tmp_path):
     behaves = 'trap "touch $SEEN/saved; exit 143" TERM; touch $SEEN/up; while :; do sleep 0.05; done'
     process = Container(tmp_path).start(made(), behaves)
-    deadline = time.monotonic() + 20
-    while not (tmp_path / "up").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until((tmp_path / "up").exists)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=20)
     assert (process.returncode, (tmp_path / "saved").exists()) == (143, True)
@@ -253,11 +228,9 @@ def test_a_submitted_job_is_found_by_its_own_team_and_stack_with_its_files_in_s3
     assert cloud.find("training-none-bcdfg") is None
 
 
-@pytest.mark.parametrize(
-    ("status", "second", "state"),
-    [
+def test_states_are_in_the_words_of_all_jobs_and_an_ended_one_counts_its_billable_time():
+    for status, second, state in (
         ("InProgress", "Starting", "Pending"),
-        ("InProgress", "Downloading", "Pending"),
         ("InProgress", "Training", "Running"),
         ("InProgress", "Interrupted", "Restarting"),
         ("Stopping", "Stopping", "Terminating"),
@@ -265,30 +238,22 @@ def test_a_submitted_job_is_found_by_its_own_team_and_stack_with_its_files_in_s3
         ("Stopped", "MaxRuntimeExceeded", "Failed"),
         ("Failed", "Failed", "Failed"),
         ("Completed", "Completed", "Completed"),
-    ],
-)
-def test_states_are_in_the_words_of_all_jobs(status, second, state):
-    found = watched(training(status, second))
-    assert (found.state, found.ended is None) == (state, status in ("InProgress", "Stopping"))
-
-
-def test_an_ended_job_counts_its_billable_time_and_restarts():
+    ):
+        found = watched(training(status, second))
+        assert (found.state, found.ended is None) == (state, status in ("InProgress", "Stopping"))
     steps = [{"Status": each, "StartTime": BEGUN} for each in ("Training", "Interrupted", "Restarting", "Training")]
     more = {"BillableTimeInSeconds": 6033, "TrainingEndTime": BEGUN, "SecondaryStatusTransitions": steps}
     found = watched(training("Completed", "Completed", **more))
     assert (found.seconds(datetime.now(UTC)), found.restarts, found.ended) == (6033, 1, BEGUN)
 
 
-def test_a_second_job_of_a_name_waits_for_the_first_to_end(doubled):
+def test_a_second_job_of_a_name_waits_and_lines_are_of_their_node_and_no_longer_name(doubled):
     answers = {"ListTrainingJobs": {"TrainingJobSummaries": [summary("TrainingJob", JOB, "InProgress")]}}
     answers["ListTransformJobs"] = {"TransformJobSummaries": []}
     jobs, double = doubled(**answers, DescribeTrainingJob=training("InProgress", "Training"))
     with pytest.raises(AwsError, match="another --name has checkpoints of its own"):
         jobs.submit(made(name="bert"))
     assert "sagemaker:CreateTrainingJob" not in [name for name, _ in double.asked]
-
-
-def test_lines_come_with_their_node_and_none_of_a_job_with_a_longer_name(doubled):
     streams = ("training-bert/algo-1", "training-bert/algo-12", "training-bert2/algo-1")
     events = [
         {"logStreamName": f"{stream}-1700000000", "eventId": stream, "timestamp": 1000, "message": stream}

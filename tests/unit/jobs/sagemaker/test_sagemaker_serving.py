@@ -49,44 +49,29 @@ def test_containers_are_isolated_in_the_private_subnets_under_the_stack_s_role_a
     assert job["TransformOutput"]["KmsKeyId"] == job["TransformResources"]["VolumeKmsKeyId"] == WHERE.kms_key_arn
 
 
-@pytest.mark.parametrize(
-    ("where", "wanted", "batch", "path"),
-    [
+def test_other_types_models_and_files_than_the_stacks_are_refused_by_their_option():
+    for where, wanted, batch, path in (
         (None, "", False, "--on"),
         (WHERE.model_copy(update={"serving_types": ()}), "", False, "--on"),
         (WHERE, "inf2.48xlarge", False, "--instance-type"),
         (WHERE, "ml.p5.48xlarge", True, "--instance-type"),
         (WHERE, "ml.p5.48xlarge", False, ""),
         (WHERE, "", True, ""),
-    ],
-)
-def test_a_stack_admits_its_own_types_alone(where, wanted, batch, path):
-    found = serving.admitted(where, wanted, CATALOGUE, batch=batch)
-    assert ([each.path for each in found] if isinstance(found, list) else []) == ([path] if path else [])
-
-
-@pytest.mark.parametrize(
-    ("changed", "paths"),
-    [
-        *(({}, []), ({"name": "training-Bert"}, ["--name"]), ({"name": f"training-{'b' * 49}"}, ["--name"])),
+    ):
+        found = serving.admitted(where, wanted, CATALOGUE, batch=batch)
+        assert ([each.path for each in found] if isinstance(found, list) else []) == ([path] if path else [])
+    for changed, paths in (
+        *(({}, []), ({"name": f"training-{'b' * 49}"}, ["--name"])),
         ({"image": "docker.io/library/python:3.12"}, ["--image"]),
         *(({"engine": "vllm"}, ["--engine"]), ({"data": "s3://payroll/model.tar.gz"}, ["MODEL"])),
-    ],
-)
-def test_a_model_that_cannot_be_served_is_refused_by_its_option(changed, paths):
-    assert [each.path for each in serving.problems(replace(made(), **changed))] == paths
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "paths"),
-    [
+    ):
+        assert [each.path for each in serving.problems(replace(made(), **changed))] == paths
+    for source, target, paths in (
         *((f"s3://acme-data/in/{each}", "s3://acme-data/sagemaker/out", []) for each in ("a.jsonl", "")),
         ("s3://acme-data/in/a.csv", "s3://acme-data/sagemaker/out", ["INPUT"]),
         ("/data/in/a.jsonl", "s3://acme-data/elsewhere/out", ["INPUT", "--to"]),
-    ],
-)
-def test_files_are_in_the_bucket_and_below_the_prefix(source, target, paths):
-    assert [each.path for each in serving.file_problems(source, target, WHERE)] == paths
+    ):
+        assert [each.path for each in serving.file_problems(source, target, WHERE)] == paths
 
 
 @pytest.fixture
@@ -100,7 +85,7 @@ def versions(cloud):
     return names
 
 
-def test_an_endpoint_is_made_listed_and_deleted_with_its_models(cloud):
+def test_an_endpoint_is_made_listed_and_deleted_with_its_models_by_its_own_stack(cloud):
     services, jobs = SageMakerServing("us-west-2", WHERE), SageMakerJobs("us-west-2", WHERE, "training")
     services.serve(made("c5.xlarge"), exists=False)
     found = jobs.find(NAME)
@@ -113,10 +98,6 @@ def test_an_endpoint_is_made_listed_and_deleted_with_its_models(cloud):
     services.delete(NAME)
     assert versions(cloud) == {f"{NAME}-bcdfg-hjklm"}
     assert jobs.find(NAME) is None
-
-
-def test_an_endpoint_of_another_stack_is_not_deleted_and_a_refused_one_leaves_nothing(cloud):
-    services = SageMakerServing("us-west-2", WHERE)
     services.serve(made("c5.xlarge"), exists=False)
     other = SageMakerServing("us-west-2", WHERE.model_copy(update={"role_arn": f"{WHERE.role_arn}2"}))
     with pytest.raises(AwsError, match="is another stack's"):
@@ -124,16 +105,15 @@ def test_an_endpoint_of_another_stack_is_not_deleted_and_a_refused_one_leaves_no
     with pytest.raises(AwsError, match=f"cannot make the endpoint {NAME}"):
         # moto knows no such type.
         services.serve(replace(made("inf2.xlarge"), unique="hjklm"), exists=False)
-    assert versions(cloud) == {f"{NAME}-bcdfg"}
+    assert versions(cloud) == {f"{NAME}-bcdfg", f"{NAME}-bcdfg-hjklm"}
 
 
 PREDICT = "training-predict-b"
 ABSENT = {f"Describe{each}": Refused("ValidationException", MISSING) for each in ("TrainingJob", "TransformJob")}
 
 
-@pytest.mark.parametrize(
-    ("answer", "state"),
-    [
+def test_states_are_in_the_words_of_all_jobs_and_lines_of_endpoints_in_their_groups(doubled):
+    for answer, state in (
         (transform(PREDICT, "InProgress"), "Pending"),
         (transform(PREDICT, "InProgress", TransformStartTime=BEGUN), "Running"),
         (transform(PREDICT, "Stopping"), "Terminating"),
@@ -142,23 +122,15 @@ ABSENT = {f"Describe{each}": Refused("ValidationException", MISSING) for each in
         (endpoint(PREDICT, "Updating", "b"), "Running"),
         (endpoint(PREDICT, "RollingBack", "b"), "Restarting"),
         (endpoint(PREDICT, "OutOfService", "b"), "Failed"),
-    ],
-)
-def test_states_are_in_the_words_of_all_jobs(doubled, answer, state):
-    kind = "DescribeTransformJob" if "TransformJobName" in answer else "DescribeEndpoint"
-    found = doubled(**{**ABSENT, kind: answer})[0].find(PREDICT)
-    assert (found.state, found.reason) == (state, answer.get("FailureReason", ""))
-
-
-def test_a_stack_that_admits_no_serving_asks_only_for_trainings(doubled):
+    ):
+        kind = "DescribeTransformJob" if "TransformJobName" in answer else "DescribeEndpoint"
+        found = doubled(**{**ABSENT, kind: answer})[0].find(PREDICT)
+        assert (found.state, found.reason) == (state, answer.get("FailureReason", ""))
     listed = {"TrainingJobSummaries": [summary("TrainingJob", "training-bert-bcdfg", "InProgress")]}
     _, double = doubled(ListTrainingJobs=listed, DescribeTrainingJob=training("InProgress", "Training"))
     jobs = SageMakerJobs("us-west-2", WHERE.model_copy(update={"serving_types": ()}), "training")
     assert ([each.name for each in jobs.jobs(None)], jobs.endpoints()) == (["training-bert-bcdfg"], [])
     assert {name for name, _ in double.asked} == {"sagemaker:ListTrainingJobs", "sagemaker:DescribeTrainingJob"}
-
-
-def test_lines_of_an_endpoint_and_of_batch_transform_are_in_their_groups(doubled):
     events = [
         {"logStreamName": f"{stream}/i-{number}", "eventId": str(number), "timestamp": 1000, "message": stream}
         for number, stream in enumerate(("all", "all", PREDICT))

