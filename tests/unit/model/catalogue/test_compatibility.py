@@ -65,7 +65,7 @@ def test_a_pair_is_treated_as_the_table_says(pair):
     assert severities == {Severity.REFUSE if PAIRS[pair] == "refused" else Severity.WARN}
 
 
-def test_what_holds_by_design_does():
+def test_what_holds_by_design_does_and_the_page_names_the_versions_that_are_checked():
     assert {pair for pair, verdict in PAIRS.items() if verdict == "by design"} == {
         "Lustre client × Lustre server",
         "FSx CSI driver × Pod Identity agent",
@@ -73,9 +73,6 @@ def test_what_holds_by_design_does():
     }
     assert versions.numbers(versions.LUSTRE) > (2, 10)
     assert not any("version" in field for field in FileSystemConfig.model_fields)
-
-
-def test_the_page_names_the_versions_that_are_checked():
     assert {
         (sdk, day): driver for sdk, day, driver in re.findall(r"^\| ([\d.]+) \| ([\d-]+) \| ([\d.]+) \|$", PAGE, re.M)
     } == {(sdk, each.day): ".".join(map(str, each.driver)) for sdk, each in NEURON_RELEASES.items()}
@@ -105,7 +102,7 @@ def trained(image="", **group):
 @pytest.mark.parametrize(
     "config",
     [
-        # Not known, so not refused: an image that names no SDK, an older one, a day with a newer driver, no release.
+        # Not known: an image that names no SDK, an older one, a day with a newer driver, no release.
         trained("a.io/own:1.0", releaseVersion="1.35.1-20260312"),
         trained("a.io/pytorch-training-neuronx:2.9.0-sdk2.29.0", releaseVersion="1.35.1-20260312"),
         trained(releaseVersion="1.35.1-20260409"),

@@ -25,7 +25,7 @@ from trainium_eks.model.sizing.queues import QueueConfig
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModelError, read
 from trainium_eks.model.validation.problems import Severity, config_path, with_value
-from trainium_eks.plan.rules import judge
+from trainium_eks.plan.rules import NOT_JUDGED, RULES, judge
 
 NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
 TRN: dict[str, Any] = {"name": "train", "instanceType": "trn1.32xlarge"}
@@ -37,6 +37,9 @@ BESIDE = ["1.0.0.0/16", "126.255.0.0/16", "128.0.0.0/16", "169.253.0.0/16", "169
 NEVER_PUBLIC = [*RESERVED, "100.64.0.0/10", "100.127.255.255/32", "10.0.0.0/8", "192.168.1.0/24"]
 PUBLIC = [*BESIDE, "100.63.255.255/32", "100.128.0.0/32", "11.0.0.0/24", "172.32.0.0/24"]
 
+EXISTING = VARIANTS[("existingNetwork",)]
+CHILD = {"name": "c", "parent": "test"}
+
 Config = Mapping[str, Any]
 
 
@@ -45,7 +48,7 @@ def found(config):
 
 
 def told(config):
-    """Return place, severity and rule of each problem of the sound config with these keys."""
+    """Return place, severity and rule of each problem."""
     return ", ".join(f"{config_path(each.path)} {each.severity} {each.rule}".strip() for each in found(config))
 
 
@@ -67,8 +70,7 @@ def family(key, parent, child):
 
 
 def chain(levels):
-    below = [{"name": f"q{level}", **({"parent": f"q{level - 1}"} if level else {})} for level in range(levels)]
-    return of_queues(*below)
+    return of_queues({"name": "q0"}, *({"name": f"q{each}", "parent": f"q{each - 1}"} for each in range(1, levels)))
 
 
 def guaranteed(*amounts, **sizes):
@@ -90,18 +92,17 @@ def endpoint(*blocks):
 
 def adopted(second, **section):
     """A network whose second private subnet lies in a further range of the VPC."""
-    existing = VARIANTS[("existingNetwork",)]
-    private = [existing["privateSubnets"][0], {**existing["privateSubnets"][1], "cidrBlock": second}]
-    return {"existingNetwork": {**existing, "privateSubnets": private, **section}}
+    first, further = EXISTING["privateSubnets"]
+    return {"existingNetwork": {**EXISTING, "privateSubnets": [first, {**further, "cidrBlock": second}], **section}}
 
 
 def team(name="training", **more):
     return {"namespaces": [{"name": name, "queues": ["test"], **more}]}
 
 
-def teams(*users, **more):
+def teams(*users):
     each = [{} if user is None else {"trainingUserId": user} for user in users]
-    return {"namespaces": [{"name": f"t{n}", "queues": ["test"], **user} for n, user in enumerate(each)], **more}
+    return {"namespaces": [{"name": f"t{n}", "queues": ["test"], **user} for n, user in enumerate(each)]}
 
 
 def small(nodes):
@@ -110,12 +111,16 @@ def small(nodes):
     return {**group(maxSize=nodes), "network": {"cidrBlock": "10.0.0.0/22"}, **rest}
 
 
+def stored(**settings):
+    return {"fileSystem": settings}
+
+
 def efa(size, throughput):
-    return {"fileSystem": {"efaEnabled": True, "throughputPerTib": throughput, "storageCapacityGib": size}}
+    return stored(efaEnabled=True, throughputPerTib=throughput, storageCapacityGib=size)
 
 
 def s3(**link):
-    return {"fileSystem": {"durability": {"type": "s3", **link}}}
+    return stored(durability={"type": "s3", **link})
 
 
 def pages(memory_left_mib):
@@ -125,8 +130,8 @@ def pages(memory_left_mib):
 LUSTRE_STEPS = ((125, 38_400), (250, 19_200), (500, 9_600), (1000, 4_800))
 SIZE, R05 = "fileSystem.storageCapacityGib refuse", "cluster.kubernetesVersion acknowledge R05"
 PINS = {"kube_proxy": {"version": "v1.33.3-eksbuild.4"}, "coredns": {"version": "v1.12.2-eksbuild.4"}}
-CNI = {"cluster": {"addons": {"vpc-cni": {"version": "v1.18.4-eksbuild.9"}}}}
-FURTHER = "existingNetwork.privateSubnets[1].cidrBlock"
+CNI = addons(vpc_cni={"version": "v1.18.4-eksbuild.9"})
+FURTHER, EBS_VERSION = "existingNetwork.privateSubnets[1].cidrBlock", "cluster.addons.aws-ebs-csi-driver.version"
 THREE_ZONES = {"zoneIds": ["usw2-az4", "usw2-az1", "usw2-az2"]}
 
 JUDGED: Mapping[str, Sequence[tuple[Config, str]]] = {
@@ -142,10 +147,7 @@ JUDGED: Mapping[str, Sequence[tuple[Config, str]]] = {
         ({"nodeGroups": [TRN, TRN]}, "nodeGroups[1].name refuse"),
         ({"cluster": {"systemNodes": {"maxSize": 225}}}, ""),
         ({"cluster": {"systemNodes": {"maxSize": 150}}, "network": THREE_ZONES}, ""),
-        (
-            {"cluster": {"systemNodes": {"maxSize": 151}}, "network": THREE_ZONES},
-            "cluster.systemNodes.maxSize refuse",
-        ),
+        ({"cluster": {"systemNodes": {"maxSize": 151}}, "network": THREE_ZONES}, "cluster.systemNodes.maxSize refuse"),
         (small(11), ""),
         (small(12), "network.cidrBlock refuse"),
     ],
@@ -171,14 +173,8 @@ JUDGED: Mapping[str, Sequence[tuple[Config, str]]] = {
         ({"cluster": {"kubernetesVersion": "1.20"}}, "cluster.kubernetesVersion refuse"),
         (addons(kube_proxy={"version": "latest"}), "cluster.addons.kube-proxy.version refuse"),
         (addons(vpc_cn={}), "cluster.addons.vpc-cn.version refuse, cluster.addons.vpc-cn warn"),
-        (
-            {"cluster": {"addons": {"my addon": {"version": "v1.0.0-eksbuild.1"}}}},
-            'cluster.addons["my addon"] refuse',
-        ),
-        (
-            addons(aws_ebs_csi_driver={"version": "v1.57.9-eksbuild.1"}),
-            "cluster.addons.aws-ebs-csi-driver.version refuse",
-        ),
+        (addons(**{"my addon": {"version": "v1.0.0-eksbuild.1"}}), 'cluster.addons["my addon"] refuse'),
+        (addons(aws_ebs_csi_driver={"version": "v1.57.9-eksbuild.1"}), f"{EBS_VERSION} refuse"),
         (addons(aws_ebs_csi_driver={"version": "v1.58.0-eksbuild.1"}), ""),
         (addons(eks_node_monitoring_agent={"version": "v1.3.0-eksbuild.1"}), ""),
         (addons(amazon_cloudwatch_observability={}), ""),
@@ -189,13 +185,10 @@ JUDGED: Mapping[str, Sequence[tuple[Config, str]]] = {
         ),
     ],
     "file systems": [
-        ({"fileSystem": SCRATCH}, ""),
-        (
-            {**PRODUCTION, "fileSystem": SCRATCH},
-            "fileSystem.durability.type refuse, fileSystem.deploymentType refuse",
-        ),
-        ({"fileSystem": {"protect": False}}, ""),
-        ({**PRODUCTION, "fileSystem": {"protect": True}}, ""),
+        (stored(**SCRATCH), ""),
+        (PRODUCTION | stored(**SCRATCH), "fileSystem.durability.type refuse, fileSystem.deploymentType refuse"),
+        (stored(protect=False), ""),
+        (PRODUCTION | stored(protect=True), ""),
         ({**PRODUCTION, **s3(bucket="my-data")}, ""),
         *((s3(fileSystemPath=path), "fileSystem.durability.fileSystemPath refuse") for path in ("", "/a//b", "/a\n")),
         (s3(bucket="b" * 63, prefix="sets é", fileSystemPath="/sets é"), ""),
@@ -209,12 +202,9 @@ JUDGED: Mapping[str, Sequence[tuple[Config, str]]] = {
     "queues and the pool that they share": [
         (of_queues(capability={NEURON: 96}, deserved={NEURON: 96}), ""),
         *(
-            (of_queues(**{key: {NEURON: 97}}), f'queues[0].{key}["{NEURON}"] refuse')
-            for key in ("capability", "deserved")
-        ),
-        *(
-            (of_queues(**{key: {NEURON: 0}}), f'queues[0].{key}["{NEURON}"] refuse')
-            for key in ("capability", "deserved", "guarantee")
+            (of_queues(**{key: {NEURON: amount}}), f'queues[0].{key}["{NEURON}"] refuse')
+            for key, amounts in (("capability", (0, 97)), ("deserved", (0, 97)), ("guarantee", (0,)))
+            for amount in amounts
         ),
         (of_queues(guarantee={NEURON: 9}, capability={NEURON: 8}), f'queues[0].guarantee["{NEURON}"] refuse'),
         (of_queues({"name": "b", "deserved": {NEURON: 48}}, deserved={NEURON: 48}), ""),
@@ -238,14 +228,11 @@ JUDGED: Mapping[str, Sequence[tuple[Config, str]]] = {
         (team("n" * 40), ""),
         (team("n" * 41), "namespaces[0].name refuse"),
         (team(queues=["tst", "test"]), "namespaces[0].queues[0] refuse"),
-        (
-            {**of_queues({"name": "a", "parent": "test"}), **team(queues=["test", "a"])},
-            "namespaces[0].queues[0] refuse",
-        ),
+        (of_queues(CHILD) | team(queues=["test", "c"]), "namespaces[0].queues[0] refuse"),
         ({"queues": [{"name": "other"}]}, "namespaces[0].queues[0] refuse"),
         (teams(1000, 1001), ""),
         (teams(None, None), "namespaces[1].trainingUserId acknowledge R68"),
-        (teams(None, None, fileSystem=None), ""),
+        (teams(None, None) | {"fileSystem": None}, ""),
         (group(name="n" * 40), ""),
         (group(name="n" * 41), "nodeGroups[0].name refuse"),
     ],
@@ -255,11 +242,8 @@ JUDGED: Mapping[str, Sequence[tuple[Config, str]]] = {
             {"network": {"interfaceEndpoints": ["sts", "s3", "ecr-api", "ECR"]}},
             ", ".join(f"network.interfaceEndpoints[{n}] {how}" for n, how in ((1, "warn"), (2, "warn"), (3, "refuse"))),
         ),
-        (
-            {"existingNetwork": VARIANTS[("existingNetwork",)], "network": {"natGateways": "per-zone"}},
-            "network warn",
-        ),
-        ({"existingNetwork": VARIANTS[("existingNetwork",)], "network": {}}, ""),
+        ({"existingNetwork": EXISTING, "network": {"natGateways": "per-zone"}}, "network warn"),
+        ({"existingNetwork": EXISTING, "network": {}}, ""),
         ({"production": True}, "network.natGateways acknowledge R34"),
         (PRODUCTION, ""),
         ({"production": True, "network": {"interfaceEndpoints": list(network.COMPLETE_ENDPOINTS)}}, ""),
@@ -301,12 +285,10 @@ def test_a_config_on_each_side_of_a_limit(config, expected):
     ("config", "place", "good"),
     [
         (of_peers("10.0.0.0/15", "10.2.0.0/16"), "network.cidrBlock", "10.3.0.0/16"),
-        ({"fileSystem": {"storageCapacityGib": -5}}, "fileSystem.storageCapacityGib", 1200),
-        ({"fileSystem": {"storageCapacityGib": 1199}}, "fileSystem.storageCapacityGib", 1200),
-        ({"fileSystem": {"storageCapacityGib": 1201}}, "fileSystem.storageCapacityGib", 1200),
-        ({"fileSystem": {"storageCapacityGib": 1800}}, "fileSystem.storageCapacityGib", 2400),
-        ({"fileSystem": {"storageCapacityGib": 4801}}, "fileSystem.storageCapacityGib", 4800),
-        ({"fileSystem": {"storageCapacityGib": 100_000}}, "fileSystem.storageCapacityGib", 100_800),
+        *(
+            (stored(storageCapacityGib=given), "fileSystem.storageCapacityGib", good)
+            for given, good in ((-5, 1200), (1201, 1200), (1800, 2400), (4801, 4800), (100_000, 100_800))
+        ),
         (teams(1000, 1001, 1000), "namespaces[2].trainingUserId", 1002),
         (teams(1000, 1001, 1002, 1000), "namespaces[3].trainingUserId", 1003),
         (team(queues=["tst"]), "namespaces[0].queues[0]", "test"),
@@ -389,6 +371,7 @@ def test_judge_and_rule_call_the_same_ranges_too_wide(blocks, wide):
     assert ({each.rule for each in found(endpoint(*blocks))} == {"R02"}) == wide
     assert ({each.rule for each in found({**PRODUCTION, **endpoint(*blocks)})} >= {"R02", "R03"}) == wide
     assert failing(*blocks) & {"R02", "R03"} == ({"R02", "R03"} if wide else set())
+    assert set(waivers.RULES) == {rule.id for rule in RULES} | set(NOT_JUDGED)
 
 
 def test_queues_get_what_they_leave_out_from_the_pool_their_parent_and_their_guarantee():
@@ -450,31 +433,17 @@ def test_a_day_without_quotes_is_a_day_too(written):
     assert waiver.expires == "2027-03-31"
     assert waivers.validate({"R06": waiver}) == []
     assert waivers.reasons({"R06": waiver}) == {"R06": "torn down"}
-
-
-def test_reasons_of_waivers_are_read_from_every_form():
+    # Reasons are read from every form.
     for form, expected in (({"reason": "a", "expires": "x"}, "a"), ("a", "a"), ({}, "")):
         assert waivers.reasons({"R06": form}) == {"R06": expected}
     assert waivers.reasons(["R06"]) == waivers.reasons(None) == {}
 
 
-def test_the_list_of_rules_is_that_of_the_judges():
-    from trainium_eks.plan import rules
-
-    assert set(waivers.RULES) == {rule.id for rule in rules.RULES} | set(rules.NOT_JUDGED)
-
-
+SHORT = st.text(max_size=8)
+PLAUSIBLE = ["0.0.0.0/0", "10.0.0.0/33", "::/0", "a/b", "trn1.32xlarge", "usw2-az4", "us-west-2d", "root", "²", "1.²"]
 ODD = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.text(max_size=80),
-    st.sampled_from(
-        ["0.0.0.0/0", "10.0.0.0/33", "::/0", "a/b", "trn1.32xlarge", "usw2-az4", "us-west-2d", "root", "²", "1.²"]
-    ),
-    st.lists(st.text(max_size=8), max_size=3),
-    st.dictionaries(st.text(max_size=8), st.integers(), max_size=2),
-    st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=2),
+    *(st.none(), st.booleans(), st.integers(), st.text(max_size=80), st.sampled_from(PLAUSIBLE)),
+    *(st.lists(SHORT, max_size=3), st.dictionaries(SHORT, st.one_of(st.integers(), SHORT), max_size=2)),
 )
 
 

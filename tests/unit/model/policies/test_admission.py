@@ -148,9 +148,8 @@ def cron(name, policy="Forbid", schedule="0 * * * *", **job):
     return {"kind": "CronJob", "spec": {"concurrencyPolicy": policy, "schedule": schedule, "jobTemplate": template}}
 
 
-def queued(queue, priority=None):
-    named = {"queue": queue, "priorityClassName": priority}
-    return {"spec": {name: value for name, value in named.items() if value is not None}}
+def queued(queue, priority=""):
+    return {"spec": {"priorityClassName": priority, **({} if queue is None else {"queue": queue})}}
 
 
 def deployment(*containers, notes=None, **more):
@@ -189,6 +188,10 @@ def named(name, said="", task="task", pods=100, **more):
     return Row("volcano-jobs", {**job, "metadata": {"name": name}}, said)
 
 
+def pytorch(said="", **policy):
+    return Row("pytorch-jobs", made_by("pytorch-jobs", runPolicy={"schedulingPolicy": policy}), said)
+
+
 NO_QUEUE = "spec.queue must be one of this namespace's queues: test, big"
 NO_PRIORITY = "priorityClassName must be one of this namespace's: training-low, training-high"
 NO_SCHEDULER = "a pod with accelerators must be scheduled by Volcano: schedulerName volcano"
@@ -199,8 +202,9 @@ HELD = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io
 PLUGIN_PORT = {"containers": [{**PLAIN, "ports": [{"name": "mpijob-port", "containerPort": 22}]}]}
 MOUNTING = {"containers": [{**PLAIN, "volumeMounts": [{"name": "v", "mountPath": "/d"}]}]}
 UNSTATED = {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]}
-FIVE, SIX = ({"containers": [{**PLAIN, "name": f"c{n}"} for n in range(count)]} for count in (5, 6))
+TWO, FIVE, SIX = ({"containers": [{**PLAIN, "name": f"c{n}"} for n in range(count)]} for count in (2, 5, 6))
 OWNER = {"kind": "ReplicaSet", "name": "r"}
+TARGET = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "n"}
 MANY = {
     "tolerations": [{"key": f"k{index}", "operator": "Exists"} for index in range(34)],
     "volumes": [{"name": f"v{index}", "emptyDir": {}} for index in range(34)],
@@ -213,24 +217,26 @@ JUDGED: Mapping[str, Sequence[Row]] = {
         Row("queues", queued("other"), NO_QUEUE, queued("test")),
         Row("queues", queued("big"), old=queued("test")),
     ],
-    "queues of Kubeflow's kinds and of cron jobs are the namespace's own": [
-        Row(policy, asked, said)
-        for queue in ("other", "")
-        for policy, asked, said in (
-            (
-                "pytorch-jobs",
-                made_by("pytorch-jobs", runPolicy={"schedulingPolicy": {"queue": queue}}),
-                "queue must be",
-            ),
-            ("job-sets", runtime(queue), "must name its queue"),
-            ("volcano-jobs", cron("", queue=queue), "the job's queue must be one of"),
-        )
+    "queues and priorities of Kubeflow's kinds and of cron jobs are the namespace's own": [
+        *(
+            row
+            for queue, fails in (("test", False), ("other", True), ("", True))
+            for row in (
+                pytorch("schedulingPolicy.queue must be" * fails, queue=queue),
+                Row("job-sets", runtime(queue), "must name its queue" * fails),
+                Row("volcano-jobs", cron("", queue=queue), "the job's queue must be one of" * fails),
+            )
+        ),
+        pytorch(queue="test", priorityClass="training-low"),
+        pytorch("schedulingPolicy.priorityClass must be", queue="test", priorityClass="somebodys"),
+        Row("volcano-jobs", cron("", queue="test", priorityClassName="somebodys"), "the job's " + NO_PRIORITY),
     ],
     "priorities are the namespace's own": [
-        *(Row("queues", queued("test", name), NO_PRIORITY) for name in ("system-node-critical", "somebodys")),
+        Row("queues", queued("test", "somebodys"), NO_PRIORITY),
         Row("queues", queued("test", "system-node-critical"), NO_PRIORITY, queued("test")),
         Row("queues", queued("test", "training-high"), old=queued("test")),
-        *(Row("queues", queued("test", name)) for name in ("", "training-low")),
+        Row("queues", {"spec": {"queue": "test"}}),
+        Row("queues", queued("test", "training-low")),
         *(Row("pods", free(priorityClassName=name)) for name in ("", "training-low")),
     ],
     "what was made before the policy can be finished": [
@@ -263,11 +269,10 @@ JUDGED: Mapping[str, Sequence[Row]] = {
         Row("pods", free(tolerations=[{**LOST, "tolerationSeconds": 300}, {"key": "dedicated", "value": "staging"}])),
         controllers("pods", grouped(NEURON, tolerations=[ON_TRAINIUM])),
         *(
-            Row(policy, asked, STAY_OFF if key else "must not tolerate all taints", old)
-            for key in ("aws.amazon.com/neuron", "nvidia.com/gpu", "")
+            Row(policy, asked, STAY_OFF, old)
+            for key in ("aws.amazon.com/neuron", "nvidia.com/gpu", "vpc.amazonaws.com/efa")
             for tolerations in [[{"key": key, "operator": "Exists", "effect": "NoSchedule"}]]
             for policy, asked, old in (
-                ("pods", free(tolerations=tolerations), None),
                 ("pods", free(tolerations=tolerations), free()),  # nor is it added later
                 ("volcano-jobs", vcjob(spec(NEURON, tolerations=[ON_TRAINIUM]), spec(tolerations=tolerations)), None),
             )
@@ -307,11 +312,9 @@ JUDGED: Mapping[str, Sequence[Row]] = {
         Row("volcano-jobs", {"kind": "Job", "spec": {}}),
     ],
     "a deployment goes through the queue like a job": [
-        Row("deployments", deployment()),
         Row("deployments", deployment(NEURON, schedulerName="volcano"), "must name its queue"),
         Row("deployments", deployment(NEURON, schedulerName="volcano", notes={QUEUE: "big"})),
         Row("deployments", deployment(NEURON), NO_SCHEDULER),
-        Row("deployments", deployment(tolerations=[ON_TRAINIUM]), STAY_OFF),
     ],
     "devices come by resources alone": [
         controllers("pods", grouped({**NEURON, "env": [{"name": "A", "value": "b"}, variable]}), said)
@@ -324,7 +327,7 @@ JUDGED: Mapping[str, Sequence[Row]] = {
         )
     ],
     "volumes are the team's own": [
-        Row(policy, asked, said)
+        Row("pods", free(volumes=[{"name": "first", "secret": {"secretName": "s"}}, {"name": "v", **volume}]), said)
         for said, volume in (
             ("", {"persistentVolumeClaim": {"claimName": "fsx-claim"}}),
             ("", {"emptyDir": {"medium": "Memory"}}),
@@ -336,8 +339,6 @@ JUDGED: Mapping[str, Sequence[Row]] = {
             ("volumes must be of these kinds", {"awsElasticBlockStore": {"volumeID": "vol-1"}}),
             ("volumes must be of these kinds", {"nfs": {"server": "10.0.0.1", "path": "/"}}),
         )
-        for volumes in [[{"name": "first", "secret": {"secretName": "s"}}, {"name": "v", **volume}]]
-        for policy, asked in (("pods", free(volumes=volumes)), ("volcano-jobs", vcjob(spec(volumes=volumes))))
     ],
     "the claims of a Volcano job are the team's own": [
         volcano(said, volumes=[{"mountPath": "/a", "volumeClaimName": "c"}, {"mountPath": "/b", "volumeClaim": claim}])
@@ -349,19 +350,9 @@ JUDGED: Mapping[str, Sequence[Row]] = {
     ],
     "commands are for jobs": [
         Row("commands", {"action": "CloseQueue"}, "target must be a Volcano Job"),
-        *(
-            Row(
-                "commands",
-                {"target": {"apiVersion": f"{version}.volcano.sh/v1alpha1", "kind": kind, "name": "n"}},
-                said,
-            )
-            for version, kind, said in (
-                ("batch", "Job", ""),
-                ("scheduling", "Queue", "target must be a Volcano Job"),
-                ("scheduling", "Job", "target must be a Volcano Job"),
-                ("batch", "Queue", "target must be a Volcano Job"),
-            )
-        ),
+        Row("commands", {"target": TARGET}),
+        Row("commands", {"target": {**TARGET, "kind": "Queue"}}, "target must be a Volcano Job"),
+        Row("commands", {"target": {**TARGET, "apiVersion": "batch/v1"}}, "target must be a Volcano Job"),
     ],
     "a service takes no address of others": [
         Row("services", {"spec": {"type": "ClusterIP", "ports": [{"port": 80}]}}),
@@ -433,8 +424,8 @@ JUDGED: Mapping[str, Sequence[Row]] = {
         for kind in ("limits", "requests")
     ],
     "no job multiplies the work of Volcano's controllers": [
-        volcano(tasks=vcjob(*[spec(PLAIN, {**PLAIN, "name": "d"})] * 64)["spec"]["tasks"]),
-        volcano("tasks of a job times", tasks=vcjob(*[spec(PLAIN, {**PLAIN, "name": "d"})] * 65)["spec"]["tasks"]),
+        volcano(tasks=[*vcjob(TWO)["spec"]["tasks"], *[{"name": "empty"}] * 63]),
+        volcano("tasks of a job times", tasks=[*vcjob(TWO)["spec"]["tasks"], *[{"name": "empty"}] * 64]),
         volcano(template=FIVE, pods=100, plugins={"tensorflow": []}),
         volcano("with the plugins tensorflow and mpi", SIX, pods=100, plugins={"tensorflow": []}),
         volcano("no timeout", policies=[{"event": "PodPending", "action": "RestartJob", "timeout": "1s"}]),
@@ -495,8 +486,8 @@ JUDGED: Mapping[str, Sequence[Row]] = {
         Row("metadata", owned(OWNER, kind="ConfigMap"), old=owned(kind="ConfigMap")),
     ],
     "the text of all tasks and of annotations is bounded": [
-        Row("volcano-jobs", vcjob(*[spec({**PLAIN, "args": ["x" * 30_000]})] * 18), "spec must have at most"),
-        Row("volcano-jobs", vcjob(*[spec({**PLAIN, "args": ["x" * 30_000]})] * 16)),
+        volcano(plugins={"env": ["x" * 523_800]}),
+        volcano("spec must have at most 524288", plugins={"env": ["x" * 524_300]}),
         Row("volcano-jobs", {**vcjob(spec(PLAIN)), **noted(a="x" * 70_000)}, "metadata.annotations"),
         # What controllers and plugins add to a template that was admitted is not refused: they would try for ever.
         controllers("pods", grouped({**PLAIN, "args": ["x"] * 9000})),
@@ -550,8 +541,15 @@ LETTERS = "put large texts into a ConfigMap, and mount it"
 AGAIN = "the API server would refuse the pods again and again"
 RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}]
 SPREAD = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["a", "a"]}
+ACCELERATORS = (
+    NO_SCHEDULER,
+    STAY_OFF,
+    "must not ask for 0 accelerators",
+    "its devices come from resources",
+    "which queues do not count",
+)
 BUT: Mapping[str, set[str]] = {
-    "which queues do not count": {"train-jobs"},
+    **{said: {"train-jobs"} for said in ACCELERATORS},
     "Pod Security": {"pods"},
     "must not set overhead": {"pods"},
     "no finalizers": {"pods"},
@@ -562,14 +560,17 @@ BUT: Mapping[str, set[str]] = {
 IN_TEMPLATES: Sequence[tuple[str, Json]] = [
     (NO_PRIORITY, having(priorityClassName="system-node-critical")),
     ("must not name its node", having(nodeName="n")),
+    (NO_SCHEDULER, {"spec": spec(NEURON, schedulerName="default-scheduler")}),
+    (STAY_OFF, tolerating(**ON_TRAINIUM)),
+    ("must not ask for 0 accelerators", within(resources={"limits": {"aws.amazon.com/neuron": "0"}})),
+    ("its devices come from resources", within(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])),
     ("which queues do not count", having(resourceClaims=[{"name": "d", "resourceClaimTemplateName": "neuron"}])),
     (TAINTS, tolerating(key=FABRIC_UNTESTED.key)),
-    (TAINTS, tolerating(key=FABRIC_UNTESTED.key, operator="Exists")),
-    (TAINTS, tolerating(key=FABRIC_UNTESTED.key, operator="Equal", value="true")),
     (TAINTS, tolerating(key="node.kubernetes.io/unschedulable", operator="Exists")),
     (TAINTS, tolerating(key="karpenter.sh/disrupted", operator="Exists")),
     (TAINTS, tolerating(key="node.kubernetes.io/unreachable", operator="Exists")),
     (TAINTS, tolerating(operator="Exists")),
+    (TAINTS, tolerating(key="", operator="Exists")),
     ("volumes must be of these kinds", having(volumes=[{"name": "v", "hostPath": {"path": "/"}}])),
     ("must be claimed", having(volumes=[{"name": "v", "csi": {"driver": "fsx.csi.aws.com"}}])),
     ("Pod Security", having(hostNetwork=True)),

@@ -11,7 +11,7 @@ import botocore.session
 import pytest
 import yaml
 from unit.model.config.test_bad_inputs import ROOT
-from unit.model.config.test_config import FIELDS, put, spelled, text
+from unit.model.config.test_config import FIELDS, at, put, spelled, text
 
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.config.stack_config import load
@@ -51,13 +51,6 @@ def sides(kind, values, found):
             yield from ((many[:length], within) for length, within in lengths.items() if length >= 0)
         case "characters":
             yield from (("/" + "p" * (values - 1), True), ("/" + "p" * values, False))
-
-
-def at(data, path):
-    """Return the value at a place of a config."""
-    for step in path:
-        data = data[step]
-    return data
 
 
 def numbers(limit):
