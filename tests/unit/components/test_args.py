@@ -80,9 +80,7 @@ def test_what_was_accepted_is_not_judged_again_unless_it_is_changed():
     # But its name is.
     with pytest.raises(ArgumentError, match="too long"):
         validate_args(Sample, once, judge, "Sample s", naming=lambda _: [Problem("", "too long")])
-
-
-def test_what_is_refused_is_not_taken_for_judged():
+    # What is refused is not taken for judged.
     args = Sample()
     for _ in range(2):
         with pytest.raises(ArgumentError):

@@ -79,11 +79,9 @@ def test_s3_link_replaces_backups_and_carries_every_event_both_ways(record):
     assert link.inputs["fileSystemPath"] == "/"
     assert link.inputs["batchImportMetaDataOnCreate"] is False
     assert link.options.custom_timeouts["create"] == "60m"
-
-
-def test_another_durability_replaces_no_file_system(record):
-    graphs = [file_system(record, durability={"type": mode}) for mode in ("backup", "s3")]
-    for before, after in (graphs, graphs[::-1]):
+    # Another durability replaces no file system.
+    backed = file_system(record, metadata_iops=12000)
+    for before, after in ((graph, backed), (backed, graph)):
         assert [each.resource.type for each in compare(before, after).replaced] == []
 
 
@@ -111,22 +109,30 @@ def test_own_bucket_is_closed_encrypted_versioned_and_outlives_the_stack(record)
     arn = bucket.outputs["arn"]
     assert (statement["Effect"], statement["Resource"]) == ("Deny", [arn, f"{arn}/*"])
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    # Outputs say what a mount needs.
+    fsx, group = (one(graph, kind).outputs for kind in ("LustreFileSystem", "SecurityGroup"))
+    assert one(graph, "FsxLustre").outputs == {
+        "file_system_id": fsx["id"],
+        "dns_name": fsx["dnsName"],
+        "mount_name": fsx["mountName"],
+        "security_group_id": group["id"],
+        "storage_capacity_gib": 1200,
+        "bucket_name": bucket.outputs["bucket"],
+        "bucket_arn": arn,
+    }
 
 
-def test_given_bucket_is_linked_with_its_listing_and_left_alone(record):
-    durability = {"type": "s3", "bucket": "our-data", "file_system_path": "/sets"}
-    graph = file_system(record, durability=durability)
+def test_given_bucket_is_linked_with_its_listing_and_left_alone_and_scratch_is_given_nothing_that_fsx_refuses(record):
+    graph = file_system(record, durability={"type": "s3", "bucket": "our-data", "file_system_path": "/sets"})
     assert [each.type for each in graph.resources if each.type.startswith("aws:s3/")] == []
     link = one(graph, "DataRepositoryAssociation").inputs
     assert (link["dataRepositoryPath"], link["fileSystemPath"]) == ("s3://our-data", "/sets")
     assert link["batchImportMetaDataOnCreate"] is True
-
-
-def test_scratch_is_given_nothing_that_fsx_refuses_on_it(record):
     graph = file_system(record, deployment_type="SCRATCH_2", durability={"type": "none"})
     inputs = one(graph, "LustreFileSystem").inputs
-    assert not {"kmsKeyId", "perUnitStorageThroughput", "metadataConfiguration", "efaEnabled"} & inputs.keys()
-    assert not {"automaticBackupRetentionDays", "copyTagsToBackups", "finalBackupTags"} & inputs.keys()
+    persistent = {"kmsKeyId", "perUnitStorageThroughput", "metadataConfiguration", "efaEnabled"}
+    backups = {"automaticBackupRetentionDays", "copyTagsToBackups", "finalBackupTags"}
+    assert not (persistent | backups) & inputs.keys()
     assert inputs["logConfiguration"]["level"] == "WARN_ERROR"
 
 
@@ -159,17 +165,3 @@ def test_the_callers_options_reach_every_child(record, field):
     # Without a key it makes one.
     keys = {one(graph, kind).inputs["kmsKeyId"] for kind in ("LustreFileSystem", "LogGroup")}
     assert keys == {one(graph, "Key").outputs["arn"]}
-
-
-def test_outputs_say_what_a_mount_needs(record):
-    graph = file_system(record, durability={"type": "s3"})
-    fsx, bucket, group = (one(graph, kind).outputs for kind in ("LustreFileSystem", "Bucket", "SecurityGroup"))
-    assert one(graph, "FsxLustre").outputs == {
-        "file_system_id": fsx["id"],
-        "dns_name": fsx["dnsName"],
-        "mount_name": fsx["mountName"],
-        "security_group_id": group["id"],
-        "storage_capacity_gib": 1200,
-        "bucket_name": bucket["bucket"],
-        "bucket_arn": bucket["arn"],
-    }

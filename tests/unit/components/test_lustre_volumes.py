@@ -64,14 +64,13 @@ def test_storage_class_says_all_that_the_driver_would_get_wrong_and_only_in_text
     inputs, parameters = classes["fsx"], classes["fsx"]["parameters"]
     assert (inputs["provisioner"], inputs["mountOptions"]) == ("fsx.csi.aws.com", ["flock"])
     assert [value for value in parameters.values() if not isinstance(value, str)] == []
-    assert parameters["deploymentType"] == "PERSISTENT_2"
-    assert parameters["fileSystemTypeVersion"] == "2.15"
+    assert (parameters["deploymentType"], parameters["fileSystemTypeVersion"]) == ("PERSISTENT_2", "2.15")
     assert (parameters["subnetId"], parameters["securityGroupIds"]) == ("subnet-1", "sg-1")
     # The key is left to FSx where there is none.
     assert parameters.get("kmsKeyId", "none") == (key or "none")
 
 
-def test_directories_are_made_once_in_a_namespace_of_their_own(plain):
+def test_directories_are_made_once_in_a_namespace_of_their_own(record, plain):
     job = one(plain, "Job").inputs
     assert job["metadata"]["namespace"] == "lustre-setup"
     assert "ttlSecondsAfterFinished" not in job["spec"]
@@ -92,9 +91,7 @@ def test_directories_are_made_once_in_a_namespace_of_their_own(plain):
     assert "privileged" not in context
     assert "limits" in container["resources"]
     assert one(plain, "NetworkPolicy").inputs["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-
-
-def test_the_job_runs_again_for_a_new_team_or_file_system_and_for_no_other_order(record, plain):
+    # It runs again for a new team or file system, and for no other order.
     turned = volumes(record, namespaces={"vision": 2000, "training": 1000})
     assert one(turned, "Job").inputs["metadata"]["name"] == one(plain, "Job").inputs["metadata"]["name"]
     assert setup_digest(["training=1000", "vision=2000"]) != setup_digest(["training=1000"])

@@ -3,7 +3,7 @@ import json
 import pytest
 import yaml
 from kubernetes_schemas import schema_faults
-from unit.components.parts import IAM_ROLE, STACK, of_kind, one, releases, statements
+from unit.components.parts import IAM_ROLE, LEAST, STACK, of_kind, one, releases, statements
 
 from components.managed_grafana import ManagedGrafana
 from components.metrics_stack import MetricsStack
@@ -21,7 +21,7 @@ KEY = "arn:aws:kms:us-west-2:111122223333:key/0a1b"
 
 
 def built(record, **more):
-    return record(lambda: MetricsStack("metrics", {"region": "us-west-2", "cluster_name": "trn-1", **more}))
+    return record(lambda: MetricsStack("metrics", {**LEAST["MetricsStack"], **more}))
 
 
 def values(graph):
@@ -48,6 +48,11 @@ def test_prometheus_is_a_pinned_release_that_is_rolled_back_on_failure(plain):
     assert (inputs["chart"], inputs["version"]) == (chart.chart, chart.version)
     assert inputs["repositoryOpts"] == {"repo": chart.repository}
     assert (inputs["namespace"], inputs["atomic"]) == ("monitoring", True)
+    # Nobody outside gets into the namespace but the API server.
+    spec = one(plain, "NetworkPolicy").inputs["spec"]
+    assert (spec["podSelector"], spec["policyTypes"]) == ({}, ["Ingress"])
+    webhook = {"ports": [{"port": 10250, "protocol": "TCP"}]}
+    assert spec["ingress"] == [{"from": [{"podSelector": {}}]}, webhook]
 
 
 def test_what_eks_hides_is_not_asked_and_only_the_namespaces_objects_say_what_is(plain):
@@ -63,18 +68,6 @@ def test_what_eks_hides_is_not_asked_and_only_the_namespaces_objects_say_what_is
     node = found["prometheus-node-exporter"]
     assert node["tolerations"] == [{"operator": "Exists"}]
     assert node["prometheus"]["monitor"]["relabelings"] == [dict(scraping.NODE)]
-
-
-def test_the_volume_is_never_full_however_often_is_asked(record):
-    own = {"prometheus": {"prometheusSpec": {"replicas": 2}}}
-    found = values(built(record, volume_gib=100, retention_days=30, scrape_interval_seconds=60, values=own))
-    spec = found["prometheus"]["prometheusSpec"]
-    assert (spec["retention"], spec["retentionSize"], spec["replicas"]) == ("30d", "85GiB", 2)
-    assert (spec["scrapeInterval"], spec["evaluationInterval"]) == ("60s", "60s")
-    assert found["kubelet"]["serviceMonitor"]["cAdvisorInterval"] == "60s"
-    claim = spec["storageSpec"]["volumeClaimTemplate"]["spec"]
-    assert claim["resources"] == {"requests": {"storage": "100Gi"}}
-    assert "storageClassName" not in claim
 
 
 def test_kube_state_metrics_shows_gangs_and_the_labels_that_queries_join_by(plain):
@@ -146,7 +139,7 @@ def test_prometheus_writes_to_its_workspace_and_grafana_reads_it_and_no_other(ma
     assert ":workspace/" in statement["Resource"]
 
 
-def test_every_dashboard_is_given_to_grafana(plain, managed):
+def test_grafana_gets_every_dashboard_and_is_reached_by_port_forwarding_alone(record, plain, managed):
     given = releases(managed)["grafana-dashboards"].inputs["values"]["dashboards"]
     assert set(given) == set(dashboards())
     for text in given.values():
@@ -154,9 +147,6 @@ def test_every_dashboard_is_given_to_grafana(plain, managed):
         assert len(text.encode()) < 2**19
         assert json.loads(text)["uid"]
     assert "grafana-dashboards" not in releases(plain)
-
-
-def test_grafana_is_reached_by_port_forwarding_alone(record, plain, managed):
     grafana = values(managed)["grafana"]
     assert (grafana["service"], grafana["ingress"]) == ({"type": "ClusterIP"}, {"enabled": False})
     assert grafana["grafana.ini"]["auth.anonymous"] == {"enabled": False}
@@ -184,9 +174,17 @@ def test_dashboards_find_their_data_source_whatever_stands_behind_it(record, man
     assert (beside["uid"], beside["isDefaultDatasource"]) == ("prometheus-cluster", False)
 
 
-def test_what_has_a_volume_stays_with_the_nodes_of_its_zone(record, managed):
-    selector = {"trainium-eks/pool": "cpu"}
-    found = values(built(record, grafana={}, alerts={"topic_arn": TOPIC}, node_selector=selector))
+def test_the_volume_is_never_full_and_stays_with_the_nodes_of_its_zone(record, managed):
+    selector, own = {"trainium-eks/pool": "cpu"}, {"prometheus": {"prometheusSpec": {"replicas": 2}}}
+    asked = {"volume_gib": 100, "retention_days": 30, "scrape_interval_seconds": 60, "values": own}
+    found = values(built(record, **asked, grafana={}, alerts={"topic_arn": TOPIC}, node_selector=selector))
+    spec = found["prometheus"]["prometheusSpec"]
+    assert (spec["retention"], spec["retentionSize"], spec["replicas"]) == ("30d", "85GiB", 2)
+    assert (spec["scrapeInterval"], spec["evaluationInterval"]) == ("60s", "60s")
+    assert found["kubelet"]["serviceMonitor"]["cAdvisorInterval"] == "60s"
+    claim = spec["storageSpec"]["volumeClaimTemplate"]["spec"]
+    assert claim["resources"] == {"requests": {"storage": "100Gi"}}
+    assert "storageClassName" not in claim
     pods = found["prometheus"]["prometheusSpec"], found["alertmanager"]["alertmanagerSpec"], found["grafana"]
     assert [each["nodeSelector"] for each in pods] == [selector] * 3
     assert "nodeSelector" not in values(managed)["grafana"]
@@ -225,26 +223,14 @@ def _read(graph):
     return yaml.safe_load(releases(graph)["fsx-exporter"].inputs["values"]["config"])["static"]
 
 
-def test_nobody_outside_gets_into_the_namespace_but_the_api_server(plain):
-    spec = one(plain, "NetworkPolicy").inputs["spec"]
-    assert (spec["podSelector"], spec["policyTypes"]) == ({}, ["Ingress"])
-    webhook = {"ports": [{"port": 10250, "protocol": "TCP"}]}
-    assert spec["ingress"] == [{"from": [{"podSelector": {}}]}, webhook]
-
-
-APS = "arn:aws:aps:us-west-2:111122223333:workspace/ws-0a1b"
-
-
 @pytest.mark.parametrize("authentication", ["AWS_SSO", "SAML"])
 def test_a_managed_grafana_asks_who_comes_and_reads_one_workspace(record, authentication):
     """AWS' own choice of permissions reads every workspace of the account."""
-    args = {"workspace_arn": APS, "authentication": authentication}
-    graph = record(lambda: ManagedGrafana("grafana", args))
+    graph = record(lambda: ManagedGrafana("grafana", {**LEAST["ManagedGrafana"], "authentication": authentication}))
     inputs = one(graph, "aws:grafana/workspace:Workspace").inputs
-    assert inputs["authenticationProviders"] == [authentication]
-    assert inputs["permissionType"] == "CUSTOMER_MANAGED"
+    assert (inputs["authenticationProviders"], inputs["permissionType"]) == ([authentication], "CUSTOMER_MANAGED")
     [statement] = statements(graph)
-    assert statement["Resource"] == APS
+    assert statement["Resource"] == LEAST["ManagedGrafana"]["workspace_arn"]
     assert "aps:QueryMetrics" in statement["Action"]
     assert not any("Write" in action or "Create" in action for action in statement["Action"])
     trust = json.loads(one(graph, IAM_ROLE).inputs["assumeRolePolicy"])

@@ -7,8 +7,6 @@ from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 
 NEURON_TOLERATION = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
-
-
 ARGS = LEAST["NeuronAddons"]
 
 
@@ -28,10 +26,10 @@ def plain(record):
 
 def test_every_release_is_pinned_and_bounded_and_stays_where_a_node_is_broken(plain):
     """Rolled back at its first install, a plugin would go from the healthy nodes too."""
+    keys = ("atomic", "cleanupOnFail", "skipAwait", "timeout", "maxHistory")
     for name, each in releases(plain).items():
         inputs = each.inputs
-        assert (inputs["atomic"], inputs["cleanupOnFail"], inputs["skipAwait"]) == (False, False, True), name
-        assert (inputs["timeout"], inputs["maxHistory"]) == (600, 5), name
+        assert [inputs[key] for key in keys] == [False, False, True, 600, 5], name
         assert ("version" in inputs) != inputs["chart"].startswith("."), name
     outputs = one(plain, "NeuronAddons").outputs
     assert releases(plain).keys() == outputs["release_versions"].keys()
@@ -65,9 +63,7 @@ def test_scheduler_extension_warns_of_the_charts_old_scheduler_unless_its_tag_is
     (warning,) = validate(NeuronAddonsArgs(**ARGS, scheduler_extension=True))
     assert (warning.path, warning.severity.value) == ("scheduler_extension", "warn")
     assert validate(NeuronAddonsArgs(**ARGS, scheduler_extension=True, neuron_values=tag)) == []
-
-
-def test_values_of_the_user_are_laid_over_the_stacks(record):
+    # Values of the user are laid over the stack's.
     over = {"devicePlugin": {"resources": {"limits": {"memory": "1Gi"}}}, "npd": {"enabled": True}}
     values = installed(record, neuron_values=over)["neuron"].inputs["values"]
     assert values["devicePlugin"]["resources"]["limits"] == {"cpu": "200m", "memory": "1Gi"}
