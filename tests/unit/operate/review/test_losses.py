@@ -95,10 +95,6 @@ def test_exactly_the_deletions_that_lose_something_are_told_and_nothing_new(toke
     assert judged.outcome is not Outcome.SAFE
     _, _, risks = _reviewed(_graph(), _graph(_resource(token)))
     assert "lost" not in risks
-
-
-@pytest.mark.parametrize("token", [*sorted(HOLDS), "aws:iam/role:Role"])
-def test_what_is_protected_cannot_go(token):
     _, judged, risks = _reviewed(_graph(_resource(token, protect=True)), _graph())
     assert "to be deleted, but protected: Pulumi refuses" in risks
     accepted = replace(judged, losses_accepted=True)

@@ -81,8 +81,7 @@ def test_one_common_member_is_enough_in_every_tier_and_a_third_is_deleted_as_wel
     assert found.fix == f"{SURPLUS} tier2-b tier2-c"
     assert _judged(hypernode("tier1-c", 1, "tier1-a")).status is Status.PASS, "a node and a HyperNode of one name"
 
-
-def test_a_hypernode_may_name_a_member_twice_and_select_others():
+    # A HyperNode may name a member twice, and select others.
     def edit(made):
         members = the(made, "HyperNode", "tier1-a")["spec"]["members"]
         members += [*members, {"type": "Node", "selector": {"regexMatch": {"pattern": "trn.*"}}}]
