@@ -60,12 +60,9 @@ def test_reclaim_runs_after_allocate_and_needs_jobs_that_are_not_held_back(rests
         ((), "proportion"),
     ],
 )
-def test_capacity_replaces_proportion_where_a_queue_says_what_it_deserves(queues, expected):
-    assert plugins(queues=queues).keys() & {"capacity", "proportion"} == {expected}
-
-
-def test_gangs_are_no_victims_of_preemption_and_nothing_prefers_empty_nodes_against_binpack():
-    found = plugins()
+def test_capacity_replaces_proportion_where_a_queue_says_what_it_deserves_and_gangs_are_no_victims(queues, expected):
+    found = plugins(queues=queues)
+    assert found.keys() & {"capacity", "proportion"} == {expected}
     assert list(found)[:3] == ["priority", "gang", "conformance"]
     assert found["gang"]["enablePreemptable"] is found["drf"]["enablePreemptable"] is False
     assert found["nodeorder"]["arguments"] == {"leastrequested.weight": 0, "balancedresource.weight": 0}

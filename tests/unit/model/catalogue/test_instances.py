@@ -13,6 +13,7 @@ import pytest
 
 from components._launch_template import interfaces
 from trainium_eks.model.catalogue import instance_data, sagemaker_hosting
+from trainium_eks.model.catalogue.backends import backend_of
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import (
     CATALOGUE,
@@ -31,18 +32,13 @@ NAMES = sorted(CATALOGUE)
 TRAINIUM2_CHIP_MEMORY_GIB = (96, 512)  # the Neuron documentation's number and the API's
 
 
-def offerings():
-    """Type to region to zone ids."""
-    found: dict[str, dict[str, set[str]]] = {}
-    for path in (RESOURCES / "instance_type_offerings" / "availability-zone-id").iterdir():
-        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        for offer in json.loads(text):
-            region = path.name.split(".")[0]
-            found.setdefault(offer["InstanceType"], {}).setdefault(region, set()).add(offer["Location"])
-    return found
-
-
-OFFERINGS = offerings()
+OFFERINGS: dict[str, dict[str, set[str]]] = {}
+"""Type to region to zone ids."""
+for path in (RESOURCES / "instance_type_offerings" / "availability-zone-id").iterdir():
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    for offer in json.loads(text):
+        regions = OFFERINGS.setdefault(offer["InstanceType"], {})
+        regions.setdefault(path.name.split(".")[0], set()).add(offer["Location"])
 
 
 def enum(service, shape):
@@ -127,6 +123,8 @@ def test_ami_types_taint_effects_and_capacity_types_are_words_of_eks():
     effects = {taint.eks_effect for name in NAMES for taint in CATALOGUE.taints(name)}
     effects |= {Taint("k", "v", effect).eks_effect for effect in ("PreferNoSchedule", "NoExecute")}
     assert effects == enum("eks", "TaintEffect")
+    backends = {"trn1.32xlarge": "xla", "trn2.48xlarge": "neuron", "p5.48xlarge": "cuda", "m6i.xlarge": "cpu"}
+    assert {name: backend_of(CATALOGUE[name]) for name in backends} == backends
     capacities = (OnDemand(), Spot(), CapacityBlock(id="cr-0", zone_id="usw2-az4"))
     assert {eks_capacity_type(capacity) for capacity in capacities} == enum("eks", "CapacityTypes")
 

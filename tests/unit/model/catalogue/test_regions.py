@@ -1,5 +1,6 @@
 """Regions against botocore's partitions and EC2's offerings (moto)."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -19,6 +20,11 @@ def test_every_region_with_eks_is_known_and_zone_prefixes_are_those_of_ec2():
     session = botocore.session.get_session()
     with_eks = {region for partition in PARTITIONS for region in session.get_available_regions("eks", partition)}
     assert with_eks - set(regions.REGIONS) == set()
+    for service, region in itertools.product(("amp", "budgets", "grafana"), regions.REGIONS):
+        partition = session.get_partition_for_region(region)
+        names = session.get_available_regions(service, partition, allow_non_regional=True)
+        has = region in names or f"{partition}-global" in names
+        assert regions.lacks(service, region) != has, (service, region)
     zones = {(region, zone) for kind in OFFERINGS.values() for region, found in kind.items() for zone in found}
     assert len(zones) > 80
     for region, zone in zones:

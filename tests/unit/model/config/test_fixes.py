@@ -38,7 +38,8 @@ def put_back(data, problem):
     at: Any = data
     for step in most:
         at = at[step] if isinstance(at, list) else at.get(config_path(str(step)), at.get(step, {}))
-    key = last if isinstance(at, list) else next((each for each in at if alike(each, str(last))), None)
+    squashed = other_names._squashed
+    key = last if isinstance(at, list) else next((each for each in at if squashed(each) == squashed(str(last))), None)
     if key is None:
         return None
     if re.match("(or )?(remove it|leave it out)", problem.fix):
@@ -53,10 +54,6 @@ def put_back(data, problem):
     else:
         at[name] = at.pop(key)
     return data
-
-
-def alike(one, other):
-    return one == other or other_names._squashed(one) == other_names._squashed(other)
 
 
 def run(data, line):

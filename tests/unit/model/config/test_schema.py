@@ -56,8 +56,7 @@ def test_the_environments_of_the_repository_fit_the_declared_types(environment):
 
 
 def cells(table):
-    for line in table.splitlines()[2:]:
-        yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table.splitlines()[2:]]
 
 
 def test_the_table_names_keys_as_the_file_has_them_and_says_the_arm_of_a_field():

@@ -152,11 +152,6 @@ def queued(queue, priority=""):
     return {"spec": {"priorityClassName": priority, **({} if queue is None else {"queue": queue})}}
 
 
-def deployment(*containers, notes=None, **more):
-    template = {"spec": spec(*containers, **more), **({"metadata": {"annotations": notes}} if notes else {})}
-    return {"spec": {"replicas": 2, "template": template}}
-
-
 def owned(*owners, kind="Pod", **labels):
     return {"kind": kind, "metadata": {"ownerReferences": list(owners), "labels": labels}}
 
@@ -177,9 +172,8 @@ def controllers(policy, asked, said="", old=None):
 
 def volcano(said="", template=None, pods=2, **more):
     """Return a Volcano job, with the changes of its template's and its own spec."""
-    return Row(
-        "volcano-jobs", made_by("volcano-jobs", pods, {"spec": {**spec(PLAIN), **(template or {})}}, **more), said
-    )
+    job = made_by("volcano-jobs", pods, {"spec": {**spec(PLAIN), **(template or {})}}, **more)
+    return Row("volcano-jobs", job, said)
 
 
 def named(name, said="", task="task", pods=100, **more):
@@ -197,6 +191,7 @@ NO_PRIORITY = "priorityClassName must be one of this namespace's: training-low, 
 NO_SCHEDULER = "a pod with accelerators must be scheduled by Volcano: schedulerName volcano"
 STAY_OFF = "must not tolerate the taints of accelerator nodes"
 OLD_POD, OLD_JOB = free(nodeName="node-1", tolerations=[{"operator": "Exists"}]), vcjob(spec(nodeName="node-1"))
+OLD_DEPLOYMENT = made_by("deployments", 2, {"spec": spec(NEURON)})
 FINISHED = {"metadata": {"finalizers": [], "labels": {"a": "b"}}}
 HELD = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 PLUGIN_PORT = {"containers": [{**PLAIN, "ports": [{"name": "mpijob-port", "containerPort": 22}]}]}
@@ -246,7 +241,7 @@ JUDGED: Mapping[str, Sequence[Row]] = {
         Row("pods", {**OLD_POD, **FINISHED}, old=OLD_POD),
         Row("volcano-jobs", {**OLD_JOB, **FINISHED}, old=OLD_JOB),
         Row("volcano-jobs", vcjob(spec(priorityClassName="no")), NO_PRIORITY, OLD_JOB),
-        Row("deployments", {**deployment(NEURON), "status": {}}, old=deployment(NEURON)),
+        Row("deployments", {**OLD_DEPLOYMENT, "status": {}}, old=OLD_DEPLOYMENT),
         Row("pods", grouped(NEURON, nodeName="n", tolerations=[LOST]), old=grouped(NEURON, nodeName="n")),
     ],
     "every scarce resource is seen": [
@@ -312,9 +307,9 @@ JUDGED: Mapping[str, Sequence[Row]] = {
         Row("volcano-jobs", {"kind": "Job", "spec": {}}),
     ],
     "a deployment goes through the queue like a job": [
-        Row("deployments", deployment(NEURON, schedulerName="volcano"), "must name its queue"),
-        Row("deployments", deployment(NEURON, schedulerName="volcano", notes={QUEUE: "big"})),
-        Row("deployments", deployment(NEURON), NO_SCHEDULER),
+        Row("deployments", made_by("deployments", 2, pod(NEURON)), "must name its queue"),
+        Row("deployments", made_by("deployments", 2, pod(NEURON, notes={QUEUE: "big"}))),
+        Row("deployments", OLD_DEPLOYMENT, NO_SCHEDULER),
     ],
     "devices come by resources alone": [
         controllers("pods", grouped({**NEURON, "env": [{"name": "A", "value": "b"}, variable]}), said)
@@ -498,6 +493,13 @@ JUDGED: Mapping[str, Sequence[Row]] = {
         Row("deployments", made_by("deployments") | noted(**{"scheduling.volcano.sh/group-min-member": members}), said)
         for members, said in (("100", ""), ("101", "pods up to 100"), ("2000000000", "pods up to"), ("x", "a number"))
     ],
+    "counts of another kind than pods are bounded by their own quota": [
+        *(Row("jobs", made_by("jobs", completions=pods), said) for pods, said in ((400, ""), (401, "(count/pods)"))),
+        Row("job-flows", {"spec": {"flows": [{"name": "f"}] * 50}}),
+        Row("job-flows", {"spec": {"flows": [{"name": "f"}] * 51}}, "quota has 50 (count/jobs.batch.volcano.sh)"),
+        Row("job-sets", made_by("job-sets", mlPolicy={"numNodes": 101}), "spec.mlPolicy.numNodes"),
+        Row("pytorch-jobs", made_by("pytorch-jobs", elasticPolicy={"maxReplicas": 101}), "maxReplicas"),
+    ],
     "a pod that is deleted ends within an hour": [
         Row("deletions", {"options": {"gracePeriodSeconds": 3600}}),
         Row("deletions", {"options": {"gracePeriodSeconds": 3601}}, "gracePeriodSeconds must be at most 3600"),
@@ -541,13 +543,8 @@ LETTERS = "put large texts into a ConfigMap, and mount it"
 AGAIN = "the API server would refuse the pods again and again"
 RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}]
 SPREAD = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["a", "a"]}
-ACCELERATORS = (
-    NO_SCHEDULER,
-    STAY_OFF,
-    "must not ask for 0 accelerators",
-    "its devices come from resources",
-    "which queues do not count",
-)
+ZERO, DEVICES = "must not ask for 0 accelerators", "its devices come from resources"
+ACCELERATORS = (NO_SCHEDULER, STAY_OFF, ZERO, DEVICES, "which queues do not count")
 BUT: Mapping[str, set[str]] = {
     **{said: {"train-jobs"} for said in ACCELERATORS},
     "Pod Security": {"pods"},
@@ -562,8 +559,8 @@ IN_TEMPLATES: Sequence[tuple[str, Json]] = [
     ("must not name its node", having(nodeName="n")),
     (NO_SCHEDULER, {"spec": spec(NEURON, schedulerName="default-scheduler")}),
     (STAY_OFF, tolerating(**ON_TRAINIUM)),
-    ("must not ask for 0 accelerators", within(resources={"limits": {"aws.amazon.com/neuron": "0"}})),
-    ("its devices come from resources", within(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])),
+    (ZERO, within(resources={"limits": {"aws.amazon.com/neuron": "0"}})),
+    (DEVICES, within(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])),
     ("which queues do not count", having(resourceClaims=[{"name": "d", "resourceClaimTemplateName": "neuron"}])),
     (TAINTS, tolerating(key=FABRIC_UNTESTED.key)),
     (TAINTS, tolerating(key="node.kubernetes.io/unschedulable", operator="Exists")),
@@ -647,22 +644,20 @@ def test_every_kind_that_researchers_write_is_bounded_and_counted():
         name = f"count/{match.resource}.{match.group}" if match.group else match.resource
         assert name in hard, f"{kind}: no quota counts its objects"
     assert {name for name, row in KINDS.items() if "counts" not in row} == {"pods"}
+    # A namespace without priorities says so.
+    policy = admission.policies(dataclasses.replace(LIMITS, priority_classes=()), ())["queues"]
+    assert [each.message for each in policy.validations][1] == "spec.priorityClassName must be unset in this namespace"
 
 
 @EVERY_WORKLOAD
 def test_one_object_leads_to_no_more_pods_than_the_quota_has(name):
     assert refusals(name, made_by(name, 100)) == []
     (message, *_) = refusals(name, made_by(name, 101))
-    assert "101 is more than 100" in message
-    assert "quota has 100 (pods)" in message
+    assert re.search(r"101 is more than 100, .* quota has 100 \(pods\)", message)
     # Nor does an update make one of it, by the object itself or by its scale.
     assert refusals(name, made_by(name, 101), made_by(name, 1)) != []
-    assert refusals("scale", {"spec": {"replicas": 101}}, {"spec": {"replicas": 1}}) != []
-
-
-def test_a_namespace_without_priorities_says_so():
-    policy = admission.policies(dataclasses.replace(LIMITS, priority_classes=()), ())["queues"]
-    assert [each.message for each in policy.validations][1] == "spec.priorityClassName must be unset in this namespace"
+    for pods in (100, 101):
+        assert len(refusals("scale", {"spec": {"replicas": pods}}, {"spec": {"replicas": 1}})) == pods - 100
 
 
 SET_ONCE = ("scheduling.k8s.io/group-name", "volcano.sh/task-spec", "karpenter.sh/do-not-disrupt", "kubernetes.io/x")

@@ -98,6 +98,8 @@ def test_gp3_costs_more_only_above_what_every_volume_has_and_a_control_plane_the
     assert prices.gp3_monthly_usd(500, throughput_mibps=1000, iops=16000) == pytest.approx(40.0 + 35.0 + 65.0)
     assert datetime.date.fromisoformat(prices.DATE) >= datetime.date(2026, 11, 1)
     assert round(prices.EKS_EXTENDED_HOURLY / prices.EKS_CLUSTER_HOURLY, 6) == 6
+    notes = [bill.control_plane("1.35", policy).note[:22] for policy in ("STANDARD", "EXTENDED")]
+    assert notes == ["", "$0.60 an hour from 202"]
     assert set(prices.EKS_CONTROL_PLANE_TIER_HOURLY) == set(shapes("eks")["ProvisionedControlPlaneTier"]["enum"])
     tiers = list(prices.EKS_CONTROL_PLANE_TIER_HOURLY.values())
     assert tiers == sorted(tiers)

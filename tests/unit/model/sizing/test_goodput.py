@@ -105,9 +105,7 @@ def test_without_faults_only_checkpoints_cost_time_and_a_small_gang_saves_as_oft
     assert goodput.expect(run).interval_seconds == goodput.MOST_INTERVAL_SECONDS
     assert goodput.useful_fraction(run, 1800) == 0.9
     assert goodput.Goodput(ModelRun(math.inf, 0, 0, 0), 60, 0.8).usd_per_useful_hour(40) == 50
-
-
-def test_a_checkpoint_longer_than_the_time_between_faults_gets_nearly_nothing_done():
+    # A checkpoint longer than the time between faults gets nearly nothing done.
     run = ModelRun(HOUR, 10 * HOUR, 0, 0)
     assert goodput.best_seconds(run) == pytest.approx(HOUR, rel=1e-4)
     assert goodput.useful_fraction(run, HOUR) < 1e-4
