@@ -76,7 +76,7 @@ def _reviewed(before, after):
 
 
 @pytest.mark.parametrize("token", sorted(registry.ROWS))
-def test_exactly_the_replacements_that_lose_something_are_told(token):
+def test_exactly_the_replacements_and_deletions_that_lose_something_are_told_and_nothing_new(token):
     for path, old, new in _edits(token):
         before, after = (_resource(token, path, value) for value in (old, new))
         compared, judged, risks = _reviewed(_graph(before), _graph(after))
@@ -86,10 +86,6 @@ def test_exactly_the_replacements_that_lose_something_are_told(token):
         if told:
             assert "1 resource with data or running work is lost" in judged.blockers, (path, old, new)
             assert f"{token.rpartition(':')[2]} it" in risks, (path, old, new)
-
-
-@pytest.mark.parametrize("token", sorted(registry.ROWS))
-def test_exactly_the_deletions_that_lose_something_are_told_and_nothing_new(token):
     _, judged, risks = _reviewed(_graph(_resource(token)), _graph())
     assert ("DELETED; lost with it" in risks) is (token in HOLDS)
     assert judged.outcome is not Outcome.SAFE
