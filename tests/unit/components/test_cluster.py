@@ -46,7 +46,9 @@ def groups(graph):
 
 
 def test_the_control_plane_is_pulumi_eks_with_everything_else_of_its_own_turned_off(record):
-    graph = built(record, log_retention_days=90)
+    account = "arn:aws:iam::123456789012"
+    principals = [f"{account}:role/ops/admin", f"{account}:role/ops-admin", f"{account}:user/ops-admin"]
+    graph = built(record, log_retention_days=90, admin_principals=principals)
     inputs = one(graph, CONTROL_PLANE).inputs
     assert inputs["authenticationMode"] == "API"
     on = ("skipDefaultNodeGroup", "skipDefaultSecurityGroups", "useDefaultVpcCni")
@@ -65,6 +67,17 @@ def test_the_control_plane_is_pulumi_eks_with_everything_else_of_its_own_turned_
     assert group["name"] == f"/aws/eks/{inputs['name']}/cluster"
     assert (group["retentionInDays"], group["kmsKeyId"]) == (90, KEY_ARN)
     assert inputs["name"] == one(graph, IAM_ROLE, "trn-eks").outputs["name"] != "trn-eks"
+    # Administrators get an entry and the cluster's admin policy.
+    assert {each.inputs["principalArn"] for each in of_kind(graph, "AccessEntry")} == set(principals)
+    policies = {each.inputs["policyArn"] for each in of_kind(graph, "AccessPolicyAssociation")}
+    assert policies == {"arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"}
+    # Without a key the cluster makes one and uses it everywhere.
+    graph = built(record, kms_key_arn=None)
+    key = one(graph, "Key").outputs["arn"]
+    assert one(graph, EKS).inputs["encryptionConfig"]["provider"]["keyArn"] == key
+    assert one(graph, "LogGroup").inputs["kmsKeyId"] == key
+    assert one(graph, "TrainiumCluster").outputs["kms_key_arn"] == key
+    assert not of_kind(built(record), "Key")
 
 
 @pytest.mark.parametrize(
@@ -128,15 +141,6 @@ def test_the_kubeconfig_is_secret_holds_no_credential_and_names_the_region(recor
     arguments = " ".join(user["exec"]["args"])
     assert arguments == f"--region us-west-2 eks get-token --cluster-name {cluster['name']} --output json"
     assert config["current-context"] == config["contexts"][0]["name"]
-
-
-def test_administrators_get_an_entry_and_the_cluster_admin_policy(record):
-    account = "arn:aws:iam::123456789012"
-    principals = [f"{account}:role/ops/admin", f"{account}:role/ops-admin", f"{account}:user/ops-admin"]
-    graph = built(record, admin_principals=principals)
-    assert {each.inputs["principalArn"] for each in of_kind(graph, "AccessEntry")} == set(principals)
-    policies = {each.inputs["policyArn"] for each in of_kind(graph, "AccessPolicyAssociation")}
-    assert policies == {"arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"}
 
 
 @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
@@ -270,15 +274,6 @@ def test_accelerator_groups_are_where_they_say_or_in_the_accelerator_zone_and_vo
     assert storage["provisioner"] == "ebs.csi.aws.com"
     assert storage["parameters"] == {"type": "gp3", "encrypted": "true", "kmsKeyId": KEY_ARN}
     assert storage["volumeBindingMode"] == "WaitForFirstConsumer"
-
-
-def test_without_a_key_the_cluster_makes_one_and_uses_it_everywhere(record):
-    graph = built(record, kms_key_arn=None)
-    key = one(graph, "Key").outputs["arn"]
-    assert one(graph, EKS).inputs["encryptionConfig"]["provider"]["keyArn"] == key
-    assert one(graph, "LogGroup").inputs["kmsKeyId"] == key
-    assert one(graph, "TrainiumCluster").outputs["kms_key_arn"] == key
-    assert not of_kind(built(record), "Key")
 
 
 def test_outputs_name_the_cluster_and_its_groups(record):

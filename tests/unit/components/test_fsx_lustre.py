@@ -18,7 +18,7 @@ def file_system(record, **args):
     return record(lambda: FsxLustre("shared", {**WIRING, **args}) and None, dry_run=False)
 
 
-def test_lustre_and_its_clients_reach_each_other_both_ways(record):
+def test_lustre_and_its_clients_reach_each_other_and_it_is_persistent_compressed_encrypted_logged_and_backed_up(record):
     graph = file_system(record)
     group = one(graph, "SecurityGroup").outputs["id"]
     keys = ("ipProtocol", "securityGroupId", "referencedSecurityGroupId", "fromPort", "toPort")
@@ -28,23 +28,7 @@ def test_lustre_and_its_clients_reach_each_other_both_ways(record):
         assert found == sorted(("tcp", *side, *ports) for side in sides for ports in LUSTRE_PORTS)
     # Two ranges of ports: without clients Lustre itself alone.
     assert len(of_kind(file_system(record, client_security_group_ids={}), INGRESS, EGRESS)) == 4
-
-
-def test_efa_opens_every_protocol_within_the_group_before_the_file_system(record):
-    graph = file_system(record, efa_enabled=True, storage_capacity_gib=19200)
-    group, lustre = one(graph, "SecurityGroup").outputs["id"], one(graph, "LustreFileSystem")
-    for type_ in (INGRESS, EGRESS):
-        every = [each for each in of_kind(graph, type_) if each.inputs["ipProtocol"] == "-1"]
-        assert all("fromPort" not in each.inputs and "toPort" not in each.inputs for each in every)
-        (own,) = [each for each in every if each.inputs["referencedSecurityGroupId"] == each.inputs["securityGroupId"]]
-        assert own.urn in lustre.dependencies
-        assert {each.inputs["securityGroupId"] for each in every} == {group, "sg-client"}
-    assert lustre.inputs["efaEnabled"] is True
-    assert lustre.inputs["metadataConfiguration"] == {"mode": "AUTOMATIC"}
-
-
-def test_default_is_persistent_compressed_encrypted_logged_and_backed_up(record):
-    graph = file_system(record)
+    # It is persistent, compressed, encrypted, logged and backed up.
     inputs, log_group = one(graph, "LustreFileSystem").inputs, one(graph, "LogGroup")
     key = WIRING["kms_key_arn"]
     wanted = {
@@ -64,6 +48,19 @@ def test_default_is_persistent_compressed_encrypted_logged_and_backed_up(record)
     assert of_kind(graph, "DataRepositoryAssociation", "Bucket") == ()
     assert log_group.inputs["namePrefix"].startswith("/aws/fsx/")
     assert (log_group.inputs["kmsKeyId"], log_group.inputs["retentionInDays"]) == (key, 365)
+
+
+def test_efa_opens_every_protocol_within_the_group_before_the_file_system(record):
+    graph = file_system(record, efa_enabled=True, storage_capacity_gib=19200)
+    group, lustre = one(graph, "SecurityGroup").outputs["id"], one(graph, "LustreFileSystem")
+    for type_ in (INGRESS, EGRESS):
+        every = [each for each in of_kind(graph, type_) if each.inputs["ipProtocol"] == "-1"]
+        assert all("fromPort" not in each.inputs and "toPort" not in each.inputs for each in every)
+        (own,) = [each for each in every if each.inputs["referencedSecurityGroupId"] == each.inputs["securityGroupId"]]
+        assert own.urn in lustre.dependencies
+        assert {each.inputs["securityGroupId"] for each in every} == {group, "sg-client"}
+    assert lustre.inputs["efaEnabled"] is True
+    assert lustre.inputs["metadataConfiguration"] == {"mode": "AUTOMATIC"}
 
 
 def test_s3_link_replaces_backups_and_carries_every_event_both_ways(record):

@@ -18,15 +18,6 @@ def plain(record):
     return built(record)
 
 
-def after_volcano(record, **more):
-    """Record the add-ons beside a scheduler, which is a namespace here."""
-
-    def program():
-        GpuAddons("gpu", {**LEAST["GpuAddons"], "volcano": k8s.core.v1.Namespace("scheduler"), **more})
-
-    return record(program)
-
-
 def test_by_default_plugins_exporter_and_training_operator_are_installed(record, plain):
     operator = one(plain, "Directory").inputs["directory"]
     assert operator.endswith("/training-operator")
@@ -93,7 +84,12 @@ def test_exporter_has_a_namespace_that_allows_privilege_and_needs_no_prometheus_
 @pytest.mark.parametrize("trainers", [("v2",), ("v1", "v2")])
 def test_trainers_come_after_volcano_and_start_gangs_with_it(record, trainers):
     """A namespace refuses pods with GPUs that go past Volcano, and the operator ends where there are no PodGroups."""
-    graph = after_volcano(record, trainers=trainers)
+
+    def program():
+        scheduler = k8s.core.v1.Namespace("scheduler")  # in Volcano's place
+        GpuAddons("gpu", {**LEAST["GpuAddons"], "volcano": scheduler, "trainers": trainers})
+
+    graph = record(program)
     trainer, chart = releases(graph)["kubeflow-trainer"], versions.CHARTS["kubeflow-trainer"]
     assert (trainer.inputs["chart"], trainer.inputs["version"]) == (chart.chart, "2.3.0")
     assert trainer.inputs["values"]["runtimes"]["defaultEnabled"] is True

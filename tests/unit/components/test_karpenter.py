@@ -39,7 +39,7 @@ def trainium(record):
     return built(record, cpu_limit=0, accelerator_pools=[pool], accelerator_empty_minutes=25)
 
 
-def test_by_default_it_starts_bounded_cpu_nodes_where_staging_looks_for_them(plain):
+def test_by_default_it_starts_bounded_cpu_nodes_as_those_of_groups_where_staging_looks_for_them(plain):
     spec = specs(plain, "NodePool")["karpenter"]
     template = spec["template"]
     assert spec["limits"] == {"cpu": "64"}
@@ -49,9 +49,7 @@ def test_by_default_it_starts_bounded_cpu_nodes_where_staging_looks_for_them(pla
     requirements = {each["key"]: each["values"] for each in template["spec"]["requirements"]}
     assert requirements["karpenter.sh/capacity-type"] == ["on-demand"]
     assert all(CATALOGUE.find(name).family == "cpu" for name in requirements["node.kubernetes.io/instance-type"])
-
-
-def test_its_nodes_are_as_those_of_groups(plain):
+    # Its nodes are as those of groups.
     spec = specs(plain, "EC2NodeClass")["karpenter"]
     # They join by a role and an entry of their own.
     assert one(plain, "AccessEntry").inputs["type"] == "EC2_LINUX"

@@ -31,18 +31,26 @@ def specs(graph):
     return {spec["claimRef"]["namespace"]: spec for spec in found}
 
 
-def test_each_namespace_has_a_volume_for_its_one_claim(plain):
+def test_each_namespace_has_a_volume_for_its_one_claim(record, plain):
     found = specs(plain)
     assert set(found) == {"training", "vision", "lustre-setup"}
     for spec in found.values():
         assert spec["claimRef"]["name"] == "fsx-claim"
         assert (spec["persistentVolumeReclaimPolicy"], spec["accessModes"]) == ("Retain", ["ReadWriteMany"])
         assert (spec["mountOptions"], spec["storageClassName"]) == (["flock"], "fsx-shared")
-        assert spec["capacity"] == {"storage": "2400Gi"}
-        assert spec["csi"]["driver"] == "fsx.csi.aws.com"
+        assert (spec["capacity"], spec["csi"]["driver"]) == ({"storage": "2400Gi"}, "fsx.csi.aws.com")
         assert spec["csi"]["volumeAttributes"]["dnsname"] == ARGS["dns_name"]
         assert spec["csi"]["volumeHandle"].startswith("fs-1::")
     assert len({spec["csi"]["volumeHandle"] for spec in found.values()}) == 3, "two look the same to a node"
+    # No claim makes a file system unless it is asked for.
+    shared = one(plain, "StorageClass").inputs
+    assert shared["metadata"]["name"] == "fsx-shared"
+    assert (shared["provisioner"], shared["volumeBindingMode"]) == ("kubernetes.io/no-provisioner", "Immediate")
+    assert one(plain, "LustreVolumes").outputs["storage_class_name"] == ""
+    # Without namespaces only the storage classes are made.
+    graph = volumes(record, namespaces={}, on_demand=True)
+    assert len(of_kind(graph, "StorageClass")) == 2
+    assert of_kind(graph, "PersistentVolume", "PersistentVolumeClaim", "Job", "Namespace") == ()
 
 
 @pytest.mark.parametrize(("root", "below"), [({}, ""), ({"root": "/linked/"}, "/linked")])
@@ -97,17 +105,6 @@ def test_directories_are_made_once_in_a_namespace_of_their_own(record, plain):
     assert setup_digest(["training=1000", "vision=2000"]) != setup_digest(["training=1000"])
     template = one(volumes(record, file_system_id="fs-2"), "Job").inputs["spec"]["template"]
     assert template["metadata"]["annotations"] == {"trainium-eks/file-system": "fs-2"}
-
-
-def test_no_claim_makes_a_file_system_unless_asked_for(record, plain):
-    shared = one(plain, "StorageClass").inputs
-    assert shared["metadata"]["name"] == "fsx-shared"
-    assert (shared["provisioner"], shared["volumeBindingMode"]) == ("kubernetes.io/no-provisioner", "Immediate")
-    assert one(plain, "LustreVolumes").outputs["storage_class_name"] == ""
-    # Without namespaces only the storage classes are made.
-    graph = volumes(record, namespaces={}, on_demand=True)
-    assert len(of_kind(graph, "StorageClass")) == 2
-    assert of_kind(graph, "PersistentVolume", "PersistentVolumeClaim", "Job", "Namespace") == ()
 
 
 # The script itself, on a directory of this machine. Only root may give directories away.

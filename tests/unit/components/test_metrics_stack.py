@@ -68,21 +68,16 @@ def test_what_eks_hides_is_not_asked_and_only_the_namespaces_objects_say_what_is
     node = found["prometheus-node-exporter"]
     assert node["tolerations"] == [{"operator": "Exists"}]
     assert node["prometheus"]["monitor"]["relabelings"] == [dict(scraping.NODE)]
-
-
-def test_kube_state_metrics_shows_gangs_and_the_labels_that_queries_join_by(plain):
-    state = values(plain)["kube-state-metrics"]
+    # kube-state-metrics shows gangs, and the labels that queries join by.
+    state = found["kube-state-metrics"]
     nodes, pods = state["metricLabelsAllowlist"]
     assert (nodes.partition("[")[0], pods.partition("[")[0]) == ("nodes=", "pods=")
-    assert "eks.amazonaws.com/nodegroup" in nodes
-    assert "node.kubernetes.io/instance-type" in nodes
+    assert all(label in nodes for label in ("eks.amazonaws.com/nodegroup", "node.kubernetes.io/instance-type"))
     assert "volcano.sh/queue-name" in pods
     (podgroups,) = state["customResourceState"]["config"]["spec"]["resources"]
-    assert state["customResourceState"]["enabled"]
-    assert podgroups["groupVersionKind"]["kind"] == "PodGroup"
-    (rule,) = state["rbac"]["extraRules"]
-    assert (rule["apiGroups"], rule["resources"]) == (["scheduling.volcano.sh"], ["podgroups"])
-    assert rule["verbs"] == ["list", "watch"]
+    assert (state["customResourceState"]["enabled"], podgroups["groupVersionKind"]["kind"]) == (True, "PodGroup")
+    reads = {"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"], "verbs": ["list", "watch"]}
+    assert state["rbac"]["extraRules"] == [reads]
 
 
 def test_rules_and_alerts_are_this_prometheus_and_wait_for_their_definition(record):
@@ -123,7 +118,7 @@ def test_every_monitor_is_labelled_for_this_prometheus(record, plain):
     assert monitors(graph).keys() - monitors(plain).keys() == {"efa-exporter", "fsx-exporter"}
 
 
-def test_prometheus_writes_to_its_workspace_and_grafana_reads_it_and_no_other(managed):
+def test_prometheus_writes_to_its_workspace_and_grafana_reads_it_and_no_other_and_dashboards_find_it(record, managed):
     workspace = one(managed, WORKSPACE)
     assert workspace.inputs["kmsKeyArn"] == KEY
     spec = values(managed)["prometheus"]["prometheusSpec"]
@@ -137,6 +132,20 @@ def test_prometheus_writes_to_its_workspace_and_grafana_reads_it_and_no_other(ma
     [statement] = statements(managed, "metrics-grafana")
     assert all(action.startswith(("aps:Query", "aps:Get")) for action in statement["Action"])
     assert ":workspace/" in statement["Resource"]
+    # Dashboards find their data source whatever stands behind it.
+    own = values(built(record, grafana={}))["grafana"]
+    assert own["sidecar"]["datasources"]["uid"] == "prometheus"
+    assert "plugins" not in own
+    grafana = values(managed)["grafana"]
+    [source] = grafana["additionalDataSources"]
+    assert (source["uid"], source["isDefault"]) == ("prometheus", True)
+    assert f"{source['type']}@" in versions.GRAFANA_AMP_PLUGIN
+    # In the background: by the chart's `plugins` Grafana, and with it the release, waits for grafana.com.
+    assert grafana["grafana.ini"]["plugins"] == {"preinstall": versions.GRAFANA_AMP_PLUGIN}
+    assert "plugins" not in grafana
+    assert source["jsonData"]["sigV4AuthType"] == "default"
+    beside = grafana["sidecar"]["datasources"]
+    assert (beside["uid"], beside["isDefaultDatasource"]) == ("prometheus-cluster", False)
 
 
 def test_grafana_gets_every_dashboard_and_is_reached_by_port_forwarding_alone(record, plain, managed):
@@ -156,22 +165,6 @@ def test_grafana_gets_every_dashboard_and_is_reached_by_port_forwarding_alone(re
     outside = built(record, grafana={"in_cluster": False, "managed": {}}, managed_prometheus=True)
     for none in (plain, outside):
         assert values(none)["grafana"] == {"enabled": False}
-
-
-def test_dashboards_find_their_data_source_whatever_stands_behind_it(record, managed):
-    own = values(built(record, grafana={}))["grafana"]
-    assert own["sidecar"]["datasources"]["uid"] == "prometheus"
-    assert "plugins" not in own
-    grafana = values(managed)["grafana"]
-    [source] = grafana["additionalDataSources"]
-    assert (source["uid"], source["isDefault"]) == ("prometheus", True)
-    assert f"{source['type']}@" in versions.GRAFANA_AMP_PLUGIN
-    # In the background: by the chart's `plugins` Grafana, and with it the release, waits for grafana.com.
-    assert grafana["grafana.ini"]["plugins"] == {"preinstall": versions.GRAFANA_AMP_PLUGIN}
-    assert "plugins" not in grafana
-    assert source["jsonData"]["sigV4AuthType"] == "default"
-    beside = grafana["sidecar"]["datasources"]
-    assert (beside["uid"], beside["isDefaultDatasource"]) == ("prometheus-cluster", False)
 
 
 def test_the_volume_is_never_full_and_stays_with_the_nodes_of_its_zone(record, managed):

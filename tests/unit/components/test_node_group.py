@@ -111,8 +111,7 @@ def test_interfaces_carry_the_clusters_group_and_one_that_reaches_itself_both_wa
         assert interface["securityGroups"] == [WIRING["cluster_security_group_id"], own.outputs["id"]]
         public = None if interface["interfaceType"] == "efa-only" else "false"
         assert interface.get("associatePublicIpAddress") == public
-        assert interface["deleteOnTermination"] == "true"
-        assert "subnetId" not in interface
+        assert (interface["deleteOnTermination"], interface.get("subnetId")) == ("true", None)
     for rule in (one(graph, INGRESS), one(graph, EGRESS)):
         assert rule.inputs["securityGroupId"] == rule.inputs["referencedSecurityGroupId"] == own.outputs["id"]
         assert rule.inputs["ipProtocol"] == "-1"
@@ -305,8 +304,7 @@ def test_a_capacity_block_names_its_type_in_the_template_alone(record):
 def test_the_group_is_in_one_subnet_with_versions_pinned_and_a_generated_name(record):
     graph = built(record)
     inputs = group(graph).inputs
-    assert inputs["subnetIds"] == [WIRING["subnet_id"]]
-    assert inputs["version"] == versions.KUBERNETES
+    assert (inputs["subnetIds"], inputs["version"]) == ([WIRING["subnet_id"]], versions.KUBERNETES)
     assert inputs["releaseVersion"] == versions.AMI_RELEASES[versions.KUBERNETES]
     assert inputs["launchTemplate"]["version"] == "1"
     assert not {"nodeGroupName", "remoteAccess", "diskSize"} & set(inputs)

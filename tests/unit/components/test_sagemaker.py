@@ -26,11 +26,10 @@ def listed(value):
 
 
 def may(graph, action, resource):
-    return any(
-        any(fnmatch(action, each) for each in listed(statement["Action"]))
-        and any(fnmatch(resource, each) for each in listed(statement["Resource"]))
-        for statement in statements(graph)
-    )
+    def fits(statement, key, asked):
+        return any(fnmatch(asked, each) for each in listed(statement[key]))
+
+    return any(fits(each, "Action", action) and fits(each, "Resource", resource) for each in statements(graph))
 
 
 def rights(graph):
@@ -39,7 +38,7 @@ def rights(graph):
     return {action: each for each in policy for action in listed(each["Action"])}
 
 
-def test_the_role_is_sagemaker_s_and_writes_below_one_prefix_of_one_bucket(record):
+def test_the_role_writes_below_one_prefix_of_one_bucket_and_people_may_submit_isolated_jobs_with_it_alone(record):
     graph = made(record)
     trust = json.loads(one(graph, IAM_ROLE).inputs["assumeRolePolicy"])
     assert trust["Statement"][0]["Principal"] == {"Service": "sagemaker.amazonaws.com"}
@@ -62,6 +61,13 @@ def test_the_role_is_sagemaker_s_and_writes_below_one_prefix_of_one_bucket(recor
     assert [each["Resource"] for each in found] == [KEY, KEY, other]
     assert found[1]["Condition"] == {"Bool": {"kms:GrantIsForAWSResource": "true"}}
     assert found[2]["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-west-2.amazonaws.com"}}
+    # People may submit isolated jobs in the private subnets with this role alone.
+    creates = rights(graph)["sagemaker:CreateTrainingJob"]["Condition"]
+    assert creates["Bool"] == {"sagemaker:NetworkIsolation": "true"}
+    assert creates["ForAllValues:StringEquals"]["sagemaker:VpcSubnets"] == ["subnet-1", "subnet-2"]
+    assert creates["Null"] == {"sagemaker:VpcSecurityGroupIds": "false", "sagemaker:VpcSubnets": "false"}
+    assert rights(graph)["iam:PassRole"]["Resource"] == one(graph, IAM_ROLE).outputs["arn"]
+    assert not any("Endpoint" in action for action in rights(graph))
 
 
 def test_nobody_reaches_the_instances_and_a_bucket_and_a_log_group_are_made_where_they_are_asked_for_and_stay(record):
@@ -80,16 +86,6 @@ def test_nobody_reaches_the_instances_and_a_bucket_and_a_log_group_are_made_wher
     assert group.options.retain_on_delete
 
 
-def test_people_may_submit_isolated_jobs_in_the_private_subnets_with_this_role_alone(record):
-    graph = made(record)
-    creates = rights(graph)["sagemaker:CreateTrainingJob"]["Condition"]
-    assert creates["Bool"] == {"sagemaker:NetworkIsolation": "true"}
-    assert creates["ForAllValues:StringEquals"]["sagemaker:VpcSubnets"] == ["subnet-1", "subnet-2"]
-    assert creates["Null"] == {"sagemaker:VpcSecurityGroupIds": "false", "sagemaker:VpcSubnets": "false"}
-    assert rights(graph)["iam:PassRole"]["Resource"] == one(graph, IAM_ROLE).outputs["arn"]
-    assert not any("Endpoint" in action for action in rights(graph))
-
-
 def test_people_may_serve_only_on_admitted_types_and_touch_only_what_has_a_namespace(record):
     serving = rights(made(record, serving_types=["ml.inf2.xlarge"]))
     conditions = {name.removeprefix("sagemaker:"): each.get("Condition") for name, each in serving.items()}
@@ -97,8 +93,7 @@ def test_people_may_serve_only_on_admitted_types_and_touch_only_what_has_a_names
     assert models["Bool"] == {"sagemaker:NetworkIsolation": "true"}
     assert models["Null"]["sagemaker:VpcSubnets"] == models["Null"]["aws:RequestTag/Namespace"] == "false"
     for action in ("CreateEndpointConfig", "CreateTransformJob"):
-        types = conditions[action]["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"]
-        assert types == ["ml.inf2.xlarge"]
+        assert conditions[action]["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"] == ["ml.inf2.xlarge"]
         assert conditions[action]["Null"]["sagemaker:InstanceTypes"] == "false"
     for action in ("DeleteEndpoint", "DeleteModel", "UpdateEndpoint", "StopTransformJob"):
         assert conditions[action] == {"Null": {"aws:ResourceTag/Namespace": "false"}}

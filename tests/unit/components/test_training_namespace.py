@@ -61,7 +61,7 @@ def triples(rules, *keys):
     return {each for rule in rules for each in itertools.product(*(rule[key] for key in keys))}
 
 
-def test_namespace_is_held_to_baseline_and_says_why_not_to_more(record):
+def test_namespace_is_held_to_baseline_and_says_why_not_to_more_and_its_claim_is_for_its_own_volume(record):
     graph = team(record)
     metadata = one(graph, "Namespace").inputs["metadata"]
     assert metadata["name"] == "training"
@@ -73,6 +73,20 @@ def test_namespace_is_held_to_baseline_and_says_why_not_to_more(record):
     (limit,) = one(graph, "LimitRange").inputs["spec"]["limits"]
     assert (limit["type"], limit["defaultRequest"].keys()) == ("Container", {"cpu", "memory"})
     assert "default" not in limit
+    # The claim is for the namespace's own volume.
+    claim = one(graph, "PersistentVolumeClaim")
+    assert claim.inputs["metadata"] == {"name": "fsx-claim", "namespace": "training"}
+    assert claim.inputs["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "fsx-shared",
+        "volumeName": "volume-training",
+        "resources": {"requests": {"storage": "1200Gi"}},
+    }
+    # Kubernetes refuses a new size of a static claim, and the volume would not bind a claim made anew.
+    assert claim.options.ignore_changes == ("spec.resources",)
+    assert claim.options.custom_timeouts == {"delete": "5m"}, "a claim that pods hold fails within minutes"
+    plain = one(team(record, volume_class=""), "PersistentVolumeClaim").inputs
+    assert plain["spec"]["storageClassName"] == "", "a volume without a class is claimed without one"
 
 
 def test_quota_given_is_laid_over_the_default_and_opens_its_storage_class_to_jobs(record):
@@ -89,18 +103,12 @@ def test_quota_given_is_laid_over_the_default_and_opens_its_storage_class_to_job
 def test_researchers_train_but_neither_rule_nor_read_secrets(record):
     graph = team(record)
     allowed = triples(one(graph, ROLE).inputs["rules"], "apiGroups", "resources", "verbs")
-    verbs = ("create", "delete", "get", "list", "watch")
+    jobs = (("batch.volcano.sh", "jobs"), ("kubeflow.org", "pytorchjobs"))
     wanted = {
-        *(("batch.volcano.sh", "jobs", verb) for verb in verbs),
-        *(("kubeflow.org", "pytorchjobs", verb) for verb in verbs),
-        ("batch.volcano.sh", "jobs/status", "get"),
-        ("", "pods", "list"),
-        ("", "pods/log", "get"),
-        ("", "pods/portforward", "create"),
-        ("", "configmaps", "create"),
-        ("", "events", "watch"),
-        ("apps", "deployments", "create"),
-        ("", "services", "create"),
+        *((*job, verb) for job in jobs for verb in ("create", "delete", "get", "list", "watch")),
+        *(("batch.volcano.sh", "jobs/status", "get"), ("apps", "deployments", "create"), ("", "events", "watch")),
+        *(("", resource, "create") for resource in ("pods/portforward", "configmaps", "services")),
+        *(("", "pods", "list"), ("", "pods/log", "get")),
     }
     assert wanted <= allowed
     assert not [each for each in allowed if "*" in each]
@@ -150,29 +158,11 @@ def test_jobs_read_and_write_below_their_own_prefixes_alone(record):
     (key,) = [each for each in found if "kms:Decrypt" in each["Action"]]
     assert key["Resource"] == KEY
     assert key["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-west-2.amazonaws.com"}}
-
-
-def test_without_a_bucket_there_is_no_role_and_without_a_volume_no_claim(record):
+    # Without a bucket there is no role, and without a volume no claim.
     graph = team(record, MINIMAL)
     assert of_kind(graph, IAM_ROLE, "RolePolicy", "PodIdentityAssociation", "PersistentVolumeClaim") == ()
     names = {"namespace": "training", "service_account": "training", "queue_names": ["test"]}
     assert one(graph, "TrainingNamespace").outputs == {**names, "role_arn": "", "claim_name": ""}
-
-
-def test_claim_is_for_the_namespaces_own_volume(record):
-    claim = one(team(record), "PersistentVolumeClaim")
-    assert claim.inputs["metadata"] == {"name": "fsx-claim", "namespace": "training"}
-    assert claim.inputs["spec"] == {
-        "accessModes": ["ReadWriteMany"],
-        "storageClassName": "fsx-shared",
-        "volumeName": "volume-training",
-        "resources": {"requests": {"storage": "1200Gi"}},
-    }
-    # Kubernetes refuses a new size of a static claim, and the volume would not bind a claim made anew.
-    assert claim.options.ignore_changes == ("spec.resources",)
-    assert claim.options.custom_timeouts == {"delete": "5m"}, "a claim that pods hold fails within minutes"
-    plain = one(team(record, volume_class=""), "PersistentVolumeClaim").inputs
-    assert plain["spec"]["storageClassName"] == "", "a volume without a class is claimed without one"
 
 
 def test_network_is_closed_but_for_what_training_needs(record):

@@ -12,14 +12,6 @@ from trainium_eks.model.outputs import SageMakerOutput
 
 ZONE, BOUNDARY = "usw2-az4", "arn:aws:iam::111122223333:policy/trn-boundary"
 
-# STACK, as Pulumi hands it to a program.
-CONFIG_TEXT = {
-    "region": "us-west-2",
-    "owner": "me",
-    "allowedAccountIds": '["111122223333"]',
-    "cluster": '{"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}}',
-}
-
 
 def built(record, **sections):
     return record(lambda: TrainingStack("trn-dev", {**STACK, **sections}) and None, dry_run=False)
@@ -92,7 +84,9 @@ def test_each_group_is_judged_once(record, monkeypatch):
     def program():
         TrainingStack("trn-dev", read_config())
 
-    values = {f"trainium-eks:{key}": text for key, text in CONFIG_TEXT.items()}
+    text = {"region": "us-west-2", "owner": "me", "allowedAccountIds": '["111122223333"]'}
+    text["cluster"] = '{"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}}'
+    values = {f"trainium-eks:{key}": value for key, value in text.items()}
     record(program, project="trainium-eks", config=values)
     assert judged == ["trn1-32xl-ng1", "trn1n-32xl-ng"]
 
