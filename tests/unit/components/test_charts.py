@@ -37,7 +37,6 @@ def read(path):
 
 @pytest.fixture
 def programs(binaries, monkeypatch):
-    """Helm of the local cloud on PATH."""
     monkeypatch.setenv("PATH", str(binaries["helm"].parent), prepend=os.pathsep)
 
 

@@ -78,8 +78,6 @@ def test_only_empty_accelerator_nodes_go_later_than_cpu_nodes_and_it_runs_restri
     assert not [key for key in tags(graph, CPU["autoscaling_group"]) if key.startswith(options)]
 
 
-# --- in a stack -------------------------------------------------------------------------------------------------------
-
 CONFIG: Mapping[str, Any] = {
     **STACK,
     "cluster": {**STACK["cluster"], "cpu_nodes": {"ignore_desired_size": True}},

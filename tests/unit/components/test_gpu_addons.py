@@ -14,7 +14,6 @@ def built(record, **more):
 
 @pytest.fixture(scope="module")
 def plain(record):
-    """The add-ons as they are when nothing is asked for."""
     return built(record)
 
 

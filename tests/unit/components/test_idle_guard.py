@@ -16,7 +16,6 @@ def guard(record, **args):
 
 
 def settings(graph):
-    """What the guard is told."""
     (decides,) = one(graph, "CronJob").inputs["spec"]["jobTemplate"]["spec"]["template"]["spec"]["initContainers"]
     return json.loads(next(each["value"] for each in decides["env"] if each["name"] == "SETTINGS"))
 

@@ -28,13 +28,11 @@ def specs(graph, type_):
 
 @pytest.fixture(scope="module")
 def plain(record):
-    """Karpenter as it is when nothing is asked for."""
     return built(record)
 
 
 @pytest.fixture(scope="module")
 def trainium(record):
-    """With one pool of Trainium, in the other zone, and no CPU nodes."""
     pool = {**TRN1, "zone_id": "usw2-az1"}
     return built(record, cpu_limit=0, accelerator_pools=[pool], accelerator_empty_minutes=25)
 
@@ -158,8 +156,6 @@ def test_the_plan_counts_its_pools_at_their_limits(record):
     lines = {each.what: (each.quantity, each.line.maximum) for each in cost.estimate(graph).items}
     assert lines["m6i.xlarge"] == lines["trn1.32xlarge"] == (0, 4)
 
-
-# --- in a stack -------------------------------------------------------------------------------------------------------
 
 CONFIG: Mapping[str, Any] = {
     **STACK,

@@ -23,7 +23,6 @@ def built(record, **more):
 
 @pytest.fixture(scope="module")
 def plain(record):
-    """Log shipping as it is when nothing is asked for."""
     return built(record)
 
 

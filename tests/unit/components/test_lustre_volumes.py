@@ -21,7 +21,6 @@ def volumes(record, **args):
 
 @pytest.fixture(scope="module")
 def plain(record):
-    """The volumes as they are when nothing more is asked for."""
     return volumes(record)
 
 

@@ -30,13 +30,11 @@ def values(graph):
 
 @pytest.fixture(scope="module")
 def plain(record):
-    """The stack as it is when nothing is asked for."""
     return built(record)
 
 
 @pytest.fixture(scope="module")
 def managed(record):
-    """The stack with Grafana and a managed workspace."""
     return built(record, grafana={}, managed_prometheus=True, kms_key_arn=KEY)
 
 

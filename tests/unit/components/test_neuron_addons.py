@@ -20,7 +20,6 @@ def installed(record, **more):
 
 @pytest.fixture(scope="module")
 def plain(record):
-    """The add-ons as they are when nothing is asked for."""
     return built(record)
 
 

@@ -38,7 +38,6 @@ def settings(graph):
 
 
 def user_data(graph):
-    """The parts of the user data, as (content type, text)."""
     text = base64.b64decode(settings(graph)["userData"]).decode()
     return [(part.get_content_type(), part.get_payload()) for part in email.message_from_string(text).get_payload()]
 

@@ -291,7 +291,6 @@ BESIDE: Mapping[str, list[Mapping[str, Any]]] = {"bucket": [EVERYTHING]}
 
 
 def answers(name, document):
-    """What IAM says to each request of a policy's table."""
     return [allowed(request, [*BESIDE.get(name, []), document]) for _, request in POLICIES[name][1]]
 
 

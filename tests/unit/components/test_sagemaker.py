@@ -101,8 +101,6 @@ def test_people_may_serve_only_on_admitted_types_and_touch_only_what_has_a_names
     assert conditions["AddTags"] == {"Null": {"sagemaker:TaggingAction": "false"}}
 
 
-# --- endpoints --------------------------------------------------------------------------------------------------------
-
 SERVING = {
     **LEAST["SageMakerEndpoint"],
     **NETWORK,

@@ -52,7 +52,6 @@ def team(record, args=FULL, **changed):
 
 
 def named(graph, type_):
-    """Return the inputs of the objects of a type, by name."""
     return {each.inputs["metadata"]["name"]: each.inputs for each in of_kind(graph, type_)}
 
 

@@ -26,7 +26,6 @@ def values(graph):
 
 @pytest.fixture(scope="module")
 def plain(record):
-    """The stack as it is when nothing is asked for."""
     return built(record)
 
 

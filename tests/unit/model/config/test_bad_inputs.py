@@ -194,7 +194,6 @@ def test_every_key_that_can_hold_a_wrong_value_is_tried_with_one():
 
 
 def place_of_any(place):
-    """A place of any entry of a list, add-on or waiver."""
     return re.sub(r"\[\d+\]", "[]", re.sub(r"(addons|waivers)\.[\w-]+", r"\1", place))
 
 

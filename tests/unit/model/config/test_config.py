@@ -154,7 +154,6 @@ def documented(place):
 
 
 def faults(data):
-    """Every fault of shape: path as the config file spells it, and reason."""
     with pytest.raises(ConfigModelError) as caught:
         load(text(data))
     return {config_path(problem.path): problem.reason for problem in caught.value.problems}

@@ -48,7 +48,6 @@ def found(config):
 
 
 def told(config):
-    """Return place, severity and rule of each problem."""
     return ", ".join(f"{config_path(each.path)} {each.severity} {each.rule}".strip() for each in found(config))
 
 

@@ -52,7 +52,6 @@ def sides(kind, values, found):
 
 
 def numbers(limit):
-    """Return the numbers of a limit as the table has them."""
     match limit:
         case Bounds(above=True):
             return limit.low
@@ -83,7 +82,6 @@ def test_every_limit_of_the_table_is_declared_and_no_bounds_hold_what_is_no_numb
 
 
 def refusals(data):
-    """Return the problems that the declared limits find in a config."""
     return limits.of_places(limits.walk(load(text(data))))
 
 

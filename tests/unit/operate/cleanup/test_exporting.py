@@ -41,7 +41,6 @@ class Fsx:
 
     @property
     def written(self):
-        """Operations that change something, in order, with their parameters."""
         asked = [(name.partition(":")[2], parameters) for name, parameters in self.double.asked]
         return [each for each in asked if not each[0].startswith(READS)]
 

@@ -117,8 +117,6 @@ def test_after_a_destroy_that_broke_off_everything_is_listed_once_and_node_group
     assert not kinds & {"VPC", "KMS key", "role"}
 
 
-# An interrupted update ----------------------------------------------------------------------------------------------
-
 NODES, ROLE, LOGS = "aws:eks/nodeGroup:NodeGroup", "aws:iam/role:Role", "aws:cloudwatch/logGroup:LogGroup"
 VPC, ALIAS = "aws:ec2/vpc:Vpc", "aws:kms/alias:Alias"
 NAMED_VPC = {"tags": {"Name": "trn-dev-network-vpc"}}

@@ -23,7 +23,6 @@ def ago(seconds):
 
 
 def examined(made, name="", log=(), stack=None, now=NOW, **rest):
-    """What the doctor finds wrong with these objects."""
     cluster = Cluster("v1.35.4", {kind: tuple(found) for kind, found in made.items()})
     examination = Examination(CheckInput(stack or outputs(), cluster), now, lambda _pod, _previous: log)
     return diagnose(examination, name, **rest).of(Status.FAIL)
@@ -32,8 +31,6 @@ def examined(made, name="", log=(), stack=None, now=NOW, **rest):
 def faults(*arguments, **rest):
     return [each.fault for each in examined(*arguments, **rest)]
 
-
-# --- Healthy stacks ---------------------------------------------------------------------------------------------------
 
 BENIGN = (
     '{"step": 12, "time": 1795348799.0, "steps": 20000, "loss": 0.25}',
@@ -114,8 +111,6 @@ def test_a_healthy_stack_has_no_fault():
     for name in ("", "running", "completed", "aborted"):
         assert examined(healthy(), name, log=BENIGN) == ()
 
-
-# --- Faults -----------------------------------------------------------------------------------------------------------
 
 Change = Callable[[Objects], object]
 

@@ -286,8 +286,6 @@ def test_another_program_is_asked_about_what_it_has():
     assert ids == ["account/id", "account/region", "account/rights", "quotas/L-F678F1CE"]
 
 
-# The way to the API -------------------------------------------------------------------------------------------------
-
 HOST = "0123.gr7.us-west-2.eks.amazonaws.com"
 
 
@@ -321,9 +319,6 @@ def test_an_api_that_does_not_answer_from_here_is_a_failure(prod, dev, monkeypat
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
     for why in ("", "timed out"):
         assert (told(prod, why).status, "a proxy" in told(prod, why).text) == (Status.NOT_CHECKED, True)
-
-
-# Karpenter ----------------------------------------------------------------------------------------------------------
 
 
 def pooled(prod, *reservations):

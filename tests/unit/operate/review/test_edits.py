@@ -32,7 +32,6 @@ def _listed(value):
 
 
 def keys(edit):
-    """Return the keys of the config that an edit is about."""
     for name in _listed(edit["key"]):
         yield from sorted(key for key in KEYS if key.startswith(name[:-1])) if name.endswith(".*") else [name]
 

@@ -159,8 +159,6 @@ def test_account_ids_are_shortened_and_what_is_no_secret_or_marked_as_one_is_sho
         assert safe_text.said(words) == said
 
 
-# Length -------------------------------------------------------------------------------------------------------------
-
 _TYPES = ("aws:s3/bucket:Bucket", "aws:iam/role:Role", "kubernetes:core/v1:ConfigMap", "aws:eks/nodeGroup:NodeGroup")
 
 

@@ -68,7 +68,6 @@ def _edits(token):
 
 
 def _reviewed(before, after):
-    """Return the table of risks, too, which is empty without one."""
     compared = review.of_plans(before, after)
     judged = Review("trainium-eks", "dev", "offline", "main", comparison=compared)
     text = comment.render(judged, PLATFORMS["github"], Scrubber())

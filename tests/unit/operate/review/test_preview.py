@@ -78,9 +78,6 @@ def test_without_sames_cost_and_rules_are_not_judged():
     assert preview.parse(document, "dev").errors == (words,)
 
 
-# --- providers that are not known ---------------------------------------------------------------------------------
-
-
 def _with_unknown_provider(*, cluster_replaced=False):
     """A tag of the cluster changes: the kubeconfig, made from its outputs, is unknown, so the engine replaces the
     provider and all that it made (pulumi-eks#338)."""

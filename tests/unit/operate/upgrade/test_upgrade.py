@@ -107,9 +107,6 @@ def test_the_cni_goes_up_one_minor_version_at_a_time():
     assert "did you mean cuda?" in image.fix
 
 
-# Steps --------------------------------------------------------------------------------------------------------------
-
-
 def found(before, after):
     return {each.change.resource.name: each for each in steps(before, after, diff.compare(before, after))}
 

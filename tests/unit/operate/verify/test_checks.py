@@ -268,9 +268,6 @@ def test_a_driver_whose_pod_is_not_ready_is_not_missed():
     assert (missed.status, again in missed.fix) == (Status.FAIL, True)
 
 
-# --- Add-ons and charts -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("addon", sorted(addon.name for addon in addon_records.installed()))
 def test_a_missing_addon_fails_with_the_command_that_says_why(addon):
     spoilt = _both(*(_gone(each.kind, each.name) for each in addon_records.ADDONS[addon].workloads))
