@@ -236,6 +236,7 @@ JUDGED: Mapping[str, Sequence[tuple[Config, str]]] = {
         *((endpoint(block), "cluster.endpoint.publicAccessCidrs[0] refuse") for block in NEVER_PUBLIC),
         *((endpoint(block), "") for block in PUBLIC),
         (endpoint("::/0"), "cluster.endpoint.publicAccessCidrs[0] refuse"),
+        (endpoint("0.0.0.0/0"), "cluster.endpoint.publicAccessCidrs[0] acknowledge R02"),
     ],
     "waivers": [
         *(
