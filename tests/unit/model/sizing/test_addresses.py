@@ -85,7 +85,7 @@ def test_two_addresses_stay_free_and_twelve_are_the_least_and_aws_keeps_five_of_
         ("trn2.48xlarge", "catalogue", 100),
         ("trn2.48xlarge", "efa", 100),
         ("trn2.48xlarge", "ena", 51),
-        ("p5.48xlarge", "ena", 51),
+        ("trn1.32xlarge", "ena", 198),
         ("p6-b300.48xlarge", "catalogue", CATALOGUE["p6-b300.48xlarge"].max_pods),
         ("trn1.2xlarge", "ena", CATALOGUE["trn1.2xlarge"].max_pods),
     ],

@@ -34,6 +34,9 @@ def test_the_default_environment_is_billed_whole():
         assert _amounts(found, once) == (1, 1)
     assert found.unknown == ()
     assert found.monthly_usd == pytest.approx(found.hourly_usd * 730)
+    # The root volume is the one that the group gets.
+    found = _bill(nodeGroups=[{"name": "g", "instanceType": "trn1.32xlarge", "maxSize": 7, "localStorage": "none"}])
+    assert _amounts(found, "500 GiB root volume")[1] == 7
 
 
 def test_a_gateway_in_each_zone_pays_for_its_address_too_and_an_existing_network_is_billed_to_whoever_made_it():
@@ -45,12 +48,6 @@ def test_a_gateway_in_each_zone_pays_for_its_address_too_and_an_existing_network
     assert _amounts(found, "NAT gateway") == (0, 0)
     assert _amounts(found, "m6i.xlarge") == (3, 10)
     assert not [line for line in found.lines if "Lustre" in line.what]
-
-
-@pytest.mark.parametrize(("group", "gib"), [({}, 100), ({"localStorage": "none"}, 500), ({"rootVolumeGib": 250}, 250)])
-def test_the_root_volume_is_the_one_the_group_gets(group, gib):
-    found = _bill(nodeGroups=[{"name": "g", "instanceType": "trn1.32xlarge", "maxSize": 7, **group}])
-    assert _amounts(found, f"{gib} GiB root volume")[1] in (7, 7 + 10)
 
 
 def test_scratch_and_persistent_storage_have_their_own_prices_and_metadata_iops_are_paid_beyond_the_included_ones():
