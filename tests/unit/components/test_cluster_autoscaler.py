@@ -1,8 +1,5 @@
 """Cluster Autoscaler: which groups it finds, what it is told of them, what its role may do, and its flags."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 from unit.components.parts import LEAST, STACK, of_kind, one, statements
 
@@ -78,7 +75,7 @@ def test_only_empty_accelerator_nodes_go_later_than_cpu_nodes_and_it_runs_restri
     assert not [key for key in tags(graph, CPU["autoscaling_group"]) if key.startswith(options)]
 
 
-CONFIG: Mapping[str, Any] = {
+CONFIG = {
     **STACK,
     "cluster": {**STACK["cluster"], "cpu_nodes": {"ignore_desired_size": True}},
     "node_groups": [

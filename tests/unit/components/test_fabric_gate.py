@@ -4,17 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 from unit.components.parts import STACK, of_kind, one
 
 from components import TrainingStack, _fabric_gate, _hypernodes, idle_guard
-from components._pods import Program
 from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED
 
 KEY = FABRIC_UNTESTED.key
-CONFIG: dict[str, Any] = {
+CONFIG = {
     **STACK,
     "cluster": {**STACK["cluster"], "cpu_nodes": {"ignore_desired_size": True}},
     "node_groups": [
@@ -83,9 +81,9 @@ def test_the_controller_is_told_of_every_pool(gated):
 
 @pytest.mark.parametrize("home", [_fabric_gate, _hypernodes, idle_guard])
 def test_every_module_can_be_imported_with_the_standard_library_alone(home, tmp_path):
-    program: Program = home.PROGRAM
-    items, sources = program.volume("code").config_map.items, program.sources()  # type: ignore[union-attr]
-    for item in items:  # type: ignore[union-attr]
+    program = home.PROGRAM
+    items, sources = program.volume("code").config_map.items, program.sources()
+    for item in items:
         file = tmp_path / item.path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(sources[item.key])

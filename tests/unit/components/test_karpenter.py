@@ -2,8 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from unit.components.parts import LEAST, STACK, of_kind, one, releases, statements
@@ -157,7 +155,7 @@ def test_the_plan_counts_its_pools_at_their_limits(record):
     assert lines["m6i.xlarge"] == lines["trn1.32xlarge"] == (0, 4)
 
 
-CONFIG: Mapping[str, Any] = {
+CONFIG = {
     **STACK,
     "node_groups": [],
     "queues": [{"name": "test", "capability": {"aws.amazon.com/neuron": 64}}],

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from typing import Any
 
 import pulumi
 from unit.components.parts import IAM_ROLE, LEAST, of_kind, one, statements
@@ -15,7 +14,7 @@ POLICY = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
 ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
 KEY = "arn:aws:kms:us-west-2:000000000000:key/k"
 MINIMAL = LEAST["TrainingNamespace"]
-FULL: dict[str, Any] = {
+FULL = {
     **MINIMAL,
     "queues": ("test", "big"),
     "principals": ("arn:aws:iam::000000000000:role/teams/bert", "arn:aws:iam::111111111111:role/bert"),

@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 import yaml
 
@@ -14,8 +12,7 @@ RESTS_OR_NOT = pytest.mark.parametrize("rests", [True, False])
 def config(rests=False, queues=PLAIN, **volcano):
     """What Volcano reads: the rendered text, parsed again."""
     text = volcano_config.scheduler_yaml(VolcanoConfig(**volcano), queues=queues, rests_at_zero=rests)
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+    return yaml.safe_load(text)
 
 
 def plugins(*arguments, **volcano):

@@ -1,9 +1,7 @@
 """docs/compatibility.md: every pair that it calls refused is refused, on a bad input of its own."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from unit.model.config.test_bad_inputs import SOUND, judged, laid_over, problems_of_cases
@@ -17,7 +15,7 @@ from trainium_eks.model.validation.problems import Severity
 PAGE = (Path(__file__).parents[4] / "docs" / "compatibility.md").read_text(encoding="utf-8")
 PAIRS = dict(re.findall(r"^\| ([^|]+ × [^|]+) \| [^|]+ \| (refused|warned of|by design) \| [^|]+ \|$", PAGE, re.M))
 NEURON = {"region": "us-west-2", "instance_types": ("trn1.32xlarge",)}
-GROUP: Mapping[str, Any] = {"name": "train", "instanceType": "trn1.32xlarge"}
+GROUP = {"name": "train", "instanceType": "trn1.32xlarge"}
 
 
 OF_CONFIGS = {

@@ -5,7 +5,6 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import botocore.loaders
 import moto
@@ -25,14 +24,14 @@ from trainium_eks.model.catalogue.instances import (
 from trainium_eks.model.config.capacity import CapacityBlock, OnDemand, Spot, eks_capacity_type
 
 RESOURCES = Path(moto.__file__).parent / "ec2" / "resources"
-EC2: dict[str, dict[str, Any]] = json.loads(gzip.decompress((RESOURCES / "instance_types.json.gz").read_bytes()))
+EC2 = json.loads(gzip.decompress((RESOURCES / "instance_types.json.gz").read_bytes()))
 NAMES = sorted(CATALOGUE)
 
 # Where the catalogue deliberately says something else than EC2, and what EC2 says.
 TRAINIUM2_CHIP_MEMORY_GIB = (96, 512)  # the Neuron documentation's number and the API's
 
 
-OFFERINGS: dict[str, dict[str, set[str]]] = {}
+OFFERINGS = {}
 """Type to region to zone ids."""
 for path in (RESOURCES / "instance_type_offerings" / "availability-zone-id").iterdir():
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -180,7 +179,6 @@ def test_a_node_has_resources_labels_and_a_taint_of_its_devices(name, devices):
 
 def test_a_price_has_its_day_and_region_an_unknown_one_is_none_and_quota_codes_have_their_form():
     price = CATALOGUE.price("trn1.32xlarge")
-    assert price is not None
     assert (price.hourly_usd, price.region) == (21.50, "us-east-1")
     assert re.fullmatch(r"2026-\d\d-\d\d", price.date)
     assert CATALOGUE.price("trn2.48xlarge") is None
@@ -216,7 +214,7 @@ REQUIRED = (
     "network_cards interfaces_per_card ipv4_per_interface efa_interfaces first_efa_card interface_layout local_disks "
     "local_disk_gb ami_type hugepages_2mi quota_on_demand quota_spot usage"
 )
-WHOLE: dict[str, Any] = {name: getattr(CATALOGUE["trn2.48xlarge"], name) for name in REQUIRED.split()}
+WHOLE = {name: getattr(CATALOGUE["trn2.48xlarge"], name) for name in REQUIRED.split()}
 WHOLE |= {"usage": ["capacity-block"], "zones": {"us-east-2": ["use2-az2", "use2-az1"]}}
 
 

@@ -6,7 +6,6 @@ import re
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,9 +18,9 @@ from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.model.validation.problems import Problem, Severity, config_path, describe, refused, shown
 
 ROOT = Path(__file__).resolve().parents[4]
-ROWS: list[dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["rows"]
-ACCEPTED: list[dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "accepted_configs.yaml").read_text())
-SOUND: dict[str, Any] = {
+ROWS = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["rows"]
+ACCEPTED = yaml.safe_load((ROOT / "tests" / "accepted_configs.yaml").read_text())
+SOUND = {
     "region": "us-west-2",
     "owner": "ml-platform",
     "allowedAccountIds": ["111122223333"],
@@ -93,7 +92,7 @@ def test_a_bad_input_is_told_with_its_path_reason_and_fix(case):
 def _shows_the_value(case, told):
     """Return whether a problem at the case's path shows the value there, where it is the value that is wrong."""
     place = config_path(case["path"])
-    value: Any = case["data"]
+    value = case["data"]
     for index, name in re.findall(r"\[(\d+)\]|([^.\[\]]+)", place):
         value = value[int(index)] if index else value.get(name) if isinstance(value, dict) else None
     is_field = re.sub(r"\[\d+\]", "[0]", place) in {place for place, _ in FIELDS}
@@ -129,7 +128,7 @@ def test_each_row_says_how_it_is_proved():
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, row
 
 
-BEYOND_CONFIGS: tuple[str, ...] = (
+BEYOND_CONFIGS = (
     # What a program gives: an Output where a plain value belongs, args of another kind.
     "give the queue's name",
     "give the value itself, or take it from the stack's config",
@@ -146,7 +145,7 @@ BEYOND_CONFIGS: tuple[str, ...] = (
 
 
 def test_every_problem_of_the_model_has_a_case(monkeypatch):
-    made: set[tuple[str, int]] = set()
+    made = set()
     make = Problem.__init__
 
     def noted(self, *given, **named):

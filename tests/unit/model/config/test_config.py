@@ -21,7 +21,7 @@ from trainium_eks.model.validation.problems import Severity, config_path
 Path = tuple[str | int, ...]
 
 GIVEN, _OTHER = yaml.safe_load_all(File(__file__).with_name("full_config.yaml").read_text())
-VARIANTS: dict[Path, Any] = {
+VARIANTS = {
     ("existingNetwork",): _OTHER["existingNetwork"],
     ("nodeGroups", 0, "capacity"): _OTHER["capacity"],
     ("fileSystem", "durability"): _OTHER["durability"],
@@ -190,7 +190,7 @@ AS_DEFAULT = {
 
 @pytest.mark.parametrize("field", OPTIONAL)
 def test_an_optional_key_that_is_missing_has_its_documented_default(field):
-    value: Any = load(text(without(field.data, field.path)))
+    value = load(text(without(field.data, field.path)))
     same = value == load(text(field.data)) and at(field.data, field.path) is not None
     assert same == (spelled(field.path) in AS_DEFAULT), "the full config should not hold the default here"
     for step in field.path:
@@ -219,7 +219,7 @@ def undocumented(default):
     return default.strip("`") if isinstance(read, float) else read
 
 
-WRONG: dict[ConfigKind, tuple[Any, ...]] = {
+WRONG = {
     ConfigKind.STRING: ([1], {"a": 1}, 2.5),
     ConfigKind.INTEGER: ("three", True, 2.5, [1], "3"),
     ConfigKind.NUMBER: ("three", "nan", True, [1], "1e9"),

@@ -35,7 +35,7 @@ def put_back(data, problem):
         return run(data, config_set(problem.path, problem.good))
     *most, last = steps_of(problem.path)
     data = copy.deepcopy(data)
-    at: Any = data
+    at = data
     for step in most:
         at = at[step] if isinstance(at, list) else at.get(config_path(str(step)), at.get(step, {}))
     squashed = other_names._squashed
@@ -122,7 +122,7 @@ def test_names_of_other_tools_lead_to_ours(section, named, fix):
     base = {**SOUND, "nodeGroups": [{"name": "a", "instanceType": "trn1.32xlarge"}]}
     for name in named.split():
         steps = [int(step) if step == "0" else step for step in section.split(".") if step]
-        data: Any = with_value(base, [*steps, name], "1")
+        data = with_value(base, [*steps, name], "1")
         told = [each for each in judged(data) if "unknown name" in each.reason]
         assert fix in describe(told, config_path), name
 

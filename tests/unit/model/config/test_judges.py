@@ -2,8 +2,6 @@
 
 import datetime
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import botocore.session
 import pytest
@@ -28,7 +26,7 @@ from trainium_eks.model.validation.problems import Severity, config_path, with_v
 from trainium_eks.plan.rules import NOT_JUDGED, RULES, judge
 
 NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
-TRN: dict[str, Any] = {"name": "train", "instanceType": "trn1.32xlarge"}
+TRN = {"name": "train", "instanceType": "trn1.32xlarge"}
 BLOCK = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zoneId": "usw2-az4"}
 SCRATCH = {"deploymentType": "SCRATCH_2", "durability": {"type": "none"}}
 PRODUCTION = {"production": True, "network": {"natGateways": "per-zone"}}
@@ -39,8 +37,6 @@ PUBLIC = [*BESIDE, "100.63.255.255/32", "100.128.0.0/32", "11.0.0.0/24", "172.32
 
 EXISTING = VARIANTS[("existingNetwork",)]
 CHILD = {"name": "c", "parent": "test"}
-
-Config = Mapping[str, Any]
 
 
 def found(config):
@@ -133,7 +129,7 @@ CNI = addons(vpc_cni={"version": "v1.18.4-eksbuild.9"})
 FURTHER, EBS_VERSION = "existingNetwork.privateSubnets[1].cidrBlock", "cluster.addons.aws-ebs-csi-driver.version"
 THREE_ZONES = {"zoneIds": ["usw2-az4", "usw2-az1", "usw2-az2"]}
 
-JUDGED: Mapping[str, Sequence[tuple[Config, str]]] = {
+JUDGED = {
     "sizes of a group": [
         (group(minSize=2, maxSize=2, desiredSize=2), ""),
         (group(minSize=1, maxSize=3, desiredSize=1), ""),

@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 import yaml
@@ -13,7 +13,7 @@ from trainium_eks.model.config.stack_config import StackConfig, load
 from trainium_eks.model.outputs import StackOutputs
 
 ROOT = Path(__file__).resolve().parents[4]
-BLOCK: dict[str, Any] = yaml.safe_load(schema.pulumi_yaml())["config"]
+BLOCK = yaml.safe_load(schema.pulumi_yaml())["config"]
 NULLABLE = {field.alias for field in StackConfig.model_fields.values() if type(None) in get_args(field.annotation)}
 
 

@@ -5,8 +5,7 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import celpy
 import pytest
@@ -16,8 +15,6 @@ from trainium_eks.model.policies import admission, researchers
 from trainium_eks.model.policies.admission import Limits
 from trainium_eks.model.sizing import quotas
 from trainium_eks.model.sizing.quantities import quantity
-
-Json = dict[str, Any]
 
 GROUP = "trainium-eks:team:researchers"
 CONTROLLERS = ("system:serviceaccounts",)
@@ -61,7 +58,7 @@ def refusals(name, asked, old=None, groups=(GROUP,), about=""):
     operation = policy.operations[0] if old is None else "UPDATE"
     request = {"operation": operation, "userInfo": {"groups": list(groups)}, "options": asked.get("options", {})}
     known = CEL.MapType()
-    context: dict[str, Any] = {
+    context = {
         "object": celpy.json_to_cel({"metadata": {"name": "name"}, **asked}),
         "oldObject": None if old is None else celpy.json_to_cel({"metadata": {"name": "name"}, **old}),
         "request": celpy.json_to_cel(request),
@@ -126,7 +123,7 @@ def made_by(name, pods=2, template=None, **more):
     tasks = [{"name": "a", "replicas": pods - 1, "template": template}, {"name": "b", "template": template}]
     runtime = {"replicatedJobs": [{"name": "node", "replicas": pods, "template": {"spec": {"template": template}}}]}
     roles = {"Master": {"template": template}, "Worker": {"replicas": pods - 1, "template": template}}
-    specs: dict[str, Json] = {
+    specs = {
         "jobs": {"parallelism": pods, "template": template},
         "deployments": {"replicas": pods, "template": template},
         "volcano-jobs": {"queue": "test", "tasks": tasks},
@@ -160,10 +157,10 @@ class Row(NamedTuple):
     """A request, and a part of the one message that refuses it; empty where it gets past."""
 
     policy: str
-    asked: Json
+    asked: dict
     said: str = ""
-    old: Json | None = None
-    groups: Sequence[str] = (GROUP,)
+    old: dict | None = None
+    groups: tuple = (GROUP,)
 
 
 def controllers(policy, asked, said="", old=None):
@@ -205,7 +202,7 @@ MANY = {
     "volumes": [{"name": f"v{index}", "emptyDir": {}} for index in range(34)],
 }
 
-JUDGED: Mapping[str, Sequence[Row]] = {
+JUDGED = {
     "jobs name a queue of the namespace": [
         *(Row("queues", queued(queue)) for queue in LIMITS.queues),
         *(Row("queues", queued(queue), NO_QUEUE) for queue in ("other", "default", "", None)),
@@ -545,7 +542,7 @@ RULES = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}]
 SPREAD = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["a", "a"]}
 ZERO, DEVICES = "must not ask for 0 accelerators", "its devices come from resources"
 ACCELERATORS = (NO_SCHEDULER, STAY_OFF, ZERO, DEVICES, "which queues do not count")
-BUT: Mapping[str, set[str]] = {
+BUT = {
     **{said: {"train-jobs"} for said in ACCELERATORS},
     "Pod Security": {"pods"},
     "must not set overhead": {"pods"},
@@ -554,7 +551,7 @@ BUT: Mapping[str, set[str]] = {
     AGAIN: {"pods", "jobs", "deployments"},
 }
 """Policies that leave it to others to refuse this."""
-IN_TEMPLATES: Sequence[tuple[str, Json]] = [
+IN_TEMPLATES = [
     (NO_PRIORITY, having(priorityClassName="system-node-critical")),
     ("must not name its node", having(nodeName="n")),
     (NO_SCHEDULER, {"spec": spec(NEURON, schedulerName="default-scheduler")}),

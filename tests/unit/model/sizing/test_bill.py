@@ -1,8 +1,7 @@
 """What a config costs, before any program has run."""
 
 import datetime
-from collections.abc import Mapping
-from typing import Any, get_args
+from typing import get_args
 
 import botocore.loaders
 import pytest
@@ -71,8 +70,7 @@ def test_a_type_without_a_price_is_named_and_one_of_the_config_is_priced_by_the_
 
 
 def shapes(service):
-    found: Mapping[str, Any] = botocore.loaders.Loader().load_service_model(service, "service-2")["shapes"]
-    return found
+    return botocore.loaders.Loader().load_service_model(service, "service-2")["shapes"]
 
 
 def test_lustre_costs_more_the_faster_it_is_and_by_the_gib_and_no_price_is_made_up():

@@ -2,7 +2,6 @@
 text that is encrypted, which is neither judged nor overwritten."""
 
 import re
-from typing import Any
 
 import botocore.session
 import pytest
@@ -112,7 +111,7 @@ LABELS = {
 def test_a_label_is_one_that_kubernetes_and_eks_take_and_no_form_takes_a_line_break_behind_a_good_value():
     assert {label: formats.labels("labels", dict([label])) == [] for label in LABELS} == LABELS
     # `$` matches before a last line break: whole values are matched.
-    forms: list[Any] = [formats.dns_label, formats.derived_name, formats.reservation_id, formats.account_id]
+    forms = [formats.dns_label, formats.derived_name, formats.reservation_id, formats.account_id]
     for good in ("train", "cr-0123456789abcdef0", "111122223333", f"{ARN}:role/x", "10.0.0.0/16"):
         for form in (*forms, formats.principal, formats.bucket, formats.cidr):
             assert form("path", f"{good}\n"), form

@@ -5,7 +5,6 @@ is tried at the numbers that it declares.
 """
 
 import math
-from typing import Any
 
 import pytest
 import yaml
@@ -63,7 +62,7 @@ def numbers(limit):
 
 
 KINDS = {Bounds: "numbers", Choices: "choices", Entries: "entries", Length: "characters"}
-TABLE: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["limits"]
+TABLE = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["limits"]
 CASES = [
     pytest.param(put(data, path, value), spelled(path), limit, within, id=f"{spelled(path)}={str(value)[:20]}")
     for path, data, limit in limited()
@@ -77,7 +76,6 @@ def test_every_limit_of_the_table_is_declared_and_no_bounds_hold_what_is_no_numb
     for value in (math.inf, math.nan, -math.inf):
         for bounds in (Bounds(0), Bounds(0, above=True), Bounds(1, 2)):
             told = bounds.problem("path", value)
-            assert told is not None
             assert told.good is None
 
 

@@ -56,7 +56,6 @@ def test_a_node_group_under_a_forgotten_name_is_all_that_is_left_of_a_healthy_st
     report = look(replace(healthy(left), pending=(creating("aws:route53/zone:Zone", {}),)))
     # moto's interface of a NAT gateway is never in use.
     [pending, group] = [each for each in report.findings if each.section != "network interface"]
-    assert TRN1 is not None
     assert (group.id, group.data["hourlyUsd"]) == (f"node group/{FORGOTTEN}", round(2 * TRN1.hourly_usd, 4))
     assert group.data["commands"] == [
         f"aws eks delete-nodegroup --cluster-name {CLUSTER} --nodegroup-name {FORGOTTEN} --region {REGION}"

@@ -1,9 +1,8 @@
 """What of a stack holds data, by answers that moto lacks, and what cannot be looked at."""
 
 from datetime import UTC, datetime
-from typing import Any
 
-import botocore.exceptions  # type: ignore[import-untyped]
+import botocore.exceptions
 import pytest
 from aws_double import AwsDouble, AwsError
 from cleanup_accounts import CLUSTER, own, state
@@ -105,7 +104,7 @@ def test_one_query_finds_tagged_things_of_any_service():
         state = "PendingDeletion" if asked["KeyId"] == "k-going" else "Enabled"
         return {"KeyMetadata": {"KeyId": asked["KeyId"], "KeyState": state}}
 
-    mapped: list[dict[str, Any]] = [{"ResourceARN": f"arn:aws:{arn}", "Tags": own(TAGGED[arn])} for arn in TAGGED]
+    mapped = [{"ResourceARN": f"arn:aws:{arn}", "Tags": own(TAGGED[arn])} for arn in TAGGED]
     answers = {
         "resourcegroupstaggingapi:GetResources": {"ResourceTagMappingList": mapped},
         "kms:DescribeKey": key,
@@ -223,7 +222,6 @@ def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role():
         "sagemaker delete-model --model-name vision-reviews-zzzzz",
     ]
     price = CATALOGUE.price("p4d.24xlarge")
-    assert price is not None
     assert found.hourly_usd == pytest.approx(2 * prices.SAGEMAKER_FACTOR * price.hourly_usd)
     assert orphans.left_over([found], state(("aws:iam/role:Role", role, {})).names) == []
     assert orphans.left_over([found], frozenset()) == [found]

@@ -2,12 +2,11 @@
 
 import copy
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 import recorded_scenes
-from cluster_snapshots import EFA, NEURON, Object, Objects, named, objects, outputs
+from cluster_snapshots import EFA, NEURON, Object, named, objects, outputs
 
 from trainium_eks.kube.cluster import Cluster
 from trainium_eks.operate.doctor.diagnosis import diagnose
@@ -64,7 +63,7 @@ def job(name, phase, nodes, seconds, **status):
 
 def pod(name, owner, node, phase, seconds):
     over = phase == "Completed"
-    state: Object = {"running": {"startedAt": ago(seconds)}}
+    state = {"running": {"startedAt": ago(seconds)}}
     if over:
         state = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": ago(seconds)}}
     made = dated(name, seconds + 50, spec={**copy.deepcopy(POD), "nodeName": node})
@@ -86,7 +85,7 @@ def healthy():
     """Jobs as they are on a good day, with the traces of troubles that are over."""
     made = copy.deepcopy(objects())
     made |= {kind: list[Object]() for kind in ("HyperNode", "ReplicaSet", "Pod", "Job", "Event", "Service", "PodGroup")}
-    phases: dict[str, tuple[list[str], float]] = {
+    phases = {
         "Running": (["trn0", "trn1"], 70),
         "Completed": (["gone"], 10**6),
         "Aborted": ([], 3000),
@@ -110,9 +109,6 @@ def healthy():
 def test_a_healthy_stack_has_no_fault():
     for name in ("", "running", "completed", "aborted"):
         assert examined(healthy(), name, log=BENIGN) == ()
-
-
-Change = Callable[[Objects], object]
 
 
 def running(change):
@@ -146,7 +142,7 @@ def claim_of(words, reason="LaunchFailed"):
     return lambda made: made.update(NodeClaim=[named("pool-x", status={"conditions": conditions})])
 
 
-INJECTED: dict[str, Change] = {
+INJECTED = {
     "devices-not-counted": regrouped,
     "gang-partly-placed": homeless,
     "devices-held-after-end": in_phase("Completed"),

@@ -1,12 +1,12 @@
 """What each check makes of AWS' answers."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from aws_double import Answer, AwsDouble, AwsError
+from aws_double import AwsDouble, AwsError
 from good_account import ACCOUNT, ADOPTED, DEPLOYER, GOOD, NOW, QUOTAS, SUPPORTED, ask, ask_one, changed, listed, of
 
 from trainium_eks.aws.account import Account
@@ -19,14 +19,13 @@ from trainium_eks.plan.graph import Graph, Resource
 
 OWN = {"Environment": "prod", "ManagedBy": "pulumi"}
 CLUSTER = "trn-prod-cluster-eks-0a1b2c3"
-Answers = dict[str, Answer]
 
 
 class Case(NamedTuple):
     """A question about production, AWS' answers, and what the check makes of them."""
 
     id: str
-    answers: Mapping[str, Answer]
+    answers: dict
     status: str
     text: str = ""
     fix: str = ""
@@ -117,13 +116,13 @@ def volumes(gibibytes):
     return {"ec2:DescribeVolumes": {"Volumes": [{"Size": gibibytes}, own]}}
 
 
-OTHERS: Answers = {"sts:GetCallerIdentity": {"Account": "999999999999", "Arn": DEPLOYER}}
+OTHERS = {"sts:GetCallerIdentity": {"Account": "999999999999", "Arn": DEPLOYER}}
 OFF = {"Regions": [{"RegionName": "us-west-2", "OptInStatus": "not-opted-in"}]}
 STORED = [
     {"StorageCapacity": size, "LustreConfiguration": {"DeploymentType": kind}}
     for kind, size in (("PERSISTENT_2", 96000), ("SCRATCH_2", 1200))
 ]
-LUSTRE: Answers = {"fsx:DescribeFileSystems": {"FileSystems": STORED}}
+LUSTRE = {"fsx:DescribeFileSystems": {"FileSystems": STORED}}
 
 CASES = {
     "another account": Case(
@@ -252,7 +251,7 @@ def test_rights_are_simulated_for_the_role_with_its_resources_and_conditions_and
 
 
 def test_an_ami_release_whose_parameter_is_missing_and_whose_image_is_there(prod):
-    names: list[str] = []
+    names = []
 
     def images(asked):
         names.extend(asked["Filters"][0]["Values"])
@@ -263,7 +262,7 @@ def test_an_ami_release_whose_parameter_is_missing_and_whose_image_is_there(prod
 
 
 def test_spot_counts_against_the_spot_quota_and_one_that_was_never_changed_has_aws_default(prod, dev, monkeypatch):
-    answers: Answers = {
+    answers = {
         "service-quotas:GetServiceQuota": AwsError("NoSuchResourceException"),
         "service-quotas:GetAWSDefaultServiceQuota": {"Quota": {"Value": 5.0}},
     }

@@ -3,7 +3,6 @@ inputs of their rows."""
 
 import copy
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hand_built import PREFIX, STACK
@@ -38,7 +37,7 @@ HOLDS = {
 }
 """What section 4d of the comment's design calls stateful, written out by hand: the rows must agree."""
 
-_BEFORE: dict[str, Any] = {"scalingConfig": {"desiredSize": 2, "minSize": 0, "maxSize": 4}, "storageCapacity": 4800}
+_BEFORE = {"scalingConfig": {"desiredSize": 2, "minSize": 0, "maxSize": 4}, "storageCapacity": 4800}
 _OTHERS = ("description", "someOtherInput", "scalingConfig.maxSize")
 
 

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hand_built import PREFIX, STACK
@@ -127,8 +126,8 @@ def test_another_version_of_a_provider_and_an_export_that_goes_are_told():
 
 def test_an_option_that_is_not_understood_as_harmless_is_told():
     plain, secret = _graph(BUCKET, {}), {"additional_secret_outputs": ("a",)}
-    harmless: list[Any] = [{"protect": True}, {"custom_timeouts": {"create": "1h"}}, secret]
-    told_when_gone: list[Any] = [secret, {"retain_on_delete": True}, {"ignore_changes": ("a",)}]
+    harmless = [{"protect": True}, {"custom_timeouts": {"create": "1h"}}, secret]
+    told_when_gone = [secret, {"retain_on_delete": True}, {"ignore_changes": ("a",)}]
     assert [_risks(plain, _graph(BUCKET, {}, **options)) for options in harmless] == [()] * 3
     assert all(_risks(_graph(BUCKET, {}, **options), plain) for options in told_when_gone)
     assert _risks(plain, _graph(BUCKET, {}, delete_before_replace=True))

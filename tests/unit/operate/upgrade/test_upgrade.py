@@ -1,13 +1,12 @@
 """Which upgrades there are, what they set, and what they do to a small environment built by hand."""
 
 import json
-from collections.abc import Mapping
 
 import pytest
 from hand_built import changed, environment
 
 from trainium_eks.model.catalogue import addon_records, versions
-from trainium_eks.model.config.stack_config import StackConfig, load
+from trainium_eks.model.config.stack_config import load
 from trainium_eks.model.validation.problems import Severity
 from trainium_eks.operate.upgrade.settings import UpgradeTargets, next_version, problems, settings
 from trainium_eks.operate.upgrade.steps import DRAIN_SECONDS, disturbance, steps, total_seconds
@@ -32,7 +31,7 @@ PINNED = config(
 )
 HALFWAY = config(cluster={"kubernetesVersion": "1.36"}, nodeGroups=[group("one", kubernetesVersion="1.35")])
 BASED = config(imageRepository={"baseImages": {"trn1": "a.io/b:1"}})
-SETTINGS: dict[str, tuple[StackConfig, UpgradeTargets, Mapping[str, str]]] = {
+SETTINGS = {
     "what is pinned for the old version goes with a new one": (
         PINNED,
         UpgradeTargets("1.36"),

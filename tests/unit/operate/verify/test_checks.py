@@ -9,7 +9,6 @@ from cluster_snapshots import (
     GPU,
     NEURON,
     REAL,
-    Objects,
     accelerated,
     csi_nodes,
     group,
@@ -24,8 +23,6 @@ from cluster_snapshots import (
 from trainium_eks.model.catalogue import addon_records, chart_workloads
 from trainium_eks.operate.finding import Status
 from trainium_eks.operate.verify.local_report import LocalReport
-
-Spoil = Callable[[Objects], object]
 
 UNREACHABLE = "chart repository not reachable: https://volcano-sh.github.io"
 VOLCANO = ("volcano-scheduler", "volcano-controllers", "volcano-admission")
@@ -81,7 +78,7 @@ def _no_authority(made):
 class Case(NamedTuple):
     """A spoilt cluster, the check that fails, its words, and its remedy's."""
 
-    spoil: Spoil
+    spoil: Callable
     id: str
     said: str
     fix: str = ""

@@ -48,7 +48,7 @@ def test_nodes_without_their_hypernodes_fail_and_the_controllers_log_says_why():
         expected.update({first["metadata"]["name"]: "create", last["metadata"]["name"]: "update"})
         expected[left["metadata"]["name"]] = "delete"
 
-    expected: dict[str, str] = {}
+    expected = {}
     found = judged(edit)["topology/hypernodes"]
     assert (found.status, found.text) == (Status.FAIL, "not those that the nodes' labels ask for")
     assert {*found.details} == {f"{name}: to {verb}" for name, verb in expected.items()}
