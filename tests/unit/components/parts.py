@@ -1,9 +1,7 @@
 """What the tests of components read off a recorded graph."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -14,7 +12,7 @@ REFUSED = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text())
 LEAST = {name: component["least"] for name, component in REFUSED.items()}
 """The least that each component takes."""
 
-STACK: Mapping[str, Any] = {
+STACK = {
     "region": "us-west-2",
     "owner": "me",
     "allowed_account_ids": ["111122223333"],
@@ -41,5 +39,4 @@ def releases(graph):
 
 def statements(graph, ending=""):
     """Return the statements of the only inline policy whose name ends so."""
-    found: list[dict[str, Any]] = json.loads(one(graph, "RolePolicy", ending).inputs["policy"])["Statement"]
-    return found
+    return json.loads(one(graph, "RolePolicy", ending).inputs["policy"])["Statement"]

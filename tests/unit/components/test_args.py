@@ -55,12 +55,10 @@ def test_faults_of_shape_and_of_value_are_in_one_error():
 
 
 def test_what_may_be_acknowledged_passes_with_a_waiver_of_its_rule():
-    def judge(args):
-        return [Problem("size", "risky", severity=Severity.ACKNOWLEDGE, rule="R29")]
-
-    assert validate_args(Sample, {}, judge, "Sample s", waivers={"R29": "a test"}).size == 1
+    risky = [Problem("size", "risky", severity=Severity.ACKNOWLEDGE, rule="R29")]
+    assert validate_args(Sample, {}, lambda _: risky, "Sample s", waivers={"R29": "a test"}).size == 1
     with pytest.raises(ArgumentError):
-        validate_args(Sample, {}, judge, "Sample s", waivers={"R28": "another rule"})
+        validate_args(Sample, {}, lambda _: risky, "Sample s", waivers={"R28": "another rule"})
 
 
 def test_what_was_accepted_is_not_judged_again_unless_it_is_changed():
@@ -80,9 +78,7 @@ def test_what_was_accepted_is_not_judged_again_unless_it_is_changed():
     # But its name is.
     with pytest.raises(ArgumentError, match="too long"):
         validate_args(Sample, once, judge, "Sample s", naming=lambda _: [Problem("", "too long")])
-
-
-def test_what_is_refused_is_not_taken_for_judged():
+    # What is refused is not taken for judged.
     args = Sample()
     for _ in range(2):
         with pytest.raises(ArgumentError):

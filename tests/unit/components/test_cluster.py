@@ -37,11 +37,6 @@ def built(record, zones=2, **args):
     return planned_alike(record, lambda: TrainiumCluster("trn", wiring(zones, **args)))
 
 
-def refused(record, match, name="trn", **args):
-    with pytest.raises(ArgumentError, match=match):
-        record(lambda: TrainiumCluster(name, wiring(**args)))
-
-
 def addons(graph):
     return {each.inputs["addonName"]: each for each in of_kind(graph, "Addon")}
 
@@ -51,7 +46,9 @@ def groups(graph):
 
 
 def test_the_control_plane_is_pulumi_eks_with_everything_else_of_its_own_turned_off(record):
-    graph = built(record, log_retention_days=90)
+    account = "arn:aws:iam::123456789012"
+    principals = [f"{account}:role/ops/admin", f"{account}:role/ops-admin", f"{account}:user/ops-admin"]
+    graph = built(record, log_retention_days=90, admin_principals=principals)
     inputs = one(graph, CONTROL_PLANE).inputs
     assert inputs["authenticationMode"] == "API"
     on = ("skipDefaultNodeGroup", "skipDefaultSecurityGroups", "useDefaultVpcCni")
@@ -70,15 +67,17 @@ def test_the_control_plane_is_pulumi_eks_with_everything_else_of_its_own_turned_
     assert group["name"] == f"/aws/eks/{inputs['name']}/cluster"
     assert (group["retentionInDays"], group["kmsKeyId"]) == (90, KEY_ARN)
     assert inputs["name"] == one(graph, IAM_ROLE, "trn-eks").outputs["name"] != "trn-eks"
-
-
-def test_without_ranges_only_the_private_endpoint_is_on_and_named_ones_reach_the_public(record):
-    network = one(built(record), EKS).inputs["vpcConfig"]
-    assert (network["endpointPrivateAccess"], network["endpointPublicAccess"]) == (True, False)
-    assert "publicAccessCidrs" not in network
-    assert network["subnetIds"] == ["subnet-of-usw2-az4", "subnet-of-usw2-az1"]
-    network = one(built(record, endpoint={"public_access_cidrs": ["203.0.113.0/24"]}), EKS).inputs["vpcConfig"]
-    assert (network["endpointPublicAccess"], network["publicAccessCidrs"]) == (True, ["203.0.113.0/24"])
+    # Administrators get an entry and the cluster's admin policy.
+    assert {each.inputs["principalArn"] for each in of_kind(graph, "AccessEntry")} == set(principals)
+    policies = {each.inputs["policyArn"] for each in of_kind(graph, "AccessPolicyAssociation")}
+    assert policies == {"arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"}
+    # Without a key the cluster makes one and uses it everywhere.
+    graph = built(record, kms_key_arn=None)
+    key = one(graph, "Key").outputs["arn"]
+    assert one(graph, EKS).inputs["encryptionConfig"]["provider"]["keyArn"] == key
+    assert one(graph, "LogGroup").inputs["kmsKeyId"] == key
+    assert one(graph, "TrainiumCluster").outputs["kms_key_arn"] == key
+    assert not of_kind(built(record), "Key")
 
 
 @pytest.mark.parametrize(
@@ -89,10 +88,16 @@ def test_without_ranges_only_the_private_endpoint_is_on_and_named_ones_reach_the
         ({"private_access_via": "peers"}, ["10.0.0.0/16", "10.200.0.0/16"]),
     ],
 )
-def test_an_api_is_opened_to_the_vpc_and_its_peers_only_when_that_is_a_way(record, endpoint, opened):
+def test_an_api_is_opened_to_named_ranges_and_to_the_vpc_and_its_peers_only_when_that_is_a_way(
+    record, endpoint, opened
+):
     """Its interfaces are in a group that lets in its own members alone, and a deployment runner is none of them."""
     peers = ("10.200.0.0/16",)
     graph = built(record, vpc_cidr_block="10.0.0.0/16", peer_cidr_blocks=peers, endpoint=endpoint)
+    network, public = one(graph, EKS).inputs["vpcConfig"], endpoint.get("public_access_cidrs")
+    assert (network["endpointPrivateAccess"], network["endpointPublicAccess"]) == (True, bool(public))
+    assert network.get("publicAccessCidrs") == public
+    assert network["subnetIds"] == ["subnet-of-usw2-az4", "subnet-of-usw2-az1"]
     rules = of_kind(graph, INGRESS)
     assert sorted(each.inputs["cidrIpv4"] for each in rules) == opened
     provider = one(graph, "pulumi:providers:kubernetes", "trn-kubernetes")
@@ -132,26 +137,18 @@ def test_the_kubeconfig_is_secret_holds_no_credential_and_names_the_region(recor
     wanted = {"server": cluster["endpoint"], "certificate-authority-data": authority}
     assert config["clusters"][0]["cluster"] == wanted
     user = config["users"][0]["user"]
-    assert set(user) == {"exec"}
-    assert user["exec"]["command"] == "aws"
+    assert (set(user), user["exec"]["command"]) == ({"exec"}, "aws")
     arguments = " ".join(user["exec"]["args"])
     assert arguments == f"--region us-west-2 eks get-token --cluster-name {cluster['name']} --output json"
     assert config["current-context"] == config["contexts"][0]["name"]
 
 
-def test_administrators_get_an_entry_and_the_cluster_admin_policy(record):
-    account = "arn:aws:iam::123456789012"
-    principals = [f"{account}:role/ops/admin", f"{account}:role/ops-admin", f"{account}:user/ops-admin"]
-    graph = built(record, admin_principals=principals)
-    assert {each.inputs["principalArn"] for each in of_kind(graph, "AccessEntry")} == set(principals)
-    policies = {each.inputs["policyArn"] for each in of_kind(graph, "AccessPolicyAssociation")}
-    assert policies == {"arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"}
-
-
-def test_every_add_on_is_pinned_and_wins_over_what_was_there(record):
-    own = "v1.14.4-eksbuild.1"
-    found = addons(built(record, addons={"coredns": {"version": own}}))
-    assert {name: each.inputs["addonVersion"] for name, each in found.items()} == {**PINNED, "coredns": own}
+@pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
+def test_every_add_on_is_pinned_for_the_clusters_kubernetes_and_wins_over_what_was_there(record, version):
+    own, pinned = "v1.14.4-eksbuild.1", addon_records.pinned(version)
+    graph = built(record, kubernetes_version=version, waivers={"R05": "tried"}, addons={"coredns": {"version": own}})
+    found = addons(graph)
+    assert {name: each.inputs["addonVersion"] for name, each in found.items()} == {**pinned, "coredns": own}
     for each in found.values():
         assert each.inputs["resolveConflictsOnCreate"] == each.inputs["resolveConflictsOnUpdate"] == "OVERWRITE"
 
@@ -171,11 +168,12 @@ def test_an_add_on_of_a_users_own_comes_after_the_nodes_with_its_settings_and_ro
 
 
 def test_a_name_that_cannot_become_the_clusters_or_a_roles_is_refused(record):
-    for name in ("t" * 37, "my cluster", "-trn"):
-        refused(record, "component's name", name)
     # 56 characters, of which amazon-cloudwatch-observability and a dash take 32.
     given = {"addons": {"amazon-cloudwatch-observability": {}}, "node_groups": []}
-    refused(record, "shorter name", "c" * 25, **given)
+    wrong = {**dict.fromkeys(("t" * 37, "my cluster", "-trn"), "component's name"), "c" * 25: "shorter name"}
+    for name, said in wrong.items():
+        with pytest.raises(ArgumentError, match=said):
+            record(lambda: TrainiumCluster(name, wiring(**given)))  # noqa: B023
     assert of_kind(record(lambda: TrainiumCluster("c" * 24, wiring(**given))), "Addon")
 
 
@@ -199,13 +197,6 @@ def test_the_volume_driver_gets_its_region_by_value(record):
     }
 
 
-@pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
-def test_add_ons_are_those_of_the_clusters_own_kubernetes_version(record, version):
-    found = addons(built(record, kubernetes_version=version, waivers={"R05": "tried"}))
-    assert {name: each.inputs["addonVersion"] for name, each in found.items()} == dict(addon_records.pinned(version))
-    assert found["kube-proxy"].inputs["addonVersion"].startswith(f"v{version}.")
-
-
 def test_each_controller_that_calls_aws_has_a_role_of_its_own_by_pod_identity(record):
     graph = built(record)
     roles = {each.outputs["arn"]: each for each in of_kind(graph, IAM_ROLE)}
@@ -219,14 +210,12 @@ def test_each_controller_that_calls_aws_has_a_role_of_its_own_by_pod_identity(re
     for role in taken.values():
         (statement,) = json.loads(role.inputs["assumeRolePolicy"])["Statement"]
         assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
-
-
-@pytest.mark.parametrize("on_demand", [False, True])
-def test_the_file_system_driver_makes_and_deletes_nothing_unless_asked_for(record, on_demand):
-    granted = json.dumps(statements(built(record, file_systems_on_demand=on_demand), "-aws-fsx-csi-driver"))
-    for action in ("fsx:CreateFileSystem", "fsx:DeleteFileSystem"):
-        assert (action in granted) is on_demand
-    assert "fsx:DescribeFileSystems" in granted
+    # The driver of file systems makes and deletes none unless asked for.
+    for on_demand, driver in ((False, graph), (True, built(record, file_systems_on_demand=True))):
+        granted = json.dumps(statements(driver, "-aws-fsx-csi-driver"))
+        for action in ("fsx:CreateFileSystem", "fsx:DeleteFileSystem"):
+            assert (action in granted) is on_demand
+        assert "fsx:DescribeFileSystems" in granted
 
 
 def test_the_volume_driver_manages_volumes_of_its_own_cluster_alone(record):
@@ -275,28 +264,16 @@ def test_cpu_nodes_are_as_safe_as_the_others_and_left_to_the_clusters_group(reco
     assert group["nodeRepairConfig"] == {"enabled": True}
 
 
-def test_accelerator_groups_are_where_they_say_or_in_the_accelerator_zone(record):
+def test_accelerator_groups_are_where_they_say_or_in_the_accelerator_zone_and_volumes_where_the_pod_is(record):
     first = {"name": "a", "instance_type": "trn1.32xlarge"}
-    made = groups(built(record, node_groups=[first, {**first, "name": "b", "zone_id": "usw2-az1"}]))
-    found = [made[f"trn-{name}-nodes"].inputs["subnetIds"] for name in ("a", "b")]
+    graph = built(record, node_groups=[first, {**first, "name": "b", "zone_id": "usw2-az1"}])
+    found = [groups(graph)[f"trn-{name}-nodes"].inputs["subnetIds"] for name in ("a", "b")]
     assert found == [["subnet-of-usw2-az4"], ["subnet-of-usw2-az1"]]
-
-
-def test_the_default_storage_class_is_encrypted_gp3_bound_where_the_pod_is(record):
-    storage = one(built(record), "StorageClass").inputs
+    storage = one(graph, "StorageClass").inputs
     assert storage["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
     assert storage["provisioner"] == "ebs.csi.aws.com"
     assert storage["parameters"] == {"type": "gp3", "encrypted": "true", "kmsKeyId": KEY_ARN}
     assert storage["volumeBindingMode"] == "WaitForFirstConsumer"
-
-
-def test_without_a_key_the_cluster_makes_one_and_uses_it_everywhere(record):
-    graph = built(record, kms_key_arn=None)
-    key = one(graph, "Key").outputs["arn"]
-    assert one(graph, EKS).inputs["encryptionConfig"]["provider"]["keyArn"] == key
-    assert one(graph, "LogGroup").inputs["kmsKeyId"] == key
-    assert one(graph, "TrainiumCluster").outputs["kms_key_arn"] == key
-    assert not of_kind(built(record), "Key")
 
 
 def test_outputs_name_the_cluster_and_its_groups(record):

@@ -1,8 +1,5 @@
 """Cluster Autoscaler: which groups it finds, what it is told of them, what its role may do, and its flags."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 from unit.components.parts import LEAST, STACK, of_kind, one, statements
 
@@ -57,8 +54,19 @@ def test_an_empty_group_tells_what_device_plugins_would_show_and_what_is_given_c
     assert tags(built(record, groups=[{**TRN1, **group}]), "eks-trn1-1")[f"{TEMPLATE}/{key}"] == told
 
 
-def test_only_empty_accelerator_nodes_go_and_later_than_cpu_nodes(record):
-    graph = built(record, groups=[CPU, TRN1], accelerator_scale_down_minutes=25)
+@pytest.mark.parametrize("kubernetes", versions.CLUSTER_AUTOSCALER)
+def test_only_empty_accelerator_nodes_go_later_than_cpu_nodes_and_it_runs_restricted_where_none_is_removed(
+    record, kubernetes
+):
+    selector = {"trainium-eks/pool": "system"}
+    asked = {"accelerator_scale_down_minutes": 25, "node_selector": selector, "kubernetes_version": kubernetes}
+    graph = built(record, groups=[CPU, TRN1], **asked)
+    found = one(graph, "Release").inputs["values"]
+    assert found["awsRegion"] == "us-west-2", "a pod does not reach the instance metadata"
+    assert found["nodeSelector"] == selector
+    assert found["securityContext"]["runAsNonRoot"] is True
+    assert found["containerSecurityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert found["image"]["tag"].startswith(f"v{kubernetes}.")
     options = f"{TEMPLATE}/autoscaling-options"
     told = {key.removeprefix(f"{options}/"): value for key, value in tags(graph, "eks-trn1-1").items()}
     assert told["scaledownutilizationthreshold"] == told["scaledowngpuutilizationthreshold"] == "0"
@@ -67,21 +75,7 @@ def test_only_empty_accelerator_nodes_go_and_later_than_cpu_nodes(record):
     assert not [key for key in tags(graph, CPU["autoscaling_group"]) if key.startswith(options)]
 
 
-@pytest.mark.parametrize("kubernetes", versions.CLUSTER_AUTOSCALER)
-def test_it_runs_restricted_where_no_node_is_removed_and_knows_its_region(record, kubernetes):
-    selector = {"trainium-eks/pool": "system"}
-    graph = built(record, node_selector=selector, kubernetes_version=kubernetes)
-    found = one(graph, "Release").inputs["values"]
-    assert found["awsRegion"] == "us-west-2", "a pod does not reach the instance metadata"
-    assert found["nodeSelector"] == selector
-    assert found["securityContext"]["runAsNonRoot"] is True
-    assert found["containerSecurityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert found["image"]["tag"].startswith(f"v{kubernetes}.")
-
-
-# --- in a stack -------------------------------------------------------------------------------------------------------
-
-CONFIG: Mapping[str, Any] = {
+CONFIG = {
     **STACK,
     "cluster": {**STACK["cluster"], "cpu_nodes": {"ignore_desired_size": True}},
     "node_groups": [

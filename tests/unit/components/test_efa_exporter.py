@@ -53,8 +53,7 @@ def test_prometheus_and_the_kubelet_are_answered_and_nobody_else(exporter, sysfs
         with urllib.request.urlopen(f"{address}/metrics") as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             assert b"node_amazonefa_tx_bytes" in answer.read()
-        with urllib.request.urlopen(f"{address}/healthz") as answer:
-            assert answer.status == 200
+        urllib.request.urlopen(f"{address}/healthz").close()
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"{address}/")
         server.shutdown()

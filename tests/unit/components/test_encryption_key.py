@@ -20,8 +20,7 @@ def test_the_key_rotates_and_outlives_the_stack_because_backups_need_it(record, 
     assert {each.options.retain_on_delete for each in of_kind(graph, "Key", "KeyPolicy")} == {kept}
     # Its policy is of its own account, and nobody was asked for it.
     text = one(graph, "KeyPolicy").inputs["policy"]
-    assert text == policy(key.outputs["arn"], "us-west-2")
-    assert "arn:aws:iam::000000000000:root" in text
+    assert (text, ":000000000000:root" in text) == (policy(key.outputs["arn"], "us-west-2"), True)
     with pytest.raises(ArgumentError, match="8192"):
         built(record, description="x" * 8193)
 
@@ -44,7 +43,7 @@ def test_a_kept_key_gets_the_policy_and_an_alias_and_no_second_key_is_made(recor
 
 def test_the_simplest_mocks_of_a_users_test_are_enough():
     """Mocks that answer with the inputs alone tell no ARN."""
-    told: list[str] = []
+    told = []
 
     @pulumi.runtime.test
     def program():

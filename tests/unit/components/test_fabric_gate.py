@@ -4,17 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 from unit.components.parts import STACK, of_kind, one
 
 from components import TrainingStack, _fabric_gate, _hypernodes, idle_guard
-from components._pods import Program
 from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED
 
 KEY = FABRIC_UNTESTED.key
-CONFIG: dict[str, Any] = {
+CONFIG = {
     **STACK,
     "cluster": {**STACK["cluster"], "cpu_nodes": {"ignore_desired_size": True}},
     "node_groups": [
@@ -42,11 +40,8 @@ def naming(graph):
     return [each.name for each in found if KEY in json.dumps(each.inputs, default=str)]
 
 
-def test_without_the_gate_nothing_names_its_taint(record):
-    assert naming(record(lambda: TrainingStack("trn-dev", CONFIG))) == []
-
-
-def test_accelerator_nodes_join_closed_and_cluster_autoscaler_counts_them_as_room(gated):
+def test_accelerator_nodes_join_closed_and_cluster_autoscaler_counts_them_as_room(record, gated):
+    assert naming(record(lambda: TrainingStack("trn-dev", CONFIG))) == [], "without the gate"
     found = {
         each.inputs["labels"]["trainium-eks/pool"]: [taint["key"] for taint in each.inputs.get("taints") or ()]
         for each in of_kind(gated, "NodeGroup")
@@ -56,10 +51,7 @@ def test_accelerator_nodes_join_closed_and_cluster_autoscaler_counts_them_as_roo
     joins = [[each["key"] for each in spec[key]] for key in ("taints", "startupTaints")]
     assert joins == [["aws.amazon.com/neuron"], [KEY]]
     assert one(gated, "Release", "autoscaler-release").inputs["values"]["extraArgs"]["startup-taint"] == KEY
-
-
-def test_every_daemon_of_such_nodes_tolerates_the_taint(gated):
-    """Without its device plugin a node has no devices, and is never tested."""
+    # Every daemon of such nodes tolerates it: without its device plugin a node has no devices, and is never tested.
     nodes = {"cluster-ng-nodes", "cluster-gpus-nodes", "karpenter-pool"}
     found = {name.removeprefix("trn-dev-") for name in naming(gated)}
     assert found - nodes - {"autoscaler-release", "fabric"} == {
@@ -83,15 +75,15 @@ def test_the_controller_is_told_of_every_pool(gated):
     (gpu,) = pods["gpus"]["containers"]
     assert gpu["image"] == IMAGES["cuda"]
     assert gpu["resources"]["limits"] == {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"}
-    assert {"name": "TRN_BACKEND", "value": "cuda"} in gpu["env"]
-    assert "--nproc_per_node 8" in gpu["command"][-1]
+    backend = {"name": "TRN_BACKEND", "value": "cuda"}
+    assert (backend in gpu["env"], "--nproc_per_node 8" in gpu["command"][-1]) == (True, True)
 
 
 @pytest.mark.parametrize("home", [_fabric_gate, _hypernodes, idle_guard])
 def test_every_module_can_be_imported_with_the_standard_library_alone(home, tmp_path):
-    program: Program = home.PROGRAM
-    items, sources = program.volume("code").config_map.items, program.sources()  # type: ignore[union-attr]
-    for item in items:  # type: ignore[union-attr]
+    program = home.PROGRAM
+    items, sources = program.volume("code").config_map.items, program.sources()
+    for item in items:
         file = tmp_path / item.path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(sources[item.key])

@@ -18,7 +18,7 @@ def file_system(record, **args):
     return record(lambda: FsxLustre("shared", {**WIRING, **args}) and None, dry_run=False)
 
 
-def test_lustre_and_its_clients_reach_each_other_both_ways(record):
+def test_lustre_and_its_clients_reach_each_other_and_it_is_persistent_compressed_encrypted_logged_and_backed_up(record):
     graph = file_system(record)
     group = one(graph, "SecurityGroup").outputs["id"]
     keys = ("ipProtocol", "securityGroupId", "referencedSecurityGroupId", "fromPort", "toPort")
@@ -28,23 +28,7 @@ def test_lustre_and_its_clients_reach_each_other_both_ways(record):
         assert found == sorted(("tcp", *side, *ports) for side in sides for ports in LUSTRE_PORTS)
     # Two ranges of ports: without clients Lustre itself alone.
     assert len(of_kind(file_system(record, client_security_group_ids={}), INGRESS, EGRESS)) == 4
-
-
-def test_efa_opens_every_protocol_within_the_group_before_the_file_system(record):
-    graph = file_system(record, efa_enabled=True, storage_capacity_gib=19200)
-    group, lustre = one(graph, "SecurityGroup").outputs["id"], one(graph, "LustreFileSystem")
-    for type_ in (INGRESS, EGRESS):
-        every = [each for each in of_kind(graph, type_) if each.inputs["ipProtocol"] == "-1"]
-        assert all("fromPort" not in each.inputs and "toPort" not in each.inputs for each in every)
-        (own,) = [each for each in every if each.inputs["referencedSecurityGroupId"] == each.inputs["securityGroupId"]]
-        assert own.urn in lustre.dependencies
-        assert {each.inputs["securityGroupId"] for each in every} == {group, "sg-client"}
-    assert lustre.inputs["efaEnabled"] is True
-    assert lustre.inputs["metadataConfiguration"] == {"mode": "AUTOMATIC"}
-
-
-def test_default_is_persistent_compressed_encrypted_logged_and_backed_up(record):
-    graph = file_system(record)
+    # It is persistent, compressed, encrypted, logged and backed up.
     inputs, log_group = one(graph, "LustreFileSystem").inputs, one(graph, "LogGroup")
     key = WIRING["kms_key_arn"]
     wanted = {
@@ -66,6 +50,19 @@ def test_default_is_persistent_compressed_encrypted_logged_and_backed_up(record)
     assert (log_group.inputs["kmsKeyId"], log_group.inputs["retentionInDays"]) == (key, 365)
 
 
+def test_efa_opens_every_protocol_within_the_group_before_the_file_system(record):
+    graph = file_system(record, efa_enabled=True, storage_capacity_gib=19200)
+    group, lustre = one(graph, "SecurityGroup").outputs["id"], one(graph, "LustreFileSystem")
+    for type_ in (INGRESS, EGRESS):
+        every = [each for each in of_kind(graph, type_) if each.inputs["ipProtocol"] == "-1"]
+        assert all("fromPort" not in each.inputs and "toPort" not in each.inputs for each in every)
+        (own,) = [each for each in every if each.inputs["referencedSecurityGroupId"] == each.inputs["securityGroupId"]]
+        assert own.urn in lustre.dependencies
+        assert {each.inputs["securityGroupId"] for each in every} == {group, "sg-client"}
+    assert lustre.inputs["efaEnabled"] is True
+    assert lustre.inputs["metadataConfiguration"] == {"mode": "AUTOMATIC"}
+
+
 def test_s3_link_replaces_backups_and_carries_every_event_both_ways(record):
     graph = file_system(record, durability={"type": "s3", "prefix": "lustre/"}, metadata_iops=12000)
     inputs = one(graph, "LustreFileSystem").inputs
@@ -79,11 +76,9 @@ def test_s3_link_replaces_backups_and_carries_every_event_both_ways(record):
     assert link.inputs["fileSystemPath"] == "/"
     assert link.inputs["batchImportMetaDataOnCreate"] is False
     assert link.options.custom_timeouts["create"] == "60m"
-
-
-def test_another_durability_replaces_no_file_system(record):
-    graphs = [file_system(record, durability={"type": mode}) for mode in ("backup", "s3")]
-    for before, after in (graphs, graphs[::-1]):
+    # Another durability replaces no file system.
+    backed = file_system(record, metadata_iops=12000)
+    for before, after in ((graph, backed), (backed, graph)):
         assert [each.resource.type for each in compare(before, after).replaced] == []
 
 
@@ -111,22 +106,30 @@ def test_own_bucket_is_closed_encrypted_versioned_and_outlives_the_stack(record)
     arn = bucket.outputs["arn"]
     assert (statement["Effect"], statement["Resource"]) == ("Deny", [arn, f"{arn}/*"])
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    # Outputs say what a mount needs.
+    fsx, group = (one(graph, kind).outputs for kind in ("LustreFileSystem", "SecurityGroup"))
+    assert one(graph, "FsxLustre").outputs == {
+        "file_system_id": fsx["id"],
+        "dns_name": fsx["dnsName"],
+        "mount_name": fsx["mountName"],
+        "security_group_id": group["id"],
+        "storage_capacity_gib": 1200,
+        "bucket_name": bucket.outputs["bucket"],
+        "bucket_arn": arn,
+    }
 
 
-def test_given_bucket_is_linked_with_its_listing_and_left_alone(record):
-    durability = {"type": "s3", "bucket": "our-data", "file_system_path": "/sets"}
-    graph = file_system(record, durability=durability)
+def test_given_bucket_is_linked_with_its_listing_and_left_alone_and_scratch_is_given_nothing_that_fsx_refuses(record):
+    graph = file_system(record, durability={"type": "s3", "bucket": "our-data", "file_system_path": "/sets"})
     assert [each.type for each in graph.resources if each.type.startswith("aws:s3/")] == []
     link = one(graph, "DataRepositoryAssociation").inputs
     assert (link["dataRepositoryPath"], link["fileSystemPath"]) == ("s3://our-data", "/sets")
     assert link["batchImportMetaDataOnCreate"] is True
-
-
-def test_scratch_is_given_nothing_that_fsx_refuses_on_it(record):
     graph = file_system(record, deployment_type="SCRATCH_2", durability={"type": "none"})
     inputs = one(graph, "LustreFileSystem").inputs
-    assert not {"kmsKeyId", "perUnitStorageThroughput", "metadataConfiguration", "efaEnabled"} & inputs.keys()
-    assert not {"automaticBackupRetentionDays", "copyTagsToBackups", "finalBackupTags"} & inputs.keys()
+    persistent = {"kmsKeyId", "perUnitStorageThroughput", "metadataConfiguration", "efaEnabled"}
+    backups = {"automaticBackupRetentionDays", "copyTagsToBackups", "finalBackupTags"}
+    assert not (persistent | backups) & inputs.keys()
     assert inputs["logConfiguration"]["level"] == "WARN_ERROR"
 
 
@@ -159,17 +162,3 @@ def test_the_callers_options_reach_every_child(record, field):
     # Without a key it makes one.
     keys = {one(graph, kind).inputs["kmsKeyId"] for kind in ("LustreFileSystem", "LogGroup")}
     assert keys == {one(graph, "Key").outputs["arn"]}
-
-
-def test_outputs_say_what_a_mount_needs(record):
-    graph = file_system(record, durability={"type": "s3"})
-    fsx, bucket, group = (one(graph, kind).outputs for kind in ("LustreFileSystem", "Bucket", "SecurityGroup"))
-    assert one(graph, "FsxLustre").outputs == {
-        "file_system_id": fsx["id"],
-        "dns_name": fsx["dnsName"],
-        "mount_name": fsx["mountName"],
-        "security_group_id": group["id"],
-        "storage_capacity_gib": 1200,
-        "bucket_name": bucket["bucket"],
-        "bucket_arn": bucket["arn"],
-    }

@@ -14,20 +14,10 @@ def built(record, **more):
 
 @pytest.fixture(scope="module")
 def plain(record):
-    """The add-ons as they are when nothing is asked for."""
     return built(record)
 
 
-def after_volcano(record, **more):
-    """Record the add-ons beside a scheduler, which is a namespace here."""
-
-    def program():
-        GpuAddons("gpu", {**LEAST["GpuAddons"], "volcano": k8s.core.v1.Namespace("scheduler"), **more})
-
-    return record(program)
-
-
-def test_by_default_plugins_exporter_and_training_operator_are_installed(plain):
+def test_by_default_plugins_exporter_and_training_operator_are_installed(record, plain):
     operator = one(plain, "Directory").inputs["directory"]
     assert operator.endswith("/training-operator")
     assert operator.startswith("<cache>/"), "a plan fetches nothing, and is the same everywhere"
@@ -38,13 +28,18 @@ def test_by_default_plugins_exporter_and_training_operator_are_installed(plain):
         "training_operator_version": "v1.9.3",
     }
     assert set(releases(plain)) == set(names)
+    # The EFA plugin tolerates the taint of GPUs, unless another component installs it.
+    values = releases(plain)["aws-efa-k8s-device-plugin"].inputs["values"]
+    assert values["tolerations"] == [GPU_TOLERATION]
+    assert values["supportedInstanceLabels"]["values"] == ["p4d.24xlarge"]
+    assert "aws-efa-k8s-device-plugin" not in releases(built(record, efa_instance_types=()))
     # Every release is pinned and bounded, and stays where a node is broken.
     for name, each in releases(plain).items():
         chart = versions.CHARTS[name]
         assert (each.inputs["chart"], each.inputs["version"]) == (chart.chart, chart.version)
         assert each.inputs["repositoryOpts"] == {"repo": chart.repository}
-        assert (each.inputs["atomic"], each.inputs["cleanupOnFail"], each.inputs["skipAwait"]) == (False, False, True)
-        assert (each.inputs["timeout"], each.inputs["maxHistory"]) == (600, 5)
+        keys = ("atomic", "cleanupOnFail", "skipAwait", "timeout", "maxHistory")
+        assert [each.inputs[key] for key in keys] == [False, False, True, 600, 5]
 
 
 def test_device_plugin_gives_what_was_asked_for_and_says_where_there_is_no_driver(record):
@@ -85,28 +80,23 @@ def test_exporter_has_a_namespace_that_allows_privilege_and_needs_no_prometheus_
     assert outputs["exporter_namespace"] == outputs["training_operator_version"] == ""
 
 
-def test_training_operator_starts_gangs_with_volcano_once_it_is_there(record):
-    """A namespace refuses pods with GPUs that go past Volcano, and the operator ends where there are no PodGroups."""
-    graph = after_volcano(record)
-    operator = one(graph, "Directory")
-    assert operator.inputs["directory"].endswith("/training-operator-volcano")
-    assert one(graph, "Namespace", "scheduler").urn in operator.dependencies
-
-
 @pytest.mark.parametrize("trainers", [("v2",), ("v1", "v2")])
-def test_trainer_v2_comes_by_its_chart_with_its_runtimes_after_volcano(record, trainers):
-    graph = after_volcano(record, trainers=trainers)
+def test_trainers_come_after_volcano_and_start_gangs_with_it(record, trainers):
+    """A namespace refuses pods with GPUs that go past Volcano, and the operator ends where there are no PodGroups."""
+
+    def program():
+        scheduler = k8s.core.v1.Namespace("scheduler")  # in Volcano's place
+        GpuAddons("gpu", {**LEAST["GpuAddons"], "volcano": scheduler, "trainers": trainers})
+
+    graph = record(program)
     trainer, chart = releases(graph)["kubeflow-trainer"], versions.CHARTS["kubeflow-trainer"]
     assert (trainer.inputs["chart"], trainer.inputs["version"]) == (chart.chart, "2.3.0")
     assert trainer.inputs["values"]["runtimes"]["defaultEnabled"] is True
     assert trainer.inputs["atomic"] is True
     waited = {each.name for each in of_kind(graph, "Namespace") if each.urn in trainer.dependencies}
     assert waited == {"scheduler", "gpu-trainer"}
-    assert bool(of_kind(graph, "Directory")) is ("v1" in trainers)
-
-
-def test_efa_plugin_tolerates_the_gpu_taint_unless_another_component_installs_it(record, plain):
-    values = releases(plain)["aws-efa-k8s-device-plugin"].inputs["values"]
-    assert values["tolerations"] == [GPU_TOLERATION]
-    assert values["supportedInstanceLabels"]["values"] == ["p4d.24xlarge"]
-    assert "aws-efa-k8s-device-plugin" not in releases(built(record, efa_instance_types=()))
+    operators = of_kind(graph, "Directory")
+    assert len(operators) == ("v1" in trainers)
+    for operator in operators:
+        assert operator.inputs["directory"].endswith("/training-operator-volcano")
+        assert one(graph, "Namespace", "scheduler").urn in operator.dependencies

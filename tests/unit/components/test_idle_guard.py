@@ -16,7 +16,6 @@ def guard(record, **args):
 
 
 def settings(graph):
-    """What the guard is told."""
     (decides,) = one(graph, "CronJob").inputs["spec"]["jobTemplate"]["spec"]["template"]["spec"]["initContainers"]
     return json.loads(next(each["value"] for each in decides["env"] if each["name"] == "SETTINGS"))
 
@@ -34,18 +33,16 @@ def test_its_settings_have_what_the_guard_reads(record):
     assert settings(guard(record, remove_after_minutes=None))["removeSeconds"] is None
 
 
-def test_it_decides_first_and_ends_instances_after_it(record):
-    spec = one(guard(record), "CronJob").inputs["spec"]
+def test_it_decides_first_and_ends_instances_of_guarded_groups_alone_after_it(record):
+    graph = guard(record)
+    spec = one(graph, "CronJob").inputs["spec"]
     assert spec["concurrencyPolicy"] == "Forbid"
     pod = spec["jobTemplate"]["spec"]["template"]["spec"]
     (decides,), (ends,) = pod["initContainers"], pod["containers"]
     assert decides["command"][:3] == ["python", "-m", "trainium_eks.observe.idle.guard"]
     assert decides["command"][3] in ends["command"][-1]
     assert "--should-decrement-desired-capacity" in ends["command"][-1]
-
-
-def test_it_ends_instances_of_guarded_groups_alone(record):
-    (statement,) = statements(guard(record))
+    (statement,) = statements(graph)
     assert statement["Action"] == "autoscaling:TerminateInstanceInAutoScalingGroup"
     assert statement["Condition"] == {
         "StringEquals": {

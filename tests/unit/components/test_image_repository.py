@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from unit.components.parts import one
 
 from components import ImageRepository
@@ -36,12 +35,9 @@ def test_images_are_scanned_immutable_encrypted_and_kept_on_destroy(record):
     }
 
 
-@pytest.mark.parametrize("stack", ["dev", "Dev-2", "gpu.eu_1"])
-def test_default_name_is_one_that_ecr_takes(stack):
-    assert repository.validate(ImageRepositoryConfig(name=default_name("trainium-eks", stack))) == []
-
-
-def test_unused_images_expire(record):
+def test_unused_images_expire_and_the_default_name_is_one_that_ecr_takes(record):
+    for stack in ("dev", "Dev-2", "gpu.eu_1"):
+        assert repository.validate(ImageRepositoryConfig(name=default_name("trainium-eks", stack))) == []
     policy = json.loads(one(images(record, kept_images=5, untagged_days=2), "LifecyclePolicy").inputs["policy"])
     untagged, tagged = (rule["selection"] for rule in policy["rules"])
     since = {"countType": "sinceImagePushed", "countUnit": "days", "countNumber": 2}

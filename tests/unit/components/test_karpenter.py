@@ -2,8 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from unit.components.parts import LEAST, STACK, of_kind, one, releases, statements
@@ -28,18 +26,16 @@ def specs(graph, type_):
 
 @pytest.fixture(scope="module")
 def plain(record):
-    """Karpenter as it is when nothing is asked for."""
     return built(record)
 
 
 @pytest.fixture(scope="module")
 def trainium(record):
-    """With one pool of Trainium, in the other zone, and no CPU nodes."""
     pool = {**TRN1, "zone_id": "usw2-az1"}
     return built(record, cpu_limit=0, accelerator_pools=[pool], accelerator_empty_minutes=25)
 
 
-def test_by_default_it_starts_bounded_cpu_nodes_where_staging_looks_for_them(plain):
+def test_by_default_it_starts_bounded_cpu_nodes_as_those_of_groups_where_staging_looks_for_them(plain):
     spec = specs(plain, "NodePool")["karpenter"]
     template = spec["template"]
     assert spec["limits"] == {"cpu": "64"}
@@ -49,9 +45,7 @@ def test_by_default_it_starts_bounded_cpu_nodes_where_staging_looks_for_them(pla
     requirements = {each["key"]: each["values"] for each in template["spec"]["requirements"]}
     assert requirements["karpenter.sh/capacity-type"] == ["on-demand"]
     assert all(CATALOGUE.find(name).family == "cpu" for name in requirements["node.kubernetes.io/instance-type"])
-
-
-def test_its_nodes_are_as_those_of_groups(plain):
+    # Its nodes are as those of groups.
     spec = specs(plain, "EC2NodeClass")["karpenter"]
     # They join by a role and an entry of their own.
     assert one(plain, "AccessEntry").inputs["type"] == "EC2_LINUX"
@@ -60,8 +54,8 @@ def test_its_nodes_are_as_those_of_groups(plain):
     metadata, [disk] = spec["metadataOptions"], spec["blockDeviceMappings"]
     assert (metadata["httpPutResponseHopLimit"], metadata["httpTokens"]) == (1, "required")
     assert (disk["ebs"]["encrypted"], disk["ebs"]["kmsKeyID"]) == (True, ARGS["kms_key_arn"])
-    assert spec["subnetSelectorTerms"] == [{"id": "subnet-a"}]
-    assert spec["securityGroupSelectorTerms"] == [{"id": "sg-cluster"}]
+    places = spec["subnetSelectorTerms"], spec["securityGroupSelectorTerms"]
+    assert places == ([{"id": "subnet-a"}], [{"id": "sg-cluster"}])
     assert spec["amiSelectorTerms"] == [{"alias": "al2023@v20260930"}]
     assert versions.AMI_RELEASES[versions.KUBERNETES].endswith("20260930")
     assert "networkInterfaces" not in spec
@@ -69,16 +63,16 @@ def test_its_nodes_are_as_those_of_groups(plain):
     assert spec["tags"]["ebs.csi.aws.com/cluster-name"] == "trn-1"
 
 
-def test_gpu_nodes_reserve_no_huge_pages_of_which_it_knows_nothing(record):
-    graph = built(record, accelerator_pools=[{"name": "p5", "instance_type": "p5.48xlarge"}])
-    assert CATALOGUE["p5.48xlarge"].hugepages_2mi
-    assert "hugepages" not in specs(graph, "EC2NodeClass")["p5"]["userData"]
-    assert any("karpenter-provider-aws#3315" in each for each in graph.warnings)
-
-
 @pytest.mark.parametrize(("network", "parts"), [("none", ()), ("tcp", ("dnf",)), ("efa", ("dnf", "kefalnd"))])
-def test_its_nodes_have_the_lustre_client_of_the_stack(record, network, parts):
-    found = specs(built(record, accelerator_pools=[TRN1], lustre_network=network), "EC2NodeClass")
+def test_its_nodes_have_the_lustre_client_of_the_stack_and_no_huge_pages_of_which_it_knows_nothing(
+    record, network, parts
+):
+    pools = [TRN1, {"name": "p5", "instance_type": "p5.48xlarge"}]
+    graph = built(record, accelerator_pools=pools, lustre_network=network)
+    found = specs(graph, "EC2NodeClass")
+    assert CATALOGUE["p5.48xlarge"].hugepages_2mi
+    assert "hugepages" not in found["p5"]["userData"]
+    assert any("karpenter-provider-aws#3315" in each for each in graph.warnings)
     for part in ("dnf", "kefalnd"):
         assert (part in found["trn1"]["userData"]) is (part in parts)
     assert ("dnf" in found["karpenter"].get("userData", "")) is ("dnf" in parts)
@@ -111,20 +105,20 @@ def test_an_accelerator_node_goes_when_it_is_empty_and_never_for_its_age(trainiu
     assert template["metadata"]["labels"]["vpc.amazonaws.com/efa.present"] == "true"
 
 
-def test_reserved_nodes_start_in_their_reservation_and_nowhere_else(record):
-    graph = built(record, accelerator_pools=[{**TRN1, "capacity_reservation_ids": [RESERVATION]}])
-    assert specs(graph, "EC2NodeClass")["trn1"]["capacityReservationSelectorTerms"] == [{"id": RESERVATION}]
-    requirements = specs(graph, "NodePool")["trn1"]["template"]["spec"]["requirements"]
-    assert {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["reserved"]} in requirements
-    assert f"capacity-reservation/{RESERVATION}" in str(statements(graph))
-
-
 @pytest.mark.parametrize(
     ("pool", "groups"),
     [({}, 1), ({"capacity_reservation_ids": [RESERVATION]}, 0), ({"instance_type": "inf2.48xlarge"}, 0)],
 )
-def test_on_demand_nodes_with_efa_start_in_a_placement_group(record, pool, groups):
+def test_on_demand_nodes_with_efa_start_in_a_placement_group_and_reserved_ones_in_their_reservation(
+    record, pool, groups
+):
     graph = built(record, accelerator_pools=[{**TRN1, **pool}])
+    reserved = [{"id": each} for each in pool.get("capacity_reservation_ids", ())]
+    assert specs(graph, "EC2NodeClass")["trn1"].get("capacityReservationSelectorTerms", []) == reserved
+    capacity = {"key": "karpenter.sh/capacity-type", "operator": "In"}
+    capacity["values"] = ["reserved" if reserved else "on-demand"]
+    assert capacity in specs(graph, "NodePool")["trn1"]["template"]["spec"]["requirements"]
+    assert (f"capacity-reservation/{RESERVATION}" in str(statements(graph))) is bool(reserved)
     made = of_kind(graph, "PlacementGroup")
     assert [each.inputs["strategy"] for each in made] == ["cluster"] * groups
     found = {name: spec.get("placementGroupSelector") for name, spec in specs(graph, "EC2NodeClass").items()}
@@ -148,9 +142,7 @@ def test_interruptions_come_by_a_queue_that_only_its_rules_fill(plain):
     # It has its region by value, and is no second repairer of nodes.
     assert values["controller"]["env"] == [{"name": "AWS_REGION", "value": "us-west-2"}]
     assert values["settings"]["featureGates"]["nodeRepair"] is False
-
-
-def test_definitions_come_first_and_pools_go_before_the_controller(plain):
+    # Definitions come first, and pools go before the controller.
     made, node_class = releases(plain), one(plain, "EC2NodeClass")
     assert made["karpenter-crd"].urn in made["karpenter"].dependencies
     assert made["karpenter"].urn in node_class.dependencies
@@ -163,9 +155,7 @@ def test_the_plan_counts_its_pools_at_their_limits(record):
     assert lines["m6i.xlarge"] == lines["trn1.32xlarge"] == (0, 4)
 
 
-# --- in a stack -------------------------------------------------------------------------------------------------------
-
-CONFIG: Mapping[str, Any] = {
+CONFIG = {
     **STACK,
     "node_groups": [],
     "queues": [{"name": "test", "capability": {"aws.amazon.com/neuron": 64}}],

@@ -1,33 +1,25 @@
 """The schema check itself: what must be a fault is one."""
 
-from typing import Any
-
 import pytest
 from kubernetes_schemas import object_faults
 
 from trainium_eks.plan.graph import UNKNOWN
 
-CONFIG_MAP: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"a": "b"}}
+CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"a": "b"}}
 QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "x"}}
-POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}
-
-
-def test_a_good_object_and_what_only_a_real_run_knows_have_no_fault():
-    assert object_faults(CONFIG_MAP) == object_faults({**CONFIG_MAP, "immutable": UNKNOWN}) == []
-    assert object_faults({**QUEUE, "spec": {"weight": 1, "capability": {"aws.amazon.com/neuron": 32}}}) == []
 
 
 @pytest.mark.parametrize(
     ("manifest", "fault"),
     [
-        ({**POD, "spec": {"containers": [{"name": "c", "a": 1}]}},
-         "$.spec.containers[0]: Additional properties are not allowed ('a' was unexpected)"),
+        ({**CONFIG_MAP, "kind": "Pod", "spec": {"containers": [{"name": "c", "a": 1}]}}, "$.spec.containers[0]: "),
         ({"apiVersion": "a.com/v1", "kind": "A"}, "no schema for a.com/v1 A: add one to CUSTOM_KINDS"),
         ({"metadata": {"name": "x"}}, "has no apiVersion and kind"),
-        *(({**CONFIG_MAP, **given}, "") for given in ({"data": {"a": 1}}, {"immutable": "yes"})),
-        *(({**QUEUE, "spec": spec}, "") for spec in ({"weight": 0}, {"weigth": 1}, {"capability": {"cpu": -1}})),
-        ({**QUEUE, "spec": {"guarantee": {"cpu": 1}}}, ""),
+        ({**CONFIG_MAP, "data": {"a": 1}}, ""),
+        *(({**QUEUE, "spec": spec}, "") for spec in ({"weight": 0}, {"weigth": 1}, {"guarantee": {"cpu": 1}})),
     ],
 )  # fmt: skip
-def test_what_the_api_server_would_refuse_is_a_fault(manifest, fault):
+def test_what_the_api_server_would_refuse_is_a_fault_and_what_only_a_real_run_knows_is_none(manifest, fault):
     assert any(fault in found for found in object_faults(manifest))
+    assert object_faults(CONFIG_MAP) == object_faults({**CONFIG_MAP, "immutable": UNKNOWN}) == []
+    assert object_faults({**QUEUE, "spec": {"weight": 1, "capability": {"aws.amazon.com/neuron": 32}}}) == []

@@ -23,7 +23,6 @@ def built(record, **more):
 
 @pytest.fixture(scope="module")
 def plain(record):
-    """Log shipping as it is when nothing is asked for."""
     return built(record)
 
 
@@ -69,17 +68,13 @@ def test_every_part_of_the_pipeline_is_about_the_same_lines_and_they_go_to_the_g
     assert inputs["path_key"] == "file"
 
 
-@pytest.mark.parametrize("system", [False, True])
-def test_its_own_lines_are_left_out_and_the_systems_unless_asked_for(record, system):
-    excluded = settings(values(built(record, system=system))["config"]["inputs"])["exclude_path"]
-    assert "*_log-shipping_*" in excluded
-    assert ("*_kube-system_*" in excluded) is not system
-
-
-def test_it_runs_on_every_node_and_asks_kubernetes_nothing(plain):
+def test_it_runs_on_every_node_asks_kubernetes_nothing_and_leaves_out_its_own_lines(record, plain):
+    for system, graph in ((False, plain), (True, built(record, system=True))):
+        excluded = settings(values(graph)["config"]["inputs"])["exclude_path"]
+        assert "*_log-shipping_*" in excluded
+        assert ("*_kube-system_*" in excluded) is not system
     found = values(plain)
-    assert found["tolerations"] == [{"operator": "Exists"}]
-    assert found["rbac"] == {"create": False}
+    assert (found["tolerations"], found["rbac"]) == ([{"operator": "Exists"}], {"create": False})
     assert found["serviceAccount"] == {"automountServiceAccountToken": False}
     assert found["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     mounts = {each["mountPath"]: each for each in found["daemonSetVolumeMounts"]}

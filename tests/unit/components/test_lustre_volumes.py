@@ -21,7 +21,6 @@ def volumes(record, **args):
 
 @pytest.fixture(scope="module")
 def plain(record):
-    """The volumes as they are when nothing more is asked for."""
     return volumes(record)
 
 
@@ -31,18 +30,26 @@ def specs(graph):
     return {spec["claimRef"]["namespace"]: spec for spec in found}
 
 
-def test_each_namespace_has_a_volume_for_its_one_claim(plain):
+def test_each_namespace_has_a_volume_for_its_one_claim(record, plain):
     found = specs(plain)
     assert set(found) == {"training", "vision", "lustre-setup"}
     for spec in found.values():
         assert spec["claimRef"]["name"] == "fsx-claim"
         assert (spec["persistentVolumeReclaimPolicy"], spec["accessModes"]) == ("Retain", ["ReadWriteMany"])
         assert (spec["mountOptions"], spec["storageClassName"]) == (["flock"], "fsx-shared")
-        assert spec["capacity"] == {"storage": "2400Gi"}
-        assert spec["csi"]["driver"] == "fsx.csi.aws.com"
+        assert (spec["capacity"], spec["csi"]["driver"]) == ({"storage": "2400Gi"}, "fsx.csi.aws.com")
         assert spec["csi"]["volumeAttributes"]["dnsname"] == ARGS["dns_name"]
         assert spec["csi"]["volumeHandle"].startswith("fs-1::")
     assert len({spec["csi"]["volumeHandle"] for spec in found.values()}) == 3, "two look the same to a node"
+    # No claim makes a file system unless it is asked for.
+    shared = one(plain, "StorageClass").inputs
+    assert shared["metadata"]["name"] == "fsx-shared"
+    assert (shared["provisioner"], shared["volumeBindingMode"]) == ("kubernetes.io/no-provisioner", "Immediate")
+    assert one(plain, "LustreVolumes").outputs["storage_class_name"] == ""
+    # Without namespaces only the storage classes are made.
+    graph = volumes(record, namespaces={}, on_demand=True)
+    assert len(of_kind(graph, "StorageClass")) == 2
+    assert of_kind(graph, "PersistentVolume", "PersistentVolumeClaim", "Job", "Namespace") == ()
 
 
 @pytest.mark.parametrize(("root", "below"), [({}, ""), ({"root": "/linked/"}, "/linked")])
@@ -64,14 +71,13 @@ def test_storage_class_says_all_that_the_driver_would_get_wrong_and_only_in_text
     inputs, parameters = classes["fsx"], classes["fsx"]["parameters"]
     assert (inputs["provisioner"], inputs["mountOptions"]) == ("fsx.csi.aws.com", ["flock"])
     assert [value for value in parameters.values() if not isinstance(value, str)] == []
-    assert parameters["deploymentType"] == "PERSISTENT_2"
-    assert parameters["fileSystemTypeVersion"] == "2.15"
+    assert (parameters["deploymentType"], parameters["fileSystemTypeVersion"]) == ("PERSISTENT_2", "2.15")
     assert (parameters["subnetId"], parameters["securityGroupIds"]) == ("subnet-1", "sg-1")
     # The key is left to FSx where there is none.
     assert parameters.get("kmsKeyId", "none") == (key or "none")
 
 
-def test_directories_are_made_once_in_a_namespace_of_their_own(plain):
+def test_directories_are_made_once_in_a_namespace_of_their_own(record, plain):
     job = one(plain, "Job").inputs
     assert job["metadata"]["namespace"] == "lustre-setup"
     assert "ttlSecondsAfterFinished" not in job["spec"]
@@ -92,25 +98,12 @@ def test_directories_are_made_once_in_a_namespace_of_their_own(plain):
     assert "privileged" not in context
     assert "limits" in container["resources"]
     assert one(plain, "NetworkPolicy").inputs["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-
-
-def test_the_job_runs_again_for_a_new_team_or_file_system_and_for_no_other_order(record, plain):
+    # It runs again for a new team or file system, and for no other order.
     turned = volumes(record, namespaces={"vision": 2000, "training": 1000})
     assert one(turned, "Job").inputs["metadata"]["name"] == one(plain, "Job").inputs["metadata"]["name"]
     assert setup_digest(["training=1000", "vision=2000"]) != setup_digest(["training=1000"])
     template = one(volumes(record, file_system_id="fs-2"), "Job").inputs["spec"]["template"]
     assert template["metadata"]["annotations"] == {"trainium-eks/file-system": "fs-2"}
-
-
-def test_no_claim_makes_a_file_system_unless_asked_for(record, plain):
-    shared = one(plain, "StorageClass").inputs
-    assert shared["metadata"]["name"] == "fsx-shared"
-    assert (shared["provisioner"], shared["volumeBindingMode"]) == ("kubernetes.io/no-provisioner", "Immediate")
-    assert one(plain, "LustreVolumes").outputs["storage_class_name"] == ""
-    # Without namespaces only the storage classes are made.
-    graph = volumes(record, namespaces={}, on_demand=True)
-    assert len(of_kind(graph, "StorageClass")) == 2
-    assert of_kind(graph, "PersistentVolume", "PersistentVolumeClaim", "Job", "Namespace") == ()
 
 
 # The script itself, on a directory of this machine. Only root may give directories away.

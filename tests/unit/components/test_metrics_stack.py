@@ -3,7 +3,7 @@ import json
 import pytest
 import yaml
 from kubernetes_schemas import schema_faults
-from unit.components.parts import IAM_ROLE, STACK, of_kind, one, releases, statements
+from unit.components.parts import IAM_ROLE, LEAST, STACK, of_kind, one, releases, statements
 
 from components.managed_grafana import ManagedGrafana
 from components.metrics_stack import MetricsStack
@@ -21,7 +21,7 @@ KEY = "arn:aws:kms:us-west-2:111122223333:key/0a1b"
 
 
 def built(record, **more):
-    return record(lambda: MetricsStack("metrics", {"region": "us-west-2", "cluster_name": "trn-1", **more}))
+    return record(lambda: MetricsStack("metrics", {**LEAST["MetricsStack"], **more}))
 
 
 def values(graph):
@@ -30,13 +30,11 @@ def values(graph):
 
 @pytest.fixture(scope="module")
 def plain(record):
-    """The stack as it is when nothing is asked for."""
     return built(record)
 
 
 @pytest.fixture(scope="module")
 def managed(record):
-    """The stack with Grafana and a managed workspace."""
     return built(record, grafana={}, managed_prometheus=True, kms_key_arn=KEY)
 
 
@@ -48,6 +46,11 @@ def test_prometheus_is_a_pinned_release_that_is_rolled_back_on_failure(plain):
     assert (inputs["chart"], inputs["version"]) == (chart.chart, chart.version)
     assert inputs["repositoryOpts"] == {"repo": chart.repository}
     assert (inputs["namespace"], inputs["atomic"]) == ("monitoring", True)
+    # Nobody outside gets into the namespace but the API server.
+    spec = one(plain, "NetworkPolicy").inputs["spec"]
+    assert (spec["podSelector"], spec["policyTypes"]) == ({}, ["Ingress"])
+    webhook = {"ports": [{"port": 10250, "protocol": "TCP"}]}
+    assert spec["ingress"] == [{"from": [{"podSelector": {}}]}, webhook]
 
 
 def test_what_eks_hides_is_not_asked_and_only_the_namespaces_objects_say_what_is(plain):
@@ -63,33 +66,16 @@ def test_what_eks_hides_is_not_asked_and_only_the_namespaces_objects_say_what_is
     node = found["prometheus-node-exporter"]
     assert node["tolerations"] == [{"operator": "Exists"}]
     assert node["prometheus"]["monitor"]["relabelings"] == [dict(scraping.NODE)]
-
-
-def test_the_volume_is_never_full_however_often_is_asked(record):
-    own = {"prometheus": {"prometheusSpec": {"replicas": 2}}}
-    found = values(built(record, volume_gib=100, retention_days=30, scrape_interval_seconds=60, values=own))
-    spec = found["prometheus"]["prometheusSpec"]
-    assert (spec["retention"], spec["retentionSize"], spec["replicas"]) == ("30d", "85GiB", 2)
-    assert (spec["scrapeInterval"], spec["evaluationInterval"]) == ("60s", "60s")
-    assert found["kubelet"]["serviceMonitor"]["cAdvisorInterval"] == "60s"
-    claim = spec["storageSpec"]["volumeClaimTemplate"]["spec"]
-    assert claim["resources"] == {"requests": {"storage": "100Gi"}}
-    assert "storageClassName" not in claim
-
-
-def test_kube_state_metrics_shows_gangs_and_the_labels_that_queries_join_by(plain):
-    state = values(plain)["kube-state-metrics"]
+    # kube-state-metrics shows gangs, and the labels that queries join by.
+    state = found["kube-state-metrics"]
     nodes, pods = state["metricLabelsAllowlist"]
     assert (nodes.partition("[")[0], pods.partition("[")[0]) == ("nodes=", "pods=")
-    assert "eks.amazonaws.com/nodegroup" in nodes
-    assert "node.kubernetes.io/instance-type" in nodes
+    assert all(label in nodes for label in ("eks.amazonaws.com/nodegroup", "node.kubernetes.io/instance-type"))
     assert "volcano.sh/queue-name" in pods
     (podgroups,) = state["customResourceState"]["config"]["spec"]["resources"]
-    assert state["customResourceState"]["enabled"]
-    assert podgroups["groupVersionKind"]["kind"] == "PodGroup"
-    (rule,) = state["rbac"]["extraRules"]
-    assert (rule["apiGroups"], rule["resources"]) == (["scheduling.volcano.sh"], ["podgroups"])
-    assert rule["verbs"] == ["list", "watch"]
+    assert (state["customResourceState"]["enabled"], podgroups["groupVersionKind"]["kind"]) == (True, "PodGroup")
+    reads = {"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"], "verbs": ["list", "watch"]}
+    assert state["rbac"]["extraRules"] == [reads]
 
 
 def test_rules_and_alerts_are_this_prometheus_and_wait_for_their_definition(record):
@@ -130,7 +116,7 @@ def test_every_monitor_is_labelled_for_this_prometheus(record, plain):
     assert monitors(graph).keys() - monitors(plain).keys() == {"efa-exporter", "fsx-exporter"}
 
 
-def test_prometheus_writes_to_its_workspace_and_grafana_reads_it_and_no_other(managed):
+def test_prometheus_writes_to_its_workspace_and_grafana_reads_it_and_no_other_and_dashboards_find_it(record, managed):
     workspace = one(managed, WORKSPACE)
     assert workspace.inputs["kmsKeyArn"] == KEY
     spec = values(managed)["prometheus"]["prometheusSpec"]
@@ -144,31 +130,7 @@ def test_prometheus_writes_to_its_workspace_and_grafana_reads_it_and_no_other(ma
     [statement] = statements(managed, "metrics-grafana")
     assert all(action.startswith(("aps:Query", "aps:Get")) for action in statement["Action"])
     assert ":workspace/" in statement["Resource"]
-
-
-def test_every_dashboard_is_given_to_grafana(plain, managed):
-    given = releases(managed)["grafana-dashboards"].inputs["values"]["dashboards"]
-    assert set(given) == set(dashboards())
-    for text in given.values():
-        # The API server takes objects of a mebibyte.
-        assert len(text.encode()) < 2**19
-        assert json.loads(text)["uid"]
-    assert "grafana-dashboards" not in releases(plain)
-
-
-def test_grafana_is_reached_by_port_forwarding_alone(record, plain, managed):
-    grafana = values(managed)["grafana"]
-    assert (grafana["service"], grafana["ingress"]) == ({"type": "ClusterIP"}, {"enabled": False})
-    assert grafana["grafana.ini"]["auth.anonymous"] == {"enabled": False}
-    # Its chart makes a password and keeps it in its Secret.
-    assert of_kind(managed, "Secret") == ()
-    assert "password" not in json.dumps([each.inputs for each in managed.resources]).lower()
-    outside = built(record, grafana={"in_cluster": False, "managed": {}}, managed_prometheus=True)
-    for none in (plain, outside):
-        assert values(none)["grafana"] == {"enabled": False}
-
-
-def test_dashboards_find_their_data_source_whatever_stands_behind_it(record, managed):
+    # Dashboards find their data source whatever stands behind it.
     own = values(built(record, grafana={}))["grafana"]
     assert own["sidecar"]["datasources"]["uid"] == "prometheus"
     assert "plugins" not in own
@@ -184,9 +146,36 @@ def test_dashboards_find_their_data_source_whatever_stands_behind_it(record, man
     assert (beside["uid"], beside["isDefaultDatasource"]) == ("prometheus-cluster", False)
 
 
-def test_what_has_a_volume_stays_with_the_nodes_of_its_zone(record, managed):
-    selector = {"trainium-eks/pool": "cpu"}
-    found = values(built(record, grafana={}, alerts={"topic_arn": TOPIC}, node_selector=selector))
+def test_grafana_gets_every_dashboard_and_is_reached_by_port_forwarding_alone(record, plain, managed):
+    given = releases(managed)["grafana-dashboards"].inputs["values"]["dashboards"]
+    assert set(given) == set(dashboards())
+    for text in given.values():
+        # The API server takes objects of a mebibyte.
+        assert len(text.encode()) < 2**19
+        assert json.loads(text)["uid"]
+    assert "grafana-dashboards" not in releases(plain)
+    grafana = values(managed)["grafana"]
+    assert (grafana["service"], grafana["ingress"]) == ({"type": "ClusterIP"}, {"enabled": False})
+    assert grafana["grafana.ini"]["auth.anonymous"] == {"enabled": False}
+    # Its chart makes a password and keeps it in its Secret.
+    assert of_kind(managed, "Secret") == ()
+    assert "password" not in json.dumps([each.inputs for each in managed.resources]).lower()
+    outside = built(record, grafana={"in_cluster": False, "managed": {}}, managed_prometheus=True)
+    for none in (plain, outside):
+        assert values(none)["grafana"] == {"enabled": False}
+
+
+def test_the_volume_is_never_full_and_stays_with_the_nodes_of_its_zone(record, managed):
+    selector, own = {"trainium-eks/pool": "cpu"}, {"prometheus": {"prometheusSpec": {"replicas": 2}}}
+    asked = {"volume_gib": 100, "retention_days": 30, "scrape_interval_seconds": 60, "values": own}
+    found = values(built(record, **asked, grafana={}, alerts={"topic_arn": TOPIC}, node_selector=selector))
+    spec = found["prometheus"]["prometheusSpec"]
+    assert (spec["retention"], spec["retentionSize"], spec["replicas"]) == ("30d", "85GiB", 2)
+    assert (spec["scrapeInterval"], spec["evaluationInterval"]) == ("60s", "60s")
+    assert found["kubelet"]["serviceMonitor"]["cAdvisorInterval"] == "60s"
+    claim = spec["storageSpec"]["volumeClaimTemplate"]["spec"]
+    assert claim["resources"] == {"requests": {"storage": "100Gi"}}
+    assert "storageClassName" not in claim
     pods = found["prometheus"]["prometheusSpec"], found["alertmanager"]["alertmanagerSpec"], found["grafana"]
     assert [each["nodeSelector"] for each in pods] == [selector] * 3
     assert "nodeSelector" not in values(managed)["grafana"]
@@ -225,26 +214,14 @@ def _read(graph):
     return yaml.safe_load(releases(graph)["fsx-exporter"].inputs["values"]["config"])["static"]
 
 
-def test_nobody_outside_gets_into_the_namespace_but_the_api_server(plain):
-    spec = one(plain, "NetworkPolicy").inputs["spec"]
-    assert (spec["podSelector"], spec["policyTypes"]) == ({}, ["Ingress"])
-    webhook = {"ports": [{"port": 10250, "protocol": "TCP"}]}
-    assert spec["ingress"] == [{"from": [{"podSelector": {}}]}, webhook]
-
-
-APS = "arn:aws:aps:us-west-2:111122223333:workspace/ws-0a1b"
-
-
 @pytest.mark.parametrize("authentication", ["AWS_SSO", "SAML"])
 def test_a_managed_grafana_asks_who_comes_and_reads_one_workspace(record, authentication):
     """AWS' own choice of permissions reads every workspace of the account."""
-    args = {"workspace_arn": APS, "authentication": authentication}
-    graph = record(lambda: ManagedGrafana("grafana", args))
+    graph = record(lambda: ManagedGrafana("grafana", {**LEAST["ManagedGrafana"], "authentication": authentication}))
     inputs = one(graph, "aws:grafana/workspace:Workspace").inputs
-    assert inputs["authenticationProviders"] == [authentication]
-    assert inputs["permissionType"] == "CUSTOMER_MANAGED"
+    assert (inputs["authenticationProviders"], inputs["permissionType"]) == ([authentication], "CUSTOMER_MANAGED")
     [statement] = statements(graph)
-    assert statement["Resource"] == APS
+    assert statement["Resource"] == LEAST["ManagedGrafana"]["workspace_arn"]
     assert "aps:QueryMetrics" in statement["Action"]
     assert not any("Write" in action or "Create" in action for action in statement["Action"])
     trust = json.loads(one(graph, IAM_ROLE).inputs["assumeRolePolicy"])

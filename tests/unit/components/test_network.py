@@ -79,20 +79,22 @@ def test_interface_endpoints_answer_the_whole_vpc_over_tls_alone_before_nodes_st
     assert rule["cidrIpv4"] == "10.0.0.0/16"
     assert endpoint["securityGroupIds"] == [rule["securityGroupId"]]
     assert {"net-endpoints-tls", "net-endpoint-ecr-api", "net-s3", "net-public-internet"} <= set(waited)
+    # In China they have a name of its own, and they alone.
+    args = {"region": "cn-north-1", "zone_ids": ["cnn1-az1", "cnn1-az2"], "interface_endpoints": ["ecr.api"]}
+    graph = record(lambda: Network("net", args))
+    names = {each.name: each.inputs["serviceName"] for each in of_kind(graph, "VpcEndpoint")}
+    assert names["net-endpoint-ecr-api"] == "cn.com.amazonaws.cn-north-1.ecr.api"
+    assert names["net-s3"] == "com.amazonaws.cn-north-1.s3"
 
 
-def test_flow_logs_are_kept_encrypted_and_written_by_a_role_for_them_alone(record):
-    graph = built(record, kms_key_arn="arn:aws:kms:us-west-2:000000000000:key/k", flow_log_retention_days=30)
+def test_flow_logs_are_kept_encrypted_and_outputs_name_the_subnets_in_the_order_of_the_zones(record):
+    key = "arn:aws:kms:us-west-2:000000000000:key/k"
+    graph = built(record, kms_key_arn=key, flow_log_retention_days=30, zone_ids=ZONES[:3])
     group, log = one(graph, "LogGroup"), one(graph, "FlowLog")
-    assert group.inputs["kmsKeyId"].endswith("key/k")
-    assert group.inputs["retentionInDays"] == 30
+    assert (group.inputs["kmsKeyId"], group.inputs["retentionInDays"]) == (key, 30)
     assert (log.inputs["trafficType"], log.inputs["logDestination"]) == ("ALL", group.outputs["arn"])
     assert one(graph, "RolePolicy").urn in log.dependencies
     assert statements(graph)[0]["Resource"] == [group.outputs["arn"], f"{group.outputs['arn']}:log-stream:*"]
-
-
-def test_outputs_name_the_subnets_in_the_order_of_the_zones(record):
-    graph = built(record, zone_ids=ZONES[:3])
     outputs = one(graph, "Network").outputs
     for kind in ("public", "private"):
         ids = [one(graph, "Subnet", f"net-{kind}-{zone}").outputs["id"] for zone in ZONES[:3]]
@@ -119,20 +121,12 @@ def test_an_existing_network_makes_nothing_and_offers_the_same_outputs(record):
     first, second = (each["id"] for each in EXISTING["private_subnets"])
     assert graph.outputs["second"] == second
     assert set(network.outputs) == set(new.outputs)
-    assert network.outputs["private_subnet_ids"] == [first, second]
-    assert network.outputs["public_subnet_ids"] == []
-    assert network.outputs["accelerator_zone_id"] == "usw2-az4"
-    assert network.outputs["accelerator_subnet_id"] == first
+    subnets = [network.outputs[f"{kind}_subnet_ids"] for kind in ("private", "public")]
+    assert subnets == [[first, second], []]
+    accelerator = network.outputs["accelerator_zone_id"], network.outputs["accelerator_subnet_id"]
+    assert accelerator == ("usw2-az4", first)
     with pytest.raises(ValueError, match=r"usw2-az9.*usw2-az4, usw2-az1"):
         record(lambda: Network("net", REGION).private_subnet_id("usw2-az9"))
-
-
-def test_only_interface_endpoints_have_a_name_of_chinas_own(record):
-    args = {"region": "cn-north-1", "zone_ids": ["cnn1-az1", "cnn1-az2"], "interface_endpoints": ["ecr.api"]}
-    graph = record(lambda: Network("net", args))
-    names = {each.name: each.inputs["serviceName"] for each in of_kind(graph, "VpcEndpoint")}
-    assert names["net-endpoint-ecr-api"] == "cn.com.amazonaws.cn-north-1.ecr.api"
-    assert names["net-s3"] == "com.amazonaws.cn-north-1.s3"
 
 
 def test_another_stack_adopts_a_network_by_what_it_exports(record):
@@ -145,7 +139,6 @@ def test_another_stack_adopts_a_network_by_what_it_exports(record):
     # Recording makes up ids that no AWS has.
     printed = re.sub(r"(vpc|subnet)-sim-([0-9a-f]{8})", r"\1-\2", printed)
     config = load({"region": "us-west-2", "owner": "me", "existingNetwork": printed})
-    assert config.existing_network is not None
     assert existing_problems(config.existing_network, region="us-west-2") == []
     assert [each.zone_id for each in config.existing_network.private_subnets] == ["usw2-az4", "usw2-az1"]
     assert [each.cidr_block for each in config.existing_network.public_subnets] == ["10.0.192.0/20", "10.0.208.0/20"]

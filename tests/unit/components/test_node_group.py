@@ -38,7 +38,6 @@ def settings(graph):
 
 
 def user_data(graph):
-    """The parts of the user data, as (content type, text)."""
     text = base64.b64decode(settings(graph)["userData"]).decode()
     return [(part.get_content_type(), part.get_payload()) for part in email.message_from_string(text).get_payload()]
 
@@ -111,18 +110,12 @@ def test_interfaces_carry_the_clusters_group_and_one_that_reaches_itself_both_wa
         assert interface["securityGroups"] == [WIRING["cluster_security_group_id"], own.outputs["id"]]
         public = None if interface["interfaceType"] == "efa-only" else "false"
         assert interface.get("associatePublicIpAddress") == public
-        assert interface["deleteOnTermination"] == "true"
-        assert "subnetId" not in interface
+        assert (interface["deleteOnTermination"], interface.get("subnetId")) == ("true", None)
     for rule in (one(graph, INGRESS), one(graph, EGRESS)):
         assert rule.inputs["securityGroupId"] == rule.inputs["referencedSecurityGroupId"] == own.outputs["id"]
         assert rule.inputs["ipProtocol"] == "-1"
         assert rule.urn in group(graph).dependencies
     assert "vpcSecurityGroupIds" not in settings(graph)
-
-
-def test_nodes_ask_metadata_with_a_token_and_within_one_hop(record):
-    wanted = {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
-    assert settings(built(record))["metadataOptions"] == wanted
 
 
 @pytest.mark.parametrize(
@@ -134,8 +127,13 @@ def test_nodes_ask_metadata_with_a_token_and_within_one_hop(record):
         ("trn1.32xlarge", {"root_volume_gib": 250}, 250),
     ],
 )
-def test_the_root_volume_is_encrypted_gp3_sized_by_where_containers_live(record, name, args, size):
-    (mapping,) = settings(built(record, name, kms_key_arn="arn:k", **args))["blockDeviceMappings"]
+def test_the_root_volume_is_encrypted_gp3_sized_by_where_containers_live_and_metadata_needs_a_token(
+    record, name, args, size
+):
+    found = settings(built(record, name, kms_key_arn="arn:k", **args))
+    wanted = {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
+    assert found["metadataOptions"] == wanted
+    (mapping,) = found["blockDeviceMappings"]
     volume = mapping["ebs"]
     assert (mapping["deviceName"], volume["volumeSize"]) == ("/dev/xvda", size)
     assert (volume["volumeType"], volume["encrypted"], volume["deleteOnTermination"]) == ("gp3", "true", "true")
@@ -144,31 +142,31 @@ def test_the_root_volume_is_encrypted_gp3_sized_by_where_containers_live(record,
     assert 125 < volume["throughput"] <= volume["iops"] / 4
 
 
-@pytest.mark.parametrize(
-    ("name", "layout", "pods"),
-    [
-        ("trn2.48xlarge", "ena", 51),
-        ("p5.48xlarge", "ena", 51),
-        ("trn1.32xlarge", "ena", 198),
-        ("trn2.48xlarge", "efa-only", None),
-        ("p6-b300.48xlarge", "ena", None),
-    ],
-)
-def test_a_layout_that_takes_addresses_lowers_the_number_of_pods(record, name, layout, pods):
-    ((type_, text), *rest) = user_data(built(record, name, interface_layout=layout))
+@pytest.mark.parametrize(("layout", "pods"), [("ena", 51), ("efa-only", None)])
+def test_a_layout_that_takes_addresses_lowers_the_number_of_pods(record, layout, pods):
+    ((type_, text), *rest) = user_data(built(record, "trn2.48xlarge", interface_layout=layout))
     assert [type_, *{other for other, _ in rest}] == ["application/node.eks.aws", "text/x-shellscript"]
     config = yaml.safe_load(text)
     assert (config["kind"], config["spec"]["instance"]) == ("NodeConfig", {"localStorage": {"strategy": "RAID0"}})
     assert config["spec"].get("kubelet") == (None if pods is None else {"flags": [f"--max-pods={pods}"]})
 
 
-@pytest.mark.parametrize("name", ["trn1.32xlarge", "p5.48xlarge"])
-def test_efa_nodes_let_containers_lock_memory_before_containerd_starts(record, name):
-    scripts = [text for type_, text in user_data(built(record, name)) if type_ == "text/x-shellscript"]
+def test_efa_nodes_let_containers_lock_memory_before_containerd_starts_and_gpus_go_to_mounts_alone(record):
+    trn1, p5 = (
+        [text for type_, text in user_data(built(record, name)) if type_ == "text/x-shellscript"]
+        for name in ("trn1.32xlarge", "p5.48xlarge")
+    )
     # A step that fails fails the boot, and not the first job.
-    assert all(script.startswith("#!/bin/bash\nset -euo pipefail\n") for script in scripts)
-    assert scripts[0].index("LimitMEMLOCK=") < scripts[0].index("daemon-reload") < scripts[0].index("try-restart")
+    assert all(script.startswith("#!/bin/bash\nset -euo pipefail\n") for script in (*trn1, *p5))
+    for first, *_ in (trn1, p5):
+        assert first.index("LimitMEMLOCK=") < first.index("daemon-reload") < first.index("try-restart")
     assert "MEMLOCK" not in str(user_data(built(record, "trn1.2xlarge")))
+    # Devices of GPU nodes go to those that the plugin mounts them for.
+    (script,) = [text for text in p5 if "nvidia-ctk" in text]
+    assert "accept-nvidia-visible-devices-as-volume-mounts=true" in script
+    assert "accept-nvidia-visible-devices-envvar-when-unprivileged=false" in script
+    assert script.replace("\\\n", "").count("\n") == 3, "the command is one line to the shell"
+    assert "nvidia-ctk" not in str(trn1)
 
 
 @pytest.mark.parametrize(
@@ -185,14 +183,6 @@ def test_what_is_written_at_boot_is_a_whole_file(record, tmp_path, holds, file, 
     assert (tmp_path / "etc" / file).read_text() == text
     for vcpus, large in ((64, False), (65, True)):
         assert is_large_lustre_client(replace(CATALOGUE["m6i.xlarge"], vcpus=vcpus)) is large
-
-
-def test_gpu_nodes_give_devices_to_those_that_the_plugin_mounts_them_for_alone(record):
-    (script,) = [text for _, text in user_data(built(record, "p5.48xlarge")) if "nvidia-ctk" in text]
-    assert "accept-nvidia-visible-devices-as-volume-mounts=true" in script
-    assert "accept-nvidia-visible-devices-envvar-when-unprivileged=false" in script
-    assert script.replace("\\\n", "").count("\n") == 3, "the command is one line to the shell"
-    assert "nvidia-ctk" not in str(user_data(built(record, "trn1.32xlarge")))
 
 
 @pytest.mark.parametrize(
@@ -216,13 +206,17 @@ def test_the_lustre_client_is_installed_unless_both_its_tools_are_there(record, 
     assert (tmp_path / "dnf.log").exists() is (len(there) < 2)
 
 
+BY_TCP = ("trn2.48xlarge", "trn2u.48xlarge", "p4d.24xlarge", "trn1.2xlarge")
+
+
 @pytest.mark.parametrize(
     ("network", "own", "installs"),
     [("none", None, False), ("tcp", None, True), ("efa", None, True), ("tcp", False, False), ("none", True, True)],
 )
-def test_the_lustre_client_is_there_where_the_cluster_has_a_file_system(record, network, own, installs):
-    found = str(user_data(built(record, lustre_network=network, install_lustre_client=own)))
-    assert ("lustre-client" in found, "kefalnd" in found) == (installs, network == "efa")
+@pytest.mark.parametrize("name", ["trn1.32xlarge", *BY_TCP])
+def test_the_lustre_client_is_there_where_the_cluster_has_a_file_system(record, name, network, own, installs):
+    found = str(user_data(built(record, name, lustre_network=network, install_lustre_client=own)))
+    assert ("lustre-client" in found, "kefalnd" in found) == (installs, network == "efa" and name not in BY_TCP)
 
 
 @pytest.mark.parametrize(
@@ -244,11 +238,6 @@ def test_lustre_gets_its_efa_interfaces_before_the_first_mount(record, tmp_path,
     assert lines[-2:] == ["set discovery 1", "udsp add --src efa --priority 0"]
 
 
-@pytest.mark.parametrize("name", ["trn2.48xlarge", "trn2u.48xlarge", "p4d.24xlarge", "trn1.2xlarge"])
-def test_types_that_cannot_reach_lustre_by_efa_keep_tcp(record, name):
-    assert "kefalnd" not in str(user_data(built(record, name, lustre_network="efa")))
-
-
 def test_logical_cores_are_set_only_where_the_catalogue_differs_from_the_runtimes_default(record):
     assert "LOGICAL_NC" not in str(user_data(built(record, "trn2.48xlarge")))
     assert "userData" not in settings(built(record, "trn1.2xlarge", local_storage="none")), "nothing to do at boot"
@@ -260,7 +249,7 @@ def test_logical_cores_are_set_only_where_the_catalogue_differs_from_the_runtime
         assert logical_core_setting(paired) == setting
 
 
-def test_plain_on_demand_starts_in_a_cluster_placement_group(record):
+def test_plain_on_demand_starts_in_a_cluster_placement_group_and_spot_takes_a_waiver_and_none(record):
     graph = built(record)
     placement = one(graph, "PlacementGroup")
     assert placement.inputs["strategy"] == "cluster"
@@ -271,9 +260,7 @@ def test_plain_on_demand_starts_in_a_cluster_placement_group(record):
     for wanted, placed in (("none", None), ("mine", {"groupName": "mine"})):
         graph = built(record, placement_group=wanted)
         assert (settings(graph).get("placement"), of_kind(graph, "PlacementGroup")) == (placed, ())
-
-
-def test_spot_takes_a_waiver_and_no_placement_group(record):
+    # Spot takes a waiver.
     with pytest.raises(ArgumentError, match="R29"):
         built(record, capacity={"type": "spot"})
     graph = built(record, capacity={"type": "spot"}, waivers={"R29": "checkpoints every minute"})
@@ -288,28 +275,26 @@ def test_a_reservation_is_targeted_and_placed_only_where_it_was_made(record, mad
     assert settings(graph)["capacityReservationSpecification"] == {"capacityReservationTarget": TARGET}
     assert settings(graph).get("placement") == ({"groupName": made_in} if made_in else None)
     assert not of_kind(graph, "PlacementGroup")
-    assert group(graph).inputs["capacityType"] == "ON_DEMAND"
-    assert group(graph).inputs["instanceTypes"] == ["trn1.32xlarge"]
+    inputs = group(graph).inputs
+    assert (inputs["capacityType"], inputs["instanceTypes"]) == ("ON_DEMAND", ["trn1.32xlarge"])
     assert group(graph).options.delete_before_replace
 
 
 def test_a_capacity_block_names_its_type_in_the_template_alone(record):
     graph = built(record, capacity={"type": "capacity-block", **RESERVATION}, desired_size=0)
-    inputs = settings(graph)
-    assert inputs["instanceType"] == "trn1.32xlarge"
-    assert inputs["instanceMarketOptions"] == {"marketType": "capacity-block"}
-    assert inputs["capacityReservationSpecification"]["capacityReservationTarget"] == TARGET
-    assert "placement" not in inputs
-    assert group(graph).inputs["capacityType"] == "CAPACITY_BLOCK"
-    assert "instanceTypes" not in group(graph).inputs
+    found, inputs = settings(graph), group(graph).inputs
+    assert found["instanceType"] == "trn1.32xlarge"
+    assert found["instanceMarketOptions"] == {"marketType": "capacity-block"}
+    assert found["capacityReservationSpecification"]["capacityReservationTarget"] == TARGET
+    assert "placement" not in found
+    assert (inputs["capacityType"], inputs.get("instanceTypes")) == ("CAPACITY_BLOCK", None)
     assert group(graph).options.delete_before_replace
 
 
 def test_the_group_is_in_one_subnet_with_versions_pinned_and_a_generated_name(record):
     graph = built(record)
     inputs = group(graph).inputs
-    assert inputs["subnetIds"] == [WIRING["subnet_id"]]
-    assert inputs["version"] == versions.KUBERNETES
+    assert (inputs["subnetIds"], inputs["version"]) == ([WIRING["subnet_id"]], versions.KUBERNETES)
     assert inputs["releaseVersion"] == versions.AMI_RELEASES[versions.KUBERNETES]
     assert inputs["launchTemplate"]["version"] == "1"
     assert not {"nodeGroupName", "remoteAccess", "diskSize"} & set(inputs)
@@ -344,9 +329,7 @@ def test_on_a_foreign_cluster_the_group_brings_its_own_role_and_waits_for_its_po
     assert attached.keys() == core
     assert {each.urn for each in attached.values()} <= set(group(graph).dependencies)
     assert not of_kind(built(record), IAM_ROLE)
-
-
-def test_a_name_too_long_for_eks_is_refused(record):
+    # A name too long for EKS is refused.
     with pytest.raises(ArgumentError, match="shorter name"):
         record(lambda: AcceleratorNodeGroup("g" * 50, WIRING))
     assert group(record(lambda: AcceleratorNodeGroup("g" * 49, WIRING)))

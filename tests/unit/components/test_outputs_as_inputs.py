@@ -1,7 +1,5 @@
 """Values that are known only during an update, wherever people have them: a preview plans them all the same."""
 
-from collections.abc import Callable
-
 import pulumi
 import pulumi_aws as aws
 import pytest
@@ -18,8 +16,6 @@ from components import (
     TrainiumCluster,
 )
 from trainium_eks.plan.graph import UNKNOWN
-
-Program = Callable[[pulumi.Output[str]], object]
 
 RESERVATION = "cr-0123456789abcdef0"
 ROLE_ARN = "arn:aws:iam::000000000000:role/ops"
@@ -41,7 +37,7 @@ def cluster(**args):
 
 BLOCK = {"id": RESERVATION, "zone_id": "usw2-az4"}
 
-CASES: dict[str, tuple[str, str, Program]] = {
+CASES = {
     "a reservation's id": (
         RESERVATION, "LaunchTemplate", lambda it: nodes(capacity={**BLOCK, "type": "reservation", "id": it})
     ),
@@ -100,7 +96,7 @@ def test_a_stack_may_link_a_bucket_of_the_programs_own(record):
     assert [each for each in policies if f"arn:aws:s3:::{name}/training" in each]
 
 
-LATE: dict[str, tuple[Program, str]] = {
+LATE = {
     "node_groups": (
         lambda it: nodes(instance_type=it),
         r"instance_type: it is an Output, known only during an update.*(\n.*)*give the value itself",

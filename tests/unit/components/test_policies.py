@@ -5,8 +5,6 @@ turn, and widens each principal: a table that does not notice is not whole.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pytest
 from iam_evaluation import allowed, altered
@@ -39,7 +37,6 @@ SOMEONE = f"arn:aws:iam::{ACCOUNT}:role/someone"
 USE = ("kms:Encrypt", "kms:Decrypt", "kms:ReEncryptFrom", "kms:GenerateDataKeyWithoutPlaintext", "kms:DescribeKey")
 MANAGED_GRANTS = ("kms:CreateGrant", "kms:ListGrants", "kms:RevokeGrant")
 
-Table = Sequence[tuple[bool, IamRequest]]
 EVERYTHING = {"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
 
 
@@ -64,7 +61,7 @@ def _logs(answer, arn, region=REGION, actions=("kms:Decrypt",)):
     return each(answer, actions, KEY, f"logs.{region}.amazonaws.com", kms__EncryptionContext__aws__logs__arn=arn)
 
 
-KEY_TABLE: Table = [
+KEY_TABLE = [
     # The account's own policies decide who administers the key: without this nobody could, ever.
     *each(True, ("kms:PutKeyPolicy", "kms:ScheduleKeyDeletion"), KEY, f"arn:aws:iam::{ACCOUNT}:root"),
     *each(False, ("kms:PutKeyPolicy",), KEY, f"arn:aws:iam::{OTHERS}:root"),
@@ -113,14 +110,14 @@ def _storage_key(service):
     ]
 
 
-FSX_TABLE: Table = [
+FSX_TABLE = [
     *each(True, ("fsx:DescribeFileSystems", "ec2:DescribeSubnets", "ec2:DescribeVpcs"), "*"),
     *each(True, ("ec2:DescribeSecurityGroups",), "*"),
     *each(False, ("fsx:CreateFileSystem",), FILE_SYSTEM, aws__RequestTag___CSIVolumeName="v"),
     *each(False, ("fsx:DeleteFileSystem", "fsx:UpdateFileSystem"), FILE_SYSTEM, aws__ResourceTag___CSIVolumeName="v"),
 ]
 
-ON_DEMAND_TABLE: Table = [
+ON_DEMAND_TABLE = [
     *each(True, ("fsx:CreateFileSystem", "fsx:TagResource"), FILE_SYSTEM, aws__RequestTag___CSIVolumeName="v"),
     *each(False, ("fsx:CreateFileSystem", "fsx:TagResource"), FILE_SYSTEM),
     *each(True, ("fsx:DeleteFileSystem", "fsx:UpdateFileSystem"), FILE_SYSTEM, aws__ResourceTag___CSIVolumeName="v"),
@@ -135,7 +132,7 @@ ON_DEMAND_TABLE: Table = [
 ]  # fmt: skip
 
 OBJECTS = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
-DATA_TABLE: Table = [
+DATA_TABLE = [
     *each(True, OBJECTS, f"{BUCKET}/runs/team/checkpoint"),
     *each(False, OBJECTS, f"{BUCKET}/runs/another/checkpoint"),
     *each(False, OBJECTS, "arn:aws:s3:::others/runs/team/checkpoint"),
@@ -151,14 +148,14 @@ DATA_TABLE: Table = [
       for row in each(bool(through), ("kms:Decrypt", "kms:GenerateDataKey"), f"{KEY}-of-the-data-bucket", **through)),
 ]  # fmt: skip
 
-BUCKET_TABLE: Table = [
+BUCKET_TABLE = [
     *each(True, ("s3:GetObject",), f"{BUCKET}/x", aws__SecureTransport="true"),
     *each(False, ("s3:GetObject", "s3:PutObject"), f"{BUCKET}/x", aws__SecureTransport="false"),
     *each(False, ("s3:ListBucket",), BUCKET, aws__SecureTransport="false"),
     *each(True, ("s3:ListBucket",), "arn:aws:s3:::others", aws__SecureTransport="false"),
 ]
 
-LOG_TABLE: Table = [
+LOG_TABLE = [
     *each(True, ("logs:CreateLogStream", "logs:DescribeLogStreams"), LOG_GROUP),
     *each(True, ("logs:PutLogEvents", "logs:CreateLogStream"), f"{LOG_GROUP}:log-stream:eni-1"),
     *each(False, ("logs:PutLogEvents",), f"{LOG_GROUP}-of-others:log-stream:x"),
@@ -169,7 +166,7 @@ GROUPS = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:1:autoScaling
 OWN_GROUP = {"aws__ResourceTag___trainium-eks___cluster-autoscaler": "trn"}
 NODE_GROUPS = f"arn:aws:eks:{REGION}:{ACCOUNT}:nodegroup"
 SCALING = ("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup")
-AUTOSCALER_TABLE: Table = [
+AUTOSCALER_TABLE = [
     *each(True, ("autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeAutoScalingInstances"), "*"),
     *each(True, ("autoscaling:DescribeLaunchConfigurations", "autoscaling:DescribeScalingActivities"), "*"),
     *each(True, ("ec2:DescribeImages", "ec2:DescribeInstanceTypes", "ec2:DescribeLaunchTemplateVersions"), "*"),
@@ -208,7 +205,7 @@ def _without(context, key):
     return {name: value for name, value in context.items() if name != key}
 
 
-KARPENTER_TABLE: Table = [
+KARPENTER_TABLE = [
     *each(True, STARTS, f"{EC2}::image/ami-1"),
     *each(True, STARTS, f"{EC2}::snapshot/snap-1"),
     *each(True, STARTS, f"{EC2}:{ACCOUNT}:placement-group/pool"),
@@ -256,7 +253,7 @@ KARPENTER_TABLE: Table = [
 ]  # fmt: skip
 
 SENT = {"aws__SourceArn": RULE, "aws__SecureTransport": "true"}
-QUEUE_TABLE: Table = [
+QUEUE_TABLE = [
     *each(True, ("sqs:SendMessage",), QUEUE, "events.amazonaws.com", **SENT),
     *each(
         False, ("sqs:SendMessage",), QUEUE, "events.amazonaws.com", **{**SENT, "aws__SourceArn": f"{RULE}-of-others"}
@@ -268,7 +265,7 @@ QUEUE_TABLE: Table = [
     *each(False, ("sqs:SendMessage",), f"{QUEUE}-of-others", "events.amazonaws.com", **SENT),
 ]
 
-POLICIES: Mapping[str, tuple[str, Table]] = {
+POLICIES = {
     "key": (key_policy(KEY, REGION), KEY_TABLE),
     "bucket": (_tls_only(BUCKET), BUCKET_TABLE),
     "pods' roles": (
@@ -286,12 +283,11 @@ POLICIES: Mapping[str, tuple[str, Table]] = {
 }  # fmt: skip
 
 
-BESIDE: Mapping[str, list[Mapping[str, Any]]] = {"bucket": [EVERYTHING]}
+BESIDE = {"bucket": [EVERYTHING]}
 """What stands beside a policy: one that only denies is laid over what allows."""
 
 
 def answers(name, document):
-    """What IAM says to each request of a policy's table."""
     return [allowed(request, [*BESIDE.get(name, []), document]) for _, request in POLICIES[name][1]]
 
 

@@ -18,6 +18,8 @@ def late(given):
     """Return what is given with the values that are known only during an update."""
     if isinstance(given, dict):
         return {key: late(value) for key, value in given.items()}
+    if isinstance(given, list):
+        return [late(each) for each in given]
     return pulumi.Output.from_input(2) if given == "<output>" else given
 
 

@@ -26,11 +26,10 @@ def listed(value):
 
 
 def may(graph, action, resource):
-    return any(
-        any(fnmatch(action, each) for each in listed(statement["Action"]))
-        and any(fnmatch(resource, each) for each in listed(statement["Resource"]))
-        for statement in statements(graph)
-    )
+    def fits(statement, key, asked):
+        return any(fnmatch(asked, each) for each in listed(statement[key]))
+
+    return any(fits(each, "Action", action) and fits(each, "Resource", resource) for each in statements(graph))
 
 
 def rights(graph):
@@ -39,7 +38,7 @@ def rights(graph):
     return {action: each for each in policy for action in listed(each["Action"])}
 
 
-def test_the_role_is_sagemaker_s_and_writes_below_one_prefix_of_one_bucket(record):
+def test_the_role_writes_below_one_prefix_of_one_bucket_and_people_may_submit_isolated_jobs_with_it_alone(record):
     graph = made(record)
     trust = json.loads(one(graph, IAM_ROLE).inputs["assumeRolePolicy"])
     assert trust["Statement"][0]["Principal"] == {"Service": "sagemaker.amazonaws.com"}
@@ -56,43 +55,35 @@ def test_the_role_is_sagemaker_s_and_writes_below_one_prefix_of_one_bucket(recor
     everywhere = {action for each in wide for action in listed(each["Action"])}
     assert {action.split(":")[0] for action in everywhere} == {"ec2", "ecr", "fsx"}
     assert {action for action in everywhere if action.startswith("ecr:")} == {"ecr:GetAuthorizationToken"}
-
-
-def test_another_key_of_the_bucket_is_the_role_s_too_but_not_for_volumes(record):
+    # Another key of the bucket is the role's, too, but not for volumes.
     other = KEY.replace("/k", "/other")
     found = [each for each in statements(made(record, bucket_key_arn=other)) if "kms:" in str(each["Action"])]
     assert [each["Resource"] for each in found] == [KEY, KEY, other]
     assert found[1]["Condition"] == {"Bool": {"kms:GrantIsForAWSResource": "true"}}
     assert found[2]["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-west-2.amazonaws.com"}}
-
-
-def test_nobody_reaches_the_instances_but_they_and_the_file_system(record):
-    graph = made(record)
-    rules = [each.inputs for each in of_kind(graph, INGRESS)]
-    assert not any("cidrIpv4" in each for each in rules)
-    own = one(graph, "SecurityGroup").outputs["id"]
-    assert {each["referencedSecurityGroupId"] for each in rules} == {own, "sg-lustre"}
-    assert len(of_kind(made(record, file_system_security_group_id=None), INGRESS)) == 1
-
-
-def test_a_bucket_and_a_log_group_are_made_where_they_are_asked_for_and_stay(record):
-    assert of_kind(made(record), "Bucket", "LogGroup") == ()
-    graph = made(record, bucket=None, log_retention_days=30)
-    assert one(graph, "Bucket").options.retain_on_delete
-    assert of_kind(graph, "BucketPublicAccessBlock")
-    group = one(graph, "LogGroup")
-    assert (group.inputs["name"], group.inputs["retentionInDays"], group.inputs["kmsKeyId"]) == (LOG_GROUP, 30, KEY)
-    assert group.options.retain_on_delete
-
-
-def test_people_may_submit_isolated_jobs_in_the_private_subnets_with_this_role_alone(record):
-    graph = made(record)
+    # People may submit isolated jobs in the private subnets with this role alone.
     creates = rights(graph)["sagemaker:CreateTrainingJob"]["Condition"]
     assert creates["Bool"] == {"sagemaker:NetworkIsolation": "true"}
     assert creates["ForAllValues:StringEquals"]["sagemaker:VpcSubnets"] == ["subnet-1", "subnet-2"]
     assert creates["Null"] == {"sagemaker:VpcSecurityGroupIds": "false", "sagemaker:VpcSubnets": "false"}
     assert rights(graph)["iam:PassRole"]["Resource"] == one(graph, IAM_ROLE).outputs["arn"]
     assert not any("Endpoint" in action for action in rights(graph))
+
+
+def test_nobody_reaches_the_instances_and_a_bucket_and_a_log_group_are_made_where_they_are_asked_for_and_stay(record):
+    graph = made(record)
+    assert of_kind(graph, "Bucket", "LogGroup") == ()
+    rules = [each.inputs for each in of_kind(graph, INGRESS)]
+    assert not any("cidrIpv4" in each for each in rules)
+    own = one(graph, "SecurityGroup").outputs["id"]
+    assert {each["referencedSecurityGroupId"] for each in rules} == {own, "sg-lustre"}
+    graph = made(record, bucket=None, log_retention_days=30, file_system_security_group_id=None)
+    assert len(of_kind(graph, INGRESS)) == 1
+    assert one(graph, "Bucket").options.retain_on_delete
+    assert of_kind(graph, "BucketPublicAccessBlock")
+    group = one(graph, "LogGroup")
+    assert (group.inputs["name"], group.inputs["retentionInDays"], group.inputs["kmsKeyId"]) == (LOG_GROUP, 30, KEY)
+    assert group.options.retain_on_delete
 
 
 def test_people_may_serve_only_on_admitted_types_and_touch_only_what_has_a_namespace(record):
@@ -102,16 +93,13 @@ def test_people_may_serve_only_on_admitted_types_and_touch_only_what_has_a_names
     assert models["Bool"] == {"sagemaker:NetworkIsolation": "true"}
     assert models["Null"]["sagemaker:VpcSubnets"] == models["Null"]["aws:RequestTag/Namespace"] == "false"
     for action in ("CreateEndpointConfig", "CreateTransformJob"):
-        types = conditions[action]["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"]
-        assert types == ["ml.inf2.xlarge"]
+        assert conditions[action]["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"] == ["ml.inf2.xlarge"]
         assert conditions[action]["Null"]["sagemaker:InstanceTypes"] == "false"
     for action in ("DeleteEndpoint", "DeleteModel", "UpdateEndpoint", "StopTransformJob"):
         assert conditions[action] == {"Null": {"aws:ResourceTag/Namespace": "false"}}
     # A tag that comes later would open an endpoint of a stack.
     assert conditions["AddTags"] == {"Null": {"sagemaker:TaggingAction": "false"}}
 
-
-# --- endpoints --------------------------------------------------------------------------------------------------------
 
 SERVING = {
     **LEAST["SageMakerEndpoint"],
@@ -129,7 +117,7 @@ def resources_of(graph, action):
     return [each["Resource"] for each in statements(graph) if action in each["Action"]]
 
 
-def test_its_role_reads_one_model_and_one_image_within_the_boundary(record):
+def test_its_role_reads_one_model_and_one_image_and_its_containers_are_isolated_and_wait_for_rights(record):
     graph = served(record)
     assert one(graph, IAM_ROLE).inputs["permissionsBoundary"] == SERVING["permissions_boundary"]
     assert resources_of(graph, "s3:GetObject") == [f"arn:aws:s3:::acme-data/{SERVING['model']}"]
@@ -137,10 +125,6 @@ def test_its_role_reads_one_model_and_one_image_within_the_boundary(record):
     assert resources_of(graph, "s3:PutObject") == resources_of(graph, "fsx:DescribeFileSystems") == []
     group = "arn:aws:logs:us-west-2:*:log-group:/aws/sagemaker/Endpoints/trn-reviews"
     assert resources_of(graph, "logs:PutLogEvents") == [[group, f"{group}:*"]]
-
-
-def test_its_containers_are_isolated_and_wait_for_rights_and_a_log_group(record):
-    graph = served(record)
     model, logs = one(graph, "Model"), one(graph, "LogGroup")
     assert model.inputs["enableNetworkIsolation"] is True
     assert model.inputs["vpcConfig"]["subnets"] == ["subnet-1", "subnet-2"]
@@ -152,15 +136,15 @@ def test_its_containers_are_isolated_and_wait_for_rights_and_a_log_group(record)
     assert (logs.inputs["name"], logs.inputs["kmsKeyId"]) == ("/aws/sagemaker/Endpoints/trn-reviews", KEY)
 
 
-@pytest.mark.parametrize(("instance_type", "key"), [("ml.inf2.xlarge", KEY), ("ml.trn1.2xlarge", None)])
-def test_the_key_is_named_for_volumes_and_not_for_local_disks(record, instance_type, key):
-    config = one(served(record, instance_type=instance_type), "EndpointConfiguration")
-    assert config.inputs.get("kmsKeyArn") == key
-
-
-@pytest.mark.parametrize(("instances", "routing"), [(1, "ALL_AT_ONCE"), (2, "CANARY")])
-def test_a_change_is_rolled_back_when_the_alarm_rings(record, instances, routing):
-    graph = served(record, instances=instances, most_errors=7)
+@pytest.mark.parametrize(
+    ("instances", "routing", "instance_type", "key"),
+    [(1, "ALL_AT_ONCE", "ml.inf2.xlarge", KEY), (2, "CANARY", "ml.trn1.2xlarge", None)],
+)
+def test_a_change_is_rolled_back_when_the_alarm_rings_and_the_key_is_for_volumes_alone(
+    record, instances, routing, instance_type, key
+):
+    graph = served(record, instances=instances, most_errors=7, instance_type=instance_type)
+    assert one(graph, "EndpointConfiguration").inputs.get("kmsKeyArn") == key, "local disks have their own"
     deployment, alarm = one(graph, "Endpoint").inputs["deploymentConfig"], one(graph, "MetricAlarm").inputs
     assert deployment["autoRollbackConfiguration"]["alarms"] == [{"alarmName": alarm["name"]}]
     assert deployment["blueGreenUpdatePolicy"]["trafficRoutingConfiguration"]["type"] == routing

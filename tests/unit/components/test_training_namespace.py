@@ -2,10 +2,9 @@
 
 import itertools
 import json
-from typing import Any
 
 import pulumi
-from unit.components.parts import IAM_ROLE, of_kind, one, statements
+from unit.components.parts import IAM_ROLE, LEAST, of_kind, one, statements
 
 from components import TrainingNamespace
 from trainium_eks.model.policies import admission, researchers
@@ -14,8 +13,8 @@ from trainium_eks.model.sizing import priorities, quotas
 POLICY = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
 ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
 KEY = "arn:aws:kms:us-west-2:000000000000:key/k"
-MINIMAL = {"name": "training", "queues": ("test",), "region": "us-west-2", "cluster_name": "cluster"}
-FULL: dict[str, Any] = {
+MINIMAL = LEAST["TrainingNamespace"]
+FULL = {
     **MINIMAL,
     "queues": ("test", "big"),
     "principals": ("arn:aws:iam::000000000000:role/teams/bert", "arn:aws:iam::111111111111:role/bert"),
@@ -52,7 +51,6 @@ def team(record, args=FULL, **changed):
 
 
 def named(graph, type_):
-    """Return the inputs of the objects of a type, by name."""
     return {each.inputs["metadata"]["name"]: each.inputs for each in of_kind(graph, type_)}
 
 
@@ -61,7 +59,7 @@ def triples(rules, *keys):
     return {each for rule in rules for each in itertools.product(*(rule[key] for key in keys))}
 
 
-def test_namespace_is_held_to_baseline_and_says_why_not_to_more(record):
+def test_namespace_is_held_to_baseline_and_says_why_not_to_more_and_its_claim_is_for_its_own_volume(record):
     graph = team(record)
     metadata = one(graph, "Namespace").inputs["metadata"]
     assert metadata["name"] == "training"
@@ -73,6 +71,20 @@ def test_namespace_is_held_to_baseline_and_says_why_not_to_more(record):
     (limit,) = one(graph, "LimitRange").inputs["spec"]["limits"]
     assert (limit["type"], limit["defaultRequest"].keys()) == ("Container", {"cpu", "memory"})
     assert "default" not in limit
+    # The claim is for the namespace's own volume.
+    claim = one(graph, "PersistentVolumeClaim")
+    assert claim.inputs["metadata"] == {"name": "fsx-claim", "namespace": "training"}
+    assert claim.inputs["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "fsx-shared",
+        "volumeName": "volume-training",
+        "resources": {"requests": {"storage": "1200Gi"}},
+    }
+    # Kubernetes refuses a new size of a static claim, and the volume would not bind a claim made anew.
+    assert claim.options.ignore_changes == ("spec.resources",)
+    assert claim.options.custom_timeouts == {"delete": "5m"}, "a claim that pods hold fails within minutes"
+    plain = one(team(record, volume_class=""), "PersistentVolumeClaim").inputs
+    assert plain["spec"]["storageClassName"] == "", "a volume without a class is claimed without one"
 
 
 def test_quota_given_is_laid_over_the_default_and_opens_its_storage_class_to_jobs(record):
@@ -87,19 +99,14 @@ def test_quota_given_is_laid_over_the_default_and_opens_its_storage_class_to_job
 
 
 def test_researchers_train_but_neither_rule_nor_read_secrets(record):
-    allowed = triples(one(team(record), ROLE).inputs["rules"], "apiGroups", "resources", "verbs")
-    verbs = ("create", "delete", "get", "list", "watch")
+    graph = team(record)
+    allowed = triples(one(graph, ROLE).inputs["rules"], "apiGroups", "resources", "verbs")
+    jobs = (("batch.volcano.sh", "jobs"), ("kubeflow.org", "pytorchjobs"))
     wanted = {
-        *(("batch.volcano.sh", "jobs", verb) for verb in verbs),
-        *(("kubeflow.org", "pytorchjobs", verb) for verb in verbs),
-        ("batch.volcano.sh", "jobs/status", "get"),
-        ("", "pods", "list"),
-        ("", "pods/log", "get"),
-        ("", "pods/portforward", "create"),
-        ("", "configmaps", "create"),
-        ("", "events", "watch"),
-        ("apps", "deployments", "create"),
-        ("", "services", "create"),
+        *((*job, verb) for job in jobs for verb in ("create", "delete", "get", "list", "watch")),
+        *(("batch.volcano.sh", "jobs/status", "get"), ("apps", "deployments", "create"), ("", "events", "watch")),
+        *(("", resource, "create") for resource in ("pods/portforward", "configmaps", "services")),
+        *(("", "pods", "list"), ("", "pods/log", "get")),
     }
     assert wanted <= allowed
     assert not [each for each in allowed if "*" in each]
@@ -112,10 +119,7 @@ def test_researchers_train_but_neither_rule_nor_read_secrets(record):
     assert {verb for _, resource, verb in allowed if resource == "secrets"} == {"create", "delete"}
     # Each of these gets past what was judged when the pod was made.
     assert {resource for resource in mine if "/" in resource} == {"pods/exec", "pods/portforward"}
-
-
-def test_researchers_read_queues_and_nodes_of_the_cluster_and_write_nothing_there(record):
-    graph = team(record)
+    # Of the cluster they read queues and nodes, and write nothing there.
     role = one(graph, "ClusterRole").inputs
     read = itertools.product(("queues", "hypernodes", "nodes"), ("get", "list", "watch"))
     assert triples(role["rules"], "resources", "verbs") == set(read)
@@ -152,29 +156,11 @@ def test_jobs_read_and_write_below_their_own_prefixes_alone(record):
     (key,) = [each for each in found if "kms:Decrypt" in each["Action"]]
     assert key["Resource"] == KEY
     assert key["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-west-2.amazonaws.com"}}
-
-
-def test_without_a_bucket_there_is_no_role_and_without_a_volume_no_claim(record):
+    # Without a bucket there is no role, and without a volume no claim.
     graph = team(record, MINIMAL)
     assert of_kind(graph, IAM_ROLE, "RolePolicy", "PodIdentityAssociation", "PersistentVolumeClaim") == ()
     names = {"namespace": "training", "service_account": "training", "queue_names": ["test"]}
     assert one(graph, "TrainingNamespace").outputs == {**names, "role_arn": "", "claim_name": ""}
-
-
-def test_claim_is_for_the_namespaces_own_volume(record):
-    claim = one(team(record), "PersistentVolumeClaim")
-    assert claim.inputs["metadata"] == {"name": "fsx-claim", "namespace": "training"}
-    assert claim.inputs["spec"] == {
-        "accessModes": ["ReadWriteMany"],
-        "storageClassName": "fsx-shared",
-        "volumeName": "volume-training",
-        "resources": {"requests": {"storage": "1200Gi"}},
-    }
-    # Kubernetes refuses a new size of a static claim, and the volume would not bind a claim made anew.
-    assert claim.options.ignore_changes == ("spec.resources",)
-    assert claim.options.custom_timeouts == {"delete": "5m"}, "a claim that pods hold fails within minutes"
-    plain = one(team(record, volume_class=""), "PersistentVolumeClaim").inputs
-    assert plain["spec"]["storageClassName"] == "", "a volume without a class is claimed without one"
 
 
 def test_network_is_closed_but_for_what_training_needs(record):
@@ -210,10 +196,7 @@ def test_admission_is_held_to_this_namespace_and_refuses_when_in_doubt(record):
     here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "training"}}}
     for name, inputs in named(graph, "ValidatingAdmissionPolicyBinding").items():
         assert inputs["spec"] == {"policyName": name, "validationActions": ["Deny"], "matchResources": here}
-
-
-def test_admission_policies_carry_the_models_expressions(record):
-    policies = named(team(record), POLICY)
+    # The policies carry the model's expressions.
     for name, policy in POLICIES.items():
         spec = policies[f"trainium-eks-training-{name}"]["spec"]
         variables = [(each["name"], each["expression"]) for each in spec.get("variables", [])]
@@ -227,11 +210,8 @@ def test_admission_policies_carry_the_models_expressions(record):
         assert all((rule["operations"], rule["scope"]) == ([*policy.operations], "Namespaced") for rule in rules)
         conditions = [each["expression"] for each in spec.get("matchConditions", [])]
         assert conditions == ([policy.condition] if policy.condition else [])
-
-
-def test_jobs_may_use_a_queue_whose_name_was_known_late_beside_one_that_was_not(record):
-    late = team(record, queues=("test", pulumi.Output.from_input("big")))
-    assert named(late, POLICY) == named(team(record), POLICY)
+    # One of the queues may have a name that was known late.
+    assert named(team(record, queues=("test", pulumi.Output.from_input("big"))), POLICY) == policies
 
 
 def test_admission_sees_all_that_makes_pods_claims_or_commands(record):
@@ -240,11 +220,7 @@ def test_admission_sees_all_that_makes_pods_claims_or_commands(record):
     matched = triples(rules, "apiGroups", "apiVersions", "resources", "operations")
     rows = [row for row in admission.table()["policies"].values() if "templates" in row]
     kinds = {
-        ("", "v1", "pods"),
         ("", "v1", "services"),
-        ("apps", "v1", "deployments"),
-        ("batch", "v1", "jobs"),
-        ("batch.volcano.sh", "v1alpha1", "jobs"),
         ("bus.volcano.sh", "v1alpha1", "commands"),
         ("scheduling.volcano.sh", "v1beta1", "podgroups"),
         ("flow.volcano.sh", "v1alpha1", "jobflows"),

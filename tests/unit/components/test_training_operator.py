@@ -100,7 +100,13 @@ def test_the_kustomization_stands_beside_upstreams_files_of_a_mirror_and_then_ne
     assert len(server.asked) == len(FILES)
 
 
-def test_a_program_that_cannot_fetch_ends_with_what_to_do(record, tmp_path, monkeypatch):
+def test_every_file_of_upstream_is_pinned_and_a_program_that_cannot_fetch_ends_with_what_to_do(
+    record, tmp_path, monkeypatch
+):
+    pins = _training_operator.source().sha256
+    assert {"overlays/standalone/kustomization.yaml", "base/kustomization.yaml", "base/deployment.yaml"} <= set(pins)
+    assert all(re.fullmatch(r"[0-9a-f]{64}", sha) for sha in pins.values())
+    assert sum(path.startswith("base/crds/kubeflow.org_") for path in pins) == 6
     gone = ProjectFiles("operator-v1", "http://127.0.0.1:1", {"base/service.yaml": "0" * 64})
     monkeypatch.setenv("TRN_CACHE", str(tmp_path))
     monkeypatch.setattr(_training_operator, "source", lambda: gone)
@@ -111,10 +117,3 @@ def test_a_program_that_cannot_fetch_ends_with_what_to_do(record, tmp_path, monk
 
     with pytest.raises(pulumi.RunError, match=rf"127.0.0.1:1/base/service\.yaml.*{MIRROR_VARIABLE}.*leave v1 out"):
         record(up)
-
-
-def test_every_file_of_upstream_is_pinned():
-    pins = _training_operator.source().sha256
-    assert {"overlays/standalone/kustomization.yaml", "base/kustomization.yaml", "base/deployment.yaml"} <= set(pins)
-    assert all(re.fullmatch(r"[0-9a-f]{64}", sha) for sha in pins.values())
-    assert sum(path.startswith("base/crds/kubeflow.org_") for path in pins) == 6

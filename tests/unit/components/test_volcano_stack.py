@@ -26,7 +26,6 @@ def values(graph):
 
 @pytest.fixture(scope="module")
 def plain(record):
-    """The stack as it is when nothing is asked for."""
     return built(record)
 
 
@@ -43,28 +42,18 @@ def test_volcano_is_a_real_helm_release_pinned_and_rolled_back_on_failure(record
     inputs = releases(plain)["volcano"].inputs
     chart = versions.CHARTS["volcano"]
     assert (inputs["chart"], inputs["version"]) == (chart.chart, chart.version)
-    assert inputs["repositoryOpts"] == {"repo": chart.repository}
-    assert inputs["namespace"] == "volcano-system"
-    assert (inputs["atomic"], inputs["cleanupOnFail"]) == (True, True)
-    assert (inputs["timeout"], inputs["maxHistory"]) == (600, 5)
+    assert (inputs["repositoryOpts"], inputs["namespace"]) == ({"repo": chart.repository}, "volcano-system")
+    bounds = [inputs[key] for key in ("atomic", "cleanupOnFail", "timeout", "maxHistory")]
+    assert bounds == [True, True, 600, 5]
     assert inputs["values"]["basic"]["image_tag_version"] == f"v{chart.version}"
     assert values(built(record, image_registry="a.io/hub"))["basic"]["image_registry"] == "a.io/hub"
+    # Webhooks leave the cluster's own namespaces alone.
+    (expression,) = inputs["values"]["custom"]["webhooks_namespace_selector_expressions"]
+    assert (expression["key"], expression["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
+    assert {"kube-system", "volcano-system"} <= set(expression["values"])
 
 
-def test_a_gang_of_a_thousand_does_not_wait_for_the_controllers_rates(plain):
-    """The chart's 50 requests a second and three threads make it wait a minute."""
-    custom = values(plain)["custom"]
-    for name, rates in (("controller", (1000, 2000)), ("scheduler", (2000, 2000))):
-        assert (custom[f"{name}_kube_api_qps"], custom[f"{name}_kube_api_burst"]) == rates
-    threads = [custom[f"controller_worker_threads{suffix}"] for suffix in ("", "_for_gc", "_for_podgroup")]
-    assert threads == [16, 8, 16]
-    assert custom["scheduler_percentage_nodes_to_find"] == 10
-    assert custom["controller_resources"]["limits"] == {"cpu": "2", "memory": "2Gi"}
-    # Nor has the log a line for each pod.
-    assert {custom[f"{each}_log_level"] for each in ("scheduler", "controller", "admission")} == {2}
-
-
-def test_two_copies_elect_a_leader_and_survive_a_drain_on_different_nodes(record, plain):
+def test_two_copies_elect_a_leader_survive_a_drain_and_keep_no_gang_of_a_thousand_waiting(record, plain):
     """R58."""
     custom = values(plain)["custom"]
     assert custom["leader_elect_enable"] is True
@@ -81,26 +70,25 @@ def test_two_copies_elect_a_leader_and_survive_a_drain_on_different_nodes(record
     single = built(record, replicas=1, waivers={"R58": "a cluster for trying things out"})
     assert values(single)["custom"]["leader_elect_enable"] is False
     assert of_kind(single, "PodDisruptionBudget") == ()
-
-
-def test_webhooks_leave_the_clusters_own_namespaces_alone(plain):
-    (expression,) = values(plain)["custom"]["webhooks_namespace_selector_expressions"]
-    assert (expression["key"], expression["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
-    assert {"kube-system", "volcano-system"} <= set(expression["values"])
+    # The chart's 50 requests a second and three threads make a gang of a thousand wait a minute.
+    for name, rates in (("controller", (1000, 2000)), ("scheduler", (2000, 2000))):
+        assert (custom[f"{name}_kube_api_qps"], custom[f"{name}_kube_api_burst"]) == rates
+    threads = [custom[f"controller_worker_threads{suffix}"] for suffix in ("", "_for_gc", "_for_podgroup")]
+    assert threads == [16, 8, 16]
+    assert custom["scheduler_percentage_nodes_to_find"] == 10
+    assert custom["controller_resources"]["limits"] == {"cpu": "2", "memory": "2Gi"}
+    # Nor has the log a line for each pod.
+    assert {custom[f"{each}_log_level"] for each in ("scheduler", "controller", "admission")} == {2}
 
 
 def test_a_pool_that_rests_at_zero_gives_pods_to_jobs_without_a_node(record):
-    """R60, and row 46 of the bad inputs: otherwise the nodes never come."""
-
     def plugins(**args):
         config = yaml.safe_load(values(built(record, **args))["custom"]["scheduler_config_override"])
         return {plugin["name"] for tier in config["tiers"] for plugin in tier["plugins"]}
 
     assert "overcommit" not in plugins(rests_at_zero=True)
     assert {"overcommit", "proportion"} <= plugins(rests_at_zero=False)
-    # Capacity replaces proportion where queues say what they deserve.
-    deserving = plugins(queues=[{"name": "test", "deserved": {NEURON: 32}}])
-    assert deserving & {"capacity", "proportion"} == {"capacity"}
+    assert "capacity" in plugins(queues=[{"name": "test", "deserved": {NEURON: 32}}])
     assert set(releases(built(record, scale_from_zero=False, rests_at_zero=True, waivers={"R60": "x"}))) == {"volcano"}
 
 
@@ -130,12 +118,9 @@ def test_queues_wait_for_volcanos_admission(plain):
     """Row 45: before its webhook answers, the API server refuses every queue."""
     queue = queues(plain)["test"]
     assert releases(plain)["volcano"].urn in queue.dependencies
-    # It takes the pool where it says nothing.
+    # It takes the pool where it says nothing, and every setting under Volcano's name.
     assert queue.inputs["spec"] == {"weight": 1, "reclaimable": True, "capability": POOL}
     assert queue.inputs["apiVersion"] == "scheduling.volcano.sh/v1beta1"
-
-
-def test_every_setting_of_a_queue_reaches_it_under_volcanos_name():
     (given,) = FULL["queues"]
     spec = queue_spec(read(QueueConfig, given))
     assert spec.keys() == given.keys() - {"name"}
@@ -160,13 +145,10 @@ def test_child_queues_come_after_their_parent_in_whatever_order_they_are_given(r
     assert outputs(plain)["queue_names"] == ["test"]
 
 
-def test_priorities_order_what_waits_and_stop_nothing_that_runs(plain):
+def test_priorities_stop_nothing_that_runs_and_few_ports_of_a_baseline_namespace_are_open(plain):
     levels = of_kind(plain, "PriorityClass")
     assert {each.inputs["metadata"]["name"] for each in levels} == set(priorities.NAMES)
     assert {(each.inputs["preemptionPolicy"], each.inputs["globalDefault"]) for each in levels} == {("Never", False)}
-
-
-def test_only_webhook_and_metrics_ports_of_a_baseline_namespace_are_open(plain):
     home, spec = one(plain, "Namespace").inputs["metadata"], one(plain, "NetworkPolicy").inputs["spec"]
     assert home["name"] == outputs(plain)["namespace"] == "volcano-system"
     assert home["labels"]["pod-security.kubernetes.io/enforce"] == "baseline"
@@ -187,8 +169,6 @@ def test_etcd_is_installed_in_a_restricted_namespace_for_the_named_ones(record, 
     assert home.urn in etcd.dependencies
     assert outputs(graph)["rendezvous_endpoint"] == "etcd-server.torchx-etcd.svc.cluster.local:2379"
     assert outputs(plain)["rendezvous_endpoint"] == ""
-
-
-def test_etcd_that_no_namespace_may_reach_is_warned_of():
+    # One that no namespace may reach is warned of.
     (warning,) = validate(VolcanoStackArgs(pool=POOL, rendezvous="etcd"))
     assert (warning.path, warning.severity.value) == ("rendezvous_namespaces", "warn")

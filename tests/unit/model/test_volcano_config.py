@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 import yaml
 
@@ -14,8 +12,7 @@ RESTS_OR_NOT = pytest.mark.parametrize("rests", [True, False])
 def config(rests=False, queues=PLAIN, **volcano):
     """What Volcano reads: the rendered text, parsed again."""
     text = volcano_config.scheduler_yaml(VolcanoConfig(**volcano), queues=queues, rests_at_zero=rests)
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+    return yaml.safe_load(text)
 
 
 def plugins(*arguments, **volcano):
@@ -60,12 +57,9 @@ def test_reclaim_runs_after_allocate_and_needs_jobs_that_are_not_held_back(rests
         ((), "proportion"),
     ],
 )
-def test_capacity_replaces_proportion_where_a_queue_says_what_it_deserves(queues, expected):
-    assert plugins(queues=queues).keys() & {"capacity", "proportion"} == {expected}
-
-
-def test_gangs_are_no_victims_of_preemption_and_nothing_prefers_empty_nodes_against_binpack():
-    found = plugins()
+def test_capacity_replaces_proportion_where_a_queue_says_what_it_deserves_and_gangs_are_no_victims(queues, expected):
+    found = plugins(queues=queues)
+    assert found.keys() & {"capacity", "proportion"} == {expected}
     assert list(found)[:3] == ["priority", "gang", "conformance"]
     assert found["gang"]["enablePreemptable"] is found["drf"]["enablePreemptable"] is False
     assert found["nodeorder"]["arguments"] == {"leastrequested.weight": 0, "balancedresource.weight": 0}

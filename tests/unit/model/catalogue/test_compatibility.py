@@ -1,9 +1,7 @@
 """docs/compatibility.md: every pair that it calls refused is refused, on a bad input of its own."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from unit.model.config.test_bad_inputs import SOUND, judged, laid_over, problems_of_cases
@@ -17,7 +15,7 @@ from trainium_eks.model.validation.problems import Severity
 PAGE = (Path(__file__).parents[4] / "docs" / "compatibility.md").read_text(encoding="utf-8")
 PAIRS = dict(re.findall(r"^\| ([^|]+ × [^|]+) \| [^|]+ \| (refused|warned of|by design) \| [^|]+ \|$", PAGE, re.M))
 NEURON = {"region": "us-west-2", "instance_types": ("trn1.32xlarge",)}
-GROUP: Mapping[str, Any] = {"name": "train", "instanceType": "trn1.32xlarge"}
+GROUP = {"name": "train", "instanceType": "trn1.32xlarge"}
 
 
 OF_CONFIGS = {
@@ -65,7 +63,7 @@ def test_a_pair_is_treated_as_the_table_says(pair):
     assert severities == {Severity.REFUSE if PAIRS[pair] == "refused" else Severity.WARN}
 
 
-def test_what_holds_by_design_does():
+def test_what_holds_by_design_does_and_the_page_names_the_versions_that_are_checked():
     assert {pair for pair, verdict in PAIRS.items() if verdict == "by design"} == {
         "Lustre client × Lustre server",
         "FSx CSI driver × Pod Identity agent",
@@ -73,9 +71,6 @@ def test_what_holds_by_design_does():
     }
     assert versions.numbers(versions.LUSTRE) > (2, 10)
     assert not any("version" in field for field in FileSystemConfig.model_fields)
-
-
-def test_the_page_names_the_versions_that_are_checked():
     assert {
         (sdk, day): driver for sdk, day, driver in re.findall(r"^\| ([\d.]+) \| ([\d-]+) \| ([\d.]+) \|$", PAGE, re.M)
     } == {(sdk, each.day): ".".join(map(str, each.driver)) for sdk, each in NEURON_RELEASES.items()}
@@ -105,7 +100,7 @@ def trained(image="", **group):
 @pytest.mark.parametrize(
     "config",
     [
-        # Not known, so not refused: an image that names no SDK, an older one, a day with a newer driver, no release.
+        # Not known: an image that names no SDK, an older one, a day with a newer driver, no release.
         trained("a.io/own:1.0", releaseVersion="1.35.1-20260312"),
         trained("a.io/pytorch-training-neuronx:2.9.0-sdk2.29.0", releaseVersion="1.35.1-20260312"),
         trained(releaseVersion="1.35.1-20260409"),

@@ -1,5 +1,6 @@
 """Regions against botocore's partitions and EC2's offerings (moto)."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -15,19 +16,26 @@ from trainium_eks.model.catalogue.instances import CATALOGUE
 PARTITIONS = ("aws", "aws-cn", "aws-us-gov")
 
 
-def test_every_region_with_eks_is_known():
+def test_every_region_with_eks_is_known_and_zone_prefixes_are_those_of_ec2():
     session = botocore.session.get_session()
     with_eks = {region for partition in PARTITIONS for region in session.get_available_regions("eks", partition)}
     assert with_eks - set(regions.REGIONS) == set()
-
-
-def test_zone_prefixes_are_those_of_ec2():
+    for service, region in itertools.product(("amp", "budgets", "grafana"), regions.REGIONS):
+        partition = session.get_partition_for_region(region)
+        names = session.get_available_regions(service, partition, allow_non_regional=True)
+        has = region in names or f"{partition}-global" in names
+        assert regions.lacks(service, region) != has, (service, region)
     zones = {(region, zone) for kind in OFFERINGS.values() for region, found in kind.items() for zone in found}
     assert len(zones) > 80
     for region, zone in zones:
         assert zone.split("-")[0] == regions.region_zone_prefix(region)
         assert regions.zone_belongs(zone, region)
         assert not regions.zone_belongs(zone, "us-east-1" if region != "us-east-1" else "us-west-2")
+    # What is no zone id belongs nowhere, and a zone of an unknown region is neither right nor wrong.
+    for zone in ("us-west-2d", "usw2", "usw2-lax1-az1", "usw2-az", "", "usw2-az4 "):
+        assert regions.zone_belongs(zone, "us-west-2") is regions.zone_belongs(zone, "xx-new-1") is False, zone
+    assert regions.zone_belongs("xxn1-az1", "xx-new-1") is None
+    assert regions.region_zone_prefix("xx-new-1") == ""
 
 
 def test_every_partition_is_botocores():
@@ -42,9 +50,6 @@ def test_every_partition_is_botocores():
             assert regions.partition(region) == each["id"]
             assert regions.dns_suffix(region) == each["outputs"]["dnsSuffix"]
             assert regions.may_be_new(region)
-
-
-def test_what_has_not_the_name_of_a_region_is_no_new_one():
     for region in ("us-wset-2", "us-west", "us-west-22", "xx-west-2", "us-west-2\n", "us-moon-1", ""):
         assert not regions.may_be_new(region), region
 
@@ -59,13 +64,6 @@ def test_a_region_that_is_not_known_here_is_taken_with_its_zones(region):
     assert config_of(region, "new1-az1", "new1-az2") == [("region", "warn")]
     assert config_of(region)[0] == ("region", "refuse")
     assert config_of("cn-north-1", "cnn1-az1", "cnn1-az2") == []
-
-
-def test_what_is_no_zone_id_belongs_nowhere_and_a_zone_of_an_unknown_region_is_neither_right_nor_wrong():
-    for zone in ("us-west-2d", "usw2", "usw2-lax1-az1", "usw2-az", "", "usw2-az4 "):
-        assert regions.zone_belongs(zone, "us-west-2") is regions.zone_belongs(zone, "xx-new-1") is False, zone
-    assert regions.zone_belongs("xxn1-az1", "xx-new-1") is None
-    assert regions.region_zone_prefix("xx-new-1") == ""
 
 
 def test_default_zones_take_a_control_plane_and_offer_the_types_of_the_default_node_groups():

@@ -15,12 +15,9 @@ from trainium_eks.model.config.storage import FileSystemConfig
 SUPPORTED = versions.KUBERNETES_STANDARD_SUPPORT
 
 
-def test_a_plan_warns_of_no_default():
+def test_a_plan_warns_of_no_default_and_support_ends_in_order_and_extended_support_a_year_later():
     assert SUPPORTED[versions.KUBERNETES].days_left >= versions.SUPPORT_DAYS
     assert versions.ami_age_days(versions.AMI_RELEASES[versions.KUBERNETES]) <= versions.AMI_DAYS
-
-
-def test_support_ends_in_order_and_extended_support_a_year_later():
     ends = [datetime.date.fromisoformat(SUPPORTED[version].standard_end) for version in sorted(SUPPORTED)]
     assert ends == sorted(ends)
     for standard, version in zip(ends, sorted(SUPPORTED), strict=True):
@@ -42,7 +39,7 @@ def test_versions_of_add_ons_and_images_of_nodes_are_exact_and_of_their_kubernet
     assert versions.numbers(default["vpc-cni"]) >= least, "the pinned CNI leaves efa-only interfaces alone"
 
 
-def test_charts_are_exact_and_come_from_a_repository_or_a_registry():
+def test_charts_are_exact_and_come_from_a_repository_or_a_registry_and_images_never_float():
     ours = {directory.name.removesuffix("-volcano") for directory in CHARTS_DIRECTORY.iterdir() if directory.is_dir()}
     assert set(chart_workloads.charts()) == set(versions.CHARTS) | ours
     for name, chart in versions.CHARTS.items():
@@ -52,18 +49,13 @@ def test_charts_are_exact_and_come_from_a_repository_or_a_registry():
             assert chart.chart == name
         else:
             assert re.fullmatch(rf"oci://.+/{name}", chart.chart)
-
-
-def test_images_are_pinned_by_tag_and_never_float():
     for name, image in versions.IMAGES.items():
         registry, _, tag = image.rpartition(":")
         assert "." in registry.split("/")[0], f"{name}: names its registry"
         assert re.search(r"\d", tag), name
         assert tag not in {"latest", "main", "master", "stable"}
     assert re.search(r":v3\.5\.\d+$", versions.IMAGES["etcd"]), "the line with the v2 API"
-
-
-def test_the_lustre_version_is_one_that_fsx_takes_and_the_config_promises():
+    # FSx takes the version of Lustre, and the config promises it.
     shapes = botocore.loaders.Loader().load_service_model("fsx", "service-2")["shapes"]
     assert re.fullmatch(shapes["FileSystemTypeVersion"]["pattern"], versions.LUSTRE)
     assert versions.LUSTRE in (FileSystemConfig.__doc__ or "")
@@ -83,18 +75,11 @@ def test_workloads_are_those_that_the_components_install_each_with_its_remedy():
         assert 20 < len(workload.remedy) < 160, workload
         assert "\n" not in workload.remedy, workload
         assert workload.kind == "DaemonSet" or workload.nodes == "none", workload
-    etcd, monitor, exporter, plugin, efa = (
-        charts[name][0]
-        for name in (
-            "torchx-etcd",
-            "neuron-monitor",
-            "dcgm-exporter",
-            "nvidia-device-plugin",
-            "aws-efa-k8s-device-plugin",
-        )
-    )
-    assert etcd.namespace == volcano_stack.ETCD_NAMESPACE
-    assert volcano_stack.ETCD_ENDPOINT.startswith(f"{etcd.name}.")
-    assert monitor.namespace == neuron_addons.MONITOR_NAMESPACE
+    first = {name: each[0] for name, each in charts.items() if each}
+    assert first["torchx-etcd"].namespace == volcano_stack.ETCD_NAMESPACE
+    assert volcano_stack.ETCD_ENDPOINT.startswith(f"{first['torchx-etcd'].name}.")
+    assert first["neuron-monitor"].namespace == neuron_addons.MONITOR_NAMESPACE
+    exporter = first["dcgm-exporter"]
     assert (exporter.namespace, exporter.name) == (gpu_addons.EXPORTER_NAMESPACE, gpu_addons.EXPORTER_CHART)
-    assert (plugin.name, efa.name) == (gpu_addons.PLUGIN_CHART, _efa_plugin.RELEASE_NAME)
+    plugins = [first[name].name for name in ("nvidia-device-plugin", "aws-efa-k8s-device-plugin")]
+    assert plugins == [gpu_addons.PLUGIN_CHART, _efa_plugin.RELEASE_NAME]

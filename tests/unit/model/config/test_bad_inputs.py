@@ -6,7 +6,6 @@ import re
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,9 +18,9 @@ from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.model.validation.problems import Problem, Severity, config_path, describe, refused, shown
 
 ROOT = Path(__file__).resolve().parents[4]
-ROWS: list[dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["rows"]
-ACCEPTED: list[dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "accepted_configs.yaml").read_text())
-SOUND: dict[str, Any] = {
+ROWS = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["rows"]
+ACCEPTED = yaml.safe_load((ROOT / "tests" / "accepted_configs.yaml").read_text())
+SOUND = {
     "region": "us-west-2",
     "owner": "ml-platform",
     "allowedAccountIds": ["111122223333"],
@@ -70,12 +69,9 @@ def problems_of_cases():
     return {case["id"]: judged(case["data"]) for case in CASES}
 
 
-def test_nothing_is_wrong_with_the_sound_config():
-    assert judged(SOUND) == ()
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 def test_a_bad_input_is_told_with_its_path_reason_and_fix(case):
+    assert judged(SOUND) == ()
     found = judged(case["data"])
     here = [problem for problem in found if problem.path == case["path"]]
     told = [problem for problem in here if case["reason"] in problem.reason.replace("`", "")]
@@ -96,7 +92,7 @@ def test_a_bad_input_is_told_with_its_path_reason_and_fix(case):
 def _shows_the_value(case, told):
     """Return whether a problem at the case's path shows the value there, where it is the value that is wrong."""
     place = config_path(case["path"])
-    value: Any = case["data"]
+    value = case["data"]
     for index, name in re.findall(r"\[(\d+)\]|([^.\[\]]+)", place):
         value = value[int(index)] if index else value.get(name) if isinstance(value, dict) else None
     is_field = re.sub(r"\[\d+\]", "[0]", place) in {place for place, _ in FIELDS}
@@ -132,7 +128,7 @@ def test_each_row_says_how_it_is_proved():
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, row
 
 
-BEYOND_CONFIGS: tuple[str, ...] = (
+BEYOND_CONFIGS = (
     # What a program gives: an Output where a plain value belongs, args of another kind.
     "give the queue's name",
     "give the value itself, or take it from the stack's config",
@@ -149,7 +145,7 @@ BEYOND_CONFIGS: tuple[str, ...] = (
 
 
 def test_every_problem_of_the_model_has_a_case(monkeypatch):
-    made: set[tuple[str, int]] = set()
+    made = set()
     make = Problem.__init__
 
     def noted(self, *given, **named):
@@ -161,22 +157,17 @@ def test_every_problem_of_the_model_has_a_case(monkeypatch):
     problems_of_cases.cache_clear()
     problems_of_cases()
     monkeypatch.undo()
-    unseen = {f"{file}: {text}" for (file, line), text in problems_in_code().items() if (file, line) not in made}
+    unseen = set()
+    for source in (ROOT / "trainium_eks" / "model").rglob("*.py"):
+        text = source.read_text()
+        for node in ast.walk(ast.parse(text)):
+            is_made = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem"
+            if is_made and (source.name, node.lineno) not in made:
+                unseen.add(f"{source.name}: {ast.get_source_segment(text, node)}")
     strange = {each for each in unseen if not any(words in each for words in BEYOND_CONFIGS)}
     assert strange == set(), "add a row or a case to tests/bad_inputs.yaml"
     idle = {words for words in BEYOND_CONFIGS if not any(words in each for each in unseen)}
     assert idle == set(), "no longer there, or a case reaches it"
-
-
-def problems_in_code():
-    """File and line of every problem that the model tells, with its text in the source."""
-    found = {}
-    for source in (ROOT / "trainium_eks" / "model").rglob("*.py"):
-        text = source.read_text()
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
-                found[source.name, node.lineno] = ast.get_source_segment(text, node) or ""
-    return found
 
 
 ANY_VALUE_IS_GOOD = {
@@ -202,7 +193,6 @@ def test_every_key_that_can_hold_a_wrong_value_is_tried_with_one():
 
 
 def place_of_any(place):
-    """A place of any entry of a list, add-on or waiver."""
     return re.sub(r"\[\d+\]", "[]", re.sub(r"(addons|waivers)\.[\w-]+", r"\1", place))
 
 

@@ -21,7 +21,7 @@ from trainium_eks.model.validation.problems import Severity, config_path
 Path = tuple[str | int, ...]
 
 GIVEN, _OTHER = yaml.safe_load_all(File(__file__).with_name("full_config.yaml").read_text())
-VARIANTS: dict[Path, Any] = {
+VARIANTS = {
     ("existingNetwork",): _OTHER["existingNetwork"],
     ("nodeGroups", 0, "capacity"): _OTHER["capacity"],
     ("fileSystem", "durability"): _OTHER["durability"],
@@ -154,7 +154,6 @@ def documented(place):
 
 
 def faults(data):
-    """Every fault of shape: path as the config file spells it, and reason."""
     with pytest.raises(ConfigModelError) as caught:
         load(text(data))
     return {config_path(problem.path): problem.reason for problem in caught.value.problems}
@@ -183,19 +182,15 @@ def test_a_required_key_that_is_missing_is_named(field):
 
 
 AS_DEFAULT = {
-    "production",
-    "cluster.kubernetesVersion",
-    "nodeGroups[0].capacity",
-    "fileSystem.deploymentType",
-    "volcano.reclaim",
-    "neuronAddons.schedulerExtension",
+    *("production", "cluster.kubernetesVersion", "nodeGroups[0].capacity"),
+    *("fileSystem.deploymentType", "volcano.reclaim", "neuronAddons.schedulerExtension"),
 }
 """What the full config leaves as it is, because anything else is a problem or a warning there."""
 
 
 @pytest.mark.parametrize("field", OPTIONAL)
 def test_an_optional_key_that_is_missing_has_its_documented_default(field):
-    value: Any = load(text(without(field.data, field.path)))
+    value = load(text(without(field.data, field.path)))
     same = value == load(text(field.data)) and at(field.data, field.path) is not None
     assert same == (spelled(field.path) in AS_DEFAULT), "the full config should not hold the default here"
     for step in field.path:
@@ -224,7 +219,7 @@ def undocumented(default):
     return default.strip("`") if isinstance(read, float) else read
 
 
-WRONG: dict[ConfigKind, tuple[Any, ...]] = {
+WRONG = {
     ConfigKind.STRING: ([1], {"a": 1}, 2.5),
     ConfigKind.INTEGER: ("three", True, 2.5, [1], "3"),
     ConfigKind.NUMBER: ("three", "nan", True, [1], "1e9"),
@@ -247,17 +242,11 @@ def test_a_key_of_the_wrong_type_and_a_misspelt_one_are_named(field):
     assert spelled(wrong) in faults(put(field.data, wrong, at(field.data, field.path)))
 
 
-def test_text_that_is_broken_json_says_where_it_breaks():
+def test_null_numbers_and_text_are_read_as_what_they_are_for_however_the_cli_stores_them():
     assert faults(FULL | {"nodeGroups": '[{"name": "a",'})["nodeGroups"].startswith("not JSON: ")
-
-
-def test_a_null_section_is_no_section_however_the_cli_writes_it():
     for none in ("null", ""):
         config = load(text(FULL | {"fileSystem": none, "imageRepository": none}))
         assert (config.file_system, config.image_repository) == (None, None)
-
-
-def test_numbers_and_text_are_read_as_what_they_are_for_however_the_cli_stores_them():
     config = load(text(FULL | {"allowedAccountIds": [111122223333], "tags": {"Number": 12, "Flag": True}}))
     assert config.allowed_account_ids == ("111122223333",)
     assert config.tags == {"Number": "12", "Flag": "true"}
@@ -273,9 +262,7 @@ def test_zones_come_from_the_network_or_the_region():
     assert model.accelerator_zone(load({"region": "eu-west-1", "owner": "me"})) == ""
     existing = load(text(put(FULL, ("existingNetwork",), VARIANTS[("existingNetwork",)])))
     assert (model.zone_ids(existing), model.vpc_cidr(existing)) == (("usw2-az4", "usw2-az1"), "10.64.0.0/16")
-
-
-def test_a_groups_zone_is_its_own_then_its_capacitys_then_the_accelerator_zone():
+    # A group's zone is its own, then its capacity's, then the accelerator zone.
     block = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zoneId": "usw2-az1"}
     each = [{"zoneId": "usw2-az1"}, {"capacity": block}, {}]
     groups = [{"name": f"g{index}", "instanceType": "trn1.32xlarge", **more} for index, more in enumerate(each)]

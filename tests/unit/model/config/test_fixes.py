@@ -35,10 +35,11 @@ def put_back(data, problem):
         return run(data, config_set(problem.path, problem.good))
     *most, last = steps_of(problem.path)
     data = copy.deepcopy(data)
-    at: Any = data
+    at = data
     for step in most:
         at = at[step] if isinstance(at, list) else at.get(config_path(str(step)), at.get(step, {}))
-    key = last if isinstance(at, list) else next((each for each in at if alike(each, str(last))), None)
+    squashed = other_names._squashed
+    key = last if isinstance(at, list) else next((each for each in at if squashed(each) == squashed(str(last))), None)
     if key is None:
         return None
     if re.match("(or )?(remove it|leave it out)", problem.fix):
@@ -53,10 +54,6 @@ def put_back(data, problem):
     else:
         at[name] = at.pop(key)
     return data
-
-
-def alike(one, other):
-    return one == other or other_names._squashed(one) == other_names._squashed(other)
 
 
 def run(data, line):
@@ -125,7 +122,7 @@ def test_names_of_other_tools_lead_to_ours(section, named, fix):
     base = {**SOUND, "nodeGroups": [{"name": "a", "instanceType": "trn1.32xlarge"}]}
     for name in named.split():
         steps = [int(step) if step == "0" else step for step in section.split(".") if step]
-        data: Any = with_value(base, [*steps, name], "1")
+        data = with_value(base, [*steps, name], "1")
         told = [each for each in judged(data) if "unknown name" in each.reason]
         assert fix in describe(told, config_path), name
 

@@ -1,8 +1,7 @@
 """What a config costs, before any program has run."""
 
 import datetime
-from collections.abc import Mapping
-from typing import Any, get_args
+from typing import get_args
 
 import botocore.loaders
 import pytest
@@ -34,68 +33,44 @@ def test_the_default_environment_is_billed_whole():
         assert _amounts(found, once) == (1, 1)
     assert found.unknown == ()
     assert found.monthly_usd == pytest.approx(found.hourly_usd * 730)
+    # The root volume is the one that the group gets.
+    found = _bill(nodeGroups=[{"name": "g", "instanceType": "trn1.32xlarge", "maxSize": 7, "localStorage": "none"}])
+    assert _amounts(found, "500 GiB root volume")[1] == 7
 
 
-def test_a_gateway_in_each_zone_pays_for_its_address_too():
+def test_a_gateway_in_each_zone_pays_for_its_address_too_and_an_existing_network_is_billed_to_whoever_made_it():
     network = {"natGateways": "per-zone", "interfaceEndpoints": ["sts", "ecr.api"]}
     found = _bill(network=network)
     assert _amounts(found, "NAT gateway") == _amounts(found, "public IPv4 address") == (2, 2)
     assert _amounts(found, "interface endpoint") == (4, 4)
-
-
-def test_an_existing_network_is_billed_to_whoever_made_it():
-    found = _bill(existingNetwork=VARIANTS[("existingNetwork",)])
+    found = _bill(existingNetwork=VARIANTS[("existingNetwork",)], fileSystem=None)
     assert _amounts(found, "NAT gateway") == (0, 0)
     assert _amounts(found, "m6i.xlarge") == (3, 10)
+    assert not [line for line in found.lines if "Lustre" in line.what]
 
 
-@pytest.mark.parametrize(("group", "gib"), [({}, 100), ({"localStorage": "none"}, 500), ({"rootVolumeGib": 250}, 250)])
-def test_the_root_volume_is_the_one_the_group_gets(group, gib):
-    found = _bill(nodeGroups=[{"name": "g", "instanceType": "trn1.32xlarge", "maxSize": 7, **group}])
-    assert _amounts(found, f"{gib} GiB root volume")[1] in (7, 7 + 10)
-
-
-def test_no_file_system_costs_nothing():
-    assert not [line for line in _bill(fileSystem=None).lines if "Lustre" in line.what]
-
-
-def test_scratch_and_persistent_storage_have_their_own_prices():
+def test_scratch_and_persistent_storage_have_their_own_prices_and_metadata_iops_are_paid_beyond_the_included_ones():
     [scratch] = bill.file_system(1200, "SCRATCH_2", 250)
     assert scratch.hourly_usd == pytest.approx(1200 * prices.FSX_SCRATCH_GIB_MONTH / 730)
     [persistent] = bill.file_system(1200, "PERSISTENT_2", 1000)
     assert persistent.hourly_usd == pytest.approx(1200 * prices.FSX_LUSTRE_GIB_MONTH[1000] / 730)
-
-
-def test_metadata_iops_are_paid_beyond_the_included_ones():
     paid = {(1200, 1500): [], (1200, 3000): [1500], (2400, 3000): [], (9600, 12000): [6000], (48000, 36000): [12000]}
     for (gib, iops), extra in paid.items():
         lines = bill.file_system(gib, "PERSISTENT_2", 125, iops)
         assert [line.quantity for line in lines if line.what == "metadata IOPS"] == extra
 
 
-def test_a_type_without_a_price_is_named():
-    nameless = [name for name, instance in CATALOGUE.items() if instance.hourly_usd is None]
-    assert nameless, "every type has a price now: this test needs another example"
-    found = _bill(nodeGroups=[{"name": "g", "instanceType": nameless[0], "maxSize": 1, "desiredSize": 1}])
-    assert found.unknown == (nameless[0],)
-
-
-def test_a_type_of_the_config_is_priced_by_the_config():
-    entry = {"like": "trn1.32xlarge", "hourlyUsd": 50.0, "priceDate": "2026-11-01", "priceRegion": "us-west-2"}
+def test_a_type_without_a_price_is_named_and_one_of_the_config_is_priced_by_the_config():
     group = {"name": "g", "instanceType": "trn9.48xlarge", "maxSize": 1, "desiredSize": 1}
+    nameless = next(name for name, instance in CATALOGUE.items() if instance.hourly_usd is None)
+    assert _bill(nodeGroups=[{**group, "instanceType": nameless}]).unknown == (nameless,)
+    entry = {"like": "trn1.32xlarge", "hourlyUsd": 50.0, "priceDate": "2026-11-01", "priceRegion": "us-west-2"}
     found = _bill(instanceTypes={"trn9.48xlarge": entry}, nodeGroups=[group])
     assert [line.hourly_usd for line in found.lines if line.what == "trn9.48xlarge"] == [50.0]
 
 
-def test_prices_are_dated_and_of_a_region_and_extended_support_costs_six_times_as_much():
-    assert datetime.date.fromisoformat(prices.DATE) >= datetime.date(2026, 11, 1)
-    assert prices.REGION == "us-east-1"
-    assert round(prices.EKS_EXTENDED_HOURLY / prices.EKS_CLUSTER_HOURLY, 6) == 6
-
-
 def shapes(service):
-    found: Mapping[str, Any] = botocore.loaders.Loader().load_service_model(service, "service-2")["shapes"]
-    return found
+    return botocore.loaders.Loader().load_service_model(service, "service-2")["shapes"]
 
 
 def test_lustre_costs_more_the_faster_it_is_and_by_the_gib_and_no_price_is_made_up():
@@ -112,13 +87,14 @@ def test_lustre_costs_more_the_faster_it_is_and_by_the_gib_and_no_price_is_made_
             prices.lustre_monthly_usd(1200, deployment_type, throughput)
 
 
-def test_gp3_throughput_and_iops_cost_only_above_what_every_volume_has():
+def test_gp3_costs_more_only_above_what_every_volume_has_and_a_control_plane_the_larger_and_older_it_is():
     assert prices.gp3_monthly_usd(500) == pytest.approx(40.0)
     assert prices.gp3_monthly_usd(500, throughput_mibps=100, iops=100) == pytest.approx(40.0)
     assert prices.gp3_monthly_usd(500, throughput_mibps=1000, iops=16000) == pytest.approx(40.0 + 35.0 + 65.0)
-
-
-def test_control_plane_tiers_are_words_of_eks_and_dearer_the_larger():
+    assert datetime.date.fromisoformat(prices.DATE) >= datetime.date(2026, 11, 1)
+    assert round(prices.EKS_EXTENDED_HOURLY / prices.EKS_CLUSTER_HOURLY, 6) == 6
+    notes = [bill.control_plane("1.35", policy).note[:22] for policy in ("STANDARD", "EXTENDED")]
+    assert notes == ["", "$0.60 an hour from 202"]
     assert set(prices.EKS_CONTROL_PLANE_TIER_HOURLY) == set(shapes("eks")["ProvisionedControlPlaneTier"]["enum"])
     tiers = list(prices.EKS_CONTROL_PLANE_TIER_HOURLY.values())
     assert tiers == sorted(tiers)

@@ -16,9 +16,7 @@ def test_what_the_api_server_takes_passes_and_what_it_refuses_or_never_counts_is
     for name, amount in (*REFUSED.items(), *USELESS.items()):
         (problem,) = quotas.validate({name: amount}, "quota")
         assert problem.value == amount
-
-
-def test_the_fix_rounds_a_part_of_a_pod_up_and_names_extended_resources_by_their_requests():
+    # The fix rounds a part of a pod up, and names extended resources by their requests.
     (problem,) = quotas.validate({"pods": "1.5"}, "quota")
     assert (problem.path, problem.good) == ("quota.pods", "2")
     for name in ("aws.amazon.com/neuron", "limits.aws.amazon.com/neuron"):
@@ -55,9 +53,7 @@ def test_the_default_is_a_good_quota_bounds_only_what_is_known_and_holds_a_gang_
     room = quotas.room([("trn1.32xlarge", 1000)], CATALOGUE)
     # One pod a device is the most that ask for any.
     assert int(quotas.hard({"aws.amazon.com/neuron": 16_000}, room, {})["pods"]) >= 16_000
-
-
-def test_room_is_that_of_all_nodes():
+    # Room is that of all nodes.
     one = CATALOGUE.allocatable("trn1.32xlarge")
     room = quotas.room([("trn1.32xlarge", 3), ("no-such-type", 2), ("trn1.32xlarge", 0)], CATALOGUE)
     assert {name: quantity(amount) for name, amount in room.items()} == {

@@ -2,7 +2,6 @@
 text that is encrypted, which is neither judged nor overwritten."""
 
 import re
-from typing import Any
 
 import botocore.session
 import pytest
@@ -41,18 +40,13 @@ def test_a_tag_takes_every_letter_and_the_space_and_leaves_room_for_the_stacks_o
     assert "".join(allowed) == " +-./0123456789:=@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 
 
-@pytest.mark.parametrize("field", ["owner", "costCenter"])
-def test_an_owner_of_two_lines_is_refused_and_shown_on_one(field):
-    found = refused(judged({**SOUND, field: "ml\nplatform"}), {})
-    assert [config_path(each.path) for each in found] == [field]
-    assert r"= 'ml\nplatform':" in describe(found, config_path)
-
-
-FSX_PATHS = ("Namespace", "ArchivePath")
-
-
-def test_what_is_linked_to_s3_is_one_line_as_fsx_takes_it():
-    shapes = [botocore.session.get_session().get_service_model("fsx").shape_for(name) for name in FSX_PATHS]
+def test_an_owner_and_what_is_linked_to_s3_are_of_one_line():
+    for field in ("owner", "costCenter"):
+        found = refused(judged({**SOUND, field: "ml\nplatform"}), {})
+        assert [config_path(each.path) for each in found] == [field]
+        assert r"= 'ml\nplatform':" in describe(found, config_path)
+    model = botocore.session.get_session().get_service_model("fsx")
+    shapes = [model.shape_for(name) for name in ("Namespace", "ArchivePath")]
     escaped = [re.findall(r"\\u[0-9A-Fa-f]{4}|\\r|\\n", shape.metadata["pattern"]) for shape in shapes]
     assert [len(each) for each in escaped] == [6, 6]
     for mark in (*BREAKS, *(each.encode().decode("unicode_escape") for marks in escaped for each in marks)):
@@ -83,13 +77,9 @@ def test_principals_and_accounts_are_those_that_iam_has_a_name_for():
 @pytest.mark.parametrize(
     ("field", "value", "sound"),
     [
-        ("placementGroup", "g", True),
         ("placementGroup", "g" * 255, True),
-        ("placementGroup", "g" * 256, False),
         ("placementGroup", "my group", True),
-        ("placementGroup", " mine", False),
         ("placementGroup", "mine\n", False),
-        ("placementGroup", "\x00", False),
         ("releaseVersion", "1.35.8-20260930", True),
         ("releaseVersion", "1.35.8-20260930\n", False),
         ("releaseVersion", "1.35.8-٢٠٢٦٠٩٣٠", False),
@@ -118,16 +108,13 @@ LABELS = {
 }
 
 
-def test_a_label_is_one_that_kubernetes_and_eks_take():
+def test_a_label_is_one_that_kubernetes_and_eks_take_and_no_form_takes_a_line_break_behind_a_good_value():
     assert {label: formats.labels("labels", dict([label])) == [] for label in LABELS} == LABELS
-
-
-@pytest.mark.parametrize("good", ["train", "cr-0123456789abcdef0", "111122223333", f"{ARN}:role/x", "10.0.0.0/16"])
-def test_no_form_takes_a_line_break_behind_a_good_value(good):
-    """``$`` matches before a last line break; whole values are matched."""
-    forms: list[Any] = [formats.dns_label, formats.derived_name, formats.reservation_id, formats.account_id]
-    for form in (*forms, formats.principal, formats.bucket, formats.cidr):
-        assert form("path", f"{good}\n"), form
+    # `$` matches before a last line break: whole values are matched.
+    forms = [formats.dns_label, formats.derived_name, formats.reservation_id, formats.account_id]
+    for good in ("train", "cr-0123456789abcdef0", "111122223333", f"{ARN}:role/x", "10.0.0.0/16"):
+        for form in (*forms, formats.principal, formats.bucket, formats.cidr):
+            assert form("path", f"{good}\n"), form
 
 
 def test_each_address_is_counted_once_and_reserved_ranges_are_those_of_pythons_own_registry():
@@ -140,15 +127,13 @@ def test_each_address_is_counted_once_and_reserved_ranges_are_those_of_pythons_o
 
 
 def encrypted(path, value):
-    data = {str(path[0]): {}, **SOUND} if len(path) > 1 else SOUND
-    return judged(put(data, path, value))
+    return judged(put({str(path[0]): {}, **SOUND}, path, value))
 
 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
         (("owner",), UNSEEN),
-        (("tags", "Team"), UNSEEN),
         (("tags", "a.b/c"), UNSEEN),
         (("allowedAccountIds", 0), UNSEEN),
         (("cluster", "endpoint", "publicAccessCidrs"), [UNSEEN, UNSEEN]),
@@ -168,13 +153,11 @@ def test_what_is_encrypted_is_not_judged(path, value):
     [
         (("region",), UNSEEN),
         (("network", "zoneIds"), ["usw2-az4", UNSEEN]),
-        (("network", "cidrBlock"), UNSEEN),
         (("nodeGroups",), [{"name": UNSEEN, "instanceType": "trn1.32xlarge"}]),
         (("cluster", "kubernetesVersion"), UNSEEN),
         (("cluster", "logRetentionDays"), UNSEEN),
         (("production",), UNSEEN),
         (("cluster",), UNSEEN),
-        (("queues",), UNSEEN),
     ],
     ids=str,
 )
@@ -184,8 +167,6 @@ def test_what_decides_what_is_built_is_asked_for_and_not_overwritten(path, value
     assert [each.reason.partition(",")[0] for each in here] == ["it is encrypted"]
     assert all(each.good is None for each in found)
     assert "pulumi config set" not in describe(found, config_path)
-
-
-def test_what_stands_beside_what_is_encrypted_is_judged_all_the_same():
+    # What stands beside is judged all the same.
     beside = laid_over(SOUND, {"owner": UNSEEN, "costCenter": "a\nb", "allowedAccountIds": [UNSEEN, "12"]})
     assert [each.path for each in judged(beside)] == ["cost_center", "allowed_account_ids[1]"]

@@ -5,15 +5,12 @@ is tried at the numbers that it declares.
 """
 
 import math
-from typing import Any
 
-import botocore.session
 import pytest
 import yaml
 from unit.model.config.test_bad_inputs import ROOT
-from unit.model.config.test_config import FIELDS, put, spelled, text
+from unit.model.config.test_config import FIELDS, at, put, spelled, text
 
-from trainium_eks.model.catalogue import regions
 from trainium_eks.model.config.stack_config import load
 from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.limits import Bounds, Choices, Entries, Length
@@ -53,15 +50,7 @@ def sides(kind, values, found):
             yield from (("/" + "p" * (values - 1), True), ("/" + "p" * values, False))
 
 
-def at(data, path):
-    """Return the value at a place of a config."""
-    for step in path:
-        data = data[step]
-    return data
-
-
 def numbers(limit):
-    """Return the numbers of a limit as the table has them."""
     match limit:
         case Bounds(above=True):
             return limit.low
@@ -73,7 +62,7 @@ def numbers(limit):
 
 
 KINDS = {Bounds: "numbers", Choices: "choices", Entries: "entries", Length: "characters"}
-TABLE: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["limits"]
+TABLE = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["limits"]
 CASES = [
     pytest.param(put(data, path, value), spelled(path), limit, within, id=f"{spelled(path)}={str(value)[:20]}")
     for path, data, limit in limited()
@@ -82,12 +71,15 @@ CASES = [
 ]
 
 
-def test_every_limit_of_the_table_is_declared():
+def test_every_limit_of_the_table_is_declared_and_no_bounds_hold_what_is_no_number():
     assert {place for kind in TABLE.values() for place in kind} <= {spelled(path) for path, _, _ in limited()}
+    for value in (math.inf, math.nan, -math.inf):
+        for bounds in (Bounds(0), Bounds(0, above=True), Bounds(1, 2)):
+            told = bounds.problem("path", value)
+            assert told.good is None
 
 
 def refusals(data):
-    """Return the problems that the declared limits find in a config."""
     return limits.of_places(limits.walk(load(text(data))))
 
 
@@ -109,21 +101,3 @@ LISTS = [
 @pytest.mark.parametrize(("data", "place"), LISTS)
 def test_a_list_of_plain_values_takes_each_once(data, place):
     assert place in {config_path(each.path) for each in refusals(data)}
-
-
-@pytest.mark.parametrize("value", [math.inf, math.nan, -math.inf])
-def test_no_bounds_hold_what_is_no_number(value):
-    for bounds in (Bounds(0), Bounds(0, above=True), Bounds(1, 2)):
-        told = bounds.problem("path", value)
-        assert told is not None
-        assert told.good is None
-
-
-@pytest.mark.parametrize("service", ["amp", "budgets", "grafana"])
-def test_regions_without_a_service_are_those_of_botocore(service):
-    session = botocore.session.get_session()
-    for region in regions.REGIONS:
-        partition = session.get_partition_for_region(region)
-        names = session.get_available_regions(service, partition, allow_non_regional=True)
-        has = region in names or f"{partition}-global" in names
-        assert regions.lacks(service, region) != has, region

@@ -41,11 +41,8 @@ from trainium_eks.model.validation.problems import (
         (r'tags["a\"b_c"].d_e', r'tags["a\"b_c"].dE'),
     ],
 )
-def test_paths_are_spelled_as_the_config_file_has_them_and_keys_as_they_are(path, spelled):
+def test_paths_are_spelled_as_the_config_file_has_them_and_keys_as_they_are_and_joined(path, spelled):
     assert config_path(path) == spelled
-
-
-def test_paths_are_joined():
     assert (join("", "a"), join(join("a", 0), "b"), join_key("waivers", "R06")) == ("a", "a[0].b", "waivers.R06")
     assert join_key("tags", "my_key") == 'tags["my_key"]', "or config_path would take it for a field"
     moved = under("queues", [Problem(path, "x") for path in ("[0].name", "", "a")])
@@ -65,9 +62,7 @@ def test_paths_are_joined():
 )
 def test_a_command_can_be_pasted_into_a_shell(path, value, arguments):
     assert shlex.split(config_set(path, value)) == ["pulumi", "config", "set", *arguments]
-
-
-def test_lists_and_mappings_take_one_command_for_each_entry():
+    # Lists and mappings take one command for each entry.
     assert config_set("network.zone_ids", ("usw2-az4", "usw2-az1")) == (
         "pulumi config set --path 'network.zoneIds[0]' usw2-az4"
         " && pulumi config set --path 'network.zoneIds[1]' usw2-az1"
@@ -89,9 +84,7 @@ def test_a_problem_is_said_with_its_value_what_is_allowed_and_the_fix():
         "    allowed: 1 to 450",
         "    fix: set node_groups[0].max_size to 450",
     ]
-
-
-def test_a_second_way_out_and_a_waiver_are_said_too():
+    # A second way out and a waiver are said, too.
     problem = Problem("a.b_c", "x", "or look at `d_e`", severity=Severity.ACKNOWLEDGE, rule="R29", good=False)
     assert describe([problem], config_path).splitlines()[1:] == [
         "    fix: pulumi config set --path a.bC false",
@@ -111,9 +104,7 @@ def test_warnings_long_lists_and_the_root_are_said_plainly():
     many = describe([Problem("a", "x", allowed=tuple(f"w{number}" for number in range(30)))])
     assert "w19, … (30 in all)\n" in many
     assert describe([]) == ""
-
-
-def test_words_and_numbers_are_guessed_only_when_near():
+    # Words and numbers are guessed only when near.
     assert nearest("Per-Zone", ["single", "per-zone"]) == "per-zone"
     assert nearest("zzz", ["single", "per-zone"]) is None
     assert nearest_number(3, (2, 4)) == 4
@@ -202,6 +193,8 @@ def test_a_misspelt_name_is_told_with_the_names_as_the_file_has_them_or_those_of
 )
 def test_a_wrong_shape_is_told_in_our_words(data, reason):
     assert reason in said(**data)
+    # The contents of an object are never shown.
+    assert "hunter2" not in said(newName={"password": "hunter2"}, many={"secret": "hunter2"})
 
 
 def test_whole_numbers_may_come_as_floats_words_as_numbers_and_a_model_as_itself():
@@ -210,17 +203,11 @@ def test_whole_numbers_may_come_as_floats_words_as_numbers_and_a_model_as_itself
     assert sample.words == {"a": "12", "b": "true", "c": "d"}
     assert read(Sample, sample) is sample
     with pytest.raises(ConfigModelError, match="it must be an object with the fields of Sample, not a list"):
-        read(Sample, ["x"])  # type: ignore[arg-type]
-
-
-def test_the_contents_of_an_object_are_never_shown():
-    assert "hunter2" not in said(newName={"password": "hunter2"}, many={"secret": "hunter2"})
+        read(Sample, ["x"])
 
 
 def test_a_problem_crosses_as_json_whole():
-    acknowledge = {"severity": Severity.ACKNOWLEDGE, "rule": "R20"}
-    problem = Problem(
-        "a[0].b", "more than there can be", "split it", **acknowledge, value=9, allowed=("1", "4"), good=4
-    )
+    of = {"severity": Severity.ACKNOWLEDGE, "rule": "R20"}
+    problem = Problem("a[0].b", "more than there can be", "split it", **of, value=9, allowed=("1", "4"), good=4)
     assert Problem.from_json(json.loads(json.dumps(problem.to_json()))) == problem
     assert problem.to_json()["severity"] == "acknowledge"

@@ -56,16 +56,13 @@ def test_a_node_group_under_a_forgotten_name_is_all_that_is_left_of_a_healthy_st
     report = look(replace(healthy(left), pending=(creating("aws:route53/zone:Zone", {}),)))
     # moto's interface of a NAT gateway is never in use.
     [pending, group] = [each for each in report.findings if each.section != "network interface"]
-    assert TRN1 is not None
     assert (group.id, group.data["hourlyUsd"]) == (f"node group/{FORGOTTEN}", round(2 * TRN1.hourly_usd, 4))
     assert group.data["commands"] == [
         f"aws eks delete-nodegroup --cluster-name {CLUSTER} --nodegroup-name {FORGOTTEN} --region {REGION}"
     ]
     assert "2 instances of trn1.32xlarge" in group.text
-    assert (pending.section, report.facts["recovery"]) == (
-        OPERATIONS,
-        ["pulumi refresh --stack dev --skip-pending-creates"],
-    )
+    assert pending.section == OPERATIONS
+    assert report.facts["recovery"] == ["pulumi refresh --stack dev --skip-pending-creates"]
     inputs = {"clusterName": CLUSTER, "nodeGroupName": FORGOTTEN}
     report = look(replace(healthy(left), pending=(creating("aws:eks/nodeGroup:NodeGroup", inputs),)))
     assert of_kind(report, "node group") == [], "it is to be imported"
@@ -103,27 +100,21 @@ def test_after_a_destroy_that_broke_off_everything_is_listed_once_and_node_group
     listed = str(result.to_json())
     assert [other for other in ("payroll", "dev-2", "trn-developers") if other in listed] == []
     [role] = of_kind(result, "role")
-    assert (role.subject, [command.split()[2] for command in role.data["commands"]]) == (
-        NODE,
-        ["delete-role-policy", "remove-role-from-instance-profile", "delete-instance-profile", "delete-role"],
-    )
+    removal = ["delete-role-policy", "remove-role-from-instance-profile", "delete-instance-profile", "delete-role"]
+    assert (role.subject, [command.split()[2] for command in role.data["commands"]]) == (NODE, removal)
     [volume] = of_kind(result, "volume")
     assert volume.data["hourlyUsd"] == round(prices.gp3_monthly_usd(100) / prices.HOURS_PER_MONTH, 4)
     assert volume.text.startswith("$0.01 an hour")
     assert "of the claim training/scratch: its data is lost" in volume.text
     assert len(account.asked) > 20
     assert [each for each in account.asked if not each.partition(":")[2].startswith(READS)] == []
-
-
-def test_without_a_state_only_what_is_one_clusters_is_listed(left):
+    # Without a state only what is one cluster's is listed.
     result = look(None, Marks(cluster=CLUSTER))
     assert not result.facts["comparedWithState"]
     kinds = {each.section for each in result.findings}
     assert {"node group", "EKS cluster", "volume", "load balancer", "log group"} <= kinds
     assert not kinds & {"VPC", "KMS key", "role"}
 
-
-# An interrupted update ----------------------------------------------------------------------------------------------
 
 NODES, ROLE, LOGS = "aws:eks/nodeGroup:NodeGroup", "aws:iam/role:Role", "aws:cloudwatch/logGroup:LogGroup"
 VPC, ALIAS = "aws:ec2/vpc:Vpc", "aws:kms/alias:Alias"
@@ -179,23 +170,18 @@ def test_what_is_not_sure_is_neither_imported_nor_cleared(left):
     tags = [{"Key": "Name", "Value": "n"}]
     answers = {"ec2:DescribeVpcs": {"Vpcs": [{"VpcId": each, "Tags": tags} for each in ("vpc-1", "vpc-2")]}}
     found = advice(interrupted_creation(VPC, tags={"Name": "n"}), answers)
-    assert found.action == "look"
-    assert "several may be it: vpc-1, vpc-2" in found.reason
+    assert (found.action, "several may be it: vpc-1, vpc-2" in found.reason) == ("look", True)
     for code in ("AccessDenied", "Throttling", "InternalError"):
         found = advice(interrupted_creation(NODES, **GROUP), {"eks:DescribeNodegroup": AwsError(code)})
-        assert found.action == "look"
-        assert found.reason.startswith("not looked at: ")
+        assert (found.action, found.reason.startswith("not looked at: ")) == ("look", True)
 
 
-@pytest.mark.parametrize(
-    ("status", "reason"),
-    [("CREATING", "wait until it is not"), ("CREATE_FAILED", "pulumi up --replace"), ("ACTIVE", "makes a second one")],
-)
-def test_how_far_a_node_group_came_is_said(status, reason):
-    answers = {"eks:DescribeNodegroup": {"nodegroup": {"status": status}}}
-    found = advice(interrupted_creation(NODES, **GROUP), answers)
-    assert found.action == "import"
-    assert reason in found.reason
+def test_how_far_a_node_group_came_is_said():
+    said = {"CREATING": "wait until", "CREATE_FAILED": "pulumi up --replace", "ACTIVE": "makes a second one"}
+    for status, reason in said.items():
+        answers = {"eks:DescribeNodegroup": {"nodegroup": {"status": status}}}
+        found = advice(interrupted_creation(NODES, **GROUP), answers)
+        assert (found.action, reason in found.reason) == ("import", True)
 
 
 @pytest.mark.parametrize("inputs", [{}, {"name": {"4dabf18193072939515e22adb298388d": "secret"}}])
@@ -208,14 +194,10 @@ def test_a_state_that_does_not_hold_the_name_is_never_a_reason_to_clear(left, in
 
 
 @pytest.mark.parametrize("kind", ["updating", "deleting", "reading"])
-def test_a_refresh_settles_the_others_alone(kind):
+def test_a_refresh_settles_the_others_alone_and_objects_and_releases_are_looked_for_in_the_cluster(kind):
     assert advice(interrupted(replace(creating(NODES, {}), kind=kind)), {}).action == "refresh"
-
-
-def test_objects_and_releases_are_looked_for_in_the_cluster():
-    claim = interrupted_creation(
-        "kubernetes:core/v1:PersistentVolumeClaim", metadata={"name": "fsx", "namespace": "team"}
-    )
+    named = {"name": "fsx", "namespace": "team"}
+    claim = interrupted_creation("kubernetes:core/v1:PersistentVolumeClaim", metadata=named)
     assert "kubectl get persistentvolumeclaim fsx -n team: import it as team/fsx" in advice(claim, {}).reason
     release = interrupted_creation("kubernetes:helm.sh/v3:Release", name="volcano", namespace="volcano-system")
     assert "helm list --pending --failed -n volcano-system" in advice(release, {}).reason

@@ -1,9 +1,8 @@
 """What of a stack holds data, by answers that moto lacks, and what cannot be looked at."""
 
 from datetime import UTC, datetime
-from typing import Any
 
-import botocore.exceptions  # type: ignore[import-untyped]
+import botocore.exceptions
 import pytest
 from aws_double import AwsDouble, AwsError
 from cleanup_accounts import CLUSTER, own, state
@@ -50,7 +49,7 @@ def where(answers):
         ([], {"LustreConfiguration": {"DeploymentType": "SCRATCH_2"}}, "they are lost with it"),
     ],
 )
-def test_a_file_system_is_removed_with_a_last_backup_where_fsx_takes_one(links, changes, lost):
+def test_a_file_system_is_removed_with_a_last_backup_where_fsx_takes_one_and_backups_are_kept(links, changes, lost):
     answers = {
         "fsx:DescribeFileSystems": {"FileSystems": [{**FILES, **changes}]},
         "fsx:DescribeDataRepositoryAssociations": {"Associations": links},
@@ -62,9 +61,7 @@ def test_a_file_system_is_removed_with_a_last_backup_where_fsx_takes_one(links, 
     if not changes:
         month = prices.lustre_monthly_usd(1200, "PERSISTENT_2", 250)
         assert found.hourly_usd == pytest.approx(month / prices.HOURS_PER_MONTH)
-
-
-def test_a_backup_is_the_stacks_business_only_while_its_file_system_is():
+    # A backup is the stack's business only while its file system is.
     [kind] = [each for each in kinds.KINDS if each.name == "backup"]
     [found] = kinds.search(where({"fsx:DescribeBackups": {"Backups": [BACKUP]}}), kind)
     held = state(("aws:fsx/lustreFileSystem:LustreFileSystem", "fs-0123456789abcdef0", {}))
@@ -107,9 +104,7 @@ def test_one_query_finds_tagged_things_of_any_service():
         state = "PendingDeletion" if asked["KeyId"] == "k-going" else "Enabled"
         return {"KeyMetadata": {"KeyId": asked["KeyId"], "KeyState": state}}
 
-    mapped: list[dict[str, Any]] = [
-        {"ResourceARN": f"arn:aws:{arn}", "Tags": own(name)} for arn, name in TAGGED.items()
-    ]
+    mapped = [{"ResourceARN": f"arn:aws:{arn}", "Tags": own(TAGGED[arn])} for arn in TAGGED]
     answers = {
         "resourcegroupstaggingapi:GetResources": {"ResourceTagMappingList": mapped},
         "kms:DescribeKey": key,
@@ -227,23 +222,14 @@ def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role():
         "sagemaker delete-model --model-name vision-reviews-zzzzz",
     ]
     price = CATALOGUE.price("p4d.24xlarge")
-    assert price is not None
     assert found.hourly_usd == pytest.approx(2 * prices.SAGEMAKER_FACTOR * price.hourly_usd)
     assert orphans.left_over([found], state(("aws:iam/role:Role", role, {})).names) == []
     assert orphans.left_over([found], frozenset()) == [found]
 
 
 OWNED = [{"Key": "eks:cluster-name", "Value": CLUSTER}]
-GROUP = {
-    "MinSize": 0,
-    "MaxSize": 1,
-    "DesiredCapacity": 1,
-    "DefaultCooldown": 0,
-    "AvailabilityZones": [],
-    "HealthCheckType": "EC2",
-    "CreatedTime": MOMENT,
-    "Tags": OWNED,
-}
+SIZES = {"MinSize": 0, "MaxSize": 1, "DesiredCapacity": 1, "DefaultCooldown": 0}
+GROUP = {**SIZES, "AvailabilityZones": [], "HealthCheckType": "EC2", "CreatedTime": MOMENT, "Tags": OWNED}
 TAGS = {"Tags": own("trn-dev-network")}
 FREE = {"Status": "available", "TagSet": OWNED}
 
@@ -261,12 +247,11 @@ FREE = {"Status": "available", "TagSet": OWNED}
             # In a VPC that the stack only uses an interface has its tags alone.
             "network interface",
             [
-                {**FREE, "NetworkInterfaceId": "eni-1"},
-                {**FREE, "NetworkInterfaceId": "eni-2", "Status": "in-use"},
-                {**FREE, "NetworkInterfaceId": "eni-3", "RequesterManaged": True},
+                {**FREE, "NetworkInterfaceId": f"eni-{number}", **other}
+                for number, other in enumerate(({}, {"Status": "in-use"}, {"RequesterManaged": True}))
             ],
-            "eni-1",
-            "ec2 delete-network-interface --network-interface-id eni-1",
+            "eni-0",
+            "ec2 delete-network-interface --network-interface-id eni-0",
         ),
         (
             "VPC endpoint",
@@ -306,9 +291,7 @@ FREE = {"Status": "available", "TagSet": OWNED}
         ),
     ],
 )
-def test_of_each_kind_what_is_still_there_is_found_with_its_command(
-    kind: str, listed: list[Any], left: str, command: str
-) -> None:
+def test_of_each_kind_what_is_still_there_is_found_with_its_command(kind, listed, left, command):
     [row] = [each for each in (*kinds.KINDS, kinds.SCALING_GROUP) if each.name == kind]
     operation = "".join(word.title() for word in row.operation.split("_"))
     [found] = kinds.search(where({f"{row.service}:{operation}": {row.key: listed}}), row)

@@ -1,10 +1,8 @@
 """Edits of every key of a stack's config, in both directions, and the verdict that plan and comment have on them:
 ``tests/review_edits.yaml``; and comments of real edits, letter by letter, which ``make golden`` rewrites."""
 
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pulumi
 import pytest
@@ -23,22 +21,17 @@ from trainium_eks.plan.graph import Graph
 
 ROOT = Path(__file__).parents[4]
 TABLE = yaml.safe_load((ROOT / "tests" / "review_edits.yaml").read_text())
-EDITS: list[Mapping[str, Any]] = TABLE["edits"]
+EDITS = TABLE["edits"]
 KEYS = {row.path for row in schema.rows(StackConfig)}
-
-
-def keys(edit):
-    """Return the keys of the config that an edit is about."""
-    names = _listed(edit["key"])
-    return [key for name in names for key in (_below(name[:-1]) if name.endswith(".*") else [name])]
 
 
 def _listed(value):
     return value if isinstance(value, list) else [value]
 
 
-def _below(prefix):
-    return sorted(key for key in KEYS if key.startswith(prefix))
+def keys(edit):
+    for name in _listed(edit["key"]):
+        yield from sorted(key for key in KEYS if key.startswith(name[:-1])) if name.endswith(".*") else [name]
 
 
 def _with_thresholds(edit):
@@ -52,13 +45,6 @@ def _with_thresholds(edit):
 def _config(base):
     given = TABLE["bases"][base]
     return edited(config_of(given["stack"]), given.get("set", {}))
-
-
-def recorded(stack, config):
-    try:
-        return planned(stack, config)
-    except pulumi.RunError as error:
-        return Refusal(str(error))
 
 
 @cache
@@ -76,7 +62,6 @@ def verdict(before, after, monkeypatch):
     side = compared.after
     plan = plan_report.against(plan_report.Plan(after, side.cost, side.timeline, side.verdicts), "base", before)
     monkeypatch.undo()
-    assert plan.review is not None
     assert plan.review.outcome is comment.outcome
     assert f" {comment.outcome}: " in plan_page.page(plan).strip().splitlines()[-1]
     assert plan.failed is (comment.outcome is Outcome.BLOCKED)
@@ -84,15 +69,17 @@ def verdict(before, after, monkeypatch):
     return comment.outcome, "\n".join(told)
 
 
-def _name(edit):
-    return f"{'+'.join(keys(edit))[:60]}-{EDITS.index(edit)}"
-
-
-@pytest.mark.parametrize("edit", first_of_each(EDITS, lambda edit: edit["there"], _name))
+@pytest.mark.parametrize(
+    "edit",
+    first_of_each(EDITS, lambda edit: edit["there"], lambda edit: f"{'+'.join(keys(edit))[:60]}-{EDITS.index(edit)}"),
+)
 def test_an_edit_has_its_verdict_in_plan_and_comment(edit, monkeypatch):
     base = edit.get("of", "dev")
     before = _base(base)
-    after = recorded(before.stack, edited(_config(base), _with_thresholds(edit["set"])))
+    try:
+        after = planned(before.stack, edited(_config(base), _with_thresholds(edit["set"])))
+    except pulumi.RunError as error:
+        after = Refusal(str(error))
     sides = [(before, after, edit["there"], "tells")]
     if edit["back"] is not None:
         assert isinstance(after, Graph), after
@@ -106,9 +93,7 @@ def test_an_edit_has_its_verdict_in_plan_and_comment(edit, monkeypatch):
 def test_every_key_of_the_config_is_edited():
     assert {key for edit in EDITS for key in keys(edit)} == KEYS
     assert sum(2 if edit["back"] else 1 for edit in EDITS) >= 120
-
-
-def test_several_keys_share_an_edit_only_where_none_can_hide_another():
+    # Several keys share an edit only where none can hide another.
     for edit in EDITS:
         leaves = {key for key in keys(edit) if not any(other.startswith((f"{key}.", f"{key}[")) for other in KEYS)}
         for judged, tells in ((edit["there"], "tells"), (edit["back"], "tells back")):
@@ -122,8 +107,5 @@ def test_comment_of_a_real_edit(case):
     assert judged.outcome is case.outcome
     assert written == (review_cases.FOLDER / f"{case.name}.md").read_text()
     assert len(written) < 60_000
-
-
-def test_no_golden_comment_is_left_over():
     assert {file.stem for file in review_cases.FOLDER.glob("*.md")} == {case.name for case in CASES}
     assert len(CASES) >= 16

@@ -133,22 +133,11 @@ def test_a_name_that_says_so_is_enough(key):
     assert "cGxhaW4=" not in _written("s", {"a": "cGxhaW4="}, type_="kubernetes:core/v1:Secret", key="data")
 
 
-NO_SECRETS = [
-    "optional",
-    "trn-dev-cluster-trn1-32xl-ng1-template",
-    "sha256:" + "0123456789abcdef" * 4,
-    "ami-0123456789abcdef0",
-    "[secret]",
-]
-
-
-@pytest.mark.parametrize("text", NO_SECRETS)
-def test_what_is_no_secret_or_marked_as_one_is_shown(text):
-    assert text in _written("plain", text)
-    assert text in _written("plain", {"httpTokens": text}, key="metadataOptions")
-
-
-def test_account_ids_are_shortened():
+def test_account_ids_are_shortened_and_what_is_no_secret_or_marked_as_one_is_shown():
+    names = "optional trn-dev-cluster-trn1-32xl-ng1-template ami-0123456789abcdef0 [secret]"
+    for text in (*names.split(), "sha256:" + "0123456789abcdef" * 4):
+        assert text in _written("plain", text)
+        assert text in _written("plain", {"httpTokens": text}, key="metadataOptions")
     arn = "arn:aws:iam::111122223333:role/r"
     assert "…3333:role/r" in _written("plain", arn)
     assert "111122223333" not in _written("plain", arn)
@@ -157,9 +146,7 @@ def test_account_ids_are_shortened():
     assert own.text("111122223333.dkr.ecr.us-west-2.amazonaws.com/x").startswith("…3333.dkr")
     shown = scrubber([], show_accounts=True)
     assert shown.text(arn) == arn
-
-
-def test_the_callers_own_patterns_are_blanked_and_plain_words_stay_prose():
+    # The caller's own patterns are blanked, and plain words stay prose.
     assert scrubber([], [r"proj-\d+"]).text("see proj-123") == f"see {SCRUBBED}"
     for words, said in {
         "wanted 2 zones, got 1.": "wanted 2 zones, got 1.",
@@ -171,8 +158,6 @@ def test_the_callers_own_patterns_are_blanked_and_plain_words_stay_prose():
     }.items():
         assert safe_text.said(words) == said
 
-
-# Length -------------------------------------------------------------------------------------------------------------
 
 _TYPES = ("aws:s3/bucket:Bucket", "aws:iam/role:Role", "kubernetes:core/v1:ConfigMap", "aws:eks/nodeGroup:NodeGroup")
 
@@ -220,10 +205,7 @@ def test_a_huge_value_or_traceback_is_cut():
     text = comment.render(judged, PLATFORMS["github"], Scrubber())
     assert len(text) <= 60_000
     assert "The program cannot be planned" in text
-
-
-@pytest.mark.parametrize("name", ["", "a/b", "x -->", "a" * 101, "é"])
-def test_a_name_that_pulumi_does_not_take_is_refused(name):
-    judged = replace(_review(environment(), environment()), stack=name)
-    with pytest.raises(ValueError, match="no name"):
-        comment.render(judged, PLATFORMS["github"], Scrubber())
+    # A name that Pulumi does not take is refused.
+    for name in ("", "a/b", "x -->", "a" * 101, "é"):
+        with pytest.raises(ValueError, match="no name"):
+            comment.render(replace(judged, stack=name), PLATFORMS["github"], Scrubber())

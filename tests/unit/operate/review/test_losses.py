@@ -3,7 +3,6 @@ inputs of their rows."""
 
 import copy
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hand_built import PREFIX, STACK
@@ -38,7 +37,7 @@ HOLDS = {
 }
 """What section 4d of the comment's design calls stateful, written out by hand: the rows must agree."""
 
-_BEFORE: dict[str, Any] = {"scalingConfig": {"desiredSize": 2, "minSize": 0, "maxSize": 4}, "storageCapacity": 4800}
+_BEFORE = {"scalingConfig": {"desiredSize": 2, "minSize": 0, "maxSize": 4}, "storageCapacity": 4800}
 _OTHERS = ("description", "someOtherInput", "scalingConfig.maxSize")
 
 
@@ -68,7 +67,6 @@ def _edits(token):
 
 
 def _reviewed(before, after):
-    """Return the table of risks, too, which is empty without one."""
     compared = review.of_plans(before, after)
     judged = Review("trainium-eks", "dev", "offline", "main", comparison=compared)
     text = comment.render(judged, PLATFORMS["github"], Scrubber())
@@ -76,7 +74,7 @@ def _reviewed(before, after):
 
 
 @pytest.mark.parametrize("token", sorted(registry.ROWS))
-def test_exactly_the_replacements_that_lose_something_are_told(token):
+def test_exactly_the_replacements_and_deletions_that_lose_something_are_told_and_nothing_new(token):
     for path, old, new in _edits(token):
         before, after = (_resource(token, path, value) for value in (old, new))
         compared, judged, risks = _reviewed(_graph(before), _graph(after))
@@ -86,19 +84,11 @@ def test_exactly_the_replacements_that_lose_something_are_told(token):
         if told:
             assert "1 resource with data or running work is lost" in judged.blockers, (path, old, new)
             assert f"{token.rpartition(':')[2]} it" in risks, (path, old, new)
-
-
-@pytest.mark.parametrize("token", sorted(registry.ROWS))
-def test_exactly_the_deletions_that_lose_something_are_told_and_nothing_new(token):
     _, judged, risks = _reviewed(_graph(_resource(token)), _graph())
     assert ("DELETED; lost with it" in risks) is (token in HOLDS)
     assert judged.outcome is not Outcome.SAFE
     _, _, risks = _reviewed(_graph(), _graph(_resource(token)))
     assert "lost" not in risks
-
-
-@pytest.mark.parametrize("token", [*sorted(HOLDS), "aws:iam/role:Role"])
-def test_what_is_protected_cannot_go(token):
     _, judged, risks = _reviewed(_graph(_resource(token, protect=True)), _graph())
     assert "to be deleted, but protected: Pulumi refuses" in risks
     accepted = replace(judged, losses_accepted=True)

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hand_built import PREFIX, STACK
@@ -38,16 +37,8 @@ def _level(level):
     return {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level} if level else {}}}
 
 
-def _tokens(wanted):
-    return {"metadataOptions": {"httpTokens": wanted}}
-
-
-def _cidrs(*ranges):
-    return {"vpcConfig": {"publicAccessCidrs": [*ranges]}}
-
-
-def _public(open_):
-    return {"vpcConfig": {"endpointPublicAccess": open_}}
+def _endpoint(**access):
+    return {"vpcConfig": access}
 
 
 def _sizes(**sizes):
@@ -59,7 +50,8 @@ def _rights(*actions, effect="Allow", key="policy"):
 
 
 _ASSUME, _TAG, _TRUST = "sts:AssumeRole", "sts:TagSession", {"key": "assumeRolePolicy"}
-_ALL = ["api", "audit"]
+_ALL, _TOKENS = ["api", "audit"], {"metadataOptions": {"httpTokens": "required"}}
+_NARROW = _endpoint(publicAccessCidrs=["203.0.113.0/24"])
 
 LOOSENED = [
     (CLUSTER, {"deletionProtection": True}, {"deletionProtection": False}, "deletion protection"),
@@ -71,12 +63,12 @@ LOOSENED = [
     (KEY, {"enableKeyRotation": True}, {"enableKeyRotation": False}, "no longer rotated"),
     (LOGS, {"retentionInDays": 365}, {"retentionInDays": 30}, "shorter time"),
     (LOGS, {"retentionInDays": 0}, {"retentionInDays": 30}, "shorter time"),
-    (TEMPLATE, _tokens("required"), _tokens("optional"), "without a session token"),
+    (TEMPLATE, _TOKENS, {"metadataOptions": {"httpTokens": "optional"}}, "without a session token"),
     (SUBNET, {"mapPublicIpOnLaunch": False}, {"mapPublicIpOnLaunch": True}, "public addresses"),
     (NAMESPACE, _level("restricted"), _level("baseline"), "do more"),
     (NAMESPACE, _level("baseline"), _level(""), "do more"),
-    (CLUSTER, _public(open_=False), _public(open_=True), "opened"),
-    (CLUSTER, _cidrs("203.0.113.0/24"), _cidrs("203.0.112.0/23"), "more addresses reach the endpoint"),
+    (CLUSTER, _endpoint(endpointPublicAccess=False), _endpoint(endpointPublicAccess=True), "opened"),
+    (CLUSTER, _NARROW, _endpoint(publicAccessCidrs=["203.0.112.0/23"]), "more addresses reach the endpoint"),
     (RULE, {"cidrIpv4": "10.0.0.0/16"}, {"cidrIpv4": "10.0.0.0/8"}, "more addresses reach it"),
     (ROLE_POLICY, _rights("s3:GetObject"), _rights("s3:GetObject", "s3:*"), "allows more"),
     (BUCKET_POLICY, _rights("s3:*", effect="Deny"), _rights(effect="Deny"), "denies less"),
@@ -121,9 +113,7 @@ GUARDS = [
 @pytest.mark.parametrize("token", GUARDS)
 def test_a_guard_that_goes_is_told(token):
     assert [each for each in _told(token, {}, None) if each.startswith("deleted: ")]
-
-
-def test_the_size_that_an_autoscaler_decides_is_not():
+    # The size that an autoscaler decides is not told.
     sizes = _sizes(desiredSize=0), _sizes(desiredSize=9)
     assert _told(GROUP, *sizes, ignore_changes=("scalingConfig.desiredSize",)) == []
 
@@ -134,22 +124,12 @@ def test_another_version_of_a_provider_and_an_export_that_goes_are_told():
     assert [path.path for risk in _risks(old, new) for path in risk.paths] == ["outputs.name", "pulumi-aws"]
 
 
-HARMLESS: list[dict[str, Any]] = [
-    {"protect": True},
-    {"custom_timeouts": {"create": "1h"}},
-    {"additional_secret_outputs": ("a",)},
-]
-TOLD_WHEN_GONE: list[dict[str, Any]] = [
-    {"additional_secret_outputs": ("a",)},
-    {"retain_on_delete": True},
-    {"ignore_changes": ("a",)},
-]
-
-
 def test_an_option_that_is_not_understood_as_harmless_is_told():
-    plain = _graph(BUCKET, {})
-    assert [_risks(plain, _graph(BUCKET, {}, **options)) for options in HARMLESS] == [()] * 3
-    assert all(_risks(_graph(BUCKET, {}, **options), plain) for options in TOLD_WHEN_GONE)
+    plain, secret = _graph(BUCKET, {}), {"additional_secret_outputs": ("a",)}
+    harmless = [{"protect": True}, {"custom_timeouts": {"create": "1h"}}, secret]
+    told_when_gone = [secret, {"retain_on_delete": True}, {"ignore_changes": ("a",)}]
+    assert [_risks(plain, _graph(BUCKET, {}, **options)) for options in harmless] == [()] * 3
+    assert all(_risks(_graph(BUCKET, {}, **options), plain) for options in told_when_gone)
     assert _risks(plain, _graph(BUCKET, {}, delete_before_replace=True))
 
 

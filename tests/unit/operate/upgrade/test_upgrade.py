@@ -1,19 +1,19 @@
 """Which upgrades there are, what they set, and what they do to a small environment built by hand."""
 
 import json
-from collections.abc import Mapping
 
 import pytest
 from hand_built import changed, environment
 
 from trainium_eks.model.catalogue import addon_records, versions
-from trainium_eks.model.config.stack_config import StackConfig, load
+from trainium_eks.model.config.stack_config import load
 from trainium_eks.model.validation.problems import Severity
 from trainium_eks.operate.upgrade.settings import UpgradeTargets, next_version, problems, settings
 from trainium_eks.operate.upgrade.steps import DRAIN_SECONDS, disturbance, steps, total_seconds
 from trainium_eks.plan.differences import diff
 from trainium_eks.plan.resource_types.rows import eks
 
+AMI = "1.35.1-20260312"
 PROXY, NEXT_PROXY = "v1.35.2-eksbuild.4", addon_records.KUBE_PROXY.version("1.36")
 
 
@@ -27,11 +27,11 @@ def group(name, **settings):
 
 PINNED = config(
     cluster={"kubernetesVersion": "1.35", "addons": {"kube-proxy": {"version": PROXY}}},
-    nodeGroups=[group("one", releaseVersion="1.35.1-20260312"), group("two")],
+    nodeGroups=[group("one", releaseVersion=AMI), group("two")],
 )
 HALFWAY = config(cluster={"kubernetesVersion": "1.36"}, nodeGroups=[group("one", kubernetesVersion="1.35")])
 BASED = config(imageRepository={"baseImages": {"trn1": "a.io/b:1"}})
-SETTINGS: dict[str, tuple[StackConfig, UpgradeTargets, Mapping[str, str]]] = {
+SETTINGS = {
     "what is pinned for the old version goes with a new one": (
         PINNED,
         UpgradeTargets("1.36"),
@@ -51,11 +51,7 @@ SETTINGS: dict[str, tuple[StackConfig, UpgradeTargets, Mapping[str, str]]] = {
             "cluster.addons.kube-proxy.version": NEXT_PROXY,
         },
     ),
-    "and be brought after the control plane": (
-        HALFWAY,
-        UpgradeTargets("1.36"),
-        {"node_groups[0].kubernetes_version": "1.36"},
-    ),
+    "and be brought after": (HALFWAY, UpgradeTargets("1.36"), {"node_groups[0].kubernetes_version": "1.36"}),
     "or stay": (HALFWAY, UpgradeTargets("1.36", keep_nodes=True), {}),
     "what is asked by name wins": (
         PINNED,
@@ -71,11 +67,7 @@ SETTINGS: dict[str, tuple[StackConfig, UpgradeTargets, Mapping[str, str]]] = {
     "nothing is asked": (PINNED, UpgradeTargets(), {}),
     "it is so already": (PINNED, UpgradeTargets("1.35", addons={"kube-proxy": PROXY}), {}),
     "the image is so already": (BASED, UpgradeTargets(images={"trn1": "a.io/b:1"}), {}),
-    "an AMI that one group has": (
-        PINNED,
-        UpgradeTargets(ami="1.35.1-20260312"),
-        {"node_groups[1].release_version": "1.35.1-20260312"},
-    ),
+    "an AMI that one group has": (PINNED, UpgradeTargets(ami=AMI), {"node_groups[1].release_version": AMI}),
 }
 
 
@@ -104,20 +96,14 @@ def test_a_version_is_followed_by_the_next(now, to, said):
 def test_the_cni_goes_up_one_minor_version_at_a_time():
     old = config(cluster={"addons": {"vpc-cni": {"version": "v1.20.1-eksbuild.1"}}})
     [told] = problems(old, UpgradeTargets(addons={"vpc-cni": "v1.22.0-eksbuild.1"}))
-    assert told.severity is Severity.WARN
-    assert "one minor version at a time" in told.reason
-    assert "v1.21" in told.fix
+    said = "one minor version at a time" in told.reason, "v1.21" in told.fix
+    assert (told.severity, *said) == (Severity.WARN, True, True)
     assert problems(old, UpgradeTargets(addons={"vpc-cni": "v1.21.0-eksbuild.1"})) == []
-
-
-def test_a_name_that_is_not_there_is_refused():
+    # A name that is not there is refused.
     [addon] = problems(config(), UpgradeTargets(addons={"core-dns": "v1.14.3-eksbuild.3"}))
     assert "did you mean coredns?" in addon.fix
     [image] = problems(config(), UpgradeTargets(images={"cda": "a.io/b:1"}))
     assert "did you mean cuda?" in image.fix
-
-
-# Steps --------------------------------------------------------------------------------------------------------------
 
 
 def found(before, after):
@@ -136,9 +122,7 @@ def test_control_plane_then_add_ons_then_nodes():
     by_name = found(before, after)
     assert [step.phase for step in by_name.values()] == ["control plane", "add-on", "node group", "node group"]
     plane, cni, nodes = by_name["control-plane"], by_name["cni"], by_name["trn1"]
-    assert plane.start == 0
-    assert cni.start == plane.seconds
-    assert nodes.start == cni.start + cni.seconds
+    assert (plane.start, cni.start, nodes.start) == (0, plane.seconds, plane.seconds + cni.seconds)
     assert total_seconds(steps(before, before, diff.compare(before, before))) == (0, 0)
 
 
@@ -160,9 +144,7 @@ def test_nodes_go_in_turns(nodes, update, batches):
     assert any("a gang on them starts again" in text for text in disturbance(step))
     shrunk = found(before, changed(sized(0, **update), "trn1", version="1.36"))["trn1"]
     assert (shrunk.nodes, shrunk.seconds) == (nodes, step.seconds), "the running nodes count, not those to come"
-
-
-def test_a_resting_group_disturbs_nobody():
+    # A resting group disturbs nobody.
     before = sized(0)
     step = found(before, changed(before, "trn1", version="1.36"))["trn1"]
     assert (step.nodes, step.seconds) == (0, eks.EMPTY_GROUP_SECONDS)

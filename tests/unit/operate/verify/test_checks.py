@@ -9,7 +9,6 @@ from cluster_snapshots import (
     GPU,
     NEURON,
     REAL,
-    Objects,
     accelerated,
     csi_nodes,
     group,
@@ -25,14 +24,13 @@ from trainium_eks.model.catalogue import addon_records, chart_workloads
 from trainium_eks.operate.finding import Status
 from trainium_eks.operate.verify.local_report import LocalReport
 
-Spoil = Callable[[Objects], object]
-
 UNREACHABLE = "chart repository not reachable: https://volcano-sh.github.io"
 VOLCANO = ("volcano-scheduler", "volcano-controllers", "volcano-admission")
 CLAIM, CLASSES, WEBHOOKS = "storage/claim/training", "storage/class/default", "volcano/webhooks"
 NG1, OTHERS, PLUGIN = "nodes/ng1", "nodes/others", "plugins/neuron-helm-chart/neuron-device-plugin"
 DEVICES, INTERFACES = f"devices/ng1/{NEURON}", f"devices/ng1/{EFA}"
 HOOK = "volcano-admission-service-jobs"
+AGENT, MONITOR = "plugins/vpc-cni/aws-node", "plugins/neuron-monitor/neuron-monitor"
 
 
 def _failing(found):
@@ -55,10 +53,6 @@ def _status(kind, name, **values):
     return _set(kind, name, "status", **values)
 
 
-def _kubelet(version):
-    return _status("Node", "trn1", nodeInfo={"kubeletVersion": version})
-
-
 def _devices(resource, capacity, allocatable):
     def spoil(made):
         status = the(made, "Node", "trn1")["status"]
@@ -73,10 +67,6 @@ def _gone(kind, name):
     return lambda made: without(made, kind, name)
 
 
-def _guarantee(amount):
-    return _set("Queue", "test", "spec", guarantee={"resource": {NEURON: amount}})
-
-
 def _both(*spoils):
     return lambda made: [each(made) for each in spoils]
 
@@ -85,19 +75,10 @@ def _no_authority(made):
     the(made, "ValidatingWebhookConfiguration", f"{HOOK}-validate")["webhooks"][0]["clientConfig"] = {}
 
 
-def _default_class(name, value):
-    default = {"storageclass.kubernetes.io/is-default-class": value}
-    return _set("StorageClass", name, "metadata", annotations=default)
-
-
-def _nothing(_):
-    pass
-
-
 class Case(NamedTuple):
     """A spoilt cluster, the check that fails, its words, and its remedy's."""
 
-    spoil: Spoil
+    spoil: Callable
     id: str
     said: str
     fix: str = ""
@@ -111,12 +92,17 @@ def _plugin(**status):
 
 
 _NO_CLAIM = outputs(namespaces=[{"name": "training", "queues": ["test"], "serviceAccount": "trainer", "claim": ""}])
+_SILENT_0, _DEFAULT = _status("Node", "trn0", conditions=[]), {"storageclass.kubernetes.io/is-default-class": "true"}
 _SILENT = [{"type": "Ready", "status": "False", "message": "network not ready"}]
 
 CASES = {
-    "an old server": Case(_nothing, "server/version", "1.34, 1.35, 1.36", more=True, rest={"version": "v1.33.2"}),
-    "a kubelet four versions behind": Case(_kubelet("v1.31.9"), "server/kubelets", "trn1 runs v1.31.9"),
-    "a kubelet newer than the server": Case(_kubelet("v1.36.0"), "server/kubelets", "trn1 runs v1.36.0"),
+    "an old server": Case(_both(), "server/version", "1.34, 1.35, 1.36", more=True, rest={"version": "v1.33.2"}),
+    **{
+        f"a kubelet {what}": Case(
+            _status("Node", "trn1", nodeInfo={"kubeletVersion": version}), "server/kubelets", f"trn1 runs {version}"
+        )
+        for what, version in (("four versions behind", "v1.31.9"), ("newer than the server", "v1.36.0"))
+    },
     "a node that is not ready": Case(
         _status("Node", "trn1", conditions=_SILENT),
         NG1,
@@ -146,7 +132,7 @@ CASES = {
         _devices(NEURON, "16", "0"), DEVICES, "has 0 of 16", "or reports every device as unhealthy"
     ),
     "guarantees of a node that is not ready": Case(
-        _both(_guarantee("32"), _status("Node", "trn0", conditions=[])),
+        _both(_set("Queue", "test", "spec", guarantee={"resource": {NEURON: "32"}}), _SILENT_0),
         "queues/guarantees",
         "the Ready nodes have 16",
         more=True,
@@ -161,28 +147,21 @@ CASES = {
         _status("PersistentVolumeClaim", "fsx-claim", phase="Lost"), CLAIM, "is Lost: its volume pv-training is gone"
     ),
     "no volume": Case(_gone("PersistentVolume", "pv-training"), CLAIM, "pv-training, which does not exist"),
-    "outputs without a claim": Case(_nothing, CLAIM, "the outputs name no claim", rest={"stack": _NO_CLAIM}),
-    "two default classes": Case(_default_class("fsx", "true"), CLASSES, "fsx, gp3 all are"),
+    "outputs without a claim": Case(_both(), CLAIM, "the outputs name no claim", rest={"stack": _NO_CLAIM}),
+    "two default classes": Case(
+        _set("StorageClass", "fsx", "metadata", annotations=_DEFAULT), CLASSES, "fsx, gp3 all are"
+    ),
     # The nodes' taint is not tolerated: the controller does not even count them.
     "a plugin that tolerates no node": Case(
         _plugin(desiredNumberScheduled=0, numberReady=0), PLUGIN, "is meant for 0 of 2 nodes"
     ),
     "a plugin that is being updated": Case(_plugin(observedGeneration=0), PLUGIN, "has not seen its latest version"),
     "an agent that is not on all nodes": Case(
-        _status("DaemonSet", "aws-node", desiredNumberScheduled=3, numberReady=3),
-        "plugins/vpc-cni/aws-node",
-        "is meant for 3 of 5 nodes",
+        _status("DaemonSet", "aws-node", desiredNumberScheduled=3, numberReady=3), AGENT, "is meant for 3 of 5 nodes"
     ),
-    "half of an optional chart": Case(
-        _gone("DaemonSet", "neuron-monitor"), "plugins/neuron-monitor/neuron-monitor", "does not exist"
-    ),
+    "half of an optional chart": Case(_gone("DaemonSet", "neuron-monitor"), MONITOR, "does not exist"),
     "what the local cloud does not report as missing": Case(
-        _gone("DaemonSet", "neuron-device-plugin"),
-        PLUGIN,
-        "does not exist",
-        "trn local up makes it",
-        False,
-        {"local": REAL},
+        _gone("DaemonSet", "neuron-device-plugin"), PLUGIN, "not exist", "trn local up makes it", rest={"local": REAL}
     ),
 }
 
@@ -193,9 +172,7 @@ def test_what_is_spoilt_fails_and_nothing_else(case):
     failed = found[case.id]
     assert case.said in " ".join([failed.text, *failed.details])
     assert case.fix in failed.fix
-    assert failed.fault
-    assert failed.fix
-    assert "\n" not in failed.fix
+    assert (bool(failed.fault), bool(failed.fix), "\n" in failed.fix) == (True, True, False)
     assert case.id in _failing(found)
     assert case.more or len(_failing(found)) == 1
 
@@ -204,10 +181,9 @@ def test_a_cluster_that_is_as_its_stack_says_fails_nothing():
     found = judged()
     assert {each.status for each in found.values()} == {Status.PASS, Status.NOT_APPLICABLE}
     assert not [each.id for each in found.values() if each.fix]
-    assert found[NG1].text == "2 of 2 Ready, wants 2 (0 to 4)"
-    assert found[DEVICES].text == "16 on each of 2 nodes"
-    assert found[CLAIM].text == "Bound, fs-0123456789abcdef0, 1200 GiB"
-    assert found[CLASSES].text == "gp3"
+    said = {NG1: "2 of 2 Ready, wants 2 (0 to 4)", DEVICES: "16 on each of 2 nodes", CLASSES: "gp3"}
+    said[CLAIM] = "Bound, fs-0123456789abcdef0, 1200 GiB"
+    assert {id_: found[id_].text for id_ in said} == said
     for id_ in ("nodes/rest", f"devices/rest/{NEURON}", "queues/guarantees"):
         assert found[id_].status is Status.NOT_APPLICABLE, id_
     assert {each.status for each in judged(local=REAL).values()} == {Status.PASS, Status.NOT_APPLICABLE}
@@ -225,7 +201,7 @@ def test_what_is_not_there_or_could_not_be_read_is_not_said_to_pass():
     off = _both(_only("system"), _plugin(desiredNumberScheduled=0, numberReady=0))
     found = judged(_both(off, _gone("Namespace", "neuron-monitor"), _gone("DaemonSet", "neuron-monitor")))
     assert found[PLUGIN].status is Status.NOT_APPLICABLE
-    assert found["plugins/neuron-monitor/neuron-monitor"].status is Status.NOT_APPLICABLE
+    assert found[MONITOR].status is Status.NOT_APPLICABLE
     found = judged(_both(*(_status("Node", name, conditions=[]) for name in ("trn0", "trn1"))))
     assert (found[DEVICES].status, found[DEVICES].text) == (Status.NOT_APPLICABLE, "no Ready node")
 
@@ -239,7 +215,7 @@ def test_a_group_with_ignore_desired_size_must_be_within_its_bounds(nodes, statu
     assert judged(stack=resting)["nodes/rest"].status is Status.FAIL
 
 
-def test_each_cause_has_its_remedy_once():
+def test_each_cause_has_its_remedy_once_and_guarantees_below_another_queue_are_shares_of_its_own():
     def spoil(made):
         made["Node"].append(_ng1(2))
         for name, value in (("trn0", "4"), ("trn1", "4"), ("trn2", "0")):
@@ -251,8 +227,6 @@ def test_each_cause_has_its_remedy_once():
     assert found.fix.count("launch template has other") == 1
     assert found.fix.count("has stopped") == 1
 
-
-def test_guarantees_of_queues_below_another_are_shares_of_its_own():
     def nest(made):
         share = {"resource": {NEURON: "32"}}
         the(made, "Queue", "test")["spec"].update(guarantee=share, parent="root")
@@ -287,11 +261,8 @@ def test_a_driver_whose_pod_is_not_ready_is_not_missed():
     pods = (_status("DaemonSet", f"{each}-csi-node", numberReady=4) for each in ("ebs", "fsx"))
     assert judged(_both(_gone("CSINode", "trn1"), *pods))["storage/drivers"].status is Status.PASS
     missed = judged(_gone("CSINode", "trn1"))["storage/drivers"]
-    assert missed.status is Status.FAIL
-    assert "kubectl -n kube-system rollout restart daemonset ebs-csi-node registers it again" in missed.fix
-
-
-# --- Add-ons and charts -----------------------------------------------------------------------------------------------
+    again = "kubectl -n kube-system rollout restart daemonset ebs-csi-node registers it again"
+    assert (missed.status, again in missed.fix) == (Status.FAIL, True)
 
 
 @pytest.mark.parametrize("addon", sorted(addon.name for addon in addon_records.installed()))
@@ -322,7 +293,7 @@ def test_a_gpu_stack_is_asked_for_its_own_plugins_and_etcd():
     def gpu(spoil, stack=GPU_STACK, **rest):
         return judged(_both(_gpu, spoil), stack=stack, **rest)
 
-    sound = gpu(_nothing)
+    sound = gpu(_both())
     assert _failing(sound) == set()
     for id_ in ("nvidia-device-plugin/nvidia-device-plugin", "dcgm-exporter/dcgm-exporter", "torchx-etcd/etcd-server"):
         assert sound[f"plugins/{id_}"].status is Status.PASS, id_
@@ -334,5 +305,5 @@ def test_a_gpu_stack_is_asked_for_its_own_plugins_and_etcd():
     agent = gpu(_status("DaemonSet", "dcgm-server", desiredNumberScheduled=1, numberReady=1))
     assert _failing(agent) == {"plugins/eks-node-monitoring-agent/dcgm-server"}
     local = LocalReport({"gpu-training-operator": "its manifests are fetched from GitHub"}, real_volcano=True)
-    found = gpu(_nothing, local=local)[operator]
+    found = gpu(_both(), local=local)[operator]
     assert (found.status, found.text) == (Status.NOT_CHECKED, "its manifests are fetched from GitHub")

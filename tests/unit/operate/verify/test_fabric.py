@@ -49,21 +49,16 @@ def test_a_trainium_group_is_expected_to_show_its_hardware_and_reach_its_floor()
     # Half of the file system's rate is asked of all nodes together.
     assert (storage["writeMBs"], storage["writeMBsPerNode"]) == (150.0, 100.0)
     assert _expected("fsx-claim", is_local=False)["storage"]["writeMBs"] == 0
-
-
-def test_on_the_local_cloud_floors_are_judged_and_hardware_is_not():
+    # On the local cloud floors are judged, and hardware is not.
     assert set(_expected("", is_local=True)) == {"instanceType", "floor"}
     (first, *_) = fabric.checks(_report(), "ng1", {}, is_local=True)
     assert first.status is Status.NOT_APPLICABLE
 
 
-def test_the_last_report_of_a_log_is_taken_behind_its_prefix():
+def test_the_last_report_of_a_log_is_taken_behind_its_prefix_and_one_that_cannot_be_used_is_refused():
     line = json.dumps({"fabric": _report()}, separators=(",", ":"))
     assert fabric.find_report(["[default0]:ok", f"[default0]:{line}"]) == _report()
     assert fabric.find_report(["nothing"]) is None
-
-
-def test_a_report_that_cannot_be_used_is_refused():
     newer = json.dumps(_report(schemaVersion=2))
     for text, says in (('{"fabric":{"sch', "no JSON"), ("[]", "no report of the fabric test"), (newer, "version 2")):
         with pytest.raises(ReportFaultError, match=says):
@@ -81,15 +76,13 @@ def test_findings_of_a_kind_are_one_check_with_the_faulty_nodes_by_name_and_a_re
     assert check.details == (f"node 0 (pod-0): {short}", f"node 1 (ip-10-0-0-1, pod pod-1): {short}")
     (check,) = _checks(_finding("memlock", fine, 0, ok=True), _finding("memlock", fine, 1, ok=True))
     assert (check.status, check.text) == (Status.PASS, f"2 nodes, the first: {fine}")
-
-
-def test_each_kind_of_finding_has_a_remedy():
+    # Each kind of finding has a remedy.
     for kind in fabric._SUBJECTS:
         (check,) = _checks(_finding(kind, "wrong", None))
         assert check.fix != fabric._remedy("another", "ng1", "NODE")
 
 
-def test_a_bandwidth_that_fell_by_a_third_fails_the_comparison():
+def test_a_bandwidth_that_fell_by_a_third_fails_the_comparison_and_line_rates_are_those_of_ec2():
     (worse,) = fabric.compare(_report(40.0), _report(60.0), "ng1", is_local=False)
     assert worse.status is Status.FAIL
     assert worse.details == ("all-reduce of 1024 MiB, GB/s: 40, was 60 (-33%)",)
@@ -97,12 +90,9 @@ def test_a_bandwidth_that_fell_by_a_third_fails_the_comparison():
     assert same.status is Status.PASS
     (none,) = fabric.compare(_report(), None, "ng1", is_local=False)
     assert none.status is Status.NOT_APPLICABLE
-
-
-@pytest.mark.parametrize("name", [name for name, kind in CATALOGUE.items() if kind.has_efa])
-def test_a_types_line_rate_is_that_of_ec2(name):
-    said = INSTANCE_TYPES[name]["NetworkInfo"]["NetworkPerformance"]
-    found = re.fullmatch(r"(?:(\d+)x )?(\d+) Gigabit", said)
-    assert found, said
-    assert LINE_RATES[name] == int(found[1] or 1) * int(found[2])
+    # A type's line rate is that of EC2.
     assert floor_of(CATALOGUE["trn1.2xlarge"]) is None
+    for name in (name for name, kind in CATALOGUE.items() if kind.has_efa):
+        said = re.fullmatch(r"(?:(\d+)x )?(\d+) Gigabit", INSTANCE_TYPES[name]["NetworkInfo"]["NetworkPerformance"])
+        assert said, name
+        assert LINE_RATES[name] == int(said[1] or 1) * int(said[2]), name

@@ -63,13 +63,8 @@ def test_a_fault_that_a_check_of_its_own_names_is_told_once():
         assert drifted(other) == ["training", other]
 
 
-REPORT = {
-    "schemaVersion": 1,
-    "local": True,
-    "notInstalled": [{"name": "volcano", "reason": "no chart"}],
-    "simulated": ["aws"],
-    "realVolcano": False,
-}
+MISSING = {"notInstalled": [{"name": "volcano", "reason": "no chart"}], "simulated": ["aws"]}
+REPORT = {"schemaVersion": 1, "local": True, "realVolcano": False, **MISSING}
 
 
 def test_a_report_is_read_and_what_is_none_is_refused(tmp_path):
@@ -80,12 +75,8 @@ def test_a_report_is_read_and_what_is_none_is_refused(tmp_path):
     report = LocalReport.load(file, {"etcd"})
     assert report == LocalReport({"volcano": "no chart"}, ("aws",), real_volcano=False, running=frozenset({"etcd"}))
     assert (report.missing("volcano"), report.missing("neuron")) == ("no chart", "")
-    for text in (
-        "",
-        "[]",
-        "{}",
-        *(json.dumps({**REPORT, **wrong}) for wrong in ({"schemaVersion": 2}, {"local": False})),
-    ):
+    wrong = [json.dumps({**REPORT, **each}) for each in ({"schemaVersion": 2}, {"local": False})]
+    for text in ("", "[]", "{}", *wrong):
         file.write_text(text)
         with pytest.raises(ReportError, match=r"report\.json is not the report"):
             LocalReport.load(file)

@@ -48,7 +48,7 @@ def test_nodes_without_their_hypernodes_fail_and_the_controllers_log_says_why():
         expected.update({first["metadata"]["name"]: "create", last["metadata"]["name"]: "update"})
         expected[left["metadata"]["name"]] = "delete"
 
-    expected: dict[str, str] = {}
+    expected = {}
     found = judged(edit)["topology/hypernodes"]
     assert (found.status, found.text) == (Status.FAIL, "not those that the nodes' labels ask for")
     assert {*found.details} == {f"{name}: to {verb}" for name, verb in expected.items()}
@@ -81,8 +81,7 @@ def test_one_common_member_is_enough_in_every_tier_and_a_third_is_deleted_as_wel
     assert found.fix == f"{SURPLUS} tier2-b tier2-c"
     assert _judged(hypernode("tier1-c", 1, "tier1-a")).status is Status.PASS, "a node and a HyperNode of one name"
 
-
-def test_a_hypernode_may_name_a_member_twice_and_select_others():
+    # A HyperNode may name a member twice, and select others.
     def edit(made):
         members = the(made, "HyperNode", "tier1-a")["spec"]["members"]
         members += [*members, {"type": "Node", "selector": {"regexMatch": {"pattern": "trn.*"}}}]
