@@ -82,9 +82,7 @@ def pods(api, cpu_group):
 @pytest.fixture
 def isolation(paths, cpu_group):
     """How pods are kept apart on this machine."""
-    chosen = Chosen.load(paths.pods)
-    assert chosen is not None
-    return chosen.isolation
+    return Chosen.load(paths.pods).isolation
 
 
 @pytest.fixture(scope="session")

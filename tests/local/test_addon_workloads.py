@@ -1,7 +1,6 @@
 """EKS add-ons' stand-ins on a real cluster: they run where the real ones would, and go without a trace."""
 
 import uuid
-from typing import Any
 
 import pytest
 
@@ -65,7 +64,7 @@ def families_of(api, kind, name, families):
     path = f"/apis/apps/v1/namespaces/kube-system/{kind.lower()}s/{name}"
     selector = api.request("GET", path)["spec"]["selector"]["matchLabels"]
     labels = ",".join(f"{key}={value}" for key, value in selector.items())
-    pods: list[dict[str, Any]] = api.list("v1", "Pod", namespace="kube-system", labels=labels)
+    pods = api.list("v1", "Pod", namespace="kube-system", labels=labels)
     assert {pod["status"]["phase"] for pod in pods} == {"Running"}
     return [families[pod["spec"]["nodeName"]] for pod in pods]
 

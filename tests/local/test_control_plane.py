@@ -130,9 +130,6 @@ def trainium_node(api):
     api.delete(api.reference(made))
 
 
-# --- what is there ---
-
-
 def test_an_api_server_that_is_late_once_is_healthy_and_one_that_never_is_ready_is_not(control_plane, monkeypatch):
     late = iter([False, False])
     monkeypatch.setattr(control_plane_module, "is_ready", lambda *_: next(late, True))
@@ -177,9 +174,6 @@ def test_users_without_a_role_may_do_nothing(api, namespace):
     assert not may(api, "somebody", namespace, "list", "pods")
 
 
-# --- nodes and pods ---
-
-
 def lease(api, node_name):
     return live(api, manifest("Lease", node_name, "kube-node-lease", api_version="coordination.k8s.io/v1"))
 
@@ -215,9 +209,6 @@ def test_a_deleted_pod_is_gone_whatever_holds_it(api, namespace, trainium_node):
     until_so(api, held)
     api.delete(api.reference(held))
     until(lambda: not live(api, held))
-
-
-# --- starting again ---
 
 
 def test_its_life_from_nothing_to_nothing(own, binaries):
@@ -259,7 +250,7 @@ def test_its_life_from_nothing_to_nothing(own, binaries):
 
     port = Settings.load(own).ports["kube-apiserver"]
     with socket.create_server(("127.0.0.1", port)):
-        told: list[str] = []
+        told = []
         moved = plane.start(told.append)
     assert [(each.name, each.before) for each in moved.moved_ports] == [("kube-apiserver", port)]
     assert any(str(port) in line for line in told)
@@ -345,9 +336,6 @@ def test_lost_certificates_and_a_lost_state_directory_are_made_again_and_nothing
     assert not before & set(running.values())
 
 
-# --- side by side ---
-
-
 def test_two_stacks_run_side_by_side(tmp_path, binaries):
     one, two = Paths.of(tmp_path, "stack"), Paths.of(tmp_path, "stack2")
     planes = [ControlPlane(one, binaries), ControlPlane(two, binaries)]
@@ -365,9 +353,6 @@ def test_two_stacks_run_side_by_side(tmp_path, binaries):
             plane.stop()
 
 
-# --- what cannot be ---
-
-
 @pytest.mark.parametrize(
     ("instead", "said"),
     [
@@ -382,7 +367,7 @@ def test_an_upgrade_that_fails_brings_back_what_ran_before(ran, binaries, tmp_pa
     plane = ControlPlane(ran, binaries)
     before = pids(ran)
     newer = elsewhere(binaries, tmp_path / "newer", instead)
-    told: list[str] = []
+    told = []
     with pytest.raises(ClusterError, match=said) as failure:
         ControlPlane(ran, newer, kubernetes_minor="1.36").start(told.append)
     assert "\nKubernetes 1.35 runs again with the programs from before. Mend the cause" in str(failure.value)

@@ -6,10 +6,8 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -27,7 +25,6 @@ from trainium_eks.observe.faults.catalogue import BY_NAME
 
 pytestmark = pytest.mark.slow
 
-Body = dict[str, Any]
 LAB = "lab"
 """A namespace beside the teams': no policy holds a fault back."""
 
@@ -80,8 +77,7 @@ class Cloud:
         return found
 
 
-Inject = Callable[[Cloud], object]
-FAULTY_PODS: Mapping[str, Body] = yaml.safe_load(Path(__file__).with_name("faulty_pods.yaml").read_text())
+FAULTY_PODS = yaml.safe_load(Path(__file__).with_name("faulty_pods.yaml").read_text())
 
 
 def not_shown(resource):
@@ -130,14 +126,14 @@ def hook(cloud):
     selector = {"matchLabels": {"example.org/none": "true"}}
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]
     client = {"service": {"name": "nobody", "namespace": LAB, "path": "/"}}
-    one: Body = {"name": "nobody.example.org", "clientConfig": client, "rules": rules, "objectSelector": selector}
+    one = {"name": "nobody.example.org", "clientConfig": client, "rules": rules, "objectSelector": selector}
     one |= {"admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail"}
     cloud.make("ValidatingWebhookConfiguration", "nobody", webhooks=[one])
 
 
 def closed_queue(cloud):
     [queue] = [each for each in cloud.api.list(QUEUE_API, "Queue") if each["metadata"]["name"] == "second"]
-    target: Body = {"apiVersion": QUEUE_API, "kind": "Queue", "name": "second", "controller": True}
+    target = {"apiVersion": QUEUE_API, "kind": "Queue", "name": "second", "controller": True}
     target |= {"uid": queue["metadata"]["uid"]}
     bus = "bus.volcano.sh/v1alpha1"
     cloud.make("Command", "close", LAB, api_version=bus, action="CloseQueue", target=target)
@@ -146,7 +142,7 @@ def closed_queue(cloud):
 QUEUE_API = "scheduling.volcano.sh/v1beta1"
 GREEDY = {"weight": 1, "deserved": {"cpu": "100000"}, "guarantee": {"resource": {"cpu": "100000"}}}
 
-INJECTED: Mapping[str, Inject] = {
+INJECTED = {
     # The cluster.
     "devices-not-shown": not_shown(NEURON_RESOURCE),
     "efa-not-shown": not_shown(EFA_RESOURCE),
@@ -217,7 +213,7 @@ def found(cloud):
     while time.monotonic() < deadline and not INJECTED.keys() <= {each["fault"] for each in findings}:
         time.sleep(3)
         findings = cloud.findings()
-    by_fault: dict[str, list[dict[str, str]]] = {}
+    by_fault = {}
     for each in findings:
         by_fault.setdefault(each["fault"], []).append(each)
     return by_fault

@@ -3,7 +3,6 @@
 import base64
 import urllib.parse
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,7 +16,7 @@ from trainium_eks.topology.api import ApiStatusError, Connection
 GROUP = "idle-guard-test"
 DEVICE = "example.com/guarded"
 """Of this group alone: pods of other tests, which wait for devices, too, must not keep its node."""
-SETTINGS: dict[str, Any] = {
+SETTINGS = {
     "groups": {GROUP: {"minimum": 0, "devices": [DEVICE], "removes": True}},
     "warnSeconds": 60,
     "removeSeconds": 120,

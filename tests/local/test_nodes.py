@@ -3,7 +3,6 @@
 import time
 import uuid
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from manifests import live, manifest, patch, path, pod_spec
@@ -14,8 +13,6 @@ from trainium_eks.local.changes import Change
 from trainium_eks.local.control_plane import kubelet
 from trainium_eks.local.nodes.simulated import Nodes, pool_of
 from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
-
-Body = dict[str, Any]
 
 NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
 LABEL = "trainium-eks/pool"

@@ -3,7 +3,6 @@
 import re
 import threading
 import time
-from typing import Any
 
 import pytest
 from manifests import (
@@ -27,8 +26,6 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.changes import Change
 from trainium_eks.local.objects.apply import Objects
 
-Body = dict[str, Any]
-
 SECONDS = 300.0
 POD = pod_spec("x")
 NEVER = {"spec": pod_spec("x", restartPolicy="Never")}
@@ -43,7 +40,7 @@ def objects(api):
 @pytest.fixture
 def here(api, namespace):
     """Puts an object into the test's namespace, or where its kind has none names it after that and deletes it."""
-    made: list[Body] = []
+    made = []
 
     def placed(wanted):
         if api.kind(wanted["apiVersion"], wanted["kind"]).namespaced:
@@ -99,9 +96,6 @@ def release(api, held):
     patch(api, held, {"metadata": {"finalizers": None}})
 
 
-# --- What changed -------------------------------------------------------------------------------------------------
-
-
 def test_an_object_is_created_then_the_same_then_updated(objects, api, namespace):
     first = apply(objects, config_map(namespace, one="1", two="2"))
     assert first.change is Change.CREATED
@@ -137,9 +131,6 @@ def test_a_secret_in_plain_text_is_the_same_the_second_time(objects, namespace):
     assert (updated.change, updated.outputs["data"]) == (Change.UPDATED, {"key": "Yg=="})
 
 
-# --- Replaced -----------------------------------------------------------------------------------------------------
-
-
 def it(kind, api_version="", **fields):
     return manifest(kind, "it", api_version=api_version, **fields)
 
@@ -151,7 +142,7 @@ def referring(kind, role):
 SELECTED = {"selector": {"matchLabels": {"app": "a"}}}
 SELECTED["template"] = {"metadata": {"labels": {"app": "a", "tier": "b"}}, "spec": POD}
 
-REPLACED: dict[str, tuple[Body, Body]] = {
+REPLACED = {
     "a Job's template": (
         it("Job", spec={"template": NEVER}),
         {"spec": {"template": {"metadata": {"annotations": {"new": "x"}}}}},
@@ -217,9 +208,6 @@ def test_what_cannot_be_made_again_is_not_deleted(objects, api, namespace):
     assert "deletionTimestamp" not in live(api, job)["metadata"]
 
 
-# --- Refused ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
@@ -264,9 +252,6 @@ def test_a_policy_speaks_for_itself(objects, api, namespace, here):
     text = refusal(objects, config_map(namespace))
     assert text.startswith(f"ConfigMap {namespace}/a: ")
     assert text.endswith("denied request: no ConfigMap is called a")
-
-
-# --- Awaited ------------------------------------------------------------------------------------------------------
 
 
 def test_a_deployment_and_its_service_are_awaited_until_pods_are_ready(objects, namespace, node):
@@ -376,7 +361,7 @@ def test_a_quota_counts_a_kind_that_is_newer_at_once(objects, api, namespace):
 
 
 def test_a_long_wait_is_told_and_ends_when_all_is_stopped(api, namespace):
-    told: list[str] = []
+    told = []
     stopping = threading.Event()
 
     def tell(line):
@@ -388,9 +373,6 @@ def test_a_long_wait_is_told_and_ends_when_all_is_stopped(api, namespace):
     until_pods_wait(api, stuck, 1)
     assert "was not ready when everything was stopped" in refusal(Objects(api, tell, stopping), stuck)
     assert told == [f"Deployment {namespace}/web: 0 of 1 pods are available"]
-
-
-# --- On its way out -----------------------------------------------------------------------------------------------
 
 
 def test_an_object_that_is_being_deleted_is_made_anew(objects, api, namespace):
@@ -439,9 +421,6 @@ def test_a_claim_in_use_says_by_which_pods(objects, api, namespace):
     held = "is not deleted while pods hold it, finished ones too: user (Pending)"
     assert str(caught.value).startswith(f"PersistentVolumeClaim {namespace}/data {held}\n")
     api.request("DELETE", path(api, user), query={"gracePeriodSeconds": "0"})
-
-
-# --- Many ---------------------------------------------------------------------------------------------------------
 
 
 def test_many_threads_share_one_connection_pool(objects, namespace):

@@ -10,7 +10,6 @@ import urllib.error
 import urllib.request
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -189,9 +188,8 @@ def _curve(project, job, tag, last):
     command = project.command("tensorboard", job, "--port", str(free_port(set())), "--json")
     with subprocess.Popen(command, cwd=project.path, env=project.surroundings(), stdout=subprocess.PIPE) as process:
         try:
-            assert process.stdout is not None
             url = json.loads(process.stdout.readline())["url"]
-            points: list[list[float]] = []
+            points = []
 
             def is_read():  # it answers before it has read the logs to their end
                 points[:] = _points(url, tag)
@@ -207,7 +205,7 @@ def _points(url, tag):
     try:
         address = f"{url}/data/plugin/scalars/scalars?tag={tag}&run=."
         with urllib.request.urlopen(address, timeout=60) as answer:
-            found: Any = json.load(answer)
+            found = json.load(answer)
             return list(found)
     except urllib.error.URLError:
         return []

@@ -12,7 +12,6 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -34,8 +33,6 @@ from trainium_eks.observe import rules
 from trainium_eks.observe.series import scraping
 
 pytestmark = pytest.mark.slow
-
-Body = dict[str, Any]
 
 AWAY = {"repositoryOpts": {"repo": "http://127.0.0.1:9"}, "version": "1.0.0"}
 """A chart in a repository that nobody reaches."""
@@ -104,7 +101,7 @@ class Place:
 
     def __init__(self, api, paths, helm, namespace, root, node):
         self.api, self.paths, self.helm, self.namespace, self.root, self.node = api, paths, helm, namespace, root, node
-        self.told: list[str] = []
+        self.told = []
 
     def releases(self, volcano=None, **options):
         # The user's own settings of Helm, which must not matter, and a cloud's.
@@ -141,9 +138,6 @@ def place(api, paths, binaries, namespace, node, tmp_path, monkeypatch):
     processes.stop(paths, list(DEPLOYMENTS))
 
 
-# --- Changes ------------------------------------------------------------------------------------------------------
-
-
 def test_a_release_is_installed_with_its_hooks_and_a_second_time_nothing_is_run(place):
     write_chart(place.root / "thing", hook=JOB, it=CONFIG_MAP, web=DEPLOYMENT)
     first = place.apply()
@@ -160,7 +154,7 @@ def test_what_changed_is_upgraded(place, what):
     place.apply()
     if what == "template":
         write_chart(chart, it={**CONFIG_MAP, "data": {"more": "m", **CONFIG_MAP["data"]}})
-    inputs: dict[str, Any] = {"value": {"values": {"value": "b"}}, "option": {"waitForJobs": True}}.get(what, {})
+    inputs = {"value": {"values": {"value": "b"}}, "option": {"waitForJobs": True}}.get(what, {})
     assert place.apply(**inputs).change is Change.UPDATED
     expected = {"value": {"value": "b"}, "template": {"more": "m", "value": "a"}, "option": {"value": "a"}}
     assert place.live(CONFIG_MAP)["data"] == expected[what]
@@ -189,9 +183,6 @@ def test_the_charts_of_this_repository_install(place, chart):
         "clientNamespaces": ["default"],
     }
     assert place.apply(f"./{chart}", values=values).change is Change.CREATED
-
-
-# --- Failures -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -274,7 +265,7 @@ def test_a_kill_is_recovered(place, installed, helm_too):
     if helm_too:
         for helm in helms:
             helm.kill()
-    told: list[tuple[str, bool]] = []
+    told = []
     releases = place.releases(waiting=lambda line: told.append((line, any(map(_runs, helms)))))
     applied = releases.apply(place.inputs(), timeout_seconds=SECONDS)
     assert applied.outputs["status"]["status"] == "deployed"
@@ -287,9 +278,6 @@ def test_a_kill_is_recovered(place, installed, helm_too):
 
 def _runs(process):
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-
-
-# --- Repositories -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -342,9 +330,6 @@ def test_a_chart_that_cannot_be_had_is_no_failure_and_its_release_stays(place):
     assert place.live(CONFIG_MAP)
 
 
-# --- Placeholders -------------------------------------------------------------------------------------------------
-
-
 def queue(**spec):
     return manifest("Queue", "q", spec=spec)
 
@@ -388,9 +373,6 @@ def test_monitors_and_rules_are_held_to_placeholders_that_go_with_their_release(
     assert live(place.api, defined)
     place.releases().delete("kube-prometheus-stack", place.namespace)
     assert live(place.api, defined) == {}
-
-
-# --- Webhooks -----------------------------------------------------------------------------------------------------
 
 
 def test_a_webhook_without_a_process_stops_nobody_and_is_told(place):

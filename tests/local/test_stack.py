@@ -1,7 +1,6 @@
 """The whole dev environment on this machine, by the command line, as a user has it."""
 
 import json
-from typing import Any
 
 import pytest
 import yaml
@@ -17,9 +16,7 @@ CONTROL_PLANE = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-sche
 BESIDES = ("trn-pod-network", "trn-pod-shim", "vc-controller-manager", "vc-scheduler", "vc-webhook-manager")
 
 TRN1 = ("nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")
-GROUPS: list[dict[str, Any]] = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())["config"][
-    "trainium-eks:nodeGroups"
-]
+GROUPS = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())["config"]["trainium-eks:nodeGroups"]
 
 
 @pytest.fixture(scope="module")

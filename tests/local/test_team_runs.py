@@ -111,9 +111,6 @@ def test_killed_while_it_copies_it_goes_on_in_another_pod(trn, volume, server, a
     assert server.sent_bytes < 9_000_000 + 4 * 300_000 + 10_000, "what was whole was fetched again"
 
 
-# --- Logs that are kept ---------------------------------------------------------------------------------------------
-
-
 def _gone(pods, paths, name, script):
     """A pod that has run and was deleted, with its directory."""
     made = pods.make(script, name=name)

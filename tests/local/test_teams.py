@@ -1,7 +1,5 @@
 """Two teams on a real API server: what a researcher of one tries against the other, and what they do every day."""
 
-from typing import Any
-
 import pytest
 from kubernetes.client.api_client import ApiClient
 from manifests import RBAC, claim, definition, deployment, gang, group, is_refused, is_taken, manifest, path, role
@@ -17,8 +15,6 @@ from trainium_eks.local.control_plane import researchers
 TEAM, OTHER = "vision", "speech"
 QUEUES = {TEAM: "eyes", OTHER: "ears"}
 
-Json = dict[str, Any]
-
 VOLCANO_KINDS = (
     definition("Job", "jobs", "batch.volcano.sh", "v1alpha1"),
     definition("Command", "commands", "bus.volcano.sh", "v1alpha1"),
@@ -30,7 +26,7 @@ IN_GROUP = {"scheduling.k8s.io/group-name": "group"}
 IN_QUEUE = {"scheduling.volcano.sh/queue-name": QUEUES[TEAM]}
 
 
-class Impersonating(ApiClient):  # type: ignore[misc]  # the client has no types
+class Impersonating(ApiClient):
     """The administrator's connection, as somebody else."""
 
     def request(self, method, url, *, headers, **options):
@@ -116,7 +112,7 @@ def refusal(api, wanted):
 
 
 # What each of them names is refused in pods, and in the templates of both kinds of jobs when they are submitted.
-SPECS: dict[str, tuple[Json, str]] = {
+SPECS = {
     "accelerators past Volcano": ({"resources": NEURON, "schedulerName": "default-scheduler"}, "scheduled by Volcano"),
     "no accelerators, to be let onto their nodes": (
         {"resources": {"limits": {"aws.amazon.com/neuron": "0"}}},
@@ -202,7 +198,7 @@ def _without_target():
     return {key: value for key, value in _command("Job", "job").items() if key != "target"}
 
 
-OBJECTS: dict[str, tuple[Json, str]] = {
+OBJECTS = {
     "a service's external address": (_service(externalIPs=["10.0.0.1"]), "must not have externalIPs"),
     "a load balancer": (_service(type="LoadBalancer"), "services.loadbalancers"),
     "a port of nodes": (_service(type="NodePort"), "services.nodeports"),
@@ -351,8 +347,6 @@ def test_a_quota_is_taken_or_refused_as_the_model_says(api, name, amount):
     assert is_taken(api, quota) is (name not in REFUSED or amount != REFUSED[name])
 
 
-# --- A researcher of this machine -----------------------------------------------------------------------------------
-
 RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
 
 
@@ -375,7 +369,7 @@ def test_a_researcher_may_what_the_role_of_their_group_may_and_no_more(api, path
     bind(api, namespace, group("team:researchers"), group("system:masters"))
     researcher = Api.connect(researchers.kubeconfig(paths, namespace))
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    found: dict[str, Any] = researcher.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+    found = researcher.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
     user = found["status"]["userInfo"]
     assert user["username"] == f"researcher@{namespace}"
     assert user["groups"] == ["team:researchers", "system:authenticated"]

@@ -14,7 +14,7 @@ from team_rooms import in_force
 from training_jobs import job
 from waiting import until
 
-from trainium_eks.jobs.data.workspace import Workspace, pack
+from trainium_eks.jobs.data.workspace import pack
 from trainium_eks.jobs.objects import forms, volcano_job
 from trainium_eks.jobs.objects.identity import TRAINER_API
 from trainium_eks.jobs.objects.job import CompileCache, Program, Topology
@@ -218,7 +218,6 @@ def _submitted_with(researcher, wanted, beside, archive=""):
     """Submits a job; what is made beside it belongs to it, and stays untouched when its name is taken."""
     made = submission.submit(researcher, wanted, forms.objects(wanted), archive)
     found = researcher.get(beside)
-    assert found is not None
     [owner] = found["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == (made["kind"], made["metadata"]["uid"])
     assert cluster_facts.jobs(researcher, TEAM)[wanted.name] == "Submitted"
@@ -238,7 +237,6 @@ def test_a_runtime_belongs_to_its_trainjob(kubeflow, researcher):
 def test_files_go_with_their_job_and_a_refused_job_leaves_none(researcher, tmp_path):
     (tmp_path / "train.py").write_text("print('trained')")
     packed = pack("train.py", tmp_path)
-    assert isinstance(packed, Workspace)
     files = ObjectReference("v1", "ConfigMap", TEAM, "with-files-workspace")
     wanted = _job(name="with-files", has_workspace=True, program=Program(packed.script))
     found = _submitted_with(researcher, wanted, files, packed.archive)

@@ -6,7 +6,6 @@ the zone is tier 3.
 
 import time
 from collections import Counter
-from typing import Any
 
 import pytest
 import yaml
@@ -22,8 +21,6 @@ from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
 from trainium_eks.topology.tree import hypernodes
 
 pytestmark = pytest.mark.slow
-
-Body = dict[str, Any]
 
 NODES, A_LEAF = 40, 8
 _, SPINE, LEAF = EC2_TOPOLOGY_LABELS
@@ -107,7 +104,7 @@ def cloud(binaries, volcano_programs, tmp_path_factory):
 @pytest.fixture
 def submit(cloud):
     """Submits jobs that are gone after the test."""
-    names: list[str] = []
+    names = []
 
     def submitted(nodes, topology=None):
         names.append(f"{topology.mode if topology else 'any'}-{nodes}-{len(names)}")
@@ -117,9 +114,6 @@ def submit(cloud):
     yield submitted
     for name in names:
         cloud.cancel(name)
-
-
-# --- Switches -----------------------------------------------------------------------------------------------------
 
 
 def test_each_switch_has_a_hypernode_that_follows_the_nodes_and_those_of_others_stay(cloud):

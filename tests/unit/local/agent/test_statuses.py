@@ -63,8 +63,6 @@ def test_a_condition_keeps_its_time_while_it_stays_the_same():
         assert (since == "then") is ready
 
 
-# --- A pod's worker, and events that come while it is busy --------------------------------------------------------
-
 TIMES = {"creationTimestamp": "2026-11-22T05:33:04Z", "deletionTimestamp": "2026-11-22T05:33:05Z"}
 POD = {
     "metadata": {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "1", **TIMES},
@@ -78,8 +76,8 @@ class Around:
 
     def __init__(self, root):
         self.client = self
-        self.forgotten: list[str] = []
-        self.worker: Worker | None = None
+        self.forgotten = []
+        self.worker = None
         self._root = root
 
     def directory(self, uid):
@@ -103,7 +101,7 @@ def test_a_pod_that_goes_while_its_deletion_is_sent_is_cleared_up(tmp_path):
     around = Around(tmp_path)
 
     async def run():
-        around.worker = Worker(POD, around, None)  # type: ignore[arg-type]
+        around.worker = Worker(POD, around, None)
         await asyncio.wait_for(around.worker.run(), 5)
 
     # Not asyncio.run: it would leave this thread without a loop, which Pulumi's mocks in other tests look for.

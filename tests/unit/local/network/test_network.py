@@ -28,7 +28,6 @@ def holder():
     """A process that holds a network."""
     command = [sys.executable, "-m", "trainium_eks.local.network.network"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         try:
             if process.stdout.readline() != "ready\n":
                 pytest.skip("this machine gives users no network namespaces, or has no `ip` (package iproute2)")

@@ -3,9 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from kubernetes_schemas import object_faults
@@ -19,7 +17,7 @@ from trainium_eks.model.catalogue.regions import REGIONS
 from trainium_eks.model.catalogue.versions import AMI_RELEASES
 from trainium_eks.plan.recording.project import StackSettings
 
-INPUTS: Mapping[str, Any] = {
+INPUTS = {
     "instanceTypes": ["trn1.32xlarge"],
     "amiType": "AL2023_x86_64_NEURON",
     "capacityType": "ON_DEMAND",
@@ -183,8 +181,6 @@ def test_a_node_takes_the_volumes_for_which_its_type_has_places():
         assert volumes(replace(CATALOGUE.find(instance_type), local_disks=disks)) == expected
 
 
-# --- `--nodes N` ------------------------------------------------------------------------------------------------------
-
 GROUPS = [
     {"name": "train", "instanceType": "trn1.32xlarge", "minSize": 2, "maxSize": 4, "desiredSize": 2},
     {"name": "other", "instanceType": "trn1n.32xlarge", "maxSize": 2},
@@ -194,7 +190,7 @@ GROUPS = [
 def scaled(nodes, groups=GROUPS):
     adjusted = with_nodes(nodes, "p")(StackSettings("dev", {"p:nodeGroups": json.dumps(groups), "p:region": "r"}))
     assert adjusted.config["p:region"] == "r"
-    return json.loads(adjusted.config["p:nodeGroups"])  # type: ignore[no-any-return]
+    return json.loads(adjusted.config["p:nodeGroups"])
 
 
 def test_the_first_group_gets_the_nodes_and_the_limits_that_they_need():

@@ -186,9 +186,6 @@ def test_pods_are_counted_by_what_they_wait_for():
     ]
 
 
-# --- Decisions of applying an object that need no server, and definitions that stand in for a chart's --------------
-
-
 def refused(*messages, status=422, reason="Invalid"):
     return ApiError(status, reason, "it is invalid", [Cause("spec", "FieldValueInvalid", each) for each in messages])
 

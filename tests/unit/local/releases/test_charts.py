@@ -2,9 +2,7 @@
 
 import os
 import tarfile
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pulumi_kubernetes as k8s
 import pytest
@@ -13,7 +11,7 @@ import toolchain_fakes as fakes
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import charts as module
-from trainium_eks.local.releases.charts import Charts, FoundChart, Missing
+from trainium_eks.local.releases.charts import Charts
 from trainium_eks.local.releases.helm_cli import HelmCli
 from trainium_eks.local.releases.release_inputs import FLAGS, wanted
 from trainium_eks.model.catalogue.versions import CHARTS
@@ -58,7 +56,7 @@ class Place:
     def charts(self, pull="echo 'Error: nobody may pull here' >&2; exit 1", **environment):
         wait = 'while [ "$1" != --destination ]; do shift; done'
         helm = fakes.executable(self.root / "helm", f'#!/bin/sh\necho "$@" >> {self.calls}\n{wait}\n{pull}\n')
-        full: Mapping[str, str] = {"PATH": os.environ["PATH"], "TRN_CACHE": str(self.root / "cache"), **environment}
+        full = {"PATH": os.environ["PATH"], "TRN_CACHE": str(self.root / "cache"), **environment}
         return Charts(HelmCli(helm, Paths.of(self.project, "s"), full), self.project, full)
 
     @property
@@ -72,15 +70,11 @@ def place(tmp_path):
 
 
 def found(charts, release_=None):
-    chart = charts.find(release_ or release())
-    assert isinstance(chart, FoundChart)
-    return chart
+    return charts.find(release_ or release())
 
 
 def missing(charts, release_=None):
-    chart = charts.find(release_ or release())
-    assert isinstance(chart, Missing)
-    return chart.reason
+    return charts.find(release_ or release()).reason
 
 
 def test_what_cannot_be_looked_for_is_an_error(place):
@@ -164,8 +158,6 @@ def test_a_repository_that_does_not_answer_is_given_up(place, monkeypatch):
     assert "no answer within" in missing(place.charts("exec sleep 600"))
 
 
-# --- Volcano's chart ----------------------------------------------------------------------------------------------
-
 VOLCANO = CHARTS["volcano"]
 OF_VOLCANO = release(VOLCANO.version, VOLCANO.chart, VOLCANO.repository)
 
@@ -203,9 +195,7 @@ def test_without_volcanos_source_both_ways_are_named_and_no_other_chart_is_looke
     assert not (place.root / "go" / "go.calls").exists()
 
 
-# --- Pulumi's inputs of a release ---------------------------------------------------------------------------------
-
-MINIMAL: dict[str, Any] = {"name": "r", "namespace": "n", "chart": "./c"}
+MINIMAL = {"name": "r", "namespace": "n", "chart": "./c"}
 
 
 def read(**inputs):

@@ -57,9 +57,6 @@ def test_a_mounted_file_lies_in_the_stacks_directory():
         processes(body, other_conf="")
 
 
-# --- Programs -----------------------------------------------------------------------------------------------------
-
-
 def test_where_none_can_be_had_one_sentence_says_why_and_what_helps(tmp_path):
     environment = {"PATH": "", "TRN_OFFLINE": "1", "TRN_CACHE": str(tmp_path / "cache")}
     found = Programs.provided(lambda _: None, environment)
@@ -69,9 +66,6 @@ def test_where_none_can_be_had_one_sentence_says_why_and_what_helps(tmp_path):
         "(build: go is not on PATH); `python -m trainium_eks.local.toolchain` says what would help"
     )
     assert Programs.provided(lambda _: None, {**environment, "TRN_VOLCANO": "off"}).missing == "TRN_VOLCANO is off"
-
-
-# --- The Training Operator -----------------------------------------------------------------------------------------
 
 
 def test_the_training_operator_can_be_left_out():

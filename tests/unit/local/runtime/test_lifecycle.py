@@ -1,7 +1,6 @@
 """The rules of the kubelet as a table: what happens, and what is done then."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -46,8 +45,7 @@ def told(steps):
 
 
 def state(life, name="c"):
-    found: dict[str, Any] = life.to_json()["containers"][name]
-    return found
+    return life.to_json()["containers"][name]
 
 
 @pytest.mark.parametrize(

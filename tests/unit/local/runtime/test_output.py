@@ -22,7 +22,7 @@ def written(file, *chunks, limit=10**6):
 
 def read(file, **wanted):
     with contextlib.closing(Reader(file)) as reader:
-        return Selection(LogFilter(**wanted)).first(reader).decode()  # type: ignore[arg-type]
+        return Selection(LogFilter(**wanted)).first(reader).decode()
 
 
 def test_what_was_written_is_read_and_a_line_that_is_too_long_is_one_line_again(tmp_path):
@@ -84,8 +84,6 @@ def test_a_request_is_read_and_nobody_but_the_api_server_is_answered():
     researchers = {"subject": ((("organizationName", "team"),), (("commonName", "researcher@team"),))}
     assert [is_api_server(each) for each in (theirs, researchers, None)] == [True, False, False]
 
-
-# --- Logs of pods that are gone -----------------------------------------------------------------------------------
 
 POD = "bert-trainer-0-0"
 

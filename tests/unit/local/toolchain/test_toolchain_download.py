@@ -82,7 +82,7 @@ def test_what_has_another_checksum_is_told_and_not_used(server, tmp_path, tool, 
     bundle = at(server)
     [found, *_] = [name for name in server.files if name.startswith(path)]
     server.files[found] = fakes.tool_text("another v1.35.4 0.6.1")
-    said: list[str] = []
+    said = []
     error = failure(bundle, tmp_path, said)
     assert set(error.reasons) == {tool}
     assert "download: WRONG CHECKSUM: " in str(error)

@@ -45,7 +45,7 @@ def at(registry, **digests):
 
 def provided(cache, bundle):
     """Origins, and what was said."""
-    said: list[str] = []
+    said = []
     there = provide(bundle, progress=said.append, environment={"PATH": ""}, cache=cache)
     assert set(there) == set(NAMES)
     return {binary.origin for binary in there.values()}, said
