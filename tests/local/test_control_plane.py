@@ -139,13 +139,15 @@ def test_an_api_server_that_is_late_once_is_healthy_and_one_that_never_is_ready_
     assert not control_plane.healthy()
 
 
-def test_nothing_listens_but_on_loopback_and_etcd_lets_in_only_its_client(control_plane, paths):
+def test_nothing_listens_but_on_loopback_etcd_lets_in_only_its_client_and_files_are_their_owners(control_plane, paths):
     found = [psutil.Process(each.pid).net_connections("tcp") for each in processes.running(paths)]
     listening = [each.laddr for those in found for each in those if each.status == psutil.CONN_LISTEN]
     assert {each.ip for each in listening} == {"127.0.0.1"}
     assert {each.port for each in listening} == set(Settings.load(paths).ports.values())
     until(lambda: _etcd_answers(paths, "etcd-client"), "etcd is well")
     assert not _etcd_answers(paths, "kube-scheduler")
+    files = (paths.root, paths.kubeconfig, paths.logs / "etcd.log")
+    assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o700, 0o600, 0o600]
 
 
 def _etcd_answers(paths, client):
@@ -164,29 +166,20 @@ def _etcd_answers(paths, client):
         connection.close()
 
 
-def test_the_state_is_its_owners_alone(control_plane, paths):
-    assert stat.S_IMODE(paths.root.stat().st_mode) == 0o700
-    assert stat.S_IMODE(paths.kubeconfig.stat().st_mode) == 0o600
-    assert stat.S_IMODE((paths.logs / "etcd.log").stat().st_mode) == 0o600
-
-
-def test_users_without_a_role_may_do_nothing(api, namespace):
-    assert not may(api, "somebody", namespace, "list", "pods")
-
-
-def lease(api, node_name):
-    return live(api, manifest("Lease", node_name, "kube-node-lease", api_version="coordination.k8s.io/v1"))
-
-
-def test_a_pod_that_asks_for_a_device_tolerates_its_taint_and_runs(api, namespace, trainium_node):
+def test_a_pod_that_asks_for_a_device_tolerates_its_taint_runs_and_goes_whatever_holds_it(
+    api, namespace, trainium_node
+):
     """ExtendedResourceToleration, which EKS has and upstream's defaults do not."""
+    assert not may(api, "somebody", namespace, "list", "pods"), "users without a role may do nothing"
     inits = [{"name": "once", "image": "example"}, {"name": "aside", "image": "example", "restartPolicy": "Always"}]
-    made = training_pod("p", namespace, trainium_node, initContainers=inits)
+    made = training_pod("p", namespace, trainium_node, {"finalizers": ["example.com/held"]}, initContainers=inits)
     api.create(made)
     pod = until_so(api, made)
     assert pod["status"]["phase"] == "Running"
     assert pod["spec"]["nodeName"] == trainium_node
     assert [list(each["state"]) for each in pod["status"]["initContainerStatuses"]] == [["terminated"], ["running"]]
+    api.delete(api.reference(made))
+    until(lambda: not live(api, made))
 
 
 def test_a_jobs_pods_succeed_and_those_of_another_kind_of_job_go_on(api, namespace, trainium_node):
@@ -201,14 +194,6 @@ def test_a_jobs_pods_succeed_and_those_of_another_kind_of_job_go_on(api, namespa
     api.create(job)
     assert until_so(api, job, "Complete")["status"]["succeeded"] == 2
     assert live(api, trainer)["status"]["phase"] == "Running"
-
-
-def test_a_deleted_pod_is_gone_whatever_holds_it(api, namespace, trainium_node):
-    held = training_pod("p", namespace, trainium_node, {"finalizers": ["example.com/held"]})
-    api.create(held)
-    until_so(api, held)
-    api.delete(api.reference(held))
-    until(lambda: not live(api, held))
 
 
 def test_its_life_from_nothing_to_nothing(own, binaries):
@@ -266,7 +251,8 @@ def test_a_kwok_that_was_killed_is_followed_at_once_by_one_that_plays_its_nodes(
     api = Api.connect(ran.kubeconfig)
     api.create(devices("n"))
     until_so(api, devices("n"))
-    held = lease(api, "n")["metadata"]["uid"]
+    lease = manifest("Lease", "n", "kube-node-lease", api_version="coordination.k8s.io/v1")
+    held = live(api, lease)["metadata"]["uid"]
     os.kill(pids(ran)["kwok"], signal.SIGKILL)
     until(lambda: "kwok" not in pids(ran))
     ControlPlane(ran, binaries).start()
@@ -274,7 +260,7 @@ def test_a_kwok_that_was_killed_is_followed_at_once_by_one_that_plays_its_nodes(
     api.create(pod)
     until_so(api, pod)
     # One that had waited for its end would have gone on with the same lease.
-    assert lease(api, "n")["metadata"]["uid"] != held
+    assert live(api, lease)["metadata"]["uid"] != held
 
 
 @pytest.mark.parametrize("spawned", [1, 4])
@@ -300,13 +286,9 @@ def test_a_start_that_was_killed_is_completed_by_the_next(own, binaries, spawned
     until(plane.healthy)
 
 
-def test_data_of_a_first_start_that_was_cut_off_is_begun_anew(own, binaries):
+def test_data_of_a_first_start_that_was_cut_off_is_begun_anew_and_somebodys_is_never_thrown_away(own, binaries):
     (own.etcd / "member" / "wal").mkdir(parents=True)
     (own.etcd / "member" / "wal" / "0000000000000000-0000000000000000.wal").write_bytes(b"cut off")
-    ControlPlane(own, binaries).start()
-
-
-def test_data_that_is_somebodys_is_never_thrown_away(own, binaries):
     plane = ControlPlane(own, binaries)
     plane.start()
     plane.stop()
@@ -395,25 +377,19 @@ def test_what_cannot_come_back_is_said(own, binaries, tmp_path):
     assert ControlPlane(own, binaries).start().started == CONTROL_PLANE, "as after any failed start"
 
 
-@pytest.mark.parametrize(
-    ("before", "said"),
-    [
-        ("1.33", "EKS goes from Kubernetes 1.33 to 1.35 one minor version at a time: 1.34 comes next"),
-        ("1.36", "EKS never goes back from Kubernetes 1.36 to 1.35: keep 1.36"),
-    ],
-)
-def test_a_step_that_eks_refuses_is_refused(own, binaries, before, said):
-    own.root.mkdir(parents=True)
-    Settings(service_range=SERVICE_RANGE, kubernetes=before, is_complete=True).save(own)
-    with pytest.raises(ClusterError, match=f"{said}. `trn local down`"):
-        ControlPlane(own, binaries).start()
-    assert pids(own) == {}
-
-
-def test_a_program_that_is_not_there_is_said(own, binaries, tmp_path):
+def test_a_missing_program_and_a_step_that_eks_refuses_are_refused(own, binaries, tmp_path):
     with pytest.raises(ClusterError, match=f"kwok cannot be started: there is no file {tmp_path}/none"):
         ControlPlane(own, {**binaries, "kwok": tmp_path / "none"}).start()
     assert not own.root.exists()
+    own.root.mkdir(parents=True)
+    for before, said in (
+        ("1.33", "EKS goes from Kubernetes 1.33 to 1.35 one minor version at a time: 1.34 comes next"),
+        ("1.36", "EKS never goes back from Kubernetes 1.36 to 1.35: keep 1.36"),
+    ):
+        Settings(service_range=SERVICE_RANGE, kubernetes=before, is_complete=True).save(own)
+        with pytest.raises(ClusterError, match=f"{said}. `trn local down`"):
+            ControlPlane(own, binaries).start()
+        assert pids(own) == {}
 
 
 def test_a_full_disk_is_said_in_etcds_words_and_of_certificates_with_the_path(own, binaries):

@@ -108,20 +108,13 @@ def test_an_object_is_created_then_the_same_then_updated(objects, api, namespace
     assert found["data"] == {"one": "one"}, "what left the manifest leaves the object"
 
 
-@pytest.mark.parametrize(
-    ("theirs", "change", "data"),
-    [
-        ({"one": "drifted"}, Change.UPDATED, {"one": "1"}),
-        ({"theirs": "x"}, Change.SAME, {"one": "1", "theirs": "x"}),
-    ],
-    ids=["drift is repaired", "what others add stays"],
-)
-def test_what_others_did(objects, api, namespace, theirs, change, data):
+def test_drift_is_repaired_and_what_others_add_stays(objects, api, namespace):
     api.create(config_map(namespace, one="theirs"))
     assert change_of(objects, config_map(namespace, one="1")) is Change.UPDATED, "it is taken over"
-    patch(api, config_map(namespace), {"data": theirs})
-    again = apply(objects, config_map(namespace, one="1"))
-    assert (again.change, again.outputs["data"]) == (change, data)
+    for theirs, change in (({"theirs": "x"}, Change.SAME), ({"one": "drifted"}, Change.UPDATED)):
+        patch(api, config_map(namespace), {"data": theirs})
+        again = apply(objects, config_map(namespace, one="1"))
+        assert (again.change, again.outputs["data"]) == (change, {"one": "1", "theirs": "x"})
 
 
 def test_a_secret_in_plain_text_is_the_same_the_second_time(objects, namespace):
@@ -268,13 +261,10 @@ def test_a_deployment_and_its_service_are_awaited_until_pods_are_ready(objects, 
     assert applied.outputs["status"]["updatedReplicas"] == applied.outputs["status"]["availableReplicas"] == 3
 
 
-def test_a_job_is_awaited_until_it_is_complete(objects, namespace, node):
+def test_a_job_is_awaited_until_it_is_complete_and_a_failed_one_says_why_at_once(objects, namespace, node):
     pod = {"spec": {**NEVER["spec"], "nodeSelector": {"for": node}}}
-    applied = apply(objects, manifest("Job", "train", namespace, spec={"template": pod}))
+    applied = apply(objects, manifest("Job", "whole", namespace, spec={"template": pod}))
     assert applied.outputs["status"]["succeeded"] == 1
-
-
-def test_a_failed_job_says_why_at_once(objects, namespace):
     spec = {"activeDeadlineSeconds": 1, "template": {"spec": {**NEVER["spec"], **NOWHERE}}}
     text = refusal(objects, manifest("Job", "train", namespace, spec=spec))
     # Not that it was not ready in time.
@@ -305,7 +295,7 @@ def test_a_time_out_says_why_pods_are_not_made(objects, api, namespace):
     assert 'serviceaccount "missing" not found' in text
 
 
-def test_a_volume_and_its_claim_are_awaited_until_bound(objects, api, namespace, here):
+def test_a_volume_and_its_claim_are_awaited_until_bound_or_until_a_pod_must_come(objects, api, namespace, here):
     retained = {"persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": namespace, "name": "data"}}
     of_fsx, data = here(volume("it", **retained)), claim("data", namespace, volumeName=namespace)
     apply(objects, of_fsx)
@@ -316,11 +306,10 @@ def test_a_volume_and_its_claim_are_awaited_until_bound(objects, api, namespace,
     text = refusal(objects, of_fsx)
     assert f"it is Released: it still names the claim {namespace}/data that is gone" in text
 
-
-def test_a_claim_that_waits_for_its_first_pod_is_not_awaited(objects, namespace, here):
+    # A claim that waits for its first pod is not awaited.
     apply(objects, here(it("StorageClass", provisioner="ebs.csi.aws.com", volumeBindingMode="WaitForFirstConsumer")))
-    data = claim("data", namespace, accessModes=["ReadWriteOnce"], storageClassName=namespace)
-    assert apply(objects, data).outputs["status"]["phase"] == "Pending"
+    waits = claim("waits", namespace, accessModes=["ReadWriteOnce"], storageClassName=namespace)
+    assert apply(objects, waits).outputs["status"]["phase"] == "Pending"
 
 
 def test_a_custom_object_follows_its_definition_at_once(objects, api, namespace):

@@ -1,6 +1,5 @@
 """Helm releases on a real API server: what the real ``helm`` makes of them, and what is left after a kill."""
 
-import http.server
 import json
 import os
 import re
@@ -10,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -18,6 +16,7 @@ import pytest
 import yaml
 from local_project import ROOT
 from manifests import definition, deployment, is_taken, live, manifest, pod_spec
+from staging_servers import file_server
 from waiting import until
 
 from trainium_eks.kube.api import ApiError, ObjectReference
@@ -148,23 +147,19 @@ def test_a_release_is_installed_with_its_hooks_and_a_second_time_nothing_is_run(
     assert (second.change, second.outputs["status"]["revision"]) == (Change.SAME, 1)
 
 
-@pytest.mark.parametrize("what", ["value", "template", "option"])
-def test_what_changed_is_upgraded(place, what):
+def test_what_changed_is_upgraded_an_object_comes_back_and_a_deleted_release_leaves_nothing(place):
     chart = write_chart(place.root / "thing", it=CONFIG_MAP)
     place.apply()
-    if what == "template":
-        write_chart(chart, it={**CONFIG_MAP, "data": {"more": "m", **CONFIG_MAP["data"]}})
-    inputs = {"value": {"values": {"value": "b"}}, "option": {"waitForJobs": True}}.get(what, {})
-    assert place.apply(**inputs).change is Change.UPDATED
-    expected = {"value": {"value": "b"}, "template": {"more": "m", "value": "a"}, "option": {"value": "a"}}
-    assert place.live(CONFIG_MAP)["data"] == expected[what]
-
-
-def test_an_object_that_somebody_deleted_comes_back_and_a_deleted_release_leaves_nothing(place):
-    write_chart(place.root / "thing", it=CONFIG_MAP)
-    place.apply()
+    changed = {"values": {"value": "b"}}
+    assert place.apply(**changed).change is Change.UPDATED
+    assert place.live(CONFIG_MAP)["data"] == {"value": "b"}
+    changed["waitForJobs"] = True
+    assert place.apply(**changed).change is Change.UPDATED
+    write_chart(chart, it={**CONFIG_MAP, "data": {"more": "m", **CONFIG_MAP["data"]}})
+    assert place.apply(**changed).change is Change.UPDATED
+    assert place.live(CONFIG_MAP)["data"] == {"more": "m", "value": "b"}
     place.api.delete(ObjectReference("v1", "ConfigMap", place.namespace, "it"))
-    assert place.apply().change is Change.UPDATED
+    assert place.apply(**changed).change is Change.UPDATED
     assert place.live(CONFIG_MAP)
     for _ in range(2):
         place.releases().delete("r", place.namespace)
@@ -200,10 +195,13 @@ def test_helms_own_words_say_what_is_wrong_and_nothing_is_left(place, template, 
     assert place.live(CONFIG_MAP) == {}
 
 
-def test_a_pod_that_waits_is_named_with_its_reason(place):
+def test_a_pod_that_waits_or_may_not_be_made_is_named_with_its_reason(place):
     write_chart(place.root / "thing", web=DEPLOYMENT)
     until_named(place, r"pod web-\S+: 0/\d+ nodes are available", values={"node": "none"})
     assert any("pod web-" in line for line in place.told)
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    place.api.apply(manifest("Namespace", place.namespace, metadata={"labels": labels}))
+    until_named(place, r"web-\S+: .*violates PodSecurity")
 
 
 def until_named(place, reason, **inputs):
@@ -214,13 +212,6 @@ def until_named(place, reason, **inputs):
         if re.search(reason, str(caught.value)) and place.told:
             return
     raise AssertionError(f"not {reason}: {caught.value}; told: {place.told}")
-
-
-def test_a_pod_that_may_not_be_made_is_told_with_its_reason(place):
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    place.api.apply(manifest("Namespace", place.namespace, metadata={"labels": labels}))
-    write_chart(place.root / "thing", web=DEPLOYMENT)
-    until_named(place, r"web-\S+: .*violates PodSecurity")
 
 
 def test_a_failed_release_is_tried_again(place):
@@ -285,30 +276,21 @@ def repository(place):
     """A chart repository with ``thing`` 1.0.0, over HTTP."""
     chart = write_chart(place.root / "source" / "thing", it=CONFIG_MAP)
     served = place.root / "served"
-    served.mkdir()
     place.helm_says("package", str(chart), "--destination", str(served))
-    handler = partial(_Quiet, directory=str(served))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    url = f"http://127.0.0.1:{server.server_port}"
-    place.helm_says("repo", "index", str(served), "--url", url)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield url
-    server.shutdown()
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format, *args):
-        pass
+    with file_server() as server:
+        place.helm_says("repo", "index", str(served), "--url", server.url)
+        server.files |= {f"/{file.name}": file.read_bytes() for file in served.iterdir()}
+        yield server
 
 
 def test_a_chart_of_a_repository_is_pulled_and_kept_for_when_it_is_away(place, repository):
     with pytest.raises(ClusterError, match=r"does not have thing 9\.9\.9"):
-        place.apply("thing", repositoryOpts={"repo": repository}, version="9.9.9")
-    inputs = {"repositoryOpts": {"repo": repository}, "version": "1.0.0"}
+        place.apply("thing", repositoryOpts={"repo": repository.url}, version="9.9.9")
+    inputs = {"repositoryOpts": {"repo": repository.url}, "version": "1.0.0"}
     applied = place.apply("thing", **inputs)
     assert applied.change is Change.CREATED
-    assert applied.notes == (f"r: chart from {repository}",)
-    shutil.rmtree(place.root / "served")
+    assert applied.notes == (f"r: chart from {repository.url}",)
+    repository.files.clear()
     assert place.apply("thing", **inputs).change is Change.SAME
     assert place.apply("thing", **inputs, values={"value": "b"}).change is Change.UPDATED
 

@@ -123,22 +123,10 @@ def test_each_switch_has_a_hypernode_that_follows_the_nodes_and_those_of_others_
     node = cloud.project.get("local", *TRN1)[0]["metadata"]
     leaf = next(name for name, each in found.items() if each["tier"] == 1)
     spec = {"tier": 1, "members": [{"type": "Node", "selector": {"exactMatch": {"name": "nowhere"}}}]}
-    cloud.project.apply(
-        "local",
-        *(
-            manifest(
-                "HyperNode",
-                name,
-                api_version="topology.volcano.sh/v1alpha1",
-                metadata={"labels": labels},
-                spec=spec,
-            )
-            for name, labels in (
-                ("a-persons", {}),
-                ("hypernode-ec2-tier1-b2c4d", {"volcano.sh/network-topology-source": "label"}),
-            )
-        ),
-    )
+    discovered = {"labels": {"volcano.sh/network-topology-source": "label"}}
+    for name, metadata in (("a-persons", {}), ("hypernode-ec2-tier1-b2c4d", discovered)):
+        version = "topology.volcano.sh/v1alpha1"
+        cloud.project.apply("local", manifest("HyperNode", name, api_version=version, metadata=metadata, spec=spec))
     cloud.project.kubectl("local", "delete", "hypernodes.topology.volcano.sh", leaf)
     label = ("local", "label", "--overwrite", "node", node["name"])
     cloud.project.kubectl(*label, f"{LEAF}=nn-another")
