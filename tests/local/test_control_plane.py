@@ -51,7 +51,6 @@ ControlPlane(Paths(Path(sys.argv[1])), binaries).start(lambda line: print(line, 
 
 @pytest.fixture
 def own(tmp_path):
-    """State of a control plane of the test's own, which it may kill."""
     paths = Paths.of(tmp_path, "own")
     yield paths
     processes.stop(paths, timeout_seconds=2)
@@ -68,7 +67,6 @@ def ran(tmp_path_factory, binaries):
 
 
 def start_elsewhere(paths, binaries, prelude=""):
-    """Starts the control plane in a process of its own, as ``trn`` does."""
     names = json.dumps({name: str(path) for name, path in binaries.items()})
     command = [sys.executable, "-c", prelude + START, str(paths.root), names]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -84,7 +82,6 @@ def stopped(plane):
 
 
 def remove(root):
-    """A directory that is written to meanwhile."""
     until(lambda: shutil.rmtree(root, ignore_errors=True) or not root.exists())
 
 
@@ -102,7 +99,6 @@ NEURON = {"aws.amazon.com/neuron": "1"}
 
 
 def devices(name):
-    """A node with devices and their taint."""
     taint = {"key": "aws.amazon.com/neuron", "effect": "NoSchedule"}
     return simulated_node(name, [taint], **{"aws.amazon.com/neuron": "16"})
 
@@ -113,7 +109,6 @@ def training_pod(name, namespace, where, metadata=None, **spec):
 
 
 def until_so(api, wanted, kind="Ready"):
-    """Waits for a condition of an object; the object."""
 
     def conditions():
         return {each["type"]: each["status"] for each in live(api, wanted)["status"].get("conditions") or ()}

@@ -85,7 +85,6 @@ def _nodes(*types):
 
 
 def _jobs(port):
-    """What a stack's Prometheus asks."""
     for scrape, nodes in (
         (scraping.NEURON_MONITOR, _nodes(TRN1)),
         (scraping.DCGM_EXPORTER, _nodes(P4D)),

@@ -31,8 +31,6 @@ LAB = "lab"
 
 @dataclass(frozen=True)
 class Cloud:
-    """A stack that is up, and its administrator."""
-
     project: LocalProject
     api: Api
 
@@ -45,7 +43,6 @@ class Cloud:
         patch(self.api, manifest(kind, name, namespace), change, below)
 
     def pod(self, name, script="", spec=None, namespace=LAB, **told):
-        """A pod that runs a line of shell."""
         first = {"name": "c", "image": "local/python", "command": ["sh", "-c", script], **told}
         self.make("Pod", name, namespace, spec={"restartPolicy": "Never", "containers": [first], **(spec or {})})
 
@@ -54,7 +51,6 @@ class Cloud:
         self.api.create(deployment(name, LAB, pod))
 
     def gang(self, name, nodes, resources=None, instance_type="", **pod):
-        """A Volcano job of the lab."""
         limits = {"limits": resources} if resources else {}
         container = {"name": "c", "image": "local/python", "command": ["sleep", "3600"], "resources": limits}
         where = {"nodeSelector": {"node.kubernetes.io/instance-type": instance_type}} if instance_type else {}
@@ -69,7 +65,6 @@ class Cloud:
         )
 
     def findings(self, *arguments):
-        """What the doctor finds."""
         where = ("--stack", "local", "--directory", str(self.project.path), "--json")
         done = CliRunner().invoke(app, ["doctor", *arguments, *where], catch_exceptions=False)
         found = [each for each in json.loads(done.stdout)["findings"] if each["status"] == "fail"]

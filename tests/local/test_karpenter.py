@@ -112,7 +112,6 @@ class Cloud:
         self.project.apply(STACK, gang(name, "default", "test", nodes, pod_spec("none", amounts), app=name))
 
     def change(self, pool, **spec):
-        """Of a node pool."""
         self.kubectl("patch", "nodepool", pool, "--type=merge", "-p", json.dumps({"spec": spec}))
 
     @contextmanager

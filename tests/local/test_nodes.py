@@ -21,8 +21,6 @@ THEIRS = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSched
 
 
 class Group:
-    """Two Trainium nodes that are not made yet."""
-
     def __init__(self, api):
         self.api, self.nodes = api, Nodes(api, drivers=["fsx.csi.aws.com", "ebs.csi.aws.com"])
         inputs = {
@@ -43,7 +41,6 @@ class Group:
         return self.nodes.apply(replace(self.pool, **changes), seconds)
 
     def live(self, key=""):
-        """The group's nodes by their numbers."""
         found = self.api.list("v1", "Node", labels=f"eks.amazonaws.com/nodegroup={key or self.pool.key}")
         return {int(node["metadata"]["name"].partition(".")[0][-6:]): node for node in found}
 
@@ -60,7 +57,6 @@ class Group:
         return {name: each["spec"]["drivers"] for name, each in found.items() if name.startswith(self.pool.stem)}
 
     def run_pod(self):
-        """A new pod on the group's first node."""
         where = {"nodeName": self.live()[1]["metadata"]["name"], "tolerations": [{"operator": "Exists"}]}
         return self.api.create(manifest("Pod", f"pod-{uuid.uuid4().hex[:8]}", "default", spec=pod_spec(**where)))
 
@@ -74,7 +70,6 @@ def empty(api):
 
 @pytest.fixture
 def group(empty):
-    """The two nodes, made."""
     assert empty.apply().change is Change.CREATED
     return empty
 

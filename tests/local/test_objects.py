@@ -87,7 +87,6 @@ def until_pods_wait(api, stuck, count):
 
 
 def hold(api, wanted):
-    """Makes an object that a finalizer keeps, and asks for its deletion."""
     api.apply({**wanted, "metadata": {**wanted["metadata"], "finalizers": ["trn.test/held"]}})
     api.delete(api.reference(wanted), propagation="Background")
 

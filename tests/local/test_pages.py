@@ -33,7 +33,6 @@ _BLOCK = re.compile(r"^```(console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def _blocks(file):
-    """Kind and text of each block before the part about AWS."""
     page, on_aws, _ = file.read_text(encoding="utf-8").partition("\n## On AWS\n")
     assert on_aws
     return _BLOCK.findall(page)
@@ -52,7 +51,6 @@ def own_cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def project(binaries, own_cache, tmp_path_factory):
-    """The stack `local`, up, with a Volcano."""
     folder = tmp_path_factory.mktemp("tutorial") / "project"
     with repository_cloud(folder, environment={"TRN_VOLCANO": "", "TRN_CACHE": str(own_cache)}) as project:
         (folder / "trn").write_text(f'#!/bin/sh\nexec {sys.executable} -m trainium_eks.cli "$@"\n')
@@ -151,7 +149,6 @@ def _kill(project, line, job, program):
 
 
 def _follow(project, page):
-    """Does what a page says."""
     printed = ""
     for kind, block in _blocks(page):
         if kind == "console":

@@ -23,12 +23,10 @@ def is_apart(isolation):
 
 
 def mounts(*pairs, **more):
-    """Volumes at paths."""
     return [{"name": name, "mountPath": path, **more} for name, path in pairs]
 
 
 def value_from(name, kind, /, **source):
-    """A variable."""
     return {"name": name, "valueFrom": {kind: source}}
 
 
@@ -97,7 +95,6 @@ def test_volumes_are_where_they_are_mounted(pods, is_apart):
 
 @pytest.fixture
 def data(pods, paths):
-    """The directory of a claim `data` of the namespace."""
     held = volume(pods.namespace)
     pods.api.create(held)
     pods.api.create(claim("data", pods.namespace, volumeName=pods.namespace))

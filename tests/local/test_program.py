@@ -21,7 +21,6 @@ GOOD = 'k8s.core.v1.Namespace("room", metadata={"name": "room"}, opts=opts)\n'
 
 @pytest.fixture(scope="module")
 def project(binaries, tmp_path_factory):
-    """A small project that is up."""
     project = LocalProject.small(tmp_path_factory.mktemp("small") / "project", START + GOOD)
     with project.up("dev"):
         yield project

@@ -273,7 +273,6 @@ def _runs(process):
 
 @pytest.fixture
 def repository(place):
-    """A chart repository with ``thing`` 1.0.0, over HTTP."""
     chart = write_chart(place.root / "source" / "thing", it=CONFIG_MAP)
     served = place.root / "served"
     place.helm_says("package", str(chart), "--destination", str(served))

@@ -22,7 +22,6 @@ GOOD, BAD = "This lamp is superb and reliable. My family loves it.", "A broken k
 
 @pytest.fixture(scope="module")
 def torch_image():
-    """With all that the servers need."""
     found = images.find("torch")
     needed = ("torch", "transformers", "litserve")
     if found is None or not all(any(found.path.glob(f"lib*/python*/site-packages/{name}")) for name in needed):
@@ -32,7 +31,6 @@ def torch_image():
 
 @pytest.fixture(scope="module")
 def trn(api, paths, torch_image):
-    """Runs a command in the team's seat of the local cloud."""
     with seat(api, paths, TEAM, "--stack", "shared") as call:
         yield call
 
@@ -81,7 +79,6 @@ def asking(api, url, body, wanted):
 
 
 def told(api, pod):
-    """What the pod has to say at its end."""
     Pods(api, TEAM).ended(pod)
     return json.loads(Pods(api, TEAM).log(pod).splitlines()[-1])
 

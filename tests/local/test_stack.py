@@ -21,7 +21,6 @@ GROUPS = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())["config"]["tra
 
 @pytest.fixture(scope="module")
 def project(binaries, tmp_path_factory):
-    """The repository's program with the stack `local` up."""
     with repository_cloud(tmp_path_factory.mktemp("stack") / "project", volcano=False) as project:
         yield project
 

@@ -27,7 +27,6 @@ REQUEST = images.ImageRequest("cpu", "public.ecr.aws/docker/library/python:3.13"
 
 @pytest.fixture(scope="module")
 def team(api, paths, record):
-    """The team's namespace, with its policies in force."""
     with in_force(api, record, {TEAM: "eyes"}):
         await_admission(Api.connect(researchers.kubeconfig(paths, TEAM)), _any_job())
         yield TEAM
@@ -38,7 +37,6 @@ def _built(name, tag):
 
 
 def _any_job():
-    """One that a researcher may submit."""
     return dict(_built("any", "r.example/x:a")[0])
 
 
@@ -58,7 +56,6 @@ def stage(team, paths, tmp_path):
 
 
 def staging(api):
-    """Each Job by what it makes."""
     found = api.list("batch/v1", "Job", namespace=TEAM, labels="trainium-eks/kind=stage")
     return {job["metadata"]["annotations"]["trainium-eks/to"]: job for job in found}
 

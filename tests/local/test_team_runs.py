@@ -27,7 +27,6 @@ def trn(api, paths):
 
 @pytest.fixture
 def volume(paths):
-    """The team's volume, as this machine has it."""
     return paths.claims / TEAM / "fsx-claim"
 
 

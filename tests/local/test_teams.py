@@ -54,7 +54,6 @@ def administrator(api, record):
 
 @pytest.fixture(scope="module")
 def researcher(administrator):
-    """The API as a researcher of the team."""
     api = Api(Impersonating(administrator._client.configuration), administrator._kubeconfig)
     until(lambda: is_taken(api, _pod()), "the role is in force, and the team's default account there")
     return api

@@ -71,7 +71,6 @@ def _definition():
 
 @pytest.fixture(scope="module")
 def team(api, paths, record):
-    """The team's namespace, in force."""
     defined = _definition()
     with in_force(api, record, {TEAM: QUEUE}, [defined]):
         until(lambda: _is_served(api, defined), "Volcano's jobs are served")
@@ -85,7 +84,6 @@ def team(api, paths, record):
 
 @pytest.fixture(scope="module")
 def researcher(team, paths):
-    """The API as the team's researcher."""
     return Api.connect(researchers.kubeconfig(paths, TEAM))
 
 

@@ -31,8 +31,6 @@ QUEUE = {"name": "test", "deserved": {"aws.amazon.com/neuron": 16 * NODES}}
 
 
 class Cloud:
-    """A local cloud, and a researcher's way into it."""
-
     def __init__(self, project):
         self.project = project
         self._researcher = project.researcher()
@@ -43,16 +41,13 @@ class Cloud:
         return {each["metadata"]["name"]: each["metadata"]["labels"] for each in self.project.get("local", "nodes")}
 
     def hypernodes(self):
-        """The tree of HyperNodes: name to spec."""
         found = self.project.get("local", "hypernodes.topology.volcano.sh")
         return {each["metadata"]["name"]: each["spec"] for each in found}
 
     def wanted(self):
-        """What the nodes' labels ask for."""
         return {name: each["spec"] for name, each in hypernodes(self._nodes(), EC2_TOPOLOGY_LABELS).items()}
 
     def kubectl(self, *arguments, given=""):
-        """What kubectl prints for the researcher."""
         return self.project.kubectl("local", *self._researcher, *arguments, given=given)
 
     def get(self, *arguments):

@@ -104,7 +104,6 @@ class Stack:
         return {each["metadata"]["name"] for each in self.get("namespaces")}
 
     def volume(self, team):
-        """The volume of the team's claim."""
         [claim] = self.get("pvc", "-n", team)
         return str(claim["spec"]["volumeName"])
 

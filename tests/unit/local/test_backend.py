@@ -43,8 +43,6 @@ class Maker:
 
 
 class Cloud:
-    """A backend and what it told."""
-
     def __init__(self, directory, refused="", adopted=MappingProxyType({})):
         self.makers = {kind: Maker(refused) for kind in ("object", "release", "nodes", "addon", "simulated")}
         self.ledger = Ledger.open(directory / "ledger")

@@ -40,7 +40,6 @@ def command(tmp_path, paths):
 
 @pytest.fixture
 def run(paths, command):
-    """Starts such a program, and waits until it has said that it is ready."""
 
     def start(name="etcd", code=SLEEP, count=1):
         started = processes.start(paths, name, command(name, code))

@@ -26,7 +26,6 @@ def home(tmp_path, monkeypatch):
 
 
 def _wheel(directory, name, version):
-    """A distribution of one line and a program."""
     directory.mkdir(exist_ok=True)
     file = directory / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
@@ -190,7 +189,6 @@ def test_the_library_its_training_image_and_the_tests_pin_the_same_versions():
 
 
 def _index(directory, *wheels):
-    """A package index as PEP 503 has it."""
     for wheel in wheels:
         project = directory / wheel.name.partition("-")[0]
         project.mkdir(parents=True)

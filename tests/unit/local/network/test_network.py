@@ -25,7 +25,6 @@ def test_addresses_are_given_in_turn_and_never_twice_at_once():
 
 @pytest.fixture
 def holder():
-    """A process that holds a network."""
     command = [sys.executable, "-m", "trainium_eks.local.network.network"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -38,7 +37,6 @@ def holder():
 
 @pytest.fixture
 def pods(holder):
-    """Two processes, each in a network of its own."""
     within = ["nsenter", f"--target={holder}", "--user", "--preserve-credentials", "unshare", "--net", "sleep", "600"]
     if missing := [program for program in ("nsenter", "unshare") if shutil.which(program) is None]:
         pytest.skip(f"there is no program {missing[0]} (package util-linux)")

@@ -51,7 +51,6 @@ class Place:
         self.given = root / "given"
         self.project.mkdir()
         self.served = f"cp {package(root / 'served', '1.0.0')} $2/thing-1.0.0.tgz"
-        """Pulls the chart of the repository."""
 
     def charts(self, pull="echo 'Error: nobody may pull here' >&2; exit 1", **environment):
         wait = 'while [ "$1" != --destination ]; do shift; done'

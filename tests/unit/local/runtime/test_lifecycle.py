@@ -21,14 +21,12 @@ def plan(*containers, init=(), **fields):
 
 
 def begun(*containers, init=(), **fields):
-    """A pod whose first containers have started."""
     life = Lifecycle(plan(*containers, init=init, **fields), 0)
     started(life, 0)
     return life
 
 
 def started(life, now):
-    """Lets everything start that is due; the names."""
     names = [step.container.name for step in life.steps(now) if isinstance(step, Start)]
     for name in names:
         life.started(name, now)

@@ -23,7 +23,6 @@ from trainium_eks.local.toolchain.tools import KARPENTER, PROMETHEUS, TRAINING_O
 
 
 def built(path, cache, bundle=CURRENT, **more):
-    """Origin and version by tool."""
     there = provide(bundle, progress=lambda _: None, environment=offline(path, **more), cache=cache)
     return {name: f"{binary.origin} {binary.version}" for name, binary in there.items()}
 

@@ -44,7 +44,6 @@ def at(registry, **digests):
 
 
 def provided(cache, bundle):
-    """Origins, and what was said."""
     said = []
     there = provide(bundle, progress=said.append, environment={"PATH": ""}, cache=cache)
     assert set(there) == set(NAMES)
