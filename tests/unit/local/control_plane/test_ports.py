@@ -34,13 +34,6 @@ def settings():
     return found
 
 
-@pytest.fixture
-def taken(settings, monkeypatch):
-    monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", 0.1)
-    with socket.create_server(("127.0.0.1", settings.ports["etcd"])):
-        yield settings.ports["etcd"]
-
-
 def test_each_listener_has_a_port_of_its_own_which_is_remembered(paths, settings):
     assert set(settings.ports) == set(PORTS)
     assert len(set(settings.ports.values())) == len(PORTS)
@@ -50,10 +43,13 @@ def test_each_listener_has_a_port_of_its_own_which_is_remembered(paths, settings
     assert settings.settled(lambda _name, _port: False) == (settings, [])
 
 
-def test_a_port_that_others_have_is_replaced_and_said_and_one_that_we_ourselves_have_is_kept(settings, taken):
-    assert [is_answered(settings.ports[name]) for name in ("etcd", "kube-apiserver")] == [True, False]
-    assert settings.settled(lambda name, port: (name, port) == ("etcd", taken)) == (settings, [])
-    found, (moved,) = settings.settled(lambda _name, _port: False)
+def test_a_port_that_others_have_is_replaced_and_said_and_one_that_we_ourselves_have_is_kept(settings, monkeypatch):
+    monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", 0.1)
+    taken = settings.ports["etcd"]
+    with socket.create_server(("127.0.0.1", taken)):
+        assert [is_answered(settings.ports[name]) for name in ("etcd", "kube-apiserver")] == [True, False]
+        assert settings.settled(lambda name, port: (name, port) == ("etcd", taken)) == (settings, [])
+        found, (moved,) = settings.settled(lambda _name, _port: False)
     assert (moved.name, moved.before, moved.now) == ("etcd", taken, found.ports["etcd"])
     assert is_free(found.ports["etcd"])
     assert found.ports["kube-apiserver"] == settings.ports["kube-apiserver"]

@@ -13,7 +13,7 @@ from trainium_eks.model.catalogue.versions import KUBERNETES
 
 REGION = "us-west-2"
 ADDONS = addon_records.pinned(KUBERNETES)
-WORKLOADS = [(addon, workload) for addon in ADDONS for workload in addon_records.ADDONS[addon].workloads]
+WORKLOADS = [workload for addon in ADDONS for workload in addon_records.ADDONS[addon].workloads]
 
 
 def made(addon, region=REGION):
@@ -24,13 +24,8 @@ def of_kind(addon, *kinds):
     return [each for each in made(addon) if each["kind"] in kinds]
 
 
-def pod_specs():
-    for addon in ADDONS:
-        for each in of_kind(addon, "DaemonSet", "Deployment"):
-            yield each["metadata"]["name"], each["spec"]["template"]["spec"]
-
-
-SPECS = dict(pod_specs())
+PODS = [each for addon in ADDONS for each in of_kind(addon, "DaemonSet", "Deployment")]
+SPECS = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in PODS}
 
 
 @pytest.mark.parametrize("addon", ADDONS)
@@ -45,15 +40,10 @@ def test_an_add_on_makes_what_the_list_says_valid_and_simulated(addon):
     assert not kinds & {"APIService", "Service"}, "nobody would answer"
 
 
-def test_no_two_workloads_select_the_same_pods():
-    selectors = [frozenset(workload.pod.labels.items()) for _, workload in WORKLOADS]
-    assert not any(one <= other for one in selectors for other in selectors if one is not other)
-
-
 def test_pods_have_no_token_and_only_the_room_and_network_that_they_need():
     on_host = {name for name, spec in SPECS.items() if spec.get("hostNetwork")}
     assert on_host == {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent"}
-    agents = [workload.pod for _, workload in WORKLOADS if workload.nodes == "all"]
+    agents = [workload.pod for workload in WORKLOADS if workload.nodes == "all"]
     assert (sum(each.millicpu for each in agents), sum(each.memory_mib for each in agents)) == (220, 254)
     assert [name for name, spec in SPECS.items() if spec["automountServiceAccountToken"]] == []
 

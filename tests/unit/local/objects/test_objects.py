@@ -190,29 +190,17 @@ def refused(*messages, status=422, reason="Invalid"):
     return ApiError(status, reason, "it is invalid", [Cause("spec", "FieldValueInvalid", each) for each in messages])
 
 
-# As Kubernetes 1.35 says it.
-IMMUTABLE = [
-    "Invalid value: {}: field is immutable",
-    "Forbidden: updates to parameters are forbidden.",
-    "Forbidden: updates to statefulset spec for fields other than 'replicas' and 'minReadySeconds' are forbidden",
-    "Forbidden: spec.persistentvolumesource is immutable after creation\n@@ -1,2 +1,2 @@",
-    "Forbidden: field is immutable when `immutable` is set",
-    'Invalid value: ["10.0.0.8"]: may not change once set',
-    "Invalid value: {}: cannot change roleRef",
-    "Forbidden: may not be changed in an update.",
-    "Forbidden: pod updates may not change fields other than `spec.containers[*].image`",
-]
-
-
-@pytest.mark.parametrize("message", IMMUTABLE)
-def test_what_cannot_be_changed_is_recognised(message):
-    assert _is_immutable(refused(message))
-    assert _is_immutable(refused("Invalid value: -1: must be greater than or equal to 0", message))
-    assert not _is_immutable(refused(message, status=403, reason="Forbidden"))
-    assert not _is_immutable(refused(message, status=500, reason="InternalError"))
-
-
-def test_another_fault_replaces_nothing():
+def test_what_cannot_be_changed_is_recognised_and_another_fault_replaces_nothing():
+    """As Kubernetes 1.35 says it: tests/local/test_objects.py has the words of more kinds from the server itself."""
+    for message in (
+        "Forbidden: updates to statefulset spec for fields other than 'replicas' and 'minReadySeconds' are forbidden",
+        "Forbidden: spec.persistentvolumesource is immutable after creation\n@@ -1,2 +1,2 @@",
+        'Invalid value: ["10.0.0.8"]: may not change once set',
+        "Invalid value: {}: cannot change roleRef",
+        "Forbidden: may not be changed in an update.",
+    ):
+        assert _is_immutable(refused("Invalid value: -1: must be greater than or equal to 0", message)), message
+        assert not _is_immutable(refused(message, status=403, reason="Forbidden"))
     for messages in (
         ["Invalid value: -1: must be greater than or equal to 0"],
         ['Required value: valid values: "OnFailure", "Never"'],
