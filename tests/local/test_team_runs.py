@@ -2,7 +2,6 @@
 after they are gone."""
 
 import contextlib
-import hashlib
 import random
 import threading
 import uuid
@@ -11,7 +10,7 @@ import psutil
 import pytest
 from local_project import ROOT
 from running_pods import Pods, failures_of, processes_of
-from staging_servers import file_server
+from staging_servers import content_of, file_server
 from team_rooms import seat
 from waiting import until
 
@@ -42,14 +41,6 @@ def server():
         yield stub
 
 
-def content_of(directory):
-    return {
-        path.relative_to(directory).as_posix(): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and not path.name.startswith(".stage")
-    }
-
-
 @pytest.mark.slow
 def test_files_of_this_machine_are_copied_and_then_found_to_be_there(trn, volume, to):
     decisions = ROOT / "docs" / "decisions"
@@ -78,9 +69,7 @@ def test_a_source_that_is_not_there_ends_at_once_with_its_reason(trn, server, ap
 @pytest.mark.slow
 def test_killed_while_it_copies_it_goes_on_in_another_pod(trn, volume, server, api, paths, to):
     files = {f"{index}.bin": random.Random(index).randbytes(300_000) for index in range(30)}
-    server.files |= {f"/{name}": content for name, content in files.items()}
-    lines = (f"{hashlib.sha256(content).hexdigest()}  {name}" for name, content in files.items())
-    server.files["/SHA256SUMS"] = "\n".join(lines).encode()
+    listed = server.list_of(files)
     server.seconds_a_piece = 0.2
     killed = threading.Event()
 
@@ -101,7 +90,7 @@ def test_killed_while_it_copies_it_goes_on_in_another_pod(trn, volume, server, a
 
     killer = threading.Thread(target=kill)
     killer.start()
-    code, out, err = trn("stage", f"{server.url}/SHA256SUMS", "--to", to, "--file-list", "--workers", "4")
+    code, out, err = trn("stage", listed, "--to", to, "--file-list", "--workers", "4")
     killer.join()
     assert killed.is_set()
     assert code == 0, err

@@ -207,11 +207,6 @@ def test_what_uses_a_trained_model_is_admitted_with_its_pods(researcher, instanc
         researcher.create(pod, dry_run=True)
 
 
-def test_rights_are_seen_before(researcher):
-    assert cluster_facts.may_submit(researcher, TEAM)
-    assert not cluster_facts.may_submit(researcher, "default")
-
-
 def _submitted_with(researcher, wanted, beside, archive=""):
     """Submits a job; what is made beside it belongs to it, and stays untouched when its name is taken."""
     made = submission.submit(researcher, wanted, forms.objects(wanted), archive)
@@ -245,7 +240,9 @@ def test_files_go_with_their_job_and_a_refused_job_leaves_none(researcher, tmp_p
     assert researcher.get(replace(files, name="refused-workspace")) is None
 
 
-def test_a_cache_that_is_being_filled_is_seen(researcher):
+def test_rights_and_a_cache_that_is_being_filled_are_seen(researcher):
+    assert cluster_facts.may_submit(researcher, TEAM)
+    assert not cluster_facts.may_submit(researcher, "default")
     wanted = replace(_job(kind="compile", cache=CompileCache("bert-64x")), name="filling")
     submission.submit(researcher, wanted, forms.objects(wanted))
     assert cluster_facts.compiling(cluster_facts.volcano_jobs(researcher, TEAM)) == {"bert-64x": "filling"}
