@@ -2,7 +2,6 @@
 
 import base64
 import urllib.parse
-from pathlib import Path
 
 import pytest
 import yaml
@@ -45,7 +44,7 @@ def account(api, namespace, paths, tmp_path):
     asked = {"spec": {"expirationSeconds": 600}}
     token = api.request("POST", path(api, guards, "/token"), asked)["status"]["token"]
     server = yaml.safe_load(paths.kubeconfig.read_text())["clusters"][0]["cluster"]
-    (tmp_path / "ca.crt").write_bytes(_authority(server))
+    (tmp_path / "ca.crt").write_bytes(base64.b64decode(server["certificate-authority-data"]))
     (tmp_path / "token").write_text(token)
     address = urllib.parse.urlsplit(server["server"])
     try:
@@ -53,12 +52,6 @@ def account(api, namespace, paths, tmp_path):
     finally:
         for each in reversed(made):
             api.delete(api.reference(each), propagation="Background")
-
-
-def _authority(server):
-    if "certificate-authority-data" in server:
-        return base64.b64decode(server["certificate-authority-data"])
-    return Path(server["certificate-authority"]).read_bytes()
 
 
 @pytest.fixture

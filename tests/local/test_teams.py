@@ -1,7 +1,6 @@
 """Two teams on a real API server: what a researcher of one tries against the other, and what they do every day."""
 
 import pytest
-from kubernetes.client.api_client import ApiClient
 from manifests import RBAC, claim, definition, deployment, gang, group, is_refused, is_taken, manifest, path, role
 from quota_cases import REFUSED, TAKEN, USELESS
 from running_pods import may
@@ -26,14 +25,6 @@ IN_GROUP = {"scheduling.k8s.io/group-name": "group"}
 IN_QUEUE = {"scheduling.volcano.sh/queue-name": QUEUES[TEAM]}
 
 
-class Impersonating(ApiClient):
-    """The administrator's connection, as somebody else."""
-
-    def request(self, method, url, *, headers, **options):
-        user = {"Impersonate-User": "researcher", "Impersonate-Group": f"trainium-eks:{TEAM}:researchers"}
-        return super().request(method, url, headers={**headers, **user}, **options)
-
-
 @pytest.fixture(scope="module")
 def administrator(api, record):
     """The API as its administrator, with the two teams' namespaces in force."""
@@ -53,8 +44,8 @@ def administrator(api, record):
 
 
 @pytest.fixture(scope="module")
-def researcher(administrator):
-    api = Api(Impersonating(administrator._client.configuration), administrator._kubeconfig)
+def researcher(administrator, paths):
+    api = Api.connect(researchers.kubeconfig(paths, TEAM))
     until(lambda: is_taken(api, _pod()), "the role is in force, and the team's default account there")
     return api
 
@@ -193,10 +184,6 @@ def test_what_teams_do_every_day_passes(researcher):
     assert keys == {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}, "the API server's own pass"
 
 
-def _without_target():
-    return {key: value for key, value in _command("Job", "job").items() if key != "target"}
-
-
 OBJECTS = {
     "a service's external address": (_service(externalIPs=["10.0.0.1"]), "must not have externalIPs"),
     "a load balancer": (_service(type="LoadBalancer"), "services.loadbalancers"),
@@ -227,7 +214,7 @@ OBJECTS = {
     "a claim": (_claim("gp3", "1Gi"), "persistentvolumeclaims"),
     "closing another's queue": (_command("Queue", "ears"), "must be a Volcano Job"),
     "closing a Job of no group": (_command("Job", "ears"), "must be a Volcano Job"),
-    "a command without a target": (_without_target(), "must be a Volcano Job"),
+    "a command without a target": ({**_command("Job", "job"), "target": None}, "must be a Volcano Job"),
     "pods that the API server refuses": (
         _job(securityContext={"seLinuxChangePolicy": "MountOption"}),
         "again and again",
