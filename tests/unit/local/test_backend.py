@@ -98,9 +98,11 @@ def test_what_is_made_is_written_down_before_and_as_done_and_nothing_begins_afte
 def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from(tmp_path):
     adopted = adopted_zones({"existingNetwork": {"privateSubnets": [{"id": "subnet-1", "zoneId": "usw2-az1"}]}})
     assert adopted_zones({}) == {}
-    cloud = Cloud(tmp_path, adopted=adopted)
+    cloud, endpoints = Cloud(tmp_path, adopted=adopted), []
 
     def program():
+        cluster = aws.eks.Cluster("c", role_arn="arn:aws:iam::000000000000:role/r", vpc_config={"subnet_ids": []})
+        cluster.endpoint.apply(endpoints.append)
         subnet = aws.ec2.Subnet("s", vpc_id="vpc-1", cidr_block="10.0.0.0/24", availability_zone_id="usw2-az4")
         template = aws.ec2.LaunchTemplate("t", user_data="eA==")
         aws.eks.NodeGroup(
@@ -113,6 +115,11 @@ def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from(tmp
         )
 
     cloud.run(program)
+    assert endpoints == ["https://127.0.0.1:1"]
+    assert [cloud.backend.simulates(f"aws:{type_}") for type_ in ("ec2/subnet:Subnet", "eks/cluster:Cluster")] == [
+        True
+    ] * 2
+    assert not cloud.backend.simulates("kubernetes:core/v1:Namespace")
     (asked,) = cloud.makers["nodes"].asked
     zones = [asked.made[subnet]["availabilityZoneId"] for subnet in asked.registration.inputs["subnetIds"]]
     assert zones == ["usw2-az4", "usw2-az1"]

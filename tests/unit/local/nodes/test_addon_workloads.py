@@ -10,6 +10,7 @@ from trainium_eks.local.nodes.addon_workloads import AddonWorkloads, manifests
 from trainium_eks.local.nodes.settling import settle
 from trainium_eks.model.catalogue import addon_records
 from trainium_eks.model.catalogue.versions import KUBERNETES
+from trainium_eks.model.sizing.quantities import quantity
 
 REGION = "us-west-2"
 ADDONS = addon_records.pinned(KUBERNETES)
@@ -43,9 +44,15 @@ def test_an_add_on_makes_what_the_list_says_valid_and_simulated(addon):
 def test_pods_have_no_token_and_only_the_room_and_network_that_they_need():
     on_host = {name for name, spec in SPECS.items() if spec.get("hostNetwork")}
     assert on_host == {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent"}
-    agents = [workload.pod for workload in WORKLOADS if workload.nodes == "all"]
-    assert (sum(each.millicpu for each in agents), sum(each.memory_mib for each in agents)) == (220, 254)
+    containers = [SPECS[each.name]["containers"][0] for each in WORKLOADS if each.nodes == "all"]
+    requests = [each.get("resources", {}).get("requests", {}) for each in containers]
+    amounts = [1000 * sum(quantity(each.get(name, "0")) for each in requests) for name in ("cpu", "memory")]
+    assert amounts == [220, 254_000 * 2**20]
     assert [name for name, spec in SPECS.items() if spec["automountServiceAccountToken"]] == []
+    tolerated = {name: spec["tolerations"][0] for name, spec in SPECS.items() if "tolerations" in spec}
+    assert tolerated["coredns"] == {"key": "CriticalAddonsOnly", "operator": "Exists"}
+    assert tolerated["aws-node"] == {"operator": "Exists"}
+    assert "metrics-server" not in tolerated
 
 
 def test_images_come_from_where_eks_has_them_at_the_add_ons_version():

@@ -72,6 +72,7 @@ CASES = [
     ),
     (live("StatefulSet", THREE, readyReplicas=3, updateRevision="b", currentRevision="b"), "ready"),
     (live("StatefulSet", {**THREE, **PARTITION}, **OLD, updatedReplicas=1), "ready"),
+    (live("StatefulSet", {**THREE, **PARTITION}, **OLD), "0 of 1 pods are of the newest template"),
     (live("StatefulSet", {**THREE, **ON_DELETE}, **OLD), "ready"),
     (live("StatefulSet", THREE, readyReplicas=1), "1 of 3 pods are ready"),
     (live("StatefulSet", THREE, **OLD, updatedReplicas=1), "1 of 3 pods are of the newest template"),

@@ -53,9 +53,10 @@ class Place:
         self.served = f"cp {package(root / 'served', '1.0.0')} $2/thing-1.0.0.tgz"
 
     def charts(self, pull="echo 'Error: nobody may pull here' >&2; exit 1", **environment):
-        wait = 'while [ "$1" != --destination ]; do shift; done'
+        wait = '[ -z "$HELM_NAMESPACE" ] || exit 9; while [ "$1" != --destination ]; do shift; done'
         helm = fakes.executable(self.root / "helm", f'#!/bin/sh\necho "$@" >> {self.calls}\n{wait}\n{pull}\n')
-        full = {"PATH": os.environ["PATH"], "TRN_CACHE": str(self.root / "cache"), **environment}
+        theirs = {"PATH": os.environ["PATH"], "HELM_NAMESPACE": "other"}
+        full = {**theirs, "TRN_CACHE": str(self.root / "cache"), **environment}
         return Charts(HelmCli(helm, Paths.of(self.project, "s"), full), self.project, full)
 
     @property
