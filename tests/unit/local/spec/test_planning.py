@@ -1,5 +1,6 @@
 """From a pod's object to what its shim runs."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,10 @@ from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.spec import environment, hosts, planning, volumes
 from trainium_eks.local.spec.hosts import Host
 from trainium_eks.local.spec.known import PlanInputs, UnmetError
-from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory
+from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory, PodPlan
 
 PLACE = Path("/s/pods/u")
+SIDE = {"name": "side", "image": "local/python", "command": ["x"], "restartPolicy": "Always"}
 IMAGE = LocalImage("python", "0123456789ab", Path("/cache/python"), has_torch=False)
 
 
@@ -22,7 +24,8 @@ def pod(container=None, **spec):
 
 
 def known(**changes):
-    node = {"status": {"addresses": [{"type": "InternalIP", "address": "100.64.0.9"}], "allocatable": {"cpu": "8"}}}
+    addresses = [{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "100.64.0.9"}]
+    node = {"status": {"addresses": addresses, "allocatable": {"cpu": "8"}}}
     made = PlanInputs(
         directory=PodDirectory(PLACE),
         claims=Path("/s/claims/team"),
@@ -39,6 +42,66 @@ def known(**changes):
         proxy="http://100.127.0.1:3128",
     )
     return replace(made, **changes)
+
+
+def test_a_container_is_planned_with_all_that_its_pod_says():
+    ports = {"clusterIP": "10.0.0.5", "ports": [{"port": 80, "name": "http-web"}]}
+    services = [
+        {"metadata": {"name": name, "namespace": namespace}, "spec": {**ports, **changes}}
+        for name, namespace, changes in (
+            ("my-web", "team", {}),
+            ("headless", "team", {"clusterIP": "None"}),
+            ("elsewhere", "other", {}),
+        )
+    ]
+    sources = {
+        "HOST": {"fieldRef": {"fieldPath": "status.hostIP"}},
+        "IP": {"fieldRef": {"fieldPath": "status.podIP"}},
+        "LABELS": {"fieldRef": {"fieldPath": "metadata.labels"}},
+        "SIDES": {"resourceFieldRef": {"resource": "limits.cpu", "containerName": "side"}},
+    }
+    body = pod(
+        {
+            "env": [{"name": name, "valueFrom": source} for name, source in sources.items()],
+            "envFrom": [{"prefix": "S_", "secretRef": {"name": "s"}}],
+            "resources": {"limits": {"memory": "1Gi", "cpu": "3"}},
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "securityContext": {"readOnlyRootFilesystem": True},
+            "ports": [{"name": "web", "containerPort": 8080}],
+            "readinessProbe": {"httpGet": {"port": "web", "path": "/ok"}, "failureThreshold": 5},
+            "volumeMounts": [{"name": "m", "mountPath": "/etc/m/"}],
+        },
+        volumes=[{"name": "m", "configMap": {"name": "m", "items": [{"key": "l", "path": "deep/l", "mode": 0o400}]}}],
+        initContainers=[{**SIDE, "resources": {"limits": {"cpu": "2"}}}],
+        terminationGracePeriodSeconds=0,
+    )
+    made = planning.planned(body, known(services=services))
+    assert PodPlan.from_json(made.plan.to_json()) == made.plan
+    assert (made.plan.grace_seconds, made.plan.network_pid, made.plan.init[0].is_sidecar) == (0, 7, True)
+    assert [(str(file.path), file.content, file.mode) for file in made.files] == [
+        ("/s/pods/u/volumes/m/deep/l", b"w", 0o400)
+    ]
+    (container,) = made.plan.containers
+    wanted = {
+        "HOST": "100.64.0.9",
+        "IP": "100.127.0.2",
+        "LABELS": 'a="quo\\"te"\napp="x"',
+        "SIDES": "2",
+        "S_k": "secret",
+        "MY_WEB_SERVICE_HOST": "10.0.0.5",
+        "MY_WEB_SERVICE_PORT_HTTP_WEB": "80",
+        "KUBERNETES_SERVICE_HOST": "100.127.0.1",
+        "http_proxy": "http://100.127.0.1:3128",
+    }
+    assert wanted.items() <= container.environment.items()
+    assert not [name for name in container.environment if name.startswith(("HEADLESS", "ELSEWHERE"))]
+    assert (container.memory_bytes, container.read_only_root, container.message_from_log) == (2**30, True, True)
+    own = ["/dev/termination-log", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf"]
+    assert [each.target for each in container.mounts if each.target not in sys.base_prefix] == [*own, "/etc/m"]
+    assert container.mounts[-1].read_only, "Kubernetes makes its content"
+    probe = container.readiness
+    assert (probe.action.port, probe.action.http_path, probe.failure_threshold) == (8080, "/ok", 5)
+    assert (probe.period_seconds, probe.timeout_seconds, probe.success_threshold) == (10, 1, 1)
 
 
 def test_resources_are_counted_in_units_and_rounded_up():
