@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from trainium_eks.local.images.images import LocalImage
-from trainium_eks.local.spec import environment, hosts, planning, volumes
+from trainium_eks.local.spec import hosts, planning, volumes
 from trainium_eks.local.spec.hosts import Host
 from trainium_eks.local.spec.known import PlanInputs, UnmetError
 from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory, PodPlan
 
 PLACE = Path("/s/pods/u")
-SIDE = {"name": "side", "image": "local/python", "command": ["x"], "restartPolicy": "Always"}
 IMAGE = LocalImage("python", "0123456789ab", Path("/cache/python"), has_torch=False)
 
 
@@ -58,13 +57,17 @@ def test_a_container_is_planned_with_all_that_its_pod_says():
         "HOST": {"fieldRef": {"fieldPath": "status.hostIP"}},
         "IP": {"fieldRef": {"fieldPath": "status.podIP"}},
         "LABELS": {"fieldRef": {"fieldPath": "metadata.labels"}},
+        "CPUS": {"resourceFieldRef": {"resource": "limits.cpu"}},
+        "MILLIS": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}},
+        "MIB": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}},
+        "ASKED": {"resourceFieldRef": {"resource": "requests.memory"}},
         "SIDES": {"resourceFieldRef": {"resource": "limits.cpu", "containerName": "side"}},
     }
     body = pod(
         {
             "env": [{"name": name, "valueFrom": source} for name, source in sources.items()],
             "envFrom": [{"prefix": "S_", "secretRef": {"name": "s"}}],
-            "resources": {"limits": {"memory": "1Gi", "cpu": "3"}},
+            "resources": {"limits": {"memory": "1Gi", "cpu": "1500m"}},
             "terminationMessagePolicy": "FallbackToLogsOnError",
             "securityContext": {"readOnlyRootFilesystem": True},
             "ports": [{"name": "web", "containerPort": 8080}],
@@ -72,7 +75,7 @@ def test_a_container_is_planned_with_all_that_its_pod_says():
             "volumeMounts": [{"name": "m", "mountPath": "/etc/m/"}],
         },
         volumes=[{"name": "m", "configMap": {"name": "m", "items": [{"key": "l", "path": "deep/l", "mode": 0o400}]}}],
-        initContainers=[{**SIDE, "resources": {"limits": {"cpu": "2"}}}],
+        initContainers=[{"name": "side", "image": "local/python", "command": ["x"], "restartPolicy": "Always"}],
         terminationGracePeriodSeconds=0,
     )
     made = planning.planned(body, known(services=services))
@@ -86,7 +89,11 @@ def test_a_container_is_planned_with_all_that_its_pod_says():
         "HOST": "100.64.0.9",
         "IP": "100.127.0.2",
         "LABELS": 'a="quo\\"te"\napp="x"',
-        "SIDES": "2",
+        "CPUS": "2",
+        "MILLIS": "1500",
+        "MIB": "1024",
+        "ASKED": "0",
+        "SIDES": "8",
         "S_k": "secret",
         "MY_WEB_SERVICE_HOST": "10.0.0.5",
         "MY_WEB_SERVICE_PORT_HTTP_WEB": "80",
@@ -102,20 +109,6 @@ def test_a_container_is_planned_with_all_that_its_pod_says():
     probe = container.readiness
     assert (probe.action.port, probe.action.http_path, probe.failure_threshold) == (8080, "/ok", 5)
     assert (probe.period_seconds, probe.timeout_seconds, probe.success_threshold) == (10, 1, 1)
-
-
-def test_resources_are_counted_in_units_and_rounded_up():
-    body = pod({"resources": {"limits": {"cpu": "1500m", "memory": "1Gi"}}})
-    for resource, divisor, value in (
-        ("limits.cpu", {}, "2"),
-        ("limits.cpu", {"divisor": "1m"}, "1500"),
-        ("limits.memory", {"divisor": "1Mi"}, "1024"),
-    ):
-        reference = {"resource": resource, **divisor}
-        assert environment.resource_value(reference, body, body["spec"]["containers"][0], known()) == value
-    body = pod()
-    for resource, value in (("limits.cpu", "8"), ("requests.memory", "0")):
-        assert environment.resource_value({"resource": resource}, body, body["spec"]["containers"][0], known()) == value
 
 
 def value_from(**source):
