@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from manifests import manifest
 
 from components.volcano_stack import queue_spec
 from trainium_eks.kube.api import ApiError, Cause
@@ -11,31 +12,15 @@ from trainium_eks.local.objects.awaits import FailedState, Ready, RelatedObjects
 from trainium_eks.local.objects.placeholders import definitions
 from trainium_eks.model.sizing.queues import QueueConfig
 
-GROUPS = {
-    "Deployment": "apps/v1",
-    "StatefulSet": "apps/v1",
-    "DaemonSet": "apps/v1",
-    "Job": "batch/v1",
-    "Ingress": "networking.k8s.io/v1",
-    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
-    "APIService": "apiregistration.k8s.io/v1",
-}
-
-
+GROUPS = {"Ingress": "networking.k8s.io/v1", "APIService": "apiregistration.k8s.io/v1"}
 OBSERVED = {"Deployment", "StatefulSet", "DaemonSet", "ReplicationController"}
 """Kinds whose controller says which generation it has seen: here, the newest."""
 
 
 def live(kind, spec=None, top=None, **status):
     seen = {"observedGeneration": 2} if kind in OBSERVED else {}
-    return {
-        "apiVersion": GROUPS.get(kind, "v1"),
-        "kind": kind,
-        "metadata": {"name": "it", "namespace": "ns", "generation": 2},
-        "spec": spec or {},
-        "status": {**seen, **status},
-        **(top or {}),
-    }
+    made = manifest(kind, "it", "ns", api_version=GROUPS.get(kind, ""), metadata={"generation": 2})
+    return {**made, "spec": spec or {}, "status": {**seen, **status}, **(top or {})}
 
 
 def condition(type_, status="True", **rest):
