@@ -116,10 +116,8 @@ def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from(tmp
 
     cloud.run(program)
     assert endpoints == ["https://127.0.0.1:1"]
-    assert [cloud.backend.simulates(f"aws:{type_}") for type_ in ("ec2/subnet:Subnet", "eks/cluster:Cluster")] == [
-        True
-    ] * 2
-    assert not cloud.backend.simulates("kubernetes:core/v1:Namespace")
+    types = ("aws:eks/cluster:Cluster", "kubernetes:core/v1:Namespace")
+    assert [cloud.backend.simulates(each) for each in types] == [True, False]
     (asked,) = cloud.makers["nodes"].asked
     zones = [asked.made[subnet]["availabilityZoneId"] for subnet in asked.registration.inputs["subnetIds"]]
     assert zones == ["usw2-az4", "usw2-az1"]
