@@ -11,6 +11,7 @@ import pytest
 import yaml
 from waiting import SECONDS
 
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane import ports
 from trainium_eks.local.control_plane.flags import PORTS, STAGES, commands
 from trainium_eks.local.control_plane.ports import Settings, is_answered, is_free
@@ -50,6 +51,9 @@ def test_a_port_that_others_have_is_replaced_and_said_and_one_that_we_ourselves_
         assert [is_answered(settings.ports[name]) for name in ("etcd", "kube-apiserver")] == [True, False]
         assert settings.settled(lambda name, port: (name, port) == ("etcd", taken)) == (settings, [])
         found, (moved,) = settings.settled(lambda _name, _port: False)
+        monkeypatch.setattr(ports, "_RANGE", range(taken, taken + 2))
+        with pytest.raises(ClusterError, match=f"No free port was found on 127.0.0.1 between {taken} and {taken + 1}"):
+            ports.free_port({taken + 1})
     assert (moved.name, moved.before, moved.now) == ("etcd", taken, found.ports["etcd"])
     assert is_free(found.ports["etcd"])
     assert found.ports["kube-apiserver"] == settings.ports["kube-apiserver"]
@@ -91,7 +95,7 @@ def test_who_asks_whether_somebody_listens_is_in_nobodys_way(settings):
 
 
 def test_settings_that_cannot_be_read_or_have_impossible_ports_are_none(paths, settings):
-    spoilt = [json.dumps({"ports": {**settings.ports, "etcd": port}, "complete": True}) for port in (0, 70000, "80")]
+    spoilt = [json.dumps({"ports": {**settings.ports, "etcd": port}, "complete": True}) for port in (0, 65536, "80")]
     for text in ("", "{", "[]", '{"ports": {"etcd": 1}}', '{"ports": 3, "complete": true}', *spoilt):
         paths.settings.write_text(text)
         assert Settings.load(paths) == Settings(), text
