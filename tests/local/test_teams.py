@@ -116,7 +116,6 @@ SPECS = {
     "a toleration of everything": ({"tolerations": [{"operator": "Exists"}]}, "must not tolerate"),
     "a node": ({"nodeName": "ip-10-0-0-1"}, "must not name its node"),
     "the system's priority over nodes": ({"priorityClassName": "system-node-critical"}, "training-low"),
-    "the system's priority over the cluster": ({"priorityClassName": "system-cluster-critical"}, "training-low"),
     "a device claim": ({"resourceClaims": [{"name": "d", "resourceClaimTemplateName": "t"}]}, "resourceClaims"),
     "a file system of its own": ({"volumes": [_ephemeral()]}, "storage class fsx"),
     "another's volume": (
@@ -125,10 +124,6 @@ SPECS = {
     ),
     "large texts": ({"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["x" * 60] * 9000}]}, "letters: put large texts"),
     "any EBS volume": ({"volumes": [{"name": "v", "awsElasticBlockStore": {"volumeID": "vol-1"}}]}, "volumes must be"),
-    "any NFS server": (
-        {"volumes": [{"name": "v", "nfs": {"server": "10.0.0.1", "path": "/"}}]},
-        "volumes must be",
-    ),
 }
 
 
@@ -189,7 +184,6 @@ OBJECTS = {
     "a load balancer": (_service(type="LoadBalancer"), "services.loadbalancers"),
     "a port of nodes": (_service(type="NodePort"), "services.nodeports"),
     "another team's queue": (_job(queue="ears"), "eyes"),
-    "everybody's queue": (_job(queue="default"), "eyes"),
     "a pod in another team's queue": (
         _pod(NEURON, schedulerName="volcano", annotations={"scheduling.volcano.sh/queue-name": "ears"}),
         "eyes",
