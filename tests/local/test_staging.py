@@ -64,7 +64,10 @@ def pods_of(api, job):
     return api.list("v1", "Pod", namespace=TEAM, labels=f"batch.kubernetes.io/job-name={job}")
 
 
-def test_a_researcher_may_submit_it_and_its_pod_is_made(stage, api, team):
+def test_a_researcher_may_submit_it_and_its_pod_is_made_and_a_dry_run_submits_nothing(stage, api, team):
+    code, out, _ = stage("s3://bucket/set/", "data/set", "--dry-run")
+    assert (code, '"kind": "ConfigMap"' in out) == (0, True)
+    assert "data/set" not in staging(api)
     code, out, err = stage("s3://bucket/set/", "data/set", "--no-follow")
     assert code == 0, err
     name = staging(api)["data/set"]["metadata"]["name"]
@@ -131,13 +134,6 @@ def test_what_was_submitted_and_never_started_is_thrown_away(stage, api, team):
         time.sleep(1)
         assert stage("s3://bucket/set/", "data/left", "--no-follow")[0] == 0
     assert not live(api, first)
-
-
-def test_a_dry_run_submits_nothing(stage, api, team):
-    code, out, _ = stage("s3://bucket/set/", "data/dry", "--dry-run")
-    assert code == 0
-    assert '"kind": "ConfigMap"' in out
-    assert "data/dry" not in staging(api)
 
 
 def test_a_refusal_of_the_api_server_is_said(stage, api, team):
