@@ -208,7 +208,10 @@ OBJECTS = {
     "a claim": (_claim("gp3", "1Gi"), "persistentvolumeclaims"),
     "closing another's queue": (_command("Queue", "ears"), "must be a Volcano Job"),
     "closing a Job of no group": (_command("Job", "ears"), "must be a Volcano Job"),
-    "a command without a target": ({**_command("Job", "job"), "target": None}, "must be a Volcano Job"),
+    "a command without a target": (
+        manifest("Command", "command", TEAM, api_version="bus.volcano.sh/v1alpha1", action="CloseQueue"),
+        "must be a Volcano Job",
+    ),
     "pods that the API server refuses": (
         _job(securityContext={"seLinuxChangePolicy": "MountOption"}),
         "again and again",
