@@ -28,6 +28,8 @@ def read(file, **wanted):
 def test_what_was_written_is_read_and_a_line_that_is_too_long_is_one_line_again(tmp_path):
     written(tmp_path / "a.log", b"one\ntw", b"o\n\nthr", b"ee").close(NOW)
     assert read(tmp_path / "a.log") == "one\ntwo\n\nthree"
+    assert read(tmp_path / "a.log", tail=2) == "\nthree"
+    assert (tmp_path / "a.log").stat().st_mode & 0o777 == 0o600
     text = b"x" * (LINE_BYTES * 2 + 5)
     written(tmp_path / "0.log", text[:100], text[100:] + b"\nend\n").close(NOW)
     assert read(tmp_path / "0.log") == f"{text.decode()}\nend\n"
