@@ -42,6 +42,11 @@ def test_each_listener_has_a_port_of_its_own_which_is_remembered(paths, settings
     settings.save(paths)
     assert Settings.load(paths) == settings
     assert settings.settled(lambda _name, _port: False) == (settings, [])
+    # Settings that cannot be read or have impossible ports are none.
+    spoilt = [json.dumps({"ports": {**settings.ports, "etcd": port}, "complete": True}) for port in (0, 65536, "80")]
+    for text in ("", "{", "[]", '{"ports": {"etcd": 1}}', '{"ports": 3, "complete": true}', *spoilt):
+        paths.settings.write_text(text)
+        assert Settings.load(paths) == Settings(), text
 
 
 def test_a_port_that_others_have_is_replaced_and_said_and_one_that_we_ourselves_have_is_kept(settings, monkeypatch):
@@ -92,13 +97,6 @@ def test_who_asks_whether_somebody_listens_is_in_nobodys_way(settings):
                 socket.create_server(("127.0.0.1", port)).close()
         finally:
             asking.kill()
-
-
-def test_settings_that_cannot_be_read_or_have_impossible_ports_are_none(paths, settings):
-    spoilt = [json.dumps({"ports": {**settings.ports, "etcd": port}, "complete": True}) for port in (0, 65536, "80")]
-    for text in ("", "{", "[]", '{"ports": {"etcd": 1}}', '{"ports": 3, "complete": true}', *spoilt):
-        paths.settings.write_text(text)
-        assert Settings.load(paths) == Settings(), text
 
 
 def test_every_command_line_names_the_stack_and_only_loopback(paths, settings):

@@ -148,10 +148,14 @@ def test_pods_have_the_disk_that_containers_live_on():
         assert node["status"]["allocatable"]["ephemeral-storage"] == f"{gibibytes * 1024 * 9 // 10 - 1024}Mi"
 
 
-def test_a_capacity_blocks_type_stands_in_the_launch_template():
+def test_a_capacity_blocks_type_stands_in_the_launch_template_and_an_unknown_or_missing_one_is_refused():
     made = pool(instanceTypes=None, capacityType="CAPACITY_BLOCK", boot=template(instanceType="trn2.48xlarge"))
     assert made.instance.name == "trn2.48xlarge"
     assert manifests(made)[0]["metadata"]["labels"]["eks.amazonaws.com/capacityType"] == "CAPACITY_BLOCK"
+    with pytest.raises(ClusterError, match=r"dev-ng1-nodes-sim-0.*did you mean trn1\.32xlarge(.|\n)*instanceTypes"):
+        pool(instanceTypes=["trn1.33xlarge"])
+    with pytest.raises(ClusterError, match="has no instance type"):
+        pool(instanceTypes=None, boot=template())
 
 
 def test_several_subnets_are_filled_in_turn_and_one_of_another_stack_is_where_the_type_is_offered():
@@ -162,13 +166,6 @@ def test_several_subnets_are_filled_in_turn_and_one_of_another_stack_is_where_th
     assert zone_id in CATALOGUE.offered("trn1.32xlarge", "us-west-2")
     assert zone_name("us-west-2", "usw2-az1") == "us-west-2a"
     assert zone_name("us-west-2", "usw2-lax1-az1") == "us-west-2-usw2-lax1-az1"
-
-
-def test_a_type_that_is_unknown_or_missing_is_refused():
-    with pytest.raises(ClusterError, match=r"dev-ng1-nodes-sim-0.*did you mean trn1\.32xlarge(.|\n)*instanceTypes"):
-        pool(instanceTypes=["trn1.33xlarge"])
-    with pytest.raises(ClusterError, match="has no instance type"):
-        pool(instanceTypes=None, boot=template())
 
 
 def test_a_node_takes_the_volumes_for_which_its_type_has_places():

@@ -166,7 +166,7 @@ def found(*listed):
     return volumes.volumes(pod(volumes=list(listed)), known())
 
 
-def test_volumes_that_are_not_there_are_named():
+def test_volumes_that_are_not_there_are_named_and_a_part_of_a_volume_is_in_the_volume():
     for volume, why in (
         ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
         ({"secret": {"secretName": "s", "items": [{"key": "z", "path": "z"}]}}, "non-existent config key: z"),
@@ -176,13 +176,10 @@ def test_volumes_that_are_not_there_are_named():
         with pytest.raises(UnmetError, match=why):
             found({"name": "v", **volume})
     assert found({"name": "o", "configMap": {"name": "none", "optional": True}})["o"].files == ()
-
-
-@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", "$(NONE)"])
-def test_a_part_of_a_volume_is_in_the_volume(path):
     listed = found({"name": "v", "emptyDir": {}})
-    with pytest.raises(UnmetError, match="must be a path in the volume"):
-        volumes.mounts({"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": path}]}, listed, {})
+    for path in ("../x", "a/../../x", "/etc", "$(NONE)"):
+        with pytest.raises(UnmetError, match="must be a path in the volume"):
+            volumes.mounts({"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": path}]}, listed, {})
 
 
 def test_names_lead_to_pods():
