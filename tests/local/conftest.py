@@ -27,7 +27,6 @@ def pytest_runtest_teardown(item, nextitem):
 
 @pytest.fixture(scope="session")
 def paths(tmp_path_factory):
-    """Where the shared control plane keeps its state."""
     return Paths.of(tmp_path_factory.mktemp("cloud"), "shared")
 
 
@@ -45,7 +44,6 @@ def control_plane(binaries, paths, pytestconfig):
 
 @pytest.fixture(scope="session")
 def api(control_plane, paths):
-    """The shared control plane's API, as its administrator."""
     return Api.connect(paths.kubeconfig)
 
 
@@ -67,24 +65,19 @@ def node(api):
 
 @pytest.fixture(scope="module")
 def cpu_group(api):
-    """Simulated CPU nodes on which pods with local images run."""
     with cpu_nodes(api) as key:
         yield key
 
 
 @pytest.fixture
 def pods(api, cpu_group):
-    """A namespace of the test's own, and its pods, which run on this machine."""
     with a_namespace(api) as found:
         yield found
 
 
 @pytest.fixture
 def isolation(paths, cpu_group):
-    """How pods are kept apart on this machine."""
-    chosen = Chosen.load(paths.pods)
-    assert chosen is not None
-    return chosen.isolation
+    return Chosen.load(paths.pods).isolation
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """EKS add-ons' stand-ins on a real cluster: they run where the real ones would, and go without a trace."""
 
 import uuid
-from typing import Any
 
 import pytest
 
@@ -29,7 +28,6 @@ def _pool(name, size):
 
 @pytest.fixture(scope="module")
 def addons(api):
-    """All add-ons, on two CPU nodes and a Trainium node."""
     nodes, made = Nodes(api), AddonWorkloads(Objects(api, lambda _: None))
     pools = [_pool(name, size) for name, size in (("m6i.xlarge", 2), ("trn1.32xlarge", 1))]
     try:
@@ -61,11 +59,10 @@ def test_agents_run_on_every_node_and_controllers_only_where_no_accelerator_is(a
 
 
 def families_of(api, kind, name, families):
-    """Of the nodes on which pods of a workload are running."""
     path = f"/apis/apps/v1/namespaces/kube-system/{kind.lower()}s/{name}"
     selector = api.request("GET", path)["spec"]["selector"]["matchLabels"]
     labels = ",".join(f"{key}={value}" for key, value in selector.items())
-    pods: list[dict[str, Any]] = api.list("v1", "Pod", namespace="kube-system", labels=labels)
+    pods = api.list("v1", "Pod", namespace="kube-system", labels=labels)
     assert {pod["status"]["phase"] for pod in pods} == {"Running"}
     return [families[pod["spec"]["nodeName"]] for pod in pods]
 

@@ -51,7 +51,6 @@ ControlPlane(Paths(Path(sys.argv[1])), binaries).start(lambda line: print(line, 
 
 @pytest.fixture
 def own(tmp_path):
-    """State of a control plane of the test's own, which it may kill."""
     paths = Paths.of(tmp_path, "own")
     yield paths
     processes.stop(paths, timeout_seconds=2)
@@ -68,7 +67,6 @@ def ran(tmp_path_factory, binaries):
 
 
 def start_elsewhere(paths, binaries, prelude=""):
-    """Starts the control plane in a process of its own, as ``trn`` does."""
     names = json.dumps({name: str(path) for name, path in binaries.items()})
     command = [sys.executable, "-c", prelude + START, str(paths.root), names]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -84,7 +82,6 @@ def stopped(plane):
 
 
 def remove(root):
-    """A directory that is written to meanwhile."""
     until(lambda: shutil.rmtree(root, ignore_errors=True) or not root.exists())
 
 
@@ -102,7 +99,6 @@ NEURON = {"aws.amazon.com/neuron": "1"}
 
 
 def devices(name):
-    """A node with devices and their taint."""
     taint = {"key": "aws.amazon.com/neuron", "effect": "NoSchedule"}
     return simulated_node(name, [taint], **{"aws.amazon.com/neuron": "16"})
 
@@ -113,7 +109,6 @@ def training_pod(name, namespace, where, metadata=None, **spec):
 
 
 def until_so(api, wanted, kind="Ready"):
-    """Waits for a condition of an object; the object."""
 
     def conditions():
         return {each["type"]: each["status"] for each in live(api, wanted)["status"].get("conditions") or ()}
@@ -130,9 +125,6 @@ def trainium_node(api):
     api.delete(api.reference(made))
 
 
-# --- what is there ---
-
-
 def test_an_api_server_that_is_late_once_is_healthy_and_one_that_never_is_ready_is_not(control_plane, monkeypatch):
     late = iter([False, False])
     monkeypatch.setattr(control_plane_module, "is_ready", lambda *_: next(late, True))
@@ -142,13 +134,15 @@ def test_an_api_server_that_is_late_once_is_healthy_and_one_that_never_is_ready_
     assert not control_plane.healthy()
 
 
-def test_nothing_listens_but_on_loopback_and_etcd_lets_in_only_its_client(control_plane, paths):
+def test_nothing_listens_but_on_loopback_etcd_lets_in_only_its_client_and_files_are_their_owners(control_plane, paths):
     found = [psutil.Process(each.pid).net_connections("tcp") for each in processes.running(paths)]
     listening = [each.laddr for those in found for each in those if each.status == psutil.CONN_LISTEN]
     assert {each.ip for each in listening} == {"127.0.0.1"}
     assert {each.port for each in listening} == set(Settings.load(paths).ports.values())
     until(lambda: _etcd_answers(paths, "etcd-client"), "etcd is well")
     assert not _etcd_answers(paths, "kube-scheduler")
+    files = (paths.root, paths.kubeconfig, paths.logs / "etcd.log")
+    assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o700, 0o600, 0o600]
 
 
 def _etcd_answers(paths, client):
@@ -167,32 +161,20 @@ def _etcd_answers(paths, client):
         connection.close()
 
 
-def test_the_state_is_its_owners_alone(control_plane, paths):
-    assert stat.S_IMODE(paths.root.stat().st_mode) == 0o700
-    assert stat.S_IMODE(paths.kubeconfig.stat().st_mode) == 0o600
-    assert stat.S_IMODE((paths.logs / "etcd.log").stat().st_mode) == 0o600
-
-
-def test_users_without_a_role_may_do_nothing(api, namespace):
-    assert not may(api, "somebody", namespace, "list", "pods")
-
-
-# --- nodes and pods ---
-
-
-def lease(api, node_name):
-    return live(api, manifest("Lease", node_name, "kube-node-lease", api_version="coordination.k8s.io/v1"))
-
-
-def test_a_pod_that_asks_for_a_device_tolerates_its_taint_and_runs(api, namespace, trainium_node):
+def test_a_pod_that_asks_for_a_device_tolerates_its_taint_runs_and_goes_whatever_holds_it(
+    api, namespace, trainium_node
+):
     """ExtendedResourceToleration, which EKS has and upstream's defaults do not."""
+    assert not may(api, "somebody", namespace, "list", "pods"), "users without a role may do nothing"
     inits = [{"name": "once", "image": "example"}, {"name": "aside", "image": "example", "restartPolicy": "Always"}]
-    made = training_pod("p", namespace, trainium_node, initContainers=inits)
+    made = training_pod("p", namespace, trainium_node, {"finalizers": ["example.com/held"]}, initContainers=inits)
     api.create(made)
     pod = until_so(api, made)
     assert pod["status"]["phase"] == "Running"
     assert pod["spec"]["nodeName"] == trainium_node
     assert [list(each["state"]) for each in pod["status"]["initContainerStatuses"]] == [["terminated"], ["running"]]
+    api.delete(api.reference(made))
+    until(lambda: not live(api, made))
 
 
 def test_a_jobs_pods_succeed_and_those_of_another_kind_of_job_go_on(api, namespace, trainium_node):
@@ -207,17 +189,6 @@ def test_a_jobs_pods_succeed_and_those_of_another_kind_of_job_go_on(api, namespa
     api.create(job)
     assert until_so(api, job, "Complete")["status"]["succeeded"] == 2
     assert live(api, trainer)["status"]["phase"] == "Running"
-
-
-def test_a_deleted_pod_is_gone_whatever_holds_it(api, namespace, trainium_node):
-    held = training_pod("p", namespace, trainium_node, {"finalizers": ["example.com/held"]})
-    api.create(held)
-    until_so(api, held)
-    api.delete(api.reference(held))
-    until(lambda: not live(api, held))
-
-
-# --- starting again ---
 
 
 def test_its_life_from_nothing_to_nothing(own, binaries):
@@ -259,7 +230,7 @@ def test_its_life_from_nothing_to_nothing(own, binaries):
 
     port = Settings.load(own).ports["kube-apiserver"]
     with socket.create_server(("127.0.0.1", port)):
-        told: list[str] = []
+        told = []
         moved = plane.start(told.append)
     assert [(each.name, each.before) for each in moved.moved_ports] == [("kube-apiserver", port)]
     assert any(str(port) in line for line in told)
@@ -275,7 +246,8 @@ def test_a_kwok_that_was_killed_is_followed_at_once_by_one_that_plays_its_nodes(
     api = Api.connect(ran.kubeconfig)
     api.create(devices("n"))
     until_so(api, devices("n"))
-    held = lease(api, "n")["metadata"]["uid"]
+    lease = manifest("Lease", "n", "kube-node-lease", api_version="coordination.k8s.io/v1")
+    held = live(api, lease)["metadata"]["uid"]
     os.kill(pids(ran)["kwok"], signal.SIGKILL)
     until(lambda: "kwok" not in pids(ran))
     ControlPlane(ran, binaries).start()
@@ -283,7 +255,7 @@ def test_a_kwok_that_was_killed_is_followed_at_once_by_one_that_plays_its_nodes(
     api.create(pod)
     until_so(api, pod)
     # One that had waited for its end would have gone on with the same lease.
-    assert lease(api, "n")["metadata"]["uid"] != held
+    assert live(api, lease)["metadata"]["uid"] != held
 
 
 @pytest.mark.parametrize("spawned", [1, 4])
@@ -309,13 +281,9 @@ def test_a_start_that_was_killed_is_completed_by_the_next(own, binaries, spawned
     until(plane.healthy)
 
 
-def test_data_of_a_first_start_that_was_cut_off_is_begun_anew(own, binaries):
+def test_data_of_a_first_start_that_was_cut_off_is_begun_anew_and_somebodys_is_never_thrown_away(own, binaries):
     (own.etcd / "member" / "wal").mkdir(parents=True)
     (own.etcd / "member" / "wal" / "0000000000000000-0000000000000000.wal").write_bytes(b"cut off")
-    ControlPlane(own, binaries).start()
-
-
-def test_data_that_is_somebodys_is_never_thrown_away(own, binaries):
     plane = ControlPlane(own, binaries)
     plane.start()
     plane.stop()
@@ -345,9 +313,6 @@ def test_lost_certificates_and_a_lost_state_directory_are_made_again_and_nothing
     assert not before & set(running.values())
 
 
-# --- side by side ---
-
-
 def test_two_stacks_run_side_by_side(tmp_path, binaries):
     one, two = Paths.of(tmp_path, "stack"), Paths.of(tmp_path, "stack2")
     planes = [ControlPlane(one, binaries), ControlPlane(two, binaries)]
@@ -365,9 +330,6 @@ def test_two_stacks_run_side_by_side(tmp_path, binaries):
             plane.stop()
 
 
-# --- what cannot be ---
-
-
 @pytest.mark.parametrize(
     ("instead", "said"),
     [
@@ -382,7 +344,7 @@ def test_an_upgrade_that_fails_brings_back_what_ran_before(ran, binaries, tmp_pa
     plane = ControlPlane(ran, binaries)
     before = pids(ran)
     newer = elsewhere(binaries, tmp_path / "newer", instead)
-    told: list[str] = []
+    told = []
     with pytest.raises(ClusterError, match=said) as failure:
         ControlPlane(ran, newer, kubernetes_minor="1.36").start(told.append)
     assert "\nKubernetes 1.35 runs again with the programs from before. Mend the cause" in str(failure.value)
@@ -410,25 +372,19 @@ def test_what_cannot_come_back_is_said(own, binaries, tmp_path):
     assert ControlPlane(own, binaries).start().started == CONTROL_PLANE, "as after any failed start"
 
 
-@pytest.mark.parametrize(
-    ("before", "said"),
-    [
-        ("1.33", "EKS goes from Kubernetes 1.33 to 1.35 one minor version at a time: 1.34 comes next"),
-        ("1.36", "EKS never goes back from Kubernetes 1.36 to 1.35: keep 1.36"),
-    ],
-)
-def test_a_step_that_eks_refuses_is_refused(own, binaries, before, said):
-    own.root.mkdir(parents=True)
-    Settings(service_range=SERVICE_RANGE, kubernetes=before, is_complete=True).save(own)
-    with pytest.raises(ClusterError, match=f"{said}. `trn local down`"):
-        ControlPlane(own, binaries).start()
-    assert pids(own) == {}
-
-
-def test_a_program_that_is_not_there_is_said(own, binaries, tmp_path):
+def test_a_missing_program_and_a_step_that_eks_refuses_are_refused(own, binaries, tmp_path):
     with pytest.raises(ClusterError, match=f"kwok cannot be started: there is no file {tmp_path}/none"):
         ControlPlane(own, {**binaries, "kwok": tmp_path / "none"}).start()
     assert not own.root.exists()
+    own.root.mkdir(parents=True)
+    for before, said in (
+        ("1.33", "EKS goes from Kubernetes 1.33 to 1.35 one minor version at a time: 1.34 comes next"),
+        ("1.36", "EKS never goes back from Kubernetes 1.36 to 1.35: keep 1.36"),
+    ):
+        Settings(service_range=SERVICE_RANGE, kubernetes=before, is_complete=True).save(own)
+        with pytest.raises(ClusterError, match=f"{said}. `trn local down`"):
+            ControlPlane(own, binaries).start()
+        assert pids(own) == {}
 
 
 def test_a_full_disk_is_said_in_etcds_words_and_of_certificates_with_the_path(own, binaries):

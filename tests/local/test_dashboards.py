@@ -8,8 +8,6 @@ import functools
 import json
 import re
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import exporters
 import prometheus_server
@@ -36,7 +34,7 @@ _OF_SOME = (
 )
 """Tokens are of language; only accelerator nodes have taints and are watched by EKS' agent."""
 
-DASHBOARDS: Mapping[str, dict[str, Any]] = {name: json.loads(text) for name, text in dashboards().items()}
+DASHBOARDS = {name: json.loads(text) for name, text in dashboards().items()}
 _ANYTHING = {"__rate_interval": WINDOW} | {
     variable["name"]: ALL for dashboard in DASHBOARDS.values() for variable in dashboard["templating"]["list"]
 }
@@ -87,7 +85,6 @@ def _nodes(*types):
 
 
 def _jobs(port):
-    """What a stack's Prometheus asks."""
     for scrape, nodes in (
         (scraping.NEURON_MONITOR, _nodes(TRN1)),
         (scraping.DCGM_EXPORTER, _nodes(P4D)),

@@ -6,10 +6,8 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -27,15 +25,12 @@ from trainium_eks.observe.faults.catalogue import BY_NAME
 
 pytestmark = pytest.mark.slow
 
-Body = dict[str, Any]
 LAB = "lab"
 """A namespace beside the teams': no policy holds a fault back."""
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """A stack that is up, and its administrator."""
-
     project: LocalProject
     api: Api
 
@@ -48,7 +43,6 @@ class Cloud:
         patch(self.api, manifest(kind, name, namespace), change, below)
 
     def pod(self, name, script="", spec=None, namespace=LAB, **told):
-        """A pod that runs a line of shell."""
         first = {"name": "c", "image": "local/python", "command": ["sh", "-c", script], **told}
         self.make("Pod", name, namespace, spec={"restartPolicy": "Never", "containers": [first], **(spec or {})})
 
@@ -57,7 +51,6 @@ class Cloud:
         self.api.create(deployment(name, LAB, pod))
 
     def gang(self, name, nodes, resources=None, instance_type="", **pod):
-        """A Volcano job of the lab."""
         limits = {"limits": resources} if resources else {}
         container = {"name": "c", "image": "local/python", "command": ["sleep", "3600"], "resources": limits}
         where = {"nodeSelector": {"node.kubernetes.io/instance-type": instance_type}} if instance_type else {}
@@ -72,7 +65,6 @@ class Cloud:
         )
 
     def findings(self, *arguments):
-        """What the doctor finds."""
         where = ("--stack", "local", "--directory", str(self.project.path), "--json")
         done = CliRunner().invoke(app, ["doctor", *arguments, *where], catch_exceptions=False)
         found = [each for each in json.loads(done.stdout)["findings"] if each["status"] == "fail"]
@@ -80,8 +72,7 @@ class Cloud:
         return found
 
 
-Inject = Callable[[Cloud], object]
-FAULTY_PODS: Mapping[str, Body] = yaml.safe_load(Path(__file__).with_name("faulty_pods.yaml").read_text())
+FAULTY_PODS = yaml.safe_load(Path(__file__).with_name("faulty_pods.yaml").read_text())
 
 
 def not_shown(resource):
@@ -130,14 +121,14 @@ def hook(cloud):
     selector = {"matchLabels": {"example.org/none": "true"}}
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]
     client = {"service": {"name": "nobody", "namespace": LAB, "path": "/"}}
-    one: Body = {"name": "nobody.example.org", "clientConfig": client, "rules": rules, "objectSelector": selector}
+    one = {"name": "nobody.example.org", "clientConfig": client, "rules": rules, "objectSelector": selector}
     one |= {"admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail"}
     cloud.make("ValidatingWebhookConfiguration", "nobody", webhooks=[one])
 
 
 def closed_queue(cloud):
     [queue] = [each for each in cloud.api.list(QUEUE_API, "Queue") if each["metadata"]["name"] == "second"]
-    target: Body = {"apiVersion": QUEUE_API, "kind": "Queue", "name": "second", "controller": True}
+    target = {"apiVersion": QUEUE_API, "kind": "Queue", "name": "second", "controller": True}
     target |= {"uid": queue["metadata"]["uid"]}
     bus = "bus.volcano.sh/v1alpha1"
     cloud.make("Command", "close", LAB, api_version=bus, action="CloseQueue", target=target)
@@ -146,7 +137,7 @@ def closed_queue(cloud):
 QUEUE_API = "scheduling.volcano.sh/v1beta1"
 GREEDY = {"weight": 1, "deserved": {"cpu": "100000"}, "guarantee": {"resource": {"cpu": "100000"}}}
 
-INJECTED: Mapping[str, Inject] = {
+INJECTED = {
     # The cluster.
     "devices-not-shown": not_shown(NEURON_RESOURCE),
     "efa-not-shown": not_shown(EFA_RESOURCE),
@@ -217,7 +208,7 @@ def found(cloud):
     while time.monotonic() < deadline and not INJECTED.keys() <= {each["fault"] for each in findings}:
         time.sleep(3)
         findings = cloud.findings()
-    by_fault: dict[str, list[dict[str, str]]] = {}
+    by_fault = {}
     for each in findings:
         by_fault.setdefault(each["fault"], []).append(each)
     return by_fault

@@ -3,7 +3,6 @@
 import base64
 import gzip
 import json
-from typing import Any
 
 import pytest
 import yaml
@@ -13,8 +12,6 @@ from trainium_eks.kube import drift
 from trainium_eks.model.validation.unseen import UNSEEN
 from trainium_eks.operate.cleanup.state import StackState
 from trainium_eks.operate.verify import made
-
-Body = dict[str, Any]
 
 
 def body(kind, **fields):
@@ -38,7 +35,7 @@ BODIES = {
     "account": body("ServiceAccount", automountServiceAccountToken=False, metadata={"labels": {"a": "b"}}),
     "secret": body("Secret", stringData={"token": UNSEEN}, data={"key": "a2V5"}),
 }
-CHANGES: list[tuple[str, Body, str]] = [
+CHANGES = [
     ("quota", {"spec": {"hard": {"pods": "0"}}}, "spec.hard.pods is 0, was made as 2"),
     ("limits", {"spec": {"limits": []}}, "spec.limits is missing, was made as [{"),
     ("policy", {"spec": {"ingress": [{"ports": [{"port": 53}]}]}}, "spec.ingress.0.from is missing, was made as ["),
@@ -159,7 +156,7 @@ def test_a_stacks_state_and_its_releases(api, namespace):
 
     api.create(drift.placed(api, body("Secret", stringData={"a": "b"}), namespace))
     sealed = drift.placed(api, body("Secret", stringData={drift._PULUMIS_SECRET: "1", "ciphertext": "2"}), namespace)
-    gone: dict[str, Any] = {f"ResourceQuota {namespace}/x": (drift.GONE,)}
+    gone = {f"ResourceQuota {namespace}/x": (drift.GONE,)}
     assert found().drifted == gone | {f"Helm release {namespace}/rel": ("is not deployed",)}
     deployed(9, "superseded")
     deployed(10, "deployed")

@@ -22,8 +22,6 @@ DEPLOYMENT = ("-n", "fabric-gate", "deployment/fabric-gate")
 
 
 class Cloud:
-    """A local cloud with a gate before its two Trainium nodes."""
-
     def __init__(self, project):
         self.project = project
 

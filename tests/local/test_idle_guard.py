@@ -2,8 +2,6 @@
 
 import base64
 import urllib.parse
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,7 +15,7 @@ from trainium_eks.topology.api import ApiStatusError, Connection
 GROUP = "idle-guard-test"
 DEVICE = "example.com/guarded"
 """Of this group alone: pods of other tests, which wait for devices, too, must not keep its node."""
-SETTINGS: dict[str, Any] = {
+SETTINGS = {
     "groups": {GROUP: {"minimum": 0, "devices": [DEVICE], "removes": True}},
     "warnSeconds": 60,
     "removeSeconds": 120,
@@ -46,7 +44,7 @@ def account(api, namespace, paths, tmp_path):
     asked = {"spec": {"expirationSeconds": 600}}
     token = api.request("POST", path(api, guards, "/token"), asked)["status"]["token"]
     server = yaml.safe_load(paths.kubeconfig.read_text())["clusters"][0]["cluster"]
-    (tmp_path / "ca.crt").write_bytes(_authority(server))
+    (tmp_path / "ca.crt").write_bytes(base64.b64decode(server["certificate-authority-data"]))
     (tmp_path / "token").write_text(token)
     address = urllib.parse.urlsplit(server["server"])
     try:
@@ -54,12 +52,6 @@ def account(api, namespace, paths, tmp_path):
     finally:
         for each in reversed(made):
             api.delete(api.reference(each), propagation="Background")
-
-
-def _authority(server):
-    if "certificate-authority-data" in server:
-        return base64.b64decode(server["certificate-authority-data"])
-    return Path(server["certificate-authority"]).read_bytes()
 
 
 @pytest.fixture

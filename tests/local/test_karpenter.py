@@ -112,7 +112,6 @@ class Cloud:
         self.project.apply(STACK, gang(name, "default", "test", nodes, pod_spec("none", amounts), app=name))
 
     def change(self, pool, **spec):
-        """Of a node pool."""
         self.kubectl("patch", "nodepool", pool, "--type=merge", "-p", json.dumps({"spec": spec}))
 
     @contextmanager
@@ -211,7 +210,7 @@ def test_one_node_that_is_left_keeps_a_larger_gang_waiting_until_the_node_goes(c
     cloud.without_nodes()
 
 
-def test_it_is_found_again_and_left_alone_by_the_next_up(cloud):
+def test_it_is_left_alone_by_the_next_up_and_goes_with_its_nodes_when_its_chart_does(cloud):
     up = cloud.project.trn("local", "up")
     assert up.returncode == 0, up.stderr[-3000:]
     said = up.stdout + up.stderr
@@ -219,9 +218,6 @@ def test_it_is_found_again_and_left_alone_by_the_next_up(cloud):
     assert cloud.project.processes(STACK).count("karpenter") == 1
     [pool] = [each for each in cloud.project.get(STACK, "nodepools") if each["metadata"]["name"] == "trn1"]
     assert pool["spec"]["template"]["spec"]["nodeClassRef"]["kind"] == "KWOKNodeClass"
-
-
-def test_without_its_chart_it_goes_and_so_do_its_nodes(cloud):
     cloud.gang("last", 1)
     cloud.until(lambda: cloud.running("last") == 1, "a gang of 1 runs")
     (cloud.project.path / "__main__.py").write_text((ROOT / "__main__.py").read_text())

@@ -3,7 +3,6 @@
 import time
 import uuid
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from manifests import live, manifest, patch, path, pod_spec
@@ -15,8 +14,6 @@ from trainium_eks.local.control_plane import kubelet
 from trainium_eks.local.nodes.simulated import Nodes, pool_of
 from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
 
-Body = dict[str, Any]
-
 NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
 LABEL = "trainium-eks/pool"
 OWN = {"key": NEURON, "value": "true", "effect": "NoSchedule"}
@@ -24,8 +21,6 @@ THEIRS = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSched
 
 
 class Group:
-    """Two Trainium nodes that are not made yet."""
-
     def __init__(self, api):
         self.api, self.nodes = api, Nodes(api, drivers=["fsx.csi.aws.com", "ebs.csi.aws.com"])
         inputs = {
@@ -46,7 +41,6 @@ class Group:
         return self.nodes.apply(replace(self.pool, **changes), seconds)
 
     def live(self, key=""):
-        """The group's nodes by their numbers."""
         found = self.api.list("v1", "Node", labels=f"eks.amazonaws.com/nodegroup={key or self.pool.key}")
         return {int(node["metadata"]["name"].partition(".")[0][-6:]): node for node in found}
 
@@ -63,7 +57,6 @@ class Group:
         return {name: each["spec"]["drivers"] for name, each in found.items() if name.startswith(self.pool.stem)}
 
     def run_pod(self):
-        """A new pod on the group's first node."""
         where = {"nodeName": self.live()[1]["metadata"]["name"], "tolerations": [{"operator": "Exists"}]}
         return self.api.create(manifest("Pod", f"pod-{uuid.uuid4().hex[:8]}", "default", spec=pod_spec(**where)))
 
@@ -77,7 +70,6 @@ def empty(api):
 
 @pytest.fixture
 def group(empty):
-    """The two nodes, made."""
     assert empty.apply().change is Change.CREATED
     return empty
 
@@ -103,17 +95,11 @@ def test_a_larger_group_gets_more_nodes_and_a_smaller_one_loses_the_last(group):
     assert (larger.change, larger.notes) == (Change.UPDATED, ("nodes: 2 added",))
     assert sorted(group.uids()) == [1, 2, 3, 4]
     assert group.uids().items() >= before.items()
+    group.api.request("DELETE", path(group.api, group.live()[2]))
+    assert group.apply(size=4).notes == ("nodes: 1 added",), "a node that somebody deleted comes back"
+    assert group.uids()[2] != before[2]
     assert group.apply(size=1).notes == ("nodes: 3 removed",)
     assert group.uids() == {1: before[1]}
-
-
-def test_a_node_that_somebody_deleted_comes_back(group):
-    before = group.uids()
-    group.api.request("DELETE", path(group.api, group.live()[1]))
-    assert group.apply().notes == ("nodes: 1 added",)
-    after = group.uids()
-    assert after[2] == before[2]
-    assert after[1] != before[1]
 
 
 def test_labels_and_taints_change_on_the_running_nodes(group):
@@ -134,21 +120,16 @@ def test_labels_and_taints_change_on_the_running_nodes(group):
     assert group.apply(**changed).change is Change.SAME
 
 
-@pytest.mark.parametrize(
-    ("lost", "below", "place", "left"),
-    [
-        ({"metadata": {"labels": {LABEL: None}}}, "", ("metadata", "labels"), None),
-        ({"spec": {"taints": [THEIRS]}}, "", ("spec", "taints"), [OWN, THEIRS]),
-        ({"status": {"allocatable": {NEURON: None, EFA: "3"}}}, "/status", ("status", "allocatable"), None),
-    ],
-    ids=["label", "taint, and Kubernetes' own stays", "resource"],
-)
-def test_what_somebody_took_away_comes_back(group, lost, below, place, left):
-    part, field = place
-    before = group.live()[1][part][field]
-    group.patch(1, lost, below)
-    assert group.apply().notes == ("nodes: 1 changed",)
-    assert group.live()[1][part][field] == (left or before)
+def test_what_somebody_took_away_comes_back_and_kubernetes_own_taint_stays(group):
+    for lost, below, part, field, left in (
+        ({"metadata": {"labels": {LABEL: None}}}, "", "metadata", "labels", None),
+        ({"status": {"allocatable": {NEURON: None, EFA: "3"}}}, "/status", "status", "allocatable", None),
+        ({"spec": {"taints": [THEIRS]}}, "", "spec", "taints", [OWN, THEIRS]),
+    ):
+        before = group.live()[1][part][field]
+        group.patch(1, lost, below)
+        assert group.apply().notes == ("nodes: 1 changed",)
+        assert group.live()[1][part][field] == (left or before)
 
 
 def test_what_a_type_has_changes_on_the_running_nodes(group):
@@ -164,17 +145,6 @@ def test_what_a_type_has_changes_on_the_running_nodes(group):
         assert EFA not in amounts
 
 
-def test_a_new_launch_template_replaces_all_nodes(group):
-    def names():
-        return {each["metadata"]["name"] for each in group.live().values()}
-
-    before = names()
-    applied = group.apply(template_version="2")
-    assert (applied.change, applied.notes) == (Change.UPDATED, ("nodes: 2 added, 2 removed",))
-    assert sorted(group.live()) == [1, 2]
-    assert before.isdisjoint(names())
-
-
 def test_a_size_that_is_managed_elsewhere_stays(empty):
     empty.apply(size=3)
     kept = {"size": 1, "keep_size": True}
@@ -185,9 +155,16 @@ def test_a_size_that_is_managed_elsewhere_stays(empty):
     assert len(empty.live()) == 4
 
 
-def test_a_roll_that_was_interrupted_does_not_double_a_ignore_desired_size(group):
+def test_a_new_launch_template_replaces_all_nodes_and_an_interrupted_roll_does_not_double_a_kept_size(group):
+    def names():
+        return {each["metadata"]["name"] for each in group.live().values()}
+
+    before = names()
     rolled = {"template_version": "2", "keep_size": True}
-    group.apply(**rolled, max_size=4)
+    applied = group.apply(**rolled, max_size=4)
+    assert (applied.change, applied.notes) == (Change.UPDATED, ("nodes: 2 added, 2 removed",))
+    assert sorted(group.live()) == [1, 2]
+    assert before.isdisjoint(names())
     left_over = group.live()[1]
     metadata = {"name": f"{group.pool.stem}000001.x", "labels": left_over["metadata"]["labels"]}
     group.api.create({**{key: left_over[key] for key in ("apiVersion", "kind", "spec")}, "metadata": metadata})
@@ -232,16 +209,14 @@ def test_a_node_names_its_storage_drivers_until_it_goes(group):
     assert group.csi_nodes().keys() == {group.live()[1]["metadata"]["name"]}
 
 
-def test_what_a_node_says_of_its_drivers_is_mended(group):
+def test_what_a_node_says_of_its_drivers_is_mended_and_a_node_that_comes_back_has_them(group):
     first, second = (group.live()[number]["metadata"]["name"] for number in (1, 2))
     group.api.request("DELETE", f"/apis/storage.k8s.io/v1/csinodes/{first}")
     assert group.apply().notes == ("nodes: 1 told of storage drivers",)
     assert group.apply().change is Change.SAME
     assert Nodes(group.api, drivers=["ebs.csi.aws.com"]).apply(group.pool, 300).change is Change.UPDATED
     assert [each["name"] for each in group.csi_nodes()[second]] == ["ebs.csi.aws.com"]
-
-
-def test_a_node_that_comes_back_has_its_drivers(group):
+    assert group.apply().change is Change.UPDATED
     node = group.live()[1]
     group.api.request("DELETE", path(group.api, node))
     kept = {key: node["metadata"][key] for key in ("name", "labels", "annotations")}

@@ -10,7 +10,6 @@ import urllib.error
 import urllib.request
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -34,7 +33,6 @@ _BLOCK = re.compile(r"^```(console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def _blocks(file):
-    """Kind and text of each block before the part about AWS."""
     page, on_aws, _ = file.read_text(encoding="utf-8").partition("\n## On AWS\n")
     assert on_aws
     return _BLOCK.findall(page)
@@ -53,7 +51,6 @@ def own_cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def project(binaries, own_cache, tmp_path_factory):
-    """The stack `local`, up, with a Volcano."""
     folder = tmp_path_factory.mktemp("tutorial") / "project"
     with repository_cloud(folder, environment={"TRN_VOLCANO": "", "TRN_CACHE": str(own_cache)}) as project:
         (folder / "trn").write_text(f'#!/bin/sh\nexec {sys.executable} -m trainium_eks.cli "$@"\n')
@@ -152,7 +149,6 @@ def _kill(project, line, job, program):
 
 
 def _follow(project, page):
-    """Does what a page says."""
     printed = ""
     for kind, block in _blocks(page):
         if kind == "console":
@@ -189,9 +185,8 @@ def _curve(project, job, tag, last):
     command = project.command("tensorboard", job, "--port", str(free_port(set())), "--json")
     with subprocess.Popen(command, cwd=project.path, env=project.surroundings(), stdout=subprocess.PIPE) as process:
         try:
-            assert process.stdout is not None
             url = json.loads(process.stdout.readline())["url"]
-            points: list[list[float]] = []
+            points = []
 
             def is_read():  # it answers before it has read the logs to their end
                 points[:] = _points(url, tag)
@@ -207,7 +202,7 @@ def _points(url, tag):
     try:
         address = f"{url}/data/plugin/scalars/scalars?tag={tag}&run=."
         with urllib.request.urlopen(address, timeout=60) as answer:
-            found: Any = json.load(answer)
+            found = json.load(answer)
             return list(found)
     except urllib.error.URLError:
         return []

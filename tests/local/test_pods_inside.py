@@ -23,12 +23,10 @@ def is_apart(isolation):
 
 
 def mounts(*pairs, **more):
-    """Volumes at paths."""
     return [{"name": name, "mountPath": path, **more} for name, path in pairs]
 
 
 def value_from(name, kind, /, **source):
-    """A variable."""
     return {"name": name, "valueFrom": {kind: source}}
 
 
@@ -97,7 +95,6 @@ def test_volumes_are_where_they_are_mounted(pods, is_apart):
 
 @pytest.fixture
 def data(pods, paths):
-    """The directory of a claim `data` of the namespace."""
     held = volume(pods.namespace)
     pods.api.create(held)
     pods.api.create(claim("data", pods.namespace, volumeName=pods.namespace))
@@ -305,7 +302,7 @@ def test_a_pod_of_a_job_ends_the_job(pods):
     assert told()["succeeded"] == 1
 
 
-def test_a_command_runs_in_a_pod(pods, paths):
+def test_a_command_runs_in_a_pod_and_kubectl_exec_says_what_to_use_instead(pods, paths, binaries):
     name = pods.make(f"echo $$ > /tmp/x; sleep {ENDLESS}", env=[{"name": "A", "value": "b"}])
     pods.running(name)
     place = exec_command.find(paths, f"pod/{name}", None, None)
@@ -326,11 +323,6 @@ def test_a_command_runs_in_a_pod(pods, paths):
     assert run("sh", "-c", "kill -9 $$").returncode == 137
     missing = run("no-such")
     assert (missing.returncode, "executable file not found" in missing.stderr) == (126, True)
-
-
-def test_kubectl_exec_says_what_to_use_instead(pods, paths, binaries):
-    name = pods.make(f"sleep {ENDLESS}")
-    pods.running(name)
     command = [binaries["kubectl"], f"--kubeconfig={paths.kubeconfig}", f"--namespace={pods.namespace}"]
     done = subprocess.run([*command, "exec", name, "--", "ls"], capture_output=True, text=True, check=False)
     assert (done.returncode != 0, "trn local exec POD -- command" in done.stderr) == (True, True)

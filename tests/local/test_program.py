@@ -21,7 +21,6 @@ GOOD = 'k8s.core.v1.Namespace("room", metadata={"name": "room"}, opts=opts)\n'
 
 @pytest.fixture(scope="module")
 def project(binaries, tmp_path_factory):
-    """A small project that is up."""
     project = LocalProject.small(tmp_path_factory.mktemp("small") / "project", START + GOOD)
     with project.up("dev"):
         yield project
@@ -40,33 +39,6 @@ def names(project):
     return {each["metadata"]["name"] for each in project.get("dev", "namespaces")}
 
 
-DEFINITION = """\
-schema = {
-    "type": "object",
-    "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}},
-}
-definition = k8s.apiextensions.v1.CustomResourceDefinition(
-    "things",
-    metadata={"name": "things.example.com"},
-    spec={
-        "group": "example.com",
-        "names": {"kind": "Thing", "plural": "things"},
-        "scope": "Cluster",
-        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-    },
-    opts=opts,
-)
-k8s.apiextensions.CustomResource(
-    "thing",
-    api_version="example.com/v1",
-    kind="Thing",
-    metadata={"name": "thing"},
-    spec={"sise": 1},
-    opts=pulumi.ResourceOptions(provider=provider, depends_on=[definition]),
-)
-"""
-
-
 def config_map(name, namespace="room"):
     metadata = {"name": name, "namespace": namespace}
     return f'k8s.core.v1.ConfigMap("{name.lower()}", metadata={metadata}, opts=opts)\n'
@@ -79,14 +51,13 @@ def config_map(name, namespace="room"):
             config_map("Not_A_Name") + config_map("right"),
             ("urn:pulumi:dev::small::kubernetes:core/v1:ConfigMap::not_a_name", "a lowercase RFC 1123 subdomain"),
         ),
-        (DEFINITION, (".spec.sise", "::thing")),
         (
             'k8s.apiextensions.CustomResource("queue", api_version="nowhere.example/v1", kind="Queue", '
             'metadata={"name": "q"}, opts=opts)\n',
             ("nowhere.example/v1", "::queue"),
         ),
     ],
-    ids=["refused object", "unknown field", "unknown kind"],
+    ids=["refused object", "unknown kind"],
 )
 def test_what_the_api_server_refuses_is_shown_with_its_urn_and_the_servers_words(project, program, said):
     text = up(project, GOOD + program, code=1)

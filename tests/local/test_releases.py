@@ -1,6 +1,5 @@
 """Helm releases on a real API server: what the real ``helm`` makes of them, and what is left after a kill."""
 
-import http.server
 import json
 import os
 import re
@@ -10,15 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 import yaml
 from local_project import ROOT
 from manifests import definition, deployment, is_taken, live, manifest, pod_spec
+from staging_servers import file_server
 from waiting import until
 
 from trainium_eks.kube.api import ApiError, ObjectReference
@@ -34,8 +32,6 @@ from trainium_eks.observe import rules
 from trainium_eks.observe.series import scraping
 
 pytestmark = pytest.mark.slow
-
-Body = dict[str, Any]
 
 AWAY = {"repositoryOpts": {"repo": "http://127.0.0.1:9"}, "version": "1.0.0"}
 """A chart in a repository that nobody reaches."""
@@ -104,7 +100,7 @@ class Place:
 
     def __init__(self, api, paths, helm, namespace, root, node):
         self.api, self.paths, self.helm, self.namespace, self.root, self.node = api, paths, helm, namespace, root, node
-        self.told: list[str] = []
+        self.told = []
 
     def releases(self, volcano=None, **options):
         # The user's own settings of Helm, which must not matter, and a cloud's.
@@ -141,9 +137,6 @@ def place(api, paths, binaries, namespace, node, tmp_path, monkeypatch):
     processes.stop(paths, list(DEPLOYMENTS))
 
 
-# --- Changes ------------------------------------------------------------------------------------------------------
-
-
 def test_a_release_is_installed_with_its_hooks_and_a_second_time_nothing_is_run(place):
     write_chart(place.root / "thing", hook=JOB, it=CONFIG_MAP, web=DEPLOYMENT)
     first = place.apply()
@@ -154,23 +147,19 @@ def test_a_release_is_installed_with_its_hooks_and_a_second_time_nothing_is_run(
     assert (second.change, second.outputs["status"]["revision"]) == (Change.SAME, 1)
 
 
-@pytest.mark.parametrize("what", ["value", "template", "option"])
-def test_what_changed_is_upgraded(place, what):
+def test_what_changed_is_upgraded_an_object_comes_back_and_a_deleted_release_leaves_nothing(place):
     chart = write_chart(place.root / "thing", it=CONFIG_MAP)
     place.apply()
-    if what == "template":
-        write_chart(chart, it={**CONFIG_MAP, "data": {"more": "m", **CONFIG_MAP["data"]}})
-    inputs: dict[str, Any] = {"value": {"values": {"value": "b"}}, "option": {"waitForJobs": True}}.get(what, {})
-    assert place.apply(**inputs).change is Change.UPDATED
-    expected = {"value": {"value": "b"}, "template": {"more": "m", "value": "a"}, "option": {"value": "a"}}
-    assert place.live(CONFIG_MAP)["data"] == expected[what]
-
-
-def test_an_object_that_somebody_deleted_comes_back_and_a_deleted_release_leaves_nothing(place):
-    write_chart(place.root / "thing", it=CONFIG_MAP)
-    place.apply()
+    changed = {"values": {"value": "b"}}
+    assert place.apply(**changed).change is Change.UPDATED
+    assert place.live(CONFIG_MAP)["data"] == {"value": "b"}
+    changed["waitForJobs"] = True
+    assert place.apply(**changed).change is Change.UPDATED
+    write_chart(chart, it={**CONFIG_MAP, "data": {"more": "m", **CONFIG_MAP["data"]}})
+    assert place.apply(**changed).change is Change.UPDATED
+    assert place.live(CONFIG_MAP)["data"] == {"more": "m", "value": "b"}
     place.api.delete(ObjectReference("v1", "ConfigMap", place.namespace, "it"))
-    assert place.apply().change is Change.UPDATED
+    assert place.apply(**changed).change is Change.UPDATED
     assert place.live(CONFIG_MAP)
     for _ in range(2):
         place.releases().delete("r", place.namespace)
@@ -191,9 +180,6 @@ def test_the_charts_of_this_repository_install(place, chart):
     assert place.apply(f"./{chart}", values=values).change is Change.CREATED
 
 
-# --- Failures -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("template", "said"),
     [
@@ -209,10 +195,13 @@ def test_helms_own_words_say_what_is_wrong_and_nothing_is_left(place, template, 
     assert place.live(CONFIG_MAP) == {}
 
 
-def test_a_pod_that_waits_is_named_with_its_reason(place):
+def test_a_pod_that_waits_or_may_not_be_made_is_named_with_its_reason(place):
     write_chart(place.root / "thing", web=DEPLOYMENT)
     until_named(place, r"pod web-\S+: 0/\d+ nodes are available", values={"node": "none"})
     assert any("pod web-" in line for line in place.told)
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    place.api.apply(manifest("Namespace", place.namespace, metadata={"labels": labels}))
+    until_named(place, r"web-\S+: .*violates PodSecurity")
 
 
 def until_named(place, reason, **inputs):
@@ -223,13 +212,6 @@ def until_named(place, reason, **inputs):
         if re.search(reason, str(caught.value)) and place.told:
             return
     raise AssertionError(f"not {reason}: {caught.value}; told: {place.told}")
-
-
-def test_a_pod_that_may_not_be_made_is_told_with_its_reason(place):
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    place.api.apply(manifest("Namespace", place.namespace, metadata={"labels": labels}))
-    write_chart(place.root / "thing", web=DEPLOYMENT)
-    until_named(place, r"web-\S+: .*violates PodSecurity")
 
 
 def test_a_failed_release_is_tried_again(place):
@@ -274,7 +256,7 @@ def test_a_kill_is_recovered(place, installed, helm_too):
     if helm_too:
         for helm in helms:
             helm.kill()
-    told: list[tuple[str, bool]] = []
+    told = []
     releases = place.releases(waiting=lambda line: told.append((line, any(map(_runs, helms)))))
     applied = releases.apply(place.inputs(), timeout_seconds=SECONDS)
     assert applied.outputs["status"]["status"] == "deployed"
@@ -289,38 +271,25 @@ def _runs(process):
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
-# --- Repositories -------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def repository(place):
-    """A chart repository with ``thing`` 1.0.0, over HTTP."""
     chart = write_chart(place.root / "source" / "thing", it=CONFIG_MAP)
     served = place.root / "served"
-    served.mkdir()
     place.helm_says("package", str(chart), "--destination", str(served))
-    handler = partial(_Quiet, directory=str(served))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    url = f"http://127.0.0.1:{server.server_port}"
-    place.helm_says("repo", "index", str(served), "--url", url)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield url
-    server.shutdown()
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format, *args):
-        pass
+    with file_server() as server:
+        place.helm_says("repo", "index", str(served), "--url", server.url)
+        server.files |= {f"/{file.name}": file.read_bytes() for file in served.iterdir()}
+        yield server
 
 
 def test_a_chart_of_a_repository_is_pulled_and_kept_for_when_it_is_away(place, repository):
     with pytest.raises(ClusterError, match=r"does not have thing 9\.9\.9"):
-        place.apply("thing", repositoryOpts={"repo": repository}, version="9.9.9")
-    inputs = {"repositoryOpts": {"repo": repository}, "version": "1.0.0"}
+        place.apply("thing", repositoryOpts={"repo": repository.url}, version="9.9.9")
+    inputs = {"repositoryOpts": {"repo": repository.url}, "version": "1.0.0"}
     applied = place.apply("thing", **inputs)
     assert applied.change is Change.CREATED
-    assert applied.notes == (f"r: chart from {repository}",)
-    shutil.rmtree(place.root / "served")
+    assert applied.notes == (f"r: chart from {repository.url}",)
+    repository.files.clear()
     assert place.apply("thing", **inputs).change is Change.SAME
     assert place.apply("thing", **inputs, values={"value": "b"}).change is Change.UPDATED
 
@@ -340,9 +309,6 @@ def test_a_chart_that_cannot_be_had_is_no_failure_and_its_release_stays(place):
     assert other.change is Change.SAME
     assert other.not_installed.startswith("kept without the new settings: chart repository not reachable")
     assert place.live(CONFIG_MAP)
-
-
-# --- Placeholders -------------------------------------------------------------------------------------------------
 
 
 def queue(**spec):
@@ -388,9 +354,6 @@ def test_monitors_and_rules_are_held_to_placeholders_that_go_with_their_release(
     assert live(place.api, defined)
     place.releases().delete("kube-prometheus-stack", place.namespace)
     assert live(place.api, defined) == {}
-
-
-# --- Webhooks -----------------------------------------------------------------------------------------------------
 
 
 def test_a_webhook_without_a_process_stops_nobody_and_is_told(place):

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-from typing import Any
 
 import pytest
 import tiny_models
@@ -23,7 +22,6 @@ GOOD, BAD = "This lamp is superb and reliable. My family loves it.", "A broken k
 
 @pytest.fixture(scope="module")
 def torch_image():
-    """With all that the servers need."""
     found = images.find("torch")
     needed = ("torch", "transformers", "litserve")
     if found is None or not all(any(found.path.glob(f"lib*/python*/site-packages/{name}")) for name in needed):
@@ -33,7 +31,6 @@ def torch_image():
 
 @pytest.fixture(scope="module")
 def trn(api, paths, torch_image):
-    """Runs a command in the team's seat of the local cloud."""
     with seat(api, paths, TEAM, "--stack", "shared") as call:
         yield call
 
@@ -82,16 +79,14 @@ def asking(api, url, body, wanted):
 
 
 def told(api, pod):
-    """What the pod has to say at its end."""
     Pods(api, TEAM).ended(pod)
-    found: dict[str, Any] = json.loads(Pods(api, TEAM).log(pod).splitlines()[-1])
-    return found
+    return json.loads(Pods(api, TEAM).log(pod).splitlines()[-1])
 
 
 def test_a_classifier_answers_and_gives_way_to_another_without_a_lost_request(trn, volume, api):
     code, out, err = trn("serve", JOB, "--json")
     assert code == 0, err
-    served: dict[str, Any] = json.loads(out)
+    served = json.loads(out)
     assert (served["name"], served["state"]) == (SERVICE, "ready")
     clients = [asking(api, f"{served['url']}/predict", {"texts": [GOOD, BAD]}, "negative") for _ in range(2)]
     # The same again is there already.

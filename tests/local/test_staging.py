@@ -27,7 +27,6 @@ REQUEST = images.ImageRequest("cpu", "public.ecr.aws/docker/library/python:3.13"
 
 @pytest.fixture(scope="module")
 def team(api, paths, record):
-    """The team's namespace, with its policies in force."""
     with in_force(api, record, {TEAM: "eyes"}):
         await_admission(Api.connect(researchers.kubeconfig(paths, TEAM)), _any_job())
         yield TEAM
@@ -38,7 +37,6 @@ def _built(name, tag):
 
 
 def _any_job():
-    """One that a researcher may submit."""
     return dict(_built("any", "r.example/x:a")[0])
 
 
@@ -58,7 +56,6 @@ def stage(team, paths, tmp_path):
 
 
 def staging(api):
-    """Each Job by what it makes."""
     found = api.list("batch/v1", "Job", namespace=TEAM, labels="trainium-eks/kind=stage")
     return {job["metadata"]["annotations"]["trainium-eks/to"]: job for job in found}
 
@@ -67,7 +64,10 @@ def pods_of(api, job):
     return api.list("v1", "Pod", namespace=TEAM, labels=f"batch.kubernetes.io/job-name={job}")
 
 
-def test_a_researcher_may_submit_it_and_its_pod_is_made(stage, api, team):
+def test_a_researcher_may_submit_it_and_its_pod_is_made_and_a_dry_run_submits_nothing(stage, api, team):
+    code, out, _ = stage("s3://bucket/set/", "data/set", "--dry-run")
+    assert (code, '"kind": "ConfigMap"' in out) == (0, True)
+    assert "data/set" not in staging(api)
     code, out, err = stage("s3://bucket/set/", "data/set", "--no-follow")
     assert code == 0, err
     name = staging(api)["data/set"]["metadata"]["name"]
@@ -134,13 +134,6 @@ def test_what_was_submitted_and_never_started_is_thrown_away(stage, api, team):
         time.sleep(1)
         assert stage("s3://bucket/set/", "data/left", "--no-follow")[0] == 0
     assert not live(api, first)
-
-
-def test_a_dry_run_submits_nothing(stage, api, team):
-    code, out, _ = stage("s3://bucket/set/", "data/dry", "--dry-run")
-    assert code == 0
-    assert '"kind": "ConfigMap"' in out
-    assert "data/dry" not in staging(api)
 
 
 def test_a_refusal_of_the_api_server_is_said(stage, api, team):

@@ -2,7 +2,6 @@
 after they are gone."""
 
 import contextlib
-import hashlib
 import random
 import threading
 import uuid
@@ -11,7 +10,7 @@ import psutil
 import pytest
 from local_project import ROOT
 from running_pods import Pods, failures_of, processes_of
-from staging_servers import file_server
+from staging_servers import content_of, file_server
 from team_rooms import seat
 from waiting import until
 
@@ -27,7 +26,6 @@ def trn(api, paths):
 
 @pytest.fixture
 def volume(paths):
-    """The team's volume, as this machine has it."""
     return paths.claims / TEAM / "fsx-claim"
 
 
@@ -41,14 +39,6 @@ def to():
 def server():
     with file_server() as stub:
         yield stub
-
-
-def content_of(directory):
-    return {
-        path.relative_to(directory).as_posix(): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and not path.name.startswith(".stage")
-    }
 
 
 @pytest.mark.slow
@@ -79,9 +69,7 @@ def test_a_source_that_is_not_there_ends_at_once_with_its_reason(trn, server, ap
 @pytest.mark.slow
 def test_killed_while_it_copies_it_goes_on_in_another_pod(trn, volume, server, api, paths, to):
     files = {f"{index}.bin": random.Random(index).randbytes(300_000) for index in range(30)}
-    server.files |= {f"/{name}": content for name, content in files.items()}
-    lines = (f"{hashlib.sha256(content).hexdigest()}  {name}" for name, content in files.items())
-    server.files["/SHA256SUMS"] = "\n".join(lines).encode()
+    listed = server.list_of(files)
     server.seconds_a_piece = 0.2
     killed = threading.Event()
 
@@ -102,16 +90,13 @@ def test_killed_while_it_copies_it_goes_on_in_another_pod(trn, volume, server, a
 
     killer = threading.Thread(target=kill)
     killer.start()
-    code, out, err = trn("stage", f"{server.url}/SHA256SUMS", "--to", to, "--file-list", "--workers", "4")
+    code, out, err = trn("stage", listed, "--to", to, "--file-list", "--workers", "4")
     killer.join()
     assert killed.is_set()
     assert code == 0, err
     assert out.startswith(f"/data/{to} is complete: 30 files, 9,000,000 bytes")
     assert content_of(volume / to) == files
     assert server.sent_bytes < 9_000_000 + 4 * 300_000 + 10_000, "what was whole was fetched again"
-
-
-# --- Logs that are kept ---------------------------------------------------------------------------------------------
 
 
 def _gone(pods, paths, name, script):

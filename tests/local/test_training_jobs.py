@@ -14,7 +14,7 @@ from team_rooms import in_force
 from training_jobs import job
 from waiting import until
 
-from trainium_eks.jobs.data.workspace import Workspace, pack
+from trainium_eks.jobs.data.workspace import pack
 from trainium_eks.jobs.objects import forms, volcano_job
 from trainium_eks.jobs.objects.identity import TRAINER_API
 from trainium_eks.jobs.objects.job import CompileCache, Program, Topology
@@ -71,7 +71,6 @@ def _definition():
 
 @pytest.fixture(scope="module")
 def team(api, paths, record):
-    """The team's namespace, in force."""
     defined = _definition()
     with in_force(api, record, {TEAM: QUEUE}, [defined]):
         until(lambda: _is_served(api, defined), "Volcano's jobs are served")
@@ -85,7 +84,6 @@ def team(api, paths, record):
 
 @pytest.fixture(scope="module")
 def researcher(team, paths):
-    """The API as the team's researcher."""
     return Api.connect(researchers.kubeconfig(paths, TEAM))
 
 
@@ -209,16 +207,10 @@ def test_what_uses_a_trained_model_is_admitted_with_its_pods(researcher, instanc
         researcher.create(pod, dry_run=True)
 
 
-def test_rights_are_seen_before(researcher):
-    assert cluster_facts.may_submit(researcher, TEAM)
-    assert not cluster_facts.may_submit(researcher, "default")
-
-
 def _submitted_with(researcher, wanted, beside, archive=""):
     """Submits a job; what is made beside it belongs to it, and stays untouched when its name is taken."""
     made = submission.submit(researcher, wanted, forms.objects(wanted), archive)
     found = researcher.get(beside)
-    assert found is not None
     [owner] = found["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == (made["kind"], made["metadata"]["uid"])
     assert cluster_facts.jobs(researcher, TEAM)[wanted.name] == "Submitted"
@@ -238,7 +230,6 @@ def test_a_runtime_belongs_to_its_trainjob(kubeflow, researcher):
 def test_files_go_with_their_job_and_a_refused_job_leaves_none(researcher, tmp_path):
     (tmp_path / "train.py").write_text("print('trained')")
     packed = pack("train.py", tmp_path)
-    assert isinstance(packed, Workspace)
     files = ObjectReference("v1", "ConfigMap", TEAM, "with-files-workspace")
     wanted = _job(name="with-files", has_workspace=True, program=Program(packed.script))
     found = _submitted_with(researcher, wanted, files, packed.archive)
@@ -249,7 +240,9 @@ def test_files_go_with_their_job_and_a_refused_job_leaves_none(researcher, tmp_p
     assert researcher.get(replace(files, name="refused-workspace")) is None
 
 
-def test_a_cache_that_is_being_filled_is_seen(researcher):
+def test_rights_and_a_cache_that_is_being_filled_are_seen(researcher):
+    assert cluster_facts.may_submit(researcher, TEAM)
+    assert not cluster_facts.may_submit(researcher, "default")
     wanted = replace(_job(kind="compile", cache=CompileCache("bert-64x")), name="filling")
     submission.submit(researcher, wanted, forms.objects(wanted))
     assert cluster_facts.compiling(cluster_facts.volcano_jobs(researcher, TEAM)) == {"bert-64x": "filling"}

@@ -35,8 +35,6 @@ gang.close()
 
 
 class Team:
-    """A researcher of the stack's team."""
-
     def __init__(self, project):
         self.project = project
         self._researcher = project.researcher("gpu")

@@ -104,7 +104,6 @@ class Stack:
         return {each["metadata"]["name"] for each in self.get("namespaces")}
 
     def volume(self, team):
-        """The volume of the team's claim."""
         [claim] = self.get("pvc", "-n", team)
         return str(claim["spec"]["volumeName"])
 
@@ -153,14 +152,17 @@ def test_another_file_system_replaces_the_setups_claim_though_its_finished_pod_h
 
 
 @FINISHED_OR_RUNNING
-def test_a_teams_pod_stops_the_replacement_at_once_and_keeps_its_claim(stack, finishes):
+def test_a_teams_pod_stops_the_replacement_and_the_removal_at_once_and_keeps_its_claim(stack, finishes):
     stack.up("vision", file_system="fs-1")
     holder = stack.run_pod("vision", finishes=finishes)
-    stack.is_held("vision", file_system="fs-2", by="Succeeded" if finishes else "Running")
-    assert stack.claims()["vision"] == "fs-1::vision"
+    for other in ("fs-2", ""):
+        stack.is_held("vision", file_system=other, by="Succeeded" if finishes else "Running")
+        assert stack.claims()["vision"] == "fs-1::vision"
     stack.kubectl("delete", "-n", "vision", holder)
     stack.up("vision", file_system="fs-2")
     assert stack.claims() == {"vision": "fs-2::vision", "lustre-setup": "fs-2::lustre-setup"}
+    stack.up("vision", file_system="")
+    assert (stack.claims(), stack.get("pv")) == ({}, [])
 
 
 def test_a_volume_that_ends_stays_for_a_running_pod_and_is_made_anew_without(stack):
@@ -172,23 +174,10 @@ def test_a_volume_that_ends_stays_for_a_running_pod_and_is_made_anew_without(sta
     stack.kubectl("delete", "-n", "vision", holder)
     stack.up("vision")
     assert stack.claims()["vision"] == "fs-1::vision"
-
-
-def test_a_claim_whose_volume_is_gone_is_made_anew_with_it(stack):
-    stack.up("vision")
+    # A claim whose volume is gone is made anew with it.
     name = stack.volume("vision")
     stack.kubectl("delete", "pv", name, "--wait=false")
     stack.kubectl("patch", "pv", name, "-p", '{"metadata": {"finalizers": null}}')
     until(lambda: stack.get("pvc", "-n", "vision")[0]["status"]["phase"] == "Lost", "the claim is lost")
     stack.up("vision")
     assert stack.claims()["vision"] == "fs-1::vision"
-
-
-def test_a_file_system_that_goes_is_stopped_by_pods_and_goes_after_them(stack):
-    stack.up("vision")
-    holder = stack.run_pod("vision", finishes=True)
-    stack.is_held("vision", file_system="")
-    stack.kubectl("delete", "-n", "vision", holder)
-    stack.up("vision", file_system="")
-    assert stack.claims() == {}
-    assert stack.get("pv") == []

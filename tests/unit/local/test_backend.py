@@ -13,7 +13,7 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import events
 from trainium_eks.local.backend import LocalBackend
 from trainium_eks.local.changes import ApplyResult, Change
-from trainium_eks.local.events import BackendOptions, Begun, Event, Failed
+from trainium_eks.local.events import BackendOptions, Begun, Failed
 from trainium_eks.local.handlers import ResourceRequest, kind_of, seconds
 from trainium_eks.local.ledger import Ledger
 from trainium_eks.local.nodes.node_pools import adopted_zones
@@ -43,13 +43,11 @@ class Maker:
 
 
 class Cloud:
-    """A backend and what it told."""
-
     def __init__(self, directory, refused="", adopted=MappingProxyType({})):
         self.makers = {kind: Maker(refused) for kind in ("object", "release", "nodes", "addon", "simulated")}
         self.ledger = Ledger.open(directory / "ledger")
         self.ledger.begin()
-        self.events: list[Event] = []
+        self.events = []
         self.backend = LocalBackend(Simulation(), self.ledger, self.events.append, adopted)
         self.backend.connect(self.makers, endpoint="https://127.0.0.1:1", authority="Q0E=")
 
@@ -100,9 +98,11 @@ def test_what_is_made_is_written_down_before_and_as_done_and_nothing_begins_afte
 def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from(tmp_path):
     adopted = adopted_zones({"existingNetwork": {"privateSubnets": [{"id": "subnet-1", "zoneId": "usw2-az1"}]}})
     assert adopted_zones({}) == {}
-    cloud = Cloud(tmp_path, adopted=adopted)
+    cloud, endpoints = Cloud(tmp_path, adopted=adopted), []
 
     def program():
+        cluster = aws.eks.Cluster("c", role_arn="arn:aws:iam::000000000000:role/r", vpc_config={"subnet_ids": []})
+        cluster.endpoint.apply(endpoints.append)
         subnet = aws.ec2.Subnet("s", vpc_id="vpc-1", cidr_block="10.0.0.0/24", availability_zone_id="usw2-az4")
         template = aws.ec2.LaunchTemplate("t", user_data="eA==")
         aws.eks.NodeGroup(
@@ -115,6 +115,9 @@ def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from(tmp
         )
 
     cloud.run(program)
+    assert endpoints == ["https://127.0.0.1:1"]
+    types = ("aws:eks/cluster:Cluster", "kubernetes:core/v1:Namespace")
+    assert [cloud.backend.simulates(each) for each in types] == [True, False]
     (asked,) = cloud.makers["nodes"].asked
     zones = [asked.made[subnet]["availabilityZoneId"] for subnet in asked.registration.inputs["subnetIds"]]
     assert zones == ["usw2-az4", "usw2-az1"]
@@ -136,7 +139,6 @@ def test_a_resource_has_the_time_that_its_program_gives(tmp_path, timeouts, firs
         cloud.run(lambda: _namespace("room", custom_timeouts=pulumi.CustomTimeouts(**timeouts)))
         (asked,) = cloud.makers["object"].asked
         assert asked.timeout_seconds == expected
-    assert asked.held is not None
     assert asked.held.done, "what it held before"
 
 
@@ -157,9 +159,6 @@ def test_events_and_options_are_the_same_on_the_other_side():
     assert BackendOptions.from_json(json.loads(json.dumps(options.to_json()))) == options
 
 
-# --- Replacement ------------------------------------------------------------------------------------------------------
-
-
 def _files():
     volume = k8s.core.v1.PersistentVolume("volume", spec={"csi": {"driver": "d", "volume_handle": "h"}})
     claim = k8s.core.v1.PersistentVolumeClaim("claim", spec={"volume_name": volume.metadata["name"]})
@@ -171,7 +170,7 @@ def _files():
 def test_what_is_made_from_a_volume_is_deleted_before_it_and_what_only_waits_for_it_stays(tmp_path):
     Cloud(tmp_path).run(_files)
     cloud = Cloud(tmp_path)
-    deleted: list[str] = []
+    deleted = []
 
     class Replacing(Maker):
         def delete(self, reference):

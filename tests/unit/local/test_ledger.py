@@ -78,9 +78,7 @@ def test_the_newest_of_a_resources_things_is_found_also_after_a_new_start(file, 
     for reference in ("1", "2", "1"):
         ledger.hold(holding("job", reference=reference), done=True)
     for opened in (ledger, Ledger.open(file)):
-        newest = opened.of("job", "object")
-        assert newest is not None
-        assert newest.reference == {"name": "1"}
+        assert opened.of("job", "object").reference == {"name": "1"}
         assert opened.of("job", "nodes") is None
         assert opened.of("other", "object") is None
 
@@ -117,9 +115,6 @@ def test_threads_write_whole_lines(file, ledger):
 def test_the_digest_tells_other_inputs_and_not_another_order():
     assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1})
     assert digest({"a": 1}) != digest({"a": 2})
-
-
-# --- The order of deletion --------------------------------------------------------------------------------------------
 
 
 def of(**after):

@@ -37,7 +37,6 @@ def paths(tmp_path):
 @contextmanager
 def other_holder(paths):
     with subprocess.Popen([sys.executable, "-c", HOLD, paths.root], stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         try:
             yield holder
@@ -60,23 +59,16 @@ def test_who_holds_it_is_said_and_one_that_was_killed_does_not(paths):
             assert stat.S_IMODE(paths.lock.stat().st_mode) == 0o600
 
 
-def test_it_is_waited_for(paths):
-    paths.root.mkdir(parents=True)
-    descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    release = threading.Timer(0.2, os.close, [descriptor])
-    release.start()
-    with locked(paths, "up", wait_seconds=SECONDS):
-        release.join()
-
-
-def test_a_holder_that_has_not_signed_yet_is_another_process(paths):
+def test_a_holder_that_has_not_signed_yet_is_another_process_and_waited_for(paths):
     paths.root.mkdir(parents=True)
     descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     with pytest.raises(ClusterError, match="changed by another process"), locked(paths, "up", wait_seconds=0):
         pass
-    os.close(descriptor)
+    release = threading.Timer(0.2, os.close, [descriptor])
+    release.start()
+    with locked(paths, "up", wait_seconds=SECONDS):
+        release.join()
 
 
 def test_a_lock_on_a_file_that_was_removed_meanwhile_is_none(paths, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 
 from trainium_eks.local.agent import statuses
 from trainium_eks.local.agent.worker import Worker
+from trainium_eks.local.spec.known import UnmetError
 from trainium_eks.local.spec.plan import PodDirectory
 
 
@@ -25,8 +26,10 @@ def state(a, b, **more):
     return {"containers": {"a": a, "b": b}, "initialized": True, "ended": False, "reason": "", **more}
 
 
-def made(said, unmet=None, **before):
-    return statuses.status(pod(**before), said, host_ip="h", address="100.127.0.2", image_ids={}, unmet=unmet)
+def made(said, unmet=None, gates=(), **before):
+    body = pod(**before)
+    body["spec"]["readinessGates"] = [{"conditionType": gate} for gate in gates]
+    return statuses.status(body, said, host_ip="h", address="100.127.0.2", image_ids={}, unmet=unmet)
 
 
 def is_so(status, kind):
@@ -55,6 +58,18 @@ def test_phase_and_ready_follow_from_the_containers(said, phase, ready):
     assert (found["phase"], is_so(found, "Ready")) == (phase, ready)
 
 
+def test_a_missing_object_is_named_by_its_container_and_a_gate_keeps_a_pod_from_being_ready():
+    found = made(None, UnmetError("CreateContainerConfigError", "no m", "a"))
+    waiting = [each["state"]["waiting"] for each in found["containerStatuses"]]
+    assert waiting == [{"reason": "CreateContainerConfigError", "message": "no m"}, {"reason": "ContainerCreating"}]
+    assert is_so(found, "Initialized") == "False"
+    up = state(told(), told(), initialized=False)
+    assert is_so(made(up), "Initialized") == "True", "it has no init containers"
+    for gate in ("True", "False"):
+        found = made(up, gates=["gate"], conditions=[{"type": "gate", "status": gate}])
+        assert (is_so(found, "Ready"), is_so(found, "ContainersReady")) == (gate, "True")
+
+
 def test_a_condition_keeps_its_time_while_it_stays_the_same():
     before = {"type": "Ready", "status": "True", "lastTransitionTime": "then"}
     for ready in (True, False):
@@ -62,8 +77,6 @@ def test_a_condition_keeps_its_time_while_it_stays_the_same():
         [since] = [each["lastTransitionTime"] for each in found["conditions"] if each["type"] == "Ready"]
         assert (since == "then") is ready
 
-
-# --- A pod's worker, and events that come while it is busy --------------------------------------------------------
 
 TIMES = {"creationTimestamp": "2026-11-22T05:33:04Z", "deletionTimestamp": "2026-11-22T05:33:05Z"}
 POD = {
@@ -78,8 +91,8 @@ class Around:
 
     def __init__(self, root):
         self.client = self
-        self.forgotten: list[str] = []
-        self.worker: Worker | None = None
+        self.forgotten = []
+        self.worker = None
         self._root = root
 
     def directory(self, uid):
@@ -103,7 +116,7 @@ def test_a_pod_that_goes_while_its_deletion_is_sent_is_cleared_up(tmp_path):
     around = Around(tmp_path)
 
     async def run():
-        around.worker = Worker(POD, around, None)  # type: ignore[arg-type]
+        around.worker = Worker(POD, around, None)
         await asyncio.wait_for(around.worker.run(), 5)
 
     # Not asyncio.run: it would leave this thread without a loop, which Pulumi's mocks in other tests look for.

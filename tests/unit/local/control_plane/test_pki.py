@@ -35,6 +35,10 @@ def test_certificates_are_for_their_names_purposes_and_authorities_and_for_a_yea
     assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == addresses
     purposes = read(paths, "admin").extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert list(purposes) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+    for name, signs in (("ca", True), ("admin", False)):
+        usage = read(paths, name).extensions.get_extension_for_class(x509.KeyUsage).value
+        assert (usage.digital_signature, usage.key_cert_sign, usage.crl_sign) == (True, signs, signs)
+        assert not usage.key_encipherment
     etcd = read(paths, "etcd-ca")
     read(paths, "etcd-client").verify_directly_issued_by(etcd)
     with pytest.raises(ValueError, match="issuer"):

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from waiting import SECONDS
 
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane import ports
 from trainium_eks.local.control_plane.flags import PORTS, STAGES, commands
 from trainium_eks.local.control_plane.ports import Settings, is_answered, is_free
@@ -34,13 +35,6 @@ def settings():
     return found
 
 
-@pytest.fixture
-def taken(settings, monkeypatch):
-    monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", 0.1)
-    with socket.create_server(("127.0.0.1", settings.ports["etcd"])):
-        yield settings.ports["etcd"]
-
-
 def test_each_listener_has_a_port_of_its_own_which_is_remembered(paths, settings):
     assert set(settings.ports) == set(PORTS)
     assert len(set(settings.ports.values())) == len(PORTS)
@@ -48,12 +42,23 @@ def test_each_listener_has_a_port_of_its_own_which_is_remembered(paths, settings
     settings.save(paths)
     assert Settings.load(paths) == settings
     assert settings.settled(lambda _name, _port: False) == (settings, [])
+    # Settings that cannot be read or have impossible ports are none.
+    spoilt = [json.dumps({"ports": {**settings.ports, "etcd": port}, "complete": True}) for port in (0, 65536, "80")]
+    for text in ("", "{", "[]", '{"ports": {"etcd": 1}}', '{"ports": 3, "complete": true}', *spoilt):
+        paths.settings.write_text(text)
+        assert Settings.load(paths) == Settings(), text
 
 
-def test_a_port_that_others_have_is_replaced_and_said_and_one_that_we_ourselves_have_is_kept(settings, taken):
-    assert [is_answered(settings.ports[name]) for name in ("etcd", "kube-apiserver")] == [True, False]
-    assert settings.settled(lambda name, port: (name, port) == ("etcd", taken)) == (settings, [])
-    found, (moved,) = settings.settled(lambda _name, _port: False)
+def test_a_port_that_others_have_is_replaced_and_said_and_one_that_we_ourselves_have_is_kept(settings, monkeypatch):
+    monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", 0.1)
+    taken = settings.ports["etcd"]
+    with socket.create_server(("127.0.0.1", taken)):
+        assert [is_answered(settings.ports[name]) for name in ("etcd", "kube-apiserver")] == [True, False]
+        assert settings.settled(lambda name, port: (name, port) == ("etcd", taken)) == (settings, [])
+        found, (moved,) = settings.settled(lambda _name, _port: False)
+        monkeypatch.setattr(ports, "_RANGE", range(taken, taken + 2))
+        with pytest.raises(ClusterError, match=f"No free port was found on 127.0.0.1 between {taken} and {taken + 1}"):
+            ports.free_port({taken + 1})
     assert (moved.name, moved.before, moved.now) == ("etcd", taken, found.ports["etcd"])
     assert is_free(found.ports["etcd"])
     assert found.ports["kube-apiserver"] == settings.ports["kube-apiserver"]
@@ -87,19 +92,11 @@ def test_who_asks_whether_somebody_listens_is_in_nobodys_way(settings):
     code = f"from {is_answered.__module__} import is_answered; {asks}"
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as asking:
         try:
-            assert asking.stdout is not None
             assert asking.stdout.readline() == b"asks\n"
             for _ in range(3000):
                 socket.create_server(("127.0.0.1", port)).close()
         finally:
             asking.kill()
-
-
-def test_settings_that_cannot_be_read_or_have_impossible_ports_are_none(paths, settings):
-    spoilt = [json.dumps({"ports": {**settings.ports, "etcd": port}, "complete": True}) for port in (0, 70000, "80")]
-    for text in ("", "{", "[]", '{"ports": {"etcd": 1}}', '{"ports": 3, "complete": true}', *spoilt):
-        paths.settings.write_text(text)
-        assert Settings.load(paths) == Settings(), text
 
 
 def test_every_command_line_names_the_stack_and_only_loopback(paths, settings):

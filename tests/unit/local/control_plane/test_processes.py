@@ -40,7 +40,6 @@ def command(tmp_path, paths):
 
 @pytest.fixture
 def run(paths, command):
-    """Starts such a program, and waits until it has said that it is ready."""
 
     def start(name="etcd", code=SLEEP, count=1):
         started = processes.start(paths, name, command(name, code))
@@ -72,19 +71,12 @@ def test_a_child_that_is_not_yet_another_program_is_not_found_beside_its_parent(
     assert processes.running(paths) == []
 
 
-def test_processes_of_stacks_with_similar_names_are_kept_apart(tmp_path, paths, command):
+def test_stacks_with_similar_names_and_other_programs_that_name_the_directory_are_left_alone(tmp_path, paths, command):
     other = Paths.of(tmp_path, "dev2")
     below = Paths.of(tmp_path / "deeper" / str(paths.root)[1:], "dev")
     for stack in (other, below):
         processes.start(stack, "etcd", command("etcd", root=stack.root))
         ready(stack)
-    assert processes.running(paths) == []
-    assert processes.stop(paths) == []
-    for stack in (other, below):
-        assert processes.stop(stack) == ["etcd"]
-
-
-def test_other_programs_that_name_the_directory_are_left_alone(paths, command):
     reader = subprocess.Popen(command("tail"))
     try:
         assert processes.running(paths) == []
@@ -93,6 +85,8 @@ def test_other_programs_that_name_the_directory_are_left_alone(paths, command):
     finally:
         reader.kill()
         reader.wait()
+    for stack in (other, below):
+        assert processes.stop(stack) == ["etcd"]
 
 
 def test_a_program_that_could_not_be_found_again_is_not_started(paths, command):

@@ -26,7 +26,6 @@ def home(tmp_path, monkeypatch):
 
 
 def _wheel(directory, name, version):
-    """A distribution of one line and a program."""
     directory.mkdir(exist_ok=True)
     file = directory / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
@@ -60,7 +59,6 @@ def test_an_image_is_made_found_while_it_is_whole_and_removed_unless_a_process_r
     made = trn("make", "mine", "--requirements", str(requirements))
     assert made.exit_code == 0, made.output
     image = images.find("local/mine")
-    assert image is not None
     assert (image.has_torch, image.size_bytes > 0) == (True, True)
     assert python_of(image, "import torch; print(torch.answer)") == "42"
     assert images.find(image.reference) == image
@@ -116,7 +114,7 @@ def test_the_large_requirement_comes_from_an_index_of_its_own_and_from_pips_wher
     assert python_of(image, "import torch, rest; print(torch.version, rest.version)") == "1.0 2.0"
 
     monkeypatch.setenv("PIP_INDEX_URL", _index(tmp_path / "all", torch, rest))
-    said: list[str] = []
+    said = []
     recipe = Recipe("other", "torch==1.0\nrest==2.0\n", "torch==1.0", (tmp_path / "none").as_uri())
     assert images.make(recipe, said.append).has_torch
     assert any("trying pip's own index" in line for line in said)
@@ -144,7 +142,7 @@ def test_what_only_adds_to_an_older_image_takes_over_its_packages(tmp_path, monk
     _wheel(tmp_path / "wheels", "rest", "2.0")
     _wheel(tmp_path / "wheels", "more", "3.0")
 
-    said: list[str] = []
+    said = []
     newer = images.make(Recipe("mine", "torch==1.0\nrest==2.0\nmore==3.0\n", "torch==1.0"), said.append)
     assert any(f"taken over from {older.reference}" in line for line in said)
     assert images.find("local/mine") == newer, "the newest of a name"
@@ -191,7 +189,6 @@ def test_the_library_its_training_image_and_the_tests_pin_the_same_versions():
 
 
 def _index(directory, *wheels):
-    """A package index as PEP 503 has it."""
     for wheel in wheels:
         project = directory / wheel.name.partition("-")[0]
         project.mkdir(parents=True)
@@ -202,4 +199,4 @@ def _index(directory, *wheels):
 def _pins(requirements):
     """Name to version; a line that does not pin one fails."""
     lines = [re.split(r"[;#]", line)[0].strip() for line in requirements.splitlines()]
-    return dict(line.split("==") for line in lines if line)  # type: ignore[misc]
+    return dict(line.split("==") for line in lines if line)

@@ -25,10 +25,8 @@ def test_addresses_are_given_in_turn_and_never_twice_at_once():
 
 @pytest.fixture
 def holder():
-    """A process that holds a network."""
     command = [sys.executable, "-m", "trainium_eks.local.network.network"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         try:
             if process.stdout.readline() != "ready\n":
                 pytest.skip("this machine gives users no network namespaces, or has no `ip` (package iproute2)")
@@ -39,7 +37,6 @@ def holder():
 
 @pytest.fixture
 def pods(holder):
-    """Two processes, each in a network of its own."""
     within = ["nsenter", f"--target={holder}", "--user", "--preserve-credentials", "unshare", "--net", "sleep", "600"]
     if missing := [program for program in ("nsenter", "unshare") if shutil.which(program) is None]:
         pytest.skip(f"there is no program {missing[0]} (package util-linux)")

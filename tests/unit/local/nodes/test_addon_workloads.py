@@ -1,22 +1,20 @@
 """Stand-ins of EKS add-ons: real names, places and weights; and the wait for their pods."""
 
 from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from kubernetes_schemas import object_faults
 
-from trainium_eks.local.changes import ApplyResult
 from trainium_eks.local.nodes import settling
 from trainium_eks.local.nodes.addon_workloads import AddonWorkloads, manifests
 from trainium_eks.local.nodes.settling import settle
-from trainium_eks.local.objects.apply import Objects
 from trainium_eks.model.catalogue import addon_records
 from trainium_eks.model.catalogue.versions import KUBERNETES
+from trainium_eks.model.sizing.quantities import quantity
 
 REGION = "us-west-2"
 ADDONS = addon_records.pinned(KUBERNETES)
-WORKLOADS = [(addon, workload) for addon in ADDONS for workload in addon_records.ADDONS[addon].workloads]
+WORKLOADS = [workload for addon in ADDONS for workload in addon_records.ADDONS[addon].workloads]
 
 
 def made(addon, region=REGION):
@@ -27,13 +25,8 @@ def of_kind(addon, *kinds):
     return [each for each in made(addon) if each["kind"] in kinds]
 
 
-def pod_specs():
-    for addon in ADDONS:
-        for each in of_kind(addon, "DaemonSet", "Deployment"):
-            yield each["metadata"]["name"], each["spec"]["template"]["spec"]
-
-
-SPECS = dict(pod_specs())
+PODS = [each for addon in ADDONS for each in of_kind(addon, "DaemonSet", "Deployment")]
+SPECS = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in PODS}
 
 
 @pytest.mark.parametrize("addon", ADDONS)
@@ -48,17 +41,18 @@ def test_an_add_on_makes_what_the_list_says_valid_and_simulated(addon):
     assert not kinds & {"APIService", "Service"}, "nobody would answer"
 
 
-def test_no_two_workloads_select_the_same_pods():
-    selectors = [frozenset(workload.pod.labels.items()) for _, workload in WORKLOADS]
-    assert not any(one <= other for one in selectors for other in selectors if one is not other)
-
-
 def test_pods_have_no_token_and_only_the_room_and_network_that_they_need():
     on_host = {name for name, spec in SPECS.items() if spec.get("hostNetwork")}
     assert on_host == {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent"}
-    agents = [workload.pod for _, workload in WORKLOADS if workload.nodes == "all"]
-    assert (sum(each.millicpu for each in agents), sum(each.memory_mib for each in agents)) == (220, 254)
+    containers = [SPECS[each.name]["containers"][0] for each in WORKLOADS if each.nodes == "all"]
+    requests = [each.get("resources", {}).get("requests", {}) for each in containers]
+    amounts = [1000 * sum(quantity(each.get(name, "0")) for each in requests) for name in ("cpu", "memory")]
+    assert amounts == [220, 254_000 * 2**20]
     assert [name for name, spec in SPECS.items() if spec["automountServiceAccountToken"]] == []
+    tolerated = {name: spec["tolerations"][0] for name, spec in SPECS.items() if "tolerations" in spec}
+    assert tolerated["coredns"] == {"key": "CriticalAddonsOnly", "operator": "Exists"}
+    assert tolerated["aws-node"] == {"operator": "Exists"}
+    assert "metrics-server" not in tolerated
 
 
 def test_images_come_from_where_eks_has_them_at_the_add_ons_version():
@@ -69,14 +63,9 @@ def test_images_come_from_where_eks_has_them_at_the_add_ons_version():
 
 
 def test_an_add_on_that_is_not_known_is_named_as_not_installed():
-    untouchable = cast(Objects, object())
-    applied = AddonWorkloads(untouchable).apply("aws-efs-csi-driver", "v3.5.0-eksbuild.1", REGION)
-    assert isinstance(applied, ApplyResult)
+    applied = AddonWorkloads(None).apply("aws-efs-csi-driver", "v3.5.0-eksbuild.1", REGION)
     assert "aws-efs-csi-driver" in applied.not_installed
-    AddonWorkloads(untouchable).delete("aws-efs-csi-driver")
-
-
-# --- The end of an `up`: until nothing that can start is still starting -------------------------------------------
+    AddonWorkloads(None).delete("aws-efs-csi-driver")
 
 
 def daemon_set(name, wanted, available):
@@ -107,7 +96,7 @@ def server(clock, available):
 
 
 def test_pods_that_start_are_awaited_and_told_after_a_moment(clock):
-    told: list[str] = []
+    told = []
     assert settle(server(clock, lambda _: 5), told.append) == ()
     assert (clock.now, told) == (0, []), "a cluster that is whole is not waited for"
     assert settle(server(clock, lambda now: min(5, int(now))), told.append) == ()

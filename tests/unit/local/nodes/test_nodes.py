@@ -3,9 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from kubernetes_schemas import object_faults
@@ -19,7 +17,7 @@ from trainium_eks.model.catalogue.regions import REGIONS
 from trainium_eks.model.catalogue.versions import AMI_RELEASES
 from trainium_eks.plan.recording.project import StackSettings
 
-INPUTS: Mapping[str, Any] = {
+INPUTS = {
     "instanceTypes": ["trn1.32xlarge"],
     "amiType": "AL2023_x86_64_NEURON",
     "capacityType": "ON_DEMAND",
@@ -150,10 +148,14 @@ def test_pods_have_the_disk_that_containers_live_on():
         assert node["status"]["allocatable"]["ephemeral-storage"] == f"{gibibytes * 1024 * 9 // 10 - 1024}Mi"
 
 
-def test_a_capacity_blocks_type_stands_in_the_launch_template():
+def test_a_capacity_blocks_type_stands_in_the_launch_template_and_an_unknown_or_missing_one_is_refused():
     made = pool(instanceTypes=None, capacityType="CAPACITY_BLOCK", boot=template(instanceType="trn2.48xlarge"))
     assert made.instance.name == "trn2.48xlarge"
     assert manifests(made)[0]["metadata"]["labels"]["eks.amazonaws.com/capacityType"] == "CAPACITY_BLOCK"
+    with pytest.raises(ClusterError, match=r"dev-ng1-nodes-sim-0.*did you mean trn1\.32xlarge(.|\n)*instanceTypes"):
+        pool(instanceTypes=["trn1.33xlarge"])
+    with pytest.raises(ClusterError, match="has no instance type"):
+        pool(instanceTypes=None, boot=template())
 
 
 def test_several_subnets_are_filled_in_turn_and_one_of_another_stack_is_where_the_type_is_offered():
@@ -166,13 +168,6 @@ def test_several_subnets_are_filled_in_turn_and_one_of_another_stack_is_where_th
     assert zone_name("us-west-2", "usw2-lax1-az1") == "us-west-2-usw2-lax1-az1"
 
 
-def test_a_type_that_is_unknown_or_missing_is_refused():
-    with pytest.raises(ClusterError, match=r"dev-ng1-nodes-sim-0.*did you mean trn1\.32xlarge(.|\n)*instanceTypes"):
-        pool(instanceTypes=["trn1.33xlarge"])
-    with pytest.raises(ClusterError, match="has no instance type"):
-        pool(instanceTypes=None, boot=template())
-
-
 def test_a_node_takes_the_volumes_for_which_its_type_has_places():
     for instance_type, disks, expected in (
         ("m6i.xlarge", 0, 26),  # one interface and the root volume
@@ -183,8 +178,6 @@ def test_a_node_takes_the_volumes_for_which_its_type_has_places():
         assert volumes(replace(CATALOGUE.find(instance_type), local_disks=disks)) == expected
 
 
-# --- `--nodes N` ------------------------------------------------------------------------------------------------------
-
 GROUPS = [
     {"name": "train", "instanceType": "trn1.32xlarge", "minSize": 2, "maxSize": 4, "desiredSize": 2},
     {"name": "other", "instanceType": "trn1n.32xlarge", "maxSize": 2},
@@ -194,7 +187,7 @@ GROUPS = [
 def scaled(nodes, groups=GROUPS):
     adjusted = with_nodes(nodes, "p")(StackSettings("dev", {"p:nodeGroups": json.dumps(groups), "p:region": "r"}))
     assert adjusted.config["p:region"] == "r"
-    return json.loads(adjusted.config["p:nodeGroups"])  # type: ignore[no-any-return]
+    return json.loads(adjusted.config["p:nodeGroups"])
 
 
 def test_the_first_group_gets_the_nodes_and_the_limits_that_they_need():

@@ -2,9 +2,7 @@
 
 import os
 import tarfile
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pulumi_kubernetes as k8s
 import pytest
@@ -13,7 +11,7 @@ import toolchain_fakes as fakes
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import charts as module
-from trainium_eks.local.releases.charts import Charts, FoundChart, Missing
+from trainium_eks.local.releases.charts import Charts
 from trainium_eks.local.releases.helm_cli import HelmCli
 from trainium_eks.local.releases.release_inputs import FLAGS, wanted
 from trainium_eks.model.catalogue.versions import CHARTS
@@ -53,12 +51,12 @@ class Place:
         self.given = root / "given"
         self.project.mkdir()
         self.served = f"cp {package(root / 'served', '1.0.0')} $2/thing-1.0.0.tgz"
-        """Pulls the chart of the repository."""
 
     def charts(self, pull="echo 'Error: nobody may pull here' >&2; exit 1", **environment):
-        wait = 'while [ "$1" != --destination ]; do shift; done'
+        wait = '[ -z "$HELM_NAMESPACE" ] || exit 9; while [ "$1" != --destination ]; do shift; done'
         helm = fakes.executable(self.root / "helm", f'#!/bin/sh\necho "$@" >> {self.calls}\n{wait}\n{pull}\n')
-        full: Mapping[str, str] = {"PATH": os.environ["PATH"], "TRN_CACHE": str(self.root / "cache"), **environment}
+        theirs = {"PATH": os.environ["PATH"], "HELM_NAMESPACE": "other"}
+        full = {**theirs, "TRN_CACHE": str(self.root / "cache"), **environment}
         return Charts(HelmCli(helm, Paths.of(self.project, "s"), full), self.project, full)
 
     @property
@@ -72,24 +70,23 @@ def place(tmp_path):
 
 
 def found(charts, release_=None):
-    chart = charts.find(release_ or release())
-    assert isinstance(chart, FoundChart)
-    return chart
+    return charts.find(release_ or release())
 
 
 def missing(charts, release_=None):
-    chart = charts.find(release_ or release())
-    assert isinstance(chart, Missing)
-    return chart.reason
+    return charts.find(release_ or release()).reason
 
 
-def test_what_cannot_be_looked_for_is_an_error(place):
+def test_what_cannot_be_looked_for_is_an_error_and_another_chart_than_was_asked_for_is_not_kept(place):
     with pytest.raises(ClusterError, match=r"there is no chart .*project/charts/none"):
         place.charts().find(release(chart="./charts/none"))
     with pytest.raises(ClusterError, match="TRN_CHARTS is /nowhere"):
         place.charts(TRN_CHARTS="/nowhere").find(release())
     with pytest.raises(ClusterError, match="name the version of thing"):
         place.charts().find(release(version=""))
+    with pytest.raises(ClusterError, match=r"sent thing 1\.0\.1 where thing 1\.0\.0 was asked for"):
+        place.charts(f"cp {package(place.given, '1.0.1')} $2/thing-1.0.0.tgz").find(release())
+    assert not list((place.root / "cache").rglob("*.tgz"))
 
 
 @pytest.mark.parametrize(("wants", "has"), [("1.0.0", "1.0.0"), ("v1.0.0", "1.0.0"), ("1.0.0", "v1.0.0")])
@@ -115,12 +112,6 @@ def test_a_chart_is_pulled_once_for_each_repository_and_kept_unless_it_is_broken
     first.path.write_bytes(first.path.read_bytes()[:40])
     assert "not asked, TRN_OFFLINE is set" in missing(place.charts(TRN_OFFLINE="1"))
     assert found(place.charts(place.served)).digest == first.digest
-
-
-def test_another_chart_than_was_asked_for_is_refused_and_not_kept(place):
-    with pytest.raises(ClusterError, match=r"sent thing 1\.0\.1 where thing 1\.0\.0 was asked for"):
-        place.charts(f"cp {package(place.given, '1.0.1')} $2/thing-1.0.0.tgz").find(release())
-    assert not list((place.root / "cache").rglob("*.tgz"))
 
 
 GET = 'Get "https://x/v2/a": dial tcp'
@@ -164,8 +155,6 @@ def test_a_repository_that_does_not_answer_is_given_up(place, monkeypatch):
     assert "no answer within" in missing(place.charts("exec sleep 600"))
 
 
-# --- Volcano's chart ----------------------------------------------------------------------------------------------
-
 VOLCANO = CHARTS["volcano"]
 OF_VOLCANO = release(VOLCANO.version, VOLCANO.chart, VOLCANO.repository)
 
@@ -203,9 +192,7 @@ def test_without_volcanos_source_both_ways_are_named_and_no_other_chart_is_looke
     assert not (place.root / "go" / "go.calls").exists()
 
 
-# --- Pulumi's inputs of a release ---------------------------------------------------------------------------------
-
-MINIMAL: dict[str, Any] = {"name": "r", "namespace": "n", "chart": "./c"}
+MINIMAL = {"name": "r", "namespace": "n", "chart": "./c"}
 
 
 def read(**inputs):

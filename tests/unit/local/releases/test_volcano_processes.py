@@ -40,24 +40,18 @@ def test_a_process_is_told_what_its_container_is_told_but_for_what_is_this_machi
     assert process.environment == {"KUBE_POD_NAMESPACE": "volcano-system"}
 
 
-@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
-def test_a_process_acts_as_the_service_account_of_its_deployment(field):
-    body = deployment("vol-controllers")
-    body["metadata"]["namespace"] = "elsewhere"
-    body["spec"]["template"]["spec"][field] = "vol-controllers"
-    assert processes(body)["vc-controller-manager"].account == ("elsewhere", "vol-controllers")
-
-
-def test_a_mounted_file_lies_in_the_stacks_directory():
+def test_a_process_acts_as_its_deployments_service_account_and_a_mounted_file_lies_in_the_stacks_directory():
+    for field in ("serviceAccountName", "serviceAccount"):
+        body = deployment("vol-controllers")
+        body["metadata"]["namespace"] = "elsewhere"
+        body["spec"]["template"]["spec"][field] = "vol-controllers"
+        assert processes(body)["vc-controller-manager"].account == ("elsewhere", "vol-controllers")
     body = deployment("vol-scheduler", ["--scheduler-conf=/conf/s.conf"])
     process = processes(body, s_conf="actions: allocate\n")["vc-scheduler"]
     assert process.arguments == ("--scheduler-conf=/state/volcano/vc-scheduler/s.conf",)
     assert process.files == {DIRECTORY / "vc-scheduler" / "s.conf": "actions: allocate\n"}
     with pytest.raises(ClusterError, match=r"vc-scheduler: the ConfigMap vol-conf .* has no s\.conf"):
         processes(body, other_conf="")
-
-
-# --- Programs -----------------------------------------------------------------------------------------------------
 
 
 def test_where_none_can_be_had_one_sentence_says_why_and_what_helps(tmp_path):
@@ -69,9 +63,6 @@ def test_where_none_can_be_had_one_sentence_says_why_and_what_helps(tmp_path):
         "(build: go is not on PATH); `python -m trainium_eks.local.toolchain` says what would help"
     )
     assert Programs.provided(lambda _: None, {**environment, "TRN_VOLCANO": "off"}).missing == "TRN_VOLCANO is off"
-
-
-# --- The Training Operator -----------------------------------------------------------------------------------------
 
 
 def test_the_training_operator_can_be_left_out():

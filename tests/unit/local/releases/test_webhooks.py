@@ -79,7 +79,6 @@ def test_a_manifest_is_written_whole_though_the_writing_is_stopped_and_goes_on(t
         given.open("rb") as stdin,
         subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, env=environment) as writing,
     ):
-        assert writing.stdout is not None
         while int.from_bytes(fcntl.ioctl(writing.stdout, termios.FIONREAD, bytes(4)), sys.byteorder) < 65_536:
             assert writing.poll() is None
             time.sleep(0.01)

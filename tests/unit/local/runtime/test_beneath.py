@@ -55,14 +55,11 @@ def test_no_link_leads_out(way, volume, link, below):
     assert beneath.real_path(volume, below) is None
 
 
-def test_what_is_missing_is_made(way, volume):
+def test_what_is_missing_is_made_and_a_link_to_nothing_is_not_followed(way, volume):
     assert where(beneath.made(volume, "/a/./b//c")) == str(volume / "a/b/c")
     assert where(beneath.made(volume, "a/b/file", is_file=True)) == str(volume / "a/b/file")
     assert (volume / "a/b/file").is_file()
     assert where(beneath.made(volume, "a/b/c")) == str(volume / "a/b/c")
-
-
-def test_a_link_to_nothing_is_not_followed(way, volume):
     (volume / "link").symlink_to("nothing")
     with pytest.raises(OSError, match=r"No such file|leads out"):
         beneath.made(volume, "link")

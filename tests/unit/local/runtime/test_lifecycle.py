@@ -1,7 +1,6 @@
 """The rules of the kubelet as a table: what happens, and what is done then."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -22,14 +21,12 @@ def plan(*containers, init=(), **fields):
 
 
 def begun(*containers, init=(), **fields):
-    """A pod whose first containers have started."""
     life = Lifecycle(plan(*containers, init=init, **fields), 0)
     started(life, 0)
     return life
 
 
 def started(life, now):
-    """Lets everything start that is due; the names."""
     names = [step.container.name for step in life.steps(now) if isinstance(step, Start)]
     for name in names:
         life.started(name, now)
@@ -46,8 +43,7 @@ def told(steps):
 
 
 def state(life, name="c"):
-    found: dict[str, Any] = life.to_json()["containers"][name]
-    return found
+    return life.to_json()["containers"][name]
 
 
 @pytest.mark.parametrize(
@@ -103,6 +99,36 @@ def test_a_pod_that_is_stopped_is_asked_and_then_killed():
     life.ended("b", ContainerEnd(137), 18)
     assert life.is_ended
     assert state(life, "b")["exitCode"] == 137
+
+
+def test_init_containers_come_first_hooks_before_sigterm_and_sidecars_end_last():
+    init = (container("first", restart=ON_FAILURE), container("side", is_sidecar=True))
+    main = container("main", readiness=PROBE, pre_stop=Action(command=("x",)))
+    life = begun(main, init=init, deadline_seconds=100, grace_seconds=30)
+    life.ended("first", ContainerEnd(1), 1)
+    assert started(life, 1) == ["first"], "it may fail, and is started again"
+    life.ended("first", ContainerEnd(0), 2)
+    assert [started(life, 2) for _ in range(3)] == [["side"], ["main"], []]
+    assert (life.to_json()["initialized"], state(life, "main")["ready"], life.next_time()) == (True, False, 7)
+    for now, passed, is_ready in ((7, True, True), (17, False, True), (27, False, False)):
+        assert told(life.steps(now)) == ["readiness main"]
+        assert life.next_time() == 100, "a probe that runs is not due"
+        life.found("main", CheckKind.READINESS, passed, now)
+        assert (state(life, "main")["ready"], life.next_time()) == (is_ready, now + 10)
+    assert told(life.steps(100)) == ["preStop main"]
+    assert (life.to_json()["reason"], told(life.steps(101))) == ("DeadlineExceeded", [])
+    life.found("main", CheckKind.PRE_STOP, True, 102)
+    assert told(life.steps(102)) == ["term main"]
+    life.ended("main", ContainerEnd(0), 103)
+    assert (told(life.steps(103)), life.is_ended) == (["term side"], False)
+    life.ended("side", ContainerEnd(0), 104)
+    assert life.is_ended
+
+
+def test_a_pod_whose_init_container_fails_for_good_has_ended():
+    life = begun(container(), init=(container("first"), container("second")))
+    life.ended("first", ContainerEnd(5), 1)
+    assert (life.is_ended, started(life, 1), life.to_json()["initialized"]) == (True, [], False)
 
 
 def test_a_failed_post_start_hook_ends_the_container():

@@ -22,12 +22,14 @@ def written(file, *chunks, limit=10**6):
 
 def read(file, **wanted):
     with contextlib.closing(Reader(file)) as reader:
-        return Selection(LogFilter(**wanted)).first(reader).decode()  # type: ignore[arg-type]
+        return Selection(LogFilter(**wanted)).first(reader).decode()
 
 
 def test_what_was_written_is_read_and_a_line_that_is_too_long_is_one_line_again(tmp_path):
     written(tmp_path / "a.log", b"one\ntw", b"o\n\nthr", b"ee").close(NOW)
     assert read(tmp_path / "a.log") == "one\ntwo\n\nthree"
+    assert read(tmp_path / "a.log", tail=2) == "\nthree"
+    assert (tmp_path / "a.log").stat().st_mode & 0o777 == 0o600
     text = b"x" * (LINE_BYTES * 2 + 5)
     written(tmp_path / "0.log", text[:100], text[100:] + b"\nend\n").close(NOW)
     assert read(tmp_path / "0.log") == f"{text.decode()}\nend\n"
@@ -84,8 +86,6 @@ def test_a_request_is_read_and_nobody_but_the_api_server_is_answered():
     researchers = {"subject": ((("organizationName", "team"),), (("commonName", "researcher@team"),))}
     assert [is_api_server(each) for each in (theirs, researchers, None)] == [True, False, False]
 
-
-# --- Logs of pods that are gone -----------------------------------------------------------------------------------
 
 POD = "bert-trainer-0-0"
 

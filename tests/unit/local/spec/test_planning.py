@@ -1,15 +1,16 @@
 """From a pod's object to what its shim runs."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from trainium_eks.local.images.images import LocalImage
-from trainium_eks.local.spec import environment, hosts, planning, volumes
+from trainium_eks.local.spec import hosts, planning, volumes
 from trainium_eks.local.spec.hosts import Host
 from trainium_eks.local.spec.known import PlanInputs, UnmetError
-from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory
+from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory, PodPlan
 
 PLACE = Path("/s/pods/u")
 IMAGE = LocalImage("python", "0123456789ab", Path("/cache/python"), has_torch=False)
@@ -22,7 +23,8 @@ def pod(container=None, **spec):
 
 
 def known(**changes):
-    node = {"status": {"addresses": [{"type": "InternalIP", "address": "100.64.0.9"}], "allocatable": {"cpu": "8"}}}
+    addresses = [{"type": "Hostname", "address": "n"}, {"type": "InternalIP", "address": "100.64.0.9"}]
+    node = {"status": {"addresses": addresses, "allocatable": {"cpu": "8"}}}
     made = PlanInputs(
         directory=PodDirectory(PLACE),
         claims=Path("/s/claims/team"),
@@ -41,44 +43,93 @@ def known(**changes):
     return replace(made, **changes)
 
 
-def variables(container, **changes):
-    body = pod(container)
-    return environment.variables(body, body["spec"]["containers"][0], known(**changes))
+def test_a_container_is_planned_with_all_that_its_pod_says():
+    ports = {"clusterIP": "10.0.0.5", "ports": [{"port": 80, "name": "http-web"}]}
+    services = [
+        {"metadata": {"name": name, "namespace": namespace}, "spec": {**ports, **changes}}
+        for name, namespace, changes in (
+            ("my-web", "team", {}),
+            ("headless", "team", {"clusterIP": "None"}),
+            ("elsewhere", "other", {}),
+        )
+    ]
+    sources = {
+        "HOST": {"fieldRef": {"fieldPath": "status.hostIP"}},
+        "IP": {"fieldRef": {"fieldPath": "status.podIP"}},
+        "LABELS": {"fieldRef": {"fieldPath": "metadata.labels"}},
+        "CPUS": {"resourceFieldRef": {"resource": "limits.cpu"}},
+        "MILLIS": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}},
+        "MIB": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}},
+        "ASKED": {"resourceFieldRef": {"resource": "requests.memory"}},
+        "SIDES": {"resourceFieldRef": {"resource": "limits.cpu", "containerName": "side"}},
+    }
+    body = pod(
+        {
+            "env": [{"name": name, "valueFrom": source} for name, source in sources.items()],
+            "envFrom": [{"prefix": "S_", "secretRef": {"name": "s"}}],
+            "resources": {"limits": {"memory": "1Gi", "cpu": "1500m"}},
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "securityContext": {"readOnlyRootFilesystem": True},
+            "ports": [{"name": "web", "containerPort": 8080}],
+            "readinessProbe": {"httpGet": {"port": "web", "path": "/ok"}, "failureThreshold": 5},
+            "volumeMounts": [{"name": "m", "mountPath": "/etc/m/"}],
+        },
+        volumes=[{"name": "m", "configMap": {"name": "m", "items": [{"key": "l", "path": "deep/l", "mode": 0o400}]}}],
+        initContainers=[{"name": "side", "image": "local/python", "command": ["x"], "restartPolicy": "Always"}],
+        terminationGracePeriodSeconds=0,
+    )
+    made = planning.planned(body, known(services=services))
+    assert PodPlan.from_json(made.plan.to_json()) == made.plan
+    assert (made.plan.grace_seconds, made.plan.network_pid, made.plan.init[0].is_sidecar) == (0, 7, True)
+    assert [(str(file.path), file.content, file.mode) for file in made.files] == [
+        ("/s/pods/u/volumes/m/deep/l", b"w", 0o400)
+    ]
+    (container,) = made.plan.containers
+    wanted = {
+        "HOST": "100.64.0.9",
+        "IP": "100.127.0.2",
+        "LABELS": 'a="quo\\"te"\napp="x"',
+        "CPUS": "2",
+        "MILLIS": "1500",
+        "MIB": "1024",
+        "ASKED": "0",
+        "SIDES": "8",
+        "S_k": "secret",
+        "MY_WEB_SERVICE_HOST": "10.0.0.5",
+        "MY_WEB_SERVICE_PORT_HTTP_WEB": "80",
+        "KUBERNETES_SERVICE_HOST": "100.127.0.1",
+        "http_proxy": "http://100.127.0.1:3128",
+    }
+    assert wanted.items() <= container.environment.items()
+    assert not [name for name in container.environment if name.startswith(("HEADLESS", "ELSEWHERE"))]
+    assert (container.memory_bytes, container.read_only_root, container.message_from_log) == (2**30, True, True)
+    own = ["/dev/termination-log", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf"]
+    assert [each.target for each in container.mounts if each.target not in sys.base_prefix] == [*own, "/etc/m"]
+    assert container.mounts[-1].read_only, "Kubernetes makes its content"
+    probe = container.readiness
+    assert (probe.action.port, probe.action.http_path, probe.failure_threshold) == (8080, "/ok", 5)
+    assert (probe.period_seconds, probe.timeout_seconds, probe.success_threshold) == (10, 1, 1)
 
 
-def test_resources_are_counted_in_units_and_rounded_up():
-    body = pod({"resources": {"limits": {"cpu": "1500m", "memory": "1Gi"}}})
-    for resource, divisor, value in (
-        ("limits.cpu", {}, "2"),
-        ("limits.cpu", {"divisor": "1m"}, "1500"),
-        ("limits.memory", {"divisor": "1Mi"}, "1024"),
-    ):
-        reference = {"resource": resource, **divisor}
-        assert environment.resource_value(reference, body, body["spec"]["containers"][0], known()) == value
-    body = pod()
-    for resource, value in (("limits.cpu", "8"), ("requests.memory", "0")):
-        assert environment.resource_value({"resource": resource}, body, body["spec"]["containers"][0], known()) == value
+def value_from(**source):
+    return {"env": [{"name": "A", "valueFrom": source}]}
 
 
-def test_what_is_missing_is_named():
-    for source, why in (
-        ({"configMapKeyRef": {"name": "m", "key": "z"}}, "couldn't find key z in Configmap m"),
-        ({"secretKeyRef": {"name": "none", "key": "k"}}, 'secret "none" not found'),
-        ({"fieldRef": {"fieldPath": "spec.hostname"}}, "unsupported pod field: spec.hostname"),
-    ):
-        with pytest.raises(UnmetError, match=why) as raised:
-            variables({"env": [{"name": "A", "valueFrom": source}]})
-        assert raised.value.reason == "CreateContainerConfigError"
-
-
-def test_what_cannot_be_done_is_said():
-    for container, why in (
+@pytest.mark.parametrize(
+    ("container", "why"),
+    [
+        (value_from(configMapKeyRef={"name": "m", "key": "z"}), "couldn't find key z in Configmap m"),
+        (value_from(secretKeyRef={"name": "none", "key": "k"}), 'secret "none" not found'),
+        (value_from(fieldRef={"fieldPath": "spec.hostname"}), "unsupported pod field: spec.hostname"),
         ({"command": []}, "no command specified"),
         ({"livenessProbe": {"grpc": {"port": 1}}}, "gRPC"),
         ({"livenessProbe": {"tcpSocket": {"port": "web"}}}, "no port of the container is called 'web'"),
-    ):
-        with pytest.raises(UnmetError, match=why):
-            planning.planned(pod(container), known())
+    ],
+)
+def test_what_is_missing_or_cannot_be_done_is_named(container, why):
+    with pytest.raises(UnmetError, match=why) as raised:
+        planning.planned(pod(container), known())
+    assert raised.value.reason.startswith("CreateContainer")
 
 
 def test_a_pod_without_namespaces_has_the_machines_paths_and_addresses():
@@ -97,7 +148,6 @@ def test_a_pod_without_namespaces_has_the_machines_paths_and_addresses():
     assert container.argv[2] == f"run --out={data}/x /database --peers $HOSTS; cat '{data}'"
     assert container.environment["VC_T_HOSTS"] == "127.0.0.1,127.0.0.1"
     assert (container.environment["OUT"], container.directory) == (data, f"{data}/w")
-    assert container.liveness is not None
     assert container.liveness.action.command == ("test", "-e", f"{data}/y")
     assert "http_proxy" not in container.environment
 
@@ -116,7 +166,7 @@ def found(*listed):
     return volumes.volumes(pod(volumes=list(listed)), known())
 
 
-def test_volumes_that_are_not_there_are_named():
+def test_volumes_that_are_not_there_are_named_and_a_part_of_a_volume_is_in_the_volume():
     for volume, why in (
         ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
         ({"secret": {"secretName": "s", "items": [{"key": "z", "path": "z"}]}}, "non-existent config key: z"),
@@ -126,13 +176,10 @@ def test_volumes_that_are_not_there_are_named():
         with pytest.raises(UnmetError, match=why):
             found({"name": "v", **volume})
     assert found({"name": "o", "configMap": {"name": "none", "optional": True}})["o"].files == ()
-
-
-@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", "$(NONE)"])
-def test_a_part_of_a_volume_is_in_the_volume(path):
     listed = found({"name": "v", "emptyDir": {}})
-    with pytest.raises(UnmetError, match="must be a path in the volume"):
-        volumes.mounts({"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": path}]}, listed, {})
+    for path in ("../x", "a/../../x", "/etc", "$(NONE)"):
+        with pytest.raises(UnmetError, match="must be a path in the volume"):
+            volumes.mounts({"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": path}]}, listed, {})
 
 
 def test_names_lead_to_pods():

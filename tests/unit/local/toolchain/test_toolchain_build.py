@@ -23,7 +23,6 @@ from trainium_eks.local.toolchain.tools import KARPENTER, PROMETHEUS, TRAINING_O
 
 
 def built(path, cache, bundle=CURRENT, **more):
-    """Origin and version by tool."""
     there = provide(bundle, progress=lambda _: None, environment=offline(path, **more), cache=cache)
     return {name: f"{binary.origin} {binary.version}" for name, binary in there.items()}
 
@@ -52,7 +51,6 @@ def test_what_is_missing_is_built_once_and_then_comes_from_the_cache(tmp_path, b
     flags = build_line(tmp_path / "bin").split()
     assert {"-mod=readonly", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", *bundle.tags} <= {*flags}
     assert any(flag.startswith("-tags") for flag in flags) == (bundle is PROMETHEUS)
-    assert bundle.module is not None
     for name in ("go.mod", "go.sum"):
         assert (tmp_path / "bin" / name).read_bytes() == (bundle.module / name).read_bytes()
     files = {file.name for file in (tmp_path / "cache" / bundle.name).iterdir()}
@@ -77,7 +75,7 @@ def test_only_what_is_missing_is_built_with_progress_in_phases_and_numbers(tmp_p
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     fakes.tools(tmp_path / "bin", kwok="")
     fakes.go(tmp_path / "bin")
-    said: list[str] = []
+    said = []
     there = provide(CURRENT, progress=said.append, environment=offline(tmp_path / "bin"), cache=tmp_path / "cache")
     assert {name for name, binary in there.items() if binary.origin == "build"} == {"kwok"}
     assert build_line(tmp_path / "bin").endswith(" sigs.k8s.io/kwok/cmd/kwok")
@@ -101,7 +99,7 @@ def test_only_what_is_missing_is_built_with_progress_in_phases_and_numbers(tmp_p
         ("exit 0", "go build succeeded but made no kube-apiserver, kube-controller-manager"),
     ],
 )
-def test_failing_build_is_told_in_its_own_words(tmp_path: Path, commands: str, words: str) -> None:
+def test_failing_build_is_told_in_its_own_words(tmp_path, commands, words):
     fakes.go(tmp_path / "bin", build=commands)
     assert words in failure(tmp_path / "bin", tmp_path / "cache")
     assert scratch_of(tmp_path / "cache") == []
@@ -115,7 +113,7 @@ def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_
     told = tmp_path / "told"
     fakes.go(tmp_path / "bin", build=f"for n in $(seq 6000); do [ -e {told} ] && break; sleep 0.1; done")
     building = threading.Event()
-    waiting: list[str] = []
+    waiting = []
 
     def second(line):
         if line.startswith("waiting for process"):
@@ -172,8 +170,6 @@ def test_interrupt_ends_go(tmp_path, monkeypatch):
     assert scratch_of(cache) == []
 
 
-# --- Changed sources ----------------------------------------------------------------------------------------------
-
 _CERT = f'package cert\n\nconst (\n{sources._CERTIFICATES_LINE}\tcaName = "ca"\n)\n'
 _OPERATOR = f"package operator\n\nvar a = []string{{\n\t{sources._ADDRESS}, 1),\n\tHealth{sources._ADDRESS}, 2),\n}}\n"
 _SOURCES = {
@@ -184,7 +180,6 @@ _SOURCES = {
 
 def _go(directory, bundle, *, text="", checksum=""):
     """A Go that is too old for the module: it has the archive, and does not unpack it."""
-    assert bundle.module is not None
     module, version = bundle.source, bundle.tools[0].version
     files = dict(_SOURCES[bundle.name])
     files[next(iter(files))] = text or files[next(iter(files))]

@@ -82,7 +82,7 @@ def test_what_has_another_checksum_is_told_and_not_used(server, tmp_path, tool, 
     bundle = at(server)
     [found, *_] = [name for name in server.files if name.startswith(path)]
     server.files[found] = fakes.tool_text("another v1.35.4 0.6.1")
-    said: list[str] = []
+    said = []
     error = failure(bundle, tmp_path, said)
     assert set(error.reasons) == {tool}
     assert "download: WRONG CHECKSUM: " in str(error)
@@ -135,7 +135,10 @@ def test_disk_that_fills_up_is_told_and_nothing_half_is_kept(server, tmp_path):
     assert left <= {".lock", f"{bundle.place.name}.refused.json"}
 
 
-def test_programs_have_official_addresses_and_none_for_other_platforms_and_unknown_releases():
+def test_programs_have_official_addresses_and_none_for_other_platforms_and_unknown_releases(monkeypatch):
+    for machine, name in (("x86_64", "amd64"), ("aarch64", "arm64"), ("riscv", "riscv")):
+        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        assert Platform.here().machine == name
     [bundle] = kubernetes("1.35")
     urls = {tool.name: tool.url.format(system="linux", machine="arm64") for tool in bundle.tools}
     assert urls["kube-apiserver"] == "https://dl.k8s.io/release/v1.35.4/bin/linux/arm64/kube-apiserver"

@@ -44,8 +44,7 @@ def at(registry, **digests):
 
 
 def provided(cache, bundle):
-    """Origins, and what was said."""
-    said: list[str] = []
+    said = []
     there = provide(bundle, progress=said.append, environment={"PATH": ""}, cache=cache)
     assert set(there) == set(NAMES)
     return {binary.origin for binary in there.values()}, said
@@ -55,7 +54,7 @@ def refused(cache, registry, patience_seconds=0.0):
     return fakes.failure({"PATH": ""}, cache, at(registry), patience_seconds=patience_seconds)
 
 
-def test_images_are_fetched_once_with_a_token_and_unpacked(registry, tmp_path):
+def test_images_are_fetched_once_with_a_token_and_unpacked_and_no_tag_is_asked_for_beside_a_digest(registry, tmp_path):
     assert VOLCANO.tools[0].image == "https://registry-1.docker.io/v2/volcanosh/vc-webhook-manager"
     assert provided(tmp_path, at(registry))[0] == {"download"}
     asked = len(registry.asked)
@@ -67,6 +66,11 @@ def test_images_are_fetched_once_with_a_token_and_unpacked(registry, tmp_path):
     assert not [path for path in registry.asked if fakes.digest_of(BASE) in path]
     # Each repository has a token of its own, and asks for it once.
     assert len([path for path in registry.asked if path.startswith("/token")]) == len(NAMES)
+    registry.asked.clear()
+    digests = {name: fakes.digest_of(registry.repositories[f"volcanosh/{name}"].manifests[TAG][1]) for name in NAMES}
+    provided(tmp_path / "pinned", at(registry, **digests))
+    assert not [path for path in registry.asked if path.endswith(f"/{TAG}")]
+    assert not (tmp_path / "pinned" / "volcano" / "images.json").exists()
 
 
 def test_a_tag_is_trusted_the_first_time_and_another_image_under_it_never(registry, tmp_path):
@@ -87,13 +91,6 @@ def test_a_tag_is_trusted_the_first_time_and_another_image_under_it_never(regist
     assert not list(tmp_path.rglob(ONE))
     (tmp_path / "volcano" / "images.json").write_text("{")
     assert "remove it to trust the images anew" in str(refused(tmp_path, registry))
-
-
-def test_a_pinned_digest_is_asked_for_and_the_tag_is_not(registry, tmp_path):
-    digests = {name: fakes.digest_of(registry.repositories[f"volcanosh/{name}"].manifests[TAG][1]) for name in NAMES}
-    provided(tmp_path, at(registry, **digests))
-    assert not [path for path in registry.asked if path.endswith(f"/{TAG}")]
-    assert not (tmp_path / "volcano" / "images.json").exists()
 
 
 @pytest.mark.parametrize("kind", ["blob", "manifest", "index"])
