@@ -40,9 +40,7 @@ def test_a_lost_or_another_edge_is_noticed():
     ("options", "key"),
     [
         ({"protect": False}, "protect"),
-        ({"retain_on_delete": True}, "retainOnDelete"),
         ({"deleted_with": "gone"}, "deletedWith"),
-        ({"delete_before_replace": True}, "deleteBeforeReplace"),
         ({"ignore_changes": ("tags",)}, "ignoreChanges"),
         ({"aliases": ("name=old",)}, "aliases"),
         ({"custom_timeouts": {"create": "1h"}}, "customTimeouts"),

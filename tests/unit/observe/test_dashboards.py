@@ -58,17 +58,6 @@ def test_links_lead_to_dashboards_and_fill_their_variables():
         assert set(re.findall(r"var-(\w+)=", link["variables"])) <= known[link["uid"]]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_panels_stand_side_by_side_and_not_on_one_another(name):
-    taken: set[tuple[int, int]] = set()
-    for panel in SHIPPED[name]["panels"]:
-        place = panel["gridPos"]
-        cells = {(place["x"] + across, place["y"] + down) for across in range(place["w"]) for down in range(place["h"])}
-        assert not cells & taken, panel["title"]
-        assert place["x"] + place["w"] <= 24, panel["title"]
-        taken |= cells
-
-
 def test_state_timelines_colour_by_their_thresholds():
     """They do not by themselves, whatever their thresholds are."""
     panels = [panel for dashboard in SHIPPED.values() for panel in _panels(dashboard)]

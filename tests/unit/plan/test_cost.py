@@ -81,11 +81,6 @@ def test_a_group_without_a_template_has_the_volume_that_eks_gives_it(disk, what)
     [
         ({"instanceType": "m7i.xlarge"}, {}, ["m7i.xlarge", "8 GiB root volume"]),
         (
-            {"instanceType": "m7i.xlarge", "rootBlockDevice": {"volumeSize": 30}},
-            {},
-            ["m7i.xlarge", "30 GiB root volume"],
-        ),
-        (
             {},
             {"instanceType": "c7i.2xlarge", "blockDeviceMappings": [{"ebs": {"volumeSize": 50}}]},
             ["c7i.2xlarge", "50 GiB root volume"],
