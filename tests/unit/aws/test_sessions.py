@@ -10,6 +10,7 @@ from staging_servers import Handler, serving
 from trainium_eks.aws import sessions
 from trainium_eks.aws.account import Account, NotCheckedError
 from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowedError
+from trainium_eks.model.catalogue.training_images import MIRROR_PREFIX
 from trainium_eks.operate.cleanup import orphans
 from trainium_eks.operate.cleanup.marks import Marks
 from trainium_eks.operate.finding import Status
@@ -46,7 +47,10 @@ def _images(*tags):
     return {"imageDetails": [*details, {"imageDigest": "sha256:untagged"}]}
 
 
-@pytest.mark.parametrize(("found", "newest"), [(_images("a1", "b2"), f"{REPOSITORY}:b2"), ({"imageDetails": []}, "")])
+@pytest.mark.parametrize(
+    ("found", "newest"),
+    [(_images("a1", "b2", f"{MIRROR_PREFIX}c3"), f"{REPOSITORY}:b2"), ({"imageDetails": []}, "")],
+)
 def test_the_newest_image_is_the_default(canned, found, newest):
     canned("ecr").add_response("describe_images", found, {**_ASKED, "filter": {"tagStatus": "TAGGED"}})
     assert Aws(REGION).newest_image(REPOSITORY) == newest
@@ -64,6 +68,11 @@ def test_a_missing_image_names_the_nearest(canned):
     assert problem is not None
     assert (problem.reason, problem.good) == ("the repository has no image brt-2", f"{REPOSITORY}:bert-2")
     assert "trn image push" in problem.fix
+    canned("ecr").add_response("describe_images", {"imageDetails": []}, _ASKED)
+    problem = Aws(REGION).image_problem(REPOSITORY)
+    assert (problem.reason, problem.good) == ("the repository has no image yet", None)
+    canned("ecr").add_response("describe_images", _images("latest"), _ASKED)
+    assert Aws(REGION).image_problem(REPOSITORY) is None
 
 
 @pytest.mark.parametrize("image", ["public.ecr.aws/neuron/pytorch-training-neuronx:2.9.0", "localhost:5000/train"])

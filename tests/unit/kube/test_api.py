@@ -15,7 +15,7 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import NameResolutionError, NewConnectionError, ProtocolError, ReadTimeoutError
 
 from trainium_eks.kube import api as api_module
-from trainium_eks.kube import pod_logs
+from trainium_eks.kube import drift, pod_logs
 from trainium_eks.kube import requests as requests_module
 from trainium_eks.kube.api import Api, ApiError, ApiKind, NoSuchKindError, ObjectReference, in_parallel
 from trainium_eks.kube.api_reader import ApiReader
@@ -301,6 +301,58 @@ def test_nothing_is_deleted_without_saying_which(play):
         with pytest.raises(ValueError, match="only with labels, and in one namespace"):
             api.delete_all("v1", "ConfigMap", labels=labels, namespace=namespace)
     assert client.asked == [("GET", "/api/v1")]
+    api, client = play(CONFIG_MAPS, {"items": [{}, {}], "metadata": {"continue": "x"}}, {"items": [{}]})
+    assert api.delete_all("v1", "ConfigMap", labels="a=b", namespace="ns") == 3
+    page = "/api/v1/namespaces/ns/configmaps?labelSelector=a=b&limit=500&propagationPolicy=Background"
+    assert client.asked[1:] == [("DELETE", page), ("DELETE", f"{page}&continue=x")]
+
+
+# --- Drift --------------------------------------------------------------------------------------------------------
+
+
+def drifted(play, live, after, **manifest):
+    answers = [live] if after is None else [live, after]
+    api, _ = play(CONFIG_MAPS, *answers)
+    return drift.differences(api, {**CONFIG_MAP, **manifest})
+
+
+def live_object(**more):
+    return {**CONFIG_MAP, "metadata": {**CONFIG_MAP["metadata"], **more.pop("metadata", {})}, **more}
+
+
+@pytest.mark.parametrize(
+    ("data", "live", "after", "lines"),
+    [
+        ({"a": "1"}, refusal(404, "NotFound"), None, (drift.GONE,)),
+        ({"a": "1"}, live_object(metadata={"deletionTimestamp": "now"}), None, (drift.ENDING,)),
+        ({"a": "1"}, live_object(data={"a": "1", "b": "theirs"}), live_object(data={"a": "1", "b": "theirs"}), ()),
+        (
+            {"a": "1", "b": ["x", "y"], "c": "[secret]"},
+            live_object(data={"a": "2", "b": ["x"], "c": "z"}),
+            live_object(data={"a": "1", "b": ["x", "y"], "c": "z"}),
+            ("data.a is 2, was made as 1", 'data.b is [], was made as ["y"]'),
+        ),
+        ({"a": "1"}, live_object(), live_object(data={"a": "1"}), ('data is missing, was made as {"a": "1"}',)),
+        (
+            {"a": {"b": "1"}},
+            live_object(data={"a": {"b": "x" * 200}}),
+            live_object(data={"a": {"b": "1"}}),
+            (f"data.a.b is {'x' * 100}..., was made as 1",),
+        ),
+    ],
+    ids=["gone", "ending", "of others", "changed", "missing", "inside"],
+)
+def test_each_field_that_is_not_as_its_manifest_says_is_a_line(play, data, live, after, lines):
+    assert drifted(play, live, after, data=data) == ("ConfigMap ns/a", lines)
+
+
+def test_what_kubectl_added_is_drift_and_a_restart_or_a_status_is_not(play):
+    def wrote(manager, **more):
+        return {"manager": manager, "fieldsV1": {"f:data": {"f:a": {}, "f:b": {}}, "f:status": {}}, **more}
+
+    managers = [wrote("kubectl-edit"), wrote("kubectl-rollout"), wrote("kubectl", subresource="status"), wrote("helm")]
+    live = live_object(data={"a": "1", "b": "2"}, metadata={"managedFields": managers})
+    assert drifted(play, live, live, data={"a": "1"}) == ("ConfigMap ns/a", ("data.b was added by kubectl-edit",))
 
 
 # --- Kubeconfig and bulk ------------------------------------------------------------------------------------------
