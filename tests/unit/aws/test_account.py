@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from aws_double import AwsDouble, AwsError
-from botocore.exceptions import EndpointConnectionError, NoCredentialsError  # type: ignore[import-untyped]
-from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError
+from botocore.parsers import ResponseParserError
 from deploy_needs import ACCOUNT, asks
 from good_account import GOOD, NOW, PINNED, ask, of
 from iam_evaluation import allowed

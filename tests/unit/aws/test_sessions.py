@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 import pytest
-from botocore.stub import Stubber  # type: ignore[import-untyped]
+from botocore.stub import Stubber
 from staging_servers import Handler, serving
 
 from trainium_eks.aws import sessions
@@ -22,7 +22,7 @@ REPOSITORY = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/trn/training"
 @pytest.fixture
 def canned(monkeypatch):
     """Makes a service answer what a test says."""
-    stubbers: dict[str, Stubber] = {}
+    stubbers = {}
 
     def of(service):
         client = boto3.client(service, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
@@ -65,7 +65,6 @@ def test_images_that_are_there(canned, image):
 def test_a_missing_image_names_the_nearest(canned):
     canned("ecr").add_response("describe_images", _images("bert-2", "llama"), _ASKED)
     problem = Aws(REGION).image_problem(f"{REPOSITORY}:brt-2")
-    assert problem is not None
     assert (problem.reason, problem.good) == ("the repository has no image brt-2", f"{REPOSITORY}:bert-2")
     assert "trn image push" in problem.fix
     canned("ecr").add_response("describe_images", {"imageDetails": []}, _ASKED)

@@ -119,7 +119,7 @@ def test_another_tag_reaches_new_nodes_and_replaces_none(graph):
     """The launch template ignores it, and the Auto Scaling group of every node group has it."""
     for template in graph.of_type("aws:ec2/launchTemplate:LaunchTemplate"):
         assert template.options.ignore_changes == ("tagSpecifications",)
-    handed_on: dict[str, set[str]] = {}
+    handed_on = {}
     for tag in graph.of_type("aws:autoscaling/tag:Tag"):
         if tag.inputs["tag"]["propagateAtLaunch"]:
             handed_on.setdefault(tag.inputs["autoscalingGroupName"], set()).add(tag.inputs["tag"]["key"])

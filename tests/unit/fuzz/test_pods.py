@@ -3,9 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 import watched_team
@@ -105,7 +103,7 @@ def event(message):
     return cloudwatch_logs.line_of({"message": message, "timestamp": 1_763_000_000_000}).text
 
 
-LINES: dict[str, tuple[object, Callable[[list[str]], object]]] = {
+LINES = {
     "steps": (STEP, read_steps),
     "neuron-monitor": (REPORT, read_reports),
     "nvidia-smi": ("0, 97, 61234, 81559", read_reports),
@@ -224,7 +222,7 @@ def call(served, folder, command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_of_a_team(command: str, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_a_team(command, served, tmp_path, monkeypatch):
     """A job of one member, its pods and its log, against what all others of the team see."""
     monkeypatch.setenv(TRACEBACK, "1")
     monkeypatch.setenv("COLUMNS", "100")
@@ -246,7 +244,7 @@ def test_commands_of_a_team(command: str, served: Served, tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("command", ["jobs", "status alpha", "cancel alpha --json", "logs alpha"])
-def test_answers_that_no_api_server_gives(command: str, served: Served, tmp_path: Path) -> None:
+def test_answers_that_no_api_server_gives(command, served, tmp_path):
 
     @budget(6)
     @given(damaged(LISTS))

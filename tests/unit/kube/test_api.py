@@ -6,7 +6,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import urllib3
@@ -23,7 +22,7 @@ from trainium_eks.kube.cluster import ReadError
 from trainium_eks.kube.errors import ClusterError
 
 CONFIG_MAPS = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
-CONFIG_MAP: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}}
+CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}}
 
 
 def refusal(status, reason="", message=""):
@@ -38,7 +37,7 @@ class Played:
 
     def __init__(self, answers, host):
         self.configuration = SimpleNamespace(host=host)
-        self.asked: list[tuple[str, str]] = []
+        self.asked = []
         self._answers = list(answers)
 
     def update_params_for_auth(self, headers, queries, settings):
@@ -65,14 +64,13 @@ def play(monkeypatch):
         monkeypatch.setattr(module, "time", clock)
 
     def played(*answers, host="https://127.0.0.1:6443"):
-        client: Any = Played(answers, host)
+        client = Played(answers, host)
         return Api(client, Path("/stack/kubeconfig")), client
 
     return played
 
 
-NOBODY: Any = None
-"""In place of a connection, which errors of urllib3 keep."""
+NOBODY = None  # in place of a connection, which errors of urllib3 keep
 REFUSED = NewConnectionError(NOBODY, "[Errno 111] Connection refused")
 MODIFIED = "Operation cannot be fulfilled on resourcequotas: the object has been modified"
 
@@ -360,7 +358,7 @@ def test_what_kubectl_added_is_drift_and_a_restart_or_a_status_is_not(play):
 
 def connected(path, server):
     named = [("clusters", "cluster", {"server": server}), ("users", "user", {"token": "t"})]
-    config: dict[str, Any] = {kind: [{"name": "c", key: value}] for kind, key, value in named}
+    config = {kind: [{"name": "c", key: value}] for kind, key, value in named}
     config["contexts"] = [{"name": "c", "context": {"cluster": "c", "user": "c"}}]
     path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": "c", **config}))
     return Api.connect(path)
@@ -412,7 +410,7 @@ def test_a_broken_or_missing_kubeconfig_is_named(tmp_path, text, said):
 def test_bulk_work_keeps_the_order_and_ends_with_the_first_error():
     assert in_parallel(lambda each: each * 2, range(100), threads=8) == [each * 2 for each in range(100)]
     assert in_parallel(str, []) == []
-    begun: list[int] = []
+    begun = []
 
     def work(each):
         begun.append(each)

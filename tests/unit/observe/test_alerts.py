@@ -9,7 +9,7 @@ import pytest
 from alert_cases import CASES
 from command_lines import parse, words
 from fleet_series import between, constant, node
-from promtool import PRICES, Expected, Trial
+from promtool import PRICES
 from served_series import unknown
 
 from trainium_eks.model.alerts import AlertSettings, validate
@@ -32,9 +32,9 @@ def summary_of(alert, labels):
 
 @pytest.mark.parametrize("alert", CASES)
 def test_an_alert(alert, tool, tmp_path):
-    trials: list[Trial] = []
+    trials = []
     for what, case in CASES[alert].items():
-        expected: list[Expected] = [(at, None, "") for at in case.silent_at]
+        expected = [(at, None, "") for at in case.silent_at]
         labels = None if case.labels is None else {**case.labels, "severity": SEVERITIES[alert]}
         expected.append((case.at, labels, case.summary or summary_of(alert, case.labels or {})))
         trials.append((what, case.series, expected))
@@ -137,7 +137,7 @@ def test_a_page_says_what_it_means_what_to_look_at_what_mends_it_and_what_it_cos
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_trn_is_one_with_such_options(command: str) -> None:
+def test_a_command_of_trn_is_one_with_such_options(command):
     assert parse(words(command.replace("NODES", "1")))
 
 

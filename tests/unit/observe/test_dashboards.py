@@ -2,8 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from dashboard_queries import expand, queries, variables
@@ -11,7 +9,7 @@ from served_series import unknown
 
 from trainium_eks.observe.dashboards import dashboards
 
-SHIPPED: Mapping[str, dict[str, Any]] = {name: json.loads(text) for name, text in dashboards().items()}
+SHIPPED = {name: json.loads(text) for name, text in dashboards().items()}
 NAMES = sorted(SHIPPED)
 
 

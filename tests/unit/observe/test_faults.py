@@ -1,9 +1,7 @@
 """The catalogue of faults: each entry can be found, is complete, and names commands that exist."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -17,7 +15,7 @@ from trainium_eks.observe.faults.catalogue import BY_NAME, FAULTS
 from trainium_eks.observe.faults.fault import Speaker
 
 ROOT = Path(runbook.__file__).parents[2]
-COMMANDS: Mapping[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = typer.main.get_command(app).commands
 CODE = "".join(file.read_text() for room in ("jobs", "operate") for file in (ROOT / room).rglob("*.py"))
 
 
@@ -65,7 +63,6 @@ def _rows(faults):
 @pytest.mark.parametrize(("line", "fault"), _rows(SAID["logs"]))
 def test_a_line_of_a_log_names_its_fault(line, fault):
     found = catalogue.in_log(["loading data", line, "local rank 0 failed: exit code 1"])
-    assert found is not None
     assert (found[0].name, found[1]) == (fault, line)
 
 
@@ -79,9 +76,7 @@ MESSAGES = [(who, *row) for who, faults in SAID["messages"].items() for row in _
 
 @pytest.mark.parametrize(("who", "text", "fault"), MESSAGES)
 def test_a_message_names_its_fault_by_its_speaker(who, text, fault):
-    found = catalogue.in_message(text, Speaker(who))
-    assert found is not None
-    assert found.name == fault
+    assert catalogue.in_message(text, Speaker(who)).name == fault
 
 
 def test_every_speaker_of_a_fault_has_a_message_here_and_every_expression_for_logs_a_line():

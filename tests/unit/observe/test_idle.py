@@ -2,9 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -76,9 +74,9 @@ def node(name="node-1", *, group="trn1-a1b2", **annotations):
 
 
 def pod(node_name, *, owner="Job", gang="", type_=""):
-    metadata: dict[str, Any] = {"namespace": "training", "name": "pod", "ownerReferences": [{"kind": owner}]}
+    metadata = {"namespace": "training", "name": "pod", "ownerReferences": [{"kind": owner}]}
     metadata["annotations"] = {"scheduling.k8s.io/group-name": gang} if gang else None
-    spec: dict[str, Any] = {"nodeName": node_name, "containers": [{"resources": {"requests": {NEURON: "16"}}}]}
+    spec = {"nodeName": node_name, "containers": [{"resources": {"requests": {NEURON: "16"}}}]}
     spec |= {"nodeSelector": {TYPE: type_}} if type_ else {}
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Running" if node_name else "Pending"}}
 
@@ -93,7 +91,7 @@ class Cluster(Connection):
 
     def __init__(self, nodes, pods=None):
         self.objects = {"/api/v1/nodes": nodes, "/api/v1/pods": pods or []}
-        self.events: list[Mapping[str, Any]] = []
+        self.events = []
         self.looks = 0
 
     def send(self, method, path, body=None, **_):

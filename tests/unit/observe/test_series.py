@@ -1,7 +1,6 @@
 """What Prometheus is told to scrape: series of gangs, of the file system, and of one pod of each training."""
 
 import re
-from typing import Any
 
 import pytest
 from served_series import EXPORTERS, unknown
@@ -60,7 +59,7 @@ def _is_asked(labels):
 
 def _pods(form, nodes):
     """Labels of a job's pods, with the number that its controller gives each."""
-    made: dict[str, Any] = forms.objects(job(form=form, nodes=nodes))[0]["spec"]
+    made = forms.objects(job(form=form, nodes=nodes))[0]["spec"]
     if form == "volcano":
         return [
             {**task["template"]["metadata"]["labels"], TASK_INDEX_LABEL: str(index)}

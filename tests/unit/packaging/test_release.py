@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_lines import commands, words
@@ -20,8 +19,8 @@ PROJECT = PYPROJECT["project"]
 CLI, LOCAL = ({Requirement(each).name for each in PROJECT["optional-dependencies"][name]} for name in ("cli", "local"))
 LOCAL = LOCAL - {"trainium-eks"} | {"botocore", "urllib3"}
 
-_SPEC: Any = importlib.util.spec_from_file_location("release_notes", ROOT / ".ci" / "release_notes.py")
-release_notes: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC = importlib.util.spec_from_file_location("release_notes", ROOT / ".ci" / "release_notes.py")
+release_notes = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(release_notes)
 
 WITHOUT = """

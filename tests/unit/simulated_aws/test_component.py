@@ -2,9 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
 from concurrent import futures
-from typing import Any
 
 import grpc
 import pulumi
@@ -20,7 +18,7 @@ from trainium_eks.plan.graph import Options
 from trainium_eks.plan.recording import wire
 from trainium_eks.plan.resource_types.simulation import Simulation
 
-ARGUMENTS: Mapping[str, Any] = {
+ARGUMENTS = {
     "name": "training",
     "service_role": "role",
     "authentication_mode": "API",
@@ -45,8 +43,8 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
     """Answers as an engine with the simulation behind it, and keeps what it is asked."""
 
     def __init__(self):
-        self.requests: list[resource_pb2.RegisterResourceRequest] = []
-        self.outputs: dict[str, dict[str, Any]] = {}
+        self.requests = []
+        self.outputs = {}
 
     def RegisterResource(self, request, _context):  # noqa: N802
         self.requests.append(request)
@@ -64,9 +62,6 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
     ):
         self.outputs[request.urn] = wire.decode(request.outputs, mask=False)
         return empty_pb2.Empty()
-
-
-Construct = Callable[..., provider_pb2.ConstructResponse]
 
 
 @pytest.fixture
@@ -92,8 +87,7 @@ def construct(clouds, monitor):
             **options,
         )
         request.inputDependencies["subnetIds"].urns.append("urn:subnet")
-        answer: provider_pb2.ConstructResponse = clouds.attach("eks").stub.Construct(request)
-        return answer
+        return clouds.attach("eks").stub.Construct(request)
 
     yield constructed
     server.stop(None).wait()

@@ -3,10 +3,8 @@
 import io
 import json
 import threading
-from collections.abc import Mapping
 from contextlib import nullcontext
 from http.client import HTTPConnection
-from typing import Any
 
 import pytest
 from staging_servers import Handler, serving
@@ -19,20 +17,17 @@ from trainium_eks.topology.tree import hypernodes
 
 TWO = {"n0": dict.fromkeys(LAYERS, "nn-1"), "n1": dict.fromkeys(LAYERS, "nn-2")}
 
-Answer = Mapping[str, Any] | list[Mapping[str, Any]] | BaseException
-"""A document, the lines of a watch, or what is raised."""
-
 
 class Ended(BaseException):
     """The script is at its end."""
 
 
 class Scripted(Connection):
-    """Answers as a function says; what was sent is kept."""
+    """Answers as a function says: a document, the lines of a watch, or what is raised. What was sent is kept."""
 
     def __init__(self, answer):
         self._answer = answer
-        self.sent: list[str] = []
+        self.sent = []
 
     def send(self, method, path, *_, **__):
         self.sent.append(f"{method} {path.partition('?')[0]}")
@@ -90,7 +85,7 @@ def test_nothing_is_written_before_the_nodes_are_known_or_where_all_is_well(tmp_
 
 def test_nodes_are_followed_and_only_their_switches_count():
     changed = threading.Event()
-    seen: list[tuple[Any, bool]] = []
+    seen = []
 
     def event(type_, name, version="8", **labels):
         return {"type": type_, "object": node(name, version, **labels)}
@@ -130,7 +125,7 @@ def test_after_a_failure_it_goes_on_and_lists_anew_only_where_the_version_is_for
 
 
 def test_a_round_that_failed_is_repeated_after_longer_and_longer_pauses(monkeypatch, capsys):
-    slept: list[float] = []
+    slept = []
     monkeypatch.setattr(controller.time, "sleep", slept.append)
     troubles = iter([OSError("cut off"), ValueError(), None, OSError("again"), *[OSError()] * 5, Ended()])
 
@@ -154,7 +149,7 @@ def test_a_connection_reads_all_pages_with_the_token_and_opens_anew_after_a_refu
             self.answer(404 if more is None else 200, {"Content-Length": len(body)})
             self.wfile.write(body)
 
-    seen: list[Any] = []
+    seen = []
     (tmp_path / "token").write_text("t")
     monkeypatch.setattr(api.ssl, "create_default_context", lambda **_: None)
     monkeypatch.setattr(

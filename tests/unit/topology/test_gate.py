@@ -5,7 +5,6 @@ import io
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from trainium_eks.topology.gate import PASSED, Gate, GateResult, judge
 
 KEY = "trainium-eks/fabric-untested"
 DEVICES = {"aws.amazon.com/neuron": "16"}
-SETTINGS: dict[str, Any] = {
+SETTINGS = {
     "namespace": "fabric-gate",
     "service": "fabric-test",
     "taint": {"key": KEY, "value": "true", "effect": "NoSchedule"},
@@ -48,16 +47,16 @@ class Cluster(Connection):
 
     def __init__(self, *nodes):
         self.nodes = {each["metadata"]["name"]: copy.deepcopy(dict(each)) for each in nodes}
-        self.jobs: dict[str, dict[str, Any]] = {}
-        self.pods: list[dict[str, Any]] = []
-        self.logs: dict[str, str] = {}
-        self.events: dict[str, str] = {}
+        self.jobs = {}
+        self.pods = []
+        self.logs = {}
+        self.events = {}
         self.is_faster = False
 
     def send(self, method, path, body=None, **_):
         path, _, _ = path.partition("?")
         name = path.rpartition("/")[2]
-        answer: Any = {}
+        answer = {}
         if path.endswith("/log"):
             return io.BytesIO(self.logs[path.split("/")[-2]].encode())
         if path.endswith("/status"):

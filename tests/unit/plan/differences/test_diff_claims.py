@@ -2,7 +2,6 @@
 
 from functools import cache
 
-import pulumi
 import pytest
 
 from components import FsxLustre, LustreVolumes, TrainingNamespace
@@ -30,7 +29,7 @@ def shared(record):
 
 
 def program(*teams, zone, with_files):
-    files: dict[str, pulumi.Output[str]] = {}
+    files = {}
     if with_files:
         made = FsxLustre("fsx", {**WIRING, "subnet_id": zone})
         args = {

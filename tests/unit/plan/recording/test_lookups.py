@@ -2,7 +2,6 @@
 
 import json
 import re
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -53,7 +52,7 @@ def test_the_plan_says_what_was_a_placeholder(record):
 
 
 def test_a_policy_document_is_computed_and_no_placeholder(record):
-    denied: dict[str, Any] = {
+    denied = {
         "effect": "Deny",
         "actions": ["s3:Put*", "s3:Delete*"],
         "resources": ["arn:aws:s3:::b"],

@@ -8,9 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -222,8 +220,8 @@ def test_a_daemon_that_a_backend_starts_does_not_keep_the_recording_waiting(tmp_
     """
     directory = project(tmp_path, "import pulumi\npulumi.export('done', 1)\n")
     (directory / "daemons.py").write_text(textwrap.dedent(backend))
-    events: list[Mapping[str, Any]] = []
-    outcome: list[object] = []
+    events = []
+    outcome = []
     live = Live("daemons:make", {}, events.append)
     recording = threading.Thread(target=lambda: outcome.append(record(directory, "dev", live=live).outputs))
     recording.daemon = True

@@ -5,7 +5,6 @@ import contextvars
 import json
 import re
 import threading
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -15,7 +14,6 @@ import pytest
 from pulumi.runtime import settings
 from waiting import SECONDS, out_of_time
 
-from trainium_eks.plan.backend import Registration
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Options
 from trainium_eks.plan.recording.program import RecordingError, RecordingTimeoutError
 from trainium_eks.plan.recording.watchdog import Standstill
@@ -182,7 +180,7 @@ def test_what_hangs_is_named_with_what_it_waits_for(record):
             return super().create(registration)
 
     def program():
-        never: asyncio.Future[str] = asyncio.get_event_loop().create_future()
+        never = asyncio.get_event_loop().create_future()
         aws.ec2.Eip("e")
         aws.ec2.Vpc("v", cidr_block=pulumi.Output.from_input(never))
         pulumi.export("stuck", pulumi.Output.from_input(never))
@@ -267,7 +265,7 @@ def test_config_reaches_the_program_and_the_graph(record):
 
 
 def test_a_backend_of_ones_own_sees_secrets_in_clear_and_answers(record):
-    seen: list[Registration] = []
+    seen = []
 
     class Live:
         def create(self, registration):
@@ -304,7 +302,7 @@ def test_in_a_dry_run_only_what_is_given_is_known(record):
 
 
 def cluster(**changes):
-    arguments: dict[str, Any] = {
+    arguments = {
         "service_role": "r",
         "name": "trn",
         "vpc_id": "vpc-1",
@@ -362,7 +360,7 @@ def test_attributes_of_the_eks_cluster_can_be_lifted(record):
 def test_with_options_whose_children_are_not_known_the_eks_cluster_is_shown_alone(record, changes, fault):
     with pytest.raises(RecordingError, match=fault):
         record(lambda: cluster(**changes))
-    ran: list[Any] = []
+    ran = []
 
     def program():
         made = cluster(**changes)

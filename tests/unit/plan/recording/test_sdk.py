@@ -44,7 +44,7 @@ def test_the_coroutines_that_say_what_is_pending_have_their_names_and_variables(
 
 def test_an_output_says_whether_it_has_its_value():
     async def ask():
-        later: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        later = asyncio.get_running_loop().create_future()
         output = pulumi.Output.from_input(later)
         await asyncio.sleep(0)
         before = sdk.is_resolved(output)

@@ -6,7 +6,6 @@ The policy pack says the same of what an engine shows it.
 import contextlib
 import itertools
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -446,7 +445,7 @@ def test_providers_of_the_engines_own_are_left_out():
 
 
 def test_values_of_the_sdk_become_recorded_ones():
-    value: dict[str, Any] = {"a": [1, 2.5, True, None, UNKNOWN], "b": {"c": "x"}}
+    value = {"a": [1, 2.5, True, None, UNKNOWN], "b": {"c": "x"}}
     assert plain(proxied(value)) == value
 
 
@@ -456,7 +455,6 @@ def test_values_of_the_sdk_become_recorded_ones():
 def test_what_grows_by_itself_is_named_with_its_bounds():
     program = environment()
     found = autoscaling.read(program.graph())
-    assert found is not None
     assert [(each.pool, each.minimum, each.maximum, each.by) for each in found.pools] == [
         ("base", 0, 4, "Cluster Autoscaler"),
         ("karpenter", 0, 2, "Karpenter"),
