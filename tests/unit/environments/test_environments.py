@@ -22,12 +22,6 @@ def _config(graph):
     return read(model.StackConfig, graph.config)
 
 
-def _named(graph, type_, part):
-    """Return the inputs of the one resource of a type with that in its name."""
-    [found] = [each.inputs for each in graph.of_type(type_) if part in each.name]
-    return found
-
-
 def test_no_rule_fails_without_a_waiver_that_says_why(graph):
     verdicts = judge(graph)
     assert {verdict.id: verdict.findings for verdict in verdicts if verdict.status == "fail"} == {}
@@ -83,23 +77,6 @@ def test_first_preview_registers_what_up_builds_and_leaves_values_unknown(stack)
         for name, value in before.inputs.items():
             if UNKNOWN not in str(value):
                 assert value == after.inputs[name], f"{before.urn} {name}"
-
-
-@pytest.mark.parametrize(
-    ("stack", "group", "interfaces", "desired"),
-    [
-        ("dev", "trn1-32xl-ng1", 8, 2),
-        ("dev", "trn1n-32xl-ng", 16, 0),
-        ("prod", "trn1-block", 8, 0),
-        ("gpu", "p4d-odcr", 4, 2),
-    ],
-)
-def test_groups_have_their_efa_interfaces_and_a_block_waits_at_zero(stack, group, interfaces, desired):
-    graph = recorded(stack)
-    template = _named(graph, "aws:ec2/launchTemplate:LaunchTemplate", group)
-    found = [each for each in template["networkInterfaces"] if each.get("interfaceType") in ("efa", "efa-only")]
-    assert len(found) == interfaces
-    assert _named(graph, "aws:eks/nodeGroup:NodeGroup", group)["scalingConfig"]["desiredSize"] == desired
 
 
 def test_what_node_groups_launch_has_the_tags_of_everything_else(graph):

@@ -241,24 +241,3 @@ def test_commands_of_a_team(command, served, tmp_path, monkeypatch):
             json.loads(out)
 
     run()
-
-
-@pytest.mark.parametrize("command", ["jobs", "status alpha", "cancel alpha --json", "logs alpha"])
-def test_answers_that_no_api_server_gives(command, served, tmp_path):
-
-    @budget(6)
-    @given(damaged(LISTS))
-    def run(changed):
-        served.answer = lambda path, *_: _listed(changed, path)
-        code, out = call(served, tmp_path, command)
-        assert code in (0, 1, 2)
-        assert "Traceback" not in out
-        assert code == 0 or out.strip()
-
-    run()
-
-
-def _listed(changed, path):
-    status, answer = StubApi({}, "").answer(path)
-    kind = next((each for each in changed if path.endswith(f"/{each.lower()}s")), "")
-    return (200, {**answer, "items": changed[kind]}) if kind else (status, dict(answer))

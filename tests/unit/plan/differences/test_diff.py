@@ -254,11 +254,6 @@ def test_a_guard_that_is_taken_off_is_told_first_and_in_json():
     assert (option.option, option.weakens) == ("retainOnDelete", False)
 
 
-def test_tags_alone_are_known_as_such():
-    assert _change("vpc", {}, {"tags": {"Name": "net", "Owner": "x"}}).tags_only
-    assert not _change("vpc", {}, {"tags": {"Name": "other"}, "enableDnsSupport": True}).tags_only
-
-
 def _tagged(owner, **tags):
     """A VPC, whose own tag wins over the provider's, and an alias, which takes no tags."""
     build = Builder()
@@ -292,12 +287,6 @@ def test_default_tags_that_are_not_known_yet_change_what_takes_tags(given):
 def test_components_are_no_resources_of_the_account():
     resources = environment().resources
     assert not _compare(replace(environment(), resources=tuple(each for each in resources if each.name != "fsx"))).items
-
-
-def test_other_changes_are_grouped_by_component():
-    after = changed(changed(environment(), "sts", policy="{}"), "nat", tags={"a": "b"})
-    changes = _compare(changed(after, "cni", addonVersion="v2"))
-    assert [each.component for each in changes.items] == ["eks", "net", "net"]
 
 
 def test_json_says_the_same():

@@ -252,18 +252,6 @@ def test_a_stack_that_someone_else_left_active_is_no_obstacle(record):
     assert contextvars.copy_context().run(with_a_root).outputs == {"a": 1}
 
 
-def test_config_reaches_the_program_and_the_graph(record):
-    def program():
-        config = pulumi.Config()
-        pulumi.export("groups", config.require_object("nodeGroups"))
-        pulumi.export("region", pulumi.Config("aws").require("region"))
-
-    config = {"nodeGroups": '[{"name": "a", "maxSize": 2}]', "owner": "123", "aws:region": "us-east-1"}
-    graph = record(program, config=config)
-    assert graph.outputs == {"groups": [{"name": "a", "maxSize": 2}], "region": "us-east-1"}
-    assert graph.config == {"nodeGroups": [{"name": "a", "maxSize": 2}], "owner": "123"}
-
-
 def test_a_backend_of_ones_own_sees_secrets_in_clear_and_answers(record):
     seen = []
 

@@ -71,9 +71,3 @@ def test_what_replaces_is_known_at_each_path():
 def test_default_tags_that_changed_are_told(before, after, told):
     found = differences(Resource("u", GROUP, "n"), {}, tags_all=(before, after))
     assert [each.path for each in found] == told
-
-
-def test_a_tag_of_the_resource_itself_is_told_once():
-    resource = Resource("u", GROUP, "n", inputs={"tags": {"Name": "b"}})
-    found = differences(resource, {"tags": {"Name": "a"}}, tags_all=({"Name": "a"}, {"Name": "b", "Owner": "me"}))
-    assert [each.path for each in found] == ["tags.Name", "tagsAll.Owner"]

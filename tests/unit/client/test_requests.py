@@ -1,0 +1,90 @@
+"""What becomes of errors, options and sizes on the way to a cluster: failures, programs, and the nodes of a group."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from cluster_snapshots import outputs
+
+from trainium_eks.aws.sessions import GroupSize
+from trainium_eks.client import scaling
+from trainium_eks.client.failure import CommandError, failure_of
+from trainium_eks.client.train_request import request_of
+from trainium_eks.jobs.objects.job import Program
+from trainium_eks.jobs.objects.options import TrainOptions
+from trainium_eks.kube.errors import ClusterError, MissingError
+
+FOREIGN = ModuleNotFoundError("theirs", name="theirs.urllib3")
+BOTO3 = ModuleNotFoundError("no", name="boto3.session")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (ClusterError("it does not answer"), 1, "it does not answer"),
+        (MissingError("no kubeconfig"), 2, "no kubeconfig"),
+        (CommandError(3, "as it is"), 3, "as it is"),
+        (BOTO3, 2, "the Python package boto3.session is missing: pip install 'trainium-eks[local]' brings it"),
+    ],
+)
+def test_an_error_that_a_command_has_foreseen_has_its_exit_code(error, code, said):
+    found = failure_of(error)
+    assert (found.code, found.title) == (code, said)
+    assert failure_of(FOREIGN) is failure_of(ValueError("no")) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "program", "wrong"),
+    [
+        ({"module": "m", "script_args": "--a 'b c'", "arguments": ("d",)}, Program("", "m", ("--a", "b c", "d")), ""),
+        ({"script": "image:train.py"}, Program("train.py"), ""),
+        ({"module": "m", "workspace": Path()}, Program("", "m"), "--workspace"),
+        ({"script": "/opt/train.py"}, Program("/opt/train.py"), ""),
+        ({"script": __file__}, Program(__file__), "--script"),
+        ({"script": "/opt/train.py", "workspace": Path()}, Program("/opt/train.py"), "--script"),
+        ({"script": "none.py"}, Program("none.py"), "--script"),
+    ],
+)
+def test_a_program_is_the_images_or_travels(given, program, wrong):
+    request, workspace, problem = request_of(TrainOptions(**given))
+    assert (request.program, workspace, problem.path if problem else "") == (program, None, wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"script": "x", "script_args": "'"}, "--script-args cannot be read as words of a shell"),
+        ({"example": "bret"}, "--example bret: there are .*; did you mean bert"),
+        ({"module": "m", "env": ("A",)}, "--env A: write it as NAME=VALUE"),
+    ],
+)
+def test_an_option_that_cannot_be_read_is_refused(given, said):
+    with pytest.raises(CommandError, match=said) as refused:
+        request_of(TrainOptions(**given))
+    assert refused.value.code == 2
+
+
+GROUP = outputs().node_groups[0].model_copy(update={"name": "g", "min_size": 1, "max_size": 4})
+
+
+def test_a_size_beyond_the_groups_limits_names_the_limit():
+    said = {nodes: [each.reason for each in scaling.size_problems(GROUP, nodes)] for nodes in (0, 1, 4, 5)}
+    assert said == {0: ["g has at least 1 nodes"], 1: [], 4: [], 5: ["g has at most 4 nodes"]}
+
+
+def test_a_group_is_awaited_until_it_has_just_its_nodes_and_eks_issues_are_told_once(monkeypatch):
+    def nodes(*ready):
+        return [{"status": {"conditions": [{"type": "Ready", "status": str(each)}]}} for each in ready]
+
+    clock, said = [0.0], []
+    looks = iter([nodes(True, False), nodes(True, False), nodes(True, True, False), nodes(True, True)])
+    monkeypatch.setattr(scaling.cluster_facts, "nodes_of", lambda *_: next(looks, nodes(True)))
+    monkeypatch.setattr(scaling.Aws, "group_size", lambda *_: GroupSize(2, 0, 4, "DEGRADED", ("no capacity",)))
+    sleep = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    monkeypatch.setattr(scaling, "time", sleep)
+    session = SimpleNamespace(api=None, is_local=False, outputs=SimpleNamespace(region="us-west-2", cluster_name="c"))
+    scaling.await_nodes(session, GROUP, 2, said.append)
+    assert said == ["  1 of 2 nodes are Ready", "  no capacity", "  2 of 2 nodes are Ready"]
+    with pytest.raises(CommandError, match="g: 1 of 2 nodes are Ready after 1800 s") as failed:
+        scaling.await_nodes(session, GROUP, 2, said.append)
+    assert (failed.value.detail, clock[0]) == ("no capacity", 3 * scaling.LOOK_SECONDS + 1810)
