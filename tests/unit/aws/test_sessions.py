@@ -9,7 +9,7 @@ from staging_servers import Handler, serving
 
 from trainium_eks.aws import sessions
 from trainium_eks.aws.account import Account, NotCheckedError
-from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowedError
+from trainium_eks.aws.sessions import Aws, AwsError, CannotAskError, GroupSize, NotAllowedError
 from trainium_eks.model.catalogue.training_images import MIRROR_PREFIX
 from trainium_eks.operate.cleanup import orphans
 from trainium_eks.operate.cleanup.marks import Marks
@@ -172,5 +172,5 @@ def test_without_credentials(monkeypatch):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
-    with pytest.raises(AwsError, match="there are no AWS credentials here"):
+    with pytest.raises(CannotAskError, match="there are no AWS credentials here"):
         Aws(REGION).newest_image(REPOSITORY)

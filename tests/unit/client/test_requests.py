@@ -7,7 +7,7 @@ import pytest
 from cluster_snapshots import outputs
 
 from trainium_eks.aws.sessions import GroupSize
-from trainium_eks.client import scaling
+from trainium_eks.client import reading, scaling
 from trainium_eks.client.failure import CommandError, failure_of
 from trainium_eks.client.train_request import request_of
 from trainium_eks.jobs.objects.job import Program
@@ -62,6 +62,22 @@ def test_an_option_that_cannot_be_read_is_refused(given, said):
     with pytest.raises(CommandError, match=said) as refused:
         request_of(TrainOptions(**given))
     assert refused.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ((), "there is none; `trn jobs` lists them"),
+        (("x",), "there is x;"),
+        (("x", "y"), "there are x, y;"),
+        (("u", "v", "w", "x", "y", "z"), "there are u, v, w, x, y and more;"),
+        (("x", "trail-8"), "did you mean trail-8?"),
+    ],
+)
+def test_a_job_that_is_not_there_is_told_with_those_that_are(names, said):
+    session = SimpleNamespace(namespace=SimpleNamespace(name="team"))
+    found = reading.no_such(session, "trial-8", [SimpleNamespace(name=name) for name in names])
+    assert found.title.startswith(f"namespace team has no job 'trial-8': {said}")
 
 
 GROUP = outputs().node_groups[0].model_copy(update={"name": "g", "min_size": 1, "max_size": 4})

@@ -45,15 +45,12 @@ def test_time_to_ready_stays_within_five_percent_of_the_bound_and_edges_are_thos
     assert modelled.serial_seconds >= 2 * modelled.seconds
 
 
-def test_outputs_are_what_the_tools_read(graph):
+def test_outputs_are_what_the_tools_read_with_the_cost_of_the_graph(graph):
     outputs = StackOutputs.parse(graph.outputs)
     config = _config(graph)
     assert outputs.queue_names == tuple(queue.name for queue in config.queues)
     assert [group.name for group in outputs.node_groups] == [group.name for group in config.node_groups]
     assert outputs.kubeconfig == "[secret]"
-
-
-def test_cost_of_the_graph_is_the_cost_in_the_outputs(graph):
     assert cost.estimate(graph).hourly_usd == pytest.approx(bill.of_config(_config(graph)).hourly_usd, abs=0.005)
     assert graph.outputs["hourlyUsd"] == pytest.approx(cost.estimate(graph).hourly_usd, abs=0.005)
 

@@ -52,12 +52,7 @@ def test_an_option_is_noticed(options, key):
     assert [line.partition(": ")[0] for line in lines] == [f"{LUSTRE}  {key}"] * (key is not None)
 
 
-def test_another_path_that_replaces_is_noticed():
-    lines = noticed(optioned(environment(), "cni", Options(replace_on_changes=("addonVersion",))))
-    assert [line.partition("  ")[2].partition(":")[0] for line in lines] == ["replaceOnChanges", "replaces"]
-
-
-def test_parents_providers_urns_and_replacing_inputs_are_noticed():
+def test_parents_providers_urns_and_paths_that_replace_are_noticed():
     queue = "kubernetes:scheduling.volcano.sh/v1beta1:Queue::queue-test"
     assert noticed(moved("queue-test", provider="")) == [f'{queue}  provider: "kubernetes k8s" -> null']
     assert noticed(moved("key", parent=urn("net", BEFORE))) == ['aws:kms/key:Key::key  parent: null -> "Network net"']
@@ -65,3 +60,5 @@ def test_parents_providers_urns_and_replacing_inputs_are_noticed():
     assert line.startswith("aws:ec2/subnet:Subnet::subnet  replaces: ")
     assert noticed(changed(environment(), "vpc", tags={"Name": "other"})) == []
     assert noticed(without(environment(), "sts")) == [f"- {urn('sts', BEFORE)}"]
+    lines = noticed(optioned(environment(), "cni", Options(replace_on_changes=("addonVersion",))))
+    assert [line.partition("  ")[2].partition(":")[0] for line in lines] == ["replaceOnChanges", "replaces"]

@@ -147,8 +147,6 @@ def test_logs_of_pods_that_are_gone(tmp_path_factory, parts, name):
     assert log_retention.pods(place, "team") == ["pod"]
 
 
-# --- Commands ---------------------------------------------------------------------------------------------------------
-
 CHECKED = frozenset(
     {"name", "generateName", "namespace", "uid", "kind", "apiVersion", "involvedObject", "ownerReferences", "labels"}
     | {"creationTimestamp", "lastTransitionTime", "startedAt", "finishedAt", "lastTimestamp", "firstTimestamp"}

@@ -14,7 +14,7 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import NameResolutionError, NewConnectionError, ProtocolError, ReadTimeoutError
 
 from trainium_eks.kube import api as api_module
-from trainium_eks.kube import drift, pod_logs
+from trainium_eks.kube import cluster, drift, pod_logs
 from trainium_eks.kube import requests as requests_module
 from trainium_eks.kube.api import Api, ApiError, ApiKind, NoSuchKindError, ObjectReference, in_parallel
 from trainium_eks.kube.api_reader import ApiReader
@@ -164,9 +164,6 @@ def test_a_server_that_stays_away_is_given_up(play, trouble, host, said, tries):
     assert len(client.asked) in tries
 
 
-# --- Refusals -----------------------------------------------------------------------------------------------------
-
-
 PAGES = json.dumps({"Containers": ["x" * 2000]})
 FEW, WRONG = ("spec.replicas", "too few"), ("spec.selector", "wrong")
 
@@ -202,15 +199,16 @@ def test_an_answer_is_told_with_or_without_a_status(body, text):
     assert str(ApiError.of(502, body)) == text
 
 
-# --- Kinds and objects --------------------------------------------------------------------------------------------
-
-
-def test_a_kind_knows_its_paths():
+def test_a_kind_knows_its_paths_and_an_object_without_a_namespace_is_in_default(play):
     deployment, node = (ApiKind("apps/v1", "Deployment", "deployments", True), ApiKind("v1", "Node", "nodes", False))
     assert deployment.path("ns") == "/apis/apps/v1/namespaces/ns/deployments"
     assert node.path("", "n", "status") == "/api/v1/nodes/n/status"
     assert node.path("ns", "n") == "/api/v1/nodes/n"
     assert node.path("", "system:x/../y") == "/api/v1/nodes/system:x%2F..%2Fy"
+    reference = play(CONFIG_MAPS)[0].reference({**CONFIG_MAP, "metadata": {"name": "a"}})
+    assert reference == ObjectReference("v1", "ConfigMap", "default", "a")
+    assert str(reference) == "ConfigMap default/a"
+    assert ObjectReference.from_json(json.loads(json.dumps(reference.to_json()))) == reference, "as the ledger keeps it"
 
 
 def test_a_kind_whose_definition_is_new_is_awaited(play):
@@ -241,12 +239,14 @@ def test_a_kind_without_definition_is_refused_at_once(play, served, definitions,
 
 def test_an_apply_that_met_another_write_is_repeated(play):
     conflict = refusal(409, "Conflict", "the object has been modified")
-    api, client = play(CONFIG_MAPS, conflict, conflict, {"done": True}, conflict)
+    api, client = play(CONFIG_MAPS, conflict, conflict, {"done": True}, conflict, {"done": True})
     assert api.apply(CONFIG_MAP) == {"done": True}
     path = "/api/v1/namespaces/ns/configmaps/a?fieldManager=trn&force=true&fieldValidation=Strict"
     assert client.asked[1:] == [("PATCH", path)] * 3
     with pytest.raises(ApiError, match="has been modified"):
         api.apply({**CONFIG_MAP, "metadata": {**CONFIG_MAP["metadata"], "resourceVersion": "1"}})
+    api.apply(CONFIG_MAP, dry_run=True)
+    assert client.asked[-1] == ("PATCH", f"{path}&dryRun=All")
 
 
 @pytest.mark.parametrize(
@@ -266,13 +266,6 @@ def test_a_manifest_without_name_or_kind_is_refused(play, field):
     manifest = {**CONFIG_MAP, field.partition(".")[0]: None}
     with pytest.raises(ClusterError, match=f"an object without {field} cannot be applied"):
         play()[0].apply(manifest)
-
-
-def test_without_a_namespace_an_object_is_in_default(play):
-    reference = play(CONFIG_MAPS)[0].reference({**CONFIG_MAP, "metadata": {"name": "a"}})
-    assert reference == ObjectReference("v1", "ConfigMap", "default", "a")
-    assert str(reference) == "ConfigMap default/a"
-    assert ObjectReference.from_json(json.loads(json.dumps(reference.to_json()))) == reference, "as the ledger keeps it"
 
 
 def test_a_list_that_grew_too_old_starts_again(play):
@@ -305,9 +298,6 @@ def test_nothing_is_deleted_without_saying_which(play):
     assert client.asked[1:] == [("DELETE", page), ("DELETE", f"{page}&continue=x")]
 
 
-# --- Drift --------------------------------------------------------------------------------------------------------
-
-
 def drifted(play, live, after, **manifest):
     answers = [live] if after is None else [live, after]
     api, _ = play(CONFIG_MAPS, *answers)
@@ -326,9 +316,9 @@ def live_object(**more):
         ({"a": "1"}, live_object(data={"a": "1", "b": "theirs"}), live_object(data={"a": "1", "b": "theirs"}), ()),
         (
             {"a": "1", "b": ["x", "y"], "c": "[secret]"},
-            live_object(data={"a": "2", "b": ["x"], "c": "z"}),
+            live_object(data={"a": "2" * 50, "b": ["x"], "c": "z"}),
             live_object(data={"a": "1", "b": ["x", "y"], "c": "z"}),
-            ("data.a is 2, was made as 1", 'data.b is [], was made as ["y"]'),
+            (f"data.a is {'2' * 50}, was made as 1", 'data.b is [], was made as ["y"]'),
         ),
         ({"a": "1"}, live_object(), live_object(data={"a": "1"}), ('data is missing, was made as {"a": "1"}',)),
         (
@@ -353,7 +343,39 @@ def test_what_kubectl_added_is_drift_and_a_restart_or_a_status_is_not(play):
     assert drifted(play, live, live, data={"a": "1"}) == ("ConfigMap ns/a", ("data.b was added by kubectl-edit",))
 
 
-# --- Kubeconfig and bulk ------------------------------------------------------------------------------------------
+def test_a_secrets_values_are_not_told_and_what_no_update_changes_is(play):
+    live = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "lab"}, "data": {"k": "b2xk"}}
+    manifest = {**live, "metadata": {"name": "a"}, "data": {"k": "bmV3"}}
+    secrets = {"resources": [{"name": "secrets", "kind": "Secret", "namespaced": True}]}
+    api, _ = play(secrets, live, {**live, "data": manifest["data"]})
+    assert drift.differences(api, manifest, "lab") == ("Secret lab/a", ("data.k differs",))
+    invalid = refusal(422)
+    cause = {"field": "data", "reason": "FieldValueForbidden", "message": "is immutable\nand long"}
+    invalid.body = json.dumps({"reason": "Invalid", "message": "m", "details": {"causes": [cause]}})
+    assert drifted(play, live_object(), invalid) == ("ConfigMap ns/a", ("data: is immutable",))
+    with pytest.raises(ApiError, match="a webhook"):
+        drifted(play, live_object(), refusal(403, "Forbidden", "a webhook denied it"))
+
+
+def test_a_snapshot_says_which_kinds_are_not_served_or_may_not_be_read():
+    node = {"metadata": {"name": "n", "labels": {cluster.GROUP_LABEL: "g"}}}
+
+    class Reader:
+        def version(self):
+            return "v1.35.4-eks-1a2b3c4"
+
+        def list(self, _, kind):
+            if kind == "Pod":
+                raise ReadError("forbidden")
+            return [node] if kind == "Node" else None
+
+    found = cluster.read(Reader(), {"Node": "v1", "Queue": "scheduling.volcano.sh/v1beta1", "Pod": "v1"})
+    assert (found.unserved, found.unread, found.of("Queue")) == ({"Queue"}, {"Pod": "forbidden"}, ())
+    assert (found.find("Node", "n"), found.find("Node", "n", "ns")) == (node, None)
+    assert (found.nodes_of("g"), found.nodes_of("h")) == ((node,), ())
+    with pytest.raises(cluster.UnreadError, match="Pod objects could not be read: forbidden"):
+        found.of("Pod")
+    assert cluster.minor(found.version) == (1, 35)
 
 
 def connected(path, server):
@@ -423,9 +445,6 @@ def test_bulk_work_keeps_the_order_and_ends_with_the_first_error():
     assert len(begun) < 5_000
 
 
-# --- Logs of pods -------------------------------------------------------------------------------------------------
-
-
 FAILED = {"state": {"terminated": {"exitCode": 3}}}
 DONE = {"state": {"terminated": {"exitCode": 0}}, "ready": True}
 
@@ -442,8 +461,8 @@ DONE = {"state": {"terminated": {"exitCode": 0}}, "ready": True}
 )
 def test_the_log_is_that_of_the_container_that_failed(phase, init, own, previous, asked, monkeypatch):
     api = Api.__new__(Api)
-    monkeypatch.setattr(api, "text", lambda *_, query, **__: query["container"])
+    monkeypatch.setattr(api, "text", lambda *_, query, **__: query["container"] + query.get("previous", ""))
     own = [{"name": name, **each} for name, each in zip("ab", own, strict=True)]
     status = {"phase": phase, "initContainerStatuses": [{"name": "i", **init}], "containerStatuses": own}
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}, "status": status}
-    assert pod_logs.tail(api, "lab", pod, previous=previous) == [asked]
+    assert pod_logs.tail(api, "lab", pod, previous=previous) == [asked + "true" * previous]

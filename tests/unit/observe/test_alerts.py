@@ -106,8 +106,6 @@ def test_texts_say_what_it_costs_and_thresholds_are_those_of_the_settings(tool, 
     assert validate(AlertSettings()) == []
 
 
-# Runbooks -----------------------------------------------------------------------------------------------------------
-
 PAGES = runbook.sections()
 SECTIONS = ["**Look:**", "**Mend.**", "**Cost of waiting.**"]
 COMMENT = re.compile(r"\s+# .*$")

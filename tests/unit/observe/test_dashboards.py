@@ -54,10 +54,3 @@ def test_links_lead_to_dashboards_and_fill_their_variables():
         link = re.fullmatch(r"/d/(?P<uid>[a-z-]+)\?(?P<variables>\S*)", url)
         assert link
         assert set(re.findall(r"var-(\w+)=", link["variables"])) <= known[link["uid"]]
-
-
-def test_state_timelines_colour_by_their_thresholds():
-    """They do not by themselves, whatever their thresholds are."""
-    panels = [panel for dashboard in SHIPPED.values() for panel in _panels(dashboard)]
-    modes = [panel["fieldConfig"]["defaults"].get("color") for panel in panels if panel["type"] == "state-timeline"]
-    assert modes == [{"mode": "thresholds"}] * 2

@@ -59,8 +59,6 @@ def test_a_waiting_gang_and_the_minimum_keep_nodes_and_the_longest_idle_go_first
     assert done(since(6000), remove_seconds=None) == ["warn node-1"]
 
 
-# The guard ----------------------------------------------------------------------------------------------------------
-
 NEURON, TYPE = "aws.amazon.com/neuron", "node.kubernetes.io/instance-type"
 GROUPS = {"trn1-a1b2": {"minimum": 0, "removes": True, "devices": [NEURON]}}
 SETTINGS = {"groups": GROUPS, "warnSeconds": 180, "removeSeconds": 300}

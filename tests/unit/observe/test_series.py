@@ -25,14 +25,11 @@ def test_every_series_of_gangs_that_queries_read_is_asked_for():
     assert path == ["metadata", "annotations", annotation("capacity-block-ends")], "what trn writes on jobs"
 
 
-def test_nodes_are_known_by_labels_that_kube_state_metrics_shows():
+def test_nodes_labels_and_the_file_systems_series_are_those_that_are_read():
     assert gangs.resource_label("aws.amazon.com/neuron") == "aws_amazon_com_neuron"
     expressions = {rule["record"]: rule["expr"] for group in rules.recording({}) for rule in group["rules"]}
     read = {*re.findall(r"\blabel_(?!replace)\w+", expressions["trn:node_info"])}
     assert read == {f"label_{gangs.resource_label(label)}" for label in scraping.NODE_LABELS}
-
-
-def test_the_file_systems_series_are_those_that_are_read():
     read = {**file_system.METRICS, **file_system.EXPORT_METRICS}
     names = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", metric).lower(): read[metric].lower() for metric in read}
     asked = {name for name, exporter in EXPORTERS.items() if exporter == "fsx-exporter"}

@@ -106,16 +106,13 @@ def test_a_command_without_the_local_extra_names_it_and_never_has_a_fault(tmp_pa
     assert LOCAL_PACKAGES == LOCAL
 
 
-def test_constraints_hold_each_requirement_in_its_bounds():
+def test_constraints_and_the_wheels_dependencies_are_those_of_the_requirements_files():
     pinned = {each.name: str(each.specifier).removeprefix("==") for each in _required("constraints.txt")}
     for name in ("requirements.txt", "requirements-local.txt", "requirements-dev.txt"):
         for wanted in _required(name):
             held = pinned.get(wanted.name.lower(), "")
             assert held, f"{wanted} has no constraint: run make constraints"
             assert wanted.specifier.contains(held), f"{wanted} is held at {held}: run make constraints"
-
-
-def test_dependencies_of_the_wheel_are_those_of_the_requirements_files():
     extras = {name: set(map(Requirement, PROJECT["optional-dependencies"][name])) for name in ("cli", "local")}
     needed = set(map(Requirement, PROJECT["dependencies"]))
     assert needed | extras["cli"] == set(_required("requirements.txt"))

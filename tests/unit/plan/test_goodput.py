@@ -20,6 +20,8 @@ def test_each_accelerator_group_is_a_gang_of_its_desired_and_its_largest_size():
     assert two.expected.run.seconds_between_faults == 2 * four.expected.run.seconds_between_faults
     assert two.expected.useful_fraction > four.expected.useful_fraction
     assert two.rate.is_assumed
+    assert (two.hourly_usd, four.hourly_usd) == (pytest.approx(2 * 21.5), pytest.approx(4 * 21.5))
+    assert two.usd_per_useful_hour == pytest.approx(two.hourly_usd / two.expected.useful_fraction)
 
 
 def test_a_checkpoint_takes_as_long_as_the_file_system_needs():
@@ -29,23 +31,20 @@ def test_a_checkpoint_takes_as_long_as_the_file_system_needs():
     assert found.gangs[0].expected.run.checkpoint_seconds == 50
 
 
-def test_the_configured_rate_is_used():
+def test_the_configured_rate_is_used_and_spot_interruptions_are_counted_only_with_it():
     calm = goodput.expect(_with({"failuresPerNodeYear": 0})).gangs[0].to_json()
     assert (calm["secondsBetweenFaults"], calm["failuresAssumed"]) == (None, False)  # JSON has no infinity
     often = goodput.expect(_with({"failuresPerNodeYear": "365.25"})).gangs[0]
     assert often.expected.run.seconds_between_faults == 43_200
+    for training, counted in (({}, False), ({"failuresPerNodeYear": 100}, True)):
+        spot = changed(_with(training), "trn1", capacityType="SPOT")
+        assert goodput.expect(spot).to_json()["gangs"][0]["spotInterruptionsCounted"] is counted
 
 
 def test_a_price_that_is_not_known_is_not_made_up():
     graph = changed(environment(), "trn1-template", instanceType="trn9.48xlarge")
     gang = goodput.expect(graph).gangs[0]
     assert (gang.hourly_usd, gang.usd_per_useful_hour, gang.to_json()["usdPerUsefulHour"]) == (None, None, None)
-
-
-def test_spot_interruptions_are_counted_only_where_the_user_says_how_many():
-    for training, counted in (({}, False), ({"failuresPerNodeYear": 100}, True)):
-        spot = changed(_with(training), "trn1", capacityType="SPOT")
-        assert goodput.expect(spot).to_json()["gangs"][0]["spotInterruptionsCounted"] is counted
 
 
 def test_nothing_is_expected_without_something_to_save_on_or_accelerators():

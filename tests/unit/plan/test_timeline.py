@@ -21,18 +21,27 @@ def _ends(graph, later, earlier):
     return steps[later].start == steps[earlier].start + steps[earlier].seconds
 
 
-def test_a_good_order_is_as_long_as_its_bound():
+def test_a_good_order_is_as_long_as_its_bound_and_an_empty_one_ready_at_once():
     modelled = timeline.model(environment())
     assert 1.0 <= modelled.ratio <= timeline.BAR
     assert (modelled.forbidden_edges, modelled.missing_edges) == ((), ())
     assert modelled.serial_seconds == sum(step.seconds for step in modelled.steps) > modelled.seconds
     assert modelled.lower_bound_seconds == timeline.chains(environment())["cluster"]
+    modelled = timeline.model(Builder().graph())
+    assert (modelled.seconds, modelled.ratio, modelled.critical_path) == (0.0, 1.0, ())
 
 
-def test_the_critical_path_is_the_chain_of_the_slowest_group():
+def test_the_critical_path_and_the_clusters_chain_end_with_the_slower_branch():
     assert _path(environment()) == ["vpc", "subnet", "control-plane", "cni", "trn1"]
     resting = changed(environment(), "trn1", scalingConfig=REST)
     assert _path(resting) == ["vpc", "subnet", "control-plane", "cni", "system", "dns", "volcano-release", "queue-test"]
+    up_to_cni = 12 + 12 + 612 + 50
+    chains = timeline.chains(environment())
+    assert set(chains) == {"cluster", "fileSystem"}
+    assert set(timeline.model(without(environment(), "lustre")).chains) == {"cluster"}
+    assert chains["cluster"] == up_to_cni + max(270, 124 + 35 + 75 + 1)
+    resting = changed(environment(), "trn1", scalingConfig=REST)
+    assert timeline.chains(resting)["cluster"] == up_to_cni + 124 + 35 + 75 + 1
 
 
 REST = {"minSize": 0, "desiredSize": 0, "maxSize": 4}
@@ -60,16 +69,6 @@ ONE = {"minSize": 0, "desiredSize": 1, "maxSize": 4}
 def test_how_long_one_takes(type_, inputs, seconds):
     assert timeline.step_seconds(Resource("u", type_, "n", inputs=inputs)) == seconds
     assert timeline.step_seconds(Resource("u", type_, "n", inputs=inputs, custom=False)) == 0
-
-
-def test_the_chain_of_the_cluster_ends_with_the_slower_branch():
-    up_to_cni = 12 + 12 + 612 + 50
-    chains = timeline.chains(environment())
-    assert set(chains) == {"cluster", "fileSystem"}
-    assert set(timeline.model(without(environment(), "lustre")).chains) == {"cluster"}
-    assert chains["cluster"] == up_to_cni + max(270, 124 + 35 + 75 + 1)
-    resting = changed(environment(), "trn1", scalingConfig=REST)
-    assert timeline.chains(resting)["cluster"] == up_to_cni + 124 + 35 + 75 + 1
 
 
 @pytest.mark.parametrize(
@@ -117,14 +116,11 @@ def test_a_missing_edge_is_named(gone, edge):
     assert (waiter, target) in timeline.model(without_edge).missing_edges
 
 
-def test_an_edge_to_what_is_made_elsewhere_is_not_demanded():
-    assert _edge_ids(without(environment(), "cni", "nat", "sts", "worker", "volcano-release")) == set()
-
-
-def test_nodes_without_a_nat_wait_for_the_endpoints():
+def test_nodes_without_a_nat_wait_for_the_endpoints_and_for_nothing_that_is_made_elsewhere():
     graph = without(environment(), "nat")
     assert _edge_ids(graph) == {"nodes-egress"}
     assert _edge_ids(waiting(waiting(graph, "trn1", "sts"), "system", "sts")) == set()
+    assert _edge_ids(without(environment(), "cni", "nat", "sts", "worker", "volcano-release")) == set()
 
 
 @pytest.mark.parametrize("hint", [{"taints": []}, {"amiType": None}])
@@ -149,8 +145,3 @@ def test_a_circle_is_refused_with_a_name():
     graph = waiting(environment(), "vpc", "subnet")
     with pytest.raises(ValueError, match=r"circle: .*::subnet -> .*::vpc -> .*::subnet$"):
         timeline.model(graph)
-
-
-def test_an_empty_program_is_ready_at_once():
-    modelled = timeline.model(Builder().graph())
-    assert (modelled.seconds, modelled.ratio, modelled.critical_path) == (0.0, 1.0, ())

@@ -209,7 +209,7 @@ def test_a_launch_template_has_a_new_version_when_more_than_its_tags_change(clou
     assert (updated["latestVersion"], updated["defaultVersion"]) == (2, default)
 
 
-def test_what_is_still_used_cannot_be_deleted(clouds):
+def test_what_is_used_or_protected_cannot_be_deleted(clouds):
     aws = clouds.provider()
     vpc, _ = aws.made(VPC, {"cidrBlock": "10.0.0.0/16"})
     subnet, _ = aws.made(SUBNET, {"vpcId": vpc, "cidrBlock": "10.0.0.0/24", "availabilityZoneId": "usw2-az1"})
@@ -217,9 +217,6 @@ def test_what_is_still_used_cannot_be_deleted(clouds):
         aws.delete(VPC, vpc)
     aws.delete(SUBNET, subnet)
     aws.delete(VPC, vpc)
-
-
-def test_a_protected_cluster_cannot_be_deleted(clouds):
     aws = clouds.provider()
     inputs = {**CLUSTER_INPUTS, "deletionProtection": True}
     identity, _ = aws.made(CLUSTER, inputs)

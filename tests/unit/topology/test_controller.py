@@ -125,8 +125,8 @@ def test_after_a_failure_it_goes_on_and_lists_anew_only_where_the_version_is_for
 
 
 def test_a_round_that_failed_is_repeated_after_longer_and_longer_pauses(monkeypatch, capsys):
-    slept = []
-    monkeypatch.setattr(controller.time, "sleep", slept.append)
+    slept, changed = [], threading.Event()
+    monkeypatch.setattr(controller.time, "sleep", lambda seconds: slept.append((seconds, changed.is_set())))
     troubles = iter([OSError("cut off"), ValueError(), None, OSError("again"), *[OSError()] * 5, Ended()])
 
     def work():
@@ -134,8 +134,9 @@ def test_a_round_that_failed_is_repeated_after_longer_and_longer_pauses(monkeypa
             raise trouble
 
     with pytest.raises(Ended):
-        controller.rounds(threading.Event(), work, "gate", look_seconds=0, settle_seconds=0.5)
-    assert [each for each in slept if each != 0.5] == [1, 2, 1, 2, 4, 8, 15, 15]
+        controller.rounds(changed, work, "gate", look_seconds=0, settle_seconds=0.5)
+    pauses = [(seconds, again) for seconds, again in slept if seconds != 0.5]
+    assert pauses == [(seconds, True) for seconds in (1, 2, 1, 2, 4, 8, 15, 15)]
     assert capsys.readouterr().out.startswith("gate: cut off; trying again in 1 s\n")
 
 

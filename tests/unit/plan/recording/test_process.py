@@ -25,7 +25,7 @@ from trainium_eks.plan.recording.process import (
     ProjectError,
     record,
 )
-from trainium_eks.plan.recording.protocol import LiveBackend, RecordingRequest, UnknownProtocolError
+from trainium_eks.plan.recording.protocol import Answer, LiveBackend, RecordingRequest, UnknownProtocolError
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -277,23 +277,20 @@ def test_an_old_checkout_is_recorded_by_its_own_package(tmp_path):
         record(directory, "dev")
 
 
-# What passes between the two processes -----------------------------------------------------------------------------
-
-
 def request(**given):
     return RecordingRequest("p", "dev", "/p/__main__.py", {"p:a": "1"}, ("p:a",), False, 3.5, **given)
 
 
-def test_a_request_arrives_as_it_was_sent():
+def test_a_request_arrives_as_it_was_sent_and_another_version_is_refused_on_both_sides(tmp_path):
     asked = request(answer="/a", assumptions=Assumptions({"a:b:c": {"x": 1}}, {"s": {"y": [2]}}))
     live = request(live=LiveBackend("module:function", {"z": 1}, 7))
     for each in (request(), asked, live):
         assert RecordingRequest.from_json(each.to_json()) == each
     # Who does not know of backends must not simulate instead.
     assert [json.loads(each.to_json())["protocol"] for each in (request(), live)] == [1, 2]
-
-
-def test_a_request_of_another_version_is_refused():
     with pytest.raises(UnknownProtocolError) as caught:
         RecordingRequest.from_json(json.dumps({**json.loads(request().to_json()), "protocol": 99}))
     assert caught.value.version == 99
+    (tmp_path / "answer.json").write_text(json.dumps({"protocol": 99, "status": "recorded", "graph": {}}))
+    with pytest.raises(UnknownProtocolError):
+        Answer.read(tmp_path / "answer.json")

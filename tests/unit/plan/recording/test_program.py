@@ -286,9 +286,6 @@ def test_in_a_dry_run_only_what_is_given_is_known(record):
         assert (each.urn, each.options, each.dependencies) == (other.urn, other.options, other.dependencies)
 
 
-# --- pulumi_eks.Cluster -------------------------------------------------------------------------------------------
-
-
 def cluster(**changes):
     arguments = {
         "service_role": "r",

@@ -61,12 +61,14 @@ def test_the_stacks_values_win_with_or_without_namespace(tmp_path):
     assert config["other:key"] == '[1,{"a":2.5}]'
 
 
-def test_scalars_keep_the_text_they_were_written_with(tmp_path):
+def test_scalars_keep_the_text_they_were_written_with_and_a_null_is_empty_as_pulumi_stores_it(tmp_path):
     texts = ("012345678901", "yes", "12:30:00", "1.20", "2024-01-01", "'quoted'")
     config = settings(
         tmp_path, "config:\n  region: r\n" + "".join(f"  k{n}: {t}\n" for n, t in enumerate(texts))
     ).config
     assert [config[f"proj:k{number}"] for number in range(len(texts))] == [each.strip("'") for each in texts]
+    config = settings(tmp_path, "config:\n  region: r\n  fileSystem: null\n  shorthand: ~\n").config
+    assert (config["proj:fileSystem"], config["proj:shorthand"]) == ("", "")
 
 
 def test_values_inside_objects_follow_yaml_1_2(tmp_path):
@@ -101,11 +103,6 @@ def test_every_wrong_type_and_missing_key_is_reported_at_once(tmp_path):
         "region": "it is required, and not set in Pulumi.dev.yaml",
         "zones": "it must be array<string>, not [1]",
     }
-
-
-def test_a_null_of_an_undeclared_key_reaches_the_program_as_pulumi_stores_it(tmp_path):
-    config = settings(tmp_path, "config:\n  region: r\n  fileSystem: null\n  shorthand: ~\n").config
-    assert (config["proj:fileSystem"], config["proj:shorthand"]) == ("", "")
 
 
 def test_a_value_declared_secret_must_be_encrypted(tmp_path):
