@@ -73,13 +73,10 @@ def test_an_alert_says_what_to_type_and_where_to_read():
     assert "runbook_url" not in annotations(AlertSettings())
 
 
-def test_every_threshold_is_read_by_an_alert():
+def test_every_threshold_is_read_by_an_alert_and_a_place_that_nobody_fills_is_refused(monkeypatch, tmp_path):
     places = {*re.findall(r"<(\w+)>", (rules.FOLDER / "alerts.yaml").read_text())}
     stems = {place.rpartition("_")[0] for place in places}
     assert {name for name in AlertSettings.model_fields if name.rpartition("_")[0] not in stems} == {"runbook_url"}
-
-
-def test_a_place_that_nobody_fills_is_refused(monkeypatch, tmp_path):
     (tmp_path / "alerts.yaml").write_text("groups: [{name: a, rules: [{alert: A, expr: a > <idle_minuts>}]}]")
     monkeypatch.setattr(rules, "FOLDER", tmp_path)
     monkeypatch.setattr(rules, "_read", rules._read.__wrapped__)

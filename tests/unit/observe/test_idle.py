@@ -149,7 +149,13 @@ def test_a_group_waits_for_gangs_that_could_use_it(pods, pod_groups, waits):
 
 
 def test_an_idle_node_is_held_and_removed_in_one_run(tmp_path, capsys):
-    cluster = Cluster([node(**{guard.SINCE: LONG_AGO}), node("node-2", group="other", **{guard.SINCE: LONG_AGO})])
+    over = {**pod("node-1"), "status": {"phase": "Succeeded"}}
+    cluster = Cluster(
+        [node(**{guard.SINCE: LONG_AGO}), node("node-2", group="other", **{guard.SINCE: LONG_AGO})], [over]
+    )
+    warned = {"trn1-a1b2": {**GROUPS["trn1-a1b2"], "removes": False}}
+    guard.main({**SETTINGS, "groups": warned}, cluster, tmp_path / "remove")
+    assert not (tmp_path / "remove").exists()
     for _ in range(2):  # a removal that failed is tried again
         guard.main(SETTINGS, cluster, tmp_path / "remove")
         assert (tmp_path / "remove").read_text() == "i-node-1\n"
@@ -158,6 +164,7 @@ def test_an_idle_node_is_held_and_removed_in_one_run(tmp_path, capsys):
     assert "unschedulable" not in other["spec"]
     (event,) = cluster.events
     assert event["reason"] == "IdleAccelerator"
+    assert event["message"].startswith("trn1-a1b2: idle for ")
     assert "node-1 (i-node-1) is removed: idle for" in capsys.readouterr().out
 
 

@@ -80,9 +80,6 @@ def test_a_whole_environment_from_another_language_and_its_output_for_trn():
     assert [(each.name, each.max_size) for each in outputs.node_groups] == [("trn1", 2)]
     assert outputs.cluster_name.startswith("it-cluster")
     assert outputs.kubeconfig == "[secret]"
-
-
-def test_a_program_with_two_environments_has_no_outputs_of_one():
     with pytest.raises(ConfigModelError):
         StackOutputs.parse({"a": {"schemaVersion": 1}, "b": {"schemaVersion": 1}})
 

@@ -52,7 +52,7 @@ def test_a_damaged_one_is_passed_over_and_named(tmp_path, damage):
     if damage == "missing":
         (bad.path / "part-1").unlink()
     else:
-        (bad.path / ("part-1" if damage == "changed" else "SHA256SUMS")).write_text("x")
+        (bad.path / ("part-1" if damage == "changed" else "SHA256SUMS")).write_text("")
     told = []
     assert checkpoints.latest(told.append) == good
     assert len(told) == 1

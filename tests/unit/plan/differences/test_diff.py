@@ -212,17 +212,20 @@ def test_a_type_of_which_nothing_is_known_may_be_replaced():
     assert not _change("trn1", {}, {"taints": []}).unjudged
 
 
-def test_lost_data_comes_first_replaced_before_deleted_and_the_worse_of_two_losses():
-    after = without(changed(environment(), "lustre", deploymentType="SCRATCH_2", tags={"a": "b"}), "key")
+def test_lost_data_comes_first_and_the_rest_by_component():
+    after = without(changed(environment(), "key", keyUsage="SIGN_VERIFY", tags={"a": "b"}), "lustre")
     changes = _compare(changed(after, "queue-test", metadata={"name": "a"}))
-    assert _names(changes.items)[:2] == ["lustre", "key"]
-    assert [change.stateful for change in changes.items] == [True, True, False]
+    assert _names(changes.items)[:2] == ["key", "lustre"]
+    assert [change.stateful for change in changes.items] == [True, True, False, False]
     build = Builder()
     build.add("aws:cloudwatch/logGroup:LogGroup", "alogs")  # the first by name
     build.add("aws:ec2/vpc:Vpc", "around")
     build.add("kubernetes:core/v1:PersistentVolume", "volume")
     build.add("aws:fsx/lustreFileSystem:LustreFileSystem", "zfiles")
     assert _names(_compare(Builder().graph(), build.graph()).items) == ["zfiles", "volume", "alogs", "around"]
+    after = changed(changed(environment(), "sts", policy="{}"), "nat", tags={"a": "b"})
+    changes = _compare(changed(after, "cni", addonVersion="v2"))
+    assert [each.component for each in changes.items] == ["eks", "net", "net"]
 
 
 def test_a_guard_that_is_taken_off_is_told_first_and_in_json():

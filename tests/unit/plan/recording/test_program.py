@@ -224,7 +224,7 @@ def test_a_program_that_moves_may_take_longer_than_the_limit(record):
     assert record(program, timeout_seconds=limit).outputs == {"log": "log"}
 
 
-def test_the_programs_own_error_comes_out_as_it_is(record):
+def test_the_programs_own_error_comes_out_as_it_is_and_leaves_nothing_behind(record):
     def program():
         aws.ec2.Eip("e").id.apply(lambda text: text[999])
 
@@ -232,9 +232,6 @@ def test_the_programs_own_error_comes_out_as_it_is(record):
         record(program)
     with pytest.raises(pulumi.RunError, match="no"):
         record(lambda: (_ for _ in ()).throw(pulumi.RunError("no")))
-
-
-def test_nothing_is_left_behind_for_the_next_recording(record):
     before = (pulumi.get_stack(), pulumi.get_project(), pulumi.runtime.get_root_resource())
     with pytest.raises(RecordingError):
         record(lambda: aws.ivs.Channel("q"), dry_run=True, config={"region": "x"})
