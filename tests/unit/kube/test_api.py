@@ -284,6 +284,20 @@ def test_what_is_absent_is_nothing_to_get_or_delete(play):
     for reference in (ObjectReference("v1", "ConfigMap", "ns", "a"), ObjectReference("v1", "Queue", "", "q")):
         assert api.get(reference) is None
         assert api.delete(reference) is False
+    assert play(CONFIG_MAPS, {})[0].delete(ObjectReference("v1", "ConfigMap", "ns", "a")) is True
+
+
+def test_a_watch_yields_changes_until_the_server_says_that_its_place_is_too_old(play, monkeypatch):
+    events = [{"type": "ADDED", "object": {"a": 1}}, {"type": "ERROR", "object": {"code": 410, "message": "too old"}}]
+    asked = []
+    monkeypatch.setattr(Api, "lines", lambda _, path, query: asked.append((path, query)) or map(json.dumps, events))
+    watched = play(CONFIG_MAPS)[0].watch("v1", "ConfigMap", since="7", labels="a=b")
+    assert next(watched) == ("ADDED", {"a": 1})
+    with pytest.raises(ApiError, match="too old") as old:
+        next(watched)
+    assert old.value.status == 410
+    query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "7", "labelSelector": "a=b"}
+    assert asked == [("/api/v1/configmaps", query)]
 
 
 def test_nothing_is_deleted_without_saying_which(play):
