@@ -192,6 +192,8 @@ def test_one_node_more_and_a_group_at_rest():
     assert found.maximum_hourly_usd == 0
     assert "3 × trn1.32xlarge (up to 4)" in step.what
     assert "instead of 2 ×" in step.what
+    after = changed(changed(environment(), "system", scalingConfig=_sizes(9, 9)), "trn1", scalingConfig=_sizes(3, 4))
+    assert _between(environment(), after).steps[0].urn == step.urn
     rested = changed(environment(), "trn1", scalingConfig=_sizes(0, 4))
     found = _between(rested, _type(rested, "trn2.48xlarge"))
     assert found.hourly_usd == 0

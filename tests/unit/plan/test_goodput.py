@@ -17,6 +17,8 @@ def test_each_accelerator_group_is_a_gang_of_its_desired_and_its_largest_size():
         ("trn1", "trn1.32xlarge", 4),
     ]
     two, four = found.gangs
+    rested = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 4})
+    assert [gang.nodes for gang in goodput.expect(rested).gangs] == [4]
     assert two.expected.run.seconds_between_faults == 2 * four.expected.run.seconds_between_faults
     assert two.expected.useful_fraction > four.expected.useful_fraction
     assert two.rate.is_assumed

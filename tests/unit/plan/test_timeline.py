@@ -38,6 +38,10 @@ def test_the_critical_path_and_the_clusters_chain_end_with_the_slower_branch():
     up_to_cni = 12 + 12 + 612 + 50
     chains = timeline.chains(environment())
     assert set(chains) == {"cluster", "fileSystem"}
+    linked = Builder()
+    linked.add("aws:fsx/lustreFileSystem:LustreFileSystem", "files")
+    linked.add("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", "link")
+    assert timeline.chains(linked.graph())["fileSystem"] == 480 + 420
     assert set(timeline.model(without(environment(), "lustre")).chains) == {"cluster"}
     assert chains["cluster"] == up_to_cni + max(270, 124 + 35 + 75 + 1)
     resting = changed(environment(), "trn1", scalingConfig=REST)

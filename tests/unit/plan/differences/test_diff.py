@@ -169,6 +169,7 @@ def _key(arn):
         ("trn1", {"version": "1.34"}, {"version": "1.36"}, ""),
         ("trn1", {"releaseVersion": "1.35.6-20260818"}, {"releaseVersion": "1.35.1-20260312"}, "back from AMI release"),
         ("trn1", {"releaseVersion": "1.35.1-20260312"}, {"releaseVersion": "1.35.6-20260818"}, ""),
+        ("trn1", {"releaseVersion": "1.35.6-20260818"}, {"releaseVersion": "1.35.1-20260818"}, ""),
         ("trn1", {"releaseVersion": "1.34.9-20260901"}, {"releaseVersion": "1.35.6-20260818"}, ""),
         ("trn1", {"releaseVersion": "1.35.6-20260818"}, {"releaseVersion": UNKNOWN}, ""),
         ("trn1", {}, {"releaseVersion": "1.35.1-20260312"}, ""),
