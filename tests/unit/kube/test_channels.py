@@ -5,6 +5,7 @@ import contextlib
 import json
 import socket
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from kubernetes.client.exceptions import ApiException
@@ -17,54 +18,25 @@ from trainium_eks.kube.pod_channels import Forwarding, NoChannelError
 SESSION = SimpleNamespace(namespace=SimpleNamespace(name="team"), kubeconfig=None)
 
 
-class Channel:
-    """A command's WebSocket: what it prints, piece by piece, and its end."""
-
-    def __init__(self, pieces, complaint, end):
-        self._pieces, self._now, self._complaint, self._end = list(pieces), "", complaint, end
-        self.is_closed = False
-
-    def is_open(self):
-        return bool(self._pieces)
-
-    def update(self, **_):
-        self._now = self._pieces.pop(0)
-
-    def peek_stdout(self):
-        return self._now
-
-    def read_stdout(self):
-        return self._now
-
-    def peek_stderr(self):
-        return self._complaint
-
-    def read_stderr(self):
-        said, self._complaint = self._complaint, ""
-        return said
-
-    def read_channel(self, number):
-        return self._end if number == pod_channels.ERROR_CHANNEL else ""
-
-    def close(self):
-        self.is_closed = True
-
-
 @pytest.fixture
 def run(monkeypatch):
     """The lines of a command, and why it ended badly; its channel is closed afterwards."""
     monkeypatch.setattr(pod_channels, "_core", lambda _: SimpleNamespace(connect_get_namespaced_pod_exec="exec"))
 
-    def ran(end, complaint="", pieces=("a\nb", "c\n", "", "d")):
-        channel = Channel(pieces, complaint, end)
+    def ran(end, complaint):
+        pieces, channel, found, why = ["a\nb", "c\n", "d"], Mock(), [], ""
+        channel.is_open.side_effect = lambda: bool(pieces)
+        channel.read_stdout.side_effect = lambda: pieces.pop(0)
+        channel.peek_stderr.side_effect = [bool(complaint), False, False]
+        channel.read_stderr.return_value = complaint
+        channel.read_channel.side_effect = {pod_channels.ERROR_CHANNEL: end}.get
         monkeypatch.setattr(pod_channels, "stream", lambda *_, **__: channel)
-        found, why = [], ""
         try:
             for line in pod_channels.lines(SESSION, "p", "c", ["x"]):
                 found.append(line)
         except NoChannelError as error:
             why = str(error)
-        assert channel.is_closed
+        channel.close.assert_called_once()
         return found, why
 
     return ran
