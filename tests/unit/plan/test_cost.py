@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hand_built import Builder, changed, environment, node_group
+from hand_built import Builder, changed, environment, node_group, without
 
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
@@ -50,7 +50,7 @@ def test_the_sum_is_that_of_its_items_and_of_its_components():
 def test_nodes_count_at_desired_size_and_at_maximum():
     graph = _group("trn1.32xlarge", 2, 4)
     nodes = _item(graph, "trn1.32xlarge")
-    assert nodes.hourly_usd == pytest.approx(2 * TRN1)
+    assert (nodes.quantity, nodes.hourly_usd) == (2, pytest.approx(2 * TRN1))
     assert nodes.line.maximum_hourly_usd == pytest.approx(4 * TRN1)
     volumes = 100 * prices.GP3_GIB_MONTH + (500 - 125) * prices.GP3_MIBPS_MONTH
     assert _item(graph, "100 GiB root volume").hourly_usd == pytest.approx(2 * volumes / 730)
@@ -192,6 +192,8 @@ def test_one_node_more_and_a_group_at_rest():
     assert found.maximum_hourly_usd == 0
     assert "3 × trn1.32xlarge (up to 4)" in step.what
     assert "instead of 2 ×" in step.what
+    [gone] = _between(environment(), without(environment(), "nat")).steps
+    assert gone.what == "no more 1 × NAT gateway"
     after = changed(changed(environment(), "system", scalingConfig=_sizes(9, 9)), "trn1", scalingConfig=_sizes(3, 4))
     assert _between(environment(), after).steps[0].urn == step.urn
     rested = changed(environment(), "trn1", scalingConfig=_sizes(0, 4))
@@ -212,3 +214,7 @@ def test_a_type_without_a_price_is_neither_a_saving_nor_a_known_rise():
     databases = [Resource("urn::db", "aws:rds/instance:Instance", "db", inputs={"size": size}) for size in (1, 2)]
     before, after = (replace(environment(), resources=(each,)) for each in databases)
     assert (_between(before, after).hourly_usd, _between(after, after).hourly_usd) == (None, 0)
+    more = changed(environment(), "trn1", scalingConfig=_sizes(3, 4))
+    found = _between(environment(), replace(more, resources=(*more.resources, *after.resources)))
+    assert (found.hourly_usd, found.steps[0].urn) == (None, "urn::db")
+    assert found.at_least_hourly_usd == pytest.approx(21.50 + 0.03, abs=0.05)
