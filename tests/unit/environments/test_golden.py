@@ -21,12 +21,9 @@ def moved(name, **fields):
     return replace(BEFORE, resources=tuple(replace(r, **fields) if r.name == name else r for r in BEFORE.resources))
 
 
-def test_the_file_holds_what_is_held():
+def test_the_file_holds_what_is_held_and_lost_or_other_edges_are_noticed():
     assert json.loads(golden.text(BEFORE)) == golden.golden(BEFORE)
     assert noticed(environment()) == []
-
-
-def test_a_lost_or_another_edge_is_noticed():
     kept = tuple(each for each in BEFORE.by_urn[urn("trn1", BEFORE)].dependencies if each != urn("cni", BEFORE))
     group = "aws:eks/nodeGroup:NodeGroup::trn1"
     assert noticed(moved("trn1", dependencies=kept)) == [f'{group}  waits for: -"Addon cni"']

@@ -31,17 +31,14 @@ def test_an_entry_can_be_found_and_says_everything(fault):
     assert [page for page in pages if not (ROOT.parent / page).is_file()] == []
 
 
-def test_a_name_without_a_value_stands_in_capitals_and_words_as_the_catalogue_has_them():
+def test_a_name_without_a_value_stands_in_capitals_and_those_of_a_page_are_of_objects_and_keys_that_exist():
     fault = BY_NAME["node-cordoned"]
     assert fault.mend(node="n1").endswith("kubectl uncordon n1")
     assert fault.mend().endswith("kubectl uncordon NODE")
     fault = BY_NAME["topology-busy"]
     assert fault.mend(wait="", looser="--tier 2") == "wait for those, or submit it with --tier 2"
     assert fault.mend() == "wait for those, or submit it with --topology soft"
-
-
-def test_capitals_in_a_page_are_names_of_objects_and_keys_exist():
-    """Placeholders for words, as "LOOK", would tell a reader nothing."""
+    # A placeholder for words, as LOOK, would tell a reader nothing.
     names = "AMOUNT CLAIM CLASS CLUSTER GROUP HYPERNODES IMAGE INSTANCE JOB KIND NAMESPACE NODE NODES POD"
     names += " PROCESS QUEUE QUEUES REGION RESOURCES STACK TAINT WEBHOOK"
     found = {each for fault in FAULTS for each in re.findall(r"\{(\w+)\}", fault.remedy)}

@@ -32,7 +32,7 @@ def test_an_import_loads_no_more_than_it_needs(line, heavy):
     assert done.stdout == "[]\n"
 
 
-def test_every_name_is_the_one_that_type_checkers_see():
+def test_every_name_is_the_one_that_type_checkers_see_and_a_star_binds():
     tree = ast.parse((ROOT / "components" / "__init__.pyi").read_text())
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     seen = {alias.name: f"components.{node.module}" for node in imports for alias in node.names}
@@ -42,9 +42,6 @@ def test_every_name_is_the_one_that_type_checkers_see():
     for package in (components, trainium_eks):
         with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'Netwrk'"):
             package.Netwrk  # noqa: B018
-
-
-def test_a_star_binds_the_public_names():
     found = {}
     exec("from trainium_eks import *", found)
     assert {name for name in found if not name.startswith("__")} == set(components.__all__)

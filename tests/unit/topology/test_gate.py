@@ -169,9 +169,6 @@ def test_nodes_that_pass_open_by_one_request_and_only_those_of_the_tested_boot()
     assert cluster.closed() == {"b"}
     assert cluster.nodes["a"]["metadata"]["labels"][PASSED] == "b1"
     assert PASSED not in cluster.nodes["b"]["metadata"]["labels"]
-
-
-def test_a_change_in_between_leaves_a_node_closed():
     cluster = Cluster(node("a", passed="b1"))
     cluster.is_faster = True
     cluster.keep()
