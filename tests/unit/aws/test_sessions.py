@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import boto3
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from botocore.stub import Stubber
 from staging_servers import Handler, serving
 
@@ -168,9 +169,11 @@ def test_nothing_is_called_clean_behind_a_proxy(proxy):
     assert {what for what, _ in orphans.SEARCHES} <= {each.subject for each in found.findings}
 
 
-def test_without_credentials(monkeypatch):
+def test_without_credentials_or_a_network(monkeypatch):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
     with pytest.raises(CannotAskError, match="there are no AWS credentials here"):
         Aws(REGION).newest_image(REPOSITORY)
+    with pytest.raises(AwsError, match=r"^cannot look: no network: Could not connect"), sessions.saying("look"):
+        raise EndpointConnectionError(endpoint_url="https://ec2")
