@@ -1,5 +1,6 @@
 """What becomes of errors, options and sizes on the way to a cluster: failures, programs, and the nodes of a group."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ import pytest
 from cluster_snapshots import outputs
 
 from trainium_eks.aws.sessions import GroupSize
-from trainium_eks.client import reading, scaling
+from trainium_eks.client import reading, scaling, submitting
 from trainium_eks.client.failure import CommandError, failure_of
 from trainium_eks.client.train_request import request_of
 from trainium_eks.jobs.objects.job import Program
@@ -86,6 +87,36 @@ GROUP = outputs().node_groups[0].model_copy(update={"name": "g", "min_size": 1, 
 def test_a_size_beyond_the_groups_limits_names_the_limit():
     said = {nodes: [each.reason for each in scaling.size_problems(GROUP, nodes)] for nodes in (0, 1, 4, 5)}
     assert said == {0: ["g has at least 1 nodes"], 1: [], 4: [], 5: ["g has at most 4 nodes"]}
+
+
+@pytest.mark.parametrize(
+    ("is_local", "changes", "said"),
+    [
+        (True, {}, r", simulated\."),
+        (False, {}, r": \+43\.00 USD an hour \(On-Demand us-east-1, [\d-]+\)\."),
+        (False, {"capacity": "capacity-block"}, r": .*; paid with the Capacity Block\."),
+        (False, {"instance_type": "trn2.48xlarge"}, "; their price is not known."),
+    ],
+)
+def test_the_cost_of_another_size_is_told(is_local, changes, said):
+    group = GROUP.model_copy(update={"instance_type": "trn1.32xlarge", "capacity": "on-demand", **changes})
+    line = scaling.cost(SimpleNamespace(is_local=is_local, outputs=outputs()), group, 1, 3)
+    assert re.fullmatch(rf"g: 1 to 3 nodes of {group.instance_type}{said}", line)
+
+
+@pytest.mark.parametrize(
+    ("form", "missing", "said"),
+    [
+        ("volcano", None, "there is no Volcano in this cluster, which starts gangs; `trn doctor` says what else is"),
+        ("volcano", "left out", "there is no Volcano in this cluster, which starts gangs: left out; `trn doctor` says"),
+        ("pytorchjob", None, "in this cluster, which runs PyTorchJobs; `"),
+        ("pytorchjob", "left out", "in this cluster, which runs PyTorchJobs (left out); `"),
+    ],
+)
+def test_a_missing_controller_is_named_with_what_brings_it(form, missing, said):
+    report = SimpleNamespace(missing=lambda _: missing) if missing else None
+    session = SimpleNamespace(is_local=missing is not None, source=SimpleNamespace(local=report))
+    assert said in submitting.no_controller(form, session)
 
 
 def test_a_group_is_awaited_until_it_has_just_its_nodes_and_eks_issues_are_told_once(monkeypatch):
