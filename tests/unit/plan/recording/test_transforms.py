@@ -120,7 +120,7 @@ def test_they_reach_what_another_process_builds(record):
     assert the(record(program), "aws:eks/cluster:Cluster").inputs["tags"]["order"] == "stack"
 
 
-def test_transforms_of_look_ups_are_applied_and_their_errors_the_programs(record):
+def test_transforms_of_look_ups_are_applied_and_an_error_in_any_is_the_programs(record):
     def always(args):
         return pulumi.InvokeTransformResult({**args.args, "id": "vpc-changed"}, args.opts)
 
