@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from aws_double import AwsDouble, AwsError
-from botocore.exceptions import EndpointConnectionError, NoCredentialsError  # type: ignore[import-untyped]
-from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError
+from botocore.parsers import ResponseParserError
 from deploy_needs import ACCOUNT, asks
 from good_account import GOOD, NOW, PINNED, ask, of
 from iam_evaluation import allowed
 
 from trainium_eks.aws.account import READS, Account, NotCheckedError, RequestError, WriteAttemptedError, right
+from trainium_eks.aws.account import NoCredentialsError as NoLoginError
 from trainium_eks.operate.finding import Status
 from trainium_eks.operate.preflight.run import look
 
@@ -110,6 +111,24 @@ def test_an_error_that_says_something_about_the_thing_keeps_its_code():
     with pytest.raises(RequestError) as refused:
         account(AwsDouble({"iam:GetRole": AwsError("NoSuchEntity")})).call("iam", "get_role", RoleName="x")
     assert refused.value.code == "NoSuchEntity"
+
+
+@pytest.mark.parametrize(
+    ("arn", "role"),
+    [
+        ("arn:aws:sts::111122223333:assumed-role/deployer/session", "deployer"),
+        ("arn:aws:iam::111122223333:user/deployer", ""),
+    ],
+)
+def test_who_asks_is_asked_once_also_where_nobody_may_know(arn, role):
+    double = AwsDouble({"sts:GetCallerIdentity": {"Account": "111122223333", "Arn": arn, "UserId": "x"}})
+    asking = account(double)
+    assert [asking.caller().role for _ in range(2)] == [role, role]
+    assert [name for name, _ in double.asked] == ["sts:GetCallerIdentity"]
+    refused = account(AwsDouble({"sts:GetCallerIdentity": AwsError("ExpiredToken")}))
+    for _ in range(2):
+        with pytest.raises(NoLoginError, match=r"does not take these credentials \(ExpiredToken\)"):
+            refused.caller()
 
 
 def test_a_package_that_is_missing_is_said(monkeypatch):

@@ -2,14 +2,16 @@
 
 from datetime import UTC, datetime
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 import pytest
-from botocore.stub import Stubber  # type: ignore[import-untyped]
+from botocore.exceptions import EndpointConnectionError
+from botocore.stub import Stubber
 from staging_servers import Handler, serving
 
 from trainium_eks.aws import sessions
 from trainium_eks.aws.account import Account, NotCheckedError
-from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowedError
+from trainium_eks.aws.sessions import Aws, AwsError, CannotAskError, GroupSize, NotAllowedError
+from trainium_eks.model.catalogue.training_images import MIRROR_PREFIX
 from trainium_eks.operate.cleanup import orphans
 from trainium_eks.operate.cleanup.marks import Marks
 from trainium_eks.operate.finding import Status
@@ -21,7 +23,7 @@ REPOSITORY = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/trn/training"
 @pytest.fixture
 def canned(monkeypatch):
     """Makes a service answer what a test says."""
-    stubbers: dict[str, Stubber] = {}
+    stubbers = {}
 
     def of(service):
         client = boto3.client(service, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
@@ -46,7 +48,10 @@ def _images(*tags):
     return {"imageDetails": [*details, {"imageDigest": "sha256:untagged"}]}
 
 
-@pytest.mark.parametrize(("found", "newest"), [(_images("a1", "b2"), f"{REPOSITORY}:b2"), ({"imageDetails": []}, "")])
+@pytest.mark.parametrize(
+    ("found", "newest"),
+    [(_images("a1", "b2", f"{MIRROR_PREFIX}c3"), f"{REPOSITORY}:b2"), ({"imageDetails": []}, "")],
+)
 def test_the_newest_image_is_the_default(canned, found, newest):
     canned("ecr").add_response("describe_images", found, {**_ASKED, "filter": {"tagStatus": "TAGGED"}})
     assert Aws(REGION).newest_image(REPOSITORY) == newest
@@ -61,9 +66,13 @@ def test_images_that_are_there(canned, image):
 def test_a_missing_image_names_the_nearest(canned):
     canned("ecr").add_response("describe_images", _images("bert-2", "llama"), _ASKED)
     problem = Aws(REGION).image_problem(f"{REPOSITORY}:brt-2")
-    assert problem is not None
     assert (problem.reason, problem.good) == ("the repository has no image brt-2", f"{REPOSITORY}:bert-2")
     assert "trn image push" in problem.fix
+    canned("ecr").add_response("describe_images", {"imageDetails": []}, _ASKED)
+    problem = Aws(REGION).image_problem(REPOSITORY)
+    assert (problem.reason, problem.good) == ("the repository has no image yet", None)
+    canned("ecr").add_response("describe_images", _images("latest"), _ASKED)
+    assert Aws(REGION).image_problem(REPOSITORY) is None
 
 
 @pytest.mark.parametrize("image", ["public.ecr.aws/neuron/pytorch-training-neuronx:2.9.0", "localhost:5000/train"])
@@ -160,9 +169,11 @@ def test_nothing_is_called_clean_behind_a_proxy(proxy):
     assert {what for what, _ in orphans.SEARCHES} <= {each.subject for each in found.findings}
 
 
-def test_without_credentials(monkeypatch):
+def test_without_credentials_or_a_network(monkeypatch):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
-    with pytest.raises(AwsError, match="there are no AWS credentials here"):
+    with pytest.raises(CannotAskError, match="there are no AWS credentials here"):
         Aws(REGION).newest_image(REPOSITORY)
+    with pytest.raises(AwsError, match=r"^cannot look: no network: Could not connect"), sessions.saying("look"):
+        raise EndpointConnectionError(endpoint_url="https://ec2")

@@ -4,7 +4,7 @@ import json
 import threading
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 import watched_team
@@ -46,9 +46,7 @@ def training(api, tmp_path):
 @pytest.fixture
 def alpha(training):
     """A job that runs, on two nodes with a rank each."""
-    found = training.find("alpha")
-    assert found is not None
-    return found
+    return training.find("alpha")
 
 
 def end(api, state="Completed"):
@@ -94,7 +92,6 @@ def test_its_log_its_steps_and_its_last_metrics(alpha, api, scene):
     api.logs["alpha-trainer-0-0"] = [f"2026-11-22T05:33:0{at}Z [default0]:{line}" for at, line in enumerate(said)]
     assert [(step.number, step.loss) for step in alpha.steps()] == [(1, 1.0), (2, 0.5), (4, 0.25)]
     measured = alpha.metrics()
-    assert measured is not None
     assert (measured.last.number, measured.last.loss) == (4, 0.25)
     log = api.logs.pop("alpha-trainer-0-0")
     assert alpha.metrics() is None
@@ -122,7 +119,6 @@ def test_its_log_and_its_steps_are_followed_to_the_end(alpha, api):
 
 def test_cancel_deletes_it_once(alpha, api):
     ended = alpha.cancel()
-    assert ended is not None
     assert (ended.name, ended.pods_left) == ("alpha", 0)
     assert api.named("Job", "alpha") is None
     assert alpha.cancel() is None
@@ -162,7 +158,7 @@ def test_options_are_taken_as_people_write_them():
 
 
 def test_options_that_cannot_be_meant_are_named_at_once(training, api):
-    wrong: Any = {"nodes": "two", "arguments": ("a\0",), "ranks_per_node": 2.5, "topology": "near", "scale": 7}
+    wrong = {"nodes": "two", "arguments": ("a\0",), "ranks_per_node": 2.5, "topology": "near", "scale": 7}
     with pytest.raises(CommandError) as refused:
         training.submit(TrainOptions(module="m", **wrong))
     paths = ["--nodes", "--ranks-per-node", "--scale/--no-scale", "--topology", "arguments"]

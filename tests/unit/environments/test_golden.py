@@ -21,12 +21,9 @@ def moved(name, **fields):
     return replace(BEFORE, resources=tuple(replace(r, **fields) if r.name == name else r for r in BEFORE.resources))
 
 
-def test_the_file_holds_what_is_held():
+def test_the_file_holds_what_is_held_and_lost_or_other_edges_are_noticed():
     assert json.loads(golden.text(BEFORE)) == golden.golden(BEFORE)
     assert noticed(environment()) == []
-
-
-def test_a_lost_or_another_edge_is_noticed():
     kept = tuple(each for each in BEFORE.by_urn[urn("trn1", BEFORE)].dependencies if each != urn("cni", BEFORE))
     group = "aws:eks/nodeGroup:NodeGroup::trn1"
     assert noticed(moved("trn1", dependencies=kept)) == [f'{group}  waits for: -"Addon cni"']
@@ -40,9 +37,7 @@ def test_a_lost_or_another_edge_is_noticed():
     ("options", "key"),
     [
         ({"protect": False}, "protect"),
-        ({"retain_on_delete": True}, "retainOnDelete"),
         ({"deleted_with": "gone"}, "deletedWith"),
-        ({"delete_before_replace": True}, "deleteBeforeReplace"),
         ({"ignore_changes": ("tags",)}, "ignoreChanges"),
         ({"aliases": ("name=old",)}, "aliases"),
         ({"custom_timeouts": {"create": "1h"}}, "customTimeouts"),
@@ -54,12 +49,7 @@ def test_an_option_is_noticed(options, key):
     assert [line.partition(": ")[0] for line in lines] == [f"{LUSTRE}  {key}"] * (key is not None)
 
 
-def test_another_path_that_replaces_is_noticed():
-    lines = noticed(optioned(environment(), "cni", Options(replace_on_changes=("addonVersion",))))
-    assert [line.partition("  ")[2].partition(":")[0] for line in lines] == ["replaceOnChanges", "replaces"]
-
-
-def test_parents_providers_urns_and_replacing_inputs_are_noticed():
+def test_parents_providers_urns_and_paths_that_replace_are_noticed():
     queue = "kubernetes:scheduling.volcano.sh/v1beta1:Queue::queue-test"
     assert noticed(moved("queue-test", provider="")) == [f'{queue}  provider: "kubernetes k8s" -> null']
     assert noticed(moved("key", parent=urn("net", BEFORE))) == ['aws:kms/key:Key::key  parent: null -> "Network net"']
@@ -67,3 +57,5 @@ def test_parents_providers_urns_and_replacing_inputs_are_noticed():
     assert line.startswith("aws:ec2/subnet:Subnet::subnet  replaces: ")
     assert noticed(changed(environment(), "vpc", tags={"Name": "other"})) == []
     assert noticed(without(environment(), "sts")) == [f"- {urn('sts', BEFORE)}"]
+    lines = noticed(optioned(environment(), "cni", Options(replace_on_changes=("addonVersion",))))
+    assert [line.partition("  ")[2].partition(":")[0] for line in lines] == ["replaceOnChanges", "replaces"]

@@ -1,17 +1,15 @@
 """A new version of the library takes nothing away from the stacks of a released one without saying so."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import releases
 from golden import ENVIRONMENTS
-from hand_built import PREFIX, changed, environment, optioned, without
+from hand_built import changed, environment, without
 
 import trainium_eks
 from trainium_eks.model.catalogue.versions import numbers
 from trainium_eks.plan.differences import diff
-from trainium_eks.plan.graph import Options
 
 pytestmark = pytest.mark.slow
 
@@ -53,14 +51,3 @@ def test_a_replaced_file_system_and_what_stands_in_a_replaced_network_are_losses
     assert f"replace {LUSTRE}" in releases.losses(before, changed(before, "vpc", cidrBlock="10.1.0.0/16"))
     assert releases.losses(before, without(before, "lustre")) == {f"delete {LUSTRE}": "its URN is gone"}
     assert releases.losses(before, changed(before, "control-plane", version="1.36")) == {}
-
-
-def test_an_alias_keeps_what_another_name_would_lose():
-    before = environment()
-    renamed = tuple(
-        replace(each, name="store", urn=f"{PREFIX}{each.type}::store") if each.name == "lustre" else each
-        for each in before.resources
-    )
-    after = replace(before, resources=renamed)
-    assert releases.losses(before, after)
-    assert not releases.losses(before, optioned(after, "store", Options(protect=True, aliases=("name=lustre",))))

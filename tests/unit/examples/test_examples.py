@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -35,7 +34,7 @@ def _library(monkeypatch):
 def planned(project, *options):
     """Return the plan of a project's stack, which must be sound."""
     shown = CliRunner().invoke(app, ["plan", "--json", *options, "--directory", str(project)], catch_exceptions=False)
-    plan: dict[str, Any] = json.loads(shown.stdout)
+    plan = json.loads(shown.stdout)
     assert {each["id"]: each["findings"] for each in plan["rules"] if each["status"] == "fail"} == {}
     assert shown.exit_code == 0
     return plan
@@ -91,7 +90,7 @@ def test_production_is_made_in_the_network_that_its_first_stack_exports():
     ],
     ids=["no CLI", "no stack", "no command"],
 )
-def test_automation_says_what_it_lacks(tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_automation_says_what_it_lacks(tmp_path, arguments, code, said):
     command = [sys.executable, ROOT / "examples" / "automation" / "deploy.py", *arguments]
     environment = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -22,9 +22,9 @@ class Page(HTMLParser):
 
     def __init__(self, text, element=""):
         super().__init__()
-        self.blocks: Counter[str] = Counter()
-        self.targets: list[str] = []
-        self.loaded: list[str] = []
+        self.blocks = Counter()
+        self.targets = []
+        self.loaded = []
         self._element, self._depth = element, 0
         self.feed(text)
 

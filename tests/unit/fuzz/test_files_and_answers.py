@@ -1,9 +1,6 @@
 """Files and answers that somebody damaged: each reader says so in a sentence that names them, or does without."""
 
 import json
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 from cluster_snapshots import outputs
@@ -121,7 +118,7 @@ def _edit(file):
         raise CommandError(2, f"{file.name}: {error}") from None
 
 
-FILES: Mapping[str, tuple[Any, Callable[[Path], object]]] = {
+FILES = {
     "a stack's outputs": (OUTPUTS, cluster_access._read),
     "kubeconfig of --kubeconfig": (KUBECONFIG, _connect),
     "kubeconfig of the variable": (KUBECONFIG, lambda file: kubeconfig_variable.merged([file])),
@@ -152,7 +149,7 @@ FILES: Mapping[str, tuple[Any, Callable[[Path], object]]] = {
 
 CAUSE = {"field": "f", "reason": "r", "message": "m"}
 
-ANSWERS: Mapping[str, tuple[Any, Callable[[Any], object]]] = {
+ANSWERS = {
     "Kubernetes' refusal": (
         {"message": "m", "reason": "Invalid", "details": {"causes": [CAUSE]}},
         lambda body: str(ApiError.of(422, as_text(body))),
@@ -227,14 +224,14 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_name_the_file(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_name_the_file(command, tmp_path, monkeypatch):
     file = tmp_path / "damaged.json"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Requests, "connect", lambda _: (_ for _ in ()).throw(ClusterError("nobody answers")))
 
     @budget(15)
     @given(st.one_of(damaged(COMMANDS[command]).map(as_text), TEXT))
-    def run(content: str) -> None:
+    def run(content):
         file.write_text(content, errors="replace")
         result = CliRunner().invoke(app, command.format(file=file).split())
         assert result.exception is None or isinstance(result.exception, SystemExit)

@@ -6,7 +6,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import urllib3
@@ -15,7 +14,7 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import NameResolutionError, NewConnectionError, ProtocolError, ReadTimeoutError
 
 from trainium_eks.kube import api as api_module
-from trainium_eks.kube import pod_logs
+from trainium_eks.kube import cluster, drift, pod_logs
 from trainium_eks.kube import requests as requests_module
 from trainium_eks.kube.api import Api, ApiError, ApiKind, NoSuchKindError, ObjectReference, in_parallel
 from trainium_eks.kube.api_reader import ApiReader
@@ -23,7 +22,7 @@ from trainium_eks.kube.cluster import ReadError
 from trainium_eks.kube.errors import ClusterError
 
 CONFIG_MAPS = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
-CONFIG_MAP: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}}
+CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}}
 
 
 def refusal(status, reason="", message=""):
@@ -38,7 +37,7 @@ class Played:
 
     def __init__(self, answers, host):
         self.configuration = SimpleNamespace(host=host)
-        self.asked: list[tuple[str, str]] = []
+        self.asked = []
         self._answers = list(answers)
 
     def update_params_for_auth(self, headers, queries, settings):
@@ -65,14 +64,13 @@ def play(monkeypatch):
         monkeypatch.setattr(module, "time", clock)
 
     def played(*answers, host="https://127.0.0.1:6443"):
-        client: Any = Played(answers, host)
+        client = Played(answers, host)
         return Api(client, Path("/stack/kubeconfig")), client
 
     return played
 
 
-NOBODY: Any = None
-"""In place of a connection, which errors of urllib3 keep."""
+NOBODY = None  # in place of a connection, which errors of urllib3 keep
 REFUSED = NewConnectionError(NOBODY, "[Errno 111] Connection refused")
 MODIFIED = "Operation cannot be fulfilled on resourcequotas: the object has been modified"
 
@@ -166,9 +164,6 @@ def test_a_server_that_stays_away_is_given_up(play, trouble, host, said, tries):
     assert len(client.asked) in tries
 
 
-# --- Refusals -----------------------------------------------------------------------------------------------------
-
-
 PAGES = json.dumps({"Containers": ["x" * 2000]})
 FEW, WRONG = ("spec.replicas", "too few"), ("spec.selector", "wrong")
 
@@ -204,15 +199,16 @@ def test_an_answer_is_told_with_or_without_a_status(body, text):
     assert str(ApiError.of(502, body)) == text
 
 
-# --- Kinds and objects --------------------------------------------------------------------------------------------
-
-
-def test_a_kind_knows_its_paths():
+def test_a_kind_knows_its_paths_and_an_object_without_a_namespace_is_in_default(play):
     deployment, node = (ApiKind("apps/v1", "Deployment", "deployments", True), ApiKind("v1", "Node", "nodes", False))
     assert deployment.path("ns") == "/apis/apps/v1/namespaces/ns/deployments"
     assert node.path("", "n", "status") == "/api/v1/nodes/n/status"
     assert node.path("ns", "n") == "/api/v1/nodes/n"
     assert node.path("", "system:x/../y") == "/api/v1/nodes/system:x%2F..%2Fy"
+    reference = play(CONFIG_MAPS)[0].reference({**CONFIG_MAP, "metadata": {"name": "a"}})
+    assert reference == ObjectReference("v1", "ConfigMap", "default", "a")
+    assert str(reference) == "ConfigMap default/a"
+    assert ObjectReference.from_json(json.loads(json.dumps(reference.to_json()))) == reference, "as the ledger keeps it"
 
 
 def test_a_kind_whose_definition_is_new_is_awaited(play):
@@ -243,12 +239,14 @@ def test_a_kind_without_definition_is_refused_at_once(play, served, definitions,
 
 def test_an_apply_that_met_another_write_is_repeated(play):
     conflict = refusal(409, "Conflict", "the object has been modified")
-    api, client = play(CONFIG_MAPS, conflict, conflict, {"done": True}, conflict)
+    api, client = play(CONFIG_MAPS, conflict, conflict, {"done": True}, conflict, {"done": True})
     assert api.apply(CONFIG_MAP) == {"done": True}
     path = "/api/v1/namespaces/ns/configmaps/a?fieldManager=trn&force=true&fieldValidation=Strict"
     assert client.asked[1:] == [("PATCH", path)] * 3
     with pytest.raises(ApiError, match="has been modified"):
         api.apply({**CONFIG_MAP, "metadata": {**CONFIG_MAP["metadata"], "resourceVersion": "1"}})
+    api.apply(CONFIG_MAP, dry_run=True)
+    assert client.asked[-1] == ("PATCH", f"{path}&dryRun=All")
 
 
 @pytest.mark.parametrize(
@@ -270,13 +268,6 @@ def test_a_manifest_without_name_or_kind_is_refused(play, field):
         play()[0].apply(manifest)
 
 
-def test_without_a_namespace_an_object_is_in_default(play):
-    reference = play(CONFIG_MAPS)[0].reference({**CONFIG_MAP, "metadata": {"name": "a"}})
-    assert reference == ObjectReference("v1", "ConfigMap", "default", "a")
-    assert str(reference) == "ConfigMap default/a"
-    assert ObjectReference.from_json(json.loads(json.dumps(reference.to_json()))) == reference, "as the ledger keeps it"
-
-
 def test_a_list_that_grew_too_old_starts_again(play):
     def page(name, after):
         return {"items": [{"metadata": {"name": name}}], "metadata": {"continue": after}}
@@ -293,6 +284,20 @@ def test_what_is_absent_is_nothing_to_get_or_delete(play):
     for reference in (ObjectReference("v1", "ConfigMap", "ns", "a"), ObjectReference("v1", "Queue", "", "q")):
         assert api.get(reference) is None
         assert api.delete(reference) is False
+    assert play(CONFIG_MAPS, {})[0].delete(ObjectReference("v1", "ConfigMap", "ns", "a")) is True
+
+
+def test_a_watch_yields_changes_until_the_server_says_that_its_place_is_too_old(play, monkeypatch):
+    events = [{"type": "ADDED", "object": {"a": 1}}, {"type": "ERROR", "object": {"code": 410, "message": "too old"}}]
+    asked = []
+    monkeypatch.setattr(Api, "lines", lambda _, path, query: asked.append((path, query)) or map(json.dumps, events))
+    watched = play(CONFIG_MAPS)[0].watch("v1", "ConfigMap", since="7", labels="a=b")
+    assert next(watched) == ("ADDED", {"a": 1})
+    with pytest.raises(ApiError, match="too old") as old:
+        next(watched)
+    assert old.value.status == 410
+    query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "7", "labelSelector": "a=b"}
+    assert asked == [("/api/v1/configmaps", query)]
 
 
 def test_nothing_is_deleted_without_saying_which(play):
@@ -301,14 +306,95 @@ def test_nothing_is_deleted_without_saying_which(play):
         with pytest.raises(ValueError, match="only with labels, and in one namespace"):
             api.delete_all("v1", "ConfigMap", labels=labels, namespace=namespace)
     assert client.asked == [("GET", "/api/v1")]
+    api, client = play(CONFIG_MAPS, {"items": [{}, {}], "metadata": {"continue": "x"}}, {"items": [{}]})
+    assert api.delete_all("v1", "ConfigMap", labels="a=b", namespace="ns") == 3
+    page = "/api/v1/namespaces/ns/configmaps?labelSelector=a=b&limit=500&propagationPolicy=Background"
+    assert client.asked[1:] == [("DELETE", page), ("DELETE", f"{page}&continue=x")]
 
 
-# --- Kubeconfig and bulk ------------------------------------------------------------------------------------------
+def drifted(play, live, after, **manifest):
+    answers = [live] if after is None else [live, after]
+    api, _ = play(CONFIG_MAPS, *answers)
+    return drift.differences(api, {**CONFIG_MAP, **manifest})
+
+
+def live_object(**more):
+    return {**CONFIG_MAP, "metadata": {**CONFIG_MAP["metadata"], **more.pop("metadata", {})}, **more}
+
+
+@pytest.mark.parametrize(
+    ("data", "live", "after", "lines"),
+    [
+        ({"a": "1"}, refusal(404, "NotFound"), None, (drift.GONE,)),
+        ({"a": "1"}, live_object(metadata={"deletionTimestamp": "now"}), None, (drift.ENDING,)),
+        ({"a": "1"}, live_object(data={"a": "1", "b": "theirs"}), live_object(data={"a": "1", "b": "theirs"}), ()),
+        (
+            {"a": "1", "b": ["x", "y"], "c": "[secret]"},
+            live_object(data={"a": "2" * 50, "b": ["x"], "c": "z"}),
+            live_object(data={"a": "1", "b": ["x", "y"], "c": "z"}),
+            (f"data.a is {'2' * 50}, was made as 1", 'data.b is [], was made as ["y"]'),
+        ),
+        ({"a": "1"}, live_object(), live_object(data={"a": "1"}), ('data is missing, was made as {"a": "1"}',)),
+        (
+            {"a": {"b": "1"}},
+            live_object(data={"a": {"b": "x" * 200}}),
+            live_object(data={"a": {"b": "1"}}),
+            (f"data.a.b is {'x' * 100}..., was made as 1",),
+        ),
+    ],
+    ids=["gone", "ending", "of others", "changed", "missing", "inside"],
+)
+def test_each_field_that_is_not_as_its_manifest_says_is_a_line(play, data, live, after, lines):
+    assert drifted(play, live, after, data=data) == ("ConfigMap ns/a", lines)
+
+
+def test_what_kubectl_added_is_drift_and_a_restart_or_a_status_is_not(play):
+    def wrote(manager, **more):
+        return {"manager": manager, "fieldsV1": {"f:data": {"f:a": {}, "f:b": {}}, "f:status": {}}, **more}
+
+    managers = [wrote("kubectl-edit"), wrote("kubectl-rollout"), wrote("kubectl", subresource="status"), wrote("helm")]
+    live = live_object(data={"a": "1", "b": "2"}, metadata={"managedFields": managers})
+    assert drifted(play, live, live, data={"a": "1"}) == ("ConfigMap ns/a", ("data.b was added by kubectl-edit",))
+
+
+def test_a_secrets_values_are_not_told_and_what_no_update_changes_is(play):
+    live = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "lab"}, "data": {"k": "b2xk"}}
+    manifest = {**live, "metadata": {"name": "a"}, "data": {"k": "bmV3"}}
+    secrets = {"resources": [{"name": "secrets", "kind": "Secret", "namespaced": True}]}
+    api, _ = play(secrets, live, {**live, "data": manifest["data"]})
+    assert drift.differences(api, manifest, "lab") == ("Secret lab/a", ("data.k differs",))
+    invalid = refusal(422)
+    cause = {"field": "data", "reason": "FieldValueForbidden", "message": "is immutable\nand long"}
+    invalid.body = json.dumps({"reason": "Invalid", "message": "m", "details": {"causes": [cause]}})
+    assert drifted(play, live_object(), invalid) == ("ConfigMap ns/a", ("data: is immutable",))
+    with pytest.raises(ApiError, match="a webhook"):
+        drifted(play, live_object(), refusal(403, "Forbidden", "a webhook denied it"))
+
+
+def test_a_snapshot_says_which_kinds_are_not_served_or_may_not_be_read():
+    node = {"metadata": {"name": "n", "labels": {cluster.GROUP_LABEL: "g"}}}
+
+    class Reader:
+        def version(self):
+            return "v1.35.4-eks-1a2b3c4"
+
+        def list(self, _, kind):
+            if kind == "Pod":
+                raise ReadError("forbidden")
+            return [node] if kind == "Node" else None
+
+    found = cluster.read(Reader(), {"Node": "v1", "Queue": "scheduling.volcano.sh/v1beta1", "Pod": "v1"})
+    assert (found.unserved, found.unread, found.of("Queue")) == ({"Queue"}, {"Pod": "forbidden"}, ())
+    assert (found.find("Node", "n"), found.find("Node", "n", "ns")) == (node, None)
+    assert (found.nodes_of("g"), found.nodes_of("h")) == ((node,), ())
+    with pytest.raises(cluster.UnreadError, match="Pod objects could not be read: forbidden"):
+        found.of("Pod")
+    assert cluster.minor(found.version) == (1, 35)
 
 
 def connected(path, server):
     named = [("clusters", "cluster", {"server": server}), ("users", "user", {"token": "t"})]
-    config: dict[str, Any] = {kind: [{"name": "c", key: value}] for kind, key, value in named}
+    config = {kind: [{"name": "c", key: value}] for kind, key, value in named}
     config["contexts"] = [{"name": "c", "context": {"cluster": "c", "user": "c"}}]
     path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "current-context": "c", **config}))
     return Api.connect(path)
@@ -360,7 +446,7 @@ def test_a_broken_or_missing_kubeconfig_is_named(tmp_path, text, said):
 def test_bulk_work_keeps_the_order_and_ends_with_the_first_error():
     assert in_parallel(lambda each: each * 2, range(100), threads=8) == [each * 2 for each in range(100)]
     assert in_parallel(str, []) == []
-    begun: list[int] = []
+    begun = []
 
     def work(each):
         begun.append(each)
@@ -371,9 +457,6 @@ def test_bulk_work_keeps_the_order_and_ends_with_the_first_error():
     with pytest.raises(ClusterError, match="no"):
         in_parallel(work, range(10_000), threads=2)
     assert len(begun) < 5_000
-
-
-# --- Logs of pods -------------------------------------------------------------------------------------------------
 
 
 FAILED = {"state": {"terminated": {"exitCode": 3}}}
@@ -392,8 +475,8 @@ DONE = {"state": {"terminated": {"exitCode": 0}}, "ready": True}
 )
 def test_the_log_is_that_of_the_container_that_failed(phase, init, own, previous, asked, monkeypatch):
     api = Api.__new__(Api)
-    monkeypatch.setattr(api, "text", lambda *_, query, **__: query["container"])
+    monkeypatch.setattr(api, "text", lambda *_, query, **__: query["container"] + query.get("previous", ""))
     own = [{"name": name, **each} for name, each in zip("ab", own, strict=True)]
     status = {"phase": phase, "initContainerStatuses": [{"name": "i", **init}], "containerStatuses": own}
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}, "status": status}
-    assert pod_logs.tail(api, "lab", pod, previous=previous) == [asked]
+    assert pod_logs.tail(api, "lab", pod, previous=previous) == [asked + "true" * previous]

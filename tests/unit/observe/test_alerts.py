@@ -9,7 +9,7 @@ import pytest
 from alert_cases import CASES
 from command_lines import parse, words
 from fleet_series import between, constant, node
-from promtool import PRICES, Expected, Trial
+from promtool import PRICES
 from served_series import unknown
 
 from trainium_eks.model.alerts import AlertSettings, validate
@@ -32,9 +32,9 @@ def summary_of(alert, labels):
 
 @pytest.mark.parametrize("alert", CASES)
 def test_an_alert(alert, tool, tmp_path):
-    trials: list[Trial] = []
+    trials = []
     for what, case in CASES[alert].items():
-        expected: list[Expected] = [(at, None, "") for at in case.silent_at]
+        expected = [(at, None, "") for at in case.silent_at]
         labels = None if case.labels is None else {**case.labels, "severity": SEVERITIES[alert]}
         expected.append((case.at, labels, case.summary or summary_of(alert, case.labels or {})))
         trials.append((what, case.series, expected))
@@ -73,13 +73,10 @@ def test_an_alert_says_what_to_type_and_where_to_read():
     assert "runbook_url" not in annotations(AlertSettings())
 
 
-def test_every_threshold_is_read_by_an_alert():
+def test_every_threshold_is_read_by_an_alert_and_a_place_that_nobody_fills_is_refused(monkeypatch, tmp_path):
     places = {*re.findall(r"<(\w+)>", (rules.FOLDER / "alerts.yaml").read_text())}
     stems = {place.rpartition("_")[0] for place in places}
     assert {name for name in AlertSettings.model_fields if name.rpartition("_")[0] not in stems} == {"runbook_url"}
-
-
-def test_a_place_that_nobody_fills_is_refused(monkeypatch, tmp_path):
     (tmp_path / "alerts.yaml").write_text("groups: [{name: a, rules: [{alert: A, expr: a > <idle_minuts>}]}]")
     monkeypatch.setattr(rules, "FOLDER", tmp_path)
     monkeypatch.setattr(rules, "_read", rules._read.__wrapped__)
@@ -105,8 +102,6 @@ def test_texts_say_what_it_costs_and_thresholds_are_those_of_the_settings(tool, 
     check("GpuXidError", xids, "summary", ("31", {'DCGM_FI_DEV_XID_ERRORS{node="g1",gpu="3"}': constant(31)}, [fires]))
     assert validate(AlertSettings()) == []
 
-
-# Runbooks -----------------------------------------------------------------------------------------------------------
 
 PAGES = runbook.sections()
 SECTIONS = ["**Look:**", "**Mend.**", "**Cost of waiting.**"]
@@ -137,7 +132,7 @@ def test_a_page_says_what_it_means_what_to_look_at_what_mends_it_and_what_it_cos
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_trn_is_one_with_such_options(command: str) -> None:
+def test_a_command_of_trn_is_one_with_such_options(command):
     assert parse(words(command.replace("NODES", "1")))
 
 

@@ -1,9 +1,7 @@
 """The catalogue of faults: each entry can be found, is complete, and names commands that exist."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -17,7 +15,7 @@ from trainium_eks.observe.faults.catalogue import BY_NAME, FAULTS
 from trainium_eks.observe.faults.fault import Speaker
 
 ROOT = Path(runbook.__file__).parents[2]
-COMMANDS: Mapping[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = typer.main.get_command(app).commands
 CODE = "".join(file.read_text() for room in ("jobs", "operate") for file in (ROOT / room).rglob("*.py"))
 
 
@@ -33,17 +31,14 @@ def test_an_entry_can_be_found_and_says_everything(fault):
     assert [page for page in pages if not (ROOT.parent / page).is_file()] == []
 
 
-def test_a_name_without_a_value_stands_in_capitals_and_words_as_the_catalogue_has_them():
+def test_a_name_without_a_value_stands_in_capitals_and_those_of_a_page_are_of_objects_and_keys_that_exist():
     fault = BY_NAME["node-cordoned"]
     assert fault.mend(node="n1").endswith("kubectl uncordon n1")
     assert fault.mend().endswith("kubectl uncordon NODE")
     fault = BY_NAME["topology-busy"]
     assert fault.mend(wait="", looser="--tier 2") == "wait for those, or submit it with --tier 2"
     assert fault.mend() == "wait for those, or submit it with --topology soft"
-
-
-def test_capitals_in_a_page_are_names_of_objects_and_keys_and_options_exist():
-    """Placeholders for words, as "LOOK", would tell a reader nothing."""
+    # A placeholder for words, as LOOK, would tell a reader nothing.
     names = "AMOUNT CLAIM CLASS CLUSTER GROUP HYPERNODES IMAGE INSTANCE JOB KIND NAMESPACE NODE NODES POD"
     names += " PROCESS QUEUE QUEUES REGION RESOURCES STACK TAINT WEBHOOK"
     found = {each for fault in FAULTS for each in re.findall(r"\{(\w+)\}", fault.remedy)}
@@ -53,8 +48,6 @@ def test_capitals_in_a_page_are_names_of_objects_and_keys_and_options_exist():
     known = (ROOT.parent / "docs" / "config.md").read_text()
     keys = re.findall(r"`([a-z]+[A-Z]\w+|[a-z]+(?:\.\w+)+)`", " ".join(fault.remedy for fault in FAULTS))
     assert [key for key in keys if key not in known and key != "subPath"] == []
-    options = {name for parameter in COMMANDS["train"].params for name in parameter.opts}
-    assert {"--image", "--topology", "--env", "--hf-secret", "--ranks-per-node", "--name"} <= options
 
 
 SAID = yaml.safe_load((Path(__file__).parent / "said.yaml").read_text())
@@ -67,7 +60,6 @@ def _rows(faults):
 @pytest.mark.parametrize(("line", "fault"), _rows(SAID["logs"]))
 def test_a_line_of_a_log_names_its_fault(line, fault):
     found = catalogue.in_log(["loading data", line, "local rank 0 failed: exit code 1"])
-    assert found is not None
     assert (found[0].name, found[1]) == (fault, line)
 
 
@@ -81,9 +73,7 @@ MESSAGES = [(who, *row) for who, faults in SAID["messages"].items() for row in _
 
 @pytest.mark.parametrize(("who", "text", "fault"), MESSAGES)
 def test_a_message_names_its_fault_by_its_speaker(who, text, fault):
-    found = catalogue.in_message(text, Speaker(who))
-    assert found is not None
-    assert found.name == fault
+    assert catalogue.in_message(text, Speaker(who)).name == fault
 
 
 def test_every_speaker_of_a_fault_has_a_message_here_and_every_expression_for_logs_a_line():

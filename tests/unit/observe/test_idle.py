@@ -2,9 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -61,8 +59,6 @@ def test_a_waiting_gang_and_the_minimum_keep_nodes_and_the_longest_idle_go_first
     assert done(since(6000), remove_seconds=None) == ["warn node-1"]
 
 
-# The guard ----------------------------------------------------------------------------------------------------------
-
 NEURON, TYPE = "aws.amazon.com/neuron", "node.kubernetes.io/instance-type"
 GROUPS = {"trn1-a1b2": {"minimum": 0, "removes": True, "devices": [NEURON]}}
 SETTINGS = {"groups": GROUPS, "warnSeconds": 180, "removeSeconds": 300}
@@ -76,9 +72,9 @@ def node(name="node-1", *, group="trn1-a1b2", **annotations):
 
 
 def pod(node_name, *, owner="Job", gang="", type_=""):
-    metadata: dict[str, Any] = {"namespace": "training", "name": "pod", "ownerReferences": [{"kind": owner}]}
+    metadata = {"namespace": "training", "name": "pod", "ownerReferences": [{"kind": owner}]}
     metadata["annotations"] = {"scheduling.k8s.io/group-name": gang} if gang else None
-    spec: dict[str, Any] = {"nodeName": node_name, "containers": [{"resources": {"requests": {NEURON: "16"}}}]}
+    spec = {"nodeName": node_name, "containers": [{"resources": {"requests": {NEURON: "16"}}}]}
     spec |= {"nodeSelector": {TYPE: type_}} if type_ else {}
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Running" if node_name else "Pending"}}
 
@@ -93,7 +89,7 @@ class Cluster(Connection):
 
     def __init__(self, nodes, pods=None):
         self.objects = {"/api/v1/nodes": nodes, "/api/v1/pods": pods or []}
-        self.events: list[Mapping[str, Any]] = []
+        self.events = []
         self.looks = 0
 
     def send(self, method, path, body=None, **_):
@@ -153,7 +149,13 @@ def test_a_group_waits_for_gangs_that_could_use_it(pods, pod_groups, waits):
 
 
 def test_an_idle_node_is_held_and_removed_in_one_run(tmp_path, capsys):
-    cluster = Cluster([node(**{guard.SINCE: LONG_AGO}), node("node-2", group="other", **{guard.SINCE: LONG_AGO})])
+    over = {**pod("node-1"), "status": {"phase": "Succeeded"}}
+    cluster = Cluster(
+        [node(**{guard.SINCE: LONG_AGO}), node("node-2", group="other", **{guard.SINCE: LONG_AGO})], [over]
+    )
+    warned = {"trn1-a1b2": {**GROUPS["trn1-a1b2"], "removes": False}}
+    guard.main({**SETTINGS, "groups": warned}, cluster, tmp_path / "remove")
+    assert not (tmp_path / "remove").exists()
     for _ in range(2):  # a removal that failed is tried again
         guard.main(SETTINGS, cluster, tmp_path / "remove")
         assert (tmp_path / "remove").read_text() == "i-node-1\n"
@@ -162,6 +164,7 @@ def test_an_idle_node_is_held_and_removed_in_one_run(tmp_path, capsys):
     assert "unschedulable" not in other["spec"]
     (event,) = cluster.events
     assert event["reason"] == "IdleAccelerator"
+    assert event["message"].startswith("trn1-a1b2: idle for ")
     assert "node-1 (i-node-1) is removed: idle for" in capsys.readouterr().out
 
 

@@ -1,11 +1,9 @@
 """What the recording rules compute, by a real promtool, from series as exporters give them."""
 
-from collections.abc import Mapping
-
 import promtool
 import pytest
 from fleet_series import between, constant, cores, gang, node, pod, training
-from promtool import PRICES, Samples, Series
+from promtool import PRICES
 
 from trainium_eks.observe import rules
 
@@ -36,7 +34,7 @@ def labelled(name, labels, uid=""):
 
 
 def of_pods():
-    found: dict[str, str] = {}
+    found = {}
     for name, labels in PODS.items():
         uid = f',uid="u-{name}"'
         found |= {f'kube_pod_info{{namespace="research",pod="{name}"{uid},node="n1"}}': constant(1)}
@@ -48,7 +46,7 @@ def goodput(step, productive, started="0x400", pod="0"):
     return training("a", pod=pod, started_timestamp_seconds=started, step=step, productive_seconds_total=productive)
 
 
-TRIALS: Mapping[str, tuple[Series, Samples]] = {
+TRIALS = {
     "a node's labels say its group, type and zone": (TWO_NODES, {"trn:node_info{node='n1'}": {N1: 1}}),
     "a node of Karpenter is of its pool, and in the zone that its name says": (
         {KARPENTERS: constant(1)},

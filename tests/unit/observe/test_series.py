@@ -1,7 +1,6 @@
 """What Prometheus is told to scrape: series of gangs, of the file system, and of one pod of each training."""
 
 import re
-from typing import Any
 
 import pytest
 from served_series import EXPORTERS, unknown
@@ -26,14 +25,11 @@ def test_every_series_of_gangs_that_queries_read_is_asked_for():
     assert path == ["metadata", "annotations", annotation("capacity-block-ends")], "what trn writes on jobs"
 
 
-def test_nodes_are_known_by_labels_that_kube_state_metrics_shows():
+def test_nodes_labels_and_the_file_systems_series_are_those_that_are_read():
     assert gangs.resource_label("aws.amazon.com/neuron") == "aws_amazon_com_neuron"
     expressions = {rule["record"]: rule["expr"] for group in rules.recording({}) for rule in group["rules"]}
     read = {*re.findall(r"\blabel_(?!replace)\w+", expressions["trn:node_info"])}
     assert read == {f"label_{gangs.resource_label(label)}" for label in scraping.NODE_LABELS}
-
-
-def test_the_file_systems_series_are_those_that_are_read():
     read = {**file_system.METRICS, **file_system.EXPORT_METRICS}
     names = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", metric).lower(): read[metric].lower() for metric in read}
     asked = {name for name, exporter in EXPORTERS.items() if exporter == "fsx-exporter"}
@@ -60,7 +56,7 @@ def _is_asked(labels):
 
 def _pods(form, nodes):
     """Labels of a job's pods, with the number that its controller gives each."""
-    made: dict[str, Any] = forms.objects(job(form=form, nodes=nodes))[0]["spec"]
+    made = forms.objects(job(form=form, nodes=nodes))[0]["spec"]
     if form == "volcano":
         return [
             {**task["template"]["metadata"]["labels"], TASK_INDEX_LABEL: str(index)}

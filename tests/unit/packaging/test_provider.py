@@ -43,11 +43,8 @@ def refusal(component, inputs):
     return error.message if isinstance(error, pulumi.InputPropertiesError) else f"{error.property_path}: {error.reason}"
 
 
-def test_the_schema_is_current():
+def test_the_schema_is_current_and_serves_every_component_with_all_that_a_consumer_can_give():
     assert provider_schema.SCHEMA.read_text() == provider_schema.schema(), "run make docs"
-
-
-def test_every_component_is_served_with_all_that_a_consumer_can_give():
     served = {name.rpartition(":")[2]: each for name, each in SCHEMA["resources"].items()}
     every = [getattr(components, name) for name in components.__all__]
     assert set(served) == {
@@ -83,9 +80,6 @@ def test_a_whole_environment_from_another_language_and_its_output_for_trn():
     assert [(each.name, each.max_size) for each in outputs.node_groups] == [("trn1", 2)]
     assert outputs.cluster_name.startswith("it-cluster")
     assert outputs.kubeconfig == "[secret]"
-
-
-def test_a_program_with_two_environments_has_no_outputs_of_one():
     with pytest.raises(ConfigModelError):
         StackOutputs.parse({"a": {"schemaVersion": 1}, "b": {"schemaVersion": 1}})
 
@@ -95,6 +89,7 @@ def test_all_problems_of_a_component_come_in_the_consumers_spelling():
     said = refusal("TrainingStack", wrong)
     assert all(text in said for text in ("nodeGroups[0].minSize", "queues[0].name"))
     assert not any(text in said for text in ("_", "pulumi config set"))
+    assert "nodeGroups[0].capacity" in refusal("TrainingStack", spot("id", "cr-0123456789abcdef0"))
 
 
 @pytest.mark.parametrize(
@@ -117,10 +112,6 @@ def test_all_problems_of_a_component_come_in_the_consumers_spelling():
 )
 def test_a_wrong_input_is_refused_at_its_place(component, inputs, said):
     assert refusal(component, inputs).startswith(said)
-
-
-def test_a_field_of_another_kind_of_capacity_is_refused():
-    assert "nodeGroups[0].capacity" in refusal("TrainingStack", spot("id", "cr-0123456789abcdef0"))
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_lines import commands, words
@@ -20,8 +19,8 @@ PROJECT = PYPROJECT["project"]
 CLI, LOCAL = ({Requirement(each).name for each in PROJECT["optional-dependencies"][name]} for name in ("cli", "local"))
 LOCAL = LOCAL - {"trainium-eks"} | {"botocore", "urllib3"}
 
-_SPEC: Any = importlib.util.spec_from_file_location("release_notes", ROOT / ".ci" / "release_notes.py")
-release_notes: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC = importlib.util.spec_from_file_location("release_notes", ROOT / ".ci" / "release_notes.py")
+release_notes = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(release_notes)
 
 WITHOUT = """
@@ -107,16 +106,13 @@ def test_a_command_without_the_local_extra_names_it_and_never_has_a_fault(tmp_pa
     assert LOCAL_PACKAGES == LOCAL
 
 
-def test_constraints_hold_each_requirement_in_its_bounds():
+def test_constraints_and_the_wheels_dependencies_are_those_of_the_requirements_files():
     pinned = {each.name: str(each.specifier).removeprefix("==") for each in _required("constraints.txt")}
     for name in ("requirements.txt", "requirements-local.txt", "requirements-dev.txt"):
         for wanted in _required(name):
             held = pinned.get(wanted.name.lower(), "")
             assert held, f"{wanted} has no constraint: run make constraints"
             assert wanted.specifier.contains(held), f"{wanted} is held at {held}: run make constraints"
-
-
-def test_dependencies_of_the_wheel_are_those_of_the_requirements_files():
     extras = {name: set(map(Requirement, PROJECT["optional-dependencies"][name])) for name in ("cli", "local")}
     needed = set(map(Requirement, PROJECT["dependencies"]))
     assert needed | extras["cli"] == set(_required("requirements.txt"))

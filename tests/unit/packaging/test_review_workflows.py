@@ -138,9 +138,6 @@ def test_a_stack_that_is_not_there_is_said_in_the_summary(runner):
     assert "no stack 'nowhere'" in (runner.path / "summary").read_text()
 
 
-# --- the workflow that may write ----------------------------------------------------------------------------------
-
-
 GH = f"""{sys.executable}
 import os, subprocess, sys
 with open(os.environ["CALLED"], "a") as file:
@@ -223,9 +220,6 @@ def test_a_stack_that_fails_does_not_keep_the_others_from_their_comments(recorde
     done, called = _comment(recorder, "bad", "good")
     assert done.returncode == 3
     assert called[-1].endswith("--body-file comment-good.md")
-
-
-# --- the account --------------------------------------------------------------------------------------------------
 
 
 def test_the_preview_takes_its_role_from_the_runners_token(recorder, tmp_path):

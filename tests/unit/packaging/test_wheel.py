@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from trainium_eks.plan.recording import assumptions
-
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -159,14 +157,6 @@ def test_the_documented_tests_of_a_user_pass_with_the_installed_wheel(installed,
     (tmp_path / "test_mine.py").write_text(text.partition("```python\n")[2].partition("```")[0])
     shown = _run(installed, tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py")
     assert "2 passed" in shown.stdout, shown.stdout + shown.stderr
-
-
-def test_the_documented_answers_can_be_read(tmp_path):
-    text = (ROOT / "docs" / "testing.md").read_text()
-    (tmp_path / "answers.yaml").write_text(text.partition("```yaml\n")[2].partition("```")[0])
-    found = assumptions.load(tmp_path / "answers.yaml")
-    assert found.of_lookup("aws:ec2/getSubnet:getSubnet", {"id": "subnet-0123456789abcdef0"}) is not None
-    assert list(found.stack_references) == ["acme/network/prod"]
 
 
 @pytest.fixture(scope="module")

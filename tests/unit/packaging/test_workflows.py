@@ -74,11 +74,8 @@ def test_what_may_write_runs_nothing_of_the_request():
     assert set(read("comment.yaml")[True]) == {"workflow_run"}  # YAML reads `on` as true
 
 
-def test_no_workflow_runs_a_requests_code_with_the_repositorys_rights():
+def test_no_workflow_takes_a_requests_code_or_text_with_the_repositorys_rights():
     assert [file.name for file in FILES if "pull_request_target" in file.read_text()] == []
-
-
-def test_expressions_reach_scripts_as_variables():
     assert [step["run"] for file in FILES for step in steps(file.name) if "${{" in step.get("run", "")] == []
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hand_built import Builder, changed, environment, node_group
+from hand_built import Builder, changed, environment, node_group, without
 
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
@@ -39,12 +39,18 @@ def test_the_sum_is_that_of_its_items_and_of_its_components():
     assert found.maximum_hourly_usd - found.hourly_usd > 2 * TRN1
     components = [each.component for each in found.by_component]
     assert (components[0], set(components)) == ("eks", {"eks", "net", "fsx", ""})
+    shown = found.to_json()
+    assert shown["maximumHourlyUsd"] == round(found.maximum_hourly_usd, 4)
+    assert shown["maximumMonthlyUsd"] == round(found.maximum_hourly_usd * 730, 4)
+    assert [each["component"] for each in shown["byComponent"]] == components
+    days = {CATALOGUE.price(each.what).date for each in found.items if each.what in CATALOGUE}
+    assert shown["priceDates"] == {"instances": ", ".join(sorted(days)), "other": prices.DATE}
 
 
 def test_nodes_count_at_desired_size_and_at_maximum():
     graph = _group("trn1.32xlarge", 2, 4)
     nodes = _item(graph, "trn1.32xlarge")
-    assert nodes.hourly_usd == pytest.approx(2 * TRN1)
+    assert (nodes.quantity, nodes.hourly_usd) == (2, pytest.approx(2 * TRN1))
     assert nodes.line.maximum_hourly_usd == pytest.approx(4 * TRN1)
     volumes = 100 * prices.GP3_GIB_MONTH + (500 - 125) * prices.GP3_MIBPS_MONTH
     assert _item(graph, "100 GiB root volume").hourly_usd == pytest.approx(2 * volumes / 730)
@@ -80,11 +86,6 @@ def test_a_group_without_a_template_has_the_volume_that_eks_gives_it(disk, what)
     ("own", "template", "lines"),
     [
         ({"instanceType": "m7i.xlarge"}, {}, ["m7i.xlarge", "8 GiB root volume"]),
-        (
-            {"instanceType": "m7i.xlarge", "rootBlockDevice": {"volumeSize": 30}},
-            {},
-            ["m7i.xlarge", "30 GiB root volume"],
-        ),
         (
             {},
             {"instanceType": "c7i.2xlarge", "blockDeviceMappings": [{"ebs": {"volumeSize": 50}}]},
@@ -135,14 +136,11 @@ def test_a_gateway_endpoint_is_free():
     assert not [item for item in found.items if "endpoint" in item.what]
 
 
-def test_an_unknown_price_is_named_and_not_counted_as_nothing():
+def test_an_unknown_price_is_named_and_not_counted_as_nothing_until_the_config_brings_one():
     for nodes, hourly in ((1, None), (0, 0.0)):
         graph = _group("trn9.48xlarge", nodes, 2)
         assert cost.estimate(graph).to_json()["unknown"] == ["trn9.48xlarge"]
         assert _item(graph, "trn9.48xlarge").hourly_usd == hourly
-
-
-def test_the_config_can_bring_a_price():
     given = {"hourlyUsd": 99.0, "priceDate": "2026-11-01", "priceRegion": "us-west-2"}
     types = {"trn9.48xlarge": {"like": "trn1.32xlarge", **given}}
     graph = replace(_group("trn9.48xlarge", 1, 1), config={"instanceTypes": types})
@@ -174,9 +172,6 @@ def test_what_is_in_pulumi_eks_own_component_belongs_to_the_cluster():
     assert _item(graph, "EKS control plane").component == "eks"
 
 
-# What a change costs ------------------------------------------------------------------------------------------------
-
-
 def _sizes(desired, most):
     return {"minSize": 0, "desiredSize": desired, "maxSize": most}
 
@@ -189,7 +184,7 @@ def _between(before, after):
     return difference(cost.estimate(before), cost.estimate(after))
 
 
-def test_one_node_more():
+def test_one_node_more_and_a_group_at_rest():
     assert not _between(environment(), environment())
     found = _between(environment(), changed(environment(), "trn1", scalingConfig=_sizes(3, 4)))
     [step] = found.steps
@@ -197,6 +192,14 @@ def test_one_node_more():
     assert found.maximum_hourly_usd == 0
     assert "3 × trn1.32xlarge (up to 4)" in step.what
     assert "instead of 2 ×" in step.what
+    [gone] = _between(environment(), without(environment(), "nat")).steps
+    assert gone.what == "no more 1 × NAT gateway"
+    after = changed(changed(environment(), "system", scalingConfig=_sizes(9, 9)), "trn1", scalingConfig=_sizes(3, 4))
+    assert _between(environment(), after).steps[0].urn == step.urn
+    rested = changed(environment(), "trn1", scalingConfig=_sizes(0, 4))
+    found = _between(rested, _type(rested, "trn2.48xlarge"))
+    assert found.hourly_usd == 0
+    assert found.maximum_hourly_usd is None
 
 
 def test_a_type_without_a_price_is_neither_a_saving_nor_a_known_rise():
@@ -208,16 +211,10 @@ def test_a_type_without_a_price_is_neither_a_saving_nor_a_known_rise():
     assert _between(unpriced, more).hourly_usd is not None, "what does not change is not in the difference"
     rested = changed(unpriced, "trn1", scalingConfig=_sizes(0, 4))
     assert _between(rested, more).hourly_usd is None
-
-
-def test_a_group_at_rest_changes_the_most_alone():
-    rested = changed(environment(), "trn1", scalingConfig=_sizes(0, 4))
-    found = _between(rested, _type(rested, "trn2.48xlarge"))
-    assert found.hourly_usd == 0
-    assert found.maximum_hourly_usd is None
-
-
-def test_other_inputs_of_a_type_without_a_price_cost_nobody_knows_what():
     databases = [Resource("urn::db", "aws:rds/instance:Instance", "db", inputs={"size": size}) for size in (1, 2)]
     before, after = (replace(environment(), resources=(each,)) for each in databases)
     assert (_between(before, after).hourly_usd, _between(after, after).hourly_usd) == (None, 0)
+    more = changed(environment(), "trn1", scalingConfig=_sizes(3, 4))
+    found = _between(environment(), replace(more, resources=(*more.resources, *after.resources)))
+    assert (found.hourly_usd, found.steps[0].urn) == (None, "urn::db")
+    assert found.at_least_hourly_usd == pytest.approx(21.50 + 0.03, abs=0.05)

@@ -6,52 +6,47 @@ from hand_built import changed, environment, without
 from trainium_eks.plan import goodput
 
 
-def _expected(graph):
-    found = goodput.expect(graph)
-    assert found is not None
-    return found
-
-
 def _with(training):
     return environment({"training": training})
 
 
 def test_each_accelerator_group_is_a_gang_of_its_desired_and_its_largest_size():
-    found = _expected(environment())
+    found = goodput.expect(environment())
     assert [(gang.group, gang.instance_type, gang.nodes) for gang in found.gangs] == [
         ("trn1", "trn1.32xlarge", 2),
         ("trn1", "trn1.32xlarge", 4),
     ]
     two, four = found.gangs
+    rested = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 4})
+    assert [gang.nodes for gang in goodput.expect(rested).gangs] == [4]
     assert two.expected.run.seconds_between_faults == 2 * four.expected.run.seconds_between_faults
     assert two.expected.useful_fraction > four.expected.useful_fraction
     assert two.rate.is_assumed
+    assert (two.hourly_usd, four.hourly_usd) == (pytest.approx(2 * 21.5), pytest.approx(4 * 21.5))
+    assert two.usd_per_useful_hour == pytest.approx(two.hourly_usd / two.expected.useful_fraction)
 
 
 def test_a_checkpoint_takes_as_long_as_the_file_system_needs():
     graph = changed(_with({"checkpointGigabytes": 50}), "lustre", storageCapacity=2048, perUnitStorageThroughput=500)
-    found = _expected(graph)
+    found = goodput.expect(graph)
     assert (found.state_gigabytes, found.megabytes_per_second) == (50, 1000)
     assert found.gangs[0].expected.run.checkpoint_seconds == 50
 
 
-def test_the_configured_rate_is_used():
-    calm = _expected(_with({"failuresPerNodeYear": 0})).gangs[0].to_json()
+def test_the_configured_rate_is_used_and_spot_interruptions_are_counted_only_with_it():
+    calm = goodput.expect(_with({"failuresPerNodeYear": 0})).gangs[0].to_json()
     assert (calm["secondsBetweenFaults"], calm["failuresAssumed"]) == (None, False)  # JSON has no infinity
-    often = _expected(_with({"failuresPerNodeYear": "365.25"})).gangs[0]
+    often = goodput.expect(_with({"failuresPerNodeYear": "365.25"})).gangs[0]
     assert often.expected.run.seconds_between_faults == 43_200
+    for training, counted in (({}, False), ({"failuresPerNodeYear": 100}, True)):
+        spot = changed(_with(training), "trn1", capacityType="SPOT")
+        assert goodput.expect(spot).to_json()["gangs"][0]["spotInterruptionsCounted"] is counted
 
 
 def test_a_price_that_is_not_known_is_not_made_up():
     graph = changed(environment(), "trn1-template", instanceType="trn9.48xlarge")
-    gang = _expected(graph).gangs[0]
+    gang = goodput.expect(graph).gangs[0]
     assert (gang.hourly_usd, gang.usd_per_useful_hour, gang.to_json()["usdPerUsefulHour"]) == (None, None, None)
-
-
-def test_spot_interruptions_are_counted_only_where_the_user_says_how_many():
-    for training, counted in (({}, False), ({"failuresPerNodeYear": 100}, True)):
-        spot = changed(_with(training), "trn1", capacityType="SPOT")
-        assert _expected(spot).to_json()["gangs"][0]["spotInterruptionsCounted"] is counted
 
 
 def test_nothing_is_expected_without_something_to_save_on_or_accelerators():
@@ -64,4 +59,4 @@ def test_nothing_is_expected_without_something_to_save_on_or_accelerators():
     ["often", {"checkpointGigabytes": -1}, {"checkpointGigabytes": "[unknown]", "failuresPerNodeYear": True}],
 )
 def test_a_foreign_programs_own_training_key_does_no_harm(training):
-    assert _expected(_with(training)) == _expected(environment())
+    assert goodput.expect(_with(training)) == goodput.expect(environment())

@@ -51,6 +51,10 @@ def test_a_check_completes_what_the_program_left_open(clouds):
     }
     assert aws.check(VPC, {"tags": {"a": UNKNOWN}})["tagsAll"] == UNKNOWN
     assert aws.check(CLUSTER, {"name": "c", "vpcConfig": {"subnetIds": []}})["vpcConfig"]["endpointPublicAccess"]
+    with pytest.raises(InvalidInputsError) as error:
+        aws.check(GROUP, {"scalingConfig": {"desiredsize": 1}})
+    ((path, reason),) = error.value.args[0]
+    assert (path, "desiredSize" in reason) == ("scalingConfig.desiredsize", True)
 
 
 def test_a_made_up_name_stays_until_the_thing_is_replaced(clouds):
@@ -67,17 +71,11 @@ def test_a_made_up_name_stays_until_the_thing_is_replaced(clouds):
     assert object_["metadata"]["name"].startswith("it-")
 
 
-def test_an_input_that_the_type_does_not_take_is_named(clouds):
-    with pytest.raises(InvalidInputsError) as error:
-        clouds.provider().check(GROUP, {"scalingConfig": {"desiredsize": 1}})
-    ((path, reason),) = error.value.args[0]
-    assert (path, "desiredSize" in reason) == ("scalingConfig.desiredsize", True)
-
-
 def test_each_changed_property_is_named(clouds):
     before = {"scalingConfig": {"desiredSize": 1, "maxSize": 2}, "labels": {"a/b": "1", "old": "x"}}
     after = {"scalingConfig": {"desiredSize": 2, "maxSize": 2}, "labels": {"a/b": "2"}, "version": "1.35"}
-    answer = clouds.provider().diff(GROUP, before, after)
+    aws = clouds.provider()
+    answer = aws.diff(GROUP, before, after)
     assert {path: change.kind for path, change in answer.detailedDiff.items()} == {
         "scalingConfig.desiredSize": PROPERTY.UPDATE,
         'labels["a/b"]': PROPERTY.UPDATE,
@@ -86,13 +84,9 @@ def test_each_changed_property_is_named(clouds):
     }
     assert list(answer.diffs) == ["labels", "scalingConfig", "version"]
     assert list(answer.replaces) == []
-
-
-def test_what_cannot_change_in_place_replaces(clouds):
-    answer = clouds.provider().diff(GROUP, {"instanceTypes": ["a"], "version": "1"}, {"instanceTypes": ["b"]})
+    answer = aws.diff(GROUP, {"instanceTypes": ["a"]}, {"instanceTypes": ["b"]})
     assert list(answer.replaces) == ["instanceTypes"]
-    kinds = {path: change.kind for path, change in answer.detailedDiff.items()}
-    assert kinds == {"instanceTypes[0]": PROPERTY.UPDATE_REPLACE, "version": PROPERTY.DELETE}
+    assert answer.detailedDiff["instanceTypes[0]"].kind == PROPERTY.UPDATE_REPLACE
 
 
 def test_a_changed_default_tag_changes_what_takes_tags(clouds):
@@ -102,11 +96,8 @@ def test_a_changed_default_tag_changes_what_takes_tags(clouds):
     )
     inputs = {"cidrBlock": "10.0.0.0/16", "tags": {"Team": "b"}}
     stands, to_be = before.check(VPC, inputs), after.check(VPC, inputs)
-    assert not before.diff(VPC, stands, before.check(VPC, inputs, before=stands)).diffs
     assert list(after.diff(VPC, stands, to_be).detailedDiff) == ["tagsAll.Owner"]
     assert not after.diff(VPC, stands, to_be, ignore_changes=("tagsAll",)).diffs
-    both = after.diff(VPC, stands, after.check(VPC, {**inputs, "tags": {"Team": "c"}}))
-    assert sorted(both.detailedDiff) == ["tags.Team", "tagsAll.Owner"]
     assert "tagsAll" not in after.check("aws:kms/alias:Alias", {"name": "alias/a"})
 
 
@@ -218,7 +209,7 @@ def test_a_launch_template_has_a_new_version_when_more_than_its_tags_change(clou
     assert (updated["latestVersion"], updated["defaultVersion"]) == (2, default)
 
 
-def test_what_is_still_used_cannot_be_deleted(clouds):
+def test_what_is_used_or_protected_cannot_be_deleted(clouds):
     aws = clouds.provider()
     vpc, _ = aws.made(VPC, {"cidrBlock": "10.0.0.0/16"})
     subnet, _ = aws.made(SUBNET, {"vpcId": vpc, "cidrBlock": "10.0.0.0/24", "availabilityZoneId": "usw2-az1"})
@@ -226,9 +217,6 @@ def test_what_is_still_used_cannot_be_deleted(clouds):
         aws.delete(VPC, vpc)
     aws.delete(SUBNET, subnet)
     aws.delete(VPC, vpc)
-
-
-def test_a_protected_cluster_cannot_be_deleted(clouds):
     aws = clouds.provider()
     inputs = {**CLUSTER_INPUTS, "deletionProtection": True}
     identity, _ = aws.made(CLUSTER, inputs)

@@ -3,30 +3,31 @@
 import io
 import json
 import threading
-from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from http.client import HTTPConnection
 
 import pytest
+from staging_servers import Handler, serving
 
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS as LAYERS
-from trainium_eks.topology import controller
+from trainium_eks.topology import api, controller
 from trainium_eks.topology.api import NODES, ApiStatusError, Connection
 from trainium_eks.topology.controller import HYPERNODES, Controller, Nodes, switches
 from trainium_eks.topology.tree import hypernodes
 
 TWO = {"n0": dict.fromkeys(LAYERS, "nn-1"), "n1": dict.fromkeys(LAYERS, "nn-2")}
 
-Answer = Mapping[str, Any] | list[Mapping[str, Any]] | BaseException
-"""A document, the lines of a watch, or what is raised."""
+
+class Ended(BaseException):
+    """The script is at its end."""
 
 
 class Scripted(Connection):
-    """Answers as a function says; what was sent is kept."""
+    """Answers as a function says: a document, the lines of a watch, or what is raised. What was sent is kept."""
 
     def __init__(self, answer):
         self._answer = answer
-        self.sent: list[str] = []
+        self.sent = []
 
     def send(self, method, path, *_, **__):
         self.sent.append(f"{method} {path.partition('?')[0]}")
@@ -84,7 +85,7 @@ def test_nothing_is_written_before_the_nodes_are_known_or_where_all_is_well(tmp_
 
 def test_nodes_are_followed_and_only_their_switches_count():
     changed = threading.Event()
-    seen: list[tuple[Any, bool]] = []
+    seen = []
 
     def event(type_, name, version="8", **labels):
         return {"type": type_, "object": node(name, version, **labels)}
@@ -113,9 +114,6 @@ def test_nodes_are_followed_and_only_their_switches_count():
 
 
 def test_after_a_failure_it_goes_on_and_lists_anew_only_where_the_version_is_forgotten(monkeypatch):
-    class Ended(BaseException):
-        """The script is at its end."""
-
     monkeypatch.setattr(controller.time, "sleep", lambda _: None)
     gone = {"type": "ERROR", "object": {"code": 410, "message": "too old"}}
     watches = iter([OSError("cut off"), [], [gone], Ended()])
@@ -124,3 +122,52 @@ def test_after_a_failure_it_goes_on_and_lists_anew_only_where_the_version_is_for
         Nodes(connection, switches(LAYERS), threading.Event()).run()
     # One list before the first watch, and one after the third; else each list is followed by its watch.
     assert connection.sent == [f"GET {NODES}"] * 6
+
+
+def test_a_round_that_failed_is_repeated_after_longer_and_longer_pauses(monkeypatch, capsys):
+    slept, changed = [], threading.Event()
+    monkeypatch.setattr(controller.time, "sleep", lambda seconds: slept.append((seconds, changed.is_set())))
+    troubles = iter([OSError("cut off"), ValueError(), None, OSError("again"), *[OSError()] * 5, Ended()])
+
+    def work():
+        if (trouble := next(troubles)) is not None:
+            raise trouble
+
+    with pytest.raises(Ended):
+        controller.rounds(changed, work, "gate", look_seconds=0, settle_seconds=0.5)
+    pauses = [(seconds, again) for seconds, again in slept if seconds != 0.5]
+    assert pauses == [(seconds, True) for seconds in (1, 2, 1, 2, 4, 8, 15, 15)]
+    assert capsys.readouterr().out.startswith("gate: cut off; trying again in 1 s\n")
+
+
+def test_a_connection_reads_all_pages_with_the_token_and_opens_anew_after_a_refusal(monkeypatch, tmp_path):
+    class ApiServer(Handler):
+        def do_GET(self):  # noqa: N802 - the server's names
+            seen.append((self.path, self.headers["Authorization"], self.headers["Accept"], self.client_address))
+            pages = {"/a?limit=500&labelSelector=b%3Dc": "next", "/a?limit=500&continue=next&labelSelector=b%3Dc": ""}
+            more = pages.get(self.path)
+            body = json.dumps({"items": [self.path], "metadata": {"continue": more, "resourceVersion": "7"}}).encode()
+            self.answer(404 if more is None else 200, {"Content-Length": len(body)})
+            self.wfile.write(body)
+
+    seen = []
+    (tmp_path / "token").write_text("t")
+    monkeypatch.setattr(api.ssl, "create_default_context", lambda **_: None)
+    monkeypatch.setattr(
+        api.http.client, "HTTPSConnection", lambda *at, timeout, **_: HTTPConnection(*at, timeout=timeout)
+    )
+    with serving(ApiServer) as url:
+        connection = Connection("127.0.0.1", int(url.rpartition(":")[2]), tmp_path)
+        found, version = connection.items("/a", labels="b=c")
+        assert (found, version) == ([path for path, *_ in seen], "7")
+        with pytest.raises(ApiStatusError, match="404 GET /b: ") as refused:
+            connection.send("GET", "/b", accept="of metadata")
+        assert refused.value.status == 404
+        connection.send("GET", "/a?limit=500&labelSelector=b%3Dc").read()
+        connection.close()
+    assert {(token, accept) for _, token, accept, _ in seen} == {
+        ("Bearer t", "application/json"),
+        ("Bearer t", "of metadata"),
+    }
+    first, second, third, anew = (client for *_, client in seen)
+    assert (first == second == third, third == anew) == (True, False)

@@ -5,7 +5,6 @@ import io
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from trainium_eks.topology.gate import PASSED, Gate, GateResult, judge
 
 KEY = "trainium-eks/fabric-untested"
 DEVICES = {"aws.amazon.com/neuron": "16"}
-SETTINGS: dict[str, Any] = {
+SETTINGS = {
     "namespace": "fabric-gate",
     "service": "fabric-test",
     "taint": {"key": KEY, "value": "true", "effect": "NoSchedule"},
@@ -48,16 +47,16 @@ class Cluster(Connection):
 
     def __init__(self, *nodes):
         self.nodes = {each["metadata"]["name"]: copy.deepcopy(dict(each)) for each in nodes}
-        self.jobs: dict[str, dict[str, Any]] = {}
-        self.pods: list[dict[str, Any]] = []
-        self.logs: dict[str, str] = {}
-        self.events: dict[str, str] = {}
+        self.jobs = {}
+        self.pods = []
+        self.logs = {}
+        self.events = {}
         self.is_faster = False
 
     def send(self, method, path, body=None, **_):
         path, _, _ = path.partition("?")
         name = path.rpartition("/")[2]
-        answer: Any = {}
+        answer = {}
         if path.endswith("/log"):
             return io.BytesIO(self.logs[path.split("/")[-2]].encode())
         if path.endswith("/status"):
@@ -170,9 +169,6 @@ def test_nodes_that_pass_open_by_one_request_and_only_those_of_the_tested_boot()
     assert cluster.closed() == {"b"}
     assert cluster.nodes["a"]["metadata"]["labels"][PASSED] == "b1"
     assert PASSED not in cluster.nodes["b"]["metadata"]["labels"]
-
-
-def test_a_change_in_between_leaves_a_node_closed():
     cluster = Cluster(node("a", passed="b1"))
     cluster.is_faster = True
     cluster.keep()
@@ -185,7 +181,8 @@ def test_a_node_that_fails_is_cordoned_and_named_and_the_others_are_tested_witho
     name = cluster.end(report("t-0", "t-1", "t-2", fault=1))
     cluster.keep()
     assert [each for each in cluster.nodes if cluster.nodes[each]["spec"].get("unschedulable")] == ["b"]
-    assert cluster.nodes["b"]["status"]["conditions"][-1]["message"] == f"{name}: {FAULT}"
+    condition = cluster.nodes["b"]["status"]["conditions"][-1]
+    assert (condition["status"], condition["reason"], condition["message"]) == ("False", "Failed", f"{name}: {FAULT}")
     assert cluster.events == {f"b.{name}": "FabricTestFailed"}
     assert cluster.closed() == {"a", "b", "c"}
     ((_, job),) = cluster.jobs.items()
@@ -222,9 +219,18 @@ def test_a_test_without_a_verdict_is_told_once_and_repeated_later():
 def test_closed_nodes_are_tested_together(changes, tested):
     cluster = Cluster(node("a"), node("b", **changes), node("busy"))
     limits = {"resources": {"limits": DEVICES}}
-    cluster.pods = [{"spec": {"nodeName": "busy", "containers": [limits]}, "status": {"phase": "Running"}}]
+    cluster.pods = [
+        {"spec": {"nodeName": name, "containers": [limits]}, "status": {"phase": phase}}
+        for name, phase in (("busy", "Running"), ("a", "Succeeded"))
+    ]
     cluster.keep()
     found = [json.loads(each["metadata"]["annotations"][gate.TESTED]).keys() for each in cluster.jobs.values()]
     assert found == ([tested] if tested else [])
-    for job in cluster.jobs.values():
-        assert job["spec"]["completions"] == len(tested)
+    for name, job in cluster.jobs.items():
+        assert job["spec"]["completions"] == job["spec"]["parallelism"] == len(tested)
+        spec = job["spec"]["template"]["spec"]
+        required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        fields = [each for term in required["nodeSelectorTerms"] for each in term["matchFields"]]
+        assert [each["values"] for each in fields] == [[each] for each in sorted(tested)]
+        env = {each["name"]: each["value"] for each in spec["containers"][0]["env"]}
+        assert env == {"TRN_JOB": name, "GATE_NODES": str(len(tested)), "GATE_HOST": f"{name}-0.fabric-test"}

@@ -2,17 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS as LAYERS
 from trainium_eks.topology.tree import OWNED, changes, hypernodes
-
-Object = Mapping[str, Any]
-Nodes = Mapping[str, Mapping[str, str]]
 
 # Few values, so that nodes share switches: also such that no network has, a leaf below two spines.
 VALUES = st.sampled_from(["nn-1", "nn-2", "NN_1.", "x" * 63, ""])
@@ -84,7 +79,7 @@ def test_every_node_is_under_its_switch_alone_up_to_its_first_missing_layer_by_v
 @given(NODES, NODES)
 def test_changes_lead_from_any_cluster_to_any_other_and_leave_a_forest_at_each_step(before, after):
     wanted = hypernodes(after, LAYERS)
-    there: dict[str, Object] = {**hypernodes(before, LAYERS), **KEPT, **REMOVED}
+    there = {**hypernodes(before, LAYERS), **KEPT, **REMOVED}
     for change in changes(wanted, there):
         there = applied(change, there)
         assert is_a_forest(there)

@@ -132,9 +132,6 @@ def _ended(child):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-# --- What there is before -----------------------------------------------------------------------------------------
-
-
 def _with_other_options(place):
     code = _ended(_begun(partial(_run, place, {"batch": "8"})))
     assert code == 0
@@ -158,9 +155,6 @@ def _begun_by_a_dead_one(place):
     (module / "model.hlo_module.pb.lock").touch()
     (module / "model.hlo_module.pb").touch()
     module.parents[1].with_suffix(".open").touch()
-
-
-# --- What there must be after -------------------------------------------------------------------------------------
 
 
 def _sound(place, when):

@@ -75,9 +75,6 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path, name, capsys):
     assert "is no name of a cache" in capsys.readouterr().err
 
 
-# --- One writer, then readers -------------------------------------------------------------------------------------
-
-
 def test_what_is_compiled_is_found_and_not_compiled_again(tmp_path, capsys):
     nothing_yet = f'[ ! -e "{tmp_path}/k" ] || exit 7;'
     assert cache(tmp_path).check(OPTIONS).code == NOT_THERE
@@ -181,8 +178,6 @@ def test_the_framework_of_the_job_is_led_to_the_directory():
     }
     assert surroundings({}, Path("/a")) == {"NEURON_COMPILE_CACHE_URL": "/a"}
 
-
-# --- Several at once ----------------------------------------------------------------------------------------------
 
 AGAIN = "echo again >> {root}/compiled;"
 HELD = "n=0; until [ -e {root}/go ] || [ $((n += 1)) -gt 30000 ]; do sleep 0.02; done;"
@@ -289,9 +284,6 @@ def test_sigterm_reaches_the_command_and_the_lock_is_free_at_once(tmp_path, proc
     process.terminate()
     assert process.wait() == 33
     assert cache(tmp_path).check(OPTIONS).code == NOT_THERE
-
-
-# --- Kills and full disks -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

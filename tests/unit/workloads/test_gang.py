@@ -172,20 +172,15 @@ def test_sigterm_ends_a_node_that_waits_for_others(node, port):
     assert alone.ended()[0] == 143
 
 
-def test_node_0_says_when_the_rendezvous_is_taken(port):
+def test_a_node_says_who_did_not_come_and_what_holds_the_port(port, monkeypatch):
     with socket.create_server(("127.0.0.1", port)), pytest.raises(gang.JoinError, match="node 0 cannot listen there"):
         gang.join("127.0.0.1", port, "j", 2, rank=0)
-
-
-def test_nodes_that_do_not_come_are_counted(port, monkeypatch):
     monkeypatch.setattr(gang, "JOIN_SECONDS", 0.2)
     with pytest.raises(gang.JoinError, match=r"1 of 2 nodes came within 0 s"):
         gang.join("127.0.0.1", port, "j", 2, 0)
     with pytest.raises(gang.JoinError, match=r"no\.such\.host\.invalid is not known"):
         gang.join("no.such.host.invalid", port, "j", 2, 0)
 
-
-# --- Who failed first -------------------------------------------------------------------------------------------------
 
 _ALL_FAIL = """
 import os, pathlib, sys, time
@@ -256,9 +251,6 @@ def test_a_node_ends_when_nobody_restarts_the_gang(node, tmp_path):
     _await_checkpoint(tmp_path)
     os.killpg(nodes[1].process.pid, signal.SIGKILL)
     assert nodes[0].ended()[0] == 143
-
-
-# --- Failed starts ----------------------------------------------------------------------------------------------------
 
 
 def _starts(start, tmp_path, monkeypatch, starts, *options):

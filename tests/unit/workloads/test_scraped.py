@@ -38,7 +38,7 @@ def _get(port, path="/metrics"):
     return found
 
 
-def test_what_is_served_is_prometheus_text(run, port):
+def test_what_is_served_is_prometheus_text_at_one_path_until_the_end(run, port):
     status, kind, text = _get(port)
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
     found = parse(text)
@@ -46,6 +46,10 @@ def test_what_is_served_is_prometheus_text(run, port):
     values = {name.removeprefix("trn_training_"): sample.value for name, sample in found.items()}
     expected = {"info": 1, "started_timestamp_seconds": 1000.5, "step": 20, "examples_total": 0}
     assert values == {**expected, "productive_seconds_total": 0}, "no value is made up before the first step"
+    assert [_get(port, path)[0] for path in ("/metrics", "/")] == [200, 404]
+    run.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
 
 
 def test_each_series_has_its_value_after_steps_and_a_checkpoint(run, port):
@@ -95,13 +99,6 @@ def test_a_port_that_is_not_given_or_cannot_be_had_is_no_fault(monkeypatch, caps
     assert [line.startswith("no metrics of this training: port ") and why in line for line in lines] == [True] * bool(
         why
     )
-
-
-def test_another_path_is_not_found_and_the_port_is_free_again_after_the_end(run, port):
-    assert [_get(port, path)[0] for path in ("/metrics", "/")] == [200, 404]
-    run.close()
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port))
 
 
 @pytest.mark.parametrize("ends", [False, True])

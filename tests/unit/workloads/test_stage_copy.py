@@ -145,7 +145,7 @@ def test_what_was_damaged_between_two_tries_is_fetched_again(server, stage, tmp_
     assert content_of(tmp_path / "set") == files
 
 
-def test_what_does_not_fit_is_refused_before_it_begins(server, stage, monkeypatch):
+def test_what_does_not_fit_is_refused_before_it_begins_and_a_full_disk_is_said(server, stage, monkeypatch):
     server.files["/set.bin"] = random_bytes(2 * CHUNK)
     monkeypatch.setattr(Destination, "free_bytes", lambda _: 66 * 1024 * 1024 - 1)
     ended = stage(f"{server.url}/set.bin")
@@ -153,8 +153,6 @@ def test_what_does_not_fit_is_refused_before_it_begins(server, stage, monkeypatc
     assert (ended.code, server.asked["/set.bin"]) == (1, 0)
     assert re.fullmatch(said, ended.message)
 
-
-def test_a_full_disk_is_said(server, stage, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -265,9 +263,6 @@ def test_the_environments_proxy_is_asked(server, stage, tmp_path, monkeypatch):
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
     pool = web.Web("https://host.example/x", 1, is_list=False)._pool
     assert (pool.proxy.host, pool.proxy.port) == ("proxy.example", 3128)
-
-
-# --- Processes --------------------------------------------------------------------------------------------------------
 
 
 def start(root, *arguments):

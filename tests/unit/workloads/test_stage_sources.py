@@ -26,9 +26,6 @@ def sums(directory):
     return {line["path"]: line["checksum"].partition(":")[0] for line in map(json.loads, lines)}
 
 
-# --- S3 ---------------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def s3(monkeypatch):
     """A client of moto's S3 with a bucket, and what the server was asked."""
@@ -152,9 +149,6 @@ def test_refusals_of_s3_are_said_in_words(status, code, text, said):
 def test_which_checksum_an_answer_tells(headers, kind):
     found = checksum_of(headers)
     assert (found.partition(":")[0] or None) == kind
-
-
-# --- Archives ---------------------------------------------------------------------------------------------------------
 
 
 def a_tar(members, mode="w:gz"):

@@ -60,7 +60,7 @@ def test_what_is_made_from_a_renamed_resource_keeps_its_inputs():
         return build.graph()
 
     before = made("lustre", "sim-11111111")
-    assert not diff.compare(before, made("store", "sim-22222222", "name=lustre")).items
+    assert not diff.compare(before, made("store", "sim-22222222", "name=lustre"))
     assert not diff.compare(before, made("store", "sim-22222222", urn("lustre", before))).items
     kinds = {change.resource.name: change.kind for change in diff.compare(before, made("store", "sim-22222222")).items}
     assert kinds == {"lustre": "delete", "store": "create", "volume": "replace"}

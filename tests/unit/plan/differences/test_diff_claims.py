@@ -2,7 +2,6 @@
 
 from functools import cache
 
-import pulumi
 import pytest
 
 from components import FsxLustre, LustreVolumes, TrainingNamespace
@@ -30,7 +29,7 @@ def shared(record):
 
 
 def program(*teams, zone, with_files):
-    files: dict[str, pulumi.Output[str]] = {}
+    files = {}
     if with_files:
         made = FsxLustre("fsx", {**WIRING, "subnet_id": zone})
         args = {
@@ -64,11 +63,8 @@ def test_another_file_system_takes_the_teams_claims_and_the_setup_goes_by_itself
     assert {risk.note.partition(";")[0] for risk in told} == {"vision/fsx-claim", "speech/fsx-claim"}
 
 
-def test_a_file_system_that_goes_takes_the_claims(shared):
+def test_a_file_system_that_goes_takes_the_claims_and_a_namespace_its_own_which_holds_nothing_up(shared):
     assert claims(compare(shared("vision"), shared("vision", with_files=False))) == ["vision-claim"]
-
-
-def test_a_claim_that_goes_with_its_namespace_holds_nothing_up(shared):
     found = compare(shared("vision", "speech"), shared("vision"))
     assert "speech-claim" in {change.resource.name for change in found.deleted}
     assert claims(found) == []

@@ -65,10 +65,13 @@ def test_no_value_of_somebody_elses_breaks_a_concern(value):
             assert diff.compare(before, after).items
 
 
-def test_what_is_adopted_is_told():
+def test_what_is_adopted_and_an_export_that_goes_or_is_empty_now_is_told():
     token = "aws:s3/bucket:Bucket"
     change = _change(_built(token), _built(token, Options(import_id="data"), bucket="data"))
     assert [effect.words for effect in change.effects] == ["takes over what is there already"]
+    before = replace(environment(), outputs={"a": 1, "b": [2], "c": None})
+    after = replace(environment(), outputs={"b": None, "d": 1})
+    assert [(path.path, path.before) for path in diff.compare(before, after).outputs] == [("a", 1), ("b", [2])]
 
 
 def _in_zones(*zones):
@@ -134,9 +137,3 @@ def test_what_is_made_from_a_name_that_survives_stays_as_it_is():
     assert [change.resource.name for change in found] == ["of-arn"]
     renamed = diff.compare(before, changed(before, "control-plane", name="other")).of("update")
     assert {"of-arn", "of-name"} <= {change.resource.name for change in renamed}
-
-
-def test_an_export_that_goes_or_is_empty_now_is_told():
-    before = replace(environment(), outputs={"a": 1, "b": [2], "c": None})
-    after = replace(environment(), outputs={"b": None, "d": 1})
-    assert [(path.path, path.before) for path in diff.compare(before, after).outputs] == [("a", 1), ("b", [2])]

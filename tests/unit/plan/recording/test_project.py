@@ -61,22 +61,21 @@ def test_the_stacks_values_win_with_or_without_namespace(tmp_path):
     assert config["other:key"] == '[1,{"a":2.5}]'
 
 
-def test_scalars_keep_the_text_they_were_written_with(tmp_path):
+def test_scalars_keep_the_text_they_were_written_with_and_a_null_is_empty_as_pulumi_stores_it(tmp_path):
     texts = ("012345678901", "yes", "12:30:00", "1.20", "2024-01-01", "'quoted'")
     config = settings(
         tmp_path, "config:\n  region: r\n" + "".join(f"  k{n}: {t}\n" for n, t in enumerate(texts))
     ).config
     assert [config[f"proj:k{number}"] for number in range(len(texts))] == [each.strip("'") for each in texts]
+    config = settings(tmp_path, "config:\n  region: r\n  fileSystem: null\n  shorthand: ~\n").config
+    assert (config["proj:fileSystem"], config["proj:shorthand"]) == ("", "")
 
 
-def test_values_inside_objects_follow_yaml_1_2(tmp_path):
+def test_values_inside_objects_follow_yaml_1_2_with_anchors_and_merge_keys(tmp_path):
     values = "{a: yes, b: true, c: 12:30, d: null, e: 1_000, f: 0x10, g: '5', h: 1e3, i: 0o17}"
     found = json.loads(settings(tmp_path, f"config:\n  region: r\n  o: {values}\n").config["proj:o"])
     assert list(found.values()) == ["yes", True, "12:30", None, 1000, 16, "5", 1000.0, 15]
     assert found["b"] is True
-
-
-def test_anchors_and_merge_keys_are_followed(tmp_path):
     text = "config:\n  region: r\n  a: &base {x: 1, y: 2}\n  b: {<<: *base, y: 3}\n  c: *base\n"
     config = settings(tmp_path, text).config
     assert [json.loads(config[f"proj:{key}"]) for key in "bc"] == [{"x": 1, "y": 3}, {"x": 1, "y": 2}]
@@ -84,12 +83,17 @@ def test_anchors_and_merge_keys_are_followed(tmp_path):
         settings(tmp_path, "config: {a: &a [1, *a]}\n")
 
 
-def test_encrypted_values_become_placeholders_of_every_type_and_their_keys_are_secret(tmp_path):
+def test_encrypted_values_become_placeholders_of_every_type_and_a_key_declared_secret_must_be_one(tmp_path):
     text = "config:\n  region: {secure: v1:abc}\n  groups: {deep: [{secure: v1:def}]}\n  plain: x\n"
     found = settings(tmp_path, text + "  count: {secure: v1:a}\n  zones: [a, {secure: v1:b}]\n")
     wanted = {"region": "[secret]", "count": "[secret]", "groups": '{"deep":["[secret]"]}', "zones": '["a","[secret]"]'}
     assert {key: found.config[f"proj:{key}"] for key in wanted} == wanted
     assert found.secret_keys == {f"proj:{key}" for key in wanted}
+    project = "name: proj\nruntime: python\nconfig:\n  token: {type: string, secret: true}\n"
+    assert refused(tmp_path, "config: {token: clear}", project) == {
+        "token": "it is declared secret, but set in plain text"
+    }
+    assert settings(tmp_path, "config: {token: {secure: v1:x}}", project).secret_keys == {"proj:token"}
 
 
 def test_every_wrong_type_and_missing_key_is_reported_at_once(tmp_path):
@@ -101,20 +105,6 @@ def test_every_wrong_type_and_missing_key_is_reported_at_once(tmp_path):
         "region": "it is required, and not set in Pulumi.dev.yaml",
         "zones": "it must be array<string>, not [1]",
     }
-
-
-@pytest.mark.parametrize("null", ["null", "~", ""])
-def test_a_null_of_an_undeclared_key_reaches_the_program_as_pulumi_stores_it(tmp_path, null):
-    config = settings(tmp_path, f"config:\n  region: r\n  fileSystem: {null}\n  shorthand: {null}\n").config
-    assert (config["proj:fileSystem"], config["proj:shorthand"]) == ("", "")
-
-
-def test_a_value_declared_secret_must_be_encrypted(tmp_path):
-    project = "name: proj\nruntime: python\nconfig:\n  token: {type: string, secret: true}\n"
-    assert refused(tmp_path, "config: {token: clear}", project) == {
-        "token": "it is declared secret, but set in plain text"
-    }
-    assert settings(tmp_path, "config: {token: {secure: v1:x}}", project).secret_keys == {"proj:token"}
 
 
 @pytest.mark.parametrize("environment", ["[prod]", "{imports: [prod], values: {pulumiConfig: {a: b}}}"])

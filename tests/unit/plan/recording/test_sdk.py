@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pulumi
 import pytest
-from pulumi.runtime import resource, settings
+from pulumi.runtime import settings
 from pulumi.runtime.proto import resource_pb2
 
 from trainium_eks.plan import sdk
@@ -28,23 +28,9 @@ def test_settings_have_no_field_that_a_recording_leaves_to_another_program():
     assert not missing, f"{WHERE}Settings has {', '.join(sorted(missing))}, which sdk.enter does not set"
 
 
-def test_the_coroutines_that_say_what_is_pending_have_their_names_and_variables():
-    for name, variables in (
-        (sdk._REGISTRATION, {"ty", "name", "props"}),
-        (sdk._OUTPUTS, {"res", "outputs"}),
-    ):
-        outer, _, inner = name.partition(".<locals>.")
-        function = getattr(resource, outer, None)
-        assert function is not None, f"{WHERE}pulumi.runtime.resource has no {outer}"
-        codes = {each.co_name: each for each in function.__code__.co_consts if inspect.iscode(each)}
-        assert inner in codes, f"{WHERE}{outer} has no inner {inner}"
-        missing = variables - set(codes[inner].co_freevars) - set(codes[inner].co_varnames)
-        assert not missing, f"{WHERE}{name} no longer has the variables {sorted(missing)}"
-
-
 def test_an_output_says_whether_it_has_its_value():
     async def ask():
-        later: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        later = asyncio.get_running_loop().create_future()
         output = pulumi.Output.from_input(later)
         await asyncio.sleep(0)
         before = sdk.is_resolved(output)

@@ -120,7 +120,7 @@ def test_they_reach_what_another_process_builds(record):
     assert the(record(program), "aws:eks/cluster:Cluster").inputs["tags"]["order"] == "stack"
 
 
-def test_a_transform_of_look_ups_is_applied(record):
+def test_transforms_of_look_ups_are_applied_and_an_error_in_any_is_the_programs(record):
     def always(args):
         return pulumi.InvokeTransformResult({**args.args, "id": "vpc-changed"}, args.opts)
 
@@ -130,8 +130,6 @@ def test_a_transform_of_look_ups_is_applied(record):
 
     assert record(program, assumptions=Assumptions()).outputs == {"id": "vpc-changed"}
 
-
-def test_an_error_in_a_transform_is_the_programs(record):
     def wrong(args):
         raise ValueError(f"not {args.name}")
 

@@ -25,28 +25,22 @@ def test_what_is_not(before, after):
     assert len(paths({"x": before}, {"x": after})) == 1
 
 
-def test_a_null_is_as_good_as_nothing():
+def test_the_smallest_parts_are_named_and_a_null_is_as_good_as_nothing():
+    before = {"a": {"b": 1, "c": [{"d": 1}, 2]}, "e": [1]}
+    after = {"a": {"b": 1, "c": [{"d": 3}, 2]}, "e": [1, 2], "f": "new"}
+    assert paths(before, after) == [("a.c[0].d", 1, 3), ("e", [1], [1, 2]), ("f", None, "new")]
     assert paths({"x": None}, {}) == paths({"x": {}}, {"x": {"y": None}}) == []
     assert paths({}, {"x": {"y": None}}) == [("x", None, {"y": None})]
 
 
-def test_the_smallest_parts_are_named():
-    before = {"a": {"b": 1, "c": [{"d": 1}, 2]}, "e": [1]}
-    after = {"a": {"b": 1, "c": [{"d": 3}, 2]}, "e": [1, 2], "f": "new"}
-    assert paths(before, after) == [("a.c[0].d", 1, 3), ("e", [1], [1, 2]), ("f", None, "new")]
-
-
-def test_an_object_of_which_a_part_is_ignored_may_still_change_as_a_whole():
-    """A claim whose volume is replaced: the engine knows nothing of its ``spec`` any more."""
-    spec = {"volumeName": "v", "resources": {"requests": {"storage": "1Ti"}}}
-    assert paths({"spec": spec}, {"spec": "[unknown]"}, "spec.resources") == [("spec", spec, "[unknown]")]
-    assert paths({"spec": spec}, {"spec": {**spec, "resources": {}}}, "spec.resources") == []
-
-
-def test_what_is_ignored_is_left_out():
+def test_what_is_ignored_is_left_out_but_for_an_object_that_changes_as_a_whole():
     sizes = {"scalingConfig": {"desiredSize": 1, "maxSize": 2}}, {"scalingConfig": {"desiredSize": 3, "maxSize": 4}}
     assert paths(*sizes, "scalingConfig.desiredSize") == [("scalingConfig.maxSize", 2, 4)]
     assert paths(*sizes, "scalingConfig") == []
+    # A claim whose volume is replaced: the engine knows nothing of its ``spec`` any more.
+    spec = {"volumeName": "v", "resources": {"requests": {"storage": "1Ti"}}}
+    assert paths({"spec": spec}, {"spec": "[unknown]"}, "spec.resources") == [("spec", spec, "[unknown]")]
+    assert paths({"spec": spec}, {"spec": {**spec, "resources": {}}}, "spec.resources") == []
 
 
 def test_what_replaces_is_known_at_each_path():
@@ -71,9 +65,3 @@ def test_what_replaces_is_known_at_each_path():
 def test_default_tags_that_changed_are_told(before, after, told):
     found = differences(Resource("u", GROUP, "n"), {}, tags_all=(before, after))
     assert [each.path for each in found] == told
-
-
-def test_a_tag_of_the_resource_itself_is_told_once():
-    resource = Resource("u", GROUP, "n", inputs={"tags": {"Name": "b"}})
-    found = differences(resource, {"tags": {"Name": "a"}}, tags_all=({"Name": "a"}, {"Name": "b", "Owner": "me"}))
-    assert [each.path for each in found] == ["tags.Name", "tagsAll.Owner"]

@@ -1,0 +1,137 @@
+"""What becomes of errors, options and sizes on the way to a cluster: failures, programs, and the nodes of a group."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from cluster_snapshots import outputs
+
+from trainium_eks.aws.sessions import GroupSize
+from trainium_eks.client import reading, scaling, submitting
+from trainium_eks.client.failure import CommandError, failure_of
+from trainium_eks.client.train_request import request_of
+from trainium_eks.jobs.objects.job import Program
+from trainium_eks.jobs.objects.options import TrainOptions
+from trainium_eks.kube.errors import ClusterError, MissingError
+
+FOREIGN = ModuleNotFoundError("theirs", name="theirs.urllib3")
+BOTO3 = ModuleNotFoundError("no", name="boto3.session")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (ClusterError("it does not answer"), 1, "it does not answer"),
+        (MissingError("no kubeconfig"), 2, "no kubeconfig"),
+        (CommandError(3, "as it is"), 3, "as it is"),
+        (BOTO3, 2, "the Python package boto3.session is missing: pip install 'trainium-eks[local]' brings it"),
+    ],
+)
+def test_an_error_that_a_command_has_foreseen_has_its_exit_code(error, code, said):
+    found = failure_of(error)
+    assert (found.code, found.title) == (code, said)
+    assert failure_of(FOREIGN) is failure_of(ValueError("no")) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "program", "wrong"),
+    [
+        ({"module": "m", "script_args": "--a 'b c'", "arguments": ("d",)}, Program("", "m", ("--a", "b c", "d")), ""),
+        ({"script": "image:train.py"}, Program("train.py"), ""),
+        ({"module": "m", "workspace": Path()}, Program("", "m"), "--workspace"),
+        ({"script": "/opt/train.py"}, Program("/opt/train.py"), ""),
+        ({"script": __file__}, Program(__file__), "--script"),
+        ({"script": "/opt/train.py", "workspace": Path()}, Program("/opt/train.py"), "--script"),
+        ({"script": "none.py"}, Program("none.py"), "--script"),
+    ],
+)
+def test_a_program_is_the_images_or_travels(given, program, wrong):
+    request, workspace, problem = request_of(TrainOptions(**given))
+    assert (request.program, workspace, problem.path if problem else "") == (program, None, wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"script": "x", "script_args": "'"}, "--script-args cannot be read as words of a shell"),
+        ({"example": "bret"}, "--example bret: there are .*; did you mean bert"),
+        ({"module": "m", "env": ("A",)}, "--env A: write it as NAME=VALUE"),
+    ],
+)
+def test_an_option_that_cannot_be_read_is_refused(given, said):
+    with pytest.raises(CommandError, match=said) as refused:
+        request_of(TrainOptions(**given))
+    assert refused.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ((), "there is none; `trn jobs` lists them"),
+        (("x",), "there is x;"),
+        (("x", "y"), "there are x, y;"),
+        (("u", "v", "w", "x", "y", "z"), "there are u, v, w, x, y and more;"),
+        (("x", "trail-8"), "did you mean trail-8?"),
+    ],
+)
+def test_a_job_that_is_not_there_is_told_with_those_that_are(names, said):
+    session = SimpleNamespace(namespace=SimpleNamespace(name="team"))
+    found = reading.no_such(session, "trial-8", [SimpleNamespace(name=name) for name in names])
+    assert found.title.startswith(f"namespace team has no job 'trial-8': {said}")
+
+
+GROUP = outputs().node_groups[0].model_copy(update={"name": "g", "min_size": 1, "max_size": 4})
+
+
+def test_a_size_beyond_the_groups_limits_names_the_limit():
+    said = {nodes: [each.reason for each in scaling.size_problems(GROUP, nodes)] for nodes in (0, 1, 4, 5)}
+    assert said == {0: ["g has at least 1 nodes"], 1: [], 4: [], 5: ["g has at most 4 nodes"]}
+
+
+@pytest.mark.parametrize(
+    ("is_local", "changes", "said"),
+    [
+        (True, {}, r", simulated\."),
+        (False, {}, r": \+43\.00 USD an hour \(On-Demand us-east-1, [\d-]+\)\."),
+        (False, {"capacity": "capacity-block"}, r": .*; paid with the Capacity Block\."),
+        (False, {"instance_type": "trn2.48xlarge"}, "; their price is not known."),
+    ],
+)
+def test_the_cost_of_another_size_is_told(is_local, changes, said):
+    group = GROUP.model_copy(update={"instance_type": "trn1.32xlarge", "capacity": "on-demand", **changes})
+    line = scaling.cost(SimpleNamespace(is_local=is_local, outputs=outputs()), group, 1, 3)
+    assert re.fullmatch(rf"g: 1 to 3 nodes of {group.instance_type}{said}", line)
+
+
+@pytest.mark.parametrize(
+    ("form", "missing", "said"),
+    [
+        ("volcano", None, "there is no Volcano in this cluster, which starts gangs; `trn doctor` says what else is"),
+        ("volcano", "left out", "there is no Volcano in this cluster, which starts gangs: left out; `trn doctor` says"),
+        ("pytorchjob", None, "in this cluster, which runs PyTorchJobs; `"),
+        ("pytorchjob", "left out", "in this cluster, which runs PyTorchJobs (left out); `"),
+    ],
+)
+def test_a_missing_controller_is_named_with_what_brings_it(form, missing, said):
+    report = SimpleNamespace(missing=lambda _: missing) if missing else None
+    session = SimpleNamespace(is_local=missing is not None, source=SimpleNamespace(local=report))
+    assert said in submitting.no_controller(form, session)
+
+
+def test_a_group_is_awaited_until_it_has_just_its_nodes_and_eks_issues_are_told_once(monkeypatch):
+    def nodes(*ready):
+        return [{"status": {"conditions": [{"type": "Ready", "status": str(each)}]}} for each in ready]
+
+    clock, said = [0.0], []
+    looks = iter([nodes(True, False), nodes(True, False), nodes(True, True, False), nodes(True, True)])
+    monkeypatch.setattr(scaling.cluster_facts, "nodes_of", lambda *_: next(looks, nodes(True)))
+    monkeypatch.setattr(scaling.Aws, "group_size", lambda *_: GroupSize(2, 0, 4, "DEGRADED", ("no capacity",)))
+    sleep = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    monkeypatch.setattr(scaling, "time", sleep)
+    session = SimpleNamespace(api=None, is_local=False, outputs=SimpleNamespace(region="us-west-2", cluster_name="c"))
+    scaling.await_nodes(session, GROUP, 2, said.append)
+    assert said == ["  1 of 2 nodes are Ready", "  no capacity", "  2 of 2 nodes are Ready"]
+    with pytest.raises(CommandError, match="g: 1 of 2 nodes are Ready after 1800 s") as failed:
+        scaling.await_nodes(session, GROUP, 2, said.append)
+    assert (failed.value.detail, clock[0]) == ("no capacity", 3 * scaling.LOOK_SECONDS + 1810)
