@@ -19,6 +19,7 @@ from trainium_workloads.training.options import Options, add_options
 TOY = "toy_script"
 PAGE = (Path(__file__).parents[2] / "docs" / "trainings.md").read_text(encoding="utf-8")
 KILL = random.Random(os.environ.get("TRN_TEST_SEED", "0"))
+KILLS = int(os.environ.get("TRN_TEST_KILLS", "3"))
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +42,66 @@ def test_killed_at_a_random_step_it_goes_on_as_if_it_had_not_been(gang, ranks, v
     assert 1 < first <= at + 2, f"killed at {at}"
     assert f"resumed from step {first - 1} " in resumed.out[0]
     assert {**killed.losses, **resumed.losses} == whole.losses
+
+
+@pytest.mark.parametrize("sharding", ["none", "full"])
+def test_killed_in_mid_write_again_and_again_it_goes_on_as_if_it_had_not_been(gang, tmp_path, sharding):
+    common = ("--sharding", sharding, "--steps", KILLS + 10, "--checkpoint-every", 1, "--slow-write", 0.03)
+    whole = gang(TOY, "--output", "whole", *common)
+    for done in range(KILLS):
+        at, victim = KILL.randint(1, 4), KILL.choice([None, 0])
+        hold = ("--hold-write", done + 1, at)
+        killed = gang(TOY, "--output", "cut", *common, *hold, kill_when=tmp_path / "held", kill_rank=victim)
+        (tmp_path / "held").unlink()
+        assert killed.codes[0] == -signal.SIGKILL
+        assert len([*(tmp_path / "cut" / "checkpoints").glob("step-*.part")]) == 1, "it was in mid-write"
+        assert killed.losses.items() <= whole.losses.items(), f"killed in sync {at}"
+        assert min(killed.losses) == done + 1
+    resumed = gang(TOY, "--output", "cut", *common)
+    assert resumed.losses == {step: loss for step, loss in whole.losses.items() if step > KILLS}
+
+
+def test_the_training_goes_on_while_a_checkpoint_is_written_and_one_is_at_a_time(gang):
+    common = ("--steps", 40, "--checkpoint-every", 4, "--pause", 0.01, "--slow-write", 0.2)
+    lines = gang(TOY, "--output", "beside", *common).steps
+    assert "checkpoint_step" not in lines[5]
+    seen = {line["checkpoint_step"]: line for line in reversed(lines) if "checkpoint_step" in line}
+    assert sorted(seen)[:: len(seen) - 1] == [4, 40]
+    for earlier, later in pairwise(sorted(seen)[:-1]):
+        assert later == seen[earlier]["step"], "the next was due long since, and begins when this one is complete"
+    assert all(
+        line["checkpoint_seconds"] < 0.2 <= line["checkpoint_beside_seconds"]
+        for step, line in seen.items()
+        if step < 40
+    )
+    [*waited] = gang(TOY, "--output", "out", *common, "--no-async-checkpoint").steps
+    saved = {line["checkpoint_step"]: line for line in waited if "checkpoint_step" in line}
+    assert [*saved] == [*range(4, 41, 4)]
+    assert all(line["checkpoint_beside_seconds"] < 0.2 <= line["checkpoint_seconds"] for line in saved.values())
+
+
+def test_sigterm_waits_for_the_checkpoint_that_is_written_and_saves_another(gang, tmp_path):
+    common = ("--output", "out", "--checkpoint-every", 5, "--slow-write", 0.5)
+    stopped = gang(TOY, *common, kill_at=6, kill_signal=signal.SIGTERM)
+    assert set(stopped.codes) == {143}
+    saved = sorted(int(each.name[5:13]) for each in (tmp_path / "out" / "checkpoints").glob("step-*.ckpt"))
+    assert saved == [5, max(stopped.losses)]
+    assert min(gang(TOY, *common).losses) == saved[-1] + 1
+
+
+def test_without_memory_for_a_copy_checkpoints_are_written_at_once(gang):
+    common = ("--output", "out", "--steps", 6, "--checkpoint-every", 2, "--slow-write", 0.1, "--free-memory", 5000)
+    ended = gang(TOY, *common)
+    assert re.search(r"has 5e-06 GB .* needs 5\.\d+e-06 GB: checkpoints are written at once", ended.out[0])
+    assert all(line["checkpoint_seconds"] >= 0.1 for line in ended.steps[1:])
+    assert "at once" not in gang(TOY, *common[:-1], 8000).out[0]
+
+
+def test_a_bug_while_a_checkpoint_is_written_ends_the_training(gang):
+    ended = gang(TOY, "--output", "out", "--steps", 10**6, "--checkpoint-every", 4, "--fail-write-at", 8, code=None)
+    assert ended.code == 1
+    assert "ValueError: a bug" in ended.err[1]
+    assert "resumed from step 4 " in gang(TOY, "--output", "out", "--steps", 10**6, "--steps-this-run", 1).out[0]
 
 
 def test_twice_the_ranks_with_half_the_accumulation_see_the_same_data(gang):

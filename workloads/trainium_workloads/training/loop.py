@@ -4,6 +4,7 @@ import math
 import os
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 import torch
@@ -70,6 +71,7 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
     state = State(model, optimizing.optimizer_of(model, options), precision.scaler(options))
     progress = Progress(options, layout, backend, task.identity, order)
     done = progress.resume(state)
+    progress.check_memory(state)
     last = min(options.steps, done + options.steps_this_run) if options.steps_this_run > 0 else options.steps
     if backend.rank == 0:
         _introduce(task, options, backend, model, order, done)
@@ -79,7 +81,7 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
     updates = Updates(task, options, backend, layout, state)
     tokens = order.global_batch * task.tokens_per_example
     scraped = _scraped(backend, order, progress, began) if backend.rank == 0 else None
-    with Metrics(options.output, options.steps, tokens, done + 1, scraped=scraped) as metrics:
+    with Metrics(options.output, options.steps, tokens, done + 1, scraped=scraped) as metrics, closing(progress):
         loss, reason = math.nan, ""
         for step in range(done + 1, last + 1):
             backend.seed(step_seed(options.seed, step, order.rank))
@@ -87,13 +89,16 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
             logs = step % options.log_every == 0 or step == last
             mine = values() if logs else {}
             # One sum for all values on which the ranks have to agree.
-            asks = [float(bool(stop.reason)), float(backend.rank == 0 and progress.is_due(step))]
-            stops, due, *sums = backend.sum([*asks, *mine.values()])
+            is_due = backend.rank == 0 and progress.is_due(step)
+            asks = [float(each) for each in (bool(stop.reason), is_due, progress.is_writing)]
+            stops, due, writing, *sums = backend.sum([*asks, *mine.values()])
             means = {name: total / backend.world_size for name, total in zip(mine, sums, strict=True)}
+            if not writing:
+                progress.settle(metrics)
             if logs:
                 loss = means["loss"]
-                _check(means, step, progress, state)
-            if due or stops or step == last:
+                _check(means, step, progress, state, metrics)
+            if (due and not writing) or stops or step == last:
                 progress.save(step, state, metrics, is_last=bool(stops) or step == last)
             if logs:
                 metrics.step(step, {**means, "learning_rate": updates.rate})
@@ -140,11 +145,12 @@ def _scraped(backend: Backend, order: Order, progress: Progress, began: float) -
     return scraped
 
 
-def _check(means: Mapping[str, float], step: int, progress: Progress, state: State) -> None:
+def _check(means: Mapping[str, float], step: int, progress: Progress, state: State, metrics: Metrics) -> None:
     # In FP16 gradients may overflow: that update was left out.
     judged = ("loss",) if state.scaler.is_enabled() else ("loss", "gradient_norm")
     wrong = [f"the {name.replace('_', ' ')} is {means[name]}" for name in judged if not math.isfinite(means[name])]
     if not wrong or os.environ.get(ONLY_COMPILES) == "1":
         return
+    progress.settle(metrics)
     stays = f"; the checkpoint of step {progress.last_saved} stays" if progress.last_saved else ""
     raise RefusalError(f"{wrong[0]} at step {step}{stays}: try a lower --learning-rate, or --precision fp32")

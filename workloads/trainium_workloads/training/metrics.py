@@ -28,17 +28,22 @@ class Metrics:
         self._saved_at = time.monotonic()
         self._saved: dict[str, float] = {}
 
-    def saved(self, checkpoint: Checkpoint, seconds: float) -> None:
-        """Record a checkpoint, and the time for which the training stood still."""
-        self._saved_at, at = time.monotonic(), round(time.time(), 3)
+    def stood_still(self, seconds: float) -> None:
+        """Leave out time in which the training waited for a checkpoint: it is no part of a step's."""
+        step, reported = self._before
+        self._before = (step, reported + seconds)
+
+    def saved(self, checkpoint: Checkpoint, seconds: float, went_on: float) -> None:
+        """Record a checkpoint, the time for which the training stood still, and when it went on (by the monotonic
+        clock): all that was computed since is not saved."""
+        beside = time.monotonic() - went_on
+        self._saved_at, at = went_on, round(time.time() - beside, 3)
         self._saved = {"checkpoint_step": checkpoint.step, "checkpoint_time": at}
         self._saved["checkpoint_seconds"] = round(seconds, 4)
+        self._saved["checkpoint_beside_seconds"] = round(beside, 4)
         if self._scraped is not None:
             self._scraped.saved(checkpoint.step, at)
         self._curve({"checkpoint_seconds": seconds}, checkpoint.step)
-        # The time of a checkpoint is no part of a step's.
-        step, reported = self._before
-        self._before = (step, reported + seconds)
 
     def step(self, step: int, values: Mapping[str, float]) -> None:
         """Write a step line, and a point of each curve."""

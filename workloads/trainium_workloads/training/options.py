@@ -56,6 +56,7 @@ class Options:
     output: Path = _option(Path("output"), "directory of checkpoints and curves, the same for all ranks")
     checkpoint_every: int = _option(0, "updates between two checkpoints; 0: by time alone", 0)
     checkpoint_seconds: float = _option(600.0, "time between two checkpoints; 0: by updates alone", 0)
+    async_checkpoint: bool = _option(True, "copy the state to the host's memory, and write it beside the next steps")
     keep: int = _option(3, "complete checkpoints that stay", 1)
     resume: bool = _option(True, "go on from the newest complete checkpoint of the output")
     log_every: int = _option(1, "updates between two step lines: each waits for the device", 1)

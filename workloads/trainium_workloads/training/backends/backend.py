@@ -39,6 +39,8 @@ class Backend:
         is_gloo = group["backend"] == "gloo"
         self.hosts = None if is_gloo else dist.new_group(backend="gloo", timeout=_CONNECT)
         """The ranks' processes over gloo, whatever their devices are; None where that is the default group."""
+        self.beside = dist.new_group(backend="gloo", timeout=_CONNECT)
+        """The same for another thread: in one group the calls of two threads have another order in each rank."""
 
     def _open(self, options: Options) -> dict[str, Any]:
         """Take this rank's device; return the settings of its process group."""
@@ -122,10 +124,15 @@ class Backend:
         dist.broadcast_object_list(told, src=0, group=self.hosts)
         return told[0]
 
-    def gather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, by rank, in all ranks."""
+    def enter_thread(self) -> None:
+        """Prepare another thread of this process: PyTorch would take the first GPU of the node in it."""
+        if self.name == "cuda":
+            torch.cuda.set_device(self.device)
+
+    def gather(self, value: Any, group: dist.ProcessGroup | None = None) -> list[Any]:
+        """Return the values of all ranks, by rank, in all ranks; by :attr:`hosts` or another group."""
         found: list[Any] = [None] * self.world_size
-        dist.all_gather_object(found, value, group=self.hosts)
+        dist.all_gather_object(found, value, group=group or self.hosts)
         return found
 
     def barrier(self) -> None:
