@@ -1,95 +1,64 @@
-"""How long a training stands still for its checkpoints: written beside its steps, and at once.
+"""How long ``finetune`` stands still for a checkpoint: with the default, and with ``--no-async-checkpoint``.
 
 Run by hand on an idle machine, in the environment of ``make torch``: ``.venv/workloads/bin/python
-benchmarks/checkpointing.py DIRECTORY``, with a directory of the file system in question. Rows are of the same training
-on CPUs, with and without ``--async-checkpoint``; the last checkpoint, which is always waited for, is left out. The
-first copy finds its memory, and later ones use it again.
+benchmarks/checkpointing.py DIRECTORY``, with a directory of the file system in question. The last checkpoint of a
+training is always waited for, and left out. The first copy has to find its memory; later ones use it again.
 """
 
 import argparse
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from statistics import fmean
 
-HERE = Path(__file__).resolve()
-sys.path.insert(0, str(HERE.parents[1] / "workloads"))
 import torch
-from torch import nn
-from torch.distributed.fsdp import fully_shard
-from trainium_workloads.training.backends import start
-from trainium_workloads.training.loop import train
-from trainium_workloads.training.options import Options
-from trainium_workloads.training.sharding import ShardedLayout
-from trainium_workloads.training.task import Batch, Loss, Position
+import transformers
 
-SIZE = 2048
-"""Of each layer, both ways: with AdamW's moments its state takes 50 MB."""
-
-
-class Layers:
-    """Layers one after the other."""
-
-    identity, tokens_per_example = {"model": "layers"}, 1
-
-    def __init__(self, layers: int, sharding: str) -> None:
-        self._layers, self._sharding = layers, sharding
-
-    def model(self) -> nn.Module:
-        made = nn.Sequential(*(nn.Linear(SIZE, SIZE, bias=False) for _ in range(self._layers)))
-        return fully_shard(made) if self._sharding == "full" else made
-
-    def examples(self) -> "Layers":
-        return self
-
-    def __len__(self) -> int:
-        return 1 << 20
-
-    def __getitems__(self, positions: list[Position]) -> Batch:
-        return {"x": torch.ones(len(positions), SIZE)}
-
-    def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        return Loss(model(batch["x"]).square().mean())
+WORKLOADS = Path(__file__).resolve().parents[1] / "workloads"
+MODEL = {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 4, "num_attention_heads": 8,
+         "num_key_value_heads": 8, "vocab_size": 8192, "tie_word_embeddings": True}  # fmt: skip
+"""Llama with 60 million parameters: 720 MB with both moments, in FP32."""
+OPTIONS = {"synthetic": 4096, "seq-len": 64, "batch-size": 1, "precision": "fp32", "backend": "cpu", "keep": 1,
+           "steps": 61, "checkpoint-every": 15, "checkpoint-seconds": 0}  # fmt: skip
 
 
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--layers", type=int, default=8, help="of 50 MB; default: %(default)s")
-    parser.add_argument("--batch-size", type=int, default=256, help="in each rank; default: %(default)s")
-    parser.add_argument("--steps", type=int, default=50, help="default: %(default)s")
-    parser.add_argument("--every", type=int, default=10, help="default: %(default)s")
     asked = parser.parse_args()
-    print("ranks sharding  stands still, at once  first copy  later  share  written beside  50 steps, at once  beside")
-    for ranks, sharding in ((1, "none"), (2, "none"), (2, "full")):
-        at_once, beside = (_run(asked, ranks, sharding, is_async) for is_async in (False, True))
-        print(ranks, sharding, at_once, beside)
+    print("seconds:             stands still             share          written  a step from 16 to 60")
+    print("ranks  sharding  at once   first   later  first  later  afterwards     at once  beside")
+    with tempfile.TemporaryDirectory(dir=asked.directory) as place:
+        model = transformers.AutoModelForCausalLM.from_config(transformers.LlamaConfig(**MODEL), dtype=torch.float32)
+        model.save_pretrained(f"{place}/model")
+        for ranks, sharding in ((1, "none"), (2, "none"), (2, "full")):
+            (waits, plain, _), (copies, beside, written) = (
+                _train(place, ranks, sharding, option) for option in ("--no-async-checkpoint", "--async-checkpoint")
+            )
+            at_once, first, later = fmean(waits), copies[0], fmean(copies[1:])
+            print(f"{ranks:5d}  {sharding:8s} {at_once:8.2f} {first:7.2f} {later:7.2f}  {first / at_once:5.1%}", end="")
+            print(f"  {later / at_once:5.1%}  {fmean(written):10.2f}  {plain:10.3f} {beside:7.3f}", flush=True)
     return 0
 
 
-def _run(asked, ranks, sharding, is_async):
-    output = asked.directory / f"checkpoints-{random.random()}"
-    port = str(random.randrange(15_000, 30_000))
-    told = {"layers": asked.layers, "sharding": sharding}
-    options = {"steps": asked.steps, "checkpoint_every": asked.every, "async_checkpoint": is_async}
-    options |= {"batch_size": asked.batch_size, "output": str(output), "precision": "fp32", "keep": 1}
-    running = []
-    for rank in range(ranks):
-        place = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        words = [sys.executable, str(HERE), json.dumps([told, options])]
-        out = subprocess.PIPE if rank == 0 else subprocess.DEVNULL
-        running.append(subprocess.Popen(words, env={**os.environ, "OMP_NUM_THREADS": "1", **place}, stdout=out, text=True))
-    lines = [json.loads(each) for each in running[0].communicate()[0].splitlines() if each.startswith("{")]
-    shutil.rmtree(output)
-    if any(each.wait() for each in running):
-        sys.exit("a training failed; it says above why")
-    saved = {each["checkpoint_step"]: each for each in lines[:-1] if "checkpoint_step" in each}
-    return lines, saved
+def _train(place: str, ranks: int, sharding: str, option: str) -> tuple[list[float], float, list[float]]:
+    """Return the pauses of its checkpoints, the time of a step with all that comes between two, and the times for which
+    checkpoints were written after their pauses."""
+    told = {**OPTIONS, "model": f"{place}/model", "output": f"{place}/{random.random()}", "sharding": sharding}
+    words = [option, *(f"--{name}={value}" for name, value in told.items())]
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
+    environment = {**os.environ, "PYTHONPATH": str(WORKLOADS), "OMP_NUM_THREADS": "1", "USE_TORCH_XLA": "0"}
+    command = [*run, "trainium_workloads.finetune.train", *words]
+    printed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    lines = [json.loads(each) for each in printed.splitlines() if each.startswith("{")]
+    saved = {line["checkpoint_step"]: line for line in lines[:-1] if "checkpoint_step" in line}.values()
+    pauses, written = ([line[f"checkpoint_{name}seconds"] for line in saved] for name in ("", "beside_"))
+    return pauses, (lines[59]["time"] - lines[15]["time"]) / 44, written
 
 
 if __name__ == "__main__":
