@@ -111,8 +111,8 @@ class Gang:
         """Runs a gang to its end; no process of it is left.
 
         It must end with ``code``, None for any, unless something is killed. When rank 0 has printed the line of the
-        step ``kill_at``, the signal is sent to ``kill_rank``, None for all; after the next line rank 0 waits for that.
-        It is also sent when the file ``kill_when`` is there.
+        step ``kill_at`` and the file ``kill_when`` is there, the signal is sent to ``kill_rank``, None for all; after
+        the next line rank 0 waits for that.
         Only what hangs takes ``seconds``.
         """
         self._count += 1
@@ -229,8 +229,8 @@ def _watch(running, log, deadline, kill, victims, kill_signal):
     """The code of the first rank that failed, 0 when all ended well, None when time was up."""
     kill_at, kill_when = kill
     while time.monotonic() < deadline:
-        is_printed = kill_at is not None and any(x["step"] >= kill_at for x in step_lines(log.read_text()))
-        if is_printed or (kill_when is not None and kill_when.exists()):
+        is_printed = kill_at is None or any(x["step"] >= kill_at for x in step_lines(log.read_text()))
+        if (kill_at or kill_when) and is_printed and (kill_when is None or kill_when.exists()):
             for each in victims:
                 each.send(kill_signal)
             log.with_name("goes-on").touch()

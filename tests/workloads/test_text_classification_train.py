@@ -56,7 +56,7 @@ def test_two_ranks_learn_it_and_write_a_model_that_transformers_loads(gang, data
 
 def test_killed_it_goes_on_to_the_same_model(gang, tmp_path):
     whole = gang(TRAIN, *SHORT, "--output", "whole")
-    gang(TRAIN, *SHORT, "--output", "cut", kill_at=5)
+    gang(TRAIN, *SHORT, "--output", "cut", kill_at=5, kill_when=tmp_path / "cut" / "checkpoints" / "latest")
     assert not (tmp_path / "cut" / "model").exists()
     again = gang(TRAIN, *SHORT, "--output", "cut")
     assert min(again.losses) > 2

@@ -23,7 +23,7 @@ Saved = dict[str, Any]
 """What a rank saves: the state of model and optimizer, as nested dictionaries and lists."""
 
 _FACTS, _STATE = "facts.json", "state.pt"
-MOMENTS_BYTES = 8
+_MOMENTS_BYTES = 8
 """Of each number that is learnt, AdamW and LAMB keep two moments in FP32."""
 _Result = TypeVar("_Result")
 
@@ -59,10 +59,11 @@ class Layout:
         backend.reduce_gradients(model.parameters())
 
     def saved_bytes(self, model: nn.Module, backend: Backend) -> int:
-        """Return the size of what this rank saves, also before the first update, which makes the optimizer's state."""
-        of_model = sum(each.nbytes for each in model.state_dict().values() if isinstance(each, Tensor))
-        learnt = sum(each.numel() for each in model.parameters() if each.requires_grad)
-        return 0 if backend.rank else of_model + MOMENTS_BYTES * learnt
+        """Return the size of what this rank saves, also before the first update, which makes the optimizer's moments."""
+        is_whole = self.sharding == "none"
+        saved = [(local(each), each.requires_grad) for each in model.parameters() if is_whole or each.requires_grad]
+        found = sum(part.nbytes + is_learnt * _MOMENTS_BYTES * part.numel() for part, is_learnt in saved)
+        return 0 if is_whole and backend.rank else found
 
     def state(self, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> Saved:
         """Return what this rank saves; the next update may change it."""

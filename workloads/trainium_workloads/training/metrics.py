@@ -27,17 +27,18 @@ class Metrics:
         self._before = (first_step - 1, time.monotonic())
         self._saved_at = time.monotonic()
         self._saved: dict[str, float] = {}
+        self._stood_still, self._went_on = 0.0, self._saved_at
 
     def stood_still(self, seconds: float) -> None:
-        """Leave out time in which the training waited for a checkpoint: it is no part of a step's."""
+        """Record that the training waited for a checkpoint until now. The time is no part of a step's."""
+        self._stood_still, self._went_on = seconds, time.monotonic()
         step, reported = self._before
         self._before = (step, reported + seconds)
 
-    def saved(self, checkpoint: Checkpoint, seconds: float, went_on: float) -> None:
-        """Record a checkpoint, the time for which the training stood still, and when it went on (by the monotonic
-        clock): all that was computed since is not saved."""
-        beside = time.monotonic() - went_on
-        self._saved_at, at = went_on, round(time.time() - beside, 3)
+    def saved(self, checkpoint: Checkpoint) -> None:
+        """Record that this checkpoint is complete. All that was computed since the training went on is not saved."""
+        seconds, beside = self._stood_still, time.monotonic() - self._went_on
+        self._saved_at, at = self._went_on, round(time.time() - beside, 3)
         self._saved = {"checkpoint_step": checkpoint.step, "checkpoint_time": at}
         self._saved["checkpoint_seconds"] = round(seconds, 4)
         self._saved["checkpoint_beside_seconds"] = round(beside, 4)

@@ -35,18 +35,6 @@ class State:
     scaler: torch.amp.GradScaler
 
 
-@dataclass(frozen=True)
-class _Writing:
-    """A checkpoint that is written while the training goes on."""
-
-    step: int
-    end: "Future[Checkpoint]"
-    stood_still: float
-    """Seconds for which the training waited."""
-    went_on: float
-    """When it continued, by the monotonic clock."""
-
-
 class Progress:
     """The checkpoints of a training; the same calls in all ranks. One at a time is written, by a thread of each rank:
     the training waits until its state is copied in the host's memory, and for the last one until it is complete."""
@@ -59,7 +47,8 @@ class Progress:
         self._checkpoints = Checkpoints(options.output / "checkpoints", options.keep)
         self._saved_at = time.monotonic()
         self._thread = ThreadPoolExecutor(1, initializer=backend.enter_thread)
-        self._writing: _Writing | None = None
+        self._writing: Future[Checkpoint] | None = None
+        self._step_written = 0
         self._is_owed = False
         self._copies = options.async_checkpoint and bool(options.checkpoint_every or options.checkpoint_seconds)
         self._copy: Saved = {}
@@ -120,9 +109,9 @@ class Progress:
     def is_writing(self) -> bool:
         """Whether this rank writes a checkpoint. An error that no rank expects is raised: the others wait for this
         one."""
-        if self._writing is None or not self._writing.end.done():
+        if self._writing is None or not self._writing.done():
             return self._writing is not None
-        error = self._writing.end.exception()
+        error = self._writing.exception()
         if error is not None and not isinstance(error, OSError):
             raise error
         return False
@@ -143,10 +132,9 @@ class Progress:
         beside = not is_last and self._can_copy(saved)
         saved = self._copy if beside else saved
         write = functools.partial(self._layout.save, self._checkpoints, step, saved, facts, self._backend)
-        end = self._thread.submit(write) if beside else _at_once(write)
+        self._step_written, self._writing = step, self._thread.submit(write) if beside else _at_once(write)
         self._saved_at = time.monotonic()
-        self._writing = _Writing(step, end, self._saved_at - began, self._saved_at)
-        metrics.stood_still(self._writing.stood_still)
+        metrics.stood_still(self._saved_at - began)
         if not beside:
             self.settle(metrics, is_last=is_last)
 
@@ -157,24 +145,24 @@ class Progress:
             return
         writing, self._writing = self._writing, None
         try:
-            saved = writing.end.result()
+            saved = writing.result()
         except OSError as error:
             stays = f"the one of step {self.last_saved} stays" if self.last_saved else "there is none"
-            line = f"the checkpoint of step {writing.step} could not be saved ({error}); {stays}"
+            line = f"the checkpoint of step {self._step_written} could not be saved ({error}); {stays}"
             if is_last:
                 raise NotSavedError(line) from error
             if self._backend.rank == 0:
                 say(line)
         else:
-            self.last_saved = writing.step
-            metrics.saved(saved, writing.stood_still, writing.went_on)
+            self.last_saved = self._step_written
+            metrics.saved(saved)
 
     def close(self) -> None:
         """Wait for a checkpoint that is still written when a training fails, and say what became of it."""
         if self._writing is not None:
-            error = self._writing.end.exception()
+            error = self._writing.exception()
             became = "is complete" if error is None else f"could not be saved ({first_line(error)})"
-            sys.stderr.write(f"the checkpoint of step {self._writing.step} {became}\n")
+            sys.stderr.write(f"the checkpoint of step {self._step_written} {became}\n")
         self._thread.shutdown()
 
     def _can_copy(self, saved: Saved) -> bool:

@@ -19,7 +19,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from trainium_workloads.training.backends import Backend
-from trainium_workloads.training.layout import MOMENTS_BYTES, Layout, Saved, local
+from trainium_workloads.training.layout import Layout, Saved
 from trainium_workloads.training.options import Options
 from trainium_workloads.training.refusal import RefusalError
 
@@ -70,10 +70,6 @@ class ShardedLayout(Layout):
     def reduce(self, model: nn.Module, backend: Backend) -> None:
         """Average the gradients of parameters that are whole; FSDP averaged the others in the backward pass."""
         backend.reduce_gradients(each for each in model.parameters() if not isinstance(each, DTensor))
-
-    def saved_bytes(self, model: nn.Module, backend: Backend) -> int:
-        parts = [local(each) for each in model.parameters() if each.requires_grad]
-        return sum(each.nbytes + MOMENTS_BYTES * each.numel() for each in parts)
 
     def state(self, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> Saved:
         return _state_of(model, optimizer)
