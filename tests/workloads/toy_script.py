@@ -89,7 +89,9 @@ def main():
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
     parser.add_argument("--keep-pages", action="store_true", help="write what is scraped after each step: pages.jsonl")
     parser.add_argument("--fill-disk-at", type=int, default=0, help="a save of this step finds the disk full")
-    parser.add_argument("--fail-write-at", type=int, default=0, help="rank 1 has a bug that a save of this step shows")
+    parser.add_argument(
+        "--fail-write-at", type=int, default=0, help="rank 1 has a bug that saves from this step on show"
+    )
     parser.add_argument("--slow-write", type=float, default=0, help="seconds until a checkpoint's state is written")
     parser.add_argument("--hold-write", type=int, nargs=2, help="writes of later steps stop, half done, at this sync")
     parser.add_argument("--free-memory", type=int, help="bytes that the host is said to have")
@@ -101,7 +103,7 @@ def main():
     if arguments.free_memory is not None:
         host_memory.free_bytes = lambda: arguments.free_memory
     _write_slowly(arguments.slow_write, *(arguments.hold_write or (math.inf, 0)))
-    if os.environ["RANK"] == "1":
+    if arguments.fail_write_at and os.environ["RANK"] == "1":
         _fail(arguments.fail_write_at)
     if arguments.keep_pages and os.environ["RANK"] == "0":
         _keep_pages(os.environ["TRN_METRICS_PORT"])
@@ -164,7 +166,7 @@ def _fail(at):
     save = Layout.save
 
     def save_or_fail(self, checkpoints, step, *others):
-        if step == at:
+        if step >= at:
             raise ValueError("a bug")
         return save(self, checkpoints, step, *others)
 

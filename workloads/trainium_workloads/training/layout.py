@@ -59,7 +59,7 @@ class Layout:
         backend.reduce_gradients(model.parameters())
 
     def saved_bytes(self, model: nn.Module, backend: Backend) -> int:
-        """Return the size of what this rank saves, also before the first update, which makes the optimizer's moments."""
+        """Return the size of what this rank saves, also before the first update makes the optimizer's moments."""
         is_whole = self.sharding == "none"
         saved = [(local(each), each.requires_grad) for each in model.parameters() if is_whole or each.requires_grad]
         found = sum(part.nbytes + is_learnt * _MOMENTS_BYTES * part.numel() for part, is_learnt in saved)
