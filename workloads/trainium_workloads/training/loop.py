@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import nn
@@ -22,6 +22,7 @@ from trainium_workloads.training.order import Order, step_seed
 from trainium_workloads.training.progress import ONLY_COMPILES, Progress, State, say
 from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import Batch, Examples, Task, parameter_count
+from trainium_workloads.training.tracking import Tracker
 from trainium_workloads.training.updates import Updates
 
 
@@ -81,7 +82,10 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
     updates = Updates(task, options, backend, layout, state)
     tokens = order.global_batch * task.tokens_per_example
     scraped = _scraped(backend, order, progress, began) if backend.rank == 0 else None
-    with Metrics(options.output, options.steps, tokens, done + 1, scraped=scraped) as metrics, closing(progress):
+    # What only compiles makes its losses up.
+    tracks = backend.rank == 0 and done < last and os.environ.get(ONLY_COMPILES) != "1"
+    trackers = _trackers(task, options) if tracks else []
+    with Metrics(options, tokens, done + 1, scraped, trackers) as metrics, closing(progress):
         loss, reason = math.nan, ""
         for step in range(done + 1, last + 1):
             backend.seed(step_seed(options.seed, step, order.rank))
@@ -145,7 +149,16 @@ def _scraped(backend: Backend, order: Order, progress: Progress, began: float) -
     return scraped
 
 
+<<<<<<< HEAD
 def _check(means: Mapping[str, float], step: int, progress: Progress, state: State, metrics: Metrics) -> None:
+=======
+def _trackers(task: Task, options: Options) -> list[Tracker]:
+    parameters = {**asdict(options), **task.identity}
+    return [Tracker(each, options.output, parameters) for each in options.trackers]
+
+
+def _check(means: Mapping[str, float], step: int, progress: Progress, state: State) -> None:
+>>>>>>> track
     # In FP16 gradients may overflow: that update was left out.
     judged = ("loss",) if state.scaler.is_enabled() else ("loss", "gradient_norm")
     wrong = [f"the {name.replace('_', ' ')} is {means[name]}" for name in judged if not math.isfinite(means[name])]

@@ -1,15 +1,17 @@
-"""Metrics of a training: a JSON line a step on standard output, curves for TensorBoard, and series for a
-monitoring system. Of rank 0."""
+"""Metrics of a training: a JSON line a step on standard output, curves for TensorBoard and trackers, and series
+for a monitoring system. Of rank 0."""
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trainium_workloads.checkpoint import Checkpoint
 from trainium_workloads.scraped import SeriesServer
 from trainium_workloads.steps import report
+from trainium_workloads.training.options import Options
+from trainium_workloads.training.tracking import Tracker
 
 
 class Metrics:
@@ -18,12 +20,18 @@ class Metrics:
     print nothing."""
 
     def __init__(
-        self, output: Path, steps: int, tokens_per_step: int, first_step: int, *, scraped: SeriesServer | None
+        self,
+        options: Options,
+        tokens_per_step: int,
+        first_step: int,
+        scraped: SeriesServer | None,
+        trackers: Sequence[Tracker],
     ) -> None:
-        self._steps = steps
+        self._steps = options.steps
         self._tokens_per_step = tokens_per_step
         self._scraped = scraped
-        self._writer = None if scraped is None else _writer(output / "tensorboard", first_step)
+        self._trackers = trackers
+        self._writer = None if scraped is None else _writer(options.output / "tensorboard", first_step)
         self._before = (first_step - 1, time.monotonic())
         self._saved_at = time.monotonic()
         self._saved: dict[str, float] = {}
@@ -66,8 +74,10 @@ class Metrics:
     def __enter__(self) -> "Metrics":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: object, *_: object) -> None:
         """Write the buffered points, and end the series."""
+        for tracker in self._trackers:
+            tracker.close("FAILED" if error else "FINISHED" if self._before[0] == self._steps else "KILLED")
         if self._writer is not None:
             self._writer.close()
         if self._scraped is not None:
@@ -77,6 +87,8 @@ class Metrics:
         if self._writer is not None:
             for name, value in values.items():
                 self._writer.add_scalar(name, value, step)
+        for tracker in self._trackers:
+            tracker.log(step, values)
 
 
 def _writer(directory: Path, first_step: int) -> Any:

@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -13,6 +14,7 @@ from trainium_workloads.training.refusal import RefusalError
 # ruff: noqa: RUF009 - the calls make fields
 
 BackendName = Literal["cpu", "cuda", "xla", "neuron"]
+TrackerName = Literal["none", "mlflow", "wandb", "both"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 
 PRECISIONS: Mapping[str, tuple[Precision, ...]] = {
@@ -60,7 +62,13 @@ class Options:
     keep: int = _option(3, "complete checkpoints that stay", 1)
     resume: bool = _option(True, "go on from the newest complete checkpoint of the output")
     log_every: int = _option(1, "updates between two step lines: each waits for the device", 1)
+    track: TrackerName = _option("none", "where the curves go besides TensorBoard")
     workers: int = _option(0, "processes that read examples, for each rank; 0: the rank itself", 0)
+
+    @property
+    def trackers(self) -> list[str]:
+        """The packages of ``track``."""
+        return [each for each in ("mlflow", "wandb") if self.track in (each, "both")]
 
 
 def add_options(parser: argparse.ArgumentParser, defaults: Options, aliases: Mapping[str, str] | None = None) -> None:
@@ -108,6 +116,10 @@ def options_of(arguments: argparse.Namespace) -> Options:
         wrong.append(f"--eager is for backend xla: {options.backend} runs each operation by itself anyway")
     if options.compile and options.backend == "xla":
         wrong.append("--compile is not for backend xla, which traces and compiles by itself")
+    for tracker in options.trackers:
+        # A directory of the name, such as wandb's own, is no package.
+        if getattr(find_spec(tracker), "origin", None) is None:
+            wrong.append(f"--track {tracker} needs the package {tracker}, which the image lacks (docs/trainings.md)")
     if wrong:
         raise RefusalError("; ".join(wrong))
     return options

@@ -62,9 +62,23 @@ def test_from_the_environment_or_a_pipe(namespace):
     assert "other" not in namespace.secrets
 
 
+def test_the_variables_of_a_tracker(namespace):
+    of_tracker = {"MLFLOW_TRACKING_URI": "https://mlflow", "MLFLOW_TRACKING_TOKEN": TOKEN, "WANDB_API_KEY": ""}
+    said = _trn("secret --track", HF_TOKEN="hf_other", **of_tracker).stdout
+    assert said == "The Secret tracking holds MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN: --track-secret tracking\n"
+    [made] = namespace.objects
+    assert made["data"].keys() == {"MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN"}
+    assert made["data"]["MLFLOW_TRACKING_TOKEN"] == ENCODED
+    assert _trn("secret --track --delete").stdout == "The Secret tracking is deleted\n"
+    namespace.refuses = "no Secrets today"
+    ends(1, _trn("secret --track", **of_tracker), "no Secrets today")
+
+
 @pytest.mark.parametrize(
     ("command", "given", "words"),
     [
+        ("secret --track", "", "export one or more of MLFLOW_TRACKING_URI"),
+        ("secret --track --from-aws hub", "", "takes variables of your environment"),
         ("secret", "", "export HF_TOKEN, or pipe it in"),
         ("secret", f"{TOKEN} {TOKEN}", "it is one word"),
         ("secret Not_A_Name", TOKEN, "set --hf-secret to hugging-face"),

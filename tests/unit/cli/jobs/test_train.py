@@ -179,6 +179,9 @@ def test_a_missing_script_is_the_one_thing_said_of_it(api, tmp_path, monkeypatch
         ("train --module m --env A", "write it as NAME=VALUE"),
         ("train --module m --env HF_TOKEN=hf_Word", "trn secret hugging-face; then --hf-secret hugging-face"),
         ('train --module m --script-args "\'"', "cannot be read as words of a shell"),
+        ("train --module m --env WANDB_API_KEY=hf_Word", "trn secret tracking --track; then --track-secret tracking"),
+        ("train --module m --track-secret s:key", "set --track-secret to tracking"),
+        ("train --module m --track-secret other", "trn secret other --track"),
         ("train --module m --topology near", "allowed: hard, soft"),
         ("train --module m --rendezvous zookeeper", "allowed: c10d, etcd"),
         ("train --module m --kind pytorch", "set --kind to pytorchjob"),
@@ -187,6 +190,7 @@ def test_a_missing_script_is_the_one_thing_said_of_it(api, tmp_path, monkeypatch
         ("train --module m --kind pytorchjob --rendezvous etcd", "set --rendezvous to c10d"),
         ("train --module m --kind trainjob --precompile", "set --kind to volcano"),
         ("train --module m --hf-secret s --torchx", "TorchX gives a container no Secret"),
+        ("train --module m --track-secret s --torchx", "TorchX gives a container no Secret"),
         ("scale ng1 5", "set NODES to 4"),
         ("scale free 0", "set NODES to 1"),
         ("scale gn1 1", "set --group to ng1"),
@@ -317,6 +321,19 @@ def test_a_token_is_in_the_job_by_reference(api, form):
     made = next(yaml.safe_load_all(shown))
     variables = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "hub"}}}
     assert json.dumps(variables) in json.dumps(made)
+
+
+@pytest.mark.parametrize("form", ["volcano", "pytorchjob", "trainjob"])
+def test_a_trackers_variables_are_in_the_job_by_reference_where_they_are_not_given(api, form):
+    api.served |= {PYTORCH_API, TRAINER_API}
+    api.create(_secret("mine"))
+    given = "--env MLFLOW_TRACKING_URI=http://mlflow:5000 --nodes 1"
+    shown = trn(f"train --kind {form} --module m --track-secret mine {given} --dry-run").stdout
+    made = json.dumps(next(yaml.safe_load_all(shown)))
+    for name in ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "WANDB_API_KEY"):
+        reference = {"secretKeyRef": {"name": "mine", "key": name, "optional": True}}
+        assert json.dumps({"name": name, "valueFrom": reference}) in made
+    assert made.count('"MLFLOW_TRACKING_URI"') == 1
 
 
 @pytest.mark.parametrize(
