@@ -108,9 +108,10 @@ from pathlib import Path
 import torch
 import torch_xla.debug.metrics as measured
 from trainium_workloads.bert.config import config_of
-from trainium_workloads.text_classification import evaluation
 from trainium_workloads.text_classification.data import ReviewSource
+from trainium_workloads.text_classification.train import Classification
 from trainium_workloads.training import backends
+from trainium_workloads.training.evaluation import Evaluation
 from trainium_workloads.training.options import Options
 from transformers import AutoModelForSequenceClassification
 
@@ -123,8 +124,10 @@ for name in ("xla", "cpu"):
     config = config_of("tiny", name, vocabulary=len(data.tokenizer))
     config.num_hidden_layers = 1
     model = AutoModelForSequenceClassification.from_config(config).to(backend.device)
+    task = Classification(data, config, None)
     found[name] = [
-        evaluation.accuracy(model, data.train, backend, options, most) for most in (0, 13, 60)
+        Evaluation(task, data.train.first(most), options, backend, (0, 1)).of(model, 1)["eval_accuracy"]
+        for most in (0, 13, 60)
     ]
     found.setdefault("graphs", measured.metric_data("CompileTime")[0])
     backend.close()

@@ -56,7 +56,7 @@ class Layout:
 
     def reduce(self, model: nn.Module, backend: Backend) -> None:
         """Average the gradients over all ranks, where that has not happened in the backward pass."""
-        backend.reduce_gradients(model.parameters())
+        backend.average([each.grad for each in model.parameters() if each.grad is not None])
 
     def saved_bytes(self, model: nn.Module, backend: Backend) -> int:
         """Return the size of what this rank saves, also before the first update makes the optimizer's moments."""

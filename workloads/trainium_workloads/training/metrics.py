@@ -40,6 +40,10 @@ class Metrics:
     def stood_still(self, seconds: float) -> None:
         """Record that the training waited for a checkpoint until now. The time is no part of a step's."""
         self._stood_still, self._went_on = seconds, time.monotonic()
+        self.paused(seconds)
+
+    def paused(self, seconds: float) -> None:
+        """Leave a checkpoint's or an evaluation's time out of the step's."""
         step, reported = self._before
         self._before = (step, reported + seconds)
 
@@ -67,7 +71,10 @@ class Metrics:
             "tokens_per_second": round(self._tokens_per_step / seconds, 1) if seconds > 0 else 0.0,
             "checkpoint_age_seconds": round(now - self._saved_at, 1),
         }
-        self._scraped.step(step, values["loss"], seconds, rates["tokens_per_second"])
+        if "loss" in values:
+            self._scraped.step(step, values["loss"], seconds, rates["tokens_per_second"])
+        if "eval_loss" in values:
+            self._scraped.evaluated(values["eval_loss"])
         report(step, steps=self._steps, **values, **rates, **self._saved)
         self._curve({**values, **rates}, step)
 

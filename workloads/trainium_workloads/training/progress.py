@@ -14,16 +14,14 @@ from torch import nn
 
 from trainium_workloads.checkpoint import Checkpoint, Checkpoints
 from trainium_workloads.training.backends import Backend
+from trainium_workloads.training.evaluation import Evaluation
 from trainium_workloads.training.host_memory import shortage
 from trainium_workloads.training.layout import Facts, Layout, Saved, copied, facts_of
 from trainium_workloads.training.metrics import Metrics
-from trainium_workloads.training.options import Options
+from trainium_workloads.training.options import ONLY_COMPILES, Options
 from trainium_workloads.training.order import Order
 from trainium_workloads.training.refusal import NotSavedError, RefusalError, first_line
 from trainium_workloads.training.task import Fact
-
-ONLY_COMPILES = "NEURON_EXTRACT_GRAPHS_ONLY"
-"""Set by ``neuron_parallel_compile``: graphs are traced and compiled, and their results are made up."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +38,16 @@ class Progress:
     the training waits until its state is copied in the host's memory, and for the last one until it is complete."""
 
     def __init__(
-        self, options: Options, layout: Layout, backend: Backend, identity: Mapping[str, Fact], order: Order
+        self,
+        options: Options,
+        layout: Layout,
+        backend: Backend,
+        identity: Mapping[str, Fact],
+        order: Order,
+        evaluation: Evaluation,
     ) -> None:
         self._options, self._layout, self._backend, self._order = options, layout, backend, order
+        self._evaluation = evaluation
         self._identity = {**identity, "sharding": layout.sharding}
         self._checkpoints = Checkpoints(options.output / "checkpoints", options.keep)
         self._saved_at = time.monotonic()
@@ -82,6 +87,7 @@ class Progress:
         self._layout.load(Path(path), state.model, state.optimizer)
         self.resumed_from = found
         state.scaler.load_state_dict(facts["scaler"])
+        self._evaluation.state |= facts.get("evaluation", {})
         self.last_saved = int(facts["step"])
         if self._backend.rank == 0:
             say(f"resumed from step {self.last_saved} ({path})")
@@ -128,6 +134,8 @@ class Progress:
             return
         of_data = {"examples": self._order.examples, "seed": self._order.seed, "global_batch": self._order.global_batch}
         facts = {"step": step, "identity": self._identity, **of_data, "scaler": state.scaler.state_dict()}
+        facts["evaluation"] = dict(self._evaluation.state)
+        self._checkpoints.best_step = self._evaluation.state["best_step"]
         saved = self._layout.state(state.model, state.optimizer, self._backend)
         beside = not is_last and self._can_copy(saved)
         saved = self._copy if beside else saved
@@ -192,6 +200,22 @@ def _at_once(write: Callable[[], Checkpoint]) -> "Future[Checkpoint]":
     except OSError as error:
         end.set_exception(error)
     return end
+
+    def load_best(self, state: State, step: int) -> int:
+        """Load the checkpoint of the best step after the last one, and return the step of the state: the last one
+        without an evaluation, or where the best is damaged."""
+        best = self._evaluation.state
+        if best["best_step"] in (0, step):
+            return step
+        found = self._checkpoints.at(best["best_step"]) if self._backend.rank == 0 else None
+        path = self._backend.share(str(found or ""))
+        if self._backend.rank == 0:
+            taken = "its checkpoint is taken" if path else "its checkpoint is damaged, and the last is taken"
+            say(f"the best step is {best['best_step']}, with an eval_loss of {best['best_loss']:.5g}: {taken}")
+        if not path:
+            return step
+        self._layout.load(Path(path), state.model, state.optimizer)
+        return int(best["best_step"])
 
 
 def differences(theirs: Facts, identity: Mapping[str, Fact], order: Order) -> list[str]:

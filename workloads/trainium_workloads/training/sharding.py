@@ -69,7 +69,8 @@ class ShardedLayout(Layout):
 
     def reduce(self, model: nn.Module, backend: Backend) -> None:
         """Average the gradients of parameters that are whole; FSDP averaged the others in the backward pass."""
-        backend.reduce_gradients(each for each in model.parameters() if not isinstance(each, DTensor))
+        whole = (each.grad for each in model.parameters() if not isinstance(each, DTensor))
+        backend.average([each for each in whole if each is not None])
 
     def state(self, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> Saved:
         return _state_of(model, optimizer)

@@ -75,16 +75,15 @@ class Backend:
         """Run the model by ``torch.compile`` from now on; names of its parameters stay."""
         model.compile(backend="neuron" if self.name == "neuron" else "inductor")
 
-    def reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Make each gradient the mean over all ranks."""
-        gradients = [each.grad for each in parameters if each.grad is not None]
+    def average(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Make each tensor the mean over all ranks."""
         if self.world_size == 1:
             return
         # All are on their way before the first is awaited.
-        for work in [dist.all_reduce(gradient, async_op=True) for gradient in gradients]:
+        for work in [dist.all_reduce(each, async_op=True) for each in tensors]:
             work.wait()
-        for gradient in gradients:
-            gradient.div_(self.world_size)
+        for each in tensors:
+            each.div_(self.world_size)
 
     def end_update(self) -> None:
         """End an update of the parameters: on XLA the traced graph ends here, and runs."""
