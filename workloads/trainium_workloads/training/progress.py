@@ -173,6 +173,22 @@ class Progress:
             sys.stderr.write(f"the checkpoint of step {self._step_written} {became}\n")
         self._thread.shutdown()
 
+    def load_best(self, state: State, step: int) -> int:
+        """Load the checkpoint of the best step after the last one, and return the step of the state: the last one
+        without an evaluation, or where the best is damaged."""
+        best = self._evaluation.state
+        if best["best_step"] in (0, step):
+            return step
+        found = self._checkpoints.at(best["best_step"]) if self._backend.rank == 0 else None
+        path = self._backend.share(str(found or ""))
+        if self._backend.rank == 0:
+            taken = "its checkpoint is taken" if path else "its checkpoint is damaged, and the last is taken"
+            say(f"the best step is {best['best_step']}, with an eval_loss of {best['best_loss']:.5g}: {taken}")
+        if not path:
+            return step
+        self._layout.load(Path(path), state.model, state.optimizer)
+        return int(best["best_step"])
+
     def _can_copy(self, saved: Saved) -> bool:
         """Copy what this rank saves; return whether all ranks have a copy."""
         if not self._copies:
@@ -200,22 +216,6 @@ def _at_once(write: Callable[[], Checkpoint]) -> "Future[Checkpoint]":
     except OSError as error:
         end.set_exception(error)
     return end
-
-    def load_best(self, state: State, step: int) -> int:
-        """Load the checkpoint of the best step after the last one, and return the step of the state: the last one
-        without an evaluation, or where the best is damaged."""
-        best = self._evaluation.state
-        if best["best_step"] in (0, step):
-            return step
-        found = self._checkpoints.at(best["best_step"]) if self._backend.rank == 0 else None
-        path = self._backend.share(str(found or ""))
-        if self._backend.rank == 0:
-            taken = "its checkpoint is taken" if path else "its checkpoint is damaged, and the last is taken"
-            say(f"the best step is {best['best_step']}, with an eval_loss of {best['best_loss']:.5g}: {taken}")
-        if not path:
-            return step
-        self._layout.load(Path(path), state.model, state.optimizer)
-        return int(best["best_step"])
 
 
 def differences(theirs: Facts, identity: Mapping[str, Fact], order: Order) -> list[str]:
