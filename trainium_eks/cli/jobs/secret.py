@@ -43,20 +43,15 @@ def secret(
     """
     from trainium_eks.client.session import open_session
     from trainium_eks.jobs.data import tokens
-    from trainium_eks.jobs.objects.token_reference import (
-        DEFAULT_SECRET,
-        NAME,
-        TOKEN_KEY,
-        TRACKING_SECRET,
-        reference_problem,
-    )
+    from trainium_eks.jobs.objects import token_reference
+    from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, TOKEN_KEY, reference_problem
     from trainium_eks.kube.api import ApiError, ObjectReference
 
     if track and name == DEFAULT_SECRET:
-        name = TRACKING_SECRET
+        name = token_reference.TRACKING_SECRET
     if track and from_aws:
         raise CommandError(WRONG_USAGE, "--track takes variables of your environment, and no --from-aws")
-    if not NAME.fullmatch(name):
+    if not token_reference.NAME.fullmatch(name):
         raise CommandError(WRONG_USAGE, "no Secret was made", filter(None, [reference_problem(name)]), spell=str)
     with open_session(cluster) as session:
         namespace = session.namespace.name
@@ -75,9 +70,8 @@ def secret(
             state = "replaced" if replaced else "created"
             by_itself = "; trn stage takes it for hf:// by itself" if name == DEFAULT_SECRET else ""
             verb = "has another token now" if replaced else "holds the token"
-            text = f"The Secret {name} {verb}: --hf-secret {name}{by_itself}"
-            if track:
-                text = f"The Secret {name} holds {', '.join(values)}: --track-secret {name}"
+            of_hub = f"The Secret {name} {verb}: --hf-secret {name}{by_itself}"
+            text = f"The Secret {name} holds {', '.join(values)}: --track-secret {name}" if track else of_hub
     output.answer({"namespace": namespace, "secret": name, "state": state}, text, as_json=cluster.as_json)
 
 

@@ -100,12 +100,7 @@ class TrainOptions:
         ),
     ] = ""
     track_secret: Annotated[
-        str,
-        _what(
-            "--track-secret",
-            about="Secret with the variables of MLflow or Weights & Biases; see trn secret.",
-            metavar="NAME",
-        ),
+        str, _what("--track-secret", about="Secret with the variables of MLflow or Weights & Biases.", metavar="NAME")
     ] = ""
     """[Trackers](trainings.md#trackers) has them."""
 

@@ -36,9 +36,8 @@ def reference_problem(text: str, option: str = HUB_OPTION) -> Problem | None:
     if NAME.fullmatch(name) and (not colon or (_KEY.fullmatch(key) and not of_tracker)):
         return None
     reason = "it is not the name of a Secret (lower-case letters, digits, dashes, dots)"
-    if of_tracker:
-        return Problem(option, reason, value=text, good=TRACKING_SECRET)
-    return Problem(option, f"{reason}, with :KEY behind it if need be", value=text, good=DEFAULT_SECRET)
+    more, good = ("", TRACKING_SECRET) if of_tracker else (", with :KEY behind it if need be", DEFAULT_SECRET)
+    return Problem(option, reason + more, value=text, good=good)
 
 
 def token_variable(reference: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@ for a monitoring system. Of rank 0."""
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +16,18 @@ from trainium_workloads.training.tracking import Tracker
 
 class Metrics:
     """The step lines and curves of a run. Curves are in ``tensorboard`` below the output; points of an earlier run from
-    ``first_step`` on are left out. ``tokens_per_step`` is over all ranks; ``scraped`` None in ranks other than 0, which
+    ``first`` on are left out. ``tokens_per_step`` is over all ranks; ``scraped`` None in ranks other than 0, which
     print nothing."""
 
     def __init__(
-        self,
-        options: Options,
-        tokens_per_step: int,
-        first_step: int,
-        scraped: SeriesServer | None,
-        trackers: Sequence[Tracker],
+        self, options: Options, tokens_per_step: int, first: int, scraped: SeriesServer | None, trackers: list[Tracker]
     ) -> None:
         self._steps = options.steps
         self._tokens_per_step = tokens_per_step
         self._scraped = scraped
         self._trackers = trackers
-        self._writer = None if scraped is None else _writer(options.output / "tensorboard", first_step)
-        self._before = (first_step - 1, time.monotonic())
+        self._writer = None if scraped is None else _writer(options.output / "tensorboard", first)
+        self._before = (first - 1, time.monotonic())
         self._saved_at = time.monotonic()
         self._saved: dict[str, float] = {}
         self._stood_still, self._went_on = 0.0, self._saved_at

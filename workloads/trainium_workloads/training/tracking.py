@@ -1,7 +1,7 @@
 """Curves in MLflow or Weights & Biases, beside TensorBoard's. Needs the standard library, and the tracker's package.
 
 A process beside rank 0 sends the points: whatever a server does, or a package at its import and at the interpreter's
-exit, the training neither waits for it nor fails.
+exit, the training does not fail, and waits for nothing but the last points, for a limited time.
 """
 
 import fcntl
@@ -16,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-_LAST_SECONDS = 15
+_LAST_SECONDS = int(_asked) if (_asked := os.environ.get("TRN_TRACKER_SECONDS", "")).isdecimal() else 20
 """Time for the points that are not sent when the training ends."""
 
-_PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "WANDB_INIT_TIMEOUT": "10"}
+_PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "30", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "WANDB_INIT_TIMEOUT": "30"}
 """By default MLflow tries a dead address for many minutes before it says so, and wandb for 90 seconds."""
 
 _Run = tuple[Callable[[list[Any]], None], Callable[[str], None]]

@@ -317,23 +317,15 @@ def test_a_token_is_in_the_job_by_reference(api, form):
     api.served |= {PYTORCH_API, TRAINER_API}
     ends(2, trn(f"train --kind {form} --module m --hf-secret hugging-face"), "trn secret hugging-face")
     api.create(_secret("hugging-face"))
-    shown = trn(f"train --kind {form} --module m --hf-secret hugging-face:hub --dry-run").stdout
-    made = next(yaml.safe_load_all(shown))
-    variables = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "hub"}}}
-    assert json.dumps(variables) in json.dumps(made)
-
-
-@pytest.mark.parametrize("form", ["volcano", "pytorchjob", "trainjob"])
-def test_a_trackers_variables_are_in_the_job_by_reference_where_they_are_not_given(api, form):
-    api.served |= {PYTORCH_API, TRAINER_API}
     api.create(_secret("mine"))
-    given = "--env MLFLOW_TRACKING_URI=http://mlflow:5000 --nodes 1"
-    shown = trn(f"train --kind {form} --module m --track-secret mine {given} --dry-run").stdout
+    of_tracker = "--track-secret mine --env MLFLOW_TRACKING_URI=http://mlflow:5000 --nodes 1"
+    shown = trn(f"train --kind {form} --module m --hf-secret hugging-face:hub {of_tracker} --dry-run").stdout
     made = json.dumps(next(yaml.safe_load_all(shown)))
-    for name in ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "WANDB_API_KEY"):
-        reference = {"secretKeyRef": {"name": "mine", "key": name, "optional": True}}
-        assert json.dumps({"name": name, "valueFrom": reference}) in made
-    assert made.count('"MLFLOW_TRACKING_URI"') == 1
+    variables = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "hub"}}}
+    assert json.dumps(variables) in made
+    reference = {"secretKeyRef": {"name": "mine", "key": "WANDB_API_KEY", "optional": True}}
+    assert json.dumps({"name": "WANDB_API_KEY", "valueFrom": reference}) in made
+    assert made.count('"MLFLOW_TRACKING_URI"') == 1, "what is given comes before the Secret"
 
 
 @pytest.mark.parametrize(
