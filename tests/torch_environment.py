@@ -52,7 +52,7 @@ def provide():
     python = ENVIRONMENT / "bin" / "python"
     made_of = hashlib.sha256(f"{image.reference}\n{image.path}\n{REQUIREMENTS.read_text()}".encode()).hexdigest()
     if not STAMP.exists() or STAMP.read_text() != made_of:
-        _say("Installing what the tests of the trainings need into .venv/workloads (half a minute, 100 MB, once)")
+        _say("Installing what the tests of the trainings need into .venv/workloads (a minute, 300 MB, once)")
         subprocess.run([sys.executable, "-m", "venv", "--clear", ENVIRONMENT], check=True)
         (packages,) = ENVIRONMENT.glob("lib/python*/site-packages")
         (of_image,) = image.path.glob("lib/python*/site-packages")

@@ -154,4 +154,4 @@ def _get(url: str) -> bytes:
     except urllib.error.URLError as error:
         raise FetchError(f"{url}: {error.reason}") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise FetchError(f"{url}: {error or type(error).__name__}") from None
+        raise FetchError(f"{url}: {str(error) or type(error).__name__}") from None

@@ -102,6 +102,7 @@ class Gang:
         ranks=2,
         code=0,
         kill_at=None,
+        kill_when=None,
         kill_rank=None,
         kill_signal=signal.SIGKILL,
         environment=None,
@@ -110,7 +111,8 @@ class Gang:
         """Runs a gang to its end; no process of it is left.
 
         It must end with ``code``, None for any, unless something is killed. When rank 0 has printed the line of the
-        step ``kill_at``, the signal is sent to ``kill_rank``, None for all; after the next line rank 0 waits for that.
+        step ``kill_at`` and the file ``kill_when`` is there, the signal is sent to ``kill_rank``, None for all; after
+        the next line rank 0 waits for that.
         Only what hangs takes ``seconds``.
         """
         self._count += 1
@@ -126,7 +128,7 @@ class Gang:
         deadline = time.monotonic() + seconds
         try:
             victims = running if kill_rank is None else [running[kill_rank]]
-            first_code = _watch(running, logs / "0.out", deadline, kill_at, victims, kill_signal)
+            first_code = _watch(running, logs / "0.out", deadline, (kill_at, kill_when), victims, kill_signal)
         finally:
             codes = tuple(each.end() for each in running)
         out, err = (
@@ -136,7 +138,7 @@ class Gang:
         ended = Ended(first_code or 0, codes, step_lines(out[0]), out, err)
         if first_code is None:
             pytest.fail(f"{module} was not done within {seconds:.0f} s\n{_tails(ended)}")
-        if kill_at is None and code is not None and ended.code != code:
+        if kill_at is None and kill_when is None and code is not None and ended.code != code:
             pytest.fail(f"{module} ended with {ended.code}, not {code}\n{_tails(ended)}")
         return ended
 
@@ -223,14 +225,16 @@ def _hold(after, goes_on):
     steps.report = reported
 
 
-def _watch(running, log, deadline, kill_at, victims, kill_signal):
+def _watch(running, log, deadline, kill, victims, kill_signal):
     """The code of the first rank that failed, 0 when all ended well, None when time was up."""
+    kill_at, kill_when = kill
     while time.monotonic() < deadline:
-        if kill_at is not None and any(x["step"] >= kill_at for x in step_lines(log.read_text())):
+        is_printed = kill_at is None or any(x["step"] >= kill_at for x in step_lines(log.read_text()))
+        if (kill_at or kill_when) and is_printed and (kill_when is None or kill_when.exists()):
             for each in victims:
                 each.send(kill_signal)
             log.with_name("goes-on").touch()
-            kill_at = None
+            kill_at = kill_when = None
         codes = [each.code() for each in running]
         if first := [code for code in codes if code]:
             _await(running, _BY_THEMSELVES_SECONDS)

@@ -21,7 +21,8 @@ def test_killed_and_resumed_it_ends_with_the_very_same_loss(gang, tmp_path):
     whole = gang(MODULE, *arguments, "--output", "whole")
     assert list(whole.losses) == list(range(1, 13))
     step = random.randrange(5, 10)
-    killed = gang(MODULE, *arguments, "--output", "killed", kill_at=step)
+    saved = tmp_path / "killed" / "checkpoints" / "latest"
+    killed = gang(MODULE, *arguments, "--output", "killed", kill_at=step, kill_when=saved)
     assert set(killed.codes) == {-9}
     resumed = gang(MODULE, *arguments, "--output", "killed")
     first = min(resumed.losses)

@@ -108,7 +108,8 @@ def cut(trainings, whole):
         (saved,) = checkpoints.glob(f"step-{CUT:08d}-*.ckpt")
         shutil.copytree(saved, trainings.directory / "cut" / name / "checkpoints" / saved.name)
     run = {KILLED: trainings.arguments(KILLED, "cut", 4)}
-    ended, lines = trainings(2, run, kill_at=CUT + 1, kill_rank=1)
+    saved = trainings.directory / "cut" / KILLED / "checkpoints" / "latest"
+    ended, lines = trainings(2, run, kill_at=CUT + 1, kill_when=saved, kill_rank=1)
     assert ended.codes[1] == -signal.SIGKILL
     return {**{name: {} for name in OTHERS}, **losses(lines)}
 
@@ -372,10 +373,11 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, request):
         model = layout.place(fully_shard(nn.Linear(300, 300, bias=False)), backend, options)
         optimizer = torch.optim.AdamW(model.parameters())
         checkpoints = Checkpoints(tmp_path)
-        first = layout.save(checkpoints, 1, model, optimizer, {"step": 1}, backend)
+        state = layout.state(model, optimizer, backend)
+        first = layout.save(checkpoints, 1, state, {"step": 1}, backend)
         request.getfixturevalue("small_files")
         with pytest.raises(OSError, match=r"is the disk full"):
-            layout.save(checkpoints, 2, model, optimizer, {"step": 2}, backend)
+            layout.save(checkpoints, 2, state, {"step": 2}, backend)
         assert checkpoints.latest() == first
         assert facts_of(first.path) == {"step": 1}
     finally:

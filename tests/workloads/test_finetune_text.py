@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 from trainium_workloads.finetune import make_data, text
+from trainium_workloads.finetune.text import Form
 from trainium_workloads.tokenized import Rows
 from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import Position
@@ -24,7 +25,7 @@ def made(tmp_path_factory):
 
 
 def prepare(data, tokenizer, cache, column=None, length=1):
-    return text.prepare(data, column, tokenizer, VOCABULARY, length, cache)
+    return text.prepare(data, tokenizer, cache, Form(length, VOCABULARY, column, packing="cut"))
 
 
 def tokens_of(file):
@@ -156,7 +157,10 @@ def test_parts_of_a_message_are_joined_as_the_server_joins_them(made, tmp_path):
         (lambda directory: directory, "it holds none"),
         (written("a.csv", "text\n"), r"must hold .txt, .jsonl, .json, .parquet, .arrow files.*; it holds .csv"),
         (written("a.jsonl", '{"text": "a"}\n{"text": \n'), r"a\.jsonl is damaged, or no \.jsonl file"),
-        (written("a.jsonl", '{"body": "a"}\n'), "has no column text or messages or content; --column is to be one of"),
+        (
+            written("a.jsonl", '{"body": "a"}\n'),
+            "has no column messages or .* or text or content; --column is to be one of body, or two of them",
+        ),
         (written("a.jsonl", '{"text": 3}\n'), "must be a text, or a list of messages with role and content, not 3"),
         (written("a.jsonl", '{"messages": [{"role": "user"}]}\n'), "must be a list of messages with role and content"),
         (talk(7), "must be a list of messages with role and content, not {'role': 'user', 'content': 7}"),
@@ -190,7 +194,7 @@ def test_a_tokenizer_must_be_the_models(made, tmp_path):
     with pytest.raises(RefusalError, match="has no tokenizer"):
         prepare(made / "texts", made / "texts", tmp_path)
     with pytest.raises(RefusalError, match="tokens, and the model 100: it is another model's"):
-        text.prepare(made / "texts", None, made / "model", 100, 1, tmp_path)
+        text.prepare(made / "texts", made / "model", tmp_path, Form(1, 100))
 
 
 def test_conversations_need_a_template(made, tmp_path):

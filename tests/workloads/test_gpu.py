@@ -57,10 +57,11 @@ def test_each_example_makes_20_steps(gang, module, options):
 @pytest.mark.parametrize(
     "options", [["--sharding", "full"], ["--sharding", "none", "--precision", "fp32"], ["--lora", 4]]
 )
-def test_killed_it_goes_on_to_the_last_digit(gang, options):
+def test_killed_it_goes_on_to_the_last_digit(gang, tmp_path, options):
     common = (FINETUNE, *TINY, *options, "--steps", 16, "--checkpoint-every", 4, "--accumulate", 2)
     whole = gang("gpu_script", *common, "--output", "whole", ranks=1)
-    killed = gang("gpu_script", *common, "--output", "cut", ranks=1, kill_at=(at := random.randrange(5, 13)))
+    at, saved = random.randrange(5, 13), tmp_path / "cut" / "checkpoints" / "latest"
+    killed = gang("gpu_script", *common, "--output", "cut", ranks=1, kill_at=at, kill_when=saved)
     assert killed.code == -signal.SIGKILL
     resumed = gang("gpu_script", *common, "--output", "cut", ranks=1)
     assert 1 < min(resumed.losses) <= at + 2, f"killed at {at}"

@@ -19,6 +19,7 @@ from trainium_workloads.training.options import Options, add_options
 TOY = "toy_script"
 PAGE = (Path(__file__).parents[2] / "docs" / "trainings.md").read_text(encoding="utf-8")
 KILL = random.Random(os.environ.get("TRN_TEST_SEED", "0"))
+KILLS = int(os.environ.get("TRN_TEST_KILLS", "3"))
 
 
 @pytest.fixture(autouse=True)
@@ -30,17 +31,79 @@ def _script(tmp_path):
     ("ranks", "victim", "options"),
     [(1, None, ["--workers", 1]), (2, 0, ["--precision", "bf16", "--stochastic-rounding"]), (4, None, [])],
 )
-def test_killed_at_a_random_step_it_goes_on_as_if_it_had_not_been(gang, ranks, victim, options):
+def test_killed_at_a_random_step_it_goes_on_as_if_it_had_not_been(gang, tmp_path, ranks, victim, options):
     common = ("--steps", 20, "--checkpoint-every", 4, "--accumulate", 2, *options)
     whole = gang(TOY, "--output", "whole", *common, ranks=ranks)
     at = KILL.randrange(5, 18)
-    killed = gang(TOY, "--output", "cut", *common, ranks=ranks, kill_at=at, kill_rank=victim)
+    saved = tmp_path / "cut" / "checkpoints" / "latest"
+    killed = gang(TOY, "--output", "cut", *common, ranks=ranks, kill_at=at, kill_when=saved, kill_rank=victim)
     assert killed.code == -signal.SIGKILL
     resumed = gang(TOY, "--output", "cut", *common, ranks=ranks)
     first = min(resumed.losses)
     assert 1 < first <= at + 2, f"killed at {at}"
     assert f"resumed from step {first - 1} " in resumed.out[0]
     assert {**killed.losses, **resumed.losses} == whole.losses
+
+
+@pytest.mark.parametrize("sharding", ["none", "full"])
+def test_killed_in_mid_write_again_and_again_it_goes_on_as_if_it_had_not_been(gang, tmp_path, sharding):
+    common = ("--sharding", sharding, "--steps", KILLS + 10, "--checkpoint-every", 1, "--slow-write", 0.03)
+    whole = gang(TOY, "--output", "whole", *common)
+    for done in range(KILLS):
+        at, victim = KILL.randint(1, 4), KILL.choice([None, 0])
+        hold = ("--hold-write", done + 1, at)
+        killed = gang(TOY, "--output", "cut", *common, *hold, kill_when=tmp_path / "held", kill_rank=victim)
+        (tmp_path / "held").unlink()
+        assert killed.codes[0] == -signal.SIGKILL
+        assert len([*(tmp_path / "cut" / "checkpoints").glob("step-*.part")]) == 1, "it was in mid-write"
+        assert killed.losses.items() <= whole.losses.items(), f"killed in sync {at}"
+        assert min(killed.losses) == done + 1
+    resumed = gang(TOY, "--output", "cut", *common)
+    assert resumed.losses == {step: loss for step, loss in whole.losses.items() if step > KILLS}
+
+
+def test_the_training_goes_on_while_a_checkpoint_is_written_and_one_is_at_a_time(gang):
+    common = ("--steps", 40, "--checkpoint-every", 4, "--pause", 0.01, "--slow-write", 0.2)
+    lines = gang(TOY, "--output", "beside", *common).steps
+    assert "checkpoint_step" not in lines[5]
+    seen = {line["checkpoint_step"]: line for line in reversed(lines) if "checkpoint_step" in line}
+    assert sorted(seen)[:: len(seen) - 1] == [4, 40]
+    for earlier, later in pairwise(sorted(seen)[:-1]):
+        assert later == seen[earlier]["step"], "the next was due long since, and begins when this one is complete"
+    assert all(
+        line["checkpoint_seconds"] < 0.2 <= line["checkpoint_beside_seconds"]
+        for step, line in seen.items()
+        if step < 40
+    )
+    [*waited] = gang(TOY, "--output", "out", *common, "--no-async-checkpoint").steps
+    saved = {line["checkpoint_step"]: line for line in waited if "checkpoint_step" in line}
+    assert [*saved] == [*range(4, 41, 4)]
+    assert all(line["checkpoint_beside_seconds"] < 0.2 <= line["checkpoint_seconds"] for line in saved.values())
+
+
+def test_sigterm_waits_for_the_checkpoint_that_is_written_and_saves_another(gang, tmp_path):
+    common = ("--output", "out", "--checkpoint-every", 5, "--slow-write", 0.5)
+    stopped = gang(TOY, *common, kill_at=6, kill_signal=signal.SIGTERM)
+    assert set(stopped.codes) == {143}
+    saved = sorted(int(each.name[5:13]) for each in (tmp_path / "out" / "checkpoints").glob("step-*.ckpt"))
+    assert saved == [5, max(stopped.losses)]
+    assert min(gang(TOY, *common).losses) == saved[-1] + 1
+
+
+def test_without_memory_for_a_copy_checkpoints_are_written_at_once(gang):
+    common = ("--output", "out", "--steps", 6, "--checkpoint-every", 2, "--slow-write", 0.1, "--free-memory", 5000)
+    ended = gang(TOY, *common)
+    assert re.search(r"has 5e-06 GB .* needs 4.63e-06 GB: checkpoints are written at once", ended.out[0])
+    assert all(line["checkpoint_seconds"] >= 0.1 for line in ended.steps[1:])
+    assert "at once" not in gang(TOY, *common[:-1], 8000).out[0]
+
+
+def test_a_bug_while_a_checkpoint_is_written_ends_the_training(gang):
+    common = ("--output", "out", "--steps", 10**6, "--checkpoint-every", 4)
+    ended = gang(TOY, *common, "--fail-write-at", 5, code=None)
+    assert ended.code == 1
+    assert "ValueError: a bug" in ended.err[1]
+    assert "resumed from step 4 " in gang(TOY, *common, "--steps-this-run", 1).out[0]
 
 
 def test_twice_the_ranks_with_half_the_accumulation_see_the_same_data(gang):
@@ -94,8 +157,8 @@ def test_step_lines_and_curves(gang, tmp_path):
     assert [line["step"] for line in ended.steps] == [5, 10, 12]
     line = ended.steps[1]
     assert {"time", "loss", "error", "gradient_norm", "learning_rate", "tokens_per_second"} <= line.keys()
-    assert (line["steps"], line["checkpoint_step"]) == (12, 10)
-    assert line["checkpoint_seconds"] > 0
+    assert (line["steps"], ended.steps[-1]["checkpoint_step"]) == (12, 12)
+    assert ended.steps[-1]["checkpoint_seconds"] > 0
     assert 0 <= line["checkpoint_age_seconds"] < 60
     assert "{" not in ended.out[1], "rank 0 alone reports"
     curves = EventAccumulator(str(tmp_path / "out" / "tensorboard")).Reload()
@@ -107,7 +170,7 @@ def test_step_lines_and_curves(gang, tmp_path):
 
 def test_rank_0_alone_can_be_scraped_while_it_trains(gang, tmp_path):
     """Rank 1 of the same machine would find the port taken, and say so."""
-    common = ("--output", "out", "--steps", 30, "--checkpoint-every", 10)
+    common = ("--output", "out", "--steps", 30, "--checkpoint-every", 10, "--no-async-checkpoint")
     ended = gang(TOY, *common, "--keep-pages", environment={"TRN_METRICS_PORT": str(free_port())})
     pages = [parse(json.loads(line)) for line in (tmp_path / "pages.jsonl").read_text().splitlines()]
     assert [page["trn_training_step"].value for page in pages] == list(range(1, 31))
@@ -192,7 +255,9 @@ def test_a_backend_that_is_not_here(gang):
     ],
 )
 def test_what_is_not_finite_ends_it_for_good_and_is_not_saved(gang, fault, ranks, said, saved):
-    ended = gang(TOY, "--output", "out", *fault, "--checkpoint-every", 3, ranks=ranks, code=78)
+    # Each checkpoint is complete when the next is due, and the refusal waits for the last one.
+    slowly = ("--pause", 0.1, "--slow-write", 0.15)
+    ended = gang(TOY, "--output", "out", *fault, *slowly, "--checkpoint-every", 3, ranks=ranks, code=78)
     assert f"{said}; the checkpoint of step {saved} stays" in ended.err[0]
     assert min(gang(TOY, "--output", "out", ranks=ranks).losses) == saved + 1
 
@@ -201,6 +266,7 @@ def test_what_is_not_finite_ends_it_for_good_and_is_not_saved(gang, fault, ranks
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(gang):
+    gang(TOY, "--output", "out", "--steps", 4)
     ended = gang(TOY, "--output", "out", "--steps", 12, "--checkpoint-every", 4, "--fill-disk-at", 8)
     assert "the checkpoint of step 8 could not be saved ([Errno 28] No space left" in ended.out[0]
     assert "the one of step 4 stays" in ended.out[0]
@@ -217,7 +283,7 @@ def test_a_last_checkpoint_that_cannot_be_saved_fails_the_job(gang):
 
 
 def test_a_damaged_checkpoint_is_passed_over(gang, tmp_path):
-    common = ("--output", "out", "--steps", 12, "--checkpoint-every", 4)
+    common = ("--output", "out", "--steps", 12, "--checkpoint-every", 4, "--no-async-checkpoint")
     whole = gang(TOY, *common)
     newest = (tmp_path / "out" / "checkpoints" / "latest").resolve()
     content = bytearray((newest / "state.pt").read_bytes())

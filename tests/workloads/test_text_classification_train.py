@@ -56,7 +56,7 @@ def test_two_ranks_learn_it_and_write_a_model_that_transformers_loads(gang, data
 
 def test_killed_it_goes_on_to_the_same_model(gang, tmp_path):
     whole = gang(TRAIN, *SHORT, "--output", "whole")
-    gang(TRAIN, *SHORT, "--output", "cut", kill_at=5)
+    gang(TRAIN, *SHORT, "--output", "cut", kill_at=5, kill_when=tmp_path / "cut" / "checkpoints" / "latest")
     assert not (tmp_path / "cut" / "model").exists()
     again = gang(TRAIN, *SHORT, "--output", "cut")
     assert min(again.losses) > 2
@@ -108,9 +108,10 @@ from pathlib import Path
 import torch
 import torch_xla.debug.metrics as measured
 from trainium_workloads.bert.config import config_of
-from trainium_workloads.text_classification import evaluation
 from trainium_workloads.text_classification.data import ReviewSource
+from trainium_workloads.text_classification.train import Classification
 from trainium_workloads.training import backends
+from trainium_workloads.training.evaluation import Evaluation
 from trainium_workloads.training.options import Options
 from transformers import AutoModelForSequenceClassification
 
@@ -123,8 +124,10 @@ for name in ("xla", "cpu"):
     config = config_of("tiny", name, vocabulary=len(data.tokenizer))
     config.num_hidden_layers = 1
     model = AutoModelForSequenceClassification.from_config(config).to(backend.device)
+    task = Classification(data, config, None)
     found[name] = [
-        evaluation.accuracy(model, data.train, backend, options, most) for most in (0, 13, 60)
+        Evaluation(task, data.train.first(most), options, backend, (0, 1)).of(model, 1)["eval_accuracy"]
+        for most in (0, 13, 60)
     ]
     found.setdefault("graphs", measured.metric_data("CompileTime")[0])
     backend.close()

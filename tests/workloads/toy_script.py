@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import sys
 import time
@@ -11,11 +12,17 @@ from urllib.request import urlopen
 
 import torch
 from torch import nn
+from torch.distributed.fsdp import fully_shard
+from trainium_workloads import checkpoint
+from trainium_workloads.checkpoint import Checkpoints
 from trainium_workloads.scraped import SeriesServer
+from trainium_workloads.training import host_memory
 from trainium_workloads.training.backends import start
+from trainium_workloads.training.layout import Layout
 from trainium_workloads.training.loop import train
 from trainium_workloads.training.options import Options, add_options, options_of
 from trainium_workloads.training.refusal import guarded
+from trainium_workloads.training.sharding import ShardedLayout
 from trainium_workloads.training.task import Loss
 
 SIZE = 8
@@ -44,6 +51,7 @@ class Line:
     pause: float = 0.0
     dropout: float = 0.1
     overflow_at: int = 0
+    sharding: str = "none"
 
     def __post_init__(self):
         self.done = 0
@@ -55,9 +63,10 @@ class Line:
     tokens_per_example = SIZE
 
     def model(self):
-        return nn.Sequential(
+        made = nn.Sequential(
             nn.Linear(SIZE, self.width), nn.LayerNorm(self.width), nn.Dropout(self.dropout), nn.Linear(self.width, 1)
         )
+        return fully_shard(made) if self.sharding == "full" else made
 
     def examples(self):
         return Points(self.count)
@@ -80,17 +89,28 @@ def main():
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
     parser.add_argument("--keep-pages", action="store_true", help="write what is scraped after each step: pages.jsonl")
     parser.add_argument("--fill-disk-at", type=int, default=0, help="a save of this step finds the disk full")
+    parser.add_argument(
+        "--fail-write-at", type=int, default=0, help="rank 1 has a bug that saves from this step on show"
+    )
+    parser.add_argument("--slow-write", type=float, default=0, help="seconds until a checkpoint's state is written")
+    parser.add_argument("--hold-write", type=int, nargs=2, help="writes of later steps stop, half done, at this sync")
+    parser.add_argument("--free-memory", type=int, help="bytes that the host is said to have")
     add_options(parser, Options(steps=40, learning_rate=0.02, precision="fp32", batch_size=4, checkpoint_seconds=0))
     arguments = parser.parse_args()
     options = options_of(arguments)
     if arguments.fill_disk_at:
         _fill_disk(arguments.fill_disk_at)
+    if arguments.free_memory is not None:
+        host_memory.free_bytes = lambda: arguments.free_memory
+    _write_slowly(arguments.slow_write, *(arguments.hold_write or (math.inf, 0)))
+    if arguments.fail_write_at and os.environ["RANK"] == "1":
+        _fail(arguments.fail_write_at)
     if arguments.keep_pages and os.environ["RANK"] == "0":
         _keep_pages(os.environ["TRN_METRICS_PORT"])
     task = Line(*(getattr(arguments, field.name) for field in fields(Line)))
     backend = start(options)
     try:
-        return train(task, options, backend).exit_code
+        return train(task, options, backend, ShardedLayout() if task.sharding == "full" else None).exit_code
     finally:
         backend.close()
 
@@ -108,8 +128,6 @@ def _keep_pages(port):
 
 def _fill_disk(step):
     """/dev/full behaves as a full disk does."""
-    from trainium_workloads.checkpoint import Checkpoints
-
     real = Checkpoints.begin
 
     def begin(self, at):
@@ -119,6 +137,40 @@ def _fill_disk(step):
         return part
 
     Checkpoints.begin = begin
+
+
+def _write_slowly(seconds, after, at):
+    """Also makes the file ``held``, once a write is half done for good."""
+    begin, sync, left = Checkpoints.begin, checkpoint.sync, [math.inf]
+
+    def begin_slowly(self, step):
+        part = begin(self, step)
+        time.sleep(seconds)
+        left[0] = at if step > after else math.inf
+        return part
+
+    def sync_or_hold(*paths):
+        left[0] -= 1
+        if left[0] == 0:
+            for each in paths:
+                if each.is_file():
+                    os.truncate(each, each.stat().st_size // 2)
+            Path("held").touch()
+            time.sleep(600)
+        sync(*paths)
+
+    Checkpoints.begin, checkpoint.sync = begin_slowly, sync_or_hold
+
+
+def _fail(at):
+    save = Layout.save
+
+    def save_or_fail(self, checkpoints, step, *others):
+        if step >= at:
+            raise ValueError("a bug")
+        return save(self, checkpoints, step, *others)
+
+    Layout.save = save_or_fail
 
 
 if __name__ == "__main__":

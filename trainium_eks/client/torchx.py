@@ -30,8 +30,8 @@ def submit(job: TrainingJob, session: Session) -> str:
     refusal = ""
     if job.form != "volcano":
         refusal = f"TorchX submits Volcano jobs alone; leave --torchx out, or --kind {job.form}"
-    elif job.options.hf_secret:
-        refusal = "TorchX gives a container no Secret; leave --torchx out, or --hf-secret"
+    elif job.options.hf_secret or job.options.track_secret:
+        refusal = "TorchX gives a container no Secret; leave --torchx out, or --hf-secret and --track-secret"
     elif program is None:
         refusal = (
             "torchx is not on PATH; without --torchx trn submits the same job itself.\n  Install it in an environment "

@@ -8,7 +8,7 @@ from trainium_eks.aws.sessions import Aws, AwsError
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.data import tokens
 from trainium_eks.jobs.objects.options import Form, TrainOptions
-from trainium_eks.jobs.objects.token_reference import NAME
+from trainium_eks.jobs.objects.token_reference import HUB_OPTION, NAME, TRACK_OPTION
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.jobs.submit.requests import Facts
 from trainium_eks.kube.api import ApiError, NoSuchKindError
@@ -49,7 +49,7 @@ def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
         compiling=cluster_facts.compiling(jobs),
         staging=cluster_facts.bringing(api, namespace) if asked.data and may_submit else {},
         may_submit=may_submit,
-        has_secret=_has_secret(asked, session),
+        missing_secrets=_missing_secrets(asked, session),
         network_layers=cluster_facts.network_layers(api) if asked.topology else None,
         metrics_port=_metrics_port(session),
         capacity_ends=_capacity_ends(asked, session),
@@ -69,9 +69,11 @@ def image_of(wanted: str | None, session: Session) -> tuple[str, Problem | None,
     return _local_image(wanted) if session.is_local else registry_image(wanted, session.outputs)
 
 
-def _has_secret(asked: TrainOptions, session: Session) -> bool:
-    name = asked.hf_secret.partition(":")[0]
-    return not NAME.fullmatch(name) or tokens.is_there(session.api, session.namespace.name, name)
+def _missing_secrets(asked: TrainOptions, session: Session) -> frozenset[str]:
+    names = {HUB_OPTION: asked.hf_secret.partition(":")[0], TRACK_OPTION: asked.track_secret}
+    valid = {option: name for option, name in names.items() if NAME.fullmatch(name)}
+    namespace = session.namespace.name
+    return frozenset(option for option, name in valid.items() if not tokens.is_there(session.api, namespace, name))
 
 
 def _local_image(wanted: str | None) -> tuple[str, Problem | None, bool]:

@@ -50,6 +50,7 @@ class Gang:
             "spotInterruptionsCounted": self.rate.is_configured or not self.is_spot,
             "secondsBetweenFaults": _finite(run.seconds_between_faults),
             "checkpointSeconds": round(run.checkpoint_seconds, 1),
+            "besideSeconds": round(run.beside_seconds, 1),
             "intervalSeconds": self.expected.interval_seconds,
             "downSeconds": round(run.down_seconds, 1),
             "restartSeconds": round(run.restart_seconds, 1),

@@ -77,7 +77,7 @@ class Nodes(threading.Thread):
                     self._version = ""  # the server has forgotten what came after it
                     continue
                 failures += 1
-                pause(failures, f"nodes: {error or type(error).__name__}")
+                pause(failures, f"nodes: {str(error) or type(error).__name__}")
 
     def follow(self) -> None:
         """List the nodes where that has not been done, and take changes in until the server ends the watch."""
@@ -192,7 +192,7 @@ def rounds(
         except Failures as error:
             failures += 1
             changed.set()
-            pause(failures, f"{name}: {error or type(error).__name__}")
+            pause(failures, f"{name}: {str(error) or type(error).__name__}")
 
 
 def pause(failures: int, trouble: str) -> None:

@@ -1,9 +1,11 @@
 """Trial of a language model: a model that sees the future learns to copy the next token, and no class tells it."""
 
 import copy
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
+from torch import Tensor
 
 _TOKENS: Final = 1024
 """Tokens of the trial: sparse attention is dense over few."""
@@ -23,13 +25,25 @@ def sees_future(configuration: Any) -> bool | None:
     """
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 
+    found = _tried(configuration, _differs)
+    # Of an encoder the worst is said.
+    return True if found is None and type(configuration) in MODEL_FOR_MASKED_LM_MAPPING else found
+
+
+def mixes_documents(configuration: Any) -> bool | None:
+    """Return whether a document's logits change with another one before it in the same example, whose positions are its
+    own; None where that cannot be tried. Tried as :func:`sees_future` is."""
+    return _tried(configuration, _mixes)
+
+
+def _tried(configuration: Any, trial: Callable[[Any], bool]) -> bool | None:
     for is_narrow in (True, False):
         try:
             with torch.random.fork_rng(devices=[]):
-                return _differs(_small(configuration, is_narrow=is_narrow))
+                return trial(_small(configuration, is_narrow=is_narrow))
         except Exception:  # noqa: BLE001 - sizes that do not fit fail in as many ways as there are models
             continue
-    return True if type(configuration) in MODEL_FOR_MASKED_LM_MAPPING else None  # of an encoder the worst is said
+    return None
 
 
 def _small(configuration: Any, *, is_narrow: bool) -> Any:
@@ -53,6 +67,21 @@ def _small(configuration: Any, *, is_narrow: bool) -> Any:
 
 def _differs(configuration: Any) -> bool:
     """Return whether the logits of the first half of a text change with its second half."""
+    model, half = _model(configuration)
+    texts = torch.randint(100, 200, (2, 2 * half))
+    texts[1, :half] = texts[0, :half]
+    return _are_different(*(_logits(model, each)[:half] for each in texts))
+
+
+def _mixes(configuration: Any) -> bool:
+    """Return whether a text's logits change with a text before it."""
+    model, half = _model(configuration)
+    texts, positions = torch.randint(100, 200, (2 * half,)), torch.arange(half).repeat(2)[None]
+    return _are_different(_logits(model, texts[half:]), _logits(model, texts, position_ids=positions)[half:])
+
+
+def _model(configuration: Any) -> tuple[Any, int]:
+    """Return a model with random weights, and the length of half a text."""
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
@@ -61,11 +90,15 @@ def _differs(configuration: Any) -> bool:
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(configuration, dtype=torch.float32).eval()
     takes = getattr(configuration.get_text_config(), "max_position_embeddings", None) or -1  # as XLNet has
-    half = (min(_TOKENS, takes - 8) if takes > 0 else _TOKENS) // 2  # RoBERTa counts its positions from 2 on
-    texts = torch.randint(100, 200, (2, 2 * half))
-    texts[1, :half] = texts[0, :half]
-    with torch.inference_mode():
-        first, second = (model(input_ids=each[None], use_cache=False).logits[0, :half] for each in texts)
+    return model, (min(_TOKENS, takes - 8) if takes > 0 else _TOKENS) // 2  # RoBERTa counts its positions from 2 on
+
+
+@torch.inference_mode()
+def _logits(model: Any, tokens: Tensor, **positions: Tensor) -> Tensor:
+    return model(input_ids=tokens[None], use_cache=False, **positions).logits[0]
+
+
+def _are_different(first: Tensor, second: Tensor) -> bool:
     difference, largest = float((first - second).abs().max()), float(first.abs().max())
     if not 0 < largest < float("inf"):
         raise ArithmeticError

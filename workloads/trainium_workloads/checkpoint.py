@@ -41,6 +41,8 @@ class Checkpoints:
             raise ValueError(f"keep must be 1 or more, not {keep}")
         self._directory = directory
         self._keep = keep
+        self.best_step = 0
+        """Step whose checkpoint stays besides; 0 for none."""
 
     def begin(self, step: int) -> Path:
         """Make the directory that all ranks write their files into; one process calls this, before the others write.
@@ -72,6 +74,8 @@ class Checkpoints:
         saved = Checkpoint(step, path)
         self._point_at(path)
         for old in [each for each in self._complete() if each != saved][self._keep - 1 :]:
+            if old.step == self.best_step:
+                continue
             half = old.path.with_suffix(_PART)  # otherwise half of it would still have the name of a complete one
             old.path.rename(half)
             _remove(half)
@@ -88,6 +92,12 @@ class Checkpoints:
             if not fault:
                 return each
             complain(f"checkpoint {each.path} {fault}; looking at the one before")
+        return None
+
+    def at(self, step: int) -> Path | None:
+        """Return the path of a step's checkpoint; None where there is none that is not damaged."""
+        with suppress(OSError):
+            return next((each.path for each in self._complete() if each.step == step and not _damage(each.path)), None)
         return None
 
     def _part(self, step: int) -> Path:

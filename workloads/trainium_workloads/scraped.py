@@ -34,6 +34,7 @@ SERIES = (
     Series("trn_training_started_timestamp_seconds", "gauge", "When this run of the training began."),
     Series("trn_training_step", "gauge", "The last step that was reported."),
     Series("trn_training_loss", "gauge", "Of that step, over all ranks."),
+    Series("trn_training_eval_loss", "gauge", "Of the last evaluation, over all ranks."),
     Series("trn_training_step_seconds", "gauge", "How long a step took, without checkpoints."),
     Series("trn_training_tokens_per_second", "gauge", "Over all ranks."),
     Series("trn_training_examples_total", "counter", "Examples that this run took, over all ranks."),
@@ -80,6 +81,10 @@ class SeriesServer:
         self._put(examples_total=examples, productive_seconds_total=self._productive)
         if tokens_per_second is not None:
             self._put(tokens_per_second=tokens_per_second)
+
+    def evaluated(self, loss: float) -> None:
+        """Record an evaluation."""
+        self._put(eval_loss=loss)
 
     def saved(self, step: int, at: float) -> None:
         """Record a complete checkpoint, and its time (seconds since 1970)."""

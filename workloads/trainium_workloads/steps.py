@@ -2,8 +2,8 @@
 
 ``trn status`` and ``trn jobs`` read them from the log of rank 0, so no file or port is needed. A line has ``step`` and
 ``time`` (seconds since the epoch), and may have ``steps`` (how many in all), ``loss``, ``tokens_per_second``,
-``checkpoint_step`` and ``checkpoint_time`` (of the last complete checkpoint), and ``checkpoint_seconds`` (how long its
-writing held the training up).
+``checkpoint_step`` and ``checkpoint_time`` (of the last complete checkpoint), ``checkpoint_seconds`` (how long it held
+the training up) and ``checkpoint_beside_seconds`` (how long it was written afterwards, beside the training).
 """
 
 import json

@@ -1,6 +1,7 @@
 """Tokenized texts: made once, kept in an Arrow file under a key of all that they depend on, mapped into memory."""
 
 import contextlib
+import copy
 import errno
 import hashlib
 import json
@@ -30,6 +31,12 @@ class Rows:
         self.table = Dataset.from_file(str(file)).with_format("torch")
         self.digest = file.stem.rpartition("-")[2]
         """First digits of the SHA-256 of all rows."""
+
+    def first(self, count: int) -> "Rows":
+        """Return the first rows alone; all of them for 0."""
+        found = copy.copy(self)
+        found.table = self.table.select(range(min(count or len(self), len(self))))
+        return found
 
     def __len__(self) -> int:
         return len(self.table)

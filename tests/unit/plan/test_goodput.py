@@ -30,7 +30,7 @@ def test_a_checkpoint_takes_as_long_as_the_file_system_needs():
     graph = changed(_with({"checkpointGigabytes": 50}), "lustre", storageCapacity=2048, perUnitStorageThroughput=500)
     found = goodput.expect(graph)
     assert (found.state_gigabytes, found.megabytes_per_second) == (50, 1000)
-    assert found.gangs[0].expected.run.checkpoint_seconds == 50
+    assert found.gangs[0].expected.run.beside_seconds == 50
 
 
 def test_the_configured_rate_is_used_and_spot_interruptions_are_counted_only_with_it():

@@ -1,5 +1,5 @@
-"""``trn secret``: a token for gated models in the namespace. The token is read from a hidden source, and is not written
-to a command line, into a job's object, or to the output."""
+"""``trn secret``: a token for gated models or of a tracker, in the namespace. It comes from a hidden source, and is not
+written to a command line, into a job's object, or to the output."""
 
 import os
 import sys
@@ -27,22 +27,31 @@ def secret(
         str, typer.Option("--from-aws", metavar="ID", help="Name or ARN of a secret of AWS Secrets Manager.")
     ] = "",
     json_key: Annotated[str, typer.Option("--json-key", help="Key of the token in a JSON object of several.")] = "",
+    track: Annotated[
+        bool, typer.Option("--track", help="Put the variables of MLflow and Weights & Biases there, as you have them.")
+    ] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Take the Secret away.")] = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
     """Put a token for gated models into your namespace: from the variable HF_TOKEN, a pipe, or typed unseen.
 
-    It is never printed, and stands in no job: `trn stage` and `trn train --hf-secret` refer to it by its name.
+    It is never printed, and stands in no job: `trn stage` and `trn train --hf-secret` refer to it by its name. With
+    --track it is what `trn train --track-secret` needs: MLFLOW_TRACKING_URI, WANDB_API_KEY and the like.
 
     Exit code: 0; 1 when it is refused; 2 when there is no token.
     """
     from trainium_eks.client.session import open_session
     from trainium_eks.jobs.data import tokens
-    from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, NAME, reference_problem
+    from trainium_eks.jobs.objects import token_reference
+    from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, TOKEN_KEY, reference_problem
     from trainium_eks.kube.api import ApiError, ObjectReference
 
-    if not NAME.fullmatch(name):
+    if track and name == DEFAULT_SECRET:
+        name = token_reference.TRACKING_SECRET
+    if track and from_aws:
+        raise CommandError(WRONG_USAGE, "--track takes variables of your environment, and no --from-aws")
+    if not token_reference.NAME.fullmatch(name):
         raise CommandError(WRONG_USAGE, "no Secret was made", filter(None, [reference_problem(name)]), spell=str)
     with open_session(cluster) as session:
         namespace = session.namespace.name
@@ -52,7 +61,8 @@ def secret(
             text = f"The Secret {name} is {'deleted' if there else 'not there'}"
         else:
             try:
-                replaced = tokens.put(session.api, namespace, name, _token(name, from_aws, json_key, session))
+                values = _tracking() if track else {TOKEN_KEY: _token(name, from_aws, json_key, session)}
+                replaced = tokens.put(session.api, namespace, name, values)
             except tokens.NoTokenError as error:
                 raise CommandError(WRONG_USAGE, f"no Secret was made: {error}") from None
             except ApiError as error:
@@ -60,8 +70,19 @@ def secret(
             state = "replaced" if replaced else "created"
             by_itself = "; trn stage takes it for hf:// by itself" if name == DEFAULT_SECRET else ""
             verb = "has another token now" if replaced else "holds the token"
-            text = f"The Secret {name} {verb}: --hf-secret {name}{by_itself}"
+            of_hub = f"The Secret {name} {verb}: --hf-secret {name}{by_itself}"
+            text = f"The Secret {name} holds {', '.join(values)}: --track-secret {name}" if track else of_hub
     output.answer({"namespace": namespace, "secret": name, "state": state}, text, as_json=cluster.as_json)
+
+
+def _tracking() -> dict[str, str]:
+    """Return the variables of trackers that the environment has."""
+    from trainium_eks.jobs.objects.token_reference import TRACKING_VARIABLES
+
+    found = {key: os.environ[key].strip() for key in TRACKING_VARIABLES if os.environ.get(key, "").strip()}
+    if not found:
+        raise CommandError(WRONG_USAGE, f"no Secret was made: export one or more of {', '.join(TRACKING_VARIABLES)}")
+    return found
 
 
 def _token(name: str, from_aws: str, json_key: str, session: "Session") -> str:

@@ -164,7 +164,7 @@ def _saving(proposed: "Goodput") -> str:
     run = proposed.run
     mean = run.seconds_between_faults
     between = f", a fault every {duration(mean)}" if math.isfinite(mean) else ""
-    takes = duration(run.checkpoint_seconds) if run.checkpoint_seconds >= 1 else "less than a second"
+    takes = duration(run.save_seconds) if run.save_seconds >= 1 else "less than a second"
     return (
         f"every {duration(proposed.interval_seconds)} ({VARIABLE}); each takes {takes}{between}: "
         f"{100 * proposed.useful_fraction:.1f} % of the time is useful."

@@ -254,7 +254,7 @@ def _gang(gang: Gang) -> Iterator[str]:
     yield WORDS.said(f"{gang.nodes} × {gang.instance_type}")
     yield duration(between) if math.isfinite(between) else "never"
     yield duration(expected.interval_seconds)
-    yield duration(expected.run.checkpoint_seconds)
+    yield duration(expected.run.save_seconds)
     yield f"{100 * expected.useful_fraction:.1f} %"
     yield "?" if dollars is None else f"${dollars:,.2f}" if math.isfinite(dollars) else "never"
 

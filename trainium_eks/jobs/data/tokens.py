@@ -1,4 +1,4 @@
-"""A token for gated models, as a Secret of the namespace: created and looked for, and never shown.
+"""A token for gated models, or a tracker's, as a Secret of the namespace: created and looked for, and never shown.
 
 Researchers may create and delete Secrets, and not read them back (:mod:`trainium_eks.model.policies.researchers`). So a
 dry run of its creation shows whether one is there, and an old token is deleted before another takes its place.
@@ -6,11 +6,11 @@ dry run of its creation shows whether one is there, and an old token is deleted 
 
 import base64
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from trainium_eks.aws.sessions import AwsError, client, saying
 from trainium_eks.jobs.objects.identity import KIND_LABEL
-from trainium_eks.jobs.objects.token_reference import TOKEN_KEY
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.model.validation.parsing import parse_json
 
@@ -40,11 +40,11 @@ def is_there(api: Api, namespace: str, name: str) -> bool:
     return False
 
 
-def put(api: Api, namespace: str, name: str, token: str) -> bool:
-    """Create the Secret, in place of an old one; return whether there was one. The token is in no word of a refusal."""
+def put(api: Api, namespace: str, name: str, values: Mapping[str, str]) -> bool:
+    """Create the Secret, in place of an old one; return whether there was one. No value is in a word of a refusal."""
     reference = ObjectReference("v1", "Secret", namespace, name)
-    encoded = base64.b64encode(token.encode()).decode()
-    made = _manifest(namespace, name, {TOKEN_KEY: encoded})
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+    made = _manifest(namespace, name, encoded)
     try:
         # A refusal is known before the old one is deleted.
         was_there = is_there(api, namespace, name)
@@ -52,7 +52,9 @@ def put(api: Api, namespace: str, name: str, token: str) -> bool:
             api.delete(reference, propagation="Background")
         api.create(made)
     except ApiError as error:
-        hidden = error.message.replace(token, "…").replace(encoded, "…")
+        hidden = error.message
+        for value in (*encoded.values(), *values.values()):
+            hidden = hidden.replace(value, "…")
         raise ApiError(error.status, error.reason, hidden) from None
     return was_there
 

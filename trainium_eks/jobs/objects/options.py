@@ -99,6 +99,10 @@ class TrainOptions:
             metavar="NAME[:KEY]",
         ),
     ] = ""
+    track_secret: Annotated[
+        str, _what("--track-secret", about="Secret with the variables of MLflow or Weights & Biases.", metavar="NAME")
+    ] = ""
+    """[Trackers](trainings.md#trackers) has them."""
 
     on: Annotated[
         Service, _where("--on", about="Service that runs the job; docs/sagemaker.md.", metavar="eks|sagemaker")

@@ -13,7 +13,7 @@ from trainium_eks.jobs.objects.environment import environment
 from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL, REPLICA_LABEL, ROLE
 from trainium_eks.jobs.objects.job import DATA, REFUSED, WORKSPACE, TrainingJob
 from trainium_eks.jobs.objects.resources import RESERVED_MEMORY_MB, RESERVED_MILLICPU, Resources
-from trainium_eks.jobs.objects.token_reference import token_variable
+from trainium_eks.jobs.objects.token_reference import token_variable, tracking_variables
 from trainium_eks.model import scraping
 from trainium_eks.model.annotations import Annotation, annotation
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, NVIDIA_RESOURCE
@@ -37,7 +37,7 @@ BEYOND_TORCHX = (
     "container.securityContext",
     "container.resources.requests: devices but GPUs",
     "container.terminationMessagePolicy",
-    "container.env: TRN_ATTEMPT, HF_TOKEN",
+    "container.env: TRN_ATTEMPT, HF_TOKEN, variables of --track-secret",
     "container.workingDir",
     "container.volumeMounts: workspace",
 )
@@ -246,6 +246,8 @@ def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
     container["terminationMessagePolicy"] = "FallbackToLogsOnError"
     if job.options.hf_secret:
         container["env"].append(token_variable(job.options.hf_secret))
+    if job.options.track_secret:
+        container["env"] += tracking_variables(job.options.track_secret, job.env)
     if job.has_workspace:
         _add_workspace(spec, job)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from trainium_eks.jobs.objects import resources
 from trainium_eks.jobs.objects.job import DATA, PRECISIONS, TrainingJob
 from trainium_eks.jobs.objects.options import TrainOptions
-from trainium_eks.jobs.objects.token_reference import TOKEN_VARIABLES
+from trainium_eks.jobs.objects.token_reference import TOKEN_VARIABLES, TRACKING_TOKENS
 from trainium_eks.jobs.submit import planning, refusals, saving
 from trainium_eks.jobs.submit.requests import JobRequest
 from trainium_eks.model.catalogue.backends import backend_of
@@ -41,6 +41,7 @@ _ONLY_ON_EKS = {
     "group": "--group", "queue": "--queue", "priority": "--priority", "topology": "--topology", "data": "--data",
     "hf_secret": "--hf-secret", "cache_set": "--cache-set", "precompile": "--precompile", "kind": "--kind",
     "torchx": "--torchx", "titan": "--titan", "rendezvous": "--rendezvous", "grace": "--grace",
+    "track_secret": "--track-secret",
 }  # fmt: skip
 
 _INSTEAD = {"data": "a channel brings data: --channel NAME=SOURCE", "group": "name the type: --instance-type"}
@@ -151,7 +152,7 @@ def _problems(request: JobRequest, job: TrainingJob) -> Iterator[Problem]:
     elif job.nodes > 1 and not job.instance.has_efa and resources.needs_fabric(job.instance):
         reason = f"{job.instance.name} has no EFA, without which its nodes cannot train together"
         yield Problem("--nodes", reason, value=job.nodes, good=1)
-    for each in sorted(TOKEN_VARIABLES & request.variables.keys()):
+    for each in sorted({*TOKEN_VARIABLES, *TRACKING_TOKENS} & request.variables.keys()):
         reason = "it would stand in the job's script in S3, where others read it"
         yield Problem("--env", reason, "the container has no network: bring gated models by --channel", value=each)
     allowed = resources.allowed_ranks(job.instance)

@@ -3,9 +3,9 @@
 import re
 
 from trainium_eks.jobs.objects import resources, runnable
+from trainium_eks.jobs.objects import token_reference as secrets
 from trainium_eks.jobs.objects.forms import KINDS
 from trainium_eks.jobs.objects.job import C10D, PRECISIONS, TrainingJob
-from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, TOKEN_VARIABLES, missing_secret, reference_problem
 from trainium_eks.jobs.submit import saving, titan
 from trainium_eks.jobs.submit.examples import EXAMPLES, example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest
@@ -262,18 +262,21 @@ def _cache_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list
 def _token_problems(request: JobRequest, facts: Facts) -> list[Problem]:
     """Return the problems of tokens, which belong into a Secret: readers of jobs also read their variables."""
     found = []
+    reason = "it would stand in the job's object, where others read it"
     for name in request.variables:
-        if name in TOKEN_VARIABLES:
-            reason = "it would stand in the job's object, where others read it"
-            fix = f"put it into a Secret: trn secret {DEFAULT_SECRET}; then --hf-secret {DEFAULT_SECRET}"
-            found.append(Problem("--env", reason, fix, value=name))
-    if not request.hf_secret:
-        return found
-    wrong = reference_problem(request.hf_secret)
-    if wrong is not None:
-        found.append(wrong)
-    elif not facts.has_secret:
-        found.append(missing_secret(request.hf_secret))
+        fix = ""
+        if name in secrets.TOKEN_VARIABLES:
+            fix = f"trn secret {secrets.DEFAULT_SECRET}; then --hf-secret {secrets.DEFAULT_SECRET}"
+        elif name in secrets.TRACKING_TOKENS:
+            fix = f"trn secret {secrets.TRACKING_SECRET} --track; then --track-secret {secrets.TRACKING_SECRET}"
+        if fix:
+            found.append(Problem("--env", reason, f"put it into a Secret: {fix}", value=name))
+    for option, reference in ((secrets.HUB_OPTION, request.hf_secret), (secrets.TRACK_OPTION, request.track_secret)):
+        wrong = secrets.reference_problem(reference, option) if reference else None
+        if wrong is not None:
+            found.append(wrong)
+        elif option in facts.missing_secrets:
+            found.append(secrets.missing_secret(reference, option))
     return found
 
 

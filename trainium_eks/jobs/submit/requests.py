@@ -39,7 +39,8 @@ class Facts:
     """Path on the shared volume to the unfinished job that brings data there."""
     may_submit: bool = True
     """Whether the namespace lets the researcher create jobs of the form."""
-    has_secret: bool = True
+    missing_secrets: frozenset[str] = frozenset()
+    """Options whose Secrets the namespace does not have."""
     network_layers: int | None = None
     """Layers of the nodes' network that Volcano has found; None where the request does not need them."""
     metrics_port: int = scraping.PORT

@@ -36,10 +36,12 @@ def propose(
     ):
         return None
     gigabytes = state_gigabytes(request, outputs)
+    # A script of one's own may write while it stands still.
+    is_beside = example_of(request.program.module) is not None
     if not gigabytes:
         return None
     rate = goodput.failure_rate(instance.accelerator, outputs.training.failures_per_node_year)
-    return goodput.expect(goodput.run_on_lustre(nodes, rate.per_node_year, gigabytes, megabytes))
+    return goodput.expect(goodput.run_on_lustre(nodes, rate.per_node_year, gigabytes, megabytes, is_beside=is_beside))
 
 
 def state_gigabytes(request: JobRequest, outputs: StackOutputs) -> float:

@@ -74,7 +74,8 @@ def _better(job: WatchedJob, pod: Object, progress: Progress, outputs: StackOutp
     accelerator = instance.accelerator if instance else ""
     rate = goodput.failure_rate(accelerator, outputs.training.failures_per_node_year)
     between = goodput.seconds_between_faults(job.nodes, rate.per_node_year)
-    return goodput.proposed_seconds(ModelRun(between, max(progress.save_seconds, 0.0), 0.0, 0.0))
+    pause, beside = (max(each, 0.0) for each in (progress.save_seconds, progress.beside_seconds))
+    return goodput.proposed_seconds(ModelRun(between, pause, 0.0, 0.0, beside))
 
 
 def _environment(pod: Object) -> Mapping[str, str]:

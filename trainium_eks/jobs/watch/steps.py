@@ -1,7 +1,8 @@
 """Steps: a training process' reports of its progress, one JSON object a line, and figures derived from them.
 
 Rank 0 prints ``{"step": 12, "time": 1763000000.1, "loss": 0.5}``, and may add ``steps``, ``tokens_per_second``,
-``checkpoint_step``, ``checkpoint_time`` and ``checkpoint_seconds`` (how long it took). torchrun puts a prefix before
+``checkpoint_step``, ``checkpoint_time``, ``checkpoint_seconds`` (how long it held the training up) and
+``checkpoint_beside_seconds`` (how long it was written afterwards, beside the training). torchrun puts a prefix before
 each line (``[default0]:``).
 """
 
@@ -42,6 +43,8 @@ class TrainingStep:
     checkpoint_time: float | None = None
     save_seconds: float | None = None
     """Time for which the last checkpoint held the training up."""
+    beside_seconds: float = 0.0
+    """Time for which it was written afterwards, beside the training."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Progress:
     checkpoint_seconds: float | None
     save_seconds: float | None = None
     """Time for which it held the training up; None where no line says."""
+    beside_seconds: float = 0.0
+    """Time for which it was written afterwards, beside the training."""
 
     @property
     def diverged(self) -> bool:
@@ -104,6 +109,7 @@ def parse(line: str) -> TrainingStep | None:
         whole(said.get("checkpoint_step")),
         number(said.get("checkpoint_time")),
         number(said.get("checkpoint_seconds")),
+        number(said.get("checkpoint_beside_seconds")) or 0.0,
     )
 
 
@@ -136,6 +142,7 @@ def progress(steps: Sequence[TrainingStep], now: float, *, running: bool = True)
         saved.checkpoint_step if saved else None,
         max(now - since, 0.0) if since is not None else None,
         next((step.save_seconds for step in reversed(steps) if step.save_seconds is not None), None),
+        last.beside_seconds,
     )
 
 

@@ -21,6 +21,10 @@ CHEAP_SHARE = 0.01
 process that ends by its own fault loses all steps since the last checkpoint, and the failure rates do not include such
 faults."""
 
+BESIDE_SHARE = 0.1
+"""Share of the time in which checkpoints may always be written beside the training, for the same reason: hosts and file
+system have other work, too."""
+
 MOST_INTERVAL_SECONDS = 4 * 3600.0
 """Longest proposed interval, for the same reason."""
 
@@ -78,6 +82,10 @@ def seconds_between_faults(nodes: int, per_node_year: float) -> float:
 
 # --- what a fault and a checkpoint cost -----------------------------------------------------------------------------
 
+STANDSTILL_SHARE = 0.2
+"""Share of a checkpoint's writing for which a training of the library stands still: it copies its state, and writes the
+copy beside its next steps. Measured by benchmarks/checkpointing.py; docs/trainings.md has the figures."""
+
 HARDWARE_SHARE = 0.78
 """Share of faults after which a node is replaced: 78 % of Llama 3's interruptions were, or were thought to be, of
 hardware."""
@@ -104,13 +112,20 @@ class ModelRun:
     """Mean time from a fault until the gang starts again. No fault can stop it during that time."""
     restart_seconds: float
     """Time from the start to the first new step: start and load. A fault during it begins the wait anew."""
+    beside_seconds: float = 0.0
+    """Time from the end of that pause until the checkpoint is complete, beside the training."""
+
+    @property
+    def save_seconds(self) -> float:
+        """Time that a checkpoint takes, from its beginning until it is complete."""
+        return self.checkpoint_seconds + self.beside_seconds
 
 
 def validate(run: ModelRun) -> Iterator[str]:
     """Yield the invalid values, by field."""
     if not run.seconds_between_faults > 0:
         yield f"seconds_between_faults must be above 0, not {run.seconds_between_faults:g}"
-    for field in ("checkpoint_seconds", "down_seconds", "restart_seconds"):
+    for field in ("checkpoint_seconds", "down_seconds", "restart_seconds", "beside_seconds"):
         value = getattr(run, field)
         if not (0 <= value < math.inf):
             yield f"{field} must be 0 or more, and finite, not {value:g}"
@@ -121,15 +136,18 @@ def run_on_lustre(
     per_node_year: float,
     state_gigabytes: float,
     megabytes_per_second: float,
+    *,
+    is_beside: bool = True,
 ) -> ModelRun:
     """Return the run of a gang with checkpoints on the shared file system, whose total throughput limits their writing
-    and reading."""
+    and reading. They are written beside the training, or while it stands still."""
     copying = state_gigabytes * 1000 / megabytes_per_second
     return ModelRun(
         seconds_between_faults=seconds_between_faults(nodes, per_node_year),
-        checkpoint_seconds=copying,
+        checkpoint_seconds=STANDSTILL_SHARE * copying if is_beside else copying,
         down_seconds=HARDWARE_SHARE * (REPAIR_WAIT_SECONDS + NEW_NODE_SECONDS),
         restart_seconds=START_SECONDS + copying,
+        beside_seconds=copying if is_beside else 0.0,
     )
 
 
@@ -142,7 +160,9 @@ def useful_fraction(run: ModelRun, interval_seconds: float) -> float:
 
     Exact for faults at a constant rate, as a renewal process: the mean time to get one interval and its checkpoint
     done, with every fault, wait and retry between, is ``(M + D) exp(R / M) (exp((T + C) / M) - 1)``. With D = 0 it is
-    the complete cost function of Daly (2006); D is included as by Bouguerra and others (2010).
+    the complete cost function of Daly (2006); D is included as by Bouguerra and others (2010). A checkpoint that is
+    written for W beside the next interval is safe W later: after a fault R, T + C and W have to pass without another,
+    so that W counts as R does.
     """
     _check(run)
     if not (0 < interval_seconds < math.inf):
@@ -151,7 +171,8 @@ def useful_fraction(run: ModelRun, interval_seconds: float) -> float:
     if math.isinf(mean):
         return interval_seconds / exposed
     try:
-        needed = (mean + run.down_seconds) * math.exp(run.restart_seconds / mean) * math.expm1(exposed / mean)
+        again = math.exp((run.restart_seconds + run.beside_seconds) / mean)
+        needed = (mean + run.down_seconds) * again * math.expm1(exposed / mean)
     except OverflowError:
         return 0.0  # so many faults that none of the intervals is ever done
     return interval_seconds / needed
@@ -178,12 +199,12 @@ def proposed_seconds(run: ModelRun) -> float:
     """Return the proposed interval, the best or a shorter interval that costs little, in whole seconds or minutes.
 
     It is at least a minute and the checkpoint's own time, at most four hours and the interval at which checkpoints take
-    :data:`CHEAP_SHARE` of the time.
+    :data:`CHEAP_SHARE` of the time, and are written in :data:`BESIDE_SHARE` of it.
     """
-    cheap = run.checkpoint_seconds / CHEAP_SHARE
+    cheap = max(run.checkpoint_seconds / CHEAP_SHARE, run.beside_seconds / BESIDE_SHARE)
     best = max(min(best_seconds(run), cheap, MOST_INTERVAL_SECONDS), LEAST_INTERVAL_SECONDS)
     unit = 60 if best >= 600 else 1
-    return max(float(best // unit * unit), float(math.ceil(run.checkpoint_seconds)))
+    return max(float(best // unit * unit), float(math.ceil(run.save_seconds)))
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from trainium_workloads.bert.wikicorpus import Corpus, open_corpus
 from trainium_workloads.model_directory import NAME, write_model
 from trainium_workloads.training import backends
 from trainium_workloads.training.loop import train
-from trainium_workloads.training.options import Options, add_option, add_options, options_of, too_small
-from trainium_workloads.training.progress import ONLY_COMPILES, say
+from trainium_workloads.training.options import ONLY_COMPILES, Options, add_option, add_options, options_of, too_small
+from trainium_workloads.training.progress import say
 from trainium_workloads.training.refusal import RefusalError, guarded
 
 # Of AWS' script (aws-neuron-samples, dp_bert_hf_pretrain), with the batches of the EKS guide: 64 ranks take 32,768
@@ -88,7 +88,11 @@ def task_of(asked: argparse.Namespace, options: Options) -> Pretraining:
         raise RefusalError(
             f"examples have {data.sequence} tokens (--seq-len); --size {asked.size} takes at most {most}"
         )
-    return Pretraining(config, data, asked.begin_with)
+    evaluated = None
+    if asked.eval_data:
+        shape = {"sequence": data.sequence, "predictions": data.predictions}
+        evaluated = open_corpus(asked.eval_data, "test", **shape, **common)
+    return Pretraining(config, data, asked.begin_with, evaluated)
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
@@ -99,6 +103,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--phase2", action="store_true", help="512 tokens an example, from the first phase's model")
     first, _ = parser.parse_known_args([each for each in given if each not in ("-h", "--help")])
     add_option(parser, "data-dir", Path, "the HDF5 files of the data set")
+    add_option(parser, "eval-data", Path, "HDF5 files to evaluate with")
     add_option(parser, "synthetic", int, "train on N made-up examples instead")
     begin = "begin with this model: a directory of transformers', or the output of an earlier training"
     parser.add_argument("--from", dest="begin_with", type=Path, metavar="DIR", help=begin)

@@ -13,7 +13,7 @@ from transformers import BertConfig
 from trainium_workloads.bert import make_data
 from trainium_workloads.bert.wikicorpus import Corpus, batch_of
 from trainium_workloads.model_directory import prepared_mask, read_model
-from trainium_workloads.training.task import Batch, Examples, Fact, Loss, Position
+from trainium_workloads.training.task import IGNORED, Batch, Examples, Fact, Loss, Position
 
 
 class BertForPreTraining(transformers.BertForPreTraining):
@@ -55,6 +55,8 @@ class Pretraining:
     data: "Corpus | MadeUp"
     begin_with: Path | None = None
     """Directory of a model to begin with; None for new weights."""
+    evaluated: "Corpus | None" = None
+    perplexity_of = "masked_loss"
 
     @property
     def identity(self) -> Mapping[str, Fact]:
@@ -82,9 +84,13 @@ class Pretraining:
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         """Return the sum of both losses, as in the paper."""
         words, follows = model(batch["tokens"], batch["segments"], batch["mask"], batch["positions"])
-        masked = masked_loss(words, batch["answers"], batch["positions"] > 0)
-        next_sentence = functional.cross_entropy(follows.float(), batch["labels"])
-        return Loss(masked + next_sentence, {"masked_loss": masked, "next_sentence_loss": next_sentence})
+        labels = batch["labels"]
+        counts = labels != IGNORED
+        share = counts.float().mean()
+        masked = masked_loss(words, batch["answers"], (batch["positions"] > 0) & counts[:, None]) * share
+        next_sentence = functional.cross_entropy(follows.float(), labels, reduction="sum") / len(labels)
+        parts = {"masked_loss": masked, "next_sentence_loss": next_sentence}
+        return Loss(masked + next_sentence, None if model.training else share, parts)
 
 
 def masked_loss(words: Tensor, answers: Tensor, is_masked: Tensor) -> Tensor:

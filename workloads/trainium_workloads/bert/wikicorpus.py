@@ -146,7 +146,13 @@ def batch_of(rows: Sequence[tuple[Columns, int]], predictions: int) -> Batch:
 
 
 def open_corpus(
-    directory: Path, *, sequence: int | None, predictions: int | None, vocabulary: int, seed: int
+    directory: Path,
+    split: str = "train",
+    *,
+    sequence: int | None,
+    predictions: int | None,
+    vocabulary: int,
+    seed: int,
 ) -> Corpus:
     """Return a complete data set, with the form of all shards and the content of the first one checked; the Refusal has
     all problems.
@@ -161,7 +167,7 @@ def open_corpus(
         )
     if not any(directory.rglob("*.hdf5")):
         raise RefusalError(f"{directory} holds no .hdf5 files to train from. '{stage}' brings them")
-    paths = files_of(directory, "train", (".hdf5",))
+    paths = files_of(directory, split, (".hdf5",), is_alone=True)
     problems: list[str] = []
     shards: dict[Path, int] = {}
     for path in paths:

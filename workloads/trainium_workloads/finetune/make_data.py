@@ -3,7 +3,8 @@
     python -m trainium_workloads.finetune.make_data DIRECTORY [--family llama]
 
 makes ``DIRECTORY/model`` (``config.json``, a tokenizer trained on the texts, random weights in two safetensors files)
-and ``DIRECTORY/texts`` (a Parquet file of texts and a JSON Lines file of conversations).
+and ``DIRECTORY/texts`` (a Parquet file of texts, and JSON Lines of conversations, of prompts with completions, and in
+Alpaca's form).
 """
 
 import argparse
@@ -73,6 +74,9 @@ def make(directory: Path, texts: int, configured: Any) -> None:
     (directory / "texts").mkdir(parents=True, exist_ok=True)
     Dataset.from_dict({"text": made[::2]}).to_parquet(directory / "texts" / "train-00000.parquet")
     Dataset.from_dict({"messages": talks}).to_json(directory / "texts" / "talks.jsonl")
+    asked, said = ([talk[place]["content"] for talk in talks] for place in (0, 1))
+    for name, columns in (("prompts", ("prompt", "completion")), ("alpaca", ("instruction", "output"))):
+        Dataset.from_dict(dict(zip(columns, (asked, said), strict=True))).to_json(directory / "texts" / f"{name}.jsonl")
     _write_tokenizer(directory / "model", made)
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(configured, dtype=torch.float32)

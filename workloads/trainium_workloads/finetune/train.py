@@ -12,24 +12,27 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainium_workloads.causality import mixes_documents
 from trainium_workloads.finetune import models, text
+from trainium_workloads.finetune.packing import Packing
+from trainium_workloads.finetune.targets import LossOn
+from trainium_workloads.finetune.text import Form
 from trainium_workloads.tokenized import Rows
 from trainium_workloads.training import backends, sharding
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.first_rank import made_by_first
 from trainium_workloads.training.layout import Layout
 from trainium_workloads.training.loop import train
-from trainium_workloads.training.options import Options, add_option, add_options, options_of, too_small
-from trainium_workloads.training.progress import ONLY_COMPILES
+from trainium_workloads.training.options import ONLY_COMPILES, Options, add_option, add_options, options_of, too_small
 from trainium_workloads.training.refusal import RefusalError, guarded
 from trainium_workloads.training.sharding import ShardedLayout
-from trainium_workloads.training.task import Batch, Fact, Loss
+from trainium_workloads.training.task import IGNORED, Batch, Fact, Loss
 
 DEFAULTS = Options(
     steps=1000, batch_size=1, learning_rate=1e-5, warmup_steps=50, schedule="cosine", weight_decay=0.1, precision="bf16"
@@ -57,6 +60,8 @@ class FineTuning:
     """Of the model: those on which a checkpoint must agree."""
     data: Rows
     tokens_per_example: int
+    evaluated: Rows | None = None
+    perplexity_of = "loss"
 
     @property
     def identity(self) -> Mapping[str, Fact]:
@@ -73,27 +78,25 @@ class FineTuning:
         return self.data
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        """See :class:`~trainium_workloads.training.task.Task`: the mean over all tokens."""
-        tokens = batch["tokens"]
-        logits = model(input_ids=tokens[:, :-1], use_cache=False).logits.flatten(0, 1)
-        targets = tokens[:, 1:].flatten()
-        return Loss(self._mean(logits, targets))
+        """See :class:`~trainium_workloads.training.task.Task`: the mean over all tokens that are learnt."""
+        tokens, labels = batch["tokens"], batch.get("labels")
+        positions = {"position_ids": batch["positions"][:, :-1]} if "positions" in batch else {}
+        logits = model(input_ids=tokens[:, :-1], use_cache=False, **positions).logits.flatten(0, 1)
+        targets = (tokens if labels is None else labels)[:, 1:].flatten()
+        # Over the positions, of which a micro-batch always has as many; the update divides by the learnt share.
+        mean = self._sum(logits, targets) / len(targets)
+        return Loss(mean, share=None if labels is None else (targets != IGNORED).float().mean())
 
     @functools.cached_property
-    def _mean(self) -> Callable[[Tensor, Tensor], Tensor]:
+    def _sum(self) -> Callable[[Tensor, Tensor], Tensor]:
         if self.options.compile and self.options.backend != "neuron":
-            return torch.compile(_mean_at_once)
-        return _mean_at_once if self.options.backend == "xla" else _mean_by_parts
+            return torch.compile(_sum_at_once)
+        return _sum_at_once if self.options.backend == "xla" else _CrossEntropy.apply
 
 
-def _mean_at_once(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross-entropy, for compilers: they fuse it, and no logits in FP32 reach the memory."""
-    return functional.cross_entropy(logits.float(), targets)
-
-
-def _mean_by_parts(logits: Tensor, targets: Tensor) -> Tensor:
-    total: Tensor = _CrossEntropy.apply(logits, targets)
-    return total / len(targets)
+def _sum_at_once(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the sum of the cross-entropy, for compilers: they fuse it, and no logits in FP32 reach the memory."""
+    return functional.cross_entropy(logits.float(), targets, ignore_index=IGNORED, reduction="sum")
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -104,10 +107,11 @@ class _CrossEntropy(torch.autograd.Function):
         gradient, sums = torch.empty_like(logits), []
         parts = (each.split(_LOSS_POSITIONS) for each in (logits, targets, gradient))
         for some, following, into in zip(*parts, strict=True):
-            chances, at = functional.log_softmax(some, 1, dtype=torch.float32), following.unsqueeze(1)
-            sums.append(-chances.gather(1, at).sum())
+            learnt, at = (following != IGNORED).unsqueeze(1), following.clamp(min=0).unsqueeze(1)
+            chances = functional.log_softmax(some, 1, dtype=torch.float32)
+            sums.append(-(chances.gather(1, at) * learnt).sum())
             chances.exp_()
-            into.copy_(chances.scatter_(1, at, chances.gather(1, at) - 1))
+            into.copy_(chances.scatter_(1, at, chances.gather(1, at) - 1).mul_(learnt))
         context.save_for_backward(gradient)
         return torch.stack(sums).sum()
 
@@ -123,7 +127,7 @@ def main() -> int:
     options = options_of(asked)
     asked.export = asked.export or options.output / "model"  # where `trn serve JOB` looks
     _check(asked, options)
-    _prepare_libraries(options)
+    _prepare_libraries()
     backend = backends.start(options)
     task = _task(asked, options, backend)
     layout = ShardedLayout(asked.tensor_parallel, asked.gradient_sync) if asked.sharding == "full" else Layout()
@@ -153,8 +157,14 @@ def _parser() -> argparse.ArgumentParser:
     add("lora-targets", "all-linear", "names of layers, divided by commas")
     parser.add_argument("--merge", action="store_true", help="export the model with adapters, not adapters alone")
     add("data", Path, "texts or conversations", "--data-dir", "--data_dir")
+    add("eval-data", Path, "texts or conversations to evaluate with")
     add("synthetic", 0, "train on so many examples made from the seed instead")
-    add("column", str, "of the texts or messages; default: text, messages or content")
+    add("column", str, "of the texts or messages, or PROMPT,COMPLETION; default: messages, prompt and completion, …")
+    learnt = "tokens that are learnt; default: the assistant's of conversations, completions of prompts, all of texts"
+    parser.add_argument("--loss-on", "--loss_on", choices=get_args(LossOn), help=learnt)
+    packs = "documents: several in an example, apart; cut: all in a row; default: cut for texts, documents for others"
+    parser.add_argument("--packing", choices=get_args(Packing), help=packs)
+    add("chat-template", Path, "file with the template of conversations; default: the tokenizer's")
     add("tokenizer", Path, "default: the model's")
     add("token-cache", Path, "default: tokens, in the output directory")
     add("seq-len", int, "tokens of an example; default: what the model takes, at most 2048")
@@ -175,6 +185,14 @@ def _check(asked: argparse.Namespace, options: Options) -> None:
     wrong = too_small(asked, {"synthetic": 0, "seq_len": 1, "lora": 0, "tensor_parallel": 1})
     faults = (
         (bool(asked.data) == bool(asked.synthetic), "one of --data PATH and --synthetic N is needed"),
+        (
+            asked.packing == "cut" and asked.loss_on not in (None, "all"),
+            f"--packing cut learns all tokens: --loss-on {asked.loss_on} needs --packing documents or none",
+        ),
+        (
+            asked.eval_data and bool(options.eval_fraction or asked.synthetic),
+            "--eval-data is for --data, without --eval-fraction",
+        ),
         (tensor > 1 and not full, "--tensor-parallel is for --sharding full"),
         (tensor > 1 and asked.lora, "--lora is for whole layers: leave --tensor-parallel out"),
         (asked.merge and not asked.lora, "--merge is for --lora"),
@@ -188,16 +206,28 @@ def _check(asked: argparse.Namespace, options: Options) -> None:
     models.check_export(asked.export)
 
 
-def _prepare_libraries(options: Options) -> None:
+def _prepare_libraries() -> None:
     try:
         import transformers
     except ImportError:
         raise RefusalError("models are read with the package transformers, which this image lacks") from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    if options.backend == "xla":
-        # It asks in each pass whether positions begin anew within an example, and waits for the device. They never do.
-        transformers.masking_utils.find_packed_sequence_indices = lambda _: None
+
+
+def _tell_whether_packed(data: Rows) -> bool:
+    """Tell transformers whether positions begin anew within an example, and return it: transformers would look in each
+    pass, and wait for the device."""
+    from transformers import masking_utils
+
+    is_packed = "positions" in data.table.column_names
+    masking_utils.find_packed_sequence_indices = _document_of_each if is_packed else lambda _: None
+    return is_packed
+
+
+def _document_of_each(positions: Tensor) -> Tensor:
+    """Return the number of each token's document within its example."""
+    return (positions.diff(prepend=positions[:, :1] - 1, dim=-1) != 1).cumsum(-1)
 
 
 def _task(asked: argparse.Namespace, options: Options, backend: Backend) -> FineTuning:
@@ -209,14 +239,26 @@ def _task(asked: argparse.Namespace, options: Options, backend: Backend) -> Fine
         raise RefusalError(f"--seq-len {length} is longer than the {takes} tokens that {asked.model} takes")
     cache = asked.token_cache or options.output / "tokens"
 
+    tokenizer = asked.tokenizer or directory
+    form = Form(length, sizes.vocab_size, asked.column, asked.loss_on, asked.packing, asked.chat_template)
+
     def make() -> Path:
         if asked.synthetic:
             return text.prepare_synthetic(asked.synthetic, length, options.seed, cache)
-        return text.prepare(asked.data, asked.column, asked.tokenizer or directory, sizes.vocab_size, length, cache)
+        return text.prepare(asked.data, tokenizer, cache, form)
+
+    def make_evaluated() -> Path:
+        if is_packed and (mixes := mixes_documents(models.read_configuration(directory))) is not False:
+            fault = "lets a document see the one before" if mixes else "cannot be tried for that"
+            raise RefusalError(f"--packing documents: {asked.model} {fault}. Take --packing none")
+        return text.prepare(asked.eval_data, tokenizer, cache, form, "test") if asked.eval_data else Path()
 
     data = Rows(made_by_first(backend, make))
+    is_packed = _tell_whether_packed(data)
+    evaluated = made_by_first(backend, make_evaluated)
     facts = {name: getattr(sizes, name) for name in _SIZES if hasattr(sizes, name)}
-    return FineTuning(asked, options, backend, directory, facts, data, length)
+    held_out = Rows(evaluated) if asked.eval_data else None
+    return FineTuning(asked, options, backend, directory, facts, data, length, held_out)
 
 
 if __name__ == "__main__":

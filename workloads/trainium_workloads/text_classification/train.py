@@ -26,17 +26,17 @@ from torch.nn import functional
 from transformers import AutoModelForSequenceClassification
 
 from trainium_workloads.bert.config import config_of
-from trainium_workloads.model_directory import NAME, model_in, read_config, read_model, write_model
+from trainium_workloads.model_directory import NAME, model_in, prepared_mask, read_config, read_model, write_model
 from trainium_workloads.text_classification import sagemaker
 from trainium_workloads.text_classification.data import Data, ReviewSource
-from trainium_workloads.text_classification.evaluation import accuracy, logits
 from trainium_workloads.tokenized import Rows
 from trainium_workloads.training import backends, loop
 from trainium_workloads.training.backends import Backend
-from trainium_workloads.training.options import Options, add_option, add_options, options_of, too_small
-from trainium_workloads.training.progress import ONLY_COMPILES, say
+from trainium_workloads.training.evaluation import Evaluation
+from trainium_workloads.training.options import ONLY_COMPILES, Options, add_option, add_options, options_of, too_small
+from trainium_workloads.training.progress import say
 from trainium_workloads.training.refusal import RefusalError, guarded
-from trainium_workloads.training.task import Batch, Fact, Loss
+from trainium_workloads.training.task import IGNORED, Batch, Fact, Loss
 
 RESULT = "result.json"
 """Name of the file with a training's result, in its output."""
@@ -53,8 +53,9 @@ _BEGUN = time.monotonic()
 class Classification:
     """Training of a classifier, with new weights or beginning with a model's directory."""
 
-    def __init__(self, data: Data, config: Any, begin_with: Path | None) -> None:
+    def __init__(self, data: Data, config: Any, begin_with: Path | None, evaluated: Rows | None = None) -> None:
         self.data, self.config, self._begin_with = data, config, begin_with
+        self.evaluated = evaluated
         self.begun: list[float] = []
         """Times at which micro-batches began."""
 
@@ -85,12 +86,18 @@ class Classification:
     def examples(self) -> Rows:
         return self.data.train
 
-    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+    def loss(self, model: Any, batch: Batch) -> Loss:
         """Return the cross entropy of the labels."""
-        self.begun.append(time.monotonic())
-        found = logits(model, batch).float()
-        right = (found.argmax(dim=1) == batch["labels"]).float().mean()
-        return Loss(functional.cross_entropy(found, batch["labels"]), {"accuracy": right})
+        if model.training:
+            self.begun.append(time.monotonic())
+        mask = batch["attention_mask"]
+        if model.config._attn_implementation == "eager":
+            mask = prepared_mask(mask, model)
+        found = model(input_ids=batch["input_ids"], attention_mask=mask).logits.float()
+        labels = batch["labels"]
+        right = (found.argmax(dim=1) == labels).float().mean()
+        loss = functional.cross_entropy(found, labels, reduction="sum") / len(labels)
+        return Loss(loss, None if model.training else (labels != IGNORED).float().mean(), {"accuracy": right})
 
     def rate(self, warm_up: int) -> float | None:
         """Return the micro-batches a second, without the first ones: those compile, and fill caches. None where there
@@ -131,23 +138,23 @@ def main() -> int:
 
 
 def _train(asked: argparse.Namespace, options: Options, data: Data, backend: Backend) -> int:
-    task = Classification(data, _config(asked, options, data), asked.model_dir)
+    test = data.test.first(asked.evaluate)
+    during = test if options.eval_every or options.patience else None
+    task = Classification(data, _config(asked, options, data), asked.model_dir, during)
     begun = time.monotonic()
     outcome = loop.train(task, options, backend)
     trained = time.monotonic()
     if not outcome.is_complete:
         return outcome.exit_code
-    only_compiles = os.environ.get(ONLY_COMPILES) == "1"
-    # Two batches in each rank have all the graphs.
-    most = 2 * options.batch_size * backend.world_size if only_compiles else asked.evaluate
-    right = accuracy(outcome.model, data.test, backend, options, most)
-    if only_compiles:
+    evaluation = Evaluation(task, test, options, backend, (backend.rank, backend.world_size))
+    right = evaluation.of(outcome.model, outcome.step)["eval_accuracy"]
+    if os.environ.get(ONLY_COMPILES) == "1":
         return 0
     rate = task.rate(asked.warm_up * options.accumulate)
     result = {
         "model": asked.model_dir.name if asked.model_dir else f"BERT {asked.size}",
         "accuracy": round(right, 5),
-        "evaluated": min(asked.evaluate or len(data.test), len(data.test)),
+        "evaluated": len(test),
         "reviews": len(data.train),
         "steps": options.steps,
         "steps_of_run": len(task.begun) // options.accumulate,

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.tensor import DTensor
 
 from trainium_workloads.checkpoint import Checkpoint, Checkpoints, os_error, sealed
 from trainium_workloads.training import optimizing
@@ -18,7 +19,12 @@ from trainium_workloads.training.precision import parameter_type
 Facts = dict[str, Any]
 """Facts in a checkpoint, besides the state: plain numbers, strings and dictionaries of them."""
 
+Saved = dict[str, Any]
+"""What a rank saves: the state of model and optimizer, as nested dictionaries and lists."""
+
 _FACTS, _STATE = "facts.json", "state.pt"
+_MOMENTS_BYTES = 8
+"""Of each number that is learnt, AdamW and LAMB keep two moments in FP32."""
 _Result = TypeVar("_Result")
 
 
@@ -50,22 +56,26 @@ class Layout:
 
     def reduce(self, model: nn.Module, backend: Backend) -> None:
         """Average the gradients over all ranks, where that has not happened in the backward pass."""
-        backend.reduce_gradients(model.parameters())
+        backend.average([each.grad for each in model.parameters() if each.grad is not None])
 
-    def save(
-        self,
-        checkpoints: Checkpoints,
-        step: int,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        facts: Facts,
-        backend: Backend,
-    ) -> Checkpoint:
-        """Save a checkpoint; called in all ranks. Each rank writes and hashes its files; rank 0 makes a checkpoint of
-        them when all are done. OSError in all ranks, if one of them could not write; the checkpoints before stay."""
+    def saved_bytes(self, model: nn.Module, backend: Backend) -> int:
+        """Return the size of what this rank saves, also before the first update makes the optimizer's moments."""
+        is_whole = self.sharding == "none"
+        saved = [(local(each), each.requires_grad) for each in model.parameters() if is_whole or each.requires_grad]
+        found = sum(part.nbytes + is_learnt * _MOMENTS_BYTES * part.numel() for part, is_learnt in saved)
+        return 0 if is_whole and backend.rank else found
+
+    def state(self, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> Saved:
+        """Return what this rank saves; the next update may change it."""
+        return {} if backend.rank else {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+
+    def save(self, checkpoints: Checkpoints, step: int, state: Saved, facts: Facts, backend: Backend) -> Checkpoint:
+        """Save a checkpoint; called in all ranks, perhaps beside the training. Each rank writes and hashes its files;
+        rank 0 makes a checkpoint of them when all are done. OSError in all ranks, if one of them could not write; the
+        checkpoints before stay."""
 
         def write() -> dict[str, str]:
-            files = self._write_state(part, model, optimizer, backend)
+            files = self._write_state(part, state, backend)
             if is_first:
                 (part / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
                 files.append(part / _FACTS)
@@ -77,13 +87,11 @@ class Layout:
         sums = {name: digest for each in _in_all(backend, write) for name, digest in each.items()}
         return _in_all(backend, lambda: checkpoints.complete(step, sums) if is_first else Checkpoint(step, part))[0]
 
-    def _write_state(
-        self, part: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend
-    ) -> list[Path]:
+    def _write_state(self, part: Path, state: Saved, backend: Backend) -> list[Path]:
         """Write this rank's files into the directory of a checkpoint; return their paths."""
         if backend.rank:
             return []
-        state = backend.to_host({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+        state = backend.to_host(state)
         with (part / _STATE).open("wb") as file:  # by Python, which names the operating system's error
             torch.save(state, file)
         return [part / _STATE]
@@ -101,6 +109,35 @@ def facts_of(checkpoint: Path) -> Facts:
     return dict(json.loads((checkpoint / _FACTS).read_text(encoding="utf-8")))
 
 
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def copied(state: Any, earlier: Any = None, made: dict[object, Tensor] | None = None) -> Any:
+    """Return a copy of a rank's state in the host's memory, which no update changes: in the memory of an earlier copy,
+    where there is one. ``made`` has the tensors of this copy, because tied weights are copied once."""
+    made = {} if made is None else made
+    if isinstance(state, dict):
+        before = earlier if isinstance(earlier, dict) else {}
+        return {key: copied(value, before.get(key), made) for key, value in state.items()}
+    if isinstance(state, (list, tuple)):
+        return type(state)(copied(value, None, made) for value in state)
+    if not isinstance(state, Tensor):
+        return state
+    part = local(state)
+    has_address = part.numel() and part.device.type != "xla"
+    key = (part.data_ptr() if has_address else id(state), state.shape, part.stride(), part.dtype)
+    if key not in made:
+        if isinstance(earlier, Tensor) and (local(earlier).shape, earlier.dtype) == (part.shape, part.dtype):
+            made[key] = earlier
+            local(earlier).copy_(part)
+        else:
+            made[key] = state.detach().to("cpu", copy=True)
+    return made[key]
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Return this rank's part of a tensor, which is all of it where it is not distributed."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
 def _in_all(backend: Backend, write: Callable[[], _Result]) -> list[_Result]:
     """Return the results of all ranks; OSError in all ranks, if one of them could not write."""
     found, fault = None, ""
@@ -110,7 +147,7 @@ def _in_all(backend: Backend, write: Callable[[], _Result]) -> list[_Result]:
         causes = [each for each, _ in error.failures.values()] if isinstance(error, CheckpointException) else [error]
         # PyTorch's writer says "unexpected pos" on a full disk, and between the ranks a failure loses its cause.
         fault = "; ".join(sorted({str(os_error(each) or f"{each} (is the disk full?)") for each in causes}))
-    results = backend.gather((found, fault))
+    results = backend.gather((found, fault), backend.beside)
     if faults := [each for _, each in results if each]:
         raise OSError(faults[0])
     return [each for each, _ in results]

@@ -4,7 +4,8 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import nn
@@ -14,13 +15,15 @@ from trainium_workloads import stopping
 from trainium_workloads.scraped import SeriesServer
 from trainium_workloads.training import optimizing, precision
 from trainium_workloads.training.backends import Backend
+from trainium_workloads.training.evaluation import Evaluation, divided
 from trainium_workloads.training.layout import Layout
 from trainium_workloads.training.metrics import Metrics
-from trainium_workloads.training.options import Options
+from trainium_workloads.training.options import ONLY_COMPILES, Options
 from trainium_workloads.training.order import Order, step_seed
-from trainium_workloads.training.progress import ONLY_COMPILES, Progress, State, say
+from trainium_workloads.training.progress import Progress, State, say
 from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import Batch, Examples, Task, parameter_count
+from trainium_workloads.training.tracking import Tracker
 from trainium_workloads.training.updates import Updates
 
 
@@ -60,17 +63,20 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
     began = time.time()
     stop = stopping.Stopping()
     layout = layout or Layout()
-    examples = task.examples()
+    examples, held_out = divided(task, options)
     rank, ranks = layout.data_ranks(backend)
+    evaluation = Evaluation(task, held_out, options, backend, (rank, ranks))
     is_arranged = bool(getattr(examples, "arranged", False))
     order = Order(len(examples), options.seed, options.batch_size, options.accumulate, rank, ranks, is_arranged)
     backend.seed(options.seed)
     model = layout.place(task.model(), backend, options)
     model.train()
     state = State(model, optimizing.optimizer_of(model, options), precision.scaler(options))
-    progress = Progress(options, layout, backend, task.identity, order)
+    progress = Progress(options, layout, backend, task.identity, order, evaluation)
     done = progress.resume(state)
+    progress.check_memory(state)
     last = min(options.steps, done + options.steps_this_run) if options.steps_this_run > 0 else options.steps
+    last = done if evaluation.is_over else last
     if backend.rank == 0:
         _introduce(task, options, backend, model, order, done)
     if options.compile:
@@ -79,31 +85,55 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
     updates = Updates(task, options, backend, layout, state)
     tokens = order.global_batch * task.tokens_per_example
     scraped = _scraped(backend, order, progress, began) if backend.rank == 0 else None
-    with Metrics(options.output, options.steps, tokens, done + 1, scraped=scraped) as metrics:
+    # What only compiles makes its losses up.
+    tracks = backend.rank == 0 and done < last and os.environ.get(ONLY_COMPILES) != "1"
+    trackers = _trackers(task, options) if tracks else []
+    with Metrics(options, tokens, done + 1, scraped, trackers) as metrics, closing(progress):
         loss, reason = math.nan, ""
+
+        def evaluate(step: int, means: Mapping[str, float]) -> dict[str, float]:
+            began = time.monotonic()
+            values = evaluation.of(model, step)
+            metrics.paused(time.monotonic() - began)
+            return {**means, **values}
+
+        if evaluation.is_due(done):  # a stop came before it
+            metrics.step(done, evaluate(done, {}))
+            last = done if evaluation.is_over else last
         for step in range(done + 1, last + 1):
             backend.seed(step_seed(options.seed, step, order.rank))
             values = updates.make(step, batches)
-            logs = step % options.log_every == 0 or step == last
+            evaluates = evaluation.is_due(step)
+            logs = step % options.log_every == 0 or step == last or evaluates
             mine = values() if logs else {}
             # One sum for all values on which the ranks have to agree.
-            asks = [float(bool(stop.reason)), float(backend.rank == 0 and progress.is_due(step))]
-            stops, due, *sums = backend.sum([*asks, *mine.values()])
+            is_due = backend.rank == 0 and progress.is_due(step)
+            asks = [float(each) for each in (bool(stop.reason), is_due, progress.is_writing)]
+            stops, due, writing, *sums = backend.sum([*asks, *mine.values()])
             means = {name: total / backend.world_size for name, total in zip(mine, sums, strict=True)}
+            if not writing:
+                progress.settle(metrics)
             if logs:
                 loss = means["loss"]
-                _check(means, step, progress, state)
-            if due or stops or step == last:
-                progress.save(step, state, metrics, is_last=bool(stops) or step == last)
+                _check(means, step, progress, state, metrics)
+            if evaluates and not stops:
+                means = evaluate(step, means)
+            is_last = bool(stops) or step == last or evaluation.is_over
+            if (due and not writing) or is_last or evaluation.state["best_step"] == step:
+                progress.save(step, state, metrics, is_last=is_last)
             if logs:
                 metrics.step(step, {**means, "learning_rate": updates.rate})
             done = step
             if stops:
                 reason = stop.reason or "another rank was asked to stop"
+            if is_last:
                 break
     if reason and backend.rank == 0:
         say(f"stopped after step {done}: {reason}")
-    return Outcome(done, loss, model, reason, is_complete=done == options.steps)
+    is_complete = not reason and (done == options.steps or evaluation.is_over)
+    if is_complete and options.export_from == "best":
+        done = progress.load_best(state, done)
+    return Outcome(done, loss, model, reason, is_complete)
 
 
 def _loader(examples: Examples, order: Order, options: Options, first: int, last: int) -> "DataLoader[Batch]":
@@ -140,11 +170,17 @@ def _scraped(backend: Backend, order: Order, progress: Progress, began: float) -
     return scraped
 
 
-def _check(means: Mapping[str, float], step: int, progress: Progress, state: State) -> None:
+def _trackers(task: Task, options: Options) -> list[Tracker]:
+    parameters = {**asdict(options), **task.identity}
+    return [Tracker(each, options.output, parameters) for each in options.trackers]
+
+
+def _check(means: Mapping[str, float], step: int, progress: Progress, state: State, metrics: Metrics) -> None:
     # In FP16 gradients may overflow: that update was left out.
     judged = ("loss",) if state.scaler.is_enabled() else ("loss", "gradient_norm")
     wrong = [f"the {name.replace('_', ' ')} is {means[name]}" for name in judged if not math.isfinite(means[name])]
     if not wrong or os.environ.get(ONLY_COMPILES) == "1":
         return
+    progress.settle(metrics)
     stays = f"; the checkpoint of step {progress.last_saved} stays" if progress.last_saved else ""
     raise RefusalError(f"{wrong[0]} at step {step}{stays}: try a lower --learning-rate, or --precision fp32")

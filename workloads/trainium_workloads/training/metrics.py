@@ -1,5 +1,5 @@
-"""Metrics of a training: a JSON line a step on standard output, curves for TensorBoard, and series for a
-monitoring system. Of rank 0."""
+"""Metrics of a training: a JSON line a step on standard output, curves for TensorBoard and trackers, and series
+for a monitoring system. Of rank 0."""
 
 import sys
 import time
@@ -10,35 +10,48 @@ from typing import Any
 from trainium_workloads.checkpoint import Checkpoint
 from trainium_workloads.scraped import SeriesServer
 from trainium_workloads.steps import report
+from trainium_workloads.training.options import Options
+from trainium_workloads.training.tracking import Tracker
 
 
 class Metrics:
     """The step lines and curves of a run. Curves are in ``tensorboard`` below the output; points of an earlier run from
-    ``first_step`` on are left out. ``tokens_per_step`` is over all ranks; ``scraped`` None in ranks other than 0, which
+    ``first`` on are left out. ``tokens_per_step`` is over all ranks; ``scraped`` None in ranks other than 0, which
     print nothing."""
 
     def __init__(
-        self, output: Path, steps: int, tokens_per_step: int, first_step: int, *, scraped: SeriesServer | None
+        self, options: Options, tokens_per_step: int, first: int, scraped: SeriesServer | None, trackers: list[Tracker]
     ) -> None:
-        self._steps = steps
+        self._steps = options.steps
         self._tokens_per_step = tokens_per_step
         self._scraped = scraped
-        self._writer = None if scraped is None else _writer(output / "tensorboard", first_step)
-        self._before = (first_step - 1, time.monotonic())
+        self._trackers = trackers
+        self._writer = None if scraped is None else _writer(options.output / "tensorboard", first)
+        self._before = (first - 1, time.monotonic())
         self._saved_at = time.monotonic()
         self._saved: dict[str, float] = {}
+        self._stood_still, self._went_on = 0.0, self._saved_at
 
-    def saved(self, checkpoint: Checkpoint, seconds: float) -> None:
-        """Record a checkpoint, and the time for which the training stood still."""
-        self._saved_at, at = time.monotonic(), round(time.time(), 3)
+    def stood_still(self, seconds: float) -> None:
+        """Record that the training waited for a checkpoint until now. The time is no part of a step's."""
+        self._stood_still, self._went_on = seconds, time.monotonic()
+        self.paused(seconds)
+
+    def paused(self, seconds: float) -> None:
+        """Leave a checkpoint's or an evaluation's time out of the step's."""
+        step, reported = self._before
+        self._before = (step, reported + seconds)
+
+    def saved(self, checkpoint: Checkpoint) -> None:
+        """Record that this checkpoint is complete. All that was computed since the training went on is not saved."""
+        seconds, beside = self._stood_still, time.monotonic() - self._went_on
+        self._saved_at, at = self._went_on, round(time.time() - beside, 3)
         self._saved = {"checkpoint_step": checkpoint.step, "checkpoint_time": at}
         self._saved["checkpoint_seconds"] = round(seconds, 4)
+        self._saved["checkpoint_beside_seconds"] = round(beside, 4)
         if self._scraped is not None:
             self._scraped.saved(checkpoint.step, at)
         self._curve({"checkpoint_seconds": seconds}, checkpoint.step)
-        # The time of a checkpoint is no part of a step's.
-        step, reported = self._before
-        self._before = (step, reported + seconds)
 
     def step(self, step: int, values: Mapping[str, float]) -> None:
         """Write a step line, and a point of each curve."""
@@ -53,15 +66,20 @@ class Metrics:
             "tokens_per_second": round(self._tokens_per_step / seconds, 1) if seconds > 0 else 0.0,
             "checkpoint_age_seconds": round(now - self._saved_at, 1),
         }
-        self._scraped.step(step, values["loss"], seconds, rates["tokens_per_second"])
+        if "loss" in values:
+            self._scraped.step(step, values["loss"], seconds, rates["tokens_per_second"])
+        if "eval_loss" in values:
+            self._scraped.evaluated(values["eval_loss"])
         report(step, steps=self._steps, **values, **rates, **self._saved)
         self._curve({**values, **rates}, step)
 
     def __enter__(self) -> "Metrics":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: object, *_: object) -> None:
         """Write the buffered points, and end the series."""
+        for tracker in self._trackers:
+            tracker.close("FAILED" if error else "FINISHED" if self._before[0] == self._steps else "KILLED")
         if self._writer is not None:
             self._writer.close()
         if self._scraped is not None:
@@ -71,6 +89,8 @@ class Metrics:
         if self._writer is not None:
             for name, value in values.items():
                 self._writer.add_scalar(name, value, step)
+        for tracker in self._trackers:
+            tracker.log(step, values)
 
 
 def _writer(directory: Path, first_step: int) -> Any:

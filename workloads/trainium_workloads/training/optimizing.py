@@ -81,19 +81,23 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"] = rate
 
 
-def clip(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
-    """Scale the gradients down to a norm of at most ``limit`` (0: leave them); return their norm before, in FP32.
-    It is a tensor on the device, and no branch depends on its value: it is not waited for."""
+def clip(parameters: Iterable[nn.Parameter], limit: float, share: Tensor | None = None) -> Tensor:
+    """Divide the gradients by a share, and scale them down to a norm of at most ``limit`` (0: no limit); return their
+    norm in between, in FP32. It is a tensor on the device, and no branch depends on its value: it is not waited for."""
     learnt = [each for each in parameters if each.grad is not None]
     by_mesh: dict[object, list[Tensor]] = {}  # PyTorch adds up the norms of one mesh at a time
     for gradient in (each.grad for each in learnt if each.grad is not None):
         by_mesh.setdefault(getattr(gradient, "device_mesh", None), []).append(gradient.float())
     norms = [nn.utils.get_total_norm(gradients) for gradients in by_mesh.values()]
     norm = nn.utils.get_total_norm([each.full_tensor() if isinstance(each, DTensor) else each for each in norms])
+    factor = torch.ones_like(norm) if share is None else 1 / share.to(norm.dtype)
+    norm = norm * factor
     if limit:
+        factor = factor * torch.clamp(limit / (norm + 1e-6), max=1.0)
+    if limit or share is not None:
         # A rank's parts are scaled as a whole gradient is, and without what DTensor does for each operation.
         parts = [each.grad.to_local() if isinstance(each.grad, DTensor) else each.grad for each in learnt]
-        torch._foreach_mul_(parts, torch.clamp(limit / (norm + 1e-6), max=1.0))
+        torch._foreach_mul_(parts, factor)
     return norm
 
 

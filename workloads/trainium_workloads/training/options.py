@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -13,7 +14,11 @@ from trainium_workloads.training.refusal import RefusalError
 # ruff: noqa: RUF009 - the calls make fields
 
 BackendName = Literal["cpu", "cuda", "xla", "neuron"]
+TrackerName = Literal["none", "mlflow", "wandb", "both"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+
+ONLY_COMPILES = "NEURON_EXTRACT_GRAPHS_ONLY"
+"""Set by ``neuron_parallel_compile``: graphs are traced and compiled, and their results are made up."""
 
 PRECISIONS: Mapping[str, tuple[Precision, ...]] = {
     "cpu": ("fp32", "bf16"),
@@ -56,10 +61,23 @@ class Options:
     output: Path = _option(Path("output"), "directory of checkpoints and curves, the same for all ranks")
     checkpoint_every: int = _option(0, "updates between two checkpoints; 0: by time alone", 0)
     checkpoint_seconds: float = _option(600.0, "time between two checkpoints; 0: by updates alone", 0)
+    async_checkpoint: bool = _option(True, "copy the state to the host's memory, and write it beside the next steps")
     keep: int = _option(3, "complete checkpoints that stay", 1)
     resume: bool = _option(True, "go on from the newest complete checkpoint of the output")
+    eval_fraction: float = _option(0.0, "share of the examples that is evaluated instead of trained on", 0)
+    eval_every: int = _option(0, "updates between two evaluations; 0: after the last alone", 0)
+    patience: int = _option(0, "evaluations without a better loss that end the training; 0: none do", 0)
+    export_from: Literal["best", "last"] = _option(
+        "best", "step whose weights are exported; without evaluation the last"
+    )
     log_every: int = _option(1, "updates between two step lines: each waits for the device", 1)
+    track: TrackerName = _option("none", "where the curves go besides TensorBoard")
     workers: int = _option(0, "processes that read examples, for each rank; 0: the rank itself", 0)
+
+    @property
+    def trackers(self) -> list[str]:
+        """The packages of ``track``."""
+        return [each for each in ("mlflow", "wandb") if self.track in (each, "both")]
 
 
 def add_options(parser: argparse.ArgumentParser, defaults: Options, aliases: Mapping[str, str] | None = None) -> None:
@@ -103,10 +121,16 @@ def options_of(arguments: argparse.Namespace) -> Options:
         wrong.append(f"backend {options.backend} has no --precision {options.precision}: use {', '.join(allowed)}")
     if options.stochastic_rounding and options.precision != "bf16" and options.backend in ("cpu", "cuda"):
         wrong.append(f"--stochastic-rounding is for --precision bf16, not {options.precision}")
+    if options.eval_fraction >= 1:
+        wrong.append(f"--eval-fraction must be less than 1, not {options.eval_fraction}")
     if options.eager and options.backend != "xla":
         wrong.append(f"--eager is for backend xla: {options.backend} runs each operation by itself anyway")
     if options.compile and options.backend == "xla":
         wrong.append("--compile is not for backend xla, which traces and compiles by itself")
+    for tracker in options.trackers:
+        # A directory of the name, such as wandb's own, is no package.
+        if getattr(find_spec(tracker), "origin", None) is None:
+            wrong.append(f"--track {tracker} needs the package {tracker}, which the image lacks (docs/trainings.md)")
     if wrong:
         raise RefusalError("; ".join(wrong))
     return options

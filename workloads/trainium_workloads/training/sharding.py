@@ -7,7 +7,7 @@ in FP32. A block's parameters are gathered when it runs, in the precision of the
 
 import warnings
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import torch
 import torch.distributed as dist
@@ -19,7 +19,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from trainium_workloads.training.backends import Backend
-from trainium_workloads.training.layout import Layout
+from trainium_workloads.training.layout import Layout, Saved
 from trainium_workloads.training.options import Options
 from trainium_workloads.training.refusal import RefusalError
 
@@ -52,6 +52,8 @@ class ShardedLayout(Layout):
         """Return the model, which is divided by FSDP2 and on its devices."""
         check(options)
         self._hosts = backend.hosts  # for files of checkpoints
+        # PyTorch's writer warns of itself, in each rank.
+        warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
         return model
 
     def data_ranks(self, backend: Backend) -> tuple[int, int]:
@@ -67,19 +69,15 @@ class ShardedLayout(Layout):
 
     def reduce(self, model: nn.Module, backend: Backend) -> None:
         """Average the gradients of parameters that are whole; FSDP averaged the others in the backward pass."""
-        backend.reduce_gradients(each for each in model.parameters() if not isinstance(each, DTensor))
+        whole = (each.grad for each in model.parameters() if not isinstance(each, DTensor))
+        backend.average([each for each in whole if each is not None])
 
-    def _write_state(
-        self, part: Path, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend
-    ) -> list[Path]:
-        with warnings.catch_warnings():
-            # PyTorch's writer warns of itself, in each rank.
-            warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
-            distributed_checkpoint.save(
-                _state_of(model, optimizer),
-                storage_writer=FileSystemWriter(part, overwrite=False, sync_files=False),
-                process_group=self._hosts,
-            )
+    def state(self, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> Saved:
+        return _state_of(model, optimizer)
+
+    def _write_state(self, part: Path, state: Saved, backend: Backend) -> list[Path]:
+        writer = FileSystemWriter(part, overwrite=False, sync_files=False)
+        distributed_checkpoint.save(state, storage_writer=writer, process_group=backend.beside)
         return [*part.glob(f"__{backend.rank}_*"), *([part / ".metadata"] if backend.rank == 0 else [])]
 
     def load(self, checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -106,6 +104,6 @@ def check(options: Options) -> None:
         )
 
 
-def _state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def _state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Saved:
     own_model, own_optimizer = get_state_dict(model, optimizer, options=_LEARNT)
     return {"model": own_model, "optimizer": own_optimizer}

@@ -12,6 +12,9 @@ compiles a graph for each shape."""
 
 Fact = int | float | str | bool
 
+IGNORED = -100
+"""Label that does not count, as PyTorch's cross-entropy has it."""
+
 
 @dataclass(frozen=True)
 class Position:
@@ -44,12 +47,20 @@ class Loss:
 
     total: Tensor
     """A scalar to call ``backward`` on: the mean over the micro-batch."""
+    share: Tensor | None = None
+    """Share of the micro-batch's targets that count, where all values are sums over those, divided by the number of all
+    targets; None where all count. An update, or an evaluation, then is of the mean over what counts in all its
+    micro-batches and ranks. Evaluations need it: some of their ``labels`` are :data:`IGNORED`."""
     parts: Mapping[str, Tensor] = field(default_factory=dict)
     """Scalars to show beside it (``mlm_loss``, ``accuracy``); means as well."""
 
 
 class Task(Protocol):
-    """A training: model, examples and loss."""
+    """A training: model, examples and loss.
+
+    It may also have ``evaluated``, examples that are evaluated and not trained on, and ``perplexity_of``: the name of
+    the loss (``loss``, or a part) of which an evaluation gives the exponential.
+    """
 
     @property
     def identity(self) -> Mapping[str, Fact]:

@@ -13,6 +13,7 @@ from trainium_workloads.training.order import step_seed
 from trainium_workloads.training.progress import State
 from trainium_workloads.training.task import Batch, Task
 
+_SHARE = "share"
 _EVERY_RANK = -1
 """In place of a rank's number, for random numbers that all ranks share."""
 
@@ -43,13 +44,18 @@ class Updates:
             with precision.autocast(options, self._backend.device):
                 loss = self._task.loss(model, batch)
             self._scaler.scale(loss.total / options.accumulate).backward()
-            for name, value in {"loss": loss.total, **loss.parts}.items():
+            shares = {} if loss.share is None else {_SHARE: loss.share}
+            for name, value in {"loss": loss.total, **shares, **loss.parts}.items():
                 part = value.detach().float() / options.accumulate
                 values[name] = values[name] + part if name in values else part
         self._layout.reduce(model, self._backend)
         if self._scaler.is_enabled():
             self._scaler.unscale_(self._optimizer)
-        values["gradient_norm"] = optimizing.clip(model.parameters(), options.clip)
+        if _SHARE in values:
+            # transformers once divided by the share of each micro-batch instead (its issue 34198).
+            self._backend.average([values[_SHARE]])
+            values["loss"] /= values[_SHARE]
+        values["gradient_norm"] = optimizing.clip(model.parameters(), options.clip, values.pop(_SHARE, None))
         # On their way before the optimizer runs: the next step is prepared while it does.
         numbers = self._backend.bring(torch.stack([each.detach().float().reshape(()) for each in values.values()]))
         self.rate = options.learning_rate * optimizing.rate_factor(step, options)

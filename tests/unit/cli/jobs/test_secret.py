@@ -54,12 +54,26 @@ def test_from_the_environment_or_a_pipe_but_no_other_text(namespace):
     assert _trn("secret other --delete").stdout == "The Secret other is not there\n"
     assert "other" not in namespace.secrets
     for command, given, words in (
+        ("secret --track", "", "export one or more of MLFLOW_TRACKING_URI"),
+        ("secret --track --from-aws hub", "", "takes variables of your environment"),
         ("secret", "", "export HF_TOKEN, or pipe it in"),
         ("secret", f"{TOKEN} {TOKEN}", "it is one word"),
         ("secret Not_A_Name", TOKEN, "set --hf-secret to hugging-face"),
     ):
         ends(2, _trn(command, given), words)
         assert namespace.secrets == {"hugging-face": TOKEN}
+
+
+def test_the_variables_of_a_tracker(namespace):
+    of_tracker = {"MLFLOW_TRACKING_URI": "https://mlflow", "MLFLOW_TRACKING_TOKEN": TOKEN, "WANDB_API_KEY": ""}
+    said = _trn("secret --track", HF_TOKEN="hf_other", **of_tracker).stdout
+    assert said == "The Secret tracking holds MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN: --track-secret tracking\n"
+    [made] = namespace.objects
+    assert made["data"].keys() == {"MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN"}
+    assert made["data"]["MLFLOW_TRACKING_TOKEN"] == ENCODED
+    assert _trn("secret --track --delete").stdout == "The Secret tracking is deleted\n"
+    namespace.refuses = "no Secrets today"
+    ends(1, _trn("secret --track", **of_tracker), "no Secrets today")
 
 
 def test_a_server_that_repeats_what_it_refuses_is_not_quoted(namespace):

@@ -177,10 +177,14 @@ def test_an_absolute_path_does_not_pass_for_the_images_and_a_missing_script_is_s
         ("train --module m --env A", "write it as NAME=VALUE"),
         ("train --module m --env HF_TOKEN=hf_Word", "trn secret hugging-face; then --hf-secret hugging-face"),
         ('train --module m --script-args "\'"', "cannot be read as words of a shell"),
+        ("train --module m --env WANDB_API_KEY=hf_Word", "trn secret tracking --track; then --track-secret tracking"),
+        ("train --module m --track-secret s:key", "set --track-secret to tracking"),
+        ("train --module m --track-secret other", "trn secret other --track"),
         ("train --module m --kind trainjob --torchx", "TorchX submits Volcano jobs alone"),
         ("train --module m --kind pytorchjob --rendezvous etcd", "set --rendezvous to c10d"),
         ("train --module m --kind trainjob --precompile", "set --kind to volcano"),
         ("train --module m --hf-secret s --torchx", "TorchX gives a container no Secret"),
+        ("train --module m --track-secret s --torchx", "TorchX gives a container no Secret"),
         ("scale ng1 5", "set NODES to 4"),
         ("scale free 0", "set NODES to 1"),
         ("scale gn1 1", "set --group to ng1"),
@@ -279,10 +283,16 @@ def test_a_token_is_in_the_job_by_reference(api):
     api.served |= {PYTORCH_API, TRAINER_API}
     ends(2, trn("train --module m --hf-secret hugging-face"), "trn secret hugging-face")
     api.create(_secret("hugging-face"))
+    api.create(_secret("mine"))
+    of_tracker = "--track-secret mine --env MLFLOW_TRACKING_URI=http://mlflow:5000 --nodes 1"
     variable = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hugging-face", "key": "hub"}}}
+    reference = {"secretKeyRef": {"name": "mine", "key": "WANDB_API_KEY", "optional": True}}
     for form in ("volcano", "pytorchjob", "trainjob"):
-        shown = trn(f"train --kind {form} --module m --hf-secret hugging-face:hub --dry-run").stdout
-        assert json.dumps(variable) in json.dumps(next(yaml.safe_load_all(shown)))
+        shown = trn(f"train --kind {form} --module m --hf-secret hugging-face:hub {of_tracker} --dry-run").stdout
+        made = json.dumps(next(yaml.safe_load_all(shown)))
+        assert json.dumps(variable) in made
+        assert json.dumps({"name": "WANDB_API_KEY", "valueFrom": reference}) in made
+        assert made.count('"MLFLOW_TRACKING_URI"') == 1, "what is given comes before the Secret"
 
 
 @pytest.mark.parametrize(

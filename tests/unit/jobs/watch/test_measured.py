@@ -40,6 +40,7 @@ def _measured(*, last=300, after=4000, told="14400", **values):
         *(("14400", {}, None, None), ("14400", {"checkpoint_step": 290}, 20.0, 1980.0)),
         # An interval that is near enough stays; so it does where the job was told none: its script decides.
         *(("1980", {}, 20.0, None), ("2400", {}, 20.0, None), ("14400", {}, 400.0, None), (None, {}, 20.0, None)),
+        ("1980", {"checkpoint_beside_seconds": 400.0}, 4.0, 3960.0),
     ],
 )
 def test_the_useful_share_and_a_better_interval(told, step, seconds, better):

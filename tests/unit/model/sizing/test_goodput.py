@@ -22,14 +22,20 @@ def _simulated(run, interval_seconds, *, faults, seed):
     next_fault = chance.expovariate(1 / run.seconds_between_faults)
     hits = 0
     starting = False
+    copied = []  # when the states were copied that are not kept yet
     while hits < faults:
         busy = run.restart_seconds if starting else interval_seconds + run.checkpoint_seconds
-        if now + busy <= next_fault:
+        going_on = now + busy <= next_fault
+        safe = [at for at in copied if at + run.beside_seconds <= min(now + busy, next_fault)]
+        kept += interval_seconds * len(safe)
+        copied = [at for at in copied if at not in safe]
+        if going_on:
             now += busy
-            kept += 0.0 if starting else interval_seconds
+            copied += [] if starting else [now]
             starting = False
             continue
         hits += 1
+        copied = []
         now = next_fault + run.down_seconds
         next_fault = now + chance.expovariate(1 / run.seconds_between_faults)
         starting = True
@@ -45,6 +51,8 @@ def _simulated(run, interval_seconds, *, faults, seed):
         (ModelRun(600, 60, 200, 300), 250),
         (ModelRun(300, 100, 0, 300), 600),
         (ModelRun(30, 0.5, 5, 0), 6),
+        (ModelRun(600, 10, 200, 300, beside_seconds=200), 250),
+        (ModelRun(60, 0, 0, 10, beside_seconds=20), 20),
     ],
 )
 def test_the_closed_form_agrees_with_a_simulation(run, interval_seconds):
@@ -84,14 +92,14 @@ def test_rates_are_those_of_the_papers_or_say_that_they_are_assumed_and_the_user
 SECONDS = st.floats(0, 1e5)
 
 
-@given(st.builds(ModelRun, st.floats(10, 1e9), SECONDS, SECONDS, SECONDS), st.floats(0.5, 2))
+@given(st.builds(ModelRun, st.floats(10, 1e9), SECONDS, SECONDS, SECONDS, SECONDS), st.floats(0.5, 2))
 def test_a_proposal_holds_for_any_run_and_no_other_interval_is_better_than_the_best(run, factor):
     if best := goodput.best_seconds(run):
         most = goodput.useful_fraction(run, best)
         assert goodput.useful_fraction(run, best * factor) <= most * (1 + 1e-9)
     found = goodput.expect(run)
-    assert found.interval_seconds >= max(goodput.LEAST_INTERVAL_SECONDS, run.checkpoint_seconds)
-    assert found.interval_seconds <= max(goodput.MOST_INTERVAL_SECONDS, math.ceil(run.checkpoint_seconds))
+    assert found.interval_seconds >= max(goodput.LEAST_INTERVAL_SECONDS, run.save_seconds)
+    assert found.interval_seconds <= max(goodput.MOST_INTERVAL_SECONDS, math.ceil(run.save_seconds))
     assert 0 <= found.useful_fraction <= 1
 
 
@@ -114,12 +122,13 @@ def test_without_faults_only_checkpoints_cost_time_and_a_small_gang_saves_as_oft
 
 
 def test_all_that_cannot_be_is_told_at_once():
-    wrong = ModelRun(0, -1, math.inf, math.nan)
+    wrong = ModelRun(0, -1, math.inf, math.nan, -2)
     assert [*goodput.validate(wrong)] == [
         "seconds_between_faults must be above 0, not 0",
         "checkpoint_seconds must be 0 or more, and finite, not -1",
         "down_seconds must be 0 or more, and finite, not inf",
         "restart_seconds must be 0 or more, and finite, not nan",
+        "beside_seconds must be 0 or more, and finite, not -2",
     ]
     with pytest.raises(ValueError, match="above 0, not 0; checkpoint_seconds"):
         goodput.expect(wrong)

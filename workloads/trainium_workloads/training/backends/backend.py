@@ -39,6 +39,8 @@ class Backend:
         is_gloo = group["backend"] == "gloo"
         self.hosts = None if is_gloo else dist.new_group(backend="gloo", timeout=_CONNECT)
         """The ranks' processes over gloo, whatever their devices are; None where that is the default group."""
+        self.beside = dist.new_group(backend="gloo", timeout=_CONNECT)
+        """The same for another thread: in one group the calls of two threads have another order in each rank."""
 
     def _open(self, options: Options) -> dict[str, Any]:
         """Take this rank's device; return the settings of its process group."""
@@ -73,16 +75,15 @@ class Backend:
         """Run the model by ``torch.compile`` from now on; names of its parameters stay."""
         model.compile(backend="neuron" if self.name == "neuron" else "inductor")
 
-    def reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Make each gradient the mean over all ranks."""
-        gradients = [each.grad for each in parameters if each.grad is not None]
+    def average(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Make each tensor the mean over all ranks."""
         if self.world_size == 1:
             return
         # All are on their way before the first is awaited.
-        for work in [dist.all_reduce(gradient, async_op=True) for gradient in gradients]:
+        for work in [dist.all_reduce(each, async_op=True) for each in tensors]:
             work.wait()
-        for gradient in gradients:
-            gradient.div_(self.world_size)
+        for each in tensors:
+            each.div_(self.world_size)
 
     def end_update(self) -> None:
         """End an update of the parameters: on XLA the traced graph ends here, and runs."""
@@ -122,10 +123,15 @@ class Backend:
         dist.broadcast_object_list(told, src=0, group=self.hosts)
         return told[0]
 
-    def gather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, by rank, in all ranks."""
+    def enter_thread(self) -> None:
+        """Prepare another thread of this process: PyTorch would take the first GPU of the node in it."""
+        if self.name == "cuda":
+            torch.cuda.set_device(self.device)
+
+    def gather(self, value: Any, group: dist.ProcessGroup | None = None) -> list[Any]:
+        """Return the values of all ranks, by rank, in all ranks; by :attr:`hosts` or another group."""
         found: list[Any] = [None] * self.world_size
-        dist.all_gather_object(found, value, group=self.hosts)
+        dist.all_gather_object(found, value, group=group or self.hosts)
         return found
 
     def barrier(self) -> None:

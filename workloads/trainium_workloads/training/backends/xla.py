@@ -2,11 +2,10 @@
 
 import os
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import nn
 
 from trainium_workloads.training.backends.backend import Backend, needs
 from trainium_workloads.training.options import Options
@@ -64,10 +63,9 @@ class XlaBackend(Backend):
         # Brings batches to the device in a thread, and ends the traced graph (mark_step) before each.
         yield from MpDeviceLoader(batches, self.device)
 
-    def reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        gradients = [each.grad for each in parameters if each.grad is not None]
+    def average(self, tensors: Sequence[torch.Tensor]) -> None:
         if self.world_size > 1:
-            self._model.all_reduce(self._model.REDUCE_SUM, gradients, scale=1.0 / self.world_size)
+            self._model.all_reduce(self._model.REDUCE_SUM, list(tensors), scale=1.0 / self.world_size)
 
     def end_update(self) -> None:
         self._xla.sync()  # what was called mark_step

@@ -1,0 +1,88 @@
+"""Evaluations: the same rows for any number of ranks and after a kill; the best step is kept, and exported."""
+
+import json
+
+import pytest
+from safetensors.torch import load_file
+from trainium_workloads.checkpoint import Checkpoints
+from trainium_workloads.finetune import make_data
+from trainium_workloads.training.layout import facts_of
+
+TUNE = "trainium_workloads.finetune.train"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("made")
+    make_data.make(directory, 60, make_data.configuration("qwen3"))
+    return directory
+
+
+def arguments(made, output, *more):
+    found = ["--model", made / "model", "--data", made / "texts" / "talks.jsonl", "--seq-len", 128, "--output", output]
+    found += ["--backend", "cpu", "--precision", "fp32", "--checkpoint-seconds", 0, "--token-cache", made / "tokens"]
+    return [*map(str, [*found, *more])]
+
+
+def evaluated(ended):
+    return {each["step"]: each["eval_loss"] for each in ended.steps if "eval_loss" in each}
+
+
+def test_any_number_of_ranks_and_a_killed_one_evaluate_the_same(gang, made):
+    own = ["--eval-fraction", 0.3, "--eval-every", 2, "--steps", 6, "--learning-rate", 0.003, "--checkpoint-every", 3]
+    whole = gang(TUNE, *arguments(made, "two", *own, "--batch-size", 2))
+    assert [*evaluated(whole)] == [2, 4, 6]
+    assert evaluated(whole)[6] < evaluated(whole)[2]
+    line = whole.steps[-1]
+    assert line["eval_perplexity"] == pytest.approx(2.718281828459045 ** line["eval_loss"])
+    alone = gang(TUNE, *arguments(made, "one", *own, "--batch-size", 4), ranks=1)
+    assert evaluated(alone) == pytest.approx(evaluated(whole), abs=1e-5)
+    killed = gang(TUNE, *arguments(made, "killed", *own, "--batch-size", 2), kill_at=5, kill_rank=1)
+    resumed = gang(TUNE, *arguments(made, "killed", *own, "--batch-size", 2))
+    assert evaluated(killed) | evaluated(resumed) == evaluated(whole)
+
+
+@pytest.mark.parametrize("wanted", ["best", "last"])
+def test_a_training_that_gets_worse_ends_and_exports_its_best_step(wanted, gang, made, tmp_path):
+    own = ["--eval-data", made / "texts" / "train-00000.parquet", "--eval-every", 1, "--patience", 3, "--keep", 1]
+    own += ["--steps", 90, "--learning-rate", 0.05, "--warmup-steps", 9, "--sharding", "none", "--export-from", wanted]
+    ended = gang(TUNE, *arguments(made, "run", *own), ranks=1)
+    losses = evaluated(ended)
+    best, last = min(losses, key=losses.get), max(losses)
+    assert last == best + 3 < 90
+    assert (f"the best step is {best}, with an eval_loss of" in ended.out[0]) is (wanted == "best")
+    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
+    exported = json.loads((tmp_path / "run" / "model" / "trained.json").read_text())["step"]
+    assert exported == (best if wanted == "best" else last)
+    assert facts_of(checkpoints.at(best))["evaluation"]["best_step"] == best
+    weights = load_file(*(tmp_path / "run" / "model").glob("*.safetensors"))
+    again = gang(TUNE, *arguments(made, "run", *own), ranks=1)
+    assert not again.steps
+    assert load_file(*(tmp_path / "run" / "model").glob("*.safetensors")).keys() == weights.keys()
+
+
+@pytest.mark.parametrize(
+    ("module", "own", "value"),
+    [
+        ("bert.pretrain", ["--eval-fraction", 0.2, "--seq-len", 16], "eval_perplexity"),
+        ("text_classification.train", ["--length", 16], "eval_accuracy"),
+    ],
+)
+def test_other_examples_evaluate_too(module, own, value, gang):
+    common = ["--size", "tiny", "--synthetic", 60, "--steps", 3, "--eval-every", 2, "--backend", "cpu", *own]
+    ended = gang(f"trainium_workloads.{module}", *map(str, common))
+    assert [each["step"] for each in ended.steps if value in each] == [2, 3]
+    assert 0 < ended.steps[-1]["eval_loss"] < 20
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (["--eval-every", 2], "--eval-every and --patience need examples: name --eval-data or --eval-fraction"),
+        (["--eval-fraction", 1], "--eval-fraction must be less than 1, not 1.0"),
+        (["--eval-fraction", 0.5, "--eval-data", "x"], "--eval-data is for --data, without --eval-fraction"),
+        (["--packing", "cut", "--loss-on", "assistant"], "needs --packing documents or none"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused(own, said, gang, made):
+    assert said in gang(TUNE, *arguments(made, "run", *own), ranks=1, code=78).err[0]
