@@ -61,8 +61,8 @@ too, with the cluster: by Pulumi's state, and by dry runs of server-side apply, 
 finding has its object, its cause, and the remedy with the command to type; the exit code is 0 when no fault is found, 1
 when one is. `--json` prints one document with every finding and its `status`: `fail`, `pass`, `not checked`, `not
 applicable`. "No fault found" is said of the objects and logs that were read: the last lines count findings, objects and
-logs, and name the parts that were not read or not compared. `trn status` names the same faults; commands that wait for a
-cluster or a job and run out of time end with the doctor's findings.
+logs, and name the parts that were not read or not compared. `trn status` names the same faults; commands that wait for
+a cluster or a job and run out of time end with the doctor's findings.
 
 A job that only waits for its turn (entries such as `queue-full`) shows with `trn doctor JOB` alone. Of logs, the last
 lines of failed containers are searched, and of a job that makes no steps. In commands, names in capitals stand for your
