@@ -47,8 +47,8 @@ def main() -> int:
 
 
 def _train(place: str, ranks: int, sharding: str, option: str) -> tuple[list[float], float, list[float]]:
-    """Return the pauses of its checkpoints, the time from the first to the end of the last but one, and the times for
-    which checkpoints were written after their pauses."""
+    """Return the pauses of its checkpoints, the time of 24 steps with all that comes between, and the times for which
+    checkpoints were written after their pauses."""
     told = {**OPTIONS, "model": f"{place}/model", "output": f"{place}/{random.random()}", "sharding": sharding}
     words = [option, *(f"--{name}={value}" for name, value in told.items())]
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
