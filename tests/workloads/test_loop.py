@@ -94,7 +94,7 @@ def test_without_memory_for_a_copy_checkpoints_are_written_at_once(gang):
 
 def test_a_bug_while_a_checkpoint_is_written_ends_the_training(gang):
     common = ("--output", "out", "--steps", 10**6, "--checkpoint-every", 4)
-    ended = gang(TOY, *common, "--fail-write-at", 5, code=None)
+    ended = gang(TOY, *common, "--fail-write-at", 5, code=None, seconds=180)
     assert ended.code == 1
     assert "ValueError: a bug" in ended.err[1]
     assert "resumed from step 4 " in gang(TOY, *common, "--steps-this-run", 1).out[0]
