@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 import os
 import sys
 import time
@@ -93,7 +92,7 @@ def main():
         "--fail-write-at", type=int, default=0, help="rank 1 has a bug that saves from this step on show"
     )
     parser.add_argument("--slow-write", type=float, default=0, help="seconds until a checkpoint's state is written")
-    parser.add_argument("--hold-write", type=int, nargs=2, help="writes of later steps stop, half done, at this sync")
+    parser.add_argument("--hold-write", type=int, default=0, help="the third write stops, half done, at this sync")
     parser.add_argument("--free-memory", type=int, help="bytes that the host is said to have")
     add_options(parser, Options(steps=40, learning_rate=0.02, precision="fp32", batch_size=4, checkpoint_seconds=0))
     arguments = parser.parse_args()
@@ -102,7 +101,7 @@ def main():
         _fill_disk(arguments.fill_disk_at)
     if arguments.free_memory is not None:
         host_memory.free_bytes = lambda: arguments.free_memory
-    _write_slowly(arguments.slow_write, *(arguments.hold_write or (math.inf, 0)))
+    _write_slowly(arguments.slow_write, arguments.hold_write)
     if arguments.fail_write_at and os.environ["RANK"] == "1":
         _fail(arguments.fail_write_at)
     if arguments.keep_pages and os.environ["RANK"] == "0":
@@ -139,19 +138,20 @@ def _fill_disk(step):
     Checkpoints.begin = begin
 
 
-def _write_slowly(seconds, after, at):
+def _write_slowly(seconds, at):
     """Also makes the file ``held``, once a write is half done for good."""
-    begin, sync, left = Checkpoints.begin, checkpoint.sync, [math.inf]
+    begin, sync, begun, synced = Checkpoints.begin, checkpoint.sync, [], []
 
     def begin_slowly(self, step):
         part = begin(self, step)
         time.sleep(seconds)
-        left[0] = at if step > after else math.inf
+        begun.append(step)
+        synced.clear()
         return part
 
     def sync_or_hold(*paths):
-        left[0] -= 1
-        if left[0] == 0:
+        synced.extend(paths)
+        if len(begun) == 3 and len(synced) == at:
             for each in paths:
                 if each.is_file():
                     os.truncate(each, each.stat().st_size // 2)

@@ -82,7 +82,7 @@ def seconds_between_faults(nodes: int, per_node_year: float) -> float:
 
 # --- what a fault and a checkpoint cost -----------------------------------------------------------------------------
 
-STANDSTILL_SHARE = 0.2
+STANDSTILL_SHARE = 0.05
 """Share of a checkpoint's writing for which a training of the library stands still: it copies its state, and writes the
 copy beside its next steps. Measured by benchmarks/checkpointing.py; docs/trainings.md has the figures."""
 

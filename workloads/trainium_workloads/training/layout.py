@@ -66,8 +66,12 @@ class Layout:
         return 0 if is_whole and backend.rank else found
 
     def state(self, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> Saved:
-        """Return what this rank saves; the next update may change it."""
+        """Return what this rank saves, on its device; the next update may change it."""
         return {} if backend.rank else {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+
+    def to_write(self, state: Saved, backend: Backend) -> Saved:
+        """Return a state that is not copied as it can be written."""
+        return dict(backend.to_host(state))
 
     def save(self, checkpoints: Checkpoints, step: int, state: Saved, facts: Facts, backend: Backend) -> Checkpoint:
         """Save a checkpoint; called in all ranks, perhaps beside the training. Each rank writes and hashes its files;
@@ -91,7 +95,6 @@ class Layout:
         """Write this rank's files into the directory of a checkpoint; return their paths."""
         if backend.rank:
             return []
-        state = backend.to_host(state)
         with (part / _STATE).open("wb") as file:  # by Python, which names the operating system's error
             torch.save(state, file)
         return [part / _STATE]

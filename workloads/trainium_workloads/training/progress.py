@@ -138,7 +138,7 @@ class Progress:
         self._checkpoints.best_step = self._evaluation.state["best_step"]
         saved = self._layout.state(state.model, state.optimizer, self._backend)
         beside = not is_last and self._can_copy(saved)
-        saved = self._copy if beside else saved
+        saved = self._copy if beside else self._layout.to_write(saved, self._backend)
         write = functools.partial(self._layout.save, self._checkpoints, step, saved, facts, self._backend)
         self._step_written, self._writing = step, self._thread.submit(write) if beside else _at_once(write)
         self._saved_at = time.monotonic()
