@@ -90,7 +90,7 @@ class Pretraining:
         masked = masked_loss(words, batch["answers"], (batch["positions"] > 0) & counts[:, None]) * share
         next_sentence = functional.cross_entropy(follows.float(), labels, reduction="sum") / len(labels)
         parts = {"masked_loss": masked, "next_sentence_loss": next_sentence}
-        return Loss(masked + next_sentence, None if model.training else share, parts)
+        return Loss(masked + next_sentence, parts, None if model.training else share)
 
 
 def masked_loss(words: Tensor, answers: Tensor, is_masked: Tensor) -> Tensor:

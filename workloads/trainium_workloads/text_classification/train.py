@@ -97,7 +97,7 @@ class Classification:
         labels = batch["labels"]
         right = (found.argmax(dim=1) == labels).float().mean()
         loss = functional.cross_entropy(found, labels, reduction="sum") / len(labels)
-        return Loss(loss, None if model.training else (labels != IGNORED).float().mean(), {"accuracy": right})
+        return Loss(loss, {"accuracy": right}, None if model.training else (labels != IGNORED).float().mean())
 
     def rate(self, warm_up: int) -> float | None:
         """Return the micro-batches a second, without the first ones: those compile, and fill caches. None where there

@@ -47,12 +47,12 @@ class Loss:
 
     total: Tensor
     """A scalar to call ``backward`` on: the mean over the micro-batch."""
+    parts: Mapping[str, Tensor] = field(default_factory=dict)
+    """Scalars to show beside it (``mlm_loss``, ``accuracy``); means as well."""
     share: Tensor | None = None
     """Share of the micro-batch's targets that count, where all values are sums over those, divided by the number of all
     targets; None where all count. An update, or an evaluation, then is of the mean over what counts in all its
     micro-batches and ranks. Evaluations need it: some of their ``labels`` are :data:`IGNORED`."""
-    parts: Mapping[str, Tensor] = field(default_factory=dict)
-    """Scalars to show beside it (``mlm_loss``, ``accuracy``); means as well."""
 
 
 class Task(Protocol):
