@@ -8,7 +8,7 @@ from trainium_workloads.finetune import make_data, packing, text, train
 from trainium_workloads.finetune.targets import Document
 from trainium_workloads.finetune.text import Form
 from trainium_workloads.tokenized import Rows
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, masking_utils
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +16,12 @@ def made(tmp_path_factory):
     directory = tmp_path_factory.mktemp("made")
     make_data.make(directory, 60, configuration("qwen3"))
     return directory
+
+
+@pytest.fixture(autouse=True)
+def told(monkeypatch):
+    """Tells transformers that examples are packed, whatever a training in this process told before."""
+    monkeypatch.setattr(masking_utils, "find_packed_sequence_indices", train._document_of_each)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -93,9 +93,10 @@ def _model(configuration: Any) -> tuple[Any, int]:
     return model, (min(_TOKENS, takes - 8) if takes > 0 else _TOKENS) // 2  # RoBERTa counts its positions from 2 on
 
 
-@torch.inference_mode()
 def _logits(model: Any, tokens: Tensor, **positions: Tensor) -> Tensor:
-    return model(input_ids=tokens[None], use_cache=False, **positions).logits[0]
+    with torch.inference_mode():
+        found: Tensor = model(input_ids=tokens[None], use_cache=False, **positions).logits[0]
+        return found
 
 
 def _are_different(first: Tensor, second: Tensor) -> bool:

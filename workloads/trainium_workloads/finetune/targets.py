@@ -127,7 +127,7 @@ class Encoder:
     def _spans(self, row: Row, whole: str, answers: Sequence[Message]) -> _Spans:
         messages = row.messages
         if self._wanted(row) == "completion" and row.kind == "completion":
-            before = self._text(list(row.prompt), add_generation_prompt=True)
+            before = self._text(row.messages[: len(row.prompt)], add_generation_prompt=True)
             if not whole.startswith(before):
                 raise RefusalError(_ambiguous(row, before))
             return [(len(before), len(whole))]
@@ -159,7 +159,7 @@ class Encoder:
     def _end(self) -> str:
         return str(self._tokenizer.eos_token)
 
-    def _text(self, messages: list[Message], **settings: bool) -> str:
+    def _text(self, messages: Sequence[Message], **settings: bool) -> str:
         return str(self._tokenizer.apply_chat_template(messages, tokenize=False, **settings))
 
     def _not_printed(self, messages: list[Message]) -> Iterator[str]:

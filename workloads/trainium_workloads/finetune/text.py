@@ -11,11 +11,12 @@ from typing import Final
 
 import numpy
 
+from trainium_workloads.checkpoint import sha256
 from trainium_workloads.data_files import files_of
 from trainium_workloads.finetune import packing, rows
 from trainium_workloads.finetune.packing import Packing
 from trainium_workloads.finetune.targets import EMPTY, NO_ANSWER, OPEN, Document, Encoder, LossOn
-from trainium_workloads.tokenized import kept, read_tokenizer, sha256, stamps
+from trainium_workloads.tokenized import kept, read_tokenizer, stamps
 from trainium_workloads.training.refusal import RefusalError
 
 _KINDS: Final = (".txt", ".jsonl", ".json", ".parquet", ".arrow")

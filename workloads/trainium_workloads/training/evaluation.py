@@ -91,8 +91,8 @@ class Evaluation:
                 names = [*values]
                 found.append(torch.stack([each.float() for each in values.values()]))
         model.train()
-        # Summed here alone, so that each batch has the same graph.
-        sums = [float(each) for each in torch.stack(found).sum(0).cpu()]
+        # Summed on the host, and here alone: each batch has the same graph, and any number of them no other.
+        sums = [float(each) for each in torch.stack([each.cpu() for each in found]).sum(0)]
         totals = dict(zip(names, self._backend.sum(sums), strict=True))
         counted = totals.pop("share")
         values = {f"eval_{name}": each / counted for name, each in totals.items()}
