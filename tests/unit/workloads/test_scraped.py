@@ -56,6 +56,7 @@ def test_each_series_has_its_value_after_steps_and_a_checkpoint(run, port):
     run.step(21, 0.5, 9.0, 100.0)
     run.saved(21, 2000.25)
     run.step(23, 0.25, 2.0, 150.0)
+    run.evaluated(0.75)
     found = parse(_get(port)[2])
     assert found.keys() == {series.name for series in SERIES}
     assert {name.removeprefix("trn_training_"): sample.value for name, sample in found.items()} == {
@@ -63,6 +64,7 @@ def test_each_series_has_its_value_after_steps_and_a_checkpoint(run, port):
         "started_timestamp_seconds": 1000.5,
         "step": 23,
         "loss": 0.25,
+        "eval_loss": 0.75,
         "step_seconds": 2.0,
         "tokens_per_second": 150.0,
         "examples_total": 48,
