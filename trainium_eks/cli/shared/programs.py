@@ -158,8 +158,9 @@ def _of_commit(name: str, commit: str, project: Path, stack: str, given: Assumpt
         archive = subprocess.run(["git", "-C", top, "archive", commit], capture_output=True, check=False)
         if archive.returncode:
             raise CommandError(WRONG_USAGE, f"git archive {commit} failed: {archive.stderr.decode().strip()}")
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-            tar.extractall(directory, filter="data")
+        if _git(project, "ls-tree", "--full-tree", commit):  # tarfile reads no archive without a file
+            with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+                tar.extractall(directory, filter="data")
         there = Path(directory).resolve() / inside
         if _is_new(there, stack):
             return Graph(load_project(project).name, stack, (), {})

@@ -130,10 +130,8 @@ def test_a_commit_is_recorded_with_its_own_code_in_a_folder_of_its_repository(pl
 
 def test_a_project_and_a_stack_that_are_new_since_the_commit_are_created_whole(plan, project):
     top = Project(project.path.parent)
-    top.write("README.md", "Nothing here yet.\n")
     top.git("init", "-q")
-    top.git("add", "README.md")
-    top.git("commit", "-qm", "x")
+    top.git("commit", "-qm", "x", "--allow-empty")
     assert _items(plan("--json", "--against", "HEAD")) == [("create", "store-key")]
     top.commit()
     project.write("Pulumi.next.yaml", "config: {}\n")
