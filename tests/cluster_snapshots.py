@@ -5,7 +5,7 @@ from typing import Any
 from trainium_eks.kube.cluster import Cluster
 from trainium_eks.model.catalogue import addon_records, chart_workloads
 from trainium_eks.model.outputs import StackOutputs
-from trainium_eks.operate.verify.examined import CheckInput
+from trainium_eks.operate.verify.check_input import CheckInput
 from trainium_eks.operate.verify.local_report import LocalReport
 from trainium_eks.operate.verify.verify import verify
 

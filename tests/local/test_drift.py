@@ -11,7 +11,7 @@ from manifests import RBAC, live, manifest, patch, volume
 from trainium_eks.kube import drift
 from trainium_eks.model.validation.unseen import UNSEEN
 from trainium_eks.operate.cleanup.state import StackState
-from trainium_eks.operate.verify import made
+from trainium_eks.operate.verify import comparison
 
 
 def body(kind, **fields):
@@ -146,13 +146,13 @@ def test_a_stacks_state_and_its_releases(api, namespace):
         quota = drift.placed(api, BODIES["quota"], namespace)
         objects = [
             {"id": "a", "type": "kubernetes:core/v1:ResourceQuota", "inputs": quota, **changes},
-            {"id": "b", "type": made._RELEASE, "outputs": {"name": "rel", "namespace": namespace}},
+            {"id": "b", "type": comparison._RELEASE, "outputs": {"name": "rel", "namespace": namespace}},
             {"id": "s", "type": "kubernetes:core/v1:Secret", "inputs": sealed},
             # Of a replacement that waits for its deletion.
             {"id": "c", "type": "kubernetes:core/v1:Namespace", "inputs": body("Namespace"), "delete": True},
         ]
         deployment = {"resources": [{"urn": "u", **each} for each in objects]}
-        return made.compare(api, StackState.parse(json.dumps({"deployment": deployment}), "state"), None)
+        return comparison.compare(api, StackState.parse(json.dumps({"deployment": deployment}), "state"), None)
 
     api.create(drift.placed(api, body("Secret", stringData={"a": "b"}), namespace))
     sealed = drift.placed(api, body("Secret", stringData={drift._PULUMIS_SECRET: "1", "ciphertext": "2"}), namespace)

@@ -14,8 +14,8 @@ from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.explain.why_pending import why, why_ended
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit, Restart
-from trainium_eks.jobs.watch.measured import JobFigures, measured
 from trainium_eks.jobs.watch.steps import Progress
+from trainium_eks.jobs.watch.useful_time import JobFigures, measured
 from trainium_eks.kube import pod_text
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.model.annotations import annotation

@@ -27,8 +27,8 @@ from trainium_eks.operate.doctor.examination import KINDS, TEAM_KINDS, Examinati
 from trainium_eks.operate.doctor.findings import found as finding
 from trainium_eks.operate.doctor.findings import unreachable
 from trainium_eks.operate.finding import Report, Status
-from trainium_eks.operate.verify.examined import CheckInput, ObjectComparison
-from trainium_eks.operate.verify.made import OBJECTS, compare
+from trainium_eks.operate.verify.check_input import CheckInput, ObjectComparison
+from trainium_eks.operate.verify.comparison import OBJECTS, compare
 from trainium_eks.operate.verify.workloads import ENDED
 
 PAUSE_SECONDS = 5.0

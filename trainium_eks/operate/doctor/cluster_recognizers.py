@@ -10,7 +10,7 @@ from trainium_eks.observe.faults.fault import Speaker
 from trainium_eks.operate.doctor.examination import Examination
 from trainium_eks.operate.doctor.findings import found
 from trainium_eks.operate.finding import Finding
-from trainium_eks.operate.verify import made, verify
+from trainium_eks.operate.verify import comparison, verify
 
 PATIENCE = timedelta(seconds=60)
 """Time that controllers may take for what they do by themselves."""
@@ -26,7 +26,7 @@ _ILL: Mapping[str, str] = {"AcceleratedHardwareReady": "False", "NeuronHealth": 
 def checks(examination: Examination) -> list[Finding]:
     """Return the findings of the checks that the reader may see."""
     sections = [each for each in verify.SECTIONS if not examination.namespace or each[1] in TEAM_SECTIONS]
-    return made.untold([*verify.verify(examination.examined, sections)])
+    return comparison.untold([*verify.verify(examination.examined, sections)])
 
 
 def findings(examination: Examination) -> Iterator[Finding]:

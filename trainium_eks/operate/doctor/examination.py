@@ -9,7 +9,7 @@ from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot
 from trainium_eks.jobs.objects.identity import JOB_API
 from trainium_eks.kube import cluster
 from trainium_eks.kube.cluster import Object, name_of, namespace_of
-from trainium_eks.operate.verify.examined import CheckInput
+from trainium_eks.operate.verify.check_input import CheckInput
 from trainium_eks.operate.verify.scheduling import unscheduled
 
 TEAM_KINDS: Mapping[str, str] = {

@@ -7,7 +7,7 @@ from trainium_eks.model.catalogue import addon_records
 from trainium_eks.model.outputs import SharedVolumeOutput
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
-from trainium_eks.operate.verify.examined import CheckInput
+from trainium_eks.operate.verify.check_input import CheckInput
 
 DEFAULT_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 UNREGISTERED = "driver-not-registered"

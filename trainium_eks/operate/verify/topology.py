@@ -8,7 +8,7 @@ from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
-from trainium_eks.operate.verify.examined import CheckInput
+from trainium_eks.operate.verify.check_input import CheckInput
 from trainium_eks.topology import tree
 
 

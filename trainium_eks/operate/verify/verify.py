@@ -6,8 +6,8 @@ from dataclasses import replace
 from trainium_eks.kube.cluster import UnreadError
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, Status
-from trainium_eks.operate.verify import made, nodes, scheduling, storage, topology, workloads
-from trainium_eks.operate.verify.examined import CheckInput
+from trainium_eks.operate.verify import comparison, nodes, scheduling, storage, topology, workloads
+from trainium_eks.operate.verify.check_input import CheckInput
 
 NOT_AS_DECLARED = "not-as-declared"
 """Fault of a failure without a fault of its own."""
@@ -28,7 +28,7 @@ SECTIONS: Sequence[Section] = (
     ("topology", "switches", topology.switches),
     ("namespaces", "namespaces", scheduling.namespaces),
     ("queues", "queues", scheduling.queues),
-    ("objects", "objects", made.checks),
+    ("objects", "objects", comparison.checks),
 )
 """All sections, in the order in which a cluster comes up: an early failure is the cause of later ones."""
 

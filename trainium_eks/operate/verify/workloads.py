@@ -12,7 +12,7 @@ from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, Status, failed, not_applicable, not_checked, passed
 from trainium_eks.operate.verify import scheduling
-from trainium_eks.operate.verify.examined import CheckInput
+from trainium_eks.operate.verify.check_input import CheckInput
 
 DEVICE_PLUGINS: Mapping[str, str] = {
     "neuron-helm-chart": NEURON_RESOURCE,

@@ -10,7 +10,7 @@ from recorded_scenes import now, snapshot
 from trainium_eks.cli.jobs import jobs, status
 from trainium_eks.client import ending, job_status, submitting
 from trainium_eks.client.session import Session
-from trainium_eks.jobs.watch.measured import JobFigures
+from trainium_eks.jobs.watch.useful_time import JobFigures
 from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.model.catalogue.instances import CATALOGUE
 

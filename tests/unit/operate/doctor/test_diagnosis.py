@@ -12,7 +12,7 @@ from trainium_eks.kube.cluster import Cluster
 from trainium_eks.operate.doctor.diagnosis import diagnose
 from trainium_eks.operate.doctor.examination import Examination
 from trainium_eks.operate.finding import Status
-from trainium_eks.operate.verify.examined import CheckInput
+from trainium_eks.operate.verify.check_input import CheckInput
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

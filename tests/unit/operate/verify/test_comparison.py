@@ -8,9 +8,9 @@ from cluster_snapshots import NEURON, accelerated, group, outputs
 from trainium_eks.kube.cluster import Cluster
 from trainium_eks.operate.cleanup.state import StateResource
 from trainium_eks.operate.finding import Status, failed
-from trainium_eks.operate.verify.examined import CheckInput, ObjectComparison
+from trainium_eks.operate.verify.check_input import CheckInput, ObjectComparison
+from trainium_eks.operate.verify.comparison import checks, untold
 from trainium_eks.operate.verify.local_report import LocalReport, ReportError
-from trainium_eks.operate.verify.made import checks, untold
 
 
 def test_each_object_is_a_failure_with_its_remedy_and_what_was_not_compared_is_said():

@@ -17,7 +17,7 @@ from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.cleanup.state import StackState, StateResource
 from trainium_eks.operate.finding import Finding, Status, failed, not_checked, passed
-from trainium_eks.operate.verify.examined import CheckInput, ObjectComparison
+from trainium_eks.operate.verify.check_input import CheckInput, ObjectComparison
 from trainium_eks.operate.verify.local_report import LocalReport
 
 OBJECTS = "objects of the stack"

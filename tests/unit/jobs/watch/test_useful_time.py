@@ -9,8 +9,8 @@ from training_jobs import job
 from trainium_eks.jobs.explain.cluster_snapshot import moment
 from trainium_eks.jobs.explain.watched import of
 from trainium_eks.jobs.objects import volcano_job
-from trainium_eks.jobs.watch.measured import JobFigures, measured
 from trainium_eks.jobs.watch.steps import parse_all, progress
+from trainium_eks.jobs.watch.useful_time import JobFigures, measured
 
 CREATED, RAN, AGAIN = "2026-11-22T05:00:00Z", "2026-11-22T06:00:00Z", "2026-11-22T06:40:00Z"
 

@@ -1,4 +1,4 @@
-"""Examined: a cluster, its stack's outputs, and the limits of a local cluster."""
+"""Input of the checks: a cluster, its stack's outputs, and the limits of a local cluster."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
