@@ -1,6 +1,7 @@
 """Evaluations: the same rows for any number of ranks and after a kill; the best step is kept, and exported."""
 
 import json
+import signal
 
 import pytest
 from safetensors.torch import load_file
@@ -29,17 +30,18 @@ def evaluated(ended):
 
 
 def test_any_number_of_ranks_and_a_killed_one_evaluate_the_same(gang, made):
-    own = ["--eval-fraction", 0.3, "--eval-every", 2, "--steps", 6, "--learning-rate", 0.003, "--checkpoint-every", 3]
+    own = ["--eval-fraction", 0.3, "--eval-every", 1, "--steps", 6, "--learning-rate", 0.003, "--checkpoint-every", 3]
     whole = gang(TUNE, *arguments(made, "two", *own, "--batch-size", 2))
-    assert [*evaluated(whole)] == [2, 4, 6]
-    assert evaluated(whole)[6] < evaluated(whole)[2]
+    assert [*evaluated(whole)] == [1, 2, 3, 4, 5, 6]
+    assert evaluated(whole)[6] < evaluated(whole)[1]
     line = whole.steps[-1]
     assert line["eval_perplexity"] == pytest.approx(2.718281828459045 ** line["eval_loss"])
     alone = gang(TUNE, *arguments(made, "one", *own, "--batch-size", 4), ranks=1)
     assert evaluated(alone) == pytest.approx(evaluated(whole), abs=1e-5)
-    killed = gang(TUNE, *arguments(made, "killed", *own, "--batch-size", 2), kill_at=5, kill_rank=1)
-    resumed = gang(TUNE, *arguments(made, "killed", *own, "--batch-size", 2))
-    assert evaluated(killed) | evaluated(resumed) == evaluated(whole)
+    for name, how in (("killed", {"kill_rank": 1}), ("stopped", {"kill_signal": signal.SIGTERM})):
+        before = gang(TUNE, *arguments(made, name, *own, "--batch-size", 2), kill_at=4, **how)
+        resumed = gang(TUNE, *arguments(made, name, *own, "--batch-size", 2))
+        assert evaluated(before) | evaluated(resumed) == evaluated(whole)
 
 
 @pytest.mark.parametrize("wanted", ["best", "last"])

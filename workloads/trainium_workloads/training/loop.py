@@ -98,7 +98,7 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
             return {**means, **values}
 
         if evaluation.is_due(done):  # a stop came before it
-            metrics.step(done, evaluate(done, {}))
+            metrics.evaluated(done, evaluate(done, {}))
             last = done if evaluation.is_over else last
         for step in range(done + 1, last + 1):
             backend.seed(step_seed(options.seed, step, order.rank))
@@ -128,9 +128,9 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
                 reason = stop.reason or "another rank was asked to stop"
             if is_last:
                 break
+        is_complete = metrics.is_complete = not reason and (done == options.steps or evaluation.is_over)
     if reason and backend.rank == 0:
         say(f"stopped after step {done}: {reason}")
-    is_complete = not reason and (done == options.steps or evaluation.is_over)
     if is_complete and options.export_from == "best":
         done = progress.load_best(state, done)
     return Outcome(done, loss, model, reason, is_complete)

@@ -30,6 +30,8 @@ class Metrics:
         self._before = (first - 1, time.monotonic())
         self._saved_at = time.monotonic()
         self._saved: dict[str, float] = {}
+        self.is_complete = False
+        """Whether the training is, at the end of the run."""
         self._stood_still, self._went_on = 0.0, self._saved_at
 
     def stood_still(self, seconds: float) -> None:
@@ -66,12 +68,18 @@ class Metrics:
             "tokens_per_second": round(self._tokens_per_step / seconds, 1) if seconds > 0 else 0.0,
             "checkpoint_age_seconds": round(now - self._saved_at, 1),
         }
-        if "loss" in values:
-            self._scraped.step(step, values["loss"], seconds, rates["tokens_per_second"])
+        self._scraped.step(step, values["loss"], seconds, rates["tokens_per_second"])
         if "eval_loss" in values:
             self._scraped.evaluated(values["eval_loss"])
         report(step, steps=self._steps, **values, **rates, **self._saved)
         self._curve({**values, **rates}, step)
+
+    def evaluated(self, step: int, values: Mapping[str, float]) -> None:
+        """Write the line of an evaluation of an earlier run's step."""
+        if self._scraped is not None:
+            self._scraped.evaluated(values["eval_loss"])
+            report(step, steps=self._steps, **values, **self._saved)
+            self._curve(values, step)
 
     def __enter__(self) -> "Metrics":
         return self
@@ -79,7 +87,7 @@ class Metrics:
     def __exit__(self, error: object, *_: object) -> None:
         """Write the buffered points, and end the series."""
         for tracker in self._trackers:
-            tracker.close("FAILED" if error else "FINISHED" if self._before[0] == self._steps else "KILLED")
+            tracker.close("FAILED" if error else "FINISHED" if self.is_complete else "KILLED")
         if self._writer is not None:
             self._writer.close()
         if self._scraped is not None:
