@@ -31,8 +31,8 @@ def sees_future(configuration: Any) -> bool | None:
 
 
 def mixes_documents(configuration: Any) -> bool | None:
-    """Return whether a document's logits change with another one before it in the same example, whose positions are its
-    own; None where that cannot be tried. Tried as :func:`sees_future` is."""
+    """Return whether a document's logits change with another document before it in the same example, though the
+    positions begin anew; None where that cannot be tried. Tried as :func:`sees_future` is."""
     return _tried(configuration, _mixes)
 
 

@@ -27,8 +27,8 @@ _Example = tuple[list[int], ...]
 
 
 def write(file: Path, documents: Iterator[Document], length: int, packing: Packing, pad: int = 0) -> None:
-    """Write documents as examples, whose tokens are one more than ``length``: the last is only predicted; say in a line
-    what became of the documents. Refusal: there are too few tokens."""
+    """Write documents as examples of ``length`` tokens and one more, which is only predicted; print the shares of
+    padding and of learnt tokens, and the documents that are cut or left out. Refusal: there are too few tokens."""
     names = _COLUMNS[packing]
     schema = Features({each: List(Value(_TYPES[each]), length=length + 1) for each in names}).arrow_schema
     packed = _Packed(length + 1, pad)

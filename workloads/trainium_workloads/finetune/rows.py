@@ -38,9 +38,9 @@ class Row:
 def read(files: Iterable[Path], column: str | None, room: Path) -> Iterator[Row]:
     """Yield the rows of the files, one after the other; a ``.txt`` file is one text.
 
-    ``column`` names that of the texts or conversations, or with a comma those of prompts and completions; None takes
-    the first of :data:`COLUMNS` that a row has. ``room`` is a directory for unpacked files. Refusal: a file is damaged,
-    or a row has no such column or another content.
+    ``column`` is the name of the column of texts or conversations, or two names with a comma, of prompts and of
+    completions; None takes the first of :data:`COLUMNS` that a row has. ``room`` is a directory for unpacked files.
+    Refusal: a file is damaged, or a row has no such column or another content.
     """
     from datasets import load_dataset
 

@@ -1,8 +1,8 @@
-"""Tokens of documents, and the tokens among them that are learnt: all, the assistant's, or those of a completion.
+"""Tokens of documents, and the learnt tokens among them: all, the assistant's, or a completion's.
 
 A chat template that marks the assistant's tokens (``{% generation %}``) decides by itself. With any other the answer is
 the text that the rendered conversation has after the generation prompt: the conversation is rendered up to each answer,
-without it and with it. Where a template renders these prefixes otherwise than the whole, the data are refused.
+without it and with it. A template that renders a prefix otherwise than the whole is refused.
 """
 
 import functools
@@ -39,7 +39,7 @@ class Document(NamedTuple):
 
 class Encoder:
     """Makes documents of rows. ``loss_on`` is None for the default of the row's kind. ``counts`` are numbers of rows:
-    those that are left out by :data:`NO_ANSWER` and :data:`EMPTY`, and those with :data:`OPEN`."""
+    left out as :data:`NO_ANSWER` or :data:`EMPTY`, or :data:`OPEN`."""
 
     def __init__(self, tokenizer: Any, loss_on: LossOn | None) -> None:
         self._tokenizer, self._loss_on = tokenizer, loss_on
@@ -100,7 +100,7 @@ class Encoder:
             yield Document([*ids, *more], [*labels, *more], row.kind == "text")
 
     def _rendered(self, row: Row) -> tuple[str, _Spans]:
-        """Return a row as text, and the places of what is learnt in it."""
+        """Return a row as text, and the places of its learnt parts."""
         if isinstance(row.completion, str):
             return f"{row.prompt}{row.completion}", [(len(row.prompt), _TO_THE_END)]
         if not self._tokenizer.chat_template:
@@ -142,7 +142,7 @@ class Encoder:
         return [self._span(row, whole, messages, number) for number in numbers]
 
     def _span(self, row: Row, whole: str, messages: list[Message], number: int) -> tuple[int, int]:
-        """Return the place of a turn in the whole: what follows the generation prompt, up to the turn's end."""
+        """Return the place of a turn in the whole: from the end of the generation prompt to the turn's end."""
         before = self._text(messages[:number], add_generation_prompt=True)
         turn = self._text(messages[: number + 1])
         content = str(messages[number]["content"]).strip()
@@ -178,7 +178,7 @@ class Encoder:
 
 
 def _labels(ids: Sequence[int], places: Sequence[tuple[int, int]], spans: _Spans) -> Iterator[int]:
-    """Yield the label of each token: a token counts from the one that holds a span's first character on."""
+    """Yield the label of each token; the token with a span's first character is the first that counts."""
     waiting = iter(spans)
     begin, end = next(waiting, (_TO_THE_END, 0))
     for token, (first, after) in zip(ids, places, strict=True):

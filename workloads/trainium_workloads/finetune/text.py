@@ -44,7 +44,7 @@ def prepare(data: Path, tokenizer: Path, cache: Path, form: Form, split: str = "
     """Return the file of a data set's examples, and make a missing one; for one process. The same files, tokenizer and
     form are read once: ``cache`` is the directory of tokens.
 
-    ``data`` is a file, or a directory, of which the files of the split are taken. The columns are those of
+    ``data`` is a file, or a directory, of which the files of the split are taken. The columns follow from
     :data:`~.packing.Packing`. Refusal: the data or the tokenizer is not there, damaged, or not of this model; or there
     are too few tokens.
     """

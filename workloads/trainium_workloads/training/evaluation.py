@@ -65,7 +65,7 @@ class Evaluation:
         """For checkpoints: the last step that was evaluated, the best and its loss, evaluations since."""
 
     def is_due(self, step: int) -> bool:
-        """Return whether a step is to be evaluated: each so many, and the last."""
+        """Return whether a step is to be evaluated: by ``--eval-every``, and the last step."""
         every, is_new = self._options.eval_every, step > self.state["step"]
         is_turn = step == self._options.steps or bool(every and step % every == 0)
         return bool(self._count) and is_new and (is_turn or self._compiles)
@@ -77,7 +77,7 @@ class Evaluation:
 
     def of(self, model: nn.Module, step: int) -> dict[str, float]:
         """Return the values of a step over all examples, and remember the best: ``eval_loss``, each part of the loss,
-        and ``eval_perplexity`` where the task names the part whose exponential that is."""
+        and ``eval_perplexity``, the exponential of the part that the task names for it."""
         names: list[str] = []
         found: list[Tensor] = []
         model.eval()

@@ -34,7 +34,7 @@ def free_bytes(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")
 
 
 def shortage(backend: Backend, needed: int) -> str:
-    """Return why the ranks of a host have no memory for so many bytes in each, in a clause; empty where they have.
+    """Return the shortage of memory for so many bytes in each rank of a host, in a clause; empty without one.
     Called in all ranks, in which ``needed`` may differ."""
     told = backend.gather((socket.gethostname(), needed, free_bytes()))
     for host in dict.fromkeys(name for name, _, _ in told):

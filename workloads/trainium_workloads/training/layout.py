@@ -59,14 +59,15 @@ class Layout:
         backend.average([each.grad for each in model.parameters() if each.grad is not None])
 
     def saved_bytes(self, model: nn.Module, backend: Backend) -> int:
-        """Return the size of what this rank saves, also before the first update makes the optimizer's moments."""
+        """Return the bytes of this rank's part of a checkpoint, also before the first update makes the optimizer's
+        moments."""
         is_whole = self.sharding == "none"
         saved = [(local(each), each.requires_grad) for each in model.parameters() if is_whole or each.requires_grad]
         found = sum(part.nbytes + is_learnt * _MOMENTS_BYTES * part.numel() for part, is_learnt in saved)
         return 0 if is_whole and backend.rank else found
 
     def state(self, model: nn.Module, optimizer: torch.optim.Optimizer, backend: Backend) -> Saved:
-        """Return what this rank saves, on its device; the next update may change it."""
+        """Return this rank's part of a checkpoint, on its device; the next update may change it."""
         return {} if backend.rank else {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
 
     def to_write(self, state: Saved, backend: Backend) -> Saved:

@@ -123,7 +123,7 @@ class Progress:
         return False
 
     def save(self, step: int, state: State, metrics: Metrics, *, is_last: bool) -> None:
-        """Begin a checkpoint, once the one before is settled; the last of a training is complete afterwards, or
+        """Begin a checkpoint, once the checkpoint before is settled; the last of a training is complete afterwards, or
         NotSavedError is raised."""
         self._is_owed = False
         if os.environ.get(ONLY_COMPILES) == "1":
@@ -166,7 +166,7 @@ class Progress:
             metrics.saved(saved)
 
     def close(self) -> None:
-        """Wait for a checkpoint that is still written when a training fails, and say what became of it."""
+        """Wait for a checkpoint that is still written when a training fails, and print whether it is complete."""
         if self._writing is not None:
             error = self._writing.exception()
             became = "is complete" if error is None else f"could not be saved ({first_line(error)})"
@@ -190,7 +190,7 @@ class Progress:
         return int(best["best_step"])
 
     def _can_copy(self, saved: Saved) -> bool:
-        """Copy what this rank saves; return whether all ranks have a copy."""
+        """Copy this rank's part of a checkpoint; return whether all ranks have a copy."""
         if not self._copies:
             return False
         fault = ""

@@ -1,7 +1,7 @@
 """Curves in MLflow or Weights & Biases, beside TensorBoard's. Needs the standard library, and the tracker's package.
 
-A process beside rank 0 sends the points: whatever a server does, or a package at its import and at the interpreter's
-exit, the training does not fail, and waits for nothing but the last points, for a limited time.
+A process beside rank 0 sends the points. No fault of a server or of a package makes the training fail; it waits for
+the last points alone, for a limited time.
 """
 
 import fcntl
@@ -50,7 +50,7 @@ class Tracker:
         self._send([step, time.time(), values])
 
     def close(self, status: str) -> None:
-        """Send what is left, for a limited time, and the run's status: FINISHED, KILLED or FAILED."""
+        """Send the points that are left, for a limited time, and the run's status: FINISHED, KILLED or FAILED."""
         self._send(status)
         self._pipe.close()
         with suppress(subprocess.TimeoutExpired):
@@ -95,7 +95,7 @@ def _wandb(file: Path, known: str | None, name: str | None, parameters: Mapping[
 
 
 def main(kind: str, output: Path, name: str, parameters: str) -> None:
-    """Send what comes on standard input, as long as it comes. Points that a server does not take wait for the next."""
+    """Send the points that come on standard input, until its end. Points that a server does not take wait for more."""
     file, points, rest, status = output / f"{kind}-run", list[Any](), b"", ""
     run, says = None, True
     while not status:
