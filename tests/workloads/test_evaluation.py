@@ -4,10 +4,14 @@ import json
 import signal
 
 import pytest
+import torch
 from safetensors.torch import load_file
 from trainium_workloads.checkpoint import Checkpoints
-from trainium_workloads.finetune import make_data
+from trainium_workloads.finetune import make_data, text
+from trainium_workloads.finetune.text import Form
+from trainium_workloads.tokenized import Rows
 from trainium_workloads.training.layout import facts_of
+from transformers import AutoModelForCausalLM
 
 TUNE = "trainium_workloads.finetune.train"
 
@@ -32,6 +36,7 @@ def evaluated(ended):
 def test_any_number_of_ranks_and_a_killed_one_evaluate_the_same(gang, made):
     own = ["--eval-fraction", 0.3, "--eval-every", 1, "--steps", 6, "--learning-rate", 0.003, "--checkpoint-every", 3]
     whole = gang(TUNE, *arguments(made, "two", *own, "--batch-size", 2))
+    assert "17 examples, 4 a step" in whole.out[0], "of 24, without the evaluated ones"
     assert [*evaluated(whole)] == [1, 2, 3, 4, 5, 6]
     assert evaluated(whole)[6] < evaluated(whole)[1]
     line = whole.steps[-1]
@@ -42,6 +47,25 @@ def test_any_number_of_ranks_and_a_killed_one_evaluate_the_same(gang, made):
         before = gang(TUNE, *arguments(made, name, *own, "--batch-size", 2), kill_at=4, **how)
         resumed = gang(TUNE, *arguments(made, name, *own, "--batch-size", 2))
         assert evaluated(before) | evaluated(resumed) == evaluated(whole)
+
+
+def test_a_loss_is_the_mean_over_all_learnt_tokens_of_an_update(gang, made, tmp_path):
+    few = (made / "texts" / "talks.jsonl").read_text().splitlines()[:29]
+    (tmp_path / "few.jsonl").write_text("\n".join(few))
+    own = ["--packing", "none", "--steps", 1, "--clip", 0, "--learning-rate", 1e-12, "--eval-data", "few.jsonl"]
+    (line,) = gang(TUNE, *arguments(made, "run", *own, "--batch-size", 5, "--accumulate", 3)).steps
+    model = AutoModelForCausalLM.from_pretrained(made / "model")
+    form = Form(128, 512, packing="none")
+    expected = {}
+    for name, file in (("eval_loss", tmp_path / "few.jsonl"), ("loss", made / "texts" / "talks.jsonl")):
+        data = Rows(text.prepare(file, made / "model", tmp_path / "cache", form))
+        batch = data.at(range(len(data)))
+        logits = model(input_ids=batch["tokens"][:, :-1]).logits.flatten(0, 1)
+        expected[name] = torch.nn.functional.cross_entropy(logits, batch["labels"][:, 1:].flatten())
+    expected["loss"].backward()
+    expected["gradient_norm"] = torch.nn.utils.get_total_norm([each.grad for each in model.parameters()])
+    for name, value in expected.items():
+        assert line[name] == pytest.approx(float(value), rel=1e-5), name
 
 
 @pytest.mark.parametrize("wanted", ["best", "last"])

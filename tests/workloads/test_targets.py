@@ -100,6 +100,8 @@ def test_the_completions_tokens_are_trls(kind, made, tmp_path, monkeypatch):
     given = rows
     if kind == "alpaca":
         given = [{"instruction": ask, "input": "", "output": said} for ask, said in pairs]
+        given[0]["input"] = "Table"
+        rows[0]["prompt"][0]["content"] += "\n\nTable"
     tokenizer, _ = read_tokenizer(made / "model")
     tokenizer.chat_template = template("qwen3")
     (tmp_path / "a.jinja").write_text(template("qwen3"))
