@@ -1,5 +1,6 @@
 """A web server on a free port of this machine, as which tests let others' servers appear."""
 
+import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,6 +29,10 @@ def serving(handler):
     class Server(ThreadingHTTPServer):
         request_queue_size = 64  # a full queue costs its caller a second
         daemon_threads = True
+
+        def handle_error(self, *client):
+            if not isinstance(sys.exception(), ConnectionError):  # a client may go away
+                super().handle_error(*client)
 
     server = Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
