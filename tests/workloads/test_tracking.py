@@ -61,6 +61,7 @@ def test_wandb_keeps_the_run_offline(gang, tmp_path):
     common = ("--output", "out", "--steps", 8, "--checkpoint-every", 4, "--track", "wandb")
     offline = {"WANDB_MODE": "offline", **BUSY}
     gang(TOY, *common, environment=offline, ranks=1, kill_at=6, kill_signal=signal.SIGTERM)
+    time.sleep(1)  # wandb names a directory by the second, and no pod starts so soon again
     gang(TOY, *common, environment=offline, ranks=1)
     known = (tmp_path / "out" / "wandb-run").read_text()
     runs = sorted((tmp_path / "out" / "wandb").glob("offline-run-*"))
