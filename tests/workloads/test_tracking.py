@@ -58,7 +58,7 @@ def test_a_killed_and_resumed_training_is_one_run_of_mlflow(gang, server):
 
 def test_wandb_keeps_the_run_offline(gang, tmp_path):
     (tmp_path / "wandb").mkdir()  # of its own making, as a run without `dir` leaves it
-    common = ("--output", "out", "--steps", 8, "--checkpoint-every", 4, "--track", "wandb")
+    common = ("--output", "out", "--steps", 40, "--checkpoint-every", 4, "--track", "wandb")
     offline = {"WANDB_MODE": "offline", **BUSY}
     gang(TOY, *common, environment=offline, ranks=1, kill_at=6, kill_signal=signal.SIGTERM)
     time.sleep(1)  # wandb names a directory by the second, and no pod starts so soon again
