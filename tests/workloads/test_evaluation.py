@@ -33,6 +33,13 @@ def evaluated(ended):
     return {each["step"]: each["eval_loss"] for each in ended.steps if "eval_loss" in each}
 
 
+def test_a_fraction_takes_reviews_to_train_with(gang):
+    own = ["--size", "tiny", "--synthetic", 60, "--length", 16, "--eval-every", 1, "--eval-fraction", 0.2]
+    ended = gang("trainium_workloads.text_classification.train", *map(str, [*own, "--steps", 1, "--backend", "cpu"]))
+    assert "eval_accuracy" in ended.steps[0]
+    assert "48 examples, " in ended.out[0], "a fraction of the reviews to train with, in place of those to test with"
+
+
 def test_any_number_of_ranks_and_a_killed_one_evaluate_the_same(gang, made):
     own = ["--eval-fraction", 0.3, "--eval-every", 1, "--steps", 6, "--learning-rate", 0.003, "--checkpoint-every", 3]
     whole = gang(TUNE, *arguments(made, "two", *own, "--batch-size", 2))

@@ -53,7 +53,8 @@ def put(api: Api, namespace: str, name: str, values: Mapping[str, str]) -> bool:
         api.create(made)
     except ApiError as error:
         hidden = error.message
-        for value in (*encoded.values(), *values.values()):
+        # The longest first: a user's name may be a part of a token.
+        for value in sorted((*encoded.values(), *values.values()), key=len, reverse=True):
             hidden = hidden.replace(value, "…")
         raise ApiError(error.status, error.reason, hidden) from None
     return was_there

@@ -23,7 +23,7 @@ _MARK: Final = "a2f1c0d9"
 _TO_THE_END: Final = 1 << 62
 NO_ANSWER: Final = "without an answer to learn"
 EMPTY: Final = "with an empty answer"
-OPEN: Final = "that the chat template ends without an end-of-turn token: of those the model does not learn to stop"
+OPEN: Final = "that the chat template ends without an end-of-turn token: from them a model does not learn to stop"
 
 _Spans = list[tuple[int, int]]
 

@@ -26,7 +26,7 @@ from trainium_workloads.finetune.text import Form
 from trainium_workloads.tokenized import Rows
 from trainium_workloads.training import backends, sharding
 from trainium_workloads.training.backends import Backend
-from trainium_workloads.training.first_rank import made_by_first
+from trainium_workloads.training.first_rank import made_by, made_by_first
 from trainium_workloads.training.layout import Layout
 from trainium_workloads.training.loop import train
 from trainium_workloads.training.options import ONLY_COMPILES, Options, add_option, add_options, options_of, too_small
@@ -215,6 +215,14 @@ def _prepare_libraries() -> None:
     transformers.logging.disable_progress_bar()
 
 
+def _check_apart(name: str, directory: Path) -> None:
+    """Refuse a model whose documents do not stay apart in an example."""
+    mixes = mixes_documents(models.read_configuration(directory))
+    if mixes is not False:
+        fault = "lets a document see the document before" if mixes else "cannot be tried with several documents"
+        raise RefusalError(f"--packing documents: {name} {fault}. Take --packing none")
+
+
 def _tell_whether_packed(data: Rows) -> bool:
     """Tell transformers whether positions begin anew within an example, and return it: transformers would look in each
     pass, and wait for the device."""
@@ -248,16 +256,13 @@ def _task(asked: argparse.Namespace, options: Options, backend: Backend) -> Fine
         return text.prepare(asked.data, tokenizer, cache, form)
 
     def make_evaluated() -> Path:
-        if is_packed and (mixes := mixes_documents(models.read_configuration(directory))) is not False:
-            fault = "lets a document see the one before" if mixes else "cannot be tried for that"
-            raise RefusalError(f"--packing documents: {asked.model} {fault}. Take --packing none")
-        return text.prepare(asked.eval_data, tokenizer, cache, form, "test") if asked.eval_data else Path()
+        return text.prepare(asked.eval_data, tokenizer, cache, form, "test")
 
     data = Rows(made_by_first(backend, make))
-    is_packed = _tell_whether_packed(data)
-    evaluated = made_by_first(backend, make_evaluated)
+    if _tell_whether_packed(data):
+        made_by(backend, backend.rank == 0, lambda: _check_apart(asked.model, directory))
+    held_out = Rows(made_by_first(backend, make_evaluated)) if asked.eval_data else None
     facts = {name: getattr(sizes, name) for name in _SIZES if hasattr(sizes, name)}
-    held_out = Rows(evaluated) if asked.eval_data else None
     return FineTuning(asked, options, backend, directory, facts, data, length, held_out)
 
 

@@ -139,7 +139,8 @@ def main() -> int:
 
 def _train(asked: argparse.Namespace, options: Options, data: Data, backend: Backend) -> int:
     test = data.test.first(asked.evaluate)
-    during = test if options.eval_every or options.patience else None
+    evaluates = bool(options.eval_every or options.patience)
+    during = test if evaluates and not options.eval_fraction else None
     task = Classification(data, _config(asked, options, data), asked.model_dir, during)
     begun = time.monotonic()
     outcome = loop.train(task, options, backend)

@@ -27,15 +27,18 @@ class _Part:
 
     def __getitems__(self, positions: Sequence[Position]) -> Batch:
         count = len(self._examples)
-        rows = [(each.epoch, permuted(self._places[each.index], count, self._key)) for each in positions]
-        return self._examples.__getitems__([Position(*each) for each in rows])
+        return self._examples.__getitems__(
+            [Position(each.epoch, permuted(self._places[each.index], count, self._key)) for each in positions]
+        )
 
 
 def divided(task: Task, options: Options) -> tuple[Examples, Examples | None]:
     """Return the examples to train with, and those to evaluate with: the task's own, or ``--eval-fraction`` of all, the
     same for any number of ranks; None without. Refusal: they cannot be divided, or there are none to evaluate with."""
     examples, own = task.examples(), getattr(task, "evaluated", None)
-    if options.eval_fraction and own is None:
+    if options.eval_fraction and own is not None:
+        raise RefusalError("--eval-fraction is for trainings without --eval-data: leave one out")
+    if options.eval_fraction:
         if getattr(examples, "arranged", False):
             raise RefusalError("--eval-fraction is not for examples that are read in order: name --eval-data")
         count, key = max(round(len(examples) * options.eval_fraction), 1), f"{options.seed} held out"

@@ -31,7 +31,7 @@ class Metrics:
         self._saved_at = time.monotonic()
         self._saved: dict[str, float] = {}
         self.is_complete = False
-        """Whether the training is, at the end of the run."""
+        """Whether the training is complete at the end of the run."""
         self._stood_still, self._went_on = 0.0, self._saved_at
 
     def stood_still(self, seconds: float) -> None:
