@@ -37,7 +37,7 @@ def secret(
     """Put a token for gated models into your namespace: from the variable HF_TOKEN, a pipe, or typed unseen.
 
     It is never printed, and stands in no job: `trn stage` and `trn train --hf-secret` refer to it by its name. With
-    --track it is what `trn train --track-secret` needs: MLFLOW_TRACKING_URI, WANDB_API_KEY and the like.
+    --track it holds the variables for `trn train --track-secret`: MLFLOW_TRACKING_URI, WANDB_API_KEY and the like.
 
     Exit code: 0; 1 when it is refused; 2 when there is no token.
     """

@@ -102,7 +102,7 @@ class TrainOptions:
     track_secret: Annotated[
         str, _what("--track-secret", about="Secret with the variables of MLflow or Weights & Biases.", metavar="NAME")
     ] = ""
-    """[Trackers](trainings.md#trackers) has them."""
+    """[Trackers](trainings.md#trackers) lists the variables."""
 
     on: Annotated[
         Service, _where("--on", about="Service that runs the job; docs/sagemaker.md.", metavar="eks|sagemaker")
