@@ -40,7 +40,7 @@ def server(tmp_path_factory):
 
 def test_a_killed_and_resumed_training_is_one_run_of_mlflow(gang, server):
     to_mlflow = {"MLFLOW_TRACKING_URI": server, "MLFLOW_EXPERIMENT_NAME": "toys", "TRN_JOB": "line-x7k2f", **BUSY}
-    common = ("--output", "out", "--steps", 12, "--checkpoint-every", 4, "--track", "mlflow")
+    common = ("--output", "out", "--steps", 12, "--checkpoint-every", 4, "--no-async-checkpoint", "--track", "mlflow")
     killed = gang(TOY, *common, environment=to_mlflow, kill_at=6)
     resumed = gang(TOY, *common, environment=to_mlflow)
     assert min(resumed.losses) > 1
