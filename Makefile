@@ -41,9 +41,9 @@ test-all: ## Run what `make test` leaves out: slow tests, trainings in PyTorch, 
 	@$(SIDE_BY_SIDE) programs environments
 	@$(MAKE) --no-print-directory --keep-going -j1 slow test-workloads mutants-sample ARGS=
 
-environments: $(VENV)/.dev $(VENV)/.site $(VENV)/.torchx $(VENV)/.torchx-nightly torch
+environments: $(VENV)/.dev $(VENV)/.site $(VENV)/.torchx $(VENV)/.torchx-nightly $(VENV)/.awscli torch
 
-slow: $(VENV)/.dev $(VENV)/.torchx $(VENV)/.torchx-nightly
+slow: $(VENV)/.dev $(VENV)/.torchx $(VENV)/.torchx-nightly $(VENV)/.awscli
 	@$(BIN)/pytest -n 4 -m slow $(AGAIN) $(ARGS)
 
 mutants-sample: $(VENV)/.dev
@@ -105,7 +105,7 @@ format: $(VENV)/.dev ## Format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/rules.md, docs/components, docs/plan.svg
+docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/rules.md, docs/components, docs/bootstrap.yaml, docs/plan.svg
 	@$(BIN)/python -m trainium_eks.model.config.schema
 	@$(BIN)/python -m trainium_eks.plan.rules > docs/rules.md
 	@PYTHONPATH=. $(BIN)/python docs/typed_dicts.py
@@ -157,8 +157,8 @@ $(VENV)/.dev: requirements-dev.txt requirements-local.txt requirements.txt const
 	@touch $@ $(VENV)/.local $(VENV)/.runtime
 
 # TorchX and its nightly cannot be installed side by side, nor with what the library needs. The site's tools pin theirs,
-# and so do the pipelines'.
-OWN := site torchx torchx-nightly airflow kubeflow optuna
+# and so do the pipelines' and the AWS CLI.
+OWN := site awscli torchx torchx-nightly airflow kubeflow optuna
 $(OWN:%=$(VENV)/.%): $(VENV)/.%: requirements-%.txt | $(VENV)/.created
 	@echo "Installing what $* needs into $(VENV)/$* (up to two minutes, 500 MB, once)"
 	@$(BIN)/python -m venv --clear $(VENV)/$*

@@ -15,8 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
-    "*.md", "docs/*.md", "docs/*.svg", "docs/*.png", "docs/*.css", "docs/*.json", "docs/components/*.md",
-    "docs/decisions/*.md", "examples/*.md", "examples/*.py",
+    "*.md", "docs/*.md", "docs/*.svg", "docs/*.png", "docs/*.css", "docs/*.json", "docs/*.yaml",
+    "docs/components/*.md", "docs/decisions/*.md", "examples/*.md", "examples/*.py",
     "examples/*/*.py", "examples/*/*/*.py", "examples/*/*.ts", "examples/*/*.yaml", "provider/*.yaml",
 )  # fmt: skip
 API = {

@@ -1,6 +1,7 @@
 """Writes the pages of ``docs/components`` from the components, their args and the examples, the tables of
 ``docs/alerts.md``, ``docs/doctor.md`` from the catalogue of faults, the tree of folders in CONTRIBUTING.md, the options
-of ``trn train``, the checked modules of the AWS SDK in pyproject.toml, and ``docs/plan.svg``.
+of ``trn train``, the checked modules of the AWS SDK in pyproject.toml, the policies of ``docs/bootstrap.yaml``, and
+``docs/plan.svg``.
 
 python docs/generate.py             writes the pages
 python docs/generate.py --check     fails when one is not current
@@ -11,6 +12,7 @@ import dataclasses
 import inspect
 import io
 import itertools
+import json
 import re
 import sys
 import textwrap
@@ -19,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pulumi
+import yaml
 from pydantic.fields import FieldInfo
 from rich.console import Console
 from rich.text import Text
@@ -41,6 +44,7 @@ FOLDER = ROOT / "docs" / "components"
 PICTURE = ROOT / "docs" / "plan.svg"
 ALERTS = ROOT / "docs" / "alerts.md"
 DOCTOR = ROOT / "docs" / "doctor.md"
+BOOTSTRAP = ROOT / "docs" / "bootstrap.yaml"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 TRAINING = ROOT / "docs" / "training-jobs.md"
 PYPROJECT = ROOT / "pyproject.toml"
@@ -116,6 +120,7 @@ def pages() -> dict[Path, str]:
         CONTRIBUTING: _with(CONTRIBUTING, folders=f"{folders()}\n"),
         TRAINING: _with(TRAINING, options=f"{train_options()}\n"),
         PYPROJECT: _with(PYPROJECT, aws_modules=aws_modules()),
+        BOOTSTRAP: _with(BOOTSTRAP, **{name.replace("-", "_"): bootstrap_policy(name) for name in POLICIES}),
     }
 
 
@@ -195,6 +200,82 @@ def aws_modules() -> str:
     files = [*(ROOT / "components").glob("*.py"), *(ROOT / "trainium_eks").rglob("*.py")]
     used = {name for file in files for name in re.findall(r"\baws\.([a-z][a-z0-9]*)\.[A-Z]", file.read_text())}
     return "".join(f'    "pulumi_aws.{name}.*",\n' for name in sorted(used))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """A function of CloudFormation with its arguments, which YAML shows as a tag."""
+
+    name: str
+    arguments: object
+
+
+class _Template(yaml.SafeDumper):
+    """YAML of a CloudFormation template."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - CloudFormation refuses some anchors
+        return True
+
+    def call(self, call: _Call) -> yaml.Node:
+        node = self.represent_data(call.arguments)
+        node.tag = f"!{call.name}"
+        return node
+
+
+_Template.add_representer(_Call, _Template.call)
+
+POLICIES = ("role-boundary", "deploy-role-policy", "deploy-role-resources", "deploy-role-operations")
+"""The policy documents beside the template."""
+_STATE_BUCKET = _Call(
+    "If",
+    ["NamesBucket", _Call("Ref", "StateBucketName"), _Call("Sub", "training-state-${AWS::AccountId}-${AWS::Region}")],
+)
+_STATE_KEY = _Call("If", ["MakesState", _Call("GetAtt", "StateKey.Arn"), _Call("Ref", "KeptKeyArn")])
+_LISTS = {"DATA_BUCKET": "DataBuckets", "trainium-eks": "Projects"}
+"""A name in a list of ARNs to the parameter with all such names."""
+_OPTIONAL = {"DATA_BUCKET": "HasDataBuckets", "DATA_KEY_ARN": "HasExistingKeys"}
+"""A name in a statement to the condition under which the statement is there."""
+
+
+def bootstrap_policy(name: str) -> str:
+    """Return a policy document as a part of the template, with parameters in place of names."""
+    statements = []
+    for statement in json.loads((ROOT / "docs" / f"{name}.json").read_text())["Statement"]:
+        made = _with_parameters(statement)
+        conditions = [each for place, each in _OPTIONAL.items() if place in json.dumps(statement)]
+        statements.append(_Call("If", [*conditions, made, _Call("Ref", "AWS::NoValue")]) if conditions else made)
+    document = {"Version": "2012-10-17", "Statement": statements}
+    text = yaml.dump(document, Dumper=_Template, sort_keys=False, width=110, default_flow_style=None)
+    return textwrap.indent(text, " " * 8)
+
+
+def _with_parameters(value: object) -> object:
+    match value:
+        case dict():
+            return {key: _with_parameters(each) for key, each in value.items()}
+        case ["DATA_KEY_ARN", *_]:
+            return _Call("Ref", "ExistingKeyArns")
+        case [str(first), *_] if places := [place for place in _LISTS if place in first and first[:6] == "arn:*:"]:
+            # CloudFormation joins texts alone: the list becomes one text, and that a list again.
+            [place] = places
+            texts = {f"List{index}": each.split(place) for index, each in enumerate(value)}
+            joined = ",".join(f"{before}${{{key}}}{after}" for key, (before, after) in texts.items())
+            lists = {
+                key: _Call("Join", [f"{after},{before}", _Call("Ref", _LISTS[place])])
+                for key, (before, after) in texts.items()
+            }
+            return _Call("Split", [",", _Call("Sub", [joined, lists])])
+        case list():
+            return [_with_parameters(each) for each in value]
+        case "STATE_KEY_ARN":
+            return _STATE_KEY
+        case str() if "arn:aws:" in value:
+            text = value.replace("arn:aws:", "arn:${AWS::Partition}:").replace("aws:PrincipalAccount", "AWS::AccountId")
+            text = text.replace("stack/training-bootstrap", "stack/${AWS::StackName}")
+            if "STATE_BUCKET" in text:
+                return _Call("Sub", [text.replace("STATE_BUCKET", "${Bucket}"), {"Bucket": _STATE_BUCKET}])
+            return _Call("Sub", text)
+    return value
 
 
 def _examples(name: str, module: str) -> Iterator[str]:

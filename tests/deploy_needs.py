@@ -18,6 +18,8 @@ def asks(resource, *actions, **context):
 
 
 STATE: tuple[IamRequest, ...] = (
+    # Where the state is (docs/deploying.md, step 3).
+    *asks(f"arn:aws:cloudformation:us-west-2:{ACCOUNT}:stack/training-bootstrap/0", "cloudformation:DescribeStacks"),
     *asks(f"arn:aws:s3:::{STATE_BUCKET}", "s3:ListBucket"),
     # The lock is an object that each update writes and deletes.
     *asks(f"arn:aws:s3:::{STATE_BUCKET}/.pulumi/locks/x.json", "s3:GetObject", "s3:PutObject", "s3:DeleteObject"),

@@ -86,6 +86,8 @@ GOOD: dict[str, Answer] = {
     "sts:GetCallerIdentity": {"Account": ACCOUNT, "Arn": DEPLOYER},
     "ec2:DescribeRegions": {"Regions": [{"RegionName": "us-west-2", "OptInStatus": "opt-in-not-required"}]},
     "iam:GetRole": role,
+    "iam:GetPolicy": {"Policy": {"DefaultVersionId": "v1"}},
+    "iam:GetPolicyVersion": {"PolicyVersion": {"Document": "{}"}},
     "iam:SimulatePrincipalPolicy": lambda asked: {
         "EvaluationResults": [{"EvalActionName": each, "EvalDecision": "allowed"} for each in asked["ActionNames"]]
     },

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import threading
 import time
 from collections import Counter
@@ -128,7 +129,7 @@ class Seen(list):
 
 @contextmanager
 def moto_server():
-    """S3 as moto has it, over HTTP: the URL and the requests so far. moto's own server would want Flask.
+    """AWS as moto has it, over HTTP: the URL and the requests so far. moto's own server would want Flask.
     To be used within ``mock_aws``."""
     import requests
     from moto.core.models import botocore_stubber
@@ -139,11 +140,16 @@ def moto_server():
         def do_GET(self):  # noqa: N802 - the name that the server calls
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
-            asked = requests.Request(self.command, f"https://s3.amazonaws.com{self.path}", headers, data=body).prepare()
+            # A signature names region and service; a request of S3 may have none.
+            scope = re.search(r"Credential=[^/]+/\d+/([^/]+)/(?!s3/)([^/]+)/", headers.get("Authorization", ""))
+            host = f"{scope[2]}.{scope[1]}" if scope else "s3"
+            url = f"https://{host}.amazonaws.com{self.path}"
+            asked = requests.Request(self.command, url, headers, data=body).prepare()
             seen.append(asked)
-            answer = botocore_stubber.process_prepared_request(asked)
-            assert answer is not None
-            status, found, content = answer
+            try:
+                status, found, content = botocore_stubber.process_prepared_request(asked)
+            except NotImplementedError:
+                status, found, content = 501, {}, ""
             data = content.encode() if isinstance(content, str) else content
             # moto leaves the request's id out, by which S3's own answers are known.
             made = {"x-amz-request-id": "REQUEST"} | {name.lower(): value for name, value in dict(found).items()}
@@ -155,6 +161,8 @@ def moto_server():
                 seen.cuts -= cut
                 self.wfile.write(data[: len(data) // 2] if cut else data)
                 self.close_connection = self.close_connection or cut
+
+        do_POST = do_GET  # noqa: N815
 
     with serving(Page) as url:
         yield url, seen

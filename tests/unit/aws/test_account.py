@@ -8,7 +8,7 @@ import pytest
 from aws_double import AwsDouble, AwsError
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 from botocore.parsers import ResponseParserError
-from deploy_needs import ACCOUNT, asks
+from deploy_needs import ACCOUNT, BOUNDARY, asks
 from good_account import GOOD, NOW, PINNED, ask, of
 from iam_evaluation import allowed
 
@@ -146,6 +146,7 @@ def test_the_deploy_role_may_ask_every_question(looks):
     resources = {
         "ecr:DescribeRepositories": f"arn:aws:ecr:us-west-2:{ACCOUNT}:repository/trainium-eks-dev/training",
         "iam:GetRole": f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/eks.amazonaws.com/AWSServiceRoleForAmazonEKS",
+        **dict.fromkeys(("iam:GetPolicy", "iam:GetPolicyVersion"), BOUNDARY),
         "ssm:GetParameters": "arn:aws:ssm:us-west-2::parameter/aws/service/eks/optimized-ami/1.35/x",
         "eks:DescribeCluster": f"arn:aws:eks:us-west-2:{ACCOUNT}:cluster/trn-dev-cluster-eks-0a1b2c3",
     }

@@ -326,14 +326,3 @@ def test_names_of_roles_buckets_and_keys_carry_the_prefix_of_the_policies(graph)
     keys = graph.of_type("aws:kms/key:Key")
     assert keys
     assert [each.name for each in keys if not str(each.inputs["tags"]["Name"]).startswith("trn-")] == []
-
-
-@pytest.mark.parametrize("name", [*POLICIES, "role-boundary.json"])
-def test_the_documents_fit_into_a_managed_policy_however_long_the_names(name):
-    key = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/mrk-11111111111111111111111111111111"
-    longest = dict.fromkeys(PLACEHOLDERS, key) | {"STATE_BUCKET": "b" * 63, "DATA_BUCKET": "d" * 63}
-    document = filled(name, longest)
-    assert len(json.dumps(document, separators=(",", ":"))) <= MOST_CHARACTERS
-    sids = [statement["Sid"] for statement in document["Statement"]]
-    assert len(sids) == len(set(sids))
-    assert all(re.fullmatch(r"[A-Za-z0-9]+", sid) for sid in sids)

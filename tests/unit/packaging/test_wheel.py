@@ -124,7 +124,7 @@ def test_wheel_holds_components_charts_and_type_marker(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = [f"local/toolchain/{name}" for name in ("volcano", "training_operator", "karpenter")]
     wanted = [
-        *("py.typed", "components/network.py", "docs/alerts.md", "observe/rules/alerts.yaml"),
+        *("py.typed", "components/network.py", "docs/alerts.md", "docs/bootstrap.yaml", "observe/rules/alerts.yaml"),
         *("charts/neuron-monitor/Chart.yaml", "charts/torchx-etcd/Chart.yaml", "observe/rules/recording.yaml"),
         *("local/control_plane/kwok_stages.yaml", "local/images/torch-requirements.txt"),
         *("workloads/pyproject.toml", "workloads/trainium_workloads/gang.py"),

@@ -33,9 +33,14 @@ def about(name: str) -> str:
 
 @cache
 def sections() -> dict[str, str]:
-    """Return the text below each alert's heading in docs/alerts.md, which the wheel has inside the package."""
-    package = Path(__file__).parents[2]
-    inside = package / "docs" / "alerts.md"
-    file = inside if inside.is_file() else package.parent / "docs" / "alerts.md"
-    _, *parts = re.split(r"^## (\w+)$|^## .*$", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    """Return the text below each alert's heading in docs/alerts.md."""
+    text = document("alerts.md").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^## (\w+)$|^## .*$", text, flags=re.MULTILINE)
     return {name: text.strip("\n") for name, text in zip(parts[::2], parts[1::2], strict=True) if name}
+
+
+def document(name: str) -> Path:
+    """Return the file of a document that commands read or name: the wheel has it inside the package."""
+    package = Path(__file__).parents[2]
+    inside = package / "docs" / name
+    return inside if inside.is_file() else package.parent / "docs" / name

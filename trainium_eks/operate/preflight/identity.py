@@ -1,6 +1,7 @@
 """Checks of the deployer's account, region and rights."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from typing import Any
 
 from trainium_eks.aws.account import Account, NotCheckedError, RequestError
 from trainium_eks.model.catalogue import regions
+from trainium_eks.observe.alerts import runbook
 from trainium_eks.operate.preflight import deploy_rights
 from trainium_eks.operate.preflight.deploy_rights import AccountRegion, IamRequest
 from trainium_eks.operate.preflight.needs import Needs
@@ -42,11 +44,18 @@ def questions(needs: Needs, account: Account) -> Iterator[Question]:
     if needs.kubernetes:
         yield Question("account/deployer", "the deployer's access entry", checks.deployer)
     yield Question("account/rights", "the deployer's rights", checks.rights)
-    if needs.permissions_boundary and (needs.buckets or needs.keys):
+    if needs.permissions_boundary:
         yield Question("account/boundary", "what the roles' boundary leaves them", checks.boundary)
     for service in needs.linked_services:
         role = SERVICE_ROLES[service]
         yield Question(f"account/{role}", f"role {role}", partial(checks.service_role, service))
+
+
+def _deploy_account() -> str:
+    """Return the command, for an administrator, that makes or updates the account's stack and keeps its parameters."""
+    template = os.path.relpath(runbook.document("bootstrap.yaml"))
+    made_by = f"aws cloudformation deploy --stack-name training-bootstrap --template-file {template}"
+    return f"{made_by} --capabilities CAPABILITY_NAMED_IAM"
 
 
 class _IdentityChecks:
@@ -130,15 +139,22 @@ class _IdentityChecks:
             return passed(f"all {actions} actions that the stack's types ask for are allowed")
         shown = ", ".join(missing[:_MOST_SHOWN])
         more = f" and {len(missing) - _MOST_SHOWN} more" if len(missing) > _MOST_SHOWN else ""
-        remedy = "give the deployer the policies docs/deploy-role-*.json (docs/deploying.md, step 2)"
+        remedy = (
+            f"deploy as the role training-deployer of the account's stack; {_deploy_account()} brings it up to date"
+        )
         if not place.boundary and "iam:CreateRole" in missing:
             remedy += "; with that policy, set `permissionsBoundary`: it makes no role without one"
         return failed(f"{len(missing)} of {actions} actions are denied: {shown}{more}", remedy)
 
     def boundary(self) -> Answer:
-        """Check that roles within the boundary may use the existing buckets and keys."""
+        """Check that the boundary is there, and that roles within it may use the existing buckets and keys."""
         arn, iam = self._needs.permissions_boundary, partial(self._account.call, "iam")
-        version = iam("get_policy", PolicyArn=arn)["Policy"]["DefaultVersionId"]
+        try:
+            version = iam("get_policy", PolicyArn=arn)["Policy"]["DefaultVersionId"]
+        except RequestError as error:
+            if error.code != "NoSuchEntity":
+                raise
+            return failed(f"there is no policy {arn}", f"{_deploy_account()} makes trn-boundary")
         found = iam("get_policy_version", PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
         document = found if isinstance(found, str) else json.dumps(found)
         partition, region = self._account.partition, self._account.region
@@ -165,11 +181,10 @@ class _IdentityChecks:
                 f"{each['EvalActionName']} on {resource}" for each in results if each["EvalDecision"] != "allowed"
             ]
         if not missing:
-            return passed("every bucket and key that the config names")
-        remedy = (
-            "put their names in place of DATA_BUCKET, DATA_KEY_ARN and TOPIC_KEY_ARN of docs/role-boundary.json, and "
-            f"aws iam create-policy-version --policy-arn {arn} --set-as-default --policy-document file://boundary.json"
-        )
+            return passed("there, with every bucket and key that the config names")
+        named = {"DataBuckets": [bucket.name for bucket in self._needs.buckets], "ExistingKeyArns": [*self._needs.keys]}
+        lists = " ".join(f"{parameter}={','.join(names)}" for parameter, names in named.items() if names)
+        remedy = f"{_deploy_account()} --parameter-overrides {lists}, each with what the account's other stacks name"
         return failed(f"{arn} denies {', '.join(missing)}", remedy)
 
     def _principal(self) -> str:

@@ -235,7 +235,7 @@ def test_rights_are_simulated_for_the_role_with_its_resources_and_conditions_and
     told = ask_one(prod, "account/rights", {"iam:SimulatePrincipalPolicy": simulate})
     assert told.status is Status.FAIL
     assert re.fullmatch(r"2 of \d+ actions are denied: fsx:CreateFileSystem, iam:CreateRole", told.text)
-    assert "docs/deploy-role-*.json" in told.fix
+    assert "aws cloudformation deploy --stack-name training-bootstrap --template-file " in told.fix
     assert "permissionsBoundary" not in told.fix, "prod sets it"
     double = AwsDouble(GOOD)
     look(prod, Account("us-west-2", double.session()), lambda: NOW)

@@ -203,6 +203,10 @@ def test_a_boundary_that_leaves_a_bucket_or_key_out_is_seen(prod, key, missing):
     narrow = {"iam:GetPolicyVersion": {"PolicyVersion": {"Document": json.dumps(BOUNDS).replace("acme-data", "other")}}}
     told = ask_one(with_key(prod, key), "account/boundary", encrypted(key) | narrow)
     assert "s3:GetObject on arn:aws:s3:::acme-data/x" in told.text
+    assert f"--parameter-overrides DataBuckets=acme-data ExistingKeyArns={key}, " in told.fix
+    gone = ask_one(prod, "account/boundary", {"iam:GetPolicy": AwsError("NoSuchEntity")})
+    assert gone.status is Status.FAIL
+    assert gone.fix.endswith("CAPABILITY_NAMED_IAM makes trn-boundary")
 
 
 def test_a_key_of_others_is_looked_at(prod):

@@ -1,0 +1,150 @@
+"""docs/bootstrap.yaml: made, changed and deleted by moto's CloudFormation; its policies are the published documents."""
+
+import json
+import re
+from pathlib import Path
+
+import cfnlint
+import pytest
+import yaml
+from bootstrap_account import ACCOUNT, STACK, client, mended_moto
+from cfnlint.decode import decode
+from deploy_needs import STATE_BUCKET
+from golden import ROOT
+from iam_evaluation import matching
+from unit.environments.test_deploy_role import DATA_BUCKET, DATA_KEY, MOST_CHARACTERS, PLACEHOLDERS, TOPIC_KEY, filled
+from unit.environments.test_deploy_role import POLICIES as DOCUMENTS
+
+from trainium_eks.operate.preflight.deploy_rights import IamRequest
+
+FILE = ROOT / "docs" / "bootstrap.yaml"
+TEMPLATE, _ = decode(str(FILE))
+VALUES = yaml.safe_load((Path(__file__).parent / "bootstrap_parameters.yaml").read_text())
+PERSON = "arn:aws:iam::111122223333:role/aws-reserved/sso.amazonaws.com/Admin"
+PIPELINES = {"OidcHost": "gitlab.example.com", "OidcSubjects": "project_path:a/b:ref_type:branch:ref:main,p"}
+NAMES = ("training-deployer", "training-resources", "training-operations", "trn-boundary")
+POLICIES = dict(zip(NAMES, (*DOCUMENTS, "role-boundary.json"), strict=True))
+
+
+@pytest.fixture
+def account():
+    with mended_moto():
+        yield
+
+
+def deployed(how="create_stack", **parameters):
+    given = [{"ParameterKey": name, "ParameterValue": value} for name, value in parameters.items()]
+    getattr(client("cloudformation"), how)(StackName=STACK, TemplateBody=FILE.read_text(), Parameters=given)
+    [stack] = client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
+    return {each["OutputKey"]: each["OutputValue"] for each in stack["Outputs"]}
+
+
+def policy(name):
+    arn = f"arn:aws:iam::{ACCOUNT}:policy/{name}"
+    version = client("iam").get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
+    return client("iam").get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
+
+
+def key():
+    return client("kms").describe_key(KeyId="alias/training-state")["KeyMetadata"]["Arn"]
+
+
+def published(name, **values):
+    """A document with this account's names; a statement with a name that is not given is left out."""
+    document = json.loads(json.dumps(filled(POLICIES[name], values)).replace("${aws:PrincipalAccount}", ACCOUNT))
+    there = [each for each in document["Statement"] if not re.search("DATA_|TOPIC_", json.dumps(each))]
+    return {**document, "Statement": there}
+
+
+def test_its_policies_are_the_published_documents_also_after_an_update(account):
+    # moto splits a list that is given, and no default.
+    named = {"TrustedPrincipals": PERSON, "StateBucketName": STATE_BUCKET, "Projects": "trainium-eks"}
+    deployed(**named)
+    state = {"STATE_BUCKET": STATE_BUCKET, "STATE_KEY_ARN": key()}
+    assert {name: policy(name) for name in POLICIES} == {name: published(name, **state) for name in POLICIES}
+    deployed("update_stack", **named, DataBuckets=DATA_BUCKET, ExistingKeyArns=f"{DATA_KEY},{TOPIC_KEY}")
+    for name in POLICIES:
+        assert policy(name) == published(name, **PLACEHOLDERS | state)
+
+
+def test_several_projects_and_buckets_fit_however_long_their_names(account):
+    names, long = [f"{each}{'x' * 60}" for each in "abc"], f"arn:aws-us-gov:kms:us-gov-west-1:{ACCOUNT}:key/{'1' * 36}"
+    lists = dict.fromkeys(("Projects", "DataBuckets"), ",".join(names)) | {"ExistingKeyArns": ",".join([long] * 3)}
+    deployed(TrustedPrincipals=PERSON, KeptKeyArn=long, StateBucketName="s" * 63, **lists)
+    for name in POLICIES:
+        assert len(json.dumps(policy(name), separators=(",", ":"))) <= MOST_CHARACTERS, name
+    for action, arn, name in (
+        ("ecr:CreateRepository", f"ecr:us-west-2:{ACCOUNT}:repository/{names[1]}-prod/training", "training-resources"),
+        ("s3:ListBucket", f"s3:::{names[2]}", "trn-boundary"),
+        ("s3:PutObject", f"s3:::{names[1]}/a", "trn-boundary"),
+    ):
+        assert matching(IamRequest(action, f"arn:aws:{arn}", {}), policy(name)), action
+
+
+def test_bucket_and_key_stay_when_the_stack_goes_and_the_next_one_takes_them(account):
+    first, kept, bucket = deployed(TrustedPrincipals=PERSON), key(), f"training-state-{ACCOUNT}-us-west-2"
+    tags = client("kms").list_resource_tags(KeyId=kept)["Tags"]
+    assert tags == [{"TagKey": "Name", "TagValue": "training-state"}], "the deploy role may take a key without a name"
+    client("cloudformation").delete_stack(StackName=STACK)
+    assert client("iam").list_roles()["Roles"] == client("iam").list_policies(Scope="Local")["Policies"] == []
+    assert ([each["Name"] for each in client("s3").list_buckets()["Buckets"]], key()) == ([bucket], kept)
+    second = deployed(TrustedPrincipals=PERSON, KeptKeyArn=kept)
+    assert second == first | {"SecretsProvider": f"awskms:///{kept}?region=us-west-2"}
+    assert policy("training-deployer") == published("training-deployer", STATE_BUCKET=bucket, STATE_KEY_ARN=kept)
+    stays = {name: each.get("UpdateReplacePolicy") for name, each in TEMPLATE["Resources"].items() if "State" in name}
+    assert stays == dict.fromkeys(("StateKey", "StateAlias", "StateBucket", "StateBucketPolicy"), "Retain")
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"TrustedPrincipals": PERSON}, PIPELINES, {"TrustedPrincipals": PERSON, **PIPELINES}]
+)
+def test_the_role_trusts_those_that_are_named(account, parameters):
+    deployed(**parameters, OidcProvider="existing", OidcAudience="aud")
+    statements = client("iam").get_role(RoleName="training-deployer")["Role"]["AssumeRolePolicyDocument"]["Statement"]
+    trusted = {"AWS": [PERSON]}, {"Federated": f"arn:aws:iam::{ACCOUNT}:oidc-provider/gitlab.example.com"}
+    named = [name in parameters for name in ("TrustedPrincipals", "OidcHost")]
+    assert [each["Principal"] for each in statements] == [
+        each for each, given in zip(trusted, named, strict=True) if given
+    ]
+    token = {"gitlab.example.com:aud": "aud", "gitlab.example.com:sub": PIPELINES["OidcSubjects"].split(",")}
+    assert not named[1] or statements[-1]["Condition"] == {"StringEquals": token}
+
+
+def refusals(given):
+    """What CloudFormation would refuse of some parameters, by their patterns and the template's rules."""
+    values = {name: given.get(name, each["Default"]) for name, each in TEMPLATE["Parameters"].items()}
+
+    def holds(term):
+        [(function, arguments)] = term.items()
+        terms = [values[each["Ref"]] if "Ref" in each else each and holds(each) for each in arguments]
+        return {"Fn::Not": not terms[0], "Fn::Or": any(terms), "Fn::Equals": terms[0] == terms[-1]}[function]
+
+    for name, each in TEMPLATE["Parameters"].items():
+        parts = values[name].split(",") if each["Type"] == "CommaDelimitedList" else [values[name]]
+        if not all(re.search(each.get("AllowedPattern", ""), part) for part in parts):
+            yield name
+    for name, rule in TEMPLATE["Rules"].items():
+        if "RuleCondition" not in rule or holds(rule["RuleCondition"]):
+            yield from (name for each in rule["Assertions"] if not holds(each["Assert"]))
+
+
+def test_a_value_that_opens_more_than_it_says_is_refused_and_what_people_have_is_taken():
+    for name, value in ((name, value) for name, values in VALUES["refused"].items() for value in values):
+        assert name in [*refusals({name: value})], value
+    for given in VALUES["together"]:
+        assert [*refusals(given)] == ([given["rule"]] if "rule" in given else []), given
+
+
+def test_cfn_lint_finds_nothing_and_the_command_line_takes_the_template_whole():
+    assert [str(each) for each in cfnlint.api.lint_file(FILE)] == []
+    assert len(FILE.read_bytes()) <= 51_200  # `aws cloudformation deploy` without a bucket
+
+
+def test_only_tls_reaches_the_state_and_only_the_boundary_has_the_stacks_prefix():
+    made = {name: each["Properties"] for name, each in TEMPLATE["Resources"].items()}
+    [statement] = made["StateBucketPolicy"]["PolicyDocument"]["Statement"]
+    assert (statement["Effect"], statement["Action"], len(statement["Resource"])) == ("Deny", "s3:*", 2)
+    assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    assert set(made["StateBucket"]["PublicAccessBlockConfiguration"].values()) == {True}
+    own = [str(value) for each in made.values() for key, value in each.items() if key.endswith("Name")]
+    assert [value for value in own if "trn-" in value] == ["trn-boundary"]
