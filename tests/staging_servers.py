@@ -162,7 +162,7 @@ def moto_server():
                 self.wfile.write(data[: len(data) // 2] if cut else data)
                 self.close_connection = self.close_connection or cut
 
-        do_POST = do_GET  # noqa: N815
+        do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
 
     with serving(Page) as url:
         yield url, seen

@@ -1,7 +1,7 @@
 """docs/deploying.md from nothing: its blocks in their order, in one shell, with the AWS CLI over moto.
 
 Without the Pulumi CLI its commands are only printed, with their arguments as the shell has filled them. With it they
-run on a file backend, and its resources are made in the simulated AWS of tests/engine.
+run on the state bucket and key that moto made, and its resources are made in the simulated AWS of tests/engine.
 """
 
 import os
@@ -24,8 +24,7 @@ pytestmark = pytest.mark.slow
 
 INSTEAD = yaml.safe_load((Path(__file__).parent / "from_nothing.yaml").read_text())
 SETTINGS = {
-    "STATE": f"s3://training-state-{ACCOUNT}-us-west-2?region=us-west-2&awssdk=v2", "AWS_EC2_METADATA_DISABLED": "true",
-    **dict.fromkeys(("PULUMI_SKIP_CONFIRMATIONS", "PULUMI_SKIP_UPDATE_CHECK"), "true"),
+    "PULUMI_SKIP_CONFIRMATIONS": "true", "PULUMI_SKIP_UPDATE_CHECK": "true", "AWS_EC2_METADATA_DISABLED": "true",
     "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true", "PYTHONPATH": str(ROOT),
 }  # fmt: skip
 
@@ -56,7 +55,7 @@ def run(request, tmp_path):
     (tmp_path / ".aws" / "config").write_text("[default]\nregion=us-west-2\n")
     (tmp_path / ".aws" / "credentials").write_text("[default]\naws_access_key_id=a\naws_secret_access_key=b\n")
     path = os.pathsep.join([f"{tmp_path}/tools", str(Path(sys.executable).parent), os.environ["PATH"]])
-    own = {"PATH": path, "HOME": str(tmp_path), "BACKEND": tmp_path.as_uri()}
+    own = {"PATH": path, "HOME": str(tmp_path)}
 
     def run(where, part):
         lines = [*script(part, INSTEAD["always"] | INSTEAD[request.param])]
@@ -83,6 +82,7 @@ def test_the_first_environment(run, tmp_path):
         else:
             (clone / each.name).symlink_to(each)
     said = run(clone, r"\A(.*?)\n## Production from nothing")
+    assert f"pulumi login s3://training-state-{ACCOUNT}-us-west-2?region=us-west-2&awssdk=v2" in said.replace("'", "")
     assert "--secrets-provider=awskms://alias/training-state?region=us-west-2" in said
     assert f"pulumi config set permissionsBoundary arn:aws:iam::{ACCOUNT}:policy/trn-boundary" in said
     assert ":assumed-role/training-deployer/" in "".join(said.split()), "as whom `make check` asks"
