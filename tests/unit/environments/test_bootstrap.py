@@ -148,3 +148,5 @@ def test_only_tls_reaches_the_state_and_only_the_boundary_has_the_stacks_prefix(
     assert set(made["StateBucket"]["PublicAccessBlockConfiguration"].values()) == {True}
     own = [str(value) for each in made.values() for key, value in each.items() if key.endswith("Name")]
     assert [value for value in own if "trn-" in value] == ["trn-boundary"]
+    runner = yaml.safe_load((ROOT / "examples/production/network/Pulumi.prod.yaml").read_text())["config"]
+    assert runner["production-network:deployPolicies"] == [*NAMES[:3]]
