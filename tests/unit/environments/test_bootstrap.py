@@ -11,11 +11,8 @@ from bootstrap_account import ACCOUNT, STACK, client, mended_moto
 from cfnlint.decode import decode
 from deploy_needs import STATE_BUCKET
 from golden import ROOT
-from iam_evaluation import matching
 from unit.environments.test_deploy_role import DATA_BUCKET, DATA_KEY, MOST_CHARACTERS, PLACEHOLDERS, TOPIC_KEY, filled
 from unit.environments.test_deploy_role import POLICIES as DOCUMENTS
-
-from trainium_eks.operate.preflight.deploy_rights import IamRequest
 
 FILE = ROOT / "docs" / "bootstrap.yaml"
 TEMPLATE, _ = decode(str(FILE))
@@ -73,12 +70,9 @@ def test_several_projects_and_buckets_fit_however_long_their_names(account):
     deployed(TrustedPrincipals=PERSON, KeptKeyArn=long, StateBucketName="s" * 63, **lists)
     for name in POLICIES:
         assert len(json.dumps(policy(name), separators=(",", ":"))) <= MOST_CHARACTERS, name
-    for action, arn, name in (
-        ("ecr:CreateRepository", f"ecr:us-west-2:{ACCOUNT}:repository/{names[1]}-prod/training", "training-resources"),
-        ("s3:ListBucket", f"s3:::{names[2]}", "trn-boundary"),
-        ("s3:PutObject", f"s3:::{names[1]}/a", "trn-boundary"),
-    ):
-        assert matching(IamRequest(action, f"arn:aws:{arn}", {}), policy(name)), action
+    assert all(f"repository/{name}-*" in json.dumps(policy("training-resources")) for name in names)
+    assert all(f'arn:*:s3:::{name}", ' in json.dumps(policy("trn-boundary")) for name in names)
+    assert all(f'arn:*:s3:::{name}/*"' in json.dumps(policy("trn-boundary")) for name in names)
 
 
 def test_bucket_and_key_stay_when_the_stack_goes_and_the_next_one_takes_them(account):
