@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 KILLED, LOST, STALLED = "acceptance-killed", "acceptance-lost", "acceptance-stalled"
 """Names of the run's jobs."""
 
-STEPS, STEP_SECONDS, SAVE_EVERY = 60, 0.5, 5
+STEPS, STEP_SECONDS, SAVE_EVERY = 40, 0.5, 5
 """Updates of a training, the pause of each, and the updates between two checkpoints."""
 
 LOOK_SECONDS = 2.0
@@ -125,7 +125,7 @@ class _Acts:
         answer = self._commands.run("plan", "--json", until=until)
         document = answer.document
         failed = [f"{each['id']} {each['title']}" for each in document.get("rules", ()) if each["status"] == "fail"]
-        if failed or answer.code:
+        if failed or answer.code or "rules" not in document:
             raise StepError(f"`trn plan` ends with {answer.code}: {'; '.join(failed) or _problems(document)}")
         return f"{len(document['resources'])} resources, {len(document['rules'])} rules"
 
@@ -146,7 +146,9 @@ class _Acts:
         return f"cluster {outputs.cluster_name}, queues {', '.join(outputs.queue_names)}"
 
     def verify(self, until: float) -> str:
-        return self._judged(self._commands.ask("doctor", "--wait", "300", until=until), "doctor")
+        return self._judged(
+            self._commands.ask("doctor", "--wait", "15" if self._known.local else "300", until=until), "doctor"
+        )
 
     def image(self, until: float) -> str:
         if self._known.local:
@@ -181,7 +183,8 @@ class _Acts:
         """Delete the killed job with its pods; the lines before the kill are asked of the log store alone."""
         self._commands.run("cancel", KILLED, until=until)
         found = Answer(0, "", "")
-        for _ in _looks(min(until, time.time() + 240)):  # CloudWatch shows lines some seconds after they came
+        shown_within = 10 if self._known.local else 240  # CloudWatch shows lines some time after they were written
+        for _ in _looks(min(until, time.time() + shown_within)):
             found = self._commands.run("logs", KILLED, "--since", "6h", until=until)
             numbers = [each.number for each in parse_all(found.output.splitlines())]
             if numbers and numbers[0] == 1 and numbers[-1] == STEPS and "resumed from step" in found.output:

@@ -68,9 +68,12 @@ def document(run: Run, steps: Sequence[Step], facts: Mapping[str, Any]) -> dict[
 
 
 def passed(run: Run, steps: Sequence[Step]) -> bool:
-    """Return whether no step failed, and each was reached that can be tried here."""
+    """Return whether no step failed, and each was reached that can be tried here; a kept environment is not closed."""
     results = [(step, run.state.result(step.name)) for step in steps]
-    return all(found is not None and (found.outcome is Outcome.PASSED or step.unless) for step, found in results)
+    return all(
+        step.closes if found is None else found.outcome is Outcome.PASSED or bool(step.unless)
+        for step, found in results
+    )
 
 
 def markdown(found: Mapping[str, Any]) -> str:

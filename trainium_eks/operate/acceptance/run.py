@@ -215,6 +215,8 @@ class Run:
             text = step.act(self._deadline(step, began))
         except StepError as error:
             outcome, text, findings = Outcome.FAILED, str(error), error.findings
+        except Exception as error:  # whatever it is, the environment costs money until it is destroyed
+            outcome, text = Outcome.FAILED, f"{type(error).__name__}: {error}"
         self._record(step, StepResult(step.name, outcome, self._now() - began, text, findings))
 
     def _unreachable(self, step: Step) -> str:
