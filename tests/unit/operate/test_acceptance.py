@@ -66,9 +66,9 @@ def test_a_failed_step_stops_those_that_need_it_and_everything_is_destroyed(tmp_
     assert outcomes(run) == "+plan xup -train -scale +destroy +leftovers"
     assert run.state.result("train").text == "`up` has not passed"
     assert run.state.ended == trial.now
-    assert run.usd == pytest.approx(6 * 30 / 60), "up and what closes, not the plan"
+    assert run.usd == pytest.approx(6 * 20 / 60), "up and destroy, not the plan before or the search after"
     found = document(run, trial.steps, FACTS)
-    assert (found["passed"], found["usd"]) == (False, 3.0)
+    assert (found["passed"], found["usd"]) == (False, 2.0)
     assert "- **trn**: 0 of 16\n" in markdown(found)
 
 
@@ -120,7 +120,7 @@ def test_ctrl_c_destroys_and_a_second_one_leaves_that_to_the_next_run(tmp_path):
     again = trial.run()
     again.go()
     assert outcomes(again) == "+plan +up -train -scale +destroy +leftovers"
-    assert again.state.result("train").text == "it was interrupted"
+    assert again.state.result("train").text == "Ctrl-C ended it"
     assert trial.done == ["plan", "up", "train", "destroy", "destroy", "leftovers"]
     # Once is enough where it destroys.
     once = Trial(tmp_path / "once", train=KeyboardInterrupt())

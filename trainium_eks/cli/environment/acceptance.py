@@ -157,10 +157,10 @@ def _limits(graph: "Graph", max_usd: float, max_hours: float, *, is_local: bool)
 
 def _check_limits(steps: "Sequence[Step]", limits: "Limits") -> None:
     """Refuse limits that end the run before its last step by the plan's own times."""
-    billed = [each for each in steps if not each.closes and not each.unless]
-    wanted = sum(each.planned_seconds for each in billed) + limits.closing_seconds
-    usd = limits.usd(wanted)
-    if wanted > min(limits.max_seconds, limits.billed_seconds + limits.closing_seconds):
+    wanted = sum(each.planned_seconds for each in steps if not each.closes and not each.unless)
+    if wanted > limits.billed_seconds:
+        wanted += limits.closing_seconds
+        usd = limits.usd(wanted)
         title = f"the steps take {_minutes(wanted)} and cost {usd:.2f} USD by the plan, which is above the limits"
         raise CommandError(WRONG_USAGE, f"{title}: --max-usd {usd * 1.5:.0f} --max-hours {wanted / 2400:.1f}")
 
@@ -248,9 +248,11 @@ def _end(run: "Run", folder: Path, project: Path, *, keep: bool) -> str:
     where = folder.relative_to(project)
     lines = [f"Report: {where}/acceptance.md and .json; the commands' output is beside them."]
     again = f"trn acceptance --stack {run.state.stack}{' --local' if run.state.local else ''}"
-    if run.state.ended is None:
+    if run.state.billed_since is not None and run.state.billed_until is None:
         why = "is kept" if keep else "was not wholly destroyed"
         lines.append(f"{run.state.stack} {why}, at {run.limits.hourly_usd:.2f} USD an hour. To destroy it: {again}")
+    elif run.state.ended is None:
+        lines.append(f"Remove what was left (`trn orphans` shows it); then: {again}")
     return "\n".join(lines)
 
 

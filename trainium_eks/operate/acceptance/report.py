@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from trainium_eks.operate.acceptance.run import SCHEMA_VERSION, Outcome, Run, Step
+from trainium_eks.operate.acceptance.run import SCHEMA_VERSION, Outcome, Run, Step, StepResult
 from trainium_eks.operate.review.scrubbing import Scrubber
 
 _MARKS = {Outcome.PASSED: "✓", Outcome.FAILED: "✗", Outcome.NOT_REACHED: "–"}
@@ -100,27 +100,24 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"| {' | '.join(_cell(cell) for cell in cells)} |"
     for each in found["steps"]:
         if each["findings"]:
-            yield from ("", f"## The doctor's findings after `{each['name']}`", "")
-            yield from (
-                f"- **{_cell(one['subject'])}**: {_cell(one['text'])}{' → ' + _cell(one['fix']) if one['fix'] else ''}"
-                for one in each["findings"]
-            )
+            yield from ("", f"## Findings after `{each['name']}`", "")
+        for one in each["findings"]:
+            remedy = f" → {_cell(one['fix'])}" if one["fix"] else ""
+            yield f"- **{_cell(one['subject'])}**: {_cell(one['text'])}{remedy}"
 
 
 def _row(run: Run, step: Step) -> dict[str, Any]:
-    found = run.state.result(step.name)
+    kept = "the environment is kept, and the run open" if step.closes else ""
+    found = run.state.result(step.name) or StepResult(step.name, Outcome.NOT_REACHED, 0, kept)
+    keys = ("id", "subject", "text", "fix", "fault")
     return {
         "name": step.name,
         "claim": step.claim,
-        "outcome": found.outcome.value if found else Outcome.NOT_REACHED.value,
+        "outcome": found.outcome.value,
         "plannedSeconds": round(step.planned_seconds),
-        "seconds": round(found.seconds, 1) if found else 0,
-        "text": found.text if found else "the run goes on: the environment is kept" if step.closes else "",
-        "findings": [
-            {key: each.get(key) for key in ("id", "subject", "text", "fix", "fault")} for each in found.findings
-        ]
-        if found
-        else [],
+        "seconds": round(found.seconds, 1),
+        "text": found.text,
+        "findings": [{key: each.get(key) for key in keys} for each in found.findings],
     }
 
 

@@ -113,6 +113,8 @@ class State:
     began: float
     """Seconds since 1970, as all times here."""
     billed_since: float | None = None
+    billed_until: float | None = None
+    """When a closing step had passed: what makes the cost is deleted."""
     current: str = ""
     """Name of the step under way; empty between two."""
     ended: float | None = None
@@ -173,32 +175,31 @@ class Run:
             interrupted = True
             if not keep:
                 self._give_up()
-        if not keep:
-            for step in self._steps:
-                found = self.state.result(step.name)
-                if step.closes and (found is None or found.outcome is not Outcome.PASSED):
-                    self._reach(step)
-            if all(self._is_closed(step) for step in self._steps if step.closes):
-                self._save(ended=self._now())
+        closing = [] if keep else [step for step in self._steps if step.closes and not self._has_passed(step.name)]
+        for step in closing:
+            self._reach(step)
+        nothing_made = self.state.billed_since is None
+        if not keep and (nothing_made or all(self._has_passed(step.name) for step in closing)):
+            self._save(ended=self._now())
         if interrupted:
             raise KeyboardInterrupt
 
     @property
     def usd(self) -> float:
-        """Return the cost so far, or of the whole run once it has ended."""
-        since = self.state.billed_since
-        return 0.0 if since is None else self.limits.usd((self.state.ended or self._now()) - since)
+        """Return the cost so far, or of the whole run once everything is deleted."""
+        since, until = self.state.billed_since, self.state.billed_until
+        return 0.0 if since is None else self.limits.usd((until or self._now()) - since)
 
-    def _is_closed(self, step: Step) -> bool:
-        found = self.state.result(step.name)
-        return found is not None and (found.outcome is Outcome.PASSED or self.state.billed_since is None)
+    def _has_passed(self, name: str) -> bool:
+        found = self.state.result(name)
+        return found is not None and found.outcome is Outcome.PASSED
 
     def _give_up(self) -> None:
         """Note that the steps without a result were not reached."""
         for step in self._steps:
             if not step.closes and self.state.result(step.name) is None:
-                begun = self.state.current == step.name
-                self._record(step, StepResult(step.name, Outcome.NOT_REACHED, 0, _CUT if begun else _BEFORE))
+                what = "it" if self.state.current == step.name else "the run before it"
+                self._record(step, StepResult(step.name, Outcome.NOT_REACHED, 0, f"Ctrl-C ended {what}"))
 
     def _reach(self, step: Step) -> None:
         """Perform a step, or note why it is not reached."""
@@ -215,7 +216,7 @@ class Run:
             text = step.act(self._deadline(step, began))
         except StepError as error:
             outcome, text, findings = Outcome.FAILED, str(error), error.findings
-        except Exception as error:  # whatever it is, the environment costs money until it is destroyed
+        except Exception as error:  # noqa: BLE001 (whatever it is, the environment costs money until it is destroyed)
             outcome, text = Outcome.FAILED, f"{type(error).__name__}: {error}"
         self._record(step, StepResult(step.name, outcome, self._now() - began, text, findings))
 
@@ -224,10 +225,8 @@ class Run:
             return step.unless
         if step.closes:
             return "" if self.state.billed_since is not None else "nothing was made"
-        for name in step.needs:
-            needed = self.state.result(name)
-            if needed is None or needed.outcome is not Outcome.PASSED:
-                return f"`{name}` has not passed"
+        if lacking := [name for name in step.needs if not self._has_passed(name)]:
+            return f"`{lacking[0]}` has not passed"
         since = self.state.billed_since
         if since is not None and self._now() >= since + self.limits.billed_seconds:
             return f"the limit was reached: {self.limits.max_usd:g} USD or {self.limits.max_seconds / 3600:g} hours"
@@ -240,6 +239,8 @@ class Run:
 
     def _record(self, step: Step, result: StepResult) -> None:
         others = tuple(each for each in self.state.results if each.name != step.name)
+        if step.closes and result.outcome is Outcome.PASSED and self.state.billed_until is None:
+            self._save(billed_until=self._now())
         self._save(results=(*others, result), current="")
         self._tell(step, result)
 
@@ -247,7 +248,3 @@ class Run:
         self.state = replace(self.state, **changes)
         document = {"schemaVersion": SCHEMA_VERSION, **asdict(self.state)}
         whole_file.write(self._file, json.dumps(document, indent=1))
-
-
-_CUT = "it was interrupted"
-_BEFORE = "the run was interrupted before it"
