@@ -37,15 +37,15 @@ def acceptance(
     ] = 4,
     keep: Annotated[bool, typer.Option("--keep", help="Do not destroy; the same command without it does.")] = False,
     on_local_cloud: Annotated[
-        bool, typer.Option("--local", help="Try it on the local cloud, where nothing costs anything.")
+        bool, typer.Option("--local", help="Use the local cloud, where nothing costs anything.")
     ] = False,
     agreed: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for the cost.")] = False,
     no_color: NoColor = False,
     directory: Directory = None,
 ) -> None:
-    """Make an environment, try what it promises, destroy it, and write a report without ids of the account.
+    """Make an environment, try its promises, destroy it, and write a report without ids of the account.
 
-    Killed, it goes on where it stopped. It destroys after a failure and Ctrl-C, too, and only what it has made itself.
+    After a kill the same command goes on. A run destroys after a failure and Ctrl-C, too, and its own resources alone.
 
     Exit code: 0 when every step passed that can be tried here; 1 otherwise; 2 for wrong usage.
     """
@@ -79,8 +79,8 @@ def acceptance(
         run = Run(folder / "run.json", began, steps, limits, _teller(no_color=no_color))
     except RunError as error:
         raise CommandError(WRONG_USAGE, str(error)) from None
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         run.go(keep=keep)
         interrupted = False
@@ -90,10 +90,6 @@ def acceptance(
         passed = _write(run, steps, folder, _facts(graph, known))
     typer.echo(as_typed(_end(run, folder, project, keep=keep)))
     raise typer.Exit(INTERRUPTED if interrupted else 0 if passed else FAILED)
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _open(project: Path, stack: str, *, is_local: bool) -> "tuple[Path, State | None]":
@@ -114,7 +110,7 @@ def _open(project: Path, stack: str, *, is_local: bool) -> "tuple[Path, State | 
 
 
 def _refuse_others(graph: "Graph", project: Path, *, is_local: bool) -> None:
-    """Refuse a stack with resources that this run has not made: its end would destroy them."""
+    """Refuse a stack with resources of somebody else: the end of the run would destroy them."""
     from trainium_eks.cli.environment.deploy import complaints
     from trainium_eks.local.paths import Paths
     from trainium_eks.operate.cleanup.state import StackState, StateError
@@ -197,23 +193,20 @@ def _teller(*, no_color: bool) -> "Callable[[Step, StepResult | None], None]":
     from rich.text import Text
 
     from trainium_eks.cli.shared.console import Console
-    from trainium_eks.operate.acceptance.run import Outcome
 
     console = Console(stderr=True, no_color=no_color or None, highlight=False, emoji=False)
-    marks = {Outcome.PASSED: ("✓", "green"), Outcome.FAILED: ("✗", "bold red"), Outcome.NOT_REACHED: ("–", "yellow")}
-    status = console.status("Beginning") if console.is_terminal else None
+    status = console.status("Beginning")
+    styles = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "not reached": ("–", "yellow")}
 
     def tell(step: "Step", result: "StepResult | None") -> None:
-        if result is None:
-            if status is not None:
-                status.update(f"{step.name}: {step.claim} ({_minutes(step.planned_seconds)} planned)")
-                status.start()
-            return
-        if status is not None:
+        if result is None and console.is_terminal:
+            status.update(f"{step.name}: {step.claim} ({_minutes(step.planned_seconds)} planned)")
+            status.start()
+        if result is not None:
             status.stop()
-        mark, style = marks[result.outcome]
-        took = f", {_minutes(result.seconds)} of {_minutes(step.planned_seconds)} planned" if result.seconds else ""
-        console.print(Text.assemble((f"{mark} {step.name}", style), f" {result.outcome.value}{took}: {result.text}"))
+            mark, style = styles[result.outcome]
+            took = f", {_minutes(result.seconds)} of {_minutes(step.planned_seconds)} planned" if result.seconds else ""
+            console.print(Text.assemble((f"{mark} {step.name}", style), f" {result.outcome}{took}: {result.text}"))
 
     return tell
 
@@ -221,11 +214,10 @@ def _teller(*, no_color: bool) -> "Callable[[Step, StepResult | None], None]":
 def _facts(graph: "Graph", known: Any) -> Mapping[str, Any]:
     from trainium_eks import __version__
 
-    [version] = {str(each.inputs.get("version")) for each in graph.of_type("aws:eks/cluster:Cluster")} or {"?"}
     return {
         "region": str(graph.outputs.get("region", "")),
         "nodes": f"{known.nodes} x {known.group['instanceType']}",
-        "kubernetes": version,
+        "kubernetes": known.version,
         "version": __version__,
         "hourlyUsd": round(float(graph.outputs.get("hourlyUsd") or 0), 4),
     }

@@ -13,6 +13,7 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.validation.parsing import MISSHAPEN
 from trainium_eks.operate.acceptance.commands import Answer, Commands, findings
 from trainium_eks.operate.acceptance.run import Step, StepError
+from trainium_eks.operate.upgrade.settings import next_version
 
 if TYPE_CHECKING:
     from trainium_eks.kube.api import Api
@@ -35,15 +36,15 @@ ALERT = "TrainingStalled"
 
 @dataclass(frozen=True)
 class Facts:
-    """What the steps need to know of a recorded program."""
+    """Facts of a recorded program that the steps need."""
 
     group: Mapping[str, Any]
     """The first node group with two nodes or more, as the outputs have it."""
     up_seconds: float
     node_seconds: float
     """Until a new node of the group is ready."""
-    next_version: str
-    """Kubernetes minor version after the environment's; empty for none known."""
+    version: str
+    """Kubernetes minor version."""
     has_logs: bool
     has_metrics: bool
     local: bool
@@ -57,7 +58,6 @@ class Facts:
 def facts(graph: "Graph", *, local: bool) -> Facts:
     """Return the facts; CommandError for a program without a group of two nodes."""
     from trainium_eks.client.failure import WRONG_USAGE
-    from trainium_eks.operate.upgrade.settings import next_version
     from trainium_eks.plan import timeline
     from trainium_eks.plan.resource_types.rows import eks
 
@@ -68,13 +68,13 @@ def facts(graph: "Graph", *, local: bool) -> Facts:
             "`desiredSize: 2` of one (Pulumi.acceptance.yaml is an example)"
         )
         raise CommandError(WRONG_USAGE, title)
-    [version] = {str(each.inputs.get("version")) for each in graph.of_type("aws:eks/cluster:Cluster")} or {""}
+    version = next((str(each.inputs.get("version")) for each in graph.of_type("aws:eks/cluster:Cluster")), "")
     kinds = {each.type.rpartition(":")[2] for each in graph.resources}
     return Facts(
         groups[0],
         timeline.model(graph).seconds,
         max(map(timeline.step_seconds, graph.of_type(eks.NODE_GROUP.token)), default=0.0),
-        next_version(version) if version else "",
+        version,
         local or "LogShipping" in kinds,
         not local and "MetricsStack" in kinds,
         local,
@@ -93,7 +93,9 @@ def steps(commands: Commands, known: Facts) -> list[Step]:
     two = f"A gang of {known.nodes} nodes"
     there = known.nodes > int(known.group["minSize"]) or known.nodes < int(known.group["maxSize"])
     one_size = "" if there else f"minSize and maxSize of {known.group['name']} are the same"
-    newest = "" if known.next_version else "no later Kubernetes version is known to this release"
+    newest = (
+        "" if known.version and next_version(known.version) else "no later Kubernetes version is known to this release"
+    )
     return [
         Step("plan", "The config keeps every rule.", 10, do.plan),
         Step("preflight", "Nothing that can be asked stands in the way.", 30, do.preflight, ("plan",), alone),
@@ -237,7 +239,7 @@ class _Acts:
         return "nothing has changed"
 
     def upgrade(self, until: float) -> str:
-        to = self._known.next_version
+        to = next_version(self._known.version)
         document = self._commands.ask("upgrade", "--to", to, until=until)
         if document.get("refused") or "steps" not in document:
             raise StepError(f"AWS would refuse the upgrade to {to}, or it cannot be planned: {_problems(document)}")
@@ -251,7 +253,7 @@ class _Acts:
         return ""
 
     def leftovers(self, until: float) -> str:
-        """Judge what a search of the account finds; resources that a destroy keeps on purpose are named."""
+        """Judge the findings of a search of the account; resources that a destroy keeps on purpose are named."""
         if self._known.local:
             answer = self._commands.must("local", "down", until=until)
             if "Nothing of" not in answer.output:
@@ -280,7 +282,7 @@ class _Acts:
         self._must("train", *asked, *nodes, until=until, after=(*length, "--save-seconds", each_save))
 
     def _survives(self, job: str, harm: Callable[[str, float], str], until: float) -> str:
-        """Train with a gang, do it harm once a checkpoint is there, and await its end; return what was seen."""
+        """Train with a gang, do it harm once a checkpoint is there, and await its end; return the observations."""
         self._begin(job, until)
         at = self._saved_step(job, until)
         what = harm(job, until)

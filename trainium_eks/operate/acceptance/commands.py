@@ -1,4 +1,4 @@
-"""Commands of ``trn`` as a run calls them: each a process of its own, with its output in the run's folder."""
+"""Commands of ``trn`` as a run calls them: a separate process for each, with the output in the run's folder."""
 
 import os
 import signal
@@ -110,7 +110,7 @@ class Commands:
         return found
 
     def ask(self, *words: str, until: float) -> Any:
-        """Return the document of a command with ``--json``, whatever its exit code."""
+        """Return the document of a command with ``--json``, with any exit code."""
         return self.run(*words, "--json", until=until).document
 
 

@@ -126,7 +126,7 @@ class State:
 
     @staticmethod
     def load(file: Path) -> "State":
-        """Read a run's file; RunError for one that is no such file."""
+        """Read a run's file; RunError for another file."""
         try:
             data = parse_json(file.read_text(encoding="utf-8"))
             if data.pop("schemaVersion") != SCHEMA_VERSION:
