@@ -245,13 +245,13 @@ class ImageRepositoryConfigDict(TypedDict):
     name: NotRequired[str | None]
     kept_images: NotRequired[int]
     untagged_days: NotRequired[int]
+    force_delete: NotRequired[bool]
     base_images: NotRequired[Mapping[str, str]]
 
 
 class ImageRepositoryArgsDict(ImageRepositoryConfigDict):
     region: str
     kms_key_arn: NotRequired[str | pulumi.Output[str] | None]
-    force_delete: NotRequired[bool]
     tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
 

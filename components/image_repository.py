@@ -9,7 +9,6 @@ import pydantic
 from trainium_eks.model.config import repository
 from trainium_eks.model.config.repository import ImageRepositoryConfig
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import StrictBool
 from trainium_eks.model.validation.problems import Problem
 
 from ._args import Tags, Text, outputs, validate_args
@@ -24,8 +23,6 @@ class ImageRepositoryArgs(ImageRepositoryConfig):
     """AWS region."""
     kms_key_arn: Text | None = None
     """Key for the images. None makes one."""
-    force_delete: StrictBool = False
-    """True lets a destroy delete the repository with its images; otherwise it must be empty."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags in addition to the provider's."""
 

@@ -91,7 +91,8 @@ def _size_problems(request: JobRequest, job: TrainingJob, group: NodeGroupOutput
     instance, found = job.instance, []
     if job.nodes < 1:
         found.append(Problem("--nodes", "it must be 1 or more", value=job.nodes, good=1))
-    elif job.nodes > 1 and not instance.has_efa and resources.needs_fabric(instance):
+    # Ranks on the CPU meet over TCP.
+    elif job.nodes > 1 and request.backend != "cpu" and not instance.has_efa and resources.needs_fabric(instance):
         reason = f"{instance.name} has no EFA, without which its nodes cannot train together"
         types = ", ".join(sorted({"trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge"}))
         found.append(Problem("--nodes", reason, f"or choose a group of another type: {types}", value=job.nodes, good=1))

@@ -6,7 +6,7 @@ from typing import Annotated
 import pydantic
 
 from trainium_eks.model.catalogue import training_images
-from trainium_eks.model.validation.config_model import ConfigModel, StrictInt
+from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
 from trainium_eks.model.validation.problems import Problem
 
@@ -24,6 +24,9 @@ class ImageRepositoryConfig(ConfigModel):
     """Tagged images kept; older ones expire."""
     untagged_days: Annotated[StrictInt, Bounds(1, unit="days", why="ECR's lifecycle policies count from 1")] = 7
     """Days an untagged image is kept."""
+    force_delete: StrictBool = False
+    """True lets a destroy delete the repository with its images, for an environment that is only tried (rule R75);
+    otherwise the destroy stops there while it has any."""
     base_images: dict[str, str] = pydantic.Field(default_factory=dict)
     """What `trn image build` starts from, over its own table: target (`trn1`, `trn2`, `jax`, `cuda`, `cpu`) to image
     (`{trn2: <registry>/<repository>:<tag>}`). For `trn2` no public tag is known, and one must be named here."""

@@ -1,0 +1,227 @@
+"""`trn acceptance` on AWS: what it refuses, what it asks of which command, and what it makes of the answers."""
+
+import json
+import time
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import boto3
+import pytest
+from moto import mock_aws
+from outcome import ends
+from typer.testing import CliRunner
+
+from trainium_eks.cli.app import app
+from trainium_eks.cli.environment import acceptance_steps, deploy
+from trainium_eks.cli.shared import recording
+from trainium_eks.kube import api
+from trainium_eks.operate.acceptance import commands
+from trainium_eks.operate.acceptance.commands import Answer, Commands
+from trainium_eks.operate.cleanup.state import StackState, StateError, StateResource
+
+FAULT = {"id": "nodes/x", "status": "fail", "subject": "node x", "text": "its plugin is gone", "fix": "", "fault": "f"}
+SOUND = {"findings": [{"id": "a/b", "status": "pass", "subject": "nodes"}], "summary": {"pass": 3, "fail": 0}}
+RUNS = {
+    "job": {"restarts": 1, "ended": None},
+    "progress": {"checkpointStep": 5, "stalled": True, "quietSeconds": 61},
+}
+STALLED = {"name": "TrainingStalled", "state": "firing", "labels": {"job_name": "acceptance-stalled"}}
+KEPT = {
+    "id": "KMS key/k",
+    "status": "fail",
+    "subject": "k",
+    "text": "",
+    "kind": "KMS key",
+    "note": "kept on purpose: x",
+}
+ECR = {**KEPT, "id": "image repository/r", "kind": "image repository", "note": "with its images"}
+LOG = "".join(f'{{"step": {step}, "time": 1.5}}\n' for step in range(1, acceptance_steps.STEPS + 1))
+ANSWERS = {
+    "plan": {"rules": [{"id": "R05", "title": "Age", "status": "pass"}], "resources": [1]},
+    "check": {**SOUND, "account": "111122223333"},
+    "doctor": SOUND,
+    "doctor --alerts": {"alerts": [STALLED]},
+    "fabric": {"groups": [SOUND]},
+    "status": RUNS,
+    "logs": f"[default0]:resumed from step 5 (x)\n{LOG}",
+    "upgrade": {"steps": [1, 2], "seconds": 1200.0, "refused": False},
+    "orphans": {"findings": [KEPT]},
+    "image push": "repository/training:trn1-1 pushed\n",
+}
+EVERY = (
+    "plan preflight up verification image fabric training node logs stall alert scale again upgrade destroy leftovers"
+)
+
+
+class Trn(Commands):
+    """Answers each command by ANSWERS, or with nothing; those of ``failing`` end with 1."""
+
+    answers, failing, asked, gone = ANSWERS, frozenset(), [], []
+
+    def run(self, *words, after=(), **_):
+        two = " ".join(words[:2])
+        two = "logs --since" if "--since" in words else two
+        name = two if two in self.answers or words[0] == "deploy" else words[0]
+        self.asked.append(" ".join([*words, *after]))
+        answer = self.answers.get(name, "")
+        text = answer if isinstance(answer, str) else json.dumps(answer)
+        return Answer(int(name in self.failing), text, "the last line")
+
+
+@pytest.fixture(scope="module")
+def graph():
+    from golden import ROOT
+
+    return recording.record(ROOT, "acceptance")
+
+
+@pytest.fixture
+def project(graph, tmp_path, monkeypatch):
+    """A project whose program is recorded already, with tools and an empty state."""
+    (tmp_path / "Pulumi.yaml").write_text("name: trainium-eks\nruntime: python\n")
+    (tmp_path / "__main__.py").write_text("")
+    (tmp_path / "Pulumi.acceptance.yaml").write_text("config: {}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(recording, "record", lambda *_: graph)
+    monkeypatch.setattr(deploy, "complaints", list)
+    monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: StackState()))
+    return tmp_path
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """A cluster in which each job has a pod on a node, and that node's instance; deletions are noted."""
+    clock = SimpleNamespace(now=time.time())
+    passing = SimpleNamespace(time=lambda: clock.now, sleep=lambda seconds: setattr(clock, "now", clock.now + seconds))
+    monkeypatch.setattr(acceptance_steps, "time", passing)
+    monkeypatch.setattr(commands, "Commands", Trn)
+    for name, value in (("answers", dict(ANSWERS)), ("failing", set()), ("asked", []), ("gone", [])):
+        monkeypatch.setattr(Trn, name, value)
+    outputs = {"cluster_name": "c", "queue_names": ("test",), "region": "us-west-2"}
+    found = SimpleNamespace(outputs=SimpleNamespace(namespaces=[SimpleNamespace(name="training")], **outputs))
+    monkeypatch.setattr(acceptance_steps, "find_source", lambda *_: found)
+    monkeypatch.setattr(acceptance_steps, "open_kubeconfig", lambda _: nullcontext("kubeconfig"))
+    with mock_aws():
+        ec2 = boto3.client("ec2", region_name="us-west-2")
+        [instance] = ec2.run_instances(ImageId="ami-12345678", MinCount=1, MaxCount=1)["Instances"]
+        node = {"spec": {"providerID": f"aws:///us-west-2a/{instance['InstanceId']}"}}
+        pod = {"metadata": {"name": "p-1", "namespace": "training"}, "spec": {"nodeName": "n"}}
+        served = SimpleNamespace(
+            list=lambda *_, **__: [pod],
+            kind=lambda *_: SimpleNamespace(path=lambda *words: "/".join(words)),
+            request=lambda verb, path, body=None: node if verb == "GET" else Trn.gone.append((path, body)),
+        )
+        monkeypatch.setattr(api.Api, "connect", staticmethod(lambda _: served))
+        yield lambda: ec2.describe_instances()["Reservations"][0]["Instances"][0]["State"]["Name"]
+
+
+def run(*words, code=0):
+    shown = CliRunner().invoke(app, ["acceptance", "--stack", "acceptance", "--yes", *words], catch_exceptions=False)
+    assert shown.exit_code == code, shown.output
+    return shown.output
+
+
+def report(project):
+    [file] = (project / ".acceptance" / "acceptance").glob("*/acceptance.json")
+    return json.loads(file.read_text())
+
+
+def outcomes(found, outcome):
+    return " ".join(each["name"] for each in found["steps"] if each["outcome"] == outcome)
+
+
+def test_every_step_is_asked_of_the_command_for_it(project, cluster):
+    run()
+    found = report(project)
+    assert (outcomes(found, "passed"), found["passed"]) == (EVERY, True), found["steps"]
+    seen = {each["name"]: each["text"] for each in found["steps"]}
+    assert seen["leftovers"] == "kept on purpose: KMS key"
+    assert seen["training"].endswith(f"after the checkpoint of step 5; restarted, resumed from step 5, ended at {40}")
+    assert cluster() in ("shutting-down", "terminated")
+    assert Trn.gone == [
+        ("training/p-1", {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}),
+    ]
+    asked = "\n".join(Trn.asked)
+    assert "deploy up --yes --skip-preview --skip-check\n" in asked
+    assert "\nscale trn1-2xl 1\nscale trn1-2xl 2\n" in asked
+    assert "fabric --group trn1-2xl --nodes 1 --json\n" in asked, "its nodes have no EFA"
+    assert "deploy preview --expect-no-changes\n" in asked
+    assert asked.endswith("deploy destroy --yes --no-export\norphans --json")
+    # Planned from the program: 16 minutes of `up`; and the measured time stands beside it.
+    up = next(each for each in found["steps"] if each["name"] == "up")
+    assert 900 < up["plannedSeconds"] < 1000
+    assert up["seconds"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("command", "answer", "step", "said"),
+    [
+        ("plan", {"problems": [{"reason": "no such zone"}]}, "plan", "no such zone"),
+        ("plan", {"rules": [{"id": "R05", "title": "Age", "status": "fail"}]}, "plan", "R05 Age"),
+        ("check", {"account": None}, "preflight", "no AWS credentials"),
+        ("check", {**SOUND, "account": "1", "findings": [FAULT]}, "preflight", "`trn check` finds 1 faults"),
+        ("deploy up", None, "up", "`trn deploy up` ended with 1: the last line"),
+        ("doctor", {"findings": [FAULT], "summary": {"fail": 1}}, "verification", "`trn doctor` finds 1 faults"),
+        ("doctor", {"problems": [{"reason": "no outputs"}]}, "verification", "judged nothing: no outputs"),
+        ("image push", None, "image", "ended with 1"),
+        ("fabric", {"groups": [{"findings": [FAULT]}]}, "fabric", "1 checks fail"),
+        ("fabric", {"problems": [{"reason": "no image"}]}, "fabric", "the test was not made: no image"),
+        ("wait", None, "training", "after a pod was killed: the last line"),
+        ("status", {**RUNS, "job": {"restarts": 0}}, "training", "without going on from a checkpoint"),
+        ("status", {"job": {"ended": "now"}}, "training", "ended before its first checkpoint"),
+        ("logs --since", LOG, "logs", "without both starts of the job"),
+        ("doctor --alerts", {"alerts": [{**STALLED, "state": "pending"}]}, "alert", "other alerts: TrainingStalled"),
+        ("scale", None, "scale", "`trn scale trn1-2xl 1` ended with 1"),
+        ("deploy preview", None, "again", "ended with 1"),
+        ("upgrade", {"problems": [{"reason": "two versions up"}]}, "upgrade", "two versions up"),
+        ("deploy destroy", None, "destroy", "ended with 1"),
+        ("orphans", {"findings": [KEPT, ECR]}, "leftovers", "1 resources are left"),
+        ("orphans", {"findings": [{**KEPT, "status": "not checked"}]}, "leftovers", "not looked at: k"),
+    ],
+)
+def test_a_bad_answer_fails_its_step_and_the_doctor_is_asked(project, cluster, command, answer, step, said):
+    if answer is None:
+        Trn.failing.add(command)
+    else:
+        Trn.answers[command] = answer
+    run(code=1)
+    found = report(project)
+    failed = {each["name"]: each for each in found["steps"] if each["outcome"] == "failed"}
+    assert said in failed[step]["text"]
+    doctored = {"fabric", "training", "logs", "alert", "scale"}
+    if step in doctored and "image" not in said:
+        assert any(each.startswith("doctor") for each in Trn.asked[Trn.asked.index("doctor --wait 300 --json") + 1 :])
+    if step not in ("plan", "preflight"):
+        assert any(each.startswith("deploy destroy") for each in Trn.asked)
+
+
+def test_what_cannot_be_afforded_or_was_not_made_by_the_run_is_refused(project, cluster, monkeypatch):
+    words = ("acceptance", "--stack", "acceptance")
+    said = ends(2, CliRunner().invoke(app, [*words, "--yes", "--max-usd", "1"]), "above the limits")
+    assert "--max-usd" in said
+    ends(2, CliRunner().invoke(app, list(words)), "--yes agrees to it")
+    made = StackState((StateResource("u", "aws:eks/cluster:Cluster", "c"),))
+    monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: made))
+    ends(2, CliRunner().invoke(app, [*words, "--yes"]), "acceptance is there already", "trn deploy destroy")
+
+    def none(*_):
+        raise StateError("no stack named 'acceptance' found")
+
+    monkeypatch.setattr(StackState, "ask", staticmethod(none))
+    ends(2, CliRunner().invoke(app, [*words, "--yes"]), "pulumi stack init acceptance")
+    monkeypatch.setattr(deploy, "complaints", lambda: ["pulumi is not on PATH"])
+    ends(2, CliRunner().invoke(app, [*words, "--yes"]), "pulumi is not on PATH")
+    assert not (project / ".acceptance").exists()
+    assert Trn.asked == []
+
+
+def test_a_run_that_goes_on_is_not_a_stack_that_was_there_before(project, cluster, monkeypatch):
+    run("--keep")
+    assert outcomes(report(project), "not reached") == "destroy leftovers"
+    made = StackState((StateResource("u", "aws:eks/cluster:Cluster", "c"),))
+    monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: made))
+    ends(2, CliRunner().invoke(app, ["acceptance", "--stack", "acceptance", "--local"]), "without --local")
+    Trn.asked.clear()
+    run()
+    assert [each.split()[0] for each in Trn.asked] == ["deploy", "orphans"]
+    assert outcomes(report(project), "passed") == EVERY

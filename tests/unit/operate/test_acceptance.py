@@ -1,0 +1,264 @@
+"""An acceptance run: its order, its limits, its crashes, and a report that names nobody."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from waiting import until
+
+from trainium_eks.operate.acceptance import commands as processes
+from trainium_eks.operate.acceptance.commands import Commands
+from trainium_eks.operate.acceptance.report import document, markdown, public
+from trainium_eks.operate.acceptance.run import Limits, Outcome, Run, RunError, State, Step, StepError
+
+PYTHON = sys.executable
+FACTS = {"region": "us-west-2", "nodes": "2 x trn1.2xlarge", "kubernetes": "1.35", "version": "1", "hourlyUsd": 6.0}
+
+
+class Trial:
+    """Steps of ten minutes each by a clock of its own: plan, up (billed), train, scale; destroy and leftovers close."""
+
+    def __init__(self, folder, **acts):
+        self.file = folder / "run.json"
+        self.acts, self.done, self.now, self.untils = acts, [], 0.0, {}
+
+    def run(self, max_usd=60.0, *, minutes=10, closing=0.0):
+        names = {"plan": (), "up": ("plan",), "train": ("up",), "scale": ("up",), "destroy": (), "leftovers": ()}
+        steps = [
+            Step(
+                name,
+                f"{name} works.",
+                60.0,
+                lambda until, name=name: self._act(name, until, minutes),
+                needs,
+                closes=name in ("destroy", "leftovers"),
+                bills=name == "up",
+            )
+            for name, needs in names.items()
+        ]
+        state = State.load(self.file) if self.file.exists() else State("dev", local=False, began=0.0)
+        limits = Limits(max_usd, 86_400, 6.0, closing)
+        made = Run(self.file, state, steps, limits, now=lambda: self.now)
+        self.steps = steps
+        return made
+
+    def _act(self, name, until, minutes):
+        self.done.append(name)
+        self.untils[name] = until
+        self.now += 60 * minutes
+        act = self.acts.pop(name, None)
+        if act is not None:
+            raise act
+        return f"{name} seen"
+
+
+def outcomes(run):
+    short = {Outcome.PASSED: "+", Outcome.FAILED: "x", Outcome.NOT_REACHED: "-"}
+    return " ".join(f"{short[each.outcome]}{each.name}" for each in run.state.results)
+
+
+def test_a_failed_step_stops_those_that_need_it_and_everything_is_destroyed(tmp_path):
+    trial = Trial(tmp_path, up=StepError("no quota", [{"subject": "trn", "text": "0 of 16", "fix": "", "id": "q/x"}]))
+    run = trial.run()
+    run.go()
+    assert outcomes(run) == "+plan xup -train -scale +destroy +leftovers"
+    assert run.state.result("train").text == "`up` has not passed"
+    assert run.state.ended == trial.now
+    assert run.usd == pytest.approx(6 * 20 / 60), "up and destroy, not the plan before or the search after"
+    found = document(run, trial.steps, FACTS)
+    assert (found["passed"], found["usd"]) == (False, 2.0)
+    assert "- **trn**: 0 of 16\n" in markdown(found)
+
+
+def test_an_error_that_nobody_foresaw_fails_its_step_and_everything_is_destroyed(tmp_path):
+    run = Trial(tmp_path, train=KeyError("restarts")).run()
+    run.go()
+    assert outcomes(run) == "+plan +up xtrain +scale +destroy +leftovers"
+    assert run.state.result("train").text == "KeyError: 'restarts'"
+
+
+def test_without_an_up_there_is_nothing_to_destroy(tmp_path):
+    trial = Trial(tmp_path, plan=StepError("R05 fails"))
+    run = trial.run()
+    run.go()
+    assert outcomes(run) == "xplan -up -train -scale -destroy -leftovers"
+    assert (trial.done, run.usd, run.state.ended is None) == (["plan"], 0.0, False)
+
+
+def test_steps_end_and_begin_below_the_limit_of_cost_with_time_left_to_destroy(tmp_path):
+    trial = Trial(tmp_path)
+    run = trial.run(max_usd=2.5, closing=600)  # 25 minutes, 10 of them to destroy
+    run.go()
+    # `up` begins at minute 10: the others must have ended at 25, and none begins after it.
+    assert trial.untils == {
+        "plan": 900, "up": 25 * 60, "train": 25 * 60, "destroy": 30 * 60 + 900, "leftovers": 40 * 60 + 900,
+    }  # fmt: skip
+    assert outcomes(run) == "+plan +up +train -scale +destroy +leftovers"
+    assert run.state.result("scale").text == "the limit was reached: 2.5 USD or 24 hours"
+
+
+def test_killed_it_goes_on_with_the_step_that_was_under_way(tmp_path):
+    trial = Trial(tmp_path, train=SystemExit())
+    with pytest.raises(SystemExit):
+        trial.run().go()
+    assert trial.run().state.current == "train"
+    run = trial.run()
+    run.go()
+    assert outcomes(run) == "+plan +up +train +scale +destroy +leftovers"
+    assert trial.done == ["plan", "up", "train", "train", "scale", "destroy", "leftovers"]
+    assert run.state.billed_since == 600, "what the crash took is paid, too"
+
+
+def test_ctrl_c_destroys_and_a_second_one_leaves_that_to_the_next_run(tmp_path):
+    trial = Trial(tmp_path, train=KeyboardInterrupt(), destroy=KeyboardInterrupt())
+    run = trial.run()
+    with pytest.raises(KeyboardInterrupt):
+        run.go()
+    assert (trial.done[-1], run.state.ended) == ("destroy", None)
+    again = trial.run()
+    again.go()
+    assert outcomes(again) == "+plan +up -train -scale +destroy +leftovers"
+    assert again.state.result("train").text == "Ctrl-C ended it"
+    assert trial.done == ["plan", "up", "train", "destroy", "destroy", "leftovers"]
+    # Once is enough where it destroys.
+    once = Trial(tmp_path / "once", train=KeyboardInterrupt())
+    once.file.parent.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        once.run().go()
+    assert once.run().state.ended is not None
+
+
+def test_kept_it_stays_open_and_the_next_run_destroys(tmp_path):
+    trial = Trial(tmp_path)
+    run = trial.run()
+    run.go(keep=True)
+    assert (outcomes(run), run.state.ended) == ("+plan +up +train +scale", None)
+    assert "the environment is kept" in markdown(document(run, trial.steps, FACTS))
+    trial.run().go()
+    assert trial.done[-2:] == ["destroy", "leftovers"]
+
+
+def test_a_destroy_that_failed_is_repeated_by_the_next_run_and_the_rest_is_not(tmp_path):
+    trial = Trial(tmp_path, destroy=StepError("a subnet is in use"))
+    run = trial.run()
+    run.go()
+    assert (outcomes(run)[-19:], run.state.ended) == ("xdestroy +leftovers", None)
+    again = trial.run()
+    again.go()
+    assert (trial.done[-1], again.state.ended is None) == ("destroy", False)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schemaVersion": 0, "results": []}', '{"schemaVersion": 1}'])
+def test_a_file_of_something_else_is_refused_before_anything_is_made(tmp_path, text):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(RunError, match="is no acceptance run of this release"):
+        State.load(tmp_path / "run.json")
+
+
+@pytest.mark.parametrize(
+    "private",
+    [
+        *(
+            "arn:aws:iam::111122223333:role/ci",
+            "arn:aws-us-gov:eks:us-gov-west-1:111122223333:cluster/x",
+            "111122223333",
+        ),
+        *("10.0.12.34", "2600:1f13:abc:de00::1", "ip-10-0-12-34.us-west-2.compute.internal", "i-0123456789abcdef0"),
+        *("ABCDEF0123.gr7.us-west-2.eks.amazonaws.com", "111122223333.dkr.ecr.us-west-2.amazonaws.com/team/training"),
+        *("s3://trn-dev-data-1a2b/checkpoints", "subnet-0b1c2d3e4f5a60711", "fs-0123456789abcdef0.fsx.us-west-2.x"),
+        *("ana@example.com", "/home/ana/stack/Pulumi.dev.yaml", "AKIAIOSFODNN7EXAMPLE", "cr-0123456789abcdef0"),
+    ],
+)
+def test_what_names_an_account_a_machine_or_a_person_is_in_no_report(private):
+    shown = public(f"could not reach {private}, at 13:50:15 for step 12 of trn1.32xlarge (v1.35.8-20260930)")
+    kept = private.removeprefix("fs-0123456789abcdef0") if private.startswith("fs-") else None
+    assert private not in shown
+    assert shown.endswith("at 13:50:15 for step 12 of trn1.32xlarge (v1.35.8-20260930)"), kept
+    assert not [part for part in ("111122223333", "0123456789abcdef0", "ABCDEF", "ana") if part in shown]
+
+
+def test_every_text_of_a_document_is_made_public(tmp_path):
+    fault = {"subject": "node 10.0.0.1", "text": "t", "fix": "aws ec2 x i-0123456789abcdef0", "id": "a/10.0.0.2"}
+    trial = Trial(tmp_path, train=StepError("lost 10.0.0.3", [fault]))
+    run = trial.run()
+    run.go()
+    shown = str(document(run, trial.steps, FACTS))
+    assert "10.0.0" not in shown
+    assert "i-0123" not in shown
+
+
+# --- Commands ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Puts a program in the place of `trn`, which gets its arguments."""
+    monkeypatch.setattr(processes, "STOP_SECONDS", 20)
+
+    def put(text):
+        (tmp_path / "trn.py").write_text(f"import json, signal, sys, time\nasked = sys.argv[3:]\n{text}")
+        (tmp_path / "python").write_text(f'#!/bin/sh\nexec {PYTHON} {tmp_path}/trn.py "$@"\n')
+        (tmp_path / "python").chmod(0o755)
+        monkeypatch.setattr(processes.sys, "executable", str(tmp_path / "python"))
+        return Commands(tmp_path, "dev", tmp_path)
+
+    return put
+
+
+def test_a_command_gets_its_stack_before_the_arguments_of_pulumi_and_its_answers_are_told_apart(program, tmp_path):
+    trn = program("print(json.dumps({'asked': asked}))\nsys.stderr.write('a\\n b\\n')\nsys.exit(len(asked) % 2)")
+    for _ in range(2):
+        answer = trn.run("deploy", "up", until=time.time() + 60, after=("--yes",))
+        where = ["--stack", "dev", "--directory", str(tmp_path)]
+        assert answer.document == {"asked": ["deploy", "up", *where, "--", "--yes"]}
+        assert (answer.code, answer.complaint) == (0, "a / b")
+    with pytest.raises(StepError, match=r"`trn check` ended with 1: a / b"):
+        trn.must("check", until=time.time() + 60)
+    with pytest.raises(StepError, match="no JSON"):
+        program("print('no')").ask("check", until=time.time() + 60)
+
+
+ENDS = """
+def end(*_):
+    open("ended", "w").close()
+    sys.exit(0)
+signal.signal(signal.SIGINT, end)
+open("begun", "w").close()
+time.sleep(60)
+"""
+
+
+def test_a_command_out_of_time_is_asked_to_end_and_may_finish_what_it_has_begun(program, tmp_path):
+    with pytest.raises(StepError, match=r"`trn deploy up` was stopped: its time"):
+        program(ENDS).run("deploy", "up", until=time.time() + 3)
+    assert (tmp_path / "begun").exists()
+    assert (tmp_path / "ended").exists()
+
+
+def test_ctrl_c_ends_the_command_too_and_the_next_run_waits_for_one_that_was_left(program, tmp_path, monkeypatch):
+    trn = program(ENDS)
+
+    class Interrupted(subprocess.Popen):
+        def wait(self, timeout=None):
+            if timeout and timeout > 30:
+                until((tmp_path / "begun").exists)
+                raise KeyboardInterrupt
+            return super().wait(timeout)
+
+    monkeypatch.setattr(processes.subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trn.run("deploy", "up", until=time.time() + 60)
+    assert (tmp_path / "ended").exists()
+    monkeypatch.undo()
+    left = subprocess.Popen([PYTHON, "-c", "import time; time.sleep(1)", "trainium_eks.cli"])
+    (tmp_path / "child").write_text(str(left.pid))
+    reaper = threading.Thread(target=left.wait)
+    reaper.start()
+    began = time.monotonic()
+    trn.await_last()
+    assert time.monotonic() - began > 0.5
+    (tmp_path / "child").write_text("1")  # another program has the number now
+    trn.await_last()
+    reaper.join()

@@ -1,0 +1,252 @@
+"""``trn acceptance``: an environment made, tried and destroyed, step by step, with a report for others."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trainium_eks.cli.shared.command import ENVIRONMENT, RUNS_HERE, App
+from trainium_eks.cli.shared.options import Directory, NoColor, Stack
+from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError, as_typed
+from trainium_eks.client.project import check_stack, find_project
+
+if TYPE_CHECKING:
+    from trainium_eks.operate.acceptance.run import Limits, Run, State, Step, StepResult
+    from trainium_eks.plan.graph import Graph
+
+app = App(otherwise="acceptance", panel=ENVIRONMENT)
+
+FOLDER = ".acceptance"
+"""Directory of the runs in a project: ``.acceptance/<stack>/<time of its beginning>``."""
+
+
+@app.command(example="trn acceptance --stack acceptance --max-usd 20")
+def acceptance(
+    context: typer.Context,
+    stack: Stack = "",
+    max_usd: Annotated[
+        float, typer.Option("--max-usd", min=0.01, metavar="USD", help="Most that the run may cost, at list prices.")
+    ] = 60,
+    max_hours: Annotated[
+        float, typer.Option("--max-hours", min=0.1, metavar="HOURS", help="Longest time until everything is deleted.")
+    ] = 4,
+    keep: Annotated[bool, typer.Option("--keep", help="Do not destroy; the same command without it does.")] = False,
+    on_local_cloud: Annotated[
+        bool, typer.Option("--local", help="Use the local cloud, where nothing costs anything.")
+    ] = False,
+    agreed: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for the cost.")] = False,
+    no_color: NoColor = False,
+    directory: Directory = None,
+) -> None:
+    """Make an environment, try its promises, destroy it, and write a report without ids of the account.
+
+    After a kill the same command goes on. A run destroys after a failure and Ctrl-C, too, and its own resources alone.
+
+    Exit code: 0 when every step passed that can be tried here; 1 otherwise; 2 for wrong usage.
+    """
+    from trainium_eks.cli.environment import acceptance_steps as trial
+    from trainium_eks.cli.shared import recording
+    from trainium_eks.operate.acceptance.commands import Commands
+    from trainium_eks.operate.acceptance.run import Run, RunError, State
+
+    if context.obj == RUNS_HERE and not on_local_cloud:
+        raise typer.BadParameter(
+            f"the local cloud of {stack} runs here: --local, or name another", param_hint="--stack"
+        )
+    project = find_project(directory)
+    check_stack(project, stack)
+    try:
+        folder, state = _open(project, stack, is_local=on_local_cloud)
+        graph = recording.record(project, stack)
+        limits = _limits(graph, max_usd, max_hours, is_local=on_local_cloud)
+        known = trial.facts(graph, local=on_local_cloud)
+        if state is None:
+            _refuse_others(graph, project, is_local=on_local_cloud)
+        commands = Commands(project, stack, folder)
+        steps = trial.steps(commands, known)
+        _show_plan(steps, limits, state, folder)
+        _check_limits(steps, limits)
+        if state is None and not on_local_cloud and not agreed:
+            _agree(stack, limits)
+        commands.await_last()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        began = state or State(stack, on_local_cloud, time.time())
+        run = Run(folder / "run.json", began, steps, limits, _teller(no_color=no_color))
+    except RunError as error:
+        raise CommandError(WRONG_USAGE, str(error)) from None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        run.go(keep=keep)
+        interrupted = False
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        passed = _write(run, steps, folder, _facts(graph, known))
+    typer.echo(as_typed(_end(run, folder, project, keep=keep)))
+    raise typer.Exit(INTERRUPTED if interrupted else 0 if passed else FAILED)
+
+
+def _open(project: Path, stack: str, *, is_local: bool) -> "tuple[Path, State | None]":
+    """Return the folder of the last run and its state where that has not ended; else a new run's folder."""
+    from trainium_eks.operate.acceptance.run import State
+
+    files = sorted((project / FOLDER / stack).glob("*/run.json"))
+    if files:
+        state = State.load(files[-1])
+        if state.ended is None:
+            if state.local is not is_local:
+                option = "with --local" if state.local else "without --local"
+                raise CommandError(
+                    WRONG_USAGE, f"a run of {stack} has not ended: go on with it, {option}, before another begins"
+                )
+            return files[-1].parent, state
+    return project / FOLDER / stack / datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ"), None
+
+
+def _refuse_others(graph: "Graph", project: Path, *, is_local: bool) -> None:
+    """Refuse a stack with resources of somebody else: the end of the run would destroy them."""
+    from trainium_eks.cli.environment.deploy import complaints
+    from trainium_eks.local.paths import Paths
+    from trainium_eks.operate.cleanup.state import StackState, StateError
+
+    protected = [each.name for each in graph.resources if each.options.protect and each.custom]
+    if protected:
+        title = f"{graph.stack} protects {len(protected)} resources, and a run destroys at its end"
+        raise CommandError(WRONG_USAGE, f"{title}: take a stack without `production` (Pulumi.acceptance.yaml)")
+    if is_local:
+        there = Paths.of(project, graph.stack).root.exists()
+        how = f"trn local down --stack {graph.stack}"
+    else:
+        if missing := complaints():
+            raise CommandError(WRONG_USAGE, "\n".join(missing))
+        try:
+            there = not StackState.ask(graph.stack, project).is_empty
+        except StateError as error:
+            how = f"pulumi stack init {graph.stack}, in the backend of its state (docs/deploying.md)"
+            raise CommandError(WRONG_USAGE, f"{error}\n  Make the stack first: {how}") from None
+        how = f"trn deploy destroy --stack {graph.stack}"
+    if there:
+        title = f"{graph.stack} is there already, and a run destroys at its end what it has made itself alone"
+        raise CommandError(WRONG_USAGE, f"{title}.\n  Take another stack, or remove this one first: {how}")
+
+
+def _limits(graph: "Graph", max_usd: float, max_hours: float, *, is_local: bool) -> "Limits":
+    from trainium_eks.operate.acceptance.run import Limits
+    from trainium_eks.plan import cost, timeline
+
+    bill = cost.estimate(graph)
+    if bill.unknown and not is_local:
+        what = ", ".join(bill.unknown)
+        raise CommandError(
+            WRONG_USAGE, f"no price is known for {what}, so no limit of cost can be kept: give it in `instanceTypes`"
+        )
+    # Deletion takes about as long as creation; an interrupted `up` first ends what it has begun.
+    closing = 600.0 if is_local else 1.5 * timeline.model(graph).seconds
+    return Limits(max_usd, max_hours * 3600, 0.0 if is_local else bill.hourly_usd, closing)
+
+
+def _check_limits(steps: "Sequence[Step]", limits: "Limits") -> None:
+    """Refuse limits that end the run before its last step by the plan's own times."""
+    wanted = sum(each.planned_seconds for each in steps if not each.closes and not each.unless)
+    if wanted > limits.billed_seconds:
+        wanted += limits.closing_seconds
+        usd = limits.usd(wanted)
+        title = f"the steps take {_minutes(wanted)} and cost {usd:.2f} USD by the plan, which is above the limits"
+        raise CommandError(WRONG_USAGE, f"{title}: --max-usd {usd * 1.5:.0f} --max-hours {wanted / 2400:.1f}")
+
+
+def _show_plan(steps: "Sequence[Step]", limits: "Limits", state: "State | None", folder: Path) -> None:
+    from rich.text import Text
+
+    from trainium_eks.cli.shared.console import show_sections, table
+
+    made = table("STEP", "SHOWS", "PLANNED", folded=("SHOWS",))
+    for each in steps:
+        found = state.result(each.name) if state else None
+        planned = found.outcome.value if found else "not here" if each.unless else _minutes(each.planned_seconds)
+        made.add_row(each.name, f"{each.claim} ({each.unless})" if each.unless else each.claim, planned)
+    whole = sum(each.planned_seconds for each in steps if not each.unless)
+    cost = (
+        f"{limits.hourly_usd:.2f} USD an hour: about {limits.usd(whole):.2f} USD in {_minutes(whole)}, at most "
+        f"{min(limits.max_usd, limits.usd(limits.max_seconds)):.2f} USD"
+        if limits.hourly_usd
+        else f"Nothing costs anything here. About {_minutes(whole)} by AWS' times; the local cloud is faster."
+    )
+    goes_on = f"Goes on with the run of {folder.name}. " if state else ""
+    show_sections([made, Text(f"{goes_on}{cost}")])
+
+
+def _agree(stack: str, limits: "Limits") -> None:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CommandError(WRONG_USAGE, "nobody can be asked for the cost here: --yes agrees to it")
+    if not typer.confirm(f"Make {stack}, try it and destroy it, for at most {limits.max_usd:g} USD?"):
+        raise CommandError(FAILED, "Nothing was begun.")
+
+
+def _teller(*, no_color: bool) -> "Callable[[Step, StepResult | None], None]":
+    from rich.text import Text
+
+    from trainium_eks.cli.shared.console import Console
+
+    console = Console(stderr=True, no_color=no_color or None, highlight=False, emoji=False)
+    status = console.status("Beginning")
+    styles = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "not reached": ("–", "yellow")}
+
+    def tell(step: "Step", result: "StepResult | None") -> None:
+        if result is None and console.is_terminal:
+            status.update(f"{step.name}: {step.claim} ({_minutes(step.planned_seconds)} planned)")
+            status.start()
+        if result is not None:
+            status.stop()
+            mark, style = styles[result.outcome]
+            took = f", {_minutes(result.seconds)} of {_minutes(step.planned_seconds)} planned" if result.seconds else ""
+            console.print(Text.assemble((f"{mark} {step.name}", style), f" {result.outcome}{took}: {result.text}"))
+
+    return tell
+
+
+def _facts(graph: "Graph", known: Any) -> Mapping[str, Any]:
+    from trainium_eks import __version__
+
+    return {
+        "region": str(graph.outputs.get("region", "")),
+        "nodes": f"{known.nodes} x {known.group['instanceType']}",
+        "kubernetes": known.version,
+        "version": __version__,
+        "hourlyUsd": round(float(graph.outputs.get("hourlyUsd") or 0), 4),
+    }
+
+
+def _write(run: "Run", steps: "Sequence[Step]", folder: Path, facts: Mapping[str, Any]) -> bool:
+    """Write both reports; return whether the environment passed."""
+    import json
+
+    from trainium_eks import whole_file
+    from trainium_eks.operate.acceptance import report
+
+    found = report.document(run, steps, facts)
+    whole_file.write(folder / "acceptance.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n", 0o644)
+    whole_file.write(folder / "acceptance.md", report.markdown(found), 0o644)
+    return bool(found["passed"])
+
+
+def _end(run: "Run", folder: Path, project: Path, *, keep: bool) -> str:
+    where = folder.relative_to(project)
+    lines = [f"Report: {where}/acceptance.md and .json; the commands' output is beside them."]
+    again = f"trn acceptance --stack {run.state.stack}{' --local' if run.state.local else ''}"
+    if run.state.billed_since is not None and run.state.billed_until is None:
+        why = "is kept" if keep else "was not wholly destroyed"
+        lines.append(f"{run.state.stack} {why}, at {run.limits.hourly_usd:.2f} USD an hour. To destroy it: {again}")
+    elif run.state.ended is None:
+        lines.append(f"Remove what was left (`trn orphans` shows it); then: {again}")
+    return "\n".join(lines)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,400 @@
+"""The steps of ``trn acceptance``: each calls commands of ``trn`` and judges their answers."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainium_eks.client.cluster_access import find_source, open_kubeconfig
+from trainium_eks.client.failure import CommandError
+from trainium_eks.jobs.watch.steps import parse_all
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.model.validation.parsing import MISSHAPEN
+from trainium_eks.operate.acceptance.commands import Answer, Commands, findings
+from trainium_eks.operate.acceptance.run import Step, StepError
+from trainium_eks.operate.upgrade.settings import next_version
+
+if TYPE_CHECKING:
+    from trainium_eks.kube.api import Api
+    from trainium_eks.plan.graph import Graph
+
+KILLED, LOST, STALLED = "acceptance-killed", "acceptance-lost", "acceptance-stalled"
+"""Names of the run's jobs."""
+
+STEPS, STEP_SECONDS, SAVE_EVERY = 40, 0.5, 5
+"""Updates of a training, the pause of each, and the updates between two checkpoints."""
+
+LOOK_SECONDS = 2.0
+IMAGE_SECONDS = 600.0
+"""Build of a training image by a Job in the cluster: an estimate, since nobody has measured it on EKS."""
+GANG_SECONDS = 120.0
+"""Start, training and end of a gang of :data:`STEPS` updates."""
+STALL_SECONDS = 180.0
+ALERT = "TrainingStalled"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts of a recorded program that the steps need."""
+
+    group: Mapping[str, Any]
+    """The first node group with two nodes or more, as the outputs have it."""
+    up_seconds: float
+    node_seconds: float
+    """Until a new node of the group is ready."""
+    version: str
+    """Kubernetes minor version."""
+    has_logs: bool
+    has_metrics: bool
+    local: bool
+
+    @property
+    def nodes(self) -> int:
+        """Return the number of nodes of the group."""
+        return int(self.group["desiredSize"])
+
+
+def facts(graph: "Graph", *, local: bool) -> Facts:
+    """Return the facts; CommandError for a program without a group of two nodes."""
+    from trainium_eks.client.failure import WRONG_USAGE
+    from trainium_eks.plan import timeline
+    from trainium_eks.plan.resource_types.rows import eks
+
+    groups = [each for each in graph.outputs.get("nodeGroups") or () if (each.get("desiredSize") or 0) >= 2]
+    if not groups:
+        title = (
+            f"{graph.stack} has no accelerator group with two nodes, and a gang of two is to be seen: set "
+            "`desiredSize: 2` of one (Pulumi.acceptance.yaml is an example)"
+        )
+        raise CommandError(WRONG_USAGE, title)
+    version = next((str(each.inputs.get("version")) for each in graph.of_type("aws:eks/cluster:Cluster")), "")
+    kinds = {each.type.rpartition(":")[2] for each in graph.resources}
+    return Facts(
+        groups[0],
+        timeline.model(graph).seconds,
+        max(map(timeline.step_seconds, graph.of_type(eks.NODE_GROUP.token)), default=0.0),
+        version,
+        local or "LogShipping" in kinds,
+        not local and "MetricsStack" in kinds,
+        local,
+    )
+
+
+def steps(commands: Commands, known: Facts) -> list[Step]:
+    """Return the steps of a run, in order."""
+    do = _Acts(commands, known)
+    alone = "the local cloud has no account" if known.local else ""
+    no_logs = "" if known.has_logs else "`observability.logs` is not set"
+    no_metrics = "the local cloud runs no Prometheus" if known.local else "`observability.metrics` is not set"
+    no_alerts = "" if known.has_metrics else no_metrics
+    first = ("plan",) if known.local else ("preflight",)
+    gang, node, trained = GANG_SECONDS, known.node_seconds, ("up", "image")
+    two = f"A gang of {known.nodes} nodes"
+    there = known.nodes > int(known.group["minSize"]) or known.nodes < int(known.group["maxSize"])
+    one_size = "" if there else f"minSize and maxSize of {known.group['name']} are the same"
+    newest = (
+        "" if known.version and next_version(known.version) else "no later Kubernetes version is known to this release"
+    )
+    return [
+        Step("plan", "The config keeps every rule.", 10, do.plan),
+        Step("preflight", "Nothing that can be asked stands in the way.", 30, do.preflight, ("plan",), alone),
+        Step("up", "The environment is made.", known.up_seconds, do.up, first, bills=True),
+        Step("verification", "Nodes, devices, plugins, volumes and queues are as promised.", 60, do.verify, ("up",)),
+        Step("image", "There is an image to train with.", IMAGE_SECONDS, do.image, ("up",)),
+        Step("fabric", "Nodes, network and storage do what a training asks of them.", gang, do.fabric, trained),
+        Step("training", f"{two} trains, is killed, and goes on from its checkpoint.", gang, do.training, trained),
+        Step("node", f"{two} loses a node, gets another, and goes on.", gang + node, do.node, trained),
+        Step("logs", "Log lines of deleted pods are kept.", 60, do.logs, ("training",), no_logs),
+        Step("stall", "A training that stalls is called so.", STALL_SECONDS, do.stall, trained),
+        Step("alert", f"The alert {ALERT} fires for it.", STALL_SECONDS, do.alert, ("stall",), no_alerts),
+        Step("scale", "The group takes another size, and its own again.", node, do.scale, ("up",), one_size),
+        Step("again", "A second `up` would change nothing.", 60, do.again, ("up",)),
+        Step("upgrade", "The next Kubernetes version is planned, step by step.", 30, do.upgrade, ("up",), newest),
+        Step("destroy", "Everything is deleted.", known.up_seconds, do.destroy, closes=True),
+        Step("leftovers", "Nothing that costs money is left.", 60, do.leftovers, closes=True),
+    ]  # fmt: skip
+
+
+class _Acts:
+    """The work of the steps. Each gets the time (seconds since 1970) at which it must have ended."""
+
+    def __init__(self, commands: Commands, known: Facts) -> None:
+        self._commands = commands
+        self._known = known
+
+    def plan(self, until: float) -> str:
+        answer = self._commands.run("plan", "--json", until=until)
+        document = answer.document
+        failed = [f"{each['id']} {each['title']}" for each in document.get("rules", ()) if each["status"] == "fail"]
+        if failed or answer.code or "rules" not in document:
+            raise StepError(f"`trn plan` ends with {answer.code}: {'; '.join(failed) or _problems(document)}")
+        return f"{len(document['resources'])} resources, {len(document['rules'])} rules"
+
+    def preflight(self, until: float) -> str:
+        document = self._commands.ask("check", until=until)
+        if not document.get("account"):
+            raise StepError("there are no AWS credentials, or AWS does not take them")
+        return self._judged(document, "check")
+
+    def up(self, until: float) -> str:
+        if self._known.local:
+            self._commands.must("local", "up", until=until)
+        else:
+            # The account was checked a step before.
+            self._commands.must("deploy", "up", until=until, after=("--yes", "--skip-preview", "--skip-check"))
+        with _as_step():
+            outputs = self._source().outputs
+        return f"cluster {outputs.cluster_name}, queues {', '.join(outputs.queue_names)}"
+
+    def verify(self, until: float) -> str:
+        return self._judged(
+            self._commands.ask("doctor", "--wait", "15" if self._known.local else "300", until=until), "doctor"
+        )
+
+    def image(self, until: float) -> str:
+        if self._known.local:
+            answer = self._commands.must("local", "images", "make", "torch", until=until, of_stack=False)
+        else:
+            answer = self._commands.must("image", "push", "--in-cluster", until=until)
+        return answer.output.strip().splitlines()[-1] if answer.output.strip() else ""
+
+    def fabric(self, until: float) -> str:
+        # Without EFA there is no network to test, and a rank for each device does not leave its node.
+        has_efa = any("efa" in name for name in self._known.group["resources"])
+        nodes = self._known.nodes if has_efa else 1
+        asked = ("fabric", "--group", str(self._known.group["name"]), "--nodes", str(nodes))
+        answer = self._commands.run(*asked, "--json", until=until)
+        groups = answer.document.get("groups")
+        if not groups:
+            raise self._failed(f"the test was not made: {_problems(answer.document) or answer.complaint}")
+        failed = [finding for group in groups for finding in findings(group)]
+        if failed or answer.code:
+            raise StepError(f"{len(failed)} checks fail", failed)
+        return ", ".join(each["subject"] for group in groups for each in group["findings"] if each["status"] == "pass")
+
+    def training(self, until: float) -> str:
+        return self._survives(KILLED, self._kill, until)
+
+    def node(self, until: float) -> str:
+        seen = self._survives(LOST, self._lose_node, until)
+        self._commands.run("cancel", LOST, until=until)
+        return seen
+
+    def logs(self, until: float) -> str:
+        """Delete the killed job with its pods; the lines before the kill are asked of the log store alone."""
+        self._commands.run("cancel", KILLED, until=until)
+        found = Answer(0, "", "")
+        shown_within = 10 if self._known.local else 240  # CloudWatch shows lines some time after they were written
+        for _ in _looks(min(until, time.time() + shown_within)):
+            found = self._commands.run("logs", KILLED, "--since", "6h", until=until)
+            numbers = [each.number for each in parse_all(found.output.splitlines())]
+            if numbers and numbers[0] == 1 and numbers[-1] == STEPS and "resumed from step" in found.output:
+                return f"{len(numbers)} step lines of both starts, from step 1 to {STEPS}"
+        lines = f"{len(found.output.splitlines())} lines"
+        raise self._failed(f"{lines} are kept, without both starts of the job: {found.complaint}".rstrip(": "))
+
+    def stall(self, until: float) -> str:
+        self._begin(STALLED, until, "--grace", "5", each_save="86400")
+        began = time.time()
+        for _ in _looks(until):
+            status = self._commands.ask("status", STALLED, until=until)
+            if (status.get("progress") or {}).get("stalled"):
+                break
+        else:
+            raise self._failed("`trn status` does not call it stalled", STALLED)
+        quiet = status["progress"]["quietSeconds"]
+        if not self._known.has_metrics:
+            self._commands.run("cancel", STALLED, until=until)
+        return f"`trn status` says so {time.time() - began:.0f} s after the start, {quiet:.0f} s after its last step"
+
+    def alert(self, until: float) -> str:
+        began, alerts = time.time(), list[Mapping[str, Any]]()
+        for _ in _looks(until):
+            alerts = self._commands.ask("doctor", "--alerts", until=until).get("alerts", [])
+            for each in alerts:
+                if (each["name"], each["state"], each["labels"].get("job_name")) == (ALERT, "firing", STALLED):
+                    self._commands.run("cancel", STALLED, until=until)
+                    return f"it fires {time.time() - began:.0f} s after `trn status` noticed"
+        others = ", ".join(sorted({each["name"] for each in alerts})) or "none"
+        raise self._failed(f"it does not fire; other alerts: {others}", STALLED)
+
+    def scale(self, until: float) -> str:
+        group, nodes = self._known.group, self._known.nodes
+        other = nodes - 1 if nodes > int(group["minSize"]) else nodes + 1
+        for size in (other, nodes):
+            self._must("scale", str(group["name"]), str(size), until=until)
+        return f"{nodes} to {other} nodes, and back"
+
+    def again(self, until: float) -> str:
+        if not self._known.local:
+            self._commands.must("deploy", "preview", until=until, after=("--expect-no-changes",))
+            return "the preview expects no change"
+        answer = self._commands.must("local", "up", until=until)
+        if "Nothing has changed" not in answer.output:
+            changes = [
+                line.strip() for line in answer.output.splitlines() if line.strip()[:2] in ("+ ", "~ ", "± ", "- ")
+            ]
+            raise StepError(f"it changed something: {'; '.join(changes[:5]) or answer.complaint}")
+        return "nothing has changed"
+
+    def upgrade(self, until: float) -> str:
+        to = next_version(self._known.version)
+        document = self._commands.ask("upgrade", "--to", to, until=until)
+        if document.get("refused") or "steps" not in document:
+            raise StepError(f"AWS would refuse the upgrade to {to}, or it cannot be planned: {_problems(document)}")
+        return f"to {to}: {len(document['steps'])} steps, about {document['seconds'] / 60:.0f} min"
+
+    def destroy(self, until: float) -> str:
+        if self._known.local:
+            self._commands.must("local", "down", until=until)
+        else:
+            self._commands.must("deploy", "destroy", until=until, after=("--yes", "--no-export"))
+        return ""
+
+    def leftovers(self, until: float) -> str:
+        """Judge the findings of a search of the account; resources that a destroy keeps on purpose are named."""
+        if self._known.local:
+            answer = self._commands.must("local", "down", until=until)
+            if "Nothing of" not in answer.output:
+                raise StepError(f"something was left: {answer.output.strip()}")
+            return "no process, no directory"
+        document = self._commands.ask("orphans", until=until)
+        found = findings(document)
+        kept = [each for each in found if str(each.get("note", "")).startswith("kept on purpose")]
+        lost = [each for each in found if each not in kept]
+        unseen = [each["subject"] for each in document["findings"] if each["status"] == "not checked"]
+        if lost or unseen:
+            text = f"{len(lost)} resources are left" if lost else "not everything could be looked for"
+            raise StepError(f"{text}{'; not looked at: ' + ', '.join(unseen) if unseen else ''}", lost)
+        named = ", ".join(sorted({str(each.get("kind")) for each in kept}))
+        return f"kept on purpose: {named}" if kept else "nothing is left"
+
+    # --- Gangs ------------------------------------------------------------------------------------------------------
+
+    def _begin(self, job: str, until: float, *options: str, each_save: str = "0") -> None:
+        """Submit a gang on all nodes of the group; a job that an interrupted step left is ended first. The ranks add
+        on the CPU, so that the cheapest types do, too."""
+        self._commands.run("cancel", job, until=until)
+        asked = ("--example", "gradient-sum", "--name", job, "--detach", "--group", str(self._known.group["name"]))
+        length = ("--steps", str(STEPS), "--step-seconds", str(STEP_SECONDS), "--checkpoint-every", str(SAVE_EVERY))
+        nodes = ("--nodes", str(self._known.nodes), "--ranks-per-node", "1", "--backend", "cpu", *options)
+        self._must("train", *asked, *nodes, until=until, after=(*length, "--save-seconds", each_save))
+
+    def _survives(self, job: str, harm: Callable[[str, float], str], until: float) -> str:
+        """Train with a gang, do it harm once a checkpoint is there, and await its end; return the observations."""
+        self._begin(job, until)
+        at = self._saved_step(job, until)
+        what = harm(job, until)
+        waited = self._commands.run("wait", job, "--timeout", f"{max(int(until - time.time()), 1)}s", until=until)
+        if waited.code:
+            raise self._failed(f"after {what}: {waited.output.strip() or waited.complaint}", job)
+        status = self._commands.ask("status", job, until=until)
+        restarts = status["job"].get("restarts", 0)
+        shown = self._commands.run("logs", job, until=until).output
+        resumed = [
+            line.partition("resumed from step ")[2].split()[0] for line in shown.splitlines() if "resumed" in line
+        ]
+        if not restarts or not resumed:
+            raise self._failed(f"after {what} it ended, {restarts} restarts, without going on from a checkpoint", job)
+        return f"{what} after the checkpoint of step {at}; restarted, resumed from step {resumed[-1]}, ended at {STEPS}"
+
+    def _saved_step(self, job: str, until: float) -> int:
+        """Return the step of the first checkpoint, once it is there."""
+        for _ in _looks(until):
+            status = self._commands.ask("status", job, until=until)
+            saved = (status.get("progress") or {}).get("checkpointStep")
+            if saved:
+                return int(saved)
+            if (status.get("job") or {}).get("ended"):
+                raise self._failed("the job ended before its first checkpoint", job)
+        raise self._failed("no checkpoint was made", job)
+
+    def _kill(self, job: str, _until: float) -> str:
+        """Delete the pod of the last rank without a grace period: its processes get SIGKILL."""
+        with self._api() as api:
+            pod = self._pods(api, job)[-1]
+            path = api.kind("v1", "Pod").path(pod["metadata"]["namespace"], pod["metadata"]["name"])
+            api.request("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+        return "a pod was killed"
+
+    def _lose_node(self, job: str, until: float) -> str:
+        """End the node of the last rank: its instance, which the Auto Scaling group replaces. On the local cloud the
+        node's object is deleted, and `trn scale` makes another, as no group of EC2 does."""
+        with self._api() as api:
+            name = self._pods(api, job)[-1]["spec"]["nodeName"]
+            path = api.kind("v1", "Node").path("", name)
+            instance = str(api.request("GET", path)["spec"].get("providerID", "")).rpartition("/")[2]
+            if self._known.local:
+                api.request("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions"})
+        if self._known.local:
+            self._must("scale", str(self._known.group["name"]), str(self._known.nodes), until=until)
+        else:
+            from trainium_eks.aws.sessions import client, saying
+
+            with _as_step(), saying(f"end the instance {instance}"):
+                client("ec2", self._source().outputs.region).terminate_instances(InstanceIds=[instance])
+        return "a node was lost"
+
+    def _pods(self, api: "Api", job: str) -> list[dict[str, Any]]:
+        namespace = self._source().outputs.namespaces[0].name
+        found = api.list("v1", "Pod", namespace=namespace, labels=f"volcano.sh/job-name={job}")
+        bound = [each for each in found if each["spec"].get("nodeName")]
+        if not bound:
+            raise self._failed("no pod of it is on a node", job)
+        return sorted(bound, key=lambda pod: str(pod["metadata"]["name"]))
+
+    # --- The cluster ------------------------------------------------------------------------------------------------
+
+    def _source(self) -> Any:
+        return find_source(self._commands.stack, None, None, self._commands.project)
+
+    @contextmanager
+    def _api(self) -> Iterator["Api"]:
+        from trainium_eks.kube.api import Api
+
+        with _as_step(), open_kubeconfig(self._source()) as file:
+            yield Api.connect(file)
+
+    def _must(self, *words: str, until: float, after: tuple[str, ...] = ()) -> Answer:
+        """Run a command in a cluster that is up; where it fails, the doctor is asked."""
+        try:
+            return self._commands.must(*words, until=until, after=after)
+        except StepError as error:
+            raise self._failed(str(error)) from None
+
+    def _judged(self, document: Mapping[str, Any], command: str) -> str:
+        if failed := findings(document):
+            raise StepError(f"`trn {command}` finds {len(failed)} faults", failed)
+        counts = document.get("summary") or {}
+        if not counts.get("pass"):
+            raise StepError(f"`trn {command}` judged nothing: {_problems(document)}".rstrip(": "))
+        return ", ".join(f"{number} {status}" for status, number in counts.items() if number)
+
+    def _failed(self, text: str, job: str = "") -> StepError:
+        """Return the error of a step, with the doctor's findings about the job, or else about the environment."""
+        found: list[Mapping[str, Any]] = []
+        for subject in ((job,), ()) if job else ((),):
+            found = found or findings(self._commands.ask("doctor", *subject, until=time.time() + 120))
+        return StepError(text, found)
+
+
+def _looks(until: float) -> Iterator[None]:
+    """Yield at intervals until the time is up."""
+    while time.time() < until:
+        yield
+        time.sleep(LOOK_SECONDS)
+
+
+def _problems(document: Mapping[str, Any]) -> str:
+    """Return the reasons of a failure that a command with ``--json`` printed; empty without any."""
+    return "; ".join(str(each.get("reason", "")) for each in document.get("problems", ()))
+
+
+@contextmanager
+def _as_step() -> Iterator[None]:
+    """Turn errors of the cluster and of AWS into the step's."""
+    try:
+        yield
+    except (ClusterError, CommandError, *MISSHAPEN) as error:
+        raise StepError(str(error)) from None

@@ -1,0 +1,1 @@
+"""Acceptance of an environment: steps that show its promises one by one, below a limit of cost and time"""

@@ -1,0 +1,137 @@
+"""Commands of ``trn`` as a run calls them: a separate process for each, with the output in the run's folder."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from trainium_eks import whole_file
+from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
+from trainium_eks.operate.acceptance.run import StepError
+
+STOP_SECONDS = 900.0
+"""Time for a command to end after SIGINT: Pulumi finishes the operations that it has begun, such as a control plane."""
+
+LAST_LINES = 6
+"""Lines of a failed command's output that stand in its :class:`StepError`."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A command that has ended."""
+
+    code: int
+    output: str
+    """Standard output."""
+    complaint: str
+    """The last lines of standard error, or of standard output where that is empty, in one."""
+
+    @property
+    def document(self) -> Any:
+        """Return the JSON that a command with ``--json`` printed; :class:`StepError` for anything else."""
+        try:
+            return parse_json(self.output)
+        except MISSHAPEN:
+            raise StepError(f"the answer is no JSON: {self.complaint}") from None
+
+
+@dataclass(frozen=True)
+class Commands:
+    """The way to run ``trn`` for a stack."""
+
+    project: Path
+    stack: str
+    folder: Path
+    """Directory of the outputs, ``<command>.out`` and ``<command>.err``, each with all calls of its command."""
+
+    @property
+    def _child(self) -> Path:
+        """Return the file with the process id of the command under way, for a run that goes on after a crash."""
+        return self.folder / "child"
+
+    def run(self, *words: str, until: float, after: tuple[str, ...] = (), of_stack: bool = True) -> Answer:
+        """Run a command to its end, or to the given time (seconds since 1970); ``after`` goes behind ``--``, and
+        ``of_stack`` is False for a command of no stack.
+
+        :class:`StepError` when time is up. On Ctrl-C the command is asked to end, too, and awaited."""
+        command = [sys.executable, "-m", "trainium_eks.cli", *words]
+        command += ["--stack", self.stack, "--directory", str(self.project)] if of_stack else []
+        command += ["--", *after] if after else []
+        name = "-".join(word for word in words[:2] if word.isalpha())
+        surroundings = {**os.environ, "NO_COLOR": "1", "COLUMNS": "160"}
+        out, err = (self.folder / f"{name}.{kind}" for kind in ("out", "err"))
+        with out.open("ab") as output, err.open("ab") as errors:
+            begins = output.tell(), errors.tell()
+            # A session of its own: Ctrl-C at the terminal reaches this process alone, which passes it on once.
+            process = subprocess.Popen(
+                command,
+                cwd=self.project,
+                env=surroundings,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+            )
+            whole_file.write(self._child, str(process.pid))
+            try:
+                process.wait(timeout=max(until - time.time(), 0))
+            except subprocess.TimeoutExpired:
+                _stop(process)
+                shown = " ".join(words)
+                raise StepError(f"`trn {shown}` was stopped: its time, or the limit of cost, was over") from None
+            except KeyboardInterrupt:
+                _stop(process)
+                raise
+        said, told = _since(out, begins[0]), _since(err, begins[1])
+        lines = [line.strip() for line in (told.strip() or said.strip()).splitlines() if line.strip()]
+        return Answer(process.returncode, said, " / ".join(lines[-LAST_LINES:]))
+
+    def await_last(self) -> None:
+        """Wait until the command has ended that a crashed run left; another process of its number is let alone."""
+        try:
+            process = psutil.Process(int(self._child.read_text(encoding="ascii")))
+            if "trainium_eks.cli" in process.cmdline() or process.name() == "pulumi":
+                process.wait()
+        except (OSError, ValueError, psutil.Error):
+            return
+
+    def must(self, *words: str, until: float, after: tuple[str, ...] = (), of_stack: bool = True) -> Answer:
+        """Run a command as :meth:`run` does; :class:`StepError` unless it ends with 0."""
+        found = self.run(*words, until=until, after=after, of_stack=of_stack)
+        if found.code:
+            raise StepError(f"`trn {' '.join(words)}` ended with {found.code}: {found.complaint}")
+        return found
+
+    def ask(self, *words: str, until: float) -> Any:
+        """Return the document of a command with ``--json``, with any exit code."""
+        return self.run(*words, "--json", until=until).document
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    for number in (signal.SIGINT, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(timeout=STOP_SECONDS)
+        except ProcessLookupError:
+            process.wait()
+        except subprocess.TimeoutExpired:
+            continue
+        return
+
+
+def _since(file: Path, begin: int) -> str:
+    with file.open("rb") as opened:
+        opened.seek(begin)
+        return opened.read().decode(errors="replace")
+
+
+def findings(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the failed findings of a document of ``trn check``, ``doctor``, ``fabric`` or ``orphans``."""
+    return [each for each in report.get("findings", ()) if each.get("status") == "fail"]
