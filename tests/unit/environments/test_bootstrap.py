@@ -75,6 +75,19 @@ def test_several_projects_and_buckets_fit_however_long_their_names(account):
     assert all(f'arn:*:s3:::{name}/*"' in json.dumps(policy("trn-boundary")) for name in names)
 
 
+@pytest.mark.parametrize("wanted", ["no", "yes"])
+def test_only_an_account_for_acceptance_runs_lets_the_role_end_nodes_of_the_stacks_clusters(account, wanted):
+    deployed(TrustedPrincipals=PERSON, Projects="trainium-eks", Acceptance=wanted)
+    names = client("iam").list_role_policies(RoleName="training-deployer")["PolicyNames"]
+    assert len(names) == (wanted == "yes")
+    for name in names:
+        found = client("iam").get_role_policy(RoleName="training-deployer", PolicyName=name)["PolicyDocument"]
+        statements = {each["Sid"]: each for each in found["Statement"]}
+        own = {"StringLike": {"aws:ResourceTag/eks:cluster-name": "trn-*"}}
+        assert statements["NodesOfOwnClusters"]["Condition"] == own
+        assert statements["TrainingImages"]["Resource"] == ["arn:*:ecr:*:*:repository/trainium-eks-*"]
+
+
 def test_bucket_and_key_stay_when_the_stack_goes_and_the_next_one_takes_them(account):
     first, kept, bucket = deployed(TrustedPrincipals=PERSON), key(), f"training-state-{ACCOUNT}-us-west-2"
     tags = client("kms").list_resource_tags(KeyId=kept)["Tags"]
