@@ -88,7 +88,7 @@ def cache_of(config: ImageCacheConfig, region: str, account_id: str) -> Cache:
 
 def from_cache(cache: Cache) -> pulumi.ResourceTransform:
     """Return the transform that takes images of all pods and charts below a component from a cache: one mechanism for
-    every chart, whose values name images in as many ways."""
+    every chart, although each names images in its own way."""
 
     def replace(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
         if not args.type_.startswith("kubernetes:"):

@@ -11,7 +11,7 @@ _SECRET = re.compile(r"arn:aws[\w-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:ecr
 
 class ImageCacheConfig(ConfigModel):
     """Images of charts and of the stack's own pods from the account's ECR, which brings each one from its registry
-    once. The account is the one of `allowedAccountIds`."""
+    once. Needs exactly one account in `allowedAccountIds`."""
 
     docker_hub_secret_arn: str | None = None
     """ARN of the secret with `username` and `accessToken` for Docker Hub, ``…:secret:ecr-pullthroughcache/…``, in the

@@ -35,7 +35,7 @@ _Percent = Annotated[StrictInt | None, Bounds(1, 100, "%")]
 
 
 class NodeRepairOverrideConfig(ConfigModel):
-    """One fault of a node and what EKS does about it, in place of its own choice; names are those of EKS' API."""
+    """One fault of a node, and EKS' action in place of its own choice. The names of the keys are the EKS API's."""
 
     node_monitoring_condition: Literal[
         "AcceleratedHardwareReady", "ContainerRuntimeReady", "KernelReady", "NetworkingReady", "StorageReady", "Ready"
@@ -50,7 +50,7 @@ class NodeRepairOverrideConfig(ConfigModel):
 
 
 class NodeRepairConfig(ConfigModel):
-    """Bounds of the repair of broken nodes, by number or by share; names are those of EKS' API."""
+    """Bounds of the repair of broken nodes, by number or by share. The names of the keys are the EKS API's."""
 
     max_unhealthy_node_threshold_count: _Count = None
     """With more broken nodes than these EKS repairs none: the fault is elsewhere, as in an image or a switch."""

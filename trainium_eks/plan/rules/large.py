@@ -56,7 +56,7 @@ def control_plane_tier(view: View) -> Iterator[Judgement]:
 
 @rule("R96", "Let CoreDNS grow with more than 100 nodes", "medium", "EKS CoreDNS autoscaling")
 def dns_scaling(view: View) -> Iterator[Judgement]:
-    """The add-on runs two replicas, whatever the number of nodes. EKS' own autoscaling runs one for 16 nodes, up to its
+    """The add-on runs two replicas for any number of nodes. EKS' own autoscaling runs one for 16 nodes, up to its
     bound: a gang that starts looks up names on all its nodes at once."""
     most = most_nodes(view)
     for addon in view.addons("coredns"):
@@ -95,7 +95,7 @@ def repair_bounds(view: View) -> Iterator[Judgement]:
 )
 def addresses_at_once(view: View) -> Iterator[Judgement]:
     """With WARM_IP_TARGET alone each pod of a node costs calls of EC2, which throttles the account in large clusters,
-    and nodes then wait for addresses. MINIMUM_IP_TARGET takes those of a node's pods in one call, when it starts."""
+    and nodes then wait for addresses. MINIMUM_IP_TARGET takes the addresses of a node's pods in one call, when it starts."""
     most = most_nodes(view)
     for addon in view.addons("vpc-cni"):
         env = _cni_environment(addon.inputs)
