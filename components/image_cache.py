@@ -73,7 +73,9 @@ class ImageCache(pulumi.ComponentResource):
         ]
         opts_of = pulumi.ResourceOptions(parent=self, depends_on=rules)
         self.made: list[pulumi.Resource] = [
-            make_repository(f"{name}-{each.partition('/')[2]}", each, args.kms_key_arn, True, args.tags, opts_of)
+            make_repository(
+                f"{name}-{each.partition('/')[2].replace('/', '-')}", each, args.kms_key_arn, True, args.tags, opts_of
+            )
             for each in cached
         ]
         """Repositories, which pods with their images wait for."""

@@ -82,7 +82,7 @@ def repair_bounds(view: View) -> Iterator[Judgement]:
         repair = mapping(group.resource.inputs.get("nodeRepairConfig"))
         bounds = {"maxUnhealthyNodeThreshold": "stops", "maxParallelNodesRepaired": "goes on at a time"}
         unset = [
-            f"nodeRepairConfig.{name}Count and {name}Percentage are unset for {most} nodes, wanted where repair {what}"
+            f"nodeRepairConfig.{name}Count or …Percentage is unset for {most} nodes, wanted where repair {what}"
             for name, what in bounds.items()
             if not given(repair.get(f"{name}Count")) and not given(repair.get(f"{name}Percentage"))
         ]
@@ -95,7 +95,8 @@ def repair_bounds(view: View) -> Iterator[Judgement]:
 )
 def addresses_at_once(view: View) -> Iterator[Judgement]:
     """With WARM_IP_TARGET alone each pod of a node costs calls of EC2, which throttles the account in large clusters,
-    and nodes then wait for addresses. MINIMUM_IP_TARGET takes the addresses of a node's pods in one call, when it starts."""
+    and nodes then wait for addresses. MINIMUM_IP_TARGET takes the addresses of a node's pods at its start, in one
+    call."""
     most = most_nodes(view)
     for addon in view.addons("vpc-cni"):
         env = _cni_environment(addon.inputs)

@@ -96,16 +96,12 @@ REPOSITORY_POLICY = ResourceType(
 )
 
 
-def _rule_facts(_graph: Graph, rule: Resource) -> Iterable[str]:
-    yield str(rule.inputs.get("upstreamRegistryUrl", ""))
-
-
 PULL_THROUGH_CACHE_RULE = ResourceType(
     token="aws:ecr/pullThroughCacheRule:PullThroughCacheRule",
     simulated=lambda call: (call.text("ecrRepositoryPrefix"), {"registryId": ACCOUNT}),
     tagged=False,
     replaced_by=(REGION, "ecrRepositoryPrefix", "upstreamRegistryUrl", "upstreamRepositoryPrefix"),
-    shown=ShownType(_rule_facts, joined_as=lambda rule: str(rule.inputs.get("upstreamRegistryUrl", ""))),
+    shown=ShownType(lambda _graph, _rule: (), joined_as=lambda rule: str(rule.inputs.get("upstreamRegistryUrl", ""))),
     understood=(
         Concern("credentialArn", concerns.changed, "images of a registry come with other credentials"),
         Concern("customRoleArn", concerns.changed, "images come by another role"),
