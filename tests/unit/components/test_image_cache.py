@@ -65,6 +65,7 @@ def test_every_image_that_ecr_can_cache_comes_from_the_accounts_registry_into_a_
     assert plugin["image"]["repository"] == f"{HOST}/trainium-eks-test/ecr/neuron/neuron-device-plugin"
     assert plugin["tolerations"], "the chart's other values stay"
     rule = one(graph, "PullThroughCacheRule", "-docker")
+    assert rule.inputs["credentialArn"] == SECRETS["docker_hub_secret_arn"]
     repositories = [each for each in of_kind(graph, "Repository") if "-cache-" in each.name]
     assert {each.inputs["imageTagMutability"] for each in repositories} == {"IMMUTABLE"}
     assert all(rule.urn in each.dependencies for each in repositories)
