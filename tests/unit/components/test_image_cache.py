@@ -52,6 +52,9 @@ def test_three_hundred_nodes_fail_the_rules_for_them_until_their_settings_are_ma
     assert repaired == [{"enabled": True, **bounds}] * 2
     dearer = cost.estimate(after).hourly_usd - cost.estimate(before).hourly_usd
     assert dearer == pytest.approx(1.65)
+    assert one(after, "TrainingStack").outputs["stack_outputs"]["hourlyUsd"] == pytest.approx(
+        cost.estimate(after).hourly_usd, abs=0.005
+    )
 
 
 def test_every_image_that_ecr_can_cache_comes_from_the_accounts_registry_into_a_repository_of_the_stack(record):
