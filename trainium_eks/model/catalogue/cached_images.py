@@ -52,15 +52,21 @@ class Cache:
         """Return a chart's values with its images from the cache; a registry or repository that the values name for
         themselves stays, unless the cache stands for it."""
         found: dict[str, Any] = self.within(values)
-        for image, place in table().get(chart, {}).get("images", {}).items():
-            path, _, inner = place.partition("/")
-            *above, last = path.split(".")
-            registry = image.partition("/")[0]
-            if registry in self.registries:
-                own = f"{registry}/{inner}".rstrip("/") if last.endswith("registry") else image
+        for image, path, own in places(chart):
+            if image.partition("/")[0] in self.registries:
+                *above, last = path.split(".")
                 at = functools.reduce(lambda values, key: values.setdefault(key, {}), above, found)
                 at[last] = self.of(at.get(last) or own)
         return found
+
+
+def places(chart: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each image of a chart, the path in its values that names the image, and the chart's own value there: the
+    whole image or its beginning."""
+    for image, place in table().get(chart, {}).get("images", {}).items():
+        path, _, inner = place.partition("/")
+        beginning = f"{image.partition('/')[0]}/{inner}".rstrip("/")
+        yield image, path, beginning if path.endswith("registry") else image
 
 
 @functools.cache

@@ -142,19 +142,13 @@ def validate(
 
 def _repair_problems(repair: NodeRepairConfig) -> list[Problem]:
     """Return the bounds that are given twice, which EKS refuses, and reasons that no condition has."""
-    reasons = {
-        join("", index): each.node_unhealthy_reason for index, each in enumerate(repair.node_repair_config_overrides)
-    }
-    found = [
-        Problem(
-            f"node_repair_config_overrides{place}.node_unhealthy_reason",
-            "it is not a reason that stands in a node's condition: one word of letters and digits",
-            "write it as NeuronDMAError",
-            value=reason,
-        )
-        for place, reason in reasons.items()
-        if not reason.isalnum()
-    ]
+    found = []
+    for index, each in enumerate(repair.node_repair_config_overrides):
+        if not each.node_unhealthy_reason.isalnum():
+            path = join("node_repair_config_overrides", index)
+            reason = "it is not a reason that stands in a node's condition: one word of letters and digits"
+            fix = "write it as NeuronDMAError"
+            found.append(Problem(f"{path}.node_unhealthy_reason", reason, fix, value=each.node_unhealthy_reason))
     return found + [
         Problem(f"{bound}_percentage", f"EKS takes it or `{bound}_count`", "remove one of the two", value=share)
         for bound in ("max_unhealthy_node_threshold", "max_parallel_nodes_repaired")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from trainium_eks.model.catalogue.cached_images import table
+from trainium_eks.model.catalogue.cached_images import places
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._facts import RELEASE
 from trainium_eks.plan.rules._objects import chart_name, pod_makers, walk
@@ -18,11 +18,8 @@ def images(view: View) -> Iterator[tuple[Resource, frozenset[str]]]:
     for release in view.of(RELEASE):
         values = mapping(release.inputs.get("values"))
         found = {_untagged(text(each.get("image"))) for _, each in walk(values)}
-        for image, path in table().get(chart_name(release), {}).get("images", {}).items():
-            place, _, inner = path.partition("/")
-            given = _untagged(text(at(values, place)))
-            rest = image.partition("/")[2].removeprefix(f"{inner}/") if place.endswith("registry") else ""
-            found.add(f"{given}/{rest}".rstrip("/") if given else image)
+        for image, path, own in places(chart_name(release)):
+            found.add((_untagged(text(at(values, path))) or own) + image.removeprefix(own))
         yield release, frozenset(found - {""})
     for workload in pod_makers(view):
         found = {_untagged(text(at(each, "image"))) for _, each in workload.containers}
