@@ -17,6 +17,8 @@ from .gpu_addons import GpuAddons as GpuAddons
 from .gpu_addons import GpuAddonsArgs as GpuAddonsArgs
 from .idle_guard import IdleGuard as IdleGuard
 from .idle_guard import IdleGuardArgs as IdleGuardArgs
+from .image_cache import ImageCache as ImageCache
+from .image_cache import ImageCacheArgs as ImageCacheArgs
 from .image_repository import ImageRepository as ImageRepository
 from .image_repository import ImageRepositoryArgs as ImageRepositoryArgs
 from .karpenter import Karpenter as Karpenter
@@ -63,6 +65,8 @@ __all__ = [
     "GpuAddonsArgs",
     "IdleGuard",
     "IdleGuardArgs",
+    "ImageCache",
+    "ImageCacheArgs",
     "ImageRepository",
     "ImageRepositoryArgs",
     "Karpenter",

@@ -93,7 +93,9 @@ def _make_eks(
     AWS providers reach it from its parent, as they reach every child.
     """
     ranges = sorted(cluster.endpoint.public_access_cidrs)
-    kept = cluster.deletion_protection
+    kept, tier = cluster.deletion_protection, cluster.control_plane_tier
+    if tier is not None:
+        opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(transforms=[_with_tier(tier)]))
     return eks.Cluster(
         f"{name}-eks",
         name=role.name,
@@ -123,3 +125,15 @@ def _make_eks(
         tags=dict(setting.tags) or None,
         opts=opts,
     )
+
+
+def _with_tier(tier: str) -> pulumi.ResourceTransform:
+    """Return the transform that gives the cluster inside pulumi_eks' component its tier, for which the component has no
+    argument (4.4). The engine applies it to the children that the other process registers."""
+
+    def set_tier(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+        if args.type_ != "aws:eks/cluster:Cluster":
+            return None
+        return pulumi.ResourceTransformResult({**args.props, "controlPlaneScalingConfig": {"tier": tier}}, args.opts)
+
+    return set_tier

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from trainium_eks.model.config.device_addons import GpuAddonsConfig, NeuronAddonsConfig
     from trainium_eks.model.config.fabric_gate import FabricGateConfig
     from trainium_eks.model.config.idle import IdleGuardConfig
+    from trainium_eks.model.config.image_cache import ImageCacheConfig
     from trainium_eks.model.config.karpenter import KarpenterConfig, KarpenterPoolConfig
     from trainium_eks.model.config.namespaces import NamespaceConfig
     from trainium_eks.model.config.network import ExistingNetworkConfig, ExistingSubnet, NetworkConfig
-    from trainium_eks.model.config.node_groups import NodeGroupConfig
+    from trainium_eks.model.config.node_groups import NodeGroupConfig, NodeRepairConfig, NodeRepairOverrideConfig
     from trainium_eks.model.config.observability import (
         AlertsConfig,
         GrafanaConfig,
@@ -68,6 +69,23 @@ class CapacityBlockDict(TypedDict):
     zone_id: str
 
 
+class NodeRepairOverrideConfigDict(TypedDict):
+    node_monitoring_condition: Literal[
+        "AcceleratedHardwareReady", "ContainerRuntimeReady", "KernelReady", "NetworkingReady", "StorageReady", "Ready"
+    ]
+    node_unhealthy_reason: str
+    repair_action: Literal["Replace", "Reboot", "NoAction"]
+    min_repair_wait_time_mins: NotRequired[int]
+
+
+class NodeRepairConfigDict(TypedDict):
+    max_unhealthy_node_threshold_count: NotRequired[int | None]
+    max_unhealthy_node_threshold_percentage: NotRequired[int | None]
+    max_parallel_nodes_repaired_count: NotRequired[int | None]
+    max_parallel_nodes_repaired_percentage: NotRequired[int | None]
+    node_repair_config_overrides: NotRequired[Sequence[NodeRepairOverrideConfig | NodeRepairOverrideConfigDict]]
+
+
 class AcceleratorNodeGroupArgsDict(TypedDict):
     name: str
     instance_type: str
@@ -84,6 +102,7 @@ class AcceleratorNodeGroupArgsDict(TypedDict):
     local_storage: NotRequired[Literal["raid0", "none"]]
     labels: NotRequired[Mapping[str, str]]
     max_unavailable: NotRequired[int]
+    node_repair: NotRequired[NodeRepairConfig | NodeRepairConfigDict]
     ignore_desired_size: NotRequired[bool]
     hugepages_2mi: NotRequired[int | None]
     install_lustre_client: NotRequired[bool | None]
@@ -239,6 +258,19 @@ class GuardedGroupDict(TypedDict):
 
 class IdleGuardArgsDict(AwsCallerArgsDict, IdleGuardConfigDict):
     groups: Mapping[str, GuardedGroup | GuardedGroupDict]
+
+
+class ImageCacheConfigDict(TypedDict):
+    docker_hub_secret_arn: NotRequired[str | None]
+    github_secret_arn: NotRequired[str | None]
+
+
+class ImageCacheArgsDict(ImageCacheConfigDict):
+    region: str
+    account_id: str
+    kms_key_arn: str | pulumi.Output[str]
+    images: NotRequired[Sequence[str]]
+    tags: NotRequired[Mapping[str, str | pulumi.Output[str]]]
 
 
 class ImageRepositoryConfigDict(TypedDict):
@@ -511,6 +543,7 @@ class ClusterConfigDict(TypedDict):
     service_cidr_block: NotRequired[str]
     log_retention_days: NotRequired[int]
     support_type: NotRequired[Literal["STANDARD", "EXTENDED"]]
+    control_plane_tier: NotRequired[Literal["standard", "tier-xl", "tier-2xl", "tier-4xl", "tier-8xl"] | None]
     deletion_protection: NotRequired[bool | None]
     system_nodes: NotRequired[CpuNodesConfig | CpuNodesConfigDict]
     cpu_nodes: NotRequired[CpuPoolConfig | CpuPoolConfigDict]
@@ -533,6 +566,7 @@ class NodeGroupConfigDict(TypedDict):
     local_storage: NotRequired[Literal["raid0", "none"]]
     labels: NotRequired[Mapping[str, str]]
     max_unavailable: NotRequired[int]
+    node_repair: NotRequired[NodeRepairConfig | NodeRepairConfigDict]
     ignore_desired_size: NotRequired[bool]
     hugepages_2mi: NotRequired[int | None]
     install_lustre_client: NotRequired[bool | None]
@@ -641,6 +675,7 @@ class StackConfigDict(TypedDict):
     queues: NotRequired[Sequence[QueueConfig | QueueConfigDict]]
     namespaces: NotRequired[Sequence[NamespaceConfig | NamespaceConfigDict]]
     image_repository: NotRequired[ImageRepositoryConfig | ImageRepositoryConfigDict | None]
+    image_cache: NotRequired[ImageCacheConfig | ImageCacheConfigDict | None]
     training: NotRequired[TrainingConfig | TrainingConfigDict]
     neuron_addons: NotRequired[NeuronAddonsConfig | NeuronAddonsConfigDict]
     gpu_addons: NotRequired[GpuAddonsConfig | GpuAddonsConfigDict]

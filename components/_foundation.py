@@ -15,6 +15,7 @@ from ._args import merge_args, waivers_of
 from ._stack_config import default_tags
 from .cluster import TrainiumCluster, TrainiumClusterArgs
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
+from .image_cache import ImageCache, ImageCacheArgs
 from .network import ExistingNetwork, ExistingNetworkArgs, Network, NetworkArgs
 
 
@@ -34,6 +35,7 @@ class Foundation:
     key: EncryptionKey
     network: Network | ExistingNetwork
     cluster: TrainiumCluster
+    cache: ImageCache | None
 
     def child(self) -> pulumi.ResourceOptions:
         """Return the options of a component with AWS resources alone."""
@@ -42,7 +44,7 @@ class Foundation:
     def in_cluster(self, *also: pulumi.Resource) -> pulumi.ResourceOptions:
         """Return the options of a component in Kubernetes: the cluster's provider, after the system nodes, DNS and
         ``also``."""
-        wait_for = [*self.cluster.ready, *also]
+        wait_for = [*self.cluster.ready, *(self.cache.made if self.cache else ()), *also]
         return pulumi.ResourceOptions(parent=self.stack, providers=[self.cluster.provider], depends_on=wait_for)
 
     @property
@@ -83,7 +85,22 @@ def make_foundation(name: str, config: StackConfig, stack: pulumi.Resource) -> F
         waivers=waivers_of(config),
     )
     cluster = TrainiumCluster(f"{name}-cluster", mark_validated(args), child)
-    return Foundation(stack, name, config, catalogue, tags, key, network, cluster)
+    cache = _make_cache(f"{name}-cache", config, key, child)
+    return Foundation(stack, name, config, catalogue, tags, key, network, cluster, cache)
+
+
+def _make_cache(name: str, config: StackConfig, key: EncryptionKey, child: pulumi.ResourceOptions) -> ImageCache | None:
+    if config.image_cache is None:
+        return None
+    args = merge_args(
+        ImageCacheArgs,
+        config.image_cache,
+        region=config.region,
+        account_id=config.allowed_account_ids[0],
+        kms_key_arn=key.key_arn,
+        images=model.cached_images(config),
+    )
+    return ImageCache(name, mark_validated(args), child)
 
 
 def _make_network(

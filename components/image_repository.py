@@ -52,7 +52,15 @@ class ImageRepository(pulumi.ComponentResource):
         super().__init__("trainium-eks:index:ImageRepository", name, {}, opts)
         self._args = args
 
-        self._repository = self._make_repository(self._make_key() if args.kms_key_arn is None else args.kms_key_arn)
+        self._repository = make_repository(
+            f"{name}-repository",
+            # People type it, so it has no random suffix; the stack keeps two environments of an account apart.
+            args.name or default_name(pulumi.get_project(), pulumi.get_stack()),
+            self._make_key() if args.kms_key_arn is None else args.kms_key_arn,
+            args.force_delete,
+            args.tags,
+            pulumi.ResourceOptions(parent=self),
+        )
         aws.ecr.LifecyclePolicy(
             f"{name}-lifecycle",
             repository=self._repository.name,
@@ -73,20 +81,23 @@ class ImageRepository(pulumi.ComponentResource):
         )
         return key.key_arn
 
-    def _make_repository(self, kms_key_arn: Text) -> aws.ecr.Repository:
-        return aws.ecr.Repository(
-            f"{self._name}-repository",
-            # People type it, so it has no random suffix; the stack keeps two environments of an account apart.
-            name=self._args.name or default_name(pulumi.get_project(), pulumi.get_stack()),
-            image_tag_mutability="IMMUTABLE",
-            image_scanning_configuration=aws.ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
-            encryption_configurations=[
-                aws.ecr.RepositoryEncryptionConfigurationArgs(encryption_type="KMS", kms_key=kms_key_arn)
-            ],
-            force_delete=self._args.force_delete,
-            tags=dict(self._args.tags),
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+
+def make_repository(
+    logical_name: str, name: str, kms_key_arn: Text, force_delete: bool, tags: Tags, opts: pulumi.ResourceOptions
+) -> aws.ecr.Repository:
+    """Make a repository: scanned on push, encrypted, with tags that never move."""
+    return aws.ecr.Repository(
+        logical_name,
+        name=name,
+        image_tag_mutability="IMMUTABLE",
+        image_scanning_configuration=aws.ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
+        encryption_configurations=[
+            aws.ecr.RepositoryEncryptionConfigurationArgs(encryption_type="KMS", kms_key=kms_key_arn)
+        ],
+        force_delete=force_delete,
+        tags=dict(tags),
+        opts=opts,
+    )
 
 
 def default_name(project: str, stack: str) -> str:

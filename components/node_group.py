@@ -223,7 +223,9 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
             },
             # MINIMAL takes nodes down before it starts new ones: there is no spare accelerator to surge with.
             update_config={"max_unavailable": args.max_unavailable, "update_strategy": "MINIMAL"},
-            node_repair_config={"enabled": True},
+            node_repair_config=aws.eks.NodeGroupNodeRepairConfigArgs(
+                enabled=True, **{name: each for name, each in args.node_repair.model_dump().items() if each}
+            ),
             labels=self.labels,
             taints=[
                 {"key": taint.key, "value": taint.value, "effect": taint.eks_effect}

@@ -22,6 +22,7 @@ from ._stack_nodes import make_autoscaling, make_device_addons, make_fabric_gate
 from ._stack_observability import make_logs, make_metrics
 from ._stack_sagemaker import make_sagemaker
 from ._stack_storage import make_storage, make_volumes
+from .image_cache import cache_of, from_cache
 from .image_repository import ImageRepository, ImageRepositoryArgs
 from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
 from .volcano_stack import VolcanoStack, VolcanoStackArgs
@@ -64,6 +65,10 @@ class TrainingStack(pulumi.ComponentResource):
             waivers=waivers_of(config),
             naming=lambda _: name_problems(name),
         )
+        if config.image_cache is not None:
+            cache = cache_of(config.image_cache, config.region, config.allowed_account_ids[0])
+            taken = pulumi.ResourceOptions(transforms=[from_cache(cache)])
+            opts = pulumi.ResourceOptions.merge(opts, taken)
         super().__init__("trainium-eks:index:TrainingStack", name, {}, opts)
         self._config = config
         self._queues = queue_model.resolve(config.queues, model.pool(config))

@@ -38,6 +38,7 @@ CHECKS: tuple[IamRequest, ...] = (
         "servicequotas:GetAWSDefaultServiceQuota", "servicequotas:GetServiceQuota",
     ),
     *asks(BOUNDARY, "iam:GetPolicy", "iam:GetPolicyVersion"),
+    *asks(f"arn:aws:secretsmanager:us-west-2:{ACCOUNT}:secret:ecr-pullthroughcache/x", "secretsmanager:DescribeSecret"),
     *asks("arn:aws:ssm:us-west-2::parameter/aws/service/eks/optimized-ami/1.35/x", "ssm:GetParameters"),
 )  # fmt: skip
 """The requests of ``trn check``; without the right to one, a check says which."""

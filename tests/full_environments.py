@@ -15,6 +15,7 @@ from trainium_eks.plan.recording.process import record
 DATA_BUCKET = "acme-data"
 DATA_KEY = "arn:aws:kms:us-west-2:123456789012:key/44444444-4444-4444-4444-444444444444"
 TOPIC_KEY = "arn:aws:kms:us-west-2:123456789012:key/55555555-5555-5555-5555-555555555555"
+DOCKER_SECRET = "arn:aws:secretsmanager:us-west-2:123456789012:secret:ecr-pullthroughcache/docker-AbCdEf"
 BOUNDARY = "arn:aws:iam::123456789012:policy/trn-boundary"
 _ROLE = "arn:aws:iam::111122223333:role"
 _TOPIC = "arn:aws:sns:us-west-2:111122223333:oncall"
@@ -36,6 +37,7 @@ EVERYWHERE: Mapping[str, Any] = {
     "budget": {"hourlyUsd": 10_000, "nodes": 200, "alert": {"monthlyUsd": 1000, "emails": ["ml@example.com"]}},
     "gpuAddons": {"trainers": ["v2"]},
     "idleGuard": {"warnAfterMinutes": 10, "removeAfterMinutes": 60},
+    "imageCache": {"dockerHubSecretArn": DOCKER_SECRET},
     "imageRepository": {"keptImages": 10},
     "neuronAddons": {"schedulerExtension": True},
     "volcano": {"rendezvous": "etcd", "scaleFromZero": True, "reclaim": True, "replicas": 3},

@@ -184,8 +184,8 @@ def test_the_volume_driver_gets_its_region_by_value(record):
     gpus = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     # As many addresses as the budget counts, and what a user lays over the stack's settings.
     addresses_of_a_node = {
-        "WARM_IP_TARGET": str(addresses.WARM_IP_TARGET),
-        "MINIMUM_IP_TARGET": str(addresses.MINIMUM_IP_TARGET),
+        "WARM_IP_TARGET": str(addresses.PODS.warm),
+        "MINIMUM_IP_TARGET": str(addresses.PODS.minimum),
         "ENABLE_PREFIX_DELEGATION": "false",
         "AWS_VPC_K8S_CNI_LOGLEVEL": "DEBUG",
     }

@@ -150,7 +150,7 @@ def test_the_role_can_do_nothing_of_it_to_what_another_owner_made(stack):
 
 ON_ANYTHING = re.compile(
     r"[\w-]+:(Describe|List|Get|Simulate)\w*|eks:CreateCluster|ec2:RunInstances|logs:(Create|Delete)LogDelivery"
-    r"|sso:\w+ManagedApplicationInstance"
+    r"|sso:\w+ManagedApplicationInstance|ecr:\w+PullThroughCacheRule"
 )
 """Actions without a resource that a policy could name: reading, and what AWS knows by the request alone."""
 

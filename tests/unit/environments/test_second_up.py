@@ -38,6 +38,7 @@ def test_a_second_up_changes_nothing(name, monkeypatch):
 
 SEVERAL = {
     "allowedAccountIds": ["210987654321", "123456789012"],
+    "imageCache": None,  # takes one account
     "tags": {"b": "1", "a": "2"},
     "cluster": {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24", "198.51.100.0/24"]}},
     "budget": {"alert": {"monthlyUsd": 1000, "emails": ["b@example.com", "a@example.com"]}},

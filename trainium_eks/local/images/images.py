@@ -80,7 +80,8 @@ def with_local_image(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
     spec = manifest["spec"]
     template = spec["template"]
     containers = template["spec"]["containers"]
-    if {each.get("image") for each in containers} != {IMAGES["python"]}:
+    # From its own registry, or from a cache with the same name behind its prefix.
+    if not all(str(each.get("image")).endswith(IMAGES["python"].partition("/")[2]) for each in containers):
         return manifest
     here = {**template["spec"], "containers": [{**each, "image": f"{PREFIX}{PYTHON}"} for each in containers]}
     return {**manifest, "spec": {**spec, "template": {**template, "spec": here}}}

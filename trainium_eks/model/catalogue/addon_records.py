@@ -103,15 +103,9 @@ def _workload(row: Mapping[str, Any]) -> AddonWorkload:
 
 
 def _cni_settings(_region: str, _catalogue: Catalogue) -> Mapping[str, Any]:
-    return {
-        "enableNetworkPolicy": "true",
-        "env": {
-            # The address budget is counted with the same two numbers.
-            "WARM_IP_TARGET": str(addresses.WARM_IP_TARGET),
-            "MINIMUM_IP_TARGET": str(addresses.MINIMUM_IP_TARGET),
-            "ENABLE_PREFIX_DELEGATION": "false",
-        },
-    }
+    # The address budget is counted with the same two numbers.
+    targets = {"WARM_IP_TARGET": str(addresses.PODS.warm), "MINIMUM_IP_TARGET": str(addresses.PODS.minimum)}
+    return {"enableNetworkPolicy": "true", "env": {**targets, "ENABLE_PREFIX_DELEGATION": "false"}}
 
 
 def _ebs_settings(region: str, _catalogue: Catalogue) -> Mapping[str, Any]:

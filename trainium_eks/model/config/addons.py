@@ -1,6 +1,7 @@
 """EKS add-ons in the config: another version or other settings of the stack's add-ons, and further add-ons of the
 user."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,6 +10,7 @@ import pydantic
 
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.addon_records import ADDONS, Addon, installed
+from trainium_eks.model.sizing.addresses import PODS, PodAddresses
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, OutputText
 from trainium_eks.model.validation.problems import Problem, Severity, join_key, nearest, under
@@ -16,8 +18,17 @@ from trainium_eks.model.validation.problems import Problem, Severity, join_key, 
 VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+-eksbuild\.[0-9]+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _EXAMPLE = "<vX.Y.Z-eksbuild.N>"
-_COUNTED = ("WARM_IP_TARGET", "MINIMUM_IP_TARGET", "WARM_ENI_TARGET", "ENABLE_PREFIX_DELEGATION")
-"""Settings of the VPC CNI that decide how many addresses a node takes."""
+_HELD = ("WARM_IP_TARGET", "MINIMUM_IP_TARGET")
+"""Settings of the VPC CNI by which the address budget counts."""
+
+_DEFAULTS = dict(zip(_HELD, (PODS.warm, PODS.minimum), strict=True))
+
+_UNCOUNTED = ("WARM_ENI_TARGET", "ENABLE_PREFIX_DELEGATION")
+"""Settings of the VPC CNI that change how many addresses a node takes, and that the budget does not know."""
+
+LEAST_SCALING_DNS = "1.11.1"
+"""First CoreDNS of which EKS sets the replicas on the Kubernetes versions of this release (EKS user guide, CoreDNS
+autoscaling)."""
 
 OF_AWS = (
     "adot",
@@ -60,6 +71,13 @@ class AddonConfig(ConfigModel):
     describe-addon-configuration``)."""
     identity: AddonIdentityConfig | None = None
     """The role of an add-on of your own. Add-ons that the stack knows have theirs."""
+
+
+def pod_addresses(section: Mapping[str, AddonConfig]) -> PodAddresses:
+    """Return the addresses that the VPC CNI holds for pods on each node, by its settings or the stack's."""
+    env = section["vpc-cni"].settings.get("env") or {} if "vpc-cni" in section else {}
+    warm, least = (int(given) if (given := str(env.get(key))).isdigit() else own for key, own in _DEFAULTS.items())
+    return PodAddresses(warm, least)
 
 
 def known(name: str) -> Addon:
@@ -114,12 +132,38 @@ def _addon_problems(name: str, addon: AddonConfig) -> Iterator[Problem]:
         reason = "its pods do not tolerate the accelerator nodes' taint: no volume of it mounts there"
         good = {**addon.settings, "node": {**node, "tolerateAllTaints": True}}
         yield Problem("settings", reason, severity=Severity.WARN, value=addon.settings, good=good)
-    counted = [key for key in _COUNTED if key in (addon.settings.get("env") or {})] if name == "vpc-cni" else []
-    if counted:
-        reason = f"{formats.listed(counted)} decide how many addresses a node takes; the budget assumes the stack's"
-        yield formats.warn("settings.env", reason, "leave room in the subnets")
+    yield from under("settings", _SETTINGS.get(name, lambda _: ())(addon))
     if addon.identity is not None:
         yield from under("identity", _identity_problems(name, addon.identity))
+
+
+def _cni_problems(addon: AddonConfig) -> Iterator[Problem]:
+    env = addon.settings.get("env") or {}
+    for key in _HELD:
+        if key in env and not str(env[key]).isdigit():
+            yield Problem(f"env.{key}", "it is not a whole number", value=env[key], good=_DEFAULTS[key])
+    if counted := [key for key in _UNCOUNTED if key in env]:
+        reason = f"{formats.listed(counted)} decide how many addresses a node takes; the budget assumes the stack's"
+        yield formats.warn("env", reason, "leave room in the subnets")
+
+
+def _dns_problems(addon: AddonConfig) -> Iterator[Problem]:
+    scaling = addon.settings.get("autoScaling") or {}
+    least, most = scaling.get("minReplicas", 2), scaling.get("maxReplicas", math.inf)
+    if not (isinstance(least, int) and isinstance(most, int | float) and 1 <= least <= most):
+        reason = "`minReplicas` and `maxReplicas` are numbers of replicas, the first one no more than the second"
+        yield Problem("autoScaling", reason, value=scaling, good={**scaling, "minReplicas": 2, "maxReplicas": 20})
+    if (
+        scaling.get("enabled")
+        and addon.version
+        and versions.numbers(addon.version) < versions.numbers(LEAST_SCALING_DNS)
+    ):
+        reason = f"EKS sets no replicas of CoreDNS {addon.version}: that needs v{LEAST_SCALING_DNS} or later"
+        yield Problem("autoScaling", reason, "raise `version`, or leave it out for the pinned one")
+
+
+_SETTINGS = {"vpc-cni": _cni_problems, "coredns": _dns_problems}
+"""Add-on to the check of its settings. Paths are relative to them."""
 
 
 def _identity_problems(name: str, identity: AddonIdentityConfig) -> Iterator[Problem]:

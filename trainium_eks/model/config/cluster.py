@@ -76,6 +76,11 @@ class ClusterConfig(ConfigModel):
     support_type: Literal["STANDARD", "EXTENDED"] = "STANDARD"
     """What happens when a version's standard support ends: STANDARD upgrades by itself, EXTENDED costs
     0.60 USD an hour instead of 0.10."""
+    control_plane_tier: Literal["standard", "tier-xl", "tier-2xl", "tier-4xl", "tier-8xl"] | None = None
+    """Provisioned control plane: capacity that is there before the load is (1,700, 3,400, 6,800 or 13,600 requests at
+    the same time), for 1.65 to 13.90 USD an hour beside the cluster's price. Every Kubernetes version here has it (EKS
+    asks for 1.28). Unset: EKS scales the control plane after the load. To go back, write ``standard``: leaving the key
+    out changes nothing."""
     deletion_protection: StrictBool | None = None
     """EKS refuses to delete the cluster while true. Unset: on in production, off otherwise."""
     system_nodes: CpuNodesConfig = CpuNodesConfig()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trainium_eks.model.catalogue import lustre, regions, versions
 from trainium_eks.model.catalogue.instances import Catalogue, InstanceType
-from trainium_eks.model.config import cluster, karpenter, network, node_groups
+from trainium_eks.model.config import addons, cluster, karpenter, network, node_groups
 from trainium_eks.model.config.node_groups import NodeGroupConfig
 from trainium_eks.model.sizing import addresses
 from trainium_eks.model.validation import formats, ranges
@@ -194,10 +194,11 @@ def address_demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[
 def _demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], zone: str) -> Iterator[tuple[str, int]]:
     """Yield each user of addresses in one zone, with its number of addresses."""
     yield "for the control plane", addresses.CONTROL_PLANE_ADDRESSES
+    held = addons.pod_addresses(config.cluster.addons)
     for group in (*config.node_groups, *karpenter.as_groups(config)):
         instance = catalogue.get(group.instance_type)
         if instance is not None and (node_groups.zone_of(group) or zones[0]) == zone:
-            each = addresses.needed(instance, 1, group.interface_layout)
+            each = addresses.needed(instance, 1, group.interface_layout, held)
             yield f"for {group.name} ({group.max_size} x {each})", each * max(group.max_size, 0)
     pools = [("system nodes", config.cluster.system_nodes)]
     if zone == zones[0]:
@@ -205,11 +206,11 @@ def _demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], z
     for what, nodes in pools:
         instance = catalogue.get(nodes.instance_type)
         if instance is not None:
-            yield f"for {what}", addresses.needed(instance, max(nodes.max_size, 0), "none")
+            yield f"for {what}", addresses.needed(instance, max(nodes.max_size, 0), "none", held)
     started = config.autoscaling.karpenter
     if started is not None and zone == zones[0]:
         types = [catalogue[name] for name in started.instance_types if name in catalogue]
-        most = (addresses.needed(each, max(started.cpu_limit, 0) // each.vcpus, "none") for each in types)
+        most = (addresses.needed(each, max(started.cpu_limit, 0) // each.vcpus, "none", held) for each in types)
         yield "for Karpenter's CPU nodes", max(most, default=0)
     yield "for interface endpoints", 0 if config.existing_network else len(config.network.interface_endpoints)
     if config.file_system is not None and (config.file_system.zone_id or zones[0]) == zone:

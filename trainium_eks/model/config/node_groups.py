@@ -16,7 +16,7 @@ from trainium_eks.model.config.network import zone_problems
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, LooseStr, OutputText, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
-from trainium_eks.model.validation.problems import Problem, Severity, join_key, under
+from trainium_eks.model.validation.problems import Problem, Severity, join, join_key, under
 
 ROOT_THROUGHPUT_MIBPS = 500
 """Throughput of every node's root volume, MiB/s: at gp3's 125 a 15 GiB Neuron image unpacks for two minutes; the
@@ -28,6 +28,40 @@ _RELEASE = re.compile(r"(?P<minor>1\.[0-9]+)\.[0-9]+-(?P<date>[0-9]{8})")
 
 POOL_LABEL = "trainium-eks/pool"
 """Node label with the group's name in the stack: EKS' own label carries the generated name, which changes."""
+
+
+_Count = Annotated[StrictInt | None, Bounds(1, unit="nodes")]
+_Percent = Annotated[StrictInt | None, Bounds(1, 100, "%")]
+
+
+class NodeRepairOverrideConfig(ConfigModel):
+    """One fault of a node, and EKS' action in place of its own choice. The names of the keys are the EKS API's."""
+
+    node_monitoring_condition: Literal[
+        "AcceleratedHardwareReady", "ContainerRuntimeReady", "KernelReady", "NetworkingReady", "StorageReady", "Ready"
+    ]
+    """Condition of the node (EKS user guide, node repair)."""
+    node_unhealthy_reason: str
+    """Reason that stands in the condition: ``NeuronDMAError``."""
+    repair_action: Literal["Replace", "Reboot", "NoAction"]
+    """What is done about it."""
+    min_repair_wait_time_mins: Annotated[StrictInt, Bounds(1, unit="minutes")] = 10
+    """Minutes that the fault lasts before."""
+
+
+class NodeRepairConfig(ConfigModel):
+    """Bounds of the repair of broken nodes, by number or by share. The names of the keys are the EKS API's."""
+
+    max_unhealthy_node_threshold_count: _Count = None
+    """With more broken nodes than these EKS repairs none: the fault is elsewhere, as in an image or a switch."""
+    max_unhealthy_node_threshold_percentage: _Percent = None
+    """The same as a share of the group. Unset: 20 in a group of more than five nodes."""
+    max_parallel_nodes_repaired_count: _Count = None
+    """Nodes repaired at the same time; unset: all broken ones."""
+    max_parallel_nodes_repaired_percentage: _Percent = None
+    """The same as a share of the broken nodes."""
+    node_repair_config_overrides: tuple[NodeRepairOverrideConfig, ...] = ()
+    """Faults about which EKS does something else than by default."""
 
 
 class NodeGroupConfig(ConfigModel):
@@ -63,6 +97,8 @@ class NodeGroupConfig(ConfigModel):
     """Further node labels."""
     max_unavailable: Annotated[StrictInt, Bounds(1, 100, "nodes", "EKS updates no more at a time")] = 1
     """Nodes an update may take down at a time."""
+    node_repair: NodeRepairConfig = NodeRepairConfig()
+    """Bounds of the repair of broken nodes."""
     ignore_desired_size: StrictBool = False
     """True leaves ``desired_size`` to an autoscaler or to manual scaling: later changes to it here are ignored."""
     hugepages_2mi: Annotated[StrictInt | None, Bounds(0, unit="pages")] = None
@@ -99,8 +135,25 @@ def validate(
     found += formats.labels("labels", group.labels)
     found += _own_label_problems(group, instance, catalogue)
     found += _hugepage_problems(group, instance)
+    found += under("node_repair", _repair_problems(group.node_repair))
     found += _release_problems(group, kubernetes_version)
     return found
+
+
+def _repair_problems(repair: NodeRepairConfig) -> list[Problem]:
+    """Return the bounds that are given twice, which EKS refuses, and reasons that no condition has."""
+    found = []
+    for index, each in enumerate(repair.node_repair_config_overrides):
+        if not each.node_unhealthy_reason.isalnum():
+            path = join("node_repair_config_overrides", index)
+            reason = "it is not a reason that stands in a node's condition: one word of letters and digits"
+            fix = "write it as NeuronDMAError"
+            found.append(Problem(f"{path}.node_unhealthy_reason", reason, fix, value=each.node_unhealthy_reason))
+    return found + [
+        Problem(f"{bound}_percentage", f"EKS takes it or `{bound}_count`", "remove one of the two", value=share)
+        for bound in ("max_unhealthy_node_threshold", "max_parallel_nodes_repaired")
+        if (share := getattr(repair, f"{bound}_percentage")) and getattr(repair, f"{bound}_count")
+    ]
 
 
 OWN_GROUPS = ("cpu", "system")

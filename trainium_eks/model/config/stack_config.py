@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 import pydantic
 
+from trainium_eks.model.catalogue import cached_images as images
 from trainium_eks.model.catalogue import compatibility, instance_overrides, regions
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, CatalogueError
@@ -21,6 +22,7 @@ from trainium_eks.model.config import (
     device_addons,
     fabric_gate,
     idle,
+    image_cache,
     karpenter,
     namespaces,
     network,
@@ -37,6 +39,7 @@ from trainium_eks.model.config.cluster import ClusterConfig
 from trainium_eks.model.config.device_addons import GpuAddonsConfig, NeuronAddonsConfig
 from trainium_eks.model.config.fabric_gate import FabricGateConfig
 from trainium_eks.model.config.idle import IdleGuardConfig
+from trainium_eks.model.config.image_cache import ImageCacheConfig
 from trainium_eks.model.config.namespaces import NamespaceConfig
 from trainium_eks.model.config.network import ExistingNetworkConfig, NetworkConfig
 from trainium_eks.model.config.node_groups import NodeGroupConfig
@@ -99,6 +102,9 @@ class StackConfig(ConfigModel):
     """Team namespaces."""
     image_repository: ImageRepositoryConfig | None = ImageRepositoryConfig()
     """Repository for training images; null for none."""
+    image_cache: ImageCacheConfig | None = None
+    """ECR's pull-through cache for the images of charts and of the stack's own pods (docs/autoscaling.md, More than a
+    hundred nodes); null for none."""
     training: TrainingConfig = TrainingConfig()
     """Assumptions of the plan and `trn train` about jobs: the size of a checkpoint, and how often nodes fail."""
     neuron_addons: NeuronAddonsConfig = NeuronAddonsConfig()
@@ -483,6 +489,19 @@ def _repository_problems(config: StackConfig) -> list[Problem]:
     return under("image_repository", repository.validate(config.image_repository))
 
 
+def cached_images(config: StackConfig) -> tuple[str, ...]:
+    """Return the images of the environment's charts and pods, without tags, which its cache brings if it can."""
+    types = catalogue(config)
+    families = {types.find(each.instance_type).family for each in _every_group(config)}
+    return tuple(dict.fromkeys(images.used(config.model_dump(by_alias=True), families)))
+
+
+def _image_cache_problems(config: StackConfig) -> list[Problem]:
+    if config.image_cache is None:
+        return []
+    return under("image_cache", image_cache.validate(config.image_cache, config.allowed_account_ids))
+
+
 def _idle_guard_problems(config: StackConfig) -> list[Problem]:
     if config.idle_guard is None:
         return []
@@ -545,6 +564,7 @@ _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     _guarantee_problems,
     lambda config: under("namespaces", _namespace_problems(config)),
     _repository_problems,
+    _image_cache_problems,
     lambda config: autoscaling.validate(config, _catalogue_or_default(config)),
     lambda config: under("budget", budget.validate(config.budget, region=config.region)),
     lambda config: under(

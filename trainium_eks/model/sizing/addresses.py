@@ -8,13 +8,25 @@ from types import MappingProxyType
 
 from trainium_eks.model.catalogue.instances import InstanceType, address_pods
 
-WARM_IP_TARGET = 2
-"""Free pod addresses that the VPC CNI keeps on a node beside the addresses in use. Its default, a whole spare
-interface, takes 50 on trn1."""
 
-MINIMUM_IP_TARGET = 12
-"""Pod addresses that the VPC CNI takes when a node starts, in one call: just above the pods expected on an accelerator
-node, so that none of them waits for EC2 (amazon-vpc-cni-k8s, docs/eni-and-ip-target.md)."""
+@dataclass(frozen=True)
+class PodAddresses:
+    """Addresses for pods that the VPC CNI holds on a node (amazon-vpc-cni-k8s, docs/eni-and-ip-target.md)."""
+
+    warm: int = 2
+    """WARM_IP_TARGET: free addresses beside the addresses in use. The CNI's default, a whole spare interface, takes 50
+    on trn1."""
+    minimum: int = 12
+    """MINIMUM_IP_TARGET: addresses that it takes when a node starts, in one call: just above the pods expected on an
+    accelerator node, so that none of them waits for EC2."""
+
+    def of(self, pods: int) -> int:
+        """Return the addresses that it takes for a node's pods outside the host network, free addresses included."""
+        return max(self.minimum, pods + self.warm)
+
+
+PODS = PodAddresses()
+"""The stack's default."""
 
 EXPECTED_PODS = 10
 """Pods with an address on an accelerator node: storage drivers, device plugin, metrics, GPU health, and a few pods of a
@@ -89,18 +101,12 @@ def address_interfaces(instance: InstanceType, interface_layout: str) -> int:
     return instance.first_efa_card + instance.efa_interfaces
 
 
-def needed(instance: InstanceType, nodes: int, interface_layout: str = "catalogue") -> int:
+def needed(instance: InstanceType, nodes: int, interface_layout: str = "catalogue", held: PodAddresses = PODS) -> int:
     """Return the addresses that ``nodes`` nodes take from their subnet before training pods need more: one for each
-    interface with an address, and the addresses that the VPC CNI keeps for its expected pods (the same constants
+    interface with an address, and the addresses that the VPC CNI keeps for its expected pods (the same numbers
     configure the add-on)."""
     pods = EXPECTED_CPU_PODS if instance.family == "cpu" else EXPECTED_PODS
-    return nodes * (address_interfaces(instance, interface_layout) + pod_addresses(pods))
-
-
-def pod_addresses(pods: int) -> int:
-    """Return the addresses that the VPC CNI takes for a node's pods outside the host network, free addresses
-    included."""
-    return max(MINIMUM_IP_TARGET, pods + WARM_IP_TARGET)
+    return nodes * (address_interfaces(instance, interface_layout) + held.of(pods))
 
 
 def max_pods(instance: InstanceType, interface_layout: str = "catalogue") -> int:

@@ -92,6 +92,7 @@ def of_config(config: StackConfig) -> Bill:
     zones = len(stack_config.zone_ids(config))
     cluster = config.cluster
     lines = [control_plane(cluster.kubernetes_version, cluster.support_type), encryption_keys(1)]
+    lines += control_plane_tier(cluster.control_plane_tier)
     if config.existing_network is None:
         gateways = zones if config.network.nat_gateways == "per-zone" else 1
         lines += [nat_gateways(gateways), public_addresses(gateways)]
@@ -122,6 +123,12 @@ def control_plane(kubernetes_version: str, support_type: str) -> Line:
     if support_type == "EXTENDED" and ends and not extended:
         note = f"${prices.EKS_EXTENDED_HOURLY:.2f} an hour from {ends}, when standard support ends"
     return Line("EKS control plane", 1, 1, price, note)
+
+
+def control_plane_tier(tier: str | None) -> list[Line]:
+    """Return the line of a provisioned control plane; none for the standard one, which costs no more."""
+    price = prices.EKS_CONTROL_PLANE_TIER_HOURLY.get(tier or "standard")
+    return [] if price == 0 else [Line(f"provisioned control plane {tier}", 1, 1, price)]
 
 
 def encryption_keys(count: int) -> Line:

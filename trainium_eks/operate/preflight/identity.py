@@ -31,6 +31,7 @@ SERVICE_ROLES: Mapping[str, str] = {
     "autoscaling.amazonaws.com": "AWSServiceRoleForAutoScaling",
     "spot.amazonaws.com": "AWSServiceRoleForEC2Spot",
     "fsx.amazonaws.com": "AWSServiceRoleForAmazonFSx",
+    "pullthroughcache.ecr.amazonaws.com": "AWSServiceRoleForECRPullThroughCache",
     "sagemaker.application-autoscaling.amazonaws.com": "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint",
 }
 """Service to its service-linked role, in each account that uses the service (the services' own user guides)."""

@@ -14,6 +14,7 @@ from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.rules._autoscaled import Pool, node_pools
 from trainium_eks.plan.rules._endpoint import Endpoint, endpoints
 from trainium_eks.plan.rules._facts import ADDON, ASSOCIATION, CLUSTER, FILE_SYSTEM, VPC, NodeGroup, interfaces
+from trainium_eks.plan.rules._images import CACHE_RULE, images
 from trainium_eks.plan.rules._read import at, items, leaves, mapping, number, text
 from trainium_eks.plan.rules._view import View
 
@@ -224,7 +225,21 @@ class Needs:
                 for _, value in leaves(resource.inputs):
                     for image in PRIVATE_IMAGE.finditer(text(value)):
                         found.setdefault(image[0])
-        return tuple(image for image in found if not SIMULATED.search(image))
+        # A cache's image is there after its first pull.
+        caches = tuple(f"/{each}/" for each in self.caches)
+        return tuple(image for image in found if not SIMULATED.search(image) and not any(map(image.count, caches)))
+
+    @cached_property
+    def caches(self) -> Mapping[str, str]:
+        """Return the prefix of each pull-through cache rule, with the ARN of its secret; empty for none."""
+        rules = self._view.of(CACHE_RULE)
+        return {text(e.inputs.get("ecrRepositoryPrefix")): text(e.inputs.get("credentialArn")) for e in rules}
+
+    @cached_property
+    def uncached(self) -> tuple[str, ...]:
+        """Return the images of charts and pods that do not come from an ECR registry, without tags."""
+        found = (each for _, of_resource in images(self._view) for each in of_resource)
+        return tuple(sorted({each for each in found if ".dkr.ecr." not in each}))
 
     @cached_property
     def linked_services(self) -> tuple[str, ...]:
@@ -235,6 +250,7 @@ class Needs:
             "autoscaling.amazonaws.com": self._view.node_groups,
             "spot.amazonaws.com": [group for group in self.groups if group.buying == "spot"],
             "fsx.amazonaws.com": self._view.of(FILE_SYSTEM),
+            "pullthroughcache.ecr.amazonaws.com": list(filter(None, self.caches.values())),
             "sagemaker.application-autoscaling.amazonaws.com": self._view.of("aws:appautoscaling/target:Target"),
         }
         return tuple(service for service, needed in uses.items() if needed)

@@ -6,9 +6,11 @@ from functools import partial
 
 from trainium_eks.aws.account import Account, NotCheckedError, RequestError
 from trainium_eks.aws.sessions import ECR_URL
+from trainium_eks.model.catalogue.cached_images import UPSTREAMS
 from trainium_eks.model.config import cross
 from trainium_eks.model.config import stack_config as configs
 from trainium_eks.model.config.network import ExistingSubnet, subnets
+from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import config_path, config_set
 from trainium_eks.operate.preflight.needs import Bucket, Needs
 from trainium_eks.operate.preflight.present import AccountState
@@ -35,6 +37,10 @@ def questions(needs: Needs, account: Account, present: AccountState) -> Iterator
         yield Question(f"keys/{key}", f"key {key.rpartition('/')[2]}", partial(checks.key, key))
     for image in needs.images:
         yield Question(f"images/{image}", f"image {image}", partial(checks.image, image))
+    if needs.caches:
+        yield Question("images/cache", "images beside the cache", checks.uncached)
+    for arn in filter(None, needs.caches.values()):
+        yield Question(f"images/{arn}", f"secret {arn.rpartition(':')[2]}", partial(checks.secret, arn))
     if needs.cluster_name:
         yield Question(
             "names/cluster", f"cluster {needs.cluster_name}{'…' * needs.cluster_name.endswith('-')}", checks.cluster
@@ -181,6 +187,26 @@ class _ConflictChecks:
                 raise
             return failed("not in its registry: pods would stay in ImagePullBackOff", "push it, or correct its tag")
         return passed("in its registry")
+
+    def uncached(self) -> Answer:
+        """Name the images that the stack's cache does not bring."""
+        images = self._needs.uncached
+        if not images:
+            return passed("every image of charts and pods comes from the cache")
+        never = [each for each in images if each.partition("/")[0] not in UPSTREAMS]
+        fix = f"ECR caches no {formats.listed(sorted({each.partition('/')[0] for each in never}))}" if never else ""
+        secret = "give the cache the secrets of Docker Hub and GitHub" if len(never) < len(images) else ""
+        return warned(f"from their own registries: {', '.join(images)}", "; ".join(filter(None, (secret, fix))))
+
+    def secret(self, arn: str) -> Answer:
+        """Check that a registry's credentials are there: ECR makes no rule without."""
+        try:
+            self._account.call("secretsmanager", "describe_secret", SecretId=arn)
+        except RequestError as error:
+            if error.code != "ResourceNotFoundException":
+                raise
+            return failed("there is no such secret", "make it, with the keys username and accessToken")
+        return passed("there")
 
     def cluster(self) -> Answer:
         """Check that the cluster's name is free, or in use by this stack."""

@@ -13,6 +13,7 @@ from trainium_eks.plan.rules._facts import SUBNET, VPC, zone
 from trainium_eks.plan.rules._read import at, differs, given, items, known, mapping, show, text
 from trainium_eks.plan.rules._rule import Judgement, judged, rule, unseen
 from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.rules.large import held_addresses
 
 ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 NAT = "aws:ec2/natGateway:NatGateway"
@@ -202,6 +203,7 @@ def _subnet_overlaps(view: View, vpc: Resource, own: Range) -> Iterator[str]:
 def _budget_findings(view: View) -> Iterator[Judgement]:
     """Check that each subnet of nodes holds all of its groups' nodes, also nodes that may start in another subnet."""
     holders: dict[str, dict[str, list[Supply]]] = {}
+    held = held_addresses(view)
     for supply in supplies(view):
         if not all(map(known, supply.subnets)):
             yield unseen(supply.resource, "its subnets are known only during the update, so no addresses are counted")
@@ -222,7 +224,7 @@ def _budget_findings(view: View) -> Iterator[Judgement]:
                 faults.append(f"{holder[0].resource.name}: {seen} is unseen")
             else:
                 # A pool of several types has its maximum in one of them at a time.
-                wanted += max(map(_addresses, holder))
+                wanted += max(_addresses(each, held) for each in holder)
         if block is None:
             faults.append(
                 f"subnetIds: {show(subnet_id)} has no range in program or config, wanted one to count against"
@@ -234,8 +236,8 @@ def _budget_findings(view: View) -> Iterator[Judgement]:
         yield from judged(first, faults, f"{wanted} addresses of all nodes fit into {block}")
 
 
-def _addresses(supply: Supply) -> int:
-    return addresses.needed(supply.instance, int(supply.most or 0), _layout(supply)) if supply.instance else 0
+def _addresses(supply: Supply, held: addresses.PodAddresses) -> int:
+    return addresses.needed(supply.instance, int(supply.most or 0), _layout(supply), held) if supply.instance else 0
 
 
 def _layout(supply: Supply) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._facts import RELEASE, ROLE
+from trainium_eks.plan.rules._images import CACHE_RULE
 from trainium_eks.plan.rules._objects import (
     NAMESPACE,
     PodMaker,
@@ -148,7 +149,8 @@ def _leads(granted: Json, *, cluster_wide: bool) -> Iterator[str]:
 @rule("R75", "Keep images as they were pushed", "medium", "CKV_AWS_51, CKV_AWS_136, CKV_AWS_163, AWS-0030, CIS 5.1.1")
 def repositories(view: View) -> Iterator[Judgement]:
     """A repository's tags do not move, images are scanned when they are pushed and encrypted with a customer key, and
-    they do not go with the repository."""
+    they do not go with the repository, unless they are a cache's copies."""
+    caches = tuple(f"{text(each.inputs.get('ecrRepositoryPrefix'))}/" for each in view.of(CACHE_RULE))
     for repository in view.of("aws:ecr/repository:Repository"):
         inputs = repository.inputs
         faults = []
@@ -158,7 +160,7 @@ def repositories(view: View) -> Iterator[Judgement]:
             faults.append("imageScanningConfiguration.scanOnPush is off, wanted it on")
         if at(inputs, "encryptionConfigurations[0].encryptionType") != "KMS":
             faults.append("encryptionConfigurations has no KMS, wanted a customer key")
-        if true(inputs.get("forceDelete")):
+        if true(inputs.get("forceDelete")) and not text(inputs.get("name")).startswith(caches):
             faults.append("forceDelete is true, wanted false")
         yield from judged(repository, faults, "images stay as they were pushed")
 

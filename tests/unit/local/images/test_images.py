@@ -14,6 +14,7 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images import images
 from trainium_eks.local.images.installing import NotOfferedError, Recipe, adds_to, known_recipe
 from trainium_eks.model.catalogue.training_images import BASES
+from trainium_eks.model.catalogue.versions import IMAGES
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -200,3 +201,13 @@ def _pins(requirements):
     """Name to version; a line that does not pin one fails."""
     lines = [re.split(r"[;#]", line)[0].strip() for line in requirements.splitlines()]
     return dict(line.split("==") for line in lines if line)
+
+
+@pytest.mark.parametrize(
+    ("image", "runs"),
+    [(IMAGES["python"], True), (f"1.dkr.ecr.a.com/p/ecr/{IMAGES['python'].partition('/')[2]}", True), ("a/b:1", False)],
+)
+def test_programs_of_the_library_run_here_whichever_registry_their_image_is_from(image, runs):
+    deployment = {"kind": "Deployment", "spec": {"template": {"spec": {"containers": [{"image": image}]}}}}
+    [container] = images.with_local_image(deployment)["spec"]["template"]["spec"]["containers"]
+    assert (container["image"] == "local/python") == runs

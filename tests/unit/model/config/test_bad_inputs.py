@@ -206,7 +206,7 @@ FAULTS = {
     "queues": [{"name": "default"}],
     "namespaces": [{"name": "kube-system", "queues": ["default"]}],
     "imageRepository": {"keptImages": 0},
-    "waivers": {"R99": {"reason": "why not", "expires": "2027-03-31"}},
+    "waivers": {"R999": {"reason": "why not", "expires": "2027-03-31"}},
 }
 OF_SHAPE = {"production": "maybe", "queues": [{}], "nodeGroups": 3, "nodeGroup": [], "network": {"cidr": 1}}
 

@@ -293,9 +293,9 @@ def test_the_pool_is_every_group_at_its_largest_types_of_the_config_included():
             {
                 "region": None,
                 "cluster": {"kubernetesVersion": "1.20", "endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
-                "waivers": {"R99": {"reason": "x", "expires": "2027-03-31"}},
+                "waivers": {"R999": {"reason": "x", "expires": "2027-03-31"}},
             },
-            ["waivers.R99", "cluster.kubernetes_version"],
+            ["waivers.R999", "cluster.kubernetes_version"],
         ),
     ],
 )

@@ -161,9 +161,15 @@ JUDGED = {
         (addons(eks_node_monitoring_agent={"version": "v1.3.0-eksbuild.1"}), ""),
         (addons(amazon_cloudwatch_observability={}), ""),
         (addons(snapshot_controller={"version": "v8.3.0-eksbuild.1"}), ""),
+        (
+            addons(vpc_cni={"settings": {"env": {"MINIMUM_IP_TARGET": "9000"}}}),
+            ", ".join(["network.cidrBlock refuse"] * 2),
+        ),
+        (addons(vpc_cni={"settings": {"env": {"WARM_IP_TARGET": "1", "MINIMUM_IP_TARGET": 30}}}), ""),
+        (addons(coredns={"version": "v1.11.1-eksbuild.9", "settings": {"autoScaling": {"enabled": True}}}), ""),
         *(
             (addons(vpc_cni={"settings": {"env": {key: "1"}}}), "cluster.addons.vpc-cni.settings.env warn")
-            for key in ("WARM_IP_TARGET", "ENABLE_PREFIX_DELEGATION")
+            for key in ("WARM_ENI_TARGET", "ENABLE_PREFIX_DELEGATION")
         ),
     ],
     "file systems": [

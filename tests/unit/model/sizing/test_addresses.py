@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainium_eks.model.catalogue.instances import CATALOGUE
+from trainium_eks.model.config.addons import AddonConfig, pod_addresses
 from trainium_eks.model.sizing import addresses
 
 ZONES = ("use1-az6", "use1-az5", "use1-az4", "use1-az2", "use1-az1", "use1-az3")
@@ -73,7 +74,7 @@ def test_a_node_needs_an_address_for_each_interface_that_holds_one_and_those_of_
 
 def test_two_addresses_stay_free_and_twelve_are_the_least_and_aws_keeps_five_of_a_subnet():
     held = {0: 12, 10: 12, 11: 13, 48: 50}
-    assert {pods: addresses.pod_addresses(pods) for pods in held} == held
+    assert {pods: addresses.PODS.of(pods) for pods in held} == held
     free = {"10.0.0.0/24": 251, "10.0.0.0/28": 11, "10.0.0.0/18": 16379}
     assert {block: addresses.usable(block) for block in free} == free
 
@@ -94,9 +95,11 @@ def test_pods_are_as_many_as_the_places_of_card_0_hold(name, layout, pods):
     assert addresses.max_pods(CATALOGUE[name], layout) == pods
 
 
-def test_what_is_needed_follows_the_constants_that_configure_the_cni(monkeypatch):
+def test_what_is_needed_follows_the_settings_of_the_cni():
     before = addresses.needed(CATALOGUE["trn1.32xlarge"], 2)
-    monkeypatch.setattr(addresses, "WARM_IP_TARGET", 20)
-    assert addresses.needed(CATALOGUE["trn1.32xlarge"], 2) == before + 2 * 18
+    env = {"WARM_IP_TARGET": "20", "MINIMUM_IP_TARGET": "many"}
+    held = pod_addresses({"vpc-cni": AddonConfig(settings={"env": env})})
+    assert addresses.needed(CATALOGUE["trn1.32xlarge"], 2, held=held) == before + 2 * 18
+    assert held.of(0) == max(20, addresses.PODS.minimum), "what is no number is the stack's"
     with pytest.raises(ValueError, match="'efaonly'"):
         addresses.needed(CATALOGUE["trn1.32xlarge"], 1, "efaonly")

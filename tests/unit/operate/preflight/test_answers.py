@@ -106,6 +106,22 @@ def image(answer, status, text=""):
     return Case(f"images/{IMAGE}", {"ecr:DescribeImages": answer}, status, text, change=with_image)
 
 
+DOCKER = f"arn:aws:secretsmanager:us-west-2:{ACCOUNT}:secret:ecr-pullthroughcache/docker-AbCdEf"
+
+
+def with_cache(prod):
+    rule = {"ecrRepositoryPrefix": "mirror", "credentialArn": DOCKER}
+    made = Resource("u", "aws:ecr/pullThroughCacheRule:PullThroughCacheRule", "docker", inputs=rule)
+    job = next(each for each in prod.resources if each.type == "kubernetes:batch/v1:Job")
+    pods = {"template": {"spec": {"containers": [{"image": IMAGE}, {"image": "nvcr.io/nvidia/a:1"}]}}}
+    prod = changed(prod, job.name, spec=pods)
+    return replace(prod, resources=(*prod.resources, made))
+
+
+def credentials(answer, status, text):
+    return Case(f"images/{DOCKER}", {"secretsmanager:DescribeSecret": answer}, status, text, change=with_cache)
+
+
 def subnet(status, text, **other):
     answers = {"ec2:DescribeSubnets": {"Subnets": [{**ADOPTED[SUBNET], **other}]}}
     return Case(f"network/{SUBNET}", answers, status, text)
@@ -195,6 +211,11 @@ CASES = {
     "a private image": image({"imageDetails": []}, "pass"),
     "no such image": image(AwsError("ImageNotFoundException"), "fail", "not in its registry"),
     "an image that may not be looked at": image(AwsError("AccessDenied"), "not checked"),
+    "credentials of a registry": credentials({"ARN": DOCKER}, "pass", "there"),
+    "no credentials": credentials(AwsError("ResourceNotFoundException"), "fail", "there is no such secret"),
+    "images that no cache brings": Case(
+        "images/cache", {}, "warn", "nvcr.io/nvidia/a, ", "Docker Hub and GitHub; ECR caches no nvcr.io", with_cache
+    ),
     "a good subnet": subnet("pass", "16,000 addresses free, "),
     "a full subnet": subnet("fail", "20 addresses free, ", AvailableIpAddressCount=20),
     "another zone": subnet(
@@ -224,6 +245,11 @@ def test_what_a_check_makes_of_an_answer(prod, case):
     assert case.text in told.text
     assert case.fix in told.fix
     assert bool(told.fix) == (told.status in ("fail", "warn"))
+
+
+def test_an_image_of_a_cache_need_not_be_there_yet(prod):
+    assert IMAGE not in Needs(with_cache(prod)).images
+    assert "mirror" not in " ".join(Needs(with_cache(prod)).uncached)
 
 
 def test_rights_are_simulated_for_the_role_with_its_resources_and_conditions_and_denied_actions_are_named(prod):

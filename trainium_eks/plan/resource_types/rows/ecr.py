@@ -94,3 +94,17 @@ REPOSITORY_POLICY = ResourceType(
     understood=access.POLICY,
     creation="",
 )
+
+
+PULL_THROUGH_CACHE_RULE = ResourceType(
+    token="aws:ecr/pullThroughCacheRule:PullThroughCacheRule",
+    simulated=lambda call: (call.text("ecrRepositoryPrefix"), {"registryId": ACCOUNT}),
+    tagged=False,
+    replaced_by=(REGION, "ecrRepositoryPrefix", "upstreamRegistryUrl", "upstreamRepositoryPrefix"),
+    shown=ShownType(lambda _graph, _rule: (), joined_as=lambda rule: str(rule.inputs.get("upstreamRegistryUrl", ""))),
+    understood=(
+        Concern("credentialArn", concerns.changed, "images of a registry come with other credentials"),
+        Concern("customRoleArn", concerns.changed, "images come by another role"),
+    ),
+    creation="",
+)

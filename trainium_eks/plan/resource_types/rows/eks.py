@@ -63,10 +63,12 @@ def _cluster_price(_graph: Graph, cluster: Resource, _catalogue: Catalogue) -> I
     policy = cluster.inputs.get("upgradePolicy")
     support_type = policy.get("supportType", "EXTENDED") if isinstance(policy, Mapping) else "EXTENDED"
     yield bill.control_plane(str(cluster.inputs.get("version", "")), support_type)
+    yield from bill.control_plane_tier(_tier(cluster))
+
+
+def _tier(cluster: Resource) -> str | None:
     scaling = cluster.inputs.get("controlPlaneScalingConfig")
-    tier = scaling.get("tier") if isinstance(scaling, Mapping) else None
-    if tier and tier != "standard":
-        yield Line(f"provisioned control plane {tier}", 1, 1, prices.EKS_CONTROL_PLANE_TIER_HOURLY.get(tier))
+    return scaling.get("tier") if isinstance(scaling, Mapping) else None
 
 
 def _cluster_facts(_graph: Graph, cluster: Resource) -> Iterable[str]:
@@ -78,6 +80,7 @@ def _cluster_facts(_graph: Graph, cluster: Resource) -> Iterable[str]:
     private = isinstance(vpc, Mapping) and not vpc.get("endpointPublicAccess", True)
     yield "private endpoint only" if private else f"public endpoint for {public}"
     yield "deletion protection" if inputs.get("deletionProtection") else ""
+    yield f"control plane {tier}" if (tier := _tier(cluster)) else ""
 
 
 CLUSTER = ResourceType(
@@ -112,6 +115,9 @@ CLUSTER = ResourceType(
         Concern("deletionProtection", concerns.switched_off, "deletion protection is taken off"),
         Concern("enabledClusterLogTypes", concerns.fewer, "fewer logs of the control plane"),
         Concern("version", concerns.changed, "another minor version of Kubernetes; EKS never goes back"),
+        Concern(
+            "controlPlaneScalingConfig.tier", concerns.changed, "the control plane gets another capacity and price"
+        ),
         Concern("upgradePolicy", concerns.changed, "what happens when the support of its version ends"),
         Concern("vpcConfig.endpointPublicAccess", concerns.no_longer_false, "the endpoint is opened to the internet"),
         Concern("vpcConfig.endpointPublicAccess", concerns.no_longer_true, "reached from within the VPC alone"),
@@ -131,6 +137,13 @@ ACCELERATOR_GROUP_SECONDS = 270.0
 
 ROLLS_NODES = ("launchTemplate.version", "releaseVersion", "version")
 """Paths of a node group that keep the group and replace its nodes when they change: EKS ``UpdateNodegroupVersion``."""
+
+
+REPAIR = (
+    *("maxUnhealthyNodeThresholdCount", "maxUnhealthyNodeThresholdPercentage", "maxParallelNodesRepairedCount"),
+    *("maxParallelNodesRepairedPercentage", "nodeRepairConfigOverrides"),
+)
+"""Settings of a node group's repair beside its switch (EKS API, NodeRepairConfig)."""
 
 
 def is_accelerator_group(resource: Resource) -> bool:
@@ -264,6 +277,10 @@ NODE_GROUP = ResourceType(
         Concern("scalingConfig.maxSize", concerns.less, "fewer nodes at most; others end", of=_size_is_ignored),
         Concern("updateConfig.maxUnavailable", concerns.more, "an update takes more nodes down at once"),
         Concern("nodeRepairConfig.enabled", concerns.switched_off, "broken nodes stay"),
+        *(
+            Concern(f"nodeRepairConfig.{each}", concerns.changed, "broken nodes are repaired otherwise")
+            for each in REPAIR
+        ),
         Concern("labels", concerns.fewer, "pods that select its nodes by their labels find none"),
     ),
     creation="",
