@@ -197,12 +197,12 @@ def program(tmp_path, monkeypatch):
     """Puts a program in the place of `trn`, which gets its arguments."""
     monkeypatch.setattr(processes, "STOP_SECONDS", 20)
 
-    def put(text):
+    def put(text, seconds=60):
         (tmp_path / "trn.py").write_text(f"import json, signal, sys, time\nasked = sys.argv[3:]\n{text}")
         (tmp_path / "python").write_text(f'#!/bin/sh\nexec {PYTHON} {tmp_path}/trn.py "$@"\n')
         (tmp_path / "python").chmod(0o755)
         monkeypatch.setattr(processes.sys, "executable", str(tmp_path / "python"))
-        return Commands(tmp_path, "dev", tmp_path)
+        return Commands(tmp_path, "dev", tmp_path, until=time.time() + seconds)
 
     return put
 
@@ -210,14 +210,14 @@ def program(tmp_path, monkeypatch):
 def test_a_command_gets_its_stack_before_the_arguments_of_pulumi_and_its_answers_are_told_apart(program, tmp_path):
     trn = program("print(json.dumps({'asked': asked}))\nsys.stderr.write('a\\n b\\n')\nsys.exit(len(asked) % 2)")
     for _ in range(2):
-        answer = trn.run("deploy", "up", until=time.time() + 60, after=("--yes",))
+        answer = trn.run("deploy", "up", after=("--yes",))
         where = ["--stack", "dev", "--directory", str(tmp_path)]
         assert answer.document == {"asked": ["deploy", "up", *where, "--", "--yes"]}
         assert (answer.code, answer.complaint) == (0, "a / b")
     with pytest.raises(StepError, match=r"`trn check` ended with 1: a / b"):
-        trn.must("check", until=time.time() + 60)
+        trn.must("check")
     with pytest.raises(StepError, match="no JSON"):
-        program("print('no')").ask("check", until=time.time() + 60)
+        program("print('no')").ask("check")
 
 
 ENDS = """
@@ -232,7 +232,7 @@ time.sleep(60)
 
 def test_a_command_out_of_time_is_asked_to_end_and_may_finish_what_it_has_begun(program, tmp_path):
     with pytest.raises(StepError, match=r"`trn deploy up` was stopped: its time"):
-        program(ENDS).run("deploy", "up", until=time.time() + 3)
+        program(ENDS, seconds=3).run("deploy", "up")
     assert (tmp_path / "begun").exists()
     assert (tmp_path / "ended").exists()
 
@@ -249,7 +249,7 @@ def test_ctrl_c_ends_the_command_too_and_the_next_run_waits_for_one_that_was_lef
 
     monkeypatch.setattr(processes.subprocess, "Popen", Interrupted)
     with pytest.raises(KeyboardInterrupt):
-        trn.run("deploy", "up", until=time.time() + 60)
+        trn.run("deploy", "up")
     assert (tmp_path / "ended").exists()
     monkeypatch.undo()
     left = subprocess.Popen([PYTHON, "-c", "import time; time.sleep(1)", "trainium_eks.cli"])

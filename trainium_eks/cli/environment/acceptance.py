@@ -238,7 +238,7 @@ def _write(run: "Run", steps: "Sequence[Step]", folder: Path, facts: Mapping[str
 
 def _end(run: "Run", folder: Path, project: Path, *, keep: bool) -> str:
     where = folder.relative_to(project)
-    lines = [f"Report: {where}/acceptance.md and .json; the commands' output is beside them."]
+    lines = [f"Report: {where}/acceptance.md and .json; the output of the commands' last calls is beside them."]
     again = f"trn acceptance --stack {run.state.stack}{' --local' if run.state.local else ''}"
     if run.state.billed_since is not None and run.state.billed_until is None:
         why = "is kept" if keep else "was not wholly destroyed"

@@ -89,228 +89,238 @@ def steps(commands: Commands, known: Facts) -> list[Step]:
     no_metrics = "the local cloud runs no Prometheus" if known.local else "`observability.metrics` is not set"
     no_alerts = "" if known.has_metrics else no_metrics
     first = ("plan",) if known.local else ("preflight",)
-    gang, node, trained = GANG_SECONDS, known.node_seconds, ("up", "image")
+    gang, node, up, trained = GANG_SECONDS, known.node_seconds, ("up",), ("up", "image")
     two = f"A gang of {known.nodes} nodes"
     there = known.nodes > int(known.group["minSize"]) or known.nodes < int(known.group["maxSize"])
     one_size = "" if there else f"minSize and maxSize of {known.group['name']} are the same"
     newest = (
         "" if known.version and next_version(known.version) else "no later Kubernetes version is known to this release"
     )
+    on, alone_do = do.with_doctor, do.alone
     return [
-        Step("plan", "The config keeps every rule.", 10, do.plan),
-        Step("preflight", "Nothing that can be asked stands in the way.", 30, do.preflight, ("plan",), alone),
-        Step("up", "The environment is made.", known.up_seconds, do.up, first, bills=True),
-        Step("verification", "Nodes, devices, plugins, volumes and queues are as promised.", 60, do.verify, ("up",)),
-        Step("image", "There is an image to train with.", IMAGE_SECONDS, do.image, ("up",)),
-        Step("fabric", "Nodes, network and storage do what a training asks of them.", gang, do.fabric, trained),
-        Step("training", f"{two} trains, is killed, and goes on from its checkpoint.", gang, do.training, trained),
-        Step("node", f"{two} loses a node, gets another, and goes on.", gang + node, do.node, trained),
-        Step("logs", "Log lines of deleted pods are kept.", 60, do.logs, ("training",), no_logs),
-        Step("stall", "A training that stalls is called so.", STALL_SECONDS, do.stall, trained),
-        Step("alert", f"The alert {ALERT} fires for it.", STALL_SECONDS, do.alert, ("stall",), no_alerts),
-        Step("scale", "The group takes another size, and its own again.", node, do.scale, ("up",), one_size),
-        Step("again", "A second `up` would change nothing.", 60, do.again, ("up",)),
-        Step("upgrade", "The next Kubernetes version is planned, step by step.", 30, do.upgrade, ("up",), newest),
-        Step("destroy", "Everything is deleted.", known.up_seconds, do.destroy, closes=True),
-        Step("leftovers", "Nothing that costs money is left.", 60, do.leftovers, closes=True),
+        Step("plan", "The config keeps every rule.", 10, alone_do(do.plan)),
+        Step("preflight", "Nothing that can be asked stands in the way.", 30, alone_do(do.preflight), ("plan",), alone),
+        Step("up", "The environment is made.", known.up_seconds, alone_do(do.up), first, bills=True),
+        Step("verification", "Nodes, devices, plugins, volumes and queues are as promised.", 60, on(do.verify), up),
+        Step("image", "There is an image to train with.", IMAGE_SECONDS, on(do.image), up),
+        Step("fabric", "Nodes, network and storage do what a training asks of them.", gang, on(do.fabric), trained),
+        Step("training", f"{two} is killed and goes on from its checkpoint.", gang, on(do.training, KILLED), trained),
+        Step("node", f"{two} loses a node, gets another, and goes on.", gang + node, on(do.node, LOST), trained),
+        Step("logs", "Log lines of deleted pods are kept.", 60, on(do.logs), ("training",), no_logs),
+        Step("stall", "A training that stalls is called so.", STALL_SECONDS, on(do.stall, STALLED), trained),
+        Step("alert", f"The alert {ALERT} fires for it.", STALL_SECONDS, on(do.alert, STALLED), ("stall",), no_alerts),
+        Step("scale", "The group takes another size, and its own again.", node, on(do.scale), up, one_size),
+        Step("again", "A second `up` would change nothing.", 60, on(do.again), up),
+        Step("upgrade", "The next Kubernetes version is planned, step by step.", 30, alone_do(do.upgrade), up, newest),
+        Step("destroy", "Everything is deleted.", known.up_seconds, alone_do(do.destroy), closes=True),
+        Step("leftovers", "Nothing that costs money is left.", 60, alone_do(do.leftovers), closes=True),
     ]  # fmt: skip
 
 
 class _Acts:
-    """The work of the steps. Each gets the time (seconds since 1970) at which it must have ended."""
+    """The work of the steps."""
 
     def __init__(self, commands: Commands, known: Facts) -> None:
         self._commands = commands
         self._known = known
 
-    def plan(self, until: float) -> str:
-        answer = self._commands.run("plan", "--json", until=until)
+    def alone(self, act: Callable[[], str]) -> Callable[[float], str]:
+        """Return a step's work, which ends at the time that it is given."""
+
+        def work(until: float) -> str:
+            self._commands.until = until
+            return act()
+
+        return work
+
+    def with_doctor(self, act: Callable[[], str], job: str = "") -> Callable[[float], str]:
+        """Return the same for a cluster that is up: where a step fails without findings of its own, the doctor is asked
+        about its job, and then about the environment."""
+
+        def work(until: float) -> str:
+            try:
+                return self.alone(act)(until)
+            except StepError as error:
+                found = error.findings
+                for subject in ((job,), ()) if job else ((),):
+                    self._commands.until = time.time() + 120
+                    found = found or tuple(findings(self._commands.ask("doctor", *subject)))
+                raise StepError(str(error), found) from None
+
+        return work
+
+    def plan(self) -> str:
+        answer = self._commands.run("plan", "--json")
         document = answer.document
         failed = [f"{each['id']} {each['title']}" for each in document.get("rules", ()) if each["status"] == "fail"]
         if failed or answer.code or "rules" not in document:
             raise StepError(f"`trn plan` ends with {answer.code}: {'; '.join(failed) or _problems(document)}")
         return f"{len(document['resources'])} resources, {len(document['rules'])} rules"
 
-    def preflight(self, until: float) -> str:
-        document = self._commands.ask("check", until=until)
+    def preflight(self) -> str:
+        document = self._commands.ask("check")
         if not document.get("account"):
             raise StepError("there are no AWS credentials, or AWS does not take them")
         return self._judged(document, "check")
 
-    def up(self, until: float) -> str:
-        if self._known.local:
-            self._commands.must("local", "up", until=until)
-        else:
-            # The account was checked a step before.
-            self._commands.must("deploy", "up", until=until, after=("--yes", "--skip-preview", "--skip-check"))
-        with _as_step():
-            outputs = self._source().outputs
+    def up(self) -> str:
+        # The account was checked a step before.
+        self._here("up", ("--yes", "--skip-preview", "--skip-check"))
+        outputs = self._source().outputs
         return f"cluster {outputs.cluster_name}, queues {', '.join(outputs.queue_names)}"
 
-    def verify(self, until: float) -> str:
-        return self._judged(
-            self._commands.ask("doctor", "--wait", "15" if self._known.local else "300", until=until), "doctor"
-        )
+    def verify(self) -> str:
+        return self._judged(self._commands.ask("doctor", "--wait", "15" if self._known.local else "300"), "doctor")
 
-    def image(self, until: float) -> str:
-        if self._known.local:
-            answer = self._commands.must("local", "images", "make", "torch", until=until, of_stack=False)
-        else:
-            answer = self._commands.must("image", "push", "--in-cluster", until=until)
-        return answer.output.strip().splitlines()[-1] if answer.output.strip() else ""
+    def image(self) -> str:
+        words = ("local", "images", "make", "torch") if self._known.local else ("image", "push", "--in-cluster")
+        answer = self._commands.must(*words, of_stack=not self._known.local)
+        return answer.output.strip().rpartition("\n")[2]
 
-    def fabric(self, until: float) -> str:
+    def fabric(self) -> str:
         # Without EFA there is no network to test, and a rank for each device does not leave its node.
         has_efa = any("efa" in name for name in self._known.group["resources"])
         nodes = self._known.nodes if has_efa else 1
         asked = ("fabric", "--group", str(self._known.group["name"]), "--nodes", str(nodes))
-        answer = self._commands.run(*asked, "--json", until=until)
+        answer = self._commands.run(*asked, "--json")
         groups = answer.document.get("groups")
         if not groups:
-            raise self._failed(f"the test was not made: {_problems(answer.document) or answer.complaint}")
+            raise StepError(f"the test was not made: {_problems(answer.document) or answer.complaint}")
         failed = [finding for group in groups for finding in findings(group)]
         if failed or answer.code:
             raise StepError(f"{len(failed)} checks fail", failed)
         return ", ".join(each["subject"] for group in groups for each in group["findings"] if each["status"] == "pass")
 
-    def training(self, until: float) -> str:
-        return self._survives(KILLED, self._kill, until)
+    def training(self) -> str:
+        return self._survives(KILLED, self._kill)
 
-    def node(self, until: float) -> str:
-        seen = self._survives(LOST, self._lose_node, until)
-        self._commands.run("cancel", LOST, until=until)
+    def node(self) -> str:
+        seen = self._survives(LOST, self._lose_node)
+        self._commands.run("cancel", LOST)
         return seen
 
-    def logs(self, until: float) -> str:
+    def logs(self) -> str:
         """Delete the killed job with its pods; the lines before the kill are asked of the log store alone."""
-        self._commands.run("cancel", KILLED, until=until)
+        self._commands.run("cancel", KILLED)
         found = Answer(0, "", "")
         shown_within = 10 if self._known.local else 240  # CloudWatch shows lines some time after they were written
-        for _ in _looks(min(until, time.time() + shown_within)):
-            found = self._commands.run("logs", KILLED, "--since", "6h", until=until)
+        for _ in _looks(min(self._commands.until, time.time() + shown_within)):
+            found = self._commands.run("logs", KILLED, "--since", "6h")
             numbers = [each.number for each in parse_all(found.output.splitlines())]
             if numbers and numbers[0] == 1 and numbers[-1] == STEPS and "resumed from step" in found.output:
                 return f"{len(numbers)} step lines of both starts, from step 1 to {STEPS}"
         lines = f"{len(found.output.splitlines())} lines"
-        raise self._failed(f"{lines} are kept, without both starts of the job: {found.complaint}".rstrip(": "))
+        raise StepError(f"{lines} are kept, without both starts of the job: {found.complaint}".rstrip(": "))
 
-    def stall(self, until: float) -> str:
-        self._begin(STALLED, until, "--grace", "5", each_save="86400")
+    def stall(self) -> str:
+        self._begin(STALLED, "--grace", "5", each_save="86400")
         began = time.time()
-        for _ in _looks(until):
-            status = self._commands.ask("status", STALLED, until=until)
-            if (status.get("progress") or {}).get("stalled"):
+        for _ in _looks(self._commands.until):
+            progress = self._commands.ask("status", STALLED).get("progress") or {}
+            if progress.get("stalled"):
                 break
         else:
-            raise self._failed("`trn status` does not call it stalled", STALLED)
-        quiet = status["progress"]["quietSeconds"]
+            raise StepError("`trn status` does not call it stalled")
         if not self._known.has_metrics:
-            self._commands.run("cancel", STALLED, until=until)
-        return f"`trn status` says so {time.time() - began:.0f} s after the start, {quiet:.0f} s after its last step"
+            self._commands.run("cancel", STALLED)
+        return (
+            f"noticed {time.time() - began:.0f} s after the start, {progress['quietSeconds']:.0f} s after its last step"
+        )
 
-    def alert(self, until: float) -> str:
+    def alert(self) -> str:
         began, alerts = time.time(), list[Mapping[str, Any]]()
-        for _ in _looks(until):
-            alerts = self._commands.ask("doctor", "--alerts", until=until).get("alerts", [])
+        for _ in _looks(self._commands.until):
+            alerts = self._commands.ask("doctor", "--alerts").get("alerts", [])
             for each in alerts:
                 if (each["name"], each["state"], each["labels"].get("job_name")) == (ALERT, "firing", STALLED):
-                    self._commands.run("cancel", STALLED, until=until)
+                    self._commands.run("cancel", STALLED)
                     return f"it fires {time.time() - began:.0f} s after `trn status` noticed"
         others = ", ".join(sorted({each["name"] for each in alerts})) or "none"
-        raise self._failed(f"it does not fire; other alerts: {others}", STALLED)
+        raise StepError(f"it does not fire; other alerts: {others}")
 
-    def scale(self, until: float) -> str:
+    def scale(self) -> str:
         group, nodes = self._known.group, self._known.nodes
         other = nodes - 1 if nodes > int(group["minSize"]) else nodes + 1
         for size in (other, nodes):
-            self._must("scale", str(group["name"]), str(size), until=until)
+            self._commands.must("scale", str(group["name"]), str(size))
         return f"{nodes} to {other} nodes, and back"
 
-    def again(self, until: float) -> str:
-        if not self._known.local:
-            self._commands.must("deploy", "preview", until=until, after=("--expect-no-changes",))
-            return "the preview expects no change"
-        answer = self._commands.must("local", "up", until=until)
-        if "Nothing has changed" not in answer.output:
-            changes = [
-                line.strip() for line in answer.output.splitlines() if line.strip()[:2] in ("+ ", "~ ", "± ", "- ")
-            ]
-            raise StepError(f"it changed something: {'; '.join(changes[:5]) or answer.complaint}")
-        return "nothing has changed"
+    def again(self) -> str:
+        answer = self._here("up" if self._known.local else "preview", ("--expect-no-changes",))
+        if self._known.local and "Nothing has changed" not in answer.output:
+            lines = [line.strip() for line in answer.output.splitlines()]
+            changes = [line for line in lines if line[:2] in ("+ ", "~ ", "± ", "- ")]
+            raise StepError(f"it changed something: {'; '.join(changes[:5])}")
+        return "nothing has changed" if self._known.local else "the preview expects no change"
 
-    def upgrade(self, until: float) -> str:
+    def upgrade(self) -> str:
         to = next_version(self._known.version)
-        document = self._commands.ask("upgrade", "--to", to, until=until)
+        document = self._commands.ask("upgrade", "--to", to)
         if document.get("refused") or "steps" not in document:
             raise StepError(f"AWS would refuse the upgrade to {to}, or it cannot be planned: {_problems(document)}")
         return f"to {to}: {len(document['steps'])} steps, about {document['seconds'] / 60:.0f} min"
 
-    def destroy(self, until: float) -> str:
-        if self._known.local:
-            self._commands.must("local", "down", until=until)
-        else:
-            self._commands.must("deploy", "destroy", until=until, after=("--yes", "--no-export"))
+    def destroy(self) -> str:
+        self._here("destroy", ("--yes", "--no-export"))
         return ""
 
-    def leftovers(self, until: float) -> str:
+    def leftovers(self) -> str:
         """Judge the findings of a search of the account; resources that a destroy keeps on purpose are named."""
         if self._known.local:
-            answer = self._commands.must("local", "down", until=until)
+            answer = self._commands.must("local", "down")
             if "Nothing of" not in answer.output:
                 raise StepError(f"something was left: {answer.output.strip()}")
             return "no process, no directory"
-        document = self._commands.ask("orphans", until=until)
+        document = self._commands.ask("orphans")
         found = findings(document)
         kept = [each for each in found if str(each.get("note", "")).startswith("kept on purpose")]
         lost = [each for each in found if each not in kept]
         unseen = [each["subject"] for each in document["findings"] if each["status"] == "not checked"]
         if lost or unseen:
-            text = f"{len(lost)} resources are left" if lost else "not everything could be looked for"
-            raise StepError(f"{text}{'; not looked at: ' + ', '.join(unseen) if unseen else ''}", lost)
-        named = ", ".join(sorted({str(each.get("kind")) for each in kept}))
-        return f"kept on purpose: {named}" if kept else "nothing is left"
+            raise StepError(f"{len(lost)} resources are left; not looked at: {', '.join(unseen) or 'none'}", lost)
+        return f"kept on purpose: {', '.join(sorted({str(each.get('kind')) for each in kept})) or 'nothing'}"
 
     # --- Gangs ------------------------------------------------------------------------------------------------------
 
-    def _begin(self, job: str, until: float, *options: str, each_save: str = "0") -> None:
+    def _begin(self, job: str, *options: str, each_save: str = "0") -> None:
         """Submit a gang on all nodes of the group; a job that an interrupted step left is ended first. The ranks add
         on the CPU, so that the cheapest types do, too."""
-        self._commands.run("cancel", job, until=until)
+        self._commands.run("cancel", job)
         asked = ("--example", "gradient-sum", "--name", job, "--detach", "--group", str(self._known.group["name"]))
         length = ("--steps", str(STEPS), "--step-seconds", str(STEP_SECONDS), "--checkpoint-every", str(SAVE_EVERY))
         nodes = ("--nodes", str(self._known.nodes), "--ranks-per-node", "1", "--backend", "cpu", *options)
-        self._must("train", *asked, *nodes, until=until, after=(*length, "--save-seconds", each_save))
+        self._commands.must("train", *asked, *nodes, after=(*length, "--save-seconds", each_save))
 
-    def _survives(self, job: str, harm: Callable[[str, float], str], until: float) -> str:
+    def _survives(self, job: str, harm: Callable[[str], str]) -> str:
         """Train with a gang, do it harm once a checkpoint is there, and await its end; return the observations."""
-        self._begin(job, until)
-        at = self._saved_step(job, until)
-        what = harm(job, until)
-        waited = self._commands.run("wait", job, "--timeout", f"{max(int(until - time.time()), 1)}s", until=until)
+        self._begin(job)
+        at = self._saved_step(job)
+        what = harm(job)
+        waited = self._commands.run("wait", job, "--timeout", f"{max(int(self._commands.until - time.time()), 1)}s")
         if waited.code:
-            raise self._failed(f"after {what}: {waited.output.strip() or waited.complaint}", job)
-        status = self._commands.ask("status", job, until=until)
+            raise StepError(f"after {what}: {waited.output.strip() or waited.complaint}")
+        status = self._commands.ask("status", job)
         restarts = status["job"].get("restarts", 0)
-        shown = self._commands.run("logs", job, until=until).output
+        shown = self._commands.run("logs", job).output
         resumed = [
             line.partition("resumed from step ")[2].split()[0] for line in shown.splitlines() if "resumed" in line
         ]
         if not restarts or not resumed:
-            raise self._failed(f"after {what} it ended, {restarts} restarts, without going on from a checkpoint", job)
+            raise StepError(f"after {what} it ended, {restarts} restarts, without going on from a checkpoint")
         return f"{what} after the checkpoint of step {at}; restarted, resumed from step {resumed[-1]}, ended at {STEPS}"
 
-    def _saved_step(self, job: str, until: float) -> int:
+    def _saved_step(self, job: str) -> int:
         """Return the step of the first checkpoint, once it is there."""
-        for _ in _looks(until):
-            status = self._commands.ask("status", job, until=until)
+        for _ in _looks(self._commands.until):
+            status = self._commands.ask("status", job)
             saved = (status.get("progress") or {}).get("checkpointStep")
             if saved:
                 return int(saved)
             if (status.get("job") or {}).get("ended"):
-                raise self._failed("the job ended before its first checkpoint", job)
-        raise self._failed("no checkpoint was made", job)
+                raise StepError("the job ended before its first checkpoint")
+        raise StepError("no checkpoint was made")
 
-    def _kill(self, job: str, _until: float) -> str:
+    def _kill(self, job: str) -> str:
         """Delete the pod of the last rank without a grace period: its processes get SIGKILL."""
         with self._api() as api:
             pod = self._pods(api, job)[-1]
@@ -318,7 +328,7 @@ class _Acts:
             api.request("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
         return "a pod was killed"
 
-    def _lose_node(self, job: str, until: float) -> str:
+    def _lose_node(self, job: str) -> str:
         """End the node of the last rank: its instance, which the Auto Scaling group replaces. On the local cloud the
         node's object is deleted, and `trn scale` makes another, as no group of EC2 does."""
         with self._api() as api:
@@ -328,7 +338,7 @@ class _Acts:
             if self._known.local:
                 api.request("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions"})
         if self._known.local:
-            self._must("scale", str(self._known.group["name"]), str(self._known.nodes), until=until)
+            self._commands.must("scale", str(self._known.group["name"]), str(self._known.nodes))
         else:
             from trainium_eks.aws.sessions import client, saying
 
@@ -341,10 +351,16 @@ class _Acts:
         found = api.list("v1", "Pod", namespace=namespace, labels=f"volcano.sh/job-name={job}")
         bound = [each for each in found if each["spec"].get("nodeName")]
         if not bound:
-            raise self._failed("no pod of it is on a node", job)
+            raise StepError("no pod of it is on a node")
         return sorted(bound, key=lambda pod: str(pod["metadata"]["name"]))
 
     # --- The cluster ------------------------------------------------------------------------------------------------
+
+    def _here(self, operation: str, options: tuple[str, ...]) -> Answer:
+        """Run an operation of ``trn deploy``, or of the local cloud, which has no options."""
+        if self._known.local:
+            return self._commands.must("local", {"destroy": "down"}.get(operation, operation))
+        return self._commands.must("deploy", operation, after=options)
 
     def _source(self) -> Any:
         return find_source(self._commands.stack, None, None, self._commands.project)
@@ -356,13 +372,6 @@ class _Acts:
         with _as_step(), open_kubeconfig(self._source()) as file:
             yield Api.connect(file)
 
-    def _must(self, *words: str, until: float, after: tuple[str, ...] = ()) -> Answer:
-        """Run a command in a cluster that is up; where it fails, the doctor is asked."""
-        try:
-            return self._commands.must(*words, until=until, after=after)
-        except StepError as error:
-            raise self._failed(str(error)) from None
-
     def _judged(self, document: Mapping[str, Any], command: str) -> str:
         if failed := findings(document):
             raise StepError(f"`trn {command}` finds {len(failed)} faults", failed)
@@ -370,13 +379,6 @@ class _Acts:
         if not counts.get("pass"):
             raise StepError(f"`trn {command}` judged nothing: {_problems(document)}".rstrip(": "))
         return ", ".join(f"{number} {status}" for status, number in counts.items() if number)
-
-    def _failed(self, text: str, job: str = "") -> StepError:
-        """Return the error of a step, with the doctor's findings about the job, or else about the environment."""
-        found: list[Mapping[str, Any]] = []
-        for subject in ((job,), ()) if job else ((),):
-            found = found or findings(self._commands.ask("doctor", *subject, until=time.time() + 120))
-        return StepError(text, found)
 
 
 def _looks(until: float) -> Iterator[None]:

@@ -42,23 +42,20 @@ class Answer:
             raise StepError(f"the answer is no JSON: {self.complaint}") from None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Commands:
     """The way to run ``trn`` for a stack."""
 
     project: Path
     stack: str
     folder: Path
-    """Directory of the outputs, ``<command>.out`` and ``<command>.err``, each with all calls of its command."""
+    """Directory of the outputs, ``<command>.out`` and ``.err`` of each command's last call, and of the file ``child``
+    with the process id of the present one."""
+    until: float = 0.0
+    """Time (seconds since 1970) at which each command is stopped."""
 
-    @property
-    def _child(self) -> Path:
-        """Return the file with the process id of the command under way, for a run that goes on after a crash."""
-        return self.folder / "child"
-
-    def run(self, *words: str, until: float, after: tuple[str, ...] = (), of_stack: bool = True) -> Answer:
-        """Run a command to its end, or to the given time (seconds since 1970); ``after`` goes behind ``--``, and
-        ``of_stack`` is False for a command of no stack.
+    def run(self, *words: str, after: tuple[str, ...] = (), of_stack: bool = True) -> Answer:
+        """Run a command to its end; ``after`` goes behind ``--``, and ``of_stack`` is False for a command of no stack.
 
         :class:`StepError` when time is up. On Ctrl-C the command is asked to end, too, and awaited."""
         command = [sys.executable, "-m", "trainium_eks.cli", *words]
@@ -67,8 +64,7 @@ class Commands:
         name = "-".join(word for word in words[:2] if word.isalpha())
         surroundings = {**os.environ, "NO_COLOR": "1", "COLUMNS": "160"}
         out, err = (self.folder / f"{name}.{kind}" for kind in ("out", "err"))
-        with out.open("ab") as output, err.open("ab") as errors:
-            begins = output.tell(), errors.tell()
+        with out.open("wb") as output, err.open("wb") as errors:
             # A session of its own: Ctrl-C at the terminal reaches this process alone, which passes it on once.
             process = subprocess.Popen(
                 command,
@@ -79,39 +75,38 @@ class Commands:
                 stderr=errors,
                 start_new_session=True,
             )
-            whole_file.write(self._child, str(process.pid))
-            try:
-                process.wait(timeout=max(until - time.time(), 0))
-            except subprocess.TimeoutExpired:
-                _stop(process)
-                shown = " ".join(words)
-                raise StepError(f"`trn {shown}` was stopped: its time, or the limit of cost, was over") from None
-            except KeyboardInterrupt:
-                _stop(process)
-                raise
-        said, told = _since(out, begins[0]), _since(err, begins[1])
+        whole_file.write(self.folder / "child", str(process.pid))
+        try:
+            process.wait(timeout=max(self.until - time.time(), 0))
+        except subprocess.TimeoutExpired:
+            _stop(process)
+            raise StepError(f"`trn {' '.join(words)}` was stopped: its time, or the limit of cost, was over") from None
+        except KeyboardInterrupt:
+            _stop(process)
+            raise
+        said, told = (file.read_text(encoding="utf-8", errors="replace") for file in (out, err))
         lines = [line.strip() for line in (told.strip() or said.strip()).splitlines() if line.strip()]
         return Answer(process.returncode, said, " / ".join(lines[-LAST_LINES:]))
 
     def await_last(self) -> None:
         """Wait until the command has ended that a crashed run left; another process of its number is let alone."""
         try:
-            process = psutil.Process(int(self._child.read_text(encoding="ascii")))
+            process = psutil.Process(int((self.folder / "child").read_text(encoding="ascii")))
             if "trainium_eks.cli" in process.cmdline() or process.name() == "pulumi":
                 process.wait()
         except (OSError, ValueError, psutil.Error):
             return
 
-    def must(self, *words: str, until: float, after: tuple[str, ...] = (), of_stack: bool = True) -> Answer:
+    def must(self, *words: str, after: tuple[str, ...] = (), of_stack: bool = True) -> Answer:
         """Run a command as :meth:`run` does; :class:`StepError` unless it ends with 0."""
-        found = self.run(*words, until=until, after=after, of_stack=of_stack)
+        found = self.run(*words, after=after, of_stack=of_stack)
         if found.code:
             raise StepError(f"`trn {' '.join(words)}` ended with {found.code}: {found.complaint}")
         return found
 
-    def ask(self, *words: str, until: float) -> Any:
+    def ask(self, *words: str) -> Any:
         """Return the document of a command with ``--json``, with any exit code."""
-        return self.run(*words, "--json", until=until).document
+        return self.run(*words, "--json").document
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
@@ -124,12 +119,6 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
         except subprocess.TimeoutExpired:
             continue
         return
-
-
-def _since(file: Path, begin: int) -> str:
-    with file.open("rb") as opened:
-        opened.seek(begin)
-        return opened.read().decode(errors="replace")
 
 
 def findings(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:

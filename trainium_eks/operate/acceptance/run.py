@@ -78,7 +78,7 @@ class StepResult:
     seconds: float
     text: str
     """What was seen, or why the step failed or was not reached."""
-    findings: tuple[Mapping[str, Any], ...] = ()
+    findings: Sequence[Mapping[str, Any]] = ()
     """The doctor's findings of a failed step, as plain data."""
 
 
@@ -131,11 +131,8 @@ class State:
             data = parse_json(file.read_text(encoding="utf-8"))
             if data.pop("schemaVersion") != SCHEMA_VERSION:
                 raise ValueError
-            results = tuple(
-                StepResult(**{**each, "outcome": Outcome(each["outcome"]), "findings": tuple(each["findings"])})
-                for each in data.pop("results")
-            )
-            return State(**data, results=results)
+            results = (StepResult(**{**each, "outcome": Outcome(each["outcome"])}) for each in data.pop("results"))
+            return State(**data, results=tuple(results))
         except (OSError, *MISSHAPEN):
             raise RunError(
                 f"{file} is no acceptance run of this release: finish the run with the release that began it, or "

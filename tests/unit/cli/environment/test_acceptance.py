@@ -175,7 +175,7 @@ def test_every_step_is_asked_of_the_command_for_it(project, cluster):
         ("deploy preview", None, "again", "ended with 1"),
         ("upgrade", {"problems": [{"reason": "two versions up"}]}, "upgrade", "two versions up"),
         ("deploy destroy", None, "destroy", "ended with 1"),
-        ("orphans", {"findings": [KEPT, ECR]}, "leftovers", "1 resources are left"),
+        ("orphans", {"findings": [KEPT, ECR]}, "leftovers", "1 resources are left; not looked at: none"),
         ("orphans", {"findings": [{**KEPT, "status": "not checked"}]}, "leftovers", "not looked at: k"),
     ],
 )
