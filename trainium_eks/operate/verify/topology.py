@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from trainium_eks.jobs.explain.hypernodes import shared_members
+from trainium_eks.jobs.submit import planning
 from trainium_eks.kube.cluster import labels_of, name_of
 from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
@@ -22,7 +23,7 @@ def hypernodes(examined: CheckInput) -> Iterator[Finding]:
     id_, subject = "topology/hypernodes", "HyperNodes"
     found = {name_of(each): each for each in examined.cluster.of("HyperNode")}
     nodes = {name_of(each): labels_of(each) for each in examined.cluster.of("Node")}
-    due = tree.changes(tree.hypernodes(nodes, EC2_TOPOLOGY_LABELS), found)
+    due = tree.changes(tree.hypernodes(nodes, planning.topology_labels(examined.outputs)), found)
     if examined.local is not None and not examined.local.real_volcano:
         yield not_applicable(id_, subject, "Volcano does not run on this machine")
     elif not found and not due:
