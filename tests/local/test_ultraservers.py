@@ -45,13 +45,13 @@ class Cloud:
         return self.project.get("local", *self._researcher, "pods", "-l", f"volcano.sh/job-name={name}")
 
     def places(self, name, nodes):
-        """The nodes of a job's pods by pod, once all are placed."""
+        """The nodes of a job's pods by pod, once all of them run."""
 
-        def placed():
-            found = {each["metadata"]["name"]: each["spec"].get("nodeName") for each in self.pods(name)}
-            return found if len(found) == nodes and all(found.values()) else None
+        def running():
+            found = [each for each in self.pods(name) if each["status"]["phase"] == "Running"]
+            return {each["metadata"]["name"]: each["spec"]["nodeName"] for each in found} if len(found) == nodes else {}
 
-        return until(placed, f"{name} is placed")
+        return until(running, f"{name} runs")
 
     def parts(self, name, nodes, size):
         """How many of a job's nodes are in each UltraServer (4) or half (2)."""
@@ -101,7 +101,7 @@ def cloud(binaries, volcano_programs, tmp_path_factory):
 
 
 def placements(cloud):
-    """With one half taken a gang of 4 takes the other UltraServer, one of 2 a free half, and one of 8 waits for both."""
+    """One half is taken: a gang of 4 takes the other UltraServer, one of 2 a free half, one of 8 waits for both."""
     assert cloud.train("half", 2, "half").returncode == 0
     [taken] = cloud.parts("half", 2, 4)
     node, labels = next(each for each in cloud.labels.items() if each[1][f"{LABEL}-server-id-4"] != taken)
