@@ -47,9 +47,10 @@ def hypernodes(nodes: Mapping[str, Mapping[str, str]], layers: Sequence[str]) ->
     """Return the HyperNodes for these nodes, by name.
 
     A node that lacks the label of a switch's layer is in the HyperNodes of the narrower layers alone. Without the label
-    of its narrowest switch and of :data:`DOMAINS` a node is in no HyperNode. Where nodes of an
-    UltraServer name different switches, it is under the switches that all its nodes name. ``layers`` are the labels in which nodes say their place, the widest
-    first; a layer's tier is its number from the narrowest, 1, whichever layers a node has.
+    of its narrowest switch and of :data:`DOMAINS` a node is in no HyperNode. Where nodes of an UltraServer name
+    different switches, the UltraServer is under the switches that all its nodes name. ``layers`` are the labels in
+    which nodes say their place, the widest first; a layer's tier is its number from the narrowest, 1, whichever layers
+    a node has.
     """
     made: dict[str, Object] = {}
     members: dict[str, set[tuple[str, str]]] = {}

@@ -325,6 +325,10 @@ class _Ranks:
         self._look()
         for reader in self._readers:
             reader.join(_LAST_WORDS_SECONDS)
+        deadline = time.monotonic() + _LAST_WORDS_SECONDS
+        hears = self._node.rank == 0 and not any(each.returncode for each in self._processes)
+        while hears and self._node.first in self._peers.values() and time.monotonic() < deadline:
+            self._look()  # rank 0 may speak for longer
         code = self._ended()
         self._report(self._node.rank, code)
         return code

@@ -53,7 +53,8 @@ class Membership:
 
 
 def membership(size: int) -> Membership:
-    """Return this node's membership where 4, 2 or 1 nodes work as one. PlaceError: the driver names none in time."""
+    """Return this node's membership where 4, 2 or 1 nodes work as one. PlaceError: there is no such driver.
+    TimeoutError: the driver names no place in time, as it may on another start."""
     if size == 1:
         return Membership((_NO_ID, -1), _MODE_OF_ONE)
     directory = Path(os.environ.get(SYSFS) or _DIRECTORY)
@@ -68,7 +69,7 @@ def membership(size: int) -> Membership:
         if mode and server.strip("0") and node.isdecimal():
             return Membership((server, int(node)), mode)
         if time.monotonic() > deadline:
-            raise PlaceError(
+            raise TimeoutError(
                 f"the driver names no place among {size} nodes after {_WAIT_SECONDS:.0f} s: "
                 f"modes {modes or 'none'}, server {server}, node {node}"
             )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from trainium_workloads import gang
+from trainium_workloads import gang, ultraserver
 from waiting import SECONDS, until
 
 ENVIRONMENT = {"PYTHONPATH": str(Path(__file__).parents[3] / "workloads"), "PYTHONUNBUFFERED": "1"}
@@ -47,10 +47,14 @@ def node(tmp_path_factory, port):
     """Starts nodes; none is left after the test."""
     directory, started = tmp_path_factory.mktemp("outputs"), []
 
-    def start(nodes, *program, ranks=1, job="j", number=0, port=port):
+    def start(nodes, *program, ranks=1, job="j", number=0, port=port, environment=ENVIRONMENT):
         where = f"--nnodes {nodes} --nproc_per_node {ranks} --rdzv_endpoint 127.0.0.1:{port} --node_rank {number}"
         command = [sys.executable, "-m", "trainium_workloads.gang", *where.split(), "--rdzv_id", job, *program]
-        how = {"env": {**os.environ, **ENVIRONMENT}, "stderr": subprocess.STDOUT, "start_new_session": True}
+        how = {
+            "env": {**os.environ, **ENVIRONMENT, **environment},
+            "stderr": subprocess.STDOUT,
+            "start_new_session": True,
+        }
         output = directory / str(len(started))
         with output.open("wb") as sink:
             started.append(_Node(subprocess.Popen(command, stdout=sink, **how), output))
@@ -104,6 +108,102 @@ def test_nodes_have_the_numbers_that_they_are_given(node, tmp_path):
     others = [node(3, str(script), number=number) for number in (2, 1)]
     ended = _ended(node(3, str(script), number=0), *others)
     assert ended == [(0, "[default0]:0 0 1\n"), (0, "[default0]:2 2 1\n"), (0, "[default0]:1 1 1\n")]
+
+
+TOLD = """\
+import json, os
+keys = ("RANK", "MASTER_ADDR", "PET_NODE_RANK", "PET_MASTER_ADDR")
+told = {key: text for key, text in os.environ.items() if key in keys or key.startswith("NEURON_")}
+print("[default0]:" * ("RANK" not in os.environ) + "told", json.dumps(told), flush=True)
+"""
+
+
+@pytest.fixture
+def placed(node, tmp_path):
+    """Starts the nodes of a gang with these places: the driver's answers for a node are a server's id and a number."""
+    (tmp_path / "told.py").write_text(TOLD)
+
+    def start(*places, size=2, launcher=False):
+        started = []
+        for number, (server, place) in enumerate(places):
+            sysfs = tmp_path / f"node{number}"
+            sysfs.mkdir()
+            for name, text in (
+                ("ultraserver_mode", "1,3,4"),
+                (f"server_id_{size}", server),
+                (f"node_id_{size}", place),
+            ):
+                (sysfs / name).write_text(f"{text}\n")
+            hosts = {f"VC_TRAINER_{each}_HOSTS": f"127.0.0.{each + 1}" for each in range(len(places))}
+            words = ["--launcher", sys.executable] if launcher else []
+            how = {"number": number, "environment": {**hosts, "TRN_NEURON_SYSFS": str(sysfs)}}
+            started.append(node(len(places), "--node-config", str(size), *words, str(tmp_path / "told.py"), **how))
+        return started
+
+    return start
+
+
+def _told(output):
+    return [json.loads(line.partition("told ")[2]) for line in output.splitlines() if "told {" in line]
+
+
+@pytest.mark.parametrize("launcher", [False, True])
+def test_ranks_follow_the_nodes_places_and_rank_0_is_heard_at_node_0(placed, launcher):
+    places = (("b", "1"), ("a", "0"), ("b", "0"), ("a", "1"))
+    said = [_told(output) for _, output in _ended(*placed(*places, launcher=launcher))]
+    keys = ("NEURON_RT_ULTRASERVER_SERVER_ID", "NEURON_RT_ULTRASERVER_NODE_ID")
+    own = [
+        next(each for each in told if tuple(map(each.get, keys)) == place)
+        for told, place in zip(said, places, strict=True)
+    ]
+    rank, first = ("PET_NODE_RANK", "PET_MASTER_ADDR") if launcher else ("RANK", "MASTER_ADDR")
+    for key in ("NEURON_GLOBAL_TOPOID", rank):
+        assert [each[key] for each in own] == ["3", "0", "2", "1"]
+    assert {each[key] for each in own for key in ("NEURON_GLOBAL_TOPOID0_HOST", first)} == {"127.0.0.2"}
+    assert {each["NEURON_RT_ULTRASERVER_MODE"] for each in own} == {"3"}
+    assert [sorted(each[rank] for each in told) for told in said] == [["0", "3"], ["0"], ["2"], ["1"]]
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        ((("a", 0), ("b", 1)), "the gang has 1 of 2 nodes of a, 1 of 2 nodes of b"),
+        ((("a", 1), ("a", 1)), "the gang has two nodes with one place"),
+    ],
+)
+def test_a_gang_with_parts_of_halves_is_refused_on_all_nodes(placed, places, said):
+    for code, output in _ended(*placed(*places)):
+        assert code == gang.REFUSED
+        assert said in output
+
+
+def test_a_node_waits_for_the_drivers_election_and_is_refused_without_a_driver(tmp_path, monkeypatch):
+    monkeypatch.setenv(ultraserver.SYSFS, str(tmp_path))
+    with pytest.raises(ultraserver.PlaceError, match="in no UltraServer, or its driver is too old"):
+        ultraserver.membership(4)
+    texts = {
+        "ultraserver_mode": ["busy", "1,2,4"],
+        "server_id_2": ["0" * 16, "00000000000000ab"],
+        "node_id_2": ["busy", "1"],
+    }
+    monkeypatch.setattr(ultraserver.time, "sleep", lambda _: _write(tmp_path, texts, 1))
+    _write(tmp_path, texts, 0)
+    assert ultraserver.membership(2) == ultraserver.Membership(("00000000000000ab", 1), "2")
+    monkeypatch.setattr(ultraserver, "_WAIT_SECONDS", -1.0)
+    _write(tmp_path, texts, 0)
+    with pytest.raises(TimeoutError, match="modes busy"):
+        ultraserver.membership(2)
+    one = ultraserver.membership(1).variables(5, "first")
+    assert (one["NEURON_RT_ULTRASERVER_MODE"], one["NEURON_RT_ULTRASERVER_NODE_ID"], one["NEURON_GLOBAL_TOPOID"]) == (
+        "4",
+        "-1",
+        "5",
+    )
+
+
+def _write(directory, texts, index):
+    for name, text in texts.items():
+        (directory / name).write_text(text[index])
 
 
 def test_ranks_do_not_meet_at_a_port_that_is_taken(node, tmp_path):
