@@ -52,7 +52,7 @@ def switches(examined: CheckInput) -> Iterator[Finding]:
     for group in examined.outputs.node_groups:
         nodes = {name_of(node): labels_of(node) for node in examined.cluster.nodes_of(group.eks_name)}
         named = any({*EC2_TOPOLOGY_LABELS} & labels.keys() for labels in nodes.values())
-        due = EC2_TOPOLOGY_LABELS if named else ()
+        due: tuple[str, ...] = EC2_TOPOLOGY_LABELS if named else ()
         due += ULTRASERVER_LABELS if types[group.instance_type].ultraserver_nodes else ()
         faults = [
             f"{name}: {label} is missing" for name, labels in nodes.items() for label in due if label not in labels
