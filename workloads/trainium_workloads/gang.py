@@ -59,9 +59,9 @@ _NOTICED = re.compile(
 _PROGRESS = re.compile(rb"(?i)\b(step|epoch|iter|iteration|loss)\b[\"']?\s*[:=/]?\s*\d")
 """Lines of a training that has begun: ours, and other trainers'."""
 
-_FIRST_RANK = b"[default0]:"
-"""Start of the lines of a node's first rank. Those of rank 0 go to node 0, too: its log is where people look for them,
-and in UltraServers rank 0 may be on another node."""
+_FIRST_RANK = re.compile(rb"\[(default)?0\]:")
+"""Start of the lines of a node's first rank, here and by torchrun. Those of rank 0 go to node 0, too: its log is where
+people look for them, and in UltraServers rank 0 may be on another node."""
 
 REFUSED = 78
 """Exit code of a container that no restart can mend: the job ends."""
@@ -101,8 +101,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (JoinError, OSError, ultraserver.PlaceError) as error:
         sys.stderr.write(f"rendezvous at {asked.rdzv_endpoint}: {error}\n")
         return REFUSED if isinstance(error, ultraserver.PlaceError) else 1
-    host = ultraserver.host_of(node.first) if place else host
-    told = member.variables(node.number, ultraserver.host_of(node.first)) if member else {}
+    host = ultraserver.host_of(node.first, host) if place else host
+    told = member.variables(node.number, host) if member else {}
     if place:
         sys.stderr.write(f"node {node.number} of the gang is node {place[1]} of UltraServer part {place[0]}\n")
     if asked.launcher:
@@ -485,7 +485,7 @@ class _Ranks:
             self._is_broken = self._is_broken or _BROKEN.search(line) is not None
             whole = prefix + line
             self._write(sink, whole)
-            if self._node.number == 0 < self._node.rank and whole.startswith(_FIRST_RANK):
+            if self._node.number == 0 < self._node.rank and _FIRST_RANK.match(whole):
                 self._tell({"line": whole.decode(errors="replace")})
 
     def _write(self, sink: IO[str], line: bytes) -> None:

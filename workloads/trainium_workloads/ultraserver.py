@@ -89,8 +89,7 @@ def order(places: Mapping[int, Place], size: int) -> dict[int, int]:
     return {rank: number for number, rank in enumerate(ranks)}
 
 
-def host_of(rank: int) -> str:
-    """Return the name by which the gang knows a node, from the variables of Volcano's plugin ``svc``; else this node's
-    own."""
+def host_of(rank: int, otherwise: str) -> str:
+    """Return the name by which the gang knows a node, from the variables of Volcano's plugin ``svc``."""
     one_task = os.environ.get("VC_TRAINER_HOSTS", "").split(",")
-    return os.environ.get(f"VC_TRAINER_{rank}_HOSTS") or (one_task[rank] if rank < len(one_task) else "") or "localhost"
+    return os.environ.get(f"VC_TRAINER_{rank}_HOSTS") or (one_task[rank] if rank < len(one_task) else "") or otherwise

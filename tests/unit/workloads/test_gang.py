@@ -114,7 +114,7 @@ TOLD = """\
 import json, os
 keys = ("RANK", "MASTER_ADDR", "PET_NODE_RANK", "PET_MASTER_ADDR")
 told = {key: text for key, text in os.environ.items() if key in keys or key.startswith("NEURON_")}
-print("[default0]:" * ("RANK" not in os.environ) + "told", json.dumps(told), flush=True)
+print("[0]:" * ("RANK" not in os.environ) + "told", json.dumps(told), flush=True)
 """
 
 

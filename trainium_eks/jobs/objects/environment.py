@@ -11,7 +11,7 @@ minutes are for the checkpoint."""
 
 def environment(job: TrainingJob) -> dict[str, str]:
     """Return the variables of every container of a job, in the order in which they are set."""
-    devices = device_environment(job.backend, has_efa=job.instance.has_efa)
+    devices = device_environment(job.backend, job.instance)
     found = {**devices, **_precision(job), **_ours(job), **_cache(job)}
     if job.launcher == "torchrun":
         # torchrun ends processes 30 s after SIGTERM, whatever the pod's grace period (pytorch #119856; since 2.12).

@@ -37,7 +37,7 @@ def problems(
         *_right_problems(request, namespace, facts),
         *_form_problems(request, job),
         *_name_problems(request, job, facts),
-        *_size_problems(request, job, group, facts),
+        *_size_problems(request, job, group, outputs, facts),
         *_queue_problems(job, outputs, namespace),
         *_program_problems(request, job, facts),
         *_setting_problems(request, job, outputs, namespace, facts),
@@ -88,18 +88,23 @@ def _name_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[
     return []
 
 
-def _size_problems(request: JobRequest, job: TrainingJob, group: NodeGroupOutput, facts: Facts) -> list[Problem]:
+def _size_problems(
+    request: JobRequest, job: TrainingJob, group: NodeGroupOutput, outputs: StackOutputs, facts: Facts
+) -> list[Problem]:
     instance, found = job.instance, []
+    # A block may be one UltraServer, and a group has one block: a gang of several takes the nodes of several groups.
+    alike = [each.max_size for each in outputs.node_groups if each.instance_type == instance.name]
+    most = sum(alike) if instance.ultraserver_nodes else group.max_size
     if job.nodes < 1:
         found.append(Problem("--nodes", "it must be 1 or more", value=job.nodes, good=1))
     elif job.nodes > 1 and not instance.has_efa and resources.needs_fabric(instance):
         reason = f"{instance.name} has no EFA, without which its nodes cannot train together"
         types = ", ".join(sorted({"trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge"}))
         found.append(Problem("--nodes", reason, f"or choose a group of another type: {types}", value=job.nodes, good=1))
-    elif job.nodes > group.max_size:
+    elif job.nodes > most:
         reason = f"{group.name} has at most {group.max_size} nodes"
         fix = f"or raise `maxSize` of {group.name} in the stack's config"
-        good = group.max_size or None
+        good = most or None
         found.append(Problem("--nodes", reason, fix, value=job.nodes, good=good))
     found += _rank_problems(job)
     if instance.accelerator.startswith("Inferentia"):

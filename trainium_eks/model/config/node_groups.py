@@ -209,7 +209,7 @@ def _type_problems(group: NodeGroupConfig, instance: InstanceType | None, catalo
 
 
 def _ultraserver_problems(group: NodeGroupConfig, instance: InstanceType | None) -> list[Problem]:
-    """Return warnings of sizes with a part of an UltraServer. One Capacity Block is one UltraServer or several."""
+    """Return warnings of sizes with a part of an UltraServer."""
     size = instance.ultraserver_nodes if instance else 0
     sizes = {"max_size": group.max_size, "desired_size": group.desired_size}
     reason = f"EC2 sells {group.instance_type} by the UltraServer, and a part of one is paid like the whole"

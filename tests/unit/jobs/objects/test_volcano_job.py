@@ -195,7 +195,8 @@ def test_variables_by_accelerator_and_by_what_is_asked_for():
         (TRN2, {"cache": CACHE}, {NEURON_CACHE: CACHE_AT}, {XLA_CACHE}),
         # Without a name for its cache a job of TorchNeuron shares the team's directory.
         (TRN2, {}, {NEURON_CACHE: "/data/neff-cache"}, {XLA_CACHE}),
-        (TRN2, {"claim": ""}, {"TRN_BACKEND": "neuron"}, {NEURON_CACHE, XLA_CACHE}),
+        (TRN2, {"claim": ""}, {"TRN_BACKEND": "neuron"}, {NEURON_CACHE, XLA_CACHE, "NEURON_RT_ULTRASERVER_MODE"}),
+        ("trn2u.48xlarge", {}, {"NEURON_RT_ULTRASERVER_MODE": "4"}, {"TRN_CAPACITY_MARGIN"}),
     ):
         found = environment(job(name, **changes))
         assert has.items() <= found.items()

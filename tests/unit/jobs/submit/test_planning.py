@@ -142,7 +142,7 @@ def test_torchtitan_gets_its_config_its_folder_and_a_rank_for_each_device(group,
 
 
 THREE = replace(FACTS, network_layers=3)
-ULTRA_STACK = _stack([*GROUPS, ULTRA], queues={})
+ULTRA_STACK = _stack([*GROUPS, ULTRA, {**ULTRA, "name": "us2"}], queues={})
 IN_ULTRASERVERS = {"stack": ULTRA_STACK, "group": "us", "nodes": 4, "topology": "hard", "tier": "ultraserver"}
 
 
@@ -233,6 +233,7 @@ NO_EFA = "^trn1.2xlarge has no EFA, without which its nodes cannot train togethe
         ({"topology": "hard", "tier": "half"}, "--tier", "1", "^the network of trn1.32xlarge has no such tier"),
         ({**IN_ULTRASERVERS, "tier": "ultra-server"}, "--tier", "ultraserver", ""),
         ({**IN_ULTRASERVERS, "tier": "half", "nodes": 3}, "--nodes", 4, "half of an UltraServer whole, with 2 nodes"),
+        ({**IN_ULTRASERVERS, "nodes": 20}, "--nodes", 16, "^us has at most 8 nodes"),
         ({**IN_ULTRASERVERS, "nodes": 5}, "--nodes", 8, "UltraServer whole, with 4 nodes"),
         ({**IN_ULTRASERVERS, "topology": "soft"}, "--topology", "hard", ""),
         ({**IN_ULTRASERVERS, "topology": None}, "--topology", "hard", ""),
