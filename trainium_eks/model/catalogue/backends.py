@@ -55,6 +55,6 @@ def device_environment(backend: Backend, instance: InstanceType) -> dict[str, st
     """Return the variables of a process that trains on a backend, on nodes of a type."""
     found = {**_ALWAYS, **_BACKENDS[backend]}
     if instance.ultraserver_nodes and backend != "cpu":
-        # The node by itself (mode x1, Neuron's guide for UltraServers); the launcher of a larger part sets another mode.
+        # Mode x1, the node by itself (Neuron's guide for UltraServers); the launcher of a larger part sets another.
         found["NEURON_RT_ULTRASERVER_MODE"] = "4"
     return {**found, **(_EFA if instance.has_efa and backend != "cpu" else {})}

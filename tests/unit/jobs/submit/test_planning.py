@@ -4,16 +4,18 @@ import math
 import re
 from dataclasses import replace
 from operator import attrgetter
+from types import SimpleNamespace
 
 import pytest
 from cluster_snapshots import EFA, GPU, NEURON, group, outputs
 
 from trainium_eks.jobs.objects.environment import environment
 from trainium_eks.jobs.objects.job import TITAN_MODULE, Program, Topology
-from trainium_eks.jobs.submit import planning, saving
+from trainium_eks.jobs.submit import cluster_facts, planning, saving
 from trainium_eks.jobs.submit.planning import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.requests import Facts, JobRequest
 from trainium_eks.model.validation.problems import Problem, Severity
+from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
 
 IMAGE = "1.dkr.ecr.us-west-2.amazonaws.com/train:2.9.0-sdk2.30.0-ubuntu24.04"
 REQUEST = JobRequest(program=Program("train.py"))
@@ -144,6 +146,15 @@ def test_torchtitan_gets_its_config_its_folder_and_a_rank_for_each_device(group,
 THREE = replace(FACTS, network_layers=3)
 ULTRA_STACK = _stack([*GROUPS, ULTRA, {**ULTRA, "name": "us2"}], queues={})
 IN_ULTRASERVERS = {"stack": ULTRA_STACK, "group": "us", "nodes": 4, "topology": "hard", "tier": "ultraserver"}
+
+
+def test_layers_of_switches_are_counted_without_ultraservers():
+    def found(*_):
+        labels = (*EC2_TOPOLOGY_LABELS[1:], *ULTRASERVER_LABELS, EC2_TOPOLOGY_LABELS[-1])
+        tiers = (4, 3, 2, 1, 3)
+        return [{"spec": {"tier": tier, "tierName": label}} for tier, label in zip(tiers, labels, strict=True)]
+
+    assert cluster_facts.network_layers(SimpleNamespace(list=found)) == 2
 
 
 def test_tiers_of_switches_stand_above_those_of_ultraservers_where_the_stack_has_some():
