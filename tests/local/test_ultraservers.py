@@ -11,15 +11,9 @@ pytestmark = pytest.mark.slow
 
 ZONES = ["aps2-az1", "aps2-az2", "aps2-az3"]
 BLOCK = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zoneId": ZONES[0]}
-GROUP = {
-    "name": "us",
-    "instanceType": "trn2u.48xlarge",
-    "minSize": 8,
-    "maxSize": 8,
-    "desiredSize": 8,
-    "capacity": BLOCK,
-}
-LABEL = "neuron.amazonaws.com/ultraserver"
+SIZES = dict.fromkeys(("minSize", "maxSize", "desiredSize"), 8)
+GROUP = {"name": "us", "instanceType": "trn2u.48xlarge", "capacity": BLOCK, **SIZES}
+LABEL, IDS = "neuron.amazonaws.com/ultraserver", ("server-id", "node-id")
 SCRIPT = """\
 import json, os, socket, time
 told = {key: text for key, text in os.environ.items() if "NEURON_" in key or key == "RANK"}
@@ -75,14 +69,10 @@ class Cloud:
     def check_variables(self, name, nodes, size):
         """Each pod is told its node's place; numbers count the nodes of one UltraServer after the other."""
         places = self.places(name, nodes)
-        first = min(
-            places,
-            key=lambda pod: [self.labels[places[pod]][f"{LABEL}-{it}-{size}"] for it in ("server-id", "node-id")],
-        )
-        numbers = {}
-        for pod, node in places.items():
-            told, labels = self.told(pod), self.labels[node]
-            server, place = (labels[f"{LABEL}-{it}-{size}"] for it in ("server-id", "node-id"))
+        named = {pod: [self.labels[node][f"{LABEL}-{it}-{size}"] for it in IDS] for pod, node in places.items()}
+        first, numbers = min(places, key=named.get), {}
+        for pod, (server, place) in named.items():
+            told = self.told(pod)
             assert told["NEURON_RT_ULTRASERVER_SERVER_ID"] == server
             assert told["NEURON_RT_ULTRASERVER_NODE_ID"] == place
             assert told["NEURON_RT_ULTRASERVER_MODE"] == {4: "1", 2: "3"}[size]
@@ -100,7 +90,7 @@ def cloud(binaries, volcano_programs, tmp_path_factory):
         yield Cloud(project, tmp_path_factory.mktemp("script"))
 
 
-def placements(cloud):
+def test_gangs_take_whole_halves_and_ultraservers_and_wait_for_those(cloud):
     """One half is taken: a gang of 4 takes the other UltraServer, one of 2 a free half, one of 8 waits for both."""
     assert cloud.train("half", 2, "half").returncode == 0
     [taken] = cloud.parts("half", 2, 4)
@@ -125,7 +115,3 @@ def placements(cloud):
     assert sorted(cloud.parts("eight", 8, 4).values()) == [4, 4]
     cloud.check_variables("eight", 8, 4)
     cloud.cancel("eight")
-
-
-def test_gangs_take_whole_halves_and_ultraservers_and_wait_for_those(cloud):
-    placements(cloud)

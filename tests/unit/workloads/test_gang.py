@@ -119,26 +119,26 @@ print("[0]:" * ("RANK" not in os.environ) + "told", json.dumps(told), flush=True
 """
 
 
+def _drive(directory, modes, server, place):
+    """What the driver shows of a node in a half."""
+    directory.mkdir(exist_ok=True)
+    for name, text in (("ultraserver_mode", modes), ("server_id_2", server), ("node_id_2", place)):
+        (directory / name).write_text(f"{text}\n")
+
+
 @pytest.fixture
 def placed(node, tmp_path):
-    """Starts the nodes of a gang with these places: the driver's answers for a node are a server's id and a number."""
+    """Starts the nodes of a gang, each with the id of its half and its number there."""
     (tmp_path / "told.py").write_text(TOLD)
 
-    def start(*places, size=2, launcher=False):
+    def start(*places, launcher=False):
+        hosts = {f"VC_TRAINER_{each}_HOSTS": f"127.0.0.{each + 1}" for each in range(len(places))}
+        words = ["--node-config", "2", *(["--launcher", sys.executable] if launcher else []), str(tmp_path / "told.py")]
         started = []
-        for number, (server, place) in enumerate(places):
-            sysfs = tmp_path / f"node{number}"
-            sysfs.mkdir()
-            for name, text in (
-                ("ultraserver_mode", "1,2,3,4"),
-                (f"server_id_{size}", server),
-                (f"node_id_{size}", place),
-            ):
-                (sysfs / name).write_text(f"{text}\n")
-            hosts = {f"VC_TRAINER_{each}_HOSTS": f"127.0.0.{each + 1}" for each in range(len(places))}
-            words = ["--launcher", sys.executable] if launcher else []
-            how = {"number": number, "environment": {**hosts, "TRN_NEURON_SYSFS": str(sysfs)}}
-            started.append(node(len(places), "--node-config", str(size), *words, str(tmp_path / "told.py"), **how))
+        for number, place in enumerate(places):
+            _drive(sysfs := tmp_path / f"node{number}", "1,2,3,4", *place)
+            how = {"number": number, "environment": {**hosts, ultraserver.SYSFS: str(sysfs)}}
+            started.append(node(len(places), *words, **how))
         return started
 
     return start
@@ -153,10 +153,8 @@ def test_ranks_follow_the_nodes_places_and_rank_0_is_heard_at_node_0(placed, lau
     places = (("b", "1"), ("a", "0"), ("b", "0"), ("a", "1"))
     said = [_told(output) for _, output in _ended(*placed(*places, launcher=launcher))]
     keys = ("NEURON_RT_ULTRASERVER_SERVER_ID", "NEURON_RT_ULTRASERVER_NODE_ID")
-    own = [
-        next(each for each in told if tuple(map(each.get, keys)) == place)
-        for told, place in zip(said, places, strict=True)
-    ]
+    pairs = zip(said, places, strict=True)
+    own = [next(each for each in told if tuple(map(each.get, keys)) == place) for told, place in pairs]
     rank, first = ("PET_NODE_RANK", "PET_MASTER_ADDR") if launcher else ("RANK", "MASTER_ADDR")
     for key in ("NEURON_GLOBAL_TOPOID", rank):
         assert [each[key] for each in own] == ["3", "0", "2", "1"]
@@ -165,15 +163,12 @@ def test_ranks_follow_the_nodes_places_and_rank_0_is_heard_at_node_0(placed, lau
     assert [sorted(each[rank] for each in told) for told in said] == [["0", "3"], ["0"], ["2"], ["1"]]
 
 
-@pytest.mark.parametrize(
-    ("places", "said"),
-    [
-        ((("a", 0), ("b", 1)), "the gang has 1 of 2 nodes of a, 1 of 2 nodes of b"),
-        ((("a", 1), ("a", 1)), "the gang has two nodes with one place"),
-    ],
-)
-def test_a_gang_with_parts_of_halves_is_refused_on_all_nodes(placed, places, said):
-    for code, output in _ended(*placed(*places)):
+PARTS = {("a", "b"): "the gang has 1 of 2 nodes of a, 1 of 2 nodes of b", ("a", "a"): "two nodes with one place"}
+
+
+@pytest.mark.parametrize(("servers", "said"), PARTS.items())
+def test_a_gang_with_parts_of_halves_is_refused_on_all_nodes(placed, servers, said):
+    for code, output in _ended(*placed(*((server, 0) for server in servers))):
         assert code == gang.REFUSED
         assert said in output
 
@@ -182,29 +177,14 @@ def test_a_node_waits_for_the_drivers_election_and_is_refused_without_a_driver(t
     monkeypatch.setenv(ultraserver.SYSFS, str(tmp_path))
     with pytest.raises(ultraserver.PlaceError, match="in no UltraServer, or its driver is too old"):
         ultraserver.membership(4)
-    texts = {
-        "ultraserver_mode": ["busy", "1,2,4"],
-        "server_id_2": ["0" * 16, "00000000000000ab"],
-        "node_id_2": ["busy", "1"],
-    }
-    monkeypatch.setattr(ultraserver.time, "sleep", lambda _: _write(tmp_path, texts, 1))
-    _write(tmp_path, texts, 0)
-    assert ultraserver.membership(2) == ultraserver.Membership(("00000000000000ab", 1), "2")
+    _drive(tmp_path, "busy", "0" * 16, "busy")
+    monkeypatch.setattr(ultraserver.time, "sleep", lambda _: _drive(tmp_path, "1,2,4", "ab", "1"))
+    assert ultraserver.membership(2) == ultraserver.Membership(("ab", 1), "2")
     monkeypatch.setattr(ultraserver, "_WAIT_SECONDS", -1.0)
-    _write(tmp_path, texts, 0)
+    _drive(tmp_path, "busy", "0" * 16, "busy")
     with pytest.raises(TimeoutError, match="modes busy"):
         ultraserver.membership(2)
-    one = ultraserver.membership(1).variables(5, "first")
-    assert (one["NEURON_RT_ULTRASERVER_MODE"], one["NEURON_RT_ULTRASERVER_NODE_ID"], one["NEURON_GLOBAL_TOPOID"]) == (
-        "4",
-        "-1",
-        "5",
-    )
-
-
-def _write(directory, texts, index):
-    for name, text in texts.items():
-        (directory / name).write_text(text[index])
+    assert [*ultraserver.membership(1).variables(5, "first").values()] == ["5", "first", "4", "0" * 16, "-1"]
 
 
 def test_ranks_do_not_meet_at_a_port_that_is_taken(node, tmp_path):
