@@ -83,7 +83,7 @@ def _tested(gate: FabricGateConfig, pool: str, type_: str, catalogue: Catalogue)
         "env": [
             {"name": name, "value": value}
             for name, value in {
-                **device_environment(backend, has_efa=instance.has_efa),
+                **device_environment(backend, instance),
                 "TRN_BACKEND": backend,
             }.items()
         ],

@@ -131,6 +131,7 @@ class TrainingStack(pulumi.ComponentResource):
             queues=self._queues,
             pool=model.pool(config),
             rests_at_zero=model.rests_at_zero(config),
+            topology_labels=model.topology_labels(config),
             rendezvous_namespaces=tuple(each.name for each in config.namespaces),
             waivers=waivers_of(config),
         )

@@ -25,6 +25,7 @@ def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> 
     the group.
     """
     there = len(cluster_facts.nodes_of(session.api, group))
+    nodes = min(nodes, group.max_size)  # a gang of several UltraServers takes several groups
     if there >= nodes:
         return
     say(cost(session, group, there, nodes))

@@ -2,11 +2,13 @@
 
 Pure functions; they need Python alone, for the controller's pod has nothing else.
 
-A HyperNode stands for one switch. Its name follows from the labels of the nodes under it, from the widest layer down to
-its own. So the API server itself refuses a second HyperNode for a switch, and no HyperNode can have two parents.
+A HyperNode stands for one switch, or for an UltraServer or a half of one below it. Its name follows from the labels of
+the nodes under it, from the widest layer down to its own. So the API server itself refuses a second HyperNode for a
+switch, and no HyperNode can have two parents.
 """
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -20,6 +22,10 @@ OWNED: Mapping[str, str] = {"app.kubernetes.io/managed-by": "trainium-eks"}
 
 _DISCOVERED_LABEL = ("volcano.sh/network-topology-source", "label")
 _DISCOVERED_NAME = re.compile(r"hypernode-ec2-tier\d+-[a-z0-9]{5}")
+
+DOMAINS = ("neuron.amazonaws.com/ultraserver-server-id-4", "neuron.amazonaws.com/ultraserver-server-id-2")
+"""Labels by which Neuron's device plugin names a node's UltraServer, of four nodes, and its half of it (Neuron's guide,
+"How to schedule MPI jobs to run on Neuron UltraServer on EKS"). As layers they are optional: other nodes lack them."""
 
 # A member's name has at most 63 characters: the chart's ValidatingAdmissionPolicy wants a qualified name.
 _VALUE_LENGTH = 40
@@ -40,19 +46,29 @@ class Change:
 def hypernodes(nodes: Mapping[str, Mapping[str, str]], layers: Sequence[str]) -> dict[str, Object]:
     """Return the HyperNodes for these nodes, by name.
 
-    A node that lacks the label of a layer is in the HyperNodes of the narrower layers alone. Without the narrowest
-    label a node is in no HyperNode. ``layers`` are the labels in which nodes say their switches, the widest first.
+    A node that lacks the label of a switch's layer is in the HyperNodes of the narrower layers alone. Without the label
+    of its narrowest switch and of :data:`DOMAINS` a node is in no HyperNode. Where nodes of an UltraServer name
+    different switches, the UltraServer is under the switches that all its nodes name. ``layers`` are the labels in
+    which nodes say their place, the widest first; a layer's tier is its number from the narrowest, 1, whichever layers
+    a node has.
     """
     made: dict[str, Object] = {}
-    members: dict[str, set[str]] = {}
+    members: dict[str, set[tuple[str, str]]] = {}
+    tiers = {layer: tier for tier, layer in enumerate(reversed(layers), 1)}
+    shared: dict[tuple[str, str], Sequence[tuple[str, str]]] = {}
+    for labels in nodes.values():
+        if inner := _domains(labels, layers):
+            switches = _switches(labels, layers)
+            shared[inner[-1]] = [each for each in shared.get(inner[-1], switches) if each in switches]
     for node, labels in nodes.items():
-        member = node
-        path = _path(labels, layers)
-        for tier in range(1, len(path) + 1):
-            name = _name(tier, path[tier - 1 :])
-            members.setdefault(name, set()).add(member)
-            made.setdefault(name, _head(name, tier, *path[tier - 1]))
-            member = name
+        type_, member = "Node", node
+        inner = _domains(labels, layers)
+        path = [*inner, *(shared[inner[-1]] if inner else _switches(labels, layers))]
+        for place, (layer, value) in enumerate(path):
+            name = _name(tiers[layer], path[place:])
+            members.setdefault(name, set()).add((member, type_))
+            made.setdefault(name, _head(name, tiers[layer], layer, value))
+            type_, member = KIND, name
     return {name: _with_members(head, sorted(members[name])) for name, head in made.items()}
 
 
@@ -84,15 +100,16 @@ def is_discovered(name: str, hypernode: Object) -> bool:
     return _DISCOVERED_LABEL in _labels(hypernode).items() and _DISCOVERED_NAME.fullmatch(name) is not None
 
 
-def _path(labels: Mapping[str, str], layers: Sequence[str]) -> list[tuple[str, str]]:
-    """Label and value of each layer, the narrowest first, up to the first that is missing."""
-    path = []
-    for layer in reversed(layers):
-        value = labels.get(layer)
-        if not value:
-            break
-        path.append((layer, value))
-    return path
+def _domains(labels: Mapping[str, str], layers: Sequence[str]) -> list[tuple[str, str]]:
+    """Label and value of a node's half and UltraServer. The driver's id of none consists of zeros."""
+    named = [(layer, labels.get(layer, "")) for layer in reversed(layers) if layer in DOMAINS]
+    return [(layer, value) for layer, value in named if value.strip("0")]
+
+
+def _switches(labels: Mapping[str, str], layers: Sequence[str]) -> list[tuple[str, str]]:
+    """Label and value of each switch, the narrowest first, up to the first that is missing."""
+    named = [(layer, labels.get(layer, "")) for layer in reversed(layers) if layer not in DOMAINS]
+    return list(itertools.takewhile(lambda each: each[1], named))
 
 
 def _name(tier: int, path: Sequence[tuple[str, str]]) -> str:
@@ -106,9 +123,8 @@ def _head(name: str, tier: int, label: str, value: str) -> Object:
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": {"tier": tier, "tierName": label}}
 
 
-def _with_members(head: Object, names: Sequence[str]) -> Object:
-    type_ = "Node" if head["spec"]["tier"] == 1 else KIND
-    members = [{"type": type_, "selector": {"exactMatch": {"name": name}}} for name in names]
+def _with_members(head: Object, found: Sequence[tuple[str, str]]) -> Object:
+    members = [{"type": type_, "selector": {"exactMatch": {"name": name}}} for name, type_ in found]
     return {**head, "spec": {**head["spec"], "members": members}}
 
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
+from trainium_workloads import ultraserver
 from trainium_workloads.stopping import EXIT_CODE
 
 JOIN_SECONDS = 1800.0
@@ -58,6 +59,10 @@ _NOTICED = re.compile(
 _PROGRESS = re.compile(rb"(?i)\b(step|epoch|iter|iteration|loss)\b[\"']?\s*[:=/]?\s*\d")
 """Lines of a training that has begun: ours, and other trainers'."""
 
+_FIRST_RANK = re.compile(rb"\[(default)?0\]:")
+"""Start of the lines of a node's first rank, here and by torchrun. Those of rank 0 go to node 0, too: its log is where
+people look for them, and in UltraServers rank 0 may be on another node."""
+
 REFUSED = 78
 """Exit code of a container that no restart can mend: the job ends."""
 
@@ -69,9 +74,13 @@ class Node:
     rank: int
     """From 0, the node of the rendezvous."""
     port: int
-    """Port of the ranks on node 0: free when the nodes met, for other jobs may be on its network."""
+    """Port of the ranks on the first node: free when the nodes met, for other jobs may be on its network."""
     peers: tuple[socket.socket, ...]
     """Connections to all others in their order (node 0), to node 0 (the others)."""
+    number: int = 0
+    """The node's number by the ranks on it: that of its place in an UltraServer, else :attr:`rank`."""
+    first: int = 0
+    """Node with number 0, which has :attr:`port`."""
 
 
 class JoinError(Exception):
@@ -86,20 +95,29 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     host, _, port = asked.rdzv_endpoint.rpartition(":")
     try:
-        node = join(host, int(port), asked.rdzv_id, asked.nnodes, asked.node_rank)
-    except (JoinError, OSError) as error:
+        member = ultraserver.membership(asked.node_config) if asked.node_config else None
+        place = member.place if member is not None and asked.node_config > 1 else None
+        node = join(host, int(port), asked.rdzv_id, asked.nnodes, asked.node_rank, place, asked.node_config)
+    except (JoinError, OSError, ultraserver.PlaceError) as error:
         sys.stderr.write(f"rendezvous at {asked.rdzv_endpoint}: {error}\n")
-        return 1
+        return REFUSED if isinstance(error, ultraserver.PlaceError) else 1
+    host = ultraserver.host_of(node.first, host) if place else host
+    told = member.variables(node.number, host) if member else {}
+    if place:
+        sys.stderr.write(f"node {node.number} of the gang is node {place[1]} of UltraServer part {place[0]}\n")
     if asked.launcher:
-        return _Ranks([asked.script, *asked.arguments], [{}], node, asked).run()
+        # torchrun's defaults: a static rendezvous, in which ranks follow these numbers.
+        static = {"PET_NODE_RANK": str(node.number), "PET_MASTER_ADDR": host, "PET_MASTER_PORT": str(node.port)}
+        return _Ranks([asked.script, *asked.arguments], [told | (static if place else {})], node, asked).run()
     environment = {
+        **told,
         "MASTER_ADDR": host,
         "MASTER_PORT": str(node.port),
         "WORLD_SIZE": str(asked.nnodes * asked.nproc_per_node),
         "LOCAL_WORLD_SIZE": str(asked.nproc_per_node),
-        "GROUP_RANK": str(node.rank),
+        "GROUP_RANK": str(node.number),
     }
-    first, count = node.rank * asked.nproc_per_node, asked.nproc_per_node
+    first, count = node.number * asked.nproc_per_node, asked.nproc_per_node
     own = [{**environment, "RANK": str(first + local), "LOCAL_RANK": str(local)} for local in range(count)]
     program = [*(["-m"] * asked.module), asked.script, *asked.arguments]
     return _Ranks([sys.executable, "-u", *program], own, node, asked).run()
@@ -117,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     add("node-rank", 0, "this node's number; node 0 has the address of the rendezvous")
     add("rdzv-endpoint", "localhost:29500", "HOST:PORT of the rendezvous")
     add("rdzv-id", "", "name of the job: nodes of another are turned away")
+    add("node-config", 0, "nodes that are one by NeuronLink: 4, 2 or 1 of an UltraServer; 0: they are in none")
     add("stay", 0.0, "longest stay of a node after another's failure, until the job is restarted, seconds")
     add("failed-starts", "0", "N[:CODE,CODE]: failed starts in a row, with one exit code, that end the job; 0: none")
     add("record", "", "file on the shared volume that counts failed starts")
@@ -128,19 +147,23 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def join(host: str, port: int, job: str, nodes: int, rank: int) -> Node:
+def join(
+    host: str, port: int, job: str, nodes: int, rank: int, place: ultraserver.Place | None = None, size: int = 0
+) -> Node:
     """Meet the other nodes at the rendezvous, node 0's name or address. JoinError: they are not all there in time, or
-    belong to another job."""
+    belong to another job. With ``place`` ranks follow the places, in parts of ``size`` nodes; PlaceError: these are not
+    whole."""
+    own: dict[str, Any] = {"port": _free_port(), "place": place}
     if nodes == 1:
-        return Node(0, _free_port(), ())
+        return Node(0, int(own["port"]), ())
     deadline = time.monotonic() + JOIN_SECONDS
     if rank == 0:
         try:
             with _server(host, port, deadline) as server:
-                return _lead(server, job, nodes, deadline)
+                return _lead(server, job, nodes, deadline, own, size)
         except OSError as error:
             raise JoinError(f"node 0 cannot listen there: {error}") from None
-    return _follow(host, port, {"job": job, "rank": rank}, deadline)
+    return _follow(host, port, {"job": job, "rank": rank, **own}, deadline)
 
 
 def _server(host: str, port: int, deadline: float) -> socket.socket:
@@ -155,8 +178,9 @@ def _server(host: str, port: int, deadline: float) -> socket.socket:
             time.sleep(0.2)
 
 
-def _lead(server: socket.socket, job: str, nodes: int, deadline: float) -> Node:
+def _lead(server: socket.socket, job: str, nodes: int, deadline: float, own: dict[str, Any], size: int) -> Node:
     peers: dict[int, socket.socket] = {}
+    known = {0: own}
     while len(peers) < nodes - 1:
         server.settimeout(max(deadline - time.monotonic(), 0.001))
         try:
@@ -175,11 +199,21 @@ def _lead(server: socket.socket, job: str, nodes: int, deadline: float) -> Node:
             peer.close()
             continue
         # A node that comes again has started again; its earlier connection is dead.
-        peers[rank] = peer
-    port = _free_port()
-    for peer in peers.values():
-        _say(peer, {"port": port})
-    return Node(0, port, tuple(peers[rank] for rank in sorted(peers)))
+        peers[rank], known[rank] = peer, hello
+    numbers = {rank: rank for rank in known}
+    if own["place"]:
+        places = {rank: (str(each["place"][0]), int(each["place"][1])) for rank, each in known.items()}
+        try:
+            numbers = ultraserver.order(places, size)
+        except ultraserver.PlaceError as error:
+            for peer in peers.values():
+                _say(peer, {"misplaced": str(error)})
+            raise
+    first = min(numbers, key=lambda rank: numbers[rank])
+    port = int(known[first]["port"]) if first else _free_port()
+    for rank, peer in peers.items():
+        _say(peer, {"port": port, "first": first, "number": numbers[rank]})
+    return Node(0, port, tuple(peers[rank] for rank in sorted(peers)), numbers[0], first)
 
 
 def _free_port() -> int:
@@ -201,7 +235,9 @@ def _follow(host: str, port: int, hello: dict[str, Any], deadline: float) -> Nod
             time.sleep(0.1)
     if "refused" in answer:
         raise JoinError(answer["refused"])
-    return Node(hello["rank"], int(answer["port"]), (leader,))
+    if "misplaced" in answer:
+        raise ultraserver.PlaceError(answer["misplaced"])
+    return Node(hello["rank"], int(answer["port"]), (leader,), int(answer["number"]), int(answer["first"]))
 
 
 def _say(peer: socket.socket, what: object) -> None:
@@ -229,6 +265,9 @@ class _Ranks:
         self._terminated = self._trains = self._is_broken = self._is_lost = False
         self._peers = {peer: number for number, peer in enumerate(node.peers, int(node.rank == 0))}
         self._heard: set[int] = set()
+        self._rest: dict[socket.socket, bytes] = {}
+        """The last line of each peer, as far as it has come."""
+        self._speaking = threading.Lock()
         self._selector = selectors.DefaultSelector()
         for peer in node.peers:
             self._selector.register(peer, selectors.EVENT_READ)
@@ -286,6 +325,10 @@ class _Ranks:
         self._look()
         for reader in self._readers:
             reader.join(_LAST_WORDS_SECONDS)
+        deadline = time.monotonic() + _LAST_WORDS_SECONDS
+        hears = self._node.rank == 0 and not any(each.returncode for each in self._processes)
+        while hears and self._node.first in self._peers.values() and time.monotonic() < deadline:
+            self._look()  # rank 0 may speak for longer
         code = self._ended()
         self._report(self._node.rank, code)
         return code
@@ -350,7 +393,7 @@ class _Ranks:
 
     def _tell(self, what: dict[str, Any]) -> None:
         for peer in self._peers:
-            with contextlib.suppress(OSError):  # it has gone already
+            with contextlib.suppress(OSError), self._speaking:  # it has gone already
                 _say(peer, what)
 
     def _learn(self, first: dict[str, int]) -> None:
@@ -363,20 +406,24 @@ class _Ranks:
             sys.stderr.write(f"node {first['node']} failed first, with exit code {first['code']}\n")
 
     def _hear(self, peer: socket.socket) -> None:
-        lines, number = [], self._peers[peer]
+        part, number = b"", self._peers[peer]
         with contextlib.suppress(OSError):
-            lines = peer.recv(4096).splitlines()
+            part = peer.recv(4096)
+        *lines, self._rest[peer] = (self._rest.get(peer, b"") + part).split(b"\n")
         for said in map(json.loads, lines):
+            if "line" in said:
+                self._write(sys.stdout, said["line"].encode())
+                continue
+            self._heard.add(number)
             if "node" in said:
                 self._learn(said)
             else:
                 self._report(number, said["code"], said["ago"])
-        if not lines:
+        if not part:
             self._selector.unregister(peer)
             del self._peers[peer]
             if number not in self._heard:  # gone without a word
                 self._report(number, 128 + signal.SIGKILL)
-        self._heard.add(number)
 
     def _must_end(self) -> bool:
         """Return whether the ranks here are lost; nodes that were asked to stop take the others with them in order."""
@@ -435,10 +482,16 @@ class _Ranks:
             self._last_line[pid] = time.time()
             if _NOTICED.search(line):
                 self._noticed[pid] = time.time()
-            self._trains = self._trains or _PROGRESS.search(line) is not None
             self._is_broken = self._is_broken or _BROKEN.search(line) is not None
-            sink.buffer.write(prefix + line)  # type: ignore[attr-defined]
-            sink.flush()
+            whole = prefix + line
+            self._write(sink, whole)
+            if self._node.number == 0 < self._node.rank and _FIRST_RANK.match(whole):
+                self._tell({"line": whole.decode(errors="replace")})
+
+    def _write(self, sink: IO[str], line: bytes) -> None:
+        self._trains = self._trains or _PROGRESS.search(line) is not None
+        sink.buffer.write(line)  # type: ignore[attr-defined]
+        sink.flush()
 
 
 def _ranks_of(launcher: int) -> set[int]:

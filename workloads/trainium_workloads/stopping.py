@@ -12,6 +12,9 @@ from datetime import datetime
 CAPACITY_ENDS = "TRN_CAPACITY_ENDS"
 """Environment variable: when the Capacity Block ends, RFC 3339 (``2026-12-01T11:30:00Z``)."""
 
+CAPACITY_MARGIN = "TRN_CAPACITY_MARGIN"
+"""Environment variable: how long before that end to stop, seconds, where it is not :data:`MARGIN_SECONDS`."""
+
 MARGIN_SECONDS = 2400.0
 """How long before that end to stop: EC2 begins to terminate instances 30 minutes before (EC2 user guide, Capacity
 Blocks); ten more are for the checkpoint."""
@@ -44,6 +47,6 @@ class Stopping:
         """Reason to stop, in a few words; empty while there is none."""
         if self._signalled:
             return "SIGTERM"
-        if time.time() > self._ends - MARGIN_SECONDS:
+        if time.time() > self._ends - float(os.environ.get(CAPACITY_MARGIN) or MARGIN_SECONDS):
             return f"the Capacity Block ends at {os.environ[CAPACITY_ENDS]}"
         return ""

@@ -119,6 +119,14 @@ def test_a_missing_controller_is_named_with_what_brings_it(form, missing, said):
     assert said in submitting.no_controller(form, session)
 
 
+def test_a_group_is_scaled_to_a_gang_of_several_groups_as_far_as_it_goes(monkeypatch):
+    sizes = []
+    monkeypatch.setattr(scaling.cluster_facts, "nodes_of", lambda *_: [{}])
+    monkeypatch.setattr(scaling, "resize", lambda _session, _group, nodes, _say: sizes.append(nodes))
+    scaling.for_gang(SimpleNamespace(api=None, is_local=True, outputs=outputs()), GROUP, 8, print)
+    assert sizes == [4]
+
+
 def test_a_group_is_awaited_until_it_has_just_its_nodes_and_eks_issues_are_told_once(monkeypatch):
     def nodes(*ready):
         return [{"status": {"conditions": [{"type": "Ready", "status": str(each)}]}} for each in ready]

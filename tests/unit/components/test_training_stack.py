@@ -111,6 +111,14 @@ def test_the_idle_guard_takes_nodes_only_where_the_size_is_nobody_elses_and_paid
     assert sorted((each["minimum"], each["removes"]) for each in guarded) == [(0, False), (0, False), (1, True)]
 
 
+def test_the_controller_of_hypernodes_knows_ultraservers_where_a_group_has_such_nodes(record):
+    group = {"name": "us", "instance_type": "trn2u.48xlarge", "max_size": 4}
+    for groups, label in (([], "network-node-layer-3"), ([group], "ultraserver-server-id-2")):
+        graph = built(record, node_groups=[*STACK.get("node_groups", ()), *groups])
+        [found] = [each for each in of_kind(graph, "Deployment") if each.name.endswith("hypernodes")]
+        assert found.inputs["spec"]["template"]["spec"]["containers"][0]["command"][-1].endswith(label)
+
+
 def test_mails_about_spending_count_what_carries_the_environments_tag(record):
     graph = built(record, budget={"alert": {"monthly_usd": 9000, "emails": ["ops@example.com"]}})
     budget = one(graph, "Budget").inputs

@@ -7,12 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS as LAYERS
-from trainium_eks.topology.tree import OWNED, changes, hypernodes
+from trainium_eks.topology.tree import DOMAINS, OWNED, changes, hypernodes
 
 # Few values, so that nodes share switches: also such that no network has, a leaf below two spines.
 VALUES = st.sampled_from(["nn-1", "nn-2", "NN_1.", "x" * 63, ""])
-NODES = st.dictionaries(
-    st.sampled_from([f"n{number}" for number in range(8)]), st.dictionaries(st.sampled_from(LAYERS), VALUES)
+NAMES = st.sampled_from([f"n{number}" for number in range(8)])
+NODES = st.dictionaries(NAMES, st.dictionaries(st.sampled_from(LAYERS), VALUES))
+FIVE = (*LAYERS, *DOMAINS)
+"""The layers of a stack with UltraServers."""
+IDS = st.sampled_from(["u5wy80u0o2saugxy", "0000000000000000", "ygml2651y0lwdd46", ""])
+IN_ULTRASERVERS = st.dictionaries(
+    NAMES, st.fixed_dictionaries({}, optional={**dict.fromkeys(LAYERS, VALUES), **dict.fromkeys(DOMAINS, IDS)})
 )
 
 
@@ -22,7 +27,7 @@ def members(each):
 
 def is_a_forest(found):
     """Whether no HyperNode has two parents: Volcano's scheduler refuses all topologies otherwise."""
-    children = Counter(name for each in found.values() if each["spec"]["tier"] > 1 for name in members(each))
+    children = Counter(name for each in found.values() for name in members(each) if name in found)
     return all(count == 1 for count in children.values())
 
 
@@ -76,10 +81,51 @@ def test_every_node_is_under_its_switch_alone_up_to_its_first_missing_layer_by_v
         assert OWNED.items() <= each["metadata"]["labels"].items()
 
 
-@given(NODES, NODES)
+def places(found, node):
+    """Label and value of each HyperNode above a node, the nearest first."""
+    above = []
+    while parents := [name for name, each in found.items() if node in members(each)]:
+        [node] = parents
+        label = found[node]["spec"]["tierName"]
+        above.append((label, found[node]["metadata"]["labels"][label]))
+    return above
+
+
+@given(IN_ULTRASERVERS)
+def test_a_node_is_in_its_half_and_its_ultraserver_and_these_are_under_the_switches_that_their_nodes_share(nodes):
+    found = hypernodes(nodes, FIVE)
+    assert is_a_forest(found)
+    assert all(each["spec"]["tier"] == 5 - FIVE.index(each["spec"]["tierName"]) for each in found.values())
+    inner = {
+        node: [(label, labels[label]) for label in reversed(DOMAINS) if labels.get(label, "").strip("0")]
+        for node, labels in nodes.items()
+    }
+    for node, labels in nodes.items():
+        above, own = places(found, node), inner[node]
+        assert above[: len(own)] == own
+        sharing = [nodes[other] for other in nodes if own and inner[other][-1:] == own[-1:]] or [labels]
+        for label, value in above[len(own) :]:
+            assert all(each[label] == value for each in sharing)
+
+
+def test_an_ultraserver_whose_nodes_name_different_leaves_is_whole_below_the_spine():
+    nodes = {
+        f"n{number}": {
+            **dict(zip(FIVE, ("nn-1", "nn-2", f"nn-{3 + number % 2}", "us", f"h{number // 2}"), strict=True))
+        }
+        for number in range(4)
+    }
+    found = hypernodes({**nodes, "bare": dict.fromkeys(LAYERS, "nn-1")}, FIVE)
+    [us] = [each for each in found.values() if each["spec"]["tier"] == 2]
+    assert sorted(found[name]["metadata"]["labels"][DOMAINS[1]] for name in members(us)) == ["h0", "h1"]
+    assert [label for label, _ in places(found, "n0")] == [DOMAINS[1], DOMAINS[0], LAYERS[1], LAYERS[0]]
+    assert [label for label, _ in places(found, "bare")] == [LAYERS[2], LAYERS[1], LAYERS[0]]
+
+
+@given(IN_ULTRASERVERS, IN_ULTRASERVERS)
 def test_changes_lead_from_any_cluster_to_any_other_and_leave_a_forest_at_each_step(before, after):
-    wanted = hypernodes(after, LAYERS)
-    there = {**hypernodes(before, LAYERS), **KEPT, **REMOVED}
+    wanted = hypernodes(after, FIVE)
+    there = {**hypernodes(before, FIVE), **KEPT, **REMOVED}
     for change in changes(wanted, there):
         there = applied(change, there)
         assert is_a_forest(there)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from trainium_workloads import gang
+from trainium_workloads import gang, ultraserver
 from waiting import SECONDS, until
 
 ENVIRONMENT = {"PYTHONPATH": str(Path(__file__).parents[3] / "workloads"), "PYTHONUNBUFFERED": "1"}
@@ -47,10 +47,14 @@ def node(tmp_path_factory, port):
     """Starts nodes; none is left after the test."""
     directory, started = tmp_path_factory.mktemp("outputs"), []
 
-    def start(nodes, *program, ranks=1, job="j", number=0, port=port):
+    def start(nodes, *program, ranks=1, job="j", number=0, port=port, environment=ENVIRONMENT):
         where = f"--nnodes {nodes} --nproc_per_node {ranks} --rdzv_endpoint 127.0.0.1:{port} --node_rank {number}"
         command = [sys.executable, "-m", "trainium_workloads.gang", *where.split(), "--rdzv_id", job, *program]
-        how = {"env": {**os.environ, **ENVIRONMENT}, "stderr": subprocess.STDOUT, "start_new_session": True}
+        how = {
+            "env": {**os.environ, **ENVIRONMENT, **environment},
+            "stderr": subprocess.STDOUT,
+            "start_new_session": True,
+        }
         output = directory / str(len(started))
         with output.open("wb") as sink:
             started.append(_Node(subprocess.Popen(command, stdout=sink, **how), output))
@@ -104,6 +108,83 @@ def test_nodes_have_the_numbers_that_they_are_given(node, tmp_path):
     others = [node(3, str(script), number=number) for number in (2, 1)]
     ended = _ended(node(3, str(script), number=0), *others)
     assert ended == [(0, "[default0]:0 0 1\n"), (0, "[default0]:2 2 1\n"), (0, "[default0]:1 1 1\n")]
+
+
+TOLD = """\
+import json, os, time
+keys = ("RANK", "MASTER_ADDR", "PET_NODE_RANK", "PET_MASTER_ADDR")
+time.sleep(0.7 * (os.environ["NEURON_GLOBAL_TOPOID"] == "0"))  # node 0 has ended by then
+told = {key: text for key, text in os.environ.items() if key in keys or key.startswith("NEURON_")}
+print("[0]:" * ("RANK" not in os.environ) + "told", json.dumps(told), flush=True)
+"""
+
+
+def _drive(directory, modes, server, place):
+    """What the driver shows of a node in a half."""
+    directory.mkdir(exist_ok=True)
+    for name, text in (("ultraserver_mode", modes), ("server_id_2", server), ("node_id_2", place)):
+        (directory / name).write_text(f"{text}\n")
+
+
+@pytest.fixture
+def placed(node, tmp_path):
+    """Starts the nodes of a gang, each with the id of its half and its number there."""
+    (tmp_path / "told.py").write_text(TOLD)
+
+    def start(*places, launcher=False):
+        hosts = {f"VC_TRAINER_{each}_HOSTS": f"127.0.0.{each + 1}" for each in range(len(places))}
+        words = ["--node-config", "2", *(["--launcher", sys.executable] if launcher else []), str(tmp_path / "told.py")]
+        started = []
+        for number, place in enumerate(places):
+            _drive(sysfs := tmp_path / f"node{number}", "1,2,3,4", *place)
+            how = {"number": number, "environment": {**hosts, ultraserver.SYSFS: str(sysfs)}}
+            started.append(node(len(places), *words, **how))
+        return started
+
+    return start
+
+
+def _told(output):
+    return [json.loads(line.partition("told ")[2]) for line in output.splitlines() if "told {" in line]
+
+
+@pytest.mark.parametrize("launcher", [False, True])
+def test_ranks_follow_the_nodes_places_and_rank_0_is_heard_at_node_0(placed, launcher):
+    places = (("b", "1"), ("a", "0"), ("b", "0"), ("a", "1"))
+    said = [_told(output) for _, output in _ended(*placed(*places, launcher=launcher))]
+    keys = ("NEURON_RT_ULTRASERVER_SERVER_ID", "NEURON_RT_ULTRASERVER_NODE_ID")
+    pairs = zip(said, places, strict=True)
+    own = [next(each for each in told if tuple(map(each.get, keys)) == place) for told, place in pairs]
+    rank, first = ("PET_NODE_RANK", "PET_MASTER_ADDR") if launcher else ("RANK", "MASTER_ADDR")
+    for key in ("NEURON_GLOBAL_TOPOID", rank):
+        assert [each[key] for each in own] == ["3", "0", "2", "1"]
+    assert {each[key] for each in own for key in ("NEURON_GLOBAL_TOPOID0_HOST", first)} == {"127.0.0.2"}
+    assert {each["NEURON_RT_ULTRASERVER_MODE"] for each in own} == {"3"}
+    assert [sorted(each[rank] for each in told) for told in said] == [["0", "3"], ["0"], ["2"], ["1"]]
+
+
+PARTS = {("a", "b"): "the gang has 1 of 2 nodes of a, 1 of 2 nodes of b", ("a", "a"): "two nodes with one place"}
+
+
+@pytest.mark.parametrize(("servers", "said"), PARTS.items())
+def test_a_gang_with_parts_of_halves_is_refused_on_all_nodes(placed, servers, said):
+    for code, output in _ended(*placed(*((server, 0) for server in servers))):
+        assert code == gang.REFUSED
+        assert said in output
+
+
+def test_a_node_waits_for_the_drivers_election_and_is_refused_without_a_driver(tmp_path, monkeypatch):
+    monkeypatch.setenv(ultraserver.SYSFS, str(tmp_path))
+    with pytest.raises(ultraserver.PlaceError, match="in no UltraServer, or its driver is too old"):
+        ultraserver.membership(4)
+    _drive(tmp_path, "busy", "0" * 16, "busy")
+    monkeypatch.setattr(ultraserver.time, "sleep", lambda _: _drive(tmp_path, "1,2,4", "ab", "1"))
+    assert ultraserver.membership(2) == ultraserver.Membership(("ab", 1), "2")
+    monkeypatch.setattr(ultraserver, "_WAIT_SECONDS", -1.0)
+    _drive(tmp_path, "busy", "0" * 16, "busy")
+    with pytest.raises(TimeoutError, match="modes busy"):
+        ultraserver.membership(2)
+    assert [*ultraserver.membership(1).variables(5, "first").values()] == ["5", "first", "4", "0" * 16, "-1"]
 
 
 def test_ranks_do_not_meet_at_a_port_that_is_taken(node, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from prometheus_text import parse
 from trainium_workloads import gradient_sum
 from trainium_workloads.scraped import PORT, SeriesServer
-from trainium_workloads.stopping import CAPACITY_ENDS, Stopping
+from trainium_workloads.stopping import CAPACITY_ENDS, CAPACITY_MARGIN, Stopping
 from waiting import SECONDS
 
 
@@ -95,6 +95,8 @@ def test_sigterm_and_the_last_forty_minutes_of_a_capacity_block_are_reasons_to_s
     os.kill(os.getpid(), signal.SIGTERM)
     assert stopping.reason == "SIGTERM"
     assert ends_in(39).reason.startswith("the Capacity Block ends at 20")
+    monkeypatch.setenv(CAPACITY_MARGIN, "4200")
+    assert [bool(ends_in(minutes).reason) for minutes in (71, 69)] == [False, True], "in a block of UltraServers"
     monkeypatch.delenv(CAPACITY_ENDS)
     assert Stopping().reason == ""
     monkeypatch.setenv(CAPACITY_ENDS, "tomorrow")

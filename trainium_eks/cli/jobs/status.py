@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 2.0
 SHOWN_RESTARTS = 5
-SOON_SECONDS = 3600.0
-"""A Capacity Block that ends within this is shown as a warning: EC2 begins to end its instances 30 minutes before."""
+SOON_SECONDS = 5400.0
+"""A Capacity Block that ends within this is shown as a warning: EC2 begins to end its instances 30 minutes before, and
+those of UltraServers have to be ended 60 minutes before."""
 WIDE = 90
 
 _BARS = " ▁▂▃▄▅▆▇█"

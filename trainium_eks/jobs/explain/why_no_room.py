@@ -17,7 +17,7 @@ from trainium_eks.jobs.explain.room import (
     some,
     untolerated,
 )
-from trainium_eks.kube.cluster import Object, name_of
+from trainium_eks.kube.cluster import Object, labels_of, name_of
 from trainium_eks.model.catalogue.instances import (
     EFA_RESOURCE,
     FABRIC_UNTESTED,
@@ -26,6 +26,7 @@ from trainium_eks.model.catalogue.instances import (
     NVIDIA_RESOURCE,
 )
 from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.volcano_config import ULTRASERVER_LABELS
 from trainium_eks.observe.faults.catalogue import BY_NAME
 
 _NOT_SHOWN = {
@@ -48,10 +49,13 @@ def reasons(snapshot: ClusterSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason
     for ask in wanted:
         yield from _more_than_all_groups(snapshot, ask)
     yield from _queue(snapshot, wanted)
+    near = [reason for ask in wanted for reason in _topology(snapshot, ask)]
+    # Which UltraServers are not whole says more than how many nodes are free.
+    parts = [reason for reason in near if reason.fault == "ultraserver-busy"]
+    yield from parts
     for ask in wanted:
         yield from _capacity(snapshot, ask)
-    for ask in wanted:
-        yield from _topology(snapshot, ask)
+    yield from (reason for reason in near if reason not in parts)
 
 
 # --- The queue --------------------------------------------------------------------------------------------------------
@@ -301,7 +305,9 @@ def _scale(group: NodeGroupOutput | None, needed: int, ask: Ask) -> str:
 
 
 def _topology(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
-    asked = snapshot.job["spec"].get("networkTopology") or {}
+    spec = snapshot.job["spec"]
+    parts: Object = next(filter(None, (task.get("partitionPolicy") for task in spec.get("tasks") or ())), {})
+    asked = spec.get("networkTopology") or parts.get("networkTopology") or {}
     if not asked or snapshot.hypernodes is None or snapshot.nodes is None:
         return
     shared = shared_members(snapshot.hypernodes)
@@ -318,7 +324,34 @@ def _topology(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
         sentence = f"it must be within tier {tier} of the network, and Volcano knows no part of the network"
         yield held(Cause.TOPOLOGY, "topology-unknown", sentence)
         return
-    yield from _close_enough(snapshot, ask, tier, groups)
+    domains = {each["spec"].get("tierName"): each["spec"]["tier"] for each in snapshot.hypernodes}
+    label = next((label for label in ULTRASERVER_LABELS if domains.get(label) == tier), "")
+    if label:
+        named = {name_of(each): labels_of(each).get(label, "") for each in snapshot.hypernodes}
+        whole = {named[name]: members for name, members in groups.items() if named[name]}
+        yield from _whole_parts(snapshot, ask, int(parts.get("partitionSize") or ask.count), label, whole)
+        return
+    below = len(ULTRASERVER_LABELS) if {*ULTRASERVER_LABELS} & domains.keys() else 0
+    yield from _close_enough(snapshot, ask, tier - below, groups)
+
+
+def _whole_parts(
+    snapshot: ClusterSnapshot, ask: Ask, size: int, label: str, parts: dict[str, set[str]]
+) -> Iterator[Reason]:
+    """Yield the reason if too few UltraServers, or halves, have all their nodes free. ``parts`` map each id to its
+    nodes."""
+    nodes = {node.name: node for node in nodes_for(ask, snapshot)}
+    free = {name for name, node in nodes.items() if not node.trouble and node.fits(ask.each)}
+    taken = {part: members - free for part, members in parts.items() if len(members) < size or members - free}
+    if (len(parts) - len(taken)) * size >= ask.count or not taken:
+        return
+    number, kind = ask.count // size, "UltraServer" if label == ULTRASERVER_LABELS[0] else "half UltraServer"
+    left = {part: len(parts[part]) - len(taken[part]) for part in sorted(taken)}
+    best = sorted(left, key=lambda part: -left[part])
+    shown = some([f"{left[part]} of {size} nodes of {kind} {part} are free" for part in best])
+    sentence = f"it must have {number} {kind}{'' if number == 1 else 's'} to itself: {shown}"
+    theirs = some([*holders([nodes[name] for part in best for name in taken[part] & nodes.keys()])])
+    yield held(Cause.TOPOLOGY, "ultraserver-busy", sentence, wait=f"wait for {theirs}" if theirs else "")
 
 
 def _close_enough(snapshot: ClusterSnapshot, ask: Ask, tier: int, groups: dict[str, set[str]]) -> Iterator[Reason]:

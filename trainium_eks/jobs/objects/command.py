@@ -160,6 +160,11 @@ def _checks(job: TrainingJob) -> list[str]:
     if job.program.module == TITAN_MODULE:
         message = f"there is no torchtitan in {job.image}; --image names one with it"
         tests.append((_looks_for("torchtitan", True), message))
+    if job.node_config > 1:
+        message = (
+            f"there is no trainium_workloads.ultraserver in {job.image}; --image names one with it, or leave --tier"
+        )
+        tests.append((_looks_for("trainium_workloads.ultraserver", True), message))
     if job.backend == "neuron":
         # transformers' TrainingArguments, for one, sets its devices up by torch_xla wherever that can be imported.
         message = f"{job.image} has torch_xla, which libraries prefer to TorchNeuron; --image names one without it"
@@ -182,7 +187,9 @@ def _launch(job: TrainingJob, place: RankWords) -> str:
 
 def _torchrun(job: TrainingJob, place: RankWords) -> str:
     identity = job.name
-    if job.nodes == 1:
+    if job.nodes > 1 and job.node_config > 1:
+        rendezvous = ""  # the gang launcher says where, and which node this is
+    elif job.nodes == 1:
         rendezvous = "--rdzv_backend c10d --rdzv_endpoint localhost:0"
     elif job.rendezvous == C10D:
         rendezvous = f"--rdzv_backend c10d --rdzv_endpoint {_endpoint(place)}"
@@ -192,12 +199,14 @@ def _torchrun(job: TrainingJob, place: RankWords) -> str:
         identity = f'{job.name}"-${{{ATTEMPT}:-0}}"'
     waits = f"--rdzv_conf join_timeout={ROLL_CALL_SECONDS},read_timeout={ROLL_CALL_SECONDS}"
     size = f"--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --max_restarts {job.options.max_restarts}"
-    return f"torchrun {rendezvous} --rdzv_id {identity} {waits} {size} --tee 3 --role ''"
+    words = filter(None, ("torchrun", rendezvous, f"--rdzv_id {identity}", waits, size, "--tee 3 --role ''"))
+    return " ".join(words)
 
 
 def _watch(job: TrainingJob, place: RankWords) -> list[str]:
     """Return lines that set the positional parameters to the program that watches torchrun, if the image has it."""
-    found = "python3 -c 'from trainium_workloads.gang import REFUSED' 2>/dev/null"
+    module = "ultraserver" if job.node_config else "gang"
+    found = f"python3 -c 'import trainium_workloads.{module}' 2>/dev/null"
     in_place = f" --in_place {job.options.max_restarts}" if job.options.max_restarts else ""
     watch = f"{_gang(job, place, WATCH_PORT)}{in_place} --launcher"
     return ["set --", "watched=", f"if {found}; then watched=1; set -- {watch}; fi"]
@@ -209,6 +218,7 @@ def _gang(job: TrainingJob, place: RankWords, port: int = PORT) -> str:
     endpoint = f'"{host}":{port}' if job.nodes > 1 else f"localhost:{port}"
     size = f'--nnodes {job.nodes} --nproc_per_node {job.ranks_per_node} --node_rank "{place.node_rank}"'
     words = f"python3 -m trainium_workloads.gang --rdzv_endpoint {endpoint} --rdzv_id {job.name} {size}"
+    words += f" --node_config {job.node_config}" if job.node_config else ""
     if job.form != "volcano":
         return words
     record = f" --record {job.output}/.failed-starts" if job.output else ""

@@ -3,10 +3,15 @@
 from trainium_eks.jobs.objects.job import DATA, TrainingJob
 from trainium_eks.model.catalogue.backends import device_environment
 
+_ULTRASERVER_MARGIN_SECONDS = 4200
+"""How long before the end of a Capacity Block of UltraServers a training stops: its owner has to end the instances 60
+minutes before (EC2 user guide, Capacity Blocks), where EC2 ends those of other blocks 30 minutes before; and ten
+minutes are for the checkpoint."""
+
 
 def environment(job: TrainingJob) -> dict[str, str]:
     """Return the variables of every container of a job, in the order in which they are set."""
-    devices = device_environment(job.backend, has_efa=job.instance.has_efa)
+    devices = device_environment(job.backend, job.instance)
     found = {**devices, **_precision(job), **_ours(job), **_cache(job)}
     if job.launcher == "torchrun":
         # torchrun ends processes 30 s after SIGTERM, whatever the pod's grace period (pytorch #119856; since 2.12).
@@ -33,6 +38,8 @@ def _ours(job: TrainingJob) -> dict[str, str]:
         found["HF_HOME"] = f"{DATA}/huggingface"
     if job.capacity_ends:
         found["TRN_CAPACITY_ENDS"] = job.capacity_ends
+        if job.instance.ultraserver_nodes:
+            found["TRN_CAPACITY_MARGIN"] = str(_ULTRASERVER_MARGIN_SECONDS)
     return found
 
 

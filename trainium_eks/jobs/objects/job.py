@@ -77,7 +77,9 @@ class Topology:
     mode: TopologyMode
     """``hard``: the job waits until there are such nodes. ``soft``: as near as can be had."""
     tier: int
-    """Highest tier that the nodes may span; 1 is one leaf of the network."""
+    """Highest of Volcano's tiers that the nodes may span, or each part of the gang."""
+    together: int = 0
+    """Nodes of each part, in one UltraServer (4) or one half (2); 0 where the gang has no parts."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,13 @@ class TrainingJob:
     def world_size(self) -> int:
         """Return the number of ranks."""
         return self.nodes * self.ranks_per_node
+
+    @property
+    def node_config(self) -> int:
+        """Return the nodes that work as one by NeuronLink: 4, 2 or 1; 0 for nodes that are in no UltraServer."""
+        if not self.instance.ultraserver_nodes:
+            return 0
+        return (self.topology.together if self.topology else 0) or 1
 
     @property
     def workspace_name(self) -> str:

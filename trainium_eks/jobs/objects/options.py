@@ -134,7 +134,15 @@ class TrainOptions:
         TopologyMode | None, _where("--topology", about="Keep the nodes within --tier.", metavar="hard|soft")
     ] = None
     """`hard` waits for such nodes, `soft` prefers them."""
-    tier: Annotated[int, _where("--tier", about="Layers of the network that the nodes may span; 1: one switch.")] = 1
+    tier: Annotated[
+        str,
+        _where(
+            "--tier",
+            about="Span of the nodes: one switch, 2 or 3 layers of switches; or a half or whole UltraServers.",
+            metavar="1|2|3|half|ultraserver",
+        ),
+    ] = "1"
+    """With `half` and `ultraserver` a larger gang takes several, each whole (docs/ultraservers.md)."""
     scale: Annotated[bool, _where("--scale/--no-scale", about="Scale the group to the gang, if it is smaller.")] = True
 
     precision: Annotated[

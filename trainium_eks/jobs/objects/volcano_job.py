@@ -11,7 +11,7 @@ from typing import Any
 from trainium_eks.jobs.objects.command import ATTEMPT, ONE_TASK, PORT, RankWords, place_of_task, shell
 from trainium_eks.jobs.objects.environment import environment
 from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL, REPLICA_LABEL, ROLE
-from trainium_eks.jobs.objects.job import DATA, REFUSED, WORKSPACE, TrainingJob
+from trainium_eks.jobs.objects.job import DATA, REFUSED, WORKSPACE, Topology, TrainingJob
 from trainium_eks.jobs.objects.resources import RESERVED_MEMORY_MB, RESERVED_MILLICPU, Resources
 from trainium_eks.jobs.objects.token_reference import token_variable, tracking_variables
 from trainium_eks.model import scraping
@@ -27,9 +27,11 @@ BEYOND_TORCHX = (
     "metadata.labels",
     "metadata.annotations",
     "spec.networkTopology",
+    "tasks.partitionPolicy",
     "tasks.policies: exitCode",
     "template.metadata.labels: trainium-eks/kind, trainium-eks/metrics",
     "template.metadata.annotations: safe-to-evict, do-not-disrupt",
+    "template.spec.affinity",
     "template.spec.terminationGracePeriodSeconds",
     "template.spec.securityContext",
     "template.spec.initContainers",
@@ -64,7 +66,7 @@ def manifest(job: TrainingJob) -> dict[str, Any]:
     made = one_task_job(job) if is_one_task(job) else torchx_job(job)
     made["metadata"] |= {"namespace": job.namespace, "labels": _job_labels(job), "annotations": annotations(job)}
     if job.topology is not None:
-        made["spec"]["networkTopology"] = {"mode": job.topology.mode, "highestTierAllowed": job.topology.tier}
+        _keep_together(made["spec"], job, job.topology)
     for task in made["spec"]["tasks"]:
         # First: Volcano takes the first policy that fits.
         task["policies"] = [{"exitCode": REFUSED, "action": "TerminateJob"}, *task.get("policies", ())]
@@ -75,8 +77,9 @@ def manifest(job: TrainingJob) -> dict[str, Any]:
 
 
 def is_one_task(job: TrainingJob) -> bool:
-    """Return whether a job has too many nodes for TorchX's shape, in which each repeats the whole pod."""
-    return job.nodes * len(json.dumps(one_task_job(job))) > LARGEST_BYTES
+    """Return whether a job has too many nodes for TorchX's shape, in which each repeats the whole pod; or several
+    parts, which Volcano makes of one task alone."""
+    return _parts(job) > 1 or job.nodes * len(json.dumps(one_task_job(job))) > LARGEST_BYTES
 
 
 def torchx_job(job: TrainingJob) -> dict[str, Any]:
@@ -127,6 +130,29 @@ def _volcano_job(job: TrainingJob, tasks: Sequence[Mapping[str, Any]]) -> dict[s
     if job.options.priority:
         spec["priorityClassName"] = job.options.priority
     return {"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": job.name}, "spec": spec}
+
+
+def _parts(job: TrainingJob) -> int:
+    return job.nodes // job.topology.together if job.topology and job.topology.together else 1
+
+
+def _keep_together(spec: dict[str, Any], job: TrainingJob, topology: Topology) -> None:
+    """Add the demand for the nodes' places. Tiers are numbers: Volcano 1.15 ignores the demand, ``hard`` or not, for a
+    ``highestTierName`` that no HyperNode has at the moment (``translateHighestTierNameToAllowed``), and a number that
+    none has keeps the job waiting."""
+    demand = {"mode": topology.mode, "highestTierAllowed": topology.tier}
+    if _parts(job) == 1:
+        spec["networkTopology"] = demand
+        for number, task in enumerate(spec["tasks"] if topology.together else ()):
+            # Ranks follow the nodes' numbers: so do the pods, where each has a template of its own.
+            label = f"neuron.amazonaws.com/ultraserver-node-id-{topology.together}"
+            term = {"matchExpressions": [{"key": label, "operator": "In", "values": [str(number)]}]}
+            required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+            task["template"]["spec"]["affinity"] = {"nodeAffinity": required}
+        return
+    parts, size = _parts(job), topology.together
+    counts = {"totalPartitions": parts, "minPartitions": parts, "partitionSize": size}
+    spec["tasks"][0]["partitionPolicy"] = {**counts, "networkTopology": demand}
 
 
 def _task(job: TrainingJob, name: str, replicas: int, pod: Mapping[str, Any]) -> dict[str, Any]:

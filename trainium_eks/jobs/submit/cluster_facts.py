@@ -14,6 +14,7 @@ from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.model.annotations import annotation
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.volcano_config import ULTRASERVER_LABELS
 
 Objects = list[dict[str, Any]]
 
@@ -81,12 +82,13 @@ def may_create(api: Api, namespace: str, group: str, resource: str) -> bool:
 
 
 def network_layers(api: Api) -> int:
-    """Return the layers of the network that Volcano has found; 0 for none yet, or where they may not be read."""
+    """Return the layers of switches that Volcano has found; 0 for none yet, or where they may not be read."""
     try:
         found = api.list("topology.volcano.sh/v1alpha1", "HyperNode")
     except (NoSuchKindError, ApiError):
         return 0
-    return max((int(each["spec"].get("tier", 1)) for each in found), default=0)
+    specs = [each["spec"] for each in found]
+    return len({each.get("tier") for each in specs if each.get("tierName") not in ULTRASERVER_LABELS})
 
 
 def nodes_of(api: Api, group: NodeGroupOutput) -> Objects:

@@ -13,6 +13,7 @@ from trainium_eks.jobs.objects.job import C10D, CompileCache, Precision, Topolog
 from trainium_eks.jobs.submit import refusals, saving, titan
 from trainium_eks.jobs.submit.examples import example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
+from trainium_eks.model import volcano_config
 from trainium_eks.model.catalogue.backends import backend_of
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType, near
@@ -42,6 +43,12 @@ graphs of the whole training."""
 def catalogue(outputs: StackOutputs) -> Catalogue:
     """Return the types of a stack: the catalogue, with the additions of its config."""
     return with_entries(CATALOGUE, outputs.instance_types) if outputs.instance_types else CATALOGUE
+
+
+def topology_labels(outputs: StackOutputs) -> tuple[str, ...]:
+    """Return the node labels that become HyperNodes in a stack, the widest first."""
+    types = (group.instance_type for group in outputs.node_groups)
+    return volcano_config.topology_labels(types, catalogue(outputs))
 
 
 def find_group(
@@ -137,12 +144,24 @@ def _job(
         queue=request.queue if request.queue is not None else namespace.queues[0],
         service_account=namespace.service_account,
         grace_seconds=grace,
-        topology=Topology(request.topology, request.tier) if request.topology else None,
+        topology=_topology(request, outputs),
         has_workspace=request.has_workspace,
         user_id=namespace.training_user_id,
         capacity_ends=facts.capacity_ends.get(group.reservation, ""),
     )
     return titan.with_arguments(job) if request.titan else job
+
+
+def _topology(request: JobRequest, outputs: StackOutputs) -> Topology | None:
+    """Return the demand in Volcano's tiers: layers of switches stand above UltraServers, if the stack has any."""
+    if not request.topology:
+        return None
+    within = volcano_config.WITHIN_ULTRASERVER
+    if request.tier in within:
+        return Topology(request.topology, [*within].index(request.tier) + 1, within[request.tier])
+    switches = int(request.tier) if request.tier.isdecimal() else 0  # another word is refused
+    below = len(topology_labels(outputs)) - len(volcano_config.EC2_TOPOLOGY_LABELS)
+    return Topology(request.topology, below + switches)
 
 
 def _serves_metrics(request: JobRequest) -> bool:

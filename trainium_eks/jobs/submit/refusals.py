@@ -11,6 +11,7 @@ from trainium_eks.jobs.submit.examples import EXAMPLES, example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
 from trainium_eks.model.validation.problems import Problem, Severity, nearest, nearest_number
+from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, WITHIN_ULTRASERVER
 
 MOST_CPU_RANKS = 1024
 """Ranks on a node without accelerators: far more than its processors."""
@@ -36,7 +37,7 @@ def problems(
         *_right_problems(request, namespace, facts),
         *_form_problems(request, job),
         *_name_problems(request, job, facts),
-        *_size_problems(request, job, group, facts),
+        *_size_problems(request, job, group, outputs, facts),
         *_queue_problems(job, outputs, namespace),
         *_program_problems(request, job, facts),
         *_setting_problems(request, job, outputs, namespace, facts),
@@ -87,8 +88,13 @@ def _name_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[
     return []
 
 
-def _size_problems(request: JobRequest, job: TrainingJob, group: NodeGroupOutput, facts: Facts) -> list[Problem]:
+def _size_problems(
+    request: JobRequest, job: TrainingJob, group: NodeGroupOutput, outputs: StackOutputs, facts: Facts
+) -> list[Problem]:
     instance, found = job.instance, []
+    # A block may be one UltraServer, and a group has one block: a gang of several takes the nodes of several groups.
+    alike = [each.max_size for each in outputs.node_groups if each.instance_type == instance.name]
+    most = sum(alike) if instance.ultraserver_nodes else group.max_size
     if job.nodes < 1:
         found.append(Problem("--nodes", "it must be 1 or more", value=job.nodes, good=1))
     # Ranks on the CPU meet over TCP.
@@ -96,10 +102,10 @@ def _size_problems(request: JobRequest, job: TrainingJob, group: NodeGroupOutput
         reason = f"{instance.name} has no EFA, without which its nodes cannot train together"
         types = ", ".join(sorted({"trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge"}))
         found.append(Problem("--nodes", reason, f"or choose a group of another type: {types}", value=job.nodes, good=1))
-    elif job.nodes > group.max_size:
+    elif job.nodes > most:
         reason = f"{group.name} has at most {group.max_size} nodes"
         fix = f"or raise `maxSize` of {group.name} in the stack's config"
-        good = group.max_size or None
+        good = most or None
         found.append(Problem("--nodes", reason, fix, value=job.nodes, good=good))
     found += _rank_problems(job)
     if instance.accelerator.startswith("Inferentia"):
@@ -205,7 +211,7 @@ def _setting_problems(
     if request.rendezvous == "etcd" and job.launcher == "gang":
         reason = f"{job.image} has no torch, whose launcher alone speaks to etcd"
         found.append(Problem("--rendezvous", reason, value="etcd", good=C10D))
-    found += _number_problems(request, job, facts)
+    found += [*_number_problems(request, job), *_tier_problems(request, job, facts)]
     if job.topology is not None and facts.network_layers == 0:
         reason = "Volcano knows no layers of this cluster's network yet; a hard topology waits until it does"
         fix = "`kubectl get hypernodes` shows them: EC2 tells the layers of nodes that run"
@@ -217,7 +223,7 @@ def _setting_problems(
     return found
 
 
-def _number_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
+def _number_problems(request: JobRequest, job: TrainingJob) -> list[Problem]:
     limits = (
         ("--retries", job.retries, 1),
         ("--max-restarts", request.max_restarts, 0),
@@ -231,11 +237,35 @@ def _number_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> lis
     if not re.fullmatch(r"\d{1,4}(:\d{1,3}(,\d{1,3})*)?", request.failed_starts):
         reason = "it must be a number, and after a colon the exit codes that count"
         found.append(Problem("--failed-starts", reason, value=request.failed_starts, good="3:1,2"))
-    if request.topology is not None and request.tier < 1:
-        found.append(Problem("--tier", "it must be 1 or more", value=request.tier, good=1))
-    elif request.topology is not None and facts.network_layers and request.tier > facts.network_layers:
-        reason = f"the network of the nodes has {facts.network_layers} layers"
-        found.append(Problem("--tier", reason, value=request.tier, good=facts.network_layers))
+    return found
+
+
+def _tier_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
+    """Return the problems of a tier that the nodes do not have, or of a gang that would break an UltraServer up."""
+    tier, size = request.tier, WITHIN_ULTRASERVER.get(request.tier, 0)
+    if request.topology is None and not size:
+        return []
+    switches = map(str, range(1, (facts.network_layers or len(EC2_TOPOLOGY_LABELS)) + 1))
+    allowed = (*(WITHIN_ULTRASERVER if job.instance.ultraserver_nodes else ()), *switches)
+    if tier not in allowed:
+        reason = f"the network of {job.instance.name} has no such tier"
+        good = allowed[-1] if tier.isdecimal() and int(tier) else nearest(tier, allowed) or "1"
+        return [Problem("--tier", reason, value=tier, allowed=allowed, good=good)]
+    found = []
+    if size and request.topology != "hard":
+        reason = f"--tier {tier} demands that the nodes are one NeuronLink domain, which a wish cannot"
+        found.append(Problem("--topology", reason, value=request.topology, good="hard"))
+    if size and job.nodes % size:
+        part = "half of an UltraServer" if size == 2 else "UltraServer"
+        reason = f"a gang takes each {part} whole, with {size} nodes"
+        good = -(-job.nodes // size) * size
+        found.append(Problem("--nodes", reason, "or choose another --tier", value=job.nodes, good=good))
+    if size and request.kind != "volcano":
+        reason = "the launcher of Volcano jobs alone tells Neuron's runtime the nodes' numbers in the UltraServer"
+        found.append(Problem("--kind", reason, value=request.kind, good="volcano"))
+    if size and request.rendezvous == "etcd":
+        reason = "ranks follow the nodes' places in the UltraServer, and etcd gives them by chance"
+        found.append(Problem("--rendezvous", reason, value="etcd", good=C10D))
     return found
 
 

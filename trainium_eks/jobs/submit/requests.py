@@ -42,7 +42,7 @@ class Facts:
     missing_secrets: frozenset[str] = frozenset()
     """Options whose Secrets the namespace does not have."""
     network_layers: int | None = None
-    """Layers of the nodes' network that Volcano has found; None where the request does not need them."""
+    """Layers of the nodes' switches that Volcano has found; None where the request does not need them."""
     metrics_port: int = scraping.PORT
     """Port that no other process in the pods' network listens on."""
     capacity_ends: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

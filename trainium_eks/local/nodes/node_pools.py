@@ -37,6 +37,9 @@ MANIFEST_ANNOTATION = "trainium-eks.local/manifest"
 
 KWOK_ANNOTATION = "kwok.x-k8s.io/node"
 
+ULTRASERVER = "neuron.amazonaws.com/ultraserver"
+"""Start of the labels by which Neuron's device plugin names a node's place in an UltraServer."""
+
 DEFAULT_ROOT_GIB = 20
 """Root volume where the launch template names none (EKS API, ``diskSize``)."""
 
@@ -288,6 +291,13 @@ def _labels(pool: NodePool, number: int, name: str, zone_id: str, zone: str) -> 
         labels["topology.k8s.aws/network-node-layer-1"] = f"nn-sim{_digest([zone_id])}"
         labels["topology.k8s.aws/network-node-layer-2"] = f"nn-sim{_digest([zone_id, pool.key, f'spine {spine}'])}"
         labels["topology.k8s.aws/network-node-layer-3"] = f"nn-sim{_digest([zone_id, pool.key, f'leaf {leaf}'])}"
+    if pool.instance.ultraserver_nodes:
+        # Neuron's device plugin makes labels of what the driver shows (Neuron's guide for UltraServers).
+        labels[f"{ULTRASERVER}-mode"] = "1_2_4"
+        for size in (2, 4):
+            which, place = divmod(number - 1, size)
+            labels[f"{ULTRASERVER}-server-id-{size}"] = 2 * _digest([pool.key, f"{size} nodes", str(which)])
+            labels[f"{ULTRASERVER}-node-id-{size}"] = str(place)
     return labels
 
 

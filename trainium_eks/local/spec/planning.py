@@ -21,6 +21,8 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Search path for programs after the image's programs."""
 
 _PROBES = ("startup", "readiness", "liveness")
+_DRIVER = "/run/neuron_device"
+"""Where containers of nodes in an UltraServer find what Neuron's driver would show; also the volume's name."""
 _TERMINATION_LOG = "/dev/termination-log"
 
 # Variables of Volcano's in a pod of a job: the names of the pods of a task.
@@ -47,6 +49,8 @@ def planned(pod: Body, known: PlanInputs) -> StartablePod:
     """Return the plan for a pod's shim."""
     spec, metadata = pod["spec"], pod["metadata"]
     found = volumes.volumes(pod, known)
+    if driver := volumes.driver(known):
+        found[_DRIVER] = driver
     policy = RestartPolicy(spec.get("restartPolicy") or "Always")
     init = tuple(_container(each, pod, found, known, policy) for each in spec.get("initContainers") or ())
     containers = tuple(_container(each, pod, found, known, policy) for each in spec["containers"])
@@ -110,6 +114,10 @@ def _container(
     made["PYTHONPATH"] = ":".join(filter(None, (given.get("PYTHONPATH"), str(known.workloads))))
     argv = environment.command(body, made)
     mounts = volumes.mounts(body, found, made)
+    if _DRIVER in found:
+        # Nothing can be mounted in sysfs itself.
+        mounts = (*mounts, Mount(str(found[_DRIVER].source), _DRIVER, read_only=True))
+        made["TRN_NEURON_SYSFS"] = _DRIVER
     log = str(known.directory.termination_log(name))
     own = (Mount(log, body.get("terminationMessagePath") or _TERMINATION_LOG), *_own_files(known))
     directory = body.get("workingDir") or "/"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainium_eks.local.nodes.node_pools import ULTRASERVER
 from trainium_eks.local.spec.environment import contents, expanded, field_value, resource_value
 from trainium_eks.local.spec.known import Body, PlanInputs, UnmetError
 from trainium_eks.local.spec.plan import Mount
@@ -84,6 +85,22 @@ def references(pod: Body) -> References:
 def volumes(pod: Body, known: PlanInputs) -> dict[str, Volume]:
     """Return the pod's volumes by their names."""
     return {each["name"]: _volume(each, pod, known) for each in pod["spec"].get("volumes") or ()}
+
+
+def driver(known: PlanInputs) -> Volume | None:
+    """Return what Neuron's driver shows in sysfs of the place of a node in its UltraServer; None for other nodes."""
+    labels = (known.node.get("metadata") or {}).get("labels") or {}
+    place = known.directory.volume("neuron-driver")
+    shown = {
+        f"{name.replace('-', '_')}_{size}": labels.get(f"{ULTRASERVER}-{name}-{size}", "")
+        for name in ("server-id", "node-id")
+        for size in (2, 4)
+    }
+    if not all(shown.values()):
+        return None
+    # The runtime's modes for four, two (vertical) and one nodes, where the label has the numbers of nodes.
+    files = {**shown, "ultraserver_mode": "1,3,4"}
+    return Volume(place, tuple(File(place / name, f"{text}\n".encode()) for name, text in files.items()))
 
 
 def mounts(container: Body, found: Mapping[str, Volume], variables: Mapping[str, str]) -> tuple[Mount, ...]:

@@ -51,6 +51,10 @@ def backend_of(instance: InstanceType) -> Backend:
     return "cuda" if instance.family == "nvidia" else "cpu"
 
 
-def device_environment(backend: Backend, *, has_efa: bool) -> dict[str, str]:
-    """Return the variables of a process that trains on a backend."""
-    return {**_ALWAYS, **_BACKENDS[backend], **(_EFA if has_efa and backend != "cpu" else {})}
+def device_environment(backend: Backend, instance: InstanceType) -> dict[str, str]:
+    """Return the variables of a process that trains on a backend, on nodes of a type."""
+    found = {**_ALWAYS, **_BACKENDS[backend]}
+    if instance.ultraserver_nodes and backend != "cpu":
+        # Mode x1, the node by itself (Neuron's guide for UltraServers); the launcher of a larger part sets another.
+        found["NEURON_RT_ULTRASERVER_MODE"] = "4"
+    return {**found, **(_EFA if instance.has_efa and backend != "cpu" else {})}

@@ -6,7 +6,8 @@ Where they come from:
 - vCPU, memory, accelerators, network cards, EFA interfaces, disks, addresses and usage classes: EC2's
   DescribeInstanceTypes, as packaged by moto 5.2.5 (tests hold each entry against it).
 - Accelerator memory of Trainium2: the Neuron documentation (96 GiB a chip). EC2 reports 512 GiB a chip.
-- Neuron cores of trn2u.48xlarge: the Neuron documentation; EC2 reports no NeuronInfo for it.
+- Neuron cores of trn2u.48xlarge: the Neuron documentation; EC2 reports no NeuronInfo for it. So is the size
+  of its UltraServer.
 - Logical Neuron cores: the device plugin under the runtime's default, which joins two physical cores on Trainium2.
 - Zones: :mod:`trainium_eks.model.catalogue.instance_zones`.
 - Prices: Linux On-Demand list prices in us-east-1 as Karpenter generated them from the price list (v1.14.1,
@@ -73,7 +74,9 @@ def _cpu(family: str, size: str, vcpus: int) -> dict[str, Any]:
     30."""
     none = ("accelerators", "neuron_cores", "logical_neuron_cores", "accelerator_memory_gib", "efa_interfaces")
     return {
-        **dict.fromkeys((*none, "first_efa_card", "local_disks", "local_disk_gb", "hugepages_2mi"), 0),
+        **dict.fromkeys(
+            (*none, "first_efa_card", "local_disks", "local_disk_gb", "hugepages_2mi", "ultraserver_nodes"), 0
+        ),
         "name": f"{family}.{size}",
         "family": "cpu",
         "accelerator": "",

@@ -24,6 +24,8 @@ from trainium_eks.model.validation.problems import Problem, nearest, snake
 
 FIELDS = tuple(field.name for field in fields(InstanceType) if field.name != "name")
 DERIVED = frozenset({"allocatable_millicpu", "allocatable_memory_mib", "max_pods"})
+ABSENT: Mapping[str, object] = MappingProxyType({"ultraserver_nodes": 0})
+"""Fields that a new entry may leave out."""
 OF_THE_TYPE_ALONE: Mapping[str, object] = MappingProxyType(
     {"zones": {}, "hourly_usd": None, "price_date": "", "price_region": "", "sagemaker_name": None}
 )
@@ -79,7 +81,7 @@ def _type(catalogue: Catalogue, name: str, entry: Mapping[str, Any]) -> tuple[In
     problems += [
         Problem(f"{name}.{key}", "it is required and missing", "give it, or start from a known type with `like`")
         for key in FIELDS
-        if base is not None and key not in {*base, *given, *DERIVED, *OF_THE_TYPE_ALONE}
+        if base is not None and key not in {*base, *given, *DERIVED, *ABSENT, *OF_THE_TYPE_ALONE}
     ]
     if base is None or problems:
         return None, problems
@@ -117,7 +119,7 @@ def _base(catalogue: Catalogue, name: str, like: object) -> tuple[dict[str, Any]
 
 def _made(name: str, values: Mapping[str, Any], given: Mapping[str, Any]) -> InstanceType:
     """Return the type of valid fields, with zones merged, sequences frozen, and derived fields computed anew."""
-    merged = {**OF_THE_TYPE_ALONE, **values, **given}
+    merged = {**ABSENT, **OF_THE_TYPE_ALONE, **values, **given}
     zones = {**values.get("zones", {}), **given.get("zones", {})}
     merged["zones"] = MappingProxyType({region: tuple(sorted(ids)) for region, ids in zones.items() if ids})
     merged["usage"] = frozenset(merged["usage"])

@@ -98,6 +98,8 @@ class InstanceType:
     """Neuron cores that a process sees by default: half the physical ones on Trainium2 (LNC=2)."""
     accelerator_memory_gib: int
     """Memory of all accelerators together, GiB."""
+    ultraserver_nodes: int
+    """Nodes of an UltraServer, whose accelerators are one NeuronLink domain: 4 for trn2u.48xlarge, else 0."""
     vcpus: int
     """Virtual CPUs; what EC2's quotas count."""
     memory_gib: int

@@ -37,7 +37,8 @@ class Reservation(ConfigModel):
 
 
 class CapacityBlock(ConfigModel):
-    """A Capacity Block for ML: bought ahead for fixed days, all or nothing, drained 40 minutes before its end."""
+    """A Capacity Block for ML: bought ahead for fixed days, all or nothing, drained 40 minutes before its end. The
+    nodes of UltraServers are to be ended 60 minutes before: scale the group to 0 by then (docs/ultraservers.md)."""
 
     type: Literal["capacity-block"] = "capacity-block"
     id: OutputText

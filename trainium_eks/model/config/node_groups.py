@@ -128,6 +128,7 @@ def validate(
     found = formats.derived_name("name", group.name)
     found += _type_problems(group, instance, catalogue)
     found += size_problems(group.min_size, group.max_size, group.desired_size)
+    found += _ultraserver_problems(group, instance)
     found += under("capacity", capacities.validate(group.capacity, region=region, instance=instance))
     found += own_zone_problems(group, instance, region)
     found += _layout_problems(group, instance, vpc_cni_version)
@@ -258,6 +259,18 @@ def _type_problems(group: NodeGroupConfig, instance: InstanceType | None, catalo
         fix = "name an accelerator's type"
         return [Problem("instance_type", reason, fix, value=group.instance_type, allowed=accelerated)]
     return []
+
+
+def _ultraserver_problems(group: NodeGroupConfig, instance: InstanceType | None) -> list[Problem]:
+    """Return warnings of sizes with a part of an UltraServer."""
+    size = instance.ultraserver_nodes if instance else 0
+    sizes = {"max_size": group.max_size, "desired_size": group.desired_size}
+    reason = f"EC2 sells {group.instance_type} by the UltraServer, and a part of one is paid like the whole"
+    return [
+        Problem(name, reason, severity=Severity.WARN, value=value, good=-(-value // size) * size)
+        for name, value in sizes.items()
+        if size and value % size
+    ]
 
 
 def own_zone_problems(group: NodeGroupConfig, instance: InstanceType | None, region: str) -> list[Problem]:

@@ -76,6 +76,7 @@ class _CapacityChecks:
             self._of_another_kind(group, found)
             or self._elsewhere(group, found)
             or self._at_another_time(group, found)
+            or self._no_ultraserver(group, found)
             or self._too_small(group, found)
             or passed(_told(found))
         )
@@ -122,6 +123,26 @@ class _CapacityChecks:
             if group.desired:
                 return failed(f"{told}: no node can start before", _set(group, "desired_size", 0) + " until then")
             return passed(f"{told}; no node is asked for before")
+        return None
+
+    def _no_ultraserver(self, group: Group, found: Mapping[str, Any]) -> Answer | None:
+        """Check a block for nodes of UltraServers: it must be one of UltraServers, whose nodes start and reach each
+        other by NeuronLink (fields of EC2's ``CapacityReservation``, ``CapacityBlock`` and ``CapacityBlockStatus``)."""
+        block = str(found.get("CapacityBlockId") or "")
+        if group.instance is None or not group.instance.ultraserver_nodes or not block:
+            return None
+        blocks = self._account.call("ec2", "describe_capacity_blocks", CapacityBlockIds=[block])["CapacityBlocks"]
+        if not any(each.get("UltraserverType") for each in blocks):
+            detail = f"{block} is a block of instances, whose nodes may be of many UltraServers"
+            remedy = "aws ec2 describe-capacity-block-offerings --ultraserver-type … --ultraserver-count … has those"
+            return failed(detail, f"{remedy}; set {_key(group, 'capacity.id')} to the new block's reservation")
+        if found.get("LaunchStatus") == "unlaunchable":
+            return failed("EC2 starts no instance in it now", f"ask AWS Support why, and name {block}")
+        asked = self._account.call("ec2", "describe_capacity_block_status", CapacityBlockIds=[block])
+        states = [each.get("InterconnectStatus") for each in asked["CapacityBlockStatuses"]]
+        if "impaired" in states:
+            detail = "EC2 calls its accelerator interconnect impaired: gangs over several of its nodes may fail"
+            return warned(detail, f"ask AWS Support, and name {block}")
         return None
 
     def _too_small(self, group: Group, found: Mapping[str, Any]) -> Answer | None:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from trainium_eks.jobs.explain.hypernodes import shared_members
+from trainium_eks.jobs.submit import planning
 from trainium_eks.kube.cluster import labels_of, name_of
 from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
-from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
+from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
 from trainium_eks.operate.verify.check_input import CheckInput
@@ -22,7 +23,7 @@ def hypernodes(examined: CheckInput) -> Iterator[Finding]:
     id_, subject = "topology/hypernodes", "HyperNodes"
     found = {name_of(each): each for each in examined.cluster.of("HyperNode")}
     nodes = {name_of(each): labels_of(each) for each in examined.cluster.of("Node")}
-    due = tree.changes(tree.hypernodes(nodes, EC2_TOPOLOGY_LABELS), found)
+    due = tree.changes(tree.hypernodes(nodes, planning.topology_labels(examined.outputs)), found)
     if examined.local is not None and not examined.local.real_volcano:
         yield not_applicable(id_, subject, "Volcano does not run on this machine")
     elif not found and not due:
@@ -45,11 +46,14 @@ def hypernodes(examined: CheckInput) -> Iterator[Finding]:
 
 
 def switches(examined: CheckInput) -> Iterator[Finding]:
-    """Check that each node names its switches, where a node of its group names one: Volcano places no gang by the
-    network on a node that is in no HyperNode."""
+    """Check that each node names its switches, where a node of its group names one, and its UltraServer, where its type
+    is in one: Volcano places no gang by the network on a node that is in no HyperNode."""
+    types = planning.catalogue(examined.outputs)
     for group in examined.outputs.node_groups:
         nodes = {name_of(node): labels_of(node) for node in examined.cluster.nodes_of(group.eks_name)}
-        due = EC2_TOPOLOGY_LABELS if any({*EC2_TOPOLOGY_LABELS} & labels.keys() for labels in nodes.values()) else ()
+        named = any({*EC2_TOPOLOGY_LABELS} & labels.keys() for labels in nodes.values())
+        due: tuple[str, ...] = EC2_TOPOLOGY_LABELS if named else ()
+        due += ULTRASERVER_LABELS if types[group.instance_type].ultraserver_nodes else ()
         faults = [
             f"{name}: {label} is missing" for name, labels in nodes.items() for label in due if label not in labels
         ]

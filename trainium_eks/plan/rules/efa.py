@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trainium_eks.plan.rules._facts import Interface, NodeGroup, interfaces
-from trainium_eks.plan.rules._read import Json, at, given, items, known, show, text, user_data
+from trainium_eks.plan.rules._read import Json, at, given, items, known, number, show, text, user_data
 from trainium_eks.plan.rules._rule import Judgement, judged, rule, unseen
 from trainium_eks.plan.rules._view import View
 
@@ -68,8 +68,9 @@ def placement(view: View) -> Iterator[Judgement]:
 @rule("R28", "Configure a Capacity Block completely or not at all", "high", "EKS capacity-blocks-mng")
 def capacity_blocks(view: View) -> Iterator[Judgement]:
     """EKS refuses half a configuration. It takes all of capacityType, marketType and the reservation in the template,
-    the type in the template only, and one subnet in the block's zone. Only AWS knows whether the block is active.
-    Independent of `model/config/capacity.py`, which validates the config."""
+    the type in the template only, and one subnet in the block's zone. UltraServers are sold whole: their group has a
+    multiple of an UltraServer's nodes. Only AWS knows whether the block is active. Independent of
+    `model/config/capacity.py`, which validates the config."""
     for group in view.node_groups:
         market = at(group.settings, "instanceMarketOptions.marketType")
         if group.capacity_type == "CAPACITY_BLOCK" or market == "capacity-block":
@@ -192,6 +193,9 @@ def _block_faults(view: View, group: NodeGroup) -> Iterator[str]:
         yield "launch template: instanceType is unset, wanted the block's type"
     if given(inputs.get("instanceTypes")):
         yield f"instanceTypes is {show(inputs.get('instanceTypes'))}, wanted unset (the template names the type)"
+    size = group.instance.ultraserver_nodes if group.instance is not None else 0
+    if size and (number(group.max_size) or 0) % size:
+        yield f"scalingConfig.maxSize is {show(group.max_size)}, wanted a multiple of an UltraServer's {size} nodes"
     subnets = items(inputs.get("subnetIds"))
     if not _subnets_known(group):
         return

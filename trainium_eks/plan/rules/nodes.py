@@ -8,7 +8,7 @@ from trainium_eks.model.config.namespaces import FABRIC_GATE
 from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._autoscaled import node_pools, served_groups
-from trainium_eks.plan.rules._facts import LAUNCH_TEMPLATE, ROLE, SUBNET, NodeGroup
+from trainium_eks.plan.rules._facts import DEPLOYMENT, LAUNCH_TEMPLATE, ROLE, SUBNET, NodeGroup
 from trainium_eks.plan.rules._objects import object_name
 from trainium_eks.plan.rules._read import (
     Json,
@@ -34,7 +34,6 @@ WORKER_POLICIES = frozenset({"AmazonEKSWorkerNodePolicy"})
 PULL_POLICIES = frozenset({"AmazonEC2ContainerRegistryReadOnly", "AmazonEC2ContainerRegistryPullOnly"})
 OPTIONAL_POLICIES = frozenset({"AmazonSSMManagedInstanceCore"})
 CNI_POLICY = "AmazonEKS_CNI_Policy"
-DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 MONITORING_AGENT = "eks-node-monitoring-agent"
 ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"

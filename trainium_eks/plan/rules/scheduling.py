@@ -1,5 +1,6 @@
 """R58-R63 and R93: Volcano, its queues and HyperNodes, etcd, device plugins, and the repair of nodes."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,11 +8,13 @@ from decimal import Decimal
 
 import yaml
 
+from trainium_eks.model import volcano_config
+from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._autoscaled import Supply, supplies
-from trainium_eks.plan.rules._facts import QUEUE
+from trainium_eks.plan.rules._facts import DEPLOYMENT, QUEUE
 from trainium_eks.plan.rules._objects import namespace, object_name, releases, walk
 from trainium_eks.plan.rules._read import Json, at, given, items, known, mapping, number, show, text, true
 from trainium_eks.plan.rules._rule import Judgement, judged, rule
@@ -193,7 +196,8 @@ def one_recovery(view: View) -> Iterator[Judgement]:
 def discovery(view: View) -> Iterator[Judgement]:
     """Volcano 1.15 names a HyperNode at random when its cache shows none for the switch, and the cache lags while nodes
     join together: one switch gets two, and no job with a topology is placed any more. VolcanoStack's own controller
-    names them after the switch."""
+    names them after the switch; where a group's nodes are in UltraServers, it must know the labels of those, too, by
+    which `--tier` counts Volcano's tiers."""
     path = "values.custom.controller_config_override"
     for release in releases(view, "volcano"):
         found = at(release.inputs, path)
@@ -204,6 +208,13 @@ def discovery(view: View) -> Iterator[Judgement]:
             by_label = any(at(each, "source") == "label" and true(at(each, "enabled")) for each in sources)
         faults = [f"{path}: networkTopologyDiscovery has the source label, wanted none"] if by_label else []
         yield from judged(release, faults, "discovers no HyperNodes by label")
+    due = volcano_config.topology_labels((each.type_name for each in view.node_groups), view.catalogue)
+    for controller in view.of(DEPLOYMENT):
+        if object_name(controller) == HYPERNODES.name and namespace(controller) == HYPERNODES.namespace:
+            arguments = json.dumps(at(controller.inputs, "spec.template.spec.containers"))
+            lacking = [each for each in due if each in volcano_config.ULTRASERVER_LABELS and each not in arguments]
+            faults = [f"its arguments lack {each}, wanted it, because of UltraServers" for each in lacking]
+            yield from judged(controller, faults, "knows the labels of all tiers")
 
 
 def _amounts(queue: Resource, part: str) -> dict[str, Decimal]:

@@ -8,6 +8,7 @@ from recorded_scenes import GROUPS, of
 
 from trainium_eks.jobs.explain.reason import Cause
 from trainium_eks.jobs.explain.why_pending import why, why_ended
+from trainium_eks.model.volcano_config import ULTRASERVER_LABELS
 
 
 def waits(name, job, change=None, **rest):
@@ -70,6 +71,26 @@ def phase(name):
 
 
 RELEASING = of_group("2/1 tasks in gang unschedulable: pod group is not ready, 1 Releasing, 2 minAvailable")
+
+
+def in_ultraservers(size, **job):
+    """A change that makes UltraServers, or halves, of the leaf switches."""
+    label = ULTRASERVER_LABELS[0 if size == 4 else 1]
+
+    def change(found):
+        for number, one in enumerate(each for each in found["HyperNode"] if each["spec"]["tier"] == 1):
+            one["spec"]["tierName"] = label
+            one["metadata"]["labels"] = {label: f"us{number}"}
+        found["Job"][0]["spec"].update(job)
+
+    return change
+
+
+def test_a_gang_that_waits_for_an_ultraserver_says_how_many_nodes_of_which_are_free():
+    reason = waits("topology_fragmented", "lam", in_ultraservers(2))
+    shown = "1 of 2 nodes of half UltraServer us0 are free and 1 of 2 nodes of half UltraServer us1 are free"
+    assert reason.sentence == f"it must have 1 half UltraServer to itself: {shown}"
+    assert (reason.fault, reason.fix[:20]) == ("ultraserver-busy", "wait for one and two")
 
 
 # --- Quotas -----------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,9 @@ def test_a_pod_has_a_whole_node_and_leaves_room_for_daemon_sets(name, nodes):
 
 def test_beyond_torchx_is_all_that_differs():
     """Every field of TorchX's object is as TorchX has it; what is added is on the list."""
-    wanted = job(has_workspace=True, user_id=1000, topology=Topology("hard", 1), capacity_ends="2026-12-01T11:30:00Z")
+    wanted = job(
+        has_workspace=True, user_id=1000, topology=Topology("hard", 1, 2), capacity_ends="2026-12-01T11:30:00Z"
+    )
     made, base = volcano_job.manifest(wanted), volcano_job.torchx_job(wanted)
     with_policies = copy.deepcopy(made)
     for task in with_policies["spec"]["tasks"]:
@@ -88,13 +91,36 @@ def test_beyond_torchx_is_all_that_differs():
     changed = {path for path, value in theirs.items() if ours.get(path) != value}
     assert {path.rpartition("].")[2] for path in changed} == {"securityContext"}, "was empty"
     known = [
-        *(".metadata.namespace", ".metadata.labels", ".metadata.annotations", ".spec.networkTopology"),
+        *(".metadata.namespace", ".metadata.labels", ".metadata.annotations", ".spec.networkTopology", ".affinity"),
         *("trainium-eks/kind", "trainium-eks/metrics", ".terminationGracePeriodSeconds", ".terminationMessagePolicy"),
         *(".securityContext", ".workingDir", ".volumes", ".volumeMounts", ".env", ".initContainers"),
         *(f".resources.requests.{device}" for device in (NEURON_RESOURCE, EFA_RESOURCE)),
     ]
     assert [path for path in ours if path not in theirs and not any(part in path for part in known)] == []
-    assert len(volcano_job.BEYOND_TORCHX) == 17
+    assert len(volcano_job.BEYOND_TORCHX) == 19
+    [task] = volcano_job.manifest(replace(wanted, nodes=4))["spec"]["tasks"]
+    assert task["partitionPolicy"]["networkTopology"] == {"mode": "hard", "highestTierAllowed": 1}
+    counts = [task["partitionPolicy"][name] for name in ("totalPartitions", "minPartitions", "partitionSize")]
+    assert [task["replicas"], *counts] == [4, 2, 2, 2]
+
+
+def test_the_pods_of_an_ultraserver_ask_for_the_nodes_of_their_numbers_and_their_launcher_for_the_places():
+    us = {"instance_type": "trn2u.48xlarge", "nodes": 4, "capacity_ends": END}
+    made = volcano_job.manifest(job(**us, topology=Topology("hard", 2, 4)))
+    terms = [pod["spec"]["affinity"]["nodeAffinity"].popitem()[1]["nodeSelectorTerms"] for pod in _pods(made)]
+    label = "neuron.amazonaws.com/ultraserver-node-id-4"
+    assert terms == [
+        [{"matchExpressions": [{"key": label, "operator": "In", "values": [str(number)]}]}] for number in range(4)
+    ]
+    assert made["spec"]["networkTopology"]["highestTierAllowed"] == 2
+    [script] = {pod["spec"]["containers"][0]["command"][2] for pod in _pods(made)[2:3]}
+    assert "--node_config 4" in script
+    assert "--rdzv_backend" not in script, "torchrun's static rendezvous, by the launcher's variables"
+    assert 'find_spec("trainium_workloads.ultraserver")' in _pods(made)[0]["spec"]["containers"][0]["command"][2]
+    assert {"name": "TRN_CAPACITY_MARGIN", "value": "4200"} in _pods(made)[0]["spec"]["containers"][0]["env"]
+    for other, config in (({}, "--node_config 1"), ({"instance_type": "trn2.48xlarge"}, "")):
+        text = json.dumps(volcano_job.manifest(job(**{**us, **other})))
+        assert ("--node_config" in text, config in text, "rdzv_backend c10d" in text) == (bool(config), True, True)
 
 
 @pytest.mark.parametrize(("nodes", "tasks"), [(1, 1), (2, 2), (64, 64), (256, 1), (1000, 1)])
@@ -169,7 +195,8 @@ def test_variables_by_accelerator_and_by_what_is_asked_for():
         (TRN2, {"cache": CACHE}, {NEURON_CACHE: CACHE_AT}, {XLA_CACHE}),
         # Without a name for its cache a job of TorchNeuron shares the team's directory.
         (TRN2, {}, {NEURON_CACHE: "/data/neff-cache"}, {XLA_CACHE}),
-        (TRN2, {"claim": ""}, {"TRN_BACKEND": "neuron"}, {NEURON_CACHE, XLA_CACHE}),
+        (TRN2, {"claim": ""}, {"TRN_BACKEND": "neuron"}, {NEURON_CACHE, XLA_CACHE, "NEURON_RT_ULTRASERVER_MODE"}),
+        ("trn2u.48xlarge", {}, {"NEURON_RT_ULTRASERVER_MODE": "4"}, {"TRN_CAPACITY_MARGIN"}),
     ):
         found = environment(job(name, **changes))
         assert has.items() <= found.items()

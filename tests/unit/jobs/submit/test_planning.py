@@ -4,16 +4,18 @@ import math
 import re
 from dataclasses import replace
 from operator import attrgetter
+from types import SimpleNamespace
 
 import pytest
 from cluster_snapshots import EFA, GPU, NEURON, group, outputs
 
 from trainium_eks.jobs.objects.environment import environment
-from trainium_eks.jobs.objects.job import TITAN_MODULE, Program
-from trainium_eks.jobs.submit import planning, saving
+from trainium_eks.jobs.objects.job import TITAN_MODULE, Program, Topology
+from trainium_eks.jobs.submit import cluster_facts, planning, saving
 from trainium_eks.jobs.submit.planning import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.requests import Facts, JobRequest
 from trainium_eks.model.validation.problems import Problem, Severity
+from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
 
 IMAGE = "1.dkr.ecr.us-west-2.amazonaws.com/train:2.9.0-sdk2.30.0-ubuntu24.04"
 REQUEST = JobRequest(program=Program("train.py"))
@@ -27,6 +29,7 @@ GROUPS = [
     group("gpu", GPU, 4, 0),
     {**group("inf", NEURON, 0, 0), "instanceType": "inf2.48xlarge", "resources": {NEURON: 12}},
 ]
+ULTRA = {**group("us", NEURON, 16, 0), "instanceType": "trn2u.48xlarge", "maxSize": 8}
 TEAM = {"name": "training", "serviceAccount": "trainer", "claim": "fsx-claim", "trainingUserId": 1007}
 NAMESPACE = {**TEAM, "queues": ["test", "wide"]}
 
@@ -141,6 +144,28 @@ def test_torchtitan_gets_its_config_its_folder_and_a_rank_for_each_device(group,
 
 
 THREE = replace(FACTS, network_layers=3)
+ULTRA_STACK = _stack([*GROUPS, ULTRA, {**ULTRA, "name": "us2"}], queues={})
+IN_ULTRASERVERS = {"stack": ULTRA_STACK, "group": "us", "nodes": 4, "topology": "hard", "tier": "ultraserver"}
+
+
+def test_layers_of_switches_are_counted_without_ultraservers():
+    def found(*_):
+        labels = (*EC2_TOPOLOGY_LABELS[1:], *ULTRASERVER_LABELS, EC2_TOPOLOGY_LABELS[-1])
+        tiers = (4, 3, 2, 1, 3)
+        return [{"spec": {"tier": tier, "tierName": label}} for tier, label in zip(tiers, labels, strict=True)]
+
+    assert cluster_facts.network_layers(SimpleNamespace(list=found)) == 2
+
+
+def test_tiers_of_switches_stand_above_those_of_ultraservers_where_the_stack_has_some():
+    for stack, tier, wanted in (
+        (STACK, "1", Topology("hard", 1)),
+        (ULTRA_STACK, "1", Topology("hard", 3)),
+        (ULTRA_STACK, "half", Topology("hard", 1, 2)),
+        (ULTRA_STACK, "ultraserver", Topology("hard", 2, 4)),
+    ):
+        group = "us" if stack is ULTRA_STACK else "ng1"
+        assert _job(stack=stack, group=group, nodes=4, queue="wide", topology="hard", tier=tier).topology == wanted
 
 
 def test_what_may_be_meant_is_warned_of_and_what_torchtitan_cannot_run_refused():
@@ -150,7 +175,7 @@ def test_what_may_be_meant_is_warned_of_and_what_torchtitan_cannot_run_refused()
         ({"ranks_per_node": 8}, "--ranks-per-node 32"),
         ({"ranks_per_node": 8, "nodes": 1}, None),
         ({"facts": replace(FACTS, network_layers=0), "topology": "hard"}, "--topology None"),
-        ({"facts": THREE, "topology": "hard", "tier": 3}, None),
+        ({"facts": THREE, "topology": "hard", "tier": "3"}, None),
     ):
         made = _plan(**given)
         assert [f"{each.path} {each.good}" for each in made.problems] == [warning][: warning is not None]
@@ -214,8 +239,16 @@ NO_EFA = "^trn1.2xlarge has no EFA, without which its nodes cannot train togethe
         ({"max_restarts": -1}, "--max-restarts", 0, ""),
         ({"failed_starts": "3,1"}, "--failed-starts", "3:1,2", ""),
         ({"grace": 0}, "--grace", 1, ""),
-        ({"topology": "soft", "tier": 0}, "--tier", 1, ""),
-        ({"facts": THREE, "topology": "hard", "tier": 9}, "--tier", 3, ""),
+        ({"topology": "soft", "tier": "0"}, "--tier", "1", ""),
+        ({"facts": THREE, "topology": "hard", "tier": "9"}, "--tier", "3", ""),
+        ({"topology": "hard", "tier": "half"}, "--tier", "1", "^the network of trn1.32xlarge has no such tier"),
+        ({**IN_ULTRASERVERS, "tier": "ultra-server"}, "--tier", "ultraserver", ""),
+        ({**IN_ULTRASERVERS, "tier": "half", "nodes": 3}, "--nodes", 4, "half of an UltraServer whole, with 2 nodes"),
+        ({**IN_ULTRASERVERS, "nodes": 20}, "--nodes", 16, "^us has at most 8 nodes"),
+        ({**IN_ULTRASERVERS, "nodes": 5}, "--nodes", 8, "UltraServer whole, with 4 nodes"),
+        ({**IN_ULTRASERVERS, "topology": "soft"}, "--topology", "hard", ""),
+        ({**IN_ULTRASERVERS, "topology": None}, "--topology", "hard", ""),
+        ({**IN_ULTRASERVERS, "kind": "trainjob"}, "--kind", "volcano", ""),
         ({"topology": "hard", "kind": "pytorchjob"}, "--topology", None, ""),
         ({"data": ("/data/bert/",)}, "--data", "bert", ""),
         ({"data": ("../x",)}, "--data", None, ""),

@@ -15,6 +15,7 @@ from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
 from trainium_eks.model.catalogue.regions import REGIONS
 from trainium_eks.model.catalogue.versions import AMI_RELEASES
+from trainium_eks.model.volcano_config import ULTRASERVER_LABELS
 from trainium_eks.plan.recording.project import StackSettings
 
 INPUTS = {
@@ -49,6 +50,18 @@ def sized(size, **changed):
 
 def names(**changed):
     return {node["metadata"]["name"] for node in manifests(pool(**changed))}
+
+
+def test_nodes_of_ultraservers_have_the_labels_of_the_device_plugin_and_the_controller_knows_which():
+    start = "neuron.amazonaws.com/ultraserver-"
+    nodes = sized(8, instanceTypes=["trn2u.48xlarge"])
+    labels = [{key: text for key, text in each["metadata"]["labels"].items() if start in key} for each in nodes]
+    assert [each[f"{start}node-id-4"] for each in labels] == [*"01230123"]
+    assert [each[f"{start}node-id-2"] for each in labels] == [*"01010101"]
+    for size, count in ((4, 2), (2, 4)):
+        assert len({each[f"{start}server-id-{size}"] for each in labels}) == count
+    assert {f"{start}server-id-{size}" for size in (2, 4)} == {*ULTRASERVER_LABELS}
+    assert not any(start in key for each in sized(1) for key in each["metadata"]["labels"])
 
 
 def test_names_are_the_same_each_time_like_ec2s_and_no_longer_than_eks_takes():

@@ -43,6 +43,20 @@ def known(**changes):
     return replace(made, **changes)
 
 
+def test_a_pod_of_an_ultraserver_finds_what_neurons_driver_would_show():
+    start = "neuron.amazonaws.com/ultraserver"
+    labels = {f"{start}-{name}-{size}": f"{name[0]}{size}" for name in ("server-id", "node-id") for size in (2, 4)}
+    made = planning.planned(pod(), known(node={"metadata": {"labels": labels}}))
+    assert made.plan.containers[0].environment["TRN_NEURON_SYSFS"] == "/run/neuron_device"
+    assert (
+        Mount(str(PLACE / "volumes/neuron-driver"), "/run/neuron_device", read_only=True)
+        in made.plan.containers[0].mounts
+    )
+    assert {file.path.name: file.content for file in made.files}["server_id_4"] == b"s4\n"
+    plain = planning.planned(pod(), known(node={"metadata": {"labels": labels}}, isolation=Isolation.PLAIN))
+    assert plain.plan.containers[0].environment["TRN_NEURON_SYSFS"] == str(PLACE / "volumes/neuron-driver")
+
+
 def test_a_container_is_planned_with_all_that_its_pod_says():
     ports = {"clusterIP": "10.0.0.5", "ports": [{"port": 80, "name": "http-web"}]}
     services = [

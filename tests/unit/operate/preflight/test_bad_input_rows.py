@@ -57,6 +57,29 @@ def test_row_18_a_block_that_is_over_or_of_another_kind(prod, other, detail, rem
     assert ask_one(prod, f"capacity/{BLOCK}", gone).status is Status.FAIL
 
 
+IN_BLOCK = {"CapacityBlockId": "cb-0123456789abcdef0", "InstanceType": "trn2u.48xlarge", "LaunchStatus": "launchable"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "other", "status", "said"),
+    [
+        ("u", "ok", {}, Status.PASS, "8 of 8 instances free"),
+        ("", "ok", {}, Status.FAIL, "whose nodes may be of many UltraServers"),
+        ("u", "ok", {"LaunchStatus": "unlaunchable"}, Status.FAIL, "EC2 starts no instance in it now"),
+        ("u", "impaired", {}, Status.WARN, "accelerator interconnect impaired"),
+    ],
+)
+def test_a_block_for_ultraservers_is_one_of_ultraservers_that_reach_each_other(prod, kind, state, other, status, said):
+    template = next(each for each in prod.resources if each.name == BLOCK_NODES.replace("-nodes", "-template"))
+    changed_type = changed(prod, template.name, instanceType="trn2u.48xlarge")
+    answers = block(**{**IN_BLOCK, **other}) | {
+        "ec2:DescribeCapacityBlocks": {"CapacityBlocks": [{"UltraserverType": kind}]},
+        "ec2:DescribeCapacityBlockStatus": {"CapacityBlockStatuses": [{"InterconnectStatus": state}]},
+    }
+    told = ask_one(changed_type, f"capacity/{BLOCK}", answers)
+    assert (told.status, said in told.text) == (status, True), told.text
+
+
 def test_row_22_an_accelerator_quota_too_low(prod, monkeypatch):
     monkeypatch.setitem(QUOTAS, "L-2C3B7624", 256)
     told = ask_one(prod, "quotas/L-2C3B7624", {})

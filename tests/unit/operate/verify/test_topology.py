@@ -1,9 +1,9 @@
 """HyperNodes: one tree, or Volcano schedules no job that asks for a close network."""
 
 import pytest
-from cluster_snapshots import REAL, hypernode, judged, the
+from cluster_snapshots import NEURON, REAL, group, hypernode, judged, outputs, the
 
-from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
+from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
 from trainium_eks.operate.finding import Status
 from trainium_eks.operate.verify.local_report import LocalReport
 from trainium_eks.topology import tree
@@ -68,6 +68,20 @@ def _wanted(made):
     for each in found.values():
         each["metadata"]["creationTimestamp"] = LATER
     return found
+
+
+def test_a_node_of_an_ultraserver_names_it_and_tiers_count_by_it():
+    def edit(made):
+        _name_switches(made)
+        labels = the(made, "Node", "trn0")["metadata"]["labels"]
+        labels |= zip(ULTRASERVER_LABELS, ("us", "half"), strict=True)
+
+    stack = outputs(nodeGroups=[{**group("ng1", NEURON, 8, 2), "instanceType": "trn2u.48xlarge"}])
+    found = judged(edit, stack=stack)
+    missing = [f"trn1: {label} is missing" for label in ULTRASERVER_LABELS]
+    [switches] = [each for each in found.values() if each.fault == "switch-unknown"]
+    assert [each for each in switches.details if "trn1:" in each] == missing
+    assert any(each.startswith("tier2-us-") for each in found["topology/hypernodes"].details)
 
 
 def test_one_common_member_is_enough_in_every_tier_and_a_third_is_deleted_as_well():
