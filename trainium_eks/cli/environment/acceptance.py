@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from trainium_eks.operate.acceptance.run import Limits, Run, State, Step, StepResult
     from trainium_eks.plan.graph import Graph
 
-app = App(otherwise="acceptance", panel=ENVIRONMENT)
+app = App(panel=ENVIRONMENT)
 
 FOLDER = ".acceptance"
 """Directory of the runs in a project: ``.acceptance/<stack>/<time of its beginning>``."""
 
 
-@app.command(example="trn acceptance --stack acceptance --max-usd 20")
+@app.command(example="trn acceptance --stack dev --max-usd 120")
 def acceptance(
     context: typer.Context,
     stack: Stack = "",
