@@ -248,9 +248,7 @@ class _Acts:
     def again(self) -> str:
         answer = self._here("up" if self._known.local else "preview", ("--expect-no-changes",))
         if self._known.local and "Nothing has changed" not in answer.output:
-            lines = [line.strip() for line in answer.output.splitlines()]
-            changes = [line for line in lines if line[:2] in ("+ ", "~ ", "± ", "- ")]
-            raise StepError(f"it changed something: {'; '.join(changes[:5])}")
+            raise StepError(f"it changed something: {answer.complaint}")
         return "nothing has changed" if self._known.local else "the preview expects no change"
 
     def upgrade(self) -> str:
