@@ -30,7 +30,7 @@ Place = tuple[str, int]
 
 
 class PlaceError(Exception):
-    """The nodes are not whole UltraServers or halves; the message says what is missing."""
+    """The nodes are not whole UltraServers or halves; the message names the missing nodes."""
 
 
 @dataclass(frozen=True)

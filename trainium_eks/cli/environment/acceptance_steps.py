@@ -134,8 +134,8 @@ class _Acts:
         return work
 
     def with_doctor(self, act: Callable[[], str], job: str = "") -> Callable[[float], str]:
-        """Return the same for a cluster that is up: where a step fails without findings of its own, the doctor is asked
-        about its job, and then about the environment."""
+        """Return the same for a cluster that is up: the doctor adds findings about the job, or else about the
+        environment, to a failure without findings."""
 
         def work(until: float) -> str:
             try:

@@ -88,7 +88,7 @@ def volumes(pod: Body, known: PlanInputs) -> dict[str, Volume]:
 
 
 def driver(known: PlanInputs) -> Volume | None:
-    """Return what Neuron's driver shows in sysfs of the place of a node in its UltraServer; None for other nodes."""
+    """Return the files by which Neuron's driver shows a node's place in its UltraServer; None for other nodes."""
     labels = (known.node.get("metadata") or {}).get("labels") or {}
     place = known.directory.volume("neuron-driver")
     shown = {
