@@ -12,19 +12,6 @@ from trainium_eks.local.images import images
 
 pytestmark = pytest.mark.slow
 
-SICK = {
-    "apiVersion": "apps/v1",
-    "kind": "Deployment",
-    "metadata": {"name": "sick", "namespace": "volcano-system"},
-    "spec": {
-        "selector": {"matchLabels": {"app": "sick"}},
-        "template": {
-            "metadata": {"labels": {"app": "sick"}},
-            "spec": {"containers": [{"name": "sick", "image": "local/none"}]},
-        },
-    },
-}
-
 
 @pytest.fixture
 def project(binaries, volcano_programs, tmp_path):
@@ -42,7 +29,7 @@ def test_a_run_goes_on_after_each_kill_and_reports_three_faults(project):
     cloud, file = project.path / ".local" / "acceptance", project.path / "Pulumi.acceptance.yaml"
 
     project.kill_when("✓ up", *command)
-    project.apply("acceptance", SICK)
+    project.kubectl("acceptance", "create", "deployment", "sick", "--image=local/none", "--namespace=volcano-system")
     project.kill_when("✓ node", *command)
     shutil.rmtree(cloud / "kept")
     project.kill_when("✓ scale", *command)

@@ -14,6 +14,7 @@ from trainium_eks.operate.acceptance.report import document, markdown, public
 from trainium_eks.operate.acceptance.run import Limits, Outcome, Run, RunError, State, Step, StepError
 
 PYTHON = sys.executable
+FOUND = [{"subject": "trn i-0123456789abcdef0", "text": "0 of 16 at 10.0.0.1", "fix": "", "id": "q/10.0.0.2"}]
 FACTS = {"region": "us-west-2", "nodes": "2 x trn1.2xlarge", "kubernetes": "1.35", "version": "1", "hourlyUsd": 6.0}
 
 
@@ -21,6 +22,7 @@ class Trial:
     """Steps of ten minutes each by a clock of its own: plan, up (billed), train, scale; destroy and leftovers close."""
 
     def __init__(self, folder, **acts):
+        folder.mkdir(exist_ok=True)
         self.file = folder / "run.json"
         self.acts, self.done, self.now, self.untils = acts, [], 0.0, {}
 
@@ -60,7 +62,7 @@ def outcomes(run):
 
 
 def test_a_failed_step_stops_those_that_need_it_and_everything_is_destroyed(tmp_path):
-    trial = Trial(tmp_path, up=StepError("no quota", [{"subject": "trn", "text": "0 of 16", "fix": "", "id": "q/x"}]))
+    trial = Trial(tmp_path, up=StepError("no quota", FOUND))
     run = trial.run()
     run.go()
     assert outcomes(run) == "+plan xup -train -scale +destroy +leftovers"
@@ -69,14 +71,8 @@ def test_a_failed_step_stops_those_that_need_it_and_everything_is_destroyed(tmp_
     assert run.usd == pytest.approx(6 * 20 / 60), "up and destroy, not the plan before or the search after"
     found = document(run, trial.steps, FACTS)
     assert (found["passed"], found["usd"]) == (False, 2.0)
-    assert "- **trn**: 0 of 16\n" in markdown(found)
-
-
-def test_an_error_that_nobody_foresaw_fails_its_step_and_everything_is_destroyed(tmp_path):
-    run = Trial(tmp_path, train=KeyError("restarts")).run()
-    run.go()
-    assert outcomes(run) == "+plan +up xtrain +scale +destroy +leftovers"
-    assert run.state.result("train").text == "KeyError: 'restarts'"
+    assert "- **trn [instance]**: 0 of 16 at [address]\n" in markdown(found)
+    assert "10.0.0" not in str(found)
 
 
 def test_without_an_up_there_is_nothing_to_destroy(tmp_path):
@@ -109,6 +105,11 @@ def test_killed_it_goes_on_with_the_step_that_was_under_way(tmp_path):
     assert outcomes(run) == "+plan +up +train +scale +destroy +leftovers"
     assert trial.done == ["plan", "up", "train", "train", "scale", "destroy", "leftovers"]
     assert run.state.billed_since == 600, "what the crash took is paid, too"
+    cut = Trial(tmp_path / "cut", up=SystemExit())
+    with pytest.raises(SystemExit):
+        cut.run().go()
+    cut.run().go()
+    assert (cut.done[1:3], cut.run().state.billed_since) == (["up", "up"], 600)
 
 
 def test_ctrl_c_destroys_and_a_second_one_leaves_that_to_the_next_run(tmp_path):
@@ -124,7 +125,6 @@ def test_ctrl_c_destroys_and_a_second_one_leaves_that_to_the_next_run(tmp_path):
     assert trial.done == ["plan", "up", "train", "destroy", "destroy", "leftovers"]
     # Once is enough where it destroys.
     once = Trial(tmp_path / "once", train=KeyboardInterrupt())
-    once.file.parent.mkdir()
     with pytest.raises(KeyboardInterrupt):
         once.run().go()
     assert once.run().state.ended is not None
@@ -138,13 +138,19 @@ def test_kept_it_stays_open_and_the_next_run_destroys(tmp_path):
     assert "the environment is kept" in markdown(document(run, trial.steps, FACTS))
     trial.run().go()
     assert trial.done[-2:] == ["destroy", "leftovers"]
+    # Ctrl-C keeps it, too, and the step under way.
+    cut = Trial(tmp_path / "cut", train=KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        cut.run().go(keep=True)
+    assert (outcomes(cut.run()), cut.run().state.current) == ("+plan +up", "train")
 
 
 def test_a_destroy_that_failed_is_repeated_by_the_next_run_and_the_rest_is_not(tmp_path):
-    trial = Trial(tmp_path, destroy=StepError("a subnet is in use"))
+    # An error that nobody foresaw is as good as another.
+    trial = Trial(tmp_path, train=KeyError("restarts"), destroy=StepError("a subnet is in use"))
     run = trial.run()
     run.go()
-    assert (outcomes(run)[-19:], run.state.ended) == ("xdestroy +leftovers", None)
+    assert (outcomes(run), run.state.ended) == ("+plan +up xtrain +scale xdestroy +leftovers", None)
     again = trial.run()
     again.go()
     assert (trial.done[-1], again.state.ended is None) == ("destroy", False)
@@ -173,20 +179,9 @@ def test_a_file_of_something_else_is_refused_before_anything_is_made(tmp_path, t
 )
 def test_what_names_an_account_a_machine_or_a_person_is_in_no_report(private):
     shown = public(f"could not reach {private}, at 13:50:15 for step 12 of trn1.32xlarge (v1.35.8-20260930)")
-    kept = private.removeprefix("fs-0123456789abcdef0") if private.startswith("fs-") else None
     assert private not in shown
-    assert shown.endswith("at 13:50:15 for step 12 of trn1.32xlarge (v1.35.8-20260930)"), kept
+    assert shown.endswith("at 13:50:15 for step 12 of trn1.32xlarge (v1.35.8-20260930)")
     assert not [part for part in ("111122223333", "0123456789abcdef0", "ABCDEF", "ana") if part in shown]
-
-
-def test_every_text_of_a_document_is_made_public(tmp_path):
-    fault = {"subject": "node 10.0.0.1", "text": "t", "fix": "aws ec2 x i-0123456789abcdef0", "id": "a/10.0.0.2"}
-    trial = Trial(tmp_path, train=StepError("lost 10.0.0.3", [fault]))
-    run = trial.run()
-    run.go()
-    shown = str(document(run, trial.steps, FACTS))
-    assert "10.0.0" not in shown
-    assert "i-0123" not in shown
 
 
 # --- Commands ---------------------------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """`trn acceptance` on AWS: what it refuses, what it asks of which command, and what it makes of the answers."""
 
 import json
+import signal
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import boto3
@@ -13,11 +15,12 @@ from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
 from trainium_eks.cli.environment import acceptance_steps, deploy
-from trainium_eks.cli.shared import recording
+from trainium_eks.cli.shared import command, recording
 from trainium_eks.kube import api
 from trainium_eks.operate.acceptance import commands
 from trainium_eks.operate.acceptance.commands import Answer, Commands
 from trainium_eks.operate.cleanup.state import StackState, StateError, StateResource
+from trainium_eks.plan import cost
 
 FAULT = {"id": "nodes/x", "status": "fail", "subject": "node x", "text": "its plugin is gone", "fix": "", "fault": "f"}
 SOUND = {"findings": [{"id": "a/b", "status": "pass", "subject": "nodes"}], "summary": {"pass": 3, "fail": 0}}
@@ -64,6 +67,9 @@ class Trn(Commands):
         name = two if two in self.answers or words[0] == "deploy" else words[0]
         self.asked.append(" ".join([*words, *after]))
         answer = self.answers.get(name, "")
+        if answer is KeyboardInterrupt:
+            assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGHUP) is signal.default_int_handler
+            raise answer
         text = answer if isinstance(answer, str) else json.dumps(answer)
         return Answer(int(name in self.failing), text, "the last line")
 
@@ -154,7 +160,7 @@ def test_every_step_is_asked_of_the_command_for_it(project, cluster):
 
 
 @pytest.mark.parametrize(
-    ("command", "answer", "step", "said"),
+    ("asked", "answer", "step", "said"),
     [
         ("plan", {"problems": [{"reason": "no such zone"}]}, "plan", "no such zone"),
         ("plan", {"rules": [{"id": "R05", "title": "Age", "status": "fail"}]}, "plan", "R05 Age"),
@@ -168,6 +174,8 @@ def test_every_step_is_asked_of_the_command_for_it(project, cluster):
         ("fabric", {"problems": [{"reason": "no image"}]}, "fabric", "the test was not made: no image"),
         ("wait", None, "training", "after a pod was killed: the last line"),
         ("status", {**RUNS, "job": {"restarts": 0}}, "training", "without going on from a checkpoint"),
+        ("logs", "", "training", "without going on from a checkpoint"),
+        ("logs --since", f"resumed from step 5\n{LOG.partition(chr(10))[2]}", "logs", "without both starts of the job"),
         ("status", {"job": {"ended": "now"}}, "training", "ended before its first checkpoint"),
         ("logs --since", LOG, "logs", "without both starts of the job"),
         ("doctor --alerts", {"alerts": [{**STALLED, "state": "pending"}]}, "alert", "other alerts: TrainingStalled"),
@@ -179,11 +187,11 @@ def test_every_step_is_asked_of_the_command_for_it(project, cluster):
         ("orphans", {"findings": [{**KEPT, "status": "not checked"}]}, "leftovers", "not looked at: k"),
     ],
 )
-def test_a_bad_answer_fails_its_step_and_the_doctor_is_asked(project, cluster, command, answer, step, said):
+def test_a_bad_answer_fails_its_step_and_the_doctor_is_asked(project, cluster, asked, answer, step, said):
     if answer is None:
-        Trn.failing.add(command)
+        Trn.failing.add(asked)
     else:
-        Trn.answers[command] = answer
+        Trn.answers[asked] = answer
     run(code=1)
     found = report(project)
     failed = {each["name"]: each for each in found["steps"] if each["outcome"] == "failed"}
@@ -195,11 +203,35 @@ def test_a_bad_answer_fails_its_step_and_the_doctor_is_asked(project, cluster, c
         assert any(each.startswith("deploy destroy") for each in Trn.asked)
 
 
-def test_what_cannot_be_afforded_or_was_not_made_by_the_run_is_refused(project, cluster, monkeypatch):
+def test_on_the_local_cloud_two_steps_are_not_tried_and_it_passes_all_the_same(project, cluster):
+    Trn.answers |= {"local up": "Nothing has changed", "local down": "Nothing of acceptance is here"}
+    run("--local")
+    assert outcomes(report(project), "not reached") == "preflight alert"
+    assert report(project)["passed"]
+    assert Trn.asked[-2:] == ["local down"] * 2
+
+
+def test_ctrl_c_destroys_and_has_its_exit_code(project, cluster):
+    Trn.answers["train"] = KeyboardInterrupt
+    run(code=130)
+    assert outcomes(report(project), "passed").endswith("fabric destroy leftovers")
+
+
+def test_what_cannot_be_afforded_or_was_not_made_by_the_run_is_refused(project, cluster, graph, monkeypatch):
     words = ("acceptance", "--stack", "acceptance")
     said = ends(2, CliRunner().invoke(app, [*words, "--yes", "--max-usd", "1"]), "above the limits")
     assert "--max-usd" in said
     ends(2, CliRunner().invoke(app, list(words)), "--yes agrees to it")
+    with monkeypatch.context() as patch:
+        patch.setattr(cost, "estimate", lambda _: SimpleNamespace(unknown=("trn9.large",), hourly_usd=1))
+        ends(2, CliRunner().invoke(app, [*words, "--yes"]), "no price is known for trn9.large")
+        patch.setattr(command, "choose", lambda *_: ("acceptance", command.RUNS_HERE))
+        ends(2, CliRunner().invoke(app, [*words, "--yes"]), "the local cloud of acceptance runs here")
+    with monkeypatch.context() as patch:
+        first, *others = graph.resources
+        kept = replace(first, custom=True, options=replace(first.options, protect=True))
+        patch.setattr(recording, "record", lambda *_: replace(graph, resources=(kept, *others)))
+        ends(2, CliRunner().invoke(app, [*words, "--yes"]), "acceptance protects 1 resources")
     made = StackState((StateResource("u", "aws:eks/cluster:Cluster", "c"),))
     monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: made))
     ends(2, CliRunner().invoke(app, [*words, "--yes"]), "acceptance is there already", "trn deploy destroy")
@@ -222,6 +254,6 @@ def test_a_run_that_goes_on_is_not_a_stack_that_was_there_before(project, cluste
     monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: made))
     ends(2, CliRunner().invoke(app, ["acceptance", "--stack", "acceptance", "--local"]), "without --local")
     Trn.asked.clear()
-    run()
+    ends(0, CliRunner().invoke(app, ["acceptance", "--stack", "acceptance"]), "Goes on with the run of ")
     assert [each.split()[0] for each in Trn.asked] == ["deploy", "orphans"]
     assert outcomes(report(project), "passed") == EVERY
