@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trainium_eks.cli.shared.command import ENVIRONMENT, RUNS_HERE, App
+from trainium_eks.cli.shared.durations import duration
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
 from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError, as_typed
 from trainium_eks.client.project import check_stack, find_project
 
 if TYPE_CHECKING:
+    from trainium_eks.cli.environment.acceptance_steps import Facts
     from trainium_eks.operate.acceptance.run import Limits, Run, State, Step, StepResult
     from trainium_eks.plan.graph import Graph
 
@@ -63,14 +65,14 @@ def acceptance(
     try:
         folder, state = _open(project, stack, is_local=on_local_cloud)
         graph = recording.record(project, stack)
-        limits = _limits(graph, max_usd, max_hours, is_local=on_local_cloud)
         known = trial.facts(graph, local=on_local_cloud)
+        limits = _limits(graph, known, max_usd, max_hours)
         if state is None:
             _refuse_others(graph, project, is_local=on_local_cloud)
         commands = Commands(project, stack, folder)
         steps = trial.steps(commands, known)
         _show_plan(steps, limits, state, folder)
-        _check_limits(steps, limits)
+        _check_limits([each for each in steps if state is None or state.result(each.name) is None], limits)
         if state is None and not on_local_cloud and not agreed:
             _agree(stack, limits)
         commands.await_last()
@@ -136,28 +138,28 @@ def _refuse_others(graph: "Graph", project: Path, *, is_local: bool) -> None:
         raise CommandError(WRONG_USAGE, f"{title}.\n  Take another stack, or remove this one first: {how}")
 
 
-def _limits(graph: "Graph", max_usd: float, max_hours: float, *, is_local: bool) -> "Limits":
+def _limits(graph: "Graph", known: "Facts", max_usd: float, max_hours: float) -> "Limits":
     from trainium_eks.operate.acceptance.run import Limits
-    from trainium_eks.plan import cost, timeline
+    from trainium_eks.plan import cost
 
     bill = cost.estimate(graph)
-    if bill.unknown and not is_local:
+    if bill.unknown and not known.local:
         what = ", ".join(bill.unknown)
         raise CommandError(
             WRONG_USAGE, f"no price is known for {what}, so no limit of cost can be kept: give it in `instanceTypes`"
         )
     # Deletion takes about as long as creation; an interrupted `up` first ends what it has begun.
-    closing = 600.0 if is_local else 1.5 * timeline.model(graph).seconds
-    return Limits(max_usd, max_hours * 3600, 0.0 if is_local else bill.hourly_usd, closing)
+    closing = 600.0 if known.local else 1.5 * known.up_seconds
+    return Limits(max_usd, max_hours * 3600, 0.0 if known.local else bill.hourly_usd, closing)
 
 
 def _check_limits(steps: "Sequence[Step]", limits: "Limits") -> None:
-    """Refuse limits that end the run before its last step by the plan's own times."""
+    """Refuse limits below the planned times of the steps that are to come. Without any, the run only destroys."""
     wanted = sum(each.planned_seconds for each in steps if not each.closes and not each.unless)
-    if wanted > limits.billed_seconds:
+    if wanted > max(limits.billed_seconds, 0):
         wanted += limits.closing_seconds
         usd = limits.usd(wanted)
-        title = f"the steps take {_minutes(wanted)} and cost {usd:.2f} USD by the plan, which is above the limits"
+        title = f"the steps take {duration(wanted)} and cost {usd:.2f} USD by the plan, which is above the limits"
         raise CommandError(WRONG_USAGE, f"{title}: --max-usd {usd * 1.5:.0f} --max-hours {wanted / 2400:.1f}")
 
 
@@ -169,14 +171,14 @@ def _show_plan(steps: "Sequence[Step]", limits: "Limits", state: "State | None",
     made = table("STEP", "SHOWS", "PLANNED", folded=("SHOWS",))
     for each in steps:
         found = state.result(each.name) if state else None
-        planned = found.outcome.value if found else "not here" if each.unless else _minutes(each.planned_seconds)
+        planned = found.outcome.value if found else "not here" if each.unless else duration(each.planned_seconds)
         made.add_row(each.name, f"{each.claim} ({each.unless})" if each.unless else each.claim, planned)
     whole = sum(each.planned_seconds for each in steps if not each.unless)
     cost = (
-        f"{limits.hourly_usd:.2f} USD an hour: about {limits.usd(whole):.2f} USD in {_minutes(whole)}, at most "
+        f"{limits.hourly_usd:.2f} USD an hour: about {limits.usd(whole):.2f} USD in {duration(whole)}, at most "
         f"{min(limits.max_usd, limits.usd(limits.max_seconds)):.2f} USD"
         if limits.hourly_usd
-        else f"Nothing costs anything here. About {_minutes(whole)} by AWS' times; the local cloud is faster."
+        else f"Nothing costs anything here. About {duration(whole)} by AWS' times; the local cloud is faster."
     )
     goes_on = f"Goes on with the run of {folder.name}. " if state else ""
     show_sections([made, Text(f"{goes_on}{cost}")])
@@ -200,18 +202,18 @@ def _teller(*, no_color: bool) -> "Callable[[Step, StepResult | None], None]":
 
     def tell(step: "Step", result: "StepResult | None") -> None:
         if result is None and console.is_terminal:
-            status.update(f"{step.name}: {step.claim} ({_minutes(step.planned_seconds)} planned)")
+            status.update(f"{step.name}: {step.claim} ({duration(step.planned_seconds)} planned)")
             status.start()
         if result is not None:
             status.stop()
             mark, style = styles[result.outcome]
-            took = f", {_minutes(result.seconds)} of {_minutes(step.planned_seconds)} planned" if result.seconds else ""
+            took = f", {duration(result.seconds)} of {duration(step.planned_seconds)} planned" if result.seconds else ""
             console.print(Text.assemble((f"{mark} {step.name}", style), f" {result.outcome}{took}: {result.text}"))
 
     return tell
 
 
-def _facts(graph: "Graph", known: Any) -> Mapping[str, Any]:
+def _facts(graph: "Graph", known: "Facts") -> Mapping[str, Any]:
     from trainium_eks import __version__
 
     return {
@@ -246,7 +248,3 @@ def _end(run: "Run", folder: Path, project: Path, *, keep: bool) -> str:
     elif run.state.ended is None:
         lines.append(f"Remove what was left (`trn orphans` shows it); then: {again}")
     return "\n".join(lines)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

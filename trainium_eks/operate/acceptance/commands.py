@@ -89,7 +89,7 @@ class Commands:
         return Answer(process.returncode, said, " / ".join(lines[-LAST_LINES:]))
 
     def await_last(self) -> None:
-        """Wait until the command has ended that a crashed run left; another process of its number is let alone."""
+        """Wait until the command has ended that a crashed run left; another process with its number is left alone."""
         try:
             process = psutil.Process(int((self.folder / "child").read_text(encoding="ascii")))
             if "trainium_eks.cli" in process.cmdline() or process.name() == "pulumi":

@@ -53,7 +53,7 @@ class Step:
     """The sentence that is shown when the step passes."""
     planned_seconds: float
     act: Callable[[float], str]
-    """Do it, until the given time (seconds since 1970) at most; return what was seen. :class:`StepError` otherwise."""
+    """Work of the step, until the given time (seconds since 1970); returns the observations, or raises StepError."""
     needs: tuple[str, ...] = ()
     """Names of steps that must have passed."""
     unless: str = ""
@@ -114,7 +114,7 @@ class State:
     """Seconds since 1970, as all times here."""
     billed_since: float | None = None
     billed_until: float | None = None
-    """When a closing step had passed: what makes the cost is deleted."""
+    """When a closing step had passed: the resources that cost money are deleted."""
     current: str = ""
     """Name of the step under way; empty between two."""
     ended: float | None = None

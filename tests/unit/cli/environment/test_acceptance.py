@@ -51,6 +51,7 @@ ANSWERS = {
     "orphans": {"findings": [KEPT]},
     "image push": "repository/training:trn1-1 pushed\n",
 }
+WORDS = ("acceptance", "--stack", "acceptance")
 EVERY = (
     "plan preflight up verification image fabric training node logs stall alert scale again upgrade destroy leftovers"
 )
@@ -122,7 +123,7 @@ def cluster(monkeypatch):
 
 
 def run(*words, code=0):
-    shown = CliRunner().invoke(app, ["acceptance", "--stack", "acceptance", "--yes", *words], catch_exceptions=False)
+    shown = CliRunner().invoke(app, [*WORDS, "--yes", *words], catch_exceptions=False)
     assert shown.exit_code == code, shown.output
     return shown.output
 
@@ -218,31 +219,30 @@ def test_ctrl_c_destroys_and_has_its_exit_code(project, cluster):
 
 
 def test_what_cannot_be_afforded_or_was_not_made_by_the_run_is_refused(project, cluster, graph, monkeypatch):
-    words = ("acceptance", "--stack", "acceptance")
-    said = ends(2, CliRunner().invoke(app, [*words, "--yes", "--max-usd", "1"]), "above the limits")
+    said = ends(2, CliRunner().invoke(app, [*WORDS, "--yes", "--max-usd", "1"]), "above the limits")
     assert "--max-usd" in said
-    ends(2, CliRunner().invoke(app, list(words)), "--yes agrees to it")
+    ends(2, CliRunner().invoke(app, list(WORDS)), "--yes agrees to it")
     with monkeypatch.context() as patch:
         patch.setattr(cost, "estimate", lambda _: SimpleNamespace(unknown=("trn9.large",), hourly_usd=1))
-        ends(2, CliRunner().invoke(app, [*words, "--yes"]), "no price is known for trn9.large")
+        ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "no price is known for trn9.large")
         patch.setattr(command, "choose", lambda *_: ("acceptance", command.RUNS_HERE))
-        ends(2, CliRunner().invoke(app, [*words, "--yes"]), "the local cloud of acceptance runs here")
+        ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "the local cloud of acceptance runs here")
     with monkeypatch.context() as patch:
         first, *others = graph.resources
         kept = replace(first, custom=True, options=replace(first.options, protect=True))
         patch.setattr(recording, "record", lambda *_: replace(graph, resources=(kept, *others)))
-        ends(2, CliRunner().invoke(app, [*words, "--yes"]), "acceptance protects 1 resources")
+        ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "acceptance protects 1 resources")
     made = StackState((StateResource("u", "aws:eks/cluster:Cluster", "c"),))
     monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: made))
-    ends(2, CliRunner().invoke(app, [*words, "--yes"]), "acceptance is there already", "trn deploy destroy")
+    ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "acceptance is there already", "trn deploy destroy")
 
     def none(*_):
         raise StateError("no stack named 'acceptance' found")
 
     monkeypatch.setattr(StackState, "ask", staticmethod(none))
-    ends(2, CliRunner().invoke(app, [*words, "--yes"]), "pulumi stack init acceptance")
+    ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "pulumi stack init acceptance")
     monkeypatch.setattr(deploy, "complaints", lambda: ["pulumi is not on PATH"])
-    ends(2, CliRunner().invoke(app, [*words, "--yes"]), "pulumi is not on PATH")
+    ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "pulumi is not on PATH")
     assert not (project / ".acceptance").exists()
     assert Trn.asked == []
 
@@ -252,8 +252,8 @@ def test_a_run_that_goes_on_is_not_a_stack_that_was_there_before(project, cluste
     assert outcomes(report(project), "not reached") == "destroy leftovers"
     made = StackState((StateResource("u", "aws:eks/cluster:Cluster", "c"),))
     monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: made))
-    ends(2, CliRunner().invoke(app, ["acceptance", "--stack", "acceptance", "--local"]), "without --local")
+    ends(2, CliRunner().invoke(app, [*WORDS, "--local"]), "without --local")
     Trn.asked.clear()
-    ends(0, CliRunner().invoke(app, ["acceptance", "--stack", "acceptance"]), "Goes on with the run of ")
+    ends(0, CliRunner().invoke(app, [*WORDS, "--max-usd", "1"]), "Goes on with the run of ")
     assert [each.split()[0] for each in Trn.asked] == ["deploy", "orphans"]
     assert outcomes(report(project), "passed") == EVERY
