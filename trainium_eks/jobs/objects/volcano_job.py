@@ -16,7 +16,7 @@ from trainium_eks.jobs.objects.resources import RESERVED_MEMORY_MB, RESERVED_MIL
 from trainium_eks.jobs.objects.token_reference import token_variable, tracking_variables
 from trainium_eks.model import scraping
 from trainium_eks.model.annotations import Annotation, annotation
-from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, NVIDIA_RESOURCE
+from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, NVIDIA_RESOURCE, ULTRASERVER
 from trainium_eks.model.policies.admission import SCHEDULER
 
 TORCHX_VERSION = "0.7.0"
@@ -145,7 +145,7 @@ def _keep_together(spec: dict[str, Any], job: TrainingJob, topology: Topology) -
         spec["networkTopology"] = demand
         for number, task in enumerate(spec["tasks"] if topology.together else ()):
             # Ranks follow the nodes' numbers: so do the pods, where each has a template of its own.
-            label = f"neuron.amazonaws.com/ultraserver-node-id-{topology.together}"
+            label = f"{ULTRASERVER}-node-id-{topology.together}"
             term = {"matchExpressions": [{"key": label, "operator": "In", "values": [str(number)]}]}
             required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
             task["template"]["spec"]["affinity"] = {"nodeAffinity": required}

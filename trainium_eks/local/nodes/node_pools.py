@@ -21,6 +21,7 @@ from trainium_eks.local.control_plane import kubelet
 from trainium_eks.model.catalogue.instances import (
     EKS_EFFECTS,
     INSTANCE_TYPE_LABEL,
+    ULTRASERVER,
     Catalogue,
     InstanceType,
     Taint,
@@ -36,9 +37,6 @@ MANIFEST_ANNOTATION = "trainium-eks.local/manifest"
 """Annotation with the digest of the manifest that the node was last made from."""
 
 KWOK_ANNOTATION = "kwok.x-k8s.io/node"
-
-ULTRASERVER = "neuron.amazonaws.com/ultraserver"
-"""Start of the labels by which Neuron's device plugin names a node's place in an UltraServer."""
 
 DEFAULT_ROOT_GIB = 20
 """Root volume where the launch template names none (EKS API, ``diskSize``)."""

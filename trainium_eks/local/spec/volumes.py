@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainium_eks.local.nodes.node_pools import ULTRASERVER
 from trainium_eks.local.spec.environment import contents, expanded, field_value, resource_value
 from trainium_eks.local.spec.known import Body, PlanInputs, UnmetError
 from trainium_eks.local.spec.plan import Mount
+from trainium_eks.model.catalogue.instances import ULTRASERVER
 from trainium_eks.model.sizing.quantities import quantity
 
 FILE_MODE = 0o644

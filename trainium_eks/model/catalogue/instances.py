@@ -28,6 +28,9 @@ NEURON_CORE_RESOURCE = "aws.amazon.com/neuroncore"
 NVIDIA_RESOURCE = "nvidia.com/gpu"
 """Resource of the NVIDIA device plugin in a pod's requests."""
 
+ULTRASERVER = "neuron.amazonaws.com/ultraserver"
+"""Start of all labels by which Neuron's device plugin names a node's place in an UltraServer."""
+
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 """Label with a node's EC2 type; the kubelet sets it."""
 
