@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import recorded_scenes
-from cluster_snapshots import EFA, NEURON, Object, named, objects, outputs
+from cluster_snapshots import EFA, NEURON, Object, named, objects, outputs, unfilled
 
 from trainium_eks.kube.cluster import Cluster
 from trainium_eks.operate.doctor.diagnosis import diagnose
@@ -24,7 +24,9 @@ def ago(seconds):
 def examined(made, name="", log=(), stack=None, now=NOW, **rest):
     cluster = Cluster("v1.35.4", {kind: tuple(found) for kind, found in made.items()})
     examination = Examination(CheckInput(stack or outputs(), cluster), now, lambda _pod, _previous: log)
-    return diagnose(examination, name, **rest).of(Status.FAIL)
+    found = diagnose(examination, name, **rest).of(Status.FAIL)
+    assert {each.fault: unfilled(each) for each in found} == {each.fault: set() for each in found}
+    return found
 
 
 def faults(*arguments, **rest):

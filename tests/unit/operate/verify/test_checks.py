@@ -17,6 +17,7 @@ from cluster_snapshots import (
     named,
     outputs,
     the,
+    unfilled,
     without,
     workload,
 )
@@ -259,6 +260,7 @@ def test_what_is_spoilt_fails_and_nothing_else(case):
     failed = found[case.id]
     assert case.said in " ".join([failed.text, *failed.details])
     assert case.fix in f"{failed.fault} {failed.fix}"
+    assert unfilled(failed) == set()
     assert (bool(failed.fault), bool(failed.fix), "\n" in failed.fix) == (True, True, False)
     assert case.id in _failing(found)
     assert case.more or len(_failing(found)) == 1
