@@ -414,7 +414,7 @@ def _region_problems(config: StackConfig) -> list[Problem]:
     good = nearest(region, regions.REGIONS)
     fix = "a region newer than this release needs its zones in `network.zone_ids`"
     known = tuple(regions.REGIONS)
-    return [Problem("region", "it is not an AWS region", fix, value=region, allowed=known, good=good)]
+    return [Problem("region", "this release does not know it", fix, value=region, allowed=known, good=good)]
 
 
 def _instance_type_problems(config: StackConfig) -> list[Problem]:
