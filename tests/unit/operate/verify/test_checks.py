@@ -187,7 +187,7 @@ CASES = {
     ),
     "a queue that nobody opened": Case(_status("Queue", "test", state=""), "queues/test", "have not seen it", "silent"),
     "a closed queue": Case(
-        _status("Queue", "test", state="Closed"), "queues/test", "is Closed, and takes no jobs", "--name test"
+        _status("Queue", "test", state="Closed"), "queues/test", "is Closed, and takes no jobs", "name: test, uid"
     ),
     "no queue": Case(_gone("Queue", "test"), "queues/test", "does not exist", "queue-missing pulumi up makes it"),
     "no namespace": Case(_gone("Namespace", "training"), TEAM, "does not exist", "namespace-missing"),
