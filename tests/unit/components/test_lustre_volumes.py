@@ -12,7 +12,11 @@ from unit.components.parts import LEAST, of_kind, one
 from components import LustreVolumes
 from components.lustre_volumes import SETUP_SCRIPT, setup_digest
 
-ARGS = {**LEAST["LustreVolumes"], "kms_key_arn": "arn:aws:kms:us-west-2:000000000000:key/k", "namespaces": {"training": 1000, "vision": 2000}}
+ARGS = {
+    **LEAST["LustreVolumes"],
+    "kms_key_arn": "arn:aws:kms:us-west-2:000000000000:key/k",
+    "namespaces": {"training": 1000, "vision": 2000},
+}
 
 
 def volumes(record, **args):

@@ -12,7 +12,12 @@ from trainium_eks.model.sizing import bill
 from trainium_eks.plan.cost import estimate
 
 KEY = "arn:aws:kms:us-west-2:000000000000:key/k"
-NETWORK = {"region": "us-west-2", "vpc_id": "vpc-00000001", "subnet_ids": ["subnet-00000001", "subnet-00000002"], "kms_key_arn": KEY}
+NETWORK = {
+    "region": "us-west-2",
+    "vpc_id": "vpc-00000001",
+    "subnet_ids": ["subnet-00000001", "subnet-00000002"],
+    "kms_key_arn": KEY,
+}
 REPOSITORY = LEAST["SageMakerTraining"]["repository_arn"]
 WIRING = {**LEAST["SageMakerTraining"], **NETWORK, "file_system_security_group_id": "sg-f5654060"}
 
