@@ -165,7 +165,7 @@ def _control_plane_problems(path: str, zone_id: str, region: str, named: Sequenc
         return []
     # Subnets of every zone listed here are given to the control plane too.
     others = [zone for zone in regions.default_zones(region) if zone != zone_id and zone not in named]
-    reason = "EKS places no control plane in this zone"
+    reason = "it is among the zones in which EKS places no control plane, as far as this release knows"
     allowed = (f"zones of {region} other than {formats.listed(sorted(regions.CONTROL_PLANE_REFUSED_ZONES))}",)
     fix = "" if others else "take another zone"
     return [Problem(path, reason, fix, value=zone_id, allowed=allowed, good=others[0] if others else None)]

@@ -411,13 +411,10 @@ def _region_problems(config: StackConfig) -> list[Problem]:
     if zone_ids(config):
         reason = f"{region} is newer than this release, so its zones and EKS' image registry there cannot be checked"
         return [formats.warn("region", reason, "see that the zones are right")]
-    reason = "this release does not know the region, and so no zones of it"
-    fix = "name the zones of a newer region in `network.zone_ids`"
-    return [
-        Problem(
-            "region", reason, fix, value=region, allowed=tuple(regions.REGIONS), good=nearest(region, regions.REGIONS)
-        )
-    ]
+    good = nearest(region, regions.REGIONS)
+    fix = "a region newer than this release needs its zones in `network.zone_ids`"
+    known = tuple(regions.REGIONS)
+    return [Problem("region", "this release does not know it", fix, value=region, allowed=known, good=good)]
 
 
 def _instance_type_problems(config: StackConfig) -> list[Problem]:

@@ -201,7 +201,7 @@ def region(path: str, value: str) -> list[Problem]:
         return []
     good, known = nearest(value, regions.REGIONS), tuple(regions.REGIONS)
     fix = "aws account list-regions shows the regions of an account"
-    return [Problem(path, "it is not an AWS region", "" if good else fix, value=value, allowed=known, good=good)]
+    return [Problem(path, "this release does not know it", "" if good else fix, value=value, allowed=known, good=good)]
 
 
 def _id_form(prefix: str, shown_by: str) -> Form:
