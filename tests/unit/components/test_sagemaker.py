@@ -134,7 +134,8 @@ def test_its_role_reads_one_model_and_one_image_and_its_containers_are_isolated_
     assert model.inputs["enableNetworkIsolation"] is True
     assert model.inputs["vpcConfig"]["subnets"] == ["subnet-00000001", "subnet-00000002"]
     assert model.inputs["primaryContainer"]["modelDataUrl"] == f"s3://acme-data/{SERVING['model']}"
-    assert model.inputs["primaryContainer"]["environment"]["TRN_BACKEND"] == "xla"
+    environment = model.inputs["primaryContainer"]["environment"]
+    assert environment == {"TRN_BACKEND": "xla", "SAGEMAKER_MODEL_SERVER_WORKERS": "2"}, "a process for each core"
     assert of_kind(graph, INGRESS) == ()
     assert one(graph, "RolePolicy").urn in model.dependencies
     assert logs.urn in one(graph, "Endpoint").dependencies
