@@ -5,7 +5,6 @@ from enum import StrEnum
 
 from trainium_eks.observe.faults.catalogue import BY_NAME
 
-
 _LONGEST = 300
 
 
