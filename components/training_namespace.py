@@ -65,9 +65,9 @@ class TrainingNamespaceArgs(NamespaceConfig):
     """CPU, memory and pods of all nodes that its pods may run on, as Kubernetes quantities, when every group is at its
     largest; the default quota comes from it. Empty: unknown and not limited."""
     shared_nodes: dict[str, dict[str, LooseStr]] = pydantic.Field(default_factory=dict)
-    """Instance type of nodes that other teams use, too, to the resources that pods can ask of one of them. With it pods
-    take all devices of a node, or with ``partial_nodes`` a part of a node that the scheduler chooses; empty: any
-    part."""
+    """Instance type of nodes that other teams use, too, to the resources that pods can ask of one of them. Pods then
+    take all devices of a node, or with ``partial_nodes`` a part of a node that the scheduler chooses, and the API
+    server serves few of the team's requests at one time. Empty: there is no other team."""
     volume_name: Text | None = None
     """Persistent volume of the shared file system that is reserved for this namespace; None for no claim."""
     volume_gib: StrictInt = 0
@@ -138,7 +138,9 @@ class TrainingNamespace(pulumi.ComponentResource):
         quota = self._limit_resources()
         self._limit_network()
         guards = self._guard()
-        self._let_researchers_in([*guards, self._limit_requests()])
+        if args.shared_nodes:
+            self._limit_requests()
+        self._let_researchers_in(guards)
         self._service_account = self._make_service_account()
         role = self._give_data_access() if self._buckets() else None
         claim = self._claim_volume(quota)
@@ -224,9 +226,8 @@ class TrainingNamespace(pulumi.ComponentResource):
             bindings.append(binding)
         return bindings
 
-    def _limit_requests(self) -> pulumi.Resource:
-        """Bound the requests that the team has served at one time: no quota counts those that are refused (decision
-        108)."""
+    def _limit_requests(self) -> None:
+        """Bound the requests of the team that are served at one time: no quota counts those that are refused."""
         metadata = k8s.meta.v1.ObjectMetaArgs(name=f"trainium-eks-{self._args.name}")
         level = k8s.flowcontrol.v1.PriorityLevelConfiguration(
             f"{self._name}-requests",
@@ -234,7 +235,7 @@ class TrainingNamespace(pulumi.ComponentResource):
             spec=_team_policies.request_level(),
             opts=pulumi.ResourceOptions(parent=self),
         )
-        return k8s.flowcontrol.v1.FlowSchema(
+        k8s.flowcontrol.v1.FlowSchema(
             f"{self._name}-requests",
             metadata=metadata,
             spec=_team_policies.request_flow(level.metadata["name"], self.group, self._args.name),
