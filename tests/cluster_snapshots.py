@@ -1,10 +1,12 @@
 """A small cluster as a snapshot that is all as its stack says, and ways to spoil it."""
 
+import re
 from typing import Any
 
 from trainium_eks.kube.cluster import Cluster
 from trainium_eks.model.catalogue import addon_records, chart_workloads
 from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.verify.check_input import CheckInput
 from trainium_eks.operate.verify.local_report import LocalReport
 from trainium_eks.operate.verify.verify import verify
@@ -156,6 +158,12 @@ def the(made, kind, name):
 
 def without(made, kind, name):
     made[kind].remove(the(made, kind, name))
+
+
+def unfilled(finding):
+    """Names of the remedy that a finding leaves to its reader, in capitals."""
+    names = re.findall(r"\{(\w+)\}", BY_NAME[finding.fault].remedy) if finding.fault in BY_NAME else ()
+    return {each for each in names if re.search(rf"\b{each.upper()}\b", finding.fix)}
 
 
 def judged(spoil=lambda _: None, *, local=None, stack=None, version="v1.35.4", unread=None, unserved=frozenset()):

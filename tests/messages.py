@@ -12,10 +12,18 @@ _VERB = re.compile(
     r"support|change|cover|lead|belong|bypass|ask|count|decide|lie|name|reach|read|run|start|stop|wait|work)\b"
 )
 
+_ABSENT = re.compile(
+    r"\b(not (offered|sold|available|an AWS)|(AWS|EC2|EKS|ECR|FSx|SageMaker|Amazon [\w ]+) (has|offers|runs|sells) "
+    r"(no|none)|(AWS|EC2|EKS|FSx|SageMaker) does not (have|know|offer|run|sell)|that (AWS|EC2|EKS) (runs|offers|has))\b"
+)
+"""Words that say of AWS what only our tables say: they age, and AWS gets new versions, types, zones and regions."""
+
 
 def fault_of(problem):
     """Return what is wrong with the form of a message, or an empty text."""
     reason = re.sub(r"`[^`]*`|(?<!\w)'[^']*'", "X", problem.reason)
+    if _ABSENT.search(reason):
+        return "AWS may have it by now: say what this release or its catalogue does not know"
     if _NO_SUBJECT.match(reason) or not _VERB.search(reason):
         return "the reason is no clause with a subject and a verb (it is ..., EKS takes ...)"
     if problem.good is None and not problem.fix and not problem.allowed:

@@ -148,6 +148,10 @@ def test_devices_are_not_taken_by_an_environment_variable(researcher):
         assert variable in refusal(researcher, pod)
         pod["spec"]["containers"][0]["env"] = [{"name": variable, "value": "void"}, {"name": "A"}]
         researcher.create(pod, dry_run=True)
+        pod["spec"]["containers"][0]["envFrom"] = [{"prefix": variable[:-1], "secretRef": {"name": "s"}}]
+        assert variable in refusal(researcher, pod)
+        keys = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {variable: "all"}}
+        assert variable in refusal(researcher, keys)
 
 
 def _everyday():

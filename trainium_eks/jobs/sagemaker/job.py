@@ -90,7 +90,7 @@ def plan(
     wanted = request.instance_type or (outputs.node_groups[0].instance_type if outputs.node_groups else "")
     name = wanted if wanted.startswith(PREFIX) else f"{PREFIX}{wanted}"
     if name not in types:
-        reason = "SageMaker trains on no such type"
+        reason = "the catalogue has no such type of SageMaker's trainings"
         good = near(name, types)
         return (Problem("--instance-type", reason, value=wanted, allowed=tuple(sorted(types)), good=good),)
     volume = outputs.shared_volume

@@ -73,7 +73,7 @@ def problems(path: str, name: str, catalogue: Catalogue, *, batch: bool = False)
     allowed = tuple(sorted(f"{PREFIX}{each}" for each in types(catalogue) if each not in refused))
     if name in allowed:
         return []
-    reason = f"SageMaker has no {'batch transform' if batch else 'endpoint'} on it, or the catalogue does not know it"
+    reason = f"the catalogue knows no {'batch transform' if batch else 'endpoint'} of SageMaker's on it"
     good = near(name if name.startswith(PREFIX) else f"{PREFIX}{name}", allowed)
     return [Problem(path, reason, value=name, allowed=allowed, good=good)]
 

@@ -51,11 +51,17 @@ def today() -> datetime.date:
 KUBERNETES_STANDARD_SUPPORT: Mapping[str, Support] = MappingProxyType(
     {minor: Support(*ends) for minor, ends in _PINS["support"].items()}
 )
-"""Minor versions that EKS runs."""
+"""Minor versions of which this release knows how long EKS supports them. EKS may run later ones."""
 
 
 SUPPORT_DAYS, SUPPORT_DAYS_WITHOUT_WAIVER, AMI_DAYS = 120, 30, 90
-"""Fewest days of standard support without a warning, and without a waiver of R05; most days since an AMI release."""
+"""Fewest days of standard support without a warning (only where :func:`successor` has a version to go to), and without
+a waiver of R05; most days since an AMI release."""
+
+
+def successor(version: str) -> str:
+    """Return the next minor version where the pinned Volcano certifies it; empty where this release has none."""
+    return f"1.{minor(version) + 1}" if minor(version) < minor(KUBERNETES) else ""
 
 
 def ami_age_days(release: str) -> int:

@@ -61,7 +61,7 @@ def validate(
     """Return the problems of a group's capacity. Paths are relative to it; ``instance`` is None for unknown types."""
     found = []
     if instance is not None and not sells(instance, capacity):
-        reason = f"EC2 does not offer {instance.name} as {capacity.type}"
+        reason = f"the catalogue does not have {instance.name} as {capacity.type}"
         good = "capacity-block" if instance.usage == {"capacity-block"} else "on-demand"
         return [Problem("type", reason, value=capacity.type, allowed=tuple(sorted(instance.usage)), good=good)]
     if isinstance(capacity, Spot) and (instance is None or instance.has_efa):

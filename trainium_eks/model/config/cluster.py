@@ -198,8 +198,9 @@ def _version_problems(cluster: ClusterConfig) -> list[Problem]:
     supported = tuple(each for each, support in known.items() if support.is_standard)
     support = known.get(version)
     if support is None or support.is_over:
-        reason = "it is not a version that EKS runs, as far as this release knows"
-        return [Problem(path, reason, value=version, allowed=supported, good=versions.KUBERNETES)]
+        reason = "this release has no pins for it" if support is None else "its extended support is over"
+        fix = "a newer release of this library may have them" if support is None else ""
+        return [Problem(path, reason, fix, value=version, allowed=supported, good=versions.KUBERNETES)]
     if not support.is_standard:
         reason = (
             f"standard support ended on {support.standard_end} and extended support ends on {support.extended_end}; "
@@ -228,10 +229,11 @@ def _age_problems(cluster: ClusterConfig) -> list[Problem]:
         reason = f"its standard support ends on {support.standard_end}, in {support.days_left} days: {then}"
         near = support.days_left < versions.SUPPORT_DAYS_WITHOUT_WAIVER
         severity, rule = (Severity.ACKNOWLEDGE, "R05") if near else (Severity.WARN, "")
-        later = f"1.{versions.minor(version) + 1}"
-        good = later if versions.minor(version) < versions.minor(versions.KUBERNETES) else None
-        fix = "" if good else f"plan the upgrade to {later}: trn upgrade"
-        found.append(Problem(path, reason, fix, severity=severity, rule=rule, value=version, good=good))
+        good = versions.successor(version) or None
+        fix = "" if good else "take a newer release of this library: this one certifies no later version"
+        # Without a version to go to, the price's line says when support ends, and nothing warns before it is near.
+        if good or near:
+            found.append(Problem(path, reason, fix, severity=severity, rule=rule, value=version, good=good))
     release = versions.AMI_RELEASES.get(version)
     if release is not None and (age := versions.ami_age_days(release)) > versions.AMI_DAYS:
         fix = "take a newer release of this library, or set `release_version` of each node group"

@@ -67,7 +67,7 @@ def _accelerator_zone_problems(
         return found
     offered = found[0].allowed
     within = next((zone for zone in zones if zone in offered), None)
-    reason = f"{instance.name} is not offered in {zones[0]}, the accelerator zone"
+    reason = f"the catalogue does not have {instance.name} in {zones[0]}, the accelerator zone"
     if within or config.existing_network is not None:
         fix = "" if within else "put a subnet of one of these zones first in `existing_network.private_subnets`"
         return [Problem(path, reason, fix, value=zones[0], allowed=offered, good=within)]
@@ -89,7 +89,7 @@ def cpu_type_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequen
         missing = [zone for zone in needed if offered and zone not in offered]
         if missing:
             path = f"cluster.{field}.instance_type"
-            reason = f"it is not offered in {formats.listed(missing)}"
+            reason = f"the catalogue does not have it in {formats.listed(missing)}"
             cpu = (name for name, each in catalogue.items() if each.family == "cpu")
             others = tuple(name for name in cpu if set(needed) <= set(catalogue[name].zones.get(config.region, ())))
             good = others[0] if others else None

@@ -190,7 +190,7 @@ def validate(config: "StackConfig", catalogue: Catalogue) -> list[Problem]:
 
 
 def zone_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str]) -> Iterator[Problem]:
-    """Yield the zones that the network lacks, and the types that EC2 does not offer in a pool's zone.
+    """Yield the zones that the network lacks, and the types that the catalogue lacks in a pool's zone.
 
     Paths start at the stack's root.
     """
@@ -210,13 +210,13 @@ def zone_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[s
 
 
 def _cpu_type_problems(karpenter: KarpenterConfig, catalogue: Catalogue, zone: str, region: str) -> Iterator[Problem]:
-    """Yield a problem if EC2 offers no CPU type of the section in the zone: a warning if it offers none in the region,
-    about which the catalogue may know too little."""
+    """Yield a problem if the catalogue has no CPU type of the section in the zone: a warning if it has none in the
+    region, about which it may know too little."""
     offered = {name: kind.zones.get(region, ()) for name, kind in catalogue.items() if kind.family == "cpu"}
     here = [offered[name] for name in karpenter.instance_types if name in offered]
     others = tuple(name for name, zones in offered.items() if zone in zones)
     if karpenter.cpu_limit and here and others and not any(zone in zones for zones in here):
-        reason = f"EC2 offers none of these types in {zone}, where Karpenter's CPU nodes start"
+        reason = f"the catalogue has none of these types in {zone}, where Karpenter's CPU nodes start"
         severity = Severity.REFUSE if any(here) else Severity.WARN
         path = "autoscaling.karpenter.instance_types"
         yield Problem(path, reason, severity=severity, allowed=others, good=others[:1])

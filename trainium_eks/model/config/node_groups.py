@@ -233,14 +233,18 @@ def zone_of(group: NodeGroupConfig) -> str | None:
     return group.capacity.zone_id if isinstance(group.capacity, Reservation | CapacityBlock) else None
 
 
+ZONES_FIX = "where EC2 offers it there by now, add the zone to the `zones` of its `instance_types` entry"
+
+
 def offer_problems(path: str, instance: InstanceType, zone_id: str, region: str) -> list[Problem]:
-    """Return the problem of a type that EC2 does not offer in the zone, as far as the catalogue knows."""
+    """Return the problem of a type that the catalogue does not have in the zone. EC2 adds zones: a fix names the key
+    that adds one to the catalogue."""
     offered = instance.zones.get(region, ())
     if zone_id in offered:
         return []
     if offered:
-        reason = f"{instance.name} is not offered in {zone_id}"
-        return [Problem(path, reason, value=zone_id, allowed=offered, good=offered[0])]
+        reason = f"the catalogue does not have {instance.name} in {zone_id}"
+        return [Problem(path, reason, ZONES_FIX, value=zone_id, allowed=offered, good=offered[0])]
     elsewhere = formats.listed(sorted(instance.zones), "or") if instance.zones else "no known region"
     reason = f"the catalogue has no zone in {region} that offers {instance.name}"
     fix = f"it is offered in {elsewhere}; or give its `instance_types` entry the `zones` of {region}, if AWS now has it"

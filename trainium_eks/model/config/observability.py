@@ -11,7 +11,7 @@ from trainium_eks.model.catalogue import regions
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
-from trainium_eks.model.validation.problems import Problem, under
+from trainium_eks.model.validation.problems import Problem, Severity, under
 
 SHORTEST_LOGS_IN_PRODUCTION_DAYS = 30
 """Shortest retention of container logs in production, days (rule R84): faults are often investigated weeks later."""
@@ -109,8 +109,8 @@ def validate(config: ObservabilityConfig, *, region: str, production: bool) -> l
     if config.grafana is not None:
         found += under("grafana", grafana_problems(config.grafana, config.metrics))
         if config.grafana.managed is not None and regions.lacks("grafana", region):
-            reason = f"Amazon Managed Grafana is not offered in {region}"
-            found.append(Problem("grafana.managed", reason, "use Grafana in the cluster: remove `managed`"))
+            reason = f"this release knows no Amazon Managed Grafana in {region}"
+            found.append(formats.warn("grafana.managed", reason, "use Grafana in the cluster: remove `managed`"))
     if config.logs is not None:
         found += under("logs", logs_problems(config.logs, production=production))
     return found
@@ -120,8 +120,8 @@ def metrics_problems(metrics: MetricsConfig, *, region: str) -> list[Problem]:
     """Return the problems of the metrics. Paths are relative to the section."""
     found = under("thresholds", alert_settings.validate(metrics.thresholds))
     if metrics.managed_prometheus and regions.lacks("amp", region):
-        reason = f"Amazon Managed Service for Prometheus is not offered in {region}"
-        found.append(Problem("managed_prometheus", reason, value=True, good=False))
+        reason = f"this release knows no Amazon Managed Service for Prometheus in {region}"
+        found.append(Problem("managed_prometheus", reason, severity=Severity.WARN, value=True, good=False))
     if metrics.alerts is not None:
         found += under("alerts", _alerts_problems(metrics.alerts, region))
     return found

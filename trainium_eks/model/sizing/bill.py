@@ -113,8 +113,8 @@ def of_config(config: StackConfig) -> Bill:
 
 
 def control_plane(kubernetes_version: str, support_type: str) -> Line:
-    """Return the line of an EKS control plane. A version past its standard support costs the extended price; with
-    ``EXTENDED`` the note names the day of the change."""
+    """Return the line of an EKS control plane. A version past its standard support costs the extended price. The note
+    names the day on which that begins with ``EXTENDED``, and the end of a version that nothing certified follows."""
     support = versions.KUBERNETES_STANDARD_SUPPORT.get(kubernetes_version)
     ends = str(support.standard_end) if support else ""
     extended = support is not None and not support.is_standard
@@ -122,6 +122,9 @@ def control_plane(kubernetes_version: str, support_type: str) -> Line:
     note = f"Kubernetes {kubernetes_version} has been in extended support since {ends}" if extended else ""
     if support_type == "EXTENDED" and ends and not extended:
         note = f"${prices.EKS_EXTENDED_HOURLY:.2f} an hour from {ends}, when standard support ends"
+    if support and not extended and support.days_left < versions.SUPPORT_DAYS:
+        waits = "" if versions.successor(kubernetes_version) else "; this release certifies no later version yet"
+        note = f"{note or f'standard support ends on {ends}'}{waits}"
     return Line("EKS control plane", 1, 1, price, note)
 
 

@@ -119,7 +119,10 @@ class _CapacityChecks:
             told = f"it ended {_date(ends)}" if ends is not None and ends <= now else f"it is {state}"
             return failed(told, f"reserve anew and set {_key(group, 'capacity.id')}, or remove the group")
         if state in _COMING or (begins is not None and begins > now):
-            told = f"it starts {_date(begins)} ({_until(begins, now)})" if begins else f"it is {state}"
+            # The time of a delayed one may be over.
+            told = f"it is {state}"
+            if begins is not None and begins > now:
+                told = f"it starts {_date(begins)} ({_until(begins, now)})"
             if group.desired:
                 return failed(f"{told}: no node can start before", _set(group, "desired_size", 0) + " until then")
             return passed(f"{told}; no node is asked for before")

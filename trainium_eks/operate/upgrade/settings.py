@@ -92,7 +92,7 @@ def problems(config: StackConfig, asked: UpgradeTargets) -> list[Problem]:
 
 
 def next_version(version: str) -> str:
-    """Return the minor version after this one that EKS runs, as far as this release knows; empty when there is none."""
+    """Return the minor version after this one, where this release knows its support; empty where it does not."""
     later = f"1.{versions.minor(version) + 1}"
     return later if later in versions.KUBERNETES_STANDARD_SUPPORT else ""
 

@@ -106,7 +106,9 @@ def standard_support(view: View) -> Iterator[Judgement]:
         support = versions.KUBERNETES_STANDARD_SUPPORT.get(text(version))
         known_versions = ", ".join(sorted(versions.KUBERNETES_STANDARD_SUPPORT))
         if support is None:
-            faults = [f"{path} is {show(version)}, wanted one of {known_versions}"]
+            faults = [
+                f"{path} is {show(version)}, of which this release knows no dates, wanted one of {known_versions}"
+            ]
         else:
             least, verb = versions.SUPPORT_DAYS_WITHOUT_WAIVER, "ends" if support.is_standard else "ended"
             fault = f"{path} is {show(version)}, whose standard support {verb} {support.standard_end}"

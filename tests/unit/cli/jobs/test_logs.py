@@ -1,5 +1,6 @@
 """`trn logs`: ranks, nodes, and following over whatever happens to pods, connections and the API server."""
 
+import copy
 import json
 import threading
 import time
@@ -200,20 +201,27 @@ def test_following_tells_of_a_training_that_stands_still(followed, api, once):
     assert followed(0, act).count("has stalled") == 1
 
 
-def test_following_goes_on_over_a_restart_of_the_gang(followed, api, once):
+@pytest.mark.parametrize("are_gone", [True, False], ids=["pods gone for a while", "pods replaced at once"])
+def test_following_goes_on_over_a_restart_of_the_gang(followed, api, once, are_gone):
     def restart():
         once("rank 0")
-        pods = [pod for pod in api.objects["Pod"] if pod["metadata"]["name"].startswith("alpha")]
-        api.objects["Pod"] = [pod for pod in api.objects["Pod"] if pod not in pods]
+        before = api.objects["Pod"]
+        pods = copy.deepcopy([pod for pod in before if pod["metadata"]["name"].startswith("alpha")])
+        others = [pod for pod in before if not pod["metadata"]["name"].startswith("alpha")]
         status = api.named("Job", "alpha")["status"]
         status |= {"retryCount": 1, "state": {"phase": "Restarting"}}
-        once("alpha restarts")
         for pod in pods:
             pod["metadata"]["uid"] += "-new"
-        # The clock of the new pod's node is behind: its lines must not be taken for those shown before.
-        api.logs[NODE_0] = [stamped(0, "[default0]:resumed from step 10")]
-        api.objects["Pod"] += pods
+        if are_gone:
+            api.objects["Pod"] = others
+            once("alpha restarts")
+        # A clock that is behind must not make its lines those shown before, nor one before the others' twice.
+        api.logs[NODE_0] = [stamped(0 if are_gone else 9, "[default0]:resumed from step 10")]
+        api.objects["Pod"] = [*others, *pods]
+        once("alpha restarts")
         status["state"] = {"phase": "Running"}
+        once("resumed")
+        time.sleep(0.2)  # in which the stream of the old pod would open the new one's
 
     lines = followed(0, restart).splitlines()
     assert lines.index("[default0]:rank 0") < lines.index("[default0]:resumed from step 10")

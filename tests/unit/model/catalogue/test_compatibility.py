@@ -19,7 +19,7 @@ GROUP = {"name": "train", "instanceType": "trn1.32xlarge"}
 
 
 OF_CONFIGS = {
-    "Kubernetes × EKS": "not a version that EKS runs",
+    "Kubernetes × EKS": "this release has no pins for it",
     "Kubernetes × AMI release": "a release for Kubernetes",
     "Kubernetes × Kubernetes of the nodes": "or one at most 3 minor versions before it",
     "Kubernetes × AMI family": "AL2_x86_64_GPU",

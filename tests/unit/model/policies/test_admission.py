@@ -323,6 +323,15 @@ JUDGED = {
             ("", {"name": "NEURON_RT_VISIBLE_CORES", "value": "0-3"}),
         )
     ],
+    "devices come by no key of an envFrom": [
+        Row("pods", free({"name": "c", "envFrom": [{"configMapRef": {"name": "c"}}, {"prefix": "A_"}]})),
+        Row("metadata", {"kind": "ConfigMap", "data": {"A": "b", "NVIDIA_VISIBLE_DEVICES": "all"}}, "must have no key"),
+        Row(
+            "metadata", {"kind": "Secret", "data": {"AWS_NEURON_VISIBLE_DEVICES": "QUw="}}, "must have no key", None, ()
+        ),
+        Row("metadata", {"kind": "ConfigMap", "data": {"A": "NVIDIA_VISIBLE_DEVICES"}}),
+        Row("metadata", {"kind": "ConfigMap", "binaryData": {}}),
+    ],
     "volumes are the team's own": [
         Row("pods", free(volumes=[{"name": "first", "secret": {"secretName": "s"}}, {"name": "v", **volume}]), said)
         for said, volume in (
@@ -563,6 +572,7 @@ IN_TEMPLATES = [
     (STAY_OFF, tolerating(**ON_TRAINIUM)),
     (ZERO, within(resources={"limits": {"aws.amazon.com/neuron": "0"}})),
     (DEVICES, within(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])),
+    (DEVICES, within(envFrom=[{"prefix": "A_"}, {"prefix": "AWS_NEURON_", "configMapRef": {"name": "c"}}])),
     ("which queues do not count", having(resourceClaims=[{"name": "d", "resourceClaimTemplateName": "neuron"}])),
     (TAINTS, tolerating(key=FABRIC_UNTESTED.key)),
     (TAINTS, tolerating(key="node.kubernetes.io/unschedulable", operator="Exists")),

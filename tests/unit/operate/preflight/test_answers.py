@@ -127,22 +127,46 @@ def subnet(status, text, **other):
     return Case(f"network/{SUBNET}", answers, status, text)
 
 
+def running(status, text, fix="", **subnet):
+    """What is said of a subnet while the stack's cluster is there."""
+    answers = clusters(CLUSTER) | {"ec2:DescribeSubnets": {"Subnets": [{**ADOPTED[SUBNET], **subnet}]}}
+    return Case(f"network/{SUBNET}", answers, status, text, fix)
+
+
+def interfaces(count):
+    """Of this many interfaces the stack's own are three."""
+    own = {"TagSet": listed(OWN)}
+    return {"ec2:DescribeNetworkInterfaces": {"NetworkInterfaces": [{}] * (count - 3) + [own] * 3}}
+
+
+def lustre(capacity, count=1):
+    """File systems of others with this capacity in all, and one of the stack's."""
+    first = {"StorageCapacity": capacity, "LustreConfiguration": {"DeploymentType": "PERSISTENT_2"}}
+    others = [first, *([{**first, "StorageCapacity": 0}] * (count - 1))]
+    return {"fsx:DescribeFileSystems": {"FileSystems": [*others, {**first, "Tags": listed(OWN)}]}}
+
+
 def volumes(gibibytes):
     own = {"Size": 9999, "Tags": listed(OWN)}
     return {"ec2:DescribeVolumes": {"Volumes": [{"Size": gibibytes}, own]}}
 
 
+NO_GROUPS = {"eks:ListNodegroups": {"nodegroups": []}}
+NO_KEY = {"kms:DescribeKey": AwsError("NotFoundException")}
+ELSEWHERE = f"arn:aws:sts::{'9' * 12}:assumed-role/ml-platform-oncall/me"
 OTHERS = {"sts:GetCallerIdentity": {"Account": "999999999999", "Arn": DEPLOYER}}
 OFF = {"Regions": [{"RegionName": "us-west-2", "OptInStatus": "not-opted-in"}]}
-STORED = [
-    {"StorageCapacity": size, "LustreConfiguration": {"DeploymentType": kind}}
-    for kind, size in (("PERSISTENT_2", 96000), ("SCRATCH_2", 1200))
-]
-LUSTRE = {"fsx:DescribeFileSystems": {"FileSystems": STORED}}
+SCRATCH = {"StorageCapacity": 1200, "LustreConfiguration": {"DeploymentType": "SCRATCH_2"}}
 
 CASES = {
     "another account": Case(
         "account/id", OTHERS, "fail", f"the credentials are of 999999999999, the config allows {ACCOUNT}"
+    ),
+    "a region that AWS does not know": Case(
+        "account/region",
+        {"ec2:DescribeRegions": AwsError("InvalidParameterValue")},
+        "fail",
+        "knows no region us-west-2",
     ),
     "a region that is off": Case("account/region", {"ec2:DescribeRegions": OFF}, "fail", "not enabled in this account"),
     # A session does not tell its role's path. EKS refuses a second access entry.
@@ -150,6 +174,9 @@ CASES = {
         "account/deployer", caller("assumed-role/ml-platform-oncall/me", service="sts"), "fail"
     ),
     "a user of the role's name": Case("account/deployer", caller("user/ml-platform-oncall"), "pass"),
+    "a role of that name in another account": Case(
+        "account/deployer", {"sts:GetCallerIdentity": {"Account": "9" * 12, "Arn": ELSEWHERE}}, "pass"
+    ),
     "the root user": Case("account/rights", caller("root"), "not checked"),
     "a service without its role": Case(
         "account/AWSServiceRoleForAmazonFSx", {"iam:GetRole": AwsError("NoSuchEntity")}, "warn", fix=SERVICE_ROLE
@@ -160,6 +187,9 @@ CASES = {
         "fail",
         "not offered in usw2-az4; offered in usw2-az1, usw2-az2",
         "pulumi config set --path 'nodeGroups[0].zoneId' usw2-az1",
+    ),
+    "a region without the type": Case(
+        "capacity/trn1.32xlarge", offered(), "fail", "usw2-az4, nor anywhere in us-west-2", "take another region"
     ),
     "no placement group": placed_in(AwsError("InvalidPlacementGroup.Unknown"), "fail"),
     "a cluster placement group": placed_in({"PlacementGroups": [{"Strategy": "cluster"}]}, "pass"),
@@ -173,7 +203,15 @@ CASES = {
         "fail",
         "EKS has no 1.35 in us-west-2; it has 1.36",
     ),
+    "a region without Kubernetes": Case("versions/kubernetes", kubernetes({}), "fail", "it has none", "another region"),
+    "a control plane that changes": Case(
+        "versions/upgrade", clusters(CLUSTER, status="UPDATING") | NO_GROUPS, "warn", f"{CLUSTER} is UPDATING", "wait"
+    ),
+    "a control plane that is there": Case("versions/upgrade", clusters(CLUSTER) | NO_GROUPS, "pass", "runs 1.35"),
     "an unknown version": Case("versions/kubernetes", kubernetes({"1.34": "STANDARD_SUPPORT"}), "fail", "it has 1.34"),
+    "no such add-on": Case(
+        "versions/vpc-cni", {"eks:DescribeAddonVersions": {"addons": []}}, "fail", "no vpc-cni for 1.35", "remove it"
+    ),
     "no such add-on version": Case(
         "versions/vpc-cni",
         ADDONS,
@@ -190,7 +228,13 @@ CASES = {
     ),
     "no AMI at all": Case(AMI, published(), "fail"),
     "a key that an earlier stack kept": Case(
-        "keys/kept", kept("Enabled", KEPT), "warn", KEPT, f"pulumi config set keptKeyArn {KEPT}"
+        "keys/kept", kept("Enabled", KEPT), "warn", "(1 USD a month)", f"pulumi config set keptKeyArn {KEPT}"
+    ),
+    "two such keys": Case("keys/kept", kept("Enabled", f"{KEPT}0", KEPT), "warn", "(2 USD a month)", f"{KEPT}0;"),
+    "such a key that is off": Case("keys/kept", kept("Disabled", KEPT), "pass", "none is kept"),
+    "no named key": Case("keys/kept", NO_KEY, "fail", "there is none in us-west-2", "config rm keptKeyArn", with_kept),
+    "the named key is off": Case(
+        "keys/kept", kept("Disabled", KEPT), "fail", "it is Disabled", f"enable-key --key-id {KEPT}", with_kept
     ),
     "the stack is there": Case("keys/kept", clusters(CLUSTER) | kept("Enabled", KEPT), "pass"),
     "the named key": Case("keys/kept", kept("Enabled", KEPT), "pass", change=with_kept),
@@ -217,7 +261,12 @@ CASES = {
         "images/cache", {}, "warn", "nvcr.io/nvidia/a, ", "Docker Hub and GitHub; ECR caches no nvcr.io", with_cache
     ),
     "a good subnet": subnet("pass", "16,000 addresses free, "),
-    "a full subnet": subnet("fail", "20 addresses free, ", AvailableIpAddressCount=20),
+    "a subnet with just enough": subnet("pass", "394 addresses free, 394 needed", AvailableIpAddressCount=394),
+    "a full subnet": subnet("fail", "393 addresses free, 394 needed: ", AvailableIpAddressCount=393),
+    "a running stack's subnet": running("pass", "16 addresses free", AvailableIpAddressCount=16),
+    "a running stack's full subnet": running("warn", "15 addresses free", "free some", AvailableIpAddressCount=15),
+    "another VPC": subnet("fail", f"its VPC is vpc-9, not {ADOPTED[SUBNET]['VpcId']}", VpcId="vpc-9"),
+    "another range": subnet("fail", "its range is 10.9.0.0/16, not ", CidrBlock="10.9.0.0/16"),
     "another zone": subnet(
         "fail", f"its zone is usw2-az2, not {ADOPTED[SUBNET]['AvailabilityZoneId']}", AvailabilityZoneId="usw2-az2"
     ),
@@ -232,9 +281,21 @@ CASES = {
     "too little storage for the largest size": Case(
         "quotas/L-7A658B76", volumes(49000), "warn", "at their largest sizes the groups need 2.5 TiB"
     ),
+    "storage of volumes for the largest size": Case("quotas/L-7A658B76", volumes(50 * 1024 - 2600), "pass"),
+    "Lustre storage that just suffices": Case("quotas/L-8F1B9C74", lustre(91200), "pass", "others use 91,200 GiB"),
     "too little Lustre storage": Case(
-        "quotas/L-8F1B9C74", LUSTRE, "fail", "9,600 GiB needed, quota 100,800 GiB, others use 96,000 GiB"
+        "quotas/L-8F1B9C74", lustre(91201), "fail", "9,600 GiB needed, quota 100,800 GiB", "--desired-value 100801"
     ),
+    "scratch storage of others": Case(
+        "quotas/L-8F1B9C74", {"fsx:DescribeFileSystems": {"FileSystems": [SCRATCH]}}, "pass", "others use 0 GiB"
+    ),
+    "as many Lustre file systems as may be": Case("quotas/L-FD6F2F22", lustre(0, 99), "pass", "others use 99"),
+    "one Lustre file system too many": Case("quotas/L-FD6F2F22", lustre(0, 100), "fail", "1 needed, quota 100"),
+    "interfaces for the largest size": Case("quotas/L-DF5E4CA3", interfaces(5000 - 138 + 3), "pass", "35 needed"),
+    "too few interfaces for the largest size": Case(
+        "quotas/L-DF5E4CA3", interfaces(5000 - 138 + 4), "warn", "the groups need 138", "vpc --quota-code L-DF5E4CA3"
+    ),
+    "too few interfaces": Case("quotas/L-DF5E4CA3", interfaces(5000 - 35 + 4), "fail", "others use 4,966"),
 }
 
 

@@ -2,12 +2,12 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from aws_double import AwsError
 from golden import ROOT
-from good_account import BLOCK, QUOTAS, ask, ask_one, changed, listed, of, reservation
+from good_account import BLOCK, NOW, QUOTAS, ask, ask_one, changed, listed, of, reservation
 from iam_evaluation import allowed
 
 from trainium_eks.operate.finding import Status
@@ -35,6 +35,7 @@ def test_row_18_a_block_that_has_not_begun(prod):
     assert (waiting.status, "in 9 days" in waiting.text) == (Status.PASS, True)
 
 
+COMING = ("scheduled", "payment-pending", "pending", "assessing", "delayed")
 OVER = datetime(2026, 11, 21, 11, 30, tzinfo=UTC)
 FAULTY_BLOCKS = [
     ({"State": "expired", "EndDate": OVER}, "it ended 2026-11-21T11:30Z", "nodeGroups[1].capacity.id"),
@@ -55,6 +56,29 @@ def test_row_18_a_block_that_is_over_or_of_another_kind(prod, other, detail, rem
     assert remedy in told.fix
     gone = {"ec2:DescribeCapacityReservations": AwsError("InvalidCapacityReservationId.NotFound")}
     assert ask_one(prod, f"capacity/{BLOCK}", gone).status is Status.FAIL
+
+
+EDGES = [
+    ({"EndDate": NOW}, Status.FAIL, "it ended 2026-11-22T09:00Z"),
+    ({"EndDate": NOW + timedelta(seconds=1)}, Status.PASS, "8 of 8 instances free until 2026-11-22T09:00Z"),
+    ({"StartDate": NOW}, Status.PASS, "8 of 8"),
+    ({"StartDate": NOW + timedelta(hours=1)}, Status.FAIL, "it starts 2026-11-22T10:00Z (in 1 hour)"),
+    ({"StartDate": NOW + timedelta(hours=47)}, Status.FAIL, "(in 47 hours)"),
+    ({"StartDate": NOW + timedelta(hours=48)}, Status.FAIL, "(in 2 days)"),
+    *(({"State": each}, Status.FAIL, f"it is {each}: no node") for each in COMING),
+    *(({"State": each}, Status.FAIL, f"it is {each}") for each in ("expired", "cancelled", "failed", "payment-failed")),
+    ({"TotalInstanceCount": 7}, Status.WARN, "8 of 7 instances free until 2026-12-01T11:30Z; the group may grow to 8"),
+    ({"AvailableInstanceCount": 2}, Status.PASS, "2 of 8"),
+    ({"AvailableInstanceCount": 1}, Status.WARN, "2 are asked for. What is in use may be this group's own"),
+]
+
+
+@pytest.mark.parametrize(("other", "status", "text"), EDGES)
+def test_a_reservation_at_the_edges_of_its_time_and_size(prod, other, status, text):
+    told = ask_one(two_in_the_block(prod), f"capacity/{BLOCK}", block(**other))
+    assert (told.status, text in told.text) == (status, True), told.text
+    named = changed(two_in_the_block(prod), BLOCK_NODES.replace("-nodes", "-template"), placement={"groupName": "mine"})
+    assert "made without a placement group" in ask_one(named, f"capacity/{BLOCK}", block()).text
 
 
 IN_BLOCK = {"CapacityBlockId": "cb-0123456789abcdef0", "InstanceType": "trn2u.48xlarge", "LaunchStatus": "launchable"}
@@ -91,7 +115,8 @@ def test_row_22_an_accelerator_quota_too_low(prod, monkeypatch):
     monkeypatch.setitem(QUOTAS, "L-2C3B7624", 512)
     told = ask_one(prod, "quotas/L-2C3B7624", {})
     assert told.status is Status.WARN
-    assert "at their largest sizes the groups need 1,024" in told.text
+    assert "at their largest sizes the groups need 1,024 (trn1-base 8 x 128)" in told.text
+    assert "request 1,024 or more: aws service-quotas" in told.fix
 
 
 def test_row_22_what_others_run_and_reserve_counts_and_blocks_and_own_nodes_do_not(prod, monkeypatch):

@@ -90,7 +90,7 @@ def test_a_version_is_followed_by_the_next(now, to, said):
     found = problems(config(cluster={"kubernetesVersion": now}), UpgradeTargets(to))
     assert [problem.reason for problem in found] == ([said] if said else [])
     assert all(problem.severity is Severity.REFUSE for problem in found)
-    assert (next_version("1.35"), next_version("1.36")) == ("1.36", ""), "the last has none after it"
+    assert (next_version("1.35"), next_version("1.37")) == ("1.36", ""), "the last has none after it"
 
 
 def test_the_cni_goes_up_one_minor_version_at_a_time():
