@@ -230,14 +230,12 @@ def _words(limits: Limits) -> dict[str, str]:
     """Return the places in messages."""
     given = {field: ", ".join(each) if isinstance(each, tuple) else str(each) for field, each in vars(limits).items()}
     closed = " or ".join(limits.closed_storage_classes)
-    sizes = [
-        f"{count:.0f} {resource} of {kind}"
-        for resource, by_type in sorted(limits.devices.items())
-        for kind, count in sorted(by_type.items())
-        if kind
-    ]
+    sizes: dict[str, list[str]] = {}
+    for resource, by_type in sorted(limits.devices.items()):
+        for kind in sorted(by_type.keys() - {""}):
+            sizes.setdefault(f"{by_type[kind]:.0f} {resource}", []).append(kind)
     return given | {
-        "whole_nodes": " or ".join(sizes),
+        "whole_nodes": " or ".join(f"{size} of {', '.join(kinds)}" for size, kinds in sizes.items()),
         "service_accounts": " or ".join(limits.service_accounts),
         "priorities": f"be one of this namespace's: {given['priority_classes']}"
         if limits.priority_classes
