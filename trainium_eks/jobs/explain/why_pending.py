@@ -8,6 +8,7 @@ Volcano's words come last.
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 
 from trainium_eks.jobs.explain import why_no_room, why_not_started
@@ -27,6 +28,9 @@ from trainium_eks.kube.cluster import condition, name_of
 from trainium_eks.model.sizing.quantities import quantity, shown
 from trainium_eks.observe.faults.catalogue import in_message
 from trainium_eks.observe.faults.fault import Speaker
+
+_COMPUTED = (Cause.QUEUE, Cause.CAPACITY, Cause.TOPOLOGY, Cause.TAINT, Cause.NODE)
+"""Causes that are reckoned from amounts, and not read."""
 
 PATIENCE_SECONDS = 15
 """Time that Volcano may take to look at a job: its scheduler does each second."""
@@ -59,7 +63,15 @@ def why(snapshot: ClusterSnapshot) -> Reason | None:
         snapshot.pods and len(snapshot.pods) >= wanted_pods(snapshot.job) and _all_run(snapshot)
     ):
         return None
-    return next(_reasons(snapshot), _unknown(snapshot))
+    reason = next(_reasons(snapshot), None)
+    return _unknown(snapshot) if reason is None else _with_words(snapshot, reason)
+
+
+def _with_words(snapshot: ClusterSnapshot, reason: Reason) -> Reason:
+    """Return a computed reason with the scheduler's words at its end, where these say something: a wrong computation
+    shows beside them."""
+    words = _telling(snapshot) if reason.cause in _COMPUTED else ()
+    return replace(reason, sentence=f"{reason.sentence} (Volcano says: {words[0]})") if words else reason
 
 
 def why_ended(snapshot: ClusterSnapshot) -> Reason | None:
@@ -274,15 +286,15 @@ def _kept_back(snapshot: ClusterSnapshot) -> Iterator[Reason]:
 
 def _unknown(snapshot: ClusterSnapshot) -> Reason:
     """Return Volcano's own words as the reason, when no better one is known."""
-    words = _words(snapshot)
+    words = [*_telling(snapshot), *_words(snapshot)]
     if words:
-        return Reason(Cause.UNKNOWN, f"Volcano says: {words}", f"kubectl describe vcjob {snapshot.name}")
+        return Reason(Cause.UNKNOWN, f"Volcano says: {words[0]}", f"kubectl describe vcjob {snapshot.name}")
     unread = [kind for kind in ("queues", "nodes", "claims") if getattr(snapshot, kind) is None]
     sentence = "nothing that was read holds it" + (f" (not read: {', '.join(unread)})" if unread else "")
     return Reason(Cause.STARTING, sentence, "")
 
 
-def _words(snapshot: ClusterSnapshot) -> str:
+def _words(snapshot: ClusterSnapshot) -> list[str]:
     texts = [condition(pod, "PodScheduled").get("message", "") for pod in snapshot.pods if not is_bound(pod)]
     texts += _of_gang(snapshot)
     texts += [
@@ -290,10 +302,12 @@ def _words(snapshot: ClusterSnapshot) -> str:
         for event in sorted(snapshot.events, key=when, reverse=True)
         if event.get("reason") in ("FailedScheduling", "Unschedulable")
     ]
-    texts = [_COUNTS.sub(_in_order, text) for text in texts if text and not _PLACED.match(text)]
-    # A pod's own troubles say more than the gang's.
-    telling = [text for text in texts if "pod group is not ready" not in text and "can possibly" not in text]
-    return next(iter(telling), next(iter(texts), ""))
+    return [_COUNTS.sub(_in_order, text) for text in texts if text and not _PLACED.match(text)]
+
+
+def _telling(snapshot: ClusterSnapshot) -> list[str]:
+    """Return the words about a pod's own troubles, which say more than the gang's."""
+    return [each for each in _words(snapshot) if "pod group is not ready" not in each and "can possibly" not in each]
 
 
 def _in_order(counts: re.Match[str]) -> str:
