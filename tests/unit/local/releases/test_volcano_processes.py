@@ -66,8 +66,7 @@ def test_controllers_restart_after_api_server(tmp_path, monkeypatch, server_star
     monkeypatch.setattr(volcano.processes, "stop", lambda _, names=None: stopped.extend(names))
     monkeypatch.setattr(volcano.processes, "restart", lambda *_: None)
     monkeypatch.setattr(volcano, "await_ready", lambda *_: None)
-    kept = lambda self, process, before, ports: before or Running(process.name, 2, 30)  # noqa: E731
-    monkeypatch.setattr(Volcano, "_started", kept)
+    monkeypatch.setattr(Volcano, "_started", lambda _, process, before, __: before or Running(process.name, 2, 30))
     here = Volcano(Paths(tmp_path), None, Programs(dict.fromkeys(volcano.DEPLOYMENTS, tmp_path)), lambda _: None)
     manifest = yaml.safe_dump_all(deployment(f"vol-{suffix}") for suffix in volcano.DEPLOYMENTS.values())
     [note] = here.run("vol", manifest)
