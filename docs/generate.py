@@ -1,7 +1,7 @@
 """Writes the pages of ``docs/components`` from the components, their args and the examples, the tables of
-``docs/alerts.md``, ``docs/doctor.md`` from the catalogue of faults, the tree of folders in CONTRIBUTING.md, the options
-of ``trn train``, the columns of trainings' data, the checked modules of the AWS SDK in pyproject.toml, the policies of ``docs/bootstrap.yaml``, and
-``docs/plan.svg``.
+``docs/alerts.md``, ``docs/doctor.md`` from the catalogue of faults, the tree of folders in CONTRIBUTING.md, the
+options of ``trn train``, the columns of trainings' data, the checked modules of the AWS SDK in pyproject.toml, the
+policies of ``docs/bootstrap.yaml``, and ``docs/plan.svg``.
 
 python docs/generate.py             writes the pages
 python docs/generate.py --check     fails when one is not current
