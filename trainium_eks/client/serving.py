@@ -59,7 +59,9 @@ def find(session: Session, wanted: ModelRequest, kind: str, more: Sequence[Probl
     """Return the validated model with its nodes, queue and image; ``more`` are other problems of the command."""
     namespace = session.namespace
     group, instance, problems = _nodes(session, wanted)
-    devices = 1 if wanted.devices is None else wanted.devices
+    devices = wanted.devices
+    if devices is None:
+        devices = instance.accelerators if instance is not None and namespace.whole_nodes else 1
     where = serving.place(group, instance, devices, is_local=session.is_local)
     model, model_problems = _model(session, wanted.model)
     suffix = secrets.token_hex(3) if kind == serving.PREDICT else ""
@@ -76,11 +78,20 @@ def find(session: Session, wanted: ModelRequest, kind: str, more: Sequence[Probl
         devices=wanted.devices,
         may_create=may_create,
         what=_KINDS[kind][1],
+        holder=_holder(session, name) if kind == serving.SERVE and may_create else "",
     )
     problems += [*model_problems, *image_problems, *refused, *more]
     if problems:
         raise wanted.refusal(kind, problems)
     return ModelService(name, model, image, where, queue, engine=wanted.engine)
+
+
+def _holder(session: Session, name: str) -> str:
+    """Return the object that has a Service of a name, or will make one; empty without another than the model's."""
+    found = cluster_facts.services(session.api, session.namespace.name).get(name, "")
+    if found in ("", f"Deployment {name}"):
+        return next((f"Job {name}" for each in reading.jobs(session) if each.name == name and each.ended is None), "")
+    return found
 
 
 def warn_of_no_nodes(session: Session, where: ServingNodes) -> None:

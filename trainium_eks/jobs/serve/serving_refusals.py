@@ -49,8 +49,10 @@ def problems(
     devices: int | None,
     may_create: bool,
     what: str,
+    holder: str = "",
 ) -> list[Problem]:
-    """Return the problems that any use of a model can have."""
+    """Return the problems that any use of a model can have. ``holder`` is another object that has or makes a Service of
+    the name, ``Job bert``."""
     found = []
     if not may_create:
         reason = f"you may not create {what} in the namespace {namespace.name}"
@@ -63,15 +65,20 @@ def problems(
         good = re.sub(r"[^a-z0-9-]+", "-", name.lower())[:LONGEST_NAME].strip("-")
         reason = f"it must be lower-case letters, digits and dashes, beginning with a letter, {LONGEST_NAME} at most"
         found.append(Problem("--name", reason, value=name, good=good or "serve-model"))
+    if holder:
+        reason = f"another object ({holder}) has a Service of this name"
+        found.append(Problem("--name", reason, value=name, good=f"serve-{name}"[:LONGEST_NAME]))
     if queue not in namespace.queues:
         reason = f"it is none of the queues of {namespace.name}"
         near = nearest(queue, namespace.queues)
         found.append(Problem("--queue", reason, value=queue, allowed=namespace.queues, good=near))
-    found += _device_problems(where, instance, devices)
+    found += _device_problems(where, instance, devices, is_whole=namespace.whole_nodes)
     return found
 
 
-def _device_problems(where: ServingNodes, instance: InstanceType | None, devices: int | None) -> list[Problem]:
+def _device_problems(
+    where: ServingNodes, instance: InstanceType | None, devices: int | None, *, is_whole: bool
+) -> list[Problem]:
     if devices is None:
         return []
     if instance is None or not instance.accelerators:
@@ -79,6 +86,10 @@ def _device_problems(where: ServingNodes, instance: InstanceType | None, devices
     if not 1 <= devices <= instance.accelerators:
         reason = f"a node of {where.group.name if where.group else ''} has {instance.accelerators}"
         return [Problem("--devices", reason, value=devices, good=min(max(devices, 1), instance.accelerators))]
+    if is_whole and devices < instance.accelerators:
+        reason = "pods of this namespace take all devices of their nodes, which other teams use, too"
+        fix = "or choose a --group of smaller nodes; an administrator can set `partialNodes` of the namespace"
+        return [Problem("--devices", reason, fix, value=devices, good=instance.accelerators)]
     return []
 
 

@@ -65,6 +65,18 @@ def cluster(monkeypatch):
     return made
 
 
+def test_name_whose_service_is_anothers_is_refused_both_ways(cluster):
+    cluster.served.add(JOB_API)
+    held = volcano_job.manifest(job(name="serve-polarity-1"))
+    cluster.create(held)
+    ends(2, trn("serve polarity-1"), "another object (Job serve-polarity-1) has a Service of this name")
+    owner = {"apiVersion": JOB_API, "kind": "Job", "name": "gang", "uid": "g"}
+    about = {"name": "chat", "namespace": "training", "ownerReferences": [owner]}
+    cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": about})
+    ends(2, trn("serve polarity-1 --name chat"), "another object (Job gang) has a Service of this name")
+    assert [each["kind"] for each in cluster.objects] == ["Job", "Service"]
+
+
 def test_one_command_makes_a_deployment_and_its_service(cluster):
     cluster.is_ready(2)
     said = trn("serve polarity-1 --replicas 2").stdout
@@ -104,7 +116,8 @@ def test_another_model_takes_the_place_of_the_first(cluster):
     spec = patch["spec"]["template"]["spec"]
     assert spec["containers"][0]["args"][0] == "/data/output/two/model"
     # What the first asked for is taken away: its nodes, its queue, its scheduler.
-    assert spec["nodeSelector"] == {"eks.amazonaws.com/nodegroup": None, "trainium-eks/pool": "cpu"}
+    before = dict.fromkeys(("eks.amazonaws.com/nodegroup", "node.kubernetes.io/instance-type"))
+    assert spec["nodeSelector"] == {**before, "trainium-eks/pool": "cpu"}
     assert spec["schedulerName"] is None
     assert patch["spec"]["template"]["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": None}
     assert [each["kind"] for each in cluster.objects] == ["Deployment", "Service"]
@@ -132,6 +145,19 @@ def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster):
     failed = {"terminated": {"exitCode": 1, "message": "broken"}}
     cluster.pods = [pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=failed, restartCount=3)]
     assert "broken" in trn("serve one").stderr
+
+
+def test_serving_takes_whole_nodes_where_the_namespace_does(monkeypatch):
+    team = {"name": "training", "queues": ["test"], "serviceAccount": "t", "claim": "c", "wholeNodes": True}
+    groups = [each.model_dump(by_alias=True) for each in STACK.node_groups]
+    cluster = Cluster()
+    take_seat(monkeypatch, StackAccess("dev", outputs(namespaces=[team], nodeGroups=groups)), cluster)
+    refused = trn("serve one --group ng1 --devices 1")
+    ends(2, refused, "pods of this namespace take all devices of their nodes", "set --devices to 16", "partialNodes")
+    for name, devices in (("ng1", "16"), ("inf", "1")):
+        trn(f"serve {name} --group {name} --no-wait")
+        (container,) = cluster.named("Deployment", f"serve-{name}")["spec"]["template"]["spec"]["containers"]
+        assert container["resources"]["limits"][NEURON] == devices
 
 
 def test_what_cannot_run_is_refused_before_anything_is_made_and_all_at_once(cluster):

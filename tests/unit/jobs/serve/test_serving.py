@@ -155,7 +155,9 @@ def test_devices_go_through_the_queue(name):
         annotations = each["spec"]["template"]["metadata"]["annotations"]
         assert annotations == {"scheduling.volcano.sh/queue-name": "eyes"}
         assert resources["requests"][place.resource] == resources["limits"][place.resource] == "1"
-        assert pod["nodeSelector"] == {"eks.amazonaws.com/nodegroup": "inf-eks"}
+        name, kind = place.group.eks_name, place.group.instance_type
+        selected = {"eks.amazonaws.com/nodegroup": name, "node.kubernetes.io/instance-type": kind}
+        assert pod["nodeSelector"] == selected
 
 
 VLLM = "--served-model-name serve-x --port 8080"
@@ -194,6 +196,7 @@ def test_what_cannot_run_is_refused_with_what_mends_it_and_so_is_an_engine_witho
         ({"team": TEAM.model_copy(update={"claim": ""})}, "no shared volume with models"),
         ({"name": "x" * 46}, "45 at most"),
         ({"queue": "eye"}, "eyes"),
+        ({"holder": "Job serve-x"}, "another object (Job serve-x) has a Service of this name"),
         ({"devices": 1}, "the CPU pool has none"),
         ({"place": PLACES["trainium"], "instance": CATALOGUE["trn1.32xlarge"], "devices": 17}, "has 16"),
     ):
