@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+import aws_commands
 import pytest
 from aws_double import AwsDouble, AwsError
 from good_account import ACCOUNT, ADOPTED, DEPLOYER, GOOD, NOW, QUOTAS, SUPPORTED, ask, ask_one, changed, listed, of
@@ -305,6 +306,7 @@ def test_what_a_check_makes_of_an_answer(prod, case):
     assert told.status == case.status, told
     assert case.text in told.text
     assert case.fix in told.fix
+    assert not aws_commands.fault_of(told.fix), told.fix
     assert bool(told.fix) == (told.status in ("fail", "warn"))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import aws_commands
 import pytest
 from cluster_snapshots import (
     EFA,
@@ -260,7 +261,7 @@ def test_what_is_spoilt_fails_and_nothing_else(case):
     failed = found[case.id]
     assert case.said in " ".join([failed.text, *failed.details])
     assert case.fix in f"{failed.fault} {failed.fix}"
-    assert unfilled(failed) == set()
+    assert (unfilled(failed), aws_commands.fault_of(failed.fix)) == (set(), "")
     assert (bool(failed.fault), bool(failed.fix), "\n" in failed.fix) == (True, True, False)
     assert case.id in _failing(found)
     assert case.more or len(_failing(found)) == 1
