@@ -1,7 +1,8 @@
 """Helpers shared by all components: reading their args, and one error that lists every problem."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast
 
 import pulumi
@@ -19,7 +20,10 @@ from trainium_eks.model.validation.config_model import (
     mark_validated,
     read,
 )
+from trainium_eks.model.validation.limits import OUTPUT_FAULT
 from trainium_eks.model.validation.problems import Problem, Severity, config_path, describe, refused, snake
+
+from . import _ids
 
 A = TypeVar("A", bound=ConfigModel)
 
@@ -42,11 +46,11 @@ def text(value: OutputText) -> Text:
 class AwsCallerArgs(ConfigModel):
     """The wiring of a component that runs in the cluster and calls AWS, under roles that it makes."""
 
-    region: str
+    region: formats.Region
     """AWS region."""
     cluster_name: Text
     """EKS cluster."""
-    permissions_boundary: Text | None = None
+    permissions_boundary: _ids.PolicyArn | None = None
     """ARN of the IAM policy that bounds the roles made here; None for no bound."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags of its AWS resources, in addition to the provider's."""
@@ -83,6 +87,7 @@ def validate_args(
     waivers: Mapping[str, str] | None = None,
     spell: Callable[[str], str] = str,
     naming: Callable[[A], Iterable[Problem]] = lambda _: (),
+    opts: pulumi.ResourceOptions | None = None,
 ) -> A:
     """Return the args as an instance of ``spec``, if ``validate`` finds no error; warnings go to Pulumi's log.
 
@@ -90,8 +95,10 @@ def validate_args(
     not an argument, are always looked for by ``naming``. ``subject`` is how the error names the component (``Network
     net``); ``waivers`` (rule id to reason) let problems pass that may be acknowledged; ``spell`` gives paths in
     Python's names or in the config file's spelling (``config_path``). ArgumentError has every problem, before anything
-    is registered.
+    is registered. ``opts`` are the component's: where they lead to an AWS provider, its region must be the args'.
     """
+    if in_name := limits.outputs_as_text(subject):
+        raise ArgumentError(subject.partition(" ")[0], [replace(each, path="name") for each in in_name], spell)
     try:
         read_args = read(spec, args)
     except ConfigModelError as error:
@@ -106,12 +113,17 @@ def validate_args(
     if stopping:
         raise ArgumentError(subject, stopping, spell)
     _warn([problem for problem in found if problem.severity is Severity.WARN], subject, spell)
+    _check_region(read_args, opts, subject)
     return mark_validated(read_args)
 
 
 def _once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return each problem once: the validator of a whole stack finds the limits of its fields, too."""
-    return tuple({(each.path, each.reason): each for each in problems}.values())
+    """Return each problem once: the validator of a whole stack finds the limits of its fields, too, and a text that was
+    an Output has no form."""
+    once = {(each.path, each.reason): each for each in problems}
+    return tuple(
+        each for (path, reason), each in once.items() if reason == OUTPUT_FAULT or (path, OUTPUT_FAULT) not in once
+    )
 
 
 def _problems_beside(
@@ -145,7 +157,39 @@ def _limit_problems(args: ConfigModel) -> Iterable[Problem]:
     """Return the values outside of their declared limits, and the ARNs of another partition or region."""
     places = list(limits.walk(args))
     region = getattr(args, "region", None)
-    return (*limits.of_places(places), *(formats.arns(places, region) if isinstance(region, str) else ()))
+    of_region = formats.arns(places, region) if isinstance(region, str) else ()
+    return (*limits.outputs_as_text(args), *limits.of_places(places), *of_region)
+
+
+def _check_region(args: ConfigModel, opts: pulumi.ResourceOptions | None, subject: str) -> None:
+    """Raise when the args' region is not that of the AWS provider that the component's children get (pulumi-awsx#1928:
+    a component's ``region`` moves none of its resources). A provider's region is an Output: when it is known, the
+    program fails."""
+    wanted = getattr(args, "region", None)
+    if not isinstance(wanted, str):
+        return
+
+    def compare(region: object) -> None:
+        if isinstance(region, str) and region and region != wanted:
+            raise pulumi.RunError(
+                f"{subject}: `region` is {wanted}, and its AWS provider makes resources in {region}: give both the same"
+            )
+
+    provider = _aws_provider(opts)
+    if provider is None:
+        compare(pulumi.Config("aws").get("region"))
+    elif isinstance(region := getattr(provider, "region", None), pulumi.Output):
+        region.apply(compare)
+
+
+def _aws_provider(opts: pulumi.ResourceOptions | None) -> pulumi.ProviderResource | None:
+    """Return the AWS provider that options or the parent's give to a component's children; None for the default one."""
+    if opts is None:
+        return None
+    given = opts.providers or ()
+    listed = given.values() if isinstance(given, Mapping) else given if isinstance(given, Sequence) else [given]
+    above = opts.parent._providers.get("aws") if opts.parent is not None else None
+    return next((each for each in (opts.provider, *listed) if each is not None and each.package == "aws"), above)
 
 
 def _warn(problems: list[Problem], subject: str, spell: Callable[[str], str]) -> None:

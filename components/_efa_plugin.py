@@ -8,6 +8,7 @@ import pydantic
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.catalogue.chart_workloads import SYSTEM_NAMESPACE
 from trainium_eks.model.catalogue.instances import CATALOGUE, INSTANCE_TYPE_LABEL, Catalogue
+from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel
 from trainium_eks.model.validation.problems import Problem, join
 
@@ -21,7 +22,7 @@ RELEASE_NAME = "aws-efa-k8s-device-plugin"
 class DevicePluginArgs(ConfigModel):
     """The wiring of device plugins, the EFA plugin among them."""
 
-    region: str
+    region: formats.Region
     """AWS region; decides which registry the EFA plugin's image comes from."""
     instance_types: tuple[str, ...]
     """Types of the nodes that get a device plugin."""

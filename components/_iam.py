@@ -8,8 +8,6 @@ import pulumi_aws as aws
 
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.policies.addon_policies import Statement
-from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.problems import Problem
 
 from ._args import Text
 
@@ -42,11 +40,6 @@ def make_role(
         tags=dict(tags),
         opts=pulumi.ResourceOptions(parent=parent),
     )
-
-
-def boundary_problems(boundary: Text | None) -> list[Problem]:
-    """Return the problems of a component's ``permissions_boundary``, as far as it is known."""
-    return formats.policy_arn("permissions_boundary", boundary) if isinstance(boundary, str) else []
 
 
 def pod_identity_trust() -> str:

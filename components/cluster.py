@@ -22,7 +22,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import StrictBool, mark_validated
 from trainium_eks.model.validation.problems import Problem, join, join_key, nearest, under
 
-from . import _addons, _iam
+from . import _addons, _iam, _ids
 from ._args import LustreNetwork, Tags, Text, merge_args, outputs, validate_args, waivers_of
 from ._charts import plain_problems
 from ._control_plane import Setting, make_control_plane
@@ -51,11 +51,11 @@ class TrainiumClusterArgs(ClusterConfig):
         {"admin_principals": "give it in `admin_principal_arns`, under a key that stays the same: {ops: <the Output>}"}
     )
 
-    region: str
+    region: formats.Region
     """AWS region."""
-    vpc_id: Text
+    vpc_id: _ids.VpcId
     """VPC of the cluster."""
-    subnet_ids_by_zone: dict[str, Text]
+    subnet_ids_by_zone: dict[str, _ids.SubnetId]
     """Zone id to the private subnet in it, at least two; the first is the accelerator zone."""
     node_groups: tuple[NodeGroupConfig, ...] = ()
     """Accelerator node groups."""
@@ -66,9 +66,9 @@ class TrainiumClusterArgs(ClusterConfig):
     with None only the cluster's own nodes may."""
     peer_cidr_blocks: tuple[str, ...] = ()
     """Further ranges that may reach it then, of peers and of the VPC's further ranges."""
-    kms_key_arn: Text | None = None
+    kms_key_arn: _ids.KeyArn | None = None
     """Key for secrets, logs and volumes; None makes one."""
-    permissions_boundary: Text | None = None
+    permissions_boundary: _ids.PolicyArn | None = None
     """ARN of the IAM policy that bounds every role made here; None for no bound."""
     file_systems_on_demand: StrictBool = False
     """Whether the FSx driver may make and delete file systems, one for each claim of the on-demand class."""
@@ -97,7 +97,6 @@ def validate(args: TrainiumClusterArgs) -> list[Problem]:
         found += formats.cidr(join("peer_cidr_blocks", index), peer, what="a range that reaches the endpoint")
     found += formats.keyed_principals("admin_principal_arns", args.admin_principal_arns)
     found += formats.tags("tags", args.tags)
-    found += _iam.boundary_problems(args.permissions_boundary)
     if len(zones) < 2:
         reason = f"EKS wants subnets in two zones, and there are {len(zones)}"
         found.append(Problem("subnet_ids_by_zone", reason, "add a private subnet in another zone"))
@@ -173,6 +172,7 @@ class TrainiumCluster(pulumi.ComponentResource):
             f"TrainiumCluster {name}",
             waivers=waivers_of(args),
             naming=lambda read: _name_problems(name, read),
+            opts=opts,
         )
         super().__init__("trainium-eks:index:TrainiumCluster", name, {}, opts)
         self._args = args

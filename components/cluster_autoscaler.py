@@ -16,7 +16,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, LooseStr, OutputText
 from trainium_eks.model.validation.problems import Problem, join
 
-from . import _iam, _pod_identity
+from . import _pod_identity
 from ._args import AutoscalerArgs, text, validate_args
 from ._charts import chart, namespace, release, spread, unknown_type
 from ._dicts import ClusterAutoscalerArgsDict
@@ -83,6 +83,7 @@ class ClusterAutoscaler(pulumi.ComponentResource):
             validate,
             f"ClusterAutoscaler {name}",
             naming=lambda _: name_problems(name, LONGEST_NAME),
+            opts=opts,
         )
         super().__init__("trainium-eks:index:ClusterAutoscaler", name, {}, opts)
         self._args = args
@@ -208,7 +209,6 @@ def validate(args: ClusterAutoscalerArgs) -> list[Problem]:
     """Return the problems of the args. Nothing is built while one of them is refused."""
     found = formats.duplicates("groups", [group.name for group in args.groups], "name")
     found += formats.tags("tags", args.tags)
-    found += _iam.boundary_problems(args.permissions_boundary)
     if not args.groups:
         found.append(Problem("groups", "it is empty: Cluster Autoscaler would have nothing to scale", "name a group"))
     found += autoscaling.version_problems("kubernetes_version", args.kubernetes_version)

@@ -14,8 +14,8 @@ from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, 
 from trainium_eks.model.validation.limits import Bounds, Length
 from trainium_eks.model.validation.problems import Problem
 
-from . import _iam
-from ._args import Tags, Text, computed, validate_args
+from . import _iam, _ids
+from ._args import Tags, computed, validate_args
 from ._dicts import EncryptionKeyArgsDict
 
 SERVICES_FOR_CALLERS = ("ec2", "fsx", "eks", "ecr", "aps")
@@ -26,7 +26,7 @@ images, metrics. S3 is not among them: a reader of the bucket needs a policy tha
 class EncryptionKeyArgs(ConfigModel):
     """Args of :class:`EncryptionKey`."""
 
-    region: str
+    region: formats.Region
     """AWS region; the key serves the services of this region alone."""
     description: Annotated[str, Length(8192, "KMS")] = (
         "Volumes, file system, secrets, images and logs of a training environment"
@@ -37,7 +37,7 @@ class EncryptionKeyArgs(ConfigModel):
     retain_on_delete: StrictBool = True
     """True keeps the key (1 USD a month) when the stack is destroyed. Backups and buckets outlive a stack and can never
     be read again without it. False deletes it with the stack, after the deletion window."""
-    kept_key_arn: Text | None = None
+    kept_key_arn: _ids.KeyArn | None = None
     """ARN of the key that an earlier component of this name kept, to be used again: it gets this component's policy and
     alias, and nothing else of it is managed. None makes a key."""
     tags: Tags = pydantic.Field(default_factory=dict)
@@ -72,7 +72,7 @@ class EncryptionKey(pulumi.ComponentResource):
         args: EncryptionKeyArgs | EncryptionKeyArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = validate_args(EncryptionKeyArgs, args, validate, f"EncryptionKey {name}")
+        args = validate_args(EncryptionKeyArgs, args, validate, f"EncryptionKey {name}", opts=opts)
         super().__init__("trainium-eks:index:EncryptionKey", name, {}, opts)
         kept = pulumi.ResourceOptions(parent=self, retain_on_delete=args.retain_on_delete)
         if args.kept_key_arn is None:

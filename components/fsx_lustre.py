@@ -14,6 +14,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import StrictBool
 from trainium_eks.model.validation.problems import Problem, under
 
+from . import _ids
 from ._args import Tags, Text, computed, outputs, text, validate_args, waivers_of
 from ._data_bucket import DataBucket
 from ._dicts import FsxLustreArgsDict
@@ -38,15 +39,15 @@ LINK_TIMEOUTS = pulumi.CustomTimeouts(create="60m", update="60m", delete="60m")
 class FsxLustreArgs(FileSystemConfig):
     """Args of :class:`FsxLustre`: the config's file-system section, and its wiring."""
 
-    region: str
+    region: formats.Region
     """AWS region."""
-    vpc_id: Text
+    vpc_id: _ids.VpcId
     """VPC of the security group."""
-    subnet_id: Text
+    subnet_id: _ids.SubnetId
     """The one subnet of the file system, in the accelerators' zone."""
-    kms_key_arn: Text | None = None
+    kms_key_arn: _ids.KeyArn | None = None
     """Key for data, bucket and logs. None makes one."""
-    client_security_group_ids: dict[str, Text] = pydantic.Field(default_factory=dict)
+    client_security_group_ids: dict[str, _ids.SecurityGroupId] = pydantic.Field(default_factory=dict)
     """Security groups that may mount it, each under a key that stays the same (``{cluster: sg-…}``)."""
     production: StrictBool = False
     """Applies the production rules and, where ``protect`` is unset, protects the resources with data: the file system
@@ -96,7 +97,7 @@ class FsxLustre(pulumi.ComponentResource):
         args: FsxLustreArgs | FsxLustreArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = validate_args(FsxLustreArgs, args, validate, f"FsxLustre {name}", waivers_of(args))
+        args = validate_args(FsxLustreArgs, args, validate, f"FsxLustre {name}", waivers_of(args), opts=opts)
         super().__init__("trainium-eks:index:FsxLustre", name, {}, opts)
         self._args = args
         # None leaves it to the caller's own options, which every child inherits.

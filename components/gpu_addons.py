@@ -70,7 +70,7 @@ class GpuAddons(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: GpuAddonsArgs | GpuAddonsArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        args = validate_args(GpuAddonsArgs, args, validate, f"GpuAddons {name}")
+        args = validate_args(GpuAddonsArgs, args, validate, f"GpuAddons {name}", opts=opts)
         super().__init__("trainium-eks:index:GpuAddons", name, {}, opts)
         self._args = args
         installed = {PLUGIN_CHART: chart(PLUGIN_CHART).version}

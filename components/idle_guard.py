@@ -15,7 +15,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.problems import Problem, join
 
-from . import _iam, _pod_identity
+from . import _pod_identity
 from ._args import AwsCallerArgs, Text, validate_args
 from ._charts import namespace
 from ._dicts import IdleGuardArgsDict
@@ -86,7 +86,7 @@ def validate(args: IdleGuardArgs) -> list[Problem]:
             path = join(join("groups", key), "devices")
             fix = "name the devices of its nodes, aws.amazon.com/neuron or nvidia.com/gpu"
             found.append(Problem(path, "it is empty", fix))
-    return [*found, *formats.tags("tags", args.tags), *_iam.boundary_problems(args.permissions_boundary)]
+    return [*found, *formats.tags("tags", args.tags)]
 
 
 class IdleGuard(pulumi.ComponentResource):
@@ -104,7 +104,7 @@ class IdleGuard(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: IdleGuardArgs | IdleGuardArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        args = validate_args(IdleGuardArgs, args, validate, f"IdleGuard {name}")
+        args = validate_args(IdleGuardArgs, args, validate, f"IdleGuard {name}", opts=opts)
         super().__init__("trainium-eks:index:IdleGuard", name, {}, opts)
         self._args = args
 

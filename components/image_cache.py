@@ -11,7 +11,8 @@ from trainium_eks.model.config.image_cache import ImageCacheConfig
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem
 
-from ._args import Tags, Text, outputs, validate_args
+from . import _ids
+from ._args import Tags, outputs, validate_args
 from ._dicts import ImageCacheArgsDict
 from .image_repository import make_repository
 
@@ -21,11 +22,11 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 class ImageCacheArgs(ImageCacheConfig):
     """Args of :class:`ImageCache`: the config's section, and its wiring."""
 
-    region: str
+    region: formats.Region
     """AWS region."""
     account_id: str
     """Account of the registry, 12 digits."""
-    kms_key_arn: Text
+    kms_key_arn: _ids.KeyArn
     """Key for the images."""
     images: tuple[str, ...] = ()
     """Images that it may bring, without tags; those of registries that it does not stand for are left out."""
@@ -55,7 +56,9 @@ class ImageCache(pulumi.ComponentResource):
         args: ImageCacheArgs | ImageCacheArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = validate_args(ImageCacheArgs, args, validate, f"ImageCache {name}", naming=lambda _: _name_problems())
+        args = validate_args(
+            ImageCacheArgs, args, validate, f"ImageCache {name}", naming=lambda _: _name_problems(), opts=opts
+        )
         super().__init__("trainium-eks:index:ImageCache", name, {}, opts)
         cache = cache_of(args, args.region, args.account_id)
         secrets = {"docker.io": args.docker_hub_secret_arn, "ghcr.io": args.github_secret_arn}

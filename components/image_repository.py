@@ -11,6 +11,7 @@ from trainium_eks.model.config.repository import ImageRepositoryConfig
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem
 
+from . import _ids
 from ._args import Tags, Text, outputs, validate_args
 from ._dicts import ImageRepositoryArgsDict
 from .encryption_key import EncryptionKey, EncryptionKeyArgs
@@ -19,9 +20,9 @@ from .encryption_key import EncryptionKey, EncryptionKeyArgs
 class ImageRepositoryArgs(ImageRepositoryConfig):
     """Args of :class:`ImageRepository`: the config's section, and its wiring."""
 
-    region: str
+    region: formats.Region
     """AWS region."""
-    kms_key_arn: Text | None = None
+    kms_key_arn: _ids.KeyArn | None = None
     """Key for the images. None makes one."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags in addition to the provider's."""
@@ -48,7 +49,7 @@ class ImageRepository(pulumi.ComponentResource):
         args: ImageRepositoryArgs | ImageRepositoryArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = validate_args(ImageRepositoryArgs, args, validate, f"ImageRepository {name}")
+        args = validate_args(ImageRepositoryArgs, args, validate, f"ImageRepository {name}", opts=opts)
         super().__init__("trainium-eks:index:ImageRepository", name, {}, opts)
         self._args = args
 

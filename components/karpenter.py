@@ -16,7 +16,7 @@ from trainium_eks.model.policies.autoscaling_policies import KarpenterNodes, kar
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem, join
 
-from . import _iam, _pod_identity
+from . import _ids, _pod_identity
 from . import _karpenter_objects as objects
 from ._args import AutoscalerArgs, LustreNetwork, Tags, Text, outputs, validate_args
 from ._charts import chart, namespace, release
@@ -38,13 +38,13 @@ LONGEST_NAME = 42
 class KarpenterArgs(AutoscalerArgs, KarpenterConfig):
     """Args of :class:`Karpenter`, the config section with its wiring."""
 
-    cluster_security_group_id: Text
+    cluster_security_group_id: _ids.SecurityGroupId
     """The security group that EKS made for the cluster."""
-    vpc_id: Text
+    vpc_id: _ids.VpcId
     """VPC of the cluster, for the accelerator nodes' EFA security group."""
-    subnet_ids_by_zone: dict[str, Text]
+    subnet_ids_by_zone: dict[str, _ids.SubnetId]
     """Zone id to the private subnet in it; CPU nodes start in the first."""
-    kms_key_arn: Text | None = None
+    kms_key_arn: _ids.KeyArn | None = None
     """Key for root volumes; None for the account's default EBS key."""
     kubernetes_version: str = versions.KUBERNETES
     """Minor version of the cluster, which decides the AMI release."""
@@ -78,6 +78,7 @@ class Karpenter(pulumi.ComponentResource):
             validate,
             f"Karpenter {name}",
             naming=lambda _: name_problems(name, LONGEST_NAME),
+            opts=opts,
         )
         super().__init__("trainium-eks:index:Karpenter", name, {}, opts)
         self._args = args
@@ -261,7 +262,6 @@ def validate(args: KarpenterArgs) -> list[Problem]:
     """Return the problems of the args. Nothing is built while one of them is refused."""
     found = validators.own_problems(args, args.catalogue)
     found += formats.tags("tags", args.tags)
-    found += _iam.boundary_problems(args.permissions_boundary)
     found += _zone_problems(args)
     if args.kubernetes_version not in versions.AMI_RELEASES:
         known = tuple(versions.AMI_RELEASES)

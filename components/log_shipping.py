@@ -12,7 +12,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import StrictBool
 from trainium_eks.model.validation.problems import Problem
 
-from . import _charts, _fluent_bit, _iam, _pod_identity
+from . import _charts, _fluent_bit, _ids, _pod_identity
 from ._args import AwsCallerArgs, Text, validate_args, waivers_of
 from ._dicts import LogShippingArgsDict
 
@@ -27,7 +27,7 @@ class LogShippingArgs(AwsCallerArgs, LogsConfig):
 
     cluster_name: Text
     """EKS cluster; the log group is named after it."""
-    kms_key_arn: Text | None = None
+    kms_key_arn: _ids.KeyArn | None = None
     """Key of the log group; None for a key of AWS' own. Its policy must let CloudWatch Logs of the region use it, as
     the policy of ``EncryptionKey`` does."""
     production: StrictBool = False
@@ -40,7 +40,6 @@ def validate(args: LogShippingArgs) -> list[Problem]:
     """Return the problems of the args. Nothing is built while one of them is refused."""
     found = observability.logs_problems(args, production=args.production)
     found += formats.tags("tags", args.tags)
-    found += _iam.boundary_problems(args.permissions_boundary)
     return found
 
 
@@ -59,7 +58,7 @@ class LogShipping(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: LogShippingArgs | LogShippingArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        args = validate_args(LogShippingArgs, args, validate, f"LogShipping {name}", waivers_of(args))
+        args = validate_args(LogShippingArgs, args, validate, f"LogShipping {name}", waivers_of(args), opts=opts)
         super().__init__("trainium-eks:index:LogShipping", name, {}, opts)
         self._args = args
 

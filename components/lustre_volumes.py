@@ -15,7 +15,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt
 from trainium_eks.model.validation.problems import Problem, join_key
 
-from . import _charts
+from . import _charts, _ids
 from ._args import Text, outputs, validate_args
 from ._dicts import LustreVolumesArgsDict
 
@@ -63,7 +63,7 @@ SETUP_SECONDS = 600
 class LustreVolumesArgs(ConfigModel):
     """Args of :class:`LustreVolumes`."""
 
-    file_system_id: Text
+    file_system_id: _ids.FileSystemId
     """``fs-…``."""
     dns_name: Text
     """Host to mount."""
@@ -71,11 +71,11 @@ class LustreVolumesArgs(ConfigModel):
     """Lustre's own name of the file system."""
     storage_capacity_gib: StrictInt | pulumi.Output[int]
     """Size of the file system, GiB; volumes have the same."""
-    subnet_id: Text
+    subnet_id: _ids.SubnetId
     """Subnet of volumes that the storage class makes."""
-    security_group_id: Text
+    security_group_id: _ids.SecurityGroupId
     """Security group of those volumes, with rules that allow Lustre."""
-    kms_key_arn: Text | None = None
+    kms_key_arn: _ids.KeyArn | None = None
     """Key of those volumes; None leaves them to FSx's own."""
     root: str = "/"
     """Parent of the namespaces' directories in the file system: ``/``, or the directory linked to S3."""
@@ -137,7 +137,7 @@ class LustreVolumes(pulumi.ComponentResource):
         args: LustreVolumesArgs | LustreVolumesArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = validate_args(LustreVolumesArgs, args, validate, f"LustreVolumes {name}")
+        args = validate_args(LustreVolumesArgs, args, validate, f"LustreVolumes {name}", opts=opts)
         super().__init__("trainium-eks:index:LustreVolumes", name, {}, opts)
         self._args = args
 

@@ -8,7 +8,7 @@ from trainium_eks.model.config.observability import ManagedGrafanaConfig
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem
 
-from . import _iam
+from . import _iam, _ids
 from ._args import Tags, Text, validate_args
 from ._dicts import ManagedGrafanaArgsDict
 from .metrics_stack import query_statements
@@ -21,7 +21,7 @@ class ManagedGrafanaArgs(ManagedGrafanaConfig):
 
     workspace_arn: Text
     """ARN of the workspace of Amazon Managed Prometheus (``MetricsStack.workspace_arn``)."""
-    permissions_boundary: Text | None = None
+    permissions_boundary: _ids.PolicyArn | None = None
     """ARN of the IAM policy that bounds the role made here; None for no bound."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags of its AWS resources, in addition to the provider's."""
@@ -29,7 +29,7 @@ class ManagedGrafanaArgs(ManagedGrafanaConfig):
 
 def validate(args: ManagedGrafanaArgs) -> list[Problem]:
     """Return the problems of the args. Nothing is built while one of them is refused."""
-    return [*formats.tags("tags", args.tags), *_iam.boundary_problems(args.permissions_boundary)]
+    return [*formats.tags("tags", args.tags)]
 
 
 class ManagedGrafana(pulumi.ComponentResource):
@@ -48,7 +48,7 @@ class ManagedGrafana(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: ManagedGrafanaArgs | ManagedGrafanaArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        args = validate_args(ManagedGrafanaArgs, args, validate, f"ManagedGrafana {name}")
+        args = validate_args(ManagedGrafanaArgs, args, validate, f"ManagedGrafana {name}", opts=opts)
         super().__init__("trainium-eks:index:ManagedGrafana", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self)
         role = _iam.make_role(

@@ -19,7 +19,7 @@ from trainium_eks.observe import rules
 from trainium_eks.observe.dashboards import dashboards
 from trainium_eks.observe.series import file_system, scraping
 
-from . import _charts, _iam, _pod_identity
+from . import _charts, _ids, _pod_identity
 from . import _metrics_values as chart_values
 from ._args import AwsCallerArgs, Text, computed, outputs, validate_args
 from ._dicts import MetricsStackArgsDict
@@ -49,14 +49,14 @@ class MetricsStackArgs(AwsCallerArgs, MetricsConfig):
     """Types of the cluster's nodes: their prices are recorded, as far as the catalogue has them."""
     efa_instance_types: tuple[str, ...] = ()
     """Types with EFA interfaces: each of their nodes gets an exporter of EFA counters."""
-    file_system_id: Text | None = None
+    file_system_id: _ids.FileSystemId | None = None
     """Lustre file system to read CloudWatch metrics of; None for none."""
     node_selector: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     """Labels of the nodes for Prometheus, Grafana and Alertmanager, all in one zone: an EBS volume stays in its zone,
     and its pod needs a node there. Empty: any node without a taint."""
     exports_to_s3: StrictBool = False
     """Whether that file system exports to S3 automatically, so that its export lag is read."""
-    kms_key_arn: Text | None = None
+    kms_key_arn: _ids.KeyArn | None = None
     """Key of the workspace of Amazon Managed Prometheus; None for a key of AWS' own. Its policy must let the service
     use it for its callers, as the policy of ``EncryptionKey`` does. Another key is another workspace."""
 
@@ -69,7 +69,6 @@ def validate(args: MetricsStackArgs) -> list[Problem]:
     found += efa_problems(args.efa_instance_types, args.catalogue)
     found += _charts.plain_problems(args.values, "values")
     found += formats.tags("tags", args.tags)
-    found += _iam.boundary_problems(args.permissions_boundary)
     return found
 
 
@@ -95,7 +94,7 @@ class MetricsStack(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: MetricsStackArgs | MetricsStackArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        args = validate_args(MetricsStackArgs, args, validate, f"MetricsStack {name}")
+        args = validate_args(MetricsStackArgs, args, validate, f"MetricsStack {name}", opts=opts)
         super().__init__("trainium-eks:index:MetricsStack", name, {}, opts)
         self._args = args
 

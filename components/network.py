@@ -15,7 +15,7 @@ from trainium_eks.model.sizing import addresses
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem
 
-from . import _iam
+from . import _iam, _ids
 from ._args import Tags, Text, outputs, validate_args
 from ._dicts import ExistingNetworkArgsDict, NetworkArgsDict
 
@@ -32,11 +32,11 @@ ANYWHERE = "0.0.0.0/0"
 class NetworkArgs(NetworkConfig):
     """Args of :class:`Network`: the config's network section, and its wiring."""
 
-    region: str
+    region: formats.Region
     """AWS region of the zones."""
-    kms_key_arn: Text | None = None
+    kms_key_arn: _ids.KeyArn | None = None
     """Key for the flow logs' group; None leaves them to CloudWatch's own encryption."""
-    permissions_boundary: Text | None = None
+    permissions_boundary: _ids.PolicyArn | None = None
     """ARN of the IAM policy that bounds every role made here; None for no bound."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags in addition to the provider's."""
@@ -45,7 +45,7 @@ class NetworkArgs(NetworkConfig):
 class ExistingNetworkArgs(ExistingNetworkConfig):
     """Args of :class:`ExistingNetwork`: the config's existing-network section, and its region."""
 
-    region: str
+    region: formats.Region
     """AWS region of the VPC."""
 
 
@@ -54,7 +54,6 @@ def validate(args: NetworkArgs) -> list[Problem]:
     return [
         *validators.validate(args, region=args.region),
         *formats.tags("tags", args.tags),
-        *_iam.boundary_problems(args.permissions_boundary),
     ]
 
 
@@ -89,7 +88,7 @@ class Network(pulumi.ComponentResource):
         args: NetworkArgs | NetworkArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = validate_args(NetworkArgs, args, validate, f"Network {name}")
+        args = validate_args(NetworkArgs, args, validate, f"Network {name}", opts=opts)
         super().__init__("trainium-eks:index:Network", name, {}, opts)
         self._args = args
         self._zone_ids = args.zone_ids or regions.default_zones(args.region)
@@ -358,7 +357,7 @@ class ExistingNetwork(pulumi.ComponentResource):
         args: ExistingNetworkArgs | ExistingNetworkArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = validate_args(ExistingNetworkArgs, args, existing_problems, f"ExistingNetwork {name}")
+        args = validate_args(ExistingNetworkArgs, args, existing_problems, f"ExistingNetwork {name}", opts=opts)
         super().__init__("trainium-eks:index:ExistingNetwork", name, {}, opts)
         self._private = {subnet.zone_id: subnet.id for subnet in args.private_subnets}
         self._zone_ids = tuple(dict.fromkeys(subnet.zone_id for subnet in args.private_subnets))

@@ -61,7 +61,7 @@ class NeuronAddons(pulumi.ComponentResource):
         args: NeuronAddonsArgs | NeuronAddonsArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = validate_args(NeuronAddonsArgs, args, validate, f"NeuronAddons {name}")
+        args = validate_args(NeuronAddonsArgs, args, validate, f"NeuronAddons {name}", opts=opts)
         super().__init__("trainium-eks:index:NeuronAddons", name, {}, opts)
         self._args = args
         installed = {NEURON_RELEASE: chart(NEURON_CHART).version}

@@ -13,7 +13,7 @@ from trainium_eks.model.sizing import addresses
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem
 
-from . import _iam
+from . import _ids
 from . import _launch_template as template
 from . import _user_data as boot
 from ._args import LustreNetwork, Tags, Text, outputs, text, validate_args, waivers_of
@@ -29,23 +29,23 @@ LONGEST_NAME = 49
 class AcceleratorNodeGroupArgs(NodeGroupConfig):
     """Args of :class:`AcceleratorNodeGroup`: an entry of the config's node groups, and its wiring."""
 
-    region: str
+    region: formats.Region
     """AWS region."""
     cluster_name: Text
     """EKS cluster that the nodes join."""
-    cluster_security_group_id: Text
+    cluster_security_group_id: _ids.SecurityGroupId
     """The security group that EKS made for the cluster."""
     kubernetes_version: str = versions.KUBERNETES
     """Minor version of the nodes, ``1.35``; at most the cluster's."""
-    vpc_id: Text
+    vpc_id: _ids.VpcId
     """VPC of the cluster, for the group's own EFA security group."""
-    subnet_id: Text
+    subnet_id: _ids.SubnetId
     """Private subnet in the group's zone."""
     node_role_arn: Text | None = None
     """Role of the nodes, with its policies attached; None makes one."""
-    permissions_boundary: Text | None = None
+    permissions_boundary: _ids.PolicyArn | None = None
     """ARN of the IAM policy that bounds a role made here; None for no bound."""
-    kms_key_arn: Text | None = None
+    kms_key_arn: _ids.KeyArn | None = None
     """Key for the root volume. Its policy must let Auto Scaling's service-linked role use it, or no node starts."""
     lustre_network: LustreNetwork = "none"
     """Lustre on nodes: ``tcp`` installs the client at boot, ``efa`` also gives it EFA, on types that can."""
@@ -64,7 +64,7 @@ def validate(args: AcceleratorNodeGroupArgs) -> list[Problem]:
     found = validators.validate(
         args, region=args.region, catalogue=args.catalogue, kubernetes_version=args.kubernetes_version
     )
-    return [*found, *formats.tags("tags", args.tags), *_iam.boundary_problems(args.permissions_boundary)]
+    return [*found, *formats.tags("tags", args.tags)]
 
 
 class AcceleratorNodeGroup(pulumi.ComponentResource):
@@ -98,6 +98,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
             f"AcceleratorNodeGroup {name}",
             waivers=waivers_of(args),
             naming=lambda _: name_problems(name),
+            opts=opts,
         )
         super().__init__("trainium-eks:index:AcceleratorNodeGroup", name, {}, opts)
         self._args = args

@@ -11,7 +11,7 @@ from trainium_eks.model.config.sagemaker import ENDPOINT_LOG_GROUPS, SageMakerEn
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem
 
-from . import _iam
+from . import _iam, _ids
 from ._args import Tags, Text, outputs, text, validate_args
 from ._dicts import SageMakerEndpointArgsDict
 from ._sagemaker_policies import Reach, execution_statements
@@ -26,21 +26,21 @@ BAKE_SECONDS = 300
 class SageMakerEndpointArgs(SageMakerEndpointConfig):
     """Args of :class:`SageMakerEndpoint`: an entry of the config, and its wiring."""
 
-    region: str
+    region: formats.Region
     """AWS region."""
-    vpc_id: Text
+    vpc_id: _ids.VpcId
     """VPC of the instances."""
-    subnet_ids: tuple[Text, ...]
+    subnet_ids: tuple[_ids.SubnetId, ...]
     """Private subnets of the instances."""
-    kms_key_arn: Text
+    kms_key_arn: _ids.KeyArn
     """Key of the volumes, the logs and the captured calls."""
     bucket: Text
     """Bucket of the model and of captured calls."""
-    bucket_key_arn: Text | None = None
+    bucket_key_arn: _ids.KeyArn | None = None
     """Key of the bucket's objects; None for ``kms_key_arn``."""
     prefix: str = "sagemaker"
     """Key prefix of captured calls."""
-    permissions_boundary: Text | None = None
+    permissions_boundary: _ids.PolicyArn | None = None
     """ARN of the IAM policy that bounds the role; None for no bound."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags in addition to the provider's."""
@@ -53,7 +53,7 @@ def validate(args: SageMakerEndpointArgs) -> list[Problem]:
     found = sagemaker.validate_endpoint(args, args.catalogue)
     if not args.subnet_ids:
         found.append(Problem("subnet_ids", "it is empty: the instances have no network", "name a private subnet"))
-    return [*found, *formats.tags("tags", args.tags), *_iam.boundary_problems(args.permissions_boundary)]
+    return [*found, *formats.tags("tags", args.tags)]
 
 
 class SageMakerEndpoint(pulumi.ComponentResource):
@@ -77,7 +77,7 @@ class SageMakerEndpoint(pulumi.ComponentResource):
         args: SageMakerEndpointArgs | SageMakerEndpointArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = validate_args(SageMakerEndpointArgs, args, validate, f"SageMakerEndpoint {name}")
+        args = validate_args(SageMakerEndpointArgs, args, validate, f"SageMakerEndpoint {name}", opts=opts)
         super().__init__("trainium-eks:index:SageMakerEndpoint", name, {}, opts)
         self._args, self._child = args, pulumi.ResourceOptions(parent=self)
         self._tags = {"Name": name, **args.tags}

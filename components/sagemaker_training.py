@@ -18,7 +18,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import StrictBool
 from trainium_eks.model.validation.problems import Problem
 
-from . import _iam
+from . import _iam, _ids
 from ._args import Tags, Text, computed, outputs, text, validate_args
 from ._data_bucket import DataBucket
 from ._dicts import SageMakerTrainingArgsDict
@@ -29,21 +29,21 @@ from ._sagemaker_policies import Reach, execution_statements, researcher_stateme
 class SageMakerTrainingArgs(SageMakerConfig):
     """Args of :class:`SageMakerTraining`: the config's section, and its wiring."""
 
-    region: str
+    region: formats.Region
     """AWS region."""
-    vpc_id: Text
+    vpc_id: _ids.VpcId
     """VPC of the training instances."""
-    subnet_ids: tuple[Text, ...]
+    subnet_ids: tuple[_ids.SubnetId, ...]
     """Private subnets of the training instances."""
-    kms_key_arn: Text
+    kms_key_arn: _ids.KeyArn
     """Key of the volumes, the models and a new bucket."""
     repository_arn: Text | None = None
     """ECR repository of the training images; None for images of other accounts alone."""
-    file_system_security_group_id: Text | None = None
+    file_system_security_group_id: _ids.SecurityGroupId | None = None
     """Security group of a Lustre file system that jobs read; None for none."""
     protect: StrictBool = False
     """Pulumi refuses to delete a new bucket while true."""
-    permissions_boundary: Text | None = None
+    permissions_boundary: _ids.PolicyArn | None = None
     """ARN of the IAM policy that bounds the role; None for no bound."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags in addition to the provider's."""
@@ -54,7 +54,7 @@ def validate(args: SageMakerTrainingArgs) -> list[Problem]:
     found = sagemaker.validate(args)
     if not args.subnet_ids:
         found.append(Problem("subnet_ids", "it is empty: the instances have no network", "name a private subnet"))
-    return [*found, *formats.tags("tags", args.tags), *_iam.boundary_problems(args.permissions_boundary)]
+    return [*found, *formats.tags("tags", args.tags)]
 
 
 class SageMakerTraining(pulumi.ComponentResource):
@@ -79,7 +79,7 @@ class SageMakerTraining(pulumi.ComponentResource):
         args: SageMakerTrainingArgs | SageMakerTrainingArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = validate_args(SageMakerTrainingArgs, args, validate, f"SageMakerTraining {name}")
+        args = validate_args(SageMakerTrainingArgs, args, validate, f"SageMakerTraining {name}", opts=opts)
         super().__init__("trainium-eks:index:SageMakerTraining", name, {}, opts)
         self._args = args
 

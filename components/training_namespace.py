@@ -20,7 +20,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import LooseStr, StrictInt
 from trainium_eks.model.validation.problems import Problem
 
-from . import _charts, _iam, _team_policies
+from . import _charts, _iam, _ids, _team_policies
 from ._args import Tags, Text, outputs, sources, text, validate_args
 from ._dicts import TrainingNamespaceArgsDict
 from .lustre_volumes import claim_options, claim_spec
@@ -54,7 +54,7 @@ class TrainingNamespaceArgs(NamespaceConfig):
         }
     )
 
-    region: str
+    region: formats.Region
     """AWS region."""
     cluster_name: Text
     """EKS cluster."""
@@ -74,9 +74,9 @@ class TrainingNamespaceArgs(NamespaceConfig):
     """The stack's own bucket; None without one."""
     bucket_prefix: str = ""
     """Prefix of the file system's root in that bucket; the team's prefix is ``<namespace>/`` below it."""
-    kms_key_arn: Text | None = None
+    kms_key_arn: _ids.KeyArn | None = None
     """Key of the objects in the stack's bucket; None where S3's default key is used."""
-    permissions_boundary: Text | None = None
+    permissions_boundary: _ids.PolicyArn | None = None
     """ARN of the IAM policy that bounds the role made here; None for no bound."""
     rendezvous: Literal["c10d", "etcd"] = "c10d"
     """``etcd`` lets its pods reach the stack's etcd."""
@@ -96,7 +96,6 @@ def validate(args: TrainingNamespaceArgs) -> list[Problem]:
     found = [_of_one(problem) for problem in namespaces.validate((args,), queue_names=None)]
     found += formats.keyed_principals("principal_arns", args.principal_arns)
     found += formats.tags("tags", args.tags)
-    found += _iam.boundary_problems(args.permissions_boundary)
     if args.volume_name is not None and args.volume_gib < 1:
         found.append(Problem("volume_gib", "a claim needs the size of its volume", value=args.volume_gib, good=1200))
     return found
@@ -126,7 +125,7 @@ class TrainingNamespace(pulumi.ComponentResource):
         args: TrainingNamespaceArgs | TrainingNamespaceArgsDict,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        args = validate_args(TrainingNamespaceArgs, args, validate, f"TrainingNamespace {name}")
+        args = validate_args(TrainingNamespaceArgs, args, validate, f"TrainingNamespace {name}", opts=opts)
         super().__init__("trainium-eks:index:TrainingNamespace", name, {}, opts)
         self._args = args
 

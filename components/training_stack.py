@@ -64,6 +64,7 @@ class TrainingStack(pulumi.ComponentResource):
             f"TrainingStack {name}",
             waivers=waivers_of(config),
             naming=lambda _: name_problems(name),
+            opts=opts,
         )
         if config.image_cache is not None:
             cache = cache_of(config.image_cache, config.region, config.allowed_account_ids[0])

@@ -78,7 +78,9 @@ class VolcanoStack(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: VolcanoStackArgs | VolcanoStackArgsDict, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        args = validate_args(VolcanoStackArgs, args, validate, f"VolcanoStack {name}", waivers=waivers_of(args))
+        args = validate_args(
+            VolcanoStackArgs, args, validate, f"VolcanoStack {name}", waivers=waivers_of(args), opts=opts
+        )
         super().__init__("trainium-eks:index:VolcanoStack", name, {}, opts)
         self._args = args
 

@@ -147,6 +147,9 @@ INJECTED = {
     "dns-not-running": scaled_to_zero("coredns"),
     "workload-not-running": scaled_to_zero("metrics-server"),
     "webhook-not-answering": hook,
+    "object-added": lambda cloud: cloud.make(
+        "NetworkPolicy", "open", "training", spec={"podSelector": {}, "ingress": [{}]}
+    ),
     "hypernodes-doubled": lambda cloud: cloud.make(
         "HyperNode",
         "by-hand",
@@ -242,6 +245,13 @@ LOCAL = {
 def test_nothing_else_is_found(found):
     """A fault's consequences may be: a pod of the Deployment that DNS lost, a node that the cordon took out."""
     assert found.keys() - INJECTED.keys() <= {"hypernodes-outdated", "nodes-missing"}, found.keys()
+
+
+def test_closed_queue_opens_with_the_command_of_the_remedy(cloud, found):
+    [finding] = found["queue-closed"]
+    command = re.search(r"echo '(.*)' \| kubectl create -f -$", finding["fix"])[1]
+    cloud.api.request("POST", "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands", yaml.safe_load(command))
+    until(lambda: "queue-closed" not in {each["fault"] for each in cloud.findings()}, "it opens")
 
 
 def test_a_researcher_asks_for_one_job_and_is_told_that_alone(cloud, found):

@@ -44,9 +44,14 @@ CHANGES = [
     (
         "role",
         {"rules": [*RULES, {**RULES[0], "resources": ["secrets"]}]},
-        'rules is [{"verbs": ["get"], "apiGroups": [""], ',
+        'rules has 2 entries, was made with 1: with [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]',
     ),
     ("role", {"rules": [{**RULES[0], "verbs": ["*"]}]}, "rules.0.verbs.0 is *, was made as get"),
+    (
+        "role",
+        {"rules": [{**RULES[0], "verbs": ["get", "list"]}]},
+        'rules.0.verbs is ["get", "list"], was made as ["get"]',
+    ),
     ("binding", {"subjects": None}, "subjects is missing, was made as ["),
     ("account", {"automountServiceAccountToken": True}, "automountServiceAccountToken is true, was made as false"),
     ("account", {"metadata": {"labels": {"a": None}}}, "metadata.labels is missing, was made as "),
@@ -142,7 +147,7 @@ def test_a_stacks_state_and_its_releases(api, namespace):
         packed = base64.b64encode(base64.b64encode(text)).decode()
         api.create(manifest("Secret", f"v{version}", namespace, metadata={"labels": told}, data={"release": packed}))
 
-    def found(**changes):
+    def found(teams=(), **changes):
         quota = drift.placed(api, BODIES["quota"], namespace)
         objects = [
             {"id": "a", "type": "kubernetes:core/v1:ResourceQuota", "inputs": quota, **changes},
@@ -152,7 +157,7 @@ def test_a_stacks_state_and_its_releases(api, namespace):
             {"id": "c", "type": "kubernetes:core/v1:Namespace", "inputs": body("Namespace"), "delete": True},
         ]
         deployment = {"resources": [{"urn": "u", **each} for each in objects]}
-        return comparison.compare(api, StackState.parse(json.dumps({"deployment": deployment}), "state"), None)
+        return comparison.compare(api, StackState.parse(json.dumps({"deployment": deployment}), "state"), None, teams)
 
     api.create(drift.placed(api, body("Secret", stringData={"a": "b"}), namespace))
     sealed = drift.placed(api, body("Secret", stringData={drift._PULUMIS_SECRET: "1", "ciphertext": "2"}), namespace)
@@ -177,5 +182,16 @@ def test_a_stacks_state_and_its_releases(api, namespace):
         f"ConfigMap {namespace}/chart": f"helm get manifest rel --namespace {namespace} | kubectl apply --server-side "
         f"--force-conflicts --namespace {namespace} -f -"
     }
+    theirs = body("ResourceQuota", spec={"hard": {"pods": "0"}}, metadata={"name": "theirs"})
+    api.create(drift.placed(api, theirs, namespace))
+    everybody = {**SUBJECTS[0], "name": "system:authenticated"}
+    role = {**ROLE, "kind": "ClusterRole", "name": "cluster-admin"}
+    binding = manifest("ClusterRoleBinding", namespace, subjects=[everybody], roleRef=role)
+    api.create(binding)
+    assert found(teams=[namespace]).added == {
+        f"ResourceQuota {namespace}/theirs": '{"hard": {"pods": "0"}}',
+        f"ClusterRoleBinding {namespace}": "gives ClusterRole cluster-admin to Group system:authenticated",
+    }
+    api.delete(api.reference(binding))
     refused = {**BODIES["quota"], "metadata": {"name": "x", "namespace": namespace}, "spec": {"hard": "no"}}
     assert [*found(inputs=refused).unread] == ["values of secrets", "ResourceQuota objects"]

@@ -29,8 +29,8 @@ if file_system:
         "dns_name": f"{file_system}.fsx.us-west-2.amazonaws.com",
         "mount_name": "abcdefgh",
         "storage_capacity_gib": 1200,
-        "subnet_id": "subnet-1",
-        "security_group_id": "sg-1",
+        "subnet_id": "subnet-00000001",
+        "security_group_id": "sg-00000001",
         "namespaces": {name: 1000 + index for index, name in enumerate(teams)},
     }
     # What a claim is made from is unknown until the volume is there, as with a file system of the stack.
@@ -58,11 +58,11 @@ class Stack:
         shown = self._project.trn("local", "up", "--stack", "dev")
         return shown.returncode, shown.stdout + shown.stderr
 
-    def up(self, *teams, file_system="fs-1"):
+    def up(self, *teams, file_system="fs-00000001"):
         code, said = self._up(teams, file_system)
         assert code == 0, said
 
-    def is_held(self, *teams, file_system="fs-1", by=""):
+    def is_held(self, *teams, file_system="fs-00000001", by=""):
         """`up` fails at once, because a team's pods hold its claim, and the claim stays."""
         code, said = self._up(teams, file_system)
         assert code == 1
@@ -122,7 +122,7 @@ FINISHED_OR_RUNNING = pytest.mark.parametrize("finishes", [True, False], ids=["f
 @FINISHED_OR_RUNNING
 def test_a_namespace_goes_with_the_pods_that_hold_its_claim(stack, finishes):
     stack.up("vision", "speech")
-    assert stack.claims() == {team: f"fs-1::{team}" for team in ("vision", "speech", "lustre-setup")}
+    assert stack.claims() == {team: f"fs-00000001::{team}" for team in ("vision", "speech", "lustre-setup")}
     stack.run_pod("speech", finishes=finishes)
     stack.up("vision")
     assert set(stack.claims()) == {"vision", "lustre-setup"}
@@ -144,8 +144,8 @@ def test_another_file_system_replaces_the_setups_claim_though_its_finished_pod_h
     stack.up("vision")
     before = {each["metadata"]["uid"] for each in stack.get("jobs", "-n", "lustre-setup")}
     assert [each["status"]["phase"] for each in stack.get("pods", "-n", "lustre-setup")] == ["Succeeded"]
-    stack.up("vision", file_system="fs-2")
-    assert stack.claims() == {"vision": "fs-2::vision", "lustre-setup": "fs-2::lustre-setup"}
+    stack.up("vision", file_system="fs-00000002")
+    assert stack.claims() == {"vision": "fs-00000002::vision", "lustre-setup": "fs-00000002::lustre-setup"}
     (job,) = stack.get("jobs", "-n", "lustre-setup")
     assert job["metadata"]["uid"] not in before
     assert job["status"]["succeeded"] == 1
@@ -153,14 +153,14 @@ def test_another_file_system_replaces_the_setups_claim_though_its_finished_pod_h
 
 @FINISHED_OR_RUNNING
 def test_a_teams_pod_stops_the_replacement_and_the_removal_at_once_and_keeps_its_claim(stack, finishes):
-    stack.up("vision", file_system="fs-1")
+    stack.up("vision", file_system="fs-00000001")
     holder = stack.run_pod("vision", finishes=finishes)
-    for other in ("fs-2", ""):
+    for other in ("fs-00000002", ""):
         stack.is_held("vision", file_system=other, by="Succeeded" if finishes else "Running")
-        assert stack.claims()["vision"] == "fs-1::vision"
+        assert stack.claims()["vision"] == "fs-00000001::vision"
     stack.kubectl("delete", "-n", "vision", holder)
-    stack.up("vision", file_system="fs-2")
-    assert stack.claims() == {"vision": "fs-2::vision", "lustre-setup": "fs-2::lustre-setup"}
+    stack.up("vision", file_system="fs-00000002")
+    assert stack.claims() == {"vision": "fs-00000002::vision", "lustre-setup": "fs-00000002::lustre-setup"}
     stack.up("vision", file_system="")
     assert (stack.claims(), stack.get("pv")) == ({}, [])
 
@@ -173,11 +173,11 @@ def test_a_volume_that_ends_stays_for_a_running_pod_and_is_made_anew_without(sta
     stack.is_held("vision")
     stack.kubectl("delete", "-n", "vision", holder)
     stack.up("vision")
-    assert stack.claims()["vision"] == "fs-1::vision"
+    assert stack.claims()["vision"] == "fs-00000001::vision"
     # A claim whose volume is gone is made anew with it.
     name = stack.volume("vision")
     stack.kubectl("delete", "pv", name, "--wait=false")
     stack.kubectl("patch", "pv", name, "-p", '{"metadata": {"finalizers": null}}')
     until(lambda: stack.get("pvc", "-n", "vision")[0]["status"]["phase"] == "Lost", "the claim is lost")
     stack.up("vision")
-    assert stack.claims()["vision"] == "fs-1::vision"
+    assert stack.claims()["vision"] == "fs-00000001::vision"

@@ -76,11 +76,20 @@ def find(session: Session, wanted: ModelRequest, kind: str, more: Sequence[Probl
         devices=wanted.devices,
         may_create=may_create,
         what=_KINDS[kind][1],
+        holder=_holder(session, name) if kind == serving.SERVE and may_create else "",
     )
     problems += [*model_problems, *image_problems, *refused, *more]
     if problems:
         raise wanted.refusal(kind, problems)
     return ModelService(name, model, image, where, queue, engine=wanted.engine)
+
+
+def _holder(session: Session, name: str) -> str:
+    """Return the object that has a Service of a name, or will make one; empty without another than the model's."""
+    found = cluster_facts.services(session.api, session.namespace.name).get(name, "")
+    if found in ("", f"Deployment {name}"):
+        return next((f"Job {name}" for each in reading.jobs(session) if each.name == name and each.ended is None), "")
+    return found
 
 
 def warn_of_no_nodes(session: Session, where: ServingNodes) -> None:

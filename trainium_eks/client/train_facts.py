@@ -46,6 +46,7 @@ def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
         image_missing=missing,
         image_has_torch=has_torch,
         jobs=cluster_facts.jobs(api, namespace) if may_submit else {},
+        services=cluster_facts.services(api, namespace) if may_submit else {},
         compiling=cluster_facts.compiling(jobs),
         staging=cluster_facts.bringing(api, namespace) if asked.data and may_submit else {},
         may_submit=may_submit,

@@ -100,13 +100,21 @@ def _changes(wanted: Object | None, live: Object, after: Object, path: str) -> I
         inner = wanted.get(key) if wanted and isinstance(has, Mapping) else None
         if isinstance(has, list) and isinstance(due, list) and len(has) == len(due):
             has, due = dict(enumerate(has)), dict(enumerate(due))
-        elif isinstance(has, list) and isinstance(due, list):
-            has, due = [each for each in has if each not in due], [each for each in due if each not in has]
         if isinstance(has, Mapping) and isinstance(due, Mapping):
             yield from _changes(inner, has, due, f"{path}{key}.")
         elif has != due:
-            is_now = "is missing" if has is None else f"is {_text(has)}"
-            yield f"{path}{key} {is_now}, was made {'without' if due is None else f'as {_text(due)}'}"
+            yield f"{path}{key} {_difference(has, due)}"
+
+
+def _difference(has: object, due: object) -> str:
+    """Return both values in words; of long lists their lengths, and the entries that one of them lacks."""
+    if isinstance(has, list) and isinstance(due, list) and len(json.dumps([has, due])) > _LONGEST:
+        lacking, beside = ([each for each in one if each not in other] for one, other in ((due, has), (has, due)))
+        parts = [f"without {_text(lacking)}"] if lacking else []
+        parts += [f"with {_text(beside)} beside them"] if beside else []
+        return " ".join((f"has {len(has)} entries, was made with {len(due)}:", " and ".join(parts) or "one twice"))
+    is_now = "is missing" if has is None else f"is {_text(has)}"
+    return f"{is_now}, was made {'without' if due is None else f'as {_text(due)}'}"
 
 
 def _added(manifest: Object, live: Object) -> Iterator[str]:

@@ -41,7 +41,8 @@ class Finding:
     details: tuple[str, ...] = ()
     """Lines below the sentence: each faulty object, each command."""
     data: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """Keys of the JSON form that only this kind of finding has: ``fault``, ``hourlyUsd``."""
+    """Keys of the JSON form that only this kind of finding has: ``fault``, ``hourlyUsd``, ``objects`` (objects of
+    Kubernetes that it is about, ``Kind namespace/name``)."""
 
     @property
     def section(self) -> str:

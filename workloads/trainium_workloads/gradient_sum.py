@@ -28,6 +28,8 @@ def main(arguments: list[str] | None = None) -> int:
     gang = allreduce.join()
     checkpoints = Checkpoints(Path(asked.output) / "checkpoints")
     step, weight = _resume(checkpoints, gang)
+    if step and asked.steps_after_resume:
+        asked.steps = min(asked.steps, step + asked.steps_after_resume)
     first = _First(checkpoints, asked, gang.world_size, step) if gang.rank == 0 else None
     try:
         return _train(asked, stopping, gang, first, step, weight)
@@ -80,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(name, type=kind, default=default, metavar="N", help=f"{text}; default: %(default)s")
 
     add("--steps", 20, "updates of the whole training")
+    add("--steps-after-resume", 0, "updates after a resume from a checkpoint, at most --steps in all; 0: no such end")
     add("--rate", "0.1", "learning rate")
     add("--step-seconds", "0.1", "pause of a step")
     add("--checkpoint-every", 5, "steps between two checkpoints, 0: none by steps")

@@ -1,7 +1,11 @@
 """What every component shares: how args are read and what is said of them."""
 
+import pulumi
+import pulumi_aws as aws
 import pytest
+from unit.components.parts import LEAST
 
+from components import AcceleratorNodeGroup, EncryptionKey
 from components._args import ArgumentError, validate_args
 from trainium_eks.model.validation.config_model import ConfigModel, StrictInt
 from trainium_eks.model.validation.problems import Problem, Severity
@@ -83,3 +87,35 @@ def test_what_was_accepted_is_not_judged_again_unless_it_is_changed():
     for _ in range(2):
         with pytest.raises(ArgumentError):
             validate_args(Sample, args, lambda _: [Problem("size", "too small")], "Sample s")
+
+
+def account(region):
+    return aws.Provider("account", region=region)
+
+
+def own(region):
+    EncryptionKey("k", {"region": "us-west-2"}, pulumi.ResourceOptions(provider=account(region)))
+
+
+def parents(region):
+    component = pulumi.ComponentResource("t:t:T", "t", {}, pulumi.ResourceOptions(providers=[account(region)]))
+    AcceleratorNodeGroup("g", LEAST["AcceleratorNodeGroup"], pulumi.ResourceOptions(parent=component))
+
+
+def default(_region):
+    EncryptionKey("k", {"region": "us-west-2"})
+
+
+@pytest.mark.parametrize("program", [own, parents, default])
+def test_another_region_than_its_providers_is_refused(record, program):
+    """Of a component's provider, its parent's, and the default one's config."""
+    assert record(lambda: program("us-west-2"), config={"aws:region": "us-west-2"}).resources
+    with pytest.raises(
+        pulumi.RunError, match="`region` is us-west-2, and its AWS provider makes resources in us-east-1"
+    ):
+        record(lambda: program("us-east-1"), config={"aws:region": "us-east-1"})
+
+
+def test_name_made_of_an_output_is_refused(record):
+    with pytest.raises(ArgumentError, match="name: it holds an Output that was made text"):
+        record(lambda: EncryptionKey(f"{pulumi.Output.from_input('k')}", {"region": "us-west-2"}))

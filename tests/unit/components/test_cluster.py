@@ -18,6 +18,7 @@ EKS = "aws:eks/cluster:Cluster"
 CONTROL_PLANE = "eks:index:Cluster"
 KEY_ARN = "arn:aws:kms:us-west-2:000000000000:key/k"
 ZONES = ("usw2-az4", "usw2-az1", "usw2-az2", "usw2-az3")
+SUBNETS = {zone: f"subnet-00000ac{zone[-1]}" for zone in ZONES}
 DEFAULT_GROUPS = StackConfig(region="us-west-2", owner="me").node_groups
 PINNED = addon_records.pinned(versions.KUBERNETES)
 
@@ -26,7 +27,7 @@ def wiring(zones=2, **args):
     return {
         "region": "us-west-2",
         "vpc_id": "vpc-0123456789abcdef0",
-        "subnet_ids_by_zone": {zone: f"subnet-of-{zone}" for zone in ZONES[:zones]},
+        "subnet_ids_by_zone": {zone: SUBNETS[zone] for zone in ZONES[:zones]},
         "kms_key_arn": KEY_ARN,
         "endpoint": {"private_access_via": "vpc"},
         **args,
@@ -97,7 +98,7 @@ def test_an_api_is_opened_to_named_ranges_and_to_the_vpc_and_its_peers_only_when
     network, public = one(graph, EKS).inputs["vpcConfig"], endpoint.get("public_access_cidrs")
     assert (network["endpointPrivateAccess"], network["endpointPublicAccess"]) == (True, bool(public))
     assert network.get("publicAccessCidrs") == public
-    assert network["subnetIds"] == ["subnet-of-usw2-az4", "subnet-of-usw2-az1"]
+    assert network["subnetIds"] == ["subnet-00000ac4", "subnet-00000ac1"]
     rules = of_kind(graph, INGRESS)
     assert sorted(each.inputs["cidrIpv4"] for each in rules) == opened
     provider = one(graph, "pulumi:providers:kubernetes", "trn-kubernetes")
@@ -239,12 +240,12 @@ def test_the_volume_driver_manages_volumes_of_its_own_cluster_alone(record):
 def test_system_nodes_are_one_group_over_all_zones_with_their_number_in_each(record, zones):
     made = groups(built(record, zones))
     system, cpu = made["trn-system-nodes"].inputs, made["trn-cpu-nodes"].inputs
-    assert system["subnetIds"] == [f"subnet-of-{zone}" for zone in ZONES[:zones]]
+    assert system["subnetIds"] == [SUBNETS[zone] for zone in ZONES[:zones]]
     assert system["scalingConfig"] == {"minSize": zones, "maxSize": 3 * zones, "desiredSize": zones}
     assert system["labels"] == {"trainium-eks/pool": "system"}
     assert "taints" not in system
     # A small CPU pool is beside the accelerators.
-    assert (cpu["subnetIds"], cpu["instanceTypes"]) == (["subnet-of-usw2-az4"], ["m6i.xlarge"])
+    assert (cpu["subnetIds"], cpu["instanceTypes"]) == (["subnet-00000ac4"], ["m6i.xlarge"])
     assert cpu["scalingConfig"] == {"minSize": 0, "maxSize": 4, "desiredSize": 1}
 
 
@@ -268,7 +269,7 @@ def test_accelerator_groups_are_where_they_say_or_in_the_accelerator_zone_and_vo
     first = {"name": "a", "instance_type": "trn1.32xlarge"}
     graph = built(record, node_groups=[first, {**first, "name": "b", "zone_id": "usw2-az1"}])
     found = [groups(graph)[f"trn-{name}-nodes"].inputs["subnetIds"] for name in ("a", "b")]
-    assert found == [["subnet-of-usw2-az4"], ["subnet-of-usw2-az1"]]
+    assert found == [["subnet-00000ac4"], ["subnet-00000ac1"]]
     storage = one(graph, "StorageClass").inputs
     assert storage["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
     assert storage["provisioner"] == "ebs.csi.aws.com"

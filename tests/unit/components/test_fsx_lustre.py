@@ -22,7 +22,7 @@ def test_lustre_and_its_clients_reach_each_other_and_it_is_persistent_compressed
     graph = file_system(record)
     group = one(graph, "SecurityGroup").outputs["id"]
     keys = ("ipProtocol", "securityGroupId", "referencedSecurityGroupId", "fromPort", "toPort")
-    sides = ((group, group), (group, "sg-client"), ("sg-client", group))
+    sides = ((group, group), (group, "sg-0000c11e"), ("sg-0000c11e", group))
     for type_ in (INGRESS, EGRESS):
         found = sorted(tuple(each.inputs[key] for key in keys) for each in of_kind(graph, type_))
         assert found == sorted(("tcp", *side, *ports) for side in sides for ports in LUSTRE_PORTS)
@@ -38,7 +38,7 @@ def test_lustre_and_its_clients_reach_each_other_and_it_is_persistent_compressed
         "dataCompressionType": "LZ4",
         "perUnitStorageThroughput": 250,
         "kmsKeyId": key,
-        "subnetIds": "subnet-1",
+        "subnetIds": "subnet-00000001",
         "automaticBackupRetentionDays": 7,
         "skipFinalBackup": False,
         "copyTagsToBackups": True,
@@ -58,7 +58,7 @@ def test_efa_opens_every_protocol_within_the_group_before_the_file_system(record
         assert all("fromPort" not in each.inputs and "toPort" not in each.inputs for each in every)
         (own,) = [each for each in every if each.inputs["referencedSecurityGroupId"] == each.inputs["securityGroupId"]]
         assert own.urn in lustre.dependencies
-        assert {each.inputs["securityGroupId"] for each in every} == {group, "sg-client"}
+        assert {each.inputs["securityGroupId"] for each in every} == {group, "sg-0000c11e"}
     assert lustre.inputs["efaEnabled"] is True
     assert lustre.inputs["metadataConfiguration"] == {"mode": "AUTOMATIC"}
 

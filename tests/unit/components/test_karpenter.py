@@ -55,7 +55,7 @@ def test_by_default_it_starts_bounded_cpu_nodes_as_those_of_groups_where_staging
     assert (metadata["httpPutResponseHopLimit"], metadata["httpTokens"]) == (1, "required")
     assert (disk["ebs"]["encrypted"], disk["ebs"]["kmsKeyID"]) == (True, ARGS["kms_key_arn"])
     places = spec["subnetSelectorTerms"], spec["securityGroupSelectorTerms"]
-    assert places == ([{"id": "subnet-a"}], [{"id": "sg-cluster"}])
+    assert places == ([{"id": "subnet-0000000a"}], [{"id": "sg-0000c105"}])
     assert spec["amiSelectorTerms"] == [{"alias": "al2023@v20260930"}]
     assert versions.AMI_RELEASES[versions.KUBERNETES].endswith("20260930")
     assert "networkInterfaces" not in spec
@@ -84,14 +84,14 @@ def test_trainium_nodes_have_their_interfaces_disks_limits_and_taint(trainium):
     interfaces = [(e["networkCardIndex"], e["deviceIndex"], e["interfaceType"]) for e in spec["networkInterfaces"]]
     assert interfaces == [(0, 0, "interface"), (0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, 8))]
     efa = one(trainium, "SecurityGroup").outputs["id"]
-    assert spec["securityGroupSelectorTerms"] == [{"id": "sg-cluster"}, {"id": efa}]
+    assert spec["securityGroupSelectorTerms"] == [{"id": "sg-0000c105"}, {"id": efa}]
     assert spec["instanceStorePolicy"] == "RAID0"
     assert "LimitMEMLOCK=infinity" in spec["userData"]
     assert spec["tags"]["ebs.csi.aws.com/cluster-name"] == "trn-1"
     # It starts in its zone, and the role may use those subnets alone.
-    assert spec["subnetSelectorTerms"] == [{"id": "subnet-b"}]
+    assert spec["subnetSelectorTerms"] == [{"id": "subnet-0000000b"}]
     policy = str(statements(trainium))
-    assert set(re.findall(r"subnet/([^']+)", policy)) == {"subnet-a", "subnet-b"}
+    assert set(re.findall(r"subnet/([^']+)", policy)) == {"subnet-0000000a", "subnet-0000000b"}
 
 
 def test_an_accelerator_node_goes_when_it_is_empty_and_never_for_its_age(trainium):

@@ -12,7 +12,11 @@ from unit.components.parts import LEAST, of_kind, one
 from components import LustreVolumes
 from components.lustre_volumes import SETUP_SCRIPT, setup_digest
 
-ARGS = {**LEAST["LustreVolumes"], "kms_key_arn": "arn:k", "namespaces": {"training": 1000, "vision": 2000}}
+ARGS = {
+    **LEAST["LustreVolumes"],
+    "kms_key_arn": "arn:aws:kms:us-west-2:000000000000:key/k",
+    "namespaces": {"training": 1000, "vision": 2000},
+}
 
 
 def volumes(record, **args):
@@ -39,7 +43,7 @@ def test_each_namespace_has_a_volume_for_its_one_claim(record, plain):
         assert (spec["mountOptions"], spec["storageClassName"]) == (["flock"], "fsx-shared")
         assert (spec["capacity"], spec["csi"]["driver"]) == ({"storage": "2400Gi"}, "fsx.csi.aws.com")
         assert spec["csi"]["volumeAttributes"]["dnsname"] == ARGS["dns_name"]
-        assert spec["csi"]["volumeHandle"].startswith("fs-1::")
+        assert spec["csi"]["volumeHandle"].startswith("fs-00000001::")
     assert len({spec["csi"]["volumeHandle"] for spec in found.values()}) == 3, "two look the same to a node"
     # No claim makes a file system unless it is asked for.
     shared = one(plain, "StorageClass").inputs
@@ -72,7 +76,7 @@ def test_storage_class_says_all_that_the_driver_would_get_wrong_and_only_in_text
     assert (inputs["provisioner"], inputs["mountOptions"]) == ("fsx.csi.aws.com", ["flock"])
     assert [value for value in parameters.values() if not isinstance(value, str)] == []
     assert (parameters["deploymentType"], parameters["fileSystemTypeVersion"]) == ("PERSISTENT_2", "2.15")
-    assert (parameters["subnetId"], parameters["securityGroupIds"]) == ("subnet-1", "sg-1")
+    assert (parameters["subnetId"], parameters["securityGroupIds"]) == ("subnet-00000001", "sg-00000001")
     # The key is left to FSx where there is none.
     assert parameters.get("kmsKeyId", "none") == (key or "none")
 
@@ -102,8 +106,8 @@ def test_directories_are_made_once_in_a_namespace_of_their_own(record, plain):
     turned = volumes(record, namespaces={"vision": 2000, "training": 1000})
     assert one(turned, "Job").inputs["metadata"]["name"] == one(plain, "Job").inputs["metadata"]["name"]
     assert setup_digest(["training=1000", "vision=2000"]) != setup_digest(["training=1000"])
-    template = one(volumes(record, file_system_id="fs-2"), "Job").inputs["spec"]["template"]
-    assert template["metadata"]["annotations"] == {"trainium-eks/file-system": "fs-2"}
+    template = one(volumes(record, file_system_id="fs-00000002"), "Job").inputs["spec"]["template"]
+    assert template["metadata"]["annotations"] == {"trainium-eks/file-system": "fs-00000002"}
 
 
 # The script itself, on a directory of this machine. Only root may give directories away.

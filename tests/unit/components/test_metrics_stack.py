@@ -106,7 +106,7 @@ def test_every_monitor_is_labelled_for_this_prometheus(record, plain):
     def monitors(graph):
         return {each.inputs["metadata"]["name"]: each.inputs["metadata"] for each in of_kind(graph, *MONITORS)}
 
-    graph = built(record, efa_instance_types=["trn1.32xlarge"], file_system_id="fs-1")
+    graph = built(record, efa_instance_types=["trn1.32xlarge"], file_system_id="fs-00000001")
     assert set(monitors(graph)) == {each.name for each in scraping.SCRAPES}
     for name, metadata in monitors(graph).items():
         assert metadata["labels"] == {"release": "kube-prometheus-stack"}, name
@@ -197,17 +197,17 @@ def test_alerts_go_to_the_topic_and_to_nobody_else(record, plain):
 
 def test_counters_of_efa_and_of_the_file_system_are_exported(record):
     kinds = ["trn1.32xlarge", "p5.48xlarge"]
-    graph = built(record, efa_instance_types=kinds, file_system_id="fs-0123", exports_to_s3=True)
+    graph = built(record, efa_instance_types=kinds, file_system_id="fs-00000123", exports_to_s3=True)
     efa = releases(graph)["efa-exporter"].inputs
     assert (efa["values"]["instanceTypes"], efa["skipAwait"]) == (sorted(kinds), True)
     assert {each["key"] for each in efa["values"]["tolerations"]} == {"aws.amazon.com/neuron", "nvidia.com/gpu"}
     storage, export = _read(graph)
-    assert storage["dimensions"] == [{"name": "FileSystemId", "value": "fs-0123"}]
+    assert storage["dimensions"] == [{"name": "FileSystemId", "value": "fs-00000123"}]
     assert {"name": "Publisher", "value": "AutoExport"} in export["dimensions"]
     assert [each["name"] for each in export["metrics"]] == ["AgeOfOldestQueuedMessage"]
     assert statements(graph) == [{"Effect": "Allow", "Action": "cloudwatch:GetMetricStatistics", "Resource": "*"}]
     # What exports nothing has no queue to read.
-    assert [each["name"] for each in _read(built(record, file_system_id="fs-0123"))] == ["fsx"]
+    assert [each["name"] for each in _read(built(record, file_system_id="fs-00000123"))] == ["fsx"]
 
 
 def _read(graph):

@@ -130,14 +130,14 @@ def test_interfaces_carry_the_clusters_group_and_one_that_reaches_itself_both_wa
 def test_the_root_volume_is_encrypted_gp3_sized_by_where_containers_live_and_metadata_needs_a_token(
     record, name, args, size
 ):
-    found = settings(built(record, name, kms_key_arn="arn:k", **args))
+    found = settings(built(record, name, kms_key_arn="arn:aws:kms:us-west-2:000000000000:key/k", **args))
     wanted = {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
     assert found["metadataOptions"] == wanted
     (mapping,) = found["blockDeviceMappings"]
     volume = mapping["ebs"]
     assert (mapping["deviceName"], volume["volumeSize"]) == ("/dev/xvda", size)
     assert (volume["volumeType"], volume["encrypted"], volume["deleteOnTermination"]) == ("gp3", "true", "true")
-    assert volume["kmsKeyId"] == "arn:k"
+    assert volume["kmsKeyId"] == "arn:aws:kms:us-west-2:000000000000:key/k"
     # gp3 gives a quarter of a MiB/s for each IOPS.
     assert 125 < volume["throughput"] <= volume["iops"] / 4
 

@@ -12,9 +12,14 @@ from trainium_eks.model.sizing import bill
 from trainium_eks.plan.cost import estimate
 
 KEY = "arn:aws:kms:us-west-2:000000000000:key/k"
-NETWORK = {"region": "us-west-2", "vpc_id": "vpc-1", "subnet_ids": ["subnet-1", "subnet-2"], "kms_key_arn": KEY}
+NETWORK = {
+    "region": "us-west-2",
+    "vpc_id": "vpc-00000001",
+    "subnet_ids": ["subnet-00000001", "subnet-00000002"],
+    "kms_key_arn": KEY,
+}
 REPOSITORY = LEAST["SageMakerTraining"]["repository_arn"]
-WIRING = {**LEAST["SageMakerTraining"], **NETWORK, "file_system_security_group_id": "sg-lustre"}
+WIRING = {**LEAST["SageMakerTraining"], **NETWORK, "file_system_security_group_id": "sg-f5654060"}
 
 
 def made(record, **args):
@@ -64,7 +69,7 @@ def test_the_role_writes_below_one_prefix_of_one_bucket_and_people_may_submit_is
     # People may submit isolated jobs in the private subnets with this role alone.
     creates = rights(graph)["sagemaker:CreateTrainingJob"]["Condition"]
     assert creates["Bool"] == {"sagemaker:NetworkIsolation": "true"}
-    assert creates["ForAllValues:StringEquals"]["sagemaker:VpcSubnets"] == ["subnet-1", "subnet-2"]
+    assert creates["ForAllValues:StringEquals"]["sagemaker:VpcSubnets"] == ["subnet-00000001", "subnet-00000002"]
     assert creates["Null"] == {"sagemaker:VpcSecurityGroupIds": "false", "sagemaker:VpcSubnets": "false"}
     assert rights(graph)["iam:PassRole"]["Resource"] == one(graph, IAM_ROLE).outputs["arn"]
     assert not any("Endpoint" in action for action in rights(graph))
@@ -76,7 +81,7 @@ def test_nobody_reaches_the_instances_and_a_bucket_and_a_log_group_are_made_wher
     rules = [each.inputs for each in of_kind(graph, INGRESS)]
     assert not any("cidrIpv4" in each for each in rules)
     own = one(graph, "SecurityGroup").outputs["id"]
-    assert {each["referencedSecurityGroupId"] for each in rules} == {own, "sg-lustre"}
+    assert {each["referencedSecurityGroupId"] for each in rules} == {own, "sg-f5654060"}
     graph = made(record, bucket=None, log_retention_days=30, file_system_security_group_id=None)
     assert len(of_kind(graph, INGRESS)) == 1
     assert one(graph, "Bucket").options.retain_on_delete
@@ -127,7 +132,7 @@ def test_its_role_reads_one_model_and_one_image_and_its_containers_are_isolated_
     assert resources_of(graph, "logs:PutLogEvents") == [[group, f"{group}:*"]]
     model, logs = one(graph, "Model"), one(graph, "LogGroup")
     assert model.inputs["enableNetworkIsolation"] is True
-    assert model.inputs["vpcConfig"]["subnets"] == ["subnet-1", "subnet-2"]
+    assert model.inputs["vpcConfig"]["subnets"] == ["subnet-00000001", "subnet-00000002"]
     assert model.inputs["primaryContainer"]["modelDataUrl"] == f"s3://acme-data/{SERVING['model']}"
     environment = model.inputs["primaryContainer"]["environment"]
     assert environment == {"TRN_BACKEND": "xla", "SAGEMAKER_MODEL_SERVER_WORKERS": "2"}, "a process for each core"

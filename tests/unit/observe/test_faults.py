@@ -39,7 +39,7 @@ def test_a_name_without_a_value_stands_in_capitals_and_those_of_a_page_are_of_ob
     assert fault.mend(wait="", looser="--tier 2") == "wait for those, or submit it with --tier 2"
     assert fault.mend() == "wait for those, or submit it with --topology soft"
     # A placeholder for words, as LOOK, would tell a reader nothing.
-    names = "AMOUNT CLAIM CLASS CLUSTER GROUP HYPERNODES IMAGE INSTANCE JOB KIND NAMESPACE NODE NODES POD"
+    names = "AMOUNT CLAIM CLASS CLUSTER GROUP HYPERNODES IMAGE INSTANCE JOB KIND NAMESPACE NODE NODES OBJECT POD"
     names += " PROCESS QUEUE QUEUES REGION RESOURCES STACK TAINT WEBHOOK"
     found = {each for fault in FAULTS for each in re.findall(r"\{(\w+)\}", fault.remedy)}
     assert found == {each.lower() for each in names.split()}

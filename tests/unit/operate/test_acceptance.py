@@ -15,7 +15,10 @@ from trainium_eks.operate.acceptance.run import Limits, Outcome, Run, RunError, 
 
 PYTHON = sys.executable
 FOUND = [{"subject": "trn i-0123456789abcdef0", "text": "0 of 16 at 10.0.0.1", "fix": "", "id": "q/10.0.0.2"}]
+POLICY = "identity-based policy"
+DENIED = {"command": "trn deploy", "action": "logs:PutLogEvents", "policy": POLICY, "remedy": "allow it"}
 FACTS = {"region": "us-west-2", "nodes": "2 x trn1.2xlarge", "kubernetes": "1.35", "version": "1", "hourlyUsd": 6.0}
+FACTS |= {"denied": [DENIED]}
 
 
 class Trial:
@@ -73,6 +76,7 @@ def test_a_failed_step_stops_those_that_need_it_and_everything_is_destroyed(tmp_
     assert (found["passed"], found["usd"]) == (False, 2.0)
     assert "- **trn [instance]**: 0 of 16 at [address]\n" in markdown(found)
     assert "10.0.0" not in str(found)
+    assert "- `logs:PutLogEvents` in `trn deploy`, by the identity-based policy: allow it\n" in markdown(found)
 
 
 def test_without_an_up_there_is_nothing_to_destroy(tmp_path):
@@ -213,6 +217,29 @@ def test_a_command_gets_its_stack_before_the_arguments_of_pulumi_and_its_answers
         trn.must("check")
     with pytest.raises(StepError, match="no JSON"):
         program("print('no')").ask("check")
+
+
+DENIES = """
+print("AccessDenied: User: arn:aws:sts::111122223333:assumed-role/r/s is not authorized to perform: "
+      "eks:CreateCluster on resource: arn:aws:eks:us-west-2:111122223333:cluster/x "
+      "because no identity-based policy allows the eks:CreateCluster action", file=sys.stderr)
+print(" ".join(asked))
+"""
+
+
+def test_commands_read_outputs_of_a_file_and_denied_calls_are_kept(program, tmp_path):
+    trn = program(DENIES)
+    assert "--outputs" not in trn.run("status", "j").output
+    trn.outputs.write_text("{}")
+    assert f"--outputs {tmp_path}/outputs.json" in trn.run("status", "j").output
+    assert "--outputs" not in trn.run("doctor").output, "it reads the state anyway"
+    seen = [(each["command"], each["action"], each["policy"]) for each in trn.denied()]
+    assert seen == [(f"trn {name}", "eks:CreateCluster", POLICY) for name in ("status j", "doctor")]
+    assert "111122223333" not in str(trn.denied())
+    (tmp_path / "aws").write_text(f"#!/bin/sh\necho $* >> {tmp_path}/removed\n")
+    (tmp_path / "aws").chmod(0o755)
+    trn.remove([f"{tmp_path}/aws logs delete-log-group --log-group-name /aws/eks/x/cluster"])
+    assert (tmp_path / "removed").read_text() == "logs delete-log-group --log-group-name /aws/eks/x/cluster\n"
 
 
 ENDS = """

@@ -107,7 +107,7 @@ def test_all_problems_of_a_component_come_in_the_consumers_spelling():
             "privateSubnets[0]: it must be an object that is known",
         ),
         ("Network", {"region": "us-west-2", "natGateways": "one"}, "natGateways: Invalid value one"),
-        ("FsxLustre", {"region": "us-west-2", "vpcId": "vpc-1"}, "subnetId: Missing required input"),
+        ("FsxLustre", {"region": "us-west-2", "vpcId": "vpc-00000001"}, "subnetId: Missing required input"),
     ],
 )
 def test_a_wrong_input_is_refused_at_its_place(component, inputs, said):

@@ -55,9 +55,9 @@ shared = ExistingNetwork(
     "shared",
     {
         "region": "us-west-2",
-        "vpc_id": "vpc-1",
+        "vpc_id": "vpc-00000001",
         "cidr_block": "10.0.0.0/16",
-        "private_subnets": [{"id": "subnet-1", "zone_id": "usw2-az4", "cidr_block": "10.0.0.0/18"}],
+        "private_subnets": [{"id": "subnet-00000001", "zone_id": "usw2-az4", "cidr_block": "10.0.0.0/18"}],
     },
 )
 

@@ -49,6 +49,13 @@ def test_the_launchers_interval_is_its_own(capsys, monkeypatch, tmp_path):
     assert [line["checkpoint_step"] for line in lines] == [1, 2, 3]
 
 
+def test_training_ends_some_steps_after_resume(capsys, tmp_path):
+    ends = ("--steps-after-resume", "3", "--step-seconds", "0")
+    assert _steps(capsys, tmp_path, "--steps", "5", *ends)[-1]["step"] == 5, "nothing was resumed"
+    lines = _steps(capsys, tmp_path, "--steps", "100", *ends)
+    assert [line["step"] for line in lines] == [6, 7, 8]
+
+
 def test_a_higher_rate_is_nearer_to_the_target(capsys, tmp_path):
     few = ("--steps", "3", "--step-seconds", "0", "--rate")
     losses = [_steps(capsys, tmp_path / rate, *few, rate)[-1]["loss"] for rate in ("0", "0.1", "0.5")]

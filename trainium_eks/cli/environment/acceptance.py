@@ -89,7 +89,7 @@ def acceptance(
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        passed = _write(run, steps, folder, _facts(graph, known))
+        passed = _write(run, steps, folder, {**_facts(graph, known), "denied": commands.denied()})
     typer.echo(as_typed(_end(run, folder, project, keep=keep)))
     raise typer.Exit(INTERRUPTED if interrupted else 0 if passed else FAILED)
 

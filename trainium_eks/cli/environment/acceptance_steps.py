@@ -1,11 +1,13 @@
 """The steps of ``trn acceptance``: each calls commands of ``trn`` and judges their answers."""
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trainium_eks import whole_file
 from trainium_eks.client.cluster_access import find_source, open_kubeconfig
 from trainium_eks.client.failure import CommandError
 from trainium_eks.jobs.watch.steps import parse_all
@@ -22,14 +24,19 @@ if TYPE_CHECKING:
 KILLED, LOST, STALLED = "acceptance-killed", "acceptance-lost", "acceptance-stalled"
 """Names of the run's jobs."""
 
-STEPS, STEP_SECONDS, SAVE_EVERY = 40, 0.5, 5
-"""Updates of a training, the pause of each, and the updates between two checkpoints."""
+STEPS, STEPS_AFTER, STEP_SECONDS, SAVE_EVERY = 20_000, 20, 0.5, 5
+"""Updates of a training that nobody harms (longer than any step may take) and after its resume, the pause of each, and
+the updates between two checkpoints."""
 
 LOOK_SECONDS = 2.0
+SETTLE_SECONDS = 300.0
+"""Time for AWS' lists to forget deleted resources, and for what it makes after a deletion to appear."""
 IMAGE_SECONDS = 600.0
 """Build of a training image by a Job in the cluster: an estimate, since nobody has measured it on EKS."""
 GANG_SECONDS = 120.0
-"""Start, training and end of a gang of :data:`STEPS` updates."""
+"""Start of a gang, its training until a checkpoint is seen, its restart and its end."""
+REPLACE_SECONDS = 600.0
+"""Until an Auto Scaling group has replaced an instance that ended, and the node is ready: 5 to 10 minutes."""
 STALL_SECONDS = 180.0
 ALERT = "TrainingStalled"
 
@@ -90,6 +97,7 @@ def steps(commands: Commands, known: Facts) -> list[Step]:
     no_alerts = "" if known.has_metrics else no_metrics
     first = ("plan",) if known.local else ("preflight",)
     gang, node, up, trained = GANG_SECONDS, known.node_seconds, ("up",), ("up", "image")
+    lost = gang + (node if known.local else max(node, REPLACE_SECONDS))
     two = f"A gang of {known.nodes} nodes"
     there = known.nodes > int(known.group["minSize"]) or known.nodes < int(known.group["maxSize"])
     one_size = "" if there else f"minSize and maxSize of {known.group['name']} are the same"
@@ -105,7 +113,7 @@ def steps(commands: Commands, known: Facts) -> list[Step]:
         Step("image", "There is an image to train with.", IMAGE_SECONDS, on(do.image), up),
         Step("fabric", "Nodes, network and storage do what a training asks of them.", gang, on(do.fabric), trained),
         Step("training", f"{two} is killed and goes on from its checkpoint.", gang, on(do.training, KILLED), trained),
-        Step("node", f"{two} loses a node, gets another, and goes on.", gang + node, on(do.node, LOST), trained),
+        Step("node", f"{two} loses a node, gets another, and goes on.", lost, on(do.node, LOST), trained),
         Step("logs", "Log lines of deleted pods are kept.", 60, on(do.logs), ("training",), no_logs),
         Step("stall", "A training that stalls is called so.", STALL_SECONDS, on(do.stall, STALLED), trained),
         Step("alert", f"The alert {ALERT} fires for it.", STALL_SECONDS, on(do.alert, STALLED), ("stall",), no_alerts),
@@ -167,6 +175,8 @@ class _Acts:
         # The account was checked a step before.
         self._here("up", ("--yes", "--skip-preview", "--skip-check"))
         outputs = self._source().outputs
+        if not self._known.local:
+            whole_file.write(self._commands.outputs, outputs.model_dump_json(by_alias=True))
         return f"cluster {outputs.cluster_name}, queues {', '.join(outputs.queue_names)}"
 
     def verify(self) -> str:
@@ -207,8 +217,9 @@ class _Acts:
         for _ in _looks(min(self._commands.until, time.time() + shown_within)):
             found = self._commands.run("logs", KILLED, "--since", "6h")
             numbers = [each.number for each in parse_all(found.output.splitlines())]
-            if numbers and numbers[0] == 1 and numbers[-1] == STEPS and "resumed from step" in found.output:
-                return f"{len(numbers)} step lines of both starts, from step 1 to {STEPS}"
+            resumed = _resumed_steps(found.output)
+            if resumed and numbers and numbers[0] == 1 and numbers[-1] == resumed[-1] + STEPS_AFTER:
+                return f"{len(numbers)} step lines of both starts, from step 1 to {numbers[-1]}"
         lines = f"{len(found.output.splitlines())} lines"
         raise StepError(f"{lines} are kept, without both starts of the job: {found.complaint}".rstrip(": "))
 
@@ -260,23 +271,34 @@ class _Acts:
 
     def destroy(self) -> str:
         self._here("destroy", ("--yes", "--no-export"))
+        self._commands.outputs.unlink(missing_ok=True)
         return ""
 
     def leftovers(self) -> str:
-        """Judge the findings of a search of the account; resources that a destroy keeps on purpose are named."""
+        """Search the account until nothing but what a destroy keeps on purpose is found. AWS' lists name deleted
+        resources for minutes; what AWS leaves or makes by a race of its own is removed, and the report names it."""
         if self._known.local:
             answer = self._commands.must("local", "down")
             if "Nothing of" not in answer.output:
                 raise StepError(f"something was left: {answer.output.strip()}")
             return "no process, no directory"
-        document = self._commands.ask("orphans")
-        found = findings(document)
-        kept = [each for each in found if str(each.get("note", "")).startswith("kept on purpose")]
-        lost = [each for each in found if each not in kept]
-        unseen = [each["subject"] for each in document["findings"] if each["status"] == "not checked"]
-        if lost or unseen:
-            raise StepError(f"{len(lost)} resources are left; not looked at: {', '.join(unseen) or 'none'}", lost)
-        return f"kept on purpose: {', '.join(sorted({str(each.get('kind')) for each in kept})) or 'nothing'}"
+        removed, until = list[str](), min(self._commands.until - 60, time.time() + SETTLE_SECONDS)
+        while True:
+            document = self._commands.ask("orphans")
+            found = findings(document)
+            kept = [each for each in found if str(each.get("note", "")).startswith("kept on purpose")]
+            lost = [each for each in found if each not in kept]
+            unseen = [each["subject"] for each in document["findings"] if each["status"] == "not checked"]
+            if not lost and not unseen:
+                seen = f"kept on purpose: {', '.join(sorted({str(each.get('kind')) for each in kept})) or 'nothing'}"
+                return "; ".join([seen, *dict.fromkeys(removed)])
+            if time.time() >= until:
+                raise StepError(f"{len(lost)} resources are left; not looked at: {', '.join(unseen) or 'none'}", lost)
+            for each in lost:
+                if race := each.get("race"):
+                    self._commands.remove(each["commands"])
+                    removed.append(f"{each['kind']} removed: {race}")
+            time.sleep(LOOK_SECONDS * 5)
 
     # --- Gangs ------------------------------------------------------------------------------------------------------
 
@@ -287,10 +309,16 @@ class _Acts:
         asked = ("--example", "gradient-sum", "--name", job, "--detach", "--group", str(self._known.group["name"]))
         length = ("--steps", str(STEPS), "--step-seconds", str(STEP_SECONDS), "--checkpoint-every", str(SAVE_EVERY))
         nodes = ("--nodes", str(self._known.nodes), "--ranks-per-node", "1", "--backend", "cpu", *options)
-        self._commands.must("train", *asked, *nodes, after=(*length, "--save-seconds", each_save))
+        self._commands.must(
+            "train",
+            *asked,
+            *nodes,
+            after=(*length, "--steps-after-resume", str(STEPS_AFTER), "--save-seconds", each_save),
+        )
 
     def _survives(self, job: str, harm: Callable[[str], str]) -> str:
-        """Train with a gang, do it harm once a checkpoint is there, and await its end; return the observations."""
+        """Train with a gang, do it harm once a checkpoint is there, and await its end, which comes
+        :data:`STEPS_AFTER` updates after the resume and not before; return the observations."""
         self._begin(job)
         at = self._saved_step(job)
         what = harm(job)
@@ -299,13 +327,11 @@ class _Acts:
             raise StepError(f"after {what}: {waited.output.strip() or waited.complaint}")
         status = self._commands.ask("status", job)
         restarts = status["job"].get("restarts", 0)
-        shown = self._commands.run("logs", job).output
-        resumed = [
-            line.partition("resumed from step ")[2].split()[0] for line in shown.splitlines() if "resumed" in line
-        ]
+        resumed = _resumed_steps(self._commands.run("logs", job).output)
         if not restarts or not resumed:
             raise StepError(f"after {what} it ended, {restarts} restarts, without going on from a checkpoint")
-        return f"{what} after the checkpoint of step {at}; restarted, resumed from step {resumed[-1]}, ended at {STEPS}"
+        end = resumed[-1] + STEPS_AFTER
+        return f"{what} after the checkpoint of step {at}; restarted, resumed from step {resumed[-1]}, ended at {end}"
 
     def _saved_step(self, job: str) -> int:
         """Return the step of the first checkpoint, once it is there."""
@@ -361,7 +387,8 @@ class _Acts:
         return self._commands.must("deploy", operation, after=options)
 
     def _source(self) -> Any:
-        return find_source(self._commands.stack, None, None, self._commands.project)
+        kept = self._commands.outputs
+        return find_source(self._commands.stack, kept if kept.is_file() else None, None, self._commands.project)
 
     @contextmanager
     def _api(self) -> Iterator["Api"]:
@@ -377,6 +404,11 @@ class _Acts:
         if not counts.get("pass"):
             raise StepError(f"`trn {command}` judged nothing: {_problems(document)}".rstrip(": "))
         return ", ".join(f"{number} {status}" for status, number in counts.items() if number)
+
+
+def _resumed_steps(log: str) -> list[int]:
+    """Return the steps from which a job's log says that it resumed."""
+    return [int(each) for each in re.findall(r"resumed from step (\d+)", log)]
 
 
 def _looks(until: float) -> Iterator[None]:

@@ -56,7 +56,12 @@ def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
             ) from None
         return others
     if any(state.of_type(CLUSTER)):
-        agree_to_end(running_jobs(graph.stack, project), confirmed=any(each in CONFIRMED for each in arguments))
+        confirmed = any(each in CONFIRMED for each in arguments)
+        agree_to_end(running_jobs(graph.stack, project), confirmed=confirmed)
+        export(state, graph.stack, project, minutes)
+        if confirmed:  # pulumi has not asked yet otherwise
+            delete_claims(graph.stack, project)
+        return others
     export(state, graph.stack, project, minutes)
     return others
 
@@ -153,6 +158,26 @@ def running_jobs(stack: str, project: Path) -> list[str] | None:
     volcano, pytorch, trainer = found
     jobs = watched(volcano, (), pytorch, trainer)
     return sorted(f"{each.source['metadata']['namespace']}/{each.name}" for each in jobs if each.ended is None)
+
+
+def delete_claims(stack: str, project: Path) -> None:
+    """Delete the claims of the monitoring while their CSI driver runs; name the volumes that are left."""
+    from trainium_eks.client.cluster_access import kubeconfig_file
+    from trainium_eks.kube.api import Api
+    from trainium_eks.model.outputs import StackOutputs
+    from trainium_eks.operate.cleanup import claims
+
+    try:
+        with kubeconfig_file(StackOutputs.load(stack, directory=project).kubeconfig) as file:
+            left = claims.delete_claims(Api.connect(file))
+    except (ClusterError, RuntimeError, ValueError, CommandError) as error:
+        title = error.title if isinstance(error, CommandError) else str(error)
+        typer.echo(f"Cannot delete the claims of the monitoring first: {title}", err=True)
+        return
+    if left:
+        typer.echo(
+            f"Volumes that outlive their claims: {', '.join(left)}; `trn orphans` shows them afterwards.", err=True
+        )
 
 
 def agree_to_end(jobs: Sequence[str] | None, *, confirmed: bool) -> None:

@@ -130,14 +130,15 @@ def _examined(
 def _compared(source: StackAccess, api: Api, directory: Path | None) -> ObjectComparison:
     """Return the comparison of the stack's objects with its cluster; empty, with the reason, where the stack's state
     cannot be read or changes meanwhile."""
+    teams = [each.name for each in source.outputs.namespaces]
     try:
         if source.paths is not None:
             text = source.paths.made.read_text(encoding="utf-8")
-            found = compare(api, StackState.parse(text, str(source.paths.made)), source.local)
+            found = compare(api, StackState.parse(text, str(source.paths.made)), source.local, teams)
             if source.paths.made.read_text(encoding="utf-8") == text:
                 return found
         elif source.stack:
-            return compare(api, StackState.ask(source.stack, find_project(directory)), None)
+            return compare(api, StackState.ask(source.stack, find_project(directory)), None, teams)
         why = "outputs from a file do not name them"
     except FileNotFoundError:
         why = "an `up` goes on, or did not end well"

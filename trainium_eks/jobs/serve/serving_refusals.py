@@ -49,8 +49,10 @@ def problems(
     devices: int | None,
     may_create: bool,
     what: str,
+    holder: str = "",
 ) -> list[Problem]:
-    """Return the problems that any use of a model can have."""
+    """Return the problems that any use of a model can have. ``holder`` is another object that has or makes a Service of
+    the name, ``Job bert``."""
     found = []
     if not may_create:
         reason = f"you may not create {what} in the namespace {namespace.name}"
@@ -63,6 +65,9 @@ def problems(
         good = re.sub(r"[^a-z0-9-]+", "-", name.lower())[:LONGEST_NAME].strip("-")
         reason = f"it must be lower-case letters, digits and dashes, beginning with a letter, {LONGEST_NAME} at most"
         found.append(Problem("--name", reason, value=name, good=good or "serve-model"))
+    if holder:
+        reason = f"another object ({holder}) has a Service of this name"
+        found.append(Problem("--name", reason, value=name, good=f"serve-{name}"[:LONGEST_NAME]))
     if queue not in namespace.queues:
         reason = f"it is none of the queues of {namespace.name}"
         near = nearest(queue, namespace.queues)

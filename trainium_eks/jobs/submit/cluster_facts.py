@@ -10,7 +10,7 @@ from trainium_eks.jobs.objects.forms import KINDS
 from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL
 from trainium_eks.jobs.objects.options import Form
 from trainium_eks.kube.api import Api, ApiError, NoSuchKindError
-from trainium_eks.kube.cluster import GROUP_LABEL
+from trainium_eks.kube.cluster import GROUP_LABEL, name_of
 from trainium_eks.model.annotations import annotation
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.outputs import NodeGroupOutput
@@ -30,6 +30,20 @@ def jobs(api: Api, namespace: str) -> dict[str, str]:
             found.append([])
     volcano, pytorch, trainer = found
     return {each.name: each.state for each in watched(volcano, (), pytorch, trainer)}
+
+
+def services(api: Api, namespace: str) -> dict[str, str]:
+    """Return the Services of a namespace, each with its owner (``Deployment chat``), or itself where it has none;
+    nothing where they may not be read."""
+    try:
+        found = api.list("v1", "Service", namespace=namespace)
+    except (NoSuchKindError, ApiError):
+        return {}
+    return {
+        name_of(each): f"{owner['kind']} {owner['name']}"
+        for each in found
+        for owner in (each["metadata"].get("ownerReferences") or [{"kind": "Service", "name": name_of(each)}])[:1]
+    }
 
 
 def volcano_jobs(api: Api, namespace: str) -> Objects:

@@ -85,6 +85,16 @@ def _name_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[
         reason = f"there is a job of this name ({facts.jobs[job.name]})"
         fix = f"or take that one away: trn cancel {job.name}; without --name each job gets a name of its own"
         return [Problem("--name", reason, fix, value=job.name, good=f"{request.name}-{facts.unique}"[:LONGEST_NAME])]
+    # Controllers take a Service of the name for the job's own: its nodes would not find each other.
+    ends = ("-master-0", "-worker-0") if request.kind == "pytorchjob" else ("",)
+    own = [f"{kind} {job.name}" for kind in ("Job", "PyTorchJob", "TrainJob", "JobSet")]
+    for name in (f"{job.name}{end}" for end in ends):
+        holder = facts.services.get(name, own[0])
+        if holder not in own:
+            reason = f"the Service {name} of another object ({holder}) is in the place of the job's own"
+            fix = f"or end that one: trn serve --stop {name}" if holder == f"Deployment {name}" else ""
+            good = f"{request.name}-{facts.unique}"[:LONGEST_NAME]
+            return [Problem("--name", reason, fix, value=job.name, good=good)]
     return []
 
 

@@ -33,6 +33,8 @@ class Facts:
     image_missing: Problem | None = None
     image_has_torch: bool = True
     jobs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    services: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Service of the namespace to its owner, ``Deployment chat``."""
     compiling: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Compile cache to the unfinished job that fills it."""
     staging: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,8 +1,9 @@
 """The containers' ``/etc/hosts``, in the place of the cluster's DNS.
 
-It has DNS' answers about pods of this machine: a pod's own name, ``<hostname>.<subdomain>`` of pods with a subdomain,
-and names of services, which lead straight to the selected pods. So a service's port must be its pods' port. Names of
-pods exist as soon as the pod is known, as with ``publishNotReadyAddresses``.
+It has DNS' answers about pods of this machine: a pod's own name, ``<hostname>.<subdomain>`` of pods that a service of
+the subdomain's name selects, and names of services, which lead straight to the selected pods. So a service's port must
+be its pods' port. Pods that are not ready have names by services with ``publishNotReadyAddresses`` alone (Kubernetes,
+DNS for Services and Pods).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,8 +30,10 @@ def text(own: Host, pods: Iterable[Host], services: Sequence[Body]) -> str:
     """Return the hosts file of a pod."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost", f"{own.address} {' '.join(_own_names(own))}"]
     found = sorted(pods, key=lambda each: (each.namespace, each.hostname))
+    named = {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in services}
     for each in found:
-        if each.subdomain and each != own:
+        service = named.get((each.namespace, each.subdomain))
+        if service and each != own and _selects(service, each):
             lines.append(f"{each.address} {' '.join(_names(f'{each.hostname}.{each.subdomain}', each.namespace, own))}")
     for service in sorted(services, key=lambda each: str(each["metadata"]["name"])):
         names = " ".join(_names(service["metadata"]["name"], service["metadata"]["namespace"], own))

@@ -43,8 +43,8 @@ class NetworkConfig(ConfigModel):
 class ExistingSubnet(ConfigModel):
     """One subnet of an existing VPC."""
 
-    id: str
-    """``subnet-`` and 8 or 17 hexadecimal digits."""
+    id: formats.SubnetId
+    """Id of the subnet."""
     zone_id: str
     """Zone id of the subnet (``usw2-az4``), not its name: names differ between accounts."""
     cidr_block: str
@@ -54,8 +54,8 @@ class ExistingSubnet(ConfigModel):
 class ExistingNetworkConfig(ConfigModel):
     """An existing VPC. Private subnets need a NAT or endpoints of their own."""
 
-    vpc_id: str
-    """``vpc-`` and 8 or 17 hexadecimal digits."""
+    vpc_id: formats.VpcId
+    """Id of the VPC."""
     cidr_block: str
     """Primary address range of the VPC."""
     private_subnets: tuple[ExistingSubnet, ...]
@@ -81,8 +81,7 @@ def validate(network: NetworkConfig, *, region: str) -> list[Problem]:
 
 def existing_problems(network: ExistingNetworkConfig, *, region: str) -> list[Problem]:
     """Return the problems of an adopted network in ``region``. Paths are relative to the section."""
-    found = _id_problems("vpc_id", network.vpc_id, "vpc")
-    found += formats.usable_cidr("cidr_block", network.cidr_block, shortest=16, longest=28, what="a VPC's range")
+    found = formats.usable_cidr("cidr_block", network.cidr_block, shortest=16, longest=28, what="a VPC's range")
     every = subnets(network)
     for path, subnet in every.items():
         found += under(path, _subnet_problems(subnet, network, region))
@@ -195,8 +194,7 @@ def _plan_problems(network: NetworkConfig, region: str) -> list[Problem]:
 
 
 def _subnet_problems(subnet: ExistingSubnet, network: ExistingNetworkConfig, region: str) -> list[Problem]:
-    found = _id_problems("id", subnet.id, "subnet")
-    found += zone_problems("zone_id", subnet.zone_id, region)
+    found = zone_problems("zone_id", subnet.zone_id, region)
     found += _control_plane_problems("zone_id", subnet.zone_id, region, ())
     faults = formats.usable_cidr("cidr_block", subnet.cidr_block, shortest=16, longest=28, what="a subnet's range")
     inner, outer = ranges.read(subnet.cidr_block), ranges.read(network.cidr_block)
@@ -221,13 +219,6 @@ def _further_range_problems(subnet_range: str, peers: Iterable[str]) -> list[Pro
         for peer in peers
         if ranges.overlap(subnet_range, peer)
     ]
-
-
-def _id_problems(path: str, value: str, kind: str) -> list[Problem]:
-    if re.fullmatch(rf"{kind}-([0-9a-f]{{8}}|[0-9a-f]{{17}})", value):
-        return []
-    allowed, fix = (f"{kind}- and 8 or 17 hexadecimal digits",), f"aws ec2 describe-{kind}s shows the ids"
-    return [Problem(path, f"it is not the id of a {kind}", fix, value=value, allowed=allowed)]
 
 
 def _clashes(subnets: Sequence[tuple[str, ExistingSubnet]]) -> list[Problem]:

@@ -60,7 +60,7 @@ from trainium_eks.model.validation.problems import Problem, Severity, join, near
 class StackConfig(ConfigModel):
     """One environment. Each field is a key of the stack's config file, in camelCase."""
 
-    region: str
+    region: formats.Region
     """AWS region. us-east-1, us-east-2 and us-west-2 work from defaults; others need ``network.zoneIds``."""
     owner: str
     """Who answers for this environment; tag ``Owner`` on everything."""
@@ -406,9 +406,9 @@ def _region_problems(config: StackConfig) -> list[Problem]:
     """Return the problem of an unknown region; it is accepted with a warning if its name has a region's form and its
     zones are given."""
     region = config.region
-    if region in regions.REGIONS:
+    if region in regions.REGIONS or formats.region("region", region):
         return []
-    if regions.may_be_new(region) and zone_ids(config):
+    if zone_ids(config):
         reason = f"{region} is newer than this release, so its zones and EKS' image registry there cannot be checked"
         return [formats.warn("region", reason, "see that the zones are right")]
     good = nearest(region, regions.REGIONS)

@@ -4,6 +4,7 @@ A function takes the path and the value and returns the value's problems. Patter
 (botocore), and a test compares them.
 """
 
+import functools
 import ipaddress
 import re
 import urllib.parse
@@ -14,8 +15,8 @@ from typing import Annotated
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.validation import ranges
 from trainium_eks.model.validation.config_model import OutputText, StrictInt
-from trainium_eks.model.validation.limits import Bounds, Choices, LimitedValue
-from trainium_eks.model.validation.problems import Problem, Severity, join, join_key, under
+from trainium_eks.model.validation.limits import Bounds, Choices, Form, LimitedValue
+from trainium_eks.model.validation.problems import Problem, Severity, join, join_key, nearest, under
 
 RETENTION_DAYS = (
     1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653,
@@ -53,6 +54,9 @@ RESERVED_LABEL_PREFIXES = ("kubernetes.io", "k8s.io", "k8s.aws", "eks.amazonaws.
 """Ends of label prefixes that Kubernetes and EKS keep for themselves. EKS does not refuse ``k8s.aws``, but sets its own
 labels there on every node (``topology.k8s.aws/zone-id``)."""
 
+_ID = re.compile(r"(?P<prefix>[a-z]+)-([0-9a-f]{8}|[0-9a-f]{17})")
+_PLACEHOLDER = re.compile(r"(^|[-/:])sim-")
+"""A text that `trn plan` made up for the answer of a look-up (``trainium_eks.plan.recording.lookup_answers``)."""
 _RESERVATION = re.compile(r"cr-[0-9a-f]{17}")
 _ACCOUNT = re.compile(r"[0-9]{12}")
 _ARN = re.compile(r"arn:(?P<partition>aws[a-z-]*):[a-z0-9-]+:(?P<region>[a-z0-9-]*):")
@@ -179,6 +183,39 @@ def reservation_id(path: str, value: str) -> list[Problem]:
     return [Problem(path, "it is not the id of a capacity reservation", fix, value=value, allowed=allowed)]
 
 
+def resource_id(path: str, value: str, *, prefix: str, shown_by: str) -> list[Problem]:
+    """Return the problems of an id of EC2 or FSx: ``prefix``, and 8 or 17 hexadecimal digits (EC2 user guide, resource
+    ids). ``shown_by`` is the command that shows the ids."""
+    found = _ID.fullmatch(value)
+    if (found and found["prefix"] == prefix) or _PLACEHOLDER.search(value):
+        return []
+    what = shown_by.rpartition("describe-")[2].removesuffix("s").replace("-", " ")
+    fix, allowed = f"aws {shown_by} shows the ids", (f"{prefix}- and 8 or 17 hexadecimal digits",)
+    return [Problem(path, f"it is not the id of a {what}", fix, value=value, allowed=allowed)]
+
+
+def region(path: str, value: str) -> list[Problem]:
+    """Return the problem of a region that AWS does not have; one with a region's form of name may be newer than this
+    release."""
+    if value in regions.REGIONS or regions.may_be_new(value):
+        return []
+    good, known = nearest(value, regions.REGIONS), tuple(regions.REGIONS)
+    fix = "aws account list-regions shows the regions of an account"
+    return [Problem(path, "this release does not know it", "" if good else fix, value=value, allowed=known, good=good)]
+
+
+def _id_form(prefix: str, shown_by: str) -> Form:
+    judge = functools.partial(resource_id, prefix=prefix, shown_by=shown_by)
+    return Form(judge, f"`{prefix}-` and 8 or 17 hexadecimal digits")
+
+
+Region = Annotated[str, Form(region)]
+VpcId = Annotated[str, _id_form("vpc", "ec2 describe-vpcs")]
+SubnetId = Annotated[str, _id_form("subnet", "ec2 describe-subnets")]
+SecurityGroupId = Annotated[str, _id_form("sg", "ec2 describe-security-groups")]
+FileSystemId = Annotated[str, _id_form("fs", "fsx describe-file-systems")]
+
+
 def account_id(path: str, value: str) -> list[Problem]:
     """Return the problems of an AWS account id."""
     if _ACCOUNT.fullmatch(value):
@@ -223,11 +260,14 @@ def keyed_principals(path: str, values: Mapping[str, OutputText]) -> list[Proble
 
 def kms_key_arn(path: str, value: str) -> list[Problem]:
     """Return the problems of the ARN of a KMS key."""
-    if KMS_KEY_ARN.fullmatch(value):
+    if KMS_KEY_ARN.fullmatch(value) or _PLACEHOLDER.search(value):
         return []
     fix = "an alias may point to another key tomorrow: give the key that it points to" if ":alias/" in value else ""
     good = "arn:aws:kms:<region>:<account>:key/<id>"
     return [Problem(path, "it is not the ARN of a KMS key", fix, value=value, good=good)]
+
+
+KeyArn = Annotated[str, Form(kms_key_arn)]
 
 
 def policy_arn(path: str, value: str) -> list[Problem]:
@@ -237,6 +277,9 @@ def policy_arn(path: str, value: str) -> list[Problem]:
     return [
         Problem(path, "it is not the ARN of an IAM policy", value=value, good="arn:aws:iam::<account>:policy/<name>")
     ]
+
+
+PolicyArn = Annotated[str, Form(policy_arn)]
 
 
 def arns(places: Iterable[LimitedValue], region: str) -> list[Problem]:

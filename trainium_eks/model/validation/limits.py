@@ -8,7 +8,7 @@ takes each value once, without any declaration.
 import functools
 import math
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -118,7 +118,28 @@ class Length:
         return Problem(path, reason, f"shorten it by {len(value) - self.high}", allowed=(self.allowed,))
 
 
-Limit = Bounds | Choices | Entries | Length
+@dataclass(frozen=True)
+class Form:
+    """Form of a text that one function validates: an id, an ARN, a region's name."""
+
+    judge: Callable[[str, str], Sequence[Problem]]
+    """A function of :mod:`trainium_eks.model.validation.formats`, called with path and value."""
+    allowed: str = ""
+    """The form in words, for documents; empty where the field's description has it."""
+
+    def problem(self, path: str, value: str) -> Problem | None:
+        """Return the first problem of the text, or None."""
+        return next(iter(self.judge(path, value)), None)
+
+
+Limit = Bounds | Choices | Entries | Form | Length
+
+OUTPUT_AS_TEXT = ("Calling __str__ on an Output", "Calling [toString] on an [Output")
+"""How a text begins that Pulumi's SDKs for Python and Node give for an Output in an f-string or a template (pulumi,
+``sdk/python/lib/pulumi/output.py`` and ``sdk/nodejs/output.ts``)."""
+
+OUTPUT_FAULT = "it holds an Output that was made text (an f-string, `+` or `str()`), which says nothing of its value"
+OUTPUT_FIX = 'give the Output itself, or a text around it: pulumi.Output.format("{0}-data", value)'
 
 
 @dataclass(frozen=True)
@@ -128,6 +149,31 @@ class LimitedValue:
     path: str
     value: Any
     limits: tuple[Limit, ...] = ()
+
+
+def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every text in a value with its path: of models, mappings and lists, free-form values and keys too."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, ConfigModel):
+        for name in vars(value):
+            yield from texts(getattr(value, name), join(path, name))
+    elif isinstance(value, Mapping):
+        for key, below in value.items():
+            yield path, str(key)
+            yield from texts(below, join_key(path, str(key)))
+    elif isinstance(value, list | tuple):
+        for index, entry in enumerate(value):
+            yield from texts(entry, join(path, index))
+
+
+def outputs_as_text(value: Any) -> list[Problem]:
+    """Return the texts of a value that were made from an Output without waiting for it."""
+    return [
+        Problem(path, OUTPUT_FAULT, OUTPUT_FIX)
+        for path, text in texts(value)
+        if any(each in text for each in OUTPUT_AS_TEXT)
+    ]
 
 
 def of_places(places: Iterable[LimitedValue]) -> list[Problem]:
@@ -159,7 +205,7 @@ def declared(spec: type[ConfigModel]) -> Mapping[str, tuple[tuple[Limit, ...], A
 def in_words(spec: type[ConfigModel], name: str) -> str:
     """Return a field's limits as sentences behind its description; empty without limits."""
     own, annotation = declared(spec)[name]
-    return "".join(f" Allowed: {each.allowed}." for each in (*own, *entry_of(annotation)[0]))
+    return "".join(f" Allowed: {each.allowed}." for each in (*own, *entry_of(annotation)[0]) if each.allowed)
 
 
 def limits_in(annotation: Any) -> tuple[Limit, ...]:

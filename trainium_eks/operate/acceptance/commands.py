@@ -1,11 +1,13 @@
 """Commands of ``trn`` as a run calls them: a separate process for each, with the output in the run's folder."""
 
+import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,14 @@ import psutil
 from trainium_eks import whole_file
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 from trainium_eks.operate.acceptance.run import StepError
+from trainium_eks.operate.denied_calls import DeniedCall, find_denied_calls
 
 STOP_SECONDS = 900.0
 """Time for a command to end after SIGINT: Pulumi finishes the operations that it has begun, such as a control plane."""
+
+WITH_OUTPUTS = ("train", "status", "wait", "logs", "cancel", "scale", "fabric", "image")
+"""Commands that take ``--outputs``. Asking Pulumi for the outputs takes 3 to 6 s with its state in S3 and a KMS key;
+``doctor`` reads that state anyway."""
 
 LAST_LINES = 6
 """Lines of a failed command's output that stand in its :class:`StepError`."""
@@ -54,12 +61,18 @@ class Commands:
     until: float = 0.0
     """Time (seconds since 1970) at which each command is stopped."""
 
+    @property
+    def outputs(self) -> Path:
+        """Return the file of the stack's outputs, which is there from the end of ``up`` to the destroy."""
+        return self.folder / "outputs.json"
+
     def run(self, *words: str, after: tuple[str, ...] = (), of_stack: bool = True) -> Answer:
         """Run a command to its end; ``after`` goes behind ``--``, and ``of_stack`` is False for a command of no stack.
 
         :class:`StepError` when time is up. On Ctrl-C the command is asked to end, too, and awaited."""
         command = [sys.executable, "-m", "trainium_eks.cli", *words]
         command += ["--stack", self.stack, "--directory", str(self.project)] if of_stack else []
+        command += ["--outputs", str(self.outputs)] if words[0] in WITH_OUTPUTS and self.outputs.is_file() else []
         command += ["--", *after] if after else []
         name = "-".join(word for word in words[:2] if word.isalpha())
         surroundings = {**os.environ, "NO_COLOR": "1", "COLUMNS": "160"}
@@ -85,8 +98,29 @@ class Commands:
             _stop(process)
             raise
         said, told = (file.read_text(encoding="utf-8", errors="replace") for file in (out, err))
+        self._note_denied(f"trn {' '.join(words[:2])}", f"{said}\n{told}")
         lines = [line.strip() for line in (told.strip() or said.strip()).splitlines() if line.strip()]
         return Answer(process.returncode, said, " / ".join(lines[-LAST_LINES:]))
+
+    def remove(self, lines: Sequence[str]) -> None:
+        """Run command lines of the AWS CLI that remove a resource, as ``trn orphans`` proposes them. A line that fails
+        leaves the resource to the next search."""
+        for line in lines:
+            subprocess.run(shlex.split(line), stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=120)
+
+    def denied(self) -> list[dict[str, str]]:
+        """Return each call that AWS denied to a command, with ``command``, ``action``, ``policy`` and ``remedy``."""
+        file = self.folder / "denied.json"
+        return parse_json(file.read_text(encoding="utf-8")) if file.is_file() else []
+
+    def _note_denied(self, command: str, text: str) -> None:
+        known = self.denied()
+        new = [
+            {"command": command, "action": each.action, "policy": each.policy_kind.value, "remedy": _remedy(each)}
+            for each in find_denied_calls(text)
+        ]
+        if new := [each for each in new if each not in known]:
+            whole_file.write(self.folder / "denied.json", json.dumps([*known, *new]))
 
     def await_last(self) -> None:
         """Wait until the command has ended that a crashed run left; another process with its number is left alone."""
@@ -107,6 +141,11 @@ class Commands:
     def ask(self, *words: str) -> Any:
         """Return the document of a command with ``--json``, with any exit code."""
         return self.run(*words, "--json").document
+
+
+def _remedy(call: DeniedCall) -> str:
+    """Return the remedy without the message itself, which may name the account."""
+    return call.remedy.replace(call.encoded, "MESSAGE") if call.encoded else call.remedy
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:

@@ -98,6 +98,11 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         measured = _span(each["seconds"]) if each["outcome"] != Outcome.NOT_REACHED else each["outcome"]
         cells = (mark, each["name"], each["claim"], _span(each["plannedSeconds"]), measured, each["text"])
         yield f"| {' | '.join(_cell(cell) for cell in cells)} |"
+    if found["denied"]:
+        yield from ("", "## Calls that AWS denied", "")
+    for each in found["denied"]:
+        action = each["action"] or "a call that nothing names"
+        yield f"- `{action}` in `{each['command']}`, by the {each['policy']}: {_cell(each['remedy'])}"
     for each in found["steps"]:
         if each["findings"]:
             yield from ("", f"## Findings after `{each['name']}`", "")

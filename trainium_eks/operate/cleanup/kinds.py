@@ -19,6 +19,8 @@ Tags = Mapping[str, str]
 CLAIM = ("kubernetes.io/created-for/pvc/namespace", "kubernetes.io/created-for/pvc/name")
 """Tags in which the CSI driver notes the claim that a volume was made for."""
 
+CLAIM_RACE = "the CSI driver was deleted before it had deleted the volume of a deleted claim"
+
 GIB = 1024**3
 
 
@@ -47,6 +49,8 @@ class ResourceKind:
     """Names of its makers, which use it while the state holds them."""
     goes_with: Callable[[Json, Tags], tuple[str, ...]] = lambda *_: ()
     """Names of resources that take it along."""
+    race: Callable[[Json, Tags], str] = lambda *_: ""
+    """Why AWS leaves it although its maker was deleted in order."""
 
     @property
     def plural(self) -> str:
@@ -114,6 +118,7 @@ KINDS = (
         note=_volume_note,
         owners=lambda _, tags: (cluster_of(tags),) if _claim(tags) else (),
         goes_with=_instances,
+        race=lambda each, tags: CLAIM_RACE if _claim(tags) and each["State"] == "available" else "",
     ),
     ResourceKind(
         "backup", "fsx", "describe_backups", "Backups", "BackupId", ("delete-backup", "--backup-id"),
@@ -219,4 +224,5 @@ def search(where: Where, kind: ResourceKind) -> Iterator[LeftOver]:
             kind.owners(each, tags),
             kind.goes_with(each, tags),
             kind.note(each, tags),
+            race=kind.race(each, tags),
         )

@@ -34,10 +34,12 @@ class LeftOver:
     """Remark that a reader must know before removing it."""
     live: bool = False
     """Whether it is a cluster in service."""
+    race: str = ""
+    """Why AWS leaves it although its maker was deleted in order; empty for no known race."""
 
     def finding(self, *, removable: bool) -> Finding:
         """Return the leftover as a finding: its price, its mark and its note, with the commands as data."""
-        text = "; ".join(part for part in (self._price(), self.why, self.note) if part)
+        text = "; ".join(part for part in (self._price(), self.why, self.race, self.note) if part)
         data = {
             "kind": self.kind,
             "name": self.name,
@@ -45,6 +47,7 @@ class LeftOver:
             "hourlyUsd": None if self.hourly_usd is None else round(self.hourly_usd, 4),
             "commands": list(self.commands) if removable else [],
             "note": self.note,
+            "race": self.race,
         }
         return Finding(f"{self.kind}/{self.name}", Status.FAIL, self.name, text, data=data)
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trainium_eks.aws.account import RequestError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.sizing import bill
 from trainium_eks.operate.cleanup.kinds import GIB
@@ -103,6 +104,9 @@ def _lustre_hourly(file_system: Json, lustre: Json) -> float | None:
     return None if any(line.hourly_usd is None for line in lines) else sum(line.hourly_usd or 0.0 for line in lines)
 
 
+EKS_LOGS = "EKS wrote it anew for the last lines of its deleted cluster (terraform-aws-eks#2446)"
+
+
 def log_groups(where: Where) -> Iterator[LeftOver]:
     """Yield CloudWatch log groups. EKS recreates a deleted cluster's group for its last lines, without tags."""
     folders = ("", "/aws/eks/", "/aws/fsx/", "/aws/containerinsights/", "/trainium-eks/")
@@ -123,6 +127,8 @@ def log_groups(where: Where) -> Iterator[LeftOver]:
                 owners=(cluster[1],) if cluster else (),
                 note=f"{size:.1f} GiB"
                 + ("" if each.get("retentionInDays") else "; it is kept for ever: it has no retention"),
+                # The stack's own group has a retention.
+                race=EKS_LOGS if name.startswith("/aws/eks/") and not each.get("retentionInDays") else "",
             )
 
 
@@ -197,9 +203,16 @@ def tagged(where: Where) -> Iterator[LeftOver]:
             # Other programs of the account may have the same tags, so the name that a stack gives decides.
             name = rest.partition("/")[2]
             why = f"tagged Environment={stack}" if f"-{stack.lower()}/" in name else ""
-        if service in LISTED_ELSEWHERE or not why or _is_pending(where, service, name):
+        if service in LISTED_ELSEWHERE or not why:
             continue
-        kind, hourly, commands, note = _removal(where, service, name, rest)
+        try:
+            if _is_pending(where, service, name):
+                continue
+            kind, hourly, commands, note = _removal(where, service, name, rest)
+        except RequestError as error:
+            if not re.search("NotFound|NonExistent|NoSuch|404", error.code):
+                raise
+            continue  # this API names it for hours after its deletion
         shown = f"{name} ({tags['Name']})" if tags.get("Name", name) != name else name
         yield LeftOver(
             kind, shown, why, hourly, commands, (name, arn, rest),
@@ -216,13 +229,14 @@ def _is_pending(where: Where, service: str, name: str) -> bool:
 
 
 def _removal(where: Where, service: str, name: str, rest: str) -> tuple[str, float | None, tuple[str, ...], str]:
-    """Return kind, price, commands and note of a resource that was found by its tags."""
+    """Return kind, price, commands and note of a resource that was found by its tags; RequestError where it is gone."""
     match service:
         case "kms":
             schedule = ("schedule-key-deletion", "--key-id", name, "--pending-window-in-days", "30")
             note = "kept on purpose: backups and objects that it encrypts can never be read without it"
             return "KMS key", monthly(prices.KMS_KEY_MONTH), (where.command("kms", *schedule),), note
         case "s3":
+            where.account.call("s3", "head_bucket", Bucket=name)
             note = (
                 "kept on purpose: it holds the exported files and checkpoints; "
                 f"${prices.S3_STANDARD_GIB_MONTH:.3f} a month for each GiB, with old versions, which `rb` leaves: "
@@ -231,6 +245,7 @@ def _removal(where: Where, service: str, name: str, rest: str) -> tuple[str, flo
             return "bucket", None, (where.command("s3", "rb", f"s3://{name}", "--force"),), note
         case "ecr":
             remove = where.command("ecr", "delete-repository", "--repository-name", name, "--force")
+            where.account.call("ecr", "describe_repositories", repositoryNames=[name])
             note = f"with its images; ${prices.ECR_GIB_MONTH:.2f} a month for each GiB"
             return "image repository", None, (remove,), note
         case "sqs":
@@ -242,9 +257,11 @@ def _removal(where: Where, service: str, name: str, rest: str) -> tuple[str, flo
             removed = (where.command("events", "remove-targets", "--rule", name, "--ids", *ids),) if ids else ()
             return "event rule", FREE, (*removed, where.command("events", "delete-rule", "--name", name)), ""
         case "aps":
+            where.account.call("amp", "describe_workspace", workspaceId=name)
             remove = where.command("amp", "delete-workspace", "--workspace-id", name)
             return "metrics workspace", None, (remove,), "billed by sample; its metrics are lost with it"
         case "grafana":
+            where.account.call("grafana", "describe_workspace", workspaceId=name)
             remove = where.command("grafana", "delete-workspace", "--workspace-id", name)
             note = "billed by user; dashboards that people made there are lost with it"
             return "Grafana workspace", None, (remove,), note

@@ -21,6 +21,11 @@ class ObjectComparison:
     commands: Mapping[str, str] = field(default_factory=dict)
     """Object of a Helm release to the command that sets it back on AWS, where an `up` does not look into releases."""
     groups: Sequence[StateResource] = ()
+    """Node groups of the state."""
+    huge_pages: Mapping[str, int] = field(default_factory=dict)
+    """Name of a node group in EKS to the 2 MiB pages that its user data reserves on each node."""
+    added: Mapping[str, str] = field(default_factory=dict)
+    """``Kind namespace/name`` of objects beside the stack's that bear on a team, to what they say."""
 
 
 @dataclass(frozen=True)

@@ -4,37 +4,34 @@ stack's state, the objects of its Helm releases, the labels and taints of its no
 import base64
 import gzip
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from trainium_eks.kube import drift
-from trainium_eks.kube.api import Api, ApiError, in_parallel
+from trainium_eks.kube.api import Api, ApiError, NoSuchKindError, in_parallel
 from trainium_eks.kube.cluster import Object, labels_of, name_of
 from trainium_eks.model.catalogue.instances import EKS_EFFECTS, FABRIC_UNTESTED
+from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.cleanup.state import StackState, StateResource
 from trainium_eks.operate.finding import Finding, Status, failed, not_checked, passed
+from trainium_eks.operate.verify import additions
 from trainium_eks.operate.verify.check_input import CheckInput, ObjectComparison
 from trainium_eks.operate.verify.local_report import LocalReport
 
 OBJECTS = "objects of the stack"
 _RELEASE = "kubernetes:helm.sh/v3:Release"
 
-_CHECKED = re.compile(
-    "(Namespace|ServiceAccount|Queue|PersistentVolume|PersistentVolumeClaim|StorageClass|Deployment|DaemonSet|StatefulSet"
-    "|MutatingWebhookConfiguration|ValidatingWebhookConfiguration) .*?([^/]+)"
-)
-"""Kinds that other sections look at, with the name."""
-
 _Wanted = tuple[Object, str, str]
 """Manifest, namespace where it names none, and the command of Helm that applies it again."""
 
 
-def compare(api: Api, state: StackState, local: LocalReport | None) -> ObjectComparison:
-    """Compare the objects of a stack's state, and of its Helm releases, with the cluster's.
+def compare(api: Api, state: StackState, local: LocalReport | None, teams: Collection[str] = ()) -> ObjectComparison:
+    """Compare the objects of a stack's state, and of its Helm releases, with the cluster's, and find what was added to
+    the namespaces of these teams or to the rights of their researchers.
 
     The comparison takes the right to patch: see :mod:`trainium_eks.kube.drift`.
     """
@@ -73,8 +70,50 @@ def compare(api: Api, state: StackState, local: LocalReport | None) -> ObjectCom
         sum(bool(about) for about, _ in found),
         unread,
         {about: command for (about, _), (_, _, command) in zip(found, wanted, strict=True) if command},
-        of_type.get("aws:eks/nodeGroup:NodeGroup", ()),
+        groups := of_type.get("aws:eks/nodeGroup:NodeGroup", ()),
+        dict(_huge_pages(groups, of_type.get("aws:ec2/launchTemplate:LaunchTemplate", ()))),
+        _added(api, wanted, of_type.get("aws:eks/accessEntry:AccessEntry", ()), teams, unread) if teams else {},
     )
+
+
+def _huge_pages(groups: Sequence[StateResource], templates: Sequence[StateResource]) -> Iterator[tuple[str, int]]:
+    boot = {each.id: base64.b64decode(str(each.inputs.get("userData") or "")) for each in templates}
+    for group in groups:
+        template = str((group.inputs.get("launchTemplate") or {}).get("id"))
+        if pages := re.search(rb"vm\.nr_hugepages *= *(\d+)", boot.get(template, b"")):
+            yield str(group.outputs.get("nodeGroupName")), int(pages[1])
+
+
+def _added(
+    api: Api,
+    wanted: Sequence[_Wanted],
+    entries: Sequence[StateResource],
+    teams: Collection[str],
+    unread: dict[str, str],
+) -> dict[str, str]:
+    """Return the objects that somebody added; a kind that may not be listed goes into ``unread``."""
+
+    def listed(kind: str) -> Sequence[Object]:
+        try:
+            return api.list(additions.KINDS.get(kind, "v1"), kind)
+        except NoSuchKindError:
+            return ()
+        except ApiError as error:
+            unread.setdefault(f"{kind} objects", str(error).partition("\n")[0])
+            return ()
+
+    namespaces, *found = in_parallel(listed, ["Namespace", *additions.KINDS])
+    made, groups = set(), set()
+    for manifest, namespace, _ in wanted:
+        kind, where = manifest["kind"], str(manifest["metadata"].get("namespace") or namespace)
+        made |= {f"{kind} {where}/{manifest['metadata']['name']}", f"{kind} {manifest['metadata']['name']}"}
+        if kind == "RoleBinding" and where in teams:
+            groups |= {each["name"] for each in manifest.get("subjects") or () if each["kind"] == "Group"}
+    people = {
+        str(each.inputs["principalArn"]) for each in entries if groups & {*(each.inputs.get("kubernetesGroups") or ())}
+    }
+    places = {name_of(each): labels_of(each) for each in namespaces if name_of(each) in teams}
+    return dict(additions.added([one for each in found for one in each], made, additions.Teams(places, groups, people)))
 
 
 def checks(examined: CheckInput) -> Iterator[Finding]:
@@ -91,6 +130,13 @@ def checks(examined: CheckInput) -> Iterator[Finding]:
         remedy = BY_NAME["object-drifted"].mend(restore=command or examined.restore)
         detail, faults = (lines[0], ()) if len(lines) == 1 else (f"{len(lines)} fields are not as made", lines)
         yield failed(f"objects/{about.replace(' ', '/')}", about, detail, remedy, faults, fault="object-drifted")
+    for about, does in sorted(made.added.items()):
+        kind, _, place = about.partition(" ")
+        namespace, _, name = place.rpartition("/")
+        remedy = BY_NAME["object-added"].mend(object=f"{kind.lower()} {name}" + (namespace and f" -n {namespace}"))
+        detail = f"the stack did not make it: {does}"
+        yield failed(f"objects/{about.replace(' ', '/')}", about, detail, remedy, fault="object-added")
+    yield from _short_of_pages(examined)
     if made.count:
         yield passed("objects/all", "objects", f"{made.count - len(made.drifted)} as the stack made them")
     for what, why in made.unread.items():
@@ -98,15 +144,14 @@ def checks(examined: CheckInput) -> Iterator[Finding]:
 
 
 def untold(found: Sequence[Finding]) -> list[Finding]:
-    """Return findings without the objects that another failure names: one fault is told once."""
-    failed = [each for each in found if each.section != "objects" and each.status is Status.FAIL]
-    told = "\n".join(f"{each.subject} {each.text} {' '.join(each.details)}" for each in failed)
+    """Return findings without lost or stopped objects that another failure is about: one fault is told once."""
+    told = {about for each in found if each.status is Status.FAIL for about in each.data.get("objects", ())}
 
     def is_told(check: Finding) -> bool:
-        about = _CHECKED.fullmatch(check.subject)
-        return about is not None and re.search(rf"(?<![\w.-]){re.escape(about[2])}(?![\w.-])", told) is not None
+        is_lost = check.text in (drift.GONE, drift.ENDING) or check.text.startswith("spec.replicas is 0,")
+        return check.section == "objects" and is_lost and check.subject in told
 
-    return [each for each in found if each.section != "objects" or not is_told(each)]
+    return [each for each in found if not is_told(each)]
 
 
 def _manifest(resource: StateResource) -> Object:
@@ -139,6 +184,18 @@ def _of_release(api: Api, name: str, namespace: str) -> list[_Wanted]:
     place = f"--namespace {namespace}"
     command = f"helm get manifest {name} {place} | kubectl apply --server-side --force-conflicts {place} -f -"
     return [(each, namespace, command) for each in found]
+
+
+def _short_of_pages(examined: CheckInput) -> Iterator[Finding]:
+    for group, pages in examined.made.huge_pages.items():
+        for node in examined.cluster.nodes_of(group):
+            has = (node.get("status", {}).get("capacity") or {}).get("hugepages-2Mi", "0")
+            if (quantity(has) or 0) < pages * 2**21:
+                remedy = BY_NAME["hugepages-missing"].mend(node=name_of(node))
+                remedy = remedy if examined.local is None else f"{examined.deploy} sets it back"
+                detail = f"hugepages-2Mi is {has}, was made as {2 * pages}Mi"
+                id_ = f"objects/Node/{name_of(node)}/hugepages"
+                yield failed(id_, f"Node {name_of(node)}", detail, remedy, fault="hugepages-missing")
 
 
 def _nodes(examined: CheckInput) -> Iterator[tuple[str, list[str]]]:

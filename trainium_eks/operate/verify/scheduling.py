@@ -43,10 +43,12 @@ def namespaces(examined: CheckInput) -> Iterator[Finding]:
             fault = "namespace-terminating" if found else "namespace-missing"
             detail = f"is {phase}, not Active" if found else "does not exist"
             remedy = BY_NAME[fault].mend(namespace=each.name, deploy=examined.deploy)
-            yield failed(id_, each.name, detail, remedy, fault=fault)
+            yield failed(id_, each.name, detail, remedy, fault=fault, objects=(f"Namespace {each.name}",))
         elif cluster.find("ServiceAccount", each.service_account, each.name) is None:
             detail, fault = f"has no service account {each.service_account}", "service-account-missing"
-            yield failed(id_, each.name, detail, BY_NAME[fault].mend(deploy=examined.deploy), fault=fault)
+            about = (f"ServiceAccount {each.name}/{each.service_account}",)
+            remedy = BY_NAME[fault].mend(deploy=examined.deploy)
+            yield failed(id_, each.name, detail, remedy, fault=fault, objects=about)
         else:
             yield passed(id_, each.name, f"Active, service account {each.service_account}")
 
@@ -65,7 +67,8 @@ def queues(examined: CheckInput) -> Iterator[Finding]:
                 yield not_checked(f"queues/{name}", name, reason)
             else:
                 remedy = f"{examined.deploy} makes it"
-                yield failed(f"queues/{name}", name, missing, remedy, fault="queue-missing")
+                about = (f"Queue {name}",)
+                yield failed(f"queues/{name}", name, missing, remedy, fault="queue-missing", objects=about)
         else:
             yield _state(examined, name, queue)
     yield _guarantees(examined)
@@ -137,7 +140,8 @@ def webhooks(examined: CheckInput) -> Iterator[Finding]:
     else:
         remedy = f"{logs_of(examined, WEBHOOKS, 'volcano-admission')}; missing ones come with {examined.restore}"
         detail = f"{len(faults)} of {len(wanted)} configurations do not work"
-        yield failed(id_, subject, detail, remedy, faults, fault="webhook-not-answering")
+        missing = [f"{kind} {name}" for kind, name in wanted if (kind, name) not in found]
+        yield failed(id_, subject, detail, remedy, faults, fault="webhook-not-answering", objects=missing)
 
 
 def _is_trusted(configuration: Object) -> bool:

@@ -60,14 +60,15 @@ def _claim(namespace: str, claim_name: str, volume: SharedVolumeOutput, examined
         return failed(id_, subject, "the outputs name no claim, though the stack has a file system", examined.deploy)
     claim = examined.cluster.find("PersistentVolumeClaim", claim_name, namespace)
     if claim is None:
-        return failed(id_, subject, "does not exist", f"{examined.deploy} makes it again", fault="claim-missing")
+        remedy, about = f"{examined.deploy} makes it again", (f"PersistentVolumeClaim {namespace}/{claim_name}",)
+        return failed(id_, subject, "does not exist", remedy, fault="claim-missing", objects=about)
     phase = claim.get("status", {}).get("phase", "unknown")
     name = claim.get("spec", {}).get("volumeName", "")
     if phase != "Bound":
         fault = "claim-not-bound"
         remedy = BY_NAME[fault].mend(namespace=namespace, claim=claim_name, deploy=examined.deploy)
         detail = f"is {phase}: its volume {name} is gone" if phase == "Lost" else f"is {phase}, not Bound"
-        return failed(id_, subject, detail, remedy, fault=fault)
+        return failed(id_, subject, detail, remedy, fault=fault, objects=(f"PersistentVolume {name}",))
     persistent = examined.cluster.find("PersistentVolume", name)
     if persistent is None:
         return failed(
@@ -75,6 +76,7 @@ def _claim(namespace: str, claim_name: str, volume: SharedVolumeOutput, examined
             subject,
             f"is bound to {name}, which does not exist",
             f"delete the claim; {examined.deploy} makes both again",
+            objects=(f"PersistentVolume {name}",),
         )
     return passed(id_, subject, f"Bound, {volume.file_system_id}, {volume.capacity_gib} GiB")
 

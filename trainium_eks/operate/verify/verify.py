@@ -56,7 +56,7 @@ def verify(examined: CheckInput, sections: Sequence[Section] = SECTIONS) -> Iter
         try:
             for each in judge(examined):
                 fault = each.fault or NOT_AS_DECLARED
-                told = {"fault": fault, "cause": BY_NAME[fault].cause}
+                told = {**each.data, "fault": fault, "cause": BY_NAME[fault].cause}
                 yield replace(each, data=told) if each.status is Status.FAIL else each
         except UnreadError:
             continue  # the doctor names the kinds

@@ -126,7 +126,9 @@ def _of_optional(examined: CheckInput, chart: str) -> Iterator[Finding]:
 def _judge(examined: CheckInput, owner: str, workload: Workload, why: str, *, id_: str = "") -> Finding:
     """Check one workload; ``why`` is the command that shows why its owner did not make it."""
     check = _of_workload(examined, owner, workload, why, id_ or _id(owner, workload))
-    return replace(check, data={"fault": _fault_of(owner, workload)}) if check.status is Status.FAIL else check
+    about = (f"{workload.kind} {workload.namespace}/{workload.name}",)
+    data = {"fault": _fault_of(owner, workload), "objects": about}
+    return replace(check, data=data) if check.status is Status.FAIL else check
 
 
 def _fault_of(owner: str, workload: Workload) -> str:

@@ -13,6 +13,7 @@ from google.protobuf import empty_pb2, struct_pb2  # type: ignore[import-untyped
 from google.protobuf.message import Message  # type: ignore[import-untyped]
 from pulumi.runtime.proto import callback_pb2, engine_pb2, provider_pb2, resource_pb2
 
+from trainium_eks.model.validation import limits
 from trainium_eks.plan import sdk
 from trainium_eks.plan.backend import Backend, Registration, SimulationError, UnknownTypeError
 from trainium_eks.plan.graph import SECRET, STACK_TYPE, UNKNOWN, Graph, Resource
@@ -124,6 +125,7 @@ class Monitor(sdk.BaseMonitor):
             with self._lock:
                 self._secrets |= wire.secret_texts(request.object)
             resource = registration.resource(request, urn)
+            _refuse_outputs_as_text({"name": request.name, **resource.inputs})
             self._add(resource, registration.retain_on_delete(request))
             if request.remote:
                 return self._construct(request, resource)
@@ -144,6 +146,10 @@ class Monitor(sdk.BaseMonitor):
         with self._lock:
             self._secrets |= wire.secret_texts(request.outputs)
             self._outputs[request.urn] = wire.decode(request.outputs, mask=True)
+        try:
+            _refuse_outputs_as_text(self._outputs[request.urn])
+        except RecordingError as error:
+            raise self._refused(f"{request.urn.rpartition('::')[2]}: output {error}") from None
         return empty_pb2.Empty()
 
     def Invoke(self, request: resource_pb2.ResourceInvokeRequest) -> resource_pb2.ResourceInvokeResponse:  # noqa: N802
@@ -417,6 +423,12 @@ def _stack_outputs(name: str, outputs: Mapping[str, Any] | None) -> dict[str, An
     secrets as ``[secret]``."""
     secret = sorted(key for key, value in (outputs or {}).items() if value == SECRET)
     return {"name": name, "outputs": UNKNOWN if outputs is None else outputs, "secretOutputNames": secret}
+
+
+def _refuse_outputs_as_text(data: Mapping[str, Any]) -> None:
+    """Raise for a text that the SDK made of an Output: the engine would pass it on to the provider."""
+    for fault in limits.outputs_as_text(data):
+        raise RecordingError(f"{fault.path}: {fault.reason}; {fault.fix}")
 
 
 def _package(type_: str) -> str:

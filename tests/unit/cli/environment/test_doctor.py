@@ -64,7 +64,11 @@ def test_all_alerts_with_what_they_mean_and_the_page_of_each(trn, monkeypatch):
     assert (shown.exit_code, shown.stdout) == (0, page)
     document = json.loads(trn("doctor", "gangstuck", "--stack", "prod", "--json").output)
     assert document["alert"] == {"name": "GangStuck", "severity": "warning", "text": page}
-    ends(0, trn("doctor", "queue-closed", "--stack", "prod"), "vcctl queue operate --name QUEUE --action open")
+    ends(
+        0,
+        trn("doctor", "queue-closed", "--stack", "prod"),
+        "kind: Queue, name: QUEUE, uid: any}}' | kubectl create -f -",
+    )
     document = json.loads(trn("doctor", "queue-closed", "--stack", "prod", "--json").stdout)
     assert document["fault"]["name"] == "queue-closed"
     ends(2, trn("doctor", "GangStuk"), "there is no alert, fault or job 'GangStuk': did you mean GangStuck?")

@@ -65,6 +65,18 @@ def cluster(monkeypatch):
     return made
 
 
+def test_name_whose_service_is_anothers_is_refused_both_ways(cluster):
+    cluster.served.add(JOB_API)
+    held = volcano_job.manifest(job(name="serve-polarity-1"))
+    cluster.create(held)
+    ends(2, trn("serve polarity-1"), "another object (Job serve-polarity-1) has a Service of this name")
+    owner = {"apiVersion": JOB_API, "kind": "Job", "name": "gang", "uid": "g"}
+    about = {"name": "chat", "namespace": "training", "ownerReferences": [owner]}
+    cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": about})
+    ends(2, trn("serve polarity-1 --name chat"), "another object (Job gang) has a Service of this name")
+    assert [each["kind"] for each in cluster.objects] == ["Job", "Service"]
+
+
 def test_one_command_makes_a_deployment_and_its_service(cluster):
     cluster.is_ready(2)
     said = trn("serve polarity-1 --replicas 2").stdout

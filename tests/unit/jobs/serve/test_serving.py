@@ -194,6 +194,7 @@ def test_what_cannot_run_is_refused_with_what_mends_it_and_so_is_an_engine_witho
         ({"team": TEAM.model_copy(update={"claim": ""})}, "no shared volume with models"),
         ({"name": "x" * 46}, "45 at most"),
         ({"queue": "eye"}, "eyes"),
+        ({"holder": "Job serve-x"}, "another object (Job serve-x) has a Service of this name"),
         ({"devices": 1}, "the CPU pool has none"),
         ({"place": PLACES["trainium"], "instance": CATALOGUE["trn1.32xlarge"], "devices": 17}, "has 16"),
     ):

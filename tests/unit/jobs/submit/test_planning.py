@@ -256,6 +256,18 @@ NO_EFA = "^trn1.2xlarge has no EFA, without which its nodes cannot train togethe
         ({"name": "My_Job"}, "--name", "my-job", ""),
         ({"name": "a" * 60}, "--name", "a" * 49, ""),
         (
+            {"facts": replace(FACTS, services={"bert": "Deployment bert"}), "name": "bert"},
+            *(
+                "--name",
+                "bert-x7k2f",
+                r"^the Service bert of another object \(Deployment bert\).*trn serve --stop bert",
+            ),
+        ),
+        (
+            {"facts": replace(FACTS, services={"bert-master-0": "Job x"}), "name": "bert", "kind": "pytorchjob"},
+            *("--name", "bert-x7k2f", "^the Service bert-master-0 of another object"),
+        ),
+        (
             {"facts": replace(FACTS, jobs={"bert": "Running"}), "name": "bert"},
             *("--name", "bert-x7k2f", r"^there is a job of this name \(Running\); .*trn cancel bert"),
         ),

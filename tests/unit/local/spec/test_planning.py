@@ -200,9 +200,15 @@ def test_names_lead_to_pods():
     own = Host("team", "p-0", "job", {"app": "x"}, "100.127.0.2", ready=True)
     peer = Host("team", "p-1", "job", {"app": "x"}, "100.127.0.3", ready=False)
     other = Host("else", "q", "sub", {"app": "x"}, "100.127.0.4", ready=True)
-    service = {"metadata": {"name": "web", "namespace": "team"}, "spec": {"selector": {"app": "x"}}}
-    lines = hosts.text(own, [own, peer, other], [service]).splitlines()
+
+    def service(name, namespace, **more):
+        return {"metadata": {"name": name, "namespace": namespace}, "spec": {"selector": {"app": "x"}, **more}}
+
+    services = [service("web", "team"), service("sub", "else"), service("job", "team", publishNotReadyAddresses=True)]
+    lines = hosts.text(own, [own, peer, other], services).splitlines()
     assert "100.127.0.2 p-0.job.team.svc.cluster.local p-0.job.team.svc p-0.job.team p-0.job p-0" in lines
     assert "100.127.0.3 p-1.job.team.svc.cluster.local p-1.job.team.svc p-1.job.team p-1.job" in lines
     assert "100.127.0.4 q.sub.else.svc.cluster.local q.sub.else.svc q.sub.else" in lines
     assert [line.split()[0] for line in lines if " web.team " in f"{line} "] == ["100.127.0.2"], "the peer is not ready"
+    for theirs in (service("job", "team", selector={"app": "chat"}), service("job", "else"), service("job", "team")):
+        assert " p-1.job" not in hosts.text(own, [own, peer], [theirs]), "no service of the name selects the peer"

@@ -133,6 +133,7 @@ BEYOND_CONFIGS = (
     "give the queue's name",
     "give the value itself, or take it from the stack's config",
     "write names with values",
+    "OUTPUT_FAULT",
     "it must be an object with fields of the catalogue",
     "write it as {{type:",
     'Problem(path, EXTRA, "remove it")',

@@ -13,7 +13,7 @@ from unit.model.config.test_config import FIELDS, at, put, spelled, text
 
 from trainium_eks.model.config.stack_config import load
 from trainium_eks.model.validation import limits
-from trainium_eks.model.validation.limits import Bounds, Choices, Entries, Length
+from trainium_eks.model.validation.limits import Bounds, Choices, Entries, Form, Length
 from trainium_eks.model.validation.problems import config_path
 
 
@@ -48,6 +48,8 @@ def sides(kind, values, found):
             yield from ((many[:length], within) for length, within in lengths.items() if length >= 0)
         case "characters":
             yield from (("/" + "p" * (values - 1), True), ("/" + "p" * values, False))
+        case "forms":
+            yield from ((found, True), ("nonsense", False), (f"{found} ", False))
 
 
 def numbers(limit):
@@ -58,16 +60,18 @@ def numbers(limit):
             return limit.values
         case Length():
             return limit.high
+        case Form():
+            return None
     return limit.low, None if limit.high == math.inf else limit.high
 
 
-KINDS = {Bounds: "numbers", Choices: "choices", Entries: "entries", Length: "characters"}
+KINDS = {Bounds: "numbers", Choices: "choices", Entries: "entries", Form: "forms", Length: "characters"}
 TABLE = yaml.safe_load((ROOT / "tests" / "bad_inputs.yaml").read_text())["limits"]
 CASES = [
     pytest.param(put(data, path, value), spelled(path), limit, within, id=f"{spelled(path)}={str(value)[:20]}")
     for path, data, limit in limited()
     for kind in ("more than" if isinstance(limit, Bounds) and limit.above else KINDS[type(limit)],)
-    for value, within in sides(kind, TABLE[kind].get(spelled(path), numbers(limit)), at(data, path))
+    for value, within in sides(kind, TABLE.get(kind, {}).get(spelled(path), numbers(limit)), at(data, path))
 ]
 
 
@@ -86,7 +90,8 @@ def refusals(data):
 @pytest.mark.parametrize(("data", "place", "limit", "within"), CASES)
 def test_a_value_is_taken_within_its_limit_and_refused_outside(data, place, limit, within):
     allowed = tuple(map(str, limit.values)) if isinstance(limit, Choices) else (limit.allowed,)
-    by_limit = [each for each in refusals(data) if config_path(each.path) == place and each.allowed == allowed]
+    here = [each for each in refusals(data) if config_path(each.path) == place]
+    by_limit = [each for each in here if each.allowed == allowed or isinstance(limit, Form)]
     assert bool(by_limit) != within
     assert all(each.good is not None or each.fix for each in by_limit)
 

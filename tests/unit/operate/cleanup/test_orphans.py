@@ -106,6 +106,8 @@ def test_after_a_destroy_that_broke_off_everything_is_listed_once_and_node_group
     assert volume.data["hourlyUsd"] == round(prices.gp3_monthly_usd(100) / prices.HOURS_PER_MONTH, 4)
     assert volume.text.startswith("$0.01 an hour")
     assert "of the claim training/scratch: its data is lost" in volume.text
+    # What AWS leaves by a race of its own is named so, and nothing else is.
+    assert {each.section for each in result.findings if each.data.get("race")} == {"volume", "log group"}
     assert len(account.asked) > 20
     assert [each for each in account.asked if not each.partition(":")[2].startswith(READS)] == []
     # Without a state only what is one cluster's is listed.

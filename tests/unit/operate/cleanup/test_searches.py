@@ -8,9 +8,11 @@ from aws_double import AwsDouble, AwsError
 from cleanup_accounts import CLUSTER, own, state
 
 from trainium_eks.aws.account import READS, Account
+from trainium_eks.kube.api import NoSuchKindError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.operate.cleanup import compute, kinds, orphans, services
+from trainium_eks.model.config.namespaces import MONITORING
+from trainium_eks.operate.cleanup import claims, compute, kinds, orphans, services
 from trainium_eks.operate.cleanup.left_over import Where
 from trainium_eks.operate.cleanup.marks import Marks
 from trainium_eks.operate.finding import Status
@@ -35,6 +37,14 @@ BACKUP = {
     "Tags": own("trn-dev-fsx"),
     "FileSystem": {"FileSystemId": FILES["FileSystemId"]},
 }
+
+
+GRAFANA = {
+    "workspace": {
+        "id": "g-1", "status": "ACTIVE", "created": MOMENT, "modified": MOMENT, "dataSources": [], "endpoint": "e",
+        "grafanaVersion": "12", "authentication": {"providers": []},
+    }
+}  # fmt: skip
 
 
 def where(answers):
@@ -81,6 +91,13 @@ TAGGED = {
     "ecr:us-west-2:123456789012:repository/trainium-eks-dev/training": "training",
     "kms:us-west-2:123456789012:key/k-1": "trn-dev-key",
     "kms:us-west-2:123456789012:key/k-going": "trn-dev-key",
+    # Deleted, and named by this API for hours.
+    "sqs:us-west-2:123456789012:trn-dev-karpenter-gone": "trn-dev-karpenter-gone",
+    "ecr:us-west-2:123456789012:repository/trainium-eks-dev/gone": "gone",
+    "aps:us-west-2:123456789012:workspace/ws-gone": "trn-dev-metrics",
+    "grafana:us-west-2:123456789012:/workspaces/g-gone": "trn-dev-grafana",
+    "s3:::trn-dev-gone": "trn-dev-gone",
+    "events:us-west-2:123456789012:rule/trn-dev-karpenter-gone": "trn-dev-karpenter-gone",
     # Of another program with the same tags, and of a service whose own list tells what is gone.
     "sqs:us-west-2:123456789012:web": "web",
     "ecr:us-west-2:123456789012:repository/web": "web",
@@ -104,12 +121,36 @@ def test_one_query_finds_tagged_things_of_any_service():
         state = "PendingDeletion" if asked["KeyId"] == "k-going" else "Enabled"
         return {"KeyMetadata": {"KeyId": asked["KeyId"], "KeyState": state}}
 
+    def there(key, code, document):
+        return lambda asked: AwsError(code) if str(asked[key]).rstrip("']").endswith("gone") else document
+
     mapped = [{"ResourceARN": f"arn:aws:{arn}", "Tags": own(TAGGED[arn])} for arn in TAGGED]
     answers = {
         "resourcegroupstaggingapi:GetResources": {"ResourceTagMappingList": mapped},
         "kms:DescribeKey": key,
-        "sqs:GetQueueUrl": {"QueueUrl": f"https://sqs.us-west-2.amazonaws.com/123456789012/{QUEUE}"},
-        "events:ListTargetsByRule": {"Targets": [{"Id": "t-1", "Arn": mapped[0]["ResourceARN"]}]},
+        "sqs:GetQueueUrl": there(
+            "QueueName",
+            "AWS.SimpleQueueService.NonExistentQueue",
+            {"QueueUrl": f"https://sqs.us-west-2.amazonaws.com/123456789012/{QUEUE}"},
+        ),
+        "events:ListTargetsByRule": there(
+            "Rule", "ResourceNotFoundException", {"Targets": [{"Id": "t-1", "Arn": mapped[0]["ResourceARN"]}]}
+        ),
+        "ecr:DescribeRepositories": there("repositoryNames", "RepositoryNotFoundException", {}),
+        "amp:DescribeWorkspace": there(
+            "workspaceId",
+            "ResourceNotFoundException",
+            {
+                "workspace": {
+                    "workspaceId": "ws-1",
+                    "arn": "arn",
+                    "status": {"statusCode": "ACTIVE"},
+                    "createdAt": MOMENT,
+                }
+            },
+        ),
+        "grafana:DescribeWorkspace": there("workspaceId", "ResourceNotFoundException", GRAFANA),
+        "s3:HeadBucket": there("Bucket", "404", {}),
     }
     listed = list(services.tagged(where(answers)))
     found = {each.kind: each for each in listed}
@@ -299,3 +340,39 @@ def test_of_each_kind_what_is_still_there_is_found_with_its_command(kind, listed
     assert found.commands[0] == f"aws {command} --region us-west-2"
     # A cluster removes its own group; other kinds stay behind.
     assert found.goes_with == {"security group": (CLUSTER,), "Auto Scaling group": ("",)}.get(row.name, ())
+
+
+def test_claims_of_monitoring_go_before_their_driver():
+    def volume(name, namespace, policy="Delete"):
+        claim = {"namespace": namespace, "name": f"claim-of-{name}"}
+        return {"metadata": {"name": name}, "spec": {"claimRef": claim, "persistentVolumeReclaimPolicy": policy}}
+
+    kept = [
+        volume("kept", MONITORING, "Retain"),
+        volume("team", "training"),
+        {"metadata": {"name": "free"}, "spec": {}},
+    ]
+
+    class Api:
+        def __init__(self, slow):
+            self.deleted, self.volumes, self.slow = [], [volume("prometheus", MONITORING)], slow
+
+        def list(self, version, kind, **_):
+            if kind == "Alertmanager":
+                raise NoSuchKindError(version, kind)
+            return [*self.volumes, *kept] if kind == "PersistentVolume" else [{"metadata": {"name": kind.lower()}}]
+
+        def delete(self, reference):
+            assert reference.namespace == MONITORING
+            self.deleted.append(f"{reference.kind}/{reference.name}")
+            if reference.kind == "PersistentVolumeClaim" and not self.slow:
+                self.volumes = []
+
+    slept, quick, slow = [], Api(slow=False), Api(slow=True)
+    assert claims.delete_claims(quick, slept.append) == []
+    pods = ["Prometheus/prometheus", "Deployment/deployment"]
+    assert (quick.deleted, slept) == ([*pods, "PersistentVolumeClaim/claim-of-prometheus"], [])
+    assert claims.delete_claims(slow, slept.append) == ["prometheus"]
+    assert sum(slept) == claims.SECONDS
+    assert claims.delete_claims(quick, slept.append) == [], "nothing is asked for twice"
+    assert len(quick.deleted) == 3

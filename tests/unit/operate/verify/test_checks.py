@@ -170,7 +170,7 @@ CASES = [
     ),
     Case(_both(_guarantee("32"), _SILENT_0), "queues/guarantees", "the Ready nodes have 16", more=True),
     Case(_queue(state=""), "queues/test", "have not seen it", "silent"),
-    Case(_queue(state="Closed"), "queues/test", "is Closed, and takes no jobs", "--name test"),
+    Case(_queue(state="Closed"), "queues/test", "is Closed, and takes no jobs", "name: test, uid"),
     Case(_gone("Queue", "test"), "queues/test", "does not exist", "queue-missing pulumi up makes it"),
     Case(_gone("Namespace", "training"), TEAM, "does not exist", "namespace-missing"),
     Case(_status("Namespace", "training", phase="Terminating"), TEAM, "is Terminating, not Active", "namespace-term"),

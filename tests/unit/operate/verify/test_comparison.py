@@ -8,6 +8,7 @@ from cluster_snapshots import NEURON, accelerated, group, outputs
 from trainium_eks.kube.cluster import Cluster
 from trainium_eks.operate.cleanup.state import StateResource
 from trainium_eks.operate.finding import Status, failed
+from trainium_eks.operate.verify.additions import Teams, added
 from trainium_eks.operate.verify.check_input import CheckInput, ObjectComparison
 from trainium_eks.operate.verify.comparison import checks, untold
 from trainium_eks.operate.verify.local_report import LocalReport, ReportError
@@ -52,15 +53,112 @@ def test_a_node_has_the_labels_and_taints_of_its_group():
     assert lines({f"{NEURON}.present": "true"}) == [("Node n", taint)]
 
 
-def test_a_fault_that_a_check_of_its_own_names_is_told_once():
-    def drifted(about):
-        account = failed("namespaces/training", "training", "has no service account trainer", "up")
-        found = [account, failed(f"objects/{about}", about, "does not exist", "up")]
+def test_lost_object_is_told_once_and_a_changed_or_another_one_beside():
+    def subjects(about, text, *lines):
+        lost = ("ServiceAccount victim/trainer", "Deployment kube-system/coredns")
+        checked = failed("queues/victim", "victim", "is Closed, trainer and coredns are not ready", "up", objects=lost)
+        found = [checked, failed(f"objects/{about}", about, text, "up", lines)]
         return [each.subject for each in untold(found)]
 
-    assert drifted("ServiceAccount training/trainer") == ["training"]
-    for other in ("RoleBinding training/trainer", "ServiceAccount training/train", "Queue other"):
-        assert drifted(other) == ["training", other]
+    assert subjects("ServiceAccount victim/trainer", "does not exist") == ["victim"]
+    assert subjects("Deployment kube-system/coredns", "spec.replicas is 0, was made as 2") == ["victim"]
+    image = "spec.template.spec.containers.0.image is a, was made as b"
+    assert subjects("Deployment kube-system/coredns", image) == ["victim", "Deployment kube-system/coredns"]
+    for other in ("Namespace victim", "RoleBinding victim/trainer", "ServiceAccount other/trainer", "Queue victim"):
+        assert subjects(other, "does not exist") == ["victim", other]
+
+
+RESEARCHERS = {"kind": "Group", "name": "trainium-eks:team:researchers"}
+TEAM = {"kubernetes.io/metadata.name": "team"}
+ADDED = [
+    ("ClusterRoleBinding", "", {"subjects": [RESEARCHERS]}, "gives ClusterRole cluster-admin to Group trainium-eks:"),
+    ("ClusterRoleBinding", "", {"subjects": [{"kind": "Group", "name": "system:authenticated"}]}, "gives ClusterRole"),
+    ("ClusterRoleBinding", "", {"subjects": [{"kind": "Group", "name": "system:serviceaccounts:team"}]}, "gives Clust"),
+    ("ClusterRoleBinding", "", {"subjects": [{"kind": "User", "name": "arn:aws:sts::1:assumed-role/ml/ada"}]}, "User"),
+    ("ClusterRoleBinding", "", {"subjects": [{"kind": "User", "name": "arn:aws:sts::1:assumed-role/html/ada"}]}, ""),
+    (
+        "RoleBinding",
+        "kube-system",
+        {"subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "team"}]},
+        "g",
+    ),
+    ("RoleBinding", "kube-system", {"subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "a"}]}, ""),
+    ("RoleBinding", "team", {}, "gives ClusterRole cluster-admin to nobody"),
+    ("ResourceQuota", "team", {"spec": {"hard": {"pods": "0"}}}, '{"hard": {"pods": "0"}}'),
+    ("ResourceQuota", "other", {"spec": {"hard": {"pods": "0"}}}, ""),
+    ("NetworkPolicy", "team", {"spec": {"ingress": [{}]}}, '{"ingress": [{}]}'),
+    ("NetworkPolicy", "team", {"metadata": {"ownerReferences": [{"kind": "Job", "name": "j"}]}}, ""),
+    ("LimitRange", "team", {"metadata": {"annotations": {"trainium-eks/expected": "yes"}}}, ""),
+    (
+        "ValidatingAdmissionPolicyBinding",
+        "",
+        {"spec": {"policyName": "p"}},
+        'judges or changes what the teams make: {"pol',
+    ),
+    (
+        "ValidatingAdmissionPolicyBinding",
+        "",
+        {"spec": {"matchResources": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}},
+        "",
+    ),
+    (
+        "MutatingWebhookConfiguration",
+        "",
+        {"webhooks": [{"name": "w"}]},
+        'judges or changes what the teams make: {"name"',
+    ),
+    (
+        "MutatingWebhookConfiguration",
+        "",
+        {"webhooks": [{"name": "w"}], "metadata": {"name": "pod-identity-webhook"}},
+        "",
+    ),
+    *(
+        ("MutatingWebhookConfiguration", "", {"webhooks": [{"namespaceSelector": {"matchExpressions": [one]}}]}, said)
+        for said, one in (
+            ("", {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["team"]}),
+            ("", {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["kube-system"]}),
+            ("", {"key": "kubernetes.io/metadata.name", "operator": "DoesNotExist"}),
+            ("judges", {"key": "kubernetes.io/metadata.name", "operator": "Exists"}),
+        )
+    ),
+    ("ClusterRoleBinding", "", {"subjects": [RESEARCHERS], "metadata": {"name": "viewer"}}, ""),
+    (
+        "ClusterRoleBinding",
+        "",
+        {
+            "subjects": [{"kind": "Group", "name": "system:authenticated"}],
+            "metadata": {"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}},
+        },
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "namespace", "body", "said"), ADDED)
+def test_object_beside_the_stacks_is_named_where_it_bears_on_a_team(kind, namespace, body, said):
+    place = {"namespace": namespace} if namespace else {}
+    role = {"roleRef": {"kind": "ClusterRole", "name": "cluster-admin"}}
+    each = {"kind": kind, **role, **body, "metadata": {"name": "theirs", **place, **body.get("metadata", {})}}
+    teams = Teams({"team": TEAM}, {RESEARCHERS["name"]}, {"arn:aws:iam::1:role/people/ml"})
+    about = f"{kind} {f'{namespace}/' if namespace else ''}theirs"
+    found = dict(added([each], {"ClusterRoleBinding viewer"}, teams))
+    assert found.keys() == ({about} if said else set())
+    assert said in found.get(about, "")
+    made = ObjectComparison(added={"RoleBinding a/b": "gives"})
+    [finding] = [each for each in checks(CheckInput(outputs(), Cluster("v1"), None, made)) if each.fault]
+    assert "kubectl delete rolebinding b -n a; to keep it: kubectl annotate rolebinding b -n a" in finding.fix
+
+
+def test_node_has_the_huge_pages_of_its_groups_user_data():
+    nodes = [accelerated(name, group("ng1", NEURON, 8, 1)) for name in ("n", "without")]
+    nodes[0]["status"]["capacity"] = {"hugepages-2Mi": "5Gi"}
+    nodes[1]["status"]["capacity"] = {"hugepages-2Mi": "0"}
+    made = ObjectComparison(huge_pages={"ng1-eks": 2560})
+    found = [*checks(CheckInput(outputs(), Cluster("v1", {"Node": tuple(nodes)}), None, made))]
+    assert [(each.subject, each.fault, each.text) for each in found] == [
+        ("Node without", "hugepages-missing", "hugepages-2Mi is 0, was made as 5120Mi")
+    ]
 
 
 MISSING = {"notInstalled": [{"name": "volcano", "reason": "no chart"}], "simulated": ["aws"]}

@@ -157,6 +157,11 @@ def test_options_reach_the_children_of_a_component_and_its_outputs_are_recorded(
             lambda: k8s.core.v1.Namespace("n", metadata={"name": "n", "lables": {}}),
             r"metadata\.lables: .*did you mean 'labels'",
         ),
+        (
+            lambda: aws.ec2.Subnet("s", vpc_id=f"{aws.ec2.Eip('e').id}", cidr_block="10.0.0.0/24"),
+            r"vpcId: it holds an Output that was made text.*test_program\.py:\d+",
+        ),
+        (lambda: pulumi.export("x", f"{aws.ec2.Eip('e').id}"), r"output x: it holds an Output that was made text"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused(record, program, fault):
