@@ -233,6 +233,7 @@ CHANGES = {
     "no secret": pods_wait("CreateContainerConfigError", 'secret "hf-token" not found'),
     "beside a task of another kind": two_kinds,
     "no such queue": fewer("Queue", 0),
+    "a queue below itself": each("Queue", lambda queue: queue["spec"].update(parent="test"), "test"),
     **{
         f"it is {name} and its pods leave": together(phase(name), ending(), CREATING)
         for name in ("Aborting", "Restarting", "Completing")
