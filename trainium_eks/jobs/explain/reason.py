@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from trainium_eks.observe.faults.catalogue import BY_NAME
 
+_LONGEST = 300
+
 
 class Cause(StrEnum):
     """The cause that holds a job."""
@@ -56,6 +58,12 @@ class Reason:
     def to_json(self) -> dict[str, str]:
         """Return JSON for tools."""
         return {"cause": self.cause.value, "sentence": self.sentence, "fix": self.fix, "fault": self.fault}
+
+
+def shortened(sentence: str) -> str:
+    """Return at most 300 characters of a sentence with others' words: its beginning, and its end, where Go's wrapped
+    errors have their cause."""
+    return sentence if len(sentence) <= _LONGEST else f"{sentence[:100]} ... {sentence[105 - _LONGEST :]}"
 
 
 def held(cause: Cause, fault: str, sentence: str, **names: object) -> Reason:

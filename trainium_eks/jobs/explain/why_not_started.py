@@ -12,7 +12,7 @@ from trainium_eks.jobs.explain.cluster_snapshot import (
     moment,
     wanted_pods,
 )
-from trainium_eks.jobs.explain.reason import Cause, Reason, held
+from trainium_eks.jobs.explain.reason import Cause, Reason, held, shortened
 from trainium_eks.jobs.explain.room import some
 from trainium_eks.kube.cluster import Object, condition, is_ready, name_of, namespace_of
 from trainium_eks.observe.faults.catalogue import in_message
@@ -33,13 +33,19 @@ _LOCAL = "local/"
 _CODE = re.compile(r"(: (unknown|not found|unavailable|canceled))+$")
 """End of containerd's messages: a code of gRPC, which follows the reason and is none."""
 
+_RETRIED = timedelta(minutes=1)
+"""Time in which a kubelet makes a sandbox that failed while its node's network plugin started."""
+
 STARTS_WITHIN = timedelta(minutes=10)
 """Time after which a pod with a node that neither runs nor pulls an image is overdue."""
+
+_SANDBOX = "FailedCreatePodSandBox"
+"""Reason of an event of a pod whose network or first container could not be made."""
 
 _SPEAKERS: Mapping[str, Speaker] = {
     **dict.fromkeys(_VOLUME_EVENTS, Speaker.VOLUME),
     **dict.fromkeys(("FailedScheduling", "Unschedulable", "NotTriggerScaleUp"), Speaker.SCHEDULER),
-    **dict.fromkeys(("FailedCreatePodSandBox", "FailedPostStartHook", "FailedSync"), Speaker.RUNTIME),
+    **dict.fromkeys((_SANDBOX, "FailedPostStartHook", "FailedSync"), Speaker.RUNTIME),
     "FailedCreate": Speaker.ADMISSION,
     "InspectFailed": Speaker.REGISTRY,
 }
@@ -90,15 +96,16 @@ def _image(snapshot: ClusterSnapshot, pod: Object, image: str, waits: Object) ->
         sentence = f"this machine has no image {image}"
         return held(Cause.IMAGE, "image-not-on-machine", sentence, image=f"{name}{how}")
     if reason == "InvalidImageName":
-        return held(Cause.IMAGE, "image-name-invalid", f"{image!r} is no name of an image")
+        return held(Cause.IMAGE, "image-name-invalid", f"{image!r} is no name of an image: {message or reason}")
     known = in_message(message, Speaker.REGISTRY)
     fault = known.name if known else "image-unreachable"
-    sentence = f"the image {image} cannot be pulled: {_last_words(message) or reason}"
+    sentence = f"the image {image} cannot be pulled"
     if fault == "image-missing":
         sentence = f"there is no image {image}"
     elif fault == "image-refused":
         sentence = f"the registry refuses to give {image} to the nodes"
-    return held(Cause.IMAGE, fault, sentence, image=image)
+    words = _last_words(message)
+    return held(Cause.IMAGE, fault, f"{sentence}: {reason if words in ('', image) else words}", image=image)
 
 
 def _last_words(message: str) -> str:
@@ -170,7 +177,8 @@ def claims(snapshot: ClusterSnapshot) -> Iterator[Reason]:
 
 
 def warned(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Iterator[Reason]:
-    """Yield a reason for the newest warning about pods that wait, if it is of a volume or names a fault."""
+    """Yield a reason for the newest warning about pods that wait, if it is of a volume, of the network and the runtime,
+    or names a fault."""
     left = {pod["metadata"].get("uid"): pod for pod in waiting}
     for event in reversed(snapshot.events):
         pod = left.get(event["involvedObject"].get("uid"))
@@ -180,13 +188,16 @@ def warned(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Iterator[Rea
             words = " ".join(str(event.get("message", "")).split())
             if who is Speaker.VOLUME:
                 yield _unmounted(snapshot, pod, words)
-            elif known := in_message(words, who):
-                yield held(Cause.CONFIG, known.name, f"{name_of(pod)}: {words}", **_names(snapshot, pod))
+            elif (known := in_message(words, who)) or (
+                event["reason"] == _SANDBOX and _waited(snapshot, pod) > _RETRIED
+            ):
+                fault = known.name if known else "sandbox-not-made"
+                yield held(Cause.CONFIG, fault, f"{name_of(pod)}: {words}", **_names(snapshot, pod))
 
 
 def _unmounted(snapshot: ClusterSnapshot, pod: Object, words: str) -> Reason:
     known = in_message(words, Speaker.VOLUME)
-    sentence = f"a volume of {name_of(pod)} does not mount: {words[:300]}"
+    sentence = f"a volume of {name_of(pod)} does not mount: {shortened(words)}"
     return held(Cause.VOLUME, known.name if known else "mount-failed", sentence, **_names(snapshot, pod))
 
 
@@ -210,13 +221,32 @@ def _under_way(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Reason:
     pulling -= {event["involvedObject"]["name"] for event in _about(snapshot, waiting, "Pulled")}
     # A container that runs and is not ready yet may load for long.
     for pod in (each for each in waiting if (each.get("status") or {}).get("phase") == "Pending"):
-        since = condition(pod, "PodScheduled").get("lastTransitionTime") or pod["metadata"]["creationTimestamp"]
-        overdue = snapshot.now - moment(since)
+        overdue = _waited(snapshot, pod)
         if overdue > STARTS_WITHIN and name_of(pod) not in pulling:
             minutes = overdue // timedelta(minutes=1)
-            sentence = f"{name_of(pod)} has had a node for {minutes} min and does not run; no event says why"
+            said = _last_warning(snapshot, [pod]) or "no event says why"
+            sentence = f"{name_of(pod)} has had a node for {minutes} min and does not run; {said}"
             return held(Cause.CONFIG, "container-not-made", sentence, **_names(snapshot, pod))
     total = len(snapshot.pods)
     has = "all its pods have nodes" if total > 1 else "its pod has a node"
     doing = f"{len(pulling)} of {total} pull the image" if pulling else f"{total - len(waiting)} of {total} run already"
-    return Reason(Cause.STARTING, f"{has}; {doing}", "")
+    return Reason(Cause.STARTING, "; ".join(filter(None, (has, doing, _last_warning(snapshot, waiting)))), "")
+
+
+def _waited(snapshot: ClusterSnapshot, pod: Object) -> timedelta:
+    """Return the time since a pod has a node."""
+    since = condition(pod, "PodScheduled").get("lastTransitionTime") or pod["metadata"]["creationTimestamp"]
+    return snapshot.now - moment(since)
+
+
+def _last_warning(snapshot: ClusterSnapshot, pods: Sequence[Object]) -> str:
+    """Return the newest event of the first pod of which it is a warning; empty where all have gone on since."""
+    for pod in pods:
+        about = (
+            each
+            for each in reversed(snapshot.events)
+            if each["involvedObject"].get("uid") == pod["metadata"].get("uid")
+        )
+        if (last := next(about, None)) and last.get("type") == "Warning" and last.get("reason") not in _PROGRESS:
+            return " ".join(f"{name_of(pod)}: {last.get('message', '')}".split())
+    return ""

@@ -8,6 +8,7 @@ Volcano's words come last.
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 
 from trainium_eks.jobs.explain import why_no_room, why_not_started
@@ -28,8 +29,16 @@ from trainium_eks.model.sizing.quantities import quantity, shown
 from trainium_eks.observe.faults.catalogue import in_message
 from trainium_eks.observe.faults.fault import Speaker
 
+_COMPUTED = (Cause.QUEUE, Cause.CAPACITY, Cause.TOPOLOGY, Cause.TAINT, Cause.NODE)
+"""Causes that are reckoned from amounts, and not read."""
+
 PATIENCE_SECONDS = 15
 """Time that Volcano may take to look at a job: its scheduler does each second."""
+
+FORGOTTEN_SECONDS = 60
+"""Time from a job's admission to its queue until its first pod, under any load that was measured (decision 96)."""
+
+_RESTART_LOCAL_CONTROLLERS = "end the process vc-controller-manager, then trn local up"
 
 _NO_QUOTA = re.compile(r"resource quota insufficient, requested: map\[(.*)\], used: map\[(.*)\], limited: map\[(.*)\]")
 """Message of the scheduler's plugin ``resourcequota`` about a job that it holds back (Volcano 1.15)."""
@@ -54,7 +63,15 @@ def why(snapshot: ClusterSnapshot) -> Reason | None:
         snapshot.pods and len(snapshot.pods) >= wanted_pods(snapshot.job) and _all_run(snapshot)
     ):
         return None
-    return next(_reasons(snapshot), _unknown(snapshot))
+    reason = next(_reasons(snapshot), None)
+    return _unknown(snapshot) if reason is None else _with_words(snapshot, reason)
+
+
+def _with_words(snapshot: ClusterSnapshot, reason: Reason) -> Reason:
+    """Return a computed reason with the scheduler's words at its end, where these say something: a wrong computation
+    shows beside them."""
+    words = _telling(snapshot) if reason.cause in _COMPUTED else ()
+    return replace(reason, sentence=f"{reason.sentence} (Volcano says: {words[0]})") if words else reason
 
 
 def why_ended(snapshot: ClusterSnapshot) -> Reason | None:
@@ -92,6 +109,7 @@ def _reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     # Without pods and without a verdict, nobody has looked: the reckoning below would be a guess.
     if not _is_judged(snapshot):
         yield from _nobody_looks(snapshot)
+    yield from _forgotten(snapshot)
     yield from why_no_room.reasons(snapshot, wanted)
     yield from _kept_back(snapshot)
 
@@ -236,6 +254,21 @@ def _nobody_looks(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         yield held(Cause.VOLCANO, "volcano-scheduler-silent", sentence, log=log)
 
 
+def _forgotten(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+    """Yield a reason if the scheduler has let the job in and its controllers make no pods: they hear of a PodGroup by
+    changes alone, and one that was let in before they saw it never wakes its job (volcano#5325)."""
+    phase = ((snapshot.podgroup or {}).get("status") or {}).get("phase")
+    if phase != "Inqueue" or snapshot.phase != "Pending" or snapshot.pods:
+        return
+    metadata = (snapshot.podgroup or snapshot.job)["metadata"]
+    changed = [each["time"] for each in metadata.get("managedFields") or () if "time" in each]
+    silent = (snapshot.now - max(map(moment, [metadata["creationTimestamp"], *changed]))).total_seconds()
+    if silent > FORGOTTEN_SECONDS:
+        sentence = f"Volcano's scheduler let it in, and its controllers have made no pod in {silent:.0f} s"
+        restart = _RESTART_LOCAL_CONTROLLERS if snapshot.is_local else ""
+        yield held(Cause.VOLCANO, "volcano-controllers-missed-it", sentence, job=snapshot.name, restart=restart)
+
+
 def _is_kept_back(snapshot: ClusterSnapshot) -> bool:
     """Return whether the scheduler lets no pods be created for the job: its action `enqueue` has looked, and left it
     ``Pending``."""
@@ -253,15 +286,15 @@ def _kept_back(snapshot: ClusterSnapshot) -> Iterator[Reason]:
 
 def _unknown(snapshot: ClusterSnapshot) -> Reason:
     """Return Volcano's own words as the reason, when no better one is known."""
-    words = _words(snapshot)
+    words = [*_telling(snapshot), *_words(snapshot)]
     if words:
-        return Reason(Cause.UNKNOWN, f"Volcano says: {words}", f"kubectl describe vcjob {snapshot.name}")
+        return Reason(Cause.UNKNOWN, f"Volcano says: {words[0]}", f"kubectl describe vcjob {snapshot.name}")
     unread = [kind for kind in ("queues", "nodes", "claims") if getattr(snapshot, kind) is None]
     sentence = "nothing that was read holds it" + (f" (not read: {', '.join(unread)})" if unread else "")
     return Reason(Cause.STARTING, sentence, "")
 
 
-def _words(snapshot: ClusterSnapshot) -> str:
+def _words(snapshot: ClusterSnapshot) -> list[str]:
     texts = [condition(pod, "PodScheduled").get("message", "") for pod in snapshot.pods if not is_bound(pod)]
     texts += _of_gang(snapshot)
     texts += [
@@ -269,10 +302,12 @@ def _words(snapshot: ClusterSnapshot) -> str:
         for event in sorted(snapshot.events, key=when, reverse=True)
         if event.get("reason") in ("FailedScheduling", "Unschedulable")
     ]
-    texts = [_COUNTS.sub(_in_order, text) for text in texts if text and not _PLACED.match(text)]
-    # A pod's own troubles say more than the gang's.
-    telling = [text for text in texts if "pod group is not ready" not in text and "can possibly" not in text]
-    return next(iter(telling), next(iter(texts), ""))
+    return [_COUNTS.sub(_in_order, text) for text in texts if text and not _PLACED.match(text)]
+
+
+def _telling(snapshot: ClusterSnapshot) -> list[str]:
+    """Return the words about a pod's own troubles, which say more than the gang's."""
+    return [each for each in _words(snapshot) if "pod group is not ready" not in each and "can possibly" not in each]
 
 
 def _in_order(counts: re.Match[str]) -> str:

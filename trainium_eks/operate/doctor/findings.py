@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from trainium_eks.jobs.explain.reason import Reason
+from trainium_eks.jobs.explain.reason import Reason, shortened
 from trainium_eks.observe.faults.catalogue import BY_NAME, in_message
 from trainium_eks.observe.faults.fault import Speaker
 from trainium_eks.operate.finding import Finding, failed
@@ -12,9 +12,6 @@ _COMMAND = re.compile(r"\btrn (logs|status|cancel) (?!-)[\w.-]++(?! --namespace)
 
 FAULTS = "faults"
 """Section of the faults that no check looks for."""
-
-LONGEST = 300
-"""Characters of a sentence: parts of it are written by pods."""
 
 
 def found(fault: str, about: str, sentence: str, **names: object) -> Finding:
@@ -33,7 +30,7 @@ def of_reason(reason: Reason, about: str, namespace: str) -> Finding:
 
 def _failure(fault: str, about: str, sentence: str, fix: str) -> Finding:
     id_ = f"{FAULTS}/{fault}/{about.replace(' ', '-')}"
-    return failed(id_, about, sentence[:LONGEST], fix, fault=fault, cause=BY_NAME[fault].cause)
+    return failed(id_, about, shortened(sentence), fix, fault=fault, cause=BY_NAME[fault].cause)
 
 
 def _placed(remedy: str, namespace: str, rank: object = None) -> str:

@@ -90,6 +90,8 @@ def _end(
         return
     read = f"{len(snapshot.pods)} pods that are left and {len(snapshot.events)} events"
     sentence = f"it is {snapshot.phase}; read: {read}; none of them names a cause"
+    if warning := next((each for each in reversed(snapshot.events) if each.get("type") == "Warning"), None):
+        sentence += f"; the newest warning: {warning.get('message')}"
     yield found("end-unexplained", about, sentence, job=snapshot.name, namespace=namespace)
 
 

@@ -168,6 +168,25 @@ def two_do_not_answer(found):
     together(fewer("Node", 3), only("delta"))(found)
 
 
+def parts(prefix, **metadata):
+    """One device a pod, in place of all of a node's."""
+
+    def change(pod):
+        pod["metadata"].update(metadata)
+        pod["spec"]["containers"][0]["resources"]["requests"]["aws.amazon.com/neuron"] = "1"
+
+    return each("Pod", change, prefix)
+
+
+def let_in(found):
+    """The scheduler lets a job into its queue now."""
+    written = [{"manager": "vc-scheduler", "time": found["now"]}]
+    made = {"creationTimestamp": "2026-11-22T01:00:00Z", "managedFields": written}
+    for group in found["PodGroup"]:
+        group["status"]["phase"] = "Inqueue"
+        group["metadata"].update(made)
+
+
 def at_once(found):
     """Without pods nothing but its PodGroup's phase tells that it has been looked at."""
     found["now"] = found["Job"][0]["metadata"]["creationTimestamp"]
@@ -217,6 +236,14 @@ CHANGES = {
         for order in (("2 Pending", "1 Bound"), ("1 Bound", "2 Pending"))
     },
     "nodes look free": only("delta"),
+    "its pods have a part": parts("alpha"),
+    "another team's pods have a part": parts("alpha", namespace="speech"),
+    "a part of each node is held unseen": together(
+        only("delta"),
+        each("Queue", lambda queue: queue["status"].update(allocated={"aws.amazon.com/neuron": "4"}), "test"),
+    ),
+    "let in, and forgotten": together(fewer("Pod", 0), let_in, later),
+    "let in a moment ago": together(fewer("Pod", 0), later, let_in),
     "nothing may be read": lambda found: found.update(UNREAD),
     "nodes may not be read": lambda found: found.update(Node=None),
     "kept back at once": at_once,

@@ -8,6 +8,7 @@ import pytest
 import recorded_scenes
 from cluster_snapshots import EFA, NEURON, Object, named, objects, outputs, unfilled
 
+from trainium_eks.jobs.explain.why_pending import why
 from trainium_eks.kube.cluster import Cluster
 from trainium_eks.operate.doctor.diagnosis import diagnose
 from trainium_eks.operate.doctor.examination import Examination
@@ -342,6 +343,48 @@ def waits_for_image(words):
         made["Event"].append(event("Pod", "uid-gang-trainer-0", "Failed", f"Failed to pull image: {words}", 30))
 
     return change
+
+
+def creating(words, reason="FailedCreatePodSandBox", minutes=11):
+    """Pods have had nodes for so long, and the first has an event."""
+
+    def change(made):
+        since = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": ago(60 * minutes)}]
+        waiting = [{"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}}]
+        for pod in made["Pod"]:
+            pod["status"] = {"phase": "Pending", "conditions": since, "containerStatuses": waiting}
+        in_phase("Pending")(made)
+        made["Event"].append(event("Pod", "uid-gang-trainer-0", reason, words, 30))
+
+    return change
+
+
+CNI = 'plugin type="aws-cni" failed (add): dial tcp 127.0.0.1:50051: connect: connection refused'
+LONG = f"{'failed to set up sandbox container ' * 9}: {CNI}"
+
+
+@pytest.mark.parametrize(
+    ("words", "rest", "fault"),
+    [
+        (LONG, {}, "sandbox-not-made"),
+        ("netplugin failed with no error message", {"minutes": 2}, "sandbox-not-made"),
+        (CNI, {"minutes": 0.5}, ""),
+        ('no runtime for "nvidia" is configured', {"minutes": 0.5}, "runtime-missing"),
+        (
+            'failed to get sandbox image "602.dkr.ecr.us-west-2.amazonaws.com/eks/pause:3.5": 401',
+            {},
+            "pause-image-refused",
+        ),
+        ("a text that nobody knows", {"reason": "NetworkNotReady"}, "container-not-made"),
+    ],
+)
+def test_finding_of_a_pod_without_sandbox_ends_with_its_event(words, rest, fault):
+    found = examined(running(creating(words, **rest)), "gang", checks=False)
+    assert [each.fault for each in found] == ([fault] if fault else [])
+    assert all(each.text.endswith(words[-len(CNI) :]) and len(each.text) <= 300 for each in found)
+    snapshot = Cluster("v1", {kind: tuple(each) for kind, each in running(creating(words, **rest)).items()})
+    around = Examination(CheckInput(outputs(), snapshot), NOW, lambda *_: ()).around(snapshot.objects["Job"][0])
+    assert why(around).sentence.endswith(words), "`trn status` quotes it at once"
 
 
 def rejected(made):

@@ -488,7 +488,12 @@ def test_a_pools_type_is_looked_for_in_its_zone_and_its_reservation_looked_at(pr
     told = ask_one(pooled(prod), "capacity/inf2.48xlarge", offered("usw2-az1"))
     assert (told.status, told.text) == (Status.FAIL, "not offered in usw2-az4; offered in usw2-az1")
     assert "autoscaling.karpenter.acceleratorPools[0].zoneId" in told.fix
-    one = {"InstanceType": "inf2.48xlarge", "AvailabilityZoneId": "usw2-az4", "TotalInstanceCount": 1}
+    one = {
+        "InstanceType": "inf2.48xlarge",
+        "AvailabilityZoneId": "usw2-az4",
+        "TotalInstanceCount": 1,
+        "State": "active",
+    }
     unset = "set autoscaling.karpenter.acceleratorPools[0].capacityReservationIds"
     for reservations, status, remedy in (([], Status.FAIL, unset), ([one], Status.WARN, "maxNodes")):
         answer = {"ec2:DescribeCapacityReservations": {"CapacityReservations": reservations}}
