@@ -105,13 +105,16 @@ def of_exit(
     start = f"{ended.pod} ended with {ended.meaning}"
     if ended.reason == "OOMKilled":
         return found("out-of-memory", about, f"{start}: {ended.message}".rstrip(": "), **names)
-    known = in_log(examination.log(pod, is_previous))
+    log = [*examination.log(pod, is_previous)]
+    error = endings.first_error(log)
+    known = in_log([error]) or in_log(log)
     if known is not None:
-        return found(known[0].name, about, f"{start}: {known[1]}", **names)
+        more = f"; {error}" if error and known[1] not in error else ""
+        return found(known[0].name, about, f"{start}: {error if error and not more else known[1]}{more}", **names)
     speaker = Speaker.RUNTIME if ended.reason in _NOT_STARTED else Speaker.PROGRAM
     said = in_message(ended.message, speaker)
     fault = said.name if said else _CODES.get(ended.code) or ("crash-loop" if is_previous else "container-failed")
-    return found(fault, about, f"{start}: {ended.message}".rstrip(": "), **names)
+    return found(fault, about, f"{start}: {error or ended.message}".rstrip(": "), **names)
 
 
 def lingering(examination: Examination, pod: Object, ended_at: datetime | None) -> Iterator[Finding]:
