@@ -404,6 +404,8 @@ OF_RANK_1, OF_ALL = "trn logs gang --node 1 --namespace lab", "trn logs gang --a
         ("container-failed", exits(3), "", OF_RANK_1),
         ("out-of-memory", failed(exits(137)), "", "smaller batch"),
         ("program-crashed", failed(exits(139)), "", OF_RANK_1),
+        ("program-raised", failed(exits(1)), "[rank1]: ValueError: no words of any entry", OF_RANK_1),
+        ("out-of-memory", failed(exits(137)), "ValueError: no words of any entry", "smaller batch"),
         ("training-stalled", exits(0), "", OF_ALL),
         ("training-stalled", late, "compiles", OF_ALL),
         ("launch-refused", claim_of("UnauthorizedOperation: not authorized"), "", "describe nodeclaims"),
