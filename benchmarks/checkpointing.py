@@ -18,6 +18,9 @@ from statistics import fmean
 import torch
 import transformers
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+import own_world
+
 WORKLOADS = Path(__file__).resolve().parents[1] / "workloads"
 MODEL = {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 4, "num_attention_heads": 8,
          "num_key_value_heads": 8, "vocab_size": 8192, "tie_word_embeddings": True}  # fmt: skip
@@ -31,6 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path)
     asked = parser.parse_args()
+    own_world.enter()
     print("seconds:             stands still             share          written  24 steps")
     print("ranks  sharding  at once   first   later  first  later  afterwards     at once  beside")
     with tempfile.TemporaryDirectory(dir=asked.directory) as place:

@@ -7,10 +7,7 @@ the job's own status says so, which is what people watch. Exit code 1 when a bud
 
 import argparse
 import json
-import os
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -24,6 +21,10 @@ from typing import Any
 
 from kubernetes import client, config
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+import own_world
+from local_project import repository_cloud
+
 BUDGETS_SECONDS = {64: 2.0, 256: 5.0, 1000: 15.0}
 """Pods of a gang, and the time until the last of them runs."""
 NAMESPACE, QUEUE, DEVICE, DEVICES = "training", "test", "aws.amazon.com/neuron", 16
@@ -32,7 +33,6 @@ JOB_LABEL = "volcano.sh/job-name"
 LOOK_SECONDS = 0.1
 """Between two looks at the job's status: a small object, so looking costs the API server next to nothing."""
 LIMIT_SECONDS = 300
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
@@ -53,40 +53,13 @@ class Clients:
     jobs: client.CustomObjectsApi
 
 
-@contextmanager
-def local_cloud(name: str, *options: str) -> Iterator[Path]:
-    """Yield a local cloud with a real Volcano, by ``trn local up`` with options: the repository's own project in a
-    directory of its own."""
-    with tempfile.TemporaryDirectory(prefix=f"trn-{name}-") as directory:
-        project = Path(directory)
-        for part in ("Pulumi.yaml", "__main__.py", "components", "charts", "trainium_eks"):
-            (project / part).symlink_to(ROOT / part)
-        shutil.copy(ROOT / "Pulumi.local.yaml", project)
-        try:
-            trn(project, "local", "up", *options)
-            if not json.loads((project / ".local/local/report.json").read_text())["realVolcano"]:
-                raise SystemExit("Volcano is not on this machine; docs/local-cloud.md says where it can come from")
-            yield project
-        finally:
-            trn(project, "local", "down")
-
-
-def trn(project: Path, *arguments: str) -> str:
-    """Return what the command prints; end the benchmark where it fails."""
-    command = [sys.executable, "-m", "trainium_eks.cli", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-    shown = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
-    if shown.returncode:
-        raise SystemExit(f"trn {' '.join(arguments)} failed:\n{shown.stdout[-3000:]}{shown.stderr[-3000:]}")
-    return shown.stdout
-
-
 def main() -> int:
     """Measures, prints, judges."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=sorted(BUDGETS_SECONDS), help="pods of each gang")
     parser.add_argument("--times", type=int, default=3, help="gangs of each size; the median counts")
     asked = parser.parse_args()
+    own_world.enter()
     held = []
     with _cloud(max(asked.sizes)) as clients:
         for size in sorted(asked.sizes):
@@ -104,8 +77,13 @@ def main() -> int:
 @contextmanager
 def _cloud(nodes: int) -> Iterator[Clients]:
     """Yield the clients of a new local cloud with this number of trn1.32xlarge nodes."""
-    with local_cloud("gangs", "--nodes", str(nodes)) as project:
-        kubeconfig = trn(project, "kubeconfig", "--admin", "--path").strip()
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        repository_cloud(Path(directory), "--nodes", str(nodes), volcano=False) as project,
+    ):
+        if not json.loads((project.path / ".local/local/report.json").read_text())["realVolcano"]:
+            raise SystemExit("Volcano is not on this machine; docs/local-cloud.md says where it can come from")
+        kubeconfig = str(project.path / ".local/local/kubeconfig")
         with config.new_client_from_config(kubeconfig) as connection:
             yield Clients(client.CoreV1Api(connection), client.CustomObjectsApi(connection))
 

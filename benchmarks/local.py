@@ -5,16 +5,16 @@ those that ``trn local up`` prints itself: the start of Kubernetes, and the rest
 """
 
 import argparse
-import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+import own_world
+from local_project import REAL_VOLCANO, LocalProject
+
 START_SECONDS = 10.0
 """From nothing to a control plane that answers, the programs being there."""
 DEV_SECONDS = 60.0
@@ -40,9 +40,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs=3, default=NODES, help="sizes to try, smallest first")
     sizes = tuple(parser.parse_args().nodes)
+    own_world.enter()
     ups: dict[int, Up] = {}
     with tempfile.TemporaryDirectory(prefix="trn-benchmark-") as directory:
-        project = _project(Path(directory))
+        # The repository's program in a directory of its own.
+        project = LocalProject.of_the_repository(Path(directory), **REAL_VOLCANO)
+        project.configure("local")
         for nodes in sizes:
             ups[nodes] = _up(project, nodes)
             print(
@@ -52,7 +55,7 @@ def main() -> int:
             if nodes == sizes[0]:
                 again = _up(project, nodes)
                 print(f"      again   start {again.start_seconds:5.1f} s, up {again.seconds:6.1f} s", flush=True)
-            _trn(project, "down")
+            project.trn("local", "down")
     small, middle, large = sizes
     first = (ups[middle].seconds - ups[small].seconds) / (middle - small)
     second = (ups[large].seconds - ups[middle].seconds) / (large - middle)
@@ -69,30 +72,13 @@ def main() -> int:
     return 0 if all(checks.values()) else 1
 
 
-def _project(directory: Path) -> Path:
-    """The repository's program in a directory of its own, so that the user's local stack is left alone."""
-    for name in ("Pulumi.yaml", "__main__.py", "components", "charts", "trainium_eks"):
-        (directory / name).symlink_to(ROOT / name)
-    shutil.copy(ROOT / "Pulumi.local.yaml", directory)
-    return directory
-
-
-def _up(project: Path, nodes: int) -> Up:
-    shown = _trn(project, "up", "--nodes", str(nodes))
+def _up(project: LocalProject, nodes: int) -> Up:
+    shown = project.trn("local", "up", "--nodes", str(nodes))
     start = re.search(r"started in ([\d.]+) s", shown.stderr)
     rest = re.search(r"\(([\d.]+) s\)", shown.stdout)
-    if rest is None:
-        raise SystemExit(f"no time in:\n{shown.stdout}")
+    if shown.returncode or rest is None:
+        raise SystemExit(f"`trn local up` failed, or said no time:\n{shown.stdout}{shown.stderr}")
     return Up(float(start[1]) if start else 0.0, float(rest[1]))
-
-
-def _trn(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "trainium_eks.cli", "local", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    shown = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
-    if shown.returncode:
-        raise SystemExit(f"{' '.join(arguments)} failed:\n{shown.stderr}")
-    return shown
 
 
 if __name__ == "__main__":

@@ -23,6 +23,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+import own_world
+
+own_world.enter()
 # Read when libraries are imported.
 os.environ |= {"USE_TORCH_XLA": "0", "OMP_NUM_THREADS": "1"}
 import torch

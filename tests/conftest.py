@@ -4,8 +4,15 @@ import functools
 import gc
 import os
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import own_world
+from own_world import pytest_handlecrashitem  # noqa: F401 (a hook of pytest-xdist)
+
+own_world.enter()  # before the imports below read variables
+os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])  # for children: a test's directory is empty
 
 import botocore.loaders
 import botocore.session
@@ -23,13 +30,11 @@ _PRODUCT = (f"{_ROOT}/trainium_eks/", f"{_ROOT}/components/")
 _QUOTING = ("model/validation/problems.py", "client/failure.py", "cli/shared/programs.py")
 """Files that make a problem of another one's text."""
 
-# What a developer's shell may hold and the SDKs read as defaults: no test may depend on it.
-_AMBIENT = ("AWS_", "KUBECONFIG", "PULUMI_", "HELM_", "TRN_STACK")
-
-
 # A machine that is busy with other tests is slow to make examples; that says nothing of what is tested.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+own_world.refuse_exec()
 
 # Importing the SDKs makes a million objects that stay. Going through them again and again, looking for garbage, would
 # take a quarter of the tests' time.
@@ -58,12 +63,11 @@ def _models_of_aws_are_read_once():
 
 
 @pytest.fixture(autouse=True)
-def _no_ambient_settings(monkeypatch):
-    for name in os.environ:
-        if name.startswith(_AMBIENT):
-            monkeypatch.delenv(name)
-    # Rule R05 asks whether a version is still in standard support: the answer must not change while nobody looks.
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795219200")  # 2026-11-21
+def _empty_directory(monkeypatch):
+    """Begin each test in an empty directory: in the checkout the user's local clouds would be found."""
+    with tempfile.TemporaryDirectory(prefix="empty-") as directory:
+        monkeypatch.chdir(directory)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -83,8 +83,6 @@ class LocalProject:
         """
         ours = {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
         ours |= {"TRN_TRAINING_OPERATOR": "off", "TRN_KARPENTER": "off"}
-        # The day by which versions are in standard support, or not: a config must not need a waiver by and by.
-        ours |= {"SOURCE_DATE_EPOCH": "1795219200"}  # 2026-11-21
         if shutil.which("vc-scheduler") is None:
             ours["TRN_VOLCANO"] = "off"
         return {**os.environ, **ours, **self.environment}

@@ -94,8 +94,8 @@ def test_a_linter_of_workflows_finds_nothing(name, options, install):
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize(("failing", "code"), [("", 0), ("test", 1), ("test-all", 1)])
-def test_ci_runs_both_commands_and_fails_with_either(failing, code, tmp_path):
+@pytest.mark.parametrize(("failing", "code"), [("", 0), ("local", 1), ("test", 1), ("test-all", 1)])
+def test_ci_runs_the_commands_of_the_readme_and_fails_with_any(failing, code, tmp_path):
     ran = tmp_path / "ran"
     make = tmp_path / "make"
     make.write_text(
@@ -104,7 +104,8 @@ def test_ci_runs_both_commands_and_fails_with_either(failing, code, tmp_path):
     make.chmod(0o755)
     path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run([ROOT / ".ci" / "run"], env=path, check=False, capture_output=True, text=True)
-    assert ran.read_text().split() == ["test", "test-all"]
+    clouds_end = ["local-down"] * 2
+    assert ran.read_text().split() == ["local", "local", "test", *clouds_end, "test-all", *clouds_end]
     assert done.returncode == code
     closing = "=== 3 passed in 1.00s ==="
     assert done.stdout.splitlines()[-4:] == ["make test:", closing, "make test-all:", closing]

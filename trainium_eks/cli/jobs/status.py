@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 2.0
 SHOWN_RESTARTS = 5
 SOON_SECONDS = 5400.0
-"""A Capacity Block that ends within this is shown as a warning: EC2 begins to end its instances 30 minutes before, and
-those of UltraServers have to be ended 60 minutes before."""
+"""A Capacity Block that ends within this is shown as a warning: EC2 begins to end its instances 30 minutes before,
+those of UltraServers 60 minutes before."""
 WIDE = 90
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -213,7 +213,7 @@ def _details(found: "JobStatus") -> "Iterator[Line]":
         yield from ((f"  {each.at:%H:%M:%S} {each.cause}", "") for each in found.restarts[-SHOWN_RESTARTS:])
     if found.block_ends is not None:
         left, when = (found.block_ends - found.now).total_seconds(), f"{found.block_ends:%Y-%m-%d %H:%M} UTC"
-        ends = f"ends in {duration(left)} ({when}); EC2 ends its nodes 30 minutes before"
+        ends = f"ends in {duration(left)} ({when}); EC2 ends its nodes 30 minutes before (UltraServers: 60)"
         ends = ends if left > 0 else f"ended at {when}"
         yield f"its Capacity Block {ends}", "bold red" if left < SOON_SECONDS else ""
     others = [each for each in found.exits if each.code and each != first_failure(found.exits)]

@@ -18,6 +18,11 @@ OPEN = not_checked("versions/kubernetes", "Kubernetes 1.35", "the right eks:X is
 GOOD = passed("names/cluster", "cluster", "free")
 
 
+@pytest.fixture(autouse=True)
+def _in_a_project(project, monkeypatch):
+    monkeypatch.chdir(project.path)
+
+
 def run(monkeypatch, *findings, account="111122223333", options=""):
     facts = {"stack": "dev", "region": "us-west-2", "account": account}
     monkeypatch.setattr(recording, "record", lambda _, stack: Graph("p", stack, (), {}))

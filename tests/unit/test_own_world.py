@@ -1,0 +1,114 @@
+"""The tests' own world: what they see of the machine, and what is left of a run that was ended."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from own_world import WORLD
+
+ROOT = Path(__file__).parents[2]
+
+_LONG = """\
+import time, pytest
+@pytest.mark.parametrize("number", range(300))
+def test_it(number):
+    time.sleep(1)
+"""
+
+_DAEMON = """\
+import os, signal, time
+import own_world
+own_world.enter()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+os.posix_spawn("/bin/sleep", ["sleep", "600"], {"TMPDIR": os.environ["TMPDIR"]}, setsid=True)
+print(os.environ["TRN_TEST_WORLD"], flush=True)
+time.sleep(600)
+"""
+
+_USERS = {
+    "HOME": "/dev/null",
+    "XDG_CACHE_HOME": "/dev/null",
+    "KUBECONFIG": "/of/the/user",
+    "TRN_STACK": "prod",
+    "AWS_PROFILE": "admin",
+    "PULUMI_ACCESS_TOKEN": "x",
+    "HELM_NAMESPACE": "x",
+    "GIT_DIR": "/x",
+    "FORCE_COLOR": "1",
+    "GOOGLE_APPLICATION_CREDENTIALS": "/x",
+    "HF_TOKEN": "x",
+    "RANK": "7",
+    "PYTHONPATH": f"{ROOT}/tests",
+}
+"""What a user's shell may hold, on a machine where the home cannot be written."""
+
+
+def sleepers(world):
+    found = []
+    for process in psutil.process_iter():
+        try:
+            found += [process] if process.environ().get("TMPDIR") == world else []
+        except psutil.Error:
+            continue
+    return found
+
+
+def gone(world, within_seconds=60):
+    end = time.monotonic() + within_seconds
+    while left := sleepers(world):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return not left
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_processes_end_with_a_run_however_it_ends(number, tmp_path):
+    users = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), **_USERS}
+    run = subprocess.Popen([sys.executable, "-c", _DAEMON], env=users, stdout=subprocess.PIPE, text=True)
+    world = run.stdout.readline().strip()
+    assert Path(world).parent == tmp_path
+    assert len(sleepers(world)) == 1
+    run.send_signal(number)
+    run.wait(60)
+    assert gone(world)
+    # The next run removes what is left, also of a run whose companion was killed, too.
+    daemon = subprocess.Popen(["/bin/sleep", "600"], env={"TMPDIR": world})
+    with subprocess.Popen([sys.executable, "-c", _DAEMON], env=users, stdout=subprocess.PIPE, text=True) as following:
+        following.stdout.readline()
+        assert daemon.wait(60) == -signal.SIGKILL
+        following.kill()
+
+
+def test_variables_of_the_user_are_not_seen():
+    program = "import own_world, os; own_world.enter(); print(sorted(os.environ)); print(os.environ['TRN_CACHE'])"
+    users = {"PATH": os.environ["PATH"], "TMPDIR": os.environ["TMPDIR"], **_USERS}
+    names, cache = subprocess.check_output([sys.executable, "-c", program], env=users, text=True).splitlines()
+    kept = {"AWS_EC2_METADATA_DISABLED", "GIT_CONFIG_NOSYSTEM", "GOCACHE", "GOPATH", "HOME", "LANG", "PATH"}
+    assert set(eval(names)) - {"LC_CTYPE"} == kept | {"SOURCE_DATE_EPOCH", "TMPDIR", "TRN_CACHE", WORLD}
+    assert cache == "/dev/null/trainium-eks"
+    assert {*os.environ} & _USERS.keys() == {"HOME", "PYTHONPATH"}
+    assert os.environ["HOME"].startswith(os.environ[WORLD])
+    assert os.listdir() == []
+
+
+def test_exec_cannot_replace_the_process_of_the_tests():
+    with pytest.raises(pytest.fail.Exception, match="true would replace the process"):
+        os.execlp("/bin/true", "true")
+
+
+def test_lost_worker_ends_the_run_with_the_name_of_its_test(tmp_path):
+    (tmp_path / "conftest.py").write_text("from own_world import pytest_handlecrashitem\n")
+    (tmp_path / "test_hanging.py").write_text("import time\n\n\ndef test_it():\n    time.sleep(600)\n")
+    (tmp_path / "test_long.py").write_text(_LONG)
+    options = ["-c", f"{ROOT}/pyproject.toml", f"--rootdir={tmp_path}", "-n2", "-o", "faulthandler_timeout=5"]
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
+    surroundings = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "PYTHONPATH": f"{ROOT}/tests"}
+    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "a worker was lost in test_hanging.py::test_it" in done.stdout
