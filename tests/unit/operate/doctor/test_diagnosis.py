@@ -217,6 +217,13 @@ def block(seconds):
     return lambda made: made["Job"][0]["metadata"].update(annotations=ends)
 
 
+def restarts(made):
+    """No pod of the first job runs."""
+    for pod in made["Pod"]:
+        if pod["metadata"]["name"].startswith(made["Job"][0]["metadata"]["name"]):
+            pod["status"]["phase"] = "Unknown"
+
+
 def unmet(made):
     made["Service"].clear()
 
@@ -251,7 +258,7 @@ INJECTED = [
     ("devices-held-after-end", in_phase("Completed", 61)),
     ("capacity-insufficient", claim_of("no trn1", "InsufficientCapacityError")),
     ("rendezvous-service-missing", unmet),
-    ("capacity-block-ended", block(60)),
+    ("capacity-block-ended", both(block(60), restarts)),
     ("claim-not-bound", lambda made: made["PersistentVolumeClaim"][0]["status"].update(phase="Lost")),
     ("claim-not-bound", claimed("Lost")),
     ("claim-not-bound", claimed("Pending", storageClassName="none")),
@@ -294,6 +301,7 @@ SOUND = {
     "a crash after which a new pod runs": both(crashed(60), beside(phase="Running")),
     "a crash after which an older pod succeeds": both(beside(phase="Succeeded"), crashed(60)),
     "a block that goes on": block(-60),
+    "a block that was extended, whose pods run": block(60),
     "a job that has just ended": in_phase("Completed", 59),
     "a pod that has just ended": ended(299),
     "a failure of long ago": both(in_phase("Failed", 3601), lambda made: made["Pod"].clear()),
