@@ -218,6 +218,9 @@ def _details(found: "JobStatus") -> "Iterator[Line]":
         ends = f"ends in {duration(left)} ({when}); EC2 ends its nodes 30 minutes before (UltraServers: 60)"
         ends = ends if left > 0 else f"ended at {when}"
         yield f"its Capacity Block {ends}", "bold red" if left < SOON_SECONDS else ""
+    if found.extended is not None:
+        present, tell = found.extended
+        yield f"by EC2 its block ends at {present}, which its ranks do not know yet; to tell them: {tell}", "bold red"
     others = [each for each in found.exits if each.code and each != first_failure(found.exits)]
     if others and job.ended is not None:
         yield "then: " + some([f"{each.pod} {each.meaning}" for each in others], most=3), "dim"

@@ -29,6 +29,9 @@ AFTER_GRACE = timedelta(seconds=20)
 MOST_LOGS = 32
 """Logs that one examination reads."""
 
+RAISED = "program-raised"
+"""Fault of any exception of Python, the last of the catalogue."""
+
 _NOT_STARTED = ("StartError", "ContainerCannotRun", "RunContainerError")
 """Reasons of an end in which containerd speaks: no program has run."""
 
@@ -107,13 +110,18 @@ def of_exit(
         return found("out-of-memory", about, f"{start}: {ended.message}".rstrip(": "), **names)
     log = [*examination.log(pod, is_previous)]
     error = endings.first_error(log)
-    known = in_log([error]) or in_log(log)
+    # "exit code 1 of rank 1: KeyError: …"
+    known = in_log([error, error.partition(": ")[2]]) if error else None
     if known is not None:
-        more = f"; {error}" if error and known[1] not in error else ""
-        return found(known[0].name, about, f"{start}: {error if error and not more else known[1]}{more}", **names)
+        return found(known[0].name, about, f"{start}: {error}", **names)
+    known, more = in_log(log), f"; {error}" if error else ""
+    # An exit code says more than an exception that may have been caught.
+    if known is not None and (known[0].name != RAISED or ended.code not in _CODES):
+        return found(known[0].name, about, f"{start}: {known[1]}{more}", **names)
     speaker = Speaker.RUNTIME if ended.reason in _NOT_STARTED else Speaker.PROGRAM
     said = in_message(ended.message, speaker)
-    fault = said.name if said else _CODES.get(ended.code) or ("crash-loop" if is_previous else "container-failed")
+    named = said.name if said and said.name != RAISED else _CODES.get(ended.code) or (RAISED if said else "")
+    fault = named or ("crash-loop" if is_previous else "container-failed")
     return found(fault, about, f"{start}: {error or ended.message}".rstrip(": "), **names)
 
 

@@ -184,6 +184,30 @@ def unplaced(seconds):
     return lambda made: made["Pod"].append({**dated("lone", seconds, spec=copy.deepcopy(POD)), "status": status})
 
 
+def crashed(seconds, **status):
+    """A pod of a set that has ended with an error; more may be told of its end."""
+    ended = {"terminated": {"exitCode": 3, "reason": "Error", "finishedAt": ago(seconds)}}
+    status = {"phase": "Failed", "containerStatuses": [{"name": "c", "state": ended}], **status}
+    return lambda made: made["Pod"].append({**of_set("one", 900), "status": status})
+
+
+def of_set(name, seconds):
+    made = dated(name, seconds, spec={**copy.deepcopy(POD), "nodeName": "trn0"}, status={"phase": "Running"})
+    made["metadata"]["ownerReferences"] = [{"uid": "uid-set", "name": "set", "kind": "ReplicaSet"}]
+    return made
+
+
+def beside(**status):
+    return lambda made: made["Pod"].append({**of_set("two", 100), "status": status})
+
+
+def restarted(made):
+    """What is left of a gang that an eviction ended: the note of its restart, and the event of its pod."""
+    made["Pod"].clear()
+    made["Job"][0]["status"]["conditions"] = [{"status": "Restarting", "lastTransitionTime": ago(90)}]
+    made["Event"].append(event("Pod", "uid-gang-trainer-1", "Evicted", "disk pressure", 100))
+
+
 def refused(seconds, uid="uid-set", reason="FailedCreate"):
     return lambda made: made["Event"].append(event("ReplicaSet", uid, reason, "exceeded quota: a", seconds))
 
@@ -191,6 +215,13 @@ def refused(seconds, uid="uid-set", reason="FailedCreate"):
 def block(seconds):
     ends = {"trainium-eks/capacity-block-ends": ago(seconds)}
     return lambda made: made["Job"][0]["metadata"].update(annotations=ends)
+
+
+def restarts(made):
+    """No pod of the first job runs."""
+    for pod in made["Pod"]:
+        if pod["metadata"]["name"].startswith(made["Job"][0]["metadata"]["name"]):
+            pod["status"]["phase"] = "Unknown"
 
 
 def unmet(made):
@@ -227,7 +258,7 @@ INJECTED = [
     ("devices-held-after-end", in_phase("Completed", 61)),
     ("capacity-insufficient", claim_of("no trn1", "InsufficientCapacityError")),
     ("rendezvous-service-missing", unmet),
-    ("capacity-block-ended", block(60)),
+    ("capacity-block-ended", both(block(60), restarts)),
     ("claim-not-bound", lambda made: made["PersistentVolumeClaim"][0]["status"].update(phase="Lost")),
     ("claim-not-bound", claimed("Lost")),
     ("claim-not-bound", claimed("Pending", storageClassName="none")),
@@ -243,6 +274,9 @@ INJECTED = [
     ("pod-unplaced", unplaced(61)),
     ("quota-full", refused(299)),
     ("training-stalled", ended(301)),
+    ("container-failed", crashed(3599)),
+    ("pod-evicted", crashed(60, reason="Evicted", message="words")),
+    ("container-failed", both(in_phase("Failed", 60), restarted)),
     ("end-unexplained", both(in_phase("Failed", 3599), lambda made: made["Pod"].clear())),
     ("volcano-scheduler-silent", both(homeless, just_ready)),
 ]
@@ -263,7 +297,11 @@ SOUND = {
     "a refusal of some time ago": refused(301),
     "a refusal before there were pods": refused(1, uid="uid-gang"),
     "an event of another kind": refused(1, reason="SuccessfulCreate"),
+    "a crash of long ago": crashed(3601),
+    "a crash after which a new pod runs": both(crashed(60), beside(phase="Running")),
+    "a crash after which an older pod succeeds": both(beside(phase="Succeeded"), crashed(60)),
     "a block that goes on": block(-60),
+    "a block that was extended, whose pods run": block(60),
     "a job that has just ended": in_phase("Completed", 59),
     "a pod that has just ended": ended(299),
     "a failure of long ago": both(in_phase("Failed", 3601), lambda made: made["Pod"].clear()),
@@ -403,7 +441,13 @@ OF_RANK_1, OF_ALL = "trn logs gang --node 1 --namespace lab", "trn logs gang --a
         ("container-failed", failed(exits(3)), "", OF_RANK_1),
         ("container-failed", exits(3), "", OF_RANK_1),
         ("out-of-memory", failed(exits(137)), "", "smaller batch"),
-        ("program-crashed", failed(exits(139)), "", OF_RANK_1),
+        ("program-raised", failed(exits(1)), "[rank1]: ValueError: no words of any entry", OF_RANK_1),
+        ("out-of-memory", failed(exits(137)), "ValueError: no words of any entry", "smaller batch"),
+        *(("program-crashed", failed(exits(code)), "", OF_RANK_1) for code in (132, 134, 136, 139)),
+        ("command-not-executable", failed(exits(126)), "", ""),
+        ("command-not-found", failed(exits(127)), "", ""),
+        ("job-refused", failed(exits(78)), "", ""),
+        ("shared-memory-full", failed(exits(135)), "", ""),
         ("training-stalled", exits(0), "", OF_ALL),
         ("training-stalled", late, "compiles", OF_ALL),
         ("launch-refused", claim_of("UnauthorizedOperation: not authorized"), "", "describe nodeclaims"),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+import aws_commands
 import pytest
 from aws_double import AwsDouble, AwsError
 from good_account import ACCOUNT, ADOPTED, DEPLOYER, GOOD, NOW, QUOTAS, SUPPORTED, ask, ask_one, changed, listed, of
@@ -13,7 +14,7 @@ from trainium_eks.aws.account import Account
 from trainium_eks.operate.finding import Status
 from trainium_eks.operate.preflight import reach
 from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.present import AccountState
+from trainium_eks.operate.preflight.present import AccountState, on_demand_quota, spot_quota
 from trainium_eks.operate.preflight.run import answered, look
 from trainium_eks.plan.graph import Graph, Resource
 
@@ -92,6 +93,21 @@ def repository(tags):
     return {**there, "ecr:ListTagsForResource": {"tags": listed(tags)}}
 
 
+GROUP = "/trn/own"
+
+
+def with_log_group(prod):
+    made = Resource("g", "aws:cloudwatch/logGroup:LogGroup", "g", inputs={"name": GROUP})
+    return replace(prod, resources=(*prod.resources, made))
+
+
+def log_group(status, text, tags=None, name=GROUP, running=()):
+    groups = [{"logGroupName": name, "arn": f"arn:aws:logs:us-west-2:{ACCOUNT}:log-group:{name}:*"}]
+    there = {"logs:DescribeLogGroups": {"logGroups": groups}, "logs:ListTagsForResource": {"tags": tags or {}}}
+    fix = f"aws logs delete-log-group --log-group-name {GROUP}, once" if status == "fail" else ""
+    return Case(f"names/{GROUP}", clusters(*running) | there, status, text, fix, with_log_group)
+
+
 REPOSITORY = "names/trainium-eks-prod/training"
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com/mirror/volcano:v1"
 SUBNET, NO_SUBNET = next(iter(ADOPTED)), AwsError("InvalidSubnetID.NotFound")
@@ -154,6 +170,7 @@ def volumes(gibibytes):
 NO_GROUPS = {"eks:ListNodegroups": {"nodegroups": []}}
 NO_KEY = {"kms:DescribeKey": AwsError("NotFoundException")}
 ELSEWHERE = f"arn:aws:sts::{'9' * 12}:assumed-role/ml-platform-oncall/me"
+GOOD_CALLER = GOOD["sts:GetCallerIdentity"]
 OTHERS = {"sts:GetCallerIdentity": {"Account": "999999999999", "Arn": DEPLOYER}}
 OFF = {"Regions": [{"RegionName": "us-west-2", "OptInStatus": "not-opted-in"}]}
 SCRATCH = {"StorageCapacity": 1200, "LustreConfiguration": {"DeploymentType": "SCRATCH_2"}}
@@ -245,6 +262,10 @@ CASES = {
     "another stack's repository": Case(REPOSITORY, repository({**OWN, "Environment": "dev"}), "fail"),
     "a repository that was left": Case(REPOSITORY, repository(OWN), "warn", "left of an earlier run"),
     "the stack's own repository": Case(REPOSITORY, clusters(CLUSTER) | repository(OWN), "pass", "this stack's"),
+    "no log group": log_group("pass", "free", name=f"{GROUP}-2"),
+    "a log group of others": log_group("fail", "taken by something that is not this stack's", {"ManagedBy": "pulumi"}),
+    "a log group that was left": log_group("warn", "left of an earlier run", OWN),
+    "the stack's own log group": log_group("pass", "this stack's", OWN, running=[CLUSTER]),
     "a cluster that was left": Case(
         "names/cluster",
         clusters(CLUSTER, "trn-prod-cluster-eks-9999999", "trn-prod-cluster-eks-extra"),
@@ -305,7 +326,30 @@ def test_what_a_check_makes_of_an_answer(prod, case):
     assert told.status == case.status, told
     assert case.text in told.text
     assert case.fix in told.fix
+    assert not aws_commands.fault_of(told.fix), told.fix
     assert bool(told.fix) == (told.status in ("fail", "warn"))
+
+
+def test_what_aws_refuses_to_tell_neither_passes_nor_fails(prod):
+    """The good answers of all questions but the caller's are refused."""
+    graph, double = with_log_group(with_kept(with_cache(prod))), AwsDouble({"sts:GetCallerIdentity": GOOD_CALLER})
+    found = look(graph, Account("us-west-2", double.session()), lambda: NOW)
+    answered_here = {"account/id", "account/deployer", "images/cache"}
+    assert {each.id for each in found.findings if each.status is not Status.NOT_CHECKED} == answered_here
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "on_demand", "spot"),
+    [
+        ("trn1.32xlarge", "L-2C3B7624", "L-6B0D517C"),
+        ("trn9.xlarge", "L-2C3B7624", ""),
+        ("p4d.96xlarge", "L-417A185B", "L-7212CCBC"),
+        ("r7i.large", "L-1216C47A", "L-34B43A08"),
+        *((name, "", "") for name in ("g5.xlarge", "mac2.metal", "hpc7a.96xlarge", "u-6tb1.metal", "x2idn.metal", "")),
+    ],
+)
+def test_types_outside_the_catalogue_share_the_quota_of_their_family(instance_type, on_demand, spot):
+    assert (on_demand_quota(instance_type), spot_quota(instance_type)) == (on_demand, spot)
 
 
 def test_an_image_of_a_cache_need_not_be_there_yet(prod):
