@@ -179,6 +179,12 @@ def ending(kind, seconds):
     return added(kind, metadata={"deletionTimestamp": ago(seconds)})
 
 
+def terminating(made):
+    """The team's namespace: a check tells it, once."""
+    made["Namespace"][0]["metadata"]["deletionTimestamp"] = ago(61)
+    made["Namespace"][0]["status"]["phase"] = "Terminating"
+
+
 def claimed(phase, **spec):
     return added("PersistentVolumeClaim", spec=spec, status={"phase": phase})
 
@@ -260,6 +266,7 @@ INJECTED = [
     ("webhook-not-answering", calling(ready=False)),
     ("webhook-not-answering", calling(of="another")),
     ("namespace-terminating", ending("Namespace", 61)),
+    ("namespace-terminating", terminating),
     ("pod-stuck-terminating", ending("Pod", 21)),
     ("pod-unplaced", unplaced(61)),
     ("quota-full", refused(299)),
