@@ -221,6 +221,13 @@ def block(seconds):
     return lambda made: made["Job"][0]["metadata"].update(annotations=ends)
 
 
+def restarts(made):
+    """No pod of the first job runs."""
+    for pod in made["Pod"]:
+        if pod["metadata"]["name"].startswith(made["Job"][0]["metadata"]["name"]):
+            pod["status"]["phase"] = "Unknown"
+
+
 def unmet(made):
     made["Service"].clear()
 
@@ -254,7 +261,7 @@ INJECTED = [
     ("devices-held-after-end", in_phase("Completed", 61)),
     ("capacity-insufficient", claim_of("no trn1", "InsufficientCapacityError")),
     ("rendezvous-service-missing", unmet),
-    ("capacity-block-ended", block(60)),
+    ("capacity-block-ended", both(block(60), restarts)),
     ("claim-not-bound", lambda made: made["PersistentVolumeClaim"][0]["status"].update(phase="Lost")),
     ("claim-not-bound", claimed("Lost")),
     ("claim-not-bound", claimed("Pending", storageClassName="none")),
@@ -298,6 +305,7 @@ SOUND = {
     "a crash after which a new pod runs": both(crashed(60), in_set("two", 100, phase="Running")),
     "a crash after which an older pod succeeds": both(in_set("two", 1000, phase="Succeeded"), crashed(60)),
     "a block that goes on": block(-60),
+    "a block that was extended, whose pods run": block(60),
     "a job that has just ended": in_phase("Completed", 59),
     "a pod that has just ended": exits(0, seconds=299),
     "a failure of long ago": both(in_phase("Failed", 3601), lambda made: made["Pod"].clear()),
@@ -427,6 +435,8 @@ OF_RANK_1, OF_ALL = "trn logs gang --node 1 --namespace lab", "trn logs gang --a
         ("container-failed", failed(exits(3)), "", OF_RANK_1),
         ("container-failed", exits(3), "", OF_RANK_1),
         ("out-of-memory", failed(exits(137)), "", "smaller batch"),
+        ("program-raised", failed(exits(1)), "[rank1]: ValueError: no words of any entry", OF_RANK_1),
+        ("out-of-memory", failed(exits(137)), "ValueError: no words of any entry", "smaller batch"),
         *(("program-crashed", failed(exits(code)), "", OF_RANK_1) for code in (132, 134, 136, 139)),
         ("command-not-executable", failed(exits(126)), "", ""),
         ("command-not-found", failed(exits(127)), "", ""),
