@@ -487,6 +487,7 @@ class NamespaceConfigDict(TypedDict):
     data_bucket: NotRequired[str | pulumi.Output[str] | None]
     data_bucket_key_arn: NotRequired[str | pulumi.Output[str] | None]
     training_user_id: NotRequired[int]
+    partial_nodes: NotRequired[bool | None]
 
 
 class TrainingNamespaceArgsDict(NamespaceConfigDict):
@@ -494,6 +495,7 @@ class TrainingNamespaceArgsDict(NamespaceConfigDict):
     cluster_name: str | pulumi.Output[str]
     queue_capability: NotRequired[Mapping[str, int]]
     room: NotRequired[Mapping[str, str]]
+    shared_nodes: NotRequired[Mapping[str, Mapping[str, str]]]
     volume_name: NotRequired[str | pulumi.Output[str] | None]
     volume_gib: NotRequired[int]
     volume_class: NotRequired[str | pulumi.Output[str]]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pulumi
 import pulumi_kubernetes as k8s
 
 from trainium_eks.model import scraping
@@ -100,6 +101,59 @@ def admission_policy(policy: Policy) -> k8s.admissionregistration.v1.ValidatingA
                 reason="Forbidden",
             )
             for each in policy.validations
+        ],
+    )
+
+
+REQUEST_SHARES = 1
+"""Share of the API server's seats for one team. Kubernetes' own priority levels have 245 together (its documentation,
+"API Priority and Fairness"), so of the default's 600 requests at one time 3 are the team's."""
+
+
+def request_level() -> k8s.flowcontrol.v1.PriorityLevelConfigurationSpecArgs:
+    """Return the spec of a team's priority level: few requests are served at one time, none of them in seats of others,
+    and the next ones wait. Long requests (watches, followed logs) take no seat."""
+    queuing = k8s.flowcontrol.v1.QueuingConfigurationArgs(queues=16, hand_size=4, queue_length_limit=50)
+    return k8s.flowcontrol.v1.PriorityLevelConfigurationSpecArgs(
+        type="Limited",
+        limited=k8s.flowcontrol.v1.LimitedPriorityLevelConfigurationArgs(
+            nominal_concurrency_shares=REQUEST_SHARES,
+            borrowing_limit_percent=0,
+            lendable_percent=0,
+            limit_response=k8s.flowcontrol.v1.LimitResponseArgs(type="Queue", queuing=queuing),
+        ),
+    )
+
+
+def request_flow(level: pulumi.Input[str], group: str, namespace: str) -> k8s.flowcontrol.v1.FlowSchemaSpecArgs:
+    """Return the spec that puts all requests of a team's researchers and pods into its priority level, each person's
+    into queues of their own."""
+    everything = ["*"]
+    accounts = k8s.flowcontrol.v1.ServiceAccountSubjectArgs(namespace=namespace, name="*")
+    return k8s.flowcontrol.v1.FlowSchemaSpecArgs(
+        priority_level_configuration=k8s.flowcontrol.v1.PriorityLevelConfigurationReferenceArgs(name=level),
+        # Before Kubernetes' own for service accounts (9000), after those for single controllers.
+        matching_precedence=8000,
+        distinguisher_method=k8s.flowcontrol.v1.FlowDistinguisherMethodArgs(type="ByUser"),
+        rules=[
+            k8s.flowcontrol.v1.PolicyRulesWithSubjectsArgs(
+                subjects=[
+                    k8s.flowcontrol.v1.SubjectArgs(kind="Group", group=k8s.flowcontrol.v1.GroupSubjectArgs(name=group)),
+                    k8s.flowcontrol.v1.SubjectArgs(kind="ServiceAccount", service_account=accounts),
+                ],
+                resource_rules=[
+                    k8s.flowcontrol.v1.ResourcePolicyRuleArgs(
+                        verbs=everything,
+                        api_groups=everything,
+                        resources=everything,
+                        cluster_scope=True,
+                        namespaces=everything,
+                    )
+                ],
+                non_resource_rules=[
+                    k8s.flowcontrol.v1.NonResourcePolicyRuleArgs(verbs=everything, non_resource_urls=everything)
+                ],
+            )
         ],
     )
 

@@ -215,7 +215,9 @@ class MetricsStack(pulumi.ComponentResource):
 
     def _compute(self) -> None:
         """Make the recording rules, and the alerts."""
-        prices = {name: self._args.catalogue.price(name) for name in self._args.instance_types}
+        # Types without a list price are bought by the block.
+        price = self._args.catalogue.price
+        prices = {name: price(name) or price(name, "capacity-block") for name in self._args.instance_types}
         found = {
             "trn-recording": rules.recording({name: each.hourly_usd for name, each in prices.items() if each}),
             "trn-alerts": rules.alerts(self._args.thresholds, pulumi.get_stack()),

@@ -64,6 +64,10 @@ class TrainingNamespaceArgs(NamespaceConfig):
     room: dict[str, LooseStr] = pydantic.Field(default_factory=dict)
     """CPU, memory and pods of all nodes that its pods may run on, as Kubernetes quantities, when every group is at its
     largest; the default quota comes from it. Empty: unknown and not limited."""
+    shared_nodes: dict[str, dict[str, LooseStr]] = pydantic.Field(default_factory=dict)
+    """Instance type of nodes that other teams use, too, to the resources that pods can ask of one of them. Pods then
+    take all devices of a node, or with ``partial_nodes`` a part of a node that the scheduler chooses, and the API
+    server serves few of the team's requests at one time. Empty: there is no other team."""
     volume_name: Text | None = None
     """Persistent volume of the shared file system that is reserved for this namespace; None for no claim."""
     volume_gib: StrictInt = 0
@@ -133,6 +137,8 @@ class TrainingNamespace(pulumi.ComponentResource):
         quota = self._limit_resources()
         self._limit_network()
         guards = self._guard()
+        if args.shared_nodes:
+            self._limit_requests()
         self._let_researchers_in(guards)
         self._service_account = self._make_service_account()
         role = self._give_data_access() if self._buckets() else None
@@ -219,6 +225,22 @@ class TrainingNamespace(pulumi.ComponentResource):
             bindings.append(binding)
         return bindings
 
+    def _limit_requests(self) -> None:
+        """Bound the requests of the team that are served at one time: no quota counts those that are refused."""
+        metadata = k8s.meta.v1.ObjectMetaArgs(name=f"trainium-eks-{self._args.name}")
+        level = k8s.flowcontrol.v1.PriorityLevelConfiguration(
+            f"{self._name}-requests",
+            metadata=metadata,
+            spec=_team_policies.request_level(),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        k8s.flowcontrol.v1.FlowSchema(
+            f"{self._name}-requests",
+            metadata=metadata,
+            spec=_team_policies.request_flow(level.metadata["name"], self.group, self._args.name),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
     def _admission_policies(
         self,
     ) -> Mapping[str, pulumi.Input[k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs]]:
@@ -251,6 +273,8 @@ class TrainingNamespace(pulumi.ComponentResource):
             researchers=self.group,
             service_accounts=("default", SERVICE_ACCOUNT),
             reserved_names=tuple(_team_policies.network_policies(ETCD_NAMESPACE)),
+            nodes=self._args.shared_nodes,
+            partial_nodes=bool(self._args.partial_nodes),
         )
         policies = admission.policies(limits, researchers.written())
         return {name: _team_policies.admission_policy(policy) for name, policy in policies.items()}

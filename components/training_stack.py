@@ -151,6 +151,7 @@ class TrainingStack(pulumi.ComponentResource):
                 cluster_name=base.cluster.cluster_name,
                 queue_capability=_sum(capability[queue] for queue in each.queues if isinstance(queue, str)),
                 room=model.room(config),
+                shared_nodes=model.shared_nodes(config, each),
                 volume_name=self._volumes.volume_name(each.name) if self._volumes else None,
                 volume_gib=config.file_system.storage_capacity_gib if config.file_system else 0,
                 volume_class=self._volumes.shared_class_name if self._volumes else "",
@@ -209,6 +210,7 @@ class TrainingStack(pulumi.ComponentResource):
             "claim": namespace.claim_name,
             "priorityClasses": list(config.priority_classes),
             "trainingUserId": config.training_user_id,
+            "wholeNodes": bool(model.shared_nodes(self._config, config)) and not config.partial_nodes,
         }
 
     def _node_group_output(self, group: NodeGroupConfig) -> dict[str, pulumi.Input[Any]]:

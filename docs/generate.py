@@ -1,13 +1,14 @@
 """Writes the pages of ``docs/components`` from the components, their args and the examples, the tables of
-``docs/alerts.md``, ``docs/doctor.md`` from the catalogue of faults, the tree of folders in CONTRIBUTING.md, the options
-of ``trn train``, the checked modules of the AWS SDK in pyproject.toml, the policies of ``docs/bootstrap.yaml``, and
-``docs/plan.svg``.
+``docs/alerts.md``, ``docs/doctor.md`` from the catalogue of faults, the tree of folders in CONTRIBUTING.md, the
+options of ``trn train``, the columns of trainings' data, the checked modules of the AWS SDK in pyproject.toml, the
+policies of ``docs/bootstrap.yaml``, and ``docs/plan.svg``.
 
 python docs/generate.py             writes the pages
 python docs/generate.py --check     fails when one is not current
 """
 
 import ast
+import csv
 import dataclasses
 import inspect
 import io
@@ -47,6 +48,7 @@ DOCTOR = ROOT / "docs" / "doctor.md"
 BOOTSTRAP = ROOT / "docs" / "bootstrap.yaml"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 TRAINING = ROOT / "docs" / "training-jobs.md"
+FINETUNE = ROOT / "docs" / "examples-finetune.md"
 PYPROJECT = ROOT / "pyproject.toml"
 _PACKAGES = (
     "__main__.py", "components/__init__.py", "trainium_eks/__init__.py", "trainium_eks/*/__init__.py",
@@ -119,6 +121,7 @@ def pages() -> dict[Path, str]:
         DOCTOR: catalogue.collected(),
         CONTRIBUTING: _with(CONTRIBUTING, folders=f"{folders()}\n"),
         TRAINING: _with(TRAINING, options=f"{train_options()}\n"),
+        FINETUNE: _with(FINETUNE, columns=f"\n{data_columns()}\n\n"),
         PYPROJECT: _with(PYPROJECT, aws_modules=aws_modules()),
         BOOTSTRAP: _with(BOOTSTRAP, **{name.replace("-", "_"): bootstrap_policy(name) for name in POLICIES}),
     }
@@ -165,6 +168,21 @@ def folders() -> str:
         wrapped = textwrap.wrap(about[str(path)], 95)
         lines += [f"{start:<24} {text}" for start, text in zip([shown, *[""] * len(wrapped)], wrapped, strict=False)]
     return "\n".join(["```text", *lines, "```"])
+
+
+def data_columns() -> str:
+    """Return a table of the columns and fields of trainings' data; those of which the same is said share a row."""
+    rows: dict[tuple[str, ...], tuple[list[str], dict[str, None]]] = {}
+    file = ROOT / "workloads" / "trainium_workloads" / "finetune" / "columns.csv"
+    for each in csv.DictReader(file.read_text().splitlines()):
+        names, formats = rows.setdefault((each["place"], each["decision"], each["why"]), ([], {}))
+        names.append(f"`{each['name']}`")
+        formats |= dict.fromkeys(filter(None, each["formats"].split(", ")))
+    found = (
+        (place, ", ".join(names), ", ".join(formats), decision, why)
+        for (place, decision, why), (names, formats) in rows.items()
+    )
+    return _table(("Of a", "Column, field", "Formats", "Decision", "Why, how"), found)
 
 
 def train_options() -> str:

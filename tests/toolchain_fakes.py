@@ -73,7 +73,7 @@ build)
         k8s.io/kubernetes/*) made=${package##*/} answer="Kubernetes v$kubernetes" ;;
         sigs.k8s.io/kwok/*) made=kwok answer='kwok version v0.6.1 go1.25' ;;
         helm.sh/*) made=helm answer='v3.19.5' ;;
-        volcano.sh/*) made=${package##*/} answer='Version: v1.15.0' ;;
+        volcano.sh/*) made=${package##*/} answer='Version: v1.15.1' ;;
         github.com/kubeflow/*) made=training-operator.v1 answer=none ;;
         sigs.k8s.io/karpenter/*) made=kwok answer=none ;;
         github.com/prometheus/*) made=${package##*/} answer="$made, version 3.13.5 (branch: , revision: unknown)" ;;

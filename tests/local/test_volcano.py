@@ -242,7 +242,7 @@ def claims(cloud, request):
     cloud.project.kubectl("local", "delete", "namespace", made.name)
 
 
-@pytest.mark.xfail(raises=FaultError, strict=True, reason="Volcano 1.15.0 does not count claims in a queue")
+@pytest.mark.xfail(raises=FaultError, strict=True, reason="Volcano 1.15.1 does not count claims in a queue")
 def test_a_queue_holds_claims(claims):
     for name, capability in (("plain", NEURON["limits"]), ("claims", {f"deviceclass/{DRIVER}": "16"})):
         claims.apply("Queue", name, spec={"weight": 1, "reclaimable": False, "capability": capability})
@@ -261,7 +261,7 @@ def test_a_queue_holds_claims(claims):
         raise FaultError
 
 
-@pytest.mark.xfail(raises=FaultError, strict=True, reason="Volcano 1.15.0 starts a pod whose gang lacks a claim")
+@pytest.mark.xfail(raises=FaultError, strict=True, reason="Volcano 1.15.1 starts a pod whose gang lacks a claim")
 def test_a_gang_stays_whole_where_a_quota_refuses_a_claim(claims):
     name = f"{DRIVER}.deviceclass.resource.k8s.io/devices"
     claims.apply("ResourceQuota", "devices", claims.name, spec={"hard": {name: "16"}})

@@ -11,9 +11,10 @@ from trainium_eks.jobs.explain.watched import WatchedJob, owner_of, watched
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, by_process_rank
 from trainium_eks.jobs.watch.steps import Progress, parse_all, progress
 from trainium_eks.kube import pod_logs
-from trainium_eks.kube.cluster import Object, name_of
+from trainium_eks.kube.cluster import Object, name_of, namespace_of
 from trainium_eks.kube.pod_logs import TAIL_LINES
 from trainium_eks.model.annotations import annotation
+from trainium_eks.model.policies.admission import SCHEDULER
 from trainium_eks.model.validation.problems import nearest
 from trainium_eks.operate.verify.scheduling import unscheduled
 
@@ -90,6 +91,10 @@ def around(session: Session, job: WatchedJob) -> ClusterSnapshot:
             for kind, (api_version, namespaced) in _AROUND.items()
         }
         found = {kind: answer.result() for kind, answer in asked.items()}
+    # Pods that Volcano has placed, whoever's they are: a researcher may not read them.
+    others = _list(session, "v1", "Pod", everywhere=True, fields=f"spec.schedulerName={SCHEDULER}") or ()
+    own = ("", session.namespace.name)
+    found["Pod"] = [*(found["Pod"] or ()), *(pod for pod in others if namespace_of(pod) not in own)]
     return of_objects(
         now(),
         job.source,
@@ -154,12 +159,15 @@ def progress_of_all(session: Session, found: Sequence[WatchedJob]) -> dict[str, 
         return {job.name: where for job, where in zip(begun, said, strict=True) if where is not None}
 
 
-def _list(session: Session, api_version: str, kind: str, *, everywhere: bool = False) -> list[Object] | None:
+def _list(
+    session: Session, api_version: str, kind: str, *, everywhere: bool = False, fields: str = ""
+) -> list[Object] | None:
     """Return all objects of a kind; none where the server does not serve it; None where they may not be read."""
     from trainium_eks.kube.api import ApiError, NoSuchKindError
 
     try:
-        return [*session.api.list(api_version, kind, namespace="" if everywhere else session.namespace.name)]
+        namespace = "" if everywhere else session.namespace.name
+        return [*session.api.list(api_version, kind, namespace=namespace, fields=fields)]
     except NoSuchKindError:
         return []
     except ApiError as error:

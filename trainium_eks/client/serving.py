@@ -59,7 +59,9 @@ def find(session: Session, wanted: ModelRequest, kind: str, more: Sequence[Probl
     """Return the validated model with its nodes, queue and image; ``more`` are other problems of the command."""
     namespace = session.namespace
     group, instance, problems = _nodes(session, wanted)
-    devices = 1 if wanted.devices is None else wanted.devices
+    devices = wanted.devices
+    if devices is None:
+        devices = instance.accelerators if instance is not None and namespace.whole_nodes else 1
     where = serving.place(group, instance, devices, is_local=session.is_local)
     model, model_problems = _model(session, wanted.model)
     suffix = secrets.token_hex(3) if kind == serving.PREDICT else ""

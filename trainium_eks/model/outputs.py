@@ -9,7 +9,7 @@ import pydantic
 
 from trainium_eks.model.config.training import TrainingConfig
 from trainium_eks.model.sizing import priorities
-from trainium_eks.model.validation.config_model import ConfigModel, StrictInt, read
+from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt, read
 from trainium_eks.model.validation.parsing import parse_json
 
 
@@ -55,6 +55,8 @@ class NamespaceOutput(ConfigModel):
     """Priority classes that its jobs may name."""
     training_user_id: StrictInt | None = None
     """UID and GID of its jobs and of its directory; null where they are not known."""
+    whole_nodes: StrictBool = False
+    """Whether its pods take all devices of their nodes."""
 
 
 class SharedVolumeOutput(ConfigModel):

@@ -106,8 +106,9 @@ def _gangs(
     name = ec2.instance_type(graph, group)
     instance = catalogue.get(name)
     rate = goodput.failure_rate(instance.accelerator if instance else "", failures_per_node_year)
-    price = catalogue.price(name) if instance else None
-    is_spot = group.inputs.get("capacityType") == "SPOT"
+    capacity = group.inputs.get("capacityType")
+    is_spot, is_block = capacity == "SPOT", capacity == "CAPACITY_BLOCK"
+    price = catalogue.price(name, "capacity-block" if is_block else "") if instance else None
     sizes = group.inputs.get("scalingConfig", {})
     for nodes in sorted({whole(sizes.get("desiredSize")), whole(sizes.get("maxSize"))} - {0}):
         run = goodput.run_on_lustre(nodes, rate.per_node_year, state_gigabytes, megabytes_per_second)

@@ -76,6 +76,49 @@ def test_teams_lie_in_the_directory_that_is_linked_to_s3_and_every_role_carries_
     assert of_kind(graph, "Bucket") == ()
 
 
+TAKES_ALL = "must take all devices of its node, 16 aws.amazon.com/neuron of trn1.32xlarge"
+
+
+@pytest.mark.parametrize(
+    ("teams", "said", "levels"),
+    [
+        ({"training": {}}, "", 0),
+        ({"training": {"partial_nodes": False}}, TAKES_ALL, 1),
+        ({"training": {}, "speech": {}}, TAKES_ALL, 2),
+        ({"training": {"partial_nodes": True}, "speech": {}}, "with a part of a node must not choose which", 2),
+    ],
+)
+def test_teams_that_share_nodes_take_them_whole_and_send_few_requests(record, teams, said, levels):
+    sections = {"queues": [{"name": name} for name in teams]}
+    entries = [
+        {"name": name, "queues": [name], "training_user_id": 1000 + number, **more}
+        for number, (name, more) in enumerate(teams.items())
+    ]
+
+    def program():
+        exports = TrainingStack("trn-dev", {**STACK, **sections, "namespaces": entries}).exports()
+        pulumi.export("namespaces", exports["namespaces"])
+
+    graph = record(program)
+    pods = one(graph, "ValidatingAdmissionPolicy", "training-admission-pods").inputs
+    messages = " ".join(each["message"] for each in pods["spec"]["validations"])
+    assert said in messages
+    assert ("devices of its node" in messages, "part of a node must" in messages) == (
+        said is TAKES_ALL,
+        bool(said) and said is not TAKES_ALL,
+    )
+    assert graph.outputs["namespaces"][0]["wholeNodes"] is (said is TAKES_ALL)
+    assert [len(of_kind(graph, each)) for each in ("FlowSchema", "PriorityLevelConfiguration")] == [levels] * 2
+    for schema in of_kind(graph, "FlowSchema"):
+        name = schema.inputs["metadata"]["name"]
+        [rules] = schema.inputs["spec"]["rules"]
+        group, accounts = rules["subjects"]
+        team = name.removeprefix("trainium-eks-")
+        assert group["group"]["name"] == f"trainium-eks:{team}:researchers"
+        assert accounts["serviceAccount"] == {"namespace": team, "name": "*"}
+        assert schema.inputs["spec"]["priorityLevelConfiguration"]["name"] == name
+
+
 def test_each_group_is_judged_once(record, monkeypatch):
     judged = []
     judge = node_groups.validate

@@ -16,7 +16,7 @@ InstanceType = Annotated[
     str | None, typer.Option("--instance-type", help="EC2 type, in place of --group; SageMaker's type.")
 ]
 Devices = Annotated[
-    int | None, typer.Option("--devices", min=1, help="Accelerators of a pod, with --group; default: 1.")
+    int | None, typer.Option("--devices", min=1, help="Devices of a pod, with --group; default: 1, or a whole node.")
 ]
 Image = Annotated[
     str | None, typer.Option("--image", help="Image with PyTorch and trainium_workloads; default: as of `trn train`.")

@@ -25,7 +25,8 @@ class ClusterSnapshot:
     podgroup: Object | None = None
     pods: tuple[Object, ...] = ()
     others: tuple[Object, ...] = ()
-    """Pods of the namespace that are not its own. Other teams' pods may not be read."""
+    """Pods of the namespace that are not its own, and as an administrator reads them other teams' pods with
+    devices."""
     events: tuple[Object, ...] = ()
     """Events of its job, PodGroup and pods, the oldest first."""
     queues: tuple[Object, ...] | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_over, job_of, wanted_pods
-from trainium_eks.kube.cluster import Object, is_ready, labels_of, name_of
+from trainium_eks.kube.cluster import Object, is_ready, labels_of, name_of, namespace_of
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.sizing.quantities import quantity, shown
 from trainium_eks.model.validation.formats import listed
@@ -56,11 +56,12 @@ class Node:
 
     def fits(self, each: Amounts) -> bool:
         """Return whether one more such pod fits, beside the pods known to be there."""
-        return all(
-            self.whole.get(resource, Decimal(0)) - sum(taken.get(resource, Decimal(0)) for taken in self.taken.values())
-            >= amount
-            for resource, amount in each.items()
-        )
+        return all(self.left(resource) >= amount for resource, amount in each.items())
+
+    def left(self, resource: str) -> Decimal:
+        """Return the amount of a resource that the pods known to be there leave."""
+        taken = sum((each.get(resource, Decimal(0)) for each in self.taken.values()), Decimal(0))
+        return self.whole.get(resource, Decimal(0)) - taken
 
     def could_fit(self, each: Amounts) -> bool:
         """Return whether such a pod fits on the empty node."""
@@ -107,7 +108,7 @@ def nodes_for(ask: Ask, snapshot: ClusterSnapshot) -> list[Node]:
     taken: dict[str, dict[str, dict[str, Decimal]]] = {}
     for pod in (*snapshot.pods, *snapshot.others):
         if is_bound(pod) and not is_over(pod):
-            on_node = taken.setdefault(pod["spec"]["nodeName"], {}).setdefault(job_of(pod), {})
+            on_node = taken.setdefault(pod["spec"]["nodeName"], {}).setdefault(_holder(pod, snapshot), {})
             for resource, amount in requests(pod["spec"]).items():
                 on_node[resource] = on_node.get(resource, Decimal(0)) + amount
     selector = ask.spec.get("nodeSelector") or {}
@@ -116,6 +117,13 @@ def nodes_for(ask: Ask, snapshot: ClusterSnapshot) -> list[Node]:
         for node in snapshot.nodes or ()
         if all(labels_of(node).get(key) == value for key, value in selector.items())
     ]
+
+
+def _holder(pod: Object, snapshot: ClusterSnapshot) -> str:
+    """Return the job of a pod; of another team's also its namespace."""
+    namespace = namespace_of(pod)
+    is_own = namespace in ("", namespace_of(snapshot.job))
+    return job_of(pod) if is_own else f"{namespace}/{job_of(pod)}"
 
 
 def untolerated(node: Object, ask: Ask) -> str:
@@ -139,6 +147,11 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
     if toleration.get("operator") == "Exists":
         return toleration.get("key") in (None, "", taint["key"])
     return bool(toleration.get("key") == taint["key"] and toleration.get("value", "") == taint.get("value", ""))
+
+
+def has_devices(spec: Object) -> bool:
+    """Return whether a pod takes devices, or interfaces, of its node."""
+    return any("/" in resource for resource in requests(spec))
 
 
 def holders(nodes: Iterable[Node]) -> dict[str, int]:

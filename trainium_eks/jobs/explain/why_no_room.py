@@ -56,6 +56,8 @@ def reasons(snapshot: ClusterSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason
     for ask in wanted:
         yield from _capacity(snapshot, ask)
     yield from (reason for reason in near if reason not in parts)
+    for ask in wanted:
+        yield from _held_in_part(snapshot, ask)
 
 
 # --- The queue --------------------------------------------------------------------------------------------------------
@@ -210,12 +212,16 @@ def _too_few(snapshot: ClusterSnapshot, ask: Ask, nodes: Sequence[Node], usable:
 def _busy(snapshot: ClusterSnapshot, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) -> Reason:
     busy = [node for node in usable if node not in free]
     theirs = holders(busy)
-    names = [f"{job} has {count}" for job, count in theirs.items()]
+    parts = [node for node in busy if any("/" in each and node.left(each) > 0 for each in ask.each)]
+    partly = holders(parts)
+    names = [f"{job} has {'a part of ' * (partly.get(job) == count)}{count}" for job, count in theirs.items()]
     are = "is" if len(free) < 2 else "are"
     sentence = (
         f"it needs {_nodes(ask.count, ask)} to itself; of the {len(usable)} there, {len(free) or 'none'} {are} free "
         f"({some(names, most=4)})"
     )
+    if len(free) + len(parts) >= ask.count:
+        return held(Cause.CAPACITY, "nodes-held-in-part", sentence, job=next(iter(partly)))
     scale = _scale(_group(snapshot, ask), ask.count + len(busy), ask)
     wait = f"wait for {next(iter(theirs))}" if theirs else "wait"
     fix, fault = (f"{wait}, or {scale}", "nodes-busy") if scale.startswith("trn scale") else (wait, "pool-at-max")
@@ -227,23 +233,8 @@ def _held_by_others(
 ) -> Iterator[Reason]:
     """Yield a reason if nodes look free only because a researcher does not see other teams' pods, which show in the
     queues' sums alone."""
-    queues = {name_of(each): each for each in snapshot.queues or ()}
-    leaves = [each for name, each in queues.items() if name != "root" and not _is_parent(name, queues)]
     for resource, each in ask.each.items():
-        if "/" not in resource:
-            continue
-        in_queues = sum(
-            (amounts_in_queue(queue, "allocated").get(resource, Decimal(0)) for queue in leaves), Decimal(0)
-        )
-        seen = sum(
-            (
-                requests(pod["spec"]).get(resource, Decimal(0))
-                for pod in (*snapshot.pods, *snapshot.others)
-                if is_bound(pod) and not is_over(pod)
-            ),
-            Decimal(0),
-        )
-        unseen = in_queues - seen
+        unseen = _unseen(snapshot, resource)
         room = sum((node.whole.get(resource, Decimal(0)) for node in free), Decimal(0))
         if unseen > 0 and room - unseen < each * ask.count:
             group = _group(snapshot, ask)
@@ -256,6 +247,38 @@ def _held_by_others(
                 "nodes-busy",
             )
             return
+
+
+def _held_in_part(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
+    """Yield a reason if the job's pods find no nodes, and other teams' pods, which are not seen, can keep them out only
+    by a part of each node."""
+    nodes = nodes_for(ask, snapshot)
+    free = len(
+        [node for node in nodes if not node.trouble and not untolerated(node.source, ask) and node.fits(ask.each)]
+    )
+    for resource in ask.each:
+        unseen = _unseen(snapshot, resource)
+        if snapshot.pods and free >= ask.count > free - unseen:
+            sentence = (
+                f"it needs {_nodes(ask.count, ask)} to itself, and other teams' pods hold {said(unseen, resource)}"
+            )
+            yield held(Cause.CAPACITY, "nodes-held-in-part", f"{sentence}, a part of each node", job="them")
+            return
+
+
+def _unseen(snapshot: ClusterSnapshot, resource: str) -> Decimal:
+    """Return the amount of devices, or interfaces, of pods that are not seen: what queues count beyond the seen."""
+    if "/" not in resource:
+        return Decimal(0)
+    queues = {name_of(each): each for each in snapshot.queues or ()}
+    leaves = [each for name, each in queues.items() if name != "root" and not _is_parent(name, queues)]
+    counted = (amounts_in_queue(queue, "allocated").get(resource, Decimal(0)) for queue in leaves)
+    seen = (
+        requests(pod["spec"]).get(resource, Decimal(0))
+        for pod in (*snapshot.pods, *snapshot.others)
+        if is_bound(pod) and not is_over(pod)
+    )
+    return sum(counted, Decimal(0)) - sum(seen, Decimal(0))
 
 
 def _is_parent(name: str, queues: dict[str, Object]) -> bool:

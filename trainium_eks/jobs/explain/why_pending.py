@@ -35,6 +35,11 @@ _COMPUTED = (Cause.QUEUE, Cause.CAPACITY, Cause.TOPOLOGY, Cause.TAINT, Cause.NOD
 PATIENCE_SECONDS = 15
 """Time that Volcano may take to look at a job: its scheduler does each second."""
 
+FORGOTTEN_SECONDS = 60
+"""Time from a job's admission to its queue until its first pod, under any load that was measured (decision 96)."""
+
+_RESTART_LOCAL_CONTROLLERS = "end the process vc-controller-manager, then trn local up"
+
 _NO_QUOTA = re.compile(r"resource quota insufficient, requested: map\[(.*)\], used: map\[(.*)\], limited: map\[(.*)\]")
 """Message of the scheduler's plugin ``resourcequota`` about a job that it holds back (Volcano 1.15)."""
 
@@ -104,6 +109,7 @@ def _reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     # Without pods and without a verdict, nobody has looked: the reckoning below would be a guess.
     if not _is_judged(snapshot):
         yield from _nobody_looks(snapshot)
+    yield from _forgotten(snapshot)
     yield from why_no_room.reasons(snapshot, wanted)
     yield from _kept_back(snapshot)
 
@@ -246,6 +252,21 @@ def _nobody_looks(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         sentence = f"Volcano's scheduler has not looked at it for {snapshot.age_seconds:.0f} s: "
         sentence += "it does not run, or hangs"
         yield held(Cause.VOLCANO, "volcano-scheduler-silent", sentence, log=log)
+
+
+def _forgotten(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+    """Yield a reason if the scheduler has let the job in and its controllers make no pods: they hear of a PodGroup by
+    changes alone, and one that was let in before they saw it never wakes its job (volcano#5325)."""
+    phase = ((snapshot.podgroup or {}).get("status") or {}).get("phase")
+    if phase != "Inqueue" or snapshot.phase != "Pending" or snapshot.pods:
+        return
+    metadata = (snapshot.podgroup or snapshot.job)["metadata"]
+    changed = [each["time"] for each in metadata.get("managedFields") or () if "time" in each]
+    silent = (snapshot.now - max(map(moment, [metadata["creationTimestamp"], *changed]))).total_seconds()
+    if silent > FORGOTTEN_SECONDS:
+        sentence = f"Volcano's scheduler let it in, and its controllers have made no pod in {silent:.0f} s"
+        restart = _RESTART_LOCAL_CONTROLLERS if snapshot.is_local else ""
+        yield held(Cause.VOLCANO, "volcano-controllers-missed-it", sentence, job=snapshot.name, restart=restart)
 
 
 def _is_kept_back(snapshot: ClusterSnapshot) -> bool:

@@ -1,12 +1,13 @@
 """Environment variables of a job's containers, by the devices of its nodes. Each stands beside its source."""
 
+from trainium_eks.jobs.objects import capacity_block
 from trainium_eks.jobs.objects.job import DATA, TrainingJob
 from trainium_eks.model.catalogue.backends import device_environment
 
 _ULTRASERVER_MARGIN_SECONDS = 4200
-"""How long before the end of a Capacity Block of UltraServers a training stops: its owner has to end the instances 60
-minutes before (EC2 user guide, Capacity Blocks), where EC2 ends those of other blocks 30 minutes before; and ten
-minutes are for the checkpoint."""
+"""How long before the end of a Capacity Block of UltraServers a training stops: EC2 begins to end its instances 60
+minutes before, those of other blocks 30 minutes before (EC2 user guide, Capacity Blocks); EKS' own drain, 40 minutes
+before, is too late there. Ten minutes are for the checkpoint."""
 
 
 def environment(job: TrainingJob) -> dict[str, str]:
@@ -38,6 +39,8 @@ def _ours(job: TrainingJob) -> dict[str, str]:
         found["HF_HOME"] = f"{DATA}/huggingface"
     if job.capacity_ends:
         found["TRN_CAPACITY_ENDS"] = job.capacity_ends
+        if job.capacity_block:
+            found["TRN_CAPACITY_FILE"] = f"{capacity_block.DIRECTORY}/{capacity_block.KEY}"
         if job.instance.ultraserver_nodes:
             found["TRN_CAPACITY_MARGIN"] = str(_ULTRASERVER_MARGIN_SECONDS)
     return found

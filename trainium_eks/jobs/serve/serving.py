@@ -18,7 +18,7 @@ from trainium_eks.jobs.objects.job import DATA, REFUSED
 from trainium_eks.jobs.serve.engines import Engine
 from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.model.catalogue.backends import Backend, backend_of
-from trainium_eks.model.catalogue.instances import InstanceType
+from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, InstanceType
 from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput
 from trainium_eks.model.policies.admission import QUEUE_ANNOTATION, SCHEDULER
@@ -363,7 +363,7 @@ def _pod_spec(
         "serviceAccountName": namespace.service_account,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "nodeSelector": {GROUP_LABEL: where.group.eks_name} if where.group else {POOL_LABEL: CPU_POOL},
+        "nodeSelector": _node_selector(where.group),
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "securityContext": pod_security(namespace),
         "containers": [container],
@@ -373,3 +373,10 @@ def _pod_spec(
         ],
     }
     return spec | ({"schedulerName": SCHEDULER} if where.devices else {})
+
+
+def _node_selector(group: NodeGroupOutput | None) -> Json:
+    """Return the labels of the nodes. By its type admission knows whether a pod takes all devices of a node."""
+    if group is None:
+        return {POOL_LABEL: CPU_POOL}
+    return {GROUP_LABEL: group.eks_name, INSTANCE_TYPE_LABEL: group.instance_type}

@@ -72,11 +72,13 @@ def problems(
         reason = f"it is none of the queues of {namespace.name}"
         near = nearest(queue, namespace.queues)
         found.append(Problem("--queue", reason, value=queue, allowed=namespace.queues, good=near))
-    found += _device_problems(where, instance, devices)
+    found += _device_problems(where, instance, devices, is_whole=namespace.whole_nodes)
     return found
 
 
-def _device_problems(where: ServingNodes, instance: InstanceType | None, devices: int | None) -> list[Problem]:
+def _device_problems(
+    where: ServingNodes, instance: InstanceType | None, devices: int | None, *, is_whole: bool
+) -> list[Problem]:
     if devices is None:
         return []
     if instance is None or not instance.accelerators:
@@ -84,6 +86,10 @@ def _device_problems(where: ServingNodes, instance: InstanceType | None, devices
     if not 1 <= devices <= instance.accelerators:
         reason = f"a node of {where.group.name if where.group else ''} has {instance.accelerators}"
         return [Problem("--devices", reason, value=devices, good=min(max(devices, 1), instance.accelerators))]
+    if is_whole and devices < instance.accelerators:
+        reason = "pods of this namespace take all devices of their nodes, which other teams use, too"
+        fix = "or choose a --group of smaller nodes; an administrator can set `partialNodes` of the namespace"
+        return [Problem("--devices", reason, fix, value=devices, good=instance.accelerators)]
     return []
 
 

@@ -77,7 +77,7 @@ def uses(
         members = [node for node in nodes if labels_of(node).get(GROUP_LABEL) == group.eks_name]
         idle = _idle(group, members, running, allocated)
         known = [since for node in idle or () if (since := _since(node, running)) is not None]
-        price = catalogue.price(group.instance_type)
+        price = catalogue.price(group.instance_type, group.capacity)
         found.append(
             GroupUse(
                 group,

@@ -65,7 +65,7 @@ def remove(api: Api, objects: Objects, release: str, *, timeout_seconds: float) 
 
 
 def _queue() -> dict[str, Any]:
-    """Return Volcano's Queue, with the fields that chart 1.15.0 defines."""
+    """Return Volcano's Queue, with the fields that chart 1.15 defines."""
     affinity = _object(
         requiredDuringSchedulingIgnoredDuringExecution=_list({"type": "string"}),
         preferredDuringSchedulingIgnoredDuringExecution=_list({"type": "string"}),

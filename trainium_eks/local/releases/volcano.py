@@ -143,8 +143,13 @@ class Volcano:
             return [f"Volcano's pods are simulated, and nothing schedules its jobs: {self._missing}"]
         wanted = described(release, manifest, self._paths.volcano)
         ports = self._ports()
-        before = {each.name: each for each in processes.running(self._paths) if each.name in DEPLOYMENTS}
+        running = {each.name: each for each in processes.running(self._paths)}
+        before = {name: running[name] for name in DEPLOYMENTS if name in running}
         processes.stop(self._paths, [name for name in before if name not in wanted])
+        # They miss what was let in before they watch again (volcano#5325), and read all jobs when they start.
+        if CONTROLLERS in before and before[CONTROLLERS].started < running["kube-apiserver"].started:
+            processes.stop(self._paths, [CONTROLLERS])
+            del before[CONTROLLERS]
         now = {name: self._started(process, before.get(name), ports) for name, process in wanted.items()}
         started = [name for name, each in now.items() if before.get(name) is not each]
         waiting = self._waiting if started else lambda _: None

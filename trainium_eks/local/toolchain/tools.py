@@ -23,7 +23,7 @@ KWOK = "0.6.1"
 _KWOK_IMAGE = "sha256:aeb199bfba96b23482bb647f81a83884b134ff518d774ed4c3464b213501dc25"
 
 # The versions that the stacks install; a test compares them.
-VOLCANO_VERSION = "1.15.0"
+VOLCANO_VERSION = "1.15.1"
 TRAINING_OPERATOR_VERSION = "1.9.3"
 
 KARPENTER_VERSION = "1.15.0"

@@ -12,6 +12,8 @@ Where they come from:
 - Zones: :mod:`trainium_eks.model.catalogue.instance_zones`.
 - Prices: Linux On-Demand list prices in us-east-1 as Karpenter generated them from the price list (v1.14.1,
   2026-07-20); the CPU types' from its table of 2026-01-19. None where no list price was found.
+- Prices of Capacity Blocks: EC2's public page of Capacity Blocks' pricing, an instance for an hour, as of
+  :data:`BLOCK_PRICE_DATE`. They change with demand. None where none was found.
 - Quota codes: Service Quotas of EC2, all counted in vCPU. Empty where no quota of that kind is known.
 - SageMaker names: botocore's TrainingInstanceType.
 - EFA: p6-b300.48xlarge is the only type whose card 0 has none; its 16 EFA interfaces are on cards 1 to 16.
@@ -41,7 +43,11 @@ _QUOTAS: Final = {
 }
 """Codes of the EC2 quotas that launches count against, On-Demand and Spot."""
 
-_TEXTS: Final = frozenset({"name", "family", "accelerator", "usage", "hourly_usd", "quotas", "sagemaker_name"})
+BLOCK_PRICE_DATE: Final = "2026-11-28"
+"""Day on which the prices of Capacity Blocks were read."""
+
+_PRICES: Final = ("hourly_usd", "block_hourly_usd")
+_TEXTS: Final = frozenset({"name", "family", "accelerator", "usage", *_PRICES, "quotas", "sagemaker_name"})
 
 _GIB_PER_VCPU: Final = {"c": 2, "m": 4, "r": 8}
 _CPU_SIZES: Final = {"xlarge": 4, "2xlarge": 8, "4xlarge": 16, "8xlarge": 32}
@@ -58,11 +64,19 @@ def rows() -> Iterator[dict[str, Any]]:
     with Path(__file__).with_name("instance_types.csv").open(encoding="utf-8", newline="") as table:
         for row in csv.DictReader(table):
             numbers = {key: int(value) for key, value in row.items() if key not in _TEXTS}
-            price = float(row["hourly_usd"]) if row["hourly_usd"] else None
+            price, block = (float(row[each]) if row[each] else None for each in _PRICES)
             name = row["sagemaker_name"] or None
             texts = {"name": row["name"], "family": row["family"], "accelerator": row["accelerator"]}
             usage = row["usage"].split()
-            yield texts | numbers | _offered(usage, row["quotas"], price, _PRICE_DATE) | {"sagemaker_name": name}
+            yield (
+                texts
+                | numbers
+                | _offered(usage, row["quotas"], price, _PRICE_DATE)
+                | {
+                    "sagemaker_name": name,
+                    "block_hourly_usd": block,
+                }
+            )
     for family in _CPU_XLARGE_USD:
         for size, vcpus in _CPU_SIZES.items():
             if (family, size) != ("c5", "8xlarge"):  # the one that there is not: c5 goes on with 9xlarge
@@ -86,6 +100,7 @@ def _cpu(family: str, size: str, vcpus: int) -> dict[str, Any]:
         "interfaces_per_card": 4 if vcpus <= 8 else 8,
         "ipv4_per_interface": 15 if vcpus <= 8 else 30,
         "sagemaker_name": None,
+        "block_hourly_usd": None,
         **_offered(("on-demand", "spot"), "standard", round(_CPU_XLARGE_USD[family] * vcpus / 4, 4), _PRICE_DATE_CPU),
     }
 

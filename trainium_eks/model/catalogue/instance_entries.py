@@ -28,6 +28,7 @@ ABSENT: Mapping[str, object] = MappingProxyType({"ultraserver_nodes": 0})
 """Fields that a new entry may leave out."""
 OF_THE_TYPE_ALONE: Mapping[str, object] = MappingProxyType(
     {"zones": {}, "hourly_usd": None, "price_date": "", "price_region": "", "sagemaker_name": None}
+    | {"block_hourly_usd": None}
 )
 """Fields that ``like`` does not copy, and that a new entry may leave out."""
 
@@ -35,6 +36,7 @@ WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"family": tuple(AMI_TYPES), "interface_layout": ("efa-only", "ena", "none"), "ami_type": tuple(AMI_TYPES.values())}
 )
 USAGES = ("on-demand", "spot", "capacity-block")
+PRICES = frozenset({"hourly_usd", "block_hourly_usd"})
 TEXTS = frozenset({"accelerator", "price_date", "price_region", "quota_on_demand", "quota_spot"})
 AT_LEAST_ONE = frozenset({"vcpus", "memory_gib", "network_cards", "interfaces_per_card", "ipv4_per_interface"})
 NAME = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
@@ -124,7 +126,7 @@ def _made(name: str, values: Mapping[str, Any], given: Mapping[str, Any]) -> Ins
     merged["zones"] = MappingProxyType({region: tuple(sorted(ids)) for region, ids in zones.items() if ids})
     merged["usage"] = frozenset(merged["usage"])
     for key, value in merged.items():
-        if isinstance(value, float) and key != "hourly_usd":
+        if isinstance(value, float) and key not in PRICES:
             merged[key] = int(value)  # 3.0 is 3: other languages send whole numbers so
     made = InstanceType(**{"name": name, **dict.fromkeys(DERIVED, 0), **merged})
     pods = address_pods(made.interfaces_per_card, made.ipv4_per_interface)
@@ -144,7 +146,7 @@ def _fault(key: str, value: object) -> str:
         return "" if isinstance(value, str) else "it must be text"
     if key == "sagemaker_name":
         return "" if value is None or isinstance(value, str) else "it must be text or null"
-    if key == "hourly_usd":
+    if key in PRICES:
         return "" if value is None or (_number(value) and value >= 0) else "it must be a price in USD, or null"  # type: ignore[operator]
     if key == "usage":
         sound = isinstance(value, list | tuple | set | frozenset) and value and all(word in USAGES for word in value)

@@ -150,6 +150,8 @@ class InstanceType:
     """Code of the EC2 quota (in vCPU) for Spot requests; empty where none is known."""
     sagemaker_name: str | None
     """Name as a SageMaker training instance, or None."""
+    block_hourly_usd: float | None = None
+    """Price of an instance of a Capacity Block for an hour, or None where none was found."""
 
     @property
     def device_resource(self) -> str:
@@ -284,9 +286,12 @@ class Catalogue(Mapping[str, InstanceType]):
         every node tolerate them; autoscalers disregard them when they look for room."""
         return (FABRIC_UNTESTED,) if self.is_gated and self.find(name).device_resource else ()
 
-    def price(self, name: str) -> Price | None:
-        """Return the type's list price with its date and region, or None where none is known."""
+    def price(self, name: str, capacity: str = "") -> Price | None:
+        """Return the type's list price with its date and region, or None where none is known; of ``capacity-block``
+        that of Capacity Blocks where it is known, which is of no one region."""
         kind = self.find(name)
+        if capacity == "capacity-block" and kind.block_hourly_usd is not None:
+            return Price(kind.block_hourly_usd, instance_data.BLOCK_PRICE_DATE, "")
         if kind.hourly_usd is None:
             return None
         return Price(kind.hourly_usd, kind.price_date, kind.price_region)

@@ -37,8 +37,8 @@ class Reservation(ConfigModel):
 
 
 class CapacityBlock(ConfigModel):
-    """A Capacity Block for ML: bought ahead for fixed days, all or nothing, drained 40 minutes before its end. The
-    nodes of UltraServers are to be ended 60 minutes before: scale the group to 0 by then (docs/ultraservers.md)."""
+    """A Capacity Block for ML: bought ahead for fixed days, all or nothing. EKS drains its nodes 40 minutes before its
+    end, EC2 begins to end them 30 minutes before, those of UltraServers 60 minutes before (docs/ultraservers.md)."""
 
     type: Literal["capacity-block"] = "capacity-block"
     id: OutputText

@@ -9,7 +9,7 @@ from trainium_eks.model import scraping
 from trainium_eks.model.catalogue.lustre import DEFAULT_USER_ID
 from trainium_eks.model.sizing import priorities, quotas
 from trainium_eks.model.validation import formats
-from trainium_eks.model.validation.config_model import ConfigModel, LooseStr, OutputText, StrictInt
+from trainium_eks.model.validation.config_model import ConfigModel, LooseStr, OutputText, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
 from trainium_eks.model.validation.problems import Problem, join, nearest, under
 
@@ -73,6 +73,10 @@ class NamespaceConfig(ConfigModel):
     """ARN of the KMS key that encrypts that bucket. Unset: it has no key of its own."""
     training_user_id: UserId = DEFAULT_USER_ID
     """UID and GID that own its directories on the file system and that its jobs run as; each team has its own."""
+    partial_nodes: StrictBool | None = None
+    """Whether its pods may take a part of a node's devices. Unset: only where no other team is, for one device of each
+    node keeps other teams' gangs out, whatever their queues are guaranteed. Where it is true beside other teams, such
+    pods have no say in which node."""
 
 
 def validate(

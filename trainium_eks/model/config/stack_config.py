@@ -267,6 +267,16 @@ def room(config: StackConfig) -> dict[str, str]:
     return quotas.room([*sizes, (cpu_nodes.instance_type, cpu_nodes.max_size)], _catalogue_or_default(config))
 
 
+def shared_nodes(config: StackConfig, namespace: NamespaceConfig) -> dict[str, dict[str, str]]:
+    """Return each instance type with devices, and what pods can ask of one of its nodes; empty where the namespace's
+    pods may take any part of them, because it is the only one."""
+    if len(config.namespaces) == 1 and namespace.partial_nodes is not False:
+        return {}
+    catalogue = _catalogue_or_default(config)
+    types = dict.fromkeys(group.instance_type for group in _every_group(config))
+    return {each: catalogue.allocatable(each) for each in types if each in catalogue and catalogue.taints(each)}
+
+
 def vpc_cidr(config: StackConfig) -> str:
     """Return the VPC's primary address range."""
     return config.existing_network.cidr_block if config.existing_network else config.network.cidr_block

@@ -7,9 +7,12 @@ import functools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from trainium_eks.model.catalogue.instances import NEURON_RESOURCE, NVIDIA_RESOURCE
+from trainium_eks.model.sizing.quantities import quantity
 
 SCHEDULER = "volcano"
 """Name of Volcano's scheduler."""
@@ -22,6 +25,9 @@ QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 
 ACCELERATOR_PREFIXES = ("aws.amazon.com/neuron", "nvidia.com/", "vpc.amazonaws.com/efa")
 """Prefixes of the scarce resources that queues count."""
+
+DEVICE_RESOURCES = frozenset((NEURON_RESOURCE, NVIDIA_RESOURCE))
+"""Devices by which a node is taken whole. A node's cores and slices of its devices are counted beside these."""
 
 WRITTEN = ("CREATE", "UPDATE")
 _CHANGED = 'request.operation == "CREATE" || object.spec != oldObject.spec'
@@ -58,6 +64,41 @@ class Limits:
     """Existing service accounts that the pods of Volcano jobs may run as."""
     reserved_names: tuple[str, ...] = ()
     """Names of the stack's own network policies in it."""
+    nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Instance type to what pods can ask of one of its nodes; empty: its pods may take any part of any node."""
+    partial_nodes: bool = False
+    """Whether its pods may take a part of a node's devices, and leave it to the scheduler which."""
+
+    @property
+    def takes_whole_nodes(self) -> bool:
+        """Return whether its pods take all devices of their nodes."""
+        return bool(self.nodes) and not self.partial_nodes
+
+    @property
+    def devices(self) -> dict[str, dict[str, float]]:
+        """Return device resource to instance type to the devices of a node; of no type, the most that a node has."""
+        found: dict[str, dict[str, float]] = {}
+        for kind, offered in self.nodes.items():
+            for resource in DEVICE_RESOURCES & offered.keys():
+                count = float(offered[resource])
+                by_type = found.setdefault(resource, {"": 0.0})
+                by_type |= {kind: count, "": max(count, by_type[""])}
+        return found
+
+    @property
+    def shares(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Return device resource to instance type to a device's part of the node's other resources; of no type, the
+        least of all. Empty where pods take whole nodes, or any part."""
+        found: dict[str, dict[str, dict[str, float]]] = {}
+        for resource, by_type in (self.devices if self.partial_nodes else {}).items():
+            least: dict[str, float] = {}
+            found[resource] = {"": least}
+            for kind in by_type.keys() - {""}:
+                amounts = {each: float(quantity(text) or 0) for each, text in self.nodes[kind].items()}
+                part = {each: amount / by_type[kind] for each, amount in amounts.items() if each != resource}
+                found[resource][kind] = part
+                least |= {each: min(amount, least.get(each, amount)) for each, amount in part.items()}
+        return found
 
 
 @dataclass(frozen=True)
@@ -175,6 +216,8 @@ def _expressions(name: str, row: Mapping[str, Any], limits: Limits) -> dict[str,
     pods = name == "pods"
     return given | {
         "uncounted": " || ".join(uncounted),
+        "devices": json.dumps(limits.devices, sort_keys=True),
+        "shares": json.dumps(limits.shares, sort_keys=True),
         "pod_letters": str(_letters(limits)),
         "templates": row.get("templates", ""),
         "default_scheduler": row.get("scheduler", _DEFAULT_SCHEDULER),
@@ -187,7 +230,12 @@ def _words(limits: Limits) -> dict[str, str]:
     """Return the places in messages."""
     given = {field: ", ".join(each) if isinstance(each, tuple) else str(each) for field, each in vars(limits).items()}
     closed = " or ".join(limits.closed_storage_classes)
+    sizes: dict[str, list[str]] = {}
+    for resource, by_type in sorted(limits.devices.items()):
+        for kind in sorted(by_type.keys() - {""}):
+            sizes.setdefault(f"{by_type[kind]:.0f} {resource}", []).append(kind)
     return given | {
+        "whole_nodes": " or ".join(f"{size} of {', '.join(kinds)}" for size, kinds in sizes.items()),
         "service_accounts": " or ".join(limits.service_accounts),
         "priorities": f"be one of this namespace's: {given['priority_classes']}"
         if limits.priority_classes

@@ -166,10 +166,13 @@ def node_group(
     root_iops: int = prices.GP3_FREE_IOPS,
 ) -> tuple[Line, ...]:
     """Return the lines of a group's instances and their root volumes; for ``capacity`` see :data:`CAPACITY_NOTES`."""
-    price = catalogue.price(instance_type) if instance_type in catalogue else None
+    price = catalogue.price(instance_type, capacity) if instance_type in catalogue else None
+    note = CAPACITY_NOTES.get(capacity, "")
+    if price is not None and not price.region:
+        note = f"public price of Capacity Blocks ({price.date}), paid in advance"
     volume = _hourly(prices.gp3_monthly_usd(root_gib, root_throughput_mibps, root_iops))
     return (
-        Line(instance_type, nodes, maximum, price.hourly_usd if price else None, CAPACITY_NOTES.get(capacity, "")),
+        Line(instance_type, nodes, maximum, price.hourly_usd if price else None, note),
         Line(f"{root_gib} GiB root volume", nodes, maximum, volume),
     )
 

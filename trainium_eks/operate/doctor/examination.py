@@ -6,6 +6,7 @@ from datetime import datetime
 
 from trainium_eks.jobs.explain import cluster_snapshot
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot
+from trainium_eks.jobs.explain.room import has_devices
 from trainium_eks.jobs.objects.identity import JOB_API
 from trainium_eks.kube import cluster
 from trainium_eks.kube.cluster import Object, name_of, namespace_of
@@ -59,7 +60,11 @@ class Examination:
         objects = {
             kind: None
             if kind in self.examined.cluster.unread
-            else [each for each in self.of(kind) if namespace_of(each) in here]
+            else [
+                each
+                for each in self.of(kind)
+                if namespace_of(each) in here or (kind == "Pod" and has_devices(each["spec"]))
+            ]
             for kind in TEAM_KINDS
         }
         local = self.examined.local

@@ -3,6 +3,7 @@
 import datetime
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from trainium_eks.aws.account import Account, RequestError
@@ -12,8 +13,17 @@ from trainium_eks.operate.preflight.question import Answer, Question, failed, pa
 
 Clock = Callable[[], datetime.datetime]
 
-_COMING = ("scheduled", "payment-pending", "pending", "assessing", "delayed")
-"""States of a reservation that will be there, and is not yet."""
+STATES: Mapping[str, str] = MappingProxyType(
+    {
+        "active": "usable",
+        **dict.fromkeys(("scheduled", "payment-pending", "pending", "assessing", "delayed"), "coming"),
+        **dict.fromkeys(("expired", "cancelling", "cancelled", "failed", "payment-failed"), "over"),
+        # No instance starts in these, and EC2's API says no more about them.
+        **dict.fromkeys(("unsupported", "unavailable"), "over"),
+    }
+)
+"""State of a reservation (EC2's CapacityReservationState, botocore 1.44.8) to what it is for a group that asks for
+nodes: usable, coming (it will be there, and is not yet) or over."""
 
 
 def questions(needs: Needs, account: Account, now: Clock) -> Iterator[Question]:
@@ -39,7 +49,8 @@ class _CapacityChecks:
         self._now = now
 
     def offered(self, type_: str, groups: list[Group]) -> Answer:
-        """Check that every zone of the groups offers the type to this account."""
+        """Check that every zone of the groups offers the type to this account. Of a reservation EC2 says itself what it
+        is and where; UltraServers are sold in zones that the list of offerings may lack (EC2 user guide)."""
         by_id = all(zone.rpartition("-")[2].startswith("az") for group in groups for zone in group.zones)
         offers = self._account.pages(
             "ec2",
@@ -51,8 +62,10 @@ class _CapacityChecks:
         zones = sorted(each["Location"] for each in offers)
         wanted = dict.fromkeys(zone for group in groups for zone in group.zones)
         lacking = [zone for zone in wanted if zone not in zones]
-        if not lacking:
-            return passed(f"offered in {', '.join(wanted)}")
+        unreserved = {zone for group in groups if not group.reservation for zone in group.zones}
+        if not unreserved & {*lacking}:
+            reserved = f"; EC2's list lacks {', '.join(lacking)}, where it is reserved" if lacking else ""
+            return passed(f"offered in {', '.join(zone for zone in wanted if zone in zones) or 'no zone'}{reserved}")
         where = f"not offered in {', '.join(lacking)}"
         if not zones:
             return failed(f"{where}, nor anywhere in {self._account.region}", "take another region or another type")
@@ -115,10 +128,10 @@ class _CapacityChecks:
     def _at_another_time(self, group: Group, found: Mapping[str, Any]) -> Answer | None:
         state, begins, ends = found.get("State", ""), found.get("StartDate"), found.get("EndDate")
         now = self._now()
-        if (ends is not None and ends <= now) or state in ("expired", "cancelled", "failed", "payment-failed"):
+        if (ends is not None and ends <= now) or STATES.get(state) == "over":
             told = f"it ended {_date(ends)}" if ends is not None and ends <= now else f"it is {state}"
             return failed(told, f"reserve anew and set {_key(group, 'capacity.id')}, or remove the group")
-        if state in _COMING or (begins is not None and begins > now):
+        if STATES.get(state) == "coming" or (begins is not None and begins > now):
             # The time of a delayed one may be over.
             told = f"it is {state}"
             if begins is not None and begins > now:
@@ -126,6 +139,9 @@ class _CapacityChecks:
             if group.desired:
                 return failed(f"{told}: no node can start before", _set(group, "desired_size", 0) + " until then")
             return passed(f"{told}; no node is asked for before")
+        if state not in STATES:
+            detail = f"it is {state}, and this release does not know whether nodes start then"
+            return warned(detail, "take a newer release of this library")
         return None
 
     def _no_ultraserver(self, group: Group, found: Mapping[str, Any]) -> Answer | None:

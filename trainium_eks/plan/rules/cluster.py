@@ -83,7 +83,13 @@ def production_endpoint(view: View) -> Iterator[Judgement]:
         yield from judged(plane.resource, faults, "reached from the VPC or from named ranges only")
 
 
-@rule("R04", "Encrypt Kubernetes secrets with a customer key", "high", "CKV_AWS_58, AWS-0039, CT.EKS.PR.2, CIS 5.3.1")
+@rule(
+    "R04",
+    "Encrypt Kubernetes secrets with a customer key",
+    "high",
+    "CKV_AWS_58, AWS-0039, CT.EKS.PR.2, CIS 5.3.1",
+    reads_computed=True,
+)
 def secrets_key(view: View) -> Iterator[Judgement]:
     """Envelope encryption with a key of this account: without it, a copy of etcd's disk reveals the tokens."""
     for plane in view.control_planes:
@@ -216,6 +222,7 @@ def control_plane_subnets(view: View) -> Iterator[Judgement]:
     "Rotate keys and name their users",
     "medium",
     "CKV_AWS_7, CKV_AWS_33, CKV_AWS_227, CKV2_AWS_64, AWS-0065",
+    reads_computed=True,
 )
 def keys(view: View) -> Iterator[Judgement]:
     """A customer key is enabled, rotates, waits seven days or more before it is deleted, and has its own policy with

@@ -116,7 +116,8 @@ def test_another_model_takes_the_place_of_the_first(cluster):
     spec = patch["spec"]["template"]["spec"]
     assert spec["containers"][0]["args"][0] == "/data/output/two/model"
     # What the first asked for is taken away: its nodes, its queue, its scheduler.
-    assert spec["nodeSelector"] == {"eks.amazonaws.com/nodegroup": None, "trainium-eks/pool": "cpu"}
+    before = dict.fromkeys(("eks.amazonaws.com/nodegroup", "node.kubernetes.io/instance-type"))
+    assert spec["nodeSelector"] == {**before, "trainium-eks/pool": "cpu"}
     assert spec["schedulerName"] is None
     assert patch["spec"]["template"]["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": None}
     assert [each["kind"] for each in cluster.objects] == ["Deployment", "Service"]
@@ -144,6 +145,19 @@ def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster):
     failed = {"terminated": {"exitCode": 1, "message": "broken"}}
     cluster.pods = [pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=failed, restartCount=3)]
     assert "broken" in trn("serve one").stderr
+
+
+def test_serving_takes_whole_nodes_where_the_namespace_does(monkeypatch):
+    team = {"name": "training", "queues": ["test"], "serviceAccount": "t", "claim": "c", "wholeNodes": True}
+    groups = [each.model_dump(by_alias=True) for each in STACK.node_groups]
+    cluster = Cluster()
+    take_seat(monkeypatch, StackAccess("dev", outputs(namespaces=[team], nodeGroups=groups)), cluster)
+    refused = trn("serve one --group ng1 --devices 1")
+    ends(2, refused, "pods of this namespace take all devices of their nodes", "set --devices to 16", "partialNodes")
+    for name, devices in (("ng1", "16"), ("inf", "1")):
+        trn(f"serve {name} --group {name} --no-wait")
+        (container,) = cluster.named("Deployment", f"serve-{name}")["spec"]["template"]["spec"]["containers"]
+        assert container["resources"]["limits"][NEURON] == devices
 
 
 def test_what_cannot_run_is_refused_before_anything_is_made_and_all_at_once(cluster):

@@ -168,12 +168,63 @@ def two_do_not_answer(found):
     together(fewer("Node", 3), only("delta"))(found)
 
 
+def parts(prefix, **metadata):
+    """One device a pod, in place of all of a node's."""
+
+    def change(pod):
+        pod["metadata"].update(metadata)
+        pod["spec"]["containers"][0]["resources"]["requests"]["aws.amazon.com/neuron"] = "1"
+
+    return each("Pod", change, prefix)
+
+
+def let_in(found):
+    """The scheduler lets a job into its queue now."""
+    written = [{"manager": "vc-scheduler", "time": found["now"]}]
+    made = {"creationTimestamp": "2026-11-22T01:00:00Z", "managedFields": written}
+    for group in found["PodGroup"]:
+        group["status"]["phase"] = "Inqueue"
+        group["metadata"].update(made)
+
+
 def at_once(found):
     """Without pods nothing but its PodGroup's phase tells that it has been looked at."""
     found["now"] = found["Job"][0]["metadata"]["creationTimestamp"]
 
 
+TOLERATIONS = (
+    ("any", {"operator": "Exists"}, True),
+    ("its key", {"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}, True),
+    ("another effect", {"key": "dedicated", "operator": "Exists", "effect": "NoExecute"}, False),
+    ("another key", {"key": "other", "operator": "Exists"}, False),
+    ("another value", {"key": "dedicated", "value": "other"}, False),
+)
 FORBIDDEN = 'Message:"pods is forbidden: exceeded quota: team, requested: pods=1, used: pods=4, limited: pods=4"'
+
+
+def two_kinds(found):
+    """Beside its trainers the job has a task of another kind, and waits for both."""
+    for job in found["Job"]:
+        [trainers] = job["spec"]["tasks"]
+        spec = {**trainers["template"]["spec"], "nodeSelector": {"pool": "none"}}
+        job["spec"]["tasks"].append({"name": "leader", "template": {"spec": spec}})
+
+
+def tolerating(**toleration):
+    def edit(job):
+        job["spec"]["tasks"][0]["template"]["spec"]["tolerations"] = [toleration]
+
+    return each("Job", edit)
+
+
+def first_by_init(found):
+    """The first container of each pod is one that only prepares, and asks for more."""
+    for job in found["Job"]:
+        spec = job["spec"]["tasks"][0]["template"]["spec"]
+        more = {"resources": {"limits": {"aws.amazon.com/neuron": "17"}}}
+        spec["initContainers"] = [{**spec["containers"][0], **more}]
+
+
 CREATING = pods_wait("ContainerCreating", "")
 PULLING = warned("Pulling", 'Pulling image "busybox"')
 CHANGES = {
@@ -185,6 +236,14 @@ CHANGES = {
         for order in (("2 Pending", "1 Bound"), ("1 Bound", "2 Pending"))
     },
     "nodes look free": only("delta"),
+    "its pods have a part": parts("alpha"),
+    "another team's pods have a part": parts("alpha", namespace="speech"),
+    "a part of each node is held unseen": together(
+        only("delta"),
+        each("Queue", lambda queue: queue["status"].update(allocated={"aws.amazon.com/neuron": "4"}), "test"),
+    ),
+    "let in, and forgotten": together(fewer("Pod", 0), let_in, later),
+    "let in a moment ago": together(fewer("Pod", 0), later, let_in),
     "nothing may be read": lambda found: found.update(UNREAD),
     "nodes may not be read": lambda found: found.update(Node=None),
     "kept back at once": at_once,
@@ -199,6 +258,22 @@ CHANGES = {
     "the quota is too small": held_by_quota(*CPUS),
     "an hour later": later,
     "no secret": pods_wait("CreateContainerConfigError", 'secret "hf-token" not found'),
+    "beside a task of another kind": two_kinds,
+    "no such queue": fewer("Queue", 0),
+    "a queue below itself": each("Queue", lambda queue: queue["spec"].update(parent="test"), "test"),
+    **{
+        f"it is {name} and its pods leave": together(phase(name), ending(), CREATING)
+        for name in ("Aborting", "Restarting", "Completing")
+    },
+    "no claim at all": fewer("PersistentVolumeClaim", 0),
+    "no part of the network is known": fewer("HyperNode", 0),
+    "a pod has failed": together(fewer("Pod", 1), each("Pod", lambda pod: pod.update(status={"phase": "Failed"}))),
+    **{f"restart {n}": each("Job", lambda job, n=n: job["status"].update(retryCount=n)) for n in (2, 3, 12, 22)},
+    **{
+        f"the taint is {'' if is_so else 'not '}tolerated by {words}": tolerating(**toleration)
+        for words, toleration, is_so in TOLERATIONS
+    },
+    "an init container asks for more": first_by_init,
     "containers": CREATING,
     "containers for long": together(CREATING, later),
     "a volume": warned("FailedMount", 'MountVolume.SetUp failed for volume "fsx": rpc error: code = DeadlineExceeded'),

@@ -155,7 +155,9 @@ def test_devices_go_through_the_queue(name):
         annotations = each["spec"]["template"]["metadata"]["annotations"]
         assert annotations == {"scheduling.volcano.sh/queue-name": "eyes"}
         assert resources["requests"][place.resource] == resources["limits"][place.resource] == "1"
-        assert pod["nodeSelector"] == {"eks.amazonaws.com/nodegroup": "inf-eks"}
+        name, kind = place.group.eks_name, place.group.instance_type
+        selected = {"eks.amazonaws.com/nodegroup": name, "node.kubernetes.io/instance-type": kind}
+        assert pod["nodeSelector"] == selected
 
 
 VLLM = "--served-model-name serve-x --port 8080"

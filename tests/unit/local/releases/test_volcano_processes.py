@@ -6,8 +6,11 @@ import pytest
 import yaml
 
 from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.control_plane.processes import Running
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.releases import volcano
 from trainium_eks.local.releases.training_operator import TrainingOperator
-from trainium_eks.local.releases.volcano import Programs, described
+from trainium_eks.local.releases.volcano import Programs, Volcano, described
 from trainium_eks.plan.graph import Graph, Resource
 
 DIRECTORY = Path("/state/volcano")
@@ -52,6 +55,23 @@ def test_a_process_acts_as_its_deployments_service_account_and_a_mounted_file_li
     assert process.files == {DIRECTORY / "vc-scheduler" / "s.conf": "actions: allocate\n"}
     with pytest.raises(ClusterError, match=r"vc-scheduler: the ConfigMap vol-conf .* has no s\.conf"):
         processes(body, other_conf="")
+
+
+@pytest.mark.parametrize(("server_started", "restarted"), [(5, []), (20, ["vc-controller-manager"])])
+def test_controllers_restart_after_api_server(tmp_path, monkeypatch, server_started, restarted):
+    """They miss what is let into a queue before they watch again (volcano#5325)."""
+    running = [Running(name, 1, 10) for name in volcano.DEPLOYMENTS] + [Running("kube-apiserver", 1, server_started)]
+    stopped = []
+    monkeypatch.setattr(volcano.processes, "running", lambda _: running)
+    monkeypatch.setattr(volcano.processes, "stop", lambda _, names=None: stopped.extend(names))
+    monkeypatch.setattr(volcano.processes, "restart", lambda *_: None)
+    monkeypatch.setattr(volcano, "await_ready", lambda *_: None)
+    monkeypatch.setattr(Volcano, "_started", lambda _, process, before, __: before or Running(process.name, 2, 30))
+    here = Volcano(Paths(tmp_path), None, Programs(dict.fromkeys(volcano.DEPLOYMENTS, tmp_path)), lambda _: None)
+    manifest = yaml.safe_dump_all(deployment(f"vol-{suffix}") for suffix in volcano.DEPLOYMENTS.values())
+    [note] = here.run("vol", manifest)
+    assert stopped == restarted
+    assert all(f"(started {name})" in note for name in restarted)
 
 
 def test_where_none_can_be_had_one_sentence_says_why_and_what_helps(tmp_path):

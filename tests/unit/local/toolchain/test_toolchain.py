@@ -28,7 +28,7 @@ def test_path_comes_before_kubebuilder_assets_and_these_before_the_cache_and_not
     origins = {"etcd": "PATH", "kube-apiserver": "KUBEBUILDER_ASSETS", "kubectl": "KUBEBUILDER_ASSETS", "kwok": "cache"}
     assert {name: there[name].origin for name in origins} == origins
     for tool in VOLCANO.tools:
-        fakes.executable(tmp_path / "bin" / tool.name, fakes.tool_text("Version: v1.15.0"))
+        fakes.executable(tmp_path / "bin" / tool.name, fakes.tool_text("Version: v1.15.1"))
     there, reasons = find(VOLCANO, offline(tmp_path / "bin"), tmp_path / "cache")
     assert (there, set(reasons)) == ({}, {tool.name for tool in VOLCANO.tools}), "Volcano's are not taken from PATH"
 
@@ -141,4 +141,4 @@ def test_the_command_shows_what_there_is_does_without_volcano_and_fails_without_
         fakes.executable(tmp_path / VOLCANO.place / tool.name, "")
     code, shown, said = command()
     assert (code, "Volcano" in said) == (0, False)
-    assert re.search(r"^vc-scheduler +1\.15\.0 +cache ", shown, re.MULTILINE)
+    assert re.search(r"^vc-scheduler +1\.15\.1 +cache ", shown, re.MULTILINE)

@@ -274,7 +274,7 @@ def test_another_source_is_not_changed_blindly(tmp_path, bundle, changes, words)
 def test_volcano_is_built_with_the_name_that_its_published_definitions_lack(tmp_path):
     fakes.go(tmp_path / "bin")
     built(tmp_path / "bin", tmp_path / "cache", VOLCANO)
-    assert " -X volcano.sh/volcano/pkg/version.Version=v1.15.0 " in build_line(tmp_path / "bin")
+    assert " -X volcano.sh/volcano/pkg/version.Version=v1.15.1 " in build_line(tmp_path / "bin")
     apis = tmp_path / "bin" / "apis"
     added = (apis / "pkg" / "apis" / "scheduling" / "v1beta1" / "added_for_volcano_1_15.go").read_text()
     assert 'const QueueAllocationGateKey = GroupName + "/queue-allocation-gate"' in added

@@ -83,7 +83,7 @@ def test_a_tag_is_trusted_the_first_time_and_another_image_under_it_never(regist
     assert not [line for line in said if "trusted" in line]
 
     shutil.rmtree(tmp_path / VOLCANO.place)
-    other = layer(b"#!/bin/sh\necho Version: v1.15.0; touch /tmp/owned\n")
+    other = layer(b"#!/bin/sh\necho Version: v1.15.1; touch /tmp/owned\n")
     registry.repositories[f"volcanosh/{ONE}"] = published(ONE, other)
     error = refused(tmp_path, registry)
     assert set(error.reasons) == {ONE}

@@ -182,6 +182,14 @@ def test_a_price_has_its_day_and_region_an_unknown_one_is_none_and_quota_codes_h
     assert (price.hourly_usd, price.region) == (21.50, "us-east-1")
     assert re.fullmatch(r"2026-\d\d-\d\d", price.date)
     assert CATALOGUE.price("trn2.48xlarge") is None
+    block = {
+        name: CATALOGUE.price(name, "capacity-block") for name in ("trn2.48xlarge", "p5en.48xlarge", "trn2u.48xlarge")
+    }
+    assert [each and each.hourly_usd for each in block.values()] == [35.76, 41.61, None]
+    assert CATALOGUE.price("p5en.48xlarge", "on-demand").hourly_usd == 63.296
+    assert CATALOGUE.price("trn1.32xlarge", "capacity-block") == price, "no price of its blocks is known"
+    own = extended("trn2u.48xlarge", blockHourlyUsd=36.5)
+    assert own.block_hourly_usd == 36.5
     unpriced = {name for name in NAMES if CATALOGUE.price(name) is None}
     assert all(not CATALOGUE[name].price_date and not CATALOGUE[name].price_region for name in unpriced)
     for kind in CATALOGUE.values():
@@ -275,6 +283,7 @@ PRICE = {"hourlyUsd": 1, "priceDate": "2026-11-01", "priceRegion": "us-east-1"}
         ("logical_neuron_cores", {"logicalNeuronCores": 64}),
         ("price_date", {**PRICE, "priceDate": "soon"}),
         ("price_region", {**PRICE, "priceRegion": ""}),
+        ("block_hourly_usd", {"blockHourlyUsd": -1}),
         ("usage", {"usage": []}),
         ("usage", {"usage": ["reserved"]}),
         ("zones", {"zones": ["usw2-az4"]}),

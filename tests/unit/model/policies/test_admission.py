@@ -10,7 +10,7 @@ from typing import NamedTuple
 import celpy
 import pytest
 
-from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED
+from trainium_eks.model.catalogue.instances import CATALOGUE, EFA_RESOURCE, FABRIC_UNTESTED, INSTANCE_TYPE_LABEL
 from trainium_eks.model.policies import admission, researchers
 from trainium_eks.model.policies.admission import Limits
 from trainium_eks.model.sizing import quotas
@@ -30,7 +30,11 @@ LIMITS = Limits(
     service_accounts=("default", "training"),
     reserved_names=("default-deny",),
 )
-POLICIES = admission.policies(LIMITS, researchers.written())
+NODES = {each: CATALOGUE.allocatable(each) for each in ("trn1.32xlarge", "trn1.2xlarge", "p5.48xlarge")}
+POLICIES, WHOLE, PACKED = (
+    admission.policies(dataclasses.replace(LIMITS, **more), researchers.written())
+    for more in ({}, {"nodes": NODES}, {"nodes": NODES, "partial_nodes": True})
+)
 KINDS = {name: row for name, row in admission.table()["policies"].items() if "templates" in row}
 EVERY_WORKLOAD = pytest.mark.parametrize("name", [name for name in KINDS if name != "pods"])
 
@@ -40,8 +44,9 @@ FUNCTIONS = {
     "isInteger": lambda one: CEL.BoolType(float(one).is_integer()),
     "asInteger": lambda one: CEL.IntType(int(one)),
     "isGreaterThan": lambda one, other: CEL.BoolType(one > other),
+    "asApproximateFloat": lambda one: one,
     "format": lambda _, values: CEL.StringType(json.dumps(values, cls=celpy.CELJSONEncoder)),
-    "sum": lambda numbers: CEL.IntType(sum(numbers)),
+    "sum": lambda numbers: (type(numbers[0]) if numbers else CEL.IntType)(sum(numbers)),
 }
 """Of Kubernetes' own CEL library."""
 ENVIRONMENT = celpy.Environment()
@@ -52,9 +57,9 @@ def program(expression):
     return ENVIRONMENT.program(ENVIRONMENT.compile(expression), functions=FUNCTIONS)
 
 
-def refusals(name, asked, old=None, groups=(GROUP,), about=""):
+def refusals(name, asked, old=None, groups=(GROUP,), about="", policies=POLICIES):
     """Return the messages of the validations of a policy that an object fails; only those with a text are evaluated."""
-    policy = POLICIES[name]
+    policy = policies[name]
     operation = policy.operations[0] if old is None else "UPDATE"
     request = {"operation": operation, "userInfo": {"groups": list(groups)}, "options": asked.get("options", {})}
     known = CEL.MapType()
@@ -616,6 +621,99 @@ IN_TEMPLATES = [
 def test_templates_of_all_kinds_are_judged_like_pods(said, template):
     for policy, asked in templates(template):
         assert len(refusals(policy, asked, about=said)) == (policy not in BUT.get(said, ())), policy
+
+
+def taking(resources, *more, **fields):
+    """Return the template of a pod that takes resources, with more containers and fields of its spec."""
+    return {"spec": spec({"name": "c", "resources": {"limits": resources}}, *more, **fields)}
+
+
+def of_type(name):
+    return {"nodeSelector": {INSTANCE_TYPE_LABEL: name}}
+
+
+def on_hosts(kind, *, operator="In"):
+    if kind == "fields":
+        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
+    else:
+        term = {"matchExpressions": [{"key": kind, "operator": operator, "values": ["a"]}]}
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}}
+
+
+HOST = "kubernetes.io/hostname"
+DEVICE, GPU = "aws.amazon.com/neuron", "nvidia.com/gpu"
+APART = [{"topologyKey": HOST, "labelSelector": {}}]
+INIT = {"name": "i", "resources": {"limits": {DEVICE: "16"}}}
+PREFERS = [{"weight": 1, "podAffinityTerm": APART[0]}]
+EVEN = {"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway"}
+PARTS = {
+    "one device": taking({DEVICE: 1}),
+    "one device on each node": taking({DEVICE: "1"}, affinity={"podAntiAffinity": {REQUIRED: APART}}),
+    "all but one": taking({DEVICE: "15"}),
+    "the devices of a smaller type, which it does not select": taking({DEVICE: "8"}, {**NEURON, **INIT}),
+    "one of the smallest, on any": taking({DEVICE: "1"}, **on_hosts(INSTANCE_TYPE_LABEL)),
+    "a part of the type that it selects": taking({DEVICE: "1"}, **of_type("trn1.32xlarge")),
+    "a type of other devices": taking({DEVICE: "16"}, **of_type("p5.48xlarge")),
+    "a type that the stack lacks": taking({DEVICE: "1"}, **of_type("inf2.xlarge")),
+    "GPUs": taking({GPU: "1"}),
+    "a slice of a GPU": taking({"nvidia.com/mig-1g.5gb": "1"}),
+    "cores, which queues do not count": taking({"aws.amazon.com/neuroncore": "32"}),
+    "interfaces alone": taking({EFA_RESOURCE: "1"}, tolerations=[ON_TRAINIUM]),
+    "all devices while it starts": {"spec": spec(C, initContainers=[INIT])},
+    "a device and the node's CPU": taking({DEVICE: "1", "cpu": "120"}),
+}
+WHOLES = [
+    taking({DEVICE: "16", EFA_RESOURCE: "8"}),
+    taking({DEVICE: "8"}, {"name": "d", "resources": {"limits": {DEVICE: 8}}}),
+    taking({DEVICE: "16"}, **of_type("trn1.32xlarge"), affinity={"podAntiAffinity": {REQUIRED: APART}}),
+    taking({DEVICE: "1"}, **of_type("trn1.2xlarge")),
+    taking({GPU: "8"}, {"name": "helper", "resources": {"requests": {"cpu": "1"}}}),
+    free(),
+]
+CHOICE, SHARE = "must not choose which", "no more than their part of its CPU"
+PACKINGS = [
+    ("", taking({DEVICE: "1", "cpu": "7", "memory": "20Gi"}, **of_type("trn1.32xlarge"))),
+    ("", taking({DEVICE: "2", EFA_RESOURCE: "1", "hugepages-2Mi": "1Gi"}, nodeSelector={"karpenter.sh/nodepool": "a"})),
+    ("", WHOLES[2]),
+    (CHOICE, taking({DEVICE: "1"}, affinity={"podAntiAffinity": {REQUIRED: APART}})),
+    (CHOICE, taking({DEVICE: "1"}, affinity={"podAffinity": {PREFERRED: PREFERS}})),
+    (CHOICE, taking({DEVICE: "1"}, topologySpreadConstraints=[EVEN])),
+    (CHOICE, taking({DEVICE: "1"}, nodeSelector={HOST: "a"})),
+    (CHOICE, taking({DEVICE: "1"}, **on_hosts(HOST))),
+    (CHOICE, taking({DEVICE: "1"}, **on_hosts("topology.k8s.aws/network-node-layer-3", operator="NotIn"))),
+    (CHOICE, taking({DEVICE: "1"}, **on_hosts("fields"))),
+    (SHARE, taking({DEVICE: "1", "cpu": "9"})),
+    (SHARE, taking({DEVICE: "1"}, {"resources": {"requests": {"memory": "40Gi"}, "limits": {"memory": "50Gi"}}})),
+    (SHARE, taking({DEVICE: "1", EFA_RESOURCE: "1"})),
+    (SHARE, taking({DEVICE: "1", "hugepages-2Mi": "40Gi"})),
+    (SHARE, taking({EFA_RESOURCE: "1"})),
+    (SHARE, taking({"aws.amazon.com/neuroncore": "2"})),
+]
+
+
+def about_parts(template, policies):
+    """Yield what each policy that judges templates says about parts of nodes."""
+    for name, asked in templates(template):
+        if name != "train-jobs":
+            told = [*refusals(name, asked, about="all devices of its node", policies=policies)]
+            yield told + refusals(name, asked, about="with a part of a node must", policies=policies)
+
+
+@pytest.mark.parametrize("template", PARTS.values(), ids=PARTS)
+def test_parts_of_nodes_that_other_teams_use_are_refused(template):
+    assert {len(told) for told in about_parts(template, WHOLE)} == {1}
+    assert not any(about_parts(template, POLICIES))
+
+
+@pytest.mark.parametrize("template", WHOLES)
+def test_whole_nodes_are_admitted(template):
+    assert not any(about_parts(template, WHOLE))
+
+
+@pytest.mark.parametrize(("said", "template"), PACKINGS)
+def test_parts_are_admitted_where_the_scheduler_may_pack_them(said, template):
+    for told in about_parts(template, PACKED):
+        assert [said in each for each in told] == [True] * bool(said)
 
 
 CONFINED = {

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import botocore.loaders
 import pytest
 from aws_double import AwsError
 from golden import ROOT
@@ -11,6 +12,7 @@ from good_account import BLOCK, NOW, QUOTAS, ask, ask_one, changed, listed, of, 
 from iam_evaluation import allowed
 
 from trainium_eks.operate.finding import Status
+from trainium_eks.operate.preflight.capacity import STATES
 from trainium_eks.operate.preflight.deploy_rights import IamRequest
 
 BLOCK_NODES, CLUSTER = "trn-prod-cluster-trn1-block-nodes", "trn-prod-cluster-eks-0a1b2c3"
@@ -35,7 +37,6 @@ def test_row_18_a_block_that_has_not_begun(prod):
     assert (waiting.status, "in 9 days" in waiting.text) == (Status.PASS, True)
 
 
-COMING = ("scheduled", "payment-pending", "pending", "assessing", "delayed")
 OVER = datetime(2026, 11, 21, 11, 30, tzinfo=UTC)
 FAULTY_BLOCKS = [
     ({"State": "expired", "EndDate": OVER}, "it ended 2026-11-21T11:30Z", "nodeGroups[1].capacity.id"),
@@ -65,8 +66,9 @@ EDGES = [
     ({"StartDate": NOW + timedelta(hours=1)}, Status.FAIL, "it starts 2026-11-22T10:00Z (in 1 hour)"),
     ({"StartDate": NOW + timedelta(hours=47)}, Status.FAIL, "(in 47 hours)"),
     ({"StartDate": NOW + timedelta(hours=48)}, Status.FAIL, "(in 2 days)"),
-    *(({"State": each}, Status.FAIL, f"it is {each}: no node") for each in COMING),
-    *(({"State": each}, Status.FAIL, f"it is {each}") for each in ("expired", "cancelled", "failed", "payment-failed")),
+    *(({"State": each}, Status.FAIL, f"it is {each}: no node") for each, use in STATES.items() if use == "coming"),
+    *(({"State": each}, Status.FAIL, f"it is {each}") for each, use in STATES.items() if use == "over"),
+    ({"State": "resting"}, Status.WARN, "it is resting, and this release does not know"),
     ({"TotalInstanceCount": 7}, Status.WARN, "8 of 7 instances free until 2026-12-01T11:30Z; the group may grow to 8"),
     ({"AvailableInstanceCount": 2}, Status.PASS, "2 of 8"),
     ({"AvailableInstanceCount": 1}, Status.WARN, "2 are asked for. What is in use may be this group's own"),
@@ -79,6 +81,20 @@ def test_a_reservation_at_the_edges_of_its_time_and_size(prod, other, status, te
     assert (told.status, text in told.text) == (status, True), told.text
     named = changed(two_in_the_block(prod), BLOCK_NODES.replace("-nodes", "-template"), placement={"groupName": "mine"})
     assert "made without a placement group" in ask_one(named, f"capacity/{BLOCK}", block()).text
+
+
+def test_every_state_of_reservations_is_decided():
+    shapes = botocore.loaders.Loader().load_service_model("ec2", "service-2")["shapes"]
+    assert set(STATES) == set(shapes["CapacityReservationState"]["enum"])
+    assert [each for each, use in STATES.items() if use == "usable"] == ["active"]
+
+
+def test_zone_of_reservation_is_taken_as_ec2_says(prod):
+    nowhere = {"ec2:DescribeInstanceTypeOfferings": {"InstanceTypeOfferings": []}}
+    reserved = changed(prod, BLOCK_NODES.replace("-nodes", "-template"), instanceType="trn2u.48xlarge")
+    told = ask_one(reserved, "capacity/trn2u.48xlarge", nowhere)
+    assert (told.status, "EC2's list lacks usw2-az4, where it is reserved" in told.text) == (Status.PASS, True)
+    assert ask_one(prod, "capacity/trn1.32xlarge", nowhere).status is Status.FAIL, "a group of it is On-Demand"
 
 
 IN_BLOCK = {"CapacityBlockId": "cb-0123456789abcdef0", "InstanceType": "trn2u.48xlarge", "LaunchStatus": "launchable"}

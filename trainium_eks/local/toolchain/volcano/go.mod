@@ -107,8 +107,18 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.0 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 	stathat.com/c/consistent v1.0.0 // indirect
-	volcano.sh/apis v1.14.0 // indirect
-	volcano.sh/volcano v1.15.0 // indirect
+	volcano.sh/apis v1.15.1 // indirect
+	volcano.sh/volcano v1.15.1 // indirect
+)
+
+// Volcano asks for these, and the source of each is replaced below: without them it asks for what Kubernetes' go.mod
+// names, by which Go's cache finds the packages that are compiled already.
+exclude (
+	golang.org/x/crypto v0.53.0
+	golang.org/x/sync v0.21.0
+	golang.org/x/sys v0.46.0
+	golang.org/x/term v0.44.0
+	golang.org/x/text v0.38.0
 )
 
 replace (

@@ -363,6 +363,16 @@ TYPES = (
         )
         for each in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
     ),
+    *(
+        kind(
+            f"flowcontrol.apiserver.k8s.io/v1:{each}",
+            namespaced=False,
+            understood=(Concern("spec", concerns.changed, "other requests wait, or wait longer"),),
+            creation="requests wait that did not",
+            deletion="requests that it made wait slow others down",
+        )
+        for each in ("PriorityLevelConfiguration", "FlowSchema")
+    ),
     kind("core/v1:ConfigMap", "data", "binaryData", namespaced=True, creation=""),
     kind("core/v1:LimitRange", namespaced=True, creation="pods get limits that they had not"),
     kind(
