@@ -19,7 +19,7 @@ from trainium_eks.cli.environment.claims import Claim, Holder, holders, leaving
 from trainium_eks.client.failure import CommandError
 from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.outputs import StackOutputs
-from trainium_eks.operate.cleanup import exporting
+from trainium_eks.operate.cleanup import exporting, monitoring_volumes
 from trainium_eks.operate.cleanup.state import StackState, StateError
 from trainium_eks.operate.finding import Finding, Report, Status
 from trainium_eks.plan.graph import Graph, Options, Resource
@@ -354,6 +354,11 @@ def test_jobs_of_all_teams_are_read_from_the_stacks_own_cluster(monkeypatch, tmp
         known = SimpleNamespace(kubeconfig=json.dumps(api.kubeconfig))
         monkeypatch.setattr(StackOutputs, "load", lambda *_, **__: known)
         assert destroy.running_jobs("dev", tmp_path) == ["research/q", "training/bert"]
+    with monkeypatch.context() as patch, serving({}) as api:
+        known.kubeconfig = json.dumps(api.kubeconfig)
+        patch.setattr(monitoring_volumes, "delete_claims", lambda _: ["pvc-1"])
+        destroy.delete_claims("dev", tmp_path)
+    assert "Volumes that outlive their claims: pvc-1 (trn orphans" in capsys.readouterr().err
     assert destroy.running_jobs("dev", tmp_path) is None
     assert "Cannot ask the cluster which jobs run" in capsys.readouterr().err
 
