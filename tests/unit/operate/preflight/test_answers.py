@@ -194,9 +194,10 @@ CASES = [
     Case("versions/kubernetes", kubernetes({"1.35": "EXTENDED_SUPPORT"}), "warn", "0.60 USD an hour"),
     Case(
         "versions/kubernetes",
-        kubernetes({"1.35": "UNSUPPORTED", "1.36": "STANDARD_SUPPORT"}),
+        kubernetes({"1.35": "UNSUPPORTED", "1.36": "STANDARD_SUPPORT", "1.99": "STANDARD_SUPPORT"}),
         "fail",
-        "EKS has no 1.35 in us-west-2; it has 1.36",
+        "EKS has no 1.35 in us-west-2; it has 1.36, 1.99",
+        "1.36",  # not the newest: a plan refuses what this release has no pins for
     ),
     Case("versions/kubernetes", kubernetes({}), "fail", "it has none", "another region"),
     Case(
