@@ -125,6 +125,10 @@ def zone_problems(path: str, zone_id: str, region: str) -> list[Problem]:
         reason = "it is a zone's name, which means another place in each account; give the zone's id"
         fix = "aws ec2 describe-availability-zones shows the ids beside the names"
         return [Problem(path, reason, fix, value=zone_id, allowed=(f"ids such as {example}",))]
+    if regions.EDGE_ZONE_ID.fullmatch(zone_id):
+        reason = "it is the id of a local or Wavelength zone, where EKS puts no control plane"
+        fix = f"give a zone of the region itself: {example} and the like"
+        return [Problem(path, reason, fix, value=zone_id, allowed=(f"ids such as {example}",))]
     if not regions.ZONE_ID.fullmatch(zone_id):
         fix = f"give the id: {example} and the like"
         return [Problem(path, "it is not a zone id", fix, value=zone_id, allowed=(f"ids such as {example}",))]
