@@ -9,6 +9,7 @@ from typing import Any
 
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, moment, when
 from trainium_eks.jobs.objects.identity import node_rank
+from trainium_eks.jobs.objects.job import REFUSED
 from trainium_eks.kube.cluster import Object, name_of
 
 BEFORE_RESTART = timedelta(seconds=120)
@@ -23,6 +24,8 @@ _TELLING = ("Evict", "Evicted", "Preempted", "Preempting", "TaintManagerEviction
 UNKNOWN = "a pod failed or was deleted, and no pod or event that is left says why"
 """Cause of a restart of which nothing is left."""
 
+_FAILED_STARTS = re.compile(r"exit code (\d+) before a step, (\d+) times in a row")
+"""Last line of a launcher that gives a start up (``trainium_workloads/gang.py``)."""
 _ROOT_CAUSE = "Root Cause"
 _FIRST_RANK = re.compile(r"\brank\s*:\s*(\d{1,9})\s*\(local_rank")
 _EXIT_CODE = re.compile(r"\bexitcode\s*:\s*(-?\d{1,9})")
@@ -47,6 +50,8 @@ class Exit:
     @property
     def meaning(self) -> str:
         """Return ``exit code 137 (SIGKILL, out of memory)``."""
+        if self.code == REFUSED and (starts := _FAILED_STARTS.search(self.message)):
+            return f"exit code {starts[1]} at {starts[2]} starts in a row, after which no restart follows ({REFUSED})"
         because = _signal(self.code)
         if self.reason == "OOMKilled":
             because = f"{because}, out of memory" if because else "out of memory"

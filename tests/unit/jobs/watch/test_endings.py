@@ -46,6 +46,9 @@ Root Cause (first observed failure):
         (0, "Completed", "exit code 0"),
     ):
         assert Exit("p", 0, "trainer", code, reason, "", None).meaning == meaning
+    given_up = "usage: x exit code 2 before a step, 3 times in a row: no restart mends that (--failed-starts 3)"
+    end = Exit("p", 0, "trainer", 78, "Error", given_up, None)
+    assert end.meaning == "exit code 2 at 3 starts in a row, after which no restart follows (78)"
 
 
 @pytest.mark.parametrize(
