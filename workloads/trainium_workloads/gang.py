@@ -523,7 +523,7 @@ class _Ranks:
                 self._tell({"line": whole.decode(errors="replace")})
 
     def _note_error(self, line: bytes) -> None:
-        """Keep the last line of a rank's traceback: torchrun's summary, which has none, stands after it."""
+        """Keep the last line of a rank's traceback: the summary that torchrun prints afterwards does not have it."""
         found = _RANK.match(line)
         if found is None:
             return

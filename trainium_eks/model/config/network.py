@@ -8,7 +8,7 @@ from typing import Literal
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.sizing import addresses
 from trainium_eks.model.validation import formats, ranges
-from trainium_eks.model.validation.config_model import ConfigModel
+from trainium_eks.model.validation.config_model import ConfigModel, StrictBool
 from trainium_eks.model.validation.problems import Problem, join, nearest, under
 
 COMPLETE_ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "fsx", "logs", "ssm", "sts")
@@ -33,6 +33,8 @@ class NetworkConfig(ConfigModel):
     """``single``: one, in the accelerator zone (if that zone fails, the others are cut off). ``per-zone``: one each."""
     interface_endpoints: tuple[str, ...] = ()
     """Interface endpoints by service name without prefix (``ecr.api``, ``sts``); each costs money per zone and hour."""
+    flow_logs: StrictBool = True
+    """Log every connection in CloudWatch, by a role and a log group of the VPC's own, for 0.50 USD a GB."""
     flow_log_retention_days: formats.RetentionDays = 365
     """Days that flow logs are kept in CloudWatch."""
     peer_cidr_blocks: tuple[str, ...] = ()
