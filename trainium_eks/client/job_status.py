@@ -47,6 +47,8 @@ class JobStatus:
     """Of the pods that are still there, the first to end first."""
     failed_rank: int | None
     """The rank that failed first, as torchrun says; None where it does not."""
+    first_error: str
+    """Of the rank that failed first; empty where its log does not say it."""
     last_lines: tuple[str, ...]
     """Of the pod that failed first."""
     block_ends: datetime | None
@@ -77,6 +79,7 @@ class JobStatus:
             "restarts": [each.to_json() for each in self.restarts],
             "exits": [each.to_json() for each in self.exits],
             "failedRank": self.failed_rank,
+            "firstError": self.first_error or None,
             "lastLines": [*self.last_lines],
             "measured": self.measured.to_json() if self.measured else None,
             "capacityBlockEnds": self.block_ends.isoformat() if self.block_ends else None,
@@ -115,7 +118,10 @@ def _status(
 ) -> JobStatus:
     exits = endings.exits(pods)
     first = endings.first_failure(exits) if job.state in FAILURES else None
-    log = reading.log_tail(session, next(pod for pod in pods if name_of(pod) == first.pod)) if first else []
+    read = [pod for pod in pods if name_of(pod) == first.pod] if first else pods[:1] if restarts else []
+    log = [line for pod in read for line in reading.log_tail(session, pod)]
+    if restarts and restarts[-1].cause == endings.UNKNOWN and (before := endings.run_before(log)):
+        restarts = [*restarts[:-1], replace(restarts[-1], cause=before)]
     cause = endings.root_cause("\n".join(log))
     ends, extended = _block(session, job)
     progress = reading.progress_of(session, job, pods) if any(map(is_bound, pods)) else None
@@ -129,7 +135,8 @@ def _status(
         tuple(restarts),
         tuple(exits),
         cause[0] if cause else None,
-        tuple(log[-LAST_LINES:]),
+        endings.first_error(log) if first else "",
+        tuple(log[-LAST_LINES:]) if first else (),
         pod_text.time(ends),
         measured(job, pods, progress, session.outputs) if progress else None,
         extended,

@@ -187,7 +187,9 @@ def _failure(found: "JobStatus", age: str) -> "Iterator[Line]":
     yield f"{state} after {age}: {node}{rank} ended first with {first.meaning}", "bold red"
     # The kubelet takes the message from the end of the log, which is shown below.
     last = " ".join(found.last_lines[-1].split()) if found.last_lines else ""
-    if first.message and not (last and last in first.message):
+    if found.first_error:
+        yield found.first_error, "red"
+    elif first.message and not (last and last in first.message):
         yield first.message, "red"
 
 

@@ -30,6 +30,8 @@ EXPORTED: Final = "trained.json"
 
 _WANTED: Final = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
 """Files of a repository; the others are mostly the same weights in other formats."""
+_TWICE: Final = ("consolidated*", "*/*.safetensors", "*.fp16.safetensors")
+"""Files with the same weights once more: Mistral's own form, ``original/`` and ``metal/`` of others, halved ones."""
 _TOKENIZER: Final = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.jinja")
 _STYLES: Final = {"colwise", "rowwise", "colwise_gather_output", "embedding_rowwise", "replicated_with_grad_allreduce"}
 """Styles of transformers' plans for tensor parallelism with which trainings are exact. Those for experts, and for
@@ -206,7 +208,11 @@ def _download(model: str, output: Path) -> Path:
     name, _, revision = model.partition("@")
     where = {"cache_dir": Path(os.environ.get("HF_HOME") or output) / "hub", "endpoint": os.environ.get("HF_ENDPOINT")}
     try:
-        return Path(snapshot_download(name, revision=revision or None, allow_patterns=list(_WANTED), **where))
+        return Path(
+            snapshot_download(
+                name, revision=revision or None, allow_patterns=list(_WANTED), ignore_patterns=list(_TWICE), **where
+            )
+        )
     except GatedRepoError:
         mends = "put a token of that account into the namespace (trn secret) and name it (trn train --hf-secret"
         mends += " hugging-face; in a container of yours HF_TOKEN, or a file that HF_TOKEN_PATH names)"

@@ -336,7 +336,7 @@ def test_what_cannot_be_afforded_or_was_not_made_by_the_run_is_refused(project, 
         first, *others = graph.resources
         kept = replace(first, custom=True, options=replace(first.options, protect=True))
         patch.setattr(recording, "record", lambda *_: replace(graph, resources=(kept, *others)))
-        ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "acceptance protects 1 resources")
+        ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "acceptance protects 1 resource")
     made = StackState((StateResource("u", "aws:eks/cluster:Cluster", "c"),))
     monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: made))
     ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "acceptance is there already", "trn deploy destroy")
