@@ -440,7 +440,7 @@ OF_RANK_1, OF_ALL = "trn logs gang --node 1 --namespace lab", "trn logs gang --a
         ("program-raised", failed(exits(1)), "[rank1]: ValueError: no words of any entry", OF_RANK_1),
         ("program-raised", failed(exits(1)), FIRST_FAILURE + "exit code 1 of rank 1: KeyError: 'A'", OF_RANK_1),
         ("starts-failed", failed(exits(78)), f"{FIRST_FAILURE}{IN_A_ROW}KeyError: 'A'", "trn logs gang"),
-        ("module-missing", failed(exits(78)), f"{FIRST_FAILURE}{IN_A_ROW}ImportError: cannot import name 'a'", ""),
+        ("module-missing", failed(exits(78)), f"{FIRST_FAILURE}{IN_A_ROW}ImportError: liba is not there", ""),
         ("starts-failed", lambda _: None, "the start before ended with exit code 1: KeyError: 'A'", "trn logs gang"),
         ("out-of-memory", failed(exits(137)), "ValueError: no words of any entry", "smaller batch"),
         *(("program-crashed", failed(exits(code)), "", OF_RANK_1) for code in (132, 134, 136, 139)),
