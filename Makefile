@@ -177,4 +177,5 @@ $(VENV)/.created:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "$(PYTHON) has no venv module (Debian and Ubuntu: apt-get install $$($(PYTHON) -c 'import sys; print(f"python{sys.version_info.major}.{sys.version_info.minor}-venv")'))"; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m compileall -q trainium_eks components || true # pip compiles the packages; a checkout may be read-only
 	@touch $@

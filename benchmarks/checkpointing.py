@@ -19,7 +19,7 @@ import torch
 import transformers
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
-import own_world
+import isolated_run
 
 WORKLOADS = Path(__file__).resolve().parents[1] / "workloads"
 MODEL = {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 4, "num_attention_heads": 8,
@@ -34,7 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("directory", type=Path)
     asked = parser.parse_args()
-    own_world.enter()
+    isolated_run.isolate()
     print("seconds:             stands still             share          written  24 steps")
     print("ranks  sharding  at once   first   later  first  later  afterwards     at once  beside")
     with tempfile.TemporaryDirectory(dir=asked.directory) as place:

@@ -22,7 +22,7 @@ from typing import Any
 from kubernetes import client, config
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
-import own_world
+import isolated_run
 from local_project import repository_cloud
 
 BUDGETS_SECONDS = {64: 2.0, 256: 5.0, 1000: 15.0}
@@ -59,7 +59,7 @@ def main() -> int:
     parser.add_argument("--sizes", type=int, nargs="+", default=sorted(BUDGETS_SECONDS), help="pods of each gang")
     parser.add_argument("--times", type=int, default=3, help="gangs of each size; the median counts")
     asked = parser.parse_args()
-    own_world.enter()
+    isolated_run.isolate()
     held = []
     with _cloud(max(asked.sizes)) as clients:
         for size in sorted(asked.sizes):

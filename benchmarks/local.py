@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
-import own_world
+import isolated_run
 from local_project import REAL_VOLCANO, LocalProject
 
 START_SECONDS = 10.0
@@ -40,7 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs=3, default=NODES, help="sizes to try, smallest first")
     sizes = tuple(parser.parse_args().nodes)
-    own_world.enter()
+    isolated_run.isolate()
     ups: dict[int, Up] = {}
     with tempfile.TemporaryDirectory(prefix="trn-benchmark-") as directory:
         # The repository's program in a directory of its own.

@@ -18,7 +18,7 @@ from pathlib import Path
 import yaml
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
-import own_world
+import isolated_run
 
 ROOT = Path(__file__).resolve().parent.parent
 DEV_SECONDS = 6.0
@@ -36,7 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=3, help="runs of each size; the fastest counts")
     repeat = parser.parse_args().repeat
-    own_world.enter()
+    isolated_run.isolate()
     _plan(ROOT, "dev")  # compiles bytecode and fills the file cache
 
     dev = [_plan(ROOT, "dev") for _ in range(repeat)]

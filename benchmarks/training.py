@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
-import own_world
+import isolated_run
 
-own_world.enter()
+isolated_run.isolate()
 # Read when libraries are imported.
 os.environ |= {"USE_TORCH_XLA": "0", "OMP_NUM_THREADS": "1"}
 import torch

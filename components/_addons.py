@@ -46,13 +46,13 @@ def make_addon(wiring: Wiring, addon: Addon, wait_for: Sequence[pulumi.Resource]
     Creating the add-on overwrites objects that EKS or a person made before, and updating it overwrites changes by hand:
     the program decides the configuration.
     """
-    settings = configuration(wiring, addon)
+    settings, given = configuration(wiring, addon), wiring.addons.get(addon.name)
     return aws.eks.Addon(
         f"{wiring.name}-{addon.name}",
         addon_name=addon.name,
         cluster_name=wiring.cluster_name,
         addon_version=section.version(wiring.addons, addon.name, wiring.kubernetes_version),
-        configuration_values=json.dumps(settings, sort_keys=True) if settings else None,
+        configuration_values=json.dumps(settings, sort_keys=True) if settings or _is_emptied(given) else None,
         resolve_conflicts_on_create="OVERWRITE",
         resolve_conflicts_on_update="OVERWRITE",
         tags=dict(wiring.tags),
@@ -66,6 +66,12 @@ def configuration(wiring: Wiring, addon: Addon) -> dict[str, object]:
     given = wiring.addons.get(addon.name)
     stacks = addon.settings(wiring.region, wiring.catalogue) if addon.settings is not None else {}
     return overlay(stacks, given.settings if given is not None else {})
+
+
+def _is_emptied(given: AddonConfig | None) -> bool:
+    """Return whether the config has an empty ``settings``. ``{}`` is sent then: the provider takes settings that a
+    program leaves out from its state, so that EKS keeps them (terraform-provider-aws, ``eks/addon.go``)."""
+    return given is not None and "settings" in given.model_fields_set and not given.settings
 
 
 def has_role(addons: Mapping[str, AddonConfig], addon: Addon) -> bool:

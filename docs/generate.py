@@ -1,13 +1,14 @@
 """Writes the pages of ``docs/components`` from the components, their args and the examples, the tables of
-``docs/alerts.md``, ``docs/doctor.md`` from the catalogue of faults, the tree of folders in CONTRIBUTING.md, the options
-of ``trn train``, the checked modules of the AWS SDK in pyproject.toml, the policies of ``docs/bootstrap.yaml``, and
-``docs/plan.svg``.
+``docs/alerts.md``, ``docs/doctor.md`` from the catalogue of faults, the tree of folders in CONTRIBUTING.md, the
+options of ``trn train``, the columns of trainings' data, the checked modules of the AWS SDK in pyproject.toml, the
+policies of ``docs/bootstrap.yaml``, and ``docs/plan.svg``.
 
 python docs/generate.py             writes the pages
 python docs/generate.py --check     fails when one is not current
 """
 
 import ast
+import csv
 import dataclasses
 import inspect
 import io
@@ -47,6 +48,7 @@ DOCTOR = ROOT / "docs" / "doctor.md"
 BOOTSTRAP = ROOT / "docs" / "bootstrap.yaml"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 TRAINING = ROOT / "docs" / "training-jobs.md"
+FINETUNE = ROOT / "docs" / "examples-finetune.md"
 PYPROJECT = ROOT / "pyproject.toml"
 _PACKAGES = (
     "__main__.py", "components/__init__.py", "trainium_eks/__init__.py", "trainium_eks/*/__init__.py",
@@ -119,6 +121,7 @@ def pages() -> dict[Path, str]:
         DOCTOR: catalogue.collected(),
         CONTRIBUTING: _with(CONTRIBUTING, folders=f"{folders()}\n"),
         TRAINING: _with(TRAINING, options=f"{train_options()}\n"),
+        FINETUNE: _with(FINETUNE, columns=f"\n{data_columns()}\n\n"),
         PYPROJECT: _with(PYPROJECT, aws_modules=aws_modules()),
         BOOTSTRAP: _with(BOOTSTRAP, **{name.replace("-", "_"): bootstrap_policy(name) for name in POLICIES}),
     }
@@ -165,6 +168,21 @@ def folders() -> str:
         wrapped = textwrap.wrap(about[str(path)], 95)
         lines += [f"{start:<24} {text}" for start, text in zip([shown, *[""] * len(wrapped)], wrapped, strict=False)]
     return "\n".join(["```text", *lines, "```"])
+
+
+def data_columns() -> str:
+    """Return a table of the columns and fields of trainings' data; those of which the same is said share a row."""
+    rows: dict[tuple[str, ...], tuple[list[str], dict[str, None]]] = {}
+    file = ROOT / "workloads" / "trainium_workloads" / "finetune" / "columns.csv"
+    for each in csv.DictReader(file.read_text().splitlines()):
+        names, formats = rows.setdefault((each["place"], each["decision"], each["why"]), ([], {}))
+        names.append(f"`{each['name']}`")
+        formats |= dict.fromkeys(filter(None, each["formats"].split(", ")))
+    found = (
+        (place, ", ".join(names), ", ".join(formats), decision, why)
+        for (place, decision, why), (names, formats) in rows.items()
+    )
+    return _table(("Of a", "Column, field", "Formats", "Decision", "Why, how"), found)
 
 
 def train_options() -> str:
@@ -224,7 +242,9 @@ class _Template(yaml.SafeDumper):
 
 _Template.add_representer(_Call, _Template.call)
 
-POLICIES = ("role-boundary", "deploy-role-policy", "deploy-role-resources", "deploy-role-operations")
+POLICIES = (
+    "role-boundary", "deploy-role-wide", "deploy-role-policy", "deploy-role-resources", "deploy-role-operations"
+)  # fmt: skip
 """The policy documents beside the template."""
 _STATE_BUCKET = _Call(
     "If",
@@ -235,6 +255,8 @@ _LISTS = {"DATA_BUCKET": "DataBuckets", "trainium-eks": "Projects"}
 """A name in a list of ARNs to the parameter with all such names."""
 _OPTIONAL = {"DATA_BUCKET": "HasDataBuckets", "DATA_KEY_ARN": "HasExistingKeys"}
 """A name in a statement to the condition under which the statement is there."""
+_CHOICES = ("deploy-role-wide", "deploy-role-policy")
+"""Documents between which the template chooses: entries of a list."""
 
 
 def bootstrap_policy(name: str) -> str:
@@ -242,26 +264,29 @@ def bootstrap_policy(name: str) -> str:
     statements = []
     for statement in json.loads((ROOT / "docs" / f"{name}.json").read_text())["Statement"]:
         made = _with_parameters(statement)
+        if name == "role-boundary":
+            del made["Sid"]  # of the 6,144 characters, which lists of buckets and keys need
         conditions = [each for place, each in _OPTIONAL.items() if place in json.dumps(statement)]
         statements.append(_Call("If", [*conditions, made, _Call("Ref", "AWS::NoValue")]) if conditions else made)
-    document = {"Version": "2012-10-17", "Statement": statements}
+    document: object = {"Version": "2012-10-17", "Statement": statements}
+    document = [document] if name in _CHOICES else document
     text = yaml.dump(document, Dumper=_Template, sort_keys=False, width=110, default_flow_style=None)
     return textwrap.indent(text, " " * 8)
 
 
-def _with_parameters(value: object) -> object:
+def _with_parameters(value: typing.Any) -> typing.Any:
     match value:
         case dict():
             return {key: _with_parameters(each) for key, each in value.items()}
         case ["DATA_KEY_ARN", *_]:
-            return _Call("Ref", "ExistingKeyArns")
+            return _Call("Split", [",", _Call("Ref", "ExistingKeyArns")])
         case [str(first), *_] if places := [place for place in _LISTS if place in first and first[:6] == "arn:*:"]:
             # CloudFormation joins texts alone: the list becomes one text, and that a list again.
             [place] = places
             texts = {f"List{index}": each.split(place) for index, each in enumerate(value)}
             joined = ",".join(f"{before}${{{key}}}{after}" for key, (before, after) in texts.items())
             lists = {
-                key: _Call("Join", [f"{after},{before}", _Call("Ref", _LISTS[place])])
+                key: _Call("Join", [f"{after},{before}", _Call("Split", [",", _Call("Ref", _LISTS[place])])])
                 for key, (before, after) in texts.items()
             }
             return _Call("Split", [",", _Call("Sub", [joined, lists])])

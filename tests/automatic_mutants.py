@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import forked_pytest
-import own_world
+import isolated_run
 from mutate import LISTS, ROOT, Mutant, commit, report, trees
 
 COUNT = 200
@@ -125,7 +125,7 @@ def main():
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     rates = tomllib.loads((LISTS / "automatic.toml").read_text(encoding="utf-8"))
-    own_world.enter()
+    isolated_run.isolate()
     with tempfile.TemporaryDirectory(prefix="trn-mutants-") as directory:
         copies = trees(Path(directory), options.workers)
         if options.rooms == ["sample"]:

@@ -8,10 +8,10 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import own_world
-from own_world import pytest_handlecrashitem  # noqa: F401 (a hook of pytest-xdist)
+import isolated_run
+from isolated_run import pytest_handlecrashitem  # noqa: F401 (a hook of pytest-xdist)
 
-own_world.enter()  # before the imports below read variables
+isolated_run.isolate()  # before the imports below read variables
 os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])  # for children: a test's directory is empty
 
 import botocore.loaders
@@ -34,7 +34,7 @@ _QUOTING = ("model/validation/problems.py", "client/failure.py", "cli/shared/pro
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
-own_world.refuse_exec()
+isolated_run.refuse_exec()
 
 # Importing the SDKs makes a million objects that stay. Going through them again and again, looking for garbage, would
 # take a quarter of the tests' time.

@@ -61,7 +61,7 @@ OF_EACH: Mapping[str, Mapping[str, Any]] = {
         ],
         "autoscaling": {"karpenter": {"acceleratorPools": _POOLS}},
         "fileSystem": {"durability": {"type": "s3"}, "onDemand": True, "metadataIops": 6000},
-        "waivers": {rule: {"reason": "a test", "expires": "2027-10-31"} for rule in ("R02", "R06", "R29", "R67")},
+        "waivers": {rule: {"reason": "a test", "expires": "2027-10-31"} for rule in ("R02", "R06", "R29")},
         "namespaces": [
             {
                 "name": "training",

@@ -22,7 +22,7 @@ from py_compile import PycInvalidationMode
 from queue import SimpleQueue
 
 import forked_pytest
-import own_world
+import isolated_run
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,7 +66,7 @@ def main():
         seed = options.seed or commit()
         drawn = random.Random(seed).sample([each for mutants in lists.values() for each in mutants], options.sample)
         lists, share = {f"a sample drawn by --seed {seed}": tuple(drawn)}, SHARE_OF_A_SAMPLE
-    own_world.enter()
+    isolated_run.isolate()
     with tempfile.TemporaryDirectory(prefix="trn-mutants-") as directory:
         copies = trees(Path(directory), options.workers)
         if not _pass(copies, lists):

@@ -28,10 +28,11 @@ SERVED = {
     "Job": "batch.volcano.sh/v1alpha1",
     "PodGroup": "scheduling.volcano.sh/v1beta1",
     "ResourceQuota": "v1",
+    "ConfigMap": "v1",
 }
 NAMESPACED = frozenset(
-    {"Pod", "Event", "Job", "PodGroup", "ResourceQuota", "PersistentVolumeClaim", "ServiceAccount", "Deployment"}
-    | {"DaemonSet", "StatefulSet"}
+    {"Pod", "Event", "Job", "PodGroup", "ResourceQuota", "PersistentVolumeClaim", "ServiceAccount", "ConfigMap"}
+    | {"DaemonSet", "StatefulSet", "Deployment"}
 )
 
 _MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

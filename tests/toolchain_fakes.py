@@ -99,6 +99,10 @@ def calls(directory):
     return [line.split()[0] for line in file.read_text().splitlines()] if file.exists() else []
 
 
+WITHOUT_GO = {"PATH": "", "PIP_NO_INDEX": "1"}
+"""Variables of a machine without Go, whose pip reaches no index."""
+
+
 def offline(path, **more):
     return {"PATH": str(path), "TRN_OFFLINE": "1", **more}
 

@@ -1,4 +1,9 @@
-"""One config change of each kind, on the dev stack with a second queue."""
+"""One config change of each kind, on the dev stack with a second queue, and what it does."""
+
+from engine.rig import called
+
+from trainium_eks.plan.resource_types import registry
+from trainium_eks.plan.resource_types.rows import providers
 
 _QUEUES, _GROUPS = "trainium-eks:queues", "trainium-eks:nodeGroups"
 
@@ -26,3 +31,68 @@ CHANGES = {
     "instance type": lambda config: config[_GROUPS][0].update(instanceType="trn1n.32xlarge"),
     "waiver": lambda config: config["trainium-eks:waivers"]["R06"].update(reason="Torn down every Friday."),
 }
+
+GROUP = "trn-dev-cluster-trn1-32xl-ng1"
+
+VERSION = {
+    "Addon trn-dev-cluster-coredns",
+    "Addon trn-dev-cluster-kube-proxy",
+    "Cluster trn-dev-cluster-eks-eksCluster",
+} | {
+    f"NodeGroup {name}-nodes"
+    for name in ("trn-dev-cluster-cpu", "trn-dev-cluster-system", "trn-dev-cluster-trn1n-32xl-ng", GROUP)
+}
+
+LARGER = {
+    "LustreFileSystem trn-dev-fsx-file-system",
+    "PersistentVolume trn-dev-volumes-lustre-setup",
+    "PersistentVolume trn-dev-volumes-training",
+    "ResourceQuota trn-dev-training-quota",
+}
+REPLACED = {f"NodeGroup {GROUP}-nodes"} | {
+    f"Tag {GROUP}-tag-{key}" for key in ("CostCenter", "Environment", "ManagedBy", "Owner")
+}
+"""A node group, and the tags of its Auto Scaling group."""
+
+OTHER_INSTANCES = {
+    f"LaunchTemplate {GROUP}-template",
+    "Queue trn-dev-volcano-batch",
+    "Queue trn-dev-volcano-test",
+    "Release trn-dev-neuron-device-plugin",
+    "Release trn-dev-neuron-efa-device-plugin",
+}
+
+DOES = {
+    "desired size": {"update": {f"NodeGroup {GROUP}-nodes"}},
+    "queue added": {"create": {"Queue trn-dev-volcano-nightly"}},
+    "queue removed": {"delete": {"Queue trn-dev-volcano-batch"}},
+    # The job makes the teams' directories: its list is new, and a job cannot be changed.
+    "namespace added": {"replace": {"Job trn-dev-volumes-directories"}},
+    "Kubernetes version": {"update": VERSION},
+    "storage size": {"update": LARGER},
+    "instance type": {"update": OTHER_INSTANCES, "replace": REPLACED},
+    "waiver": {},
+}
+"""Config change to what the engine does besides :func:`tagged` and :func:`of_vision`, and nothing else."""
+
+
+def of_vision(graph):
+    """What another namespace creates: all that has its name."""
+    return {called(each.urn) for each in graph.resources if "vision" in each.name}
+
+
+def tagged(graph):
+    """What another cost center updates: the provider, all that takes its default tags, and that tag of Auto Scaling
+    groups."""
+    return {
+        called(each.urn)
+        for each in graph.resources
+        if each.custom
+        and (each.type == providers.AWS.token or registry.of(each).tagged or each.name.endswith("-tag-CostCenter"))
+    }
+
+
+def expected(change, built, planned):
+    """Return operation to resources of a change, components among them."""
+    creates = {"create": of_vision(planned)} if change == "namespace added" else {}
+    return {**DOES.get(change, {"update": tagged(built)}), **creates}

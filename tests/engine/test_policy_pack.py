@@ -6,7 +6,7 @@ import pytest
 from engine.rig import REPOSITORY
 from full_environments import given
 
-from trainium_eks.plan.rules import judge
+from trainium_eks.plan.rules import RULES, judge
 
 PACK = str(REPOSITORY / "policy")
 
@@ -50,7 +50,9 @@ def test_a_sound_stack_is_previewed_and_made_under_the_pack(new_rig, stack, feat
         assert broken(said) == set()
         assert "✅ trainium-eks" in said, said
         assert code == 0, said
-        assert "not judged by this policy pack, but by `trn plan`: " in said
+        [line] = {each for each in said.splitlines() if "not judged by this policy pack, but by `trn plan`: " in each}
+        documented = {each.id for each in RULES if each.beyond_pack or each.follows_ids or each.reads_computed}
+        assert set(re.findall(r"R\d+", line)) <= documented
 
 
 def test_faults_stop_the_preview(new_rig):

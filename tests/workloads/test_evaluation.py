@@ -11,7 +11,7 @@ from trainium_workloads.finetune import make_data, text
 from trainium_workloads.finetune.text import Form
 from trainium_workloads.tokenized import Rows
 from trainium_workloads.training.layout import facts_of
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 TUNE = "trainium_workloads.finetune.train"
 
@@ -27,6 +27,30 @@ def arguments(made, output, *more):
     found = ["--model", made / "model", "--data", made / "texts" / "talks.jsonl", "--seq-len", 128, "--output", output]
     found += ["--backend", "cpu", "--precision", "fp32", "--checkpoint-seconds", 0, "--token-cache", made / "tokens"]
     return [*map(str, [*found, *more])]
+
+
+def test_losses_of_other_examples_are_not_compared(gang, made, tmp_path):
+    own = ["--eval-every", 1, "--eval-data"]
+    gang(TUNE, *arguments(made, "run", *own, made / "texts" / "talks.jsonl", "--steps", 2), ranks=1)
+    other = [*own, made / "texts" / "prompts.jsonl", "--steps", 3, "--learning-rate", 1e-12]
+    resumed = gang(TUNE, *arguments(made, "run", *other), ranks=1)
+    said = ": the best step begins anew\nthe next steps are made with steps 3, not 2; learning_rate 1e-12"
+    assert said in resumed.out[0]
+    assert [*evaluated(resumed)] == [2, 3], "the last step is evaluated with the new ones, too"
+    lamb = [*other, "--optimizer", "lamb", "--sharding", "none"]
+    assert "its optimizer is adamw, here lamb" in gang(TUNE, *arguments(made, "run", *lamb), ranks=1, code=78).err[0]
+
+
+def test_the_export_ends_where_the_answers_end(gang, made, tmp_path):
+    marked = "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% else %}{%- generation %}"
+    (tmp_path / "a.jinja").write_text(marked + "{{ m.content }}<|user|>{% endgeneration -%}{% endif %}{% endfor %}")
+    gang(TUNE, *arguments(made, "run", "--steps", 1, "--chat-template", "a.jinja"), ranks=1)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run" / "model")
+    ends = GenerationConfig.from_pretrained(tmp_path / "run" / "model").eos_token_id
+    assert ends == [tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|user|>")]
+    talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    assert tokenizer.apply_chat_template(talk, tokenize=False) == "ab<|user|>"
+    assert "generation" not in tokenizer.chat_template
 
 
 def evaluated(ended):
@@ -111,9 +135,11 @@ def test_other_examples_evaluate_too(module, own, value, gang):
 @pytest.mark.parametrize(
     ("own", "said"),
     [
+        (["--eval-fraction", 0.5, "--patience", 2], "--patience is for --eval-every"),
+        (["--lora-targets", "q", "--gradient-sync", "each", "--sharding", "none"], "is for --lora; --gradient-sync"),
         (["--eval-every", 2], "--eval-every and --patience need examples: name --eval-data or --eval-fraction"),
         (["--eval-fraction", 1], "--eval-fraction must be less than 1, not 1.0"),
-        (["--eval-fraction", 0.5, "--eval-data", "x"], "--eval-data is for --data, without --eval-fraction"),
+        (["--eval-fraction", 0.5, "--eval-data", "x"], "--eval-data and --eval-fraction: give one of them"),
         (["--packing", "cut", "--loss-on", "assistant"], "needs --packing documents or none"),
     ],
 )

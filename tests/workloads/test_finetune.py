@@ -316,7 +316,8 @@ def test_a_model_of_the_hub_is_fetched_once_and_a_gated_one_needs_a_token(traini
     files = {each.name: each.read_bytes() for each in (trainings.directory / "llama" / "model").iterdir()}
     with hub() as served:
         served.name, served.revisions = "models/team/model", ("main", "v2")
-        served.files = files | {"pytorch_model.bin": b"once more"}
+        served.files = files | {"pytorch_model.bin": b"once more", "consolidated.safetensors": b"and again"}
+        served.files |= {"original/model.safetensors": b"", "model.fp16.safetensors": b""}
         monkeypatch.setenv("HF_ENDPOINT", served.url)
         monkeypatch.setenv("HF_HOME", str(tmp_path))
         monkeypatch.delenv("HF_TOKEN", raising=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-from trainium_workloads.finetune import make_data, text
+from trainium_workloads.finetune import make_data, rows, text
 from trainium_workloads.finetune.text import Form
 from trainium_workloads.tokenized import Rows
 from trainium_workloads.training.refusal import RefusalError
@@ -161,6 +161,17 @@ def test_parts_of_a_message_are_joined_as_the_server_joins_them(made, tmp_path):
             written("a.jsonl", '{"body": "a"}\n'),
             "has no column messages or .* or text or content; --column is to be one of body, or two of them",
         ),
+        (written("a.jsonl", '"a"\n'), "a row must be an object, not 'a'"),
+        (written("a.jsonl", '{"messages": "a"}\n'), "row 1: messages must be a list of messages .*, not a text"),
+        (written("a.jsonl", '{"instruction": "a", "input": 41, "output": "b"}\n'), "input must be a text, not 41"),
+        (
+            written("a.jsonl", '{"instruction": "a", "history": ["b"], "output": "b"}\n'),
+            "history must be a list of pair",
+        ),
+        (
+            written("a.jsonl", '{"prompt": "a", "completion": "b", "tools": [{}]}'),
+            "column tools: it is not read beside",
+        ),
         (written("a.jsonl", '{"text": 3}\n'), "must be a text, or a list of messages with role and content, not 3"),
         (written("a.jsonl", '{"messages": [{"role": "user"}]}\n'), "must be a list of messages with role and content"),
         (talk(7), "must be a list of messages with role and content, not {'role': 'user', 'content': 7}"),
@@ -183,6 +194,105 @@ def test_what_is_no_text_is_refused(write, said, made, tmp_path):
     with pytest.raises(RefusalError, match=said):
         prepare(write(tmp_path / "data"), made / "model", tmp_path / "cache")
     assert not list((tmp_path / "cache").glob("*"))
+
+
+def lines(path, *found):
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in found))
+    return path
+
+
+def read(directory, *found, column=None):
+    return [*rows.read([lines(directory / "a.jsonl", *found)], column, directory)]
+
+
+ASKS, REPLY = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}
+
+
+@pytest.mark.parametrize(("name", "decision"), [(name, each) for name, (each, _) in rows.decisions("row").items()])
+def test_each_known_column_is_used_or_refused(name, decision, tmp_path, capsys):
+    samples = {
+        "system": "Ah",
+        "tools": '[{"name": "f"}]',
+        "chat_template_kwargs": {"tools": 1},
+        "history": [["a", "b"]],
+    }
+    value = samples.get(name, 1 if decision == "wanted" else ["a"])
+    talk, asked = {"messages": [ASKS, REPLY]}, {"instruction": "Hi", "output": "Yo"}
+    row = (talk if name not in ("history", "input") else asked) | ({name: value} if decision != "learnt" else {})
+    if "refused" in decision:
+        with pytest.raises(RefusalError, match=rf"row 1 has a column {name}: "):
+            read(tmp_path, row)
+        if decision == "refused":
+            assert read(tmp_path, {"text": "a", name: value}), "a text is whole"
+            assert f"columns that are not read: {name}" in capsys.readouterr().out
+        return
+    (found,) = read(tmp_path, row)
+    assert "not read" not in capsys.readouterr().out
+    if decision == "used":
+        (bare,) = read(tmp_path, {key: each for key, each in row.items() if key != name})
+        assert found != bare
+    if decision == "wanted":
+        with pytest.raises(RefusalError, match=rf"row 1 has {name} False: "):
+            read(tmp_path, row | {name: False})
+
+
+@pytest.mark.parametrize(("name", "decision"), [(name, each) for name, (each, _) in rows.FIELDS.items()])
+def test_each_known_field_is_used_or_refused(name, decision, tmp_path):
+    value = {"weight": 0, "needed": [{"name": "f", "arguments": '{"a": 1}'}]}.get(decision, "a")
+    if decision == "refused":
+        with pytest.raises(RefusalError, match=f"row 1: a message has {name}: "):
+            read(tmp_path, {"messages": [ASKS, REPLY | {name: value}]})
+        return
+    (found,) = read(tmp_path, {"messages": [ASKS, REPLY | {name: value}, ASKS, REPLY]})
+    if decision == "weight":
+        assert (found.context, found.messages[1]) == ({1}, REPLY)
+        for message, told in ((REPLY | {name: 0.5}, "not 0.5"), (ASKS | {name: True}, f"{name} of .* role user")):
+            with pytest.raises(RefusalError, match=told):
+                read(tmp_path, {"messages": [message]})
+    elif decision in ("needed", "passed"):
+        assert name in found.messages[1]
+
+
+def test_unread_columns_of_each_format_are_printed_once(tmp_path, capsys):
+    of_sharegpt = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yo"}]
+    found = read(tmp_path, {"conversations": of_sharegpt, "id": 1}, {"messages": [ASKS, REPLY], "id": "a", "source": 2})
+    assert found[0].messages == found[1].messages == [ASKS, REPLY]
+    said = capsys.readouterr().out
+    assert said.count("\n") == 2, said
+    assert "row 1: columns that are not read: id\n" in said
+    assert "row 2: columns that are not read: source\n" in said
+    with pytest.raises(RefusalError, match="a message is from 'function_call', not human"):
+        read(tmp_path, {"conversations": [{"from": "function_call", "value": "Hi"}]})
+    (asked,) = read(tmp_path, {"instruction": "Hi", "output": "Yo", "history": [["a", "b"]], "system": "Ah"})
+    assert [each["content"] for each in asked.messages] == ["Ah", "a", "b", "Hi", "Yo"]
+    assert read(tmp_path, {"chosen": [ASKS, REPLY], "rejected": [ASKS]}, column="chosen")[0].kind == "messages"
+    assert not read(tmp_path, {"text": None}, {"prompt": "a", "completion": None})
+    assert "2 rows are left out because their text is null; the first is" in capsys.readouterr().out
+
+
+def test_rows_of_json_have_no_common_schema(tmp_path, capsys):
+    early = {"messages": [ASKS, REPLY], "source": None, "pad": "x" * 1_000_000}
+    call = REPLY | {"tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
+    late = {"messages": [ASKS, call], "source": "web", "score": 0.5}
+    assert len(read(tmp_path, *[early] * 11, late)) == 12
+    assert read(tmp_path, {"text": "2026-11-28T10:00:00"})[0].completion == "2026-11-28T10:00:00"
+    (tmp_path / "b.json").write_text('\ufeff[{"text": "a"},\n {"text": "b"}]')
+    assert len([*rows.read([tmp_path / "b.json"], None, tmp_path)]) == 2
+    empty = [lines(tmp_path / "c.jsonl"), tmp_path / "d.parquet", tmp_path / "e.arrow"]
+    table = pyarrow.table({"text": pyarrow.array([], pyarrow.string())})
+    pyarrow.parquet.write_table(table, empty[1])
+    with pyarrow.ipc.new_stream(str(empty[2]), table.schema):
+        pass
+    assert not [*rows.read(empty, None, tmp_path)]
+    said = capsys.readouterr().out
+    assert all(f"{each} has no rows" in said for each in empty)
+
+
+def test_conversations_among_texts_are_not_cut(made, tmp_path):
+    path = lines(tmp_path / "a.jsonl", {"text": "each rank"}, {"prompt": "each rank", "completion": " waits"})
+    with pytest.raises(RefusalError, match=r"row 2 is no text, as .*row 1 is: take --packing documents"):
+        text.prepare(path, made / "model", tmp_path, Form(8, VOCABULARY))
+    assert len(Rows(text.prepare(path, made / "model", tmp_path, Form(8, VOCABULARY, packing="none")))) == 2
 
 
 def test_a_column_can_be_named(made, tmp_path):

@@ -162,3 +162,70 @@ def test_a_template_that_does_not_tell_the_answers_is_refused(name, said, made, 
     talk = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
     with pytest.raises(RefusalError, match=said):
         learnt([{"messages": talk}], made, tmp_path, name=name)
+
+
+CALL = {"type": "function", "function": {"name": "weather", "arguments": '{"city": "Bern"}'}}
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+TALK = [
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    {"role": "tool", "content": "sunny"},
+    {"role": "assistant", "content": "Yo"},
+]
+PRINTED = '<tool_call>\n{"name": "weather", "arguments": {"city": "Bern"}}\n</tool_call><|im_end|>\n'
+PLAIN = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls %}{{ c.function.name }}"
+PLAIN += "{{ c.function.arguments }}{% endfor %}<end>{% endfor %}{{ '[assistant]' if add_generation_prompt }}"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("qwen2_5", f"{PRINTED}Yo<|im_end|>\n"),
+        ("qwen3", f"{PRINTED}<think>\n\n</think>\n\nYo<|im_end|>\n"),
+        (PLAIN, 'weather{"city": "Bern"}<end>Yo<end>'),
+    ],
+)
+def test_calls_of_tools_are_learnt_as_servers_print_them(name, expected, made, tmp_path, monkeypatch):
+    monkeypatch.setattr("test_targets.LENGTH", 900)
+    assert learnt([{"messages": TALK}], made, tmp_path, name=name) == [expected]
+    if name == PLAIN:
+        with pytest.raises(RefusalError, match="the chat template leaves out tools"):
+            learnt([{"messages": TALK, "tools": [TOOL]}], made, tmp_path, name=name)
+        return
+    (whole,) = learnt([{"messages": TALK, "tools": json.dumps([TOOL])}], made, tmp_path, name=name, loss_on="all")
+    assert '"name": "weather", "parameters"' in whole
+
+
+@pytest.mark.parametrize("name", ["qwen2_5", "qwen2_5_training"])
+def test_answers_of_weight_0_are_not_learnt(name, made, tmp_path):
+    ask, wrong, right = TALK[0], {"role": "assistant", "content": "no", "weight": 0}, TALK[3]
+    talk = {"messages": [ask, wrong, ask, right | {"train": True}]}
+    (found,) = learnt([talk], made, tmp_path, name=name)
+    assert found.strip() == "Yo<|im_end|>"
+    assert len(learnt([talk, {"messages": [ask, wrong]}], made, tmp_path, name=name)) == 1
+    with pytest.raises(RefusalError, match=r"row 1: a message is not to be learnt .*, and --loss-on all"):
+        learnt([talk], made, tmp_path, name=name, loss_on="all")
+
+
+def test_fields_that_a_template_leaves_out_are_named(made, tmp_path, capsys):
+    talk = [TALK[0] | {"name": "Ann"}, TALK[3] | {"reasoning_content": "Hm"}]
+    assert "Hm" in learnt([{"messages": talk}], made, tmp_path)[0]
+    assert "row 1: the chat template leaves out name of messages of the role user\n" in capsys.readouterr().out
+    with pytest.raises(RefusalError, match="row 1: the chat template leaves out reasoning_content"):
+        learnt([{"messages": talk}], made, tmp_path, name=PLAIN)
+
+
+def test_texts_with_a_begin_token_begin_once(made, tmp_path, capsys):
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer, _ = read_tokenizer(made / "model")
+    (tmp_path / "made").mkdir()
+    begin = ("<|user|>", tokenizer.bos_token_id)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="<|user|> $A", special_tokens=[begin])
+    tokenizer.save_pretrained(tmp_path / "made" / "model")
+    found = []
+    for each in ("a node", "<|user|>a node"):
+        path = write(tmp_path / f"{len(found)}.jsonl", [{"text": each}, {"prompt": each, "completion": " waits"}][:2])
+        found.append(ours(path, tmp_path / "made", tmp_path / "cache"))
+    assert found[0] == found[1]
+    assert "2 texts with a begin token of their own" in capsys.readouterr().out

@@ -142,3 +142,9 @@ def test_googles_vocabulary_cuts_as_it_does(tmp_path):
     assert read_tokenizer(tmp_path)[0]("Goodness bad.")["input_ids"] == [2, 5, 6, 7, 8, 3]
     with pytest.raises(RefusalError, match="nothing has no tokenizer"):
         read_tokenizer(tmp_path / "nothing")
+
+
+def test_unread_columns_of_json_may_change_their_types(tmp_path, prepared):
+    early, late = {"label": 0, "text": "a", "id": None, "pad": "x" * 1_000_000}, {"label": 1, "text": "b", "id": "c"}
+    (tmp_path / "train.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in [early] * 11 + [late]))
+    assert len(prepared(tmp_path / "train.jsonl").train) == 12

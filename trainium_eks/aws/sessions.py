@@ -13,6 +13,7 @@ from typing import Any
 
 from trainium_eks.kube.errors import ClusterError, MissingError
 from trainium_eks.model.catalogue.training_images import MIRROR_PREFIX
+from trainium_eks.model.machine_faults import machine_fault
 from trainium_eks.model.validation.problems import Problem, nearest
 
 ECR_URL = re.compile(r"(?P<registry>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<name>[^:@]+)")
@@ -181,6 +182,8 @@ def why_not_answered(error: Exception) -> str | None:
     if isinstance(error, NotAnsweredError | ResponseParserError):
         found = first if isinstance(error, NotAnsweredError) else "what came is no answer of AWS"
         return f"{found}: look at the proxy between here and AWS (HTTPS_PROXY, NO_PROXY)"
+    if fault := machine_fault(error):
+        return fault
     if isinstance(error, ConnectionError | HTTPClientError):
         return f"no network: {first}"
     return first if isinstance(error, BotoCoreError) else None

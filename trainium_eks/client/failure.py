@@ -9,6 +9,7 @@ from typing import Any
 
 from trainium_eks.kube.errors import ClusterError, MissingError
 from trainium_eks.kube.pod_text import printable
+from trainium_eks.model.machine_faults import machine_fault
 from trainium_eks.model.validation.problems import Problem, Setting, config_path, config_set, describe
 from trainium_eks.plan.graph import SCHEMA_VERSION
 
@@ -87,6 +88,8 @@ def failure_of(error: Exception) -> CommandError | None:
         return CommandError(
             WRONG_USAGE, f"the Python package {error.name} is missing: pip install 'trainium-eks[local]' brings it"
         )
+    if isinstance(error, OSError) and (fault := machine_fault(error)):
+        return CommandError(FAILED, fault)
     return error if isinstance(error, CommandError) else None
 
 

@@ -5,19 +5,24 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from trainium_eks.aws.sessions import Aws
 from trainium_eks.client import reading
+from trainium_eks.client.notices import notice
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.explain import why_not_started
 from trainium_eks.jobs.explain.cluster_snapshot import FAILURES, ClusterSnapshot, is_bound, is_running
 from trainium_eks.jobs.explain.reason import Reason
 from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.explain.why_pending import why, why_ended
+from trainium_eks.jobs.objects import capacity_block
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit, Restart
 from trainium_eks.jobs.watch.steps import Progress
 from trainium_eks.jobs.watch.useful_time import JobFigures, measured
 from trainium_eks.kube import pod_text
 from trainium_eks.kube.cluster import Object, name_of
+from trainium_eks.kube.errors import ClusterError
+from trainium_eks.kube.types import ObjectReference
 from trainium_eks.model.annotations import annotation
 
 LAST_LINES = 12
@@ -42,12 +47,16 @@ class JobStatus:
     """Of the pods that are still there, the first to end first."""
     failed_rank: int | None
     """The rank that failed first, as torchrun says; None where it does not."""
+    first_error: str
+    """Of the rank that failed first; empty where its log does not say it."""
     last_lines: tuple[str, ...]
     """Of the pod that failed first."""
     block_ends: datetime | None
-    """End of the Capacity Block that it runs in; None without one."""
+    """End of the Capacity Block that it runs in, as its ranks know it; None without one."""
     measured: JobFigures | None = None
     """Its useful time; None where it is not known yet."""
+    extended: tuple[str, str] | None = None
+    """The end of the block by EC2, RFC 3339, where its ranks know an earlier one, and the command that tells them."""
 
     @property
     def failed(self) -> bool:
@@ -70,6 +79,7 @@ class JobStatus:
             "restarts": [each.to_json() for each in self.restarts],
             "exits": [each.to_json() for each in self.exits],
             "failedRank": self.failed_rank,
+            "firstError": self.first_error or None,
             "lastLines": [*self.last_lines],
             "measured": self.measured.to_json() if self.measured else None,
             "capacityBlockEnds": self.block_ends.isoformat() if self.block_ends else None,
@@ -108,9 +118,12 @@ def _status(
 ) -> JobStatus:
     exits = endings.exits(pods)
     first = endings.first_failure(exits) if job.state in FAILURES else None
-    log = reading.log_tail(session, next(pod for pod in pods if name_of(pod) == first.pod)) if first else []
+    read = [pod for pod in pods if name_of(pod) == first.pod] if first else pods[:1] if restarts else []
+    log = [line for pod in read for line in reading.log_tail(session, pod)]
+    if restarts and restarts[-1].cause == endings.UNKNOWN and (before := endings.run_before(log)):
+        restarts = [*restarts[:-1], replace(restarts[-1], cause=before)]
     cause = endings.root_cause("\n".join(log))
-    ends = (job.source["metadata"].get("annotations") or {}).get(annotation("capacity-block-ends"))
+    ends, extended = _block(session, job)
     progress = reading.progress_of(session, job, pods) if any(map(is_bound, pods)) else None
     return JobStatus(
         job,
@@ -122,7 +135,28 @@ def _status(
         tuple(restarts),
         tuple(exits),
         cause[0] if cause else None,
-        tuple(log[-LAST_LINES:]),
+        endings.first_error(log) if first else "",
+        tuple(log[-LAST_LINES:]) if first else (),
         pod_text.time(ends),
         measured(job, pods, progress, session.outputs) if progress else None,
+        extended,
     )
+
+
+def _block(session: Session, job: WatchedJob) -> tuple[str | None, tuple[str, str] | None]:
+    """Return the end of the job's Capacity Block as its ranks know it, and EC2's where that is another one, with the
+    command that tells the ranks."""
+    noted, namespace = job.source["metadata"].get("annotations") or {}, session.namespace.name
+    ends, block = noted.get(annotation("capacity-block-ends")), noted.get(annotation("capacity-block"))
+    if not block or job.ended is not None or session.is_local:
+        return ends, None
+    try:
+        kept = session.api.get(ObjectReference("v1", "ConfigMap", namespace, capacity_block.name(block)))
+        ends = str((kept or {}).get("data", {}).get(capacity_block.KEY) or ends)
+        present = Aws(session.outputs.region).capacity_ends(block)
+    except ClusterError as error:
+        notice(f"whether the Capacity Block was extended is not known: {error}")
+        return ends, None
+    values = f"--from-literal={capacity_block.KEY}={present} --dry-run=client -o yaml"
+    tell = f"kubectl -n {namespace} create configmap {capacity_block.name(block)} {values} | kubectl apply -f -"
+    return ends, (present, tell) if present and present != ends else None

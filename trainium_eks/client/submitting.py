@@ -12,7 +12,7 @@ from trainium_eks.client.session import Session
 from trainium_eks.client.train_request import local_example, request_of, taken
 from trainium_eks.jobs.data.workspace import Workspace
 from trainium_eks.jobs.explain.watched import of as watched_job
-from trainium_eks.jobs.objects import forms
+from trainium_eks.jobs.objects import capacity_block, forms
 from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.jobs.objects.options import Form, TrainOptions
 from trainium_eks.jobs.submit import planning, submission
@@ -78,6 +78,9 @@ def validate(prepared: PreparedJob, session: Session, say: Say) -> None:
 def submit(prepared: PreparedJob, session: Session, say: Say) -> None:
     """Create the job with the objects and files that belong to it."""
     archive = prepared.workspace.archive if prepared.workspace else ""
+    if (job := prepared.job).capacity_block:
+        # What is known now is also true for the jobs that run in the block already.
+        session.api.apply(capacity_block.config_map(job.namespace, job.capacity_block, job.capacity_ends))
     submission.submit(session.api, prepared.job, prepared.objects, archive, say)
 
 

@@ -20,6 +20,7 @@ from kubernetes.config import ConfigException, new_client_from_config  # type: i
 
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.types import ApiError
+from trainium_eks.model.machine_faults import machine_fault
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
 FIELD_MANAGER = "trn"
@@ -62,7 +63,8 @@ class Requests:
         try:
             client = new_client_from_config(str(kubeconfig), client_configuration=settings, persist_config=False)
         except (ConfigException, yaml.YAMLError, OSError, *MISSHAPEN) as error:
-            raise ClusterError(f"the kubeconfig {kubeconfig} cannot be used: {error}") from error
+            why = machine_fault(error) or error
+            raise ClusterError(f"the kubeconfig {kubeconfig} cannot be used: {why}") from error
         if _is_loopback(settings.host) and settings.proxy:
             settings.proxy = None  # of the environment; a proxy does not reach this machine's own loopback
             client = ApiClient(configuration=settings)
@@ -116,21 +118,21 @@ class Requests:
                 return self._once(method, path, body, query or {}, content_type, timeout_seconds)
             except ApiException as error:
                 if error.status == 0:  # the client's wrapping of a TLS error
-                    raise self._unreachable(str(error.reason).strip()) from error
+                    raise self._unreachable(str(error.reason).strip(), error) from error
                 refused = ApiError.of(error.status, _decoded(error.body))
                 if spent > BUSY_SECONDS or not _is_passing(refused, path):
                     raise refused from error
                 pause = max(pause, _retry_after_seconds(error.headers))
             except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.NameResolutionError) as error:
                 if spent > UNREACHABLE_SECONDS:
-                    raise self._unreachable(_last_words(error)) from error
+                    raise self._unreachable(_last_words(error), error) from error
             except urllib3.exceptions.TimeoutError as error:
                 raise ClusterError(
                     f"{self.server} did not answer {method} {path} within {timeout_seconds:g} s"
                 ) from error
             except urllib3.exceptions.HTTPError as error:  # reset or closed by the other side
                 if method == "POST" or spent > UNREACHABLE_SECONDS:
-                    raise self._unreachable(_last_words(error)) from error
+                    raise self._unreachable(_last_words(error), error) from error
             time.sleep(pause)
 
     def lines(
@@ -166,7 +168,7 @@ class Requests:
             finally:
                 answer.close()  # not given back to the pool: more of it may be on its way
         except urllib3.exceptions.HTTPError as error:
-            raise self._unreachable(_last_words(error)) from error
+            raise self._unreachable(_last_words(error), error) from error
 
     def _once(
         self, method: str, path: str, body: object, query: Mapping[str, str], content_type: str, timeout_seconds: float
@@ -187,7 +189,9 @@ class Requests:
     def _connect_seconds(self, timeout_seconds: float) -> float:
         return timeout_seconds if _is_loopback(self.server) else min(CONNECT_SECONDS, timeout_seconds)
 
-    def _unreachable(self, why: str) -> ClusterError:
+    def _unreachable(self, why: str, error: Exception) -> ClusterError:
+        if fault := machine_fault(error):
+            return ClusterError(f"the API server {self.server} was not asked: {fault}")
         todo = (
             "start the local cloud with `trn local up`; `trn local logs` says why it ended, if it did"
             if _is_loopback(self.server)

@@ -12,6 +12,7 @@ Annotation = Literal[
     "image",
     "script",
     "cache-key",
+    "capacity-block",
     "capacity-block-ends",
     "launcher",
 ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from trainium_eks.model.config.stack_config import decode
-from trainium_eks.plan import rules
+from trainium_eks.plan import rules, waivers
 from trainium_eks.plan.graph import RETAIN_ON_DELETE, SECRETS, STACK_TYPE, UNKNOWN, Graph, Options, Resource
 from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.paths import value_at
@@ -108,7 +108,10 @@ class Pack:
             except NotSeenError as reason:
                 reasons.setdefault(str(reason), []).append(rule.id)
         said = "; ".join(f"{', '.join(ids)} ({reason})" for reason, ids in reasons.items())
-        return f"not judged by this policy pack, but by `trn plan`: {said}" if said else ""
+        graph, _ = self._judge(resources)
+        waived = [each for ids in reasons.values() for each in ids if each in waivers.of(graph)]
+        open_ = f"; nor is whether their waivers are stale: {', '.join(waived)}" if waived else ""
+        return f"not judged by this policy pack, but by `trn plan`: {said}{open_}" if said else ""
 
     def stale_waivers(self, resources: Iterable[SeenResource]) -> tuple[str, ...]:
         """Return one line for each waiver that has expired or excuses nothing."""

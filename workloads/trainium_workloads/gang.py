@@ -56,12 +56,20 @@ _NOTICED = re.compile(
     rb"(?i)\b(by|a) peer\b|left the gang|remote process|connection (reset|closed|aborted)|broken pipe"
 )
 """Lines of a rank that noticed another's end: it did not fail first, however soon it ended."""
+_RANK = re.compile(rb"\[[A-Za-z]*(\d+)\]:")
+"""Start of the lines of a node's rank, here and by torchrun."""
+_TRACEBACK = b"Traceback (most recent call last)"
+_ERROR = re.compile(rb"(refused: .|[A-Za-z_][\w.]*(: |\s*$))")
+"""Last line of a traceback, and line of a refusal."""
 _PROGRESS = re.compile(rb"(?i)\b(step|epoch|iter|iteration|loss)\b[\"']?\s*[:=/]?\s*\d")
 """Lines of a training that has begun: ours, and other trainers'."""
 
 _FIRST_RANK = re.compile(rb"\[(default)?0\]:")
 """Start of the lines of a node's first rank, here and by torchrun. Those of rank 0 go to node 0, too: its log is where
 people look for them, and in UltraServers rank 0 may be on another node."""
+
+_MESSAGE_FILE = "/dev/termination-log"
+_CAUSE_CHARACTERS = 500
 
 REFUSED = 78
 """Exit code of a container that no restart can mend: the job ends."""
@@ -277,8 +285,16 @@ class _Ranks:
         """Time of the last line that came from each process."""
         self._noticed: dict[int, float] = {}
         """The same of lines about another rank's end."""
-        self._failures: list[tuple[float, int]] = []
-        """Time and exit code of each rank that failed here."""
+        self._failures: list[tuple[float, int, int]] = []
+        """Time, exit code and local rank of each rank that failed here; -1 where that is not known."""
+        self._local: dict[int, int] = {}
+        """Local rank of each process."""
+        self._in_traceback = set[int]()
+        """Local ranks of whose traceback the last line is still to come."""
+        self._errors: dict[int, str] = {}
+        """Last line of the last traceback, by local rank, or the refusal."""
+        self._last_words: dict[int, str] = {}
+        """Last line of each local rank."""
         self._reports: list[tuple[float, int, int]] = []
         """On node 0 time, node and exit code of each failure."""
         self._first: dict[str, int] = {}
@@ -296,8 +312,10 @@ class _Ranks:
         ]
         signal.signal(signal.SIGTERM, self._on_signal)
         self._readers = []
+        sys.stderr.write(_before(asked.record))
         for local, each in enumerate(self._processes):
             self._watch(each.pid, [])
+            self._local[each.pid] = -1 if asked.launcher else local
             for source, sink in ((each.stdout, sys.stdout), (each.stderr, sys.stderr)):
                 prefix = b"" if asked.launcher else f"[default{local}]:".encode()
                 words = (each.pid, source, sink, prefix)
@@ -336,7 +354,9 @@ class _Ranks:
     def _look(self) -> None:
         """Note failures here and elsewhere, as they come."""
         if self._asked.launcher and not self._asked.in_place:
-            for rank in _ranks_of(self._processes[0].pid) - self._files.keys():
+            ranks = _ranks_of(self._processes[0].pid)
+            self._local |= ranks
+            for rank in ranks.keys() - self._files.keys():
                 with contextlib.suppress(OSError):
                     files = [os.readlink(f"/proc/{rank}/fd/{number}") for number in (1, 2)]
                     self._watch(rank, [each for each in files if os.path.isfile(each)])
@@ -377,7 +397,7 @@ class _Ranks:
         noticed = max([last for each in files if _NOTICED.search(_tail(each))], default=self._noticed.get(pid, 0.0))
         ago = now - last if now - last < _TEARDOWN_SECONDS and code != EXIT_CODE else 0.0
         ago -= 60 if now - noticed < _TEARDOWN_SECONDS else 0  # after all others
-        self._failures.append((time.monotonic() - ago, code))
+        self._failures.append((time.monotonic() - ago, code, self._local.get(pid, -1)))
         self._report(self._node.rank, code, ago)
 
     def _report(self, node: int, code: int, ago: float = 0.0) -> None:
@@ -444,36 +464,49 @@ class _Ranks:
     def _ended(self) -> int:
         """Return this node's exit code, for a node that only follows after its stay."""
         asked, rank = self._asked, self._node.rank
-        failed_at, code = min(self._failures, default=(0.0, 0))
+        failed_at, code, local = min(self._failures, default=(0.0, 0, -1))
         first = self._first or {"node": rank, "trains": self._trains or asked.nnodes > 1}
         is_well = not self._is_lost and not any(each.returncode for each in self._processes)
         is_refused = code == REFUSED or os.path.exists(os.environ.get("TRN_REFUSED") or "/nonexistent")
+        cause = self._cause(local, code)
+        if is_refused and code and not self._terminated:
+            _leave(cause)
         if is_well or is_refused or self._terminated:
             return code
         if first["node"] == rank:
             is_start = not first["trains"] and failed_at - self._begun < _START_SECONDS
-            return REFUSED if self._cannot_start(code, is_start) else code
+            ends, line = self._cannot_start(code, is_start, cause)
+            _leave(line)
+            return REFUSED if ends else code
         time.sleep(asked.stay and asked.stay + min(_STAGGER_SECONDS * rank, _LONGEST_STAGGER_SECONDS))
         return EXIT_CODE if asked.stay or first["code"] == EXIT_CODE else code or 1
 
-    def _cannot_start(self, code: int, is_start: bool) -> bool:
-        """Count a failed start; return whether it is one too many. Signals are faults of nodes, and end the count."""
+    def _cause(self, local: int, code: int) -> str:
+        """Return a rank's exit code with its error; -1 for a local rank that is not known."""
+        said = self._errors.get(local) or next(iter(self._errors.values()), "")
+        if not said and code < 128:  # after a signal the last line says nothing of it
+            said = self._last_words.get(local, "")
+        number = self._node.number * self._asked.nproc_per_node + local
+        return f"exit code {code}{f' of rank {number}' if local >= 0 else ''}{f': {said}' if said else ''}"
+
+    def _cannot_start(self, code: int, is_start: bool, cause: str) -> tuple[bool, str]:
+        """Count a failed start; return whether it is one too many, and the cause of the end. Signals are faults of
+        nodes, and end the count."""
         most, _, codes = self._asked.failed_starts.partition(":")
         record, attempt, count = Path(self._asked.record or os.devnull), os.environ.get("TRN_ATTEMPT", ""), 0
         is_counted = str(code) in codes.split(",") if codes else code < 128
         if is_start and is_counted and (self._asked.record or self._is_broken):
             count = 1 if self._asked.record else int(attempt or 0) + 1
             with contextlib.suppress(OSError, ValueError):
-                same, before = map(int, record.read_text().split())
+                same, before = map(int, record.read_text().split(maxsplit=2)[:2])
                 count += before if same == code and attempt != "0" else 0
         with contextlib.suppress(OSError):
             record.parent.mkdir(parents=True, exist_ok=True)
-            record.write_text(f"{code} {count}\n")
+            record.write_text(f"{code} {count} {cause}\n")
         if not 0 < int(most) <= count:
-            return False
+            return False, cause
         what = f"exit code {code} before a step, {count} times in a row: no restart mends that"
-        sys.stderr.write(f"{what} (--failed-starts {self._asked.failed_starts})\n")
-        return True
+        return True, f"{what} (--failed-starts {self._asked.failed_starts}); {cause}"
 
     def _pass_on(self, pid: int, source: IO[bytes] | None, sink: IO[str], prefix: bytes) -> None:
         """Copy each line with the rank's prefix, in the form of ``torchrun --tee``."""
@@ -484,9 +517,24 @@ class _Ranks:
                 self._noticed[pid] = time.time()
             self._is_broken = self._is_broken or _BROKEN.search(line) is not None
             whole = prefix + line
+            self._note_error(whole)
             self._write(sink, whole)
             if self._node.number == 0 < self._node.rank and _FIRST_RANK.match(whole):
                 self._tell({"line": whole.decode(errors="replace")})
+
+    def _note_error(self, line: bytes) -> None:
+        """Keep the last line of a rank's traceback: the summary that torchrun prints afterwards does not have it."""
+        found = _RANK.match(line)
+        if found is None:
+            return
+        rank, text = int(found[1]), line[found.end() :]
+        words = text.decode(errors="replace").strip()[:_CAUSE_CHARACTERS]
+        self._last_words[rank] = words or self._last_words.get(rank, "")
+        if text.startswith(_TRACEBACK):
+            self._in_traceback.add(rank)
+        elif _ERROR.match(text) and (rank in self._in_traceback or text.startswith(b"refused: ")):
+            self._in_traceback.discard(rank)
+            self._errors[rank] = words
 
     def _write(self, sink: IO[str], line: bytes) -> None:
         self._trains = self._trains or _PROGRESS.search(line) is not None
@@ -494,12 +542,35 @@ class _Ranks:
         sink.flush()
 
 
-def _ranks_of(launcher: int) -> set[int]:
-    """Return the processes of the ranks that torchrun has started."""
+def _before(record: str) -> str:
+    """Return a line with the cause by which the run before ended, or the start, if it made no step; empty for the first
+    start, and without a record."""
+    with contextlib.suppress(OSError, ValueError):
+        if record and os.environ.get("TRN_ATTEMPT") not in (None, "0"):
+            _, count, cause = Path(record).read_text().strip().split(maxsplit=2)
+            return f"the {'start' if int(count) else 'run'} before ended with {cause}\n"
+    return ""
+
+
+def _leave(cause: str) -> None:
+    """Print the cause of an end as the log's last line, and leave it as the container's message, where there is a file
+    for that: the kubelet's own choice is the log's end."""
+    sys.stderr.write(f"the first failure: {cause}\n")
     with contextlib.suppress(OSError):
-        pids = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-        return {int(pid) for pid in pids if b"\0RANK=" in Path(f"/proc/{pid}/environ").read_bytes()}
-    return set()
+        if os.path.exists(_MESSAGE_FILE):
+            Path(_MESSAGE_FILE).write_text(f"{cause}\n")
+
+
+def _ranks_of(launcher: int) -> dict[int, int]:
+    """Return the processes of the ranks that torchrun has started, with their local ranks."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for pid in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            if b"\0RANK=" in environment:
+                local = re.search(rb"\0LOCAL_RANK=(\d+)", environment)
+                found[int(pid)] = int(local[1]) if local else -1
+    return found
 
 
 def _tail(path: str) -> bytes:

@@ -8,9 +8,17 @@ import os
 import signal
 import time
 from datetime import datetime
+from pathlib import Path
 
 CAPACITY_ENDS = "TRN_CAPACITY_ENDS"
 """Environment variable: when the Capacity Block ends, RFC 3339 (``2026-12-01T11:30:00Z``)."""
+
+CAPACITY_FILE = "TRN_CAPACITY_FILE"
+"""Environment variable: a file with that end, which wins as soon as it is there. A block that is extended gets a new
+end while trainings run, and the file follows."""
+
+LOOK_SECONDS = 10.0
+"""Time between two looks into the file."""
 
 CAPACITY_MARGIN = "TRN_CAPACITY_MARGIN"
 """Environment variable: how long before that end to stop, seconds, where it is not :data:`MARGIN_SECONDS`."""
@@ -30,14 +38,24 @@ class Stopping:
 
     def __init__(self) -> None:
         self._signalled = False
-        self._ends = float("inf")
-        if text := os.environ.get(CAPACITY_ENDS):
-            try:
-                # Python 3.10 does not read "Z".
-                self._ends = datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-            except ValueError:
-                raise ValueError(f"{CAPACITY_ENDS} must be a time such as 2026-12-01T11:30:00Z, not {text!r}") from None
+        self._told = os.environ.get(CAPACITY_ENDS, "")
+        self._file, self._next_look = os.environ.get(CAPACITY_FILE, ""), 0.0
+        try:
+            self._ends = _seconds(self._told) if self._told else float("inf")
+        except ValueError:
+            message = f"{CAPACITY_ENDS} must be a time such as 2026-12-01T11:30:00Z, not {self._told!r}"
+            raise ValueError(message) from None
         signal.signal(signal.SIGTERM, self._on_signal)
+
+    def _look(self) -> None:
+        """Read the present end; a file that is not there, or holds no time, changes nothing."""
+        if self._file and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + LOOK_SECONDS
+            try:
+                text = Path(self._file).read_text(encoding="utf-8").strip()
+                self._ends, self._told = _seconds(text), text
+            except (OSError, ValueError):
+                return
 
     def _on_signal(self, *_: object) -> None:
         self._signalled = True
@@ -47,6 +65,12 @@ class Stopping:
         """Reason to stop, in a few words; empty while there is none."""
         if self._signalled:
             return "SIGTERM"
+        self._look()
         if time.time() > self._ends - float(os.environ.get(CAPACITY_MARGIN) or MARGIN_SECONDS):
-            return f"the Capacity Block ends at {os.environ[CAPACITY_ENDS]}"
+            return f"the Capacity Block ends at {self._told}"
         return ""
+
+
+def _seconds(text: str) -> float:
+    # Python 3.10 does not read "Z".
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

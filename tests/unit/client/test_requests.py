@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from cluster_snapshots import outputs
+from training_jobs import job
 
 from trainium_eks.aws.sessions import GroupSize
 from trainium_eks.client import reading, scaling, submitting
@@ -143,3 +144,16 @@ def test_a_group_is_awaited_until_it_has_just_its_nodes_and_eks_issues_are_told_
     with pytest.raises(CommandError, match="g: 1 of 2 nodes are Ready after 1800 s") as failed:
         scaling.await_nodes(session, GROUP, 2, said.append)
     assert (failed.value.detail, clock[0]) == ("no capacity", 3 * scaling.LOOK_SECONDS + 1810)
+
+
+def test_submission_into_block_tells_its_end_to_running_jobs(monkeypatch):
+    applied, submitted = [], []
+    monkeypatch.setattr(submitting.submission, "submit", lambda *given: submitted.append(given))
+    session = SimpleNamespace(api=SimpleNamespace(apply=applied.append))
+    for block in ("", "cr-1"):
+        made = job(capacity_ends=block and "2026-12-01T11:30:00Z", capacity_block=block)
+        submitting.submit(SimpleNamespace(job=made, objects=(), workspace=None), session, None)
+    assert [(each["metadata"]["name"], each["data"]) for each in applied] == [
+        ("capacity-block-cr-1", {"ends": "2026-12-01T11:30:00Z"})
+    ]
+    assert len(submitted) == 2

@@ -34,8 +34,8 @@ EXPIRED = "2027-11-01  waiver {}: the waiver expired on 2027-10-31\n"
 """For each waiver of the environment's file, too."""
 
 
-def said(config, graph):
-    """What a plan of today says that hangs on the day, with its numbers of days left out."""
+def dated_messages(config, graph):
+    """Yield the messages of a plan that depend on the day."""
     for each in validate(config):
         yield f"{each.severity} {each.rule}".strip() + f" {each.path}: {each.reason}"
     yield from (f"rule R05: {each.message}" for each in R05.check(View(graph)) if each.ok is False)
@@ -44,7 +44,7 @@ def said(config, graph):
 
 
 def calendar(data, monkeypatch):
-    """A line for each thing that is said for the first time: its day and its text."""
+    """Return a line for each new message: its day and its text."""
     config = load({key: value if isinstance(value, str) else json.dumps(value) for key, value in data.items()})
     builder = Builder()
     builder.add("aws:eks/cluster:Cluster", "cluster", version=config.cluster.kubernetes_version)
@@ -52,7 +52,7 @@ def calendar(data, monkeypatch):
     known = {}
     for day in (FIRST + datetime.timedelta(days) for days in range(401)):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", str(int(day.timestamp())))
-        for text in said(config, graph):
+        for text in dated_messages(config, graph):
             known.setdefault(re.sub(r"\b\d+(?= days)", "N", text), f"{day:%Y-%m-%d}")
     return "".join(f"{day}  {text}\n" for text, day in known.items() if day > f"{FIRST:%Y-%m-%d}")
 

@@ -332,7 +332,13 @@ def live_object(**more):
             {"a": "1", "b": ["x", "y"], "c": "[secret]"},
             live_object(data={"a": "2" * 50, "b": ["x"], "c": "z"}),
             live_object(data={"a": "1", "b": ["x", "y"], "c": "z"}),
-            (f"data.a is {'2' * 50}, was made as 1", 'data.b is [], was made as ["y"]'),
+            (f"data.a is {'2' * 50}, was made as 1", 'data.b is ["x"], was made as ["x", "y"]'),
+        ),
+        (
+            {"a": [*"abcdefghijklmnopqrst"]},
+            live_object(data={"a": ["z", *"bcdefghijklmnopqrstt"]}),
+            live_object(data={"a": [*"abcdefghijklmnopqrst"]}),
+            ('data.a has 21 entries, was made with 20: without ["a"] and with ["z"] beside them',),
         ),
         ({"a": "1"}, live_object(), live_object(data={"a": "1"}), ('data is missing, was made as {"a": "1"}',)),
         (
@@ -342,7 +348,7 @@ def live_object(**more):
             (f"data.a.b is {'x' * 100}..., was made as 1",),
         ),
     ],
-    ids=["gone", "ending", "of others", "changed", "missing", "inside"],
+    ids=["gone", "ending", "of others", "changed", "long list", "missing", "inside"],
 )
 def test_each_field_that_is_not_as_its_manifest_says_is_a_line(play, data, live, after, lines):
     assert drifted(play, live, after, data=data) == ("ConfigMap ns/a", lines)

@@ -163,9 +163,14 @@ def test_an_idle_node_is_held_and_removed_in_one_run(tmp_path, capsys):
     assert held["spec"]["unschedulable"] is True
     assert "unschedulable" not in other["spec"]
     (event,) = cluster.events
-    assert event["reason"] == "IdleAccelerator"
-    assert event["message"].startswith("trn1-a1b2: idle for ")
-    assert "node-1 (i-node-1) is removed: idle for" in capsys.readouterr().out
+    assert event.pop("message").startswith("trn1-a1b2: idle for ")
+    assert event.pop("firstTimestamp") == event.pop("lastTimestamp")
+    about = {"kind": "Node", "name": "node-1", "uid": "node-1"}  # the kubelet's events of a node have its name as uid
+    told = {"reason": "IdleAccelerator", "type": "Warning", "source": {"component": "idle-guard"}, "count": 1}
+    assert event == {"metadata": {"generateName": "node-1.", "namespace": "default"}, "involvedObject": about, **told}
+    out = capsys.readouterr().out
+    assert "warning: node-1 of trn1-a1b2 is idle for" in out
+    assert "node-1 (i-node-1) is removed: idle for" in out
 
 
 def test_a_pod_that_came_meanwhile_keeps_its_node(tmp_path, monkeypatch):

@@ -371,6 +371,33 @@ def test_starts_that_fail_in_a_row_end_the_job(node, tmp_path, monkeypatch, star
     assert ("times in a row: no restart mends that" in ended[-1][1]) is (codes[-1] == 78)
 
 
+_RANK_1_FAILS = """
+import os, sys, time
+if os.environ["RANK"] == "1":
+    print("loading", os.environ["NOT_THERE"])
+time.sleep(0.3)
+raise ConnectionError("closed by peer")
+"""
+
+
+def test_traceback_of_the_first_failed_rank_is_the_last_line(node, tmp_path, monkeypatch):
+    script, record = tmp_path / "fails.py", tmp_path / "record"
+    script.write_text(_RANK_1_FAILS)
+    cause, lines = "exit code 1 of rank 1: KeyError: 'NOT_THERE'", []
+    for attempt in range(2):
+        monkeypatch.setenv("TRN_ATTEMPT", str(attempt))
+        lines.append(node(1, "--failed-starts", "2", "--record", str(record), str(script), ranks=2).ended()[1])
+    assert lines[0].splitlines()[-1] == f"the first failure: {cause}"
+    assert f"the start before ended with {cause}\n" in lines[1]
+    assert "exit code 1 before a step, 2 times in a row" in lines[1].splitlines()[-1]
+    monkeypatch.setattr(gang, "_MESSAGE_FILE", tmp_path / "message")
+    gang._leave(cause)
+    assert not (tmp_path / "message").exists(), "only where the kubelet has made it"
+    (tmp_path / "message").touch()
+    gang._leave(cause)
+    assert (tmp_path / "message").read_text() == f"{cause}\n"
+
+
 def test_without_a_volume_a_program_that_cannot_start_ends_by_the_number_of_restarts(node, tmp_path, monkeypatch):
     starts = [2, -9, 2, 2, "trains", "broken"]
     ended = _starts(node, tmp_path, monkeypatch, starts, "--failed-starts", "3")

@@ -11,8 +11,9 @@ from urllib.request import urlopen
 import pytest
 from prometheus_text import parse
 from trainium_workloads import gradient_sum
+from trainium_workloads import stopping as stopping_module
 from trainium_workloads.scraped import PORT, SeriesServer
-from trainium_workloads.stopping import CAPACITY_ENDS, CAPACITY_MARGIN, Stopping
+from trainium_workloads.stopping import CAPACITY_ENDS, CAPACITY_FILE, CAPACITY_MARGIN, Stopping
 from waiting import SECONDS
 
 
@@ -91,7 +92,7 @@ def test_the_gradient_sum_is_served_too(monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_sigterm_and_the_last_forty_minutes_of_a_capacity_block_are_reasons_to_stop(monkeypatch):
+def test_sigterm_and_the_last_forty_minutes_of_a_capacity_block_are_reasons_to_stop(monkeypatch, tmp_path):
     def ends_in(minutes):
         when = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=minutes)
         monkeypatch.setenv(CAPACITY_ENDS, when.strftime("%Y-%m-%dT%H:%M:%SZ"))
@@ -104,6 +105,17 @@ def test_sigterm_and_the_last_forty_minutes_of_a_capacity_block_are_reasons_to_s
     assert ends_in(39).reason.startswith("the Capacity Block ends at 20")
     monkeypatch.setenv(CAPACITY_MARGIN, "4200")
     assert [bool(ends_in(minutes).reason) for minutes in (71, 69)] == [False, True], "in a block of UltraServers"
+    # A block that is extended while the training runs: the file follows, and wins as soon as it says when.
+    file = tmp_path / "ends"
+    monkeypatch.setenv(CAPACITY_FILE, str(file))
+    monkeypatch.setattr(stopping_module, "LOOK_SECONDS", 0)
+    extended = ends_in(69)
+    assert extended.reason, "no file yet"
+    for text, stops in (("soon", True), ("2099-01-01T11:30:00Z\n", False), ("2026-01-01T11:30:00Z", True), ("", True)):
+        file.write_text(text)
+        assert bool(extended.reason) == stops
+    assert extended.reason == "the Capacity Block ends at 2026-01-01T11:30:00Z"
+    monkeypatch.delenv(CAPACITY_FILE)
     monkeypatch.delenv(CAPACITY_ENDS)
     assert Stopping().reason == ""
     monkeypatch.setenv(CAPACITY_ENDS, "tomorrow")

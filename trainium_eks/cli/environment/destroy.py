@@ -1,8 +1,9 @@
 """Steps before ``pulumi destroy``: the fate of data, the lasting costs, the jobs that end, and the export to S3."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,6 +14,9 @@ from trainium_eks.model.catalogue import prices
 from trainium_eks.operate.cleanup.state import StackState, StateError
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.resource_types import registry
+
+if TYPE_CHECKING:
+    from trainium_eks.kube.api import Api
 
 NO_EXPORT = "--no-export"
 """Leaves out the export of linked file systems. Ours, not pulumi's."""
@@ -135,49 +139,46 @@ def goes_on_costing(graph: Graph) -> Iterator[str]:
 
 def running_jobs(stack: str, project: Path) -> list[str] | None:
     """Return the jobs of all teams that have not ended, ``namespace/name``; None when the cluster cannot be asked."""
-    from trainium_eks.client.cluster_access import kubeconfig_file
     from trainium_eks.jobs.explain.watched import watched
     from trainium_eks.jobs.objects.forms import KINDS
-    from trainium_eks.kube.api import Api, NoSuchKindError
-    from trainium_eks.model.outputs import StackOutputs
+    from trainium_eks.kube.api import NoSuchKindError
 
-    try:
-        outputs = StackOutputs.load(stack, directory=project)
+    def listed(api: "Api") -> list[str]:
         found = []
-        with kubeconfig_file(outputs.kubeconfig) as file:
-            api = Api.connect(file)
-            for kind in KINDS.values():
-                try:
-                    found.append(api.list(kind.api_version, kind.kind))
-                except NoSuchKindError:
-                    found.append([])
-    except (ClusterError, RuntimeError, ValueError, CommandError) as error:
-        title = error.title if isinstance(error, CommandError) else str(error)
-        typer.echo(f"Cannot ask the cluster which jobs run: {title}", err=True)
-        return None
-    volcano, pytorch, trainer = found
-    jobs = watched(volcano, (), pytorch, trainer)
-    return sorted(f"{each.source['metadata']['namespace']}/{each.name}" for each in jobs if each.ended is None)
+        for kind in KINDS.values():
+            try:
+                found.append(api.list(kind.api_version, kind.kind))
+            except NoSuchKindError:
+                found.append([])
+        volcano, pytorch, trainer = found
+        jobs = watched(volcano, (), pytorch, trainer)
+        return sorted(f"{each.source['metadata']['namespace']}/{each.name}" for each in jobs if each.ended is None)
+
+    return _in_cluster(stack, project, listed, "ask the cluster which jobs run")
 
 
 def delete_claims(stack: str, project: Path) -> None:
     """Delete the claims of the monitoring while their CSI driver runs; name the volumes that are left."""
+    from trainium_eks.operate.cleanup import monitoring_volumes
+
+    if left := _in_cluster(
+        stack, project, monitoring_volumes.delete_claims, "delete the claims of the monitoring first"
+    ):
+        typer.echo(f"Volumes that outlive their claims: {', '.join(left)} (trn orphans shows them)", err=True)
+
+
+def _in_cluster(stack: str, project: Path, act: "Callable[[Api], list[str]]", what: str) -> list[str] | None:
+    """Return what the function returns; None, with a line on standard error, where it cannot be done."""
     from trainium_eks.client.cluster_access import kubeconfig_file
     from trainium_eks.kube.api import Api
     from trainium_eks.model.outputs import StackOutputs
-    from trainium_eks.operate.cleanup import claims
 
     try:
         with kubeconfig_file(StackOutputs.load(stack, directory=project).kubeconfig) as file:
-            left = claims.delete_claims(Api.connect(file))
+            return act(Api.connect(file))
     except (ClusterError, RuntimeError, ValueError, CommandError) as error:
-        title = error.title if isinstance(error, CommandError) else str(error)
-        typer.echo(f"Cannot delete the claims of the monitoring first: {title}", err=True)
-        return
-    if left:
-        typer.echo(
-            f"Volumes that outlive their claims: {', '.join(left)}; `trn orphans` shows them afterwards.", err=True
-        )
+        typer.echo(f"Cannot {what}: {error.title if isinstance(error, CommandError) else error}", err=True)
+        return None
 
 
 def agree_to_end(jobs: Sequence[str] | None, *, confirmed: bool) -> None:

@@ -186,7 +186,9 @@ def _failure(found: "JobStatus", age: str) -> "Iterator[Line]":
     yield f"{state} after {age}: {node}{rank} ended first with {first.meaning}", "bold red"
     # The kubelet takes the message from the end of the log, which is shown below.
     last = " ".join(found.last_lines[-1].split()) if found.last_lines else ""
-    if first.message and not (last and last in first.message):
+    if found.first_error:
+        yield found.first_error, "red"
+    elif first.message and not (last and last in first.message):
         yield first.message, "red"
 
 
@@ -216,6 +218,9 @@ def _details(found: "JobStatus") -> "Iterator[Line]":
         ends = f"ends in {duration(left)} ({when}); EC2 ends its nodes 30 minutes before (UltraServers: 60)"
         ends = ends if left > 0 else f"ended at {when}"
         yield f"its Capacity Block {ends}", "bold red" if left < SOON_SECONDS else ""
+    if found.extended is not None:
+        present, tell = found.extended
+        yield f"by EC2 its block ends at {present}, which its ranks do not know yet; to tell them: {tell}", "bold red"
     others = [each for each in found.exits if each.code and each != first_failure(found.exits)]
     if others and job.ended is not None:
         yield "then: " + some([f"{each.pod} {each.meaning}" for each in others], most=3), "dim"

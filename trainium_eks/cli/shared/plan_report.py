@@ -72,8 +72,8 @@ class Plan:
                 "why": list(self.review.blockers or self.review.reservations),
                 "risks": [risk.to_json() for risk in compared.risks],
                 **compared.changes.to_json(),
-                "hourlyUsd": round(self.cost.hourly_usd - earlier.hourly_usd, 4),
-                "maximumHourlyUsd": round(self.cost.maximum_hourly_usd - earlier.maximum_hourly_usd, 4),
+                "hourlyUsd": round(compared.billed.hourly_usd - earlier.hourly_usd, 4),
+                "maximumHourlyUsd": round(compared.billed.maximum_hourly_usd - earlier.maximum_hourly_usd, 4),
             }
         return data
 

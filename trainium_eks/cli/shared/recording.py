@@ -27,7 +27,8 @@ def refusal(error: InvalidConfigError, project: Path, stack: str, outcome: str) 
     spell = str if error.component else config_path
     file = StackFile.find(load_project(project), stack)
     setting = file.setting if file is not None else config_set
-    return CommandError(FAILED, f"{where}: {count}, {outcome}", error.problems, spell=spell, setting=setting)
+    title = f"{where}: {count}, {outcome}"
+    return CommandError(FAILED, title, error.problems, detail=error.note, spell=spell, setting=setting)
 
 
 def load_assumptions(path: Path | None) -> Assumptions | None:

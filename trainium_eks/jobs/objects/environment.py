@@ -1,5 +1,6 @@
 """Environment variables of a job's containers, by the devices of its nodes. Each stands beside its source."""
 
+from trainium_eks.jobs.objects import capacity_block
 from trainium_eks.jobs.objects.job import DATA, TrainingJob
 from trainium_eks.model.catalogue.backends import device_environment
 
@@ -38,6 +39,8 @@ def _ours(job: TrainingJob) -> dict[str, str]:
         found["HF_HOME"] = f"{DATA}/huggingface"
     if job.capacity_ends:
         found["TRN_CAPACITY_ENDS"] = job.capacity_ends
+        if job.capacity_block:
+            found["TRN_CAPACITY_FILE"] = f"{capacity_block.DIRECTORY}/{capacity_block.KEY}"
         if job.instance.ultraserver_nodes:
             found["TRN_CAPACITY_MARGIN"] = str(_ULTRASERVER_MARGIN_SECONDS)
     return found

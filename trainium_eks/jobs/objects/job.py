@@ -130,6 +130,8 @@ class TrainingJob:
     """User and group that its processes run as; None for the image's."""
     capacity_ends: str = ""
     """End of the nodes' Capacity Block, RFC 3339; empty for never."""
+    capacity_block: str = ""
+    """Its reservation (``cr-…``): an extended block keeps it, and has a later end; empty without an end."""
 
     @property
     def world_size(self) -> int:

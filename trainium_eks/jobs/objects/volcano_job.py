@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainium_eks.jobs.objects import capacity_block
 from trainium_eks.jobs.objects.command import ATTEMPT, ONE_TASK, PORT, RankWords, place_of_task, shell
 from trainium_eks.jobs.objects.environment import environment
 from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL, REPLICA_LABEL, ROLE
@@ -35,13 +36,13 @@ BEYOND_TORCHX = (
     "template.spec.terminationGracePeriodSeconds",
     "template.spec.securityContext",
     "template.spec.initContainers",
-    "template.spec.volumes: dshm.sizeLimit, workspace, workspace-archive",
+    "template.spec.volumes: dshm.sizeLimit, capacity-block, workspace, workspace-archive",
     "container.securityContext",
     "container.resources.requests: devices but GPUs",
     "container.terminationMessagePolicy",
     "container.env: TRN_ATTEMPT, HF_TOKEN, variables of --track-secret",
     "container.workingDir",
-    "container.volumeMounts: workspace",
+    "container.volumeMounts: capacity-block, workspace",
 )
 """All differences between :func:`manifest` and the objects that TorchX 0.7.0 can make."""
 
@@ -246,6 +247,7 @@ def annotations(job: TrainingJob) -> dict[str, str]:
         "script": str(job.program),
         "launcher": job.launcher,
         "cache-key": job.cache.key if job.cache else "",
+        "capacity-block": job.capacity_block,
         "capacity-block-ends": job.capacity_ends,
     }
     return {annotation(name): value for name, value in found.items() if value}
@@ -274,6 +276,8 @@ def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
         container["env"].append(token_variable(job.options.hf_secret))
     if job.options.track_secret:
         container["env"] += tracking_variables(job.options.track_secret, job.env)
+    if job.capacity_block:
+        capacity_block.add_volume(spec, job.capacity_block)
     if job.has_workspace:
         _add_workspace(spec, job)
 

@@ -148,6 +148,7 @@ def _job(
         has_workspace=request.has_workspace,
         user_id=namespace.training_user_id,
         capacity_ends=facts.capacity_ends.get(group.reservation, ""),
+        capacity_block=group.reservation if facts.capacity_ends.get(group.reservation) else "",
     )
     return titan.with_arguments(job) if request.titan else job
 

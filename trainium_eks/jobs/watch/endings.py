@@ -9,6 +9,8 @@ from typing import Any
 
 from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, moment, when
 from trainium_eks.jobs.objects.identity import node_rank
+from trainium_eks.jobs.objects.job import REFUSED
+from trainium_eks.jobs.watch.log_lines import LogLine
 from trainium_eks.kube.cluster import Object, name_of
 
 BEFORE_RESTART = timedelta(seconds=120)
@@ -23,8 +25,16 @@ _TELLING = ("Evict", "Evicted", "Preempted", "Preempting", "TaintManagerEviction
 UNKNOWN = "a pod failed or was deleted, and no pod or event that is left says why"
 """Cause of a restart of which nothing is left."""
 
+_STARTS = re.compile(r"exit code (\d+) before a step, (\d+) times in a row")
+_FIRST_FAILURE, _RUN_BEFORE = "the first failure: ", " before ended with "
+"""Words of lines of the gang launcher (``trainium_workloads.gang``)."""
+
+_TRACEBACK = "Traceback (most recent call last)"
+_ERROR = re.compile(r"[A-Za-z_][\w.]*(: |$)")
+"""Last line of a traceback."""
+
 _ROOT_CAUSE = "Root Cause"
-_FIRST_RANK = re.compile(r"\brank\s*:\s*(\d{1,9})\s*\(local_rank")
+_FIRST_RANK = re.compile(r"\brank\s*:\s*(\d{1,9})\s*\(local_rank(?:\s*:\s*(\d{1,9}))?")
 _EXIT_CODE = re.compile(r"\bexitcode\s*:\s*(-?\d{1,9})")
 _SUMMARY_CHARACTERS = 4096
 """Characters of torchrun's summary after :data:`_ROOT_CAUSE`: rank and exit code stand in its first lines."""
@@ -46,7 +56,9 @@ class Exit:
 
     @property
     def meaning(self) -> str:
-        """Return ``exit code 137 (SIGKILL, out of memory)``."""
+        """Return ``exit code 137 (SIGKILL, out of memory)``; of starts that all failed, their own exit code."""
+        if (starts := _STARTS.search(self.message)) and self.code == REFUSED:
+            return f"exit code {starts[1]}, {starts[2]} starts in a row"
         because = _signal(self.code)
         if self.reason == "OOMKilled":
             because = f"{because}, out of memory" if because else "out of memory"
@@ -127,6 +139,32 @@ def root_cause(log: str) -> tuple[int, int] | None:
     return (int(rank[1]), int(code[1])) if rank and code else None
 
 
+def first_error(log: Sequence[str]) -> str:
+    """Return the error of the rank that failed first, from the end of its node's log: as the gang launcher prints it,
+    else the last line of that rank's traceback, above torchrun's summary; empty where the log has neither."""
+    if told := _after(log, _FIRST_FAILURE):
+        return told
+    _, _, after = "\n".join(log).partition(_ROOT_CAUSE)
+    rank = _FIRST_RANK.search(after[:_SUMMARY_CHARACTERS])
+    error, is_open = "", False
+    for line in (LogLine("", each) for each in log):
+        if rank is not None and rank[2] and line.local_rank == int(rank[2]):
+            words = line.own_text
+            is_open = is_open or words.startswith(_TRACEBACK)
+            if is_open and _ERROR.match(words) and not words.startswith(_TRACEBACK):
+                error, is_open = words.strip(), False
+    return f"rank {rank[1]}: {error}" if rank and error else ""
+
+
+def run_before(log: Sequence[str]) -> str:
+    """Return how the run before ended, as the gang launcher prints it at its start; empty where the log lacks it."""
+    return _after(log, _RUN_BEFORE)
+
+
+def _after(log: Sequence[str], words: str) -> str:
+    return next((line.partition(words)[2].strip() for line in reversed(log) if words in line), "")
+
+
 def restarts(snapshot: ClusterSnapshot) -> list[Restart]:
     """Return each restart of the gang that Volcano remembers, the oldest first, with its cause as far as events tell.
 
@@ -150,7 +188,9 @@ def _cause(snapshot: ClusterSnapshot, at: datetime) -> str:
         event = told[-1]
         return f"{event['involvedObject']['name']}: {' '.join(str(event.get('message', event['reason'])).split())}"
     still_there = first_failure(exits(snapshot.pods))
-    if still_there and still_there.finished and abs(still_there.finished - at) < BEFORE_RESTART:
+    # A pod of a later start ended after this restart.
+    since = at - still_there.finished if still_there and still_there.finished else BEFORE_RESTART
+    if still_there and -timedelta(seconds=2) <= since < BEFORE_RESTART:
         return f"{still_there.pod}: {still_there.meaning}"
     return UNKNOWN
 

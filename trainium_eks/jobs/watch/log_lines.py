@@ -29,6 +29,12 @@ class LogLine:
         found = _LOCAL_RANK.match(self.text)
         return int(found[1]) if found else None
 
+    @property
+    def own_text(self) -> str:
+        """Return the text without the rank's prefix."""
+        found = _LOCAL_RANK.match(self.text)
+        return self.text[found.end() :] if found else self.text
+
     def is_of(self, local_rank: int | None) -> bool:
         """Return whether a rank wrote the line, or the launcher, with errors that concern all ranks; True for None,
         which is all."""

@@ -16,9 +16,6 @@ from trainium_eks.local.toolchain import go_command, sources, store
 from trainium_eks.local.toolchain.throttle import Throttle
 from trainium_eks.local.toolchain.tools import BUILDABLE_MINOR, Bundle, Tool
 
-_OLDEST_GO = (1, 21)
-"""The first version that fetches a newer Go by itself."""
-
 
 @dataclass
 class _Counts:
@@ -40,7 +37,7 @@ def build(
     """Build tools of a bundle in the scratch directory, in one go, and return their files by name."""
     if bundle.module is None:
         raise go_command.GoError(f"only Kubernetes {BUILDABLE_MINOR} can be built")
-    go = go_command.found(environment)
+    go, release = go_command.provide(environment, progress)
     module = scratch / "module"
     with store.writing(scratch):
         # The package's own directory may be read-only, and Go reads the files beside go.mod.
@@ -49,7 +46,7 @@ def build(
             shutil.copyfile(bundle.module / name, module / name)
     if completion := sources.COMPLETIONS.get(bundle.name):
         completion(module, scratch, environment)
-    _Builder(go, module, go_command.go_environment(environment), Throttle(progress)).build(bundle, tools)
+    _Builder(go, module, go_command.go_environment(environment), Throttle(progress)).build(bundle, tools, release)
     files = {tool.name: module / "out" / _file_name(tool.package) for tool in tools}
     missing = [name for name, file in files.items() if not file.is_file()]
     if missing:
@@ -64,8 +61,7 @@ class _Builder:
         self._environment = environment
         self._throttle = throttle
 
-    def build(self, bundle: Bundle, tools: Sequence[Tool]) -> None:
-        release = self._release()
+    def build(self, bundle: Bundle, tools: Sequence[Tool], release: str) -> None:
         packages = [tool.package for tool in tools]
         cores = os.cpu_count() or 1
         minutes = max(1, round(bundle.minutes / cores))
@@ -89,33 +85,6 @@ class _Builder:
             ],
             lambda counts: f"building: {counts.packages} of at most {needed} packages compiled",
         )
-
-    def _release(self) -> str:
-        """Return the version of this Go, which may still fetch a newer one."""
-        try:
-            # Outside of a module, or an old Go would fail on go.mod's first line with words about its format.
-            done = subprocess.run(
-                [self._go, "env", "GOVERSION"],
-                cwd=self._module.parent,
-                env=dict(self._environment) | {"GOTOOLCHAIN": "local"},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=60,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise go_command.GoError(f"{self._go} cannot be run: {error}") from None
-        release = done.stdout.strip()
-        match = re.match(r"go(\d+)\.(\d+)", release)
-        if done.returncode or not (match or "devel" in release):
-            said = done.stderr.strip() or release or f"exit code {done.returncode}"
-            raise go_command.GoError(f"{self._go} does not say its version: {said}")
-        if match and (int(match[1]), int(match[2])) < _OLDEST_GO:
-            oldest = ".".join(map(str, _OLDEST_GO))
-            raise go_command.GoError(f"{self._go} is {release}; {oldest} or newer is needed")
-        return release
 
     def _run(self, arguments: Sequence[str], message: Callable[[_Counts], str]) -> _Counts:
         """Run go to its end.

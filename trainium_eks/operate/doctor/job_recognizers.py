@@ -48,7 +48,7 @@ def findings(examination: Examination, job: Object, *, is_asked: bool) -> Iterat
         if snapshot.phase in FAILURES and (is_asked or is_recent(examination, ended_at(job))):
             yield from _end(examination, snapshot, about)
         return
-    yield from _block(examination, job, about)
+    yield from _block(examination, snapshot, about)
     reason = why_pending.why(snapshot)
     failed = [pod for pod in snapshot.pods if (pod.get("status") or {}).get("phase") == "Failed"]
     if reason is not None and reason.fault == "crash-loop":
@@ -106,8 +106,11 @@ def _half_ended(snapshot: ClusterSnapshot, about: str, patience: timedelta) -> I
         yield found("training-stalled", about, sentence, job=snapshot.name, namespace=namespace_of(snapshot.job))
 
 
-def _block(examination: Examination, job: Object, about: str) -> Iterator[Finding]:
-    ends = pod_text.time((job["metadata"].get("annotations") or {}).get(annotation("capacity-block-ends")))
+def _block(examination: Examination, snapshot: ClusterSnapshot, about: str) -> Iterator[Finding]:
+    # Whose pods all run is in a block that was extended: its end at the submission says nothing.
+    if snapshot.pods and all(map(is_running, snapshot.pods)):
+        return
+    ends = pod_text.time((snapshot.job["metadata"].get("annotations") or {}).get(annotation("capacity-block-ends")))
     if ends is not None and ends < examination.now:
         yield found("capacity-block-ended", about, f"its Capacity Block ended at {ends:%Y-%m-%d %H:%M} UTC")
 

@@ -1,5 +1,6 @@
 """Recognizers of faults of pods: failed starts, ends, lines of logs, and devices held after the end."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
@@ -29,8 +30,14 @@ AFTER_GRACE = timedelta(seconds=20)
 MOST_LOGS = 32
 """Logs that one examination reads."""
 
+RAISED = "program-raised"
+"""Fault of any exception of Python, the last of the catalogue."""
+
 _NOT_STARTED = ("StartError", "ContainerCannotRun", "RunContainerError")
 """Reasons of an end in which containerd speaks: no program has run."""
+
+_BEFORE_ERROR = re.compile(r"^(.*exit code \d+( of rank \d+)?|rank \d+): ")
+"""Words of the gang launcher before a program's own error."""
 
 _CODES = {
     126: "command-not-executable",
@@ -105,13 +112,20 @@ def of_exit(
     start = f"{ended.pod} ended with {ended.meaning}"
     if ended.reason == "OOMKilled":
         return found("out-of-memory", about, f"{start}: {ended.message}".rstrip(": "), **names)
-    known = in_log(examination.log(pod, is_previous))
+    log = [*examination.log(pod, is_previous)]
+    error = endings.first_error(log)
+    known = in_log([error, _BEFORE_ERROR.sub("", error)]) if error else None
     if known is not None:
-        return found(known[0].name, about, f"{start}: {known[1]}", **names)
+        return found(known[0].name, about, f"{start}: {error}", **names)
+    known, more = in_log(log), f"; {error}" if error else ""
+    # An exit code says more than an exception that may have been caught.
+    if known is not None and (known[0].name != RAISED or ended.code not in _CODES):
+        return found(known[0].name, about, f"{start}: {known[1]}{more}", **names)
     speaker = Speaker.RUNTIME if ended.reason in _NOT_STARTED else Speaker.PROGRAM
     said = in_message(ended.message, speaker)
-    fault = said.name if said else _CODES.get(ended.code) or ("crash-loop" if is_previous else "container-failed")
-    return found(fault, about, f"{start}: {ended.message}".rstrip(": "), **names)
+    named = said.name if said and said.name != RAISED else _CODES.get(ended.code) or (RAISED if said else "")
+    fault = named or ("crash-loop" if is_previous else "container-failed")
+    return found(fault, about, f"{start}: {error or ended.message}".rstrip(": "), **names)
 
 
 def lingering(examination: Examination, pod: Object, ended_at: datetime | None) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from trainium_eks.plan.cost import Cost
 from trainium_eks.plan.differences import cost_difference, diff
 from trainium_eks.plan.differences.changes import Changes
 from trainium_eks.plan.differences.cost_difference import CostDifference
+from trainium_eks.plan.differences.kept import with_kept_inputs
 from trainium_eks.plan.graph import UNKNOWN, Graph
 from trainium_eks.plan.rules import RuleResult
 from trainium_eks.plan.timeline import Timeline
@@ -103,7 +104,13 @@ class Comparison:
     @cached_property
     def cost(self) -> CostDifference:
         """Return the difference of the costs."""
-        return cost_difference.difference(self.before.cost, self.after.cost)
+        return cost_difference.difference(self.before.cost, self.billed)
+
+    @cached_property
+    def billed(self) -> Cost:
+        """Return what is billed after the change: the cost of the later program, and of what AWS keeps besides."""
+        graph = with_kept_inputs(self.after.graph, self.changes)
+        return self.after.cost if graph is self.after.graph else cost.estimate(graph)
 
     @cached_property
     def risks(self) -> tuple[Risk, ...]:

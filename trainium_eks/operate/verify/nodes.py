@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from trainium_eks.kube.cluster import GROUP_LABEL, Object, condition, is_ready, labels_of, minor, name_of
-from trainium_eks.model.catalogue import addon_records, versions
+from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.quantities import quantity
@@ -13,15 +13,15 @@ from trainium_eks.operate.verify.check_input import CheckInput
 
 
 def server(examined: CheckInput) -> Iterator[Finding]:
-    """Check that the API server answers with a version that this project has add-ons for, and that nodes are not too
-    far from it."""
-    known = [each for each in versions.KUBERNETES_STANDARD_SUPPORT if addon_records.KUBE_PROXY.version(each)]
+    """Check that the API server answers with a version that this release knows, and that nodes are not too far from
+    it. Builds of add-ons that are not pinned stand in the config."""
+    known = versions.KUBERNETES_STANDARD_SUPPORT
     version = examined.cluster.version
     major, own = minor(version)
     if f"{major}.{own}" in known:
         yield passed("server/version", "API server", f"answers, {version}")
     else:
-        detail = f"answers, {version}; add-ons are pinned for {', '.join(known)} only"
+        detail = f"answers, {version}; this release has no pins for it, only for {', '.join(known)}"
         remedy = "set cluster.kubernetesVersion to one of these, or update trainium-eks"
         yield failed("server/version", "API server", detail, remedy)
     yield _kubelets(examined, major, own)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.plan.differences.changes import Effect, PathChange, ResourceChange
+from trainium_eks.plan.differences.kept import kept_inputs
 from trainium_eks.plan.graph import UNKNOWN, Graph, Resource
 from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.paths import value_at, within
@@ -15,6 +16,7 @@ EXPLAINED_EVERYWHERE = ("tags", "tagsAll", "description")
 
 NOT_UNDERSTOOD = "not understood: a reviewer must say what this change does"
 NEW_AND_NOT_UNDERSTOOD = "new, and not understood: a reviewer must say what it does"
+STAYS = "taken out of the program, and stays on AWS as it is"
 UNKNOWN_TYPE = "may be a replacement: nothing is known of its type"
 ADOPTED = "takes over what is there already"
 UNREADABLE = "a value of another form than the type's"
@@ -51,7 +53,7 @@ class ChangeContext:
             adopted = (Effect(ADOPTED),) if self.resource.options.import_id else ()
             brief = _brief(row.creation, self.resource, NEW_AND_NOT_UNDERSTOOD)
             return (*adopted, *self._concerns(lambda each: each.new), *brief)
-        found = tuple(self._concerns(self._is_touched))
+        found = (*self._stays(), *self._concerns(self._is_touched))
         open_ = tuple(path for path in self.change.paths if not self._is_explained(path))
         if kind == "replace" or not open_:
             return found
@@ -64,6 +66,11 @@ class ChangeContext:
         own = self.change.kind != "replace" or not self.change.follows
         return own and not effects and all(self._is_explained(path) for path in self.change.paths)
 
+    def _stays(self) -> Iterator[Effect]:
+        for entry, path in kept_inputs(self.change):
+            if entry.note:
+                yield Effect(STAYS, (path,), entry.note)
+
     def _concerns(self, asked: Callable[[Concern], bool]) -> Iterator[Effect]:
         for each in self._entries:
             if isinstance(each, Concern) and asked(each):
@@ -75,13 +82,16 @@ class ChangeContext:
                     yield Effect(each.words, (PathChange(each.path, before, after),), note, loses)
 
     def _is_touched(self, concern: Concern) -> bool:
+        gone = [path.path for _, path in kept_inputs(self.change)]
         return any(
-            within(concern.path, path.path) or concern.path.startswith(f"{path.path}.") for path in self.change.paths
+            within(concern.path, path.path) or concern.path.startswith(f"{path.path}.")
+            for path in self.change.paths
+            if path.path not in gone
         )
 
     def _is_explained(self, path: PathChange) -> bool:
         """Return whether entries cover every change under a path, or a replaced resource causes it."""
-        if path.cause in self.replaced:
+        if path.cause in self.replaced or any(path is kept for _, kept in kept_inputs(self.change)):
             return True
         covered = [each if isinstance(each, str) else each.path for each in self._entries]
         leaves = {*_leaves(path.path, path.before), *_leaves(path.path, path.after)} or {path.path}

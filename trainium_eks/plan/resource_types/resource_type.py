@@ -15,6 +15,7 @@ from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.sizing.bill import Line
 from trainium_eks.plan.backend import Answerer
 from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.resource_types.paths import covers
 
 REGION: Final = "region"
 """Since version 6 of the Terraform provider each regional resource has its own region, and moving is replacing."""
@@ -50,6 +51,19 @@ class Concern:
     """Whether a new resource is checked too; ``when`` gets None for the value so far."""
     of: Callable[[Graph, Resource], bool] = lambda _graph, _resource: True
     """Whether the concern applies to this resource of the new program; if not, it explains no change."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An input that stays on AWS as it is when a program no longer sets it. It is optional and computed in the
+    provider's schema, so that its value comes from the state and no request is made (terraform-plugin-sdk,
+    ``helper/schema``). ``tests/kept_inputs.py`` finds such inputs in Pulumi's SDK."""
+
+    path: str
+    """camelCase, as in :class:`Concern`."""
+    note: str
+    """What stays, and the line of the config that changes it; empty for an input without an effect once it is left
+    out."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +178,14 @@ class ResourceType:
     covers every path below it. Tags and descriptions need no entry."""
     creation: Brief = None
     deletion: Brief = None
+    kept: tuple[Kept, ...] = ()
+    """The inputs that a program may leave out again, and that AWS keeps then."""
+
+    def keeps(self, path: str, before: object, after: object) -> Kept | None:
+        """Return the entry of a changed input that was set and is left out, where AWS keeps it; else None."""
+        if before is None or after is not None:
+            return None
+        return next((each for each in self.kept if covers(each.path, path)), None)
 
     def seconds_of(self, resource: Resource) -> float:
         """Return the seconds that this resource takes to create."""

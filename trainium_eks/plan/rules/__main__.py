@@ -47,6 +47,10 @@ def page() -> str:
     ids = ", ".join(rule.id for rule in RULES if rule.follows_ids)
     lines += [f"- **{ids}** follow ids and names from resource to resource: while a preview does not know some, these "]
     lines[-1] += "rules are judged in the update."
+    ids = ", ".join(rule.id for rule in RULES if rule.reads_computed)
+    lines += [
+        f"- **{ids}** read ARNs and policies: what a first preview does not know of them is judged in the update."
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -37,6 +37,8 @@ class Rule:
     """Requirements of the rule that a policy pack cannot see, and the reason; empty when a pack sees all of them."""
     follows_ids: bool = False
     """Whether it follows ids and names from resource to resource, which the first preview of a stack does not know."""
+    reads_computed: bool = False
+    """Whether it reads values that the first preview of a stack may not know: an ARN, a policy with ids in it."""
 
     @property
     def explanation(self) -> str:
@@ -45,11 +47,27 @@ class Rule:
 
 
 def rule(
-    id_: str, title: str, severity: Severity, source: str, *, beyond_pack: str = "", follows_ids: bool = False
+    id_: str,
+    title: str,
+    severity: Severity,
+    source: str,
+    *,
+    beyond_pack: str = "",
+    follows_ids: bool = False,
+    reads_computed: bool = False,
 ) -> Callable[[Callable[[View], Iterator[Judgement]]], Rule]:
     """Return a decorator that makes a :class:`Rule` of a function; the docstring is the rule's explanation."""
 
-    return functools.partial(Rule, id_, title, severity, source, beyond_pack=beyond_pack, follows_ids=follows_ids)
+    return functools.partial(
+        Rule,
+        id_,
+        title,
+        severity,
+        source,
+        beyond_pack=beyond_pack,
+        follows_ids=follows_ids,
+        reads_computed=reads_computed,
+    )
 
 
 def unseen(resource: Resource, why: str) -> Judgement:

@@ -67,7 +67,13 @@ def versions_and_lifecycle(view: View) -> Iterator[Judgement]:
         yield from judged(bucket, faults, "versioned, with a lifecycle")
 
 
-@rule("R49", "Allow access over TLS only, and to named principals", "high", "CKV_AWS_70, CKV_AWS_93, own")
+@rule(
+    "R49",
+    "Allow access over TLS only, and to named principals",
+    "high",
+    "CKV_AWS_70, CKV_AWS_93, own",
+    reads_computed=True,
+)
 def tls_only(view: View) -> Iterator[Judgement]:
     """The bucket's policy denies requests without TLS and grants nothing to everybody."""
     for bucket in view.of(*BUCKETS):

@@ -83,7 +83,13 @@ def production_endpoint(view: View) -> Iterator[Judgement]:
         yield from judged(plane.resource, faults, "reached from the VPC or from named ranges only")
 
 
-@rule("R04", "Encrypt Kubernetes secrets with a customer key", "high", "CKV_AWS_58, AWS-0039, CT.EKS.PR.2, CIS 5.3.1")
+@rule(
+    "R04",
+    "Encrypt Kubernetes secrets with a customer key",
+    "high",
+    "CKV_AWS_58, AWS-0039, CT.EKS.PR.2, CIS 5.3.1",
+    reads_computed=True,
+)
 def secrets_key(view: View) -> Iterator[Judgement]:
     """Envelope encryption with a key of this account: without it, a copy of etcd's disk reveals the tokens."""
     for plane in view.control_planes:
@@ -149,11 +155,13 @@ def creator(view: View) -> Iterator[Judgement]:
     follows_ids=True,
 )
 def log_groups(view: View) -> Iterator[Judgement]:
-    """If there is no log group, EKS makes one without key or retention; so ours exists before the cluster, under the
-    cluster's name. Every log group is kept 365 days or for ever, and has a KMS key; R84 checks the group of container
-    logs."""
+    """If there is no log group, EKS makes one for its logs without key or retention; so ours exists before a cluster
+    that logs, under the cluster's name. Every log group is kept 365 days or for ever, and has a KMS key; R84 checks the
+    group of container logs."""
     groups = [each for each in view.of(LOG_GROUP) if not is_of_containers(each)]
     for plane in view.control_planes:
+        if not given(plane.read("enabledClusterLogTypes", "enabledClusterLogTypes")[1]):
+            continue
         pattern = re.escape(plane.name) if plane.name else ".+"
         named = [each for each in groups if re.fullmatch(f"/aws/eks/{pattern}/cluster", text(each.inputs.get("name")))]
         before = view.upstream(*plane.members)
@@ -216,6 +224,7 @@ def control_plane_subnets(view: View) -> Iterator[Judgement]:
     "Rotate keys and name their users",
     "medium",
     "CKV_AWS_7, CKV_AWS_33, CKV_AWS_227, CKV2_AWS_64, AWS-0065",
+    reads_computed=True,
 )
 def keys(view: View) -> Iterator[Judgement]:
     """A customer key is enabled, rotates, waits seven days or more before it is deleted, and has its own policy with

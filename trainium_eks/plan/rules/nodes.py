@@ -117,6 +117,7 @@ def user_data_secrets(view: View) -> Iterator[Judgement]:
     "Give node roles the worker and pull policies only, and allow no role every action",
     "high",
     "CKV_AWS_274, CKV_AWS_275, CKV_AWS_62, CKV_AWS_63, CKV_AWS_286-290, CKV2_AWS_40, CKV2_AWS_56, AWS-0057, CIS 5.1.3",
+    reads_computed=True,
 )
 def node_roles(view: View) -> Iterator[Judgement]:
     """A node's role is every pod's role on the host network: worker policy, image pull and Session Manager. The

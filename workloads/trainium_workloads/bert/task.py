@@ -67,6 +67,7 @@ class Pretraining:
             "hidden": self.config.hidden_size,
             "vocabulary": self.config.vocab_size,
             "sequence": self.data.sequence,
+            **({"data": self.data.digest} if isinstance(self.data, Corpus) else {}),
         }
 
     @property

@@ -20,6 +20,7 @@ from torch.distributed.tensor.placement_types import Shard, _StridedShard
 from trainium_workloads.atomic_write import take_place
 from trainium_workloads.causality import sees_future
 from trainium_workloads.finetune.make_data import configuration as tiny
+from trainium_workloads.finetune.text import ForServers
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.options import Options
 from trainium_workloads.training.refusal import RefusalError, first_line
@@ -29,6 +30,8 @@ EXPORTED: Final = "trained.json"
 
 _WANTED: Final = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
 """Files of a repository; the others are mostly the same weights in other formats."""
+_TWICE: Final = ("consolidated*", "*/*.safetensors", "*.fp16.safetensors")
+"""Files with the same weights once more: Mistral's own form, ``original/`` and ``metal/`` of others, halved ones."""
 _TOKENIZER: Final = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.jinja")
 _STYLES: Final = {"colwise", "rowwise", "colwise_gather_output", "embedding_rowwise", "replicated_with_grad_allreduce"}
 """Styles of transformers' plans for tensor parallelism with which trainings are exact. Those for experts, and for
@@ -136,13 +139,21 @@ def load(directory: Path, asked: Namespace, options: Options, backend: Backend) 
 
 
 def export(
-    model: Any, to: Path, origin: Path, told: Mapping[str, Any], *, is_first: bool, adapter_of: str | None
+    model: Any,
+    to: Path,
+    origin: Path,
+    told: Mapping[str, Any],
+    tells: ForServers,
+    *,
+    is_first: bool,
+    adapter_of: str | None,
 ) -> None:
     """Write the trained model, or the adapter of the base model ``adapter_of``, as published; all ranks call it. The
     directory appears when it is whole, in place of an earlier export, which stays after an OSError.
 
     The model may have any division; adapters are added to its weights. ``origin`` is the directory of the model that
-    was read; ``told`` are facts of the training, for ``trained.json``. The host of the first rank, which writes, then
+    was read; ``told`` are facts of the training, for ``trained.json``; ``tells`` goes into tokenizer and
+    ``generation_config.json``. The host of the first rank, which writes, then
     holds the whole model, in the type of the published weights.
     """
     from transformers import AutoModelForCausalLM, GenerationConfig
@@ -154,6 +165,15 @@ def export(
         return
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
+    configuration = read_configuration(origin)
+    has_settings = (origin / "generation_config.json").is_file()
+    settings = (
+        GenerationConfig.from_pretrained(origin) if has_settings else GenerationConfig.from_model_config(configuration)
+    )
+    if tells.end is not None:
+        known = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
+        settings.eos_token_id = [*(each for each in known if each not in (None, tells.end)), tells.end]
+        print(f"answers end with token {tells.end}: it is an end token in the export's generation_config.json")
     if adapter_of:
         model.config.distributed_config = None  # nothing is gathered: each rank has the adapters whole
         model.peft_config["default"].base_model_name_or_path = adapter_of
@@ -161,11 +181,13 @@ def export(
     else:
         # A description alone. Weights that transformers merged when it read them, as experts, are divided again.
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(read_configuration(origin), dtype=kind)
-        if (origin / "generation_config.json").is_file():
-            model.generation_config = GenerationConfig.from_pretrained(origin)
+            model = AutoModelForCausalLM.from_config(configuration, dtype=kind)
+        model.generation_config = settings
     model.save_pretrained(part, state_dict=tensors, max_shard_size="5GB")
-    _copy_tokenizer(origin, part)
+    settings.save_pretrained(part)  # of an adapter, too
+    _copy_tokenizer(tells.tokenizer, part)
+    if tells.chat_template:
+        (part / "chat_template.jinja").write_text(tells.chat_template, encoding="utf-8")
     (part / EXPORTED).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     for each in part.iterdir():
         each.chmod(0o664)  # the package lets nobody else read weights, and a team shares a volume
@@ -186,7 +208,11 @@ def _download(model: str, output: Path) -> Path:
     name, _, revision = model.partition("@")
     where = {"cache_dir": Path(os.environ.get("HF_HOME") or output) / "hub", "endpoint": os.environ.get("HF_ENDPOINT")}
     try:
-        return Path(snapshot_download(name, revision=revision or None, allow_patterns=list(_WANTED), **where))
+        return Path(
+            snapshot_download(
+                name, revision=revision or None, allow_patterns=list(_WANTED), ignore_patterns=list(_TWICE), **where
+            )
+        )
     except GatedRepoError:
         mends = "put a token of that account into the namespace (trn secret) and name it (trn train --hf-secret"
         mends += " hugging-face; in a container of yours HF_TOKEN, or a file that HF_TOKEN_PATH names)"

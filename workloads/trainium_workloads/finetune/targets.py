@@ -6,12 +6,13 @@ without it and with it. A template that renders a prefix otherwise than the whol
 """
 
 import functools
+import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from trainium_workloads.finetune.rows import Message, Row
+from trainium_workloads.finetune.rows import FIELDS, Message, Row
 from trainium_workloads.training.refusal import RefusalError
 from trainium_workloads.training.task import IGNORED
 
@@ -23,6 +24,7 @@ _MARK: Final = "a2f1c0d9"
 _TO_THE_END: Final = 1 << 62
 NO_ANSWER: Final = "without an answer to learn"
 EMPTY: Final = "with an empty answer"
+DOUBLE: Final = "with a begin token of their own: the tokenizer's stands in front of it once"
 OPEN: Final = "that the chat template ends without an end-of-turn token: from them a model does not learn to stop"
 
 _Spans = list[tuple[int, int]]
@@ -39,11 +41,13 @@ class Document(NamedTuple):
 
 class Encoder:
     """Makes documents of rows. ``loss_on`` is None for the default of the row's kind. ``counts`` are numbers of rows:
-    left out as :data:`NO_ANSWER` or :data:`EMPTY`, or :data:`OPEN`."""
+    left out as :data:`NO_ANSWER` or :data:`EMPTY`, or :data:`OPEN` or :data:`DOUBLE`."""
 
     def __init__(self, tokenizer: Any, loss_on: LossOn | None) -> None:
         self._tokenizer, self._loss_on = tokenizer, loss_on
-        self._tried = set[str]()
+        self._tried = set[tuple[str, str]]()
+        self._takes_text = False
+        """Whether the template takes the arguments of a tool's call as JSON text alone."""
         self._is_marked = bool(_GENERATION.search(tokenizer.chat_template or ""))
         self.counts = Counter[str]()
 
@@ -60,6 +64,9 @@ class Encoder:
             raise RefusalError(f"{row.place}: texts have no assistant: take --loss-on all, or completion with a prompt")
         if wanted == "completion" and row.kind == "text":
             raise RefusalError(f"{row.place}: a text without a prompt is no completion: take --loss-on all")
+        if wanted == "all" and row.context:
+            fault = "a message is not to be learnt (weight, train or loss), and --loss-on all learns every token"
+            raise RefusalError(f"{row.place}: {fault}: take --loss-on assistant, and another --packing than cut")
         return wanted
 
     def _is_left_out(self, row: Row) -> bool:
@@ -68,18 +75,21 @@ class Encoder:
             return not str(row.completion).strip()
         if self._wanted(row) == "all":
             return False
-        texts = [row.completion] if isinstance(row.completion, str) else [*map(_said, self._answers(row))]
+        messages = row.messages
+        texts = (
+            [row.completion] if isinstance(row.completion, str) else [_said(messages[n]) for n in self._answers(row)]
+        )
         reason = "" if texts and all(each.strip() for each in texts) else EMPTY if texts else NO_ANSWER
         self.counts[reason] += bool(reason)
         return bool(reason)
 
-    def _answers(self, row: Row) -> list[Message]:
-        """Return the messages that are learnt."""
-        wanted, messages = self._wanted(row), row.messages
-        if wanted == "completion" and row.kind == "completion":
-            messages = messages[len(row.prompt) :]
-        found = [each for each in messages if each["role"] == "assistant"]
-        return found[-1:] if wanted == "completion" and row.kind == "messages" else found
+    def _answers(self, row: Row) -> list[int]:
+        """Return the numbers of the messages that are learnt."""
+        wanted = self._wanted(row)
+        begin = len(row.prompt) if wanted == "completion" and row.kind == "completion" else 0
+        found = [number for number in _of_assistant(row) if number >= begin]
+        found = found[-1:] if wanted == "completion" and row.kind == "messages" else found
+        return [number for number in found if number not in row.context]
 
     def _tokens(
         self, rows: Sequence[Row], rendered: Sequence[tuple[str, _Spans]], *, special: bool
@@ -92,9 +102,12 @@ class Encoder:
         texts, end = [text for text, _ in rendered], self._tokenizer.eos_token_id
         found = self._tokenizer(texts, add_special_tokens=special, return_offsets_mapping=not all(learns_all))
         places = found.get("offset_mapping", [[]] * len(texts))
-        for row, is_all, ids, at, (_, spans) in zip(
+        for row, is_all, every, each_at, (_, spans) in zip(
             rows, learns_all, found["input_ids"], places, rendered, strict=True
         ):
+            is_double = special and every[:2] == [self._tokenizer.bos_token_id] * 2
+            self.counts[DOUBLE] += is_double
+            ids, at = every[is_double:], each_at[is_double:]
             labels = ids if is_all else [*_labels(ids, at, spans)]
             more = [end] if special and ids[-1:] != [end] else []
             yield Document([*ids, *more], [*labels, *more], row.kind == "text")
@@ -106,75 +119,113 @@ class Encoder:
         if not self._tokenizer.chat_template:
             mends = "take a chat model's (--tokenizer DIRECTORY), a --chat-template FILE, or a column of texts"
             raise RefusalError(f"the data are conversations, and the tokenizer has no chat template: {mends}")
-        messages = row.messages
         try:
-            for lost in self._not_printed(messages):
-                raise RefusalError(f"the chat template leaves out {lost}: take another tokenizer, or data without them")
-            whole = self._text(messages)
+            self._check_template(row)
+            whole = self._text(row, row.messages)
             if self._wanted(row) == "all":
                 return whole, []
-            answers = self._answers(row)
-            spans = self._spans(row, whole, answers)
+            spans = self._spans(row, whole)
             if not spans:
                 raise RefusalError(f"{row.place}: the chat template marks nothing of it with {{% generation %}}")
         except RefusalError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a template does
             raise RefusalError(f"the chat template does not take a conversation: {error}") from None
-        self.counts[OPEN] += whole[: spans[-1][1]].rstrip().endswith(answers[-1]["content"].strip() or _MARK)
+        last = row.messages[self._answers(row)[-1]]
+        self.counts[OPEN] += whole[: spans[-1][1]].rstrip().endswith(last["content"].strip() or _MARK)
         return whole, spans
 
-    def _spans(self, row: Row, whole: str, answers: Sequence[Message]) -> _Spans:
-        messages = row.messages
-        if self._wanted(row) == "completion" and row.kind == "completion":
-            before = self._text(row.messages[: len(row.prompt)], add_generation_prompt=True)
+    def _spans(self, row: Row, whole: str) -> _Spans:
+        messages, answers = row.messages, self._answers(row)
+        if self._wanted(row) == "completion" and row.kind == "completion" and not row.context:
+            before = self._text(row, messages[: len(row.prompt)], add_generation_prompt=True)
             if not whole.startswith(before):
                 raise RefusalError(_ambiguous(row, before))
             return [(len(before), len(whole))]
-        if self._is_marked:
-            from transformers.utils.chat_template_utils import render_jinja_template
+        if not self._is_marked:
+            return [self._span(row, whole, messages, number) for number in answers]
+        from transformers.utils.chat_template_utils import render_jinja_template
 
-            template = self._tokenizer.get_chat_template()
-            asked = {"return_assistant_tokens_mask": True, **self._tokenizer.special_tokens_map}
-            _, (spans,) = render_jinja_template([messages], chat_template=template, **asked)
-            return list(spans[-1:] if self._wanted(row) == "completion" else spans)
-        numbers = (number for number, each in enumerate(messages) if any(each is some for some in answers))
-        return [self._span(row, whole, messages, number) for number in numbers]
+        template = self._tokenizer.get_chat_template()
+        asked = {"return_assistant_tokens_mask": True, **self._tokenizer.special_tokens_map, **row.settings}
+        _, (spans,) = render_jinja_template([self._given(messages)], chat_template=template, **asked)
+        if row.context and len(spans) != len(_of_assistant(row)):
+            marks = f"{len(spans)} parts of its {len(_of_assistant(row))} answers"
+            raise RefusalError(f"{row.place}: a message is not to be learnt, and the chat template marks {marks}")
+        if row.context:
+            return [span for number, span in zip(_of_assistant(row), spans, strict=True) if number in answers]
+        return list(spans[-1:] if self._wanted(row) == "completion" else spans)
 
     def _span(self, row: Row, whole: str, messages: list[Message], number: int) -> tuple[int, int]:
         """Return the place of a turn in the whole: from the end of the generation prompt to the turn's end."""
-        before = self._text(messages[:number], add_generation_prompt=True)
-        turn = self._text(messages[: number + 1])
-        content = str(messages[number]["content"]).strip()
-        if whole.startswith(before) and turn.startswith(before):
-            said = turn[len(before) :]
-            # Some templates put thoughts before the last answer alone, and the tokenizer's end after it.
-            short = said[said.find(content) :] if content and content in said else said
-            for each in (said, short, said.removesuffix(self._end), short.removesuffix(self._end)):
-                if content in each and whole.startswith(each, len(before)):
-                    return len(before), len(before) + len(each)
+        before = self._text(row, messages[:number], add_generation_prompt=True)
+        turn = self._text(row, messages[: number + 1])
+        words = _words(messages[number])
+        if whole.startswith(before) and turn.startswith(before) and words in turn[len(before) :]:
+            # Some templates put thoughts before the last message alone, and the tokenizer's end after it.
+            for end in ("", self._end):
+                said = turn[len(before) :].removesuffix(end)
+                if whole.startswith(said, len(before)):
+                    return len(before), len(before) + len(said)
+                at = said.rfind(words) if words else 0
+                begin = whole.find(said[at:], len(before))
+                if at >= 0 and begin >= 0 and said[:at].endswith(whole[len(before) : begin]):
+                    return len(before), begin + len(said) - at
         raise RefusalError(_ambiguous(row, before))
 
     @functools.cached_property
     def _end(self) -> str:
         return str(self._tokenizer.eos_token)
 
-    def _text(self, messages: Sequence[Message], **settings: bool) -> str:
-        return str(self._tokenizer.apply_chat_template(messages, tokenize=False, **settings))
+    def _text(self, row: Row, messages: Sequence[Message], **settings: bool) -> str:
+        settings = {**row.settings, **settings}
+        return str(self._tokenizer.apply_chat_template(self._given(messages), tokenize=False, **settings))
 
-    def _not_printed(self, messages: list[Message]) -> Iterator[str]:
-        """Yield the parts that a template drops in silence: messages of a role, or calls of tools. Each is tried
-        once."""
-        for role in sorted({each["role"] for each in messages if "tool_calls" not in each} - self._tried):
-            self._tried.add(role)
+    def _given(self, messages: Sequence[Message]) -> list[Message]:
+        """Return messages as the template takes them."""
+        return [_with_calls(each, _json_text) if self._takes_text else each for each in messages]
+
+    def _check_template(self, row: Row) -> None:
+        """Refuse what the template drops in silence: messages of a role, tools, and fields of messages that must not be
+        left out; print others. Each is tried once."""
+        messages = row.messages
+        mends = "take another tokenizer or --chat-template, or data without them"
+        if self._is_new("", "arguments") and any("tool_calls" in each for each in messages):
+            self._takes_text = self._prints_python(row)
+        for role in sorted({each["role"] for each in messages if "tool_calls" not in each}):
             marked = [{**each, "content": _MARK} if each["role"] == role else each for each in messages]
-            if _MARK not in self._text(marked):
-                yield f"messages of the role {role}"
-        if "tool_calls" not in self._tried and any("tool_calls" in each for each in messages):
-            self._tried.add("tool_calls")
-            bare = [{name: value for name, value in each.items() if name != "tool_calls"} for each in messages]
-            if self._text(bare) == self._text(messages):
-                yield "tool_calls"
+            if self._is_new(role, "") and _MARK not in self._text(row, marked):
+                raise RefusalError(f"the chat template leaves out messages of the role {role}: {mends}")
+        if "tools" in row.settings and self._is_new("", "tools"):
+            bare = str(self._tokenizer.apply_chat_template(self._given(messages), tokenize=False))
+            if self._text(row, messages) == bare:
+                raise RefusalError(f"{row.place}: the chat template leaves out tools: {mends}")
+        for number, each in enumerate(messages):
+            for name in [name for name, value in each.items() if name not in ("role", "content") and value]:
+                decision, _ = FIELDS.get(name, ("", ""))
+                if decision == "passed" or not self._is_new(each["role"], name):
+                    continue
+                # As the last one: of earlier messages some templates leave the thoughts out.
+                without = {other: value for other, value in each.items() if other != name}
+                if self._text(row, [*messages[:number], without]) != self._text(row, messages[: number + 1]):
+                    continue
+                if decision == "needed":
+                    raise RefusalError(f"{row.place}: the chat template leaves out {name}: {mends}")
+                print(f"{row.place}: the chat template leaves out {name} of messages of the role {each['role']}")
+
+    def _is_new(self, role: str, name: str) -> bool:
+        is_new = (role, name) not in self._tried
+        self._tried.add((role, name))
+        return is_new
+
+    def _prints_python(self, row: Row) -> bool:
+        """Return whether the template takes no objects as arguments, or prints them as Python does."""
+        probe = {_MARK: "x"}
+        messages = [_with_calls(each, lambda _: probe) for each in row.messages]
+        try:
+            return str(probe) in self._text(row, messages)
+        except Exception:  # noqa: BLE001 - whatever a template does
+            return True
 
 
 def _labels(ids: Sequence[int], places: Sequence[tuple[int, int]], spans: _Spans) -> Iterator[int]:
@@ -185,6 +236,32 @@ def _labels(ids: Sequence[int], places: Sequence[tuple[int, int]], spans: _Spans
         while first >= end and begin < _TO_THE_END:
             begin, end = next(waiting, (_TO_THE_END, 0))
         yield token if after > begin and first < end else IGNORED
+
+
+def _of_assistant(row: Row) -> list[int]:
+    return [number for number, each in enumerate(row.messages) if each["role"] == "assistant"]
+
+
+def _with_calls(message: Message, made: Callable[[Any], Any]) -> Message:
+    """Return a message with other arguments in its calls of tools."""
+
+    def changed(call: Any) -> Any:
+        if "function" in call:
+            return {**call, "function": changed(call["function"])}
+        return {**call, "arguments": made(call["arguments"])} if "arguments" in call else call
+
+    return {**message, "tool_calls": [*map(changed, message["tool_calls"])]} if "tool_calls" in message else message
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _words(message: Message) -> str:
+    """Return the words by which a message is found in a rendered conversation: its content, or a call's name."""
+    calls = message.get("tool_calls") or [{}]
+    name = (calls[-1].get("function") or calls[-1]).get("name", "")
+    return str(message["content"]).strip() or str(name)
 
 
 def _said(answer: Message) -> str:

@@ -29,7 +29,15 @@ from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.first_rank import made_by, made_by_first
 from trainium_workloads.training.layout import Layout
 from trainium_workloads.training.loop import train
-from trainium_workloads.training.options import ONLY_COMPILES, Options, add_option, add_options, options_of, too_small
+from trainium_workloads.training.options import (
+    ONLY_COMPILES,
+    Options,
+    add_option,
+    add_options,
+    alone,
+    options_of,
+    too_small,
+)
 from trainium_workloads.training.refusal import RefusalError, guarded
 from trainium_workloads.training.sharding import ShardedLayout
 from trainium_workloads.training.task import IGNORED, Batch, Fact, Loss
@@ -38,6 +46,16 @@ DEFAULTS = Options(
     steps=1000, batch_size=1, learning_rate=1e-5, warmup_steps=50, schedule="cosine", weight_decay=0.1, precision="bf16"
 )
 """The rates that Llama 2 was tuned with are of this size (arXiv 2307.09288, section 3.1: 2e-5, cosine, decay 0.1)."""
+
+NEEDS = (
+    *((name, None, "data", None) for name in ("eval_data", "column", "loss_on", "packing", "chat_template")),
+    ("merge", False, "lora", None),
+    ("lora_alpha", None, "lora", None),
+    ("lora_targets", "all-linear", "lora", None),
+    ("tensor_parallel", 1, "sharding", "full"),
+    ("gradient_sync", "last", "sharding", "full"),
+)
+"""Options that do nothing without another one: see :func:`~trainium_workloads.training.options.alone`."""
 
 _LENGTH = 2048
 """Tokens of an example, where the model takes so many."""
@@ -138,7 +156,12 @@ def main() -> int:
             facts["loss"] = outcome.loss
         adapter_of = asked.model if asked.lora and not asked.merge else None
         is_first = backend.rank == 0
-        models.export(outcome.model, asked.export, task.directory, facts, is_first=is_first, adapter_of=adapter_of)
+        tells = text.ForServers(asked.tokenizer or task.directory)
+        if is_first and asked.data:
+            tells = text.for_servers(tells.tokenizer, asked.chat_template, task.data)
+        models.export(
+            outcome.model, asked.export, task.directory, facts, tells, is_first=is_first, adapter_of=adapter_of
+        )
         if is_first:
             print(f"exported to {asked.export}", flush=True)
         backend.barrier()
@@ -180,22 +203,17 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(asked: argparse.Namespace, options: Options) -> None:
     """Refuse all invalid options at once, before anything is read."""
-    asked.lora_alpha = asked.lora_alpha or 2 * asked.lora
     tensor, full = asked.tensor_parallel, asked.sharding == "full"
-    wrong = too_small(asked, {"synthetic": 0, "seq_len": 1, "lora": 0, "tensor_parallel": 1})
+    wrong = too_small(asked, {"synthetic": 0, "seq_len": 1, "lora": 0, "tensor_parallel": 1}) + alone(asked, NEEDS)
+    asked.lora_alpha = asked.lora_alpha or 2 * asked.lora
     faults = (
         (bool(asked.data) == bool(asked.synthetic), "one of --data PATH and --synthetic N is needed"),
         (
             asked.packing == "cut" and asked.loss_on not in (None, "all"),
             f"--packing cut learns all tokens: --loss-on {asked.loss_on} needs --packing documents or none",
         ),
-        (
-            asked.eval_data and bool(options.eval_fraction or asked.synthetic),
-            "--eval-data is for --data, without --eval-fraction",
-        ),
-        (tensor > 1 and not full, "--tensor-parallel is for --sharding full"),
+        (asked.eval_data and options.eval_fraction, "--eval-data and --eval-fraction: give one of them"),
         (tensor > 1 and asked.lora, "--lora is for whole layers: leave --tensor-parallel out"),
-        (asked.merge and not asked.lora, "--merge is for --lora"),
         (full and options.optimizer == "lamb", "--optimizer lamb is for --sharding none: use adamw"),
         (asked.activation_checkpointing and options.backend == "xla", "--activation-checkpointing is not for XLA"),
     )

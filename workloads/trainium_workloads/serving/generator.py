@@ -5,6 +5,7 @@ import asyncio
 import gc
 import logging
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -109,4 +110,6 @@ def merged(model: Path, target: Path) -> Path:
     tokenizer = AutoTokenizer.from_pretrained(model if (model / "tokenizer_config.json").is_file() else base)
     AutoPeftModelForCausalLM.from_pretrained(model, dtype="auto").merge_and_unload().save_pretrained(target)
     tokenizer.save_pretrained(target)
+    if (ends := model / "generation_config.json").is_file():
+        shutil.copyfile(ends, target / ends.name)
     return target

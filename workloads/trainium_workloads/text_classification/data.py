@@ -17,7 +17,7 @@ from datasets import ClassLabel, Dataset, Features, List, Value
 from transformers import BertTokenizer
 
 from trainium_workloads.atomic_write import take_place
-from trainium_workloads.data_files import READERS, files_of, kind_of, plain
+from trainium_workloads.data_files import READERS, files_of, kind_of, plain, rows_of
 from trainium_workloads.text_classification.make_data import reviews
 from trainium_workloads.tokenized import Rows, kept, read_tokenizer, room_in, stamps
 from trainium_workloads.training.backends import Backend
@@ -123,8 +123,12 @@ class ReviewSource:
         kind = kind_of(files[0])
         with room_in(self._cache(split)) as part:
             try:
-                read = [str(plain(each, part)) for each in files]
-                found = datasets.load_dataset(**READERS[kind], data_files=read, split="train", cache_dir=str(part))
+                if kind in (".json", ".jsonl"):
+                    told = {"gen_kwargs": {"files": files, "room": part}, "cache_dir": str(part)}
+                    found = Dataset.from_generator(_rows_of_json, **told)
+                else:
+                    read = [str(plain(each, part)) for each in files]
+                    found = datasets.load_dataset(**READERS[kind], data_files=read, split="train", cache_dir=str(part))
             except (datasets.exceptions.DatasetGenerationError, ValueError) as error:
                 cause = error.__cause__ or error
                 if isinstance(cause, OSError) and cause.errno:
@@ -151,6 +155,12 @@ class ReviewSource:
     def _cache(self, split: str) -> Path:
         path = self._path(split)
         return self.cache or (self.output if self.synthetic else path if path.is_dir() else path.parent) / _CACHE
+
+
+def _rows_of_json(files: Sequence[Path], room: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows' columns that are read: the others have no common types. A row without any is yielded whole."""
+    for row in (row for file in files for row in rows_of(file, room)):
+        yield {name: row[name] for name in ("label", *TEXTS) if name in row} or dict(row)
 
 
 def _tokenize(raw: Dataset, where: Path, tokenizer: Any, labels: Sequence[str], file: Path) -> None:

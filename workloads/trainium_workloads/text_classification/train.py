@@ -64,8 +64,9 @@ class Classification:
         names = {"layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads"}
         sizes = {ours: getattr(self.config, theirs, 0) for ours, theirs in names.items()}
         labels, length = self.config.num_labels, self.tokens_per_example
-        model = f"{self.config.model_type} for text classification"
-        return {"model": model, **sizes, "vocabulary": self.config.vocab_size, "labels": labels, "length": length}
+        model, data = f"{self.config.model_type} for text classification", self.data.train.digest
+        own = {"vocabulary": self.config.vocab_size, "labels": labels, "length": length, "data": data}
+        return {"model": model, **sizes, **own}
 
     @property
     def tokens_per_example(self) -> int:

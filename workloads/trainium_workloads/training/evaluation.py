@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ class _Part:
 
     def __init__(self, examples: Examples, places: range, key: str) -> None:
         self._examples, self._places, self._key = examples, places, key
+        self.digest = f"{getattr(examples, 'digest', '')} {key}"
 
     def __len__(self) -> int:
         return len(self._places)
@@ -64,8 +65,18 @@ class Evaluation:
         self._compiles = os.environ.get(ONLY_COMPILES) == "1"
         if self._compiles:
             self._count = min(self._count, self._size)
-        self.state: dict[str, Any] = {"step": 0, "best_step": 0, "best_loss": math.inf, "worse": 0}
-        """For checkpoints: the last step that was evaluated, the best and its loss, evaluations since."""
+        of = f"{getattr(examples, 'digest', '')}, {self._count:,} examples" if self._count else "nothing"
+        self.state: dict[str, Any] = {"of": of, "step": 0, "best_step": 0, "best_loss": math.inf, "worse": 0}
+        """For checkpoints: the examples, the last step that was evaluated, the best and its loss, evaluations since."""
+
+    def resume(self, state: Mapping[str, Any]) -> str:
+        """Take the state of a checkpoint, and return an empty text. Losses of other examples cannot be compared: the
+        best step then begins anew, and the text says so."""
+        of = state.get("of", self.state["of"])
+        if of != self.state["of"] and state.get("step"):
+            return f"its evaluations were of {of}, here they are of {self.state['of']}: the best step begins anew"
+        self.state |= {**state, "of": self.state["of"]}
+        return ""
 
     def is_due(self, step: int) -> bool:
         """Return whether a step is to be evaluated: by ``--eval-every``, and the last step."""

@@ -3,7 +3,7 @@
 import argparse
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +29,12 @@ PRECISIONS: Mapping[str, tuple[Precision, ...]] = {
 }
 """Precisions of each backend."""
 
+
+NEEDS: Sequence[tuple[str, object, str, object]] = (
+    ("patience", 0, "eval_every", None),
+    ("eager", False, "backend", "xla"),
+)
+"""Options that do nothing without another one: see :func:`alone`."""
 
 _METAVARS: Mapping[Any, str] = {int: "N", float: "X", str: "NAME", Path: "PATH"}
 
@@ -114,6 +120,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
     options = Options(**{each.name: getattr(arguments, each.name) for each in fields(Options)})
     least = {each.name: each.metadata["least"] for each in fields(Options)}
     wrong = too_small(options, {name: bound for name, bound in least.items() if bound is not None})
+    wrong += alone(options, NEEDS)
     if not (math.isfinite(options.learning_rate) and options.learning_rate > 0):
         wrong.append(f"--learning-rate must be greater than 0, not {options.learning_rate}")
     allowed = PRECISIONS[options.backend]
@@ -123,8 +130,6 @@ def options_of(arguments: argparse.Namespace) -> Options:
         wrong.append(f"--stochastic-rounding is for --precision bf16, not {options.precision}")
     if options.eval_fraction >= 1:
         wrong.append(f"--eval-fraction must be less than 1, not {options.eval_fraction}")
-    if options.eager and options.backend != "xla":
-        wrong.append(f"--eager is for backend xla: {options.backend} runs each operation by itself anyway")
     if options.compile and options.backend == "xla":
         wrong.append("--compile is not for backend xla, which traces and compiles by itself")
     for tracker in options.trackers:
@@ -150,6 +155,17 @@ def add_option(parser: Any, name: str, kind: Any, text: str, *more: str) -> None
     names = dict.fromkeys([f"--{name}", *more, f"--{name.replace('-', '_')}"])
     shown = "" if default is None else " (default: %(default)s)"
     parser.add_argument(*names, type=kind, default=default, metavar=_METAVARS[kind], help=text + shown)
+
+
+def alone(values: object, needs: Sequence[tuple[str, object, str, object]]) -> list[str]:
+    """Return a sentence for each option that does nothing without another one. A row has the option and its value
+    without effect, then the other option and the value that it must have; None: any."""
+    return [
+        f"{_spelling(name)} is for {_spelling(other)}{'' if wanted is None else f' {wanted}'}"
+        for name, off, other, wanted in needs
+        if getattr(values, name) != off
+        and (not getattr(values, other) if wanted is None else getattr(values, other) != wanted)
+    ]
 
 
 def too_small(values: object, least: Mapping[str, float]) -> list[str]:

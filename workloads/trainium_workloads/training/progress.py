@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -22,6 +23,11 @@ from trainium_workloads.training.options import ONLY_COMPILES, Options
 from trainium_workloads.training.order import Order
 from trainium_workloads.training.refusal import NotSavedError, RefusalError, first_line
 from trainium_workloads.training.task import Fact
+
+_SETTINGS: Final = (
+    *("steps", "learning_rate", "warmup_steps", "schedule"),
+    *("weight_decay", "clip", "precision", "stochastic_rounding"),
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class Progress:
     ) -> None:
         self._options, self._layout, self._backend, self._order = options, layout, backend, order
         self._evaluation = evaluation
-        self._identity = {**identity, "sharding": layout.sharding}
+        self._identity = {**identity, "sharding": layout.sharding, "optimizer": options.optimizer}
         self._checkpoints = Checkpoints(options.output / "checkpoints", options.keep)
         self._saved_at = time.monotonic()
         self._thread = ThreadPoolExecutor(1, initializer=backend.enter_thread)
@@ -87,10 +93,15 @@ class Progress:
         self._layout.load(Path(path), state.model, state.optimizer)
         self.resumed_from = found
         state.scaler.load_state_dict(facts["scaler"])
-        self._evaluation.state |= facts.get("evaluation", {})
+        other = self._evaluation.resume(facts.get("evaluation", {}))
         self.last_saved = int(facts["step"])
         if self._backend.rank == 0:
             say(f"resumed from step {self.last_saved} ({path})")
+            was, now = facts.get("options", {}), _settings(self._options)
+            changed = [f"{name} {now[name]}, not {each}" for name, each in was.items() if now[name] != each]
+            for line in (other, f"the next steps are made with {'; '.join(changed)}" if changed else ""):
+                if line:
+                    say(line)
         return self.last_saved
 
     def check_memory(self, state: State) -> None:
@@ -134,7 +145,7 @@ class Progress:
             return
         of_data = {"examples": self._order.examples, "seed": self._order.seed, "global_batch": self._order.global_batch}
         facts = {"step": step, "identity": self._identity, **of_data, "scaler": state.scaler.state_dict()}
-        facts["evaluation"] = dict(self._evaluation.state)
+        facts |= {"evaluation": dict(self._evaluation.state), "options": _settings(self._options)}
         self._checkpoints.best_step = self._evaluation.state["best_step"]
         saved = self._layout.state(state.model, state.optimizer, self._backend)
         beside = not is_last and self._can_copy(saved)
@@ -218,12 +229,18 @@ def _at_once(write: Callable[[], Checkpoint]) -> "Future[Checkpoint]":
     return end
 
 
+def _settings(options: Options) -> dict[str, Any]:
+    """Return the options that decide the next steps, and may be others at a resume."""
+    return {each: getattr(options, each) for each in _SETTINGS}
+
+
 def differences(theirs: Facts, identity: Mapping[str, Fact], order: Order) -> list[str]:
     """Return the differences between a checkpoint and the training that is to go on from it, with their remedies."""
     there = theirs["identity"]
+    later = {"data", "optimizer"} - {*there}  # checkpoints of earlier versions lack them
     wrong = [
         f"its {name} is {there.get(name)}, here {identity.get(name)}"
-        for name in sorted({*there, *identity})
+        for name in sorted({*there, *identity} - later)
         if there.get(name) != identity.get(name)
     ]
     if theirs["examples"] != order.examples:

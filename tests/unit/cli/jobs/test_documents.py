@@ -13,7 +13,8 @@ from trainium_eks.jobs.objects.identity import JOB_API
 
 STACK = outputs(nodeGroups=[group("ng1", NEURON, 8, 2)], imageRepository="r/train")
 JOB = "job kind form namespace queue instanceType nodes worldSize image backend launcher output cacheKey"
-STATUS = "job pending trouble nodes progress restarts exits failedRank lastLines measured capacityBlockEnds devices"
+STATUS = "job pending trouble nodes progress restarts exits failedRank firstError lastLines measured"
+STATUS += " capacityBlockEnds devices"
 
 WATCHED = {
     "jobs": (0, "namespace jobs"),

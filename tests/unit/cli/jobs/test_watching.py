@@ -7,9 +7,11 @@ import pytest
 from cluster_snapshots import outputs
 from recorded_scenes import now, snapshot
 
+from trainium_eks.aws.sessions import Aws
 from trainium_eks.cli.jobs import jobs, status
 from trainium_eks.client import ending, job_status, submitting
 from trainium_eks.client.session import Session
+from trainium_eks.jobs.objects import capacity_block
 from trainium_eks.jobs.watch.useful_time import JobFigures
 from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.model.catalogue.instances import CATALOGUE
@@ -110,6 +112,20 @@ def test_status_says_what_was_useful_a_better_interval_and_the_end_of_a_capacity
     ):
         api.objects["Job"][0]["metadata"]["annotations"] = {"trainium-eks/capacity-block-ends": ends}
         call.ends(0, "status alpha", said)
+
+
+def test_status_names_extension_of_block_that_ranks_do_not_know(call, api, scene, monkeypatch):
+    steps(api, "alpha-trainer-0-0", 1, 2, at=now(scene).timestamp() - 5)
+    noted = {"capacity-block-ends": "2026-11-22T08:33:04Z", "capacity-block": "cr-1"}
+    api.objects["Job"][0]["metadata"]["annotations"] = {f"trainium-eks/{key}": text for key, text in noted.items()}
+    monkeypatch.setattr(Aws, "capacity_ends", lambda *_: "2026-11-29T11:30:00Z")
+    shown = call.ends(
+        0, "status alpha", "by EC2 its block ends at 2026-11-29T11:30:00Z, which its ranks do not know yet"
+    )
+    assert "kubectl -n training create configmap capacity-block-cr-1 --from-literal=ends=2026-11-29T11:30:00Z" in shown
+    api.objects["ConfigMap"] = [capacity_block.config_map("training", "cr-1", "2026-11-29T11:30:00Z")]
+    assert "2026-11-29 11:30 UTC" in (shown := call.ends(0, "status alpha"))
+    assert "do not know" not in shown
 
 
 @pytest.mark.parametrize("scene", [snapshot("failed")])

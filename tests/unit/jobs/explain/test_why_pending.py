@@ -192,7 +192,39 @@ def at_once(found):
     found["now"] = found["Job"][0]["metadata"]["creationTimestamp"]
 
 
+TOLERATIONS = (
+    ("any", {"operator": "Exists"}, True),
+    ("its key", {"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}, True),
+    ("another effect", {"key": "dedicated", "operator": "Exists", "effect": "NoExecute"}, False),
+    ("another key", {"key": "other", "operator": "Exists"}, False),
+    ("another value", {"key": "dedicated", "value": "other"}, False),
+)
 FORBIDDEN = 'Message:"pods is forbidden: exceeded quota: team, requested: pods=1, used: pods=4, limited: pods=4"'
+
+
+def two_kinds(found):
+    """Beside its trainers the job has a task of another kind, and waits for both."""
+    for job in found["Job"]:
+        [trainers] = job["spec"]["tasks"]
+        spec = {**trainers["template"]["spec"], "nodeSelector": {"pool": "none"}}
+        job["spec"]["tasks"].append({"name": "leader", "template": {"spec": spec}})
+
+
+def tolerating(**toleration):
+    def edit(job):
+        job["spec"]["tasks"][0]["template"]["spec"]["tolerations"] = [toleration]
+
+    return each("Job", edit)
+
+
+def first_by_init(found):
+    """The first container of each pod is one that only prepares, and asks for more."""
+    for job in found["Job"]:
+        spec = job["spec"]["tasks"][0]["template"]["spec"]
+        more = {"resources": {"limits": {"aws.amazon.com/neuron": "17"}}}
+        spec["initContainers"] = [{**spec["containers"][0], **more}]
+
+
 CREATING = pods_wait("ContainerCreating", "")
 PULLING = warned("Pulling", 'Pulling image "busybox"')
 CHANGES = {
@@ -226,6 +258,22 @@ CHANGES = {
     "the quota is too small": held_by_quota(*CPUS),
     "an hour later": later,
     "no secret": pods_wait("CreateContainerConfigError", 'secret "hf-token" not found'),
+    "beside a task of another kind": two_kinds,
+    "no such queue": fewer("Queue", 0),
+    "a queue below itself": each("Queue", lambda queue: queue["spec"].update(parent="test"), "test"),
+    **{
+        f"it is {name} and its pods leave": together(phase(name), ending(), CREATING)
+        for name in ("Aborting", "Restarting", "Completing")
+    },
+    "no claim at all": fewer("PersistentVolumeClaim", 0),
+    "no part of the network is known": fewer("HyperNode", 0),
+    "a pod has failed": together(fewer("Pod", 1), each("Pod", lambda pod: pod.update(status={"phase": "Failed"}))),
+    **{f"restart {n}": each("Job", lambda job, n=n: job["status"].update(retryCount=n)) for n in (2, 3, 12, 22)},
+    **{
+        f"the taint is {'' if is_so else 'not '}tolerated by {words}": tolerating(**toleration)
+        for words, toleration, is_so in TOLERATIONS
+    },
+    "an init container asks for more": first_by_init,
     "containers": CREATING,
     "containers for long": together(CREATING, later),
     "a volume": warned("FailedMount", 'MountVolume.SetUp failed for volume "fsx": rpc error: code = DeadlineExceeded'),

@@ -12,7 +12,7 @@ import pytest
 from training_jobs import job
 from waiting import SECONDS
 
-from trainium_eks.jobs.objects import resources, volcano_job
+from trainium_eks.jobs.objects import capacity_block, resources, volcano_job
 from trainium_eks.jobs.objects.command import ONE_TASK, place_of_task, shell
 from trainium_eks.jobs.objects.environment import environment
 from trainium_eks.jobs.objects.job import REFUSED, CompileCache, Program, Topology
@@ -35,6 +35,16 @@ def _paths(value, path=""):
             yield from _paths(each, f"{path}[{index}]")
     else:
         yield path, value
+
+
+def test_pod_in_block_reads_end_from_config_map_that_may_be_missing():
+    made = volcano_job.manifest(job("trn2.48xlarge", capacity_ends="2026-12-01T11:30:00Z", capacity_block="cr-1"))
+    spec = _pods(made)[0]["spec"]
+    source = {"name": capacity_block.config_map("training", "cr-1", "x")["metadata"]["name"], "optional": True}
+    assert {"name": "capacity-block", "configMap": source} in spec["volumes"]
+    [mount] = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == "capacity-block"]
+    assert {"name": "TRN_CAPACITY_FILE", "value": f"{mount['mountPath']}/ends"} in spec["containers"][0]["env"]
+    assert made["metadata"]["annotations"]["trainium-eks/capacity-block"] == "cr-1"
 
 
 def _pods(made):

@@ -37,6 +37,8 @@ Root Cause (first observed failure):
 """
     assert root_cause(log) == (35, -9)
     assert root_cause("Traceback (most recent call last):") is None
+    starts = "exit code 1 before a step, 3 times in a row: no restart mends that"
+    assert Exit("p", 0, "trainer", 78, "Error", starts, None).meaning == "exit code 1, 3 starts in a row"
     for code, reason, meaning in (
         (137, "OOMKilled", "exit code 137 (SIGKILL, out of memory)"),
         (137, "Error", "exit code 137 (SIGKILL)"),
@@ -46,6 +48,49 @@ Root Cause (first observed failure):
         (0, "Completed", "exit code 0"),
     ):
         assert Exit("p", 0, "trainer", code, reason, "", None).meaning == meaning
+
+
+TORCHRUN = """
+[0]:Traceback (most recent call last):
+[0]:ValueError: logged, and handled
+[1]:Traceback (most recent call last):
+[1]:  File "/work/slow_fail.py", line 5, in <module>
+[1]:    print("loading", os.environ["MY_DATA_DIR"])
+[1]:KeyError: 'MY_DATA_DIR'
+[1]:
+Traceback (most recent call last):
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+Root Cause (first observed failure):
+[0]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : 1 (pid: 123)
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"""
+
+
+@pytest.mark.parametrize(
+    ("log", "error"),
+    [
+        (TORCHRUN, "rank 1: KeyError: 'MY_DATA_DIR'"),
+        (f"{TORCHRUN}\nthe first failure: exit code 1 of rank 1: A", "exit code 1 of rank 1: A"),
+        (TORCHRUN.replace("[1]:KeyError", "[2]:KeyError"), ""),
+        ("[0]:Traceback (most recent call last):\n[0]:KeyError: 'A'", ""),
+    ],
+)
+def test_error_of_first_failed_rank_is_found_above_the_summary(log, error):
+    assert endings.first_error(log.splitlines()) == error
+    assert endings.run_before([*log.splitlines(), "the start before ended with B"]) == "B"
+
+
+@pytest.mark.parametrize(("finished", "is_cause"), [("2026-11-22T05:36:40Z", True), ("2026-11-22T05:37:30Z", False)])
+def test_pod_of_a_later_start_is_no_cause_of_a_restart(finished, is_cause):
+    def change(found):
+        for pod in found["Pod"]:
+            pod["status"] = ended("run", 78, "00")["status"]
+            for each in pod["status"]["containerStatuses"]:
+                each["state"]["terminated"]["finishedAt"] = finished
+
+    (found,) = restarts(of("restarted", "run", change))
+    assert ("exit code 78" in found.cause) is is_cause
 
 
 @pytest.mark.parametrize(

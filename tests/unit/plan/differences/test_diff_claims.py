@@ -10,8 +10,8 @@ from trainium_eks.plan.differences.diff import compare
 
 WIRING = {
     "region": "us-west-2",
-    "vpc_id": "vpc-1",
-    "subnet_id": "subnet-1",
+    "vpc_id": "vpc-00000001",
+    "subnet_id": "subnet-00000001",
     "kms_key_arn": "arn:aws:kms:us-west-2:111122223333:key/k",
 }
 TEAM = {"queues": ("test",), "region": "us-west-2", "cluster_name": "c", "volume_gib": 1200}
@@ -22,7 +22,7 @@ def shared(record):
     """Records a file system that teams share."""
 
     @cache
-    def recorded(*teams, zone="subnet-1", with_files=True):
+    def recorded(*teams, zone="subnet-00000001", with_files=True):
         return record(lambda: program(*teams, zone=zone, with_files=with_files))
 
     return recorded
@@ -37,7 +37,7 @@ def program(*teams, zone, with_files):
             "dns_name": made.dns_name,
             "mount_name": made.mount_name,
             "storage_capacity_gib": 1200,
-            "subnet_id": "subnet-1",
+            "subnet_id": "subnet-00000001",
             "security_group_id": made.security_group_id,
             "namespaces": {name: 1000 + index for index, name in enumerate(teams)},
         }
@@ -52,7 +52,7 @@ def claims(found):
 
 
 def test_another_file_system_takes_the_teams_claims_and_the_setup_goes_by_itself(shared):
-    before, after = shared("vision", "speech"), shared("vision", "speech", zone="subnet-2")
+    before, after = shared("vision", "speech"), shared("vision", "speech", zone="subnet-00000002")
     found = compare(before, after)
     replaced = {change.resource.name for change in found.replaced}
     setup = {"volumes-setup-claim", "volumes-directories"}

@@ -35,6 +35,16 @@ def _repository_facts(_graph: Graph, repository: Resource) -> Iterable[str]:
     yield "immutable tags" if repository.inputs.get("imageTagMutability") == "IMMUTABLE" else ""
 
 
+def _has_own_images(repository: Resource) -> bool:
+    """Return whether a repository has images of its own, and no copies that a pull-through cache rule fills in: the
+    upstream registry still has those."""
+    return not any(PULL_THROUGH_CACHE_RULE.token in urn for urn in repository.dependencies)
+
+
+def _repository_deletion(repository: Resource) -> str:
+    return "" if _has_own_images(repository) else "its copies go, and its images come from their registry again"
+
+
 def _repository_deleted(repository: Resource) -> str:
     forced = repository.inputs.get("forceDelete")
     return "DELETED with its contents" if forced else "deleted if empty, otherwise destroy stops here"
@@ -47,13 +57,14 @@ REPOSITORY = ResourceType(
     replaced_by=(REGION, "name", "encryptionConfigurations"),
     price=BilledElsewhere("stored images, objects and backups"),
     shown=ShownType(_repository_facts),
-    holds=Holds("its images", Worth.COPY, when_deleted=_repository_deleted),
+    holds=Holds("its images", Worth.COPY, while_=_has_own_images, when_deleted=_repository_deleted),
     understood=(
         Concern("forceDelete", concerns.switched_on, "may be deleted with the images in it"),
         Concern("imageTagMutability", concerns.no_longer("IMMUTABLE"), "a tag may become another image"),
         Concern("imageScanningConfiguration.scanOnPush", concerns.switched_off, "images are no longer scanned"),
     ),
     creation="",
+    deletion=_repository_deletion,
 )
 
 

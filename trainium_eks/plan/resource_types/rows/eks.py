@@ -16,6 +16,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     REGION,
     Concern,
     Holds,
+    Kept,
     RefusesDeletion,
     ResourceType,
     ShownType,
@@ -122,6 +123,11 @@ CLUSTER = ResourceType(
         Concern("vpcConfig.endpointPublicAccess", concerns.no_longer_false, "the endpoint is opened to the internet"),
         Concern("vpcConfig.endpointPublicAccess", concerns.no_longer_true, "reached from within the VPC alone"),
         Concern("vpcConfig.publicAccessCidrs", access.reached_from_more, "more addresses reach the endpoint"),
+    ),
+    kept=(
+        Kept("controlPlaneScalingConfig", "EKS keeps and bills the tier: write `cluster.controlPlaneTier: standard`"),
+        # Left out when the public endpoint is turned off, where the ranges let nobody in.
+        Kept("vpcConfig.publicAccessCidrs", ""),
     ),
 )
 
@@ -320,6 +326,10 @@ ADDON = ResourceType(
         Concern("configurationValues", concerns.changed, "other settings of the add-on"),
     ),
     creation="new software in the cluster",
+    kept=(
+        # terraform-provider-aws, eks/addon.go.
+        Kept("configurationValues", "EKS keeps the settings: write `settings: {}` in `cluster.addons.<name>`"),
+    ),
 )
 
 

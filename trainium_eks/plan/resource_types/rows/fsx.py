@@ -13,6 +13,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     REGION,
     Concern,
     Holds,
+    Kept,
     ResourceType,
     ShownType,
     When,
@@ -123,6 +124,12 @@ FILE_SYSTEM = ResourceType(
         Concern("automaticBackupRetentionDays", concerns.less, "backups are kept for a shorter time"),
     ),
     creation="",
+    kept=(
+        Kept("efaEnabled", "a file system keeps EFA; only a new one is made without"),
+        Kept("logConfiguration", "FSx goes on writing events to the log"),
+        # Left out with mode AUTOMATIC, in which FSx sets the IOPS itself.
+        Kept("metadataConfiguration.iops", ""),
+    ),
 )
 
 ASSOCIATION = ResourceType(

@@ -1,7 +1,7 @@
-"""A world of its own for a run of the tests or of a benchmark: variables, a home, and a place for temporary files.
+"""Isolation of a run of the tests or of a benchmark: variables, a home, and a place for temporary files of its own.
 
 What the run starts ends with it, however the run ends: a second process watches the run, and then kills the processes
-of its world. That process also removes the worlds of earlier runs, with the processes that these have left.
+that are left of it. That process also removes the directories of earlier runs, with the processes left of those.
 """
 
 import contextlib
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-WORLD = "TRN_TEST_WORLD"
-"""Environment variable with the world's directory."""
-_PREFIX = "trn-world-"
+RUN = "TRN_TEST_RUN"
+"""Environment variable with the run's directory."""
+_PREFIX = "trn-run-"
 
 _KEPT = (
     *("PATH", "USER", "LOGNAME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "KUBEBUILDER_ASSETS"),
@@ -41,15 +41,15 @@ _OURS = {
 }
 
 _MARKS = ("TMPDIR", "HOME", "TRN_POD_DIRECTORY")
-"""Variables of which each process of a world has one that leads into the world's directory."""
+"""Variables of which each process of a run has one that leads into the run's directory."""
 
 _LOOK_SECONDS = 0.3
 _KILLED_WITHIN_SECONDS = 30.0
 
 
-def enter():
-    """Leave the caller's world for a new one; a process that was started in a world stays in that."""
-    if WORLD in os.environ and Path(os.environ[WORLD]).is_dir():
+def isolate():
+    """Begin a run, without the variables and the home of the caller; a process that a run started stays in that run."""
+    if RUN in os.environ and Path(os.environ[RUN]).is_dir():
         return
     import platformdirs
 
@@ -58,16 +58,16 @@ def enter():
     places = {"TRN_CACHE": caches / "trainium-eks", "GOCACHE": caches / "go-build", "GOPATH": Path.home() / "go"}
     files = {"GOENV": settings / "go" / "env", "PIP_CONFIG_FILE": settings / "pip" / "pip.conf"}
     places |= {name: file for name, file in files.items() if file.is_file()}
-    world = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")).resolve()
-    home = world / "home"
+    directory = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")).resolve()
+    home = directory / "home"
     home.mkdir()
     kept = {name: text for name, text in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
     os.environ.clear()
     os.environ.update({name: str(place) for name, place in places.items()})
-    os.environ.update(kept | _OURS | {WORLD: str(world), "HOME": str(home), "TMPDIR": str(world)})
+    os.environ.update(kept | _OURS | {RUN: str(directory), "HOME": str(home), "TMPDIR": str(directory)})
     tempfile.tempdir = None
     # In a session of its own, Ctrl-C does not reach it.
-    command = [sys.executable, __file__, str(os.getpid()), str(world)]
+    command = [sys.executable, __file__, str(os.getpid()), str(directory)]
     os.posix_spawn(sys.executable, command, {}, setsid=True)
 
 
@@ -79,11 +79,11 @@ def pytest_handlecrashitem(crashitem):
 
 def refuse_exec():
     """Fail a test that would replace its process by another program; a forked child may."""
-    run = os.getpid()
+    tests = os.getpid()
 
     def guarded(call):
         def execute(program, *arguments):
-            if os.getpid() == run:
+            if os.getpid() == tests:
                 pytest.fail(f"{program} would replace the process of the tests: replace os.exec* in this test")
             call(program, *arguments)
 
@@ -93,33 +93,33 @@ def refuse_exec():
     os.execv, os.execve = guarded(os.execv), guarded(os.execve)
 
 
-def _watch(run, world):
-    """Remove the worlds of runs that have ended; wait for the end of this one, and kill its processes."""
+def _watch(pid, directory):
+    """Remove what is left of runs that have ended; wait for the end of this one, and kill its processes."""
     import psutil
 
-    for other in world.parent.glob(f"{_PREFIX}*-*"):
+    for other in directory.parent.glob(f"{_PREFIX}*-*"):
         is_ours = other.is_dir() and not other.is_symlink() and other.stat().st_uid == os.geteuid()
-        if is_ours and not psutil.pid_exists(int(other.name.removeprefix(_PREFIX).partition("-")[0])):
+        if other != directory and is_ours and not psutil.pid_exists(int(other.name.removeprefix(_PREFIX).partition("-")[0])):
             _kill(other)
             subprocess.run(["chmod", "-R", "u+rwX", other], check=False)
             shutil.rmtree(other, ignore_errors=True)
-    while os.getppid() == run:
+    while os.getppid() == pid:
         time.sleep(_LOOK_SECONDS)
-    _kill(world)
+    _kill(directory)
 
 
-def _kill(world):
-    """Kill the processes of a world, and those that they start meanwhile."""
+def _kill(directory):
+    """Kill the processes of a run, and those that they start meanwhile."""
     import psutil
 
-    def is_of_it(process):
+    def is_left(process):
         with contextlib.suppress(psutil.Error, OSError):
             variables = process.environ()
-            return any(f"{variables.get(mark, '')}/".startswith(f"{world}/") for mark in _MARKS)
+            return any(f"{variables.get(mark, '')}/".startswith(f"{directory}/") for mark in _MARKS)
         return False
 
     end = time.monotonic() + _KILLED_WITHIN_SECONDS
-    while (found := [each for each in psutil.process_iter() if is_of_it(each)]) and time.monotonic() < end:
+    while (found := [each for each in psutil.process_iter() if is_left(each)]) and time.monotonic() < end:
         for process in found:
             with contextlib.suppress(psutil.Error):
                 process.kill()

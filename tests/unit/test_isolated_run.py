@@ -1,4 +1,4 @@
-"""The tests' own world: what they see of the machine, and what is left of a run that was ended."""
+"""Isolation of the tests: what they see of the machine, and what is left of a run that was ended."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from own_world import WORLD
+from isolated_run import RUN
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,11 +22,11 @@ def test_it(number):
 
 _DAEMON = """\
 import os, signal, time
-import own_world
-own_world.enter()
+import isolated_run
+isolated_run.isolate()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 os.posix_spawn("/bin/sleep", ["sleep", "600"], {"TMPDIR": os.environ["TMPDIR"]}, setsid=True)
-print(os.environ["TRN_TEST_WORLD"], flush=True)
+print(os.environ["TRN_TEST_RUN"], flush=True)
 time.sleep(600)
 """
 
@@ -48,19 +48,19 @@ _USERS = {
 """What a user's shell may hold, on a machine where the home cannot be written."""
 
 
-def sleepers(world):
+def processes_of(directory):
     found = []
     for process in psutil.process_iter():
         try:
-            found += [process] if process.environ().get("TMPDIR") == world else []
+            found += [process] if process.environ().get("TMPDIR") == directory else []
         except psutil.Error:
             continue
     return found
 
 
-def gone(world, within_seconds=60):
+def have_ended(directory, within_seconds=60):
     end = time.monotonic() + within_seconds
-    while left := sleepers(world):
+    while left := processes_of(directory):
         if time.monotonic() > end:
             return False
         time.sleep(0.1)
@@ -71,14 +71,14 @@ def gone(world, within_seconds=60):
 def test_processes_end_with_a_run_however_it_ends(number, tmp_path):
     users = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), **_USERS}
     run = subprocess.Popen([sys.executable, "-c", _DAEMON], env=users, stdout=subprocess.PIPE, text=True)
-    world = run.stdout.readline().strip()
-    assert Path(world).parent == tmp_path
-    assert len(sleepers(world)) == 1
+    directory = run.stdout.readline().strip()
+    assert Path(directory).parent == tmp_path
+    assert len(processes_of(directory)) == 1
     run.send_signal(number)
     run.wait(60)
-    assert gone(world)
+    assert have_ended(directory)
     # The next run removes what is left, also of a run whose companion was killed, too.
-    daemon = subprocess.Popen(["/bin/sleep", "600"], env={"TMPDIR": world})
+    daemon = subprocess.Popen(["/bin/sleep", "600"], env={"TMPDIR": directory})
     with subprocess.Popen([sys.executable, "-c", _DAEMON], env=users, stdout=subprocess.PIPE, text=True) as following:
         following.stdout.readline()
         assert daemon.wait(60) == -signal.SIGKILL
@@ -86,14 +86,16 @@ def test_processes_end_with_a_run_however_it_ends(number, tmp_path):
 
 
 def test_variables_of_the_user_are_not_seen():
-    program = "import own_world, os; own_world.enter(); print(sorted(os.environ)); print(os.environ['TRN_CACHE'])"
+    program = (
+        "import isolated_run, os; isolated_run.isolate(); print(sorted(os.environ)); print(os.environ['TRN_CACHE'])"
+    )
     users = {"PATH": os.environ["PATH"], "TMPDIR": os.environ["TMPDIR"], **_USERS}
     names, cache = subprocess.check_output([sys.executable, "-c", program], env=users, text=True).splitlines()
     kept = {"AWS_EC2_METADATA_DISABLED", "GIT_CONFIG_NOSYSTEM", "GOCACHE", "GOPATH", "HOME", "LANG", "PATH"}
-    assert set(eval(names)) - {"LC_CTYPE"} == kept | {"SOURCE_DATE_EPOCH", "TMPDIR", "TRN_CACHE", WORLD}
+    assert set(eval(names)) - {"LC_CTYPE"} == kept | {"SOURCE_DATE_EPOCH", "TMPDIR", "TRN_CACHE", RUN}
     assert cache == "/dev/null/trainium-eks"
     assert {*os.environ} & _USERS.keys() == {"HOME", "PYTHONPATH"}
-    assert os.environ["HOME"].startswith(os.environ[WORLD])
+    assert os.environ["HOME"].startswith(os.environ[RUN])
     assert os.listdir() == []
 
 
@@ -103,7 +105,7 @@ def test_exec_cannot_replace_the_process_of_the_tests():
 
 
 def test_lost_worker_ends_the_run_with_the_name_of_its_test(tmp_path):
-    (tmp_path / "conftest.py").write_text("from own_world import pytest_handlecrashitem\n")
+    (tmp_path / "conftest.py").write_text("from isolated_run import pytest_handlecrashitem\n")
     (tmp_path / "test_hanging.py").write_text("import time\n\n\ndef test_it():\n    time.sleep(600)\n")
     (tmp_path / "test_long.py").write_text(_LONG)
     options = ["-c", f"{ROOT}/pyproject.toml", f"--rootdir={tmp_path}", "-n2", "-o", "faulthandler_timeout=5"]
