@@ -7,6 +7,7 @@ from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.quantities import quantity
+from trainium_eks.model.validation.problems import plural
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
 from trainium_eks.operate.verify.check_input import CheckInput
@@ -144,7 +145,7 @@ def _device(examined: CheckInput, group: NodeGroupOutput, resource: str, wants: 
         return not_applicable(id_, subject, "no Ready node" if nodes else "no node")
     wrong = [node for node in ready if _amount(node, "allocatable", resource) != wants]
     if not wrong:
-        return passed(id_, subject, f"{wants} on {'each of ' if len(ready) > 1 else ''}{_nodes(len(ready))}")
+        return passed(id_, subject, f"{wants} on {'each of ' if len(ready) > 1 else ''}{plural(len(ready), 'node')}")
     faults = [f"{name_of(node)}: {resource} has {_shown(node, resource)}, wants {wants}" for node in wrong]
     detail = f"{_of(len(wrong), len(ready))} not as wanted ({wants} each)"
     causes: dict[str, Object] = {}
@@ -212,9 +213,5 @@ def _instance_id(node: Object) -> str:
     return str(node.get("spec", {}).get("providerID", "")).rsplit("/", 1)[-1] or "<instance id>"
 
 
-def _nodes(count: int) -> str:
-    return f"{count} node{'' if count == 1 else 's'}"
-
-
 def _of(some: int, count: int) -> str:
-    return f"{some} of {_nodes(count)}"
+    return f"{some} of {plural(count, 'node')}"

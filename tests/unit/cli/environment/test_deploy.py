@@ -172,7 +172,7 @@ def run(path, handed, monkeypatch, capsys):
 def test_destroy_of_a_stack_that_protects_something_is_not_started(run, arguments):
     said = run("destroy", *arguments, kept=[Resource("u", FILES, "files", options=Options(protect=True))])
     assert "files: protected" in said
-    assert re.search(r"dev protects 1 resources \(files(.|\n)*production: false", said)
+    assert re.search(r"dev protects 1 resource \(files(.|\n)*production: false", said)
     assert ("-f would also bypass" in said) is bool(arguments)
 
 
