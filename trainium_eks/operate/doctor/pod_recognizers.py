@@ -43,7 +43,8 @@ _CODES = {
     126: "command-not-executable",
     127: "command-not-found",
     REFUSED: "job-refused",
-    **dict.fromkeys((132, 134, 136, 139), "program-crashed"),  # 128 and SIGILL, SIGABRT, SIGFPE, SIGSEGV
+    **dict.fromkeys((132, 136, 139), "program-crashed"),  # 128 and SIGILL, SIGFPE, SIGSEGV
+    134: "program-aborted",  # SIGABRT
     135: "shared-memory-full",  # SIGBUS
     137: "out-of-memory",  # SIGKILL
 }
