@@ -98,8 +98,9 @@ def _watch(pid, directory):
     import psutil
 
     for other in directory.parent.glob(f"{_PREFIX}*-*"):
+        owner = int(other.name.removeprefix(_PREFIX).partition("-")[0])
         is_ours = other.is_dir() and not other.is_symlink() and other.stat().st_uid == os.geteuid()
-        if other != directory and is_ours and not psutil.pid_exists(int(other.name.removeprefix(_PREFIX).partition("-")[0])):
+        if is_ours and other != directory and not psutil.pid_exists(owner):
             _kill(other)
             subprocess.run(["chmod", "-R", "u+rwX", other], check=False)
             shutil.rmtree(other, ignore_errors=True)
