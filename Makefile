@@ -3,6 +3,9 @@
 
 STACK ?= $(or $(TRN_STACK),dev)
 LOCAL := $(if $(filter command line environment,$(origin STACK)),$(STACK),$(or $(TRN_STACK),local))
+ifneq ($(and $(filter local,$(MAKECMDGOALS)),$(shell printf %s '$(LOCAL)' | tr -d 'a-z0-9-')),)
+$(error a stack's name, '$(LOCAL)', must be lower-case letters, digits and dashes: buckets and Kubernetes objects have it)
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 python3.11 python3; do \
@@ -20,7 +23,7 @@ help: ## Show this list
 # On a new machine pip keeps one core busy for minutes and Go the others: they run side by side.
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --silent -j2
 
-local: ## Bring the stack up on this machine: a real Kubernetes, a simulated AWS
+local: Pulumi.$(LOCAL).yaml ## Bring the stack up on this machine: a real Kubernetes, a simulated AWS
 	@$(SIDE_BY_SIDE) local-programs $(VENV)/.local
 	@$(BIN)/python -m trainium_eks.cli local up --stack $(LOCAL) $(ARGS)
 

@@ -35,7 +35,7 @@ class Setting:
 def make_control_plane(
     name: str, cluster: ClusterConfig, setting: Setting, parent: pulumi.Resource
 ) -> pulumi.Output[aws.eks.Cluster]:
-    """Make the control plane, after its role's policy and its log group.
+    """Make the control plane, after its role's policy and, with logs, its log group.
 
     The role is made here, so that it does not wait for the VPC as the role of pulumi_eks would. Its generated name is
     the cluster's: EKS makes a deleted cluster's log group anew for its last lines, and the next cluster of that name
@@ -56,17 +56,20 @@ def make_control_plane(
         policy_arn=_iam.managed_policy_arn(setting.region, "AmazonEKSClusterPolicy"),
         opts=child,
     )
-    log_group = aws.cloudwatch.LogGroup(
-        f"{name}-logs",
-        name=role.name.apply(lambda cluster_name: f"/aws/eks/{cluster_name}/cluster"),
-        retention_in_days=cluster.log_retention_days,
-        kms_key_id=setting.kms_key_arn,
-        tags=dict(setting.tags),
-        opts=child,
-    )
+    first: list[pulumi.Resource] = [attachment]
+    if cluster.logs:
+        log_group = aws.cloudwatch.LogGroup(
+            f"{name}-logs",
+            name=role.name.apply(lambda cluster_name: f"/aws/eks/{cluster_name}/cluster"),
+            retention_in_days=cluster.log_retention_days,
+            kms_key_id=setting.kms_key_arn,
+            tags=dict(setting.tags),
+            opts=child,
+        )
+        first.append(log_group)
     opts = pulumi.ResourceOptions(
         parent=parent,
-        depends_on=[attachment, log_group],
+        depends_on=first,
         protect=True if setting.production else None,
     )
     made = _make_eks(name, cluster, setting, role, opts).eks_cluster
@@ -106,7 +109,7 @@ def _make_eks(
         endpoint_private_access=True,
         endpoint_public_access=bool(ranges),
         public_access_cidrs=ranges or None,
-        enabled_cluster_log_types=list(LOG_TYPES),
+        enabled_cluster_log_types=list(LOG_TYPES) if cluster.logs else [],
         encryption_config_key_arn=setting.kms_key_arn,
         kubernetes_service_ip_address_range=cluster.service_cidr_block,
         upgrade_policy=aws.eks.ClusterUpgradePolicyArgs(support_type=cluster.support_type),

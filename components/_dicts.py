@@ -213,6 +213,7 @@ class FileSystemConfigDict(TypedDict):
     efa_enabled: NotRequired[bool]
     zone_id: NotRequired[str | None]
     on_demand: NotRequired[bool]
+    logs: NotRequired[bool | None]
     protect: NotRequired[bool | None]
 
 
@@ -411,6 +412,7 @@ class NetworkConfigDict(TypedDict):
     zone_ids: NotRequired[Sequence[str]]
     nat_gateways: NotRequired[Literal["single", "per-zone"]]
     interface_endpoints: NotRequired[Sequence[str]]
+    flow_logs: NotRequired[bool]
     flow_log_retention_days: NotRequired[int]
     peer_cidr_blocks: NotRequired[Sequence[str]]
 
@@ -543,6 +545,7 @@ class ClusterConfigDict(TypedDict):
     endpoint: NotRequired[EndpointConfig | EndpointConfigDict]
     admin_principals: NotRequired[Sequence[str]]
     service_cidr_block: NotRequired[str]
+    logs: NotRequired[bool]
     log_retention_days: NotRequired[int]
     support_type: NotRequired[Literal["STANDARD", "EXTENDED"]]
     control_plane_tier: NotRequired[Literal["standard", "tier-xl", "tier-2xl", "tier-4xl", "tier-8xl"] | None]

@@ -34,6 +34,8 @@ class Reach:
     """Key prefix that it writes; empty for none."""
     log_groups: tuple[str, ...]
     reads_lustre: bool = False
+    watches_alarms: bool = False
+    """Whether SageMaker takes back a change of the endpoint on an alarm, which it reads as this role."""
 
 
 def execution_statements(
@@ -59,6 +61,9 @@ def execution_statements(
         allow(list(NETWORK_ACTIONS), "*"),
         allow("ecr:GetAuthorizationToken", "*"),
     ]
+    if reach.watches_alarms:
+        # SageMaker AI developer guide, auto-rollback configuration.
+        found.append(allow("cloudwatch:DescribeAlarms", "*"))
     if reach.writes:
         writes = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject"]
         found.append(allow(writes, f"{bucket_arn}/{reach.writes}/*"))

@@ -27,7 +27,7 @@ LOG_PREFIX = "/aws/fsx/"
 """FSx writes to log groups of this prefix alone (FSx API, LustreLogCreateConfiguration)."""
 
 LOG_DAYS = 365
-"""Retention of the file system's log, which only has warnings and errors of the S3 link."""
+"""Retention of the file system's log, which only has warnings and errors of the S3 link (FSx guide, logging)."""
 
 TIMEOUTS = pulumi.CustomTimeouts(create="60m", update="120m", delete="60m")
 """A file system takes 6 to 10 minutes, a large one longer; growing one and the last backup take hours at worst."""
@@ -198,8 +198,12 @@ class FsxLustre(pulumi.ComponentResource):
             ),
         ]
 
-    def _make_log_group(self) -> aws.cloudwatch.LogGroup:
-        return aws.cloudwatch.LogGroup(
+    def _log_configuration(self) -> aws.fsx.LustreFileSystemLogConfigurationArgs:
+        """Return where FSx logs; without a link nowhere: the provider does not take back what is left out."""
+        linked = isinstance(self._args.durability, S3Durability)
+        if not (linked if self._args.logs is None else self._args.logs):
+            return aws.fsx.LustreFileSystemLogConfigurationArgs(level="DISABLED")
+        group = aws.cloudwatch.LogGroup(
             f"{self._name}-logs",
             name_prefix=f"{LOG_PREFIX}{self._name}-",
             retention_in_days=LOG_DAYS,
@@ -207,6 +211,7 @@ class FsxLustre(pulumi.ComponentResource):
             tags=self._args.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
+        return aws.fsx.LustreFileSystemLogConfigurationArgs(destination=group.arn, level="WARN_ERROR")
 
     def _make_file_system(self, own_rules: Sequence[pulumi.Resource]) -> aws.fsx.LustreFileSystem:
         args = self._args
@@ -219,9 +224,7 @@ class FsxLustre(pulumi.ComponentResource):
             storage_type="SSD",
             storage_capacity=args.storage_capacity_gib,
             data_compression_type="LZ4",
-            log_configuration=aws.fsx.LustreFileSystemLogConfigurationArgs(
-                destination=self._make_log_group().arn, level="WARN_ERROR"
-            ),
+            log_configuration=self._log_configuration(),
             tags={**args.tags, "Name": self._name},
             **self._persistence(),
             opts=pulumi.ResourceOptions(

@@ -107,7 +107,8 @@ class Network(pulumi.ComponentResource):
         self._private_tables = {zone: self._make_private_routes(zone) for zone in self._zone_ids}
         self._make_s3_endpoint()
         self._make_interface_endpoints()
-        self._make_flow_logs()
+        if self._args.flow_logs:
+            self._make_flow_logs()
 
         self.vpc_id = self._vpc.id
         self.cidr_block = self._vpc.cidr_block

@@ -121,7 +121,7 @@ class SageMakerEndpoint(pulumi.ComponentResource):
 
         def document(known: list[str]) -> str:
             bucket, image, model, key, other_key = known
-            reach = Reach(model, captures, (f"{ENDPOINT_LOG_GROUPS}/{name}",))
+            reach = Reach(model, captures, (f"{ENDPOINT_LOG_GROUPS}/{name}",), watches_alarms=True)
             bucket_arn = f"arn:{regions.partition(args.region)}:s3:::{bucket}"
             return _iam.policy(
                 execution_statements(args.region, reach, bucket_arn, _repository_arn(image), key, other_key)

@@ -242,7 +242,9 @@ class _Template(yaml.SafeDumper):
 
 _Template.add_representer(_Call, _Template.call)
 
-POLICIES = ("role-boundary", "deploy-role-policy", "deploy-role-resources", "deploy-role-operations")
+POLICIES = (
+    "role-boundary", "deploy-role-wide", "deploy-role-policy", "deploy-role-resources", "deploy-role-operations"
+)  # fmt: skip
 """The policy documents beside the template."""
 _STATE_BUCKET = _Call(
     "If",
@@ -253,6 +255,8 @@ _LISTS = {"DATA_BUCKET": "DataBuckets", "trainium-eks": "Projects"}
 """A name in a list of ARNs to the parameter with all such names."""
 _OPTIONAL = {"DATA_BUCKET": "HasDataBuckets", "DATA_KEY_ARN": "HasExistingKeys"}
 """A name in a statement to the condition under which the statement is there."""
+_CHOICES = ("deploy-role-wide", "deploy-role-policy")
+"""Documents between which the template chooses: entries of a list."""
 
 
 def bootstrap_policy(name: str) -> str:
@@ -260,26 +264,29 @@ def bootstrap_policy(name: str) -> str:
     statements = []
     for statement in json.loads((ROOT / "docs" / f"{name}.json").read_text())["Statement"]:
         made = _with_parameters(statement)
+        if name == "role-boundary":
+            del made["Sid"]  # of the 6,144 characters, which lists of buckets and keys need
         conditions = [each for place, each in _OPTIONAL.items() if place in json.dumps(statement)]
         statements.append(_Call("If", [*conditions, made, _Call("Ref", "AWS::NoValue")]) if conditions else made)
-    document = {"Version": "2012-10-17", "Statement": statements}
+    document: object = {"Version": "2012-10-17", "Statement": statements}
+    document = [document] if name in _CHOICES else document
     text = yaml.dump(document, Dumper=_Template, sort_keys=False, width=110, default_flow_style=None)
     return textwrap.indent(text, " " * 8)
 
 
-def _with_parameters(value: object) -> object:
+def _with_parameters(value: typing.Any) -> typing.Any:
     match value:
         case dict():
             return {key: _with_parameters(each) for key, each in value.items()}
         case ["DATA_KEY_ARN", *_]:
-            return _Call("Ref", "ExistingKeyArns")
+            return _Call("Split", [",", _Call("Ref", "ExistingKeyArns")])
         case [str(first), *_] if places := [place for place in _LISTS if place in first and first[:6] == "arn:*:"]:
             # CloudFormation joins texts alone: the list becomes one text, and that a list again.
             [place] = places
             texts = {f"List{index}": each.split(place) for index, each in enumerate(value)}
             joined = ",".join(f"{before}${{{key}}}{after}" for key, (before, after) in texts.items())
             lists = {
-                key: _Call("Join", [f"{after},{before}", _Call("Ref", _LISTS[place])])
+                key: _Call("Join", [f"{after},{before}", _Call("Split", [",", _Call("Ref", _LISTS[place])])])
                 for key, (before, after) in texts.items()
             }
             return _Call("Split", [",", _Call("Sub", [joined, lists])])

@@ -9,6 +9,7 @@ from pulumi import _types
 
 from trainium_eks.plan import sdk
 from trainium_eks.plan.resource_types import registry, sdk_inputs
+from trainium_eks.plan.resource_types.default_tags import TAGS_ALL
 
 MADE_ANEW = {"aws:ec2/launchTemplate:LaunchTemplate": "each version of a template is made of its inputs alone"}
 """Types whose updates keep nothing."""
@@ -38,7 +39,8 @@ def untold(changes):
     for change in changes.of("update"):
         type_ = change.resource.type
         for path in change.paths if type_.startswith("aws:") and type_ not in MADE_ANEW else ():
-            taken_out = path.before is not None and path.after is None and not path.cause
+            computed_tag = path.path.startswith(f"{TAGS_ALL}.")  # the provider's own, of tags that it takes back
+            taken_out = path.before is not None and path.after is None and not path.cause and not computed_tag
             row = registry.of(change.resource)
             if taken_out and is_computed(type_, path.path) and not row.keeps(path.path, path.before, None):
                 yield f"{type_}: {path.path}"

@@ -253,7 +253,7 @@ def test_each_known_field_is_used_or_refused(name, decision, tmp_path):
         assert name in found.messages[1]
 
 
-def test_rows_of_every_format_say_what_is_not_read(tmp_path, capsys):
+def test_unread_columns_of_each_format_are_printed_once(tmp_path, capsys):
     of_sharegpt = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yo"}]
     found = read(tmp_path, {"conversations": of_sharegpt, "id": 1}, {"messages": [ASKS, REPLY], "id": "a", "source": 2})
     assert found[0].messages == found[1].messages == [ASKS, REPLY]

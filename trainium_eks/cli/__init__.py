@@ -1,10 +1,19 @@
 """The ``trn`` command."""
 
+import os
 import sys
+import threading
+
+_ALIVE_SECONDS = 1.0
 
 
 def main() -> None:
     """Run the ``trn`` command line. The commands are imported here, so that importing this package costs nothing."""
+    _open_closed_streams()
+    alive = threading.Timer(_ALIVE_SECONDS, lambda: sys.stderr.write("trn: loading its modules ...\n"))
+    alive.daemon = True
+    if sys.stderr.isatty():
+        alive.start()
     try:
         from trainium_eks.cli.app import app
     except ModuleNotFoundError as error:
@@ -12,4 +21,17 @@ def main() -> None:
             raise
         sys.stderr.write(f"the Python package {error.name} is missing: pip install 'trainium-eks[cli]' brings trn\n")
         sys.exit(2)
+    finally:
+        alive.cancel()
     app(prog_name="trn")
+
+
+def _open_closed_streams() -> None:
+    """Lead standard streams that are closed (``trn jobs >&-``) to nowhere: Python has none for them, and the next file
+    that is opened would get a stream's number, and other programs' output."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115

@@ -94,7 +94,7 @@ class SageMakerModels:
         if job is None or not job.model:
             near = nearest(model, [each.name for each in self.jobs.jobs(None)])
             fix = "trn jobs --all lists them; a job on EKS leaves its model on the volume, so leave --on sagemaker out"
-            return "", Problem("MODEL", "SageMaker has no training job of the name", fix, value=model, good=near)
+            return "", Problem("MODEL", "this account has no training job of the name", fix, value=model, good=near)
         if job.state != "Completed":
             reason = f"the job is {job.state}, and a job writes its model when it is Completed"
             return "", Problem("MODEL", reason, f"wait for its end: trn logs {model} -f", value=model)

@@ -10,7 +10,7 @@ from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.kube.api import ApiError, NoSuchKindError
 from trainium_eks.kube.cluster import is_ready
 from trainium_eks.model.outputs import NodeGroupOutput
-from trainium_eks.model.validation.problems import Problem
+from trainium_eks.model.validation.problems import Problem, plural
 
 READY_SECONDS = 1800.0
 """Longest wait for nodes. An accelerator node is Ready some minutes after EC2 has it; EC2 may take longer."""
@@ -33,7 +33,7 @@ def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> 
         resize(session, group, nodes, say)
     except NotAllowedError as error:
         say(f"warning: {error}")
-        say(f"  The job waits for {nodes} nodes: ask whoever may run `trn scale {group.name} {nodes}`.")
+        say(f"  The job waits for {plural(nodes, 'node')}: ask whoever may run `trn scale {group.name} {nodes}`.")
 
 
 def size_problems(group: NodeGroupOutput, nodes: int) -> list[Problem]:
@@ -45,7 +45,9 @@ def size_problems(group: NodeGroupOutput, nodes: int) -> list[Problem]:
     ):
         if beyond:
             fix = f"or {verb} of {group.name} in the stack's config, and bring it up"
-            found.append(Problem("NODES", f"{group.name} has at {word} {limit} nodes", fix, value=nodes, good=limit))
+            found.append(
+                Problem("NODES", f"{group.name} has at {word} {plural(limit, 'node')}", fix, value=nodes, good=limit)
+            )
     return found
 
 
@@ -61,7 +63,7 @@ def jobs_on(session: Session, group: NodeGroupOutput) -> list[str]:
 def cost(session: Session, group: NodeGroupOutput, before: int, after: int) -> str:
     """Return a line with the cost of the change."""
     price = planning.catalogue(session.outputs).price(group.instance_type)
-    start = f"{group.name}: {before} to {after} nodes of {group.instance_type}"
+    start = f"{group.name}: {before} to {plural(after, 'node')} of {group.instance_type}"
     if session.is_local:
         return f"{start}, simulated."
     if price is None:
@@ -106,7 +108,9 @@ def await_nodes(session: Session, group: NodeGroupOutput, nodes: int, say: Say) 
                 or "EKS says nothing of it: `aws eks describe-nodegroup` and the group's Auto Scaling activities"
             )
             raise CommandError(
-                FAILED, f"{group.name}: {ready} of {nodes} nodes are Ready after {READY_SECONDS:g} s", detail=detail
+                FAILED,
+                f"{group.name}: {ready} of {nodes} nodes are Ready after {READY_SECONDS:g} s",
+                detail=detail,
             )
         time.sleep(LOOK_SECONDS if not session.is_local else 0.2)
 

@@ -31,8 +31,8 @@ KMS_WAIT_SECONDS = 300
 """KMS takes up to five minutes until a key's tags and aliases count (AWS KMS developer guide, ABAC for AWS KMS)."""
 
 ROLE_WAIT_SECONDS = 60
-"""IAM takes a while, seconds as a rule, until a new role, policy or instance profile counts (IAM user guide, Changes that
-I make are not always immediately visible)."""
+"""IAM takes a while, seconds as a rule, until a new role, policy or instance profile counts (IAM user guide, Changes
+that I make are not always immediately visible)."""
 
 ENTRY_WAIT_SECONDS = 120
 """EKS takes up to minutes until a new access entry counts (terraform-provider-aws' and terraform-aws-eks' reports)."""
@@ -75,6 +75,7 @@ class DeniedCall:
 
 
 _PLACES = {
+    PolicyKind.IDENTITY: "a policy of the caller (the account's stack: Rights=wide, docs/deploying.md)",
     PolicyKind.BOUNDARY: "the permissions boundary (docs/deploying.md, The account's stack)",
     PolicyKind.SERVICE_CONTROL: "the organization's service control policies, by its administrators",
     PolicyKind.RESOURCE_CONTROL: "the organization's resource control policies, by its administrators",
@@ -154,9 +155,9 @@ def find_denied_calls(text: str) -> tuple[DeniedCall, ...]:
     """Return the denied calls in a text, each once, in its order.
 
     Args:
-        text: output of any length; line breaks within a message and colours do no harm.
+        text: output of any length; line breaks within a message, colours and Pulumi's own marks do no harm.
     """
-    plain = re.sub(r"\s+", " ", re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text))
+    plain = re.sub(r"\s+", " ", re.sub(r"\x1b\[[0-9;]*[A-Za-z]|<\{%[^%]*%\}>", "", text))
     starts = [found.start() for found in _START.finditer(plain)]
     # A key's tags do not count yet in the run that makes the key.
     is_key_new = re.search(r"aws:kms:Key \S+ creat", plain) is not None

@@ -291,10 +291,10 @@ class _Ranks:
         """Local rank of each process."""
         self._in_traceback = set[int]()
         """Local ranks of whose traceback the last line is still to come."""
-        self._errors: dict[int, str] = {}
-        """Last line of the last traceback, by local rank, or the refusal."""
-        self._last_words: dict[int, str] = {}
-        """Last line of each local rank."""
+        self._errors: dict[int, tuple[float, str]] = {}
+        """Time and last line of the last traceback, by local rank, or the refusal."""
+        self._last_words: dict[int, tuple[float, str]] = {}
+        """Time and text of the last line of each local rank."""
         self._reports: list[tuple[float, int, int]] = []
         """On node 0 time, node and exit code of each failure."""
         self._first: dict[str, int] = {}
@@ -483,9 +483,13 @@ class _Ranks:
 
     def _cause(self, local: int, code: int) -> str:
         """Return a rank's exit code with its error; -1 for a local rank that is not known."""
-        said = self._errors.get(local) or next(iter(self._errors.values()), "")
-        if not said and code < 128:  # after a signal the last line says nothing of it
-            said = self._last_words.get(local, "")
+        nothing = (0.0, "")
+        at, said = self._errors.get(local, nothing) if local >= 0 else min(self._errors.values(), default=nothing)
+        ended, last = self._last_words.get(local, nothing)
+        if ended - at > _TEARDOWN_SECONDS:  # it was handled
+            said = last
+        if code >= 128:  # no line says anything of a signal
+            said = ""
         number = self._node.number * self._asked.nproc_per_node + local
         return f"exit code {code}{f' of rank {number}' if local >= 0 else ''}{f': {said}' if said else ''}"
 
@@ -523,18 +527,19 @@ class _Ranks:
                 self._tell({"line": whole.decode(errors="replace")})
 
     def _note_error(self, line: bytes) -> None:
-        """Keep the last line of a rank's traceback: torchrun's summary, which has none, stands after it."""
+        """Keep the last line of a rank's traceback: the summary that torchrun prints afterwards does not have it."""
         found = _RANK.match(line)
         if found is None:
             return
         rank, text = int(found[1]), line[found.end() :]
         words = text.decode(errors="replace").strip()[:_CAUSE_CHARACTERS]
-        self._last_words[rank] = words or self._last_words.get(rank, "")
+        if words:
+            self._last_words[rank] = (time.monotonic(), words)
         if text.startswith(_TRACEBACK):
             self._in_traceback.add(rank)
         elif _ERROR.match(text) and (rank in self._in_traceback or text.startswith(b"refused: ")):
             self._in_traceback.discard(rank)
-            self._errors[rank] = words
+            self._errors[rank] = (time.monotonic(), words)
 
     def _write(self, sink: IO[str], line: bytes) -> None:
         self._trains = self._trains or _PROGRESS.search(line) is not None

@@ -1,15 +1,20 @@
 """What holds for every command: an example in its help, its stack and its exit codes by one rule."""
 
+import io
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 from command_lines import ROOT, commands, parse, words
 from typer.testing import CliRunner
 
-from trainium_eks import __version__
+from trainium_eks import __version__, cli
 from trainium_eks.cli.app import app
 from trainium_eks.cli.shared.command import ENVIRONMENT, IMAGES, JOBS, LOCAL, RUNS_HERE, choose
 from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError, as_typed, complain
@@ -110,6 +115,53 @@ def _runs(monkeypatch, project, *stacks):
     monkeypatch.setattr(processes, "running", lambda paths: [paths] if paths.root.name in stacks else [])
 
 
+def test_command_that_asks_no_cloud_takes_the_default_beside_two(project, monkeypatch):
+    _runs(monkeypatch, project, "mine", "yours")
+    assert choose("", None, "dev", asks_cloud=False)[0] == "dev"
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "0<&-", "0<&- 1>&- 2>&-"])
+def test_closed_standard_stream_ends_no_command(closed, tmp_path):
+    """The stream's number goes to no file that the command opens."""
+    script = (
+        "import os, sys\n"
+        "from trainium_eks.cli import _open_closed_streams\n"
+        "_open_closed_streams()\n"
+        "opened = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\n"
+        "print('out'); print('err', file=sys.stderr); sys.stdin.read()\n"
+        "sys.exit(opened < 3)\n"
+    )
+    command = f'{sys.executable} -c "$SCRIPT" {tmp_path}/file {closed}'
+    environment = {**os.environ, "SCRIPT": script}
+    done = subprocess.run(["sh", "-c", command], check=False, env=environment, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0
+
+
+def test_command_says_within_a_second_that_it_is_alive(monkeypatch):
+    said = threading.Event()
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+        def write(self, text):
+            said.set()
+            return super().write(text)
+
+    class SlowModule:
+        @property
+        def app(self):
+            assert said.wait(30), "nothing was said while the modules were imported"
+            return lambda **_: None
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(cli, "_ALIVE_SECONDS", 0.01)
+    monkeypatch.setitem(sys.modules, "trainium_eks.cli.app", SlowModule())
+    cli.main()
+    assert terminal.getvalue() == "trn: loading its modules ...\n"
+
+
 def test_the_local_cloud_that_runs_here_comes_before_the_default(project, monkeypatch):
     _runs(monkeypatch, project, "mine")
     assert choose("", None, "dev") == ("mine", RUNS_HERE)
@@ -120,7 +172,7 @@ def test_the_local_cloud_that_runs_here_comes_before_the_default(project, monkey
 
 @pytest.mark.parametrize(
     ("running", "line", "said"),
-    [(("a", "b"), "plan", "name a or b"), (("dev",), "deploy up", "name the stack on AWS")],
+    [(("a", "b"), "jobs", "name a or b"), (("dev",), "deploy up", "name the stack on AWS")],
 )
 def test_a_stack_is_to_be_named_where_it_may_be_meant_otherwise(project, monkeypatch, running, line, said):
     _runs(monkeypatch, project, *running)

@@ -87,7 +87,7 @@ GROUP = outputs().node_groups[0].model_copy(update={"name": "g", "min_size": 1, 
 
 def test_a_size_beyond_the_groups_limits_names_the_limit():
     said = {nodes: [each.reason for each in scaling.size_problems(GROUP, nodes)] for nodes in (0, 1, 4, 5)}
-    assert said == {0: ["g has at least 1 nodes"], 1: [], 4: [], 5: ["g has at most 4 nodes"]}
+    assert said == {0: ["g has at least 1 node"], 1: [], 4: [], 5: ["g has at most 4 nodes"]}
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,9 @@ def test_the_control_plane_is_pulumi_eks_with_everything_else_of_its_own_turned_
     assert one(graph, "LogGroup").inputs["kmsKeyId"] == key
     assert one(graph, "TrainiumCluster").outputs["kms_key_arn"] == key
     assert not of_kind(built(record), "Key")
+    # Logs that are taken out of the config are turned off, and EKS makes no group for them.
+    graph = built(record, logs=False)
+    assert (one(graph, EKS).inputs["enabledClusterLogTypes"], of_kind(graph, "LogGroup")) == ([], ())
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def file_system(record, **args):
     return record(lambda: FsxLustre("shared", {**WIRING, **args}) and None, dry_run=False)
 
 
-def test_lustre_and_its_clients_reach_each_other_and_it_is_persistent_compressed_encrypted_logged_and_backed_up(record):
+def test_lustre_and_its_clients_reach_each_other_and_it_is_persistent_compressed_encrypted_and_backed_up(record):
     graph = file_system(record)
     group = one(graph, "SecurityGroup").outputs["id"]
     keys = ("ipProtocol", "securityGroupId", "referencedSecurityGroupId", "fromPort", "toPort")
@@ -28,9 +28,8 @@ def test_lustre_and_its_clients_reach_each_other_and_it_is_persistent_compressed
         assert found == sorted(("tcp", *side, *ports) for side in sides for ports in LUSTRE_PORTS)
     # Two ranges of ports: without clients Lustre itself alone.
     assert len(of_kind(file_system(record, client_security_group_ids={}), INGRESS, EGRESS)) == 4
-    # It is persistent, compressed, encrypted, logged and backed up.
-    inputs, log_group = one(graph, "LustreFileSystem").inputs, one(graph, "LogGroup")
-    key = WIRING["kms_key_arn"]
+    # It is persistent, compressed, encrypted and backed up.
+    inputs, key = one(graph, "LustreFileSystem").inputs, WIRING["kms_key_arn"]
     wanted = {
         "deploymentType": "PERSISTENT_2",
         "fileSystemTypeVersion": "2.15",
@@ -42,12 +41,27 @@ def test_lustre_and_its_clients_reach_each_other_and_it_is_persistent_compressed
         "automaticBackupRetentionDays": 7,
         "skipFinalBackup": False,
         "copyTagsToBackups": True,
-        "logConfiguration": {"level": "WARN_ERROR", "destination": log_group.outputs["arn"]},
     }
     assert {name: inputs.get(name) for name in wanted} == wanted
     assert of_kind(graph, "DataRepositoryAssociation", "Bucket") == ()
-    assert log_group.inputs["namePrefix"].startswith("/aws/fsx/")
-    assert (log_group.inputs["kmsKeyId"], log_group.inputs["retentionInDays"]) == (key, 365)
+
+
+@pytest.mark.parametrize(
+    ("args", "is_logged"),
+    [({}, False), ({"durability": {"type": "s3"}}, True), ({"logs": True}, True),
+     ({"durability": {"type": "s3"}, "logs": False}, False)],
+)  # fmt: skip
+def test_log_group_is_made_for_a_link_or_when_asked_for(record, args, is_logged):
+    """The provider keeps a log configuration that is left out, so that it must say DISABLED."""
+    graph = file_system(record, **args)
+    logs = one(graph, "LustreFileSystem").inputs["logConfiguration"]
+    if not is_logged:
+        assert (logs, of_kind(graph, "LogGroup")) == ({"level": "DISABLED"}, ())
+        return
+    group = one(graph, "LogGroup")
+    assert logs == {"level": "WARN_ERROR", "destination": group.outputs["arn"]}
+    assert group.inputs["namePrefix"].startswith("/aws/fsx/")
+    assert (group.inputs["kmsKeyId"], group.inputs["retentionInDays"]) == (WIRING["kms_key_arn"], 365)
 
 
 def test_efa_opens_every_protocol_within_the_group_before_the_file_system(record):
@@ -130,7 +144,7 @@ def test_given_bucket_is_linked_with_its_listing_and_left_alone_and_scratch_is_g
     persistent = {"kmsKeyId", "perUnitStorageThroughput", "metadataConfiguration", "efaEnabled"}
     backups = {"automaticBackupRetentionDays", "copyTagsToBackups", "finalBackupTags"}
     assert not (persistent | backups) & inputs.keys()
-    assert inputs["logConfiguration"]["level"] == "WARN_ERROR"
+    assert inputs["logConfiguration"]["level"] == "DISABLED"
 
 
 @pytest.mark.parametrize(

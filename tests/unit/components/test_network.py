@@ -102,6 +102,8 @@ def test_flow_logs_are_kept_encrypted_and_outputs_name_the_subnets_in_the_order_
     assert outputs["accelerator_zone_id"] == "usw2-az4"
     assert outputs["accelerator_subnet_id"] == outputs["private_subnet_ids"][0]
     assert outputs["cidr_block"] == "10.0.0.0/16"
+    # Without flow logs there is no role either.
+    assert of_kind(built(record, flow_logs=False), "LogGroup", "FlowLog", "Role", "RolePolicy") == ()
 
 
 def test_an_existing_network_makes_nothing_and_offers_the_same_outputs(record):

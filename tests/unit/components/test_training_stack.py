@@ -76,47 +76,35 @@ def test_teams_lie_in_the_directory_that_is_linked_to_s3_and_every_role_carries_
     assert of_kind(graph, "Bucket") == ()
 
 
-TAKES_ALL = "must take all devices of its node, 16 aws.amazon.com/neuron of trn1.32xlarge"
+ALL, NO_CHOICE = "must take all devices of its node, 16 aws.amazon.com/neuron of trn1.32xlarge", "must not choose which"
 
 
 @pytest.mark.parametrize(
-    ("teams", "said", "levels"),
-    [
-        ({"training": {}}, "", 0),
-        ({"training": {"partial_nodes": False}}, TAKES_ALL, 1),
-        ({"training": {}, "speech": {}}, TAKES_ALL, 2),
-        ({"training": {"partial_nodes": True}, "speech": {}}, "with a part of a node must not choose which", 2),
-    ],
+    ("parts", "said", "levels"),
+    [([None], "", 0), ([False], ALL, 1), ([None, None], ALL, 2), ([True, None], NO_CHOICE, 2)],
 )
-def test_teams_that_share_nodes_take_them_whole_and_send_few_requests(record, teams, said, levels):
-    sections = {"queues": [{"name": name} for name in teams]}
-    entries = [
-        {"name": name, "queues": [name], "training_user_id": 1000 + number, **more}
-        for number, (name, more) in enumerate(teams.items())
+def test_teams_that_share_nodes_take_them_whole_and_send_few_requests(record, parts, said, levels):
+    teams = [
+        {"name": f"team{user}", "queues": [f"q{user}"], "training_user_id": user, "partial_nodes": part}
+        for user, part in enumerate(parts, 1)
     ]
+    sections = {"queues": [{"name": each["queues"][0]} for each in teams], "namespaces": teams}
 
     def program():
-        exports = TrainingStack("trn-dev", {**STACK, **sections, "namespaces": entries}).exports()
-        pulumi.export("namespaces", exports["namespaces"])
+        pulumi.export("namespaces", TrainingStack("trn-dev", {**STACK, **sections}).exports()["namespaces"])
 
     graph = record(program)
-    pods = one(graph, "ValidatingAdmissionPolicy", "training-admission-pods").inputs
+    pods = one(graph, "ValidatingAdmissionPolicy", "team1-admission-pods").inputs
     messages = " ".join(each["message"] for each in pods["spec"]["validations"])
-    assert said in messages
-    assert ("devices of its node" in messages, "part of a node must" in messages) == (
-        said is TAKES_ALL,
-        bool(said) and said is not TAKES_ALL,
-    )
-    assert graph.outputs["namespaces"][0]["wholeNodes"] is (said is TAKES_ALL)
-    assert [len(of_kind(graph, each)) for each in ("FlowSchema", "PriorityLevelConfiguration")] == [levels] * 2
-    for schema in of_kind(graph, "FlowSchema"):
-        name = schema.inputs["metadata"]["name"]
-        [rules] = schema.inputs["spec"]["rules"]
+    assert [each for each in (ALL, NO_CHOICE) if each in messages] == [each for each in (said,) if each]
+    assert graph.outputs["namespaces"][0]["wholeNodes"] is (said is ALL)
+    assert len(of_kind(graph, "PriorityLevelConfiguration")) == levels
+    for number, schema in enumerate(of_kind(graph, "FlowSchema"), 1):
+        spec, [rules] = schema.inputs["spec"], schema.inputs["spec"]["rules"]
         group, accounts = rules["subjects"]
-        team = name.removeprefix("trainium-eks-")
-        assert group["group"]["name"] == f"trainium-eks:{team}:researchers"
-        assert accounts["serviceAccount"] == {"namespace": team, "name": "*"}
-        assert schema.inputs["spec"]["priorityLevelConfiguration"]["name"] == name
+        assert group["group"]["name"] == f"trainium-eks:team{number}:researchers"
+        assert accounts["serviceAccount"] == {"namespace": f"team{number}", "name": "*"}
+        assert spec["priorityLevelConfiguration"]["name"] == f"trainium-eks-team{number}"
 
 
 def test_each_group_is_judged_once(record, monkeypatch):

@@ -152,6 +152,9 @@ def test_an_unknown_price_is_named_and_not_counted_as_nothing_until_the_config_b
 def test_a_way_of_buying_is_explained(kind, word):
     notes = [item.note for item in cost.estimate(_group("trn1.32xlarge", 1, 1, capacityType=kind)).items]
     assert any(word in note for note in notes)
+    assert not any("public price of Capacity Blocks" in note for note in notes), "no price of trn1's blocks is known"
+    [bought, _] = bill.node_group("p5en.48xlarge", 1, 1, 100, capacity="capacity-block")
+    assert (bought.unit_hourly_usd, bought.note.partition(" (")[0]) == (41.61, "public price of Capacity Blocks")
 
 
 def test_extended_support_costs_six_times_once_standard_support_is_over():

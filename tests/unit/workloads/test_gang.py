@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -378,6 +379,31 @@ if os.environ["RANK"] == "1":
 time.sleep(0.3)
 raise ConnectionError("closed by peer")
 """
+
+
+RAISED = ["[1]:Traceback (most recent call last):", '[1]:  File "a.py", line 1', "[1]:KeyError: 'A'"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "local", "code", "cause"),
+    [
+        (RAISED, 1, 1, "exit code 1 of rank 3: KeyError: 'A'"),
+        (RAISED, -1, 1, "exit code 1: KeyError: 'A'"),
+        (RAISED, 0, 1, "exit code 1 of rank 2"),
+        (RAISED, 1, 137, "exit code 137 of rank 3"),
+        ([*RAISED, "later", "[1]:no disk"], 1, 1, "exit code 1 of rank 3: no disk"),
+        (["[default1]:refused: no data", "[default1]:more"], 1, 78, "exit code 78 of rank 3: refused: no data"),
+    ],
+)
+def test_cause_is_the_last_error_of_the_failed_rank(lines, local, code, cause, monkeypatch):
+    ranks, now = object.__new__(gang._Ranks), 0
+    ranks._in_traceback, ranks._errors, ranks._last_words = set(), {}, {}
+    ranks._node, ranks._asked = SimpleNamespace(number=1), SimpleNamespace(nproc_per_node=2)
+    monkeypatch.setattr(gang, "time", SimpleNamespace(monotonic=lambda: now))
+    for line in lines:
+        now += 60 * (line == "later")
+        ranks._note_error(f"{line}\n".encode())
+    assert ranks._cause(local, code) == cause
 
 
 def test_traceback_of_the_first_failed_rank_is_the_last_line(node, tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from trainium_eks.cli.shared.durations import duration
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
 from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError, as_typed
 from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.model.validation.problems import plural
 
 if TYPE_CHECKING:
     from trainium_eks.cli.environment.acceptance_steps import Facts
@@ -119,7 +120,7 @@ def _refuse_others(graph: "Graph", project: Path, *, is_local: bool) -> None:
 
     protected = [each.name for each in graph.resources if each.options.protect and each.custom]
     if protected:
-        title = f"{graph.stack} protects {len(protected)} resources, and a run destroys at its end"
+        title = f"{graph.stack} protects {plural(len(protected), 'resource')}, and a run destroys at its end"
         raise CommandError(WRONG_USAGE, f"{title}: take a stack without `production` (Pulumi.acceptance.yaml)")
     if is_local:
         there = Paths.of(project, graph.stack).root.exists()

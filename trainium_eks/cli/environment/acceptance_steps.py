@@ -13,6 +13,7 @@ from trainium_eks.client.failure import CommandError
 from trainium_eks.jobs.watch.steps import parse_all
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.validation.parsing import MISSHAPEN
+from trainium_eks.model.validation.problems import plural
 from trainium_eks.operate.acceptance.commands import Answer, Commands, findings
 from trainium_eks.operate.acceptance.run import Step, StepError
 from trainium_eks.operate.upgrade.settings import next_version
@@ -198,7 +199,7 @@ class _Acts:
             raise StepError(f"the test was not made: {_problems(answer.document) or answer.complaint}")
         failed = [finding for group in groups for finding in findings(group)]
         if failed or answer.code:
-            raise StepError(f"{len(failed)} checks fail", failed)
+            raise StepError(f"{plural(len(failed), 'check')} failed", failed)
         return ", ".join(each["subject"] for group in groups for each in group["findings"] if each["status"] == "pass")
 
     def training(self) -> str:
@@ -254,7 +255,7 @@ class _Acts:
         other = nodes - 1 if nodes > int(group["minSize"]) else nodes + 1
         for size in (other, nodes):
             self._commands.must("scale", str(group["name"]), str(size))
-        return f"{nodes} to {other} nodes, and back"
+        return f"{nodes} to {plural(other, 'node')}, and back"
 
     def again(self) -> str:
         answer = self._here("up" if self._known.local else "preview", ("--expect-no-changes",))
@@ -293,7 +294,9 @@ class _Acts:
                 seen = f"kept on purpose: {', '.join(sorted({str(each.get('kind')) for each in kept})) or 'nothing'}"
                 return "; ".join([seen, *dict.fromkeys(removed)])
             if time.time() >= until:
-                raise StepError(f"{len(lost)} resources are left; not looked at: {', '.join(unseen) or 'none'}", lost)
+                raise StepError(
+                    f"{plural(len(lost), 'resource')} left; not looked at: {', '.join(unseen) or 'none'}", lost
+                )
             for each in lost:
                 if race := each.get("race"):
                     self._commands.remove(each["commands"])
@@ -399,7 +402,7 @@ class _Acts:
 
     def _judged(self, document: Mapping[str, Any], command: str) -> str:
         if failed := findings(document):
-            raise StepError(f"`trn {command}` finds {len(failed)} faults", failed)
+            raise StepError(f"`trn {command}` finds {plural(len(failed), 'fault')}", failed)
         counts = document.get("summary") or {}
         if not counts.get("pass"):
             raise StepError(f"`trn {command}` judged nothing: {_problems(document)}".rstrip(": "))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trainium_eks.operate.finding import Report
     from trainium_eks.plan.graph import Graph
 
-app = App(panel=ENVIRONMENT)
+app = App(panel=ENVIRONMENT, asks_cloud=False)
 
 _HEADINGS = {
     "account": "Account and rights",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trainium_eks.cli.shared.programs import Programs
     from trainium_eks.operate.review.review import Review
 
-app = App(panel=ENVIRONMENT)
+app = App(panel=ENVIRONMENT, asks_cloud=False)
 
 
 class PlatformName(StrEnum):

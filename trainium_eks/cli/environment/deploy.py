@@ -1,11 +1,15 @@
 """``trn deploy preview|up|destroy``: checks of tools, cost and account, and then the real ``pulumi``."""
 
+import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -56,7 +60,8 @@ def deploy(
     """Run the real `pulumi`, after checking the tools it needs and showing the hourly cost.
 
     `up` first runs the checks of `trn check` (not with --skip-check) and, at a terminal, asks you to accept the cost.
-    It does not start while pods hold claims that it would delete; with --wait-for-pods it waits for them.
+    It does not start while pods hold claims that it would delete; with --wait-for-pods it waits for them. It lists the
+    calls that AWS denied with their remedies, and runs once more where AWS needs time after a change.
     `destroy` names the jobs that end and exports files that S3 lacks (not with --no-export; --export-minutes=120).
     """
     from trainium_eks.cli.shared import recording
@@ -124,7 +129,8 @@ def complaints() -> list[str]:
 
 
 def run(operation: str, graph: "Graph", project: Path, arguments: Sequence[str]) -> None:
-    """Replace this process by ``pulumi``, after the operation's own checks."""
+    """Run ``pulumi`` after the operation's own checks: ``up`` as a child, whose denied calls are listed, the others in
+    place of this process."""
     from trainium_eks.cli.environment import destroy
     from trainium_eks.plan import cost
 
@@ -144,7 +150,71 @@ def run(operation: str, graph: "Graph", project: Path, arguments: Sequence[str])
         command += ["--parallel", str(PARALLEL)]
     sys.stdout.flush()
     os.chdir(project)
+    if operation == "up":
+        if code := run_up(command):
+            raise typer.Exit(code)
+        return
     os.execvp(command[0], command)
+
+
+def run_up(command: Sequence[str]) -> int:
+    """Run ``pulumi up``, list the calls that AWS denied, and run it once more if a wait alone can mend them all.
+
+    Returns:
+        The exit code of the last run.
+    """
+    from trainium_eks.operate.denied_calls import find_denied_calls, format_denied_calls
+
+    for is_last in (False, True):
+        code, messages = _run_with_events(command)
+        calls = find_denied_calls(messages) if code else ()
+        for line in format_denied_calls(calls):
+            typer.echo(line, err=True)
+        if is_last or not calls or not all(call.wait_seconds for call in calls):
+            break
+        seconds = max(call.wait_seconds for call in calls)
+        typer.echo(f"All of them may pass after a wait: running it once more in {seconds} seconds.", err=True)
+        time.sleep(seconds)
+    return code
+
+
+def _run_with_events(command: Sequence[str]) -> tuple[int, str]:
+    """Run ``pulumi`` in this terminal; return its exit code and the messages of its event log."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "events.json"
+        # The option is a debugging command; Pulumi's Automation API reads its events in the same way.
+        environment = {**os.environ, "PULUMI_DEBUG_COMMANDS": "true"}
+        process = subprocess.Popen([*command, "--event-log", str(log)], env=environment)
+        # Ctrl-C reaches both, and pulumi ends the update in its own time; SIGTERM reaches this process alone.
+        before = {
+            number: signal.signal(number, handler)
+            for number, handler in (
+                (signal.SIGINT, signal.SIG_IGN),
+                (signal.SIGTERM, lambda number, _: process.send_signal(number)),
+            )
+        }
+        try:
+            code = process.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        messages = "\n".join(_messages(log.read_text(encoding="utf-8") if log.is_file() else ""))
+    return (code if code >= 0 else 128 - code), messages
+
+
+def _messages(events: str) -> Iterator[str]:
+    """Yield the errors of an event log, and a line for each KMS key that the update makes."""
+    for line in events.splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue  # the last line of a killed process
+        shown = event.get("diagnosticEvent", {})
+        if shown.get("severity") in ("error", "info#err"):
+            yield f"error: {shown.get('message', '')}"
+        made = event.get("resourcePreEvent", {}).get("metadata", {})
+        if made.get("type") == "aws:kms/key:Key" and made.get("op") == "create":
+            yield f"aws:kms:Key {made.get('urn')} created"
 
 
 def check_account(graph: "Graph") -> None:

@@ -11,6 +11,7 @@ from trainium_eks.cli.shared import stack_state
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.catalogue import prices
+from trainium_eks.model.validation.problems import plural
 from trainium_eks.operate.cleanup.state import StackState, StateError
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.resource_types import registry
@@ -114,7 +115,8 @@ def refuse_protected(graph: Graph, arguments: Sequence[str]) -> None:
     flag = f" {skipped} would also bypass Pulumi's protection check." if skipped else ""
     raise CommandError(
         FAILED,
-        f"{graph.stack} protects {len(kept)} resources ({', '.join(kept[:3])}, …), so it is not destroyed.{flag}\n"
+        f"{graph.stack} protects {plural(len(kept), 'resource')} ({', '.join(kept[:3])}, …), so it is not destroyed."
+        f"{flag}\n"
         "  To destroy it anyway: set `production: false` (and `fileSystem.protect: false` where it is set) in "
         f"Pulumi.{graph.stack}.yaml, run `make up STACK={graph.stack}`, then destroy.",
     )

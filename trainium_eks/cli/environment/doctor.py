@@ -7,6 +7,7 @@ import typer
 from trainium_eks.cli.shared.command import ENVIRONMENT, App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.model.validation.problems import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -105,12 +106,12 @@ def summary(report: "Report", subject: str) -> "RenderableType":
     others = counted(report.summary, Status.PASS, Status.NOT_CHECKED, Status.NOT_APPLICABLE)
     rest = f"; {others}." if others else "."
     if looked := report.facts.get("lookedAt"):
-        counts = (f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in looked.items())
+        counts = (plural(count, kind) for kind, count in looked.items())
         rest += f" Looked at {', '.join(counts)}."
     fails = len(report.of(Status.FAIL))
     lines = [Text(f"✓ {subject}: no fault found{rest}", "bold green")]
     if fails:
-        lines = [Text(f"✗ {subject}: {fails} fault{'' if fails == 1 else 's'}{rest}", "bold red")]
+        lines = [Text(f"✗ {subject}: {plural(fails, 'fault')}{rest}", "bold red")]
     unknown = report.of(Status.NOT_CHECKED)
     if unread := [each.subject for each in unknown if each.section == UNREAD]:
         lines.append(Text(f"Not looked at: {', '.join(unread)}, which your user may not list.", "dim"))

@@ -20,7 +20,7 @@ from trainium_eks.client.project import check_stack, find_project
 if TYPE_CHECKING:
     from trainium_eks.cli.shared.plan_report import Plan
 
-app = App(panel=ENVIRONMENT)
+app = App(panel=ENVIRONMENT, asks_cloud=False)
 
 
 @app.command(example="trn plan --stack prod --against main")

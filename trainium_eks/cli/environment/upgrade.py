@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trainium_eks.plan.graph import Graph
     from trainium_eks.plan.recording.project import Project, StackSettings
 
-app = App(panel=ENVIRONMENT)
+app = App(panel=ENVIRONMENT, asks_cloud=False)
 
 
 @app.command(example="trn upgrade --stack prod --to 1.36 --keep-nodes")

@@ -14,6 +14,7 @@ from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import say, silent
 from trainium_eks.kube.pod_text import printable
+from trainium_eks.model.validation.problems import plural
 
 if TYPE_CHECKING:
     from trainium_eks.client.ending import EndedJob
@@ -69,7 +70,7 @@ def cancel(
 
 def _agree(cluster: ClusterOptions, namespace: str, wanted: "Sequence[WatchedJob]") -> None:
     names = ", ".join(job.name for job in wanted)
-    question = f"End {len(wanted)} jobs of {namespace}, your colleagues' too ({names})?"
+    question = f"End {plural(len(wanted), 'job')} of {namespace}, your colleagues' too ({names})?"
     if cluster.as_json or not sys.stdin.isatty():
         raise CommandError(WRONG_USAGE, f"{question} --yes says so")
     sys.stderr.write(f"{question} [y/N] ")

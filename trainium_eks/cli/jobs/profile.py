@@ -12,6 +12,7 @@ from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_optio
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import Say, notice, silent
+from trainium_eks.model.validation.problems import plural
 
 if TYPE_CHECKING:
     from trainium_eks.client.session import Session
@@ -46,7 +47,7 @@ def profile(
         place = _place(session, found, rank)
         made = profiling.profiled(found.source, place, steps)
         name = of(session.api.create(made)).name
-        say(f"{name} runs {job} again, node {place} under the profiler, for {steps} steps")
+        say(f"{name} runs {job} again, node {place} under the profiler, for {plural(steps, 'step')}")
         try:
             done = _steps_done(session, name, steps, say)
         finally:

@@ -10,6 +10,7 @@ from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.client.notices import say, silent
+from trainium_eks.model.validation.problems import plural
 
 app = App(panel=JOBS)
 
@@ -44,11 +45,11 @@ def scale(
         if nodes < before and (jobs := scaling.jobs_on(session, found)):
             tell(f"warning: {', '.join(jobs)} may run on the nodes that go; a gang that loses one starts again")
         scaling.resize(session, found, nodes, tell)
-        text = f"{found.name} is to have {nodes} nodes; `kubectl get nodes` shows them as they come."
+        text = f"{found.name} is to have {plural(nodes, 'node')}; `kubectl get nodes` shows them as they come."
         if wait:
             try:
                 scaling.await_nodes(session, found, nodes, tell)
             except CommandError as failure:
                 raise examine.with_closing(failure, cluster, session.namespace.name) from None
-            text = f"{found.name} has {nodes} nodes."
+            text = f"{found.name} has {plural(nodes, 'node')}."
     output.answer({"group": found.name, "nodes": nodes, "before": before}, text, as_json=cluster.as_json)

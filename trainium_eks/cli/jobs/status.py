@@ -12,6 +12,7 @@ from trainium_eks.cli.shared.durations import duration
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError, as_typed
+from trainium_eks.model.validation.problems import plural
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -133,8 +134,8 @@ def _shown(found: "JobStatus", use: "DeviceUse | None") -> "RenderableType":
 
     job = found.job
     each = job.ranks_per_node
-    ranks = f" x {each} rank{'' if each == 1 else 's'}" if each else ""
-    size = f"{job.nodes} node{'' if job.nodes == 1 else 's'}{ranks}"
+    ranks = f" x {plural(each, 'rank')}" if each else ""
+    size = f"{plural(job.nodes, 'node')}{ranks}"
     kind = " · ".join(filter(None, (job.kind, f"queue {job.queue}" if job.queue else "", size)))
     title = Text(job.name, "bold").append(f"  {kind}", "not bold dim")
     parts: list[RenderableType] = [title, lines([*_state(found), *_details(found)])]
@@ -349,7 +350,7 @@ def _idle(each: "GroupUse", now: "datetime") -> "Line":
     if not each.idle:
         return "-", "dim"
     since = f", for up to {duration((now - each.since).total_seconds())}" if each.since else ", since when is not known"
-    return f"{each.idle} node{'' if each.idle == 1 else 's'}{since}", "yellow"
+    return f"{plural(each.idle, 'node')}{since}", "yellow"
 
 
 def _wasted(each: "GroupUse", *, is_local: bool) -> "Iterator[Line]":

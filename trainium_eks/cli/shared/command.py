@@ -25,17 +25,21 @@ EXIT_CODES = (
 class App(typer.Typer):
     """A typer app: every command has an example and shows its stack."""
 
-    def __init__(self, *, otherwise: str = "dev", panel: str | None = None, **options: Any) -> None:
-        """Make an app with the default stack of its commands, and their heading in the help."""
+    def __init__(
+        self, *, otherwise: str = "dev", panel: str | None = None, asks_cloud: bool = True, **options: Any
+    ) -> None:
+        """Make an app with the default stack of its commands, and their heading in the help. ``asks_cloud``: whether
+        they ask a running cloud, so that of several one must be named."""
         super().__init__(add_completion=False, pretty_exceptions_enable=False, **options)
         self._otherwise = otherwise
         self._panel = panel
+        self._asks_cloud = asks_cloud
 
     def command(  # type: ignore[override]
         self, name: str | None = None, *, example: str, **options: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Return typer's decorator of a command, whose help ends with an example."""
-        kind = type("Command", (_Command,), {"otherwise": self._otherwise})
+        kind = type("Command", (_Command,), {"otherwise": self._otherwise, "asks_cloud": self._asks_cloud})
         epilog = f"Example: {example}"
         return super().command(name, cls=kind, epilog=epilog, rich_help_panel=self._panel, **options)
 
@@ -44,12 +48,15 @@ class _Command(TyperCommand):
     """A command that knows its stack before it runs."""
 
     otherwise = "dev"
+    asks_cloud = True
 
     def invoke(self, ctx: Any) -> Any:
         """Choose the stack, say on standard error which it is and why, and run the command."""
         given = ctx.params
         if given.get("stack") is not None and not given.get("outputs"):
-            given["stack"], why = choose(given["stack"], given.get("directory"), self.otherwise)
+            given["stack"], why = choose(
+                given["stack"], given.get("directory"), self.otherwise, asks_cloud=self.asks_cloud
+            )
             ctx.obj = why
             if not given.get("as_json"):
                 typer.echo(f"Stack {given['stack']} ({why})", err=True)
@@ -60,21 +67,21 @@ RUNS_HERE = "its local cloud runs here; --stack names another"
 """Reason for the stack of the local cloud that runs."""
 
 
-def choose(given: str, directory: Path | None, otherwise: str) -> tuple[str, str]:
+def choose(given: str, directory: Path | None, otherwise: str, *, asks_cloud: bool = True) -> tuple[str, str]:
     """Return the stack of a command and the reason for the choice.
 
     ``--stack``, else the environment variable ``TRN_STACK``, else the local cloud that runs in the project, else
-    ``otherwise``."""
+    ``otherwise``. A command that asks no cloud takes that, too, where several run."""
     if given:
         return given, "--stack"
     if named := os.environ.get(STACK_VARIABLE, ""):
         return named, STACK_VARIABLE
     running = _local_clouds(directory)
-    if len(running) > 1:
+    if len(running) > 1 and asks_cloud:
         raise typer.BadParameter(
             f"local clouds of several stacks run here: name {' or '.join(running)}", param_hint="--stack"
         )
-    if running:
+    if len(running) == 1:
         return running[0], RUNS_HERE
     return otherwise, f"the default; --stack or {STACK_VARIABLE} names another"
 

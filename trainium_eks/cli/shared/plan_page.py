@@ -12,9 +12,9 @@ from trainium_eks.cli.shared.markdown import Markdown
 from trainium_eks.cli.shared.plan_report import Plan
 from trainium_eks.model.catalogue.prices import HOURS_PER_MONTH
 from trainium_eks.model.config.waivers import PLACEHOLDER
-from trainium_eks.model.validation.problems import config_set
+from trainium_eks.model.validation.problems import config_set, plural
 from trainium_eks.operate.review.scrubbing import WINDOW, Scrubber
-from trainium_eks.operate.review.words import Words, plural, short_type, table
+from trainium_eks.operate.review.words import Words, short_type, table
 from trainium_eks.plan.cost import ComponentCost, Cost
 from trainium_eks.plan.goodput import Gang, Training
 from trainium_eks.plan.graph import STACK_TYPE, Graph, Resource

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainium_eks.cli.shared.stack_file import StackFile
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
-from trainium_eks.model.validation.problems import config_path, config_set
+from trainium_eks.model.validation.problems import config_path, config_set, plural
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording import assumptions, process
 from trainium_eks.plan.recording.assumptions import Assumptions, AssumptionsError
@@ -22,12 +22,13 @@ TIMEOUT_SECONDS = 300.0
 def refusal(error: InvalidConfigError, project: Path, stack: str, outcome: str) -> CommandError:
     """Return the failure for an invalid stack config, or for invalid arguments of a component; ``outcome`` ends its
     message (``nothing was planned``)."""
-    count = f"{len(error.problems)} problem{'' if len(error.problems) == 1 else 's'}"
+    count = plural(len(error.problems), "problem")
     where = error.component or f"Pulumi.{stack}.yaml"
     spell = str if error.component else config_path
     file = StackFile.find(load_project(project), stack)
     setting = file.setting if file is not None else config_set
-    return CommandError(FAILED, f"{where}: {count}, {outcome}", error.problems, spell=spell, setting=setting)
+    title = f"{where}: {count}, {outcome}"
+    return CommandError(FAILED, title, error.problems, detail=error.note, spell=spell, setting=setting)
 
 
 def load_assumptions(path: Path | None) -> Assumptions | None:

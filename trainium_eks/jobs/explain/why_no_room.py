@@ -26,6 +26,7 @@ from trainium_eks.model.catalogue.instances import (
     NVIDIA_RESOURCE,
 )
 from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.validation.problems import plural
 from trainium_eks.model.volcano_config import ULTRASERVER_LABELS
 from trainium_eks.observe.faults.catalogue import BY_NAME
 
@@ -89,7 +90,9 @@ def _queue(snapshot: ClusterSnapshot, wanted: Sequence[Ask], *, is_empty: bool =
 def _above_capability(queue: str, resource: str, most: Decimal, needs: Decimal, wanted: Sequence[Ask]) -> Reason:
     each = max(ask.each.get(resource, Decimal(0)) for ask in wanted)
     fitting = int(most // each)
-    ask_for = f"ask for at most {fitting} nodes" if fitting else f"ask for at most {said(most, resource)} a node"
+    ask_for = (
+        f"ask for at most {plural(fitting, 'node')}" if fitting else f"ask for at most {said(most, resource)} a node"
+    )
     sentence = f"it needs {said(needs, resource)}, and queue {queue} may use {said(most, '').strip()} in all"
     return held(Cause.QUEUE, "queue-too-small", sentence, ask=ask_for)
 
@@ -287,7 +290,7 @@ def _is_parent(name: str, queues: dict[str, Object]) -> bool:
 
 def _nodes(count: int, ask: Ask) -> str:
     kind = f" of {ask.instance_type}" if ask.instance_type else ""
-    return f"{count} node{'' if count == 1 else 's'}{kind}"
+    return f"{plural(count, 'node')}{kind}"
 
 
 def _group(snapshot: ClusterSnapshot, ask: Ask) -> NodeGroupOutput | None:
@@ -372,7 +375,7 @@ def _whole_parts(
     left = {part: len(parts[part]) - len(taken[part]) for part in sorted(taken)}
     best = sorted(left, key=lambda part: -left[part])
     shown = some([f"{left[part]} of {size} nodes of {kind} {part} are free" for part in best])
-    sentence = f"it must have {number} {kind}{'' if number == 1 else 's'} to itself: {shown}"
+    sentence = f"it must have {plural(number, kind)} to itself: {shown}"
     theirs = some([*holders([nodes[name] for part in best for name in taken[part] & nodes.keys()])])
     yield held(Cause.TOPOLOGY, "ultraserver-busy", sentence, wait=f"wait for {theirs}" if theirs else "")
 

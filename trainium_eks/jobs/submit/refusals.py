@@ -10,7 +10,7 @@ from trainium_eks.jobs.submit import saving, titan
 from trainium_eks.jobs.submit.examples import EXAMPLES, example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
-from trainium_eks.model.validation.problems import Problem, Severity, nearest, nearest_number
+from trainium_eks.model.validation.problems import Problem, Severity, nearest, nearest_number, plural
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, WITHIN_ULTRASERVER
 
 MOST_CPU_RANKS = 1024
@@ -113,7 +113,7 @@ def _size_problems(
         types = ", ".join(sorted({"trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge"}))
         found.append(Problem("--nodes", reason, f"or choose a group of another type: {types}", value=job.nodes, good=1))
     elif job.nodes > most:
-        reason = f"{group.name} has at most {group.max_size} nodes"
+        reason = f"{group.name} has at most {plural(group.max_size, 'node')}"
         fix = f"or raise `maxSize` of {group.name} in the stack's config"
         good = most or None
         found.append(Problem("--nodes", reason, fix, value=job.nodes, good=good))

@@ -10,6 +10,9 @@ from types import MappingProxyType
 ZONE_ID = re.compile(r"(?P<prefix>[a-z]{3,6}[0-9])-az[0-9]{1,2}")
 """Pattern of a zone id (``usw2-az4``). Local zones (``usw2-lax1-az1``) hold no control plane and do not match."""
 
+EDGE_ZONE_ID = re.compile(r"[a-z]{3,6}[0-9]-([a-z]{3}[0-9]-az|wl[0-9]-[a-z0-9-]*wlz)[0-9]{1,2}")
+"""Pattern of the id of a local zone, or of a Wavelength zone (``usw2-wl1-las-wlz1``; EC2 user guide, zones)."""
+
 
 @dataclass(frozen=True)
 class Region:

@@ -71,6 +71,8 @@ class ClusterConfig(ConfigModel):
     be listed: EKS refuses the second entry (pulumi-eks#2373)."""
     service_cidr_block: str = "172.20.0.0/16"
     """Range of Kubernetes service addresses; must not overlap the VPC or its peers."""
+    logs: StrictBool = True
+    """Keep all five types of control-plane logs in CloudWatch, for 0.50 USD a GB."""
     log_retention_days: formats.RetentionDays = 365
     """Days that control-plane logs are kept."""
     support_type: Literal["STANDARD", "EXTENDED"] = "STANDARD"

@@ -8,7 +8,7 @@ from typing import Literal
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.sizing import addresses
 from trainium_eks.model.validation import formats, ranges
-from trainium_eks.model.validation.config_model import ConfigModel
+from trainium_eks.model.validation.config_model import ConfigModel, StrictBool
 from trainium_eks.model.validation.problems import Problem, join, nearest, under
 
 COMPLETE_ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "fsx", "logs", "ssm", "sts")
@@ -33,6 +33,8 @@ class NetworkConfig(ConfigModel):
     """``single``: one, in the accelerator zone (if that zone fails, the others are cut off). ``per-zone``: one each."""
     interface_endpoints: tuple[str, ...] = ()
     """Interface endpoints by service name without prefix (``ecr.api``, ``sts``); each costs money per zone and hour."""
+    flow_logs: StrictBool = True
+    """Log every connection in CloudWatch, by a role and a log group of the VPC's own, for 0.50 USD a GB."""
     flow_log_retention_days: formats.RetentionDays = 365
     """Days that flow logs are kept in CloudWatch."""
     peer_cidr_blocks: tuple[str, ...] = ()
@@ -122,6 +124,10 @@ def zone_problems(path: str, zone_id: str, region: str) -> list[Problem]:
     if re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]", zone_id):
         reason = "it is a zone's name, which means another place in each account; give the zone's id"
         fix = "aws ec2 describe-availability-zones shows the ids beside the names"
+        return [Problem(path, reason, fix, value=zone_id, allowed=(f"ids such as {example}",))]
+    if regions.EDGE_ZONE_ID.fullmatch(zone_id):
+        reason = "it is the id of a local or Wavelength zone, where EKS puts no control plane"
+        fix = f"give a zone of the region itself: {example} and the like"
         return [Problem(path, reason, fix, value=zone_id, allowed=(f"ids such as {example}",))]
     if not regions.ZONE_ID.fullmatch(zone_id):
         fix = f"give the id: {example} and the like"

@@ -73,6 +73,8 @@ class FileSystemConfig(ConfigModel):
     month), and lets the driver make and delete these. A namespace's ``resource_quota`` says how many it may have
     (``fsx.storageclass.storage.k8s.io/persistentvolumeclaims``, by default none). Delete those claims before you switch
     this off again: without the permission, the driver leaves the file systems behind."""
+    logs: StrictBool | None = None
+    """Keep Lustre's warnings and errors, which are about the link to S3 alone, in CloudWatch. Unset: with a link."""
     protect: StrictBool | None = None
     """Pulumi refuses to delete or replace it while true. Unset: on in production."""
 

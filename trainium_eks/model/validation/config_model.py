@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar, g
 import pydantic
 from pydantic.alias_generators import to_camel
 
+from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.model.validation import other_names
 from trainium_eks.model.validation.problems import Problem, Value, join, join_key, nearest, snake
 
@@ -149,7 +150,7 @@ def _problems(spec: type[ConfigModel], error: pydantic.ValidationError, path: st
             case "missing":
                 problem = _missing(where, owner, str(fault["loc"][-1]))
             case "literal_error":
-                problem = _not_among(where, fault.get("input"), str(context.get("expected", "")))
+                problem = _not_among(where, fault.get("input"), str(context.get("expected", "")), owner)
             case "union_tag_invalid":
                 problem = _not_among(join(where, "type"), context.get("tag"), str(context.get("expected_tags", "")))
             case "union_tag_not_found":
@@ -198,8 +199,11 @@ def _unknown_name(path: str, owner: type[ConfigModel] | None, name: str, spec: t
 
 
 def _known_as(model: type[ConfigModel], name: str) -> str:
-    kin = [each.__name__ for each in model.__mro__ if issubclass(each, ConfigModel)]
-    return other_names.known_as(kin, model.model_fields, name)
+    return other_names.known_as(_kin(model), model.model_fields, name)
+
+
+def _kin(model: type[ConfigModel]) -> list[str]:
+    return [each.__name__ for each in model.__mro__ if issubclass(each, ConfigModel)]
 
 
 def _elsewhere(spec: type[ConfigModel], owner: type[ConfigModel], name: str, here: str) -> str:
@@ -228,10 +232,11 @@ def _missing(path: str, owner: type[ConfigModel] | None, name: str) -> Problem:
     return Problem(path, reason, good=(placeholder,) if many else placeholder)
 
 
-def _not_among(path: str, value: object, expected: str) -> Problem:
+def _not_among(path: str, value: object, expected: str, owner: type[ConfigModel] | None = None) -> Problem:
     allowed = tuple(re.findall(r"'([^']*)'", expected)) or (expected,)
-    good = nearest(value, allowed) if isinstance(value, str) else None
-    return Problem(path, f"it must be one of the allowed words, not {_kind(value)}", allowed=allowed, good=good)
+    fix = other_names.value_known_as(_kin(owner), path.rpartition(".")[2], value) if owner else ""
+    good = nearest(value, allowed) if isinstance(value, str) and not fix else None
+    return Problem(path, f"it must be one of the allowed words, not {_kind(value)}", fix, allowed=allowed, good=good)
 
 
 def _no_tag(path: str, value: object, tags: tuple[str, ...]) -> Problem:
@@ -272,6 +277,8 @@ def _wrong_type(path: str, kind: str, message: str, value: object) -> Problem:
         good = _WORDS_FOR_FLAGS[value.lower()]
     elif isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value) and "whole number" in reason:
         good = int(value)
+    elif isinstance(value, str) and "whole number" in reason:
+        good, fix = _without_unit(path, value)
     elif isinstance(value, float) and "whole number" in reason and abs(value) < 1e15:
         good = round(value)
     elif expected == "a list" and isinstance(value, str) and value:
@@ -279,6 +286,22 @@ def _wrong_type(path: str, kind: str, message: str, value: object) -> Problem:
     if good is None and not fix:
         fix = f"write {expected}" if expected else "write it so"
     return Problem(path, f"{reason}, not {_kind(value)}", fix, good=good)
+
+
+_UNITS = {"gib": ("Gi", "GiB"), "minutes": ("m", "min"), "hours": ("h",), "days": ("d", "days")}
+"""Last word of a field's name to the units that people write behind its number."""
+
+
+def _without_unit(path: str, text: str) -> tuple[int | None, str]:
+    """Return the number of a text with the field's own unit (``100Gi`` for ``root_volume_gib``); or the line for a
+    quantity of Kubernetes (``64Gi`` of memory, in bytes), where a value may still be one to warn of."""
+    number = re.fullmatch(r"(\d{1,18}) ?([A-Za-z]+)", text)
+    if number and number[2] in _UNITS.get(path.rpartition("_")[2], ()):
+        return int(number[1]), ""
+    kind = re.search(r"(cpu|memory|ephemeral-storage)\W*$", path)
+    amount = quantity(text) if kind else None
+    whole = kind is not None and amount is not None and amount == amount.to_integral_value()
+    return None, f"write it as {kind[1]}: {amount:f}" if kind and whole else ""
 
 
 def _walk(spec: type[ConfigModel], loc: tuple[int | str, ...], path: str) -> tuple[str, type[ConfigModel] | None]:

@@ -82,6 +82,8 @@ _ASSUMED_ROLE = re.compile(
 )
 # Letters and digits of any script, as AWS takes them; of its white space, line separators among it, the plain space.
 _TAG_TEXT = re.compile(r"[\w .:/=+@-]*")
+_OWNED = "kubernetes.io/cluster/"
+"""How the tag begins by which controllers know a cluster's resources (kubernetes/cloud-provider-aws, ``tags.go``)."""
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _ADDRESS = re.compile(r"[A-Za-z0-9._~:/?#@!$&'()*+,;=%-]+")
@@ -367,6 +369,13 @@ def tags(path: str, values: Mapping[str, OutputText], *, taken: Mapping[str, str
             found.append(Problem(here, "a tag's key is 1 to 128 letters, digits, spaces and _.:/=+-@", "rename it"))
         elif low.startswith("aws:"):
             found.append(Problem(here, "keys that begin with aws: belong to AWS", "rename it"))
+        elif low.startswith(_OWNED):
+            reason = (
+                "EKS and controllers take what has this tag for the cluster's own: Karpenter may end such nodes, and "
+                "load balancers fail at a second security group with it"
+            )
+            severity = Severity.REFUSE if value == "owned" else Severity.WARN
+            found.append(Problem(here, reason, "remove it: EKS tags what needs it", severity=severity))
         elif low in own:
             reason = f"the stack sets the tag {own[low]} itself, and IAM takes a key once, whatever its case"
             found.append(Problem(here, reason, taken[own[low]]))

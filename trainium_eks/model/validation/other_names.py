@@ -4,6 +4,7 @@ import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from trainium_eks.model.validation.parsing import parse_yaml
 
@@ -25,6 +26,12 @@ def known_as(models: Sequence[str], fields: Collection[str], name: str) -> str:
     return ""
 
 
+def value_known_as(models: Sequence[str], field: str, value: object) -> str:
+    """Return the sentence for a value that other tools take for a field; empty without one."""
+    word = str(value).lower()
+    return next((found for model in models if (found := _values().get((model, field, word)))), "")
+
+
 def _squashed(name: str) -> str:
     return re.sub("[^a-z0-9]", "", name.lower())
 
@@ -33,10 +40,22 @@ def _squashed(name: str) -> str:
 def _sections() -> Mapping[str, tuple[list[str], dict[str, str]]]:
     """Return for each model the words for it, and other tools' names with what stands in their place."""
     found: dict[str, tuple[list[str], dict[str, str]]] = {}
-    for section in parse_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")):
+    for section in _table():
         for model in section["models"]:
             heads, known = found.setdefault(model, ([], {}))
             heads.extend(map(_squashed, section.get("called", ())))
             for names, ours in section["names"]:
                 known.update(dict.fromkeys(map(_squashed, names), ours))
     return found
+
+
+@functools.cache
+def _values() -> Mapping[tuple[str, str, str], str]:
+    """Return model, field and value to what stands in the value's place."""
+    rows = ((model, row) for section in _table() for model in section["models"] for row in section.get("values", ()))
+    return {(model, field, word): ours for model, (words, field, ours) in rows for word in words}
+
+
+def _table() -> list[Any]:
+    table: list[Any] = parse_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    return table

@@ -163,6 +163,11 @@ def config_set(path: str, value: Value) -> str:
     return f"pulumi config set {spelled} {shlex.quote(shown(value))}"
 
 
+def plural(count: int, one: str) -> str:
+    """Return ``1 resource``, ``2 resources``."""
+    return f"{count} {one if count == 1 else f'{one}s'}"
+
+
 def nearest(value: str, allowed: Iterable[str], *, same_numbers: bool = True, least: float = 0.65) -> str | None:
     """Return the allowed word that ``value`` misspells, or None: when none has the ``least`` likeness (0 to 1), or two
     have the same. With ``same_numbers`` it has each number of ``value``: ``train-1`` is not ``train-2`` misspelt."""

@@ -8,10 +8,12 @@ from enum import StrEnum
 _PLACEHOLDER = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
 
 _MERELY_TELLS = re.compile(
-    r"^(?!.*\b(NCCL|CCOM)\b(?! INFO)).*(\b(DEBUG|INFO|WARN(ING)?)\b|\[[DIW]\d{4} |^(\[\w+\]:)?[DIW]\d{4} |\w+Warning: |"
+    r"^(?!.*\b(NCCL|CCOM)\b(?! INFO (?!NET/OFI))).*("
+    r"\b(DEBUG|INFO|WARN(ING)?)\b|\[[DIW]\d{4} |^(\[\w+\]:)?[DIW]\d{4} |\w+Warning: |"
     r"\b[Rr]etrying\b|\b[Rr]etry (\d+|in)\b|[Tt]rying again|\b[Ii]gnor(ed|ing)\b|falling back)"
 )
-"""Line of a log that informs or warns and ends nothing. NCCL's and CCOM's own errors are written at these levels."""
+"""Line of a log that informs or warns and ends nothing. NCCL's and CCOM's own errors are written as warnings, those of
+the plugin NET/OFI as INFO, too."""
 
 
 class Speaker(StrEnum):

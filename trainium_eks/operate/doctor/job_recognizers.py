@@ -24,6 +24,7 @@ from trainium_eks.kube import pod_text
 from trainium_eks.kube.cluster import Object, condition, name_of, namespace_of
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.annotations import annotation
+from trainium_eks.model.validation.problems import plural
 from trainium_eks.observe.faults.catalogue import BY_NAME, in_log
 from trainium_eks.operate.doctor.cluster_recognizers import PATIENCE
 from trainium_eks.operate.doctor.examination import Examination
@@ -88,7 +89,7 @@ def _end(
     if told:
         yield found("container-failed", about, f"it failed: {told[-1]}", job=snapshot.name, namespace=namespace)
         return
-    read = f"{len(snapshot.pods)} pods that are left and {len(snapshot.events)} events"
+    read = f"{plural(len(snapshot.pods), 'pod')} left and {plural(len(snapshot.events), 'event')}"
     sentence = f"it is {snapshot.phase}; read: {read}; none of them names a cause"
     if warning := next((each for each in reversed(snapshot.events) if each.get("type") == "Warning"), None):
         sentence += f"; the newest warning: {warning.get('message')}"
@@ -167,5 +168,5 @@ def _standstill(examination: Examination, snapshot: ClusterSnapshot, about: str)
     if began and log and any(f" {example.module}" in command for example in EXAMPLES.values()):
         minutes = (examination.now - max(began)) // timedelta(minutes=1)
         if minutes >= AlertSettings().first_step_minutes:
-            words = f"it has run for {minutes} min, and the last {len(log)} lines of rank 0 show no step"
+            words = f"it has run for {minutes} min, and the last {plural(len(log), 'line')} of rank 0 show no step"
             yield found("training-stalled", about, words, **names)

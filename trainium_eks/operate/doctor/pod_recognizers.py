@@ -1,5 +1,6 @@
 """Recognizers of faults of pods: failed starts, ends, lines of logs, and devices held after the end."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
@@ -34,6 +35,9 @@ RAISED = "program-raised"
 
 _NOT_STARTED = ("StartError", "ContainerCannotRun", "RunContainerError")
 """Reasons of an end in which containerd speaks: no program has run."""
+
+_BEFORE_ERROR = re.compile(r"^(.*exit code \d+( of rank \d+)?|rank \d+): ")
+"""Words of the gang launcher before a program's own error."""
 
 _CODES = {
     126: "command-not-executable",
@@ -110,8 +114,7 @@ def of_exit(
         return found("out-of-memory", about, f"{start}: {ended.message}".rstrip(": "), **names)
     log = [*examination.log(pod, is_previous)]
     error = endings.first_error(log)
-    # "exit code 1 of rank 1: KeyError: …"
-    known = in_log([error, error.partition(": ")[2]]) if error else None
+    known = in_log([error, _BEFORE_ERROR.sub("", error)]) if error else None
     if known is not None:
         return found(known[0].name, about, f"{start}: {error}", **names)
     known, more = in_log(log), f"; {error}" if error else ""

@@ -34,6 +34,12 @@ class Ask:
     """Input with the id of the thing, or several: a parent of the resource. The word ``parent`` stands for its id and
     ``end`` for the id's last part. A parent that the program does not make has no tags that are known. Empty for the
     resource itself; ``key`` for the program's KMS keys."""
+    via: str = ""
+    """Service that takes the actions with the caller's rights (``aws:CalledVia``)."""
+    role: str = ""
+    """ARN of the role of the stack that takes the actions, with words; empty for the caller."""
+    source: str = ""
+    """Document that asks for rights beyond the caller's own calls; set for each ``caller`` and ``role``."""
 
 
 def _asks(entry: Mapping[str, Any]) -> Iterator[Ask]:
@@ -55,6 +61,15 @@ def _asks(entry: Mapping[str, Any]) -> Iterator[Ask]:
             role = f"arn:{{partition}}:iam::{{account}}:role/aws-service-role/{service}/AWSServiceRole"
             yield Ask(("iam:CreateServiceLinkedRole",), role, context={"iam:AWSServiceName": service})
             yield Ask(("iam:GetRole",), role)
+        case {"caller": resource, "source": source}:
+            of, tags = entry.get("of", ""), Tags.NONE
+            if resource == "key":
+                resource, of, tags = "{parent}", "key", Tags.RESOURCE
+            yield Ask(actions, resource, tags, entry.get("context", {}), of, entry.get("via", ""), source=source)
+        case {"role": role, "resource": "key", "source": source}:
+            yield Ask(actions, "{parent}", Tags.RESOURCE, of="key", role=role, source=source)
+        case {"role": role, "resource": resource, "source": source}:
+            yield Ask(actions, resource, role=role, source=source)
         case {"encrypts": more}:
             yield Ask(("kms:CreateGrant", "kms:DescribeKey", *more), "{parent}", Tags.RESOURCE, of="key")
         case _:

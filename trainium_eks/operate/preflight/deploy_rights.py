@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any
 
+from trainium_eks.model.catalogue import regions
 from trainium_eks.operate.preflight.deploy_actions import NEEDS, Ask, Tags
 from trainium_eks.plan.backend import ACCOUNT
 from trainium_eks.plan.graph import Graph, Resource
@@ -24,7 +25,7 @@ class IamRequest:
     context: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     """Condition keys that AWS sends with it, values as text."""
     principal: str = ""
-    """ARN, or the name of a service; only resource policies look at it."""
+    """ARN, or the name of a service; empty for the caller. Only resource policies look at it."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class AccountRegion:
     boundary: str
     """ARN of the policy that bounds its roles; empty for none."""
 
+    @property
+    def suffix(self) -> str:
+        """Return the end of its services' host names."""
+        return regions.dns_suffix(self.region)
+
 
 def needed(graph: Graph, place: AccountRegion) -> tuple[IamRequest, ...]:
     """Return the requests of the first resource of each type, each once: policies tell types apart, and IAM takes a
@@ -46,14 +52,16 @@ def needed(graph: Graph, place: AccountRegion) -> tuple[IamRequest, ...]:
     first = [graph.of_type(type_)[0] for type_ in types]
     # Every attachment, because each has another policy.
     others = graph.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment")
-    found = {str(each): each for resource in (*first, *others) for _, each in _of(resource, owners, place)}
+    made = (pair for resource in (*first, *others) for pair in _of(resource, owners, place))
+    found = {str(each): each for ask, each in made if not ask.role}
     # Tags of new resources: one of them speaks for all.
     tagging = [text for text, each in found.items() if "ec2:CreateAction" in each.context]
     return tuple(each for text, each in found.items() if text not in tagging[1:])
 
 
 def requests(graph: Graph, place: AccountRegion) -> Iterator[tuple[Ask, IamRequest]]:
-    """Yield every request that a program causes, with the part of the row that it comes from."""
+    """Yield every request that a program causes, the caller's and its roles' (``Ask.role``), with the part of the row
+    that it comes from."""
     owners = _Owners(graph)
     for resource in graph.resources:
         yield from _of(resource, owners, place)
@@ -61,6 +69,8 @@ def requests(graph: Graph, place: AccountRegion) -> Iterator[tuple[Ask, IamReque
 
 def _of(resource: Resource, owners: "_Owners", place: AccountRegion) -> Iterator[tuple[Ask, IamRequest]]:
     words = {**resource.inputs, **resource.outputs}
+    if path := resource.inputs.get("dataRepositoryPath"):
+        words["bucket"] = str(path).split("/")[2]
     for ask in NEEDS.get(resource.type, ()):
         if not ask.of:
             yield from ((ask, each) for each in _requests(ask, words, _tags(resource), place))
@@ -119,5 +129,8 @@ def _requests(
         context |= {f"aws:{kind}/{key}": put(value) for key, value in tags.items()}
         if ask.tags is Tags.REQUEST and tags:
             context["aws:TagKeys"] = sorted(tags)
+    if ask.via:
+        context["aws:CalledVia"] = [ask.via]
+    principal = put(ask.role)
     for action in ask.actions:
-        yield IamRequest(action, put(ask.resource), context)
+        yield IamRequest(action, put(ask.resource), context, principal)

@@ -141,7 +141,8 @@ class _IdentityChecks:
         shown = ", ".join(missing[:_MOST_SHOWN])
         more = f" and {len(missing) - _MOST_SHOWN} more" if len(missing) > _MOST_SHOWN else ""
         remedy = (
-            f"deploy as the role training-deployer of the account's stack; {_deploy_account()} brings it up to date"
+            f"deploy as the role training-deployer of the account's stack; {_deploy_account()} brings it up to date "
+            "(--parameter-overrides Rights=wide, where its narrow rights lack them)"
         )
         if not place.boundary and "iam:CreateRole" in missing:
             remedy += "; with that policy, set `permissionsBoundary`: it makes no role without one"
@@ -167,7 +168,9 @@ class _IdentityChecks:
         missing = []
         for resource, actions, service in asked:
             through = f"{service}.{region}.{regions.dns_suffix(region)}"
-            context = {"ContextKeyName": "kms:ViaService", "ContextKeyValues": [through], "ContextKeyType": "string"}
+            # A key of others has a name of theirs; the boundary leaves roles each key whose tags do not count yet.
+            known = {"kms:ViaService": through, "aws:ResourceTag/Name": "of others"}
+            context = [_context_entry(name, value) for name, value in known.items()]
             results = self._account.pages(
                 "iam",
                 "simulate_custom_policy",
@@ -176,7 +179,7 @@ class _IdentityChecks:
                 PermissionsBoundaryPolicyInputList=[document],
                 ActionNames=list(actions),
                 ResourceArns=[resource],
-                ContextEntries=[context] if service else [],
+                ContextEntries=context if service else [],
             )
             missing += [
                 f"{each['EvalActionName']} on {resource}" for each in results if each["EvalDecision"] != "allowed"
@@ -218,16 +221,18 @@ class _IdentityChecks:
             PolicySourceArn=principal,
             ActionNames=sorted({request.action for request in requests}),
             ResourceArns=[first.resource],
-            ContextEntries=[
-                {
-                    "ContextKeyName": key,
-                    "ContextKeyValues": [value] if isinstance(value, str) else list(value),
-                    "ContextKeyType": "string" if isinstance(value, str) else "stringList",
-                }
-                for key, value in first.context.items()
-            ],
+            ContextEntries=[_context_entry(key, value) for key, value in first.context.items()],
         )
         return [each["EvalActionName"] for each in results if each["EvalDecision"] != "allowed"]
+
+
+def _context_entry(key: str, value: str | Sequence[str]) -> Mapping[str, Any]:
+    """Return a condition key's value as IAM's simulation takes it."""
+    return {
+        "ContextKeyName": key,
+        "ContextKeyValues": [value] if isinstance(value, str) else list(value),
+        "ContextKeyType": "string" if isinstance(value, str) else "stringList",
+    }
 
 
 def _is_same(arn: str, account: str, role: str, caller: str) -> bool:

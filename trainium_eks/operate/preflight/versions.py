@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from trainium_eks.aws.account import Account
-from trainium_eks.model.catalogue.versions import OLDEST_NODES_BEHIND, minor
+from trainium_eks.model.catalogue.versions import AMI_RELEASES, OLDEST_NODES_BEHIND, minor
 from trainium_eks.model.validation.problems import config_set, join, join_key, nearest
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.operate.preflight.present import AccountState
@@ -51,7 +51,7 @@ class _VersionChecks:
         status = _status(found) if found else ""
         if found is None or status == "UNSUPPORTED":
             good = [each["clusterVersion"] for each in every if _status(each) == "STANDARD_SUPPORT"]
-            newest = max(good, key=minor, default="")
+            newest = max([each for each in good if each in AMI_RELEASES] or good, key=minor, default="")
             detail = f"EKS has no {wanted} in {self._account.region}; it has {', '.join(good) or 'none'}"
             return failed(detail, config_set("cluster.kubernetes_version", newest) if newest else "take another region")
         if status == "EXTENDED_SUPPORT":

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trainium_eks.model.validation.problems import plural
 from trainium_eks.operate.review import sections
 from trainium_eks.operate.review.review import Comparison, Review
 from trainium_eks.operate.review.safe_text import NAME, cut
 from trainium_eks.operate.review.scrubbing import Scrubber
-from trainium_eks.operate.review.words import Words, called, name_of, plural
+from trainium_eks.operate.review.words import Words, called, name_of
 from trainium_eks.plan.differences.changes import ResourceChange
 from trainium_eks.plan.differences.diff import provider_versions
 

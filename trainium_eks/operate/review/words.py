@@ -126,8 +126,3 @@ def money(amount: float, digits: int = 2) -> str:
 def minutes(seconds: float) -> str:
     """Return ``14 min``."""
     return f"{round(seconds / 60)} min" if seconds >= 60 else f"{round(seconds)} s"
-
-
-def plural(count: int, one: str) -> str:
-    """Return ``1 resource``, ``2 resources``."""
-    return f"{count} {one if count == 1 else f'{one}s'}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from trainium_eks.model.validation.problems import plural
 from trainium_eks.plan.differences.changes import Changes, ResourceChange
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.order import order
@@ -116,7 +117,7 @@ def disturbance(step: UpgradeStep) -> Iterator[str]:
     elif step.phase == "control plane":
         yield "jobs run on; the API server goes away for moments, and commands may have to be repeated"
     elif step.nodes:
-        nodes = f"{step.nodes} node{'' if step.nodes == 1 else 's'}"
+        nodes = plural(step.nodes, "node")
         turns = "in one turn" if step.batches == 1 else f"in {step.batches} turns"
         if eks.is_accelerator_group(step.change.resource):
             yield f"{nodes} replaced {turns}; a gang on them starts again from its last checkpoint, at worst each turn"

@@ -3,25 +3,26 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from trainium_eks.kube.cluster import GROUP_LABEL, Object, condition, is_ready, labels_of, minor, name_of
-from trainium_eks.model.catalogue import addon_records, versions
+from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.quantities import quantity
+from trainium_eks.model.validation.problems import plural
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
 from trainium_eks.operate.verify.check_input import CheckInput
 
 
 def server(examined: CheckInput) -> Iterator[Finding]:
-    """Check that the API server answers with a version that this project has add-ons for, and that nodes are not too
-    far from it."""
-    known = [each for each in versions.KUBERNETES_STANDARD_SUPPORT if addon_records.KUBE_PROXY.version(each)]
+    """Check that the API server answers with a version that this release knows, and that nodes are not too far from
+    it. Builds of add-ons that are not pinned stand in the config."""
+    known = versions.KUBERNETES_STANDARD_SUPPORT
     version = examined.cluster.version
     major, own = minor(version)
     if f"{major}.{own}" in known:
         yield passed("server/version", "API server", f"answers, {version}")
     else:
-        detail = f"answers, {version}; add-ons are pinned for {', '.join(known)} only"
+        detail = f"answers, {version}; this release has no pins for it, only for {', '.join(known)}"
         remedy = "set cluster.kubernetesVersion to one of these, or update trainium-eks"
         yield failed("server/version", "API server", detail, remedy)
     yield _kubelets(examined, major, own)
@@ -144,7 +145,7 @@ def _device(examined: CheckInput, group: NodeGroupOutput, resource: str, wants: 
         return not_applicable(id_, subject, "no Ready node" if nodes else "no node")
     wrong = [node for node in ready if _amount(node, "allocatable", resource) != wants]
     if not wrong:
-        return passed(id_, subject, f"{wants} on {'each of ' if len(ready) > 1 else ''}{_nodes(len(ready))}")
+        return passed(id_, subject, f"{wants} on {'each of ' if len(ready) > 1 else ''}{plural(len(ready), 'node')}")
     faults = [f"{name_of(node)}: {resource} has {_shown(node, resource)}, wants {wants}" for node in wrong]
     detail = f"{_of(len(wrong), len(ready))} not as wanted ({wants} each)"
     causes: dict[str, Object] = {}
@@ -212,9 +213,5 @@ def _instance_id(node: Object) -> str:
     return str(node.get("spec", {}).get("providerID", "")).rsplit("/", 1)[-1] or "<instance id>"
 
 
-def _nodes(count: int) -> str:
-    return f"{count} node{'' if count == 1 else 's'}"
-
-
 def _of(some: int, count: int) -> str:
-    return f"{some} of {_nodes(count)}"
+    return f"{some} of {plural(count, 'node')}"

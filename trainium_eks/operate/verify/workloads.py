@@ -9,6 +9,7 @@ from trainium_eks.model.catalogue import addon_records
 from trainium_eks.model.catalogue import chart_workloads as model
 from trainium_eks.model.catalogue.chart_workloads import ETCD_CHART, Workload
 from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
+from trainium_eks.model.validation.problems import plural
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.finding import Finding, Status, failed, not_applicable, not_checked, passed
 from trainium_eks.operate.verify import scheduling
@@ -173,12 +174,12 @@ def _daemon_set(id_: str, workload: Workload, found: Object, nodes: Sequence[Obj
         # The controller counts no node that the pods do not select, or with a taint that they do not tolerate.
         look = f"kubectl -n {workload.namespace} get daemonset {workload.name} -o yaml"
         remedy = f"compare its affinity and tolerations with the nodes' labels and taints: {look}; {workload.remedy}"
-        return failed(id_, workload.name, f"is meant for {desired} of {_count(len(nodes))}", remedy)
+        return failed(id_, workload.name, f"is meant for {desired} of {plural(len(nodes), 'node')}", remedy)
     if ready < desired:
         look = f"kubectl -n {workload.namespace} get pods -o wide | grep {workload.name}"
-        detail = f"ready on {ready} of {_count(desired)}"
+        detail = f"ready on {ready} of {plural(desired, 'node')}"
         return failed(id_, workload.name, detail, f"{look}, then describe one; {workload.remedy}")
-    return passed(id_, workload.name, f"ready on {_count(ready)}")
+    return passed(id_, workload.name, f"ready on {plural(ready, 'node')}")
 
 
 def _replicas(id_: str, workload: Workload, found: Object) -> Finding:
@@ -212,7 +213,3 @@ def _status_of(chart: str, workload: Workload) -> str:
 
 def _id(owner: str, workload: Workload) -> str:
     return f"plugins/{owner}/{workload.name}"
-
-
-def _count(nodes: int) -> str:
-    return f"{nodes} node{'' if nodes == 1 else 's'}"

@@ -78,7 +78,7 @@ def _recorded(request: RecordingRequest, program: Path) -> Answer:
     except RecordingTimeoutError as error:
         return Answer(Status.TIMEOUT, pending=error.pending)
     except RecordingError as error:
-        return Answer(Status.FAILED, message=str(error))
+        return Answer(Status.FAILED, message="\n".join((str(error), *getattr(error, "__notes__", ()))))
     except SystemExit as error:
         return Answer(Status.FAILED, message=f"the program exited with {error.code!r}")
     except Exception as error:  # noqa: BLE001 (whatever the program raises is its answer)
@@ -120,11 +120,12 @@ def _failure(error: BaseException, program: Path) -> Answer:
                 Status.INVALID,
                 problems=tuple(problem.to_json() for problem in problems),
                 component=component if isinstance(component, str) else "",
+                message="\n".join(getattr(error, "__notes__", ())),
             )
     plain = next((cause for cause in chain if isinstance(cause, pulumi.RunError)), None)
     if plain is not None:
         # As under the engine: a RunError is a message for the user, and its traceback is not.
-        return Answer(Status.FAILED, message=str(plain))
+        return Answer(Status.FAILED, message="\n".join((str(plain), *getattr(error, "__notes__", ()))))
     message = "".join(traceback.format_exception_only(error)).strip()
     return Answer(Status.FAILED, message=message, traceback=_own_frames(error, program))
 

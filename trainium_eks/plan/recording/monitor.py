@@ -252,6 +252,16 @@ class Monitor(sdk.BaseMonitor):
             unjudged=tuple(sorted(self._unjudged)),
         )
 
+    def made_up_answers(self, stack: str) -> str:
+        """Return the look-ups that got a placeholder, and how to give their answers; empty without any."""
+        found = sorted(str(self._hide(each)) for each in self._lookups.placeholders) if self._lookups else []
+        lines = (
+            "These look-ups got made-up or empty answers, which may be the cause. Give the real ones in "
+            f"answers.{stack}.yaml, or with --stub FILE (lookups: {{<function>: {{<field>: <value>}}}}):",
+            *(f"- {each}" for each in found),
+        )
+        return "\n".join(lines) if found else ""
+
     def _finished(self, entry: _Entry) -> Resource:
         """Return a resource with its later outputs and the options that the engine (not the SDK) passes to children.
 

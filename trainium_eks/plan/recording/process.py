@@ -82,20 +82,26 @@ def record(
     *,
     dry_run: bool = False,
     timeout_seconds: float = 300,
-    python: str = sys.executable,
+    python: str = "",
     adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
     live: Live | None = None,
     assumptions: Assumptions | None = None,
 ) -> Graph:
     """Record a project's stack and return its graph. A program that is silent for ``timeout_seconds`` is stopped.
-    ``adjust`` changes the stack's settings on their way to the program; ``live`` answers for the providers in place of
-    the simulation; for the others see :func:`~trainium_eks.plan.recording.program.record_program`.
+    ``python`` runs it: without one, the project's own virtual environment where that has what the recording needs, and
+    else this interpreter. ``adjust`` changes the stack's settings on their way to the program; ``live`` answers for the
+    providers in place of the simulation; for the others see
+    :func:`~trainium_eks.plan.recording.program.record_program`.
 
     Raise ProjectError when the project or stack cannot be read, InvalidConfigError when its declared types or the
     program refuse the stack's config, ProgramFailedError when the program raised or died, and ProgramTimeoutError when
     nothing moves in it.
     """
     project = load_project(directory)
+    # A live backend is this package's, with the packages that only this interpreter has.
+    python = python or (sys.executable if live is not None else "")
+    note = "" if python else _other_environment(project)
+    python = python or (sys.executable if note else _interpreter(project))
 
     def request(settings: StackSettings) -> RecordingRequest:
         return RecordingRequest(
@@ -115,7 +121,39 @@ def record(
         if error.settings is None:
             raise
         raise _with_the_programs_own(project, request(error.settings), error, python) from None
-    return _record(project, request(settings), python, live)
+    try:
+        graph = _record(project, request(settings), python, live)
+    except ProgramFailedError as error:
+        message = f"{error.message}\n{note}" if note else error.message
+        raise ProgramFailedError(message, error.traceback, error.output) from None
+    return replace(graph, warnings=(note, *graph.warnings)) if note else graph
+
+
+_NEEDED = ("pulumi", "pydantic", "yaml")
+"""Packages that the recording imports."""
+
+
+def _interpreter(project: Project) -> str:
+    """Return the Python of the project's virtual environment; this one where there is none."""
+    own = project.environment / "bin" / "python" if project.environment else None
+    return str(own) if own is not None and own.is_file() else sys.executable
+
+
+def _other_environment(project: Project) -> str:
+    """Return a sentence when Pulumi runs the program in a virtual environment that cannot record it, so that its
+    packages may lack here; empty when the environment can, is this one or does not exist."""
+    environment, here = project.environment, f"the program was run by {sys.executable}"
+    if environment is None and project.toolchain == "poetry":
+        return f"{here}, and Pulumi runs it in Poetry's environment: if that is another one, use `poetry run trn`"
+    if environment is None or not environment.is_dir() or environment.resolve() == Path(sys.prefix).resolve():
+        return ""
+    lacks = [name for name in _NEEDED if not any(environment.glob(f"lib/python3.[1-9][1-9]/site-packages/{name}"))]
+    if not lacks:
+        return ""
+    return (
+        f"{here}, and not in the project's own environment {environment} (runtime.options in Pulumi.yaml), which lacks "
+        f"{', '.join(lacks)}: install trainium-eks there, and use its trn"
+    )
 
 
 def _with_the_programs_own(
@@ -277,7 +315,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 def _graph(answer: Answer, timeout_seconds: float, output: str) -> Graph:
     if answer.status is Status.INVALID:
         problems = tuple(Problem.from_json(item) for item in answer.problems)
-        raise InvalidConfigError(problems, component=answer.component)
+        raise InvalidConfigError(problems, component=answer.component, note=answer.message)
     if answer.status is Status.TIMEOUT:
         raise ProgramTimeoutError(timeout_seconds, answer.pending)
     if answer.graph is None:

@@ -81,7 +81,12 @@ def record_program(
         foreign=foreign,
         secrets={full[key] for key in secret if key in full},
     )
-    used = contextvars.copy_context().run(_drive, program, monitor, full, secret, steps or Steps(), timeout_seconds)
+    try:
+        used = contextvars.copy_context().run(_drive, program, monitor, full, secret, steps or Steps(), timeout_seconds)
+    except Exception as error:
+        if made_up := monitor.made_up_answers(stack):
+            error.add_note(made_up)
+        raise
     return monitor.graph(_decoded(used, secret, project))
 
 

@@ -25,14 +25,19 @@ class ProjectError(Exception):
 class InvalidConfigError(Exception):
     """A stack's config, or a component's arguments made from it, that is refused. ``settings`` are those that the
     program would get, when the declared types refused them; ``component`` is the component with invalid arguments
-    (``Network net``), empty when the stack's file is invalid."""
+    (``Network net``), empty when the stack's file is invalid; ``note`` names look-ups with made-up answers."""
 
     def __init__(
-        self, problems: tuple[Problem, ...], settings: "StackSettings | None" = None, component: str = ""
+        self,
+        problems: tuple[Problem, ...],
+        settings: "StackSettings | None" = None,
+        component: str = "",
+        note: str = "",
     ) -> None:
         self.problems = problems
         self.settings = settings
         self.component = component
+        self.note = note
         super().__init__(describe(problems))
 
 
@@ -72,6 +77,10 @@ class Project:
     config: Mapping[str, ConfigKey] = field(default_factory=dict)
     """Full key to its declaration in ``Pulumi.yaml``."""
     stack_directory: Path = Path()
+    environment: Path | None = None
+    """The virtual environment in which Pulumi runs the program (``runtime.options``); None without one."""
+    toolchain: str = ""
+    """``pip``, ``poetry`` or ``uv``; empty for Pulumi's default, pip."""
 
     @property
     def stacks(self) -> tuple[str, ...]:
@@ -116,6 +125,11 @@ def load_project(directory: Path) -> Project:
     language = runtime.get("name") if isinstance(runtime, Mapping) else runtime
     if language != "python":
         raise ProjectError(f"{path.name}: runtime {language!r} cannot be recorded, only 'python'")
+    options = runtime.get("options") if isinstance(runtime, Mapping) else None
+    named = {name: str(value) for name, value in (options if isinstance(options, Mapping) else {}).items() if value}
+    toolchain = named.get("toolchain", "")
+    # uv has its environment there without a word (pulumi, sdk/python/toolchain).
+    environment = named.get("virtualenv", ".venv" if toolchain == "uv" else "")
     program = (directory / str(content.get("main") or ".")).resolve()
     program = program / "__main__.py" if program.is_dir() else program
     if not program.is_file():
@@ -126,6 +140,8 @@ def load_project(directory: Path) -> Project:
         program=program,
         config=_declared(path.name, name, content.get("config") or {}),
         stack_directory=directory / str(content.get("stackConfigDir") or "."),
+        environment=directory / environment if environment else None,
+        toolchain=toolchain,
     )
 
 

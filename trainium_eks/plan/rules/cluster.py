@@ -155,11 +155,13 @@ def creator(view: View) -> Iterator[Judgement]:
     follows_ids=True,
 )
 def log_groups(view: View) -> Iterator[Judgement]:
-    """If there is no log group, EKS makes one without key or retention; so ours exists before the cluster, under the
-    cluster's name. Every log group is kept 365 days or for ever, and has a KMS key; R84 checks the group of container
-    logs."""
+    """If there is no log group, EKS makes one for its logs without key or retention; so ours exists before a cluster
+    that logs, under the cluster's name. Every log group is kept 365 days or for ever, and has a KMS key; R84 checks the
+    group of container logs."""
     groups = [each for each in view.of(LOG_GROUP) if not is_of_containers(each)]
     for plane in view.control_planes:
+        if not given(plane.read("enabledClusterLogTypes", "enabledClusterLogTypes")[1]):
+            continue
         pattern = re.escape(plane.name) if plane.name else ".+"
         named = [each for each in groups if re.fullmatch(f"/aws/eks/{pattern}/cluster", text(each.inputs.get("name")))]
         before = view.upstream(*plane.members)

@@ -129,10 +129,12 @@ def lustre_efa(view: View) -> Iterator[Judgement]:
         yield from judged(file_system, faults, "has all that EFA needs")
 
 
-@rule("R44", "Log Lustre's warnings and errors", "low", "own")
+@rule("R44", "Log the warnings and errors of a link to S3", "low", "own")
 def lustre_logs(view: View) -> Iterator[Judgement]:
-    """A failing S3 export is seen nowhere else."""
+    """A failing S3 export is seen nowhere else. A file system without a link has nothing to log."""
     for file_system in view.of(FILE_SYSTEM):
+        if not view.referring(file_system, "fileSystemId", ASSOCIATION):
+            continue
         yield from judged(
             file_system, differs(file_system.inputs, "logConfiguration.level", "WARN_ERROR"), "WARN_ERROR"
         )

@@ -57,9 +57,8 @@ class Row:
 def decisions(place: Literal["row", "message"]) -> dict[str, tuple[str, str]]:
     """Return what is done with each known column of a row, or field of a message, and why."""
     with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as file:
-        return {
-            each["name"]: (each["decision"], each["why"]) for each in csv.DictReader(file) if each["place"] == place
-        }
+        rows = [each for each in csv.DictReader(file) if each["place"] == place]
+    return {each["name"]: (each["decision"], each["why"]) for each in rows}
 
 
 _COLUMNS, FIELDS = decisions("row"), decisions("message")
@@ -73,8 +72,7 @@ def read(files: Iterable[Path], column: str | None, room: Path) -> Iterator[Row]
     Rows whose column is null are left out and counted. Refusal: a file is damaged, or a row has no such column, another
     content, or a column that must not be left out.
     """
-    unread = set[str]()
-    nulls = list[str]()
+    unread, nulls, first_null = set[str](), 0, ""
     for path in files:
         number, kind = 0, kind_of(path)
         try:
@@ -83,10 +81,12 @@ def read(files: Iterable[Path], column: str | None, room: Path) -> Iterator[Row]
                 place = f"{path}, row {number}"
                 names, is_null = _names(row, column, place)
                 if is_null:
-                    nulls.append(f"{place}, column {' or '.join(names)}")
+                    nulls, first_null = nulls + 1, first_null or f"{place}, column {' or '.join(names)}"
                     continue
-                found = _row(row, names, place, is_alpaca=names == _ALPACA and not column)
-                if new := [each for each in _unread(row, names, found) if each not in unread]:
+                is_alpaca = names == _ALPACA and not column
+                found = _row(row, names, place, is_alpaca=is_alpaca)
+                read_too = ("input", "history") if is_alpaca else ()
+                if new := [each for each in _unread(row, (*names, *read_too), found) if each not in unread]:
                     unread.update(new)
                     print(f"{place}: columns that are not read: {', '.join(new)}", flush=True)
                 yield found
@@ -98,7 +98,7 @@ def read(files: Iterable[Path], column: str | None, room: Path) -> Iterator[Row]
             said = first_line(error.__cause__ or error)
             raise RefusalError(f"{path} is damaged, or no {kind} file (after row {number}): {said}") from None
     if nulls:
-        print(f"{len(nulls):,} rows are left out because their text is null; the first is {nulls[0]}", flush=True)
+        print(f"{nulls:,} rows are left out because their text is null; the first is {first_null}", flush=True)
 
 
 def _names(row: Mapping[str, Any], column: str | None, place: str) -> tuple[tuple[str, ...], bool]:
@@ -122,7 +122,7 @@ def _row(row: Mapping[str, Any], names: tuple[str, ...], place: str, *, is_alpac
         if names[0] in _TALKS:
             raise RefusalError(f"{place}: {names[0]} must be a list of messages with role and content, not a text")
         return Row(place, texts[-1], texts[0], "completion") if len(texts) > 1 else Row(place, texts[0])
-    first, system = talks[0], _text(row, "system", place)
+    first, system = talks[0], _text(row.get("system"), "system", place)
     if system and first[0]["role"] not in ("system", "developer"):
         first.insert(0, {"role": "system", "content": system})
     elif system and first[0]["content"] != system:
@@ -131,8 +131,8 @@ def _row(row: Mapping[str, Any], names: tuple[str, ...], place: str, *, is_alpac
     context = frozenset(number for number, is_learnt in enumerate(learnt) if not is_learnt)
     settings = _settings(row, place)
     if len(talks) > 1:
-        return Row(place, talks[1], talks[0], "completion", context, settings)
-    return Row(place, talks[0], "", "messages", context, settings)
+        return Row(place, talks[1], first, "completion", context, settings)
+    return Row(place, first, "", "messages", context, settings)
 
 
 def _alpaca(row: Mapping[str, Any], place: str) -> Iterator[list[Message]]:
@@ -140,20 +140,16 @@ def _alpaca(row: Mapping[str, Any], place: str) -> Iterator[list[Message]]:
     turns = row.get("history") or []
     if not isinstance(turns, list) or not all(isinstance(each, list) and len(each) == 2 for each in turns):
         raise RefusalError(f"{place}: history must be a list of pairs, of a prompt and its answer, not {_short(turns)}")
-    asks = "\n\n".join(filter(None, (_text(row, each, place) for each in ("instruction", "input"))))
-    said = [_checked(each, "history", place) for turn in turns for each in turn]
+    asks = "\n\n".join(filter(None, (_text(row.get(each), each, place) for each in ("instruction", "input"))))
+    said = [_text(each, "history", place) for turn in turns for each in turn]
     yield [{"role": role, "content": each} for role, each in zip(cycle(_TURNS), [*said, asks])]
-    yield [{"role": "assistant", "content": _text(row, "output", place)}]
+    yield [{"role": "assistant", "content": _text(row["output"], "output", place)}]
 
 
-def _text(row: Mapping[str, Any], name: str, place: str) -> str:
-    return _checked("" if row.get(name) is None else row[name], name, place)
-
-
-def _checked(value: Any, name: str, place: str) -> str:
-    if not isinstance(value, str):
+def _text(value: Any, name: str, place: str) -> str:
+    if not isinstance(value, str | None):
         raise RefusalError(f"{place}: {name} must be a text, not {_short(value)}")
-    return value
+    return value or ""
 
 
 def _short(value: Any) -> str:
@@ -185,9 +181,7 @@ def _object(value: Any, name: str, kind: type, place: str) -> Any:
 
 def _unread(row: Mapping[str, Any], names: tuple[str, ...], found: Row) -> Iterator[str]:
     """Yield the names of a row's other columns with values. Refusal: one of them must not be left out."""
-    is_talk, is_alpaca = bool(found.messages), names == _ALPACA
-    read = {*names, *(("system", "tools", "chat_template_kwargs") if is_talk else ())}
-    read |= {"input", "history"} if is_alpaca else set()
+    read = {*names, *(("system", "tools", "chat_template_kwargs") if found.messages else ())}
     # Who names a refused column has chosen among them: --column chosen.
     is_named = any(_COLUMNS.get(each, ("", ""))[0] == "refused" for each in names)
     for name, value in row.items():

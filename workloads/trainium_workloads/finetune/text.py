@@ -144,8 +144,8 @@ def prepare_synthetic(count: int, length: int, seed: int, cache: Path) -> Path:
 
 
 def _texts_alone(found: Iterator[rows.Row], first: list[rows.Row]) -> Iterator[rows.Row]:
-    """Yield rows that are texts, as the first one is. Refusal: another is none, and pieces of all in a row would learn
-    each of its tokens."""
+    """Yield rows that are texts, as the first one is. Refusal: a row is a conversation or a prompt with its completion,
+    of which pieces of all in a row would learn every token."""
     for row in found:
         if row.kind != "text":
             fault = f"{row.place} is no text, as {first[0].place} is"

@@ -271,12 +271,12 @@ def test_every_step_is_asked_of_the_command_for_it(project, cluster):
         ("plan", {"problems": [{"reason": "no such zone"}]}, "plan", "no such zone"),
         ("plan", {"rules": [{"id": "R05", "title": "Age", "status": "fail"}]}, "plan", "R05 Age"),
         ("check", {"account": None}, "preflight", "no AWS credentials"),
-        ("check", {**SOUND, "account": "1", "findings": [FAULT]}, "preflight", "`trn check` finds 1 faults"),
+        ("check", {**SOUND, "account": "1", "findings": [FAULT]}, "preflight", "`trn check` finds 1 fault"),
         ("deploy up", None, "up", "`trn deploy up` ended with 1: the last line"),
-        ("doctor", {"findings": [FAULT], "summary": {"fail": 1}}, "verification", "`trn doctor` finds 1 faults"),
+        ("doctor", {"findings": [FAULT], "summary": {"fail": 1}}, "verification", "`trn doctor` finds 1 fault"),
         ("doctor", {"problems": [{"reason": "no outputs"}]}, "verification", "judged nothing: no outputs"),
         ("image push", None, "image", "ended with 1"),
-        ("fabric", {"groups": [{"findings": [FAULT]}]}, "fabric", "1 checks fail"),
+        ("fabric", {"groups": [{"findings": [FAULT]}]}, "fabric", "1 check failed"),
         ("fabric", {"problems": [{"reason": "no image"}]}, "fabric", "the test was not made: no image"),
         ("wait", None, "training", "after a pod was killed: the last line"),
         ("status", {**RUNS, "job": {"restarts": 0}}, "training", "without going on from a checkpoint"),
@@ -289,7 +289,7 @@ def test_every_step_is_asked_of_the_command_for_it(project, cluster):
         ("deploy preview", None, "again", "ended with 1"),
         ("upgrade", {"problems": [{"reason": "two versions up"}]}, "upgrade", "two versions up"),
         ("deploy destroy", None, "destroy", "ended with 1"),
-        ("orphans", {"findings": [KEPT, ECR]}, "leftovers", "1 resources are left; not looked at: none"),
+        ("orphans", {"findings": [KEPT, ECR]}, "leftovers", "1 resource left; not looked at: none"),
         ("orphans", {"findings": [{**KEPT, "status": "not checked"}]}, "leftovers", "not looked at: k"),
     ],
 )
@@ -330,13 +330,13 @@ def test_what_cannot_be_afforded_or_was_not_made_by_the_run_is_refused(project, 
     with monkeypatch.context() as patch:
         patch.setattr(cost, "estimate", lambda _: SimpleNamespace(unknown=("trn9.large",), hourly_usd=1))
         ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "no price is known for trn9.large")
-        patch.setattr(command, "choose", lambda *_: ("acceptance", command.RUNS_HERE))
+        patch.setattr(command, "choose", lambda *_, **__: ("acceptance", command.RUNS_HERE))
         ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "the local cloud of acceptance runs here")
     with monkeypatch.context() as patch:
         first, *others = graph.resources
         kept = replace(first, custom=True, options=replace(first.options, protect=True))
         patch.setattr(recording, "record", lambda *_: replace(graph, resources=(kept, *others)))
-        ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "acceptance protects 1 resources")
+        ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "acceptance protects 1 resource")
     made = StackState((StateResource("u", "aws:eks/cluster:Cluster", "c"),))
     monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: made))
     ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "acceptance is there already", "trn deploy destroy")

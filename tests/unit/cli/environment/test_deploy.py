@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+import typer
 from cleanup_accounts import state
 from cluster_snapshots import outputs
 from outcome import ends
@@ -48,7 +49,54 @@ def handed(path, monkeypatch):
     """What pulumi was called with."""
     commands = []
     monkeypatch.setattr(deploy.os, "execvp", lambda _, command: commands.append(command))
+    monkeypatch.setattr(deploy, "run_up", lambda command: commands.append(command) or 0)
     return commands
+
+
+DENIED = (
+    "User: arn:aws:sts::1:a/b is <{{%reset%}}>not authorized to perform: {} on resource: arn:aws:kms:us-west-2:1:key/1"
+)
+EVENTS = {
+    "new key": [
+        {"resourcePreEvent": {"metadata": {"type": "aws:kms/key:Key", "op": "create", "urn": "urn:key"}}},
+        {"diagnosticEvent": {"severity": "error", "message": DENIED.format("kms:PutKeyPolicy")}},
+    ],
+    "old key": [{"diagnosticEvent": {"severity": "error", "message": DENIED.format("kms:PutKeyPolicy")}}],
+    "new key and more": [
+        {"resourcePreEvent": {"metadata": {"type": "aws:kms/key:Key", "op": "create", "urn": "urn:key"}}},
+        {"diagnosticEvent": {"severity": "error", "message": DENIED.format("kms:PutKeyPolicy")}},
+        {"diagnosticEvent": {"severity": "error", "message": DENIED.format("logs:CreateLogStream")}},
+    ],
+    "no denial": [{"diagnosticEvent": {"severity": "error", "message": "quota exceeded"}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("events", "codes", "code", "waits"),
+    [
+        ("new key", [255, 0], 0, [300]),
+        ("new key", [255, 255, 0], 255, [300]),
+        ("old key", [255, 0], 255, []),
+        ("new key and more", [255, 0], 255, []),
+        ("no denial", [255, 0], 255, []),
+        ("new key", [0], 0, []),
+    ],
+)
+def test_up_lists_denied_calls_and_runs_once_more_after_a_race(path, monkeypatch, capfd, events, codes, code, waits):
+    slept = []
+    monkeypatch.setattr(deploy.time, "sleep", slept.append)
+    (path / "events").write_text("\n".join(map(json.dumps, EVENTS[events])) + "\n{")
+    (path / "codes").write_text("".join(f"{each}\n" for each in codes))
+    (path / "pulumi").write_text(
+        '#!/bin/sh\necho "$PULUMI_DEBUG_COMMANDS $1 $2"\n[ "$3" = --event-log ] && /bin/cp events "$4"\n'
+        "read -r code < codes; /bin/sed -i 1d codes; exit $code\n"
+    )
+    assert (deploy.run_up(["pulumi", "up", "--yes"]), slept) == (code, waits)
+    said = capfd.readouterr()
+    assert said.out == "true up --yes\n" * (1 + len(waits))
+    is_denied = "no" not in events and codes[0]
+    assert ("denied: kms:PutKeyPolicy on arn:aws:kms:us-west-2:1:key/1" in said.err) is bool(is_denied)
+    assert ('"Action": "logs:CreateLogStream"' in said.err) is (events == "new key and more")
 
 
 def test_missing_and_old_tools_are_named_with_how_to_install_them_before_pulumi_begins(path):
@@ -112,6 +160,8 @@ def run(path, handed, monkeypatch, capsys):
             deploy.run(command, Graph("p", "dev", (PROVIDER, *kept), {}), path, list(arguments))
         except CommandError as failure:
             stopped, code = failure.title, failure.code
+        except typer.Exit as ended:
+            code = ended.exit_code
         assert (code, bool(handed)) == ((1, False) if stopped else (0, True))
         return capsys.readouterr().out + stopped
 
@@ -122,7 +172,7 @@ def run(path, handed, monkeypatch, capsys):
 def test_destroy_of_a_stack_that_protects_something_is_not_started(run, arguments):
     said = run("destroy", *arguments, kept=[Resource("u", FILES, "files", options=Options(protect=True))])
     assert "files: protected" in said
-    assert re.search(r"dev protects 1 resources \(files(.|\n)*production: false", said)
+    assert re.search(r"dev protects 1 resource \(files(.|\n)*production: false", said)
     assert ("-f would also bypass" in said) is bool(arguments)
 
 

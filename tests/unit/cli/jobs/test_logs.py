@@ -240,9 +240,10 @@ def test_a_connection_that_breaks_off_is_opened_again_without_lines_twice(follow
         api.logs[NODE_0].append(stamped(9, "[default0]:more"))
 
     monkeypatch.setattr(StubApi, "log", breaking)
-    told = [line for line in followed(0, act).splitlines() if not line.startswith("--")]
+    told = [line for line in followed(0, act, job="alpha --tail 9").splitlines() if not line.startswith("--")]
     assert told == ["launcher of node 0", "[default0]:rank 0", "[default0]:more"]
     assert "sinceTime=2026-11-22T05%3A33%3A02Z" in api.asked[1]
+    assert ["tailLines" in each for each in api.asked[:2]] == [True, False], "what came meanwhile is all shown"
 
 
 def test_the_last_lines_are_read_although_the_connection_broke_with_the_job(call, api, monkeypatch):

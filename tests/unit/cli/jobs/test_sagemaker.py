@@ -267,7 +267,7 @@ def test_requests_that_cannot_run_and_stacks_without_sagemaker_are_refused(call,
     for words, said in (
         ((*SERVE, "--group", "inf2", "--queue", "test", "--devices", "2"), ("--group", "--queue", "--devices")),
         (("serve", "/data/models/mine", *SERVE[2:]), ("MODEL", "SageMaker reads no model of the team's volume")),
-        (("serve", "training-none", *SERVE[2:]), ("MODEL", "SageMaker has no training job of the name")),
+        (("serve", "training-none", *SERVE[2:]), ("MODEL", "this account has no training job of the name")),
         ((*PREDICT[:2], "in/a.jsonl", *PREDICT[3:], "--replace"), ("INPUT", "--replace")),
         (("serve", "--on", "sagemaker", "--stop", "none"), ("no endpoint of the name", "there is none")),
         (("predict", NAME, "--text", "a"), ("--text asks an endpoint",)),

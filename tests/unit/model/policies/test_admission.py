@@ -623,83 +623,68 @@ def test_templates_of_all_kinds_are_judged_like_pods(said, template):
         assert len(refusals(policy, asked, about=said)) == (policy not in BUT.get(said, ())), policy
 
 
-def taking(resources, *more, **fields):
-    """Return the template of a pod that takes resources, with more containers and fields of its spec."""
-    return {"spec": spec({"name": "c", "resources": {"limits": resources}}, *more, **fields)}
+def taking(count, *more, resource="aws.amazon.com/neuron", beside=None, **fields):
+    """Return the template of a pod that takes devices, and amounts beside them."""
+    limits = {resource: str(count), **(beside or {})}
+    return {"spec": spec({"name": "c", "resources": {"limits": limits}}, *more, **fields)}
 
 
-def of_type(name):
-    return {"nodeSelector": {INSTANCE_TYPE_LABEL: name}}
-
-
-def on_hosts(kind, *, operator="In"):
-    if kind == "fields":
-        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
-    else:
-        term = {"matchExpressions": [{"key": kind, "operator": operator, "values": ["a"]}]}
+def on_nodes(**term):
     return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}}
 
 
-HOST = "kubernetes.io/hostname"
-DEVICE, GPU = "aws.amazon.com/neuron", "nvidia.com/gpu"
-APART = [{"topologyKey": HOST, "labelSelector": {}}]
-INIT = {"name": "i", "resources": {"limits": {DEVICE: "16"}}}
-PREFERS = [{"weight": 1, "podAffinityTerm": APART[0]}]
-EVEN = {"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway"}
-PARTS = {
-    "one device": taking({DEVICE: 1}),
-    "one device on each node": taking({DEVICE: "1"}, affinity={"podAntiAffinity": {REQUIRED: APART}}),
-    "all but one": taking({DEVICE: "15"}),
-    "the devices of a smaller type, which it does not select": taking({DEVICE: "8"}, {**NEURON, **INIT}),
-    "one of the smallest, on any": taking({DEVICE: "1"}, **on_hosts(INSTANCE_TYPE_LABEL)),
-    "a part of the type that it selects": taking({DEVICE: "1"}, **of_type("trn1.32xlarge")),
-    "a type of other devices": taking({DEVICE: "16"}, **of_type("p5.48xlarge")),
-    "a type that the stack lacks": taking({DEVICE: "1"}, **of_type("inf2.xlarge")),
-    "GPUs": taking({GPU: "1"}),
-    "a slice of a GPU": taking({"nvidia.com/mig-1g.5gb": "1"}),
-    "cores, which queues do not count": taking({"aws.amazon.com/neuroncore": "32"}),
-    "interfaces alone": taking({EFA_RESOURCE: "1"}, tolerations=[ON_TRAINIUM]),
-    "all devices while it starts": {"spec": spec(C, initContainers=[INIT])},
-    "a device and the node's CPU": taking({DEVICE: "1", "cpu": "120"}),
-}
+HOST, GPU, HUGE, CORES = "kubernetes.io/hostname", "nvidia.com/gpu", "hugepages-2Mi", "aws.amazon.com/neuroncore"
+SMALL, LARGE, OTHER, NONE = (
+    {"nodeSelector": {INSTANCE_TYPE_LABEL: each}}
+    for each in ("trn1.2xlarge", "trn1.32xlarge", "p5.48xlarge", "inf2.xlarge")
+)
+APART = {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": HOST}]}}}
+BESIDE = {"affinity": {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {"topologyKey": HOST}}]}}}
+EVEN = {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway"}]}
+STARTING = {"initContainers": [{"name": "i", "resources": {"limits": {"aws.amazon.com/neuron": "16"}}}]}
+PARTS = [
+    *(taking(1, **more) for more in ({}, APART, LARGE, NONE, {"beside": {"cpu": "120"}})),
+    *(taking(1, resource=each) for each in (GPU, "nvidia.com/mig-1g.5gb", EFA_RESOURCE)),
+    taking(32, resource=CORES),  # queues do not count them
+    taking(15),
+    taking(8, {**NEURON}),  # more than any node has
+    taking(16, **OTHER),
+    taking(
+        1, **on_nodes(matchExpressions=[{"key": INSTANCE_TYPE_LABEL, "operator": "In", "values": ["trn1.2xlarge"]}])
+    ),
+    {"spec": spec(C, **STARTING)},
+]
 WHOLES = [
-    taking({DEVICE: "16", EFA_RESOURCE: "8"}),
-    taking({DEVICE: "8"}, {"name": "d", "resources": {"limits": {DEVICE: 8}}}),
-    taking({DEVICE: "16"}, **of_type("trn1.32xlarge"), affinity={"podAntiAffinity": {REQUIRED: APART}}),
-    taking({DEVICE: "1"}, **of_type("trn1.2xlarge")),
-    taking({GPU: "8"}, {"name": "helper", "resources": {"requests": {"cpu": "1"}}}),
+    taking(16, beside={EFA_RESOURCE: "8"}),
+    taking(8, {"name": "d", "resources": {"limits": {"aws.amazon.com/neuron": 8}}}),
+    taking(16, **LARGE, **APART),
+    taking(1, **SMALL),
+    taking(8, {"name": "helper", "resources": {"requests": {"cpu": "1"}}}, resource=GPU),
     free(),
 ]
 CHOICE, SHARE = "must not choose which", "no more than their part of its CPU"
 PACKINGS = [
-    ("", taking({DEVICE: "1", "cpu": "7", "memory": "20Gi"}, **of_type("trn1.32xlarge"))),
-    ("", taking({DEVICE: "2", EFA_RESOURCE: "1", "hugepages-2Mi": "1Gi"}, nodeSelector={"karpenter.sh/nodepool": "a"})),
+    ("", taking(1, beside={"cpu": "7", "memory": "20Gi"}, **LARGE)),
+    ("", taking(2, beside={EFA_RESOURCE: "1"}, nodeSelector={"karpenter.sh/nodepool": "a"})),
     ("", WHOLES[2]),
-    (CHOICE, taking({DEVICE: "1"}, affinity={"podAntiAffinity": {REQUIRED: APART}})),
-    (CHOICE, taking({DEVICE: "1"}, affinity={"podAffinity": {PREFERRED: PREFERS}})),
-    (CHOICE, taking({DEVICE: "1"}, topologySpreadConstraints=[EVEN])),
-    (CHOICE, taking({DEVICE: "1"}, nodeSelector={HOST: "a"})),
-    (CHOICE, taking({DEVICE: "1"}, **on_hosts(HOST))),
-    (CHOICE, taking({DEVICE: "1"}, **on_hosts("topology.k8s.aws/network-node-layer-3", operator="NotIn"))),
-    (CHOICE, taking({DEVICE: "1"}, **on_hosts("fields"))),
-    (SHARE, taking({DEVICE: "1", "cpu": "9"})),
-    (SHARE, taking({DEVICE: "1"}, {"resources": {"requests": {"memory": "40Gi"}, "limits": {"memory": "50Gi"}}})),
-    (SHARE, taking({DEVICE: "1", EFA_RESOURCE: "1"})),
-    (SHARE, taking({DEVICE: "1", "hugepages-2Mi": "40Gi"})),
-    (SHARE, taking({EFA_RESOURCE: "1"})),
-    (SHARE, taking({"aws.amazon.com/neuroncore": "2"})),
+    *((CHOICE, taking(1, **more)) for more in (APART, BESIDE, EVEN, {"nodeSelector": {HOST: "a"}})),
+    (CHOICE, taking(1, **on_nodes(matchFields=[{"key": "metadata.name", "operator": "In", "values": ["a"]}]))),
+    (CHOICE, taking(1, **on_nodes(matchExpressions=[{"key": "k8s.aws/layer", "operator": "NotIn", "values": ["a"]}]))),
+    *((SHARE, taking(1, beside=more)) for more in ({"cpu": "9"}, {"memory": "40Gi"}, {EFA_RESOURCE: "1"})),
+    (SHARE, taking(1, beside={HUGE: "1Gi"}, resource=GPU)),
+    *((SHARE, taking(1, resource=each)) for each in (EFA_RESOURCE, CORES)),
 ]
 
 
 def about_parts(template, policies):
     """Yield what each policy that judges templates says about parts of nodes."""
+    said = ("all devices of its", "part of a node must")
     for name, asked in templates(template):
         if name != "train-jobs":
-            told = [*refusals(name, asked, about="all devices of its node", policies=policies)]
-            yield told + refusals(name, asked, about="with a part of a node must", policies=policies)
+            yield [told for each in said for told in refusals(name, asked, about=each, policies=policies)]
 
 
-@pytest.mark.parametrize("template", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("template", PARTS)
 def test_parts_of_nodes_that_other_teams_use_are_refused(template):
     assert {len(told) for told in about_parts(template, WHOLE)} == {1}
     assert not any(about_parts(template, POLICIES))

@@ -173,6 +173,15 @@ def test_what_is_not_sure_is_neither_imported_nor_cleared(left):
     answers = {"ec2:DescribeVpcs": {"Vpcs": [{"VpcId": each, "Tags": tags} for each in ("vpc-1", "vpc-2")]}}
     found = advice(interrupted_creation(VPC, tags={"Name": "n"}), answers)
     assert (found.action, "several may be it: vpc-1, vpc-2" in found.reason) == ("look", True)
+    link = {"AssociationId": "dra-0123456789abcdef0", "FileSystemPath": "/a", "Lifecycle": "AVAILABLE"}
+    answers = {"fsx:DescribeDataRepositoryAssociations": {"Associations": [link, {**link, "FileSystemPath": "/b"}]}}
+    type_, inputs = (
+        "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
+        {"fileSystemId": "fs-0123456789abcdef0"},
+    )
+    for path, what in (("/a", ("import", link["AssociationId"])), ("/c", ("clear", ""))):
+        found = advice(interrupted_creation(type_, fileSystemPath=path, **inputs), answers)
+        assert (found.action, found.id) == what
     for code in ("AccessDenied", "Throttling", "InternalError"):
         found = advice(interrupted_creation(NODES, **GROUP), {"eks:DescribeNodegroup": AwsError(code)})
         assert (found.action, found.reason.startswith("not looked at: ")) == ("look", True)

@@ -419,6 +419,8 @@ def late(made):
         each["status"]["conditions"][0]["lastTransitionTime"] = ago(8000)
 
 
+FIRST_FAILURE = "the first failure: "
+IN_A_ROW = "exit code 1 before a step, 3 times in a row: no restart mends that; exit code 1 of rank 1: "
 UNAUTHORIZED = "unexpected status from GET request: 401 Unauthorized"
 OF_RANK_1, OF_ALL = "trn logs gang --node 1 --namespace lab", "trn logs gang --all --namespace lab"
 
@@ -436,6 +438,10 @@ OF_RANK_1, OF_ALL = "trn logs gang --node 1 --namespace lab", "trn logs gang --a
         ("container-failed", exits(3), "", OF_RANK_1),
         ("out-of-memory", failed(exits(137)), "", "smaller batch"),
         ("program-raised", failed(exits(1)), "[rank1]: ValueError: no words of any entry", OF_RANK_1),
+        ("program-raised", failed(exits(1)), FIRST_FAILURE + "exit code 1 of rank 1: KeyError: 'A'", OF_RANK_1),
+        ("starts-failed", failed(exits(78)), f"{FIRST_FAILURE}{IN_A_ROW}KeyError: 'A'", "trn logs gang"),
+        ("module-missing", failed(exits(78)), f"{FIRST_FAILURE}{IN_A_ROW}ImportError: liba is not there", ""),
+        ("starts-failed", lambda _: None, "the start before ended with exit code 1: KeyError: 'A'", "trn logs gang"),
         ("out-of-memory", failed(exits(137)), "ValueError: no words of any entry", "smaller batch"),
         *(("program-crashed", failed(exits(code)), "", OF_RANK_1) for code in (132, 134, 136, 139)),
         ("command-not-executable", failed(exits(126)), "", ""),

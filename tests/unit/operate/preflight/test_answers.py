@@ -1,6 +1,7 @@
 """What each check makes of AWS' answers."""
 
 import re
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -194,9 +195,10 @@ CASES = [
     Case("versions/kubernetes", kubernetes({"1.35": "EXTENDED_SUPPORT"}), "warn", "0.60 USD an hour"),
     Case(
         "versions/kubernetes",
-        kubernetes({"1.35": "UNSUPPORTED", "1.36": "STANDARD_SUPPORT"}),
+        kubernetes({"1.35": "UNSUPPORTED", "1.36": "STANDARD_SUPPORT", "1.99": "STANDARD_SUPPORT"}),
         "fail",
-        "EKS has no 1.35 in us-west-2; it has 1.36",
+        "EKS has no 1.35 in us-west-2; it has 1.36, 1.99",
+        "1.36",  # not the newest: a plan refuses what this release has no pins for
     ),
     Case("versions/kubernetes", kubernetes({}), "fail", "it has none", "another region"),
     Case(
@@ -382,6 +384,13 @@ def api(graph, answers, why=""):
     present = AccountState(Needs(graph), Account("us-west-2", AwsDouble({**GOOD, **answers}).session()))
     [question] = reach.questions(Needs(graph), present, lambda host: why if host == HOST else "another host")
     return answered(question)
+
+
+def test_host_is_reached_or_says_why(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setattr(reach, "HTTPS", server.getsockname()[1])
+        assert reach._connect("127.0.0.1") == ""
+    assert "refused" in reach._connect("127.0.0.1")
 
 
 def test_before_the_first_up_a_machine_outside_is_warned(prod, dev):

@@ -144,13 +144,14 @@ def test_row_22_what_others_run_and_reserve_counts_and_blocks_and_own_nodes_do_n
         *({**trn1, "InstanceLifecycle": each} for each in ("capacity-block", "spot")),
         {**trn1, "InstanceType": "m5.large", "CpuOptions": {"CoreCount": 1, "ThreadsPerCore": 2}},
     ]
+    own_and_open = reservation(ReservationType="default")
     idle = reservation(CapacityReservationId="cr-other", ReservationType="default", AvailableInstanceCount=3)
     found = ask(
         prod,
         {
             "eks:ListClusters": {"clusters": [CLUSTER, "payroll"]},
             "ec2:DescribeInstances": {"Reservations": [{"Instances": running}]},
-            "ec2:DescribeCapacityReservations": {"CapacityReservations": [reservation(), idle]},
+            "ec2:DescribeCapacityReservations": {"CapacityReservations": [reservation(), own_and_open, idle]},
         },
     )
     told = of(found, "quotas/L-2C3B7624")

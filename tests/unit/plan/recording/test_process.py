@@ -6,8 +6,10 @@ import re
 import signal
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import threading
+import venv
 from pathlib import Path
 
 import psutil
@@ -113,6 +115,51 @@ def test_refused_arguments_come_back_as_problems_without_traceback(tmp_path):
     (tmp_path / "Pulumi.yaml").write_text("name: proj\nruntime: python\nconfig: {nodeCount: {type: integer}}\n")
     with pytest.raises(InvalidConfigError, match="nodeCount"):
         record(directory, "dev")
+
+
+def with_environment(directory, *packages, options="virtualenv: own"):
+    """Make the project's own virtual environment, with links to packages of this one."""
+    venv.create(directory / "own", symlinks=True)
+    [site] = (directory / "own").glob("lib/python3*/site-packages")
+    here = Path(sysconfig.get_path("purelib"))
+    (site / "acme.py").write_text("NAME = 'ours'")
+    (site / "others.pth").write_text(f"{here}\n")
+    for name in packages:
+        (site / name).symlink_to(here / name)
+    made = project(directory, "import acme, sys, pulumi\npulumi.export('prefix', sys.prefix)")
+    (directory / "Pulumi.yaml").write_text(f"name: proj\nruntime: {{name: python, options: {{{options}}}}}\n")
+    return made
+
+
+def test_projects_own_environment_runs_it(tmp_path):
+    graph = record(with_environment(tmp_path, "pulumi", "pydantic", "yaml"), "dev")
+    assert (graph.outputs["prefix"], graph.warnings) == (str(tmp_path / "own"), ())
+
+
+def test_failure_names_answers_that_were_made_up(tmp_path):
+    """Of a program's own error, and of args that a component refuses."""
+    names = r"made-up or empty answers(.|\n)*answers\.dev\.yaml, or with --stub FILE(.|\n)*getCluster \(name=shared\)"
+    cluster = "import pulumi_aws as aws\ncluster = aws.eks.get_cluster(name='shared')\n"
+    failing = project(tmp_path, f"{cluster}cluster.vpc_config.subnet_ids[0]")
+    with pytest.raises(ProgramFailedError, match=f"IndexError(.|\n)*{names}"):
+        record(failing, "dev", assumptions=Assumptions())
+    refused = project(tmp_path, f"{cluster}from components import EncryptionKey\nEncryptionKey('k', {{'region': 'r'}})")
+    with pytest.raises(InvalidConfigError) as caught:
+        record(refused, "dev", assumptions=Assumptions())
+    assert re.search(names, caught.value.note)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [("virtualenv: own", "own environment .*/own .*lacks pydantic, yaml"), ("toolchain: poetry", "poetry run trn")],
+)
+def test_environment_that_cannot_record_is_named(tmp_path, options, names):
+    made = with_environment(tmp_path, "pulumi", options=options)
+    with pytest.raises(ProgramFailedError, match=f"No module named 'acme'(.|\n)*{names}"):
+        record(made, "dev")
+    (tmp_path / "__main__.py").write_text("")
+    [warning] = record(made, "dev").warnings
+    assert re.search(names, warning)
 
 
 @pytest.mark.parametrize(
