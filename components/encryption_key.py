@@ -45,12 +45,9 @@ class EncryptionKeyArgs(ConfigModel):
 
 
 def validate(args: EncryptionKeyArgs) -> list[Problem]:
-    """Return the problems of the tags and the kept key; other values have declared limits (botocore, ``kms``
-    ScheduleKeyDeletion and CreateKey)."""
-    found = formats.tags("tags", args.tags)
-    if isinstance(args.kept_key_arn, str):
-        found += formats.kms_key_arn("kept_key_arn", args.kept_key_arn)
-    return found
+    """Return the problems of the tags; other values have declared limits (botocore, ``kms`` ScheduleKeyDeletion and
+    CreateKey)."""
+    return formats.tags("tags", args.tags)
 
 
 class EncryptionKey(pulumi.ComponentResource):

@@ -1,5 +1,6 @@
 """A Pulumi CLI on a copy of the project, with the simulated clouds attached: nothing of the repository is changed."""
 
+import contextlib
 import json
 import os
 import runpy
@@ -149,14 +150,16 @@ class Rig:
         """What `trn plan` has of the stack, in this process: a process of its own for each would take too long."""
         project = load_project(self.project)
         settings = project.stack(stack)
-        return record_program(
-            lambda: runpy.run_path(str(project.program), run_name="__main__"),
-            project=project.name,
-            stack=stack,
-            config=settings.config,
-            secret_keys=settings.secret_keys,
-            dry_run=dry_run,
-        )
+        # The engine runs a program in its project, and charts are named from there; here they are the repository's.
+        with contextlib.chdir(REPOSITORY):
+            return record_program(
+                lambda: runpy.run_path(str(project.program), run_name="__main__"),
+                project=project.name,
+                stack=stack,
+                config=settings.config,
+                secret_keys=settings.secret_keys,
+                dry_run=dry_run,
+            )
 
     def resources(self, stack):
         deployment = json.loads(self.pulumi("stack", "export", "--stack", stack))["deployment"]

@@ -50,9 +50,10 @@ def test_a_sound_stack_is_previewed_and_made_under_the_pack(new_rig, stack, feat
         assert broken(said) == set()
         assert "✅ trainium-eks" in said, said
         assert code == 0, said
-        [line] = {each for each in said.splitlines() if "not judged by this policy pack, but by `trn plan`: " in each}
+        lines = [each for each in said.splitlines() if "not judged by this policy pack, but by `trn plan`: " in each]
+        assert lines, said
         documented = {each.id for each in RULES if each.beyond_pack or each.follows_ids or each.reads_computed}
-        assert set(re.findall(r"R\d+", line)) <= documented
+        assert set(re.findall(r"R\d+", " ".join(lines))) <= documented
 
 
 def test_faults_stop_the_preview(new_rig):

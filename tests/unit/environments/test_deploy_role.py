@@ -210,7 +210,7 @@ def test_the_role_can_do_nothing_of_it_to_what_another_owner_made(stack):
 
 ON_ANYTHING = re.compile(
     r"[\w-]+:(Describe|List|Get|Simulate)\w*|eks:CreateCluster|ec2:RunInstances|logs:(Create|Delete)LogDelivery"
-    r"|sso:\w+ManagedApplicationInstance|ecr:\w+PullThroughCacheRule"
+    r"|sso:\w+ManagedApplicationInstance|ecr:\w+PullThroughCacheRule|cloudwatch:(DeleteAlarms|PutMetricAlarm)"
 )
 """Actions without a resource that a policy could name: reading, and what AWS knows by the request alone."""
 

@@ -74,7 +74,7 @@ class StackConfig(ConfigModel):
     permissions_boundary: str | None = None
     """ARN of the IAM policy that bounds every role of this environment; the documented deploy role may make no role
     without it (docs/deploying.md). Unset: no bound."""
-    kept_key_arn: str | None = None
+    kept_key_arn: formats.KeyArn | None = None
     """ARN of the KMS key that an earlier stack of this name kept, to be used again; `trn check` proposes it. Set it
     before the first ``up`` and leave it there: EKS never takes another key, so `trn plan --against` refuses one, and
     the file system and every volume would be replaced. Unset: the stack makes a key."""
@@ -405,8 +405,6 @@ def _own_problems(config: StackConfig) -> list[Problem]:
             reason = "it is a policy of another account, and IAM bounds a role by a policy of its own account"
             fix = f"name the policy of {formats.listed(config.allowed_account_ids, 'or')}"
             found.append(Problem("permissions_boundary", reason, fix, value=config.permissions_boundary))
-    if config.kept_key_arn is not None:
-        found += formats.kms_key_arn("kept_key_arn", config.kept_key_arn)
     found += formats.tags("tags", config.tags, taken=OWN_TAGS)
     found += waivers.validate(config.waivers)
     return found

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._view import View
@@ -47,27 +47,12 @@ class Rule:
 
 
 def rule(
-    id_: str,
-    title: str,
-    severity: Severity,
-    source: str,
-    *,
-    beyond_pack: str = "",
-    follows_ids: bool = False,
-    reads_computed: bool = False,
+    id_: str, title: str, severity: Severity, source: str, **more: Any
 ) -> Callable[[Callable[[View], Iterator[Judgement]]], Rule]:
-    """Return a decorator that makes a :class:`Rule` of a function; the docstring is the rule's explanation."""
+    """Return a decorator that makes a :class:`Rule` of a function; the docstring is the rule's explanation; ``more``
+    are its other fields."""
 
-    return functools.partial(
-        Rule,
-        id_,
-        title,
-        severity,
-        source,
-        beyond_pack=beyond_pack,
-        follows_ids=follows_ids,
-        reads_computed=reads_computed,
-    )
+    return functools.partial(Rule, id_, title, severity, source, **more)
 
 
 def unseen(resource: Resource, why: str) -> Judgement:
