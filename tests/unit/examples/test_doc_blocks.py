@@ -136,11 +136,14 @@ HERE = sorted({line for param in TRN if runs_here(line := str(param.values[0]))}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", HERE)
-def test_a_command_that_needs_no_cluster_runs(line, monkeypatch):
+def test_a_command_that_needs_no_cluster_runs(line, monkeypatch, tmp_path):
     def record(project, stack, given=None, adjust=lambda settings: settings):
         return recorded(stack, tuple(sorted(adjust(load_project(project).stack(stack)).config.items())))
 
     monkeypatch.setattr(recording, "record", record)
-    monkeypatch.chdir(ROOT)
+    # Local clouds may run in the checkout itself.
+    for file in (*ROOT.glob("Pulumi*.yaml"), ROOT / "__main__.py"):
+        (tmp_path / file.name).symlink_to(file)
+    monkeypatch.chdir(tmp_path)
     shown = CliRunner().invoke(app, words(line))
     assert shown.exit_code == 0, shown.output
