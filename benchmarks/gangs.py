@@ -21,7 +21,8 @@ from typing import Any
 
 from kubernetes import client, config
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path += [str(ROOT), str(ROOT / "tests")]
 import isolated_run
 from local_project import repository_cloud
 

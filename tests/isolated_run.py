@@ -25,7 +25,7 @@ _KEPT = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
     *("GOCACHE", "GOENV", "GOFLAGS", "GOMODCACHE", "GOPATH", "GOPROXY", "GOROOT", "GOSUMDB", "GOTOOLCHAIN"),
     *("TRN_CACHE", "TRN_OFFLINE", "TRN_VOLCANO", "TRN_TRAINING_OPERATOR", "TRN_KARPENTER"),
-    *("TRN_CHARTS", "TRN_FUZZ", "TRN_PIPELINES", "TRN_TORCHX", "PULUMI_AWS_SCHEMA"),
+    *("TRN_FUZZ", "TRN_PIPELINES", "TRN_TORCHX", "PULUMI_AWS_SCHEMA"),
 )
 _KEPT_PREFIXES = ("PIP_", "UV_", "npm_config_", "PYTEST_", "COVERAGE_", "TRN_TEST_")
 """Variables that a run takes from its caller, and beginnings of their names: programs, package indexes, caches, and the
@@ -98,8 +98,9 @@ def _watch(pid, directory):
     import psutil
 
     for other in directory.parent.glob(f"{_PREFIX}*-*"):
+        owner = int(other.name.removeprefix(_PREFIX).partition("-")[0])
         is_ours = other.is_dir() and not other.is_symlink() and other.stat().st_uid == os.geteuid()
-        if other != directory and is_ours and not psutil.pid_exists(int(other.name.removeprefix(_PREFIX).partition("-")[0])):
+        if is_ours and other != directory and not psutil.pid_exists(owner):
             _kill(other)
             subprocess.run(["chmod", "-R", "u+rwX", other], check=False)
             shutil.rmtree(other, ignore_errors=True)

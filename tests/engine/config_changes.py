@@ -62,12 +62,19 @@ OTHER_INSTANCES = {
     "Release trn-dev-neuron-efa-device-plugin",
 }
 
+WHOLE_NODES = {
+    f"ValidatingAdmissionPolicy trn-dev-training-admission-{kind}"
+    for kind in ("deployments", "job-sets", "jobs", "pods", "pytorch-jobs", "volcano-jobs")
+}
+SEATS = {f"{kind} trn-dev-training-requests" for kind in ("FlowSchema", "PriorityLevelConfiguration")}
+
 DOES = {
     "desired size": {"update": {f"NodeGroup {GROUP}-nodes"}},
     "queue added": {"create": {"Queue trn-dev-volcano-nightly"}},
     "queue removed": {"delete": {"Queue trn-dev-volcano-batch"}},
     # The job makes the teams' directories: its list is new, and a job cannot be changed.
-    "namespace added": {"replace": {"Job trn-dev-volumes-directories"}},
+    # A second team also bounds the first one: its jobs take whole nodes, and its requests have seats of their own.
+    "namespace added": {"replace": {"Job trn-dev-volumes-directories"}, "update": WHOLE_NODES},
     "Kubernetes version": {"update": VERSION},
     "storage size": {"update": LARGER},
     "instance type": {"update": OTHER_INSTANCES, "replace": REPLACED},
@@ -94,5 +101,5 @@ def tagged(graph):
 
 def expected(change, built, planned):
     """Return operation to resources of a change, components among them."""
-    creates = {"create": of_vision(planned)} if change == "namespace added" else {}
+    creates = {"create": of_vision(planned) | SEATS} if change == "namespace added" else {}
     return {**DOES.get(change, {"update": tagged(built)}), **creates}

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 import pytest
 from engine import same
-from engine.config_changes import CHANGES, GROUP, REPLACED, expected, kubernetes_version, of_vision, second_queue
+from engine.config_changes import (
+    CHANGES,
+    GROUP,
+    REPLACED,
+    SEATS,
+    expected,
+    kubernetes_version,
+    of_vision,
+    second_queue,
+)
 from engine.rig import Rig, called, succeeded
 
 from trainium_eks.plan.graph import Graph
@@ -97,7 +106,7 @@ def test_all_changes_at_once_are_made(life):
     run = succeeded(life.rig.up("dev"))
     assert run.of("replace") == {"Job trn-dev-volumes-directories"} | REPLACED
     assert run.of("delete") == {"Queue trn-dev-volcano-batch"}
-    assert run.of("create") == of_vision(life.rig.recorded("dev")) | {"Queue trn-dev-volcano-nightly"}
+    assert run.of("create") == of_vision(life.rig.recorded("dev")) | SEATS | {"Queue trn-dev-volcano-nightly"}
     made = {called(thing["urn"]): thing for thing in life.rig.inventory()}
     assert made[f"NodeGroup {GROUP}-nodes"]["inputs"]["instanceTypes"] == ["trn1n.32xlarge"]
     assert made["LustreFileSystem trn-dev-fsx-file-system"]["outputs"]["storageCapacity"] == 2400

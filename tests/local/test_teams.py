@@ -150,7 +150,7 @@ def test_devices_are_not_taken_by_an_environment_variable(researcher):
         researcher.create(pod, dry_run=True)
         pod["spec"]["containers"][0]["envFrom"] = [{"prefix": variable[:-1], "secretRef": {"name": "s"}}]
         assert variable in refusal(researcher, pod)
-        keys = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {variable: "all"}}
+        keys = manifest("Secret", "s", TEAM, stringData={variable: "all"})
         assert variable in refusal(researcher, keys)
 
 

@@ -63,7 +63,7 @@ JOBS = {
 
 def _definition():
     """Volcano's own definition of jobs from its chart, which refuses unknown fields; without the chart any is taken."""
-    file = Path(os.environ.get("TRN_CHARTS", "/nonexistent"), "volcano/crd/bases/batch.volcano.sh_jobs.yaml")
+    file = Path(os.environ.get("TRN_TEST_CHARTS", "/nonexistent"), "volcano/crd/bases/batch.volcano.sh_jobs.yaml")
     if file.is_file():
         return dict(yaml.safe_load(file.read_text()))
     return definition("Job", "jobs", "batch.volcano.sh", "v1alpha1")

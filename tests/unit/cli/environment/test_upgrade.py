@@ -59,7 +59,7 @@ def test_a_version_is_shown_then_written(trn, copy):
     after = (copy / "Pulumi.dev.yaml").read_text()
     assert [line for line in after.splitlines() if line not in before.splitlines()] == ['    kubernetesVersion: "1.36"']
     code, data = _json(trn, copy)
-    assert data["kubernetes"] == [{"version": "1.36", "standardEnd": "2027-08-02", "extendedEnd": "2028-08-02"}]
+    assert data["kubernetes"][0] == {"version": "1.36", "standardEnd": "2027-08-02", "extendedEnd": "2028-08-02"}
 
 
 @pytest.mark.slow
