@@ -2,6 +2,7 @@
 checkers see of it: every mistake in a user's program, and none where there is none."""
 
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -176,7 +177,9 @@ def user(installed, tmp_path_factory):
 
 def checked(folder, *command):
     command = (sys.executable, "-m", *command, "right.py", "wrong.py")
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    # Without the checkout, which the tests' own variable names.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return done.stdout
 
