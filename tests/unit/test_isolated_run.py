@@ -58,13 +58,12 @@ def processes_of(directory):
     return found
 
 
-def have_ended(directory, within_seconds=60):
+def there_are(count, directory, within_seconds=60):
+    """Wait for a number of processes: the kernel shows the variables of a new one a moment after its start."""
     end = time.monotonic() + within_seconds
-    while left := processes_of(directory):
-        if time.monotonic() > end:
-            return False
+    while len(processes_of(directory)) != count and time.monotonic() < end:
         time.sleep(0.1)
-    return not left
+    return len(processes_of(directory)) == count
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -73,10 +72,10 @@ def test_processes_end_with_a_run_however_it_ends(number, tmp_path):
     run = subprocess.Popen([sys.executable, "-c", _DAEMON], env=users, stdout=subprocess.PIPE, text=True)
     directory = run.stdout.readline().strip()
     assert Path(directory).parent == tmp_path
-    assert len(processes_of(directory)) == 1
+    assert there_are(1, directory)
     run.send_signal(number)
     run.wait(60)
-    assert have_ended(directory)
+    assert there_are(0, directory)
     # The next run removes what is left, also of a run whose companion was killed, too.
     daemon = subprocess.Popen(["/bin/sleep", "600"], env={"TMPDIR": directory})
     with subprocess.Popen([sys.executable, "-c", _DAEMON], env=users, stdout=subprocess.PIPE, text=True) as following:
