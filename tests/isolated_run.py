@@ -1,7 +1,7 @@
 """Isolation of a run of the tests or of a benchmark: variables, a home, and a place for temporary files of its own.
 
-What the run starts ends with it, however the run ends: a second process watches the run, and then kills the processes
-that are left of it. That process also removes the directories of earlier runs, with the processes left of those.
+The processes of a run end with it, for any reason: a second process watches the run, and then kills those that are
+left. That process also removes the directories of earlier runs, with the processes left of those.
 """
 
 import contextlib

@@ -277,7 +277,7 @@ class _Acts:
 
     def leftovers(self) -> str:
         """Search the account until nothing but what a destroy keeps on purpose is found. AWS' lists name deleted
-        resources for minutes; what AWS leaves or makes by a race of its own is removed, and the report names it."""
+        resources for minutes; resources that AWS leaves, or makes anew, by a known race are removed and reported."""
         if self._known.local:
             answer = self._commands.must("local", "down")
             if "Nothing of" not in answer.output:
