@@ -181,9 +181,6 @@ def test_a_stack_is_to_be_named_where_it_may_be_meant_otherwise(project, monkeyp
     assert said in " ".join(re.sub(r"[│╭╮╰╯─]", " ", shown.stderr).split())
 
 
-WITHOUT_ANYTHING = {"upgrade": 1}  # the stack's config is not one of ours
-"""Exit codes without tools, credentials and local cloud; all others cannot begin, and exit with 2."""
-
 NOT_RUN = {"local up", "local images make", "local images remove", "local images path", "local exec"}
 """Commands that make or take away something on this machine, or whose answer is this machine's."""
 
@@ -192,7 +189,7 @@ NOT_RUN = {"local up", "local images make", "local images remove", "local images
 def test_a_command_that_cannot_begin_exits_with_2(path, command, project):
     line = ["dev" if word in ("prod", "local") and word not in path else word for word in example(command)]
     shown = CliRunner().invoke(app, line, input="")
-    assert shown.exit_code == WITHOUT_ANYTHING.get(" ".join(path), 2), shown.output
+    assert shown.exit_code == 2, shown.output
     assert shown.exception is None or isinstance(shown.exception, SystemExit)
 
 

@@ -50,14 +50,11 @@ ANSWERS = {
     "fabric": {"groups": [SOUND]},
     "status": RUNS,
     "logs": f"[default0]:resumed from step 5 (x)\n{LOG}",
-    "upgrade": {"steps": [1, 2], "seconds": 1200.0, "refused": False},
     "orphans": {"findings": [KEPT]},
     "image push": "repository/training:trn1-1 pushed\n",
 }
 WORDS = ("acceptance", "--stack", "acceptance")
-EVERY = (
-    "plan preflight up verification image fabric training node logs stall alert scale again upgrade destroy leftovers"
-)
+EVERY = "plan preflight up verification image fabric training node logs stall alert scale again destroy leftovers"
 
 
 class Trn(Commands):
@@ -287,7 +284,6 @@ def test_every_step_is_asked_of_the_command_for_it(project, cluster):
         ("doctor --alerts", {"alerts": [{**STALLED, "state": "pending"}]}, "alert", "other alerts: TrainingStalled"),
         ("scale", None, "scale", "`trn scale trn1-2xl 1` ended with 1"),
         ("deploy preview", None, "again", "ended with 1"),
-        ("upgrade", {"problems": [{"reason": "two versions up"}]}, "upgrade", "two versions up"),
         ("deploy destroy", None, "destroy", "ended with 1"),
         ("orphans", {"findings": [KEPT, ECR]}, "leftovers", "1 resource left; not looked at: none"),
         ("orphans", {"findings": [{**KEPT, "status": "not checked"}]}, "leftovers", "not looked at: k"),
