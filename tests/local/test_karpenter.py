@@ -1,6 +1,6 @@
 """The real Karpenter with the real Volcano: CPU nodes up and down, gangs from zero nodes, and what goes wrong.
 
-Times, and what else Karpenter does to gangs, are in docs/decisions/0064-karpenter-on-the-local-cloud.md.
+Times, and what else Karpenter does to gangs, are in docs/decisions/0064-karpenter.md.
 """
 
 import json

@@ -108,7 +108,7 @@ def test_a_command_without_the_local_extra_names_it_and_never_has_a_fault(tmp_pa
 
 def test_constraints_and_the_wheels_dependencies_are_those_of_the_requirements_files():
     pinned = {each.name: str(each.specifier).removeprefix("==") for each in _required("constraints.txt")}
-    for name in ("requirements.txt", "requirements-local.txt", "requirements-dev.txt"):
+    for name in ("requirements.txt", "requirements/local.txt", "requirements/dev.txt"):
         for wanted in _required(name):
             held = pinned.get(wanted.name.lower(), "")
             assert held, f"{wanted} has no constraint: run make constraints"
@@ -116,7 +116,7 @@ def test_constraints_and_the_wheels_dependencies_are_those_of_the_requirements_f
     extras = {name: set(map(Requirement, PROJECT["optional-dependencies"][name])) for name in ("cli", "local")}
     needed = set(map(Requirement, PROJECT["dependencies"]))
     assert needed | extras["cli"] == set(_required("requirements.txt"))
-    assert extras["local"] == {Requirement("trainium-eks[cli]"), *_required("requirements-local.txt")}
+    assert extras["local"] == {Requirement("trainium-eks[cli]"), *_required("requirements/local.txt")}
     every = needed.union(*extras.values()) - {Requirement("trainium-eks[cli]")}
     assert all("<" in str(each.specifier) for each in every), "every dependency has an upper bound"
 

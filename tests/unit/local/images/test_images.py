@@ -180,7 +180,7 @@ def test_the_library_its_training_image_and_the_tests_pin_the_same_versions():
     local = _pins(known_recipe("torch").requirements)
     image = _pins((images.workloads() / "image-requirements.txt").read_text())
     image |= _pins("\n".join(BASES["cpu"].packages))
-    tests = _pins((ROOT / "requirements-workloads.txt").read_text())
+    tests = _pins((ROOT / "requirements" / "workloads.txt").read_text())
     common = {"torch", "numpy", "h5py", "tensorboard", "safetensors", "tokenizers", "pyarrow"}
     assert common <= local.keys() & image.keys()
     for pins in (image, tests):
