@@ -1,6 +1,6 @@
 """The real Karpenter with the real Volcano: CPU nodes up and down, gangs from zero nodes, and what goes wrong.
 
-Times, and what else Karpenter does to gangs, are in docs/decisions/0064-karpenter-on-the-local-cloud.md.
+Times, and what else Karpenter does to gangs, are in docs/decisions/0064-karpenter.md.
 """
 
 import json
@@ -184,7 +184,7 @@ def test_a_gang_gets_its_nodes_from_zero_and_they_go_after_it(cloud):
     cloud.without_nodes()
 
 
-def test_one_node_that_is_left_keeps_a_larger_gang_waiting_until_the_node_goes(cloud):
+def test_one_leftover_node_keeps_a_larger_gang_pending(cloud):
     """Volcano says Schedulable of the pod that fits there, and Karpenter counts only what is Unschedulable: it sends
     the other pod to that node, again and again, and never takes the node away."""
     cloud.gang("first", 1)
@@ -210,7 +210,7 @@ def test_one_node_that_is_left_keeps_a_larger_gang_waiting_until_the_node_goes(c
     cloud.without_nodes()
 
 
-def test_it_is_left_alone_by_the_next_up_and_goes_with_its_nodes_when_its_chart_does(cloud):
+def test_karpenter_survives_the_next_up_and_is_removed_with_its_chart(cloud):
     up = cloud.project.trn("local", "up")
     assert up.returncode == 0, up.stderr[-3000:]
     said = up.stdout + up.stderr

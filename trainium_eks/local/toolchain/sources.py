@@ -44,7 +44,7 @@ def _complete_volcano_apis(module: Path, scratch: Path, environment: Mapping[str
 
     Volcano builds with the definitions beside its code, which no module proxy has. The last version published as a
     separate module differs, in the parts that the programs use, by one name: see
-    docs/decisions/0034-volcano-for-everyone.md.
+    docs/decisions/0034-volcano-binaries.md.
     """
     found = source(VOLCANO, scratch, environment, "volcano.sh/apis", _VOLCANO_APIS)
     with store.writing(scratch):
@@ -71,7 +71,7 @@ def _complete_karpenter(module: Path, scratch: Path, environment: Mapping[str, s
     """Write Karpenter's source, with two addresses and the version of Go changed.
 
     It serves its metrics and its health to the whole network, and requires the newest Go without using its new
-    features: see docs/decisions/0064-karpenter-on-the-local-cloud.md.
+    features: see docs/decisions/0064-karpenter.md.
     """
     found, place = source(KARPENTER, scratch, environment), module / "karpenter"
     with store.writing(scratch):
