@@ -50,7 +50,7 @@ def project(tmp_path, monkeypatch):
     ("line", "proposed"),
     [("train --retrys 1", "--retries"), ("train --gpus 8", ""), ("destory", ""), ("cancl a", "'cancel'")],
 )
-def test_what_is_proposed_for_a_misspelt_word_is_near(line, proposed):
+def test_suggestion_for_a_misspelt_word_is_close(line, proposed):
     shown = CliRunner().invoke(app, line.split()).stderr
     assert re.findall(r"Possible options: ([^)]+)\)|Did you mean ([^?]+)\?", shown) == (
         [(proposed, "")] if proposed.startswith("--") else [("", proposed)] if proposed else []
@@ -200,7 +200,7 @@ WITH_OUTPUTS = [param for param in COMMANDS if {"outputs", "as_json"} <= {each.n
 
 
 @pytest.mark.parametrize(("path", "command"), WITH_OUTPUTS)
-def test_what_stops_a_command_is_a_document_with_json(path, command):
+def test_failed_command_prints_a_document_with_json(path, command):
     named, given = example(command)[: len(path)], example(command)[len(path) :]
     shown = CliRunner().invoke(app, [*named, "--outputs", "/nowhere/outputs.json", "--json", *given])
     assert shown.exit_code == 2, shown.output
@@ -233,7 +233,7 @@ def test_a_command_is_shown_as_it_can_be_typed(monkeypatch, capsys):
     ids=lambda each: type(each).__name__ if isinstance(each, BaseException) else None,
 )
 @pytest.mark.parametrize("as_json", [False, True])
-def test_what_stops_a_command_is_reported_where_it_is_called(monkeypatch, error, code, told, as_json):
+def test_failed_command_reports_its_error(monkeypatch, error, code, told, as_json):
     def stopped(*_):
         raise error
 

@@ -74,7 +74,7 @@ def test_a_block_of_config_is_planned_and_breaks_no_rule(own):
     assert {verdict.id: verdict.findings for verdict in verdicts if verdict.status == "fail"} == {}
 
 
-def test_a_block_of_yaml_is_read_by_what_it_is_for(tmp_path):
+def test_yaml_block_is_read_by_its_reader(tmp_path):
     for place, block in blocks("yaml"):
         data = yaml.safe_load(block)
         assert data, place

@@ -243,7 +243,7 @@ def test_commands_name_the_file(command, tmp_path, monkeypatch):
     run()
 
 
-def test_an_error_that_nobody_foresaw_is_a_sentence(monkeypatch):
+def test_unexpected_error_is_reported_in_one_sentence(monkeypatch):
     monkeypatch.setattr(cluster_access, "_read", lambda _: int("foreseen"))
     for extra in ([], ["--json"]):
         result = CliRunner().invoke(app, ["jobs", "--outputs", "x", *extra])

@@ -148,7 +148,7 @@ def test_wheel_installed_elsewhere_plans_a_program_that_imports_a_component(inst
     assert "aws:ec2/vpc:Vpc" in {resource["type"] for resource in plan["resources"]}
 
 
-def test_wheel_finds_its_charts_and_what_runs_in_containers(installed, tmp_path):
+def test_wheel_contains_charts_and_container_code(installed, tmp_path):
     shown = _run(installed, tmp_path, "-c", PARTS)
     assert (shown.stdout, shown.stderr) == ("True True True\n", "")
 

@@ -40,7 +40,7 @@ def _complete_volcano_apis(module: Path, scratch: Path, environment: Mapping[str
 
     Volcano builds with the definitions beside its code, which no module proxy has. The last version published as a
     separate module differs, in the parts that the programs use, by one name: see
-    docs/decisions/0034-volcano-for-everyone.md.
+    docs/decisions/0034-volcano-binaries.md.
     """
     found = source(VOLCANO, scratch, environment, "volcano.sh/apis", _VOLCANO_APIS)
     with store.writing(scratch):

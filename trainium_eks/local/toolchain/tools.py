@@ -234,7 +234,7 @@ def _kubernetes_variables() -> dict[str, str]:
 
 def _of_volcano(name: str) -> Tool:
     # A release has no binaries at all; its images hold one static program each, at the root. Volcano publishes no
-    # digests, so its tags are trusted the first time: see docs/decisions/0034-volcano-for-everyone.md.
+    # digests, so its tags are trusted the first time: see docs/decisions/0034-volcano-binaries.md.
     return Tool(
         name,
         VOLCANO_VERSION,

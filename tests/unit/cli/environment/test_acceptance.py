@@ -197,7 +197,7 @@ class SlowTrn(Trn):
 
 
 @pytest.mark.parametrize("replaced", [300, 600])
-def test_gang_goes_on_until_it_was_harmed_though_answers_are_slow(project, cluster, monkeypatch, replaced):
+def test_gang_runs_until_it_is_harmed_even_with_slow_answers(project, cluster, monkeypatch, replaced):
     for name, value in {"clock": cluster, "gang": None, "replaced": replaced}.items():
         monkeypatch.setattr(SlowTrn, name, value)
     monkeypatch.setattr(commands, "Commands", SlowTrn)
@@ -323,7 +323,7 @@ def test_ctrl_c_destroys_and_has_its_exit_code(project, cluster):
     assert outcomes(report(project), "passed").endswith("fabric destroy leftovers")
 
 
-def test_what_cannot_be_afforded_or_was_not_made_by_the_run_is_refused(project, cluster, graph, monkeypatch):
+def test_unaffordable_run_and_foreign_stack_are_refused(project, cluster, graph, monkeypatch):
     said = ends(2, CliRunner().invoke(app, [*WORDS, "--yes", "--max-usd", "1"]), "above the limits")
     assert "--max-usd" in said
     ends(2, CliRunner().invoke(app, list(WORDS)), "--yes agrees to it")
@@ -352,7 +352,7 @@ def test_what_cannot_be_afforded_or_was_not_made_by_the_run_is_refused(project, 
     assert Trn.asked == []
 
 
-def test_a_run_that_goes_on_is_not_a_stack_that_was_there_before(project, cluster, monkeypatch):
+def test_resumed_run_is_not_mistaken_for_an_existing_stack(project, cluster, monkeypatch):
     run("--keep")
     assert outcomes(report(project), "not reached") == "destroy leftovers"
     made = StackState((StateResource("u", "aws:eks/cluster:Cluster", "c"),))

@@ -72,7 +72,7 @@ GROUPS = ("config", "p:nodeGroups")
 VERSION = (*GROUPS, 0, "releaseVersion")
 
 
-def test_what_is_not_there_is_added_at_the_end_of_its_mapping_and_what_is_there_replaced():
+def test_put_adds_missing_keys_and_replaces_existing_ones():
     once = put(EDITED, PATH, 21.5)
     added = "    - name: a\n  p:instanceTypes: { trn1.32xlarge: { hourlyUsd: 21.5 } }\n"
     assert once == EDITED.replace("    - name: a\n", added)
@@ -91,7 +91,7 @@ def test_what_is_not_there_is_added_at_the_end_of_its_mapping_and_what_is_there_
     assert '- { name: a, releaseVersion: "1.35" }' in put(flow, VERSION, "1.35")
 
 
-def test_what_cannot_be_edited_is_refused():
+def test_put_refuses_a_value_that_it_cannot_edit():
     for text, path, why in (
         (EDITED, (*GROUPS, 1, "releaseVersion"), "write it out first"),
         (EDITED, ("config", "p:queues", 0, "name"), "write it out first"),

@@ -63,7 +63,7 @@ def test_a_version_is_shown_then_written(trn, copy):
 
 
 @pytest.mark.slow
-def test_a_running_capacity_block_stops_what_does_not_keep_its_nodes(trn, copy):
+def test_running_capacity_block_refuses_upgrades_that_replace_nodes(trn, copy):
     (copy / "Pulumi.dev.yaml").write_text(BLOCK)
     assert trn("upgrade", "--directory", copy, "--to", "1.36").exit_code == 1
     assert trn("upgrade", "--directory", copy, "--to", "1.36", "--keep-nodes").exit_code == 0
@@ -74,14 +74,14 @@ def test_a_running_capacity_block_stops_what_does_not_keep_its_nodes(trn, copy):
 
 
 @pytest.mark.slow
-def test_an_old_driver_for_the_image_is_told_as_after_the_upgrade(trn, copy):
+def test_upgrade_reports_a_driver_older_than_the_image_needs(trn, copy):
     code, data = _json(trn, copy, "--ami", "1.35.1-20260312")
     assert code == 1
     paths = [f"nodeGroups[{index}].releaseVersion" for index in (0, 1)]
     assert {problem["path"] for problem in data["problems"]} == {*paths}
 
 
-def test_without_a_version_it_says_what_is_next_and_none_is_skipped(trn, copy):
+def test_upgrade_without_a_version_shows_the_next_and_skips_none(trn, copy):
     following = "--to 1.36 shows what the next version changes"
     ends(0, trn("upgrade", "--directory", copy), "standard support until 2027-03-27", following)
     file = copy / "Pulumi.dev.yaml"

@@ -42,7 +42,7 @@ def build_line(directory):
 
 
 @pytest.mark.parametrize("bundle", [CURRENT, VOLCANO, PROMETHEUS], ids=lambda bundle: bundle.name)
-def test_what_is_missing_is_built_once_and_then_comes_from_the_cache(tmp_path, bundle):
+def test_missing_tool_is_built_once_and_then_cached(tmp_path, bundle):
     fakes.go(tmp_path / "bin")
     for origin in ("build", "cache"):
         assert built(tmp_path / "bin", tmp_path / "cache", bundle) == {
@@ -71,7 +71,7 @@ def test_go_says_the_right_versions_and_has_the_users_settings(tmp_path):
     assert kept.items() <= go_command.go_environment(kept).items()
 
 
-def test_only_what_is_missing_is_built_with_progress_in_phases_and_numbers(tmp_path, monkeypatch):
+def test_only_missing_tools_are_built_with_progress_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "Throttle", lambda progress: Throttle(progress, interval_seconds=0))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     fakes.tools(tmp_path / "bin", kwok="")
@@ -100,7 +100,7 @@ def test_only_what_is_missing_is_built_with_progress_in_phases_and_numbers(tmp_p
         ("exit 0", "go build succeeded but made no kube-apiserver, kube-controller-manager"),
     ],
 )
-def test_failing_build_is_told_in_its_own_words(tmp_path, commands, words):
+def test_failed_build_shows_the_compilers_message(tmp_path, commands, words):
     fakes.go(tmp_path / "bin", build=commands)
     assert words in failure(tmp_path / "bin", tmp_path / "cache")
     assert scratch_of(tmp_path / "cache") == []

@@ -72,7 +72,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize(("now", "targets", "wanted"), SETTINGS.values(), ids=SETTINGS)
-def test_what_an_upgrade_sets(now, targets, wanted):
+def test_upgrade_changes_the_expected_settings(now, targets, wanted):
     assert {each.path: each.value for each in settings(now, targets)} == wanted
 
 
@@ -93,7 +93,7 @@ def test_a_version_is_followed_by_the_next(now, to, said):
     assert (next_version("1.35"), next_version("1.37")) == ("1.36", ""), "the last has none after it"
 
 
-def test_the_cni_goes_up_one_minor_version_at_a_time():
+def test_cni_is_upgraded_one_minor_version_at_a_time():
     old = config(cluster={"addons": {"vpc-cni": {"version": "v1.20.1-eksbuild.1"}}})
     [told] = problems(old, UpgradeTargets(addons={"vpc-cni": "v1.22.0-eksbuild.1"}))
     said = "one minor version at a time" in told.reason, "v1.21" in told.fix
