@@ -123,7 +123,7 @@ def _run(installed, cwd, *arguments):
 
 def test_wheel_holds_components_charts_and_type_marker(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    modules = [f"local/toolchain/{name}" for name in ("volcano", "training_operator", "karpenter")]
+    modules = [f"local/toolchain/{name}" for name in ("volcano", "training_operator")]
     wanted = [
         *("py.typed", "components/network.py", "docs/alerts.md", "docs/bootstrap.yaml", "observe/rules/alerts.yaml"),
         *("charts/neuron-monitor/Chart.yaml", "charts/torchx-etcd/Chart.yaml", "observe/rules/recording.yaml"),

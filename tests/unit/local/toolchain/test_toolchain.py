@@ -8,7 +8,7 @@ import toolchain_fakes as fakes
 from toolchain_fakes import failure, offline
 from waiting import SECONDS
 
-from trainium_eks.local.toolchain import KARPENTER, TRAINING_OPERATOR, VOLCANO, find, kubernetes, provide, tools
+from trainium_eks.local.toolchain import TRAINING_OPERATOR, VOLCANO, find, kubernetes, provide, tools
 from trainium_eks.local.toolchain.__main__ import main
 from trainium_eks.model.catalogue import versions
 
@@ -87,7 +87,7 @@ def test_tool_that_does_not_answer_is_passed_over_with_its_words(tmp_path, monke
     assert f"PATH: {tmp_path}/bin/helm {words} (helm)" in str(error)
 
 
-@pytest.mark.parametrize("bundle", [VOLCANO, TRAINING_OPERATOR, KARPENTER], ids=lambda bundle: bundle.name)
+@pytest.mark.parametrize("bundle", [VOLCANO, TRAINING_OPERATOR], ids=lambda bundle: bundle.name)
 def test_optional_tool_can_be_switched_off(tmp_path, bundle):
     fakes.go(tmp_path / "bin")
     error = failure(offline(tmp_path / "bin", **{bundle.switch: "off"}), tmp_path / "cache", bundle)
@@ -104,7 +104,6 @@ def test_go_mod_pins_the_same_versions():
         (CURRENT, "sigs.k8s.io/kwok", tools.KWOK),
         (VOLCANO, VOLCANO.source, versions.CHARTS["volcano"].version),
         (TRAINING_OPERATOR, TRAINING_OPERATOR.source, versions.TRAINING_OPERATOR.removeprefix("v")),
-        (KARPENTER, KARPENTER.source, tools.KARPENTER_VERSION),
     ]
     for bundle, module, version in pins:
         text = (bundle.module / "go.mod").read_text()
@@ -126,7 +125,7 @@ def test_toolchain_command_lists_tools_and_tolerates_a_missing_volcano(tmp_path,
     code, shown, said = command()
     assert (code, shown) == (1, "")
     assert "could not be found, downloaded or built: kube-apiserver" in said
-    assert command("--try", "--karpenter", "--prometheus") == (0, "", "")
+    assert command("--try", "--prometheus") == (0, "", "")
 
     fakes.tools(tmp_path / "bin")
     code, shown, said = command()
