@@ -54,12 +54,12 @@ mutants-sample: $(VENV)/.dev
 	@$(BIN)/python tests/automatic_mutants.py sample
 
 # Provide the local cloud's programs, once on a machine: those of every stack, and with those that the tests run besides.
-# An `up` builds Karpenter or the Training Operator for a stack that has it.
+# An `up` builds the Training Operator for a stack that has it.
 local-programs: $(VENV)/.toolchain
 	@$(BIN)/python -m trainium_eks.local.toolchain --try
 
 programs: $(VENV)/.toolchain
-	@$(BIN)/python -m trainium_eks.local.toolchain --try --prometheus --karpenter
+	@$(BIN)/python -m trainium_eks.local.toolchain --try --prometheus
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .

@@ -60,7 +60,7 @@ def _run(program, missing, cwd, *arguments):
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_the_version_stands_once_and_the_changelog_begins_with_it_or_with_what_follows_it():
+def test_version_is_declared_once_and_heads_the_changelog():
     assert PROJECT["dynamic"] == ["version"]
     assert PYPROJECT["tool"]["hatch"]["version"]["path"] == "trainium_eks/__init__.py"
     assert release_notes.version() == trainium_eks.__version__
