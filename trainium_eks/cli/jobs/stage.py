@@ -38,9 +38,6 @@ def stage(
         bool,
         typer.Option("--list", help="Show the presets and exit.", callback=_show_presets, is_eager=True),
     ] = False,
-    file_list: Annotated[
-        bool, typer.Option("--file-list", help="SOURCE is a list of files: sha256sum's lines, URLs, or JSON.")
-    ] = False,
     extract: Annotated[bool, typer.Option("--extract", help="Unpack archives (tar, zip); they are not kept.")] = False,
     include: Annotated[
         list[str] | None, typer.Option("--include", metavar="PATTERN", help="Take only such files ('*.parquet').")
@@ -87,7 +84,6 @@ def stage(
     asked = StageRequest(
         source,
         to,
-        is_list=file_list,
         extract=extract,
         include=tuple(include or ()),
         exclude=tuple(exclude or ()),
