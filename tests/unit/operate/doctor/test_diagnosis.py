@@ -325,7 +325,7 @@ MORE = {
 
 
 @pytest.mark.parametrize(("fault", "change"), INJECTED, ids=[fault for fault, _ in INJECTED])
-def test_a_fault_of_a_snapshot_is_found_and_no_other(fault, change):
+def test_snapshot_has_exactly_its_fault(fault, change):
     assert faults(running(change)) == MORE.get(fault, [fault])
 
 
