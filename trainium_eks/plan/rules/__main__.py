@@ -17,7 +17,7 @@ config:
 ```
 
 A stale waiver fails the plan, too: an expired waiver, a waiver that ends more than a year ahead, or a waiver of a rule
-that passes or does not apply. `docs/policy.md` says how the same rules run as a policy pack of Pulumi.
+that passes or does not apply. `docs/plan.md` says how the same rules run as a policy pack of Pulumi.
 
 A rule that finds no resource to judge does not apply; it does not pass. A rule that is independent of a judge of the
 config makes the same demand of all registered resources: of foreign programs and of resources made beside the
