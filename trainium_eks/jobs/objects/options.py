@@ -73,7 +73,7 @@ class TrainOptions:
             metavar="[MODULE:]CONFIG",
         ),
     ] = ""
-    """Needs TorchTitan in the image, and Trainium2 or GPUs: [TorchTitan](torchtitan.md)."""
+    """Needs TorchTitan in the image, and Trainium2 or GPUs: [TorchTitan](examples.md#torchtitan)."""
     script_args: Annotated[str, _what("--script-args", about="Arguments for the script, as one text; or after --.")] = (
         ""
     )
