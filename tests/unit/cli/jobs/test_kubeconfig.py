@@ -24,7 +24,6 @@ HERE, ELSEWHERE = "https://127.0.0.1:9", "https://other.example"
 ARGUMENTS = {
     **dict.fromkeys(("cancel", "logs", "profile", "status", "tensorboard", "wait"), "x"),
     **dict.fromkeys(("doctor", "fabric", "jobs"), ""),
-    "image mirror": "alpine:3 --in-cluster",
     "image push": "--in-cluster",
     "predict": "m in.csv --to out.csv",
     "scale": "ng1 1",
@@ -34,7 +33,7 @@ ARGUMENTS = {
     "train": "--example gradient-sum",
 }
 """Each command that can be given a kubeconfig, and what else it must be given."""
-ASKS_NO_CLUSTER_FIRST = {"doctor", "image mirror", "image push", "scale", "secret"}
+ASKS_NO_CLUSTER_FIRST = {"doctor", "image push", "scale", "secret"}
 """Those that ask AWS or a person before the cluster."""
 
 

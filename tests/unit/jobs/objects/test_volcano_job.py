@@ -322,8 +322,7 @@ def test_invalid_setting_ends_the_job_before_torchrun_starts(changes, node, env,
 @pytest.mark.parametrize(
     ("program", "packages", "said"),
     [
-        *(("torchtitan.train", ["torchtitan"], ""), ("m", [], "")),
-        ("torchtitan.train", [], "there is no torchtitan in repo/train:1"),
+        ("m", [], ""),
         ("m", ["torch_xla"], "repo/train:1 has torch_xla, which libraries prefer to TorchNeuron"),
     ],
 )

@@ -428,7 +428,7 @@ OF_RANK_1, OF_ALL = "trn logs gang --node 1 --namespace lab", "trn logs gang --a
 @pytest.mark.parametrize(
     ("fault", "change", "log", "remedy"),
     [
-        ("image-refused", alone(waits_for_image(UNAUTHORIZED)), "", "trn image mirror"),
+        ("image-refused", alone(waits_for_image(UNAUTHORIZED)), "", "crane copy"),
         ("node-disk-full", waits_for_image("write /x: no space left on device: unknown"), "", "`rootVolumeGib`"),
         ("devices-not-allocated", failed(rejected), "", "device plugin"),
         ("devices-not-allocated", rejected, "", "device plugin"),
