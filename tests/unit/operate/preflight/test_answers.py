@@ -12,7 +12,7 @@ from aws_double import AwsDouble, AwsError
 from good_account import ACCOUNT, ADOPTED, DEPLOYER, GOOD, NOW, QUOTAS, SUPPORTED, ask, ask_one, changed, listed, of
 
 from trainium_eks.aws.account import Account
-from trainium_eks.operate.finding import Status
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.preflight import reach
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.operate.preflight.present import AccountState, on_demand_quota, spot_quota

@@ -11,7 +11,7 @@ from golden import ROOT
 from good_account import BLOCK, NOW, QUOTAS, ask, ask_one, changed, listed, of, reservation
 from iam_evaluation import allowed
 
-from trainium_eks.operate.finding import Status
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.preflight.capacity import STATES
 from trainium_eks.operate.preflight.deploy_rights import IamRequest
 

@@ -25,7 +25,7 @@ from cluster_snapshots import (
 )
 
 from trainium_eks.model.catalogue import addon_records, chart_workloads
-from trainium_eks.operate.finding import Status
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.verify.local_report import LocalReport
 
 UNREACHABLE = "chart repository not reachable: https://volcano-sh.github.io"

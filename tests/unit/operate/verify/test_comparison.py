@@ -6,8 +6,8 @@ import pytest
 from cluster_snapshots import NEURON, accelerated, group, outputs
 
 from trainium_eks.kube.cluster import Cluster
+from trainium_eks.model.finding import Status, failed
 from trainium_eks.operate.cleanup.state import StateResource
-from trainium_eks.operate.finding import Status, failed
 from trainium_eks.operate.verify.additions import Teams, added
 from trainium_eks.operate.verify.check_input import CheckInput, ObjectComparison
 from trainium_eks.operate.verify.comparison import checks, untold

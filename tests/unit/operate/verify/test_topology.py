@@ -3,8 +3,8 @@
 import pytest
 from cluster_snapshots import NEURON, REAL, group, hypernode, judged, outputs, the
 
+from trainium_eks.model.finding import Status
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
-from trainium_eks.operate.finding import Status
 from trainium_eks.operate.verify.local_report import LocalReport
 from trainium_eks.topology import tree
 
