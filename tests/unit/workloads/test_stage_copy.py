@@ -34,7 +34,7 @@ def random_bytes(size, seed=0):
 CONTENT = random_bytes(3 * CHUNK + 17)
 
 
-def test_one_file_comes_and_the_destination_appears_whole_with_its_marker(server, stage, tmp_path):
+def test_destination_appears_complete_with_its_marker(server, stage, tmp_path):
     server.files["/some/set.bin"] = CONTENT
     ended = stage(f"{server.url}/some/set.bin?token=x", to="a/b")
     assert content_of(tmp_path / "a/b") == {"set.bin": CONTENT}
@@ -63,7 +63,7 @@ def test_files_of_a_directory_are_fetched_at_once_and_verified(folder, stage, tm
     assert sums == {path: f"sha256:{hashlib.sha256(content).hexdigest()}" for path, content in files.items()}
 
 
-def test_include_and_exclude_choose_files(folder, stage, tmp_path):
+def test_include_and_exclude_select_files(folder, stage, tmp_path):
     (tmp_path / "set").mkdir()
     url = folder({"a.txt": b"a", "b.txt": b"b", "c.bin": b"c"})
     assert stage(url, "--include", "*.txt", "--exclude", "b*").code == 0
@@ -82,7 +82,7 @@ def test_include_and_exclude_choose_files(folder, stage, tmp_path):
     ],
     ids=["breaks", "busy", "without ranges", "without ranges and length"],
 )
-def test_faults_of_a_server_are_no_loss(server, stage, tmp_path, faults, twice):
+def test_server_errors_are_retried_without_loss(server, stage, tmp_path, faults, twice):
     server.files["/set.bin"] = CONTENT
     vars(server).update(faults)
     ended = stage(f"{server.url}/set.bin")
@@ -105,7 +105,7 @@ def test_wrong_bytes_end_the_copy_and_never_appear(folder, stage, tmp_path, monk
     assert (ended.code, ended.bytes, content_of(tmp_path / "set")) == (0, len(CONTENT), {"set.bin": CONTENT})
 
 
-def test_a_file_that_changes_meanwhile_is_no_mixture(server, stage, tmp_path):
+def test_file_changed_during_the_copy_is_not_mixed(server, stage, tmp_path):
     old, new = random_bytes(3 * CHUNK, 1), random_bytes(3 * CHUNK, 2)
     server.files["/set.bin"] = old
 
@@ -121,7 +121,7 @@ def test_a_file_that_changes_meanwhile_is_no_mixture(server, stage, tmp_path):
     assert content_of(tmp_path / "set") == {"set.bin": new}
 
 
-def test_a_server_that_gives_up_is_tried_again_later_from_there(server, stage, tmp_path):
+def test_interrupted_download_resumes_later(server, stage, tmp_path):
     server.files["/set.bin"] = CONTENT
     server.breaks_after = lambda *_: 2 * CHUNK
     server.status = lambda _, number: 200 if number < 1 else 503
@@ -225,7 +225,7 @@ def test_staged_set_of_another_source_is_not_reused(server, stage, tmp_path):
     assert content_of(tmp_path / "set") == {"other": b"2"}
 
 
-def test_persons_own_files_are_never_replaced(folder, stage, tmp_path):
+def test_users_files_are_never_replaced(folder, stage, tmp_path):
     (tmp_path / "set").mkdir()
     (tmp_path / "set/mine").write_text("precious")
     url = folder({"a": b"1"})
@@ -242,7 +242,7 @@ def test_partial_copy_of_another_source_is_discarded(server, stage, tmp_path):
     assert content_of(tmp_path / "set") == {"two": b"2"}
 
 
-def test_files_of_this_machine_are_copied_and_nothing_that_only_a_link_reaches(stage, tmp_path):
+def test_local_files_are_copied_without_following_links_out(stage, tmp_path):
     (tmp_path / "from/deep").mkdir(parents=True)
     (tmp_path / "from/deep/a b").write_bytes(b"a")
     (tmp_path / "from/link").symlink_to("deep/a b")
@@ -257,7 +257,7 @@ def test_files_of_this_machine_are_copied_and_nothing_that_only_a_link_reaches(s
         (tmp_path / "from/deep/x").unlink()
 
 
-def test_the_environments_proxy_is_asked(server, stage, tmp_path, monkeypatch):
+def test_proxy_of_the_environment_is_used(server, stage, tmp_path, monkeypatch):
     server.files["/set.bin"] = CONTENT
     # A proxy is asked for a whole URL, and this one answers for every host.
     monkeypatch.setenv("http_proxy", server.url)
@@ -321,7 +321,7 @@ def test_copy_killed_at_any_of_fifty_moments_resumes(server, folder, tmp_path):
         forks.stdin.close()
 
 
-def test_asked_to_end_it_ends_at_once(server, tmp_path):
+def test_sigterm_ends_the_copy_at_once(server, tmp_path):
     server.files["/set.bin"] = random_bytes(4 * CHUNK)
     server.seconds_a_piece = 1.0
     process = start(tmp_path, f"{server.url}/set.bin")
@@ -332,7 +332,7 @@ def test_asked_to_end_it_ends_at_once(server, tmp_path):
     assert json.loads(out.splitlines()[-1])["stage"] == "interrupted"
 
 
-def test_of_two_at_once_one_writes_and_the_other_finds_it_done(server, tmp_path):
+def test_second_concurrent_copy_finds_the_first_complete(server, tmp_path):
     server.files["/set.bin"] = random_bytes(3 * CHUNK)
     goes_on = threading.Event()
 

@@ -144,22 +144,22 @@ class Sample(ConfigModel):
     many: tuple[str, ...] = ()
 
 
-def said(**data):
+def problems_of(**data):
     with pytest.raises(ConfigModelError) as caught:
         read(Sample, {key: value for key, value in {"newName": "x", **data}.items() if value is not ...})
     return describe(caught.value.problems, config_path)
 
 
 def test_misspelt_name_is_refused_with_the_known_or_translated_names():
-    assert said(sizeGb=1).splitlines() == [
+    assert problems_of(sizeGb=1).splitlines() == [
         "- sizeGb: it is an unknown name",
         "    allowed: counts, many, maybe, mode, newName, on, parts, sizeGib, words",
         "    fix: did you mean sizeGib?",
     ]
-    assert "fix: the stack's tags are on everything" in said(defaultTags=1)
-    assert "fix: name it sizeGib" in said(SIZE_GIB=1)
-    assert "given twice, in two spellings" in said(sizeGib=1, size_gib=2)
-    assert said(newName=...).splitlines() == [
+    assert "fix: the stack's tags are on everything" in problems_of(defaultTags=1)
+    assert "fix: name it sizeGib" in problems_of(SIZE_GIB=1)
+    assert "given twice, in two spellings" in problems_of(sizeGib=1, size_gib=2)
+    assert problems_of(newName=...).splitlines() == [
         "- newName: it is required and missing (What it is called)",
         "    fix: pulumi config set newName '<new name>'",
     ]
@@ -192,12 +192,12 @@ def test_misspelt_name_is_refused_with_the_known_or_translated_names():
     ],
 )
 def test_wrong_shape_is_described_without_pydantics_terms(data, reason):
-    assert reason in said(**data)
+    assert reason in problems_of(**data)
     # The contents of an object are never shown.
-    assert "hunter2" not in said(newName={"password": "hunter2"}, many={"secret": "hunter2"})
+    assert "hunter2" not in problems_of(newName={"password": "hunter2"}, many={"secret": "hunter2"})
 
 
-def test_whole_numbers_may_come_as_floats_words_as_numbers_and_a_model_as_itself():
+def test_scalars_and_models_are_coerced():
     sample = read(Sample, {"new_name": "x", "size_gib": 3.0, "words": {"a": 12, "b": True, "c": "d"}})
     assert (sample.size_gib, type(sample.size_gib)) == (3, int)
     assert sample.words == {"a": "12", "b": "true", "c": "d"}
@@ -206,7 +206,7 @@ def test_whole_numbers_may_come_as_floats_words_as_numbers_and_a_model_as_itself
         read(Sample, ["x"])
 
 
-def test_a_problem_crosses_as_json_whole():
+def test_problem_survives_json():
     of = {"severity": Severity.ACKNOWLEDGE, "rule": "R20"}
     problem = Problem("a[0].b", "more than there can be", "split it", **of, value=9, allowed=("1", "4"), good=4)
     assert Problem.from_json(json.loads(json.dumps(problem.to_json()))) == problem

@@ -4,6 +4,7 @@
 from functools import cache
 from pathlib import Path
 
+import config_tables
 import kept_inputs
 import pulumi
 import pytest
@@ -14,7 +15,6 @@ from tables import first_of_each
 
 from trainium_eks.cli.shared import plan_page, plan_report
 from trainium_eks.model.alerts import AlertSettings
-from trainium_eks.model.config import schema
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.operate.review import review
 from trainium_eks.operate.review.review import Outcome, Refusal, Review
@@ -23,7 +23,7 @@ from trainium_eks.plan.graph import Graph
 ROOT = Path(__file__).parents[4]
 TABLE = yaml.safe_load((ROOT / "tests" / "review_edits.yaml").read_text())
 EDITS = TABLE["edits"]
-KEYS = {row.path for row in schema.rows(StackConfig)}
+KEYS = {row.path for row in config_tables.rows(StackConfig)}
 
 
 def _listed(value):
@@ -37,7 +37,7 @@ def keys(edit):
 
 def _with_thresholds(edit):
     """Return the edit with every threshold that is a number, one above its default, where it says so."""
-    numbers = {row.path: row.default.strip("`") for row in schema.rows(AlertSettings)}
+    numbers = {row.path: row.default.strip("`") for row in config_tables.rows(AlertSettings)}
     above = {key: int(number) + 1 for key, number in numbers.items() if number.isdigit()}
     return {key: above if value == {"THRESHOLDS": 1} else value for key, value in edit.items()}
 
@@ -58,7 +58,7 @@ def verdict(before, after, monkeypatch):
     if isinstance(after, Refusal):
         return Review("trainium-eks", "dev", "offline", "base", refusal=after).outcome, ""
     compared = review.of_plans(before, after)
-    assert list(kept_inputs.untold(compared.changes)) == []
+    assert list(kept_inputs.unlisted_removals(compared.changes)) == []
     comment = Review("trainium-eks", "dev", "offline", "base", compared)
     monkeypatch.setattr(review, "of_plans", lambda *_: compared)
     side = compared.after
@@ -92,7 +92,7 @@ def test_an_edit_has_its_verdict_in_plan_and_comment(edit, monkeypatch):
         assert [words for words in _listed(edit.get(tells, [])) if words not in told] == []
 
 
-def test_tier_that_is_left_out_is_billed_until_it_is_standard():
+def test_omitted_tier_is_billed_until_it_is_standard():
     tier = edited(_config("small"), {"cluster.controlPlaneTier": "tier-xl"})
     standard = edited(tier, {"cluster.controlPlaneTier": "standard"})
     built, left_out = planned("dev", tier), _base("small")
@@ -112,7 +112,7 @@ def test_every_key_of_the_config_is_edited():
 
 
 @pytest.mark.parametrize("case", first_of_each(CASES, lambda case: case.outcome, lambda case: case.name))
-def test_comment_of_a_real_edit(case):
+def test_comment_of_a_real_edit_is_golden(case):
     judged, written = review_cases.reviewed(case)
     assert judged.outcome is case.outcome
     assert written == (review_cases.FOLDER / f"{case.name}.md").read_text()
