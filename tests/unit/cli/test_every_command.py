@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from command_lines import ROOT, commands, parse, words
+from command_lines import ROOT, commands, imported, parse, words
 from typer.testing import CliRunner
 
 from trainium_eks import __version__, cli
@@ -71,7 +71,7 @@ def test_the_help_groups_the_commands_as_the_readme_does_and_none_takes_an_unkno
     listed = {group: re.findall(r"`([a-z ]+)`", text) for group, text in rows}
     for group in (IMAGES, LOCAL):
         name, first = listed[group][0].split()
-        assert {first, *listed[group][1:]} == ROOT.commands[name].commands.keys()
+        assert {first, *listed[group][1:]} == imported(ROOT, name).commands.keys()
         listed[group] = [name]
     assert [*shown] == [*listed] == [ENVIRONMENT, JOBS, IMAGES, LOCAL]
     assert shown == listed
@@ -237,7 +237,7 @@ def test_what_stops_a_command_is_reported_where_it_is_called(monkeypatch, error,
     def stopped(*_):
         raise error
 
-    monkeypatch.setattr("trainium_eks.client.session.open_session", stopped)
+    monkeypatch.setattr("trainium_eks.cli.jobs.train.open_session", stopped)
     # After `--` stand the script's own arguments.
     shown = CliRunner().invoke(app, ["train", "--stack", "dev", *(["--json"] if as_json else []), "--", "--json"])
     assert shown.exit_code == code

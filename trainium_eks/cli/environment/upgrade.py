@@ -1,28 +1,43 @@
 """``trn upgrade``: record the config as it is and as it would be, compare, show; with ``--write``, change the file."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
 
-from trainium_eks.cli.shared.command import ENVIRONMENT, App
+from trainium_eks import whole_file
+from trainium_eks.cli.shared import recording
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
+from trainium_eks.cli.shared.output import write_json
+from trainium_eks.cli.shared.stack_file import StackFile
+from trainium_eks.cli.shared.stack_file_edit import NotEditableError, put
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, as_typed
 from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.model.config.stack_config import StackConfig, load, validate
+from trainium_eks.model.validation.config_model import ConfigModelError
+from trainium_eks.model.validation.parsing import parse_yaml
+from trainium_eks.model.validation.problems import config_path, config_set, refused, steps_of
+from trainium_eks.operate.review.words import short_type
+from trainium_eks.operate.upgrade import settings as upgrades
+from trainium_eks.operate.upgrade.report import Upgrade, support_lines
+from trainium_eks.operate.upgrade.settings import Setting, UpgradeTargets, next_version
+from trainium_eks.operate.upgrade.steps import UpgradeStep, disturbance, steps, total_seconds
+from trainium_eks.plan import cost
+from trainium_eks.plan.differences import diff
+from trainium_eks.plan.differences.changes import Changes
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording.project import InvalidConfigError, Project, ProjectError, StackSettings, load_project
+from trainium_eks.plan.resource_types.rows import eks
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
-    from trainium_eks.model.config.stack_config import StackConfig
-    from trainium_eks.operate.upgrade.report import Upgrade
-    from trainium_eks.operate.upgrade.settings import Setting, UpgradeTargets
-    from trainium_eks.operate.upgrade.steps import UpgradeStep
-    from trainium_eks.plan.graph import Graph
-    from trainium_eks.plan.recording.project import Project, StackSettings
-
-app = App(panel=ENVIRONMENT, asks_cloud=False)
+app = App(asks_cloud=False)
 
 
 @app.command(example="trn upgrade --stack prod --to 1.36 --keep-nodes")
@@ -56,11 +71,6 @@ def upgrade(
 
     Exit code: 0; 1 when AWS would refuse a change or the new config is invalid; 2 for wrong usage.
     """
-    from trainium_eks.cli.shared.console import show_sections
-    from trainium_eks.cli.shared.output import write_json
-    from trainium_eks.operate.upgrade.settings import UpgradeTargets
-    from trainium_eks.plan.recording.project import load_project
-
     if keep_nodes and not to:
         raise typer.BadParameter("goes with --to", param_hint="--keep-nodes")
     asked = UpgradeTargets(to, ami, _pairs(addon, "--addon"), _pairs(sdk, "--sdk"), keep_nodes)
@@ -84,17 +94,8 @@ def _pairs(texts: list[str] | None, option: str) -> Mapping[str, str]:
     return {name: value for name, _, value in split}
 
 
-def examine(project: "Project", stack: str, asked: "UpgradeTargets") -> "Upgrade":
+def examine(project: Project, stack: str, asked: UpgradeTargets) -> Upgrade:
     """Compare the stack's config with its upgraded copy."""
-    from trainium_eks.cli.shared.stack_file import StackFile
-    from trainium_eks.model.validation.problems import config_set, refused
-    from trainium_eks.operate.upgrade import settings as upgrades
-    from trainium_eks.operate.upgrade.report import Upgrade
-    from trainium_eks.operate.upgrade.steps import steps
-    from trainium_eks.plan import cost
-    from trainium_eks.plan.differences import diff
-    from trainium_eks.plan.differences.changes import Changes
-
     config = _config(project, stack)
     file = StackFile.find(project, stack)
     setting = file.setting if file is not None else config_set
@@ -118,12 +119,8 @@ def examine(project: "Project", stack: str, asked: "UpgradeTargets") -> "Upgrade
     )
 
 
-def _recorded(project: "Project", stack: str, wanted: "tuple[Setting, ...]") -> "tuple[Graph, Graph]":
+def _recorded(project: Project, stack: str, wanted: tuple[Setting, ...]) -> tuple[Graph, Graph]:
     """Return the graphs of the present and the upgraded config, recorded in two processes at the same time."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from trainium_eks.cli.shared import recording
-
     with ThreadPoolExecutor(2) as pool:
         now = pool.submit(recording.record, project.directory, stack)
         then = pool.submit(recording.record, project.directory, stack, adjust=_adjust(project, wanted))
@@ -137,11 +134,8 @@ def _recorded(project: "Project", stack: str, wanted: "tuple[Setting, ...]") -> 
             ) from None
 
 
-def _config(project: "Project", stack: str) -> "StackConfig":
+def _config(project: Project, stack: str) -> StackConfig:
     """Return the stack's present config; refuse a config of another shape than this library's program reads."""
-    from trainium_eks.model.validation.config_model import ConfigModelError
-    from trainium_eks.plan.recording.project import InvalidConfigError, ProjectError
-
     try:
         return _read(project, project.stack(stack))
     except (ConfigModelError, InvalidConfigError) as error:
@@ -152,20 +146,15 @@ def _config(project: "Project", stack: str) -> "StackConfig":
         raise CommandError(WRONG_USAGE, str(error)) from None
 
 
-def _read(project: "Project", settings: "StackSettings") -> "StackConfig":
-    from trainium_eks.model.config.stack_config import load
-
+def _read(project: Project, settings: StackSettings) -> StackConfig:
     own = {key.partition(":")[2]: text for key, text in settings.config.items() if key.startswith(f"{project.name}:")}
     return load(own)
 
 
-def _adjust(project: "Project", wanted: "tuple[Setting, ...]") -> "Callable[[StackSettings], StackSettings]":
+def _adjust(project: Project, wanted: tuple[Setting, ...]) -> Callable[[StackSettings], StackSettings]:
     """Return a function that sets the values in the settings on their way to the program, as Pulumi stores them."""
-    import json
 
-    from trainium_eks.model.validation.problems import config_path, steps_of
-
-    def adjust(settings: "StackSettings") -> "StackSettings":
+    def adjust(settings: StackSettings) -> StackSettings:
         config = dict(settings.config)
         for each in wanted:
             first, *rest = steps_of(config_path(each.path))
@@ -181,10 +170,7 @@ def _adjust(project: "Project", wanted: "tuple[Setting, ...]") -> "Callable[[Sta
     return adjust
 
 
-def _new_warnings(before: "StackConfig", after: "StackConfig") -> tuple[str, ...]:
-    from trainium_eks.model.config.stack_config import validate
-    from trainium_eks.model.validation.problems import config_path
-
+def _new_warnings(before: StackConfig, after: StackConfig) -> tuple[str, ...]:
     known = {(problem.path, problem.reason) for problem in validate(before)}
     return tuple(
         f"{config_path(problem.path)}: {problem.reason}"
@@ -193,13 +179,8 @@ def _new_warnings(before: "StackConfig", after: "StackConfig") -> tuple[str, ...
     )
 
 
-def _write(project: "Project", made: "Upgrade") -> str:
+def _write(project: Project, made: Upgrade) -> str:
     """Change the stack's file; return its name."""
-    from trainium_eks import whole_file
-    from trainium_eks.cli.shared.stack_file_edit import NotEditableError, put
-    from trainium_eks.model.validation.parsing import parse_yaml
-    from trainium_eks.model.validation.problems import config_path, steps_of
-
     if made.refused:
         reasons = [change.refused for change in made.changes.items if change.refused]
         raise CommandError(FAILED, "nothing was written, because AWS would refuse this", detail="\n".join(reasons))
@@ -222,13 +203,8 @@ def _write(project: "Project", made: "Upgrade") -> str:
     return path.name
 
 
-def sections(made: "Upgrade") -> "Iterator[RenderableType]":
+def sections(made: Upgrade) -> Iterator[RenderableType]:
     """Yield the upgrade for people: the ends of support, the steps in order, and the lines to change."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from trainium_eks.operate.upgrade.report import support_lines
-
     yield Group(Text(f"Upgrade of {made.stack}", "bold"), *(_indented(line) for line in support_lines(made)))
     if not made.settings:
         yield Text(as_typed(_what_next(made)))
@@ -245,9 +221,7 @@ def sections(made: "Upgrade") -> "Iterator[RenderableType]":
     yield Group(Text("In the config", "bold underline"), *(_indented(line) for line in made.lines), last)
 
 
-def _what_next(made: "Upgrade") -> str:
-    from trainium_eks.operate.upgrade.settings import next_version
-
+def _what_next(made: Upgrade) -> str:
     if made.asked:
         return "Nothing changes."
     following = next_version(made.config.cluster.kubernetes_version)
@@ -256,9 +230,7 @@ def _what_next(made: "Upgrade") -> str:
     return f"trn upgrade --stack {made.stack} --to {following} shows what the next version changes."
 
 
-def _steps(made: "Upgrade") -> "Iterator[RenderableType]":
-    from trainium_eks.operate.upgrade.steps import disturbance, total_seconds
-
+def _steps(made: Upgrade) -> Iterator[RenderableType]:
     quick, most = total_seconds(made.steps)
     shown = [step for step in made.steps if step.phase != "other" or step.change.refused or step.change.stateful]
     for number, step in enumerate(shown, 1):
@@ -278,13 +250,8 @@ def _steps(made: "Upgrade") -> "Iterator[RenderableType]":
         yield _indented(f"{made.hourly_usd:+,.2f} USD an hour")
 
 
-def _step(number: int, step: "UpgradeStep") -> "Text":
+def _step(number: int, step: UpgradeStep) -> Text:
     """Return the line of a step, with the versions that change; a value computed from another change is new."""
-    from rich.text import Text
-
-    from trainium_eks.operate.review.words import short_type
-    from trainium_eks.plan.resource_types.rows import eks
-
     resource = step.change.resource
     name = resource.inputs.get("addonName") if resource.type == eks.ADDON.token else resource.name
     values = ", ".join(
@@ -304,8 +271,5 @@ def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def _indented(what: "Text | str", style: str = "", columns: int = 2) -> "RenderableType":
-    from rich.padding import Padding
-    from rich.text import Text
-
+def _indented(what: Text | str, style: str = "", columns: int = 2) -> RenderableType:
     return Padding(Text(what, style) if isinstance(what, str) else what, (0, 0, 0, columns), expand=False)

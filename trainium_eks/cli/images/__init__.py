@@ -1,8 +1,13 @@
 """Commands about images (``trn image``)."""
 
-from trainium_eks.cli.images import build, mirror, push
-from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.command import Entry, LazyGroup
 
-app = App(help="The training image: build, push, mirror.", no_args_is_help=True)
-for part in (build, push, mirror):
-    app.add_typer(part.app)
+app = LazyGroup(
+    entries={
+        "build": Entry("images.build", "Build the training image on this machine."),
+        "push": Entry("images.push", "Bring the training image to the stack's repository."),
+        "mirror": Entry("images.mirror", "Copy another image to the stack's repository."),
+    },
+    help="The training image: build, push, mirror.",
+    no_args_is_help=True,
+)

@@ -4,10 +4,16 @@ from typing import Annotated
 
 import typer
 
+from trainium_eks.cli.images import building
+from trainium_eks.cli.images import in_cluster as jobs
 from trainium_eks.cli.images.options import InCluster
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.jobs.images import images
+from trainium_eks.jobs.images.engines import EngineError
+from trainium_eks.model.catalogue.training_images import reference_problems
 
 app = App()
 
@@ -33,12 +39,6 @@ def mirror(
 
     Exit code: 0; 1 when it cannot be copied; 2 for wrong usage.
     """
-    from trainium_eks.cli.images import building
-    from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
-    from trainium_eks.jobs.images import images
-    from trainium_eks.jobs.images.engines import EngineError
-    from trainium_eks.model.catalogue.training_images import reference_problems
-
     repository = building.repository_of(building.outputs_of(cluster))
     found = reference_problems(source, "SOURCE")
     problem = images.tag_problem(tag) if tag is not None else None
@@ -53,8 +53,6 @@ def mirror(
         building.report(cluster, reference, "is there already", digest)
         return
     if in_cluster:
-        from trainium_eks.cli.images import in_cluster as jobs
-
         jobs.mirror(cluster, repository, source, reference)
     else:
         with building.opened_engine(engine, copies=True) as copier:
