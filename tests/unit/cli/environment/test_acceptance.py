@@ -200,7 +200,7 @@ def test_gang_goes_on_until_it_was_harmed_though_answers_are_slow(project, clust
     for name, value in {"clock": cluster, "gang": None, "replaced": replaced}.items():
         monkeypatch.setattr(SlowTrn, name, value)
     monkeypatch.setattr(acceptance, "Commands", SlowTrn)
-    monkeypatch.setattr(runs, "Run", partial(runs.Run, now=lambda: cluster.now))
+    monkeypatch.setattr(acceptance, "Run", partial(runs.Run, now=lambda: cluster.now))
     run("--max-usd", "30")
     assert outcomes(report(project), "passed") == EVERY, report(project)["steps"]
     assert Trn.asked.count("pulumi stack output") == 1, "every later step reads the file"
