@@ -55,7 +55,7 @@ def another(config):
     config["trainium-eks:fileSystem"] = {"deploymentType": "SCRATCH_2", "durability": {"type": "none"}}
 
 
-def test_what_stands_on_a_file_system_goes_before_it_and_namespaces_before_their_volumes(rig):
+def test_namespaces_and_volumes_are_deleted_before_their_file_system(rig):
     before = rig.recorded("dev")
     rig.configure("dev", another)
 
@@ -78,7 +78,7 @@ def test_what_stands_on_a_file_system_goes_before_it_and_namespaces_before_their
         assert order.index(namespace) < order.index(volume) < order.index(FILE_SYSTEM)
 
 
-def test_up_and_destroy_run_to_their_end_without_an_account_that_could_be_asked(new_rig):
+def test_up_and_destroy_complete_without_an_account(new_rig):
     rig = new_rig()
     rig.begin("dev")
     code, said = rig.python("-m", "trainium_eks.cli", "deploy", "up", "--stack", "dev", "--", "--yes")

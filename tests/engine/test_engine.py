@@ -45,17 +45,17 @@ def life(rig):
 
 
 @pytest.mark.parametrize("stack", ["gpu", "prod"])
-def test_a_first_preview_plans_what_is_recorded(rig, stack):
+def test_first_preview_plans_the_recorded_resources(rig, stack):
     rig.begin(stack)
     assert_planned_as_recorded(rig, stack)
 
 
-def test_a_first_preview_of_dev_plans_what_is_recorded(life):
+def test_first_preview_of_dev_plans_the_recorded_resources(life):
     assert_planned_as_recorded(life.rig, "dev")
     assert life.rig.inventory() == ()
 
 
-def test_a_failed_update_says_so_in_the_clouds_words_and_the_next_one_makes_the_rest(life):
+def test_failed_update_shows_the_clouds_error_and_the_next_completes_it(life):
     def things():
         return {(thing["type"], thing["id"]) for thing in life.rig.inventory()}
 
@@ -70,7 +70,7 @@ def test_a_failed_update_says_so_in_the_clouds_words_and_the_next_one_makes_the_
     assert before < things()
 
 
-def test_the_engine_has_what_is_recorded(life):
+def test_engine_creates_exactly_the_recorded_resources(life):
     same.assert_made(life.built, life.rig)
     in_the_clouds = {thing["urn"] for thing in life.rig.inventory()}
     custom = {resource.urn for resource in life.built.resources if resource.custom}
@@ -85,7 +85,7 @@ def test_a_second_update_and_a_refresh_find_nothing_changed(life):
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_config_change_changes_no_more_than_it_must(life, change):
+def test_config_change_touches_only_affected_resources(life, change):
     life.rig.configure("dev", second_queue, CHANGES[change])
     run = succeeded(life.rig.preview("dev"))
     planned = life.rig.recorded("dev")
@@ -93,7 +93,7 @@ def test_a_config_change_changes_no_more_than_it_must(life, change):
     same.assert_planned(life.built, planned, run)
 
 
-def test_a_kubeconfig_that_becomes_unknown_replaces_no_object(life):
+def test_unknown_kubeconfig_replaces_no_object(life):
     """pulumi-eks#352: without ``clusterIdentifier`` the provider is replaced, and with it every object."""
     life.rig.configure("dev", second_queue, kubernetes_version)
     run = succeeded(life.rig.preview("dev", forgetful=True))
@@ -101,7 +101,7 @@ def test_a_kubeconfig_that_becomes_unknown_replaces_no_object(life):
     assert OURS in run.of("update")
 
 
-def test_all_changes_at_once_are_made(life):
+def test_all_changes_are_made_in_one_update(life):
     life.rig.configure("dev", second_queue, *CHANGES.values())
     run = succeeded(life.rig.up("dev"))
     assert run.of("replace") == {"Job trn-dev-volumes-directories"} | REPLACED
@@ -113,7 +113,7 @@ def test_all_changes_at_once_are_made(life):
     assert succeeded(life.rig.preview("dev", "--expect-no-changes")).changes() == {}
 
 
-def test_destroy_leaves_nothing_but_what_is_kept_on_purpose(life):
+def test_destroy_leaves_only_the_retained_resources(life):
     kept = {resource.urn for resource in life.rig.recorded("dev").resources if resource.options.retain_on_delete}
     succeeded(life.rig.destroy("dev"))
     assert life.rig.resources("dev") == ()

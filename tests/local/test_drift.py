@@ -62,7 +62,7 @@ CHANGES = [
 
 @pytest.mark.parametrize("how", ["applied", "created"])
 @pytest.mark.parametrize("name", BODIES)
-def test_what_is_as_it_was_made_has_no_difference(api, namespace, name, how):
+def test_unchanged_object_has_no_difference(api, namespace, name, how):
     """Quantities, defaults and nothings are in the server's form, whoever made it."""
     made = drift.placed(api, BODIES[name], namespace)
     (api.apply if how == "applied" else api.create)(made)
@@ -83,7 +83,7 @@ def test_what_is_as_it_was_made_has_no_difference(api, namespace, name, how):
 
 
 @pytest.mark.parametrize(("name", "change", "said"), CHANGES)
-def test_a_change_is_named_with_both_values(api, namespace, name, change, said):
+def test_change_is_reported_with_both_values(api, namespace, name, change, said):
     made = drift.placed(api, BODIES[name], namespace)
     api.apply(made)
     patch(api, made, change)
@@ -91,7 +91,7 @@ def test_a_change_is_named_with_both_values(api, namespace, name, change, said):
     assert line.startswith(said), line
 
 
-def test_the_volume_of_a_whole_file_system_is_no_teams_volume(api, namespace):
+def test_whole_file_systems_volume_is_no_teams_volume(api, namespace):
     """Every other team's data, too; it is a field that the API server does not change."""
     source = {
         "driver": "fsx.csi.aws.com",
@@ -107,7 +107,7 @@ def test_the_volume_of_a_whole_file_system_is_no_teams_volume(api, namespace):
     api.delete(api.reference(made))
 
 
-def test_an_object_that_is_gone_or_ends_or_was_made_anew(api, namespace):
+def test_missing_ending_and_recreated_objects_are_reported(api, namespace):
     assert drift.differences(api, BODIES["binding"], namespace)[1] == (drift.GONE,)
     assert drift.differences(api, body("Nothing", api_version="example.org/v1")) == ("Nothing x", (drift.GONE,))
     other = {**BODIES["binding"], "roleRef": {**ROLE, "name": "other"}}
@@ -120,7 +120,7 @@ def test_an_object_that_is_gone_or_ends_or_was_made_anew(api, namespace):
     patch(api, kept, {"metadata": {"finalizers": None}})
 
 
-def test_what_a_person_adds_is_no_restart(api, namespace):
+def test_manual_addition_is_drift_and_a_restart_is_not(api, namespace):
     policy = body("NetworkPolicy", spec={"podSelector": {}, "policyTypes": ["Ingress"]})
     api.apply(drift.placed(api, policy, namespace))
 
@@ -137,7 +137,7 @@ def test_what_a_person_adds_is_no_restart(api, namespace):
     assert drift.differences(api, edited, namespace)[1] == ()
 
 
-def test_a_stacks_state_and_its_releases(api, namespace):
+def test_drift_of_a_stacks_state_and_releases_is_found(api, namespace):
     chart = body("ConfigMap", data={"of": "chart"}, metadata={"name": "chart"})
     text = gzip.compress(json.dumps({"manifest": yaml.safe_dump_all([chart, None])}).encode())
     labels = {"owner": "helm", "name": "rel", "status": "deployed"}

@@ -42,7 +42,7 @@ def server():
 
 
 @pytest.mark.slow
-def test_files_of_this_machine_are_copied_and_then_found_to_be_there(trn, volume, to):
+def test_local_files_are_copied_once(trn, volume, to):
     decisions = ROOT / "docs" / "decisions"
     code, out, err = trn("stage", str(decisions), "--to", to)
     assert code == 0, err
@@ -53,7 +53,7 @@ def test_files_of_this_machine_are_copied_and_then_found_to_be_there(trn, volume
 
 
 @pytest.mark.slow
-def test_a_source_that_is_not_there_ends_at_once_with_its_reason(trn, server, api, to):
+def test_missing_source_ends_staging_at_once_with_the_reason(trn, server, api, to):
     code, out, err = trn("stage", f"{server.url}/none", "--to", to)
     assert (code, out) == (1, "")
     assert f"{server.url}/none: 404" in err
@@ -67,7 +67,7 @@ def test_a_source_that_is_not_there_ends_at_once_with_its_reason(trn, server, ap
 
 
 @pytest.mark.slow
-def test_killed_while_it_copies_it_goes_on_in_another_pod(trn, volume, server, api, paths, to):
+def test_killed_copy_resumes_in_another_pod(trn, volume, server, api, paths, to):
     files = {f"{index}.bin": random.Random(index).randbytes(300_000) for index in range(30)}
     listed = server.list_of(files)
     server.seconds_a_piece = 0.2
@@ -108,7 +108,7 @@ def _gone(pods, paths, name, script):
     until(lambda: not (paths.pods / uid).exists(), "its directory goes, and its logs are kept")
 
 
-def test_a_removed_job_is_read_from_its_pods_logs(trn, api, paths):
+def test_log_of_a_removed_job_is_read_from_its_pods(trn, api, paths):
     pods = Pods(api, TEAM)
     _gone(pods, paths, "bert-trainer-0-0", "echo '[default0]:first'; sleep 1.1; echo '[default0]:second'; exit 1")
     _gone(pods, paths, "bert-trainer-1-0", "echo '[default0]:of node 1'")
@@ -126,7 +126,7 @@ def test_a_removed_job_is_read_from_its_pods_logs(trn, api, paths):
     assert (code, "trn logs bert --since 24h" in err) == (2, True), err
 
 
-def test_other_teams_do_not_read_it(trn, paths):
+def test_logs_of_another_team_are_not_readable(trn, paths):
     place = paths.kept / "other" / "alien-trainer-0-0" / "uid" / "c"
     place.mkdir(parents=True)
     (place / "0.log").write_text("2026-11-22T05:33:01.000000000Z F theirs\n")

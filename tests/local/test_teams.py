@@ -129,11 +129,11 @@ SPECS = {
 
 @pytest.mark.parametrize(("spec", "said"), SPECS.values(), ids=SPECS)
 @pytest.mark.parametrize("made", [_pod, _job, _batch_job, _deployment])
-def test_a_spec_is_refused_at_once(researcher, made, spec, said):
+def test_invalid_pod_spec_is_refused(researcher, made, spec, said):
     assert said in refusal(researcher, made(**spec))
 
 
-def test_a_pod_of_a_job_does_not_name_its_node(researcher):
+def test_job_pod_that_names_its_node_is_refused(researcher):
     on_node = {"resources": NEURON, "schedulerName": "volcano", "nodeName": "ip-10-0-0-1"}
     assert "must not name its node" in refusal(researcher, _pod(annotations=IN_QUEUE, **on_node))
     for made in (_batch_job(**on_node), _deployment(**on_node)):
@@ -141,7 +141,7 @@ def test_a_pod_of_a_job_does_not_name_its_node(researcher):
         assert "must not name its node" in refusal(researcher, made)
 
 
-def test_devices_are_not_taken_by_an_environment_variable(researcher):
+def test_device_environment_variable_is_refused(researcher):
     for variable in ("NVIDIA_VISIBLE_DEVICES", "AWS_NEURON_VISIBLE_DEVICES"):
         pod = _pod()
         pod["spec"]["containers"][0]["env"] = [{"name": variable, "value": "all"}]
@@ -175,7 +175,7 @@ def _everyday():
     yield from (server, _service(selector={"app": "a"}), _command("Job", "job", "batch.volcano.sh/v1alpha1"))
 
 
-def test_what_teams_do_every_day_passes(researcher):
+def test_everyday_requests_of_a_team_are_admitted(researcher):
     for each in _everyday():
         researcher.create(each, dry_run=True)
     made = researcher.create(_pod(), dry_run=True)
@@ -226,17 +226,17 @@ OBJECTS = {
 
 
 @pytest.mark.parametrize(("wanted", "said"), OBJECTS.values(), ids=OBJECTS)
-def test_an_object_is_refused(researcher, wanted, said):
+def test_forbidden_object_is_refused(researcher, wanted, said):
     assert said in refusal(researcher, wanted)
 
 
-def test_the_quota_bounds_the_claims_that_controllers_make(administrator):
+def test_quota_limits_claims_made_by_controllers(administrator):
     assert "fsx.storageclass.storage.k8s.io/persistentvolumeclaims" in refusal(administrator, _claim())
     assert "requests.storage" in refusal(administrator, _claim("gp3", "2225Gi"))
     administrator.create(_claim("gp3", "2224Gi"), dry_run=True)
 
 
-def test_a_pod_that_is_there_gets_no_further(researcher, administrator):
+def test_existing_pod_cannot_be_given_more_rights(researcher, administrator):
     owned = _pod()
     owned["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "1"}]
     assert "by its controller" in refusal(researcher, owned)
@@ -271,7 +271,7 @@ def test_a_pod_that_is_there_gets_no_further(researcher, administrator):
         administrator.request("DELETE", there, query={"gracePeriodSeconds": "0"})
 
 
-def test_nobody_reaches_the_other_teams_room_or_changes_their_own(researcher):
+def test_team_can_neither_reach_another_namespace_nor_change_its_own(researcher):
     for where in (
         f"/api/v1/namespaces/{OTHER}/pods",
         f"/api/v1/namespaces/{OTHER}/persistentvolumeclaims",
@@ -305,7 +305,7 @@ TORCHX = (
 
 
 @pytest.mark.parametrize("asked", TORCHX, ids=" ".join)
-def test_all_that_torchx_asks_is_allowed(administrator, asked):
+def test_every_request_of_torchx_is_allowed(administrator, asked):
     group = f"trainium-eks:{TEAM}:researchers"
     assert may(administrator, group, TEAM, *asked)
     assert not may(administrator, group, OTHER, *asked)
@@ -315,7 +315,7 @@ MOST_TASK_CONTAINERS = 128
 """Most tasks of a Volcano job, times the containers of one of its pods (admission.yaml)."""
 
 
-def test_the_largest_gangs_are_judged_within_the_servers_limits(researcher):
+def test_largest_gangs_fit_the_api_servers_cost_limits(researcher):
     """What a policy costs to judge grows with tasks; the API server refuses what costs too much."""
     job = _job(NEURON, job={"minAvailable": MOST_TASK_CONTAINERS})
     (task, _) = job["spec"]["tasks"]
@@ -329,7 +329,7 @@ def test_the_largest_gangs_are_judged_within_the_servers_limits(researcher):
 
 
 @pytest.mark.parametrize(("name", "amount"), [*TAKEN.items(), *USELESS.items(), *REFUSED.items()])
-def test_a_quota_is_taken_or_refused_as_the_model_says(api, name, amount):
+def test_quota_is_accepted_or_refused_like_the_model(api, name, amount):
     quota = manifest("ResourceQuota", "quota", "default", spec={"hard": {name: amount}})
     assert is_taken(api, quota) is (name not in REFUSED or amount != REFUSED[name])
 
@@ -352,7 +352,7 @@ def may_list(api, namespace):
     return True
 
 
-def test_a_researcher_may_what_the_role_of_their_group_may_and_no_more(api, paths, namespace):
+def test_researcher_has_exactly_the_rights_of_their_groups_role(api, paths, namespace):
     bind(api, namespace, group("team:researchers"), group("system:masters"))
     researcher = Api.connect(researchers.kubeconfig(paths, namespace))
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}

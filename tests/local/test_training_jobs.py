@@ -147,7 +147,7 @@ def _pod(made, **spec):
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_the_job_is_admitted_and_so_are_its_pods(api, researcher, name):
+def test_job_and_its_pods_are_admitted(api, researcher, name):
     """Pod Security, quota, limits and policies judge pods; a refusal would show in a controller's events alone."""
     submission.validate(researcher, forms.objects(JOBS[name]))
     api.create(_pod(volcano_job.manifest(JOBS[name])), dry_run=True)
@@ -170,7 +170,7 @@ def test_kubeflows_objects_and_their_pods_are_admitted(kubeflow, api, researcher
 
 
 @pytest.mark.parametrize("name", ["two nodes", "a compilation"])
-def test_what_torchx_makes_is_admitted(api, researcher, name):
+def test_torchx_job_is_admitted(api, researcher, name):
     made = volcano_job.torchx_job(JOBS[name])
     made["metadata"]["namespace"] = TEAM
     submission.validate(researcher, [made])
@@ -185,13 +185,13 @@ def test_what_torchx_makes_is_admitted(api, researcher, name):
         ({"namespace": "default"}, "cannot create resource"),
     ],
 )
-def test_what_the_namespace_does_not_allow_is_refused_before_anything_is_made(researcher, changes, words):
+def test_job_outside_the_namespaces_limits_is_refused_before_creation(researcher, changes, words):
     with pytest.raises(ApiError, match=words):
         submission.validate(researcher, forms.objects(_job(**changes)))
 
 
 @pytest.mark.parametrize("instance_type", ["", "inf2.xlarge", "trn1.32xlarge", "p4d.24xlarge"])
-def test_what_uses_a_trained_model_is_admitted_with_its_pods(researcher, instance_type):
+def test_serving_objects_and_their_pods_are_admitted(researcher, instance_type):
     team = NamespaceOutput(name=TEAM, queues=(QUEUE,), service_account="training", claim="fsx-claim")
     where = ServingNodes()
     if instance_type:
@@ -227,7 +227,7 @@ def test_a_runtime_belongs_to_its_trainjob(kubeflow, researcher):
     _submitted_with(researcher, _job(name="trained", form="trainjob"), runtime)
 
 
-def test_files_go_with_their_job_and_a_refused_job_leaves_none(researcher, tmp_path):
+def test_files_are_deleted_with_their_job_and_a_refused_job_leaves_none(researcher, tmp_path):
     (tmp_path / "train.py").write_text("print('trained')")
     packed = pack("train.py", tmp_path)
     files = ObjectReference("v1", "ConfigMap", TEAM, "with-files-workspace")
@@ -240,7 +240,7 @@ def test_files_go_with_their_job_and_a_refused_job_leaves_none(researcher, tmp_p
     assert researcher.get(replace(files, name="refused-workspace")) is None
 
 
-def test_rights_and_a_cache_that_is_being_filled_are_seen(researcher):
+def test_rights_and_a_running_cache_fill_are_read(researcher):
     assert cluster_facts.may_submit(researcher, TEAM)
     assert not cluster_facts.may_submit(researcher, "default")
     wanted = replace(_job(kind="compile", cache=CompileCache("bert-64x")), name="filling")
@@ -249,7 +249,7 @@ def test_rights_and_a_cache_that_is_being_filled_are_seen(researcher):
     researcher.delete(ObjectReference(volcano_job.JOB_API, "Job", TEAM, "filling"))
 
 
-def test_a_group_changes_its_size_between_two_ups(api, paths):
+def test_group_is_resized_between_two_ups(api, paths):
     sizes = {"desiredSize": 0, "minSize": 0, "maxSize": 4}
     inputs = {"instanceTypes": ["trn1.32xlarge"], "scalingConfig": sizes}
     known = {"inputs": inputs, "computed": {"nodeGroupName": "sized"}}

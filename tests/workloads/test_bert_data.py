@@ -34,7 +34,7 @@ def _open(directory, **other):
     )
 
 
-def test_examples_are_what_was_written(directory):
+def test_examples_equal_the_written_ones(directory):
     corpus = _open(directory)
     assert len(corpus) == 100  # not those for tests
     batch = corpus.__getitems__([Position(0, index) for index in range(100)])
@@ -82,7 +82,7 @@ def test_an_example_is_the_same_whenever_it_is_asked_for(directory, monkeypatch)
 
 
 @pytest.mark.parametrize(("together", "in_a_turn"), [(1, 1), (60, 2)])
-def test_shards_are_read_once_an_epoch_and_ahead(directory, together, in_a_turn, monkeypatch):
+def test_shards_are_prefetched_once_an_epoch(directory, together, in_a_turn, monkeypatch):
     corpus = _open(directory)
     read = []
     content = wikicorpus._content
@@ -100,7 +100,7 @@ def test_shards_are_read_once_an_epoch_and_ahead(directory, together, in_a_turn,
     assert 3 <= len(read) <= 3 * 3 + len(corpus._next.shards)
 
 
-def test_made_up_examples_are_of_the_papers_form():
+def test_synthetic_examples_have_the_papers_format():
     columns = _columns(2000)
     tokens, positions, answers = (columns[name] for name in ("input_ids", "masked_lm_positions", "masked_lm_ids"))
     assert set(np.unique(tokens[:, 0])) == {make_data.CLASSIFY}
@@ -136,7 +136,7 @@ def test_the_generator_writes_a_data_set(tmp_path, monkeypatch):
         generate("--seq-len", "3", "--examples", "3")
 
 
-def test_a_directory_that_is_not_there_or_empty_is_refused_with_what_brings_the_data(tmp_path):
+def test_missing_or_empty_directory_is_refused_with_the_staging_command(tmp_path):
     with pytest.raises(RefusalError, match=r"nowhere is no directory.*trn stage wikicorpus-bert-128.*--synthetic"):
         _open(tmp_path / "nowhere")
     with pytest.raises(RefusalError, match=r"no \.hdf5 files.*trn stage wikicorpus-bert-512"):
@@ -182,13 +182,13 @@ def _garbled(path):
         (_with("next_sentence_labels", data=np.full(30, -1)), r"next_sentence_labels has -1 to -1, where 0 to 1"),
     ],
 )  # fmt: skip
-def test_a_file_of_another_form_is_refused(directory, change, said):
+def test_malformed_shard_is_refused(directory, change, said):
     change(directory / "wiki_training_0.hdf5")
     with pytest.raises(RefusalError, match=said):
         _open(directory)
 
 
-def test_all_that_is_wrong_is_said_at_once(directory):
+def test_all_faults_of_a_data_set_are_reported_at_once(directory):
     _cut(directory / "wiki_training_0.hdf5")
     write_shard(directory / "wiki_training_2.hdf5", _columns(10, sequence=64, predictions=10))
     with pytest.raises(RefusalError) as refused:
@@ -200,7 +200,7 @@ def test_all_that_is_wrong_is_said_at_once(directory):
         _open(directory, sequence=128)
 
 
-def test_broken_data_are_refused_when_their_turn_comes(directory):
+def test_damaged_shard_is_refused_on_reading(directory):
     _garbled(directory / "wiki_training_1.hdf5")
     corpus = _open(directory)
     with pytest.raises(RefusalError, match=r"wiki_training_1\.hdf5.*stage it again"):

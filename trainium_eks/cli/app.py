@@ -19,7 +19,6 @@ COMMANDS = {
     "check": Entry(
         "environment.check", "Ask AWS whether an `up` would succeed: quotas, capacity, rights.", ENVIRONMENT
     ),
-    "upgrade": Entry("environment.upgrade", "Show an upgrade's changes, their order and duration.", ENVIRONMENT),
     "deploy": Entry("environment.deploy", "Run the real `pulumi`, after checks of tools and cost.", ENVIRONMENT),
     "doctor": Entry(
         "environment.doctor", "Name the faults of the stack, or of one job, with their remedies.", ENVIRONMENT
@@ -44,7 +43,7 @@ COMMANDS = {
     "logs": Entry("jobs.logs", "Show a job's log: rank 0, another rank, or all.", JOBS),
     "tensorboard": Entry("jobs.tensorboard", "Open TensorBoard on a job's logs.", JOBS),
     "profile": Entry("jobs.profile", "Profile some training steps with Neuron's profiler.", JOBS),
-    "image": Entry("images", "Build and push the training image, mirror others.", IMAGES),
+    "image": Entry("images", "Build and push the training image.", IMAGES),
     "local": Entry("local", "Run the whole stack on this machine.", LOCAL),
 }
 

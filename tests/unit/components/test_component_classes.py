@@ -54,7 +54,7 @@ def of_the_sdk():
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.name))
-def test_no_component_sets_or_defines_what_pulumi_keeps_on_a_resource(module):
+def test_component_does_not_override_pulumis_attributes(module):
     known = {"_protect", "_name", "_type", "_providers", "_aliases", "_transformations", "_get_providers"}
     assert known <= of_the_sdk()
     tree = ast.parse(module.read_text())
@@ -67,7 +67,7 @@ assert {"Network", "TrainiumCluster", "TrainingStack"} <= {each.__name__ for eac
 
 
 @pytest.mark.parametrize("component", CLASSES, ids=lambda each: each.__name__)
-def test_annotations_are_types_and_the_public_ones_outputs_with_a_docstring(component):
+def test_public_attributes_are_documented_outputs(component):
     # The analyzer cannot read text: `from __future__ import annotations` would break it.
     given = inspect.get_annotations(component.__init__)
     assert not [name for name, type_ in given.items() if isinstance(type_, str)]

@@ -20,7 +20,7 @@ def settings(graph):
     return json.loads(next(each["value"] for each in decides["env"] if each["name"] == "SETTINGS"))
 
 
-def test_its_settings_have_what_the_guard_reads(record):
+def test_settings_have_every_key_of_the_guard(record):
     assert settings(guard(record, remove_after_minutes=7)) == {
         "groups": {
             "trn1-32xl-a1b2": {"minimum": 1, "devices": ["aws.amazon.com/neuron"], "removes": True},
@@ -33,7 +33,7 @@ def test_its_settings_have_what_the_guard_reads(record):
     assert settings(guard(record, remove_after_minutes=None))["removeSeconds"] is None
 
 
-def test_it_decides_first_and_ends_instances_of_guarded_groups_alone_after_it(record):
+def test_guard_decides_first_and_ends_only_instances_of_guarded_groups(record):
     graph = guard(record)
     spec = one(graph, "CronJob").inputs["spec"]
     assert spec["concurrencyPolicy"] == "Forbid"

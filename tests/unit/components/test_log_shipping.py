@@ -36,7 +36,7 @@ def settings(section):
     return {name.lower(): value for name, value in found}
 
 
-def test_the_group_is_named_after_the_cluster_encrypted_and_all_that_it_may_write_to(record):
+def test_log_group_is_named_encrypted_and_the_only_one_writable(record):
     graph = built(record, retention_days=180)
     group = one(graph, "LogGroup")
     assert group.inputs["name"] == one(graph, "LogShipping").outputs["log_group"] == GROUP
@@ -53,7 +53,7 @@ def test_the_group_is_named_after_the_cluster_encrypted_and_all_that_it_may_writ
     assert one(short, "LogGroup").inputs["retentionInDays"] == 7
 
 
-def test_every_part_of_the_pipeline_is_about_the_same_lines_and_they_go_to_the_group_that_is_there(plain):
+def test_pipeline_parts_agree_and_write_to_the_existing_group(plain):
     found = values(plain)
     inputs, filters, output = (settings(found["config"][part]) for part in ("inputs", "filters", "outputs"))
     assert (output["region"], output["auto_create_group"]) == ("us-west-2", "Off")
@@ -68,7 +68,7 @@ def test_every_part_of_the_pipeline_is_about_the_same_lines_and_they_go_to_the_g
     assert inputs["path_key"] == "file"
 
 
-def test_it_runs_on_every_node_asks_kubernetes_nothing_and_leaves_out_its_own_lines(record, plain):
+def test_shipper_runs_on_every_node_without_kubernetes_access(record, plain):
     for system, graph in ((False, plain), (True, built(record, system=True))):
         excluded = settings(values(graph)["config"]["inputs"])["exclude_path"]
         assert "*_log-shipping_*" in excluded
@@ -110,7 +110,7 @@ needs_lua = pytest.mark.skipif(LUA is None, reason="neither luajit nor lua5.1 is
     ("pod", "container"),
     [("bert-trainer-0-0", "trainer"), ("etcd.server-0", "main-x"), ("a", "neuron-monitor-0a1b")],
 )
-def test_a_line_gets_its_stream_from_its_files_name(pod, container, tmp_path):
+def test_log_stream_follows_from_the_file_name(pod, container, tmp_path):
     file = f"/var/log/containers/{pod}_research_{container}-{'0a' * 32}.log"
     stream = f"research/{pod}/{container}"
     assert run(file, tmp_path) == ["2", stream, "research", pod, container, "nil", "nil", "step 1"]
@@ -119,7 +119,7 @@ def test_a_line_gets_its_stream_from_its_files_name(pod, container, tmp_path):
     assert (other[:2], other[5]) == (["0", "nil"], "/var/log/messages")
 
 
-def test_what_it_sends_is_what_trn_logs_reads():
+def test_trn_logs_reads_the_shipped_format():
     sent = {
         "time": "2026-11-22T12:00:00.123456789Z",
         "stream": "stdout",

@@ -64,7 +64,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_value_may_come_from_another_resource(record, case):
+def test_value_argument_accepts_an_output(record, case):
     value, kind, program = CASES[case]
 
     def whole():
@@ -84,7 +84,7 @@ def test_a_value_may_come_from_another_resource(record, case):
     assert [each for each in of_kind(known, kind) if value in str(each.inputs)]
 
 
-def test_a_stack_may_link_a_bucket_of_the_programs_own(record):
+def test_stack_links_a_bucket_of_the_program(record):
     def program():
         bucket = aws.s3.Bucket("data").bucket
         TrainingStack("trn-dev", {**STACK, "file_system": {"durability": {"type": "s3", "bucket": bucket}}})
@@ -117,7 +117,7 @@ LATE = {
 
 
 @pytest.mark.parametrize("case", LATE)
-def test_what_is_built_must_be_known_at_once_and_the_message_says_what_takes_an_output(record, case):
+def test_structural_argument_refuses_an_output_with_the_alternative(record, case):
     program, message = LATE[case]
     with pytest.raises(ArgumentError, match=message) as raised:
         record(lambda: program(pulumi.Output.from_input("x")) and None)
@@ -125,7 +125,7 @@ def test_what_is_built_must_be_known_at_once_and_the_message_says_what_takes_an_
     assert "0x" not in str(raised.value)
 
 
-def test_a_node_group_beside_a_cluster_waits_for_what_its_nodes_need_and_not_for_dns(record):
+def test_node_group_waits_for_its_clusters_add_ons_but_not_for_dns(record):
     def program():
         made = cluster()
         nodes(cluster_name=made.cluster_name, wait_for=made.before_nodes)

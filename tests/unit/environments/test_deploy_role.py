@@ -99,14 +99,14 @@ def every_need():
     return (*FIXED, *alike.values())
 
 
-def test_the_types_of_the_table_are_those_of_the_environments():
+def test_table_lists_the_types_of_the_environments():
     made = {each.type for stack in ENVIRONMENTS for each in full_environments.recorded(stack).resources}
     assert {each for each in made if each.startswith("aws:")} == NEEDS.keys()
 
 
 @RIGHTS
 @pytest.mark.parametrize("stack", ENVIRONMENTS)
-def test_the_role_can_bring_up_change_and_destroy_an_environment_and_keeps_the_state(stack, deployer):
+def test_deploy_role_can_create_change_and_destroy_an_environment(stack, deployer):
     asked = [*FIXED, *(request for _, request in caused(stack))]
     assert [each for each in asked if not allowed(each, deployer)] == []
 
@@ -119,7 +119,7 @@ security group by the tag of its creation. FSx takes longer than that to make a 
 
 
 @pytest.mark.parametrize("stack", ENVIRONMENTS)
-def test_no_tag_decides_in_the_first_minutes_of_a_resource(stack):
+def test_new_resource_is_allowed_before_its_tags_count(stack):
     """KMS: a key's tags count after up to five minutes (AWS KMS developer guide, ABAC for AWS KMS)."""
     early = [
         replace(request, context={key: value for key, value in request.context.items() if "ResourceTag/" not in key})
@@ -133,7 +133,7 @@ def test_no_tag_decides_in_the_first_minutes_of_a_resource(stack):
 
 
 @pytest.mark.parametrize("stack", ENVIRONMENTS)
-def test_roles_have_the_rights_that_services_use_through_them(stack):
+def test_roles_have_the_rights_that_their_services_use(stack):
     graph = full_environments.recorded(stack)
     policies = {}
     for each in graph.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
@@ -194,7 +194,7 @@ NEW = re.compile(r"(ec2|aps|grafana|kms):(Create(?!Tags)|Allocate|Authorize)\w+|
 
 
 @pytest.mark.parametrize("stack", ENVIRONMENTS)
-def test_the_role_can_do_nothing_of_it_to_what_another_owner_made(stack):
+def test_deploy_role_cannot_touch_another_owners_resources(stack):
     adopted = {"ec2:CreateSecurityGroup"}  # a group of the stack's own in another's VPC
     open_ = [
         other
@@ -216,7 +216,7 @@ ON_ANYTHING = re.compile(
 
 
 @pytest.mark.parametrize("stack", ENVIRONMENTS)
-def test_what_names_no_resource_changes_none(stack):
+def test_action_without_a_resource_changes_nothing(stack):
     on_all = {request.action for ask, request in caused(stack) if request.resource == "*" and ask.tags is Tags.NONE}
     assert {action for action in on_all if not ON_ANYTHING.fullmatch(action)} == set()
 
@@ -259,12 +259,12 @@ ESCALATIONS, OF_OTHERS, BEYOND = denied("escalations"), denied("of others"), den
 
 @RIGHTS
 @pytest.mark.parametrize("escalation", ESCALATIONS)
-def test_the_role_cannot_give_itself_or_another_more(escalation, deployer):
+def test_role_cannot_grant_more_rights(escalation, deployer):
     assert [each for each in ESCALATIONS[escalation] if allowed(each, deployer)] == []
 
 
 @pytest.mark.parametrize("thing", OF_OTHERS)
-def test_the_narrow_role_cannot_use_things_of_others(thing):
+def test_narrow_role_cannot_use_foreign_resources(thing):
     assert [each for each in OF_OTHERS[thing] if allowed(each, NARROW)] == []
 
 
@@ -282,7 +282,7 @@ def test_every_part_of_the_wide_policy_is_needed():
     assert idle == []
 
 
-def test_a_key_policy_that_names_the_role_gives_it_no_use_of_the_key():
+def test_key_policy_naming_the_role_grants_no_use_of_the_key():
     """Who may write a key's policy could name itself in it: an explicit denial stands above that."""
     named = {"Statement": {"Effect": "Allow", "Action": "kms:*", "Resource": "*"}}
     own_use, by_service = (
@@ -293,7 +293,7 @@ def test_a_key_policy_that_names_the_role_gives_it_no_use_of_the_key():
 
 
 @pytest.mark.parametrize("what", BEYOND)
-def test_a_role_within_the_boundary_is_no_administrator_whatever_its_policy_says(what):
+def test_bounded_role_is_no_administrator_with_any_policy(what):
     assert [each for each in BEYOND[what] if allowed(each, [EVERYTHING], BOUNDS)] == []
 
 
@@ -346,7 +346,7 @@ def of_roles():
     return found
 
 
-def test_the_boundary_leaves_what_the_policies_of_the_roles_give_and_needs_all_its_parts():
+def test_boundary_allows_all_role_policies_and_needs_all_its_parts():
     cut = {
         (name, each.action)
         for name, requests in of_roles().items()
@@ -386,7 +386,7 @@ TAKEN_BY = {
 """How a role's name ends, and the one service that may take it."""
 
 
-def test_each_role_is_taken_by_one_service_and_nobody_else(graph):
+def test_each_role_is_assumed_by_exactly_one_service(graph):
     roles = graph.of_type("aws:iam/role:Role")
     assert roles
     for role in roles:
@@ -399,7 +399,7 @@ def test_each_role_is_taken_by_one_service_and_nobody_else(graph):
         assert set([actions] if isinstance(actions, str) else actions) == {"sts:AssumeRole"} | tagged
 
 
-def test_names_of_roles_buckets_and_keys_carry_the_prefix_of_the_policies(graph):
+def test_roles_buckets_and_keys_have_the_policies_prefix(graph):
     made = graph.of_type("aws:iam/role:Role", "aws:s3/bucket:Bucket")
     assert made
     assert [each.name for each in made if not each.name.startswith("trn-") or "name" in each.inputs] == []

@@ -115,7 +115,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("reader", LINES)
-def test_lines_of_logs(reader):
+def test_any_log_line_is_parsed(reader):
     document, read = LINES[reader]
     line = damaged(document).map(as_text) if isinstance(document, dict) else TEXT.map(lambda text: f"{document}{text}")
 
@@ -129,7 +129,7 @@ def test_lines_of_logs(reader):
 
 @budget(60)
 @given(TEXT)
-def test_what_is_printable(text):
+def test_printable_text_is_plain_and_unchanged_by_a_second_call(text):
     made = printable(text)
     assert is_plain(made)
     assert printable(made) == made
@@ -137,7 +137,7 @@ def test_what_is_printable(text):
 
 @budget(60)
 @given(st.lists(st.one_of(st.binary(max_size=60), st.just(b"2026-11-22T05:30:00.000000000Z F a\n"))), TEXT)
-def test_logs_of_pods_that_are_gone(tmp_path_factory, parts, name):
+def test_kept_logs_of_deleted_pods_are_readable(tmp_path_factory, parts, name):
     place = tmp_path_factory.getbasetemp() / "kept"
     container = place / "team" / "pod" / "uid" / "c"
     container.mkdir(parents=True, exist_ok=True)
@@ -220,7 +220,7 @@ def call(served, folder, command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_of_a_team(command, served, tmp_path, monkeypatch):
+def test_hostile_job_cannot_break_a_teams_commands(command, served, tmp_path, monkeypatch):
     """A job of one member, its pods and its log, against what all others of the team see."""
     monkeypatch.setenv(TRACEBACK, "1")
     monkeypatch.setenv("COLUMNS", "100")

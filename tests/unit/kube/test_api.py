@@ -88,13 +88,13 @@ MODIFIED = "Operation cannot be fulfilled on resourcequotas: the object has been
     ],
     ids=lambda each: str(getattr(each, "body", each))[:60],
 )
-def test_a_trouble_that_passes_is_waited_out(play, trouble):
+def test_temporary_error_is_retried(play, trouble):
     api, client = play(trouble, trouble, {"ok": 1})
     assert api.request("GET", "/version") == {"ok": 1}
     assert client.asked == [("GET", "/version")] * 3
 
 
-def test_the_server_says_how_long_it_is_busy(play):
+def test_retry_after_of_the_server_is_respected(play):
     busy = refusal(429)
     busy.headers = {"Retry-After": "7"}
     api, _ = play(busy, {"ok": 1})
@@ -110,7 +110,7 @@ def test_the_server_says_how_long_it_is_busy(play):
         ({"major": "1"}, "is not a Kubernetes API server"),
     ],
 )
-def test_a_server_without_a_version_is_not_read(play, answer, said):
+def test_server_without_a_version_is_refused(play, answer, said):
     with pytest.raises(ReadError, match=f"(?s){said}"):
         ApiReader(play(answer)[0]).version()
 
@@ -134,7 +134,7 @@ QUOTA = "/api/v1/namespaces/team/resourcequotas/team"
         ("GET", "/a", b"<html>", "answered GET /a with something other than JSON"),
     ],
 )
-def test_what_waiting_does_not_mend_is_told_at_once(play, method, path, answer, said):
+def test_permanent_error_is_raised_without_retry(play, method, path, answer, said):
     api, client = play(answer)
     with pytest.raises(ClusterError, match=said):
         api.request(method, path, {}, timeout_seconds=5)
@@ -157,7 +157,7 @@ LOCAL = r"^the API server https://127.0.0.1:6443 \(/stack/kubeconfig\) cannot be
         ),
     ],
 )
-def test_a_server_that_stays_away_is_given_up(play, trouble, host, said, tries):
+def test_unreachable_server_is_given_up_after_its_retries(play, trouble, host, said, tries):
     api, client = play(*[trouble] * 100, host=host)
     with pytest.raises(ClusterError, match=said):
         api.request("GET", "/version")
@@ -195,11 +195,11 @@ def test_the_faults_of_an_invalid_object_are_listed(causes, text):
         ("{}", "the API server answered HTTP 502 without a message"),
     ],
 )
-def test_an_answer_is_told_with_or_without_a_status(body, text):
+def test_api_error_has_a_text_with_or_without_a_status(body, text):
     assert str(ApiError.of(502, body)) == text
 
 
-def test_a_kind_knows_its_paths_and_an_object_without_a_namespace_is_in_default(play):
+def test_kind_has_its_paths_and_the_default_namespace(play):
     deployment, node = (ApiKind("apps/v1", "Deployment", "deployments", True), ApiKind("v1", "Node", "nodes", False))
     assert deployment.path("ns") == "/apis/apps/v1/namespaces/ns/deployments"
     assert node.path("", "n", "status") == "/api/v1/nodes/n/status"
@@ -211,7 +211,7 @@ def test_a_kind_knows_its_paths_and_an_object_without_a_namespace_is_in_default(
     assert ObjectReference.from_json(json.loads(json.dumps(reference.to_json()))) == reference, "as the ledger keeps it"
 
 
-def test_a_kind_whose_definition_is_new_is_awaited(play):
+def test_new_kind_is_awaited_until_it_is_served(play):
     spec = {"group": "x.io", "names": {"kind": "Queue"}, "versions": [{"name": "v1", "served": True}]}
     queues = {"resources": [{"name": "queues", "kind": "Queue", "namespaced": False}]}
     not_found = refusal(404, "NotFound", "the server could not find the requested resource")
@@ -237,7 +237,7 @@ def test_a_kind_without_definition_is_refused_at_once(play, served, definitions,
         api.kind("x/v1", "Queue")
 
 
-def test_an_apply_that_met_another_write_is_repeated(play):
+def test_conflicting_apply_is_repeated(play):
     conflict = refusal(409, "Conflict", "the object has been modified")
     api, client = play(CONFIG_MAPS, conflict, conflict, {"done": True}, conflict, {"done": True})
     assert api.apply(CONFIG_MAP) == {"done": True}
@@ -252,7 +252,7 @@ def test_an_apply_that_met_another_write_is_repeated(play):
 @pytest.mark.parametrize(
     "answer", [refusal(409, "AlreadyExists", "it exists"), refusal(504, "Timeout", "request did not complete")]
 )
-def test_what_exists_or_may_exist_is_applied_and_what_is_refused_is_not(play, answer):
+def test_create_or_apply_updates_existing_objects_and_raises_refusals(play, answer):
     api, client = play(CONFIG_MAPS, answer, {"done": True}, refusal(403, "Forbidden", "no"))
     assert api.create_or_apply(CONFIG_MAP) == {"done": True}
     with pytest.raises(ApiError, match="no"):
@@ -268,7 +268,7 @@ def test_a_manifest_without_name_or_kind_is_refused(play, field):
         play()[0].apply(manifest)
 
 
-def test_a_list_that_grew_too_old_starts_again(play):
+def test_expired_list_starts_again(play):
     def page(name, after):
         return {"items": [{"metadata": {"name": name}}], "metadata": {"continue": after}}
 
@@ -278,7 +278,7 @@ def test_a_list_that_grew_too_old_starts_again(play):
     assert [path for _, path in client.asked[1:]] == [first, f"{first}&continue=x", first, f"{first}&continue=y"]
 
 
-def test_what_is_absent_is_nothing_to_get_or_delete(play):
+def test_absent_object_is_none_to_get_and_false_to_delete(play):
     gone = refusal(404, "NotFound", "not found")
     api, _ = play(CONFIG_MAPS, gone, gone, CONFIG_MAPS, {"items": []}, CONFIG_MAPS, {"items": []})
     for reference in (ObjectReference("v1", "ConfigMap", "ns", "a"), ObjectReference("v1", "Queue", "", "q")):
@@ -287,7 +287,7 @@ def test_what_is_absent_is_nothing_to_get_or_delete(play):
     assert play(CONFIG_MAPS, {})[0].delete(ObjectReference("v1", "ConfigMap", "ns", "a")) is True
 
 
-def test_a_watch_yields_changes_until_the_server_says_that_its_place_is_too_old(play, monkeypatch):
+def test_watch_yields_changes_until_its_version_expires(play, monkeypatch):
     events = [{"type": "ADDED", "object": {"a": 1}}, {"type": "ERROR", "object": {"code": 410, "message": "too old"}}]
     asked = []
     monkeypatch.setattr(Api, "lines", lambda _, path, query: asked.append((path, query)) or map(json.dumps, events))
@@ -300,7 +300,7 @@ def test_a_watch_yields_changes_until_the_server_says_that_its_place_is_too_old(
     assert asked == [("/api/v1/configmaps", query)]
 
 
-def test_nothing_is_deleted_without_saying_which(play):
+def test_delete_needs_a_name(play):
     api, client = play(CONFIG_MAPS)
     for labels, namespace in (("", "ns"), ("a=b", "")):
         with pytest.raises(ValueError, match="only with labels, and in one namespace"):
@@ -350,11 +350,11 @@ def live_object(**more):
     ],
     ids=["gone", "ending", "of others", "changed", "long list", "missing", "inside"],
 )
-def test_each_field_that_is_not_as_its_manifest_says_is_a_line(play, data, live, after, lines):
+def test_each_drifted_field_is_a_line(play, data, live, after, lines):
     assert drifted(play, live, after, data=data) == ("ConfigMap ns/a", lines)
 
 
-def test_what_kubectl_added_is_drift_and_a_restart_or_a_status_is_not(play):
+def test_kubectl_edit_is_drift_and_a_restart_is_not(play):
     def wrote(manager, **more):
         return {"manager": manager, "fieldsV1": {"f:data": {"f:a": {}, "f:b": {}}, "f:status": {}}, **more}
 
@@ -363,7 +363,7 @@ def test_what_kubectl_added_is_drift_and_a_restart_or_a_status_is_not(play):
     assert drifted(play, live, live, data={"a": "1"}) == ("ConfigMap ns/a", ("data.b was added by kubectl-edit",))
 
 
-def test_a_secrets_values_are_not_told_and_what_no_update_changes_is(play):
+def test_drift_hides_secret_values_and_reports_immutable_fields(play):
     live = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "lab"}, "data": {"k": "b2xk"}}
     manifest = {**live, "metadata": {"name": "a"}, "data": {"k": "bmV3"}}
     secrets = {"resources": [{"name": "secrets", "kind": "Secret", "namespaced": True}]}
@@ -377,7 +377,7 @@ def test_a_secrets_values_are_not_told_and_what_no_update_changes_is(play):
         drifted(play, live_object(), refusal(403, "Forbidden", "a webhook denied it"))
 
 
-def test_a_snapshot_says_which_kinds_are_not_served_or_may_not_be_read():
+def test_snapshot_names_unserved_and_forbidden_kinds():
     node = {"metadata": {"name": "n", "labels": {cluster.GROUP_LABEL: "g"}}}
 
     class Reader:
@@ -407,7 +407,7 @@ def connected(path, server):
 
 
 @pytest.mark.parametrize(("server", "by_proxy"), [("https://127.0.0.1:6443", False), (EKS, True)])
-def test_a_proxy_is_not_asked_for_this_machine(tmp_path, monkeypatch, server, by_proxy):
+def test_loopback_requests_bypass_the_proxy(tmp_path, monkeypatch, server, by_proxy):
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.com:3128")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -449,7 +449,7 @@ def test_a_broken_or_missing_kubeconfig_is_named(tmp_path, text, said):
         Api.connect(path)
 
 
-def test_bulk_work_keeps_the_order_and_ends_with_the_first_error():
+def test_parallel_requests_keep_the_order_and_stop_at_the_first_error():
     assert in_parallel(lambda each: each * 2, range(100), threads=8) == [each * 2 for each in range(100)]
     assert in_parallel(str, []) == []
     begun = []
@@ -479,7 +479,7 @@ DONE = {"state": {"terminated": {"exitCode": 0}}, "ready": True}
         ("Running", DONE, [{}, {"lastState": FAILED["state"]}], True, "b"),
     ],
 )
-def test_the_log_is_that_of_the_container_that_failed(phase, init, own, previous, asked, monkeypatch):
+def test_log_is_the_failed_containers(phase, init, own, previous, asked, monkeypatch):
     api = Api.__new__(Api)
     monkeypatch.setattr(api, "text", lambda *_, query, **__: query["container"] + query.get("previous", ""))
     own = [{"name": name, **each} for name, each in zip("ab", own, strict=True)]

@@ -29,7 +29,7 @@ def _group(instance_type, nodes, most, **inputs):
     return changed(build.graph(), "g", **inputs)
 
 
-def test_the_sum_is_that_of_its_items_and_of_its_components():
+def test_total_is_the_sum_of_items_and_of_components():
     found = cost.estimate(environment())
     assert found.hourly_usd == pytest.approx(sum(item.hourly_usd or 0 for item in found.items))
     assert found.hourly_usd == pytest.approx(sum(each.hourly_usd for each in found.by_component))
@@ -107,7 +107,7 @@ def test_an_instance_is_counted_by_its_inputs_or_its_template(own, template, lin
 @pytest.mark.parametrize(
     ("tier", "hourly"), [("standard", {}), ("tier-xl", {"tier-xl": 1.65}), ("tier-8xl", {"tier-8xl": 13.90})]
 )
-def test_a_provisioned_control_plane_is_a_line_of_its_own(tier, hourly):
+def test_provisioned_control_plane_is_its_own_line(tier, hourly):
     found = cost.estimate(changed(environment(), "control-plane", controlPlaneScalingConfig={"tier": tier}))
     lines = {item.what.rpartition(" ")[2]: item.hourly_usd for item in found.items if "provisioned" in item.what}
     assert lines == hourly
@@ -119,13 +119,13 @@ def test_a_provisioned_control_plane_is_a_line_of_its_own(tier, hourly):
     ("policy", "told"),
     [(None, True), ({}, True), ({"supportType": "EXTENDED"}, True), ({"supportType": "STANDARD"}, False)],
 )
-def test_a_cluster_is_told_what_extended_support_will_cost(policy, told):
+def test_extended_support_cost_is_noted(policy, told):
     graph = changed(environment(), "control-plane", upgradePolicy=policy)
     assert bool(_item(graph, "EKS control plane").note) is told
 
 
 @pytest.mark.parametrize(("kind", "unknown"), [("LoadBalancer", ("load balancer",)), ("ClusterIP", ()), (None, ())])
-def test_a_services_load_balancer_costs_nobody_knows_how_much(kind, unknown):
+def test_load_balancer_of_a_service_has_an_unknown_cost(kind, unknown):
     build = Builder()
     build.add("kubernetes:core/v1:Service", "s", spec={"type": kind} if kind else {})
     assert cost.estimate(build.graph()).unknown == unknown
@@ -136,7 +136,7 @@ def test_a_gateway_endpoint_is_free():
     assert not [item for item in found.items if "endpoint" in item.what]
 
 
-def test_an_unknown_price_is_named_and_not_counted_as_nothing_until_the_config_brings_one():
+def test_unknown_price_is_named_until_the_config_sets_one():
     for nodes, hourly in ((1, None), (0, 0.0)):
         graph = _group("trn9.48xlarge", nodes, 2)
         assert cost.estimate(graph).to_json()["unknown"] == ["trn9.48xlarge"]
@@ -149,7 +149,7 @@ def test_an_unknown_price_is_named_and_not_counted_as_nothing_until_the_config_b
 
 
 @pytest.mark.parametrize(("kind", "word"), [("SPOT", "Spot"), ("CAPACITY_BLOCK", "paid in advance")])
-def test_a_way_of_buying_is_explained(kind, word):
+def test_capacity_type_is_explained(kind, word):
     notes = [item.note for item in cost.estimate(_group("trn1.32xlarge", 1, 1, capacityType=kind)).items]
     assert any(word in note for note in notes)
     assert not any("public price of Capacity Blocks" in note for note in notes), "no price of trn1's blocks is known"
@@ -157,7 +157,7 @@ def test_a_way_of_buying_is_explained(kind, word):
     assert (bought.unit_hourly_usd, bought.note.partition(" (")[0]) == (41.61, "public price of Capacity Blocks")
 
 
-def test_extended_support_costs_six_times_once_standard_support_is_over():
+def test_extended_support_costs_six_times_as_much():
     for version, support in bill.versions.KUBERNETES_STANDARD_SUPPORT.items():
         line = bill.control_plane(version, "EXTENDED")
         over = support.standard_end < "2026-11-21"  # the day that conftest sets
@@ -165,7 +165,7 @@ def test_extended_support_costs_six_times_once_standard_support_is_over():
         assert line.note
 
 
-def test_what_is_in_pulumi_eks_own_component_belongs_to_the_cluster():
+def test_resources_inside_pulumi_eks_are_billed_to_the_cluster():
     graph = environment()
     [made] = [each for each in graph.resources if each.name == "control-plane"]
     urn = "urn:pulumi:dev::p::eks:index:Cluster::inner"
@@ -187,7 +187,7 @@ def _between(before, after):
     return difference(cost.estimate(before), cost.estimate(after))
 
 
-def test_one_node_more_and_a_group_at_rest():
+def test_change_of_one_node_and_of_a_resting_group_is_priced():
     assert not _between(environment(), environment())
     found = _between(environment(), changed(environment(), "trn1", scalingConfig=_sizes(3, 4)))
     [step] = found.steps
@@ -205,7 +205,7 @@ def test_one_node_more_and_a_group_at_rest():
     assert found.maximum_hourly_usd is None
 
 
-def test_a_type_without_a_price_is_neither_a_saving_nor_a_known_rise():
+def test_unpriced_type_is_neither_a_saving_nor_a_known_rise():
     unpriced = _type(environment(), "trn2.48xlarge")
     for found in (_between(environment(), unpriced), _between(unpriced, environment())):
         assert (found.hourly_usd, found.maximum_hourly_usd, found.at_least_hourly_usd) == (None, None, None)

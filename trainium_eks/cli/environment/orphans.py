@@ -19,10 +19,10 @@ from trainium_eks.cli.shared.options import Directory, NoColor, Stack
 from trainium_eks.client.failure import FAILED, CommandError, as_typed
 from trainium_eks.client.project import find_project
 from trainium_eks.model.catalogue import prices
+from trainium_eks.model.finding import Report, Status
 from trainium_eks.operate.cleanup import orphans as search
 from trainium_eks.operate.cleanup.marks import Marks
 from trainium_eks.operate.cleanup.recovery import OPERATIONS
-from trainium_eks.operate.finding import Report, Status
 
 app = App()
 

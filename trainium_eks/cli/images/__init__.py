@@ -6,8 +6,7 @@ app = LazyGroup(
     entries={
         "build": Entry("images.build", "Build the training image on this machine."),
         "push": Entry("images.push", "Bring the training image to the stack's repository."),
-        "mirror": Entry("images.mirror", "Copy another image to the stack's repository."),
     },
-    help="The training image: build, push, mirror.",
+    help="The training image: build and push it.",
     no_args_is_help=True,
 )

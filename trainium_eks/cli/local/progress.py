@@ -21,7 +21,7 @@ from trainium_eks.local.changes import Change
 from trainium_eks.local.control_plane.control_plane import StartResult
 from trainium_eks.local.deployment import Result
 from trainium_eks.local.events import Begun, Deleted, Done, Event, Failed, Kept, Waiting
-from trainium_eks.operate import finding
+from trainium_eks.model import finding
 from trainium_eks.operate.doctor.diagnosis import HEADINGS
 from trainium_eks.operate.review.words import short_type
 from trainium_eks.plan.graph import Graph
@@ -70,8 +70,6 @@ class ConsoleReporter:
 
     def started(self, started: StartResult) -> None:
         """Show the version and address of Kubernetes."""
-        for moved in started.moved_ports:
-            self._print(Text(f"Port {moved}", "yellow"))
         if started.started:
             line = f"Kubernetes {started.version} at {started.server}, started in {started.seconds:.1f} s"
         else:

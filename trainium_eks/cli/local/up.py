@@ -17,9 +17,9 @@ from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, Comman
 from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.local import deployment
 from trainium_eks.local.deployment import UpFailedError
+from trainium_eks.model.finding import Report
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.config_model import ConfigModelError
-from trainium_eks.operate.finding import Report
 from trainium_eks.plan.recording.process import ProgramFailedError, ProgramTimeoutError, ProjectError
 from trainium_eks.plan.recording.project import InvalidConfigError
 

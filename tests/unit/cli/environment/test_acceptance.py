@@ -49,14 +49,11 @@ ANSWERS = {
     "fabric": {"groups": [SOUND]},
     "status": RUNS,
     "logs": f"[default0]:resumed from step 5 (x)\n{LOG}",
-    "upgrade": {"steps": [1, 2], "seconds": 1200.0, "refused": False},
     "orphans": {"findings": [KEPT]},
     "image push": "repository/training:trn1-1 pushed\n",
 }
 WORDS = ("acceptance", "--stack", "acceptance")
-EVERY = (
-    "plan preflight up verification image fabric training node logs stall alert scale again upgrade destroy leftovers"
-)
+EVERY = "plan preflight up verification image fabric training node logs stall alert scale again destroy leftovers"
 
 
 class Trn(Commands):
@@ -196,7 +193,7 @@ class SlowTrn(Trn):
 
 
 @pytest.mark.parametrize("replaced", [300, 600])
-def test_gang_goes_on_until_it_was_harmed_though_answers_are_slow(project, cluster, monkeypatch, replaced):
+def test_gang_runs_until_it_is_harmed_even_with_slow_answers(project, cluster, monkeypatch, replaced):
     for name, value in {"clock": cluster, "gang": None, "replaced": replaced}.items():
         monkeypatch.setattr(SlowTrn, name, value)
     monkeypatch.setattr(acceptance, "Commands", SlowTrn)
@@ -241,7 +238,7 @@ def outcomes(found, outcome):
     return " ".join(each["name"] for each in found["steps"] if each["outcome"] == outcome)
 
 
-def test_every_step_is_asked_of_the_command_for_it(project, cluster):
+def test_every_step_runs_its_own_command(project, cluster):
     run()
     found = report(project)
     assert (outcomes(found, "passed"), found["passed"]) == (EVERY, True), found["steps"]
@@ -286,13 +283,12 @@ def test_every_step_is_asked_of_the_command_for_it(project, cluster):
         ("doctor --alerts", {"alerts": [{**STALLED, "state": "pending"}]}, "alert", "other alerts: TrainingStalled"),
         ("scale", None, "scale", "`trn scale trn1-2xl 1` ended with 1"),
         ("deploy preview", None, "again", "ended with 1"),
-        ("upgrade", {"problems": [{"reason": "two versions up"}]}, "upgrade", "two versions up"),
         ("deploy destroy", None, "destroy", "ended with 1"),
         ("orphans", {"findings": [KEPT, ECR]}, "leftovers", "1 resource left; not looked at: none"),
         ("orphans", {"findings": [{**KEPT, "status": "not checked"}]}, "leftovers", "not looked at: k"),
     ],
 )
-def test_a_bad_answer_fails_its_step_and_the_doctor_is_asked(project, cluster, asked, answer, step, said):
+def test_bad_answer_fails_its_step_and_runs_the_doctor(project, cluster, asked, answer, step, said):
     if answer is None:
         Trn.failing.add(asked)
     else:
@@ -308,7 +304,7 @@ def test_a_bad_answer_fails_its_step_and_the_doctor_is_asked(project, cluster, a
         assert any(each.startswith("deploy destroy") for each in Trn.asked)
 
 
-def test_on_the_local_cloud_two_steps_are_not_tried_and_it_passes_all_the_same(project, cluster):
+def test_acceptance_on_the_local_cloud_passes_without_two_steps(project, cluster):
     Trn.answers |= {"local up": "Nothing has changed", "local down": "Nothing of acceptance is here"}
     run("--local")
     assert outcomes(report(project), "not reached") == "preflight alert"
@@ -316,13 +312,13 @@ def test_on_the_local_cloud_two_steps_are_not_tried_and_it_passes_all_the_same(p
     assert Trn.asked[-2:] == ["local down"] * 2
 
 
-def test_ctrl_c_destroys_and_has_its_exit_code(project, cluster):
+def test_ctrl_c_destroys_and_exits_with_130(project, cluster):
     Trn.answers["train"] = KeyboardInterrupt
     run(code=130)
     assert outcomes(report(project), "passed").endswith("fabric destroy leftovers")
 
 
-def test_what_cannot_be_afforded_or_was_not_made_by_the_run_is_refused(project, cluster, graph, monkeypatch):
+def test_unaffordable_run_and_foreign_stack_are_refused(project, cluster, graph, monkeypatch):
     said = ends(2, CliRunner().invoke(app, [*WORDS, "--yes", "--max-usd", "1"]), "above the limits")
     assert "--max-usd" in said
     ends(2, CliRunner().invoke(app, list(WORDS)), "--yes agrees to it")
@@ -351,7 +347,7 @@ def test_what_cannot_be_afforded_or_was_not_made_by_the_run_is_refused(project, 
     assert Trn.asked == []
 
 
-def test_a_run_that_goes_on_is_not_a_stack_that_was_there_before(project, cluster, monkeypatch):
+def test_resumed_run_is_not_mistaken_for_an_existing_stack(project, cluster, monkeypatch):
     run("--keep")
     assert outcomes(report(project), "not reached") == "destroy leftovers"
     made = StackState((StateResource("u", "aws:eks/cluster:Cluster", "c"),))

@@ -49,7 +49,7 @@ SOON = alert("GangStuck", "warning", "11:30", "pending")
 WATCHDOG = alert("Watchdog", "none", "09:00")
 
 
-def test_all_alerts_with_what_they_mean_and_the_page_of_each(trn, monkeypatch):
+def test_doctor_lists_every_alert_with_its_page(trn, monkeypatch):
     shown = ends(0, trn("doctor", "--list"), "An exporter does not answer Prometheus.")
     names = [line.split()[0] for line in shown.splitlines() if line[:1].isalpha()]
     assert [name for name in names if name in rules.severities()] == [*rules.severities()]
@@ -89,7 +89,7 @@ def _failing(document):
     return [each for each in document["findings"] if each["status"] == "fail"]
 
 
-def test_a_job_that_waits_has_a_finding_with_object_cause_and_remedy(team):
+def test_waiting_job_has_a_finding_with_cause_and_fix(team):
     call, _ = team
     cause, remedy = catalogue.BY_NAME["queue-full"].cause, "wait for alpha, or end it"
     call.ends(
@@ -110,7 +110,7 @@ def test_a_job_that_waits_has_a_finding_with_object_cause_and_remedy(team):
     call.ends(2, "doctor queue-full --namespace training", "training has no job 'queue-full'")
 
 
-def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team):
+def test_doctor_examines_the_stack_and_reports_unreadable_objects(team):
     call, api = team
     code, out = call("doctor", "--json")
     faults = {each["fault"] for each in _failing(json.loads(out))}
@@ -128,7 +128,7 @@ def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team):
     assert (code, [each["fault"] for each in json.loads(out)["findings"]]) == (1, ["api-unauthorized"])
 
 
-def test_a_command_that_ran_out_of_time_ends_with_findings(team, tmp_path):
+def test_timed_out_command_ends_with_findings(team, tmp_path):
     failure = CommandError(1, "beta did not start", detail="after 600 s")
     options = ClusterOptions("", outputs=tmp_path / "outputs.json")
     said = examine.with_closing(failure, options, "training", "beta").text()
@@ -180,7 +180,7 @@ def local(project, sound):
     return paths
 
 
-def test_all_checks_are_shown_where_asked_and_a_fault_exits_with_one_and_what_to_do(doctor, file, sound):
+def test_doctor_shows_all_checks_on_request_and_exits_1_on_a_fault(doctor, file, sound):
     shown = doctor("--outputs", file)
     assert (shown.exit_code, shown.stderr) == (0, "")
     found = "✓ the stack: no fault found; 30 pass, 1 not checked, 12 not applicable. Looked at 5 Nodes"
@@ -214,7 +214,7 @@ def test_only_ten_faulty_objects_are_shown_and_json_has_all(doctor, tmp_path, so
     assert len(finding["details"]) == 11
 
 
-def test_waiting_ends_when_nothing_fails_any_more_or_with_the_time_given(doctor, file, sound, monkeypatch):
+def test_wait_ends_when_nothing_fails_or_at_its_limit(doctor, file, sound, monkeypatch):
     queue = the(sound.objects, "Queue", "test")
     queue["status"] = {}
     sound.before_look = lambda number: queue.update(status={"state": "Open"} if number == 3 else {})
@@ -229,7 +229,7 @@ def test_waiting_ends_when_nothing_fails_any_more_or_with_the_time_given(doctor,
     assert slept == [0.625, 1.25, 2.5, 5, 2.625]
 
 
-def test_a_local_cloud_is_found_by_its_stack_and_unusable_outputs_are_wrong_usage(doctor, project, local, tmp_path):
+def test_local_cloud_is_found_by_its_stack_and_bad_outputs_are_refused(doctor, project, local, tmp_path):
     simulated = "nodes and the pods on them are simulated, the answers of aws made up"
     missing = "?  volcano-scheduler    not checked: chart repository not reachable"
     unended = "objects of the stack (an `up` goes on, or did not end well)"
@@ -249,7 +249,7 @@ def test_a_local_cloud_is_found_by_its_stack_and_unusable_outputs_are_wrong_usag
     ends(2, doctor("--stack", "dev", "--directory", project.path), "trn local up")
 
 
-def test_up_on_this_machine_ends_with_the_same_checks(local, project, sound, trn, monkeypatch):
+def test_local_up_ends_with_the_same_checks(local, project, sound, trn, monkeypatch):
     def up(outputs):
         """What comes after the last resource."""
         graph = Graph("trainium-eks", "dev", (), outputs)
@@ -269,7 +269,7 @@ def test_up_on_this_machine_ends_with_the_same_checks(local, project, sound, trn
 # --- the way to a stack -----------------------------------------------------------------------------------------------
 
 
-def test_the_kubeconfig_of_the_outputs_is_the_owners_alone_and_removed(doctor, file, tmp_path, monkeypatch):
+def test_kubeconfig_of_the_outputs_is_private_and_removed(doctor, file, tmp_path, monkeypatch):
     directory = tmp_path / "temporary"
     directory.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(directory))
@@ -287,9 +287,7 @@ def test_the_kubeconfig_of_the_outputs_is_the_owners_alone_and_removed(doctor, f
     assert list(directory.iterdir()) == []
 
 
-def test_a_deployed_stack_is_asked_from_pulumi_and_why_it_gives_no_outputs_is_shown(
-    doctor, project, sound, tmp_path, monkeypatch
-):
+def test_outputs_come_from_pulumi_and_its_refusal_is_shown(doctor, project, sound, tmp_path, monkeypatch):
     program, asked = tmp_path / "pulumi", ("--stack", "dev", "--directory", project.path)
     monkeypatch.setenv("PATH", str(tmp_path))
     ends(2, doctor(*asked), "trn local up --stack dev", "--outputs FILE")
@@ -307,7 +305,7 @@ def test_a_deployed_stack_is_asked_from_pulumi_and_why_it_gives_no_outputs_is_sh
     assert ends(0, doctor(*asked, "--all")).startswith("Stack dev (--stack)\ndev · trn-dev\n")
 
 
-def test_a_given_kubeconfig_goes_before_the_outputs_own(doctor, tmp_path, sound, monkeypatch):
+def test_given_kubeconfig_overrides_the_one_in_the_outputs(doctor, tmp_path, sound, monkeypatch):
     file, kubeconfig = tmp_path / "exported.json", tmp_path / "config"
     file.write_text(json.dumps(_outputs(sound, kubeconfig="[secret]")))
     kubeconfig.write_text(json.dumps(sound.kubeconfig))
@@ -341,7 +339,7 @@ def says(api, *found):
     api.channels[PORT] = answer_http(json.dumps({"status": "success", "data": {"alerts": found}}), 9090)
 
 
-def test_what_fires_the_most_urgent_first(call, api):
+def test_firing_alerts_are_sorted_by_severity(call, api):
     says(api, WATCHDOG, IDLE, SOON, STALLED)
     code, out = call("doctor", "--alerts", "--no-color")
     assert code == 1
@@ -370,7 +368,7 @@ def test_what_fires_the_most_urgent_first(call, api):
     call.ends(0, "doctor --alerts", "Nothing fires.\nWill fire if nothing changes: GangStuck")
 
 
-def test_prometheus_that_may_not_be_asked_or_is_not_there_not_ready_or_something_else(call, api):
+def test_unreachable_missing_or_unready_prometheus_is_reported(call, api):
     for path in (f"pods/{PORT}", "pods"):
         api.refuses = {f"/api/v1/namespaces/monitoring/{path}": 403}
         call.ends(1, "doctor --alerts", "may not reach pods of the namespace monitoring", "--kubeconfig")

@@ -33,7 +33,7 @@ def _items(shown):
     return [(item["kind"], item["name"]) for item in json.loads(shown.stdout)["against"]["items"]]
 
 
-def test_json_is_the_whole_plan_as_it_is_saved_and_compares_equal(plan, tmp_path):
+def test_json_plan_equals_the_saved_plan(plan, tmp_path):
     saved = tmp_path / "plan.json"
     shown = plan("--json", "--save", saved)
     data = json.loads(shown.stdout)
@@ -55,7 +55,7 @@ def test_json_is_the_whole_plan_as_it_is_saved_and_compares_equal(plan, tmp_path
         ("Network net", "Network net", "node_groups[0].max_size", "set max_size to 1"),
     ],
 )
-def test_what_is_refused_is_the_list_alone_as_the_config_file_or_the_program_spells_it(
+def test_refused_component_prints_problems_in_the_spelling_of_their_source(
     plan, monkeypatch, component, where, path, fix
 ):
     def refuse(*_, **__):
@@ -83,7 +83,7 @@ def test_a_failing_program_shows_its_own_traceback(plan, project):
     assert "warning: Pulumi.dev.yaml: 'environment'" in shown.stderr, "values that are not seen here"
 
 
-def test_a_stack_or_a_project_that_is_not_there_is_wrong_usage(trn, plan, project, tmp_path, monkeypatch):
+def test_missing_stack_or_project_is_a_usage_error(trn, plan, project, tmp_path, monkeypatch):
     ends(2, plan("--stack", "dve"), "'dve'", "did you mean 'dev'")
     for place, said in ((tmp_path, "no Pulumi.yaml"), (tmp_path / "nowhere", "is not a directory")):
         ends(2, trn("plan", "--directory", place), said)
@@ -97,7 +97,7 @@ def test_a_stack_or_a_project_that_is_not_there_is_wrong_usage(trn, plan, projec
 # --- Since a commit ---------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_no_plan_and_neither_file_nor_commit_are_wrong_usage(planned, project, tmp_path):
+def test_against_refuses_a_file_that_is_no_plan_and_an_unknown_commit(planned, project, tmp_path):
     for repository in (False, True):
         if repository:
             project.git("init", "-q")
@@ -115,7 +115,7 @@ def test_a_file_that_is_no_plan_and_neither_file_nor_commit_are_wrong_usage(plan
         ends(2, planned("--against", tmp_path / "plan.json"), said)
 
 
-def test_a_commit_is_recorded_with_its_own_code_in_a_folder_of_its_repository(plan, project):
+def test_commit_is_recorded_with_its_own_code(plan, project):
     program = PROGRAM.replace("import pulumi\n", "import pulumi\nfrom naming import NAME\n")
     project.write("__main__.py", program.replace('f"{name}-key"', "NAME"))
     project.write("naming.py", "NAME = 'old'\n")
@@ -128,7 +128,7 @@ def test_a_commit_is_recorded_with_its_own_code_in_a_folder_of_its_repository(pl
     assert {*_items(shown)} == {("delete", "old"), ("create", "new")}
 
 
-def test_a_project_and_a_stack_that_are_new_since_the_commit_are_created_whole(plan, project):
+def test_project_and_stack_newer_than_the_commit_are_created_whole(plan, project):
     top = Project(project.path.parent)
     top.git("init", "-q")
     top.git("commit", "-qm", "x", "--allow-empty")
@@ -145,7 +145,7 @@ def test_a_project_and_a_stack_that_are_new_since_the_commit_are_created_whole(p
     ("file", "text", "code", "said"),
     [("Pulumi.yaml", "name: [\n", 2, "not valid YAML"), ("__main__.py", "1 / 0\n", 1, "ZeroDivisionError")],
 )
-def test_a_commit_that_cannot_be_planned_is_not_taken_for_an_empty_one(plan, project, file, text, code, said):
+def test_unplannable_commit_is_an_error_and_not_an_empty_plan(plan, project, file, text, code, said):
     whole = (project.path / file).read_text()
     project.write(file, text)
     project.git("init", "-q")
@@ -155,7 +155,7 @@ def test_a_commit_that_cannot_be_planned_is_not_taken_for_an_empty_one(plan, pro
     assert file == "__main__.py" or "trn-plan-" not in told, "the folder of the commit is nobody's"
 
 
-def test_fail_on_names_the_kinds_of_change_that_fail(planned, tmp_path, monkeypatch):
+def test_fail_on_selects_the_failing_changes(planned, tmp_path, monkeypatch):
     monkeypatch.setattr(rules, "judge", lambda _graph: ())
     plan_report.save(plan_report.make(environment()), tmp_path / "plan.json")
     fewer, since = without(environment(), "sts"), ("--against", tmp_path / "plan.json")
@@ -186,7 +186,7 @@ def foreign(project):
     return project
 
 
-def test_answers_reach_the_program_and_the_earlier_one_too(trn, foreign):
+def test_answers_reach_the_program_and_the_earlier_version(trn, foreign):
     foreign.git("init", "-q")
     foreign.commit()
     answers = foreign.path / "stub.yaml"
@@ -203,7 +203,7 @@ def test_answers_reach_the_program_and_the_earlier_one_too(trn, foreign):
 
 
 @pytest.mark.slow
-def test_every_type_may_have_inputs_that_nobody_knows():
+def test_every_resource_type_can_be_planned_with_unknown_inputs():
     importlib.import_module("pulumi_aws")
     importlib.import_module("pulumi_kubernetes")
     types = {token: sdk_inputs.input_types(token) or () for token in registry.ROWS}
@@ -217,7 +217,7 @@ def test_every_type_may_have_inputs_that_nobody_knows():
         assert plan_report.text(plan)
 
 
-def test_the_command_never_imports_the_providers_sdk(project):
+def test_plan_never_imports_the_providers_sdk(project):
     """Importing pulumi_aws takes longer than all else; only the recorded program's own process may."""
     check = (
         "import sys; from trainium_eks.cli.app import app;"
@@ -229,7 +229,7 @@ def test_the_command_never_imports_the_providers_sdk(project):
     assert done.stderr == ""
 
 
-def test_save_writes_through_what_is_no_regular_file(planned, tmp_path):
+def test_save_writes_to_pipes_and_devices(planned, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with ThreadPoolExecutor(1) as pool:
@@ -252,7 +252,7 @@ def test_save_follows_a_link_and_keeps_the_mode(planned, tmp_path):
     assert kept.stat().st_mode & 0o777 == 0o640
 
 
-def test_save_refuses_a_read_only_file_and_a_folder_that_is_not_there(planned, tmp_path):
+def test_save_refuses_read_only_files_and_missing_folders(planned, tmp_path):
     assert "Traceback" not in ends(2, planned("--save", tmp_path / "nowhere" / "plan.json"), "cannot write")
     guarded = tmp_path / "guarded.json"
     guarded.write_text("old")
@@ -263,7 +263,7 @@ def test_save_refuses_a_read_only_file_and_a_folder_that_is_not_there(planned, t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [["--json"], []])
-def test_a_full_disk_is_one_sentence(project, how):
+def test_full_disk_is_reported_in_one_sentence(project, how):
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
     command = [sys.executable, "-m", "trainium_eks.cli", "plan", "-C", str(project.path), *how]

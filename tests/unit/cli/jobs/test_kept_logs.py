@@ -87,7 +87,7 @@ ALL = [
         (["--all", "--tail", "1"], ["node 1 | [default1]:rank 3", "node 0 | [default0]:dies"]),
     ],
 )
-def test_ranks_and_nodes_of_pods_that_are_gone(gone, call, api, options, lines):
+def test_kept_log_is_selected_by_rank_and_node(gone, call, api, options, lines):
     expected = (0, "".join(f"{line}\n" for line in lines))
     assert call("logs", "alpha", "--since", "2h", *options) == expected
     api.objects["Job"] = []  # a job that was removed is read by its name
@@ -95,7 +95,7 @@ def test_ranks_and_nodes_of_pods_that_are_gone(gone, call, api, options, lines):
         assert call("logs", "alpha", "--since", "24h", *options) == expected
 
 
-def test_what_is_not_known_of_a_removed_job_is_said(gone, call, api):
+def test_unknown_facts_of_a_removed_job_are_reported(gone, call, api):
     api.objects["Job"] = []
     call.ends(2, "logs alpha", "What a removed job wrote: ", "trn logs alpha --since 24h")
     ranks = "--rank 3: alpha was removed, and how many ranks its nodes had; --node N shows a node"
@@ -103,7 +103,7 @@ def test_what_is_not_known_of_a_removed_job_is_said(gone, call, api):
     call.ends(2, "logs alfa --since 2h", "has no job 'alfa'", "nothing that it wrote since 20")
 
 
-def test_only_what_is_newer_is_shown_and_of_this_job(gone, call, scene, api):
+def test_since_limits_the_kept_log_to_this_jobs_newer_lines(gone, call, scene, api):
     since = now(scene) - timedelta(minutes=2) + timedelta(seconds=5)
     expected = (0, "node 1 | [default1]:rank 3\nnode 0 | [default0]:dies\n")
     assert call("logs", "alpha", "--all", "--since", f"{since:%Y-%m-%dT%H:%M:%SZ}") == expected
@@ -115,7 +115,7 @@ def test_only_what_is_newer_is_shown_and_of_this_job(gone, call, scene, api):
     assert call("logs", "alpha", "--since", "2h", "--rank", "1") == (0, "[default1]:rank 1\n")
 
 
-def test_a_job_that_has_ended_offers_what_is_kept(gone, call, api, scene):
+def test_ended_job_offers_its_kept_log(gone, call, api, scene):
     at = f"{now(scene):%Y-%m-%dT%H:%M:%SZ}"
     api.objects["Job"][0]["status"]["state"] = {"phase": "Failed", "lastTransitionTime": at}
     created = api.objects["Job"][0]["metadata"]["creationTimestamp"]
@@ -140,7 +140,7 @@ def restarted(gone, api, scene):
         api.logs[name] = [line]
 
 
-def test_before_a_restart_and_after_it(restarted, call, monkeypatch):
+def test_log_has_lines_before_and_after_a_restart(restarted, call, monkeypatch):
     code, out = call("logs", "alpha", "--since", "2h", "--all")
     assert (code, out.splitlines()) == (0, [*ALL, "node 0 | [default0]:resumed", "node 1 | [default0]:resumed"])
     code, out = call("logs", "alpha", "--since", "2h", "--tail", "2")
@@ -150,7 +150,7 @@ def test_before_a_restart_and_after_it(restarted, call, monkeypatch):
     call.ends(0, "logs alpha --since 30s")
 
 
-def test_lines_that_both_have_are_shown_once(keep, restarted, api, call):
+def test_lines_of_both_sources_are_shown_once(keep, restarted, api, call):
     """CloudWatch has what a pod wrote while it still runs, with times to the millisecond."""
     day, _, _ = api.logs[NODE_0][0].partition(".")
     api.logs[NODE_0] = [f"{day}.000000009Z [default0]:resumed", f"{day}.7Z [default0]:goes on"]
@@ -160,7 +160,7 @@ def test_lines_that_both_have_are_shown_once(keep, restarted, api, call):
     assert [out.count(each) for each in ("resumed", "goes on")] == [1, 1]
 
 
-def test_what_cannot_be_read_does_not_hide_what_can(restarted, api, call, monkeypatch):
+def test_unreadable_kept_log_does_not_hide_the_live_log(restarted, api, call, monkeypatch):
     def refuse(*_):
         raise AwsError("cannot read the log group")
         yield
@@ -171,7 +171,7 @@ def test_what_cannot_be_read_does_not_hide_what_can(restarted, api, call, monkey
     assert call("logs", "alpha", "--since", "2h") == (1, "cannot read the log group\n")
 
 
-def test_a_pods_name_tells_its_job_and_node():
+def test_pod_name_contains_its_job_and_node():
     for pod, node in {"bert-trainer-3-0": 3, "bert-trainer-12": 12, "bert-worker-2": 2, "bert-x7k2f": 0}.items():
         assert node_of("bert", pod) == node
     for pod in ("bert-large-trainer-0-0", "bert-large-x7k2f", "bert", "albert-trainer-0-0"):

@@ -65,7 +65,7 @@ def cluster(monkeypatch):
     return made
 
 
-def test_name_whose_service_is_anothers_is_refused_both_ways(cluster):
+def test_serve_refuses_a_name_with_a_foreign_service(cluster):
     cluster.served.add(JOB_API)
     held = volcano_job.manifest(job(name="serve-polarity-1"))
     cluster.create(held)
@@ -96,7 +96,7 @@ def test_one_command_makes_a_deployment_and_its_service(cluster):
         assert line in said
 
 
-def test_vllm_comes_from_its_public_image_and_a_group_without_nodes_is_told_of(cluster):
+def test_vllm_uses_its_public_image_and_warns_of_an_empty_group(cluster):
     for options, image in (("", versions.IMAGES["vllm"]), (f" --image {IMAGE}", IMAGE)):
         deployment, _ = document(f"serve one --engine vllm --group gpu --dry-run{options}")["items"]
         assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == image
@@ -109,7 +109,7 @@ def test_vllm_comes_from_its_public_image_and_a_group_without_nodes_is_told_of(c
     assert "no nodes" not in trn("serve three").stderr
 
 
-def test_another_model_takes_the_place_of_the_first(cluster):
+def test_second_model_replaces_the_first(cluster):
     trn("serve one --name s --group inf")
     assert trn("serve two --name s").exit_code == 0
     (patch,) = cluster.patches
@@ -123,7 +123,7 @@ def test_another_model_takes_the_place_of_the_first(cluster):
     assert [each["kind"] for each in cluster.objects] == ["Deployment", "Service"]
 
 
-def test_a_deployment_of_somebody_else_is_left_alone(cluster):
+def test_foreign_deployment_is_not_changed(cluster):
     other = {"metadata": {"name": "serve-one", "namespace": "training"}, "spec": {"replicas": 1}}
     cluster.create({"apiVersion": "apps/v1", "kind": "Deployment", **other})
     theirs = "a Deployment serve-one is there, and not of trn serve: choose a --name"
@@ -135,7 +135,7 @@ def test_a_deployment_of_somebody_else_is_left_alone(cluster):
     assert cluster.named("Deployment", "serve-two") is None
 
 
-def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster):
+def test_serve_reports_its_progress_and_stops_waiting_on_a_refusal(cluster):
     cluster.is_ready(0)
     ended = {"terminated": {"exitCode": 78, "message": "refused: no model's directory\n"}}
     cluster.pods = [pod(state=ended)]
@@ -160,7 +160,7 @@ def test_serving_takes_whole_nodes_where_the_namespace_does(monkeypatch):
         assert container["resources"]["limits"][NEURON] == devices
 
 
-def test_what_cannot_run_is_refused_before_anything_is_made_and_all_at_once(cluster):
+def test_unservable_requests_are_refused_with_all_reasons_before_creation(cluster):
     for command, words in (
         ("serve", "give a job's name"),
         ("serve one --stop two", "either a model to serve, or --stop NAME"),
@@ -179,7 +179,7 @@ def test_what_cannot_run_is_refused_before_anything_is_made_and_all_at_once(clus
     ends(2, trn("serve /etc/x --name A --queue q --devices 9"), *wrong)
 
 
-def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(monkeypatch, tmp_path):
+def test_local_serve_checks_the_model_and_the_image(monkeypatch, tmp_path):
     api, paths = Cluster(), Paths.of(tmp_path, "local")
     take_seat(monkeypatch, StackAccess("local", STACK, LocalReport(), paths), api)
     plain = LocalImage("python", "0" * 12, Path("/nowhere"), has_torch=False)
@@ -197,7 +197,7 @@ def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(monkeypatch, 
     assert container["resources"]["limits"]["aws.amazon.com/neuron"] == "1"
 
 
-def test_a_file_is_predicted_and_followed_and_a_batch_that_fails_says_why(cluster):
+def test_prediction_is_followed_and_a_failed_one_shows_its_reason(cluster):
     cluster.pods = [pod(state={"running": {}})]
     done = trn("predict one /data/in/a.csv --to out/b.csv --field body")
     assert (done.exit_code, done.stdout) == (0, "/data/out/b.csv: 3 predictions\n"), done.stderr
@@ -216,7 +216,7 @@ def test_a_file_is_predicted_and_followed_and_a_batch_that_fails_says_why(cluste
     assert (done.exit_code, json.loads(done.stdout)["message"]) == (1, refused)
 
 
-def test_it_need_not_be_followed(cluster):
+def test_prediction_can_run_without_follow(cluster):
     done = trn("predict one in/a.csv --to b.csv --no-follow --name mine")
     assert done.stdout == "Job mine in training; trn logs mine follows it\n"
     assert document("predict one in/a.csv --to b.csv --dry-run --group inf")["kind"] == "Job"

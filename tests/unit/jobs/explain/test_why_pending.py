@@ -86,7 +86,7 @@ def in_ultraservers(size, **job):
     return change
 
 
-def test_a_gang_that_waits_for_an_ultraserver_says_how_many_nodes_of_which_are_free():
+def test_gang_waiting_for_an_ultraserver_shows_the_free_nodes():
     reason = waits("topology_fragmented", "lam", in_ultraservers(2))
     shown = "1 of 2 nodes of half UltraServer us0 are free and 1 of 2 nodes of half UltraServer us1 are free"
     assert reason.sentence == f"it must have 1 half UltraServer to itself: {shown}"
@@ -107,7 +107,7 @@ AMOUNTS = ("{16400 -3} {<nil>} ", "{0 0} {<nil>} 0", "{8 0} {<nil>} 8")
 CPUS = [f"requests.cpu:{{{each} DecimalSI}}" for each in AMOUNTS]
 
 
-def test_a_job_that_runs_or_has_ended_waits_for_nothing_and_one_that_volcano_ended_says_why():
+def test_running_and_ended_jobs_wait_for_nothing():
     for name, job in (("running", "alpha"), ("topology_fragmented", "one"), ("restarted", "run"), ("failed", "run")):
         assert why(of(name, job)) is None
     gave_up = event("Job", message="Job failed on action SyncJob for retry limit reached")
@@ -138,7 +138,7 @@ LOST = 'MountVolume.SetUp failed for volume "files" : configmap "files" not foun
 
 @pytest.mark.parametrize("said", [warned("FailedMount", LOST), pods_wait("ContainerCreating", LOST)])
 @pytest.mark.parametrize("state", ["Running", "Restarting"])
-def test_new_pods_that_wait_for_a_deleted_configmap_are_not_pods_of_before(state, said):
+def test_new_pods_waiting_for_a_deleted_configmap_name_the_volume(state, said):
     """The PodGroup's condition and the job's phase are of the restart, the pods of now."""
     reason = waits("running", "alpha", together(said, RELEASING, phase(state)))
     assert (reason.cause, reason.fault) == (Cause.VOLUME, "config-missing")
@@ -297,7 +297,7 @@ ROWS = yaml.safe_load((Path(__file__).parent / "waiting.yaml").read_text())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row['scene']} {row.get('change', '')}" for row in ROWS])
-def test_what_it_waits_for_and_what_mends_it_are_said(row):
+def test_waiting_reason_and_fix_are_those_of_the_table(row):
     change = pods_wait(**row["pods"]) if "pods" in row else CHANGES[row.get("change")]
     reason = waits(row["scene"], row["job"], change, **GIVEN[row.get("given")])
     assert reason.to_json() == {key: row[key] for key in ("cause", "sentence", "fix", "fault")}

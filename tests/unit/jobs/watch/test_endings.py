@@ -20,7 +20,7 @@ def failed_first(pods):
     return (first.pod, first.node, first.code) if first else None
 
 
-def test_the_first_to_fail_of_its_own_is_the_cause_in_words():
+def test_first_own_failure_is_named_as_the_cause():
     assert failed_first(of("failed", "run").pods) == ("run-trainer-1-0", 1, 1)
     # Node 0 is ended by the launcher before node 1, which failed, has been reaped.
     pods = [ended("a-trainer-0", 143, "01"), ended("a-trainer-1", 7, "02"), ended("a-trainer-2", 1, "03")]
@@ -82,7 +82,7 @@ def test_error_of_first_failed_rank_is_found_above_the_summary(log, error):
 
 
 @pytest.mark.parametrize(("finished", "is_cause"), [("2026-11-22T05:36:40Z", True), ("2026-11-22T05:37:30Z", False)])
-def test_pod_of_a_later_start_is_no_cause_of_a_restart(finished, is_cause):
+def test_pod_of_a_later_start_is_not_the_cause_of_a_restart(finished, is_cause):
     def change(found):
         for pod in found["Pod"]:
             pod["status"] = ended("run", 78, "00")["status"]
@@ -104,7 +104,7 @@ def test_pod_of_a_later_start_is_no_cause_of_a_restart(finished, is_cause):
         ("Unschedulable", "Warning", "PodGroup", "05:36:40", endings.UNKNOWN),
     ],
 )
-def test_events_of_its_pods_tell_why_a_gang_restarted(reason, type_, kind, at, cause):
+def test_pod_events_explain_a_gangs_restart(reason, type_, kind, at, cause):
     def change(found):
         event = {"metadata": {"name": "e"}, "involvedObject": {"kind": kind, "name": "run-trainer-0-0"}}
         event |= {"lastTimestamp": f"2026-11-22T{at}Z", "type": type_, "reason": reason, "message": "it had to go"}

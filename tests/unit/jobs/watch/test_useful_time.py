@@ -43,7 +43,7 @@ def _measured(*, last=300, after=4000, told="14400", **values):
         ("1980", {"checkpoint_beside_seconds": 400.0}, 4.0, 3960.0),
     ],
 )
-def test_the_useful_share_and_a_better_interval(told, step, seconds, better):
+def test_useful_share_and_a_better_interval_are_computed(told, step, seconds, better):
     saved = {"checkpoint_seconds": seconds} if seconds else {}
     found = _measured(told=told, **step, **saved)
     assert found == JobFigures(0.75, seconds, float(told) if told else None, better)
@@ -51,6 +51,6 @@ def test_the_useful_share_and_a_better_interval(told, step, seconds, better):
     assert [found.to_json()[each] for each in names] == [0.75, seconds, found.interval_seconds, better]
 
 
-def test_nothing_is_said_too_early_or_of_another_jobs_steps():
+def test_useful_time_is_unknown_too_early_and_for_another_jobs_steps():
     assert _measured(last=5, after=50) is None
     assert _measured(last=1000, after=4000) is None

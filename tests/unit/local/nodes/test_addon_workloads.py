@@ -30,7 +30,7 @@ SPECS = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in 
 
 
 @pytest.mark.parametrize("addon", ADDONS)
-def test_an_add_on_makes_what_the_list_says_valid_and_simulated(addon):
+def test_add_on_makes_its_listed_workloads_valid_and_simulated(addon):
     listed = [(each.kind, each.namespace, each.name) for each in addon_records.ADDONS[addon].workloads]
     workloads = of_kind(addon, "DaemonSet", "Deployment", "StatefulSet")
     assert [(each["kind"], each["metadata"]["namespace"], each["metadata"]["name"]) for each in workloads] == listed
@@ -41,7 +41,7 @@ def test_an_add_on_makes_what_the_list_says_valid_and_simulated(addon):
     assert not kinds & {"APIService", "Service"}, "nobody would answer"
 
 
-def test_pods_have_no_token_and_only_the_room_and_network_that_they_need():
+def test_add_on_pods_have_no_token_and_minimal_resources():
     on_host = {name for name, spec in SPECS.items() if spec.get("hostNetwork")}
     assert on_host == {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent"}
     containers = [SPECS[each.name]["containers"][0] for each in WORKLOADS if each.nodes == "all"]
@@ -55,14 +55,14 @@ def test_pods_have_no_token_and_only_the_room_and_network_that_they_need():
     assert "metrics-server" not in tolerated
 
 
-def test_images_come_from_where_eks_has_them_at_the_add_ons_version():
+def test_images_come_from_ekss_registry_at_the_add_ons_version():
     account = "602401143452.dkr.ecr.us-west-2.amazonaws.com"
     assert SPECS["coredns"]["containers"][0]["image"] == f"{account}/eks/coredns:{ADDONS['coredns']}"
     china = made("vpc-cni", "cn-north-1")[-1]["spec"]["template"]["spec"]["containers"][0]["image"]
     assert china.startswith("918309763551.dkr.ecr.cn-north-1.amazonaws.com.cn/amazon-k8s-cni:")
 
 
-def test_an_add_on_that_is_not_known_is_named_as_not_installed():
+def test_unknown_add_on_is_reported_as_not_installed():
     applied = AddonWorkloads(None).apply("aws-efs-csi-driver", "v3.5.0-eksbuild.1", REGION)
     assert "aws-efs-csi-driver" in applied.not_installed
     AddonWorkloads(None).delete("aws-efs-csi-driver")
@@ -95,7 +95,7 @@ def server(clock, available):
     return get
 
 
-def test_pods_that_start_are_awaited_and_told_after_a_moment(clock):
+def test_starting_pods_are_awaited_and_reported(clock):
     told = []
     assert settle(server(clock, lambda _: 5), told.append) == ()
     assert (clock.now, told) == (0, []), "a cluster that is whole is not waited for"
@@ -104,7 +104,7 @@ def test_pods_that_start_are_awaited_and_told_after_a_moment(clock):
     assert "Waiting for the agents of the nodes: DaemonSet kube-system/agent: 3 of 5 pods are available" in told
 
 
-def test_what_does_not_move_is_given_up_and_said(clock):
+def test_stuck_workload_is_given_up_and_reported(clock):
     (note,) = settle(server(clock, lambda now: 4 if now > 10 else 2), lambda _: None)
     assert note == "still not running: DaemonSet kube-system/agent: 4 of 5 pods are available"
     assert 10 + settling.UNMOVED_SECONDS <= clock.now < 12 + settling.UNMOVED_SECONDS

@@ -45,7 +45,7 @@ def where(descriptor):
 
 @pytest.mark.parametrize("link", ["../outside", "{outside}", "inside/../../outside", "/proc/self/cwd", "/"])
 @pytest.mark.parametrize("below", ["link", "link/secret", "link/new/deep"])
-def test_no_link_leads_out(way, volume, link, below):
+def test_symlink_cannot_lead_out_of_the_volume(way, volume, link, below):
     outside = volume.parent / "outside"
     (volume / "link").symlink_to(link.format(outside=outside))
     for open_ in (beneath.opened, beneath.made):
@@ -55,7 +55,7 @@ def test_no_link_leads_out(way, volume, link, below):
     assert beneath.real_path(volume, below) is None
 
 
-def test_what_is_missing_is_made_and_a_link_to_nothing_is_not_followed(way, volume):
+def test_missing_path_is_created_and_a_dangling_link_is_not_followed(way, volume):
     assert where(beneath.made(volume, "/a/./b//c")) == str(volume / "a/b/c")
     assert where(beneath.made(volume, "a/b/file", is_file=True)) == str(volume / "a/b/file")
     assert (volume / "a/b/file").is_file()
@@ -66,7 +66,7 @@ def test_what_is_missing_is_made_and_a_link_to_nothing_is_not_followed(way, volu
     assert not (volume / "nothing").exists()
 
 
-def test_links_lead_where_they_lead_and_in_a_root_absolute_ones_begin_at_the_root(volume):
+def test_links_resolve_and_absolute_ones_start_at_the_root(volume):
     if not linux.AVAILABLE:
         pytest.skip("without openat2 no link is followed")
     inside = volume / "inside"
@@ -100,7 +100,7 @@ def swapped(volume):
     thread.join()
 
 
-def test_nobody_is_faster(way, volume, swapped):
+def test_symlink_race_cannot_leave_volume(way, volume, swapped):
     found = {"": 0}
     for _ in range(2000):
         try:
@@ -112,7 +112,7 @@ def test_nobody_is_faster(way, volume, swapped):
     assert [each.name for each in (volume.parent / "outside").iterdir()] == ["secret"]
 
 
-def test_the_end_of_a_file_and_of_nothing_else(tmp_path):
+def test_end_of_a_regular_file_is_read_and_a_link_is_refused(tmp_path):
     (tmp_path / "file").write_bytes(b"0123456789")
     (tmp_path / "link").symlink_to("file")
     os.mkfifo(tmp_path / "pipe")
@@ -122,7 +122,7 @@ def test_the_end_of_a_file_and_of_nothing_else(tmp_path):
         beneath.end_of(tmp_path / "link", 4)
 
 
-def test_a_mount_that_covers_what_is_there_needs_the_root_alone_and_a_new_one_its_parents(tmp_path):
+def test_mount_over_an_existing_path_needs_only_the_root(tmp_path):
     def composed(*targets, source=tmp_path):
         return layout([Mount(str(source), target) for target in targets]).composed
 
@@ -136,7 +136,7 @@ def test_a_mount_that_covers_what_is_there_needs_the_root_alone_and_a_new_one_it
     assert str(tmp_path) in composed(str(tmp_path / "resolv.conf"), source=file)
 
 
-def test_links_of_the_machine_are_followed_and_parents_come_before_what_is_in_them(tmp_path):
+def test_machines_links_are_followed_and_parents_are_mounted_first(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to("there")
     targets = ["/a/b", "/a", "/a/b/c", str(tmp_path / "link" / "x")]

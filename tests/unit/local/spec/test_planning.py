@@ -43,7 +43,7 @@ def known(**changes):
     return replace(made, **changes)
 
 
-def test_a_pod_of_an_ultraserver_finds_what_neurons_driver_would_show():
+def test_ultraserver_pod_finds_the_neuron_drivers_files():
     start = "neuron.amazonaws.com/ultraserver"
     labels = {f"{start}-{name}-{size}": f"{name[0]}{size}" for name in ("server-id", "node-id") for size in (2, 4)}
     made = planning.planned(pod(), known(node={"metadata": {"labels": labels}}))
@@ -57,7 +57,7 @@ def test_a_pod_of_an_ultraserver_finds_what_neurons_driver_would_show():
     assert plain.plan.containers[0].environment["TRN_NEURON_SYSFS"] == str(PLACE / "volumes/neuron-driver")
 
 
-def test_a_container_is_planned_with_all_that_its_pod_says():
+def test_container_plan_has_every_field_of_its_pod():
     ports = {"clusterIP": "10.0.0.5", "ports": [{"port": 80, "name": "http-web"}]}
     services = [
         {"metadata": {"name": name, "namespace": namespace}, "spec": {**ports, **changes}}
@@ -140,7 +140,7 @@ def value_from(**source):
         ({"livenessProbe": {"tcpSocket": {"port": "web"}}}, "no port of the container is called 'web'"),
     ],
 )
-def test_what_is_missing_or_cannot_be_done_is_named(container, why):
+def test_missing_or_unsupported_container_field_is_named(container, why):
     with pytest.raises(UnmetError, match=why) as raised:
         planning.planned(pod(container), known())
     assert raised.value.reason.startswith("CreateContainer")
@@ -166,7 +166,7 @@ def test_a_pod_without_namespaces_has_the_machines_paths_and_addresses():
     assert "http_proxy" not in container.environment
 
 
-def test_only_whole_paths_and_names_are_replaced():
+def test_only_whole_paths_and_names_are_substituted():
     for text, made in (
         ("/data /data/x", "/m /m/x"),
         ("a=/data:/data/y", "a=/m:/m/y"),
@@ -180,7 +180,7 @@ def found(*listed):
     return volumes.volumes(pod(volumes=list(listed)), known())
 
 
-def test_volumes_that_are_not_there_are_named_and_a_part_of_a_volume_is_in_the_volume():
+def test_missing_volume_is_named_and_a_subpath_cannot_leave_its_volume():
     for volume, why in (
         ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
         ({"secret": {"secretName": "s", "items": [{"key": "z", "path": "z"}]}}, "non-existent config key: z"),
@@ -196,7 +196,7 @@ def test_volumes_that_are_not_there_are_named_and_a_part_of_a_volume_is_in_the_v
             volumes.mounts({"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": path}]}, listed, {})
 
 
-def test_names_lead_to_pods():
+def test_hosts_file_resolves_pods_and_services():
     own = Host("team", "p-0", "job", {"app": "x"}, "100.127.0.2", ready=True)
     peer = Host("team", "p-1", "job", {"app": "x"}, "100.127.0.3", ready=False)
     other = Host("else", "q", "sub", {"app": "x"}, "100.127.0.4", ready=True)

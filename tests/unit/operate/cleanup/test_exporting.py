@@ -82,7 +82,7 @@ class Fsx:
         return {"DataRepositoryTask": self._task("PENDING")}
 
 
-def test_automatic_export_is_switched_off_before_the_task_and_stays_off():
+def test_automatic_export_is_off_during_and_after_the_task():
     fsx = Fsx("PENDING", "EXECUTING", "EXECUTING", "SUCCEEDED")
     export = fsx.export()
     export.run()
@@ -112,7 +112,7 @@ def test_automatic_export_is_switched_off_before_the_task_and_stays_off():
         (("CANCELED",), 0, "it is CANCELED"),
     ],
 )
-def test_files_that_failed_stop_the_destroy_and_automatic_export_is_on_again(lives, failed, told):
+def test_failed_files_stop_destroy_and_automatic_export_is_on_again(lives, failed, told):
     fsx = Fsx(*lives, failed=failed)
     export = fsx.export()
     with pytest.raises(NotExportedError, match=told):
@@ -122,7 +122,7 @@ def test_files_that_failed_stop_the_destroy_and_automatic_export_is_on_again(liv
     assert "is on again" in fsx.said[-1]
 
 
-def test_who_stops_waiting_is_told_that_the_export_goes_on_and_how_automatic_export_does():
+def test_stopped_wait_for_an_export_names_the_commands_to_continue():
     fsx = Fsx("EXECUTING")
     said = r"within 2 minutes; nothing was destroyed\. The export goes on(.|\n)*fsx update-data-repository-association"
     with pytest.raises(NotExportedError, match=said):
@@ -140,7 +140,7 @@ def test_who_stops_waiting_is_told_that_the_export_goes_on_and_how_automatic_exp
     assert "aws fsx update-data-repository-association" in fsx.said[-1]
 
 
-def test_a_broken_link_stops_the_destroy_unchanged_and_after_a_refusal_automatic_export_is_on_again():
+def test_broken_link_stops_destroy_and_a_refusal_restores_the_export():
     fsx = Fsx(lifecycle="MISCONFIGURED")
     with pytest.raises(NotExportedError, match=r"s3://data/prod is MISCONFIGURED: the bucket is gone"):
         fsx.export().run()

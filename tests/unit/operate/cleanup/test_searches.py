@@ -12,10 +12,10 @@ from trainium_eks.kube.api import NoSuchKindError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config.namespaces import MONITORING
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.cleanup import compute, kinds, monitoring_volumes, orphans, services
 from trainium_eks.operate.cleanup.left_over import Where
 from trainium_eks.operate.cleanup.marks import Marks
-from trainium_eks.operate.finding import Status
 from trainium_eks.operate.preflight.tags import cluster_of
 
 DEV = Marks(stack="dev")
@@ -59,7 +59,7 @@ def where(answers):
         ([], {"LustreConfiguration": {"DeploymentType": "SCRATCH_2"}}, "they are lost with it"),
     ],
 )
-def test_a_file_system_is_removed_with_a_last_backup_where_fsx_takes_one_and_backups_are_kept(links, changes, lost):
+def test_file_system_is_deleted_with_a_final_backup_where_supported(links, changes, lost):
     answers = {
         "fsx:DescribeFileSystems": {"FileSystems": [{**FILES, **changes}]},
         "fsx:DescribeDataRepositoryAssociations": {"Associations": links},
@@ -116,7 +116,7 @@ FOUND = {
 """Kind of thing to what its commands have, one by one."""
 
 
-def test_one_query_finds_tagged_things_of_any_service():
+def test_one_query_finds_tagged_resources_of_any_service():
     def key(asked):
         state = {"k-going": "PendingDeletion", "k-1": "Enabled"}[asked["KeyId"]]
         return {"KeyMetadata": {"KeyId": asked["KeyId"], "KeyState": state}}
@@ -193,7 +193,7 @@ def test_budgets_and_instance_profiles_are_found_by_their_names():
         (AwsError("ExpiredToken"), "AWS does not take these credentials"),
     ],
 )
-def test_what_aws_does_not_answer_is_not_looked_at(error, reason):
+def test_unanswered_search_is_not_checked(error, reason):
     double = AwsDouble({"elasticloadbalancingv2:DescribeLoadBalancers": error, "elbv2:DescribeLoadBalancers": error})
     report = orphans.look(Account("us-west-2", double.session()), DEV, state())
     reasons = {each.subject: each.text for each in report.of(Status.NOT_CHECKED)}
@@ -220,7 +220,7 @@ def test_what_aws_does_not_answer_is_not_looked_at(error, reason):
         ("trn-dev-network-x", {"eks:cluster-name": "payroll"}, ""),
     ],
 )  # fmt: skip
-def test_only_what_carries_the_stacks_own_marks_is_the_stacks(name, tags, why):
+def test_only_resources_with_the_stacks_tags_are_the_stacks(name, tags, why):
     assert DEV.why(name, tags) == why
     if f"kubernetes.io/cluster/{CLUSTER}" in tags:
         assert cluster_of(tags) == (CLUSTER if why else ""), "a subnet that a cluster only uses names none"
@@ -332,7 +332,7 @@ FREE = {"Status": "available", "TagSet": OWNED}
         ),
     ],
 )
-def test_of_each_kind_what_is_still_there_is_found_with_its_command(kind, listed, left, command):
+def test_leftover_of_each_kind_is_found_with_its_delete_command(kind, listed, left, command):
     [row] = [each for each in (*kinds.KINDS, kinds.SCALING_GROUP) if each.name == kind]
     operation = "".join(word.title() for word in row.operation.split("_"))
     [found] = kinds.search(where({f"{row.service}:{operation}": {row.key: listed}}), row)
@@ -342,7 +342,7 @@ def test_of_each_kind_what_is_still_there_is_found_with_its_command(kind, listed
     assert found.goes_with == {"security group": (CLUSTER,), "Auto Scaling group": ("",)}.get(row.name, ())
 
 
-def test_claims_of_monitoring_go_before_their_driver():
+def test_monitoring_claims_are_deleted_before_their_driver():
     def volume(name, namespace, policy="Delete"):
         claim = {"namespace": namespace, "name": f"claim-of-{name}"}
         return {"metadata": {"name": name}, "spec": {"claimRef": claim, "persistentVolumeReclaimPolicy": policy}}

@@ -25,7 +25,7 @@ from cluster_snapshots import (
 )
 
 from trainium_eks.model.catalogue import addon_records, chart_workloads
-from trainium_eks.operate.finding import Status
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.verify.local_report import LocalReport
 
 UNREACHABLE = "chart repository not reachable: https://volcano-sh.github.io"
@@ -214,7 +214,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.id} {case.said}")
-def test_what_is_spoilt_fails_and_nothing_else(case):
+def test_spoilt_object_fails_its_check_and_no_other(case):
     found = judged(case.spoil, **case.rest)
     failed = found[case.id]
     assert case.said in " ".join([failed.text, *failed.details])
@@ -225,7 +225,7 @@ def test_what_is_spoilt_fails_and_nothing_else(case):
     assert case.more or len(_failing(found)) == 1
 
 
-def test_a_cluster_that_is_as_its_stack_says_fails_nothing():
+def test_matching_cluster_fails_no_check():
     oldest = judged(_kubelet("v1.32.0"))
     running = judged(local=replace(REAL, processes={"etcd"}, running=REAL.running | {"etcd"}))
     assert [oldest["server/kubelets"].status, running["server/etcd"].status] == [Status.PASS] * 2
@@ -240,7 +240,7 @@ def test_a_cluster_that_is_as_its_stack_says_fails_nothing():
     assert {each.status for each in judged(local=REAL).values()} == {Status.PASS, Status.NOT_APPLICABLE}
 
 
-def test_what_is_not_there_or_could_not_be_read_is_not_said_to_pass():
+def test_missing_or_unread_object_does_not_pass():
     empty = judged(lambda made: made.clear())
     assert [each.id for each in empty.values() if each.status is Status.PASS] == ["server/version"]
     found = judged(stack=outputs(queues={}, queueNames=[], namespaces=[], sharedVolume=None))
@@ -266,7 +266,7 @@ def test_a_group_with_ignore_desired_size_must_be_within_its_bounds(nodes, statu
     assert judged(stack=resting)["nodes/rest"].status is Status.FAIL
 
 
-def test_each_cause_has_its_remedy_once_and_guarantees_below_another_queue_are_shares_of_its_own():
+def test_each_fix_is_shown_once_and_nested_guarantees_are_shares():
     def spoil(made):
         made["Node"].append(_ng1(2))
         for name, value in (("trn0", "4"), ("trn1", "4"), ("trn2", "0")):
@@ -286,7 +286,7 @@ def test_each_cause_has_its_remedy_once_and_guarantees_below_another_queue_are_s
     assert judged(nest)["queues/guarantees"].text == f"32 of 32 {NEURON}"
 
 
-def test_volcano_that_this_machine_cannot_have_or_simulates_is_not_checked_and_fails_on_aws():
+def test_simulated_volcano_is_not_checked_locally_and_fails_on_aws():
     def unopened(made):
         made["MutatingWebhookConfiguration"] = made["ValidatingWebhookConfiguration"] = []
         the(made, "Queue", "test").pop("status")
@@ -308,7 +308,7 @@ def test_volcano_that_this_machine_cannot_have_or_simulates_is_not_checked_and_f
     assert simulated["queues/test"] == "vc-controller-manager is not on PATH, so nobody opens queues"
 
 
-def test_a_driver_whose_pod_is_not_ready_is_not_missed():
+def test_driver_with_an_unready_pod_is_not_missing():
     pods = (_status("DaemonSet", f"{each}-csi-node", numberReady=4) for each in ("ebs", "fsx"))
     assert judged(_both(_gone("CSINode", "trn1"), *pods))["storage/drivers"].status is Status.PASS
     missed = judged(_gone("CSINode", "trn1"))["storage/drivers"]
@@ -317,7 +317,7 @@ def test_a_driver_whose_pod_is_not_ready_is_not_missed():
 
 
 @pytest.mark.parametrize("addon", sorted(addon.name for addon in addon_records.installed()))
-def test_a_missing_addon_fails_with_the_command_that_says_why(addon):
+def test_missing_add_on_fails_with_a_diagnostic_command(addon):
     spoilt = _both(*(_gone(each.kind, each.name) for each in addon_records.ADDONS[addon].workloads))
     found = [each for each in judged(spoilt).values() if each.status is Status.FAIL]
     assert {each.id.split("/")[1] for each in found} == {addon}
@@ -340,7 +340,7 @@ def _gpu(made):
     the(made, "DaemonSet", "dcgm-server")["status"] |= {"desiredNumberScheduled": 2, "numberReady": 2}
 
 
-def test_a_gpu_stack_is_asked_for_its_own_plugins_and_etcd():
+def test_gpu_stack_is_checked_for_its_plugins_and_etcd():
     def gpu(spoil, stack=GPU_STACK, **rest):
         return judged(_both(_gpu, spoil), stack=stack, **rest)
 

@@ -6,15 +6,15 @@ import pytest
 from cluster_snapshots import NEURON, accelerated, group, outputs
 
 from trainium_eks.kube.cluster import Cluster
+from trainium_eks.model.finding import Status, failed
 from trainium_eks.operate.cleanup.state import StateResource
-from trainium_eks.operate.finding import Status, failed
 from trainium_eks.operate.verify.additions import Teams, added
 from trainium_eks.operate.verify.check_input import CheckInput, ObjectComparison
 from trainium_eks.operate.verify.comparison import checks, untold
 from trainium_eks.operate.verify.local_report import LocalReport, ReportError
 
 
-def test_each_object_is_a_failure_with_its_remedy_and_what_was_not_compared_is_said():
+def test_each_drifted_object_fails_and_uncompared_kinds_are_reported():
     drifted = {
         "Queue test": ("spec.weight is 2, was made as 1", "spec.reclaimable is missing, was made as true"),
         "ConfigMap v/c": ("does not exist",),
@@ -53,7 +53,7 @@ def test_a_node_has_the_labels_and_taints_of_its_group():
     assert lines({f"{NEURON}.present": "true"}) == [("Node n", taint)]
 
 
-def test_lost_object_is_told_once_and_a_changed_or_another_one_beside():
+def test_lost_object_is_reported_once_beside_a_changed_one():
     def subjects(about, text, *lines):
         lost = ("ServiceAccount victim/trainer", "Deployment kube-system/coredns")
         checked = failed("queues/victim", "victim", "is Closed, trainer and coredns are not ready", "up", objects=lost)
@@ -136,7 +136,7 @@ ADDED = [
 
 
 @pytest.mark.parametrize(("kind", "namespace", "body", "said"), ADDED)
-def test_object_beside_the_stacks_is_named_where_it_bears_on_a_team(kind, namespace, body, said):
+def test_foreign_object_that_affects_a_team_is_named(kind, namespace, body, said):
     place = {"namespace": namespace} if namespace else {}
     role = {"roleRef": {"kind": "ClusterRole", "name": "cluster-admin"}}
     each = {"kind": kind, **role, **body, "metadata": {"name": "theirs", **place, **body.get("metadata", {})}}
@@ -150,7 +150,7 @@ def test_object_beside_the_stacks_is_named_where_it_bears_on_a_team(kind, namesp
     assert "kubectl delete rolebinding b -n a; to keep it: kubectl annotate rolebinding b -n a" in finding.fix
 
 
-def test_node_has_the_huge_pages_of_its_groups_user_data():
+def test_nodes_huge_pages_equal_its_user_data():
     nodes = [accelerated(name, group("ng1", NEURON, 8, 1)) for name in ("n", "without")]
     nodes[0]["status"]["capacity"] = {"hugepages-2Mi": "5Gi"}
     nodes[1]["status"]["capacity"] = {"hugepages-2Mi": "0"}
@@ -165,7 +165,7 @@ MISSING = {"notInstalled": [{"name": "volcano", "reason": "no chart"}], "simulat
 REPORT = {"schemaVersion": 1, "local": True, "realVolcano": False, **MISSING}
 
 
-def test_a_report_is_read_and_what_is_none_is_refused(tmp_path):
+def test_local_report_is_read_and_a_malformed_one_is_refused(tmp_path):
     file = tmp_path / "report.json"
     with pytest.raises(ReportError, match="cannot read"):
         LocalReport.load(file)
