@@ -10,8 +10,8 @@ from trainium_eks.aws import sessions
 from trainium_eks.cli.shared import stack_state
 from trainium_eks.client.cluster_access import kubeconfig_file
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
-from trainium_eks.jobs.explain.watched import watched
 from trainium_eks.jobs.objects.forms import KINDS
+from trainium_eks.jobs.observed.watched import watched
 from trainium_eks.kube.api import Api, NoSuchKindError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.catalogue import prices

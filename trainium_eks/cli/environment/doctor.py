@@ -18,12 +18,13 @@ from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, as_typed
 from trainium_eks.client.notices import notice
+from trainium_eks.diagnose.diagnosis import UNREAD
 from trainium_eks.model.finding import Report, Status
 from trainium_eks.model.validation.problems import nearest, plural
 from trainium_eks.observe import rules
 from trainium_eks.observe.alerts import runbook
 from trainium_eks.observe.faults import catalogue
-from trainium_eks.operate.doctor.diagnosis import HEADINGS, UNREAD
+from trainium_eks.operate.verify.verify import HEADINGS
 
 app = App()
 

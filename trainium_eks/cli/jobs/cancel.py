@@ -16,8 +16,8 @@ from trainium_eks.client.ending import EndedJob
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import say, silent
 from trainium_eks.client.session import Session, open_session
-from trainium_eks.jobs.explain.room import some
-from trainium_eks.jobs.explain.watched import WatchedJob
+from trainium_eks.jobs.observed.free_capacity import some
+from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.job import STOP_SECONDS
 from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
 from trainium_eks.kube.pod_text import printable

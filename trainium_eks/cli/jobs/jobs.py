@@ -23,7 +23,7 @@ from trainium_eks.client.failure import INTERRUPTED, CommandError, as_typed
 from trainium_eks.client.notices import notice
 from trainium_eks.client.sagemaker import ListedJobs
 from trainium_eks.client.session import Session, open_session
-from trainium_eks.jobs.explain.watched import WatchedJob
+from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.service import LISTED_DAYS
 from trainium_eks.jobs.watch.steps import Progress
 from trainium_eks.kube.errors import ClusterError

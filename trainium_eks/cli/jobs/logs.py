@@ -17,8 +17,8 @@ from trainium_eks.client.follow import Follower
 from trainium_eks.client.logs import LogOptions, PodFilter, choose, first_failed, read
 from trainium_eks.client.notices import notice, say
 from trainium_eks.client.session import Session, open_session
-from trainium_eks.jobs.explain.cluster_snapshot import FAILURES
-from trainium_eks.jobs.explain.watched import WatchedJob
+from trainium_eks.jobs.observed.job_snapshot import FAILURES
+from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerWork
 from trainium_eks.kube.pod_text import printable
 

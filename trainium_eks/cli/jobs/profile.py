@@ -14,7 +14,7 @@ from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import Say, notice, silent
 from trainium_eks.client.session import Session, open_session
-from trainium_eks.jobs.explain.watched import WatchedJob, of
+from trainium_eks.jobs.observed.watched import WatchedJob, of
 from trainium_eks.jobs.watch import profiling
 from trainium_eks.jobs.watch.log_lines import pod_names
 from trainium_eks.model.validation.problems import plural

@@ -16,7 +16,7 @@ from trainium_eks.client.notices import notice, say
 from trainium_eks.client.sagemaker_serving import SageMakerModels
 from trainium_eks.client.serving import ModelRequest
 from trainium_eks.client.session import Session, open_session
-from trainium_eks.jobs.explain.cluster_snapshot import is_running
+from trainium_eks.jobs.observed.job_snapshot import is_running
 from trainium_eks.jobs.sagemaker import serving as requests
 from trainium_eks.jobs.serve.engines import Engine
 from trainium_eks.jobs.serve.serving import PORT, SERVE, ModelService, objects

@@ -22,8 +22,8 @@ from trainium_eks.client.device_use import DeviceUse, NodeReading
 from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError, as_typed
 from trainium_eks.client.job_status import JobStatus
 from trainium_eks.client.session import Session, open_session
-from trainium_eks.jobs.explain.reason import Cause, Reason
-from trainium_eks.jobs.explain.room import some
+from trainium_eks.diagnose.reason import Cause, Reason
+from trainium_eks.jobs.observed.free_capacity import some
 from trainium_eks.jobs.submit import planning
 from trainium_eks.jobs.watch.endings import first_failure
 from trainium_eks.jobs.watch.idleness import GroupUse, uses

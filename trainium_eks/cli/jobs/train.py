@@ -21,10 +21,10 @@ from trainium_eks.client.failure import FAILED, INTERRUPTED, as_typed
 from trainium_eks.client.notices import say
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.client.submitting import PreparedJob
-from trainium_eks.jobs.explain.cluster_snapshot import FAILURES
 from trainium_eks.jobs.objects import volcano_job
 from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.jobs.objects.options import TrainOptions
+from trainium_eks.jobs.observed.job_snapshot import FAILURES
 from trainium_eks.jobs.sagemaker.job import SageMakerJob
 from trainium_eks.jobs.sagemaker.request import launch_script, training_request
 from trainium_eks.jobs.submit.saving import VARIABLE, interval_seconds
