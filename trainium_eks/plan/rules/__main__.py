@@ -2,7 +2,7 @@
 
 import sys
 
-from trainium_eks.plan.rules import NOT_JUDGED, RULES, STANDING_WAIVERS
+from trainium_eks.plan.rules import CONFIG_ALONE, NOT_JUDGED, RULES, STANDING_WAIVERS
 
 HEADER = """# Rules
 
@@ -19,12 +19,14 @@ config:
 A stale waiver fails the plan, too: an expired waiver, a waiver that ends more than a year ahead, or a waiver of a rule
 that passes or does not apply. `docs/policy.md` says how the same rules run as a policy pack of Pulumi.
 
-A rule that finds no resource to judge does not apply; it does not pass. A rule that is independent of a judge of the
-config makes the same demand of all registered resources: of foreign programs and of resources made beside the
-components, too.
+A rule that finds no resource to judge does not apply; it does not pass. A rule that is independent of a check of the
+config asks the same of all registered resources: of foreign programs and of resources made beside the components, too.
 
 This page is generated (`python -m trainium_eks.plan.rules > docs/rules.md`).
 """
+
+ALONE = """These are waived like rules. They are judged where a config is read, by the stack and each component, and not
+from the resources of a plan."""
 
 PACK = """The [policy pack](policy.md) judges the same rules from the engine's data. Where the data is not enough, it
 reports neither a fault nor a pass: the policy is not applicable, and one line of the output names the rules that were
@@ -40,6 +42,8 @@ def page() -> str:
         lines.append(f"| {place} | {rule.severity} | **{rule.title}.** {rule.explanation} | {rule.source} |")
     lines += ["", "## Waived everywhere", ""]
     lines += [f"- **{id_}**: {reason}" for id_, reason in STANDING_WAIVERS.items()]
+    lines += ["", "## Asked for by the config's checks alone", "", ALONE, ""]
+    lines += [f'- <a id="{id_.lower()}"></a>**{id_}**: {what}' for id_, what in CONFIG_ALONE.items()]
     lines += ["", "## Not judged from a plan", ""]
     lines += [f"- **{id_}**: {reason}" for id_, reason in NOT_JUDGED.items()]
     lines += ["", "## What a policy pack cannot see", "", PACK, ""]
