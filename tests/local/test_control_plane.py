@@ -161,9 +161,7 @@ def _etcd_answers(paths, client):
         connection.close()
 
 
-def test_a_pod_that_asks_for_a_device_tolerates_its_taint_runs_and_goes_whatever_holds_it(
-    api, namespace, trainium_node
-):
+def test_pod_with_a_device_tolerates_its_taint_runs_and_is_deleted(api, namespace, trainium_node):
     """ExtendedResourceToleration, which EKS has and upstream's defaults do not."""
     assert not may(api, "somebody", namespace, "list", "pods"), "users without a role may do nothing"
     inits = [{"name": "once", "image": "example"}, {"name": "aside", "image": "example", "restartPolicy": "Always"}]
@@ -281,7 +279,7 @@ def test_a_start_that_was_killed_is_completed_by_the_next(own, binaries, spawned
     until(plane.healthy)
 
 
-def test_data_of_a_first_start_that_was_cut_off_is_begun_anew_and_somebodys_is_never_thrown_away(own, binaries):
+def test_half_made_etcd_data_is_replaced_and_foreign_data_is_kept(own, binaries):
     (own.etcd / "member" / "wal").mkdir(parents=True)
     (own.etcd / "member" / "wal" / "0000000000000000-0000000000000000.wal").write_bytes(b"cut off")
     plane = ControlPlane(own, binaries)
@@ -339,7 +337,7 @@ def test_two_stacks_run_side_by_side(tmp_path, binaries):
     ],
     ids=["no API server", "no controller manager", "another version"],
 )
-def test_an_upgrade_that_fails_brings_back_what_ran_before(ran, binaries, tmp_path, instead, said):
+def test_failed_upgrade_restores_the_previous_version(ran, binaries, tmp_path, instead, said):
     """EKS goes back by itself, too. A program under another's name knows none of its flags."""
     plane = ControlPlane(ran, binaries)
     before = pids(ran)
@@ -358,7 +356,7 @@ def test_an_upgrade_that_fails_brings_back_what_ran_before(ran, binaries, tmp_pa
     assert pids(ran) == after
 
 
-def test_what_cannot_come_back_is_said(own, binaries, tmp_path):
+def test_failed_rollback_names_both_failures(own, binaries, tmp_path):
     """The programs that ran were removed meanwhile."""
     older = elsewhere(binaries, tmp_path / "older")
     ControlPlane(own, older).start()
@@ -387,7 +385,7 @@ def test_a_missing_program_and_a_step_that_eks_refuses_are_refused(own, binaries
         assert pids(own) == {}
 
 
-def test_a_full_disk_is_said_in_etcds_words_and_of_certificates_with_the_path(own, binaries):
+def test_full_disk_is_reported_with_etcds_log_or_the_certificates_path(own, binaries):
     """A limit on files' size fails as a full disk does, and for root, too: etcd asks for 64 MB in advance."""
 
     def told(most):

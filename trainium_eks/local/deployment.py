@@ -27,8 +27,6 @@ from trainium_eks.local.nodes.node_pools import adopted_zones
 from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.releases import karpenter
-from trainium_eks.local.releases.karpenter import Karpenter
 from trainium_eks.local.releases.parts import PartSource
 from trainium_eks.local.releases.training_operator import TrainingOperator
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
@@ -202,7 +200,6 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
     programs = {name: binary.path for name, binary in binaries.items()}
     volcano = _volcano(plan, reporter.phase)
     operator = TrainingOperator.provided(plan, reporter.phase, os.environ)
-    scaler = Karpenter.provided(plan, reporter.phase, os.environ)
     with locked(paths, f"trn local up --stack {asked.stack}"):
         reporter.phase("Starting Kubernetes")
         processes.trim_logs(paths)
@@ -225,11 +222,9 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             volcano={name: str(path) for name, path in volcano.paths.items()},
             volcano_missing=volcano.missing,
         )
-        karpenter.prepare(paths, scaler, reporter.phase)
         graph = _run_program(asked, adjust, answers, options, tally)
         _delete_left_over(paths, asked.project, programs, tally)
         tally.notes += TrainingOperator.settle(graph, paths, operator, reporter.phase)
-        tally.notes += Karpenter.settle(graph, paths, scaler, reporter.phase)
         tally.notes += settle(plane.get, reporter.phase)
         tally.notes += [f"not simulated, so not made on this machine: {type_}" for type_ in plan.unjudged]
         if isolation := Chosen.load(paths.pods):

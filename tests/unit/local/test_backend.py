@@ -63,7 +63,7 @@ def _namespace(name, *after, **options):
     return k8s.core.v1.Namespace(name, metadata={"name": name}, opts=opts)
 
 
-def test_what_comes_from_a_program_of_others_is_not_made_of_nothing(tmp_path):
+def test_object_that_needs_an_unsimulated_value_is_refused(tmp_path):
     cloud = Cloud(tmp_path)
 
     def program(*, uses):
@@ -75,7 +75,7 @@ def test_what_comes_from_a_program_of_others_is_not_made_of_nothing(tmp_path):
         cloud.run(lambda: program(uses=True))
 
 
-def test_what_is_made_is_written_down_before_and_as_done_and_nothing_begins_after_a_failure(tmp_path):
+def test_creation_is_recorded_before_and_after_and_stops_at_a_failure(tmp_path):
     cloud = Cloud(tmp_path, refused="bad")
 
     def program():
@@ -167,7 +167,7 @@ def _files():
     k8s.core.v1.ConfigMap("beside", data={"claim": "x"}, opts=pulumi.ResourceOptions(depends_on=[claim]))
 
 
-def test_what_is_made_from_a_volume_is_deleted_before_it_and_what_only_waits_for_it_stays(tmp_path):
+def test_dependents_of_a_replaced_volume_are_deleted_before_it(tmp_path):
     Cloud(tmp_path).run(_files)
     cloud = Cloud(tmp_path)
     deleted = []

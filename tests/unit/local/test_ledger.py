@@ -31,7 +31,7 @@ def names(holdings):
     return [each.urn for each in holdings]
 
 
-def test_what_was_held_and_not_dropped_is_there_after_a_new_start_as_it_was(file, ledger):
+def test_held_objects_survive_a_restart(file, ledger):
     ledger.begin()
     ledger.hold(holding("gone"), done=True)
     ledger.hold(holding("a"), done=False)
@@ -46,7 +46,7 @@ def test_what_was_held_and_not_dropped_is_there_after_a_new_start_as_it_was(file
         ledger.compact()
 
 
-def test_a_line_that_was_cut_off_is_as_if_it_were_not_there(file, ledger):
+def test_truncated_line_is_ignored(file, ledger):
     ledger.hold(holding("a"), done=True)
     whole = file.read_bytes()
     ledger.hold(holding("b"), done=True)
@@ -59,7 +59,7 @@ def test_a_line_that_was_cut_off_is_as_if_it_were_not_there(file, ledger):
         assert names(Ledger.open(file).holdings) == ["a", "c"]
 
 
-def test_what_an_up_does_not_ask_for_is_left_over(file, ledger):
+def test_object_missing_from_an_up_is_left_over(file, ledger):
     ledger.begin()
     for name in ("a", "b"):
         ledger.hold(holding(name), done=True)
@@ -83,15 +83,13 @@ def test_the_newest_of_a_resources_things_is_found_also_after_a_new_start(file, 
         assert opened.of("other", "object") is None
 
 
-def test_another_version_is_refused_with_what_to_do(file):
+def test_ledger_of_another_version_is_refused_with_the_fix(file):
     file.write_text('{"version": 99}\n')
     with pytest.raises(ClusterError, match=r"version 99.*`trn local down`"):
         Ledger.open(file)
 
 
-def test_what_cannot_be_written_is_told_with_place_and_reason_and_leaves_the_ledger_as_it_was(
-    file, ledger, monkeypatch
-):
+def test_failed_write_is_reported_and_leaves_the_ledger_unchanged(file, ledger, monkeypatch):
     ledger.hold(holding("a"), done=True)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     whole, write = file.read_bytes(), module.os.write
@@ -145,5 +143,5 @@ def of(**after):
         ),
     ],
 )
-def test_nothing_goes_before_what_was_made_after_it(held, rounds):
+def test_deletion_order_is_the_reverse_of_creation(held, rounds):
     assert [" ".join(sorted(names(each))) for each in deletion_order(held)] == rounds

@@ -150,7 +150,7 @@ def seen(monkeypatch):
     return found
 
 
-def test_tensorboard_is_a_pod_whose_port_is_forwarded_or_cannot_be_had(call, api, made, seen):
+def test_tensorboard_forwards_a_pods_port_or_names_the_missing_image(call, api, made, seen):
     call.ends(0, "tensorboard alpha --keep")
     assert api.deleted == []
     call.ends(0, "tensorboard alpha")
@@ -171,7 +171,7 @@ def test_tensorboard_is_a_pod_whose_port_is_forwarded_or_cannot_be_had(call, api
     assert seen[2:] == [(SERVED_PORT, "/data/output/gone-for-good/tensorboard")]
 
 
-def test_an_image_without_tensorboard_is_said_and_its_pod_removed(call, api):
+def test_image_without_tensorboard_is_reported_and_its_pod_deleted(call, api):
     api.after_create = lambda pod: pod.update(status={"phase": "Failed"})
     why = "/usr/bin/python3: No module named tensorboard"
     api.logs["tensorboard-alpha"] = [why]

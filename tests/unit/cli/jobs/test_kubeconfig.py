@@ -112,9 +112,7 @@ def cloud(tmp_path, files, monkeypatch):
     return paths
 
 
-def test_no_certificate_is_made_for_who_has_one_and_the_administrators_is_shown_too(
-    cloud, files, asked, trn, monkeypatch
-):
+def test_local_kubeconfig_reuses_a_certificate_and_can_be_the_admins(cloud, files, asked, trn, monkeypatch):
     words = ("cancel", "x", "--namespace", "training", "--outputs", cloud.outputs)
     trn(*words)
     monkeypatch.setenv("KUBECONFIG", str(files["variable"]))

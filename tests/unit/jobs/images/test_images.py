@@ -109,7 +109,7 @@ GPUS = {"nodeGroups": [group("g", "nvidia.com/gpu", 4, 1)]}
 CONFIGS = {"baseImages": {"trn2": f"{OWN}:2.14"}}
 
 
-def test_the_stack_and_the_command_say_what_is_built():
+def test_image_request_follows_from_the_stack_and_the_command():
     for stack, target, base, expected in (
         ({}, None, None, REQUEST),
         (GPUS, None, None, ImageRequest("cuda", BASES["cuda"].image or "")),
@@ -209,7 +209,7 @@ def test_a_password_is_never_an_argument_and_podmans_login_hides_no_other(name, 
     assert ("--authfile" in runner.ran[-1]) is (name in ("podman", "skopeo"))
 
 
-def test_programs_show_what_they_say_and_their_last_words_are_kept(capfd):
+def test_program_output_is_shown_and_its_last_lines_are_kept(capfd):
     engines.run(["sh", "-c", "echo begins; cat >&2"], stdin="given")
     assert "begins\ngiven" in capfd.readouterr().err
     with pytest.raises(EngineError, match=r"(?s)sh -c .* ended with code 3:\ntwo\nthree"):
@@ -242,7 +242,7 @@ def answers(canned, tag, *kinds):
             canned.add_client_error("describe_images", "ImageNotFoundException", expected_params=asked)
 
 
-def test_what_ecr_refuses_is_said_with_what_mends_it(canned):
+def test_ecrs_refusal_is_shown_with_the_missing_rights(canned):
     canned.add_client_error("get_authorization_token", "AccessDeniedException", "not authorized")
     with pytest.raises(sessions.NotAllowedError) as caught:
         Repository(URL).login()
@@ -311,7 +311,7 @@ def test_push_builds_logs_in_and_pushes_and_does_nothing_where_the_repository_ha
 
 
 @pytest.mark.parametrize("fails", ["pull", "build", "login", "push"])
-def test_what_fails_is_said(trn, exported, canned, installed, fails):
+def test_failed_image_command_is_reported(trn, exported, canned, installed, fails):
     installed("docker", fails=fails)
     answers(canned, tag_of(exported), "absent", *["login"] * (fails in ("login", "push")))
     code, _, err = trn("push")
@@ -330,7 +330,7 @@ def test_what_fails_is_said(trn, exported, canned, installed, fails):
         ("push --in-cluster --context {own}", "give a smaller --context, or build with an engine"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_made(trn, exported, canned, installed, tmp_path, command, said):
+def test_invalid_image_command_is_refused_before_any_change(trn, exported, canned, installed, tmp_path, command, said):
     (own := tmp_path / "own").mkdir()
     (own / "big").write_bytes(random.Random(1).randbytes(800_000))
     installed("docker")

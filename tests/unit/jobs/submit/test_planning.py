@@ -111,7 +111,7 @@ SIZE = ("instance.name", "nodes", "ranks_per_node")
         ),
     ],
 )
-def test_a_job_follows_from_its_stack_and_what_was_asked(given, fields, expected):
+def test_job_follows_from_the_stack_and_the_request(given, fields, expected):
     assert attrgetter(*fields)(_job(**given)) == expected
 
 
@@ -168,7 +168,7 @@ def test_tiers_of_switches_stand_above_those_of_ultraservers_where_the_stack_has
         assert _job(stack=stack, group=group, nodes=4, queue="wide", topology="hard", tier=tier).topology == wanted
 
 
-def test_what_may_be_meant_is_warned_of_and_what_torchtitan_cannot_run_refused():
+def test_suspicious_option_is_warned_of_and_torchtitans_limits_are_refused():
     for given, warning in (
         (_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE)), "--titan None"),
         (_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE, arguments=("--hf-assets-path=/data/x",))), None),
@@ -291,13 +291,13 @@ NO_EFA = "^trn1.2xlarge has no EFA, without which its nodes cannot train togethe
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_mends_it(changes, path, good, said):
+def test_impossible_request_is_refused_with_the_fix(changes, path, good, said):
     problem = _refused(**changes)
     assert (problem.path, problem.good) == (path, good)
     assert re.search(said, f"{problem.reason}; {problem.fix}")
 
 
-def test_what_else_is_said_and_all_at_once():
+def test_all_problems_of_a_request_are_reported_at_once():
     assert "no node group" in _plan(stack=_stack([])).problems[0].reason
     missing = Problem("--image", "there is no such image on this machine", "make it")
     assert _refused(replace(FACTS, image_missing=missing)) is missing
@@ -342,7 +342,7 @@ def _saves(stack=None, **changes):
     return made.saving, environment(made.job).get(saving.VARIABLE)
 
 
-def test_a_job_is_told_the_interval_of_its_gang_and_state_unless_it_was_asked_for_or_nothing_is_known():
+def test_checkpoint_interval_follows_from_gang_and_state_unless_given():
     # Of 256 nodes one fails each day: saving half as often would lose more than it saves.
     (few, told), (many, told_many) = _saves(nodes=2), _saves(nodes=256)
     assert (told, told_many) == ("9960", "4140")

@@ -35,7 +35,7 @@ def settings():
     return found
 
 
-def test_each_listener_has_a_port_of_its_own_which_is_remembered(paths, settings):
+def test_each_listener_has_its_own_remembered_port(paths, settings):
     assert set(settings.ports) == set(PORTS)
     assert len(set(settings.ports.values())) == len(PORTS)
     assert all(20000 <= port < 32768 for port in settings.ports.values())
@@ -49,7 +49,7 @@ def test_each_listener_has_a_port_of_its_own_which_is_remembered(paths, settings
         assert Settings.load(paths) == Settings(), text
 
 
-def test_a_port_that_others_have_is_replaced_and_said_and_one_that_we_ourselves_have_is_kept(settings, monkeypatch):
+def test_port_in_use_is_replaced_and_reported_and_our_own_is_kept(settings, monkeypatch):
     monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", 0.1)
     taken = settings.ports["etcd"]
     with socket.create_server(("127.0.0.1", taken)):
@@ -65,7 +65,7 @@ def test_a_port_that_others_have_is_replaced_and_said_and_one_that_we_ourselves_
     assert f"{taken} of etcd is in use" in str(moved)
 
 
-def test_a_port_whose_listener_is_just_ending_is_kept(settings, monkeypatch):
+def test_port_of_an_ending_listener_is_kept(settings, monkeypatch):
     monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", SECONDS)
     listener = socket.create_server(("127.0.0.1", settings.ports["etcd"]))
     ending = threading.Timer(0.2, listener.close)
@@ -85,7 +85,7 @@ def test_a_port_of_a_closed_listener_is_free_again(settings):
     assert is_free(port)
 
 
-def test_who_asks_whether_somebody_listens_is_in_nobodys_way(settings):
+def test_probing_a_port_does_not_block_its_listener(settings):
     """The pods' agent begins to listen while it is waited for."""
     port = settings.ports["etcd"]
     asks = f"print('asks', flush=True)\nwhile True: is_answered({port})"
