@@ -222,7 +222,7 @@ def test_a_program_that_computes_without_end_is_stopped_and_says_where_it_was(tm
 
 @pytest.mark.slow
 def test_a_process_that_cannot_even_say_so_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(process, "_LIMITS", 1)
     program = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n"
     with pytest.raises(ProgramTimeoutError, match="did not say"):
         record(project(tmp_path, program), "dev", timeout_seconds=8)
