@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from types import MappingProxyType
 
 import psutil
 import pytest
@@ -26,11 +25,11 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane import control_plane as control_plane_module
 from trainium_eks.local.control_plane import pki, processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
-from trainium_eks.local.control_plane.flags import SERVICE_RANGE
 from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.control_plane.programs import NETWORK
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.toolchain.tools import CONTROL_PLANE
+from trainium_eks.model.catalogue.versions import KUBERNETES
 
 pytestmark = pytest.mark.slow
 
@@ -85,8 +84,8 @@ def remove(root):
     until(lambda: shutil.rmtree(root, ignore_errors=True) or not root.exists())
 
 
-def elsewhere(binaries, directory, instead=MappingProxyType({})):
-    """The control plane's programs in another place, as those of another version are; some are others of that name."""
+def elsewhere(binaries, directory, instead):
+    """The control plane's programs in another place; some are others of that name."""
     directory.mkdir()
     links = {name: directory / name for name in CONTROL_PLANE}
     for name, link in links.items():
@@ -125,7 +124,7 @@ def trainium_node(api):
     api.delete(api.reference(made))
 
 
-def test_an_api_server_that_is_late_once_is_healthy_and_one_that_never_is_ready_is_not(control_plane, monkeypatch):
+def test_slow_api_server_is_healthy_and_one_that_is_never_ready_is_not(control_plane, monkeypatch):
     late = iter([False, False])
     monkeypatch.setattr(control_plane_module, "is_ready", lambda *_: next(late, True))
     assert control_plane.healthy()
@@ -134,7 +133,7 @@ def test_an_api_server_that_is_late_once_is_healthy_and_one_that_never_is_ready_
     assert not control_plane.healthy()
 
 
-def test_nothing_listens_but_on_loopback_etcd_lets_in_only_its_client_and_files_are_their_owners(control_plane, paths):
+def test_only_loopback_is_listened_on_and_files_belong_to_their_owner(control_plane, paths):
     found = [psutil.Process(each.pid).net_connections("tcp") for each in processes.running(paths)]
     listening = [each.laddr for those in found for each in those if each.status == psutil.CONN_LISTEN]
     assert {each.ip for each in listening} == {"127.0.0.1"}
@@ -175,7 +174,7 @@ def test_pod_with_a_device_tolerates_its_taint_runs_and_is_deleted(api, namespac
     until(lambda: not live(api, made))
 
 
-def test_a_jobs_pods_succeed_and_those_of_another_kind_of_job_go_on(api, namespace, trainium_node):
+def test_job_pods_succeed_and_other_pods_keep_running(api, namespace, trainium_node):
     """Volcano's is called Job, too. Here it is of a group that nobody serves: of one that is served, Kubernetes would
     look for the owner, and collect the pod as garbage."""
     owner = {"apiVersion": "batch.example.com/v1alpha1", "kind": "Job", "name": "train", "uid": "1", "controller": True}
@@ -189,8 +188,8 @@ def test_a_jobs_pods_succeed_and_those_of_another_kind_of_job_go_on(api, namespa
     assert live(api, trainer)["status"]["phase"] == "Running"
 
 
-def test_its_life_from_nothing_to_nothing(own, binaries):
-    """Start; kill processes; stop; start again with what was stored; move a port; leave nothing."""
+def test_control_plane_starts_restarts_and_is_deleted(own, binaries):
+    """Start; kill processes; stop; find a port taken; start again with what was stored; leave nothing."""
     plane = ControlPlane(own, binaries, service_range="172.20.0.0/16")
     assert not plane.healthy()
     first = plane.start()
@@ -199,12 +198,14 @@ def test_its_life_from_nothing_to_nothing(own, binaries):
     assert live(api, manifest("Service", "kubernetes", "default"))["spec"]["clusterIP"] == "172.20.0.1"
     before = pids(own)
     again = plane.start()
-    assert (again.started, again.moved_ports, again.server) == ((), (), first.server)
+    assert (again.started, again.server) == ((), first.server)
     assert pids(own) == before
-    with pytest.raises(
-        ClusterError, match=r"addresses are 172\.20\.0\.0/16, and the program now says 10\.100\.0\.0/16"
+    for asked, said in (
+        ({"service_range": "10.100.0.0/16"}, r"range is 172\.20\.0\.0/16, and the program asks for 10\.100\.0\.0/16"),
+        ({"service_range": "172.20.0.0/16", "kubernetes_minor": "1.36"}, "1.35, and the program asks for 1.36"),
     ):
-        ControlPlane(own, binaries, service_range="10.100.0.0/16").start()
+        with pytest.raises(ClusterError, match=f"{said}: .*`trn local down` removes it"):
+            ControlPlane(own, binaries, **asked).start()
     assert pids(own) == before
     api.create(KEPT)
 
@@ -228,18 +229,18 @@ def test_its_life_from_nothing_to_nothing(own, binaries):
 
     port = Settings.load(own).ports["kube-apiserver"]
     with socket.create_server(("127.0.0.1", port)):
-        told = []
-        moved = plane.start(told.append)
-    assert [(each.name, each.before) for each in moved.moved_ports] == [("kube-apiserver", port)]
-    assert any(str(port) in line for line in told)
-    assert moved.server != first.server
+        said = rf"Port {port} of kube-apiserver is in use by \S+ \(process {os.getpid()}\)"
+        with pytest.raises(ClusterError, match=said):
+            plane.start()
+        assert pids(own) == {}
+    assert plane.start().server == first.server
     assert live(Api.connect(own.kubeconfig), KEPT)
 
     remove(own.root)
     assert stopped(plane) == STOPPED
 
 
-def test_a_kwok_that_was_killed_is_followed_at_once_by_one_that_plays_its_nodes(ran, binaries):
+def test_killed_kwok_is_restarted_at_once(ran, binaries):
     """kwok holds nodes by leases of 160 s, which one that was killed does not give back."""
     api = Api.connect(ran.kubeconfig)
     api.create(devices("n"))
@@ -257,7 +258,7 @@ def test_a_kwok_that_was_killed_is_followed_at_once_by_one_that_plays_its_nodes(
 
 
 @pytest.mark.parametrize("spawned", [1, 4])
-def test_a_start_that_was_killed_is_completed_by_the_next(own, binaries, spawned):
+def test_killed_start_is_completed_by_the_next(own, binaries, spawned):
     """Killed right after so many processes were started."""
     prelude = (
         "import os\n"
@@ -294,7 +295,7 @@ def test_half_made_etcd_data_is_replaced_and_foreign_data_is_kept(own, binaries)
     assert pids(own) == {}
 
 
-def test_lost_certificates_and_a_lost_state_directory_are_made_again_and_nothing_is_left_over(own, binaries):
+def test_lost_certificates_and_state_directory_are_recreated(own, binaries):
     plane = ControlPlane(own, binaries)
     plane.start()
     api = Api.connect(own.kubeconfig)
@@ -329,60 +330,26 @@ def test_two_stacks_run_side_by_side(tmp_path, binaries):
 
 
 @pytest.mark.parametrize(
-    ("instead", "said"),
+    ("instead", "minor", "said"),
     [
-        ({"kube-apiserver": "kube-scheduler"}, "kube-apiserver ended while starting"),
-        ({"kube-controller-manager": "kube-scheduler"}, "kube-controller-manager ended while starting"),
-        ({}, r"is Kubernetes v1\.35\.\d+, and the stack asks for 1\.36"),
+        ({"kube-apiserver": "kube-scheduler"}, KUBERNETES, "kube-apiserver ended while starting"),
+        ({"kube-controller-manager": "kube-scheduler"}, KUBERNETES, "kube-controller-manager ended while starting"),
+        ({}, "1.36", r"is Kubernetes v1\.35\.\d+, and the stack asks for 1\.36"),
     ],
     ids=["no API server", "no controller manager", "another version"],
 )
-def test_failed_upgrade_restores_the_previous_version(ran, binaries, tmp_path, instead, said):
-    """EKS goes back by itself, too. A program under another's name knows none of its flags."""
-    plane = ControlPlane(ran, binaries)
-    before = pids(ran)
-    newer = elsewhere(binaries, tmp_path / "newer", instead)
-    told = []
-    with pytest.raises(ClusterError, match=said) as failure:
-        ControlPlane(ran, newer, kubernetes_minor="1.36").start(told.append)
-    assert "\nKubernetes 1.35 runs again with the programs from before. Mend the cause" in str(failure.value)
-    assert "Going back to Kubernetes 1.35" in told
-    assert plane.healthy()
-    after = pids(ran)
-    assert {name for name in ALL if after[name] == before[name]} >= {"etcd", "kwok", "trn-pod-agent"}
-    assert after["kube-apiserver"] != before["kube-apiserver"]
-    assert live(Api.connect(ran.kubeconfig), KEPT)
-    assert plane.start().started == ()
-    assert pids(ran) == after
+def test_failed_start_names_the_program_and_leaves_no_process(own, binaries, tmp_path, instead, minor, said):
+    """A program under another's name knows none of its flags."""
+    wrong = elsewhere(binaries, tmp_path / "wrong", instead)
+    with pytest.raises(ClusterError, match=said):
+        ControlPlane(own, wrong, kubernetes_minor=minor).start()
+    assert pids(own) == {}
 
 
-def test_failed_rollback_names_both_failures(own, binaries, tmp_path):
-    """The programs that ran were removed meanwhile."""
-    older = elsewhere(binaries, tmp_path / "older")
-    ControlPlane(own, older).start()
-    older["kube-apiserver"].unlink()
-    newer = elsewhere(binaries, tmp_path / "newer", {"kube-apiserver": "kube-scheduler"})
-    with pytest.raises(ClusterError, match="kube-apiserver ended while starting") as failure:
-        ControlPlane(own, newer, kubernetes_minor="1.36").start()
-    message = str(failure.value)
-    assert "\nKubernetes 1.35 could not be started again with the programs from before:\n" in message
-    assert f"kube-apiserver cannot be started: {older['kube-apiserver']}: No such file" in message
-    assert ControlPlane(own, binaries).start().started == CONTROL_PLANE, "as after any failed start"
-
-
-def test_a_missing_program_and_a_step_that_eks_refuses_are_refused(own, binaries, tmp_path):
+def test_missing_program_is_named_before_anything_starts(own, binaries, tmp_path):
     with pytest.raises(ClusterError, match=f"kwok cannot be started: there is no file {tmp_path}/none"):
         ControlPlane(own, {**binaries, "kwok": tmp_path / "none"}).start()
     assert not own.root.exists()
-    own.root.mkdir(parents=True)
-    for before, said in (
-        ("1.33", "EKS goes from Kubernetes 1.33 to 1.35 one minor version at a time: 1.34 comes next"),
-        ("1.36", "EKS never goes back from Kubernetes 1.36 to 1.35: keep 1.36"),
-    ):
-        Settings(service_range=SERVICE_RANGE, kubernetes=before, is_complete=True).save(own)
-        with pytest.raises(ClusterError, match=f"{said}. `trn local down`"):
-            ControlPlane(own, binaries).start()
-        assert pids(own) == {}
 
 
 def test_full_disk_is_reported_with_etcds_log_or_the_certificates_path(own, binaries):

@@ -64,7 +64,7 @@ def pods_of(api, job):
     return api.list("v1", "Pod", namespace=TEAM, labels=f"batch.kubernetes.io/job-name={job}")
 
 
-def test_a_researcher_may_submit_it_and_its_pod_is_made_and_a_dry_run_submits_nothing(stage, api, team):
+def test_researcher_can_submit_staging_and_a_dry_run_submits_nothing(stage, api, team):
     code, out, _ = stage("s3://bucket/set/", "data/set", "--dry-run")
     assert (code, '"kind": "ConfigMap"' in out) == (0, True)
     assert "data/set" not in staging(api)
@@ -89,7 +89,7 @@ def test_running_staging_is_reused_and_another_source_is_refused(stage, api, tea
     assert f"data/twice is being staged from s3://bucket/set/ by the Job {first}" in err
 
 
-def test_a_job_that_ends_badly_ends_the_command_with_its_reason(stage, api, team, monkeypatch):
+def test_failed_staging_job_ends_the_command_with_its_reason(stage, api, team, monkeypatch):
     assert stage("https://host.example/x", "data/failed", "--no-follow")[0] == 0
     job = staging(api)["data/failed"]
     follow = batch_jobs.follow
@@ -106,19 +106,16 @@ def test_a_job_that_ends_badly_ends_the_command_with_its_reason(stage, api, team
     assert "https://host.example/x is not staged: DeadlineExceeded" in err
 
 
-def test_a_researcher_may_build_and_copy_images_in_the_cluster(stage, api, team, paths):
-    """The pods pass the baseline level of Pod Security and the team's policies; the login goes with the Job."""
+def test_researcher_may_build_images_in_the_cluster(stage, api, team, paths):
+    """The pod passes the baseline level of Pod Security and the team's policies; the login goes with the Job."""
     researcher = Api.connect(researchers.kubeconfig(paths, team))
-    for name, (job, needs) in {
-        "image-a": _built("image-a", "r.example/x:a"),
-        "mirror-a": image_jobs.mirror_objects(NAMESPACE, "mirror-a", "r.example/x:b", "r.example/x:c", LOGIN),
-    }.items():
-        batch_jobs.submit(researcher, job, needs)
-        until(lambda name=name: pods_of(api, name), "the pod is made; Pod Security may refuse it, too")
-        secret = manifest("Secret", name, team)
-        assert [owner["name"] for owner in live(api, secret)["metadata"]["ownerReferences"]] == [name]
-        researcher.delete(api.reference(manifest("Job", name, team)), propagation="Background")
-        until(lambda secret=secret: not live(api, secret), "the login goes")
+    job, needs = _built("image-a", "r.example/x:a")
+    batch_jobs.submit(researcher, job, needs)
+    until(lambda: pods_of(api, "image-a"), "the pod is made; Pod Security may refuse it, too")
+    secret = manifest("Secret", "image-a", team)
+    assert [owner["name"] for owner in live(api, secret)["metadata"]["ownerReferences"]] == ["image-a"]
+    researcher.delete(api.reference(manifest("Job", "image-a", team)), propagation="Background")
+    until(lambda: not live(api, secret), "the login goes")
 
 
 def test_unstarted_staging_job_is_deleted(stage, api, team):

@@ -16,7 +16,7 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import Change, LocalCloudError
 from trainium_eks.local.control_plane import processes
-from trainium_eks.local.control_plane.control_plane import ControlPlane, StartResult, check_step
+from trainium_eks.local.control_plane.control_plane import ControlPlane, StartResult, check_same_cluster
 from trainium_eks.local.control_plane.flags import SERVICE_RANGE
 from trainium_eks.local.control_plane.programs import SHIM
 from trainium_eks.local.events import BackendOptions, Deleted, Done, Event, Failed, Kept, from_json
@@ -195,7 +195,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         answers = answers or assumptions.Assumptions()
     reporter.planned(plan)
     minor, paths = kubernetes_minor(plan), Paths.of(asked.project, asked.stack)
-    check_step(paths, minor)  # before programs are built for nothing
+    check_same_cluster(paths, minor, service_range(plan))  # before programs are built for nothing
     binaries = toolchain.provide(*toolchain.kubernetes(minor), progress=reporter.phase)
     programs = {name: binary.path for name, binary in binaries.items()}
     volcano = _volcano(plan, reporter.phase)

@@ -149,8 +149,7 @@ CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 def kubernetes(minor: str) -> tuple[Bundle, ...]:
     """Return the programs of every local cloud for a minor version such as ``1.35``, the control plane first.
 
-    Tools outside of Kubernetes' control plane are the same for every minor version and lie once, so that an upgrade
-    of the control plane leaves etcd and kwok running.
+    Tools outside of Kubernetes' control plane are the same for every minor version and lie once.
     """
     number, next_number = parsed(minor), (parsed(minor)[0], parsed(minor)[1] + 1)
     release = KUBERNETES_RELEASES.get(minor, "")

@@ -81,7 +81,7 @@ def test_failed_checks_and_broken_config_block_in_the_comment(commented, files, 
     ends(1, commented("broken"), "– BLOCKED", "The program cannot be planned")
 
 
-def test_wrong_usage_is_2_and_writes_nothing(trn, files):
+def test_usage_error_exits_2_and_writes_nothing(trn, files):
     for arguments, said in (
         ("", "what is to be compared?"),
         ("--before base.json", "what is to be compared?"),
@@ -109,7 +109,7 @@ def test_comment_keeps_both_plans_for_a_later_job(trn, project, tmp_path):
     assert again.stdout.splitlines()[2] == written.read_text().splitlines()[2]
 
 
-def test_a_request_that_mends_a_broken_base_is_compared_with_nothing(trn, project, tmp_path, monkeypatch):
+def test_request_that_fixes_a_broken_base_is_compared_with_nothing(trn, project, tmp_path, monkeypatch):
     monkeypatch.setattr("trainium_eks.plan.rules.judge", lambda *_: ())
     program = (project.path / "__main__.py").read_text()
     project.git("init", "-q")

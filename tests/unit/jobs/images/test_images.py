@@ -49,7 +49,7 @@ TEAM = NamespaceOutput(name="vision", queues=("eyes",), service_account="trainin
 # --- What an image is made of -----------------------------------------------------------------------------------------
 
 
-def test_the_tag_follows_from_everything_and_a_context_holds_our_package_and_no_rubbish(tmp_path):
+def test_tag_follows_from_all_inputs_and_the_context_has_only_our_package(tmp_path):
     (tmp_path / "train.py").write_text("1")
     made = [
         images.context(REQUEST, workloads()),
@@ -78,32 +78,16 @@ def test_the_tag_follows_from_everything_and_a_context_holds_our_package_and_no_
         images.context(REQUEST, workloads(), own_files=tmp_path)
 
 
-def test_every_type_has_a_pinned_base_and_a_copy_a_tag_and_all_platforms():
+def test_every_instance_type_has_a_pinned_base():
     chosen = {name: training_images.target_of(name) for name in CATALOGUE}
     assert (chosen["trn1n.32xlarge"], chosen["trn2.48xlarge"]) == ("trn1", "trn2")
     for name, target in chosen.items():
         assert (target == "cpu") == (CATALOGUE[name].family == "cpu"), name
     for target, base in BASES.items():
         assert base.image is None or training_images.reference_problems(base.image, target) == []
-    tags = {
-        SOURCE: MIRRORED,
-        f"quay.io/a/b@sha256:{'0123456789' * 6}abcd": "mirror-b-012345678901",
-        TRN1: "mirror-pytorch-training-neuronx-2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04",
-        f"r.example/{'n' * 90}:{'t' * 90}": f"mirror-{'n' * 53}-{'t' * 67}",
-    }
-    assert {source: images.mirror_tag(source) for source in tags} == tags
-    assert not any(images.tag_problem(each) for each in tags.values())
-    """skopeo refuses a reference with both."""
-    for registry in ("r.example", "r.example:5000"):
-        command = engines.skopeo_copy(f"{registry}/a/b:1.0@sha256:{'a' * 64}", "r.example/x:1", None)
-        assert command[:4] == ["skopeo", "copy", "--all", "--preserve-digests"]
-        assert command[-2] == f"docker://{registry}/a/b@sha256:{'a' * 64}"
-    local = engines.skopeo_copy("localhost:5000/a:1", "127.0.0.1:5000/a:1", None)
-    assert {"--src-tls-verify=false", "--dest-tls-verify=false"} <= {*local}
 
 
 OWN = "registry.example/team/neuron"
-MIRRORED, SOURCE = "mirror-x-1.0", "public.ecr.aws/neuron/x:1.0"
 USER = {"name": "v", "queues": [], "serviceAccount": "s", "claim": "", "trainingUserId": 2001}
 GPUS = {"nodeGroups": [group("g", "nvidia.com/gpu", 4, 1)]}
 CONFIGS = {"baseImages": {"trn2": f"{OWN}:2.14"}}
@@ -181,7 +165,7 @@ def installed(monkeypatch):
         (("docker",), ("docker",), None, r"(?s)Cannot connect to the daemon .start Docker Desktop.*--in-cluster"),
     ],
 )
-def test_the_first_engine_that_works_is_taken_or_the_cluster_builds(installed, there, broken, asked, found):
+def test_first_working_engine_builds_or_the_cluster_does(installed, there, broken, asked, found):
     installed(*there, broken=broken)
     if found in engines.ENGINES:
         assert engines.find(asked).name == found
@@ -190,23 +174,19 @@ def test_the_first_engine_that_works_is_taken_or_the_cluster_builds(installed, t
             engines.find(asked)
 
 
-@pytest.mark.parametrize("name", [*engines.ENGINES, *engines.COPIERS])
-def test_a_password_is_never_an_argument_and_podmans_login_hides_no_other(name, tmp_path, installed):
+@pytest.mark.parametrize("name", engines.ENGINES)
+def test_password_is_never_an_argument(name, tmp_path, installed):
     runner, file = installed(), tmp_path / "auth.json"
     engine = engines.Engine(name, file)
     for _ in ("before the login", "after it"):
-        if name == "skopeo":
-            engine.copy("r.example/x:1", "s.example/x:1")
-        elif name in engines.ENGINES:
-            engine.push("s.example/x:1")
+        engine.push("s.example/x:1")
         file.write_text("{}")
     told = [[each for each in argv if "auth" in each] for argv in runner.ran]
-    after = {"podman": ["--authfile", str(file)], "skopeo": [f"--dest-authfile={file}"]}.get(name, [])
-    assert told == ([] if name == "crane" else [[], after])
+    assert told == [[], ["--authfile", str(file)] if name == "podman" else []]
     engine.login("r.example", "AWS", "the-password")
     assert runner.inputs[-1] == "the-password"
     assert not [argument for argv in runner.ran for argument in argv if "the-password" in argument]
-    assert ("--authfile" in runner.ran[-1]) is (name in ("podman", "skopeo"))
+    assert ("--authfile" in runner.ran[-1]) is (name == "podman")
 
 
 def test_program_output_is_shown_and_its_last_lines_are_kept(capfd):
@@ -295,7 +275,7 @@ def test_an_image_is_built_for_our_nodes_from_a_pulled_base(trn, installed):
     assert len(runner.ran) == 2
 
 
-def test_push_builds_logs_in_and_pushes_and_does_nothing_where_the_repository_has_it(trn, exported, canned, installed):
+def test_push_builds_and_pushes_unless_the_repository_has_the_image(trn, exported, canned, installed):
     runner, tag = installed("docker"), tag_of(exported)
     answers(canned, tag, "absent", "login", "there", "there")
     code, out, err = trn("push", "--json")
@@ -325,8 +305,7 @@ def test_failed_image_command_is_reported(trn, exported, canned, installed, fail
         ("build --tag a,b", "not a tag"),
         ("build --requirements /none/r.txt", "--requirements /none/r.txt: No such file or directory"),
         ("build --context /none", "--context /none is no directory"),
-        (f"mirror {SOURCE}", "none of skopeo, crane is on PATH: install one"),
-        (f"mirror {SOURCE} --engine buildah", "is none of skopeo, crane, docker, podman"),
+        ("push --engine buildah", "is none of docker, podman, finch"),
         ("push --in-cluster --context {own}", "give a smaller --context, or build with an engine"),
     ],
 )
@@ -335,13 +314,13 @@ def test_invalid_image_command_is_refused_before_any_change(trn, exported, canne
     (own / "big").write_bytes(random.Random(1).randbytes(800_000))
     installed("docker")
     if not command.startswith("build"):
-        tag = MIRRORED if command.startswith("mirror") else tag_of(exported, ImageOptions(context=own))
-        answers(canned, tag, "absent")
+        options = ImageOptions(context=own) if "--context" in command else ImageOptions()
+        answers(canned, tag_of(exported, options), "absent")
     code, out, err = trn(*command.format(own=own).split())
     assert (code, out, said in err) == (2, "", True), err
 
 
-def test_stacks_that_build_no_images(trn, exported, monkeypatch):
+def test_stack_without_a_repository_builds_no_image(trn, exported, monkeypatch):
     exported.write_text(outputs().model_dump_json(by_alias=True))
     said = [trn("build")]
     local = StackAccess("local", outputs(), paths=Paths(Path("/none")))
@@ -352,30 +331,15 @@ def test_stacks_that_build_no_images(trn, exported, monkeypatch):
     assert all(each in err for each, (_, _, err) in zip(words, said, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("engine", "commands"),
-    [("", ["login", "copy"]), ("crane", ["auth", "copy"]), ("docker", ["login", "pull", "tag", "push"])],
-)
-def test_a_copy_logs_in_first(trn, canned, installed, engine, commands):
-    runner = installed("docker", "crane", "skopeo")
-    answers(canned, MIRRORED, "absent", "login", "there")
-    asked = ("--engine", engine) if engine else ()
-    assert trn("mirror", SOURCE, *asked)[:2] == (0, f"{URL}:{MIRRORED} copied\n")
-    assert runner.commands() == commands
-    assert {argv[0] for argv in runner.ran} == {engine or "skopeo"}
-
-
 # --- In the cluster ---------------------------------------------------------------------------------------------------
 
 
 LOGIN = Login("123456789012.dkr.ecr.us-west-2.amazonaws.com", "AWS", "the-password")
 BUILD = image_jobs.build_objects(TEAM, "image-x-1", f"{URL}:x", images.context(REQUEST, workloads()), LOGIN)
-MIRROR = image_jobs.mirror_objects(TEAM, "mirror-1", TRN1, f"{URL}:m", LOGIN)
 
 
-@pytest.mark.parametrize("made", [BUILD, MIRROR], ids=["build", "mirror"])
-def test_jobs_in_the_cluster_are_valid_and_hold_no_password_but_in_their_secret(made):
-    objects = [made[0], *made[1]]
+def test_objects_of_a_build_are_valid_and_the_secret_alone_has_the_password():
+    objects = [BUILD[0], *BUILD[1]]
     for each in objects:
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
         assert each["metadata"]["labels"]["trainium-eks/kind"] == "image-build"
@@ -388,7 +352,7 @@ def test_jobs_in_the_cluster_are_valid_and_hold_no_password_but_in_their_secret(
     assert base64.b64encode(b"the-password").decode() not in others
 
 
-def test_a_build_in_the_cluster_asks_for_nothing_that_baseline_forbids():
+def test_cluster_build_is_within_the_baseline():
     pod = BUILD[0]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     # To forbid escalation would take newuidmap its right; a profile named Unconfined would be refused.
@@ -403,7 +367,7 @@ def test_a_build_in_the_cluster_asks_for_nothing_that_baseline_forbids():
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_build_in_the_cluster_is_followed_to_its_end(trn, exported, canned, monkeypatch, ends):
+def test_cluster_build_is_followed_to_its_end(trn, exported, canned, monkeypatch, ends):
     tag = tag_of(exported)
     answers(canned, tag, "absent", "login", *["there"] * ends)
     submitted = []

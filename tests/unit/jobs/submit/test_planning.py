@@ -10,7 +10,7 @@ import pytest
 from cluster_snapshots import EFA, GPU, NEURON, group, outputs
 
 from trainium_eks.jobs.objects.environment import environment
-from trainium_eks.jobs.objects.job import TITAN_MODULE, Program, Topology
+from trainium_eks.jobs.objects.job import Program, Topology
 from trainium_eks.jobs.submit import cluster_facts, planning, saving
 from trainium_eks.jobs.submit.planning import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.requests import Facts, JobRequest
@@ -115,40 +115,12 @@ def test_job_follows_from_the_stack_and_the_request(given, fields, expected):
     assert attrgetter(*fields)(_job(**given)) == expected
 
 
-# --- TorchTitan -------------------------------------------------------------------------------------------------------
-
-ASSETS = ("--hf_assets_path", "/data/models/Qwen3-8B")
-
-
-def _titan(**changes):
-    return {"program": Program(module=TITAN_MODULE, arguments=ASSETS), "group": "trn2", "nodes": 1, **changes}
-
-
-@pytest.mark.parametrize(
-    ("group", "titan", "module", "ranks"),
-    [
-        ("trn2", "qwen3_8b_tp4_fsdp16_sac", "torchtitan_neuron.models.qwen3", 64),
-        ("gpu", "deepseek_v3_16b", "deepseek_v3", 8),
-        ("gpu", "team.models:qwen35_9b", "team.models", 8),
-    ],
-)
-def test_torchtitan_gets_its_config_its_folder_and_a_rank_for_each_device(group, titan, module, ranks):
-    job = _job(**_titan(group=group, titan=titan))
-    config = titan.rpartition(":")[2]
-    assert (job.name, job.program.module) == (f"{config.replace('_', '-')}-x7k2f", "torchtitan.train")
-    ours = ("--module", module, "--config", config, "--dump_folder", f"/data/output/{job.name}", "--checkpoint.enable")
-    assert job.program.arguments == (*ours, *ASSETS), "the researcher's last: the last one given counts"
-    assert (job.ranks_per_node, job.launcher, job.metrics_port) == (ranks, "torchrun", 0)
-    # Without a volume nothing is saved.
-    assert _job(stack=NO_VOLUME, **_titan(group=group, titan=titan)).program.arguments[4:] == ASSETS
-
-
 THREE = replace(FACTS, network_layers=3)
 ULTRA_STACK = _stack([*GROUPS, ULTRA, {**ULTRA, "name": "us2"}], queues={})
 IN_ULTRASERVERS = {"stack": ULTRA_STACK, "group": "us", "nodes": 4, "topology": "hard", "tier": "ultraserver"}
 
 
-def test_layers_of_switches_are_counted_without_ultraservers():
+def test_switch_layers_are_counted_without_ultraservers():
     def found(*_):
         labels = (*EC2_TOPOLOGY_LABELS[1:], *ULTRASERVER_LABELS, EC2_TOPOLOGY_LABELS[-1])
         tiers = (4, 3, 2, 1, 3)
@@ -157,7 +129,7 @@ def test_layers_of_switches_are_counted_without_ultraservers():
     assert cluster_facts.network_layers(SimpleNamespace(list=found)) == 2
 
 
-def test_tiers_of_switches_stand_above_those_of_ultraservers_where_the_stack_has_some():
+def test_switch_tiers_are_above_ultraserver_tiers():
     for stack, tier, wanted in (
         (STACK, "1", Topology("hard", 1)),
         (ULTRA_STACK, "1", Topology("hard", 3)),
@@ -168,10 +140,8 @@ def test_tiers_of_switches_stand_above_those_of_ultraservers_where_the_stack_has
         assert _job(stack=stack, group=group, nodes=4, queue="wide", topology="hard", tier=tier).topology == wanted
 
 
-def test_suspicious_option_is_warned_of_and_torchtitans_limits_are_refused():
+def test_suspicious_option_is_warned_of():
     for given, warning in (
-        (_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE)), "--titan None"),
-        (_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE, arguments=("--hf-assets-path=/data/x",))), None),
         ({"ranks_per_node": 8}, "--ranks-per-node 32"),
         ({"ranks_per_node": 8, "nodes": 1}, None),
         ({"facts": replace(FACTS, network_layers=0), "topology": "hard"}, "--topology None"),
@@ -181,21 +151,6 @@ def test_suspicious_option_is_warned_of_and_torchtitans_limits_are_refused():
         assert [f"{each.path} {each.good}" for each in made.problems] == [warning][: warning is not None]
         assert {each.severity for each in made.problems} <= {Severity.WARN}
         assert made.job
-    for changes, path, words in (
-        ({"titan": "qwen35_9b"}, "--titan", "name it: --titan MODULE:qwen35_9b"),
-        ({"titan": "a-b:c"}, "--titan", "the name of a config function"),
-        ({"group": "ng1", "backend": "neuron"}, "--titan", "trn1.32xlarge has PyTorch/XLA alone"),
-        ({"backend": "xla"}, "--titan", "needs TorchNeuron or CUDA"),
-        ({"backend": "cpu"}, "--titan", "on accelerators alone"),
-        ({"script": "train.py"}, "--script", "leave one of them out"),
-        ({"cache_set": "qwen"}, "--cache-set", "compiles while TorchTitan trains"),
-        ({"precision": "fp32"}, "--precision", "--training.mixed_precision_param float32"),
-        ({"checkpoint_seconds": 600.0}, "--checkpoint-seconds", "--checkpoint.interval STEPS"),
-        ({"state_gb": 10.0}, "--state-gb", "--checkpoint.interval STEPS"),
-    ):
-        problem = _refused(**_titan(**{"titan": "qwen3_8b", **changes}))
-        assert problem.path == path
-        assert words in f"{problem.reason}; {problem.fix}"
 
 
 # --- What is refused, each with what mends it -------------------------------------------------------------------------
@@ -312,7 +267,7 @@ def test_all_problems_of_a_request_are_reported_at_once():
 # --- Compile caches ---------------------------------------------------------------------------------------------------
 
 
-def test_a_cache_is_one_directory_by_all_that_graphs_depend_on():
+def test_cache_directory_depends_on_everything_that_shapes_graphs():
     job = _job(cache_set="bert-large", program=Program("t.py", arguments=("--batch_size", "16", "--max_steps=10")))
     assert (job.cache.key, job.cache.options) == ("bert-large-64x-bf16-sdk2.30.0", {"batch_size": "16"})
     images = (IMAGE, "repo/train:a1b2c3", "localhost:5000/train", "repo/train:v1@sha256:abc")

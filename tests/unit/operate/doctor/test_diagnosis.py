@@ -325,7 +325,7 @@ MORE = {
 
 
 @pytest.mark.parametrize(("fault", "change"), INJECTED, ids=[fault for fault, _ in INJECTED])
-def test_a_fault_of_a_snapshot_is_found_and_no_other(fault, change):
+def test_snapshot_has_exactly_its_fault(fault, change):
     assert faults(running(change)) == MORE.get(fault, [fault])
 
 
@@ -428,7 +428,7 @@ OF_RANK_1, OF_ALL = "trn logs gang --node 1 --namespace lab", "trn logs gang --a
 @pytest.mark.parametrize(
     ("fault", "change", "log", "remedy"),
     [
-        ("image-refused", alone(waits_for_image(UNAUTHORIZED)), "", "trn image mirror"),
+        ("image-refused", alone(waits_for_image(UNAUTHORIZED)), "", "crane copy"),
         ("node-disk-full", waits_for_image("write /x: no space left on device: unknown"), "", "`rootVolumeGib`"),
         ("devices-not-allocated", failed(rejected), "", "device plugin"),
         ("devices-not-allocated", rejected, "", "device plugin"),

@@ -90,7 +90,7 @@ _TAGS = {
 
 @pytest.mark.parametrize("text", HOSTILE, ids=list(map(str, range(len(HOSTILE)))))
 @pytest.mark.parametrize("platform", sorted(PLATFORMS))
-def test_nothing_gets_out_of_its_code(text, platform):
+def test_hostile_text_cannot_leave_its_code_span(text, platform):
     written = _written(text, text, platform)
     shown = _outside_code(written)
     assert [words for words in ("somebody", "evil", "#1", "onerror") if words in shown] == []
@@ -105,7 +105,7 @@ def test_nothing_gets_out_of_its_code(text, platform):
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.text(max_size=60))
-def test_any_name_leaves_the_comments_shape(name):
+def test_any_name_keeps_the_comments_structure(name):
     text = _written(name, name)
     shown = _outside_code(text)
     assert set(re.findall(r"<([a-z0-9]+)", shown)) <= _TAGS
@@ -116,7 +116,7 @@ def test_any_name_leaves_the_comments_shape(name):
 
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("key", ["description", "userData", "values"])
-def test_no_secret_gets_in(secret, key):
+def test_comment_contains_no_secret(secret, key):
     bare = secret.split("=")[-1].split(" ")[-1]
     text = _written("plain", {"a": [f"x {secret} y"]} if key == "values" else secret, key=key)
     for part in (secret, bare, "hunter2", "MIIEow"):
@@ -125,7 +125,7 @@ def test_no_secret_gets_in(secret, key):
 
 
 @pytest.mark.parametrize("key", ["password", "dbPassword", "secret", "token", "apiKey", "api_key", "privateKey"])
-def test_a_name_that_says_so_is_enough(key):
+def test_secret_is_recognised_by_its_name(key):
     assert "plainword" not in _written("plain", "plainword", key=key)
     assert "plainword" not in _written("plain", {key: "plainword"}, key="settings")
     assert "plainword" not in _written("plain", [{"name": key.upper(), "value": "plainword"}], key="env")

@@ -14,7 +14,7 @@ from trainium_eks.plan.rules import CONFIG_ALONE, RULES
 PACKAGE = Path(model.__file__).parent.parent
 
 
-def test_a_rule_that_the_config_is_judged_by_too_names_the_judge_it_is_independent_of():
+def test_rule_names_the_config_check_that_it_repeats():
     explained = {rule.id: rule.explanation for rule in RULES}
     named = {
         (keyword.value.value, source.relative_to(PACKAGE).as_posix())
@@ -32,12 +32,12 @@ def test_a_rule_that_the_config_is_judged_by_too_names_the_judge_it_is_independe
     assert [file for file in mentioned if not (PACKAGE / file).is_file()] == []
 
 
-def test_log_types_are_all_of_eks():
+def test_log_types_equal_ekss():
     shape = botocore.session.get_session().get_service_model("eks").shape_for("LogType")
     assert set(cluster.LOG_TYPES) == set(shape.enum)
 
 
 @pytest.mark.parametrize("endpoint", network.COMPLETE_ENDPOINTS)
-def test_every_endpoint_counts_for_the_judge(endpoint):
+def test_config_judges_every_endpoint(endpoint):
     rest = tuple(each for each in network.COMPLETE_ENDPOINTS if each != endpoint)
     assert network.lacks_endpoints(network.NetworkConfig(interface_endpoints=rest)) == (endpoint,)
