@@ -14,7 +14,7 @@ from trainium_eks.plan.rules import CONFIG_ALONE, RULES
 PACKAGE = Path(model.__file__).parent.parent
 
 
-def test_rule_names_the_config_check_that_it_repeats():
+def test_rule_shared_with_the_config_names_its_independent_judge():
     explained = {rule.id: rule.explanation for rule in RULES}
     named = {
         (keyword.value.value, source.relative_to(PACKAGE).as_posix())
