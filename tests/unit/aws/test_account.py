@@ -14,7 +14,7 @@ from iam_evaluation import allowed
 
 from trainium_eks.aws.account import READS, Account, NotCheckedError, RequestError, WriteAttemptedError, right
 from trainium_eks.aws.account import NoCredentialsError as NoLoginError
-from trainium_eks.operate.finding import Status
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.preflight.run import look
 
 

@@ -112,15 +112,39 @@ def test_docs_have_configs_commands_and_existing_make_targets():
         assert re.search(rf"^(?:.* )?{target}(?: .*)?:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
 
 
+@cache
+def anchors(page):
+    """The places of a page that a link can name: headings, as code hosts and the site spell them, and marked ids."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", each) for each in re.findall(r"^#+ (.*)$", text, re.MULTILINE))
+    spelt = {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in titles}
+    return {"", *spelt, *re.findall(r'<a id="([\w-]+)"></a>', text)}
+
+
 def test_links_have_a_target():
-    links = [(page, target) for page in PAGES for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())]
-    here = [(page, target) for page, target in links if not target.startswith("http")]
-    assert here
-    assert [f"{page}: {target}" for page, target in here if not (page.parent / target).exists()] == []
+    found = [(page, link) for page in PAGES for link in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text())]
+    here = [
+        (page, page.parent / to if to else page, anchor) for page, (to, anchor) in found if not to.startswith("http")
+    ]
+    assert len(here) > 100
+    assert [f"{page}: {to}" for page, to, _ in here if not to.exists()] == []
+    to_pages = [each for each in here if each[1].suffix == ".md"]
+    assert [f"{page}: {to}#{anchor}" for page, to, anchor in to_pages if anchor not in anchors(to)] == []
 
 
-def test_generated_pages_and_plan_picture_are_current(monkeypatch, dev):
-    monkeypatch.setattr(recording, "record", lambda *_: dev)
+def test_keys_to_leave_off_at_first_exist():
+    table = (ROOT / "docs" / "for-platform-engineers.md").read_text().partition("| leave off |")[2]
+    keys = [
+        key
+        for line in table.splitlines()
+        for key in re.findall(r"`([\w.]+)`", line.split("|")[min(1, line.count("|"))])
+    ]
+    known = (ROOT / "docs" / "config.md").read_text()
+    assert len(keys) > 10
+    assert [key for key in keys if not re.search(rf"`(?:\w+\[?\]?\.)*{re.escape(key)}`", known)] == []
+
+
+def test_generated_pages_are_current():
     assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["stale"]() == [], "run make docs"
 
 

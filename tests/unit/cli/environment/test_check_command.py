@@ -8,12 +8,12 @@ from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
 from trainium_eks.cli.shared import recording
-from trainium_eks.operate.finding import Finding, Report, Status, failed, not_checked, passed
+from trainium_eks.model.finding import Finding, Report, Status, failed, not_checked, passed
 from trainium_eks.operate.preflight import run as preflight
 from trainium_eks.plan.graph import Graph
 
 FAILS = failed("quotas/L-F678F1CE", "VPCs", "1 needed, quota 5, others use 5", "request 6 or more")
-WARNS = Finding("account/role", Status.WARN, "role x", "not there", "aws iam create-service-linked-role")
+WARNS = Finding(Status.WARN, "role x", "not there", "aws iam create-service-linked-role", "account/role")
 OPEN = not_checked("versions/kubernetes", "Kubernetes 1.35", "the right eks:X is missing")
 GOOD = passed("names/cluster", "cluster", "free")
 

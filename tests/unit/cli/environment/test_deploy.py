@@ -19,10 +19,10 @@ from trainium_eks.cli.environment import check, claims, deploy, destroy
 from trainium_eks.cli.environment.claims import Claim, Holder, holders, leaving
 from trainium_eks.client.failure import CommandError
 from trainium_eks.model.catalogue import lustre
+from trainium_eks.model.finding import Finding, Report, Status
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.operate.cleanup import exporting, monitoring_volumes
 from trainium_eks.operate.cleanup.state import StackState, StateError
-from trainium_eks.operate.finding import Finding, Report, Status
 from trainium_eks.plan.graph import Graph, Options, Resource
 
 FILES = "aws:fsx/lustreFileSystem:LustreFileSystem"
@@ -152,7 +152,7 @@ def run(path, handed, monkeypatch, capsys):
 
     def call(command, *arguments, outcome=Status.PASS, kept=()):
         facts = {"stack": "dev", "region": "us-west-2", "account": "1"}
-        found = Report(facts, (Finding("quotas/L-1", outcome, "VPCs", "1 needed", "ask for more"),))
+        found = Report(facts, (Finding(outcome, "VPCs", "1 needed", "ask for more", "quotas/L-1"),))
         monkeypatch.setattr(check, "look", lambda _: found)
         handed.clear()
         stopped, code = "", 0

@@ -12,10 +12,10 @@ from trainium_eks.kube.api import NoSuchKindError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config.namespaces import MONITORING
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.cleanup import compute, kinds, monitoring_volumes, orphans, services
 from trainium_eks.operate.cleanup.left_over import Where
 from trainium_eks.operate.cleanup.marks import Marks
-from trainium_eks.operate.finding import Status
 from trainium_eks.operate.preflight.tags import cluster_of
 
 DEV = Marks(stack="dev")

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.model.validation.problems import Problem
-from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.review import comment, review, safe_text
 from trainium_eks.operate.review.comment import PLATFORMS
 from trainium_eks.operate.review.review import Refusal, Review
@@ -70,7 +70,7 @@ def _written(name, value, platform="github", **options):
     before, after = _graph(name, "old", **options), _graph(name, value, **options)
     after = replace(after, resources=tuple(each for each in after.resources if each.name != "sts"))
     compared = review.of_plans(before, after)
-    checks = (Finding(name, Status.FAIL, name, name, name),)
+    checks = (Finding(Status.FAIL, name, name, name, name),)
     refused = Refusal(name, (Problem(name, name, name, value=name, allowed=(name,), good=name, rule="R29"),), name)
     judged = Review("trainium-eks", "dev", "offline", name, compared, refused, checks=checks, commit=name)
     return comment.render(judged, PLATFORMS[platform], Scrubber())

@@ -9,7 +9,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from trainium_eks.model.catalogue.fabric_floors import LINE_RATES, floor_of
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.operate.finding import Status
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.verify import fabric
 from trainium_eks.operate.verify.fabric import ReportFaultError
 
