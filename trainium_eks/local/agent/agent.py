@@ -1,8 +1,8 @@
 """The agent: the kubelet of all pods with local images, one process for each stack.
 
 It watches pods, services and nodes, keeps a worker for each pod that is run here, and answers the API server's requests
-for logs. All of it runs in one thread. Pods keep running when the agent ends, and the next agent finds them by their
-shims.
+for logs. All of it runs in one thread. The pods end with the agent, as with a node that is lost; the next agent starts
+those again that may be.
 
 ``python -m trainium_eks.local.agent.agent --root=.local/<stack> --server=HOST:PORT --listen=HOST:PORT``
 """
@@ -67,7 +67,6 @@ class Agent:
         self._last_address = network.GATEWAY
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._services: dict[str, Body] = {}
-        self._shims = shims(paths)
         self._hosts_due = False
         self._prune_due = False
         self.network_pid = 0
@@ -96,10 +95,7 @@ class Agent:
         return Isolation.PLAIN
 
     def _network(self) -> int:
-        """Return the process that holds the pods' network; start it when there is none."""
-        for each in processes.running(self._paths):
-            if each.name == NETWORK:
-                return each.pid
+        """Start the process that holds the pods' network, and return its id."""
         log = processes.log_file(self._paths, NETWORK)
         with log.open("ab") as errors:
             holder = subprocess.Popen(
@@ -310,14 +306,12 @@ class Agent:
         elif worker is not None:
             worker.update(pod)
         else:
-            worker = self._workers[uid] = Worker(pod, self, self._shims.pop(uid, None))
+            worker = self._workers[uid] = Worker(pod, self)
             task = self._tasks[uid] = asyncio.create_task(worker.run())
             task.add_done_callback(_end_if_failed)
 
     def _drop_unknown(self, there: Mapping[str, Body]) -> None:
-        """Remove shims and directories of pods that were deleted while no agent ran."""
-        for uid in [uid for uid in self._shims if uid not in there]:
-            self._shims.pop(uid).signal(signal.SIGTERM)
+        """Remove directories of pods that were deleted while no agent ran."""
         for each in self._paths.pods.iterdir():
             if (each / "plan.json").exists() and each.name not in there and each.name not in self._workers:
                 asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._clear, PodDirectory(each))
@@ -380,13 +374,6 @@ class Agent:
         return ContainerRun(worker.directory, container, restart, is_running)
 
 
-def shims(paths: Paths) -> dict[str, Process]:
-    """Return the running shims by the uids of their pods."""
-    found = [each for each in processes.running(paths) if each.name == SHIM]
-    # The children of a shim, which hold the sandbox and wait for containers, look like it: the oldest is the shim.
-    return {Path(each.command[-1]).name: Process(each.pid) for each in reversed(found)}
-
-
 def _read_state(directory: PodDirectory) -> dict[str, Any]:
     return read(directory.state) or {}
 
@@ -415,6 +402,8 @@ def main(arguments: Sequence[str]) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)
     paths = Paths(given.root)
     paths.pods.mkdir(exist_ok=True, mode=0o700)
+    # Of an agent before this one, where the system does not end them with it.
+    processes.stop(paths, [SHIM, NETWORK])
     client_tls = ssl.create_default_context(cafile=str(paths.pki / "ca.crt"))
     client_tls.load_cert_chain(paths.pki / f"{AGENT}.crt", paths.pki / f"{AGENT}.key")
     server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

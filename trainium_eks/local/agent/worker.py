@@ -43,11 +43,11 @@ _TOKEN_RENEWED_AFTER = 0.8
 class Worker:
     """The worker of one pod."""
 
-    def __init__(self, pod: dict[str, Any], around: "Agent", shim: Process | None) -> None:
+    def __init__(self, pod: dict[str, Any], around: "Agent") -> None:
         """Make the worker of a pod that is bound to a node."""
         self.pod = pod
         self._around = around
-        self._shim = shim
+        self._shim: Process | None = None
         self._directory = around.directory(pod["metadata"]["uid"])
         self._changed = asyncio.Event()
         self._changed.set()
@@ -60,8 +60,6 @@ class Worker:
         self._deletion_sent = False
         self._tokens_at: float | None = None
         self._ready = False
-        if shim is not None:
-            around.when_ended(shim.pid, self.look)
 
     # --- For the agent --------------------------------------------------------------------------------------------
 

@@ -94,11 +94,8 @@ class Attempt:
     def undo(self) -> None:
         """End the processes that this attempt started, in reverse order."""
         processes.stop_these(reversed(self.started.values()), timeout_seconds=3)
-        if programs.AGENT in self.started and not any(
-            each.name == programs.SHIM for each in processes.running(self._paths)
-        ):
-            # It belongs to the agent, and no other process uses it.
-            processes.stop(self._paths, [programs.NETWORK])
+        if programs.AGENT in self.started:
+            processes.stop(self._paths, [programs.SHIM, programs.NETWORK])
 
     def _prepare_directory(self) -> None:
         with writing(self._paths.root):

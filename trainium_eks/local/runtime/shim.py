@@ -1,6 +1,6 @@
-"""The shim: one process a pod, which runs its containers and outlives the agent.
+"""The shim: one process a pod, which runs its containers and ends with the agent.
 
-It reads ``plan.json``, writes ``state.json`` at each change and reports the change to the agent, if one runs. It takes
+It reads ``plan.json``, writes ``state.json`` at each change and reports the change to the agent. It takes
 orders by signals: SIGHUP, read ``stop.json`` and end the pod that way; SIGTERM, end everything at once. ``python -m
 trainium_eks.local.runtime.shim <directory of the pod>``; standard library alone, so that it starts at once.
 """
@@ -95,6 +95,7 @@ class Shim:
         self._selector.register(wakeup, selectors.EVENT_READ, "signals")
         if linux.AVAILABLE:
             linux.adopt_orphans()
+            linux.die_with_parent(signal.SIGTERM)
         try:
             self._sandbox = Sandbox(self._plan, self._directory)
         except OSError as error:
