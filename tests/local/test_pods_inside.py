@@ -1,4 +1,4 @@
-"""What a pod with a local image finds within: variables, volumes, names, other containers; and probes and limits."""
+"""What a pod with a local image finds within: variables, volumes, names, other containers; and probes."""
 
 import functools
 import http.server
@@ -239,15 +239,6 @@ def test_a_hook_comes_before_sigterm(pods):
     assert next(follow) == "ready"
     pods.delete(name)
     assert list(follow) == ["hook", "asked"]
-
-
-def test_a_container_that_takes_too_much_memory_is_killed(pods):
-    # Not without end: who watches may come late.
-    code = f"import time\nx = bytearray(10**6)\nwhile len(x) < 5e8: x += bytearray(10**7)\ntime.sleep({ENDLESS})"
-    name = pods.make(f"exec python -c {shlex.quote(code)}", resources={"limits": {"memory": "200Mi"}})
-    ended = state(pods.ended(name))["terminated"]
-    assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
-    assert "the limit is 200 MiB" in ended["message"]
 
 
 def test_termination_message_and_deadline_are_in_the_pods_status(pods):

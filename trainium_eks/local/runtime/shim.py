@@ -19,9 +19,8 @@ from typing import Any
 
 from trainium_eks import whole_file
 from trainium_eks.local import linux
-from trainium_eks.local.runtime import beneath, memory, probing
+from trainium_eks.local.runtime import beneath, probing, process_tree
 from trainium_eks.local.runtime.lifecycle import (
-    KILLED,
     CheckKind,
     CheckRun,
     ContainerEnd,
@@ -52,8 +51,6 @@ class _Running:
     started: LiveContainer
     writer: Writer
     restart: int
-    reason: str = ""
-    message: str = ""
     ended: int | None = None
     """Its exit code, once it has ended; its output may still be read."""
     written_at: float = 0.0
@@ -80,7 +77,6 @@ class Shim:
         self._doing: dict[int, _Doing] = {}
         self._selector = selectors.DefaultSelector()
         self._told = ""
-        self._memory = memory.Watch(self._plan)
         self._stop_now = False
         self._problem = ""
 
@@ -170,7 +166,7 @@ class Shim:
 
     def _kill(self, running: _Running) -> None:
         if self._plan.isolation is Isolation.PLAIN:
-            memory.kill_tree(running.started.pid)
+            process_tree.kill_tree(running.started.pid)
         else:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(running.started.pid, signal.SIGKILL)
@@ -183,13 +179,13 @@ class Shim:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if self._plan.isolation is Isolation.PLAIN:
-            memory.kill_descendants(os.getpid())
+            process_tree.kill_descendants(os.getpid())
 
     # --- Events ---------------------------------------------------------------------------------------------------
 
     def _wait(self, wakeup: int) -> None:
         now = time.time()
-        times = [self._life.next_time(), self._memory.next_time, *(each.deadline for each in self._doing.values())]
+        times = [self._life.next_time(), *(each.deadline for each in self._doing.values())]
         times += [each.written_at + FLUSH_SECONDS for each in self._running.values() if each.writer.has_rest]
         timeout = min(times) - now
         for key, _ in self._selector.select(None if timeout == float("inf") else max(timeout, 0)):
@@ -200,7 +196,6 @@ class Shim:
         now = time.time()
         self._flush(now)
         self._reap(now)
-        self._watch_memory(now)
         for pid, doing in self._doing.items():
             if now >= doing.deadline:
                 # Its end is noticed like any other.
@@ -259,7 +254,7 @@ class Shim:
 
     def _end(self, name: str, running: _Running, now: float) -> None:
         if self._plan.isolation is Isolation.PLAIN:
-            memory.kill_tree(running.started.pid)
+            process_tree.kill_tree(running.started.pid)
         # All its output is in the pipe by now; output of a process that it left behind is not awaited.
         with contextlib.suppress(BlockingIOError, KeyError):
             while data := os.read(running.started.output, 2**16):
@@ -270,10 +265,9 @@ class Shim:
         running.writer.close(now)
         del self._running[name]
         code = running.ended or 0
-        reason = running.reason if code == KILLED else ""
         container = next(each for each in self._plan.all_containers if each.name == name)
-        message = running.message if reason else self._last_words(container, code, running.restart)
-        self._life.ended(name, ContainerEnd(code, reason, message), now)
+        message = self._last_words(container, code, running.restart)
+        self._life.ended(name, ContainerEnd(code, message=message), now)
 
     def _last_words(self, container: Container, code: int, restart: int) -> str:
         """Return the container's termination message (``terminationMessagePath``)."""
@@ -298,15 +292,6 @@ class Shim:
         self._life.found(doing.step.container.name, doing.step.kind, code == 0 and not late, now, message)
         if doing.step.kind is CheckKind.PRE_STOP and code:
             sys.stderr.write(f"preStop hook of {doing.step.container.name}: {message}\n")
-
-    def _watch_memory(self, now: float) -> None:
-        if now < self._memory.next_time:
-            return
-        alive = {name: each.started.pid for name, each in self._running.items() if each.ended is None}
-        for name, why in self._memory.too_much(alive, now).items():
-            running = self._running[name]
-            running.reason, running.message = why
-            self._kill(running)
 
     # --- State ----------------------------------------------------------------------------------------------------
 

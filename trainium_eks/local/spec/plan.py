@@ -96,8 +96,6 @@ class Container:
     liveness: Probe | None = None
     post_start: Action | None = None
     pre_stop: Action | None = None
-    memory_bytes: int = 0
-    """Memory limit, above which it is killed; 0 for no limit."""
     termination_log: str = ""
     """File of the machine that holds the container's termination message."""
     message_from_log: bool = False
