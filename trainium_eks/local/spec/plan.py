@@ -89,8 +89,6 @@ class Container:
     """Working directory; made when it is missing."""
     mounts: tuple[Mount, ...] = ()
     restart: RestartPolicy = RestartPolicy.ALWAYS
-    is_sidecar: bool = False
-    """Whether it is an init container that keeps running beside the others."""
     startup: Probe | None = None
     readiness: Probe | None = None
     liveness: Probe | None = None

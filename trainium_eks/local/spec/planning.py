@@ -103,6 +103,9 @@ def _container(
     body: Body, pod: Body, found: Mapping[str, Volume], known: PlanInputs, policy: RestartPolicy
 ) -> Container:
     name = body["name"]
+    if body.get("restartPolicy"):
+        why = "a restartPolicy of its own (a sidecar) is not known here: make it one of the pod's containers"
+        raise UnmetError("CreateContainerConfigError", why, name)
     image = known.find_image(body["image"])
     if image is None:
         why = f"Container image {body['image']!r} is not on this machine: {images.how_to_make(body['image'])}"
@@ -134,7 +137,6 @@ def _container(
         argv = tuple(rewritten(each, seen, names) for each in argv)
         actions = {kind: _rewritten_action(each, seen, names) for kind, each in actions.items()}
         directory = rewritten(directory, seen, ()) if body.get("workingDir") else scratch
-    is_sidecar = body.get("restartPolicy") == "Always"
     probes = {kind: _probe(body.get(f"{kind}Probe"), actions[kind]) for kind in _PROBES}
     return Container(
         name=name,
@@ -143,7 +145,6 @@ def _container(
         directory=directory,
         mounts=(*own, *_hidden(image, pod, known), *mounts) if known.isolation is not Isolation.PLAIN else mounts,
         restart=policy,
-        is_sidecar=is_sidecar,
         **probes,
         post_start=actions["postStart"],
         pre_stop=actions["preStop"],
