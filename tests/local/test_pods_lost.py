@@ -104,7 +104,7 @@ def test_pod_that_is_deleted_is_gone_after_its_agent_was_lost(plane, own, own_ap
     pods.gone(name)
 
 
-def test_a_shim_that_is_killed_takes_its_pod_along(own, pods):
+def test_killed_shim_ends_its_pod(own, pods):
     """Its pod has failed, or where it may it is started again."""
     once = pods.make(TICKS)
     again = pods.make(TICKS, spec={"restartPolicy": "Always"})
@@ -129,7 +129,7 @@ def test_a_pod_ends_with_its_node(own, pods):
 
 
 @pytest.mark.parametrize("policy", ["Never", "Always"])
-def test_a_node_that_comes_back_under_its_name_has_none_of_its_pods(own, pods, policy):
+def test_recreated_node_has_none_of_the_old_pods(own, pods, policy):
     """Kubernetes collects the pods of a missing node after 40 s, and never those of one that is there again."""
     ran, deleted = (pods.running(pods.make(TICKS, spec={"restartPolicy": policy})) for _ in range(2))
     for pod in (ran, deleted):
@@ -149,7 +149,7 @@ def test_a_node_that_comes_back_under_its_name_has_none_of_its_pods(own, pods, p
         assert status(again)["lastState"]["terminated"]["exitCode"] == 137
 
 
-def test_an_evicted_pod_ends_as_one_that_is_deleted(own, pods):
+def test_evicted_pod_ends_like_a_deleted_one(own, pods):
     name = pods.make("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
     pods.said(name, "ready")
     eviction = manifest("Eviction", name, pods.namespace, api_version="policy/v1")

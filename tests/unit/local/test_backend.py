@@ -95,7 +95,7 @@ def test_creation_is_recorded_before_and_after_and_stops_at_a_failure(tmp_path):
     assert cloud.told(Begun) == begun
 
 
-def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from(tmp_path):
+def test_nodes_know_their_subnets_and_launch_templates(tmp_path):
     adopted = adopted_zones({"existingNetwork": {"privateSubnets": [{"id": "subnet-1", "zoneId": "usw2-az1"}]}})
     assert adopted_zones({}) == {}
     cloud, endpoints = Cloud(tmp_path, adopted=adopted), []
@@ -133,7 +133,7 @@ def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from(tmp
         ({"update": "20s"}, 300, 20),
     ],
 )
-def test_a_resource_has_the_time_that_its_program_gives(tmp_path, timeouts, first, later):
+def test_resource_has_its_programs_timeout(tmp_path, timeouts, first, later):
     for expected in (first, later):
         cloud = Cloud(tmp_path)
         cloud.run(lambda: _namespace("room", custom_timeouts=pulumi.CustomTimeouts(**timeouts)))
@@ -142,7 +142,7 @@ def test_a_resource_has_the_time_that_its_program_gives(tmp_path, timeouts, firs
     assert asked.held.done, "what it held before"
 
 
-def test_durations_are_gos():
+def test_durations_are_parsed_like_gos():
     durations = {"30m": 1800, "1h30m": 5400, "90s": 90, "1.5h": 5400}
     assert {text: seconds(text) for text in durations} == durations
     for text in ("", "30", "m", "5 minutes", "1d"):
@@ -150,7 +150,7 @@ def test_durations_are_gos():
             seconds(text)
 
 
-def test_events_and_options_are_the_same_on_the_other_side():
+def test_events_and_options_survive_serialization():
     done = events.Done("u", "object", "name", Change.REPLACED, ("a note",), "no chart")
     others = (events.Waiting("u", "for a pod"), Failed("u", "refused"), events.Abandoned("u", "refused"))
     for event in (Begun("u"), done, *others, events.Deleted("u", "nodes"), events.Kept("u")):

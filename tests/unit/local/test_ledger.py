@@ -74,7 +74,7 @@ def test_object_missing_from_an_up_is_left_over(file, ledger):
     assert names(Ledger.open(file).left_over()) == ["a", "job", "b", "job"]
 
 
-def test_the_newest_of_a_resources_things_is_found_also_after_a_new_start(file, ledger):
+def test_newest_entry_of_a_resource_is_found_after_a_restart(file, ledger):
     for reference in ("1", "2", "1"):
         ledger.hold(holding("job", reference=reference), done=True)
     for opened in (ledger, Ledger.open(file)):
@@ -110,7 +110,7 @@ def test_threads_write_whole_lines(file, ledger):
     assert len(Ledger.open(file).holdings) == 200
 
 
-def test_the_digest_tells_other_inputs_and_not_another_order():
+def test_digest_depends_on_inputs_but_not_on_their_order():
     assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1})
     assert digest({"a": 1}) != digest({"a": 2})
 
