@@ -93,7 +93,7 @@ def test_pods_end_with_their_agent_and_restart_by_their_policy(plane, own, pods)
     until(lambda: not processes_of(own, uids[deleted]) and not (own.pods / uids[deleted]).exists())
 
 
-def test_pod_that_is_deleted_is_gone_after_its_agent_was_lost(plane, own, own_api):
+def test_terminating_pod_is_removed_after_its_agent_is_lost(plane, own, own_api):
     with a_namespace(own_api) as pods:
         deaf = {"terminationGracePeriodSeconds": ENDLESS}
         name = pods.make("trap '' TERM; echo deaf; while :; do sleep 0.1; done", spec=deaf)

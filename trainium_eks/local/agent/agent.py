@@ -71,7 +71,6 @@ class Agent:
         self._prune_due = False
         self.network_pid = 0
         self.api_server = self._server = server
-        self._gateway: Gateway | None = None
         self.isolation = self._choose()
 
     # --- Isolation ------------------------------------------------------------------------------------------------
@@ -220,7 +219,7 @@ class Agent:
         server = await LogServer(self._find_run).serve(*listen, tls)
         if self.isolation is Isolation.NET:
             await self._open_gateway()
-            self.when_ended(self.network_pid, self._network_lost)
+            self.when_ended(self.network_pid, lambda: _end("the pods' network is gone: its holder has ended"))
         watches = [
             asyncio.create_task(each) for each in (self._watch_services(), self._watch_pods(), self._watch_nodes())
         ]
@@ -233,11 +232,8 @@ class Agent:
         heard.close()
 
     async def _open_gateway(self) -> None:
-        if self._gateway is not None:
-            self._gateway.close()
-        self._gateway = Gateway(self.network_pid, self._server, self._holder_of)
         try:
-            await self._gateway.serve()
+            await Gateway(self.network_pid, self._server, self._holder_of).serve()
         except OSError as error:
             _LOG.error("pods have no way out of their network: %s", error)
         else:
@@ -267,17 +263,6 @@ class Agent:
 
         asyncio.get_running_loop().add_reader(heard, hear)
         return heard
-
-    def _network_lost(self) -> None:
-        _LOG.error("the pods' network is gone: its holder has ended")
-        lost = self.network_pid
-        with contextlib.suppress(OSError):
-            self.network_pid = self._network()
-            self.when_ended(self.network_pid, self._network_lost)
-            self._reopening = asyncio.create_task(self._open_gateway())
-        for each in self._workers.values():
-            if each.uses_network == lost:
-                each.end_shim()
 
     # --- Watching -------------------------------------------------------------------------------------------------
 
@@ -335,12 +320,12 @@ class Agent:
                     await self.client.request("GET", f"/api/v1/nodes/{quote(node)}")
                 except ApiStatusError as error:
                     if error.status == 404:
-                        self._node_gone(node)
+                        self._end_pods_of(node)
             async for line in events:
                 if line.startswith(b'{"type":"DELETED"'):
-                    self._node_gone(json.loads(line)["object"]["metadata"]["name"])
+                    self._end_pods_of(json.loads(line)["object"]["metadata"]["name"])
 
-    def _node_gone(self, name: str) -> None:
+    def _end_pods_of(self, name: str) -> None:
         for each in self._workers.values():
             if each.node == name and each.host is not None:
                 _LOG.info("node %s is gone, and with it %s", name, each.directory.path.name)
@@ -380,9 +365,13 @@ def _read_state(directory: PodDirectory) -> dict[str, Any]:
 
 def _end_if_failed(task: "asyncio.Task[None]") -> None:
     """End the agent when one of its tasks fails, so that the error is seen; the next `up` starts the agent again."""
-    if not task.cancelled() and task.exception() is not None:
-        _LOG.error("failed", exc_info=task.exception())
-        os.kill(os.getpid(), signal.SIGTERM)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _end("failed", error)
+
+
+def _end(why: str, error: BaseException | None = None) -> None:
+    _LOG.error(why, exc_info=error)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _address(text: str) -> tuple[str, int]:

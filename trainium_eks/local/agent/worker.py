@@ -112,17 +112,6 @@ class Worker:
         """Return the name of the pod's node."""
         return str(self.pod["spec"].get("nodeName") or "")
 
-    @property
-    def uses_network(self) -> int:
-        """Return the id of the process that holds the network of the running pod; 0 for none."""
-        plan = read(self._directory.plan) or {}
-        return int(plan.get("network_pid") or 0) if self._shim is not None else 0
-
-    def end_shim(self) -> None:
-        """End all processes of the pod, as when a machine fails."""
-        if self._shim is not None:
-            self._shim.signal(signal.SIGTERM)
-
     def write_hosts(self) -> None:
         """Update the pod's hosts file."""
         own = self.host

@@ -283,7 +283,7 @@ class Lifecycle:
             "reason": self.reason,
             "message": self.message,
             "initialized": all(_is_past(each) for each in self._init),
-            "containers": {each.plan.name: _told(each) for each in self._all()},
+            "containers": {each.plan.name: _container_state(each) for each in self._all()},
         }
 
     # --- Inside ---------------------------------------------------------------------------------------------------
@@ -418,7 +418,7 @@ def _is_due_later(status: _Status, probed: _Probe) -> bool:
     return status.started
 
 
-def _told(status: _Status) -> dict[str, Any]:
+def _container_state(status: _Status) -> dict[str, Any]:
     told: dict[str, Any] = {
         "state": status.state,
         "reason": status.reason,
