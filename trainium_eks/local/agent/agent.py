@@ -27,7 +27,6 @@ from urllib.parse import quote
 from trainium_eks.kube.async_client import ApiClient, ApiStatusError
 from trainium_eks.local.agent import log_retention
 from trainium_eks.local.agent.log_server import ContainerRun, LogServer, NoLogError
-from trainium_eks.local.agent.pod_files import read
 from trainium_eks.local.agent.pod_processes import Process
 from trainium_eks.local.agent.watching import rounds
 from trainium_eks.local.agent.worker import Worker
@@ -43,7 +42,7 @@ from trainium_eks.local.runtime.shim import AGENT_SOCKET
 from trainium_eks.local.spec import hosts
 from trainium_eks.local.spec.hosts import Host
 from trainium_eks.local.spec.known import Body
-from trainium_eks.local.spec.plan import Isolation, PodDirectory
+from trainium_eks.local.spec.plan import Isolation, PodDirectory, read
 from trainium_eks.local.spec.planning import is_ours
 
 _LOG = logging.getLogger("pods")

@@ -17,14 +17,14 @@ from urllib.parse import quote
 from trainium_eks import whole_file
 from trainium_eks.kube.async_client import ApiStatusError, UnreachableError
 from trainium_eks.local.agent import statuses
-from trainium_eks.local.agent.pod_files import prepare, read
+from trainium_eks.local.agent.pod_files import prepare
 from trainium_eks.local.agent.pod_processes import Process
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.spec import volumes
 from trainium_eks.local.spec.hosts import Host
 from trainium_eks.local.spec.known import Body, PlanInputs, UnmetError
-from trainium_eks.local.spec.plan import Isolation, PodDirectory, RestartPolicy
+from trainium_eks.local.spec.plan import Isolation, PodDirectory, RestartPolicy, read
 from trainium_eks.local.spec.planning import StartablePod, hostname, planned
 from trainium_eks.local.spec.volumes import TokenRequest
 

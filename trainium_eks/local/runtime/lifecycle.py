@@ -160,7 +160,9 @@ class Lifecycle:
         if deadline is not None and not self.stopping and now >= self._begun + deadline:
             self.stop(now, self._plan.grace_seconds, "DeadlineExceeded", "Pod was active longer than its deadline")
         if self.stopping:
-            self._end_all()
+            for status in self._all():
+                if status.state == "running" and status.kill_at is None:
+                    status.kill_at = self._kill_at
         else:
             made += self._start_steps(now)
         for status in self._all():
@@ -330,11 +332,6 @@ class Lifecycle:
             return []
         status.state, status.started_at, status.is_starting = "running", now, True
         return [Start(status.plan, status.restarts)]
-
-    def _end_all(self) -> None:
-        for status in self._all():
-            if status.state == "running" and status.kill_at is None:
-                status.kill_at = self._kill_at
 
     def _kill(self, status: _Status, now: float, grace_seconds: float, why: str = "") -> None:
         status.kill_at = now + grace_seconds

@@ -15,7 +15,6 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from trainium_eks import whole_file
 from trainium_eks.local import linux
@@ -31,8 +30,7 @@ from trainium_eks.local.runtime.lifecycle import (
 )
 from trainium_eks.local.runtime.output import Writer
 from trainium_eks.local.runtime.sandbox import NOT_STARTED, LiveContainer, Sandbox, StartError
-from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, PodPlan
-from trainium_eks.model.validation.parsing import parse_json
+from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, PodPlan, read
 
 AGENT_SOCKET = "agent.sock"
 """Socket at which the agent hears of changes, in the directory of all pods."""
@@ -72,7 +70,7 @@ class Shim:
     def __init__(self, directory: PodDirectory) -> None:
         self._directory = directory
         self._plan = PodPlan.from_json(directory.plan.read_text(encoding="utf-8"))
-        self._life = Lifecycle(self._plan, time.time(), _read(directory.state))
+        self._life = Lifecycle(self._plan, time.time(), read(directory.state))
         self._running: dict[str, _Running] = {}
         self._doing: dict[int, _Doing] = {}
         self._selector = selectors.DefaultSelector()
@@ -210,7 +208,7 @@ class Shim:
             self._hear_stop()
 
     def _hear_stop(self) -> None:
-        order = _read(self._directory.stop)
+        order = read(self._directory.stop)
         if order is not None:
             # Counted from the order's time: a shim may be started for a pod that is to end.
             begun = float(order["at"])
@@ -312,14 +310,6 @@ class Shim:
             sender.setblocking(False)
             # By a short name: a socket's path is limited to some 100 characters, and this process runs in there.
             sender.sendto(self._plan.uid.encode(), f"../{AGENT_SOCKET}")
-
-
-def _read(file: Path) -> dict[str, Any] | None:
-    try:
-        data = parse_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) else None
 
 
 def main(argument: str) -> None:
