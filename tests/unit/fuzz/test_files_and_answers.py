@@ -20,6 +20,7 @@ from trainium_eks.cli.jobs import kubeconfig
 from trainium_eks.cli.shared import programs
 from trainium_eks.client import cluster_access, kubeconfig_variable
 from trainium_eks.client.failure import TRACEBACK, CommandError
+from trainium_eks.diagnose.local_report import LocalReport, ReportError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.kube.types import ApiError
@@ -34,7 +35,6 @@ from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.observe.alerts import firing
 from trainium_eks.operate.cleanup.state import StackState, StateError
 from trainium_eks.operate.review import preview, review
-from trainium_eks.operate.verify.local_report import LocalReport, ReportError
 from trainium_eks.plan.recording import assumptions
 from trainium_eks.plan.recording.project import ProjectError, load_project
 from trainium_eks.plan.resource_types import access
@@ -163,7 +163,7 @@ ANSWERS = {
 }
 
 
-def said(read):
+def outcome_of(read):
     """What people are told by a reader that takes no exception, or one of those that are sentences."""
     try:
         return f"read: {type(read())}"
@@ -190,7 +190,7 @@ def test_damaged_file_is_read_or_refused_in_a_sentence(name, tmp_path):
     @given(content)
     def run(data):
         file.write_bytes(data)
-        assert said(lambda: read(file)).strip()
+        assert outcome_of(lambda: read(file)).strip()
 
     run()
 
@@ -202,7 +202,7 @@ def test_damaged_answer_is_read_or_refused_in_a_sentence(name):
     @budget(60)
     @given(st.one_of(damaged(document), JSON))
     def run(answer):
-        assert said(lambda: read(answer)).strip()
+        assert outcome_of(lambda: read(answer)).strip()
 
     run()
 

@@ -54,7 +54,7 @@ class Cloud:
     def run(self, program):
         return record_program(program, backend=self.backend, foreign=True)
 
-    def told(self, kind):
+    def names_of(self, kind):
         return [event.urn.rpartition("::")[2] for event in self.events if isinstance(event, kind)]
 
 
@@ -83,16 +83,16 @@ def test_creation_is_recorded_before_and_after_and_stops_at_a_failure(tmp_path):
 
     with pytest.raises(RecordingError, match="the server refuses bad"):
         cloud.run(program)
-    assert cloud.told(Failed) == ["bad"]
-    assert "after" not in cloud.told(Begun)
+    assert cloud.names_of(Failed) == ["bad"]
+    assert "after" not in cloud.names_of(Begun)
     assert "after" not in [asked.registration.name for asked in cloud.makers["object"].asked]
     held = {each.urn.rpartition("::")[2]: each for each in Ledger.open(tmp_path / "ledger").holdings}
     assert (held["first"].done, held["bad"].done, held["bad"].reference) == (True, False, {"name": "bad"})
     assert held["first"].urn in held["bad"].after
-    begun = cloud.told(Begun)
+    begun = cloud.names_of(Begun)
     with pytest.raises(RecordingError, match="not started: something else failed first"):
         cloud.run(lambda: _namespace("room"))
-    assert cloud.told(Begun) == begun
+    assert cloud.names_of(Begun) == begun
 
 
 def test_nodes_know_their_subnets_and_launch_templates(tmp_path):

@@ -111,7 +111,7 @@ CASES = [
 ]
 
 
-def told(object_, related=None):
+def describe_readiness(object_, related=None):
     state = readiness(object_, related)
     if isinstance(state, Ready):
         return "ready"
@@ -120,19 +120,19 @@ def told(object_, related=None):
 
 @pytest.mark.parametrize(("object_", "state"), CASES, ids=[f"{case['kind']}-{state}" for case, state in CASES])
 def test_readiness_is_ready_waiting_or_failed_with_a_reason(object_, state):
-    assert told(object_) == state
+    assert describe_readiness(object_) == state
 
 
 def test_service_needs_a_ready_endpoint_and_a_failed_job_names_the_cause():
     def with_ready(*ready):
         slices = [{"endpoints": [{"conditions": {"ready": each}} for each in ready] or None}]
-        return told(live("Service", APP), RelatedObjects(endpoint_slices=slices))
+        return describe_readiness(live("Service", APP), RelatedObjects(endpoint_slices=slices))
 
     assert [with_ready(*each) == "ready" for each in ((False, True), (False, False), ())] == [True, False, False]
     died = {"name": "main", "state": {"terminated": {"reason": "Error", "exitCode": 3}}}
     pod = live("Pod", phase="Failed", containerStatuses=[died])
     reasons = "BackoffLimitExceeded: too often\n  2 pods: container main: Error (exit code 3)"
-    assert told(live("Job", **TOO_OFTEN), RelatedObjects(pods=[pod, pod])) == f"FAILED {reasons}"
+    assert describe_readiness(live("Job", **TOO_OFTEN), RelatedObjects(pods=[pod, pod])) == f"FAILED {reasons}"
 
 
 def test_related_objects_decide_readiness_where_needed():
