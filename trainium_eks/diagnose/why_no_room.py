@@ -154,9 +154,7 @@ def _never(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
             sentence = f"each of its pods asks for {asks}, and a {kind} has {holds}"
             missing = "" if has else _NOT_SHOWN.get(resource.partition("-")[0], "")
             names = {"node": nodes[0].name, "plugin": "device plugin", "ami": "trn doctor names the reason"}
-            yield held(
-                Cause.CAPACITY, missing or "pod-too-large", sentence, amount=format_amount(has, resource), **names
-            )
+            yield held(Cause.CAPACITY, missing or "pod-too-large", sentence, amount=holds, **names)
 
 
 def _more_than_all_groups(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
