@@ -264,6 +264,7 @@ class Needs:
         inputs, settings = group.resource.inputs, group.settings
         name = text(mapping(inputs.get("labels")).get(POOL_LABEL)) or group.resource.name
         placement = text(at(settings, "placement.groupName"))
+        is_made_here = self._view.named(placement, "aws:ec2/placementGroup:PlacementGroup") is not None
         disks = (at(each, "ebs.volumeSize") for each in items(settings.get("blockDeviceMappings")))
         reservation = text(group.reservation)
         buying = BUYING.get(text(inputs.get("capacityType")), "reservation" if reservation else "on-demand")
@@ -277,7 +278,7 @@ class Needs:
             maximum=_whole(at(inputs, "scalingConfig.maxSize")),
             buying=buying,
             reservation=reservation,
-            placement_group="" if self._made_here(placement) else placement,
+            placement_group="" if is_made_here else placement,
             ami_type=text(inputs.get("amiType")),
             release=text(inputs.get("releaseVersion")),
             root_gib=sum(_whole(size) for size in disks) or _whole(inputs.get("diskSize")),
@@ -287,7 +288,10 @@ class Needs:
     def _pool(self, pool: Pool) -> Iterator[Group]:
         """Yield a pool at its limit, once for each reservation; of several types the smallest stands for all, because
         the limit counts CPUs."""
-        types = sorted((each for each in pool.types if each in self._view.catalogue), key=self._vcpus)
+        types = sorted(
+            (each for each in pool.types if each in self._view.catalogue),
+            key=lambda each: self._view.catalogue[each].vcpus,
+        )
         inputs = pool.node_class.inputs if pool.node_class is not None else {}
         spec = mapping(inputs.get("spec"))
         terms = [text(at(each, "id")) for each in items(spec.get("capacityReservationSelectorTerms"))]
@@ -313,9 +317,6 @@ class Needs:
                 karpenters=True,
             )
 
-    def _vcpus(self, type_: str) -> int:
-        return self._view.catalogue[type_].vcpus
-
     def _pool_path(self, name: str) -> str:
         section = "autoscaling.karpenter"
         own = [text(at(each, "name")) for each in items(at(self.graph.config, f"{section}.acceleratorPools"))]
@@ -326,9 +327,6 @@ class Needs:
         if name in own:
             return join("node_groups", own.index(name))
         return {"system": "cluster.system_nodes", "cpu": "cluster.cpu_nodes"}.get(name, "")
-
-    def _made_here(self, placement: str) -> bool:
-        return not placement or self._view.named(placement, "aws:ec2/placementGroup:PlacementGroup") is not None
 
     def _buckets(self) -> Iterator[Bucket]:
         for link in self._view.of(ASSOCIATION):
