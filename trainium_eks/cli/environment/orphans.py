@@ -21,8 +21,8 @@ from trainium_eks.client.project import find_project
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.finding import Report, Status
 from trainium_eks.operate.cleanup import orphans as search
-from trainium_eks.operate.cleanup.marks import Marks
 from trainium_eks.operate.cleanup.recovery import OPERATIONS
+from trainium_eks.operate.cleanup.stack_tags import Marks
 
 app = App()
 
