@@ -9,10 +9,10 @@ from trainium_eks.jobs.observed.free_capacity import (
     Ask,
     Node,
     amounts_in_queue,
+    format_amount,
     holders,
     nodes_for,
     requests,
-    said,
     some,
     untolerated,
 )
@@ -26,6 +26,7 @@ from trainium_eks.model.catalogue.instances import (
     NVIDIA_RESOURCE,
 )
 from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.sizing.quantities import shown
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.model.volcano_config import ULTRASERVER_LABELS
 from trainium_eks.observe.faults.catalogue import BY_NAME
@@ -91,9 +92,11 @@ def _above_capability(queue: str, resource: str, most: Decimal, needs: Decimal, 
     each = max(ask.each.get(resource, Decimal(0)) for ask in wanted)
     fitting = int(most // each)
     ask_for = (
-        f"ask for at most {plural(fitting, 'node')}" if fitting else f"ask for at most {said(most, resource)} a node"
+        f"ask for at most {plural(fitting, 'node')}"
+        if fitting
+        else f"ask for at most {format_amount(most, resource)} a node"
     )
-    sentence = f"it needs {said(needs, resource)}, and queue {queue} may use {said(most, '').strip()} in all"
+    sentence = f"it needs {format_amount(needs, resource)}, and queue {queue} may use {shown(most)} in all"
     return held(Cause.QUEUE, "queue-too-small", sentence, ask=ask_for)
 
 
@@ -103,13 +106,13 @@ def _queue_in_use(
     ours = _held(snapshot, queue, resource)
     ending = _held(snapshot, queue, resource, are_ending=True)
     others = in_use - sum((*ours.values(), *ending.values()), Decimal(0))
-    names = [f"{job} ({said(amount, '').strip()})" for job, amount in ours.items()]
-    names += [f"pods of {job} that are being ended ({said(amount, '').strip()})" for job, amount in ending.items()]
+    names = [f"{job} ({shown(amount)})" for job, amount in ours.items()]
+    names += [f"pods of {job} that are being ended ({shown(amount)})" for job, amount in ending.items()]
     if others > 0:
-        names.append(f"other teams' jobs ({said(others, '').strip()})")
+        names.append(f"other teams' jobs ({shown(others)})")
     sentence = (
-        f"queue {queue} may use {said(most, resource)}; {said(in_use, '').strip()} "
-        f"are in use by {some(names, most=4)}, and it needs {said(needs, '').strip()}"
+        f"queue {queue} may use {format_amount(most, resource)}; {shown(in_use)} "
+        f"are in use by {some(names, most=4)}, and it needs {shown(needs)}"
     )
     if ending and others + sum(ours.values(), Decimal(0)) + needs <= most:
         return Reason(Cause.ENDING, sentence, "", "queue-full")
@@ -147,10 +150,11 @@ def _never(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     for resource, amount in ask.each.items():
         has = max(node.whole.get(resource, Decimal(0)) for node in nodes)
         if has < amount:
-            sentence = f"each of its pods asks for {said(amount, resource)}, and a {kind} has {said(has, resource)}"
+            holds, asks = format_amount(has, resource), format_amount(amount, resource)
+            sentence = f"each of its pods asks for {asks}, and a {kind} has {holds}"
             missing = "" if has else _NOT_SHOWN.get(resource.partition("-")[0], "")
             names = {"node": nodes[0].name, "plugin": "device plugin", "ami": "trn doctor names the reason"}
-            yield held(Cause.CAPACITY, missing or "pod-too-large", sentence, amount=said(has, resource), **names)
+            yield held(Cause.CAPACITY, missing or "pod-too-large", sentence, amount=holds, **names)
 
 
 def _more_than_all_groups(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
@@ -243,7 +247,8 @@ def _held_by_others(snapshot: JobSnapshot, ask: Ask, usable: Sequence[Node], fre
             scale = _scale(group, ask.count + len(usable) - len(free) + taken, ask)
             yield Reason(
                 Cause.CAPACITY,
-                f"it needs {_nodes(ask.count, ask)} to itself, and other teams' jobs hold {said(unseen, resource)}",
+                f"it needs {_nodes(ask.count, ask)} to itself, and other teams' jobs hold "
+                f"{format_amount(unseen, resource)}",
                 f"wait for them, or {scale}" if scale.startswith("trn scale") else "wait for them",
                 "nodes-busy",
             )
@@ -260,19 +265,20 @@ def _held_in_part(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     for resource in ask.each:
         unseen = _unseen(snapshot, resource)
         if snapshot.pods and free >= ask.count > free - unseen:
-            sentence = (
-                f"it needs {_nodes(ask.count, ask)} to itself, and other teams' pods hold {said(unseen, resource)}"
-            )
-            yield held(Cause.CAPACITY, "nodes-held-in-part", f"{sentence}, a part of each node", job="them")
+            held_amount = f"other teams' pods hold {format_amount(unseen, resource)}, a part of each node"
+            sentence = f"it needs {_nodes(ask.count, ask)} to itself, and {held_amount}"
+            yield held(Cause.CAPACITY, "nodes-held-in-part", sentence, job="them")
             return
 
 
 def _unseen(snapshot: JobSnapshot, resource: str) -> Decimal:
-    """Return the amount of devices, or interfaces, of pods that are not seen: what queues count beyond the seen."""
+    """Return the amount of devices, or interfaces, of pods that are not seen: what the queues count, less the pods that
+    are seen."""
     if "/" not in resource:
         return Decimal(0)
     queues = {name_of(each): each for each in snapshot.queues or ()}
-    leaves = [each for name, each in queues.items() if name != "root" and not _is_parent(name, queues)]
+    parents = {"root", *(each["spec"].get("parent") for each in queues.values())}
+    leaves = [each for name, each in queues.items() if name not in parents]
     counted = (amounts_in_queue(queue, "allocated").get(resource, Decimal(0)) for queue in leaves)
     seen = (
         requests(pod["spec"]).get(resource, Decimal(0))
@@ -280,10 +286,6 @@ def _unseen(snapshot: JobSnapshot, resource: str) -> Decimal:
         if is_bound(pod) and not is_over(pod)
     )
     return sum(counted, Decimal(0)) - sum(seen, Decimal(0))
-
-
-def _is_parent(name: str, queues: dict[str, Object]) -> bool:
-    return any(each["spec"].get("parent") == name for each in queues.values())
 
 
 def _nodes(count: int, ask: Ask) -> str:

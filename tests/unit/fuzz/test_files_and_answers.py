@@ -25,12 +25,12 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.kube.types import ApiError
 from trainium_eks.local import deployment, ledger, lock
-from trainium_eks.local.agent import pod_files
 from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.images import images
 from trainium_eks.local.nodes import resizing
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.runtime.isolation import Chosen
+from trainium_eks.local.spec.plan import read
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.observe.alerts import firing
 from trainium_eks.operate.cleanup.state import StackState, StateError
@@ -131,7 +131,7 @@ FILES = {
         {"isolation": "net", "refused": {}},
         lambda file: Chosen.load(placed(file, "isolation.json")),
     ),
-    "state of a pod": ({"containers": {"c": {"state": "running", "pid": 1}}}, pod_files.read),
+    "state of a pod": ({"containers": {"c": {"state": "running", "pid": 1}}}, read),
     "compile cache": (
         MARK,
         lambda file: Cache(placed(file, "caches/key/complete.json") / "caches", "key").check({"batch": 1}),
