@@ -13,7 +13,7 @@ from trainium_eks.jobs.explain.cluster_snapshot import (
     wanted_pods,
 )
 from trainium_eks.jobs.explain.reason import Cause, Reason, held, shortened
-from trainium_eks.jobs.explain.room import some
+from trainium_eks.jobs.explain.room import name_some
 from trainium_eks.kube.cluster import Object, condition, is_ready, name_of, namespace_of
 from trainium_eks.observe.faults.catalogue import in_message
 from trainium_eks.observe.faults.fault import Speaker
@@ -146,7 +146,7 @@ def lost_nodes(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         return
     names = list(dict.fromkeys(str(pod["spec"]["nodeName"]) for pod in lost))
     state = "gone" if names[0] not in nodes else "not ready"
-    yield held(Cause.NODE, "node-lost", f"its node {some(names, most=2)} is {state}", pod=name_of(lost[0]))
+    yield held(Cause.NODE, "node-lost", f"its node {name_some(names, most=2)} is {state}", pod=name_of(lost[0]))
 
 
 def _has_sound_node(pod: Object, nodes: dict[str, Object]) -> bool:
@@ -168,7 +168,7 @@ def claims(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     )
     for name in wanted:
         if name not in bound:
-            has = f"the namespace has {some(sorted(bound))}" if bound else "the namespace has none"
+            has = f"the namespace has {name_some(sorted(bound))}" if bound else "the namespace has none"
             yield held(Cause.VOLUME, "claim-missing", f"there is no claim {name}; {has}", job=snapshot.name)
         elif bound[name] != "Bound":
             sentence = f"its claim {name} is {bound[name]}, not Bound"

@@ -108,7 +108,7 @@ def _reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     wanted = asks(snapshot)
     # Without pods and without a verdict, nobody has looked: the reckoning below would be a guess.
     if not _is_judged(snapshot):
-        yield from _nobody_looks(snapshot)
+        yield from _unjudged(snapshot)
     yield from _forgotten(snapshot)
     yield from why_no_room.reasons(snapshot, wanted)
     yield from _kept_back(snapshot)
@@ -234,7 +234,7 @@ def _is_judged(snapshot: ClusterSnapshot) -> bool:
     return any(condition(pod, "PodScheduled") for pod in snapshot.pods)
 
 
-def _nobody_looks(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+def _unjudged(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     if snapshot.unscheduled:
         sentence = f"Volcano does not run here: {snapshot.unscheduled}; jobs are checked but not scheduled"
         yield held(Cause.VOLCANO, "volcano-absent", sentence)

@@ -341,12 +341,12 @@ class Agent:
                     await self.client.request("GET", f"/api/v1/nodes/{quote(node)}")
                 except ApiStatusError as error:
                     if error.status == 404:
-                        self._node_gone(node)
+                        self._drop_node(node)
             async for line in events:
                 if line.startswith(b'{"type":"DELETED"'):
-                    self._node_gone(json.loads(line)["object"]["metadata"]["name"])
+                    self._drop_node(json.loads(line)["object"]["metadata"]["name"])
 
-    def _node_gone(self, name: str) -> None:
+    def _drop_node(self, name: str) -> None:
         for each in self._workers.values():
             if each.node == name and each.host is not None:
                 _LOG.info("node %s is gone, and with it %s", name, each.directory.path.name)

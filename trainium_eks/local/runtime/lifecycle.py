@@ -286,7 +286,7 @@ class Lifecycle:
             "reason": self.reason,
             "message": self.message,
             "initialized": all(_is_past(each) for each in self._init),
-            "containers": {each.plan.name: _told(each) for each in self._all()},
+            "containers": {each.plan.name: _status_json(each) for each in self._all()},
         }
 
     # --- Inside ---------------------------------------------------------------------------------------------------
@@ -440,7 +440,7 @@ def _is_due_later(status: _Status, probed: _Probe) -> bool:
     return status.started
 
 
-def _told(status: _Status) -> dict[str, Any]:
+def _status_json(status: _Status) -> dict[str, Any]:
     told: dict[str, Any] = {
         "state": status.state,
         "reason": status.reason,

@@ -71,7 +71,7 @@ def on_demand_hourly(types: Iterable[str], catalogue: Catalogue = CATALOGUE) -> 
     return sum(known) if len(known) == len(found) else None
 
 
-def _said(note: str) -> Callable[[Json, Tags], str]:
+def _constant_note(note: str) -> Callable[[Json, Tags], str]:
     return lambda *_: note
 
 
@@ -146,14 +146,14 @@ KINDS = (
         "public address", "ec2", "describe_addresses", "Addresses", "AllocationId",
         ("release-address", "--allocation-id"),
         hourly=lambda _: prices.PUBLIC_IPV4_HOURLY,
-        note=_said("after the NAT gateway that uses it"),
+        note=_constant_note("after the NAT gateway that uses it"),
     ),
     ResourceKind(
         "network interface", "ec2", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId",
         ("delete-network-interface", "--network-interface-id"),
         # An interface in use goes with its user; only AWS can remove its own interfaces.
         counts=lambda each: each["Status"] == "available" and not each.get("RequesterManaged"),
-        note=_said("holds up its subnet and its security groups"),
+        note=_constant_note("holds up its subnet and its security groups"),
     ),
     ResourceKind(
         "security group", "ec2", "describe_security_groups", "SecurityGroups", "GroupId",
@@ -183,11 +183,11 @@ KINDS = (
         "route table", "ec2", "describe_route_tables", "RouteTables", "RouteTableId",
         ("delete-route-table", "--route-table-id"),
         counts=lambda each: not any(one.get("Main") for one in each.get("Associations", ())),
-        note=_said("after its subnets"),
+        note=_constant_note("after its subnets"),
     ),
     ResourceKind(
         "VPC", "ec2", "describe_vpcs", "Vpcs", "VpcId", ("delete-vpc", "--vpc-id"),
-        note=_said("last: after all that is in it"),
+        note=_constant_note("last: after all that is in it"),
     ),
     ResourceKind(
         "key alias", "kms", "list_aliases", "Aliases", "AliasName", ("delete-alias", "--alias-name"),

@@ -26,7 +26,7 @@ _ILL: Mapping[str, str] = {"AcceleratedHardwareReady": "False", "NeuronHealth": 
 def checks(examination: Examination) -> list[Finding]:
     """Return the findings of the checks that the reader may see."""
     sections = [each for each in verify.SECTIONS if not examination.namespace or each[1] in TEAM_SECTIONS]
-    return comparison.untold([*verify.verify(examination.examined, sections)])
+    return comparison.unexplained([*verify.verify(examination.examined, sections)])
 
 
 def findings(examination: Examination) -> Iterator[Finding]:

@@ -52,7 +52,7 @@ def code(text: str, length: int = 160) -> str:
     return f"`{shown}`" if shown else "` `"
 
 
-def said(text: str, length: int = 400) -> str:
+def prose(text: str, length: int = 400) -> str:
     """Return a sentence as prose if it has letters and plain punctuation alone and begins with a letter (GitLab runs a
     line like ``/merge``), else as a code span. Text in backticks becomes code spans."""
     shown = cut(" ".join(text.split()), length)

@@ -143,15 +143,15 @@ def checks(examined: CheckInput) -> Iterator[Finding]:
         yield not_checked(f"objects/{what}", what, why)
 
 
-def untold(found: Sequence[Finding]) -> list[Finding]:
+def unexplained(found: Sequence[Finding]) -> list[Finding]:
     """Return findings without lost or stopped objects that another failure is about: one fault is told once."""
     told = {about for each in found if each.status is Status.FAIL for about in each.data.get("objects", ())}
 
-    def is_told(check: Finding) -> bool:
+    def is_explained(check: Finding) -> bool:
         is_lost = check.text in (drift.GONE, drift.ENDING) or check.text.startswith("spec.replicas is 0,")
         return check.section == "objects" and is_lost and check.subject in told
 
-    return [each for each in found if not is_told(each)]
+    return [each for each in found if not is_explained(each)]
 
 
 def _manifest(resource: StateResource) -> Object:
