@@ -56,10 +56,6 @@ mod)
     chmod -R a-w "$here/source"
     printf '{"Path": "%s", "Dir": "%s"}\n' "$4" "$here/source"
     ;;
-list)
-    for n in 1 2 3; do echo "go: downloading example.org/module$n v1.0.$n" >&2; done
-    printf 'fmt\nexample.org/module1\nexample.org/module2\nexample.org/main\n'
-    ;;
 build)
     exec >&2 # as go, which has its progress and its complaints there
     cp go.mod go.sum "$here/"

@@ -20,21 +20,21 @@ from trainium_eks.cli.jobs import kubeconfig
 from trainium_eks.cli.shared import programs
 from trainium_eks.client import cluster_access, kubeconfig_variable
 from trainium_eks.client.failure import TRACEBACK, CommandError
+from trainium_eks.diagnose.local_report import LocalReport, ReportError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.kube.types import ApiError
 from trainium_eks.local import deployment, ledger, lock
-from trainium_eks.local.agent import pod_files
 from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.images import images
 from trainium_eks.local.nodes import resizing
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.runtime.isolation import Chosen
+from trainium_eks.local.spec.plan import read
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.observe.alerts import firing
 from trainium_eks.operate.cleanup.state import StackState, StateError
 from trainium_eks.operate.review import preview, review
-from trainium_eks.operate.verify.local_report import LocalReport, ReportError
 from trainium_eks.plan.recording import assumptions
 from trainium_eks.plan.recording.project import ProjectError, load_project
 from trainium_eks.plan.resource_types import access
@@ -131,7 +131,7 @@ FILES = {
         {"isolation": "net", "refused": {}},
         lambda file: Chosen.load(placed(file, "isolation.json")),
     ),
-    "state of a pod": ({"containers": {"c": {"state": "running", "pid": 1}}}, pod_files.read),
+    "state of a pod": ({"containers": {"c": {"state": "running", "pid": 1}}}, read),
     "compile cache": (
         MARK,
         lambda file: Cache(placed(file, "caches/key/complete.json") / "caches", "key").check({"batch": 1}),

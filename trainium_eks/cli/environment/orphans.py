@@ -67,7 +67,7 @@ def look(stack: str, state: Path | None, cluster: str | None, region: str | None
     from trainium_eks.cli.environment import check
     from trainium_eks.cli.shared import stack_state
     from trainium_eks.operate.cleanup import orphans as search
-    from trainium_eks.operate.cleanup.marks import Marks
+    from trainium_eks.operate.cleanup.stack_tags import Marks
 
     try:
         project = find_project(directory)

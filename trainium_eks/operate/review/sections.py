@@ -1,4 +1,4 @@
-"""The parts of a comment above its details, each a list of lines; an empty part has none."""
+"""The parts of a comment above its details, each a list of lines; an empty part has no lines."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -226,7 +226,7 @@ def _broken(compared: Comparison, verdict: RuleResult, words: Words) -> Iterator
 
 
 def _expiry(compared: Comparison, verdict: RuleResult) -> str:
-    """Return the last day of a waiver; the library's own waivers have none."""
+    """Return the last day of a waiver; the library's own waivers have no last day."""
     waiver = waivers.of(compared.after.graph).get(verdict.id)
     return f" (until {waiver.last_day})" if waiver and waiver.last_day else ""
 

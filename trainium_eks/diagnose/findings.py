@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from trainium_eks.jobs.explain.reason import Reason, shortened
+from trainium_eks.diagnose.reason import Reason, shortened
 from trainium_eks.model.finding import Finding, failed
 from trainium_eks.observe.faults.catalogue import BY_NAME, in_message
 from trainium_eks.observe.faults.fault import Speaker
@@ -17,7 +17,7 @@ FAULTS = "faults"
 def found(fault: str, about: str, sentence: str, **names: object) -> Finding:
     """Return the finding of a fault, with the remedy of the catalogue and its names of objects.
 
-    The name ``rank`` is the rank of the node whose log tells it, None for no gang's.
+    The name ``rank`` is the rank of the node whose log was read; None outside a gang.
     """
     remedy = _placed(BY_NAME[fault].mend(**names), str(names.get("namespace") or ""), names.get("rank"))
     return _failure(fault, about, " ".join(sentence.split()), remedy)

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_over, job_of
-from trainium_eks.jobs.explain.hypernodes import shared_members
-from trainium_eks.jobs.explain.reason import Cause, Reason, held
-from trainium_eks.jobs.explain.room import (
+from trainium_eks.diagnose.hypernodes import shared_members
+from trainium_eks.diagnose.reason import Cause, Reason, held
+from trainium_eks.jobs.observed.free_capacity import (
     Ask,
     Node,
     amounts_in_queue,
@@ -17,6 +16,7 @@ from trainium_eks.jobs.explain.room import (
     requests,
     untolerated,
 )
+from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, is_bound, is_over, job_of
 from trainium_eks.kube.cluster import Object, labels_of, name_of
 from trainium_eks.model.catalogue.instances import (
     EFA_RESOURCE,
@@ -26,6 +26,7 @@ from trainium_eks.model.catalogue.instances import (
     NVIDIA_RESOURCE,
 )
 from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.sizing.quantities import shown
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.model.volcano_config import ULTRASERVER_LABELS
 from trainium_eks.observe.faults.catalogue import BY_NAME
@@ -39,7 +40,7 @@ _NOT_SHOWN = {
 """Resource, up to the first dash, to the fault of nodes that have none of it."""
 
 
-def reasons(snapshot: ClusterSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason]:
+def reasons(snapshot: JobSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason]:
     """Yield the reasons that keep the job's pods from nodes, the nearest cause first."""
     if snapshot.unscheduled:
         return
@@ -64,7 +65,7 @@ def reasons(snapshot: ClusterSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason
 # --- The queue --------------------------------------------------------------------------------------------------------
 
 
-def _queue(snapshot: ClusterSnapshot, wanted: Sequence[Ask], *, is_empty: bool = False) -> Iterator[Reason]:
+def _queue(snapshot: JobSnapshot, wanted: Sequence[Ask], *, is_empty: bool = False) -> Iterator[Reason]:
     """Yield reasons in the job's queue and its parents, with their present load or as if empty."""
     queues = {name_of(each): each for each in snapshot.queues or ()}
     total: dict[str, Decimal] = {}
@@ -95,27 +96,23 @@ def _above_capability(queue: str, resource: str, most: Decimal, needs: Decimal, 
         if fitting
         else f"ask for at most {format_amount(most, resource)} a node"
     )
-    sentence = (
-        f"it needs {format_amount(needs, resource)}, and queue {queue} may use {format_amount(most, '').strip()} in all"
-    )
+    sentence = f"it needs {format_amount(needs, resource)}, and queue {queue} may use {shown(most)} in all"
     return held(Cause.QUEUE, "queue-too-small", sentence, ask=ask_for)
 
 
 def _queue_in_use(
-    snapshot: ClusterSnapshot, queue: str, resource: str, most: Decimal, needs: Decimal, in_use: Decimal
+    snapshot: JobSnapshot, queue: str, resource: str, most: Decimal, needs: Decimal, in_use: Decimal
 ) -> Reason:
     ours = _held(snapshot, queue, resource)
     ending = _held(snapshot, queue, resource, are_ending=True)
     others = in_use - sum((*ours.values(), *ending.values()), Decimal(0))
-    names = [f"{job} ({format_amount(amount, '').strip()})" for job, amount in ours.items()]
-    names += [
-        f"pods of {job} that are being ended ({format_amount(amount, '').strip()})" for job, amount in ending.items()
-    ]
+    names = [f"{job} ({shown(amount)})" for job, amount in ours.items()]
+    names += [f"pods of {job} that are being ended ({shown(amount)})" for job, amount in ending.items()]
     if others > 0:
-        names.append(f"other teams' jobs ({format_amount(others, '').strip()})")
+        names.append(f"other teams' jobs ({shown(others)})")
     sentence = (
-        f"queue {queue} may use {format_amount(most, resource)}; {format_amount(in_use, '').strip()} "
-        f"are in use by {name_some(names, most=4)}, and it needs {format_amount(needs, '').strip()}"
+        f"queue {queue} may use {format_amount(most, resource)}; {shown(in_use)} "
+        f"are in use by {name_some(names, most=4)}, and it needs {shown(needs)}"
     )
     if ending and others + sum(ours.values(), Decimal(0)) + needs <= most:
         return Reason(Cause.ENDING, sentence, "", "queue-full")
@@ -124,7 +121,7 @@ def _queue_in_use(
     return held(Cause.QUEUE, "queue-full", sentence, job=next(iter(ours)))
 
 
-def _held(snapshot: ClusterSnapshot, queue: str, resource: str, *, are_ending: bool = False) -> dict[str, Decimal]:
+def _held(snapshot: JobSnapshot, queue: str, resource: str, *, are_ending: bool = False) -> dict[str, Decimal]:
     """Return each of the team's jobs in a queue with its amount of a resource, the largest first: of pods that stay, or
     of pods that are being deleted, the job's own among them."""
     found: dict[str, Decimal] = {}
@@ -142,7 +139,7 @@ def _held(snapshot: ClusterSnapshot, queue: str, resource: str, *, are_ending: b
 # --- The nodes --------------------------------------------------------------------------------------------------------
 
 
-def _never(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
+def _never(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     """Yield a reason if no node of the selected kind could ever take such a pod, even when it is empty."""
     if snapshot.nodes is None:
         return
@@ -153,14 +150,14 @@ def _never(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
     for resource, amount in ask.each.items():
         has = max(node.whole.get(resource, Decimal(0)) for node in nodes)
         if has < amount:
-            asked, there = format_amount(amount, resource), format_amount(has, resource)
-            sentence = f"each of its pods asks for {asked}, and a {kind} has {there}"
+            holds, asks = format_amount(has, resource), format_amount(amount, resource)
+            sentence = f"each of its pods asks for {asks}, and a {kind} has {holds}"
             missing = "" if has else _NOT_SHOWN.get(resource.partition("-")[0], "")
             names = {"node": nodes[0].name, "plugin": "device plugin", "ami": "trn doctor names the reason"}
-            yield held(Cause.CAPACITY, missing or "pod-too-large", sentence, amount=there, **names)
+            yield held(Cause.CAPACITY, missing or "pod-too-large", sentence, amount=holds, **names)
 
 
-def _more_than_all_groups(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
+def _more_than_all_groups(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     """Yield a reason if the job needs more nodes than its node groups can have together, so that no waiting helps."""
     groups = _groups(snapshot, ask)
     most = max(sum(group.max_size for group in groups), len(nodes_for(ask, snapshot)))
@@ -170,7 +167,7 @@ def _more_than_all_groups(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reaso
         yield held(Cause.CAPACITY, "job-larger-than-pool", sentence, nodes=most, group=groups[0].name)
 
 
-def _capacity(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
+def _capacity(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     """Yield a reason if there are too few nodes, or too few that are free."""
     if snapshot.nodes is None:
         return
@@ -207,7 +204,7 @@ def _troubled(ask: Ask, nodes: Sequence[Node], troubled: Sequence[Node]) -> Reas
     return held(Cause.NODE, fault, sentence, node=first.name)
 
 
-def _too_few(snapshot: ClusterSnapshot, ask: Ask, nodes: Sequence[Node], usable: Sequence[Node]) -> Reason:
+def _too_few(snapshot: JobSnapshot, ask: Ask, nodes: Sequence[Node], usable: Sequence[Node]) -> Reason:
     there = "none is there" if not nodes else f"{len(usable)} {'is' if len(usable) == 1 else 'are'} there"
     group = _group(snapshot, ask)
     # Nodes of the team's other jobs stay theirs, as far as the group can grow.
@@ -219,7 +216,7 @@ def _too_few(snapshot: ClusterSnapshot, ask: Ask, nodes: Sequence[Node], usable:
     return Reason(Cause.CAPACITY, f"it needs {_nodes(ask.count, ask)}, and {there}", fix, fault)
 
 
-def _busy(snapshot: ClusterSnapshot, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) -> Reason:
+def _busy(snapshot: JobSnapshot, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) -> Reason:
     busy = [node for node in usable if node not in free]
     theirs = holders(busy)
     parts = [node for node in busy if any("/" in each and node.left(each) > 0 for each in ask.each)]
@@ -238,9 +235,7 @@ def _busy(snapshot: ClusterSnapshot, ask: Ask, usable: Sequence[Node], free: Seq
     return Reason(Cause.CAPACITY, sentence, fix, fault)
 
 
-def _held_by_others(
-    snapshot: ClusterSnapshot, ask: Ask, usable: Sequence[Node], free: Sequence[Node]
-) -> Iterator[Reason]:
+def _held_by_others(snapshot: JobSnapshot, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) -> Iterator[Reason]:
     """Yield a reason if nodes look free only because a researcher does not see other teams' pods, which show in the
     queues' sums alone."""
     for resource, each in ask.each.items():
@@ -252,15 +247,15 @@ def _held_by_others(
             scale = _scale(group, ask.count + len(usable) - len(free) + taken, ask)
             yield Reason(
                 Cause.CAPACITY,
-                f"it needs {_nodes(ask.count, ask)} to itself, "
-                f"and other teams' jobs hold {format_amount(unseen, resource)}",
+                f"it needs {_nodes(ask.count, ask)} to itself, and other teams' jobs hold "
+                f"{format_amount(unseen, resource)}",
                 f"wait for them, or {scale}" if scale.startswith("trn scale") else "wait for them",
                 "nodes-busy",
             )
             return
 
 
-def _held_in_part(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
+def _held_in_part(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     """Yield a reason if the job's pods find no nodes, and other teams' pods, which are not seen, can keep them out only
     by a part of each node."""
     nodes = nodes_for(ask, snapshot)
@@ -270,18 +265,20 @@ def _held_in_part(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
     for resource in ask.each:
         unseen = _unseen(snapshot, resource)
         if snapshot.pods and free >= ask.count > free - unseen:
-            theirs = format_amount(unseen, resource)
-            sentence = f"it needs {_nodes(ask.count, ask)} to itself, and other teams' pods hold {theirs}"
-            yield held(Cause.CAPACITY, "nodes-held-in-part", f"{sentence}, a part of each node", job="them")
+            held_amount = f"other teams' pods hold {format_amount(unseen, resource)}, a part of each node"
+            sentence = f"it needs {_nodes(ask.count, ask)} to itself, and {held_amount}"
+            yield held(Cause.CAPACITY, "nodes-held-in-part", sentence, job="them")
             return
 
 
-def _unseen(snapshot: ClusterSnapshot, resource: str) -> Decimal:
-    """Return the amount of devices, or interfaces, of pods that are not seen: what queues count beyond the seen."""
+def _unseen(snapshot: JobSnapshot, resource: str) -> Decimal:
+    """Return the amount of devices, or interfaces, of pods that are not seen: what the queues count, less the pods that
+    are seen."""
     if "/" not in resource:
         return Decimal(0)
     queues = {name_of(each): each for each in snapshot.queues or ()}
-    leaves = [each for name, each in queues.items() if name != "root" and not _is_parent(name, queues)]
+    parents = {"root", *(each["spec"].get("parent") for each in queues.values())}
+    leaves = [each for name, each in queues.items() if name not in parents]
     counted = (amounts_in_queue(queue, "allocated").get(resource, Decimal(0)) for queue in leaves)
     seen = (
         requests(pod["spec"]).get(resource, Decimal(0))
@@ -291,21 +288,17 @@ def _unseen(snapshot: ClusterSnapshot, resource: str) -> Decimal:
     return sum(counted, Decimal(0)) - sum(seen, Decimal(0))
 
 
-def _is_parent(name: str, queues: dict[str, Object]) -> bool:
-    return any(each["spec"].get("parent") == name for each in queues.values())
-
-
 def _nodes(count: int, ask: Ask) -> str:
     kind = f" of {ask.instance_type}" if ask.instance_type else ""
     return f"{plural(count, 'node')}{kind}"
 
 
-def _group(snapshot: ClusterSnapshot, ask: Ask) -> NodeGroupOutput | None:
+def _group(snapshot: JobSnapshot, ask: Ask) -> NodeGroupOutput | None:
     """Return the largest group with nodes that the ask selects."""
     return next(iter(_groups(snapshot, ask)), None)
 
 
-def _groups(snapshot: ClusterSnapshot, ask: Ask) -> list[NodeGroupOutput]:
+def _groups(snapshot: JobSnapshot, ask: Ask) -> list[NodeGroupOutput]:
     """Return the groups with nodes that the ask selects, the largest first."""
     selector = ask.spec.get("nodeSelector") or {}
 
@@ -337,7 +330,7 @@ def _scale(group: NodeGroupOutput | None, needed: int, ask: Ask) -> str:
 # --- The network ------------------------------------------------------------------------------------------------------
 
 
-def _topology(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
+def _topology(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     spec = snapshot.job["spec"]
     parts: Object = next(filter(None, (task.get("partitionPolicy") for task in spec.get("tasks") or ())), {})
     asked = spec.get("networkTopology") or parts.get("networkTopology") or {}
@@ -369,7 +362,7 @@ def _topology(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
 
 
 def _whole_parts(
-    snapshot: ClusterSnapshot, ask: Ask, size: int, label: str, parts: dict[str, set[str]]
+    snapshot: JobSnapshot, ask: Ask, size: int, label: str, parts: dict[str, set[str]]
 ) -> Iterator[Reason]:
     """Yield the reason if too few UltraServers, or halves, have all their nodes free. ``parts`` map each id to its
     nodes."""
@@ -387,7 +380,7 @@ def _whole_parts(
     yield held(Cause.TOPOLOGY, "ultraserver-busy", sentence, wait=f"wait for {theirs}" if theirs else "")
 
 
-def _close_enough(snapshot: ClusterSnapshot, ask: Ask, tier: int, groups: dict[str, set[str]]) -> Iterator[Reason]:
+def _close_enough(snapshot: JobSnapshot, ask: Ask, tier: int, groups: dict[str, set[str]]) -> Iterator[Reason]:
     nodes = {node.name: node for node in nodes_for(ask, snapshot) if not node.trouble and node.could_fit(ask.each)}
     most = max(len(members & nodes.keys()) for members in groups.values())
     together = f"{_nodes(ask.count, ask)} within tier {tier} of the network"
