@@ -175,6 +175,12 @@ def link(name, to):
     return info
 
 
+unpacks_tars = pytest.mark.skipif(
+    not hasattr(tarfile, "data_filter"), reason="this Python's tarfile has no data filter: 3.11.4 or newer brings it"
+)
+
+
+@unpacks_tars
 @pytest.mark.parametrize("ending", ["tar", "tar.gz", "tgz", "tar.bz2", "tar.xz", "zip"])
 def test_archive_is_unpacked_and_deleted(server, stage, tmp_path, ending):
     files = {"top/a.bin": random.Random(1).randbytes(100_000), "top/deep/b": b"b"}
@@ -186,6 +192,7 @@ def test_archive_is_unpacked_and_deleted(server, stage, tmp_path, ending):
     assert stage(f"{server.url}/set.{ending}", "--extract").stage == "unchanged"
 
 
+@unpacks_tars
 @pytest.mark.parametrize(
     ("archives", "found"),
     [
@@ -205,6 +212,7 @@ def test_archives_are_unpacked_in_place(server, stage, tmp_path, archives, found
     assert content_of(tmp_path / "set") == found
 
 
+@unpacks_tars
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -225,18 +233,29 @@ def test_malformed_or_escaping_archive_is_refused(server, stage, tmp_path, name,
     assert not [*tmp_path.rglob("out"), *tmp_path.parent.glob("out"), *tmp_path.glob("set")]
 
 
+@unpacks_tars
 def test_absolute_path_in_an_archive_loses_its_slash_as_in_tar(server, stage, tmp_path):
     server.files["/set.tar"] = a_tar({"/tmp/out-of-the-volume": b"x"}, "w")
     assert stage(f"{server.url}/set.tar", "--extract").stage == "complete"
     assert not Path("/tmp/out-of-the-volume").exists()
 
 
+def test_tar_is_refused_where_python_has_no_data_filter(server, stage, tmp_path, monkeypatch):
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    server.files["/set.tar"] = a_tar({"../out": b"x"}, "w")
+    ended = stage(f"{server.url}/set.tar", "--extract")
+    assert (ended.code, "give an image with a newer Python" in ended.message) == (1, True)
+    assert not [*tmp_path.parent.glob("out"), *tmp_path.glob("set")]
+
+
+@unpacks_tars
 def test_two_archives_with_one_file_are_refused(server, stage):
     archives = {"1.tar": a_tar({"t/1": b"1"}, "w"), "2.tar": a_tar({"t/1": b"2"}, "w")}
     ended = stage(server.list_of(archives), "--list", "--extract")
     assert (ended.code, "2.tar holds '1', as the source does already" in ended.message) == (1, True)
 
 
+@unpacks_tars
 def test_unpacking_killed_at_each_rename_and_link_resumes(server, stage, tmp_path, monkeypatch):
     archives = {f"x/{n}.tar": a_tar({f"t{n}/{each}": bytes([n]) for each in "ab"}, "w") for n in range(3)}
     url = server.list_of(archives)
