@@ -13,6 +13,7 @@ from trainium_eks.diagnose.why_pending import why
 from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.watch.endings import exits, first_failure
 from trainium_eks.jobs.watch.log_lines import LogLine, parse, pod_names, seconds
+from trainium_eks.kube.api import ApiError
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.model.annotations import annotation
 
@@ -151,7 +152,6 @@ def read(session: Session, job: WatchedJob, wanted: PodFilter) -> tuple[Iterator
 
 def read_all(session: Session, wanted: PodFilter, pods: Sequence[Object]) -> tuple[list[list[PodLine]], list[str]]:
     """Return the lines of each pod, with all its ranks, and the errors of unreadable logs."""
-    from trainium_eks.kube.api import ApiError
 
     def read(pod: Object) -> tuple[list[PodLine], str]:
         place = wanted.places.get(name_of(pod), 0)

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from kubernetes.client.api_client import ApiClient  # type: ignore[import-untyped]
-
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import FIELD_MANAGER, Requests
 from trainium_eks.kube.types import ApiError, ApiKind, Cause, NoSuchKindError, ObjectReference
@@ -40,7 +38,7 @@ Objects = list[dict[str, Any]]
 class Api(Requests):
     """Kinds and objects of one API server. Safe to use from many threads."""
 
-    def __init__(self, client: ApiClient, kubeconfig: Path) -> None:
+    def __init__(self, client: Any, kubeconfig: Path) -> None:
         super().__init__(client, kubeconfig)
         self._kinds: dict[str, dict[str, ApiKind]] = {}
         self._kinds_lock = threading.Lock()

@@ -13,7 +13,9 @@ from typing import Any
 
 from trainium_eks.client.cluster_access import kubeconfig_file
 from trainium_eks.client.failure import FAILED, CommandError
+from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.objects.holders import holding
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.operate.cleanup.state import StackState, StateError
@@ -116,7 +118,6 @@ def ask_cluster(project: Path, stack: str) -> Ask:
 
     def ask(claims: Iterable[Claim]) -> tuple[Holder, ...]:
         # The Kubernetes client takes most of a second to import.
-        from trainium_eks.kube.api import Api
 
         try:
             outputs = StackOutputs.load(stack, directory=project)
@@ -132,8 +133,6 @@ def ask_cluster(project: Path, stack: str) -> Ask:
 
 def holders(claim: Claim, pods: Iterable[Mapping[str, Any]]) -> tuple[Holder, ...]:
     """Return the pods of the claim's namespace that hold the claim, by name."""
-    from trainium_eks.local.objects.holders import holding
-
     found = []
     for pod in holding(pods, claim.name):
         metadata = pod["metadata"]

@@ -2,25 +2,27 @@
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared import log_lines
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.log_lines import Printer
 from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
+from trainium_eks.client import kept_logs, reading, sagemaker
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError
+from trainium_eks.client.follow import Follower
+from trainium_eks.client.logs import LogOptions, PodFilter, choose, first_failed, read
 from trainium_eks.client.notices import notice, say
+from trainium_eks.client.session import Session, open_session
+from trainium_eks.jobs.observed.job_snapshot import FAILURES
+from trainium_eks.jobs.observed.watched import WatchedJob
+from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerWork
 from trainium_eks.kube.pod_text import printable
 
-if TYPE_CHECKING:
-    from trainium_eks.cli.shared.log_lines import Printer
-    from trainium_eks.client.logs import LogOptions, PodFilter
-    from trainium_eks.client.session import Session
-    from trainium_eks.jobs.observed.watched import WatchedJob
-    from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerWork
-
-app = App(panel=JOBS)
+app = App()
 
 
 @app.command(example="trn logs bert-tiny --follow")
@@ -51,11 +53,6 @@ def logs(
 
     Exit code: 0; 1 when there is no log, and with --follow when the job did not succeed; 2 for wrong usage.
     """
-    from trainium_eks.cli.shared import log_lines
-    from trainium_eks.client import kept_logs, reading, sagemaker
-    from trainium_eks.client.logs import LogOptions, choose, read
-    from trainium_eks.client.session import open_session
-
     options = LogOptions(rank, node, everything, follow, since, tail, previous)
     with open_session(cluster) as session:
         if (managed := sagemaker.find(session, job)) is not None:
@@ -82,11 +79,8 @@ def logs(
         _complain(troubles)
 
 
-def follow_job(session: "Session", job: "WatchedJob", wanted: "PodFilter", printer: "Printer") -> int:
+def follow_job(session: Session, job: WatchedJob, wanted: PodFilter, printer: Printer) -> int:
     """Print lines as they come until the job has ended; return 0 when it succeeded."""
-    from trainium_eks.client.follow import Follower
-    from trainium_eks.jobs.observed.job_snapshot import FAILURES
-
     follower = Follower(session, job, wanted, notice)
     try:
         for lines in follower.batches():
@@ -98,10 +92,9 @@ def follow_job(session: "Session", job: "WatchedJob", wanted: "PodFilter", print
     return 0 if follower.state == "Completed" else FAILED
 
 
-def explain(session: "Session", job: "WatchedJob", cluster: ClusterOptions) -> None:
+def explain(session: Session, job: WatchedJob, cluster: ClusterOptions) -> None:
     """Print on stderr why a job failed: the node that ended first, the doctor's findings, and where more stands."""
     from trainium_eks.cli.shared.examine import closing
-    from trainium_eks.client.logs import first_failed
 
     if first := first_failed(session, job):
         notice(f"{job.name}: {first}")
@@ -110,11 +103,8 @@ def explain(session: "Session", job: "WatchedJob", cluster: ClusterOptions) -> N
 
 
 def _of_sagemaker(
-    jobs: "SageMakerJobs", job: "SageMakerWork", options: "LogOptions", cluster: ClusterOptions, *, timestamps: bool
+    jobs: SageMakerJobs, job: SageMakerWork, options: LogOptions, cluster: ClusterOptions, *, timestamps: bool
 ) -> int:
-    from trainium_eks.cli.shared import log_lines
-    from trainium_eks.client import sagemaker
-
     node, since = sagemaker.chosen(job, options)
     if options.follow:
         return log_lines.follow_sagemaker(jobs, job.name, cluster, node, since, timestamps=timestamps)

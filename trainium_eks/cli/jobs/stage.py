@@ -5,19 +5,23 @@ from typing import Annotated
 import typer
 
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.progress import shown_progress
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client import staging
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError
+from trainium_eks.client.session import open_session
+from trainium_eks.jobs.data.presets import PRESETS
+from trainium_eks.jobs.data.staging import CONTAINER, DATA, StageRequest
+from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.pod_text import LINE_CHARACTERS, printable
 
-app = App(panel=JOBS)
+app = App()
 
 
 def _show_presets(asked: bool) -> None:
     if asked:
-        from trainium_eks.jobs.data.presets import PRESETS
-
         for name, preset in PRESETS.items():
             size = f"; {preset.size}" if preset.size else ""
             output.write(f"{name}: {preset.about}{size}\n  {preset.source} -> {preset.to}\n")
@@ -78,11 +82,6 @@ def stage(
     Exit code: the Job's: 0 when the data is there, 1 when not; 2 for wrong usage.
     """
     del presets  # its callback has acted
-    from trainium_eks.cli.shared.progress import shown_progress
-    from trainium_eks.client import staging
-    from trainium_eks.client.session import open_session
-    from trainium_eks.jobs.data.staging import CONTAINER, DATA, StageRequest
-    from trainium_eks.jobs.objects import batch_jobs
 
     asked = StageRequest(
         source,
