@@ -33,12 +33,14 @@ app = App()
 @with_cluster_options
 def cancel(
     job: Annotated[str | None, typer.Argument(help="Name of the job.", show_default=False)] = None,
-    everything: Annotated[bool, typer.Option("--all", help="End all jobs of the namespace that go on.")] = False,
-    agreed: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Cancel all running and waiting jobs of the namespace.")
+    ] = False,
+    agreed: Annotated[bool, typer.Option("--yes", "-y", help="With --all: skip the confirmation.")] = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """End a job: its processes get SIGTERM and their grace period, then it is removed. Its output stays.
+    """Cancel a job: its processes get SIGTERM and their grace period, then it is deleted. Its output stays.
 
     Exit code: 0; 1 when pods are still there after their grace period; 2 when there is no such job.
     """
