@@ -123,7 +123,7 @@ def test_cut_connection_resumes_and_a_changed_object_is_not_mixed(s3, stage, tmp
 )
 def test_s3_errors_are_described(status, code, text, said):
     answer = {"Error": {"Code": code, "Message": text}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    found = S3("s3://bucket/key", 1)._said(ClientError(answer, "GetObject"))
+    found = S3("s3://bucket/key", 1)._translated(ClientError(answer, "GetObject"))
     assert said in str(found)
     assert isinstance(found, CopyInterruptedError) == (status == 503)
 

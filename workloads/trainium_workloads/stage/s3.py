@@ -107,13 +107,13 @@ class S3:
             return call()
         except ClientError as error:
             if was_signed or not _wants_signature(error) or boto3.Session().get_credentials() is None:
-                raise self._said(error) from None
+                raise self._translated(error) from None
         except (BotoCoreError, RetriesExceededError, S3DownloadFailedError, S3ValidationError) as error:
             raise CopyInterruptedError(f"{self._source}: {error}") from None
         self._connect(None)
         return self._ask(call)
 
-    def _said(self, error: ClientError) -> Exception:
+    def _translated(self, error: ClientError) -> Exception:
         """Return the copier's error for one of S3."""
         status, code = error.response["ResponseMetadata"]["HTTPStatusCode"], error.response["Error"]["Code"]
         text = error.response["Error"].get("Message", "")
