@@ -31,10 +31,6 @@ def _alias(call: Call) -> Answer:
     }
 
 
-def _key_policy(call: Call) -> Answer:
-    return call.text("keyId"), {}
-
-
 def _key_deleted(key: Resource) -> str:
     days = key.inputs.get("deletionWindowInDays", 30)
     return f"scheduled for deletion in {days} days; what it encrypts (backups too) is unreadable after that"
@@ -67,7 +63,7 @@ ALIAS = ResourceType(
 
 KEY_POLICY = ResourceType(
     token="aws:kms/keyPolicy:KeyPolicy",
-    simulated=_key_policy,
+    simulated=lambda call: (call.text("keyId"), {}),
     tagged=False,
     replaced_by=(REGION, "keyId"),
     understood=access.POLICY,

@@ -93,10 +93,6 @@ def _named(_graph: Graph, resource: Resource) -> Iterable[str]:
     yield str(value_at(resource.inputs, "metadata.name") or "")
 
 
-def _size(_graph: Graph, volume: Resource) -> Iterable[str]:
-    yield str(value_at(volume.inputs, "spec.capacity.storage") or "")
-
-
 def _amounts(_graph: Graph, queue: Resource) -> Iterable[str]:
     spec: Mapping[str, Any] = queue.inputs.get("spec") or {}
     for field in ("capability", "guarantee"):
@@ -189,7 +185,7 @@ PERSISTENT_VOLUME = kind(
     *(f"spec.{source}" for source in _LISTS["volumeSources"]),
     namespaced=False,
     price=BilledElsewhere("file systems and volumes"),
-    shown=ShownType(_size),
+    shown=ShownType(lambda _graph, volume: [str(value_at(volume.inputs, "spec.capacity.storage") or "")]),
     holds=Holds("its tie to the files", Worth.TIE),
     understood=(
         "spec.capacity",
