@@ -18,7 +18,7 @@ from trainium_eks.plan.resource_types.resource_type import (
 
 
 def _key(call: Call) -> Answer:
-    identity = f"sim-{uuid.uuid5(uuid.NAMESPACE_URL, call.registration.urn)}"
+    identity = f"sim-{uuid.uuid5(uuid.NAMESPACE_URL, call.resource.urn)}"
     return identity, {"keyId": identity, "arn": call.arn("kms", f"key/{identity}")}
 
 

@@ -23,7 +23,7 @@ def _more_accounts(before: Any, after: Any) -> str:
 def _row(token: str, replaced_by: tuple[str | When, ...], understood: tuple[str | Concern, ...] = ()) -> ResourceType:
     return ResourceType(
         token=token,
-        simulated=lambda call: (str(uuid.uuid5(uuid.NAMESPACE_URL, call.registration.urn)), {}),
+        simulated=lambda call: (str(uuid.uuid5(uuid.NAMESPACE_URL, call.resource.urn)), {}),
         tagged=False,
         replaced_by=replaced_by,
         seconds=0,
