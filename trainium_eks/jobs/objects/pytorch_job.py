@@ -69,7 +69,7 @@ def _template(job: TrainingJob, labels: dict[str, str]) -> dict[str, Any]:
 
 
 def schedule(spec: dict[str, Any], job: TrainingJob) -> None:
-    """Add to a pod's spec the fields that Volcano's controllers set on the pods of their own jobs."""
+    """Add to a pod's spec the fields that Volcano's controllers set on the pods of Volcano jobs."""
     spec["schedulerName"] = SCHEDULER
     if job.options.priority:
         spec["priorityClassName"] = job.options.priority
