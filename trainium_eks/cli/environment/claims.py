@@ -151,7 +151,7 @@ def _for_kubectl(owner: Mapping[str, Any] | None) -> str:
     return f"{kind}.{group}/{owner.get('name')}" if group else f"{kind}/{owner.get('name')}"
 
 
-def told(claims: Sequence[Claim]) -> str:
+def format_claims(claims: Sequence[Claim]) -> str:
     """Return a message that lists the claims an update deletes."""
     lines = [f"  {claim}{' (with its namespace and pods)' if claim.with_namespace else ''}" for claim in claims]
     return "\n".join(["This update deletes claims of the shared file system:", *lines])

@@ -245,7 +245,7 @@ def spare_jobs(graph: Graph, project: Path, arguments: Sequence[str], *, patient
         return
     if not going:
         return
-    typer.echo(claims.told(going))
+    typer.echo(claims.format_claims(going))
     # With its namespace a claim goes, and its pods end: the request implies that.
     held = [claim for claim in going if not claim.with_namespace]
     try:

@@ -49,7 +49,7 @@ def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
     if lines := data_lines(graph):
         typer.echo("\n".join(["What holds data:", *lines]))
     refuse_protected(graph, arguments)
-    if lines := list(goes_on_costing(graph)):
+    if lines := list(remaining_costs(graph)):
         typer.echo("\n".join(["What goes on costing money afterwards:", *lines]))
     if PREVIEW_ONLY in arguments:
         return others
@@ -125,7 +125,7 @@ def refuse_protected(graph: Graph, arguments: Sequence[str]) -> None:
     )
 
 
-def goes_on_costing(graph: Graph) -> Iterator[str]:
+def remaining_costs(graph: Graph) -> Iterator[str]:
     """Yield a line for each resource that outlives the stack, with its list price in us-east-1."""
     for each in graph.resources:
         kept = each.options.retain_on_delete or each.options.protect

@@ -65,7 +65,7 @@ def logs(
         found = reading.jobs(session)
         there = reading.named(found, job)
         if there is None:
-            failure = reading.no_such(session, job, found)
+            failure = reading.missing_job_error(session, job, found)
             offer = f". What a removed job wrote: trn logs {job} --since 24h" if reading.keeps(session) else ""
             raise CommandError(failure.code, f"{failure.title}{offer}")
         wanted = choose(there, options)

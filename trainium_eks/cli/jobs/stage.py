@@ -42,9 +42,6 @@ def stage(
         bool,
         typer.Option("--list", help="Show the presets and exit.", callback=_show_presets, is_eager=True),
     ] = False,
-    file_list: Annotated[
-        bool, typer.Option("--file-list", help="SOURCE is a list of files: sha256sum's lines, URLs, or JSON.")
-    ] = False,
     extract: Annotated[
         bool, typer.Option("--extract", help="Unpack archives (tar, zip) and do not keep them.")
     ] = False,
@@ -89,7 +86,6 @@ def stage(
     asked = StageRequest(
         source,
         to,
-        is_list=file_list,
         extract=extract,
         include=tuple(include or ()),
         exclude=tuple(exclude or ()),
