@@ -66,8 +66,9 @@ def record(
         stack: name of the stack.
         config: key to text, as Pulumi stores it. Keys without namespace are the project's.
         preview: leave values that a provider computes unknown, as in the first preview of a stack.
-        assumptions: answers for look-ups; other look-ups get a placeholder. When None, a look-up is an error:
-            components should look nothing up.
+        assumptions: answers for look-ups; of the others identity, region, partition, zones, AMI, VPC, subnets, security
+            group, cluster and SSM parameter get a placeholder. When None, a look-up is an error: components should look
+            nothing up.
         timeout_seconds: longest time without progress, after which a program waits for something that never comes.
 
     Raises:
@@ -93,9 +94,10 @@ def record(
 class Mocks(pulumi.runtime.Mocks):
     """Mocks that answer from the simulation: ids and ARNs of the right form, computed properties.
 
-    ``pulumi.runtime.set_mocks(Mocks())``. Look-ups get placeholders; a resource type that the simulation does not know
-    answers with its inputs. ``pulumi_eks`` builds the control plane of a ``TrainiumCluster`` in a process of its own,
-    which no mocks replace: its outputs are placeholders with the word ``mocked``; :func:`record` has the real form.
+    ``pulumi.runtime.set_mocks(Mocks())``. Look-ups get the placeholders of :func:`record`; a resource type that the
+    simulation does not know answers with its inputs. ``pulumi_eks`` builds the control plane of a ``TrainiumCluster``
+    in a process of its own, which no mocks replace: its outputs are placeholders with the word ``mocked``;
+    :func:`record` has the real form.
 
     Args:
         region: AWS region of resources with a provider that sets none.

@@ -17,7 +17,7 @@ from trainium_eks.model.validation import limits
 from trainium_eks.plan import sdk
 from trainium_eks.plan.backend import Backend, Registration, SimulationError, UnknownTypeError
 from trainium_eks.plan.graph import SECRET, STACK_TYPE, UNKNOWN, Graph, Resource
-from trainium_eks.plan.recording import eks_cluster, registration, values, wire
+from trainium_eks.plan.recording import eks_cluster, registration, wire
 from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.lookups import Lookups, UnknownLookupError
 from trainium_eks.plan.recording.transforms import Run, Transforms
@@ -244,8 +244,8 @@ class Monitor(sdk.BaseMonitor):
             project=self.project,
             stack=self.stack,
             resources=tuple(resources),
-            outputs=values.ordered(self._hide(self._outputs.get(stack_urn, {}))),
-            config=values.ordered(config),
+            outputs=wire.ordered(self._hide(self._outputs.get(stack_urn, {}))),
+            config=wire.ordered(config),
             simulated=tuple(sorted(simulated - {"pulumi"})),
             warnings=tuple(sorted({str(self._hide(message)) for message in self.engine.messages})),
             placeholders=tuple(sorted(str(self._hide(each)) for each in placeholders)),
@@ -279,8 +279,8 @@ class Monitor(sdk.BaseMonitor):
         outputs = {**resource.outputs, **self._outputs.get(resource.urn, {})}
         return replace(
             resource,
-            inputs=values.ordered(self._hide(resource.inputs)),
-            outputs=values.ordered(self._hide(outputs)),
+            inputs=wire.ordered(self._hide(resource.inputs)),
+            outputs=wire.ordered(self._hide(outputs)),
             options=options,
             # Resources that the program read are not this stack's, and exist already.
             dependencies=tuple(urn for urn in resource.dependencies if urn not in self._read),
@@ -354,7 +354,11 @@ class Monitor(sdk.BaseMonitor):
             self.engine.messages.append(f"{component.name}: the objects of {request.type} are not in the plan")
             return resource_pb2.RegisterResourceResponse(urn=component.urn, object=wire.encode({"resources": []}))
         inputs = wire.decode(request.object, mask=False)
-        beyond = eks_cluster.beyond(inputs) if request.type == eks_cluster.TYPE else "it is built by its own package"
+        beyond = (
+            eks_cluster.unsupported_inputs(inputs)
+            if request.type == eks_cluster.TYPE
+            else "it is built by its own package"
+        )
         if beyond and self._foreign:
             self.engine.messages.append(
                 f"{component.name}: not simulated: {request.type} is a component that another package builds in its "
@@ -412,7 +416,7 @@ class Monitor(sdk.BaseMonitor):
 
     def _hide(self, value: Any) -> Any:
         """Return the value without any text that the program declared secret, at any place."""
-        return values.hidden(value, self._secrets)
+        return wire.hidden(value, self._secrets)
 
 
 def preview_state(computed: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 Standard library and the plain model only, so that a plan, a test and any holder of a graph can run them. Each rule is a
 function over the graph that returns a finding for every resource it met; a rule that met none does not apply.
 
-Many repeat a check of the config by the model's ``validate()``, and their docstrings name the module. They are meant as
-independent checks: they read the registrations of any program, with objects made by hand beside a component. Facts
-(sizes, ports, ranges, versions) are the model's own.
+Rules read the registrations of any program, with objects made by hand beside a component. A rule that repeats a check
+of the config by the model's ``validate()`` names the module in its docstring: it guards access, data or money, which a
+program without this config can lose, too. Facts (sizes, ports, ranges, versions) are the model's own.
 """
 
 import pkgutil
@@ -21,6 +21,7 @@ from trainium_eks.plan.rules._rule import Judgement, Rule, Severity
 from trainium_eks.plan.rules._view import View
 
 __all__ = [
+    "CONFIG_ALONE",
     "NOT_JUDGED",
     "RULES",
     "STANDING_WAIVERS",
@@ -50,6 +51,16 @@ NOT_JUDGED: Mapping[str, str] = {
     " environment's URNs with the last release's list, and `trn plan --against` compares two plans.",
 }
 """Rules that need more than one recorded program, each with the place of its check."""
+
+CONFIG_ALONE: Mapping[str, str] = {
+    "R24": "Give each EFA type all its interfaces: an entry of `instanceTypes` differs from EC2 in their number.",
+    "R43": "Use EFA on Lustre only where nodes can: `fileSystem.efaEnabled` costs larger size steps.",
+    "R58": "Run Volcano twice: with `volcano.replicas` 1 a lost scheduler or webhook stops every new job.",
+    "R60": "Let jobs create pods while a pool has no nodes: `volcano.scaleFromZero` is off, and a pool rests at zero.",
+    "R80": "Let Cluster Autoscaler buy no more than a queue may use: a group's `maxSize` is above that.",
+    "R91": "Let the first update reach a private endpoint: it needs an existing network with a machine in it.",
+}
+"""Ids that a waiver names and that the config's own checks alone ask for: no resource of a plan is judged by them."""
 
 STANDING_WAIVERS: Mapping[str, str] = {
     "R07": "pulumi-eks always makes the cluster's creator an administrator (pulumi-eks#2373); apart from that,"

@@ -1,4 +1,4 @@
-"""R01-R11, R91: the control plane, its logs and its key, and access to its endpoint."""
+"""R01-R09, R11: the control plane, its logs and its key, and access to its endpoint."""
 
 import re
 from collections.abc import Iterator
@@ -7,8 +7,7 @@ from trainium_eks.model.catalogue import versions
 from trainium_eks.model.config.cluster import LOG_TYPES
 from trainium_eks.model.validation import ranges
 from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules._endpoint import endpoints
-from trainium_eks.plan.rules._facts import SUBNET, ControlPlane
+from trainium_eks.plan.rules._facts import ControlPlane
 from trainium_eks.plan.rules._read import (
     Json,
     allows,
@@ -17,7 +16,6 @@ from trainium_eks.plan.rules._read import (
     given,
     items,
     known,
-    listed,
     mapping,
     number,
     principals,
@@ -26,7 +24,7 @@ from trainium_eks.plan.rules._read import (
     text,
     true,
 )
-from trainium_eks.plan.rules._rule import Judgement, judged, rule, unseen
+from trainium_eks.plan.rules._rule import Judgement, judged, rule
 from trainium_eks.plan.rules._view import View
 
 ANYWHERE = ("0.0.0.0/0", "::/0")
@@ -196,30 +194,6 @@ def support_policy(view: View) -> Iterator[Judgement]:
 
 
 @rule(
-    "R10",
-    "Place the control plane in two zones, in private subnets with room",
-    "high",
-    "EKS network requirements",
-    follows_ids=True,
-)
-def control_plane_subnets(view: View) -> Iterator[Judgement]:
-    """EKS needs subnets in two zones; a version upgrade needs free addresses there (we ask for 16; AWS' minimum is 6).
-    Independent of `model/config/network.py`, which validates the config."""
-    for plane in view.control_planes:
-        faults: list[str] = []
-        if plane.component is not None and given(plane.component.inputs.get("publicSubnetIds")):
-            faults.append("publicSubnetIds is set, wanted private subnets only")
-        path, ids = plane.read("vpcConfig.subnetIds", "subnetIds")
-        if not given(ids) and plane.component is not None:
-            path, ids = "privateSubnetIds", plane.component.inputs.get("privateSubnetIds")
-        if not all(map(known, listed(ids))):
-            yield unseen(plane.resource, f"{path} is known only during the update")
-            continue
-        faults += _subnet_faults(view, path, ids)
-        yield from judged(plane.resource, faults, "private subnets in two zones, 16 addresses or more in each")
-
-
-@rule(
     "R11",
     "Rotate keys and name their users",
     "medium",
@@ -231,27 +205,6 @@ def keys(view: View) -> Iterator[Judgement]:
     named principals (a star counts as named only with a condition on the caller)."""
     for key in view.of("aws:kms/key:Key"):
         yield from judged(key, _key_faults(view, key), "rotates, with a policy of named principals")
-
-
-@rule(
-    "R91",
-    "Let the first update reach a private endpoint",
-    "high",
-    "EKS cluster endpoint, terraform-aws-eks#1863",
-    follows_ids=True,
-)
-def reached(view: View) -> Iterator[Judgement]:
-    """Kubernetes objects need the API. With the public endpoint off it is reached from the VPC and from networks tied
-    to it: so the network exists before the program, with a machine in it, and the cluster's security group lets in a
-    range on port 443. A program that makes the VPC itself stops on its first update. Independent of
-    `model/config/cross.py`, which validates the config."""
-    for endpoint in endpoints(view):
-        faults = []
-        if not endpoint.public and endpoint.own_network:
-            faults.append("vpcConfig.subnetIds are made by this program, wanted a network with a machine in it before")
-        if not endpoint.public and not endpoint.private:
-            faults.append("no rule of the cluster's security group opens port 443 to a range, wanted one")
-        yield from judged(endpoint.plane.resource, faults, f"the first update comes from {endpoint.first_up}")
 
 
 def _public(plane: ControlPlane) -> bool:
@@ -270,25 +223,6 @@ def _open_ranges(plane: ControlPlane) -> list[str]:
     if opened > ranges.MOST_PUBLIC_ADDRESSES:
         faults.append(f"{path} opens {opened:,} addresses, wanted {ranges.MOST_PUBLIC_ADDRESSES:,} (a /8) at most")
     return faults
-
-
-def _subnet_faults(view: View, path: str, ids: Json) -> Iterator[str]:
-    if not items(ids):
-        yield f"{path} is {show(ids)}, wanted subnets in two zones"
-        return
-    zones = {view.zone_of(each) for each in items(ids)}
-    if "" in zones:
-        unseen = [each for each in items(ids) if not view.zone_of(each)]
-        yield f"{path} has {show(unseen)} whose zone is in neither program nor config, wanted subnets in two zones"
-    elif len(zones) < 2:
-        yield f"{path} is in zone {', '.join(zones)} alone, wanted two zones"
-    for each in items(ids):
-        prefix = view.range_of(each).partition("/")[2]
-        if prefix.isdigit() and 2 ** (32 - int(prefix)) - 5 < 16:
-            yield f"{path}: {show(each)} is a /{prefix}, wanted 16 free addresses or more"
-        subnet = view.named(each, SUBNET)
-        if subnet is not None and view.public(subnet):
-            yield f"{path}: {show(each)} ({subnet.name}) routes to an internet gateway, wanted a private subnet"
 
 
 def _key_faults(view: View, key: Resource) -> Iterator[str]:

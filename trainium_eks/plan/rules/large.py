@@ -29,13 +29,6 @@ def most_nodes(view: View) -> int:
     return int(sum(size or 0 for size in sizes))
 
 
-def held_addresses(view: View) -> addresses.PodAddresses:
-    """Return the addresses that the VPC CNI holds on each node by its add-on's settings, the stack's where unseen."""
-    env = next((_cni_environment(addon.inputs) for addon in view.addons("vpc-cni")), {})
-    warm, least = (number(env.get(name)) for name in ("WARM_IP_TARGET", "MINIMUM_IP_TARGET"))
-    return addresses.PODS if warm is None or least is None else addresses.PodAddresses(int(warm), int(least))
-
-
 @rule(
     "R95",
     "Provision the control plane of more than 300 nodes",

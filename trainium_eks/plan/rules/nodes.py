@@ -1,4 +1,4 @@
-"""R12-R23, R30 and R94: launch templates, images, rights, updates and the gate of nodes."""
+"""R12-R19, R21-R23, R30 and R94: launch templates, images, rights, updates and the gate of nodes."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,6 @@ from trainium_eks.plan.rules._read import (
     given,
     items,
     mapping,
-    number,
     show,
     statements,
     text,
@@ -159,15 +158,6 @@ def node_repair(view: View) -> Iterator[Judgement]:
         yield from judged(plane.resource, faults, "the monitoring agent is installed")
     for agent in agents:
         yield from judged(agent, _dcgm_faults(view, agent), "its DCGM server tolerates the GPU nodes' taints")
-
-
-@rule("R20", "Set how a node group updates", "medium", "EKS API, own")
-def updates(view: View) -> Iterator[Judgement]:
-    """At most 100 nodes at a time (the API's limit), set explicitly; reserved capacity has no spare node to start
-    first, so its groups update with strategy MINIMAL. Independent of `model/config/node_groups.py`, which validates the
-    config."""
-    for group in view.node_groups:
-        yield from judged(group.resource, _update_faults(group), "its update is explicit")
 
 
 @rule("R21", "Leave the size of autoscaled groups alone", "medium", "terraform-aws-eks FAQ, pulumi-eks#1380")
@@ -319,19 +309,6 @@ def _pod_roles(view: View, addon: Resource) -> Iterator[Resource]:
     for each in view.of(ASSOCIATION):
         if (each.inputs.get("namespace"), each.inputs.get("serviceAccount")) == ("kube-system", "aws-node"):
             yield from view.refers(each, "roleArn", ROLE)
-
-
-def _update_faults(group: NodeGroup) -> Iterator[str]:
-    config = mapping(group.resource.inputs.get("updateConfig"))
-    count, share = config.get("maxUnavailable"), config.get("maxUnavailablePercentage")
-    if not given(count) and not given(share):
-        yield "updateConfig.maxUnavailable is unset, wanted 1 to 100"
-    for path, found in (("maxUnavailable", count), ("maxUnavailablePercentage", share)):
-        size = number(found)
-        if given(found) and (size is None or not 1 <= size <= 100):
-            yield f"updateConfig.{path} is {show(found)}, wanted 1 to 100"
-    if group.reservation is not None:
-        yield from differs(group.resource.inputs, "updateConfig.updateStrategy", "MINIMAL")
 
 
 def _belongs(view: View, resource: Resource, name: str) -> bool:

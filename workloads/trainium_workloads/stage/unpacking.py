@@ -5,6 +5,7 @@ filter (PEP 706): none leaves the directory, by name or by link, and none is a d
 """
 
 import os
+import platform
 import shutil
 import tarfile
 import zipfile
@@ -68,6 +69,11 @@ def _extract(archive: Path, directory: Path, check_room: Callable[[int], None]) 
                 check_path(info.filename.rstrip("/"), archive.name)
                 check_room(info.file_size)
                 zipped.extract(info, directory)  # a link becomes a file with its target's name in it
+    elif not hasattr(tarfile, "data_filter"):
+        raise StageError(
+            f"{archive.name} cannot be unpacked safely by Python {platform.python_version()}: tarfile's data filter "
+            "came with 3.11.4; give an image with a newer Python, or unpack the archive before"
+        )
     else:
         with tarfile.open(archive) as tar:
             tar.extractall(directory, filter=filtered)

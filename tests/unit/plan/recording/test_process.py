@@ -222,7 +222,7 @@ def test_endless_program_is_stopped_with_its_position(tmp_path):
 
 @pytest.mark.slow
 def test_unresponsive_process_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(process, "_LIMITS", 1)
     program = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n"
     with pytest.raises(ProgramTimeoutError, match="did not say"):
         record(project(tmp_path, program), "dev", timeout_seconds=8)
