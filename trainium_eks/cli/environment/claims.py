@@ -13,7 +13,9 @@ from typing import Any
 
 from trainium_eks.client.cluster_access import kubeconfig_file
 from trainium_eks.client.failure import FAILED, CommandError
+from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.objects.holders import holding
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.operate.cleanup.state import StackState, StateError
@@ -116,7 +118,6 @@ def ask_cluster(project: Path, stack: str) -> Ask:
 
     def ask(claims: Iterable[Claim]) -> tuple[Holder, ...]:
         # The Kubernetes client takes most of a second to import.
-        from trainium_eks.kube.api import Api
 
         try:
             outputs = StackOutputs.load(stack, directory=project)
@@ -132,8 +133,6 @@ def ask_cluster(project: Path, stack: str) -> Ask:
 
 def holders(claim: Claim, pods: Iterable[Mapping[str, Any]]) -> tuple[Holder, ...]:
     """Return the pods of the claim's namespace that hold the claim, by name."""
-    from trainium_eks.local.objects.holders import holding
-
     found = []
     for pod in holding(pods, claim.name):
         metadata = pod["metadata"]
@@ -152,7 +151,7 @@ def _for_kubectl(owner: Mapping[str, Any] | None) -> str:
     return f"{kind}.{group}/{owner.get('name')}" if group else f"{kind}/{owner.get('name')}"
 
 
-def told(claims: Sequence[Claim]) -> str:
+def format_claims(claims: Sequence[Claim]) -> str:
     """Return a message that lists the claims an update deletes."""
     lines = [f"  {claim}{' (with its namespace and pods)' if claim.with_namespace else ''}" for claim in claims]
     return "\n".join(["This update deletes claims of the shared file system:", *lines])

@@ -19,6 +19,8 @@ from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, CommandError, as_typed
 from trainium_eks.client.session import Session, open_session
+from trainium_eks.kube import pod_channels
+from trainium_eks.kube.api import ApiError
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.config import namespaces
@@ -83,8 +85,6 @@ def _firing(cluster: ClusterOptions) -> list[Firing]:
 
 def _pod(session: Session) -> str:
     """Return the name of a ready Prometheus pod: all copies compute the same alerts."""
-    from trainium_eks.kube.api import ApiError
-
     try:
         found = session.api.list("v1", "Pod", namespace=NAMESPACE.name, labels=LABELS)
     except ApiError as error:
@@ -119,8 +119,6 @@ def _is_ready(pod: Object) -> bool:
 @contextmanager
 def _forwarded(session: Session, pod: str) -> Iterator[str]:
     """Yield the address on this machine that leads to the pod."""
-    from trainium_eks.kube import pod_channels
-
     try:
         pod_channels.check_port_forward(session, pod, PORT)
     except pod_channels.NoChannelError as error:

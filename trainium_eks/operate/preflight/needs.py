@@ -288,23 +288,18 @@ class Needs:
     def _pool(self, pool: Pool) -> Iterator[Group]:
         """Yield a pool at its limit, once for each reservation; of several types the smallest stands for all, because
         the limit counts CPUs."""
-        types = sorted(
-            (each for each in pool.types if each in self._view.catalogue),
-            key=lambda each: self._view.catalogue[each].vcpus,
-        )
-        inputs = pool.node_class.inputs if pool.node_class is not None else {}
-        spec = mapping(inputs.get("spec"))
-        terms = [text(at(each, "id")) for each in items(spec.get("capacityReservationSelectorTerms"))]
-        disks = (text(at(each, "ebs.volumeSize")).removesuffix("Gi") for each in items(spec.get("blockDeviceMappings")))
-        subnets = (at(each, "id") for each in items(spec.get("subnetSelectorTerms")))
+        instance = min(pool.instances, key=lambda each: each.vcpus, default=None)
+        terms = [text(at(each, "id")) for each in items(pool.settings.get("capacityReservationSelectorTerms"))]
+        disks = (at(each, "ebs.volumeSize") for each in items(pool.settings.get("blockDeviceMappings")))
+        sizes = (text(each).removesuffix("Gi") for each in disks)
         name = text(at(pool.resource.inputs, "metadata.name"))
         for reservation in filter(None, terms) if any(terms) else ("",):
             yield Group(
                 name=name,
                 path=self._pool_path(name),
-                instance_type=types[0] if types else "",
-                instance=self._view.catalogue[types[0]] if types else None,
-                zones=tuple(dict.fromkeys(filter(None, map(self._view.zone_of, subnets)))),
+                instance_type=instance.name if instance else "",
+                instance=instance,
+                zones=tuple(dict.fromkeys(filter(None, map(self._view.zone_of, pool.subnets)))),
                 desired=0,
                 maximum=pool.maximum if reservation == (terms or [""])[0] else 0,
                 buying="reservation" if reservation else "on-demand",
@@ -312,8 +307,8 @@ class Needs:
                 placement_group="",
                 ami_type="",
                 release="",
-                root_gib=sum(int(size) for size in disks if size.isdigit()),
-                interfaces=len(items(spec.get("networkInterfaces"))) or 1,
+                root_gib=sum(int(size) for size in sizes if size.isdigit()),
+                interfaces=len(items(pool.settings.get("networkInterfaces"))) or 1,
                 karpenters=True,
             )
 

@@ -335,14 +335,18 @@ class Monitor(sdk.BaseMonitor):
     def _construct(
         self, request: resource_pb2.RegisterResourceRequest, component: Resource
     ) -> resource_pb2.RegisterResourceResponse:
-        """Answer for a component that another process would build. Only ``eks:index:Cluster`` has its children here,
-        and with some options it has none here, either."""
+        """Answer for a component that another process would build. Only ``eks:index:Cluster`` gets its children here,
+        and not with every option."""
         if request.type == _KUSTOMIZATION:
             # Its provider fetches it during the update: the objects are the kustomization's, at its pinned ref.
             self.engine.messages.append(f"{component.name}: the objects of {request.type} are not in the plan")
             return resource_pb2.RegisterResourceResponse(urn=component.urn, object=wire.encode({"resources": []}))
         inputs = wire.decode(request.object, mask=False)
-        beyond = eks_cluster.beyond(inputs) if request.type == eks_cluster.TYPE else "it is built by its own package"
+        beyond = (
+            eks_cluster.unsupported_inputs(inputs)
+            if request.type == eks_cluster.TYPE
+            else "it is built by its own package"
+        )
         if beyond and self._foreign:
             self.engine.messages.append(
                 f"{component.name}: not simulated: {request.type} is a component that another package builds in its "
