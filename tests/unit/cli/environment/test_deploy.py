@@ -148,7 +148,8 @@ def test_destroy_shows_the_fate_of_data_and_remaining_costs():
 
 @pytest.fixture
 def run(path, handed, monkeypatch, capsys):
-    """Hands a command over, whose check has this result, unless it stops first; what is said, and what stopped it."""
+    """Hands a command over, whose check has this result, unless it stops first; its output, and the error that stopped
+    it."""
 
     def call(command, *arguments, outcome=Status.PASS, kept=()):
         facts = {"stack": "dev", "region": "us-west-2", "account": "1"}
