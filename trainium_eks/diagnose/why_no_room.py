@@ -11,9 +11,9 @@ from trainium_eks.jobs.observed.free_capacity import (
     amounts_in_queue,
     format_amount,
     holders,
+    name_some,
     nodes_for,
     requests,
-    some,
     untolerated,
 )
 from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, is_bound, is_over, job_of
@@ -112,7 +112,7 @@ def _queue_in_use(
         names.append(f"other teams' jobs ({shown(others)})")
     sentence = (
         f"queue {queue} may use {format_amount(most, resource)}; {shown(in_use)} "
-        f"are in use by {some(names, most=4)}, and it needs {shown(needs)}"
+        f"are in use by {name_some(names, most=4)}, and it needs {shown(needs)}"
     )
     if ending and others + sum(ours.values(), Decimal(0)) + needs <= most:
         return Reason(Cause.ENDING, sentence, "", "queue-full")
@@ -162,7 +162,7 @@ def _more_than_all_groups(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     groups = _groups(snapshot, ask)
     most = max(sum(group.max_size for group in groups), len(nodes_for(ask, snapshot)))
     if groups and ask.count > most:
-        names = some([group.name for group in groups])
+        names = name_some([group.name for group in groups])
         sentence = f"it needs {_nodes(ask.count, ask)}, and {names} can have {most} at most: it is never placed"
         yield held(Cause.CAPACITY, "job-larger-than-pool", sentence, nodes=most, group=groups[0].name)
 
@@ -198,7 +198,7 @@ def _troubled(ask: Ask, nodes: Sequence[Node], troubled: Sequence[Node]) -> Reas
     kinds = " or ".join(sorted({node.trouble for node in troubled}))
     sentence = (
         f"it needs {_nodes(ask.count, ask)}, and {len(troubled)} of the {len(nodes)} are {kinds} "
-        f"({some([node.name for node in troubled], most=2)})"
+        f"({name_some([node.name for node in troubled], most=2)})"
     )
     fault = "node-cordoned" if first.trouble == "cordoned" else "node-not-ready"
     return held(Cause.NODE, fault, sentence, node=first.name)
@@ -211,7 +211,7 @@ def _too_few(snapshot: JobSnapshot, ask: Ask, nodes: Sequence[Node], usable: Seq
     busy = [node for node in usable if not node.fits(ask.each)]
     fix = _scale(group, ask.count + len(busy), ask)
     if group is not None and ask.count <= group.max_size < ask.count + len(busy):
-        fix = f"trn scale {group.name} {group.max_size}, and wait for {some([*holders(busy)])}"
+        fix = f"trn scale {group.name} {group.max_size}, and wait for {name_some([*holders(busy)])}"
     fault = "type-without-group" if group is None else "nodes-too-few" if nodes else "pool-at-zero"
     return Reason(Cause.CAPACITY, f"it needs {_nodes(ask.count, ask)}, and {there}", fix, fault)
 
@@ -225,7 +225,7 @@ def _busy(snapshot: JobSnapshot, ask: Ask, usable: Sequence[Node], free: Sequenc
     are = "is" if len(free) < 2 else "are"
     sentence = (
         f"it needs {_nodes(ask.count, ask)} to itself; of the {len(usable)} there, {len(free) or 'none'} {are} free "
-        f"({some(names, most=4)})"
+        f"({name_some(names, most=4)})"
     )
     if len(free) + len(parts) >= ask.count:
         return held(Cause.CAPACITY, "nodes-held-in-part", sentence, job=next(iter(partly)))
@@ -339,7 +339,7 @@ def _topology(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     shared = shared_members(snapshot.hypernodes)
     if shared:
         surplus = dict.fromkeys(name for parents in shared for name in parents[1:])
-        twice = some([" and ".join(names) for names in shared], most=2)
+        twice = name_some([" and ".join(names) for names in shared], most=2)
         sentence = f"Volcano knows a part of the network twice ({twice}) and places no job by it"
         yield held(Cause.TOPOLOGY, "hypernodes-doubled", sentence, hypernodes=" ".join(surplus))
     if asked.get("mode", "hard") != "hard":
@@ -374,9 +374,9 @@ def _whole_parts(
     number, kind = ask.count // size, "UltraServer" if label == ULTRASERVER_LABELS[0] else "half UltraServer"
     left = {part: len(parts[part]) - len(taken[part]) for part in sorted(taken)}
     best = sorted(left, key=lambda part: -left[part])
-    shown = some([f"{left[part]} of {size} nodes of {kind} {part} are free" for part in best])
+    shown = name_some([f"{left[part]} of {size} nodes of {kind} {part} are free" for part in best])
     sentence = f"it must have {plural(number, kind)} to itself: {shown}"
-    theirs = some([*holders([nodes[name] for part in best for name in taken[part] & nodes.keys()])])
+    theirs = name_some([*holders([nodes[name] for part in best for name in taken[part] & nodes.keys()])])
     yield held(Cause.TOPOLOGY, "ultraserver-busy", sentence, wait=f"wait for {theirs}" if theirs else "")
 
 
@@ -394,7 +394,7 @@ def _close_enough(snapshot: JobSnapshot, ask: Ask, tier: int, groups: dict[str, 
     if best < ask.count:
         largest = [members for members in groups.values() if len(members & nodes.keys()) >= ask.count]
         in_the_way = holders([node for name, node in nodes.items() if any(name in each for each in largest)])
-        wait = f"wait for {some([*in_the_way], most=3)}, or " if in_the_way else ""
+        wait = f"wait for {name_some([*in_the_way], most=3)}, or " if in_the_way else ""
         yield Reason(
             Cause.TOPOLOGY,
             f"it must have {together}: {len(free)} are free, but at most {best} of them together",

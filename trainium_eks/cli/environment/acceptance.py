@@ -52,7 +52,7 @@ def acceptance(
     on_local_cloud: Annotated[
         bool, typer.Option("--local", help="Use the local cloud, where nothing costs anything.")
     ] = False,
-    agreed: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for the cost.")] = False,
+    agreed: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation of the cost.")] = False,
     no_color: NoColor = False,
     directory: Directory = None,
 ) -> None:
@@ -116,7 +116,7 @@ def _open(project: Path, stack: str, *, is_local: bool) -> tuple[Path, State | N
 
 
 def _refuse_others(graph: Graph, project: Path, *, is_local: bool) -> None:
-    """Refuse a stack with resources of somebody else: the end of the run would destroy them."""
+    """Refuse a stack that has resources already: the end of the run would destroy them."""
     protected = [each.name for each in graph.resources if each.options.protect and each.custom]
     if protected:
         title = f"{graph.stack} protects {plural(len(protected), 'resource')}, and a run destroys at its end"

@@ -45,7 +45,7 @@ class FailOn(StrEnum):
 def comment(
     stack: Stack = "",
     against: Annotated[
-        str | None, typer.Option("--against", help="Plan the project now and as of a git commit, or a saved plan.")
+        str | None, typer.Option("--against", help="Compare with a git commit, or a saved plan.")
     ] = None,
     before: Annotated[Path | None, typer.Option("--before", help="Saved plan of the base branch.")] = None,
     after: Annotated[Path | None, typer.Option("--after", help="Saved plan of the request.")] = None,
@@ -58,7 +58,7 @@ def comment(
     save: Annotated[Path | None, typer.Option("--save", help="Also keep both plans in this folder.")] = None,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit with 1 from this verdict on.")] = FailOn.blocked,
     accept_losses: Annotated[
-        bool, typer.Option("--accept-losses", help="Somebody has accepted that data or running work is lost.")
+        bool, typer.Option("--accept-losses", help="Do not block on lost data or jobs; a person has approved it.")
     ] = False,
     commit: Annotated[str, typer.Option("--commit", help="Commit that is shown.")] = "",
     link: Annotated[str, typer.Option("--link", help="Address of the run, for text that does not fit.")] = "",

@@ -42,11 +42,13 @@ def fabric(
         str, typer.Option("--against", metavar="last|FILE", help="Compare with the last good report.")
     ] = "",
     tool: Annotated[Benchmark | None, typer.Option("--tool", help="Benchmark to run within each node instead.")] = None,
-    image: Annotated[str | None, typer.Option("--image", help="Image, as of `trn train`.")] = None,
+    image: Annotated[
+        str | None, typer.Option("--image", help="Container image; default: the one `trn train` uses.")
+    ] = None,
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Test the nodes, network and storage of node groups by a gang that does what trainings do (docs/checks.md).
+    """Test the nodes, network and storage of node groups with a gang that works as trainings do (docs/checks.md).
 
     Exit code: 0 when nothing failed; 1 when something did or the cluster cannot be reached; 2 for wrong usage.
     """

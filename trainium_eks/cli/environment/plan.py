@@ -38,7 +38,7 @@ def plan(
         ),
     ] = "",
     accept_losses: Annotated[
-        bool, typer.Option("--accept-losses", help="With --against: lost data and running work do not block.")
+        bool, typer.Option("--accept-losses", help="With --against: do not block on lost data or jobs.")
     ] = False,
     stub: Stub = None,
     no_color: NoColor = False,
@@ -132,7 +132,7 @@ def _show(found: "Plan", *, as_json: bool, no_color: bool) -> None:
 
 
 def _unwanted(found: "Plan", kinds: Sequence[str]) -> str:
-    """Return the number of changes of each given kind; empty when there are none."""
+    """Return the number of changes of each given kind; empty without any."""
     compared = found.review.comparison if found.review else None
     counts = [(kind, sum(each.kind == kind for each in compared.changes.items)) for kind in kinds] if compared else []
     return ", ".join(f"{count} {kind}" for kind, count in counts if count)

@@ -16,7 +16,7 @@ from trainium_eks.client.ending import EndedJob
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import say, silent
 from trainium_eks.client.session import Session, open_session
-from trainium_eks.jobs.observed.free_capacity import some
+from trainium_eks.jobs.observed.free_capacity import name_some
 from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.job import STOP_SECONDS
 from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
@@ -102,6 +102,6 @@ def _text(each: EndedJob) -> str:
     if not each.output:
         return printable(f"{each.name} has ended and is removed.")
     step = f", checkpoint of step {each.checkpoint}" if each.checkpoint is not None else ""
-    there = f": {some(each.files, MOST_FILES)}" if each.files else ""
+    there = f": {name_some(each.files, MOST_FILES)}" if each.files else ""
     where = printable(f"  on the volume: {each.output}{step}{there}")
     return f"{printable(each.name)} has ended and is removed.\n{where}"

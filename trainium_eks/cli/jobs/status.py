@@ -23,7 +23,7 @@ from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError, as_ty
 from trainium_eks.client.job_status import JobStatus
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.diagnose.reason import Cause, Reason
-from trainium_eks.jobs.observed.free_capacity import some
+from trainium_eks.jobs.observed.free_capacity import name_some
 from trainium_eks.jobs.submit import planning
 from trainium_eks.jobs.watch.endings import first_failure
 from trainium_eks.jobs.watch.idleness import GroupUse, uses
@@ -192,7 +192,7 @@ def _details(found: JobStatus) -> Iterator[Line]:
         useful = f"{100 * measured.useful_fraction:.1f} % of the time since it first ran was useful"
         yield f"{useful}{better}", "yellow" if better else ""
     if found.nodes:
-        yield f"on {some(found.nodes, most=4)}", "dim"
+        yield f"on {name_some(found.nodes, most=4)}", "dim"
     if job.restarts:
         yield f"restarts: {job.tries}", "yellow"
         yield from ((f"  {each.at:%H:%M:%S} {each.cause}", "") for each in found.restarts[-SHOWN_RESTARTS:])
@@ -206,7 +206,7 @@ def _details(found: JobStatus) -> Iterator[Line]:
         yield f"by EC2 its block ends at {present}, which its ranks do not know yet; to tell them: {tell}", "bold red"
     others = [each for each in found.exits if each.code and each != first_failure(found.exits)]
     if others and job.ended is not None:
-        yield "then: " + some([f"{each.pod} {each.meaning}" for each in others], most=3), "dim"
+        yield "then: " + name_some([f"{each.pod} {each.meaning}" for each in others], most=3), "dim"
     if found.last_lines:
         yield "last lines:", "bold"
         yield "  " + "\n".join(found.last_lines), ""

@@ -180,7 +180,7 @@ def format_amount(amount: Decimal, resource: str) -> str:
     return f"{shown(amount)} {resource}"
 
 
-def some(names: Sequence[str], most: int = 3) -> str:
+def name_some(names: Sequence[str], most: int = 3) -> str:
     """Return ``a``, ``a and b``, ``a, b and 4 more``."""
     if len(names) > most:
         names = [*names[: most - 1], f"{len(names) - most + 1} more"]
