@@ -214,7 +214,7 @@ def folders() -> str:
 
 
 def data_columns() -> str:
-    """Return a table of the columns and fields of trainings' data; those of which the same is said share a row."""
+    """Return a table of the columns and fields of trainings' data; those with the same text share a row."""
     rows: dict[tuple[str, ...], tuple[list[str], dict[str, None]]] = {}
     file = ROOT / "workloads" / "trainium_workloads" / "finetune" / "columns.csv"
     for each in csv.DictReader(file.read_text().splitlines()):

@@ -23,7 +23,7 @@ COMMANDS = {
     "doctor": Entry(
         "environment.doctor", "Name the faults of the stack, or of one job, with their remedies.", ENVIRONMENT
     ),
-    "fabric": Entry("environment.fabric", "Test nodes, network and storage by a gang (docs/fabric.md).", ENVIRONMENT),
+    "fabric": Entry("environment.fabric", "Test nodes, network and storage by a gang (docs/checks.md).", ENVIRONMENT),
     "orphans": Entry(
         "environment.orphans", "List what a stack or an interrupted update left in the account.", ENVIRONMENT
     ),

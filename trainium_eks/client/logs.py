@@ -183,11 +183,11 @@ def has_begun(pod: Object) -> bool:
 def no_log(session: Session, job: WatchedJob, chosen: Sequence[Object], there: Sequence[Object]) -> str:
     """Return the reason why there is no log, and other places to look."""
     if job.ended is not None and not chosen:
-        return f"{job.name} is {job.state.lower()}: {_gone(session, job, there)}"
+        return f"{job.name} is {job.state.lower()}: {_explain_missing_pods(session, job, there)}"
     return f"{job.name} has no log yet: {waiting_for(session, job) or 'its containers are being made'}"
 
 
-def _gone(session: Session, job: WatchedJob, there: Sequence[Object]) -> str:
+def _explain_missing_pods(session: Session, job: WatchedJob, there: Sequence[Object]) -> str:
     which = "that pod is gone" if there else "the pods are gone"
     left = f"what is left: trn logs {job.name} --all" if there else "what it wrote is on the volume"
     if reading.keeps(session):

@@ -59,7 +59,7 @@ def find(session: Session, name: str) -> WatchedJob:
     found = jobs(session)
     job = named(found, name)
     if job is None:
-        raise no_such(session, name, found)
+        raise missing_job_error(session, name, found)
     return job
 
 
@@ -68,7 +68,7 @@ def named(found: Sequence[WatchedJob], name: str) -> WatchedJob | None:
     return next((job for job in found if job.name == name), None)
 
 
-def no_such(session: Session, name: str, found: Sequence[WatchedJob]) -> CommandError:
+def missing_job_error(session: Session, name: str, found: Sequence[WatchedJob]) -> CommandError:
     """Return the failure for an unknown name of a job."""
     names = [job.name for job in found]
     near = nearest(name, names)

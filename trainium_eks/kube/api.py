@@ -61,7 +61,7 @@ class Api(Requests):
             now = time.monotonic()
             deadline = deadline or (now + DISCOVERY_SECONDS if self._is_defined(api_version, kind) else now)
             if now >= deadline:
-                raise NoSuchKindError(self._no_such_kind(api_version, kind, known))
+                raise NoSuchKindError(self._explain_unknown_kind(api_version, kind, known))
             time.sleep(0.1)
 
     def _discover(self, api_version: str) -> dict[str, ApiKind]:
@@ -98,7 +98,7 @@ class Api(Requests):
             for spec in (each["spec"] for each in definitions)
         )
 
-    def _no_such_kind(self, api_version: str, kind: str, known: Mapping[str, ApiKind]) -> str:
+    def _explain_unknown_kind(self, api_version: str, kind: str, known: Mapping[str, ApiKind]) -> str:
         start = f"the API server serves no {kind} in {api_version}"
         if known:
             return f"{start}; there it serves {', '.join(sorted(known))}"

@@ -9,7 +9,7 @@ from hostile import JSON, NASTY, TEXT, as_text, budget, damaged
 from hypothesis import given
 from hypothesis import strategies as st
 from trainium_workloads.graph_cache import Cache
-from trainium_workloads.stage import destination, web
+from trainium_workloads.stage import destination
 from trainium_workloads.stage.files import StageError
 from typer.testing import CliRunner
 
@@ -107,7 +107,7 @@ def _project(file):
 
 def _staged(file):
     place = placed(file, *(f"staged/{name}" for name in (destination.MARKER, destination.MANIFEST))) / "staged"
-    request = {"source": "s3://a/b", "list": False, "extract": False, "include": [], "exclude": []}
+    request = {"source": "s3://a/b", "extract": False, "include": [], "exclude": []}
     return destination.Destination(place, request).complete(replace=False)
 
 
@@ -155,10 +155,6 @@ ANSWERS = {
     "preflight": (
         {"findings": [{"id": "a", "status": "fail"}]},
         lambda document: _or_value_error(lambda: review.findings(document)),
-    ),
-    "list of files": (
-        [{"url": "https://a/b", "path": "b", "sha256": "0" * 64, "size": 1}],
-        lambda document: list(web.entries("https://a/list", as_text(document))),
     ),
 }
 

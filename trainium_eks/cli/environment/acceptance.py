@@ -43,12 +43,17 @@ def acceptance(
     context: typer.Context,
     stack: Stack = "",
     max_usd: Annotated[
-        float, typer.Option("--max-usd", min=0.01, metavar="USD", help="Most that the run may cost, at list prices.")
+        float,
+        typer.Option(
+            "--max-usd", min=0.01, metavar="USD", help="Stop before the run costs more than this (list prices)."
+        ),
     ] = 60,
     max_hours: Annotated[
         float, typer.Option("--max-hours", min=0.1, metavar="HOURS", help="Longest time until everything is deleted.")
     ] = 4,
-    keep: Annotated[bool, typer.Option("--keep", help="Do not destroy; the same command without it does.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the environment; run again without --keep to destroy it.")
+    ] = False,
     on_local_cloud: Annotated[
         bool, typer.Option("--local", help="Use the local cloud, where nothing costs anything.")
     ] = False,

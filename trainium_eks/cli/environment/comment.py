@@ -56,17 +56,20 @@ def comment(
     platform: Annotated[PlatformName, typer.Option("--platform", help="Markdown dialect.")] = PlatformName.github,
     output: Annotated[Path | None, typer.Option("--output", help="Write the comment to this file.")] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Also keep both plans in this folder.")] = None,
-    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit with 1 from this verdict on.")] = FailOn.blocked,
+    fail_on: Annotated[
+        FailOn, typer.Option("--fail-on", help="Exit with 1 for this verdict or a worse one.")
+    ] = FailOn.blocked,
     accept_losses: Annotated[
         bool, typer.Option("--accept-losses", help="Do not block on lost data or jobs; a person has approved it.")
     ] = False,
-    commit: Annotated[str, typer.Option("--commit", help="Commit that is shown.")] = "",
-    link: Annotated[str, typer.Option("--link", help="Address of the run, for text that does not fit.")] = "",
+    commit: Annotated[str, typer.Option("--commit", help="Commit to show in the comment.")] = "",
+    link: Annotated[str, typer.Option("--link", help="URL of the CI run, for text that does not fit.")] = "",
     scrub: Annotated[
-        list[str] | None, typer.Option("--scrub", metavar="REGEX", help="Blank this text, too; may be repeated.")
+        list[str] | None,
+        typer.Option("--scrub", metavar="REGEX", help="Remove text that matches REGEX; may be repeated."),
     ] = None,
     show_account_ids: Annotated[
-        bool, typer.Option("--show-account-ids", help="Show account ids whole, not their last four digits.")
+        bool, typer.Option("--show-account-ids", help="Show complete account ids, not only the last four digits.")
     ] = False,
     stub: Stub = None,
     directory: Directory = None,

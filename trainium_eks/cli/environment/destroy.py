@@ -47,7 +47,7 @@ def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
     if lines := data_lines(graph):
         typer.echo("\n".join(["What holds data:", *lines]))
     refuse_protected(graph, arguments)
-    if lines := list(lasting_costs(graph)):
+    if lines := list(remaining_costs(graph)):
         typer.echo("\n".join(["What goes on costing money afterwards:", *lines]))
     if PREVIEW_ONLY in arguments:
         return others
@@ -123,7 +123,7 @@ def refuse_protected(graph: Graph, arguments: Sequence[str]) -> None:
     )
 
 
-def lasting_costs(graph: Graph) -> Iterator[str]:
+def remaining_costs(graph: Graph) -> Iterator[str]:
     """Yield a line for each resource that outlives the stack, with its list price in us-east-1."""
     for each in graph.resources:
         kept = each.options.retain_on_delete or each.options.protect

@@ -34,9 +34,7 @@ def doctor(
     name: Annotated[
         str | None, typer.Argument(help="Name of a job, or of a fault or an alert to explain.", show_default=False)
     ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show the checks that pass, too, and those that do not apply here.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include checks that pass or do not apply.")] = False,
     wait: Annotated[
         float, typer.Option("--wait", min=0, metavar="SECONDS", help="Repeat until nothing fails, at most this long.")
     ] = 0,

@@ -31,7 +31,7 @@ class Benchmark(StrEnum):
 @app.command(example="trn fabric --group trn1-32xl-ng1 --against last")
 @with_cluster_options
 def fabric(
-    arguments: Annotated[list[str] | None, typer.Argument(help="Further arguments of its script, after --.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(help="Further arguments for its script, after --.")] = None,
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Node group; default: each that has nodes.")
     ] = None,
@@ -41,7 +41,9 @@ def fabric(
     against: Annotated[
         str, typer.Option("--against", metavar="last|FILE", help="Compare with the last good report.")
     ] = "",
-    tool: Annotated[Benchmark | None, typer.Option("--tool", help="Benchmark to run within each node instead.")] = None,
+    tool: Annotated[
+        Benchmark | None, typer.Option("--tool", help="Run this benchmark within each node instead.")
+    ] = None,
     image: Annotated[
         str | None, typer.Option("--image", help="Container image; default: the one `trn train` uses.")
     ] = None,

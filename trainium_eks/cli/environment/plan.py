@@ -38,7 +38,10 @@ def plan(
         ),
     ] = "",
     accept_losses: Annotated[
-        bool, typer.Option("--accept-losses", help="With --against: do not block on lost data or jobs.")
+        bool,
+        typer.Option(
+            "--accept-losses", help="With --against: do not block on lost data or jobs; a person has approved it."
+        ),
     ] = False,
     stub: Stub = None,
     no_color: NoColor = False,

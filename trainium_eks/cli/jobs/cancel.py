@@ -33,12 +33,14 @@ app = App()
 @with_cluster_options
 def cancel(
     job: Annotated[str | None, typer.Argument(help="Name of the job.", show_default=False)] = None,
-    everything: Annotated[bool, typer.Option("--all", help="End all jobs of the namespace that go on.")] = False,
-    agreed: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Cancel all running and waiting jobs of the namespace.")
+    ] = False,
+    agreed: Annotated[bool, typer.Option("--yes", "-y", help="With --all: skip the confirmation.")] = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """End a job: its processes get SIGTERM and their grace period, then it is removed. Its output stays.
+    """Cancel a job: its processes get SIGTERM and their grace period, then it is deleted. Its output stays.
 
     Exit code: 0; 1 when pods are still there after their grace period; 2 when there is no such job.
     """
@@ -52,7 +54,7 @@ def cancel(
             found = [*found, *(managed.jobs(None) if everything else [one] if one is not None else [])]
         wanted = [each for each in found if each.name == job or (everything and each.ended is None)]
         if job is not None and not wanted:
-            raise reading.no_such(session, job, found)
+            raise reading.missing_job_error(session, job, found)
         if everything and wanted and not agreed:
             _agree(cluster, session.namespace.name, wanted)
         done = [_end(session, managed, each, cluster) for each in wanted]

@@ -50,7 +50,9 @@ app = App()
 @app.command(example="trn jobs --namespace training")
 @with_cluster_options
 def jobs(
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Add jobs that ended over an hour ago.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Include jobs that ended more than an hour ago.")
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes as they happen, until Ctrl-C.")] = False,
     all_teams: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="Show the jobs of all teams whose jobs you may read.")

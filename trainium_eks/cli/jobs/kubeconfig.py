@@ -25,8 +25,10 @@ app = App()
 def kubeconfig(
     stack: Stack = "",
     namespace: Namespace = None,
-    admin: Annotated[bool, typer.Option("--admin", help="Print the administrator's file, of a local cloud.")] = False,
-    path: Annotated[bool, typer.Option("--path", help="Print the path of the file, of a local cloud.")] = False,
+    admin: Annotated[
+        bool, typer.Option("--admin", help="Print the administrator's kubeconfig of a local cloud.")
+    ] = False,
+    path: Annotated[bool, typer.Option("--path", help="Print the path of a local cloud's kubeconfig.")] = False,
     outputs: Outputs = None,
     as_json: Json = False,
     directory: Directory = None,

@@ -30,26 +30,24 @@ app = App()
 def logs(
     job: Job,
     rank: Annotated[int | None, typer.Option("--rank", "-r", help="Rank to show; default: 0.")] = None,
-    node: Annotated[int | None, typer.Option("--node", help="Node whose ranks are shown, counted from 0.")] = None,
+    node: Annotated[int | None, typer.Option("--node", help="Show all ranks of this node, counted from 0.")] = None,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Show all nodes, each line with its node.")] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on, over restarts too, until the job ends.")
+        bool, typer.Option("--follow", "-f", help="Follow the log until the job ends, across restarts.")
     ] = False,
     since: Annotated[
         str | None,
-        typer.Option("--since", help="Show the last 90s, 10m, 2h, or from a time on; also of pods that are gone."),
+        typer.Option("--since", help="Show lines since 90s, 10m or 2h ago, or since a time; includes deleted pods."),
     ] = None,
     tail: Annotated[int | None, typer.Option("--tail", min=0, help="Show only the last lines of each node.")] = None,
     previous: Annotated[
-        bool, typer.Option("--previous", "-p", help="Show the container before it was restarted in its pod.")
+        bool, typer.Option("--previous", "-p", help="Show the container before its last restart in the same pod.")
     ] = False,
-    timestamps: Annotated[
-        bool, typer.Option("--timestamps", "-t", help="Show the time of each line before it.")
-    ] = False,
+    timestamps: Annotated[bool, typer.Option("--timestamps", "-t", help="Show a timestamp before each line.")] = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Show a job's output: rank 0, another rank, or all. With --since also of deleted pods and removed jobs.
+    """Show a job's log: rank 0, another rank, or all. With --since also of deleted pods and jobs.
 
     Exit code: 0; 1 when there is no log, and with --follow when the job did not succeed; 2 for wrong usage.
     """
@@ -67,7 +65,7 @@ def logs(
         found = reading.jobs(session)
         there = reading.named(found, job)
         if there is None:
-            failure = reading.no_such(session, job, found)
+            failure = reading.missing_job_error(session, job, found)
             offer = f". What a removed job wrote: trn logs {job} --since 24h" if reading.keeps(session) else ""
             raise CommandError(failure.code, f"{failure.title}{offer}")
         wanted = choose(there, options)

@@ -46,7 +46,7 @@ def predict(
     ] = None,
     on: model_options.On = "eks",
     field: Annotated[str, typer.Option("--field", help="Column or key with the text; default: content, or text.")] = "",
-    replace: Annotated[bool, typer.Option("--replace", help="Write OUTPUT even if it is there.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite OUTPUT.")] = False,
     group: model_options.Group = None,
     instance_type: model_options.InstanceType = None,
     devices: model_options.Devices = None,

@@ -29,7 +29,7 @@ app = App()
 def profile(
     job: Job,
     rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="Rank whose node is profiled.")] = 0,
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps that are run.")] = 10,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Number of training steps to run.")] = 10,
     *,
     cluster: ClusterOptions,
 ) -> None:

@@ -37,13 +37,13 @@ def secret(
     ] = "",
     json_key: Annotated[str, typer.Option("--json-key", help="Key of the token in a JSON object of several.")] = "",
     track: Annotated[
-        bool, typer.Option("--track", help="Put the variables of MLflow and Weights & Biases there, as you have them.")
+        bool, typer.Option("--track", help="Store the MLflow and Weights & Biases variables of your shell.")
     ] = False,
-    delete: Annotated[bool, typer.Option("--delete", help="Take the Secret away.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the Secret.")] = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Put a token for gated models into your namespace: from the variable HF_TOKEN, a pipe, or typed unseen.
+    """Store a token for gated models in a Secret: from the variable HF_TOKEN, a pipe, or a hidden prompt.
 
     It is never printed, and stands in no job: `trn stage` and `trn train --hf-secret` refer to it by its name. With
     --track it holds the variables for `trn train --track-secret`: MLFLOW_TRACKING_URI, WANDB_API_KEY and the like.

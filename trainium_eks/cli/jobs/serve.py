@@ -33,7 +33,9 @@ app = App()
 def serve(
     model: Annotated[str | None, typer.Argument(help=model_options.MODEL)] = None,
     on: model_options.On = "eks",
-    replicas: Annotated[int, typer.Option("--replicas", min=1, help="Pods, or instances, that answer.")] = 1,
+    replicas: Annotated[
+        int, typer.Option("--replicas", min=1, help="Number of pods, or of SageMaker's instances.")
+    ] = 1,
     group: model_options.Group = None,
     instance_type: model_options.InstanceType = None,
     devices: model_options.Devices = None,
@@ -48,15 +50,13 @@ def serve(
         ),
     ] = "auto",
     name: Annotated[str, typer.Option("--name", help="Name of the service; default: serve-<job>.")] = "",
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the model answers.")] = True,
-    stop: Annotated[
-        str | None, typer.Option("--stop", "--delete", metavar="NAME", help="End this service instead.")
-    ] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the model has answered a request.")] = True,
+    stop: Annotated[str | None, typer.Option("--stop", "--delete", metavar="NAME", help="Delete this service.")] = None,
     dry_run: model_options.DryRun = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Let a trained model answer over HTTP: a Deployment and a Service in your namespace, ready once it has answered.
+    """Serve a trained model over HTTP: a Deployment and a Service in your namespace, ready once it has answered.
 
     A classifier answers POST /predict, a model that generates text OpenAI's POST /v1/chat/completions. The same command
     again with another model changes the service without a gap. On SageMaker: an endpoint.

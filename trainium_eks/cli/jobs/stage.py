@@ -42,18 +42,18 @@ def stage(
         bool,
         typer.Option("--list", help="Show the presets and exit.", callback=_show_presets, is_eager=True),
     ] = False,
-    file_list: Annotated[
-        bool, typer.Option("--file-list", help="SOURCE is a list of files: sha256sum's lines, URLs, or JSON.")
+    extract: Annotated[
+        bool, typer.Option("--extract", help="Unpack archives (tar, zip) and do not keep them.")
     ] = False,
-    extract: Annotated[bool, typer.Option("--extract", help="Unpack archives (tar, zip); they are not kept.")] = False,
     include: Annotated[
-        list[str] | None, typer.Option("--include", metavar="PATTERN", help="Take only such files ('*.parquet').")
+        list[str] | None,
+        typer.Option("--include", metavar="PATTERN", help="Copy only files that match PATTERN ('*.parquet')."),
     ] = None,
-    exclude: Annotated[list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Omit such files.")] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Copy anew, and throw away the earlier staged files.")
-    ] = False,
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Show the progress until the end.")] = True,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Skip files that match PATTERN.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Copy again and delete the files staged earlier.")] = False,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Show the progress until the copy ends.")] = True,
     token_secret: Annotated[
         str,
         typer.Option(
@@ -66,7 +66,7 @@ def stage(
         str, typer.Option("--endpoint", metavar="URL", help="An S3-compatible store, or a mirror of the Hub.")
     ] = "",
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, max=256, help="Files or pieces fetched at once; default: 16.")
+        int | None, typer.Option("--workers", min=1, max=256, help="Parallel downloads; default: 16.")
     ] = None,
     image: Annotated[
         str, typer.Option("--image", help="Image with boto3 and huggingface_hub, for clusters without egress.")
@@ -86,7 +86,6 @@ def stage(
     asked = StageRequest(
         source,
         to,
-        is_list=file_list,
         extract=extract,
         include=tuple(include or ()),
         exclude=tuple(exclude or ()),

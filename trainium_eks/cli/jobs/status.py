@@ -50,7 +50,7 @@ def status(
         str | None,
         typer.Argument(help="Name of the job, as `trn jobs` shows it; default: the environment.", show_default=False),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again until the job ends, or Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Update until the job ends, or Ctrl-C.")] = False,
     devices: Annotated[
         bool,
         typer.Option("--devices", help="Show how busy its nodes are, by neuron-monitor or nvidia-smi in its pods."),

@@ -26,7 +26,7 @@ app = App()
 def tensorboard(
     job: Job,
     image: Annotated[
-        str | None, typer.Option("--image", help="Image with TensorBoard in it; default: the job's own.")
+        str | None, typer.Option("--image", help="Image with TensorBoard; default: the job's image.")
     ] = None,
     port: Annotated[
         int,

@@ -22,7 +22,7 @@ app = App()
 def wait(
     job: Job,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", help="Longest wait: 90s, 10m or 2h; default: to the job's end.")
+        str | None, typer.Option("--timeout", help="Longest wait: 90s, 10m or 2h; default: no limit.")
     ] = None,
     *,
     cluster: ClusterOptions,

@@ -21,7 +21,7 @@ app = App(otherwise="local")
 def execute(
     pod: Annotated[str, typer.Argument(help="Name of a pod with a local/ image.")],
     command: Annotated[list[str] | None, typer.Argument(help="Command, after --.")] = None,
-    container: Annotated[str | None, typer.Option("--container", "-c", help="Default: the first container.")] = None,
+    container: Annotated[str | None, typer.Option("--container", "-c", help="Container; default: the first.")] = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="Namespace; needed where several pods have the name.")
     ] = None,

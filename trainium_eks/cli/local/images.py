@@ -45,7 +45,7 @@ def show(
 def make(
     name: Annotated[str, typer.Argument(help="`torch`, or any name together with --requirements.")],
     requirements: Annotated[
-        Path | None, typer.Option("--requirements", "-r", metavar="FILE", help="A requirements file of pip.")
+        Path | None, typer.Option("--requirements", "-r", metavar="FILE", help="Requirements file for pip.")
     ] = None,
 ) -> None:
     """Make an image: a virtual environment in the cache, with the packages of the requirements file."""
@@ -62,7 +62,7 @@ def make(
 
 
 @app.command(example="trn local images path torch")
-def path(name: Annotated[str, typer.Argument(help="Image's name, with `:<tag>` a certain one.")]) -> None:
+def path(name: Annotated[str, typer.Argument(help="Image's name, optionally with its tag: torch:<tag>.")]) -> None:
     """Print an image's directory: its programs, `python` first among them, are in `bin` there."""
     image = images.find(name)
     if image is None:
@@ -71,7 +71,7 @@ def path(name: Annotated[str, typer.Argument(help="Image's name, with `:<tag>` a
 
 
 @app.command(example="trn local images remove torch")
-def remove(name: Annotated[str, typer.Argument(help="Image's name, with `:<tag>` only that one.")]) -> None:
+def remove(name: Annotated[str, typer.Argument(help="Image's name; with `:<tag>` only that tag.")]) -> None:
     """Remove an image from the cache."""
     for image in images.remove(name):
         typer.echo(f"Removed {image.reference} ({_size(image)}).")

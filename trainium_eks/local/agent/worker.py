@@ -377,7 +377,7 @@ class Worker:
         if ready != self._ready:
             self._ready = ready
             self._around.hosts_changed()
-        if statuses.is_told(made, self.pod.get("status") or {}):
+        if statuses.is_reported(made, self.pod.get("status") or {}):
             return
         body = {"metadata": {"uid": self.pod["metadata"]["uid"]}, "status": made}
         try:

@@ -354,7 +354,11 @@ class Monitor(sdk.BaseMonitor):
             self.engine.messages.append(f"{component.name}: the objects of {request.type} are not in the plan")
             return resource_pb2.RegisterResourceResponse(urn=component.urn, object=wire.encode({"resources": []}))
         inputs = wire.decode(request.object, mask=False)
-        beyond = eks_cluster.beyond(inputs) if request.type == eks_cluster.TYPE else "it is built by its own package"
+        beyond = (
+            eks_cluster.unsupported_inputs(inputs)
+            if request.type == eks_cluster.TYPE
+            else "it is built by its own package"
+        )
         if beyond and self._foreign:
             self.engine.messages.append(
                 f"{component.name}: not simulated: {request.type} is a component that another package builds in its "

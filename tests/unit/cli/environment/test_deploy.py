@@ -141,7 +141,7 @@ def test_destroy_shows_the_fate_of_data_and_remaining_costs():
         Resource("u4", KEY, "other", options=plain),
         Resource("u5", destroy.LUSTRE, "scratch", options=plain),
     )
-    lines = list(destroy.lasting_costs(Graph("p", "dev", resources, {})))
+    lines = list(destroy.remaining_costs(Graph("p", "dev", resources, {})))
     told = ("key: $1.00 a", "bucket: $0.023 a", "the last backup of files: $0.05 a")
     assert [line.split(" month")[0].strip() for line in lines] == [*told]
 

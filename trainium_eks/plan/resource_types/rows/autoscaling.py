@@ -11,7 +11,7 @@ def _tag(call: Call) -> Answer:
     return f"{call.text('autoscalingGroupName')},{call.mapping('tag').get('key', '')}", {}
 
 
-def _gone(tag: Resource) -> str:
+def _removal_effect(tag: Resource) -> str:
     """Return the effect of removing a group's tag: none for a tag that its nodes inherit, which names their payer."""
     handed_on = isinstance(tag.inputs.get("tag"), Mapping) and tag.inputs["tag"].get("propagateAtLaunch") is True
     return "" if handed_on else "Cluster Autoscaler finds it no more"
@@ -24,5 +24,5 @@ TAG = ResourceType(
     replaced_by=(REGION, "autoscalingGroupName", "tag.key"),
     understood=("tag.value",),
     creation="",
-    deletion=_gone,
+    deletion=_removal_effect,
 )

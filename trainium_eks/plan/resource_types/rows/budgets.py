@@ -28,12 +28,12 @@ def _raised(before: Any, after: Any) -> bool:
     return float(after) > float(before)
 
 
-def _told_fewer(before: Any, after: Any) -> bool:
+def _notifies_fewer(before: Any, after: Any) -> bool:
     """Return whether any address gets mails for fewer of the thresholds."""
-    return not _told(before) <= _told(after)
+    return not _notified(before) <= _notified(after)
 
 
-def _told(notifications: Any) -> set[tuple[Any, ...]]:
+def _notified(notifications: Any) -> set[tuple[Any, ...]]:
     return {
         (each.get("notificationType"), each.get("threshold"), email)
         for each in notifications or ()
@@ -50,7 +50,7 @@ BUDGET = ResourceType(
     shown=ShownType(_amount),
     understood=(
         Concern("limitAmount", _raised, "the mails come later"),
-        Concern("notifications", _told_fewer, "fewer people are told, or for fewer reasons"),
+        Concern("notifications", _notifies_fewer, "fewer people are told, or for fewer reasons"),
     ),
     creation="",
     deletion="nobody is told what it costs",
