@@ -96,7 +96,7 @@ class Mocks(pulumi.runtime.Mocks):
 
     ``pulumi.runtime.set_mocks(Mocks())``. Look-ups get the placeholders of :func:`record`; a resource type that the
     simulation does not know answers with its inputs. ``pulumi_eks`` builds the control plane of a ``TrainiumCluster``
-    in a process of its own, which no mocks replace: its outputs are placeholders with the word ``mocked``;
+    in a separate process, which mocks do not reach: its outputs are placeholders with the word ``mocked``;
     :func:`record` has the real form.
 
     Args:

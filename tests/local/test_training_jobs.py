@@ -15,7 +15,7 @@ from training_jobs import job
 from waiting import until
 
 from trainium_eks.jobs.data.workspace import pack
-from trainium_eks.jobs.objects import forms, volcano_job
+from trainium_eks.jobs.objects import forms, pod, volcano_job
 from trainium_eks.jobs.objects.identity import TRAINER_API
 from trainium_eks.jobs.objects.job import CompileCache, Program, Topology
 from trainium_eks.jobs.objects.options import TrainOptions
@@ -233,7 +233,7 @@ def test_files_are_deleted_with_their_job_and_a_refused_job_leaves_none(research
     files = ObjectReference("v1", "ConfigMap", TEAM, "with-files-workspace")
     wanted = _job(name="with-files", has_workspace=True, program=Program(packed.script))
     found = _submitted_with(researcher, wanted, files, packed.archive)
-    assert found["binaryData"] == {volcano_job.ARCHIVE: packed.archive}
+    assert found["binaryData"] == {pod.ARCHIVE: packed.archive}
     refused = _job(name="refused", has_workspace=True, queue="theirs")
     with pytest.raises(ApiError, match=r"spec\.queue"):
         submission.submit(researcher, refused, forms.objects(refused), packed.archive)

@@ -196,5 +196,5 @@ def _as_given(seen: SeenResource, inputs: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def _is_default_provider(resource: Resource) -> bool:
-    """Return whether the engine added a provider for component packages; no resource of ours is made with it."""
+    """Return whether the engine added a provider for component packages; the library makes no resource with it."""
     return resource.type.startswith("pulumi:providers:") and resource.name.startswith("default")

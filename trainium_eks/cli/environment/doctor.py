@@ -46,7 +46,7 @@ def doctor(
     """Name each fault of the stack, or of one job, with its cause and remedy. The command changes nothing.
 
     Of a stack it checks nodes, devices, plugins, volumes and queues against its outputs, and objects against its state.
-    With the name of a fault or an alert: print its page. For a job of such a name give --namespace.
+    With the name of a fault or an alert: print its page. Give --namespace for a job that has the name of an alert.
 
     Exit code: 0 when no fault is found; 1 when one is, or an alert fires; 2 for wrong usage.
     """

@@ -29,7 +29,7 @@ Lines = Iterator[str]
 
 
 class _OwnPlanScrubber(Scrubber):
-    """Scrubber of a reader's own plan: blanks what stands in a Secret or under a credential's name alone."""
+    """Scrubber of a reader's own plan: hides only the values of Secrets and of keys named like credentials."""
 
     def text(self, text: str) -> str:
         return text[:WINDOW]
@@ -47,7 +47,7 @@ def show(plan: Plan, *, no_color: bool = False) -> None:
 
 
 def page(plan: Plan) -> str:
-    """Return the plan, part by part. A comparison stands in the place of the tree, which would drown it."""
+    """Return the plan, part by part. A comparison replaces the tree, which is much longer."""
     parts = [_header(plan.graph)]
     parts += [_resources(plan.graph), outputs(plan.graph)] if plan.review is None else [_changes(plan.review)]
     parts += [_kubernetes_api(plan), _cost(plan), _training(plan.training), _autoscaling(plan), _time_to_ready(plan)]
@@ -116,7 +116,7 @@ def _leaves(graph: Graph, children: Sequence[Resource]) -> Iterator[Resource]:
 
 
 def _short_name(resource: Resource, above: str) -> str:
-    """Return a resource's name without its component's name: the component's line stands above it."""
+    """Return a resource's name without its component's name: the component's line is above it."""
     return resource.name.removeprefix(f"{above}-") if above else resource.name
 
 

@@ -347,8 +347,8 @@ class Monitor(sdk.BaseMonitor):
     def _construct(
         self, request: resource_pb2.RegisterResourceRequest, component: Resource
     ) -> resource_pb2.RegisterResourceResponse:
-        """Answer for a component that another process would build. Only ``eks:index:Cluster`` has its children here,
-        and with some options it has none here, either."""
+        """Answer for a component that another process would build. Only ``eks:index:Cluster`` gets its children here,
+        and not with every option."""
         if request.type == _KUSTOMIZATION:
             # Its provider fetches it during the update: the objects are the kustomization's, at its pinned ref.
             self.engine.messages.append(f"{component.name}: the objects of {request.type} are not in the plan")

@@ -95,8 +95,8 @@ class RuleResult:
 
 def judge(graph: Graph, accepted: Mapping[str, str] | None = None) -> tuple[RuleResult, ...]:
     """Return every rule's verdict on a program, by id. In a program recorded with ``dry_run`` ids are unknown, and
-    rules that follow them fail, or are unseen. ``accepted`` (rule id to reason) stands in for the environment's own
-    waivers that are valid today; the library's :data:`STANDING_WAIVERS` hold besides."""
+    rules that follow them fail, or are unseen. ``accepted`` (rule id to reason) replaces the environment's currently
+    valid waivers; the library's :data:`STANDING_WAIVERS` always apply."""
     given = waivers.of(graph)
     own = {id_: each.reason for id_, each in given.items() if each.holds} if accepted is None else dict(accepted)
     view = View(graph)

@@ -73,7 +73,7 @@ def _unbound(statement: Mapping[str, Json]) -> Iterator[str]:
 def one_autoscaler(view: View) -> Iterator[Judgement]:
     """Two autoscalers that see the same waiting pod both buy a node for it. A NodePool without a taint serves every pod
     without a selector, as does each CPU group that Cluster Autoscaler serves; and a NodePool of an accelerator type
-    serves the gangs that request the type, while somebody is about to scale the node group of that type."""
+    starts nodes for gangs for which a user is about to scale the node group of that type."""
     served_cpu = [group for group in served_groups(view) if not group.accelerated]
     owners = {group.type_name: group.resource.name for group in view.accelerator_groups}
     for pool in node_pools(view):

@@ -128,7 +128,7 @@ def resources(view: View) -> Iterator[Judgement]:
     "R55", "Grant named verbs on named resources", "high", "CKV_K8S_49, CKV_K8S_38, CKV_K8S_41, CKV_K8S_42, CIS 4.1.3-6"
 )
 def rbac(view: View) -> Iterator[Judgement]:
-    """No star in a role, nobody bound to cluster-admin, and no API token in a pod that does not call the API: a
+    """No star in a role, no binding to cluster-admin, and no API token in a pod that does not call the API: a
     service account mounts one only when a role is bound to it."""
     for role in view.of(
         "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "kubernetes:rbac.authorization.k8s.io/v1:Role"
@@ -156,8 +156,8 @@ def rbac(view: View) -> Iterator[Judgement]:
 @rule("R56", "Deny traffic by default, allow it within a job", "medium", "CKV2_K8S_6, CIS 4.3.2, CIS 5.4.4")
 def network_policies(view: View) -> Iterator[Judgement]:
     """Each team's namespace (of a TrainingNamespace, or one with a ResourceQuota) denies both directions by default and
-    lets its own pods talk to each other. The VPC CNI must be told to enforce network policies. EFA traffic bypasses
-    them."""
+    lets its own pods talk to each other. The VPC CNI enforces network policies only if its setting asks for it. EFA
+    traffic bypasses them."""
     for each in view.of(NAMESPACE):
         if is_tenant(view, each):
             yield from judged(

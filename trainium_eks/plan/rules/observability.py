@@ -104,9 +104,9 @@ def closed(view: View) -> Iterator[Judgement]:
 
 @rule("R86", "Show Prometheus and Grafana to nobody outside the cluster", "high", "CKV_K8S_43, own")
 def private(view: View) -> Iterator[Judgement]:
-    """No part of the stack has an ingress, a route, or a service with an address outside the cluster; Grafana lets
-    nobody in without a login, and its password does not stand in the values, which Pulumi's state keeps. Amazon Managed
-    Grafana, which is public, authenticates by IAM Identity Center or SAML."""
+    """No part of the stack has an ingress, a route, or a service with an address outside the cluster; Grafana requires
+    a login, and its password is not in the values, which Pulumi's state keeps. Amazon Managed Grafana, which is public,
+    authenticates by IAM Identity Center or SAML."""
     for release in releases(view, STACK):
         yield from judged(release, _exposed(mapping(release.inputs.get("values"))), "inside the cluster only")
     for workspace in view.of("aws:grafana/workspace:Workspace"):
