@@ -165,7 +165,7 @@ def test_a_waiver_holds_until_its_last_day(expires, status, says):
 
 
 def test_required_waiver_is_not_stale():
-    """R67 judges the provider, the config's check the list of accounts: somebody may mend one beside the stack."""
+    """R67 judges the provider, the config's check the list of accounts: a user may have fixed one outside the stack."""
     program = environment()
     waivers = {"R67": {"reason": "tried anywhere", "expires": "2027-03-31"}}
     program.config = {"region": "us-west-2", "owner": "ml", "waivers": waivers}
