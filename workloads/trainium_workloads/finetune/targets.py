@@ -39,7 +39,7 @@ class Document(NamedTuple):
 
 
 class Encoder:
-    """Makes documents of rows. ``loss_on`` is None for the default of the row's kind. ``counts`` are numbers of rows:
+    """Makes documents of rows. ``loss_on``: None for the default of the row's kind. ``counts`` are numbers of rows:
     left out as :data:`NO_ANSWER` or :data:`EMPTY`, or :data:`OPEN` or :data:`DOUBLE`."""
 
     def __init__(self, tokenizer: Any, loss_on: LossOn | None) -> None:
