@@ -123,7 +123,7 @@ def kubeflow(api, team, tmp_path_factory):
 
 
 def _is_served(api, defined):
-    """Whether the API server says so of a kind whose definition it has established."""
+    """Whether the API server reports a kind's definition as established."""
     spec = defined["spec"]
     versions = [each["name"] for each in spec["versions"] if each["served"]]
     try:
@@ -157,7 +157,7 @@ def test_job_and_its_pods_are_admitted(api, researcher, name):
 @pytest.mark.parametrize("form", ["pytorchjob", "trainjob"])
 @pytest.mark.parametrize("name", ["two nodes", "everything", "the local cloud's", "p4d.24xlarge"])
 def test_kubeflows_objects_and_their_pods_are_admitted(kubeflow, api, researcher, name, form):
-    """Their definitions judge each field, by rules of their own, too; the namespace's policies judge the pods."""
+    """Their definitions check each field, with CEL rules, too; the namespace's policies judge the pods."""
     made = forms.objects(replace(JOBS[name], form=form, options=TrainOptions(hf_secret="hugging-face:hub"), retries=3))
     for each in made:
         assert researcher.create(each, dry_run=True)["spec"].keys() >= each["spec"].keys()

@@ -1,6 +1,6 @@
 """A training job in TorchX's terms, and the equivalent ``torchx run`` command. Does not import TorchX.
 
-TorchX fills in macros for each replica (``${replica_id}``), so the job is rendered once with marks in their places.
+TorchX fills in macros for each replica (``${replica_id}``), so the job is rendered once with a mark for each macro.
 """
 
 import json

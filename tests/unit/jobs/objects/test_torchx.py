@@ -22,7 +22,7 @@ from trainium_eks.jobs.objects.resources import local_share
 from trainium_eks.model.catalogue.instances import CATALOGUE
 
 ROOT = Path(__file__).resolve().parents[4]
-COMPONENT = ROOT / "workloads" / "torchx_components.py"
+COMPONENT = ROOT / "trainium_eks" / "client" / "torchx_components.py"
 
 _PROGRAM = """
 import json, sys
@@ -61,7 +61,7 @@ needs_torchx = pytest.mark.skipif(
 
 
 def _torchx(version, wanted):
-    """The Volcano job that TorchX makes when it is told what ``trn train`` prints."""
+    """The Volcano job that TorchX makes from the command that ``trn train`` prints."""
     words = torchx_app.run_command(wanted, str(COMPONENT))
     settings = dict(pair.split("=") for pair in words[words.index("-cfg") + 1].split(","))
     options = words[words.index(f"{COMPONENT}:trainium_ddp") + 1 :]
