@@ -11,7 +11,16 @@ from typing import Any
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, CatalogueError
 from trainium_eks.plan.reading import Json, at, given, items, known, leaves, mapping, text
-from trainium_eks.plan.resource import RETAIN_ON_DELETE, SECRET, SECRETS, STACK_TYPE, UNKNOWN, Options, Resource
+from trainium_eks.plan.resource import (
+    RETAIN_ON_DELETE,
+    SCHEMA_VERSION,
+    SECRET,
+    SECRETS,
+    STACK_TYPE,
+    UNKNOWN,
+    Options,
+    Resource,
+)
 from trainium_eks.plan.subjects import (
     ADDON,
     CLUSTER,
@@ -38,9 +47,6 @@ __all__ = [
     "Options",
     "Resource",
 ]
-
-SCHEMA_VERSION = 1
-"""Version of the JSON form. It changes when a field is removed or changes meaning, not when one is added."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ from typing import Any
 
 from trainium_eks.model.validation.unseen import UNSEEN
 
+SCHEMA_VERSION = 1
+"""Version of a graph's JSON form. It changes when a field is removed or changes meaning, not when one is added."""
+
 UNKNOWN = "[unknown]"
 """Placeholder of a value that only ``pulumi up`` would know (recorded with ``dry_run``)."""
 
