@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.client import logs, reading, scaling, submitting
+from trainium_eks.client import reading, scaling, submitting
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, as_typed
-from trainium_eks.client.follow import MOST_PODS, Follower
+from trainium_eks.client.follow import MOST_PODS
+from trainium_eks.client.logs import LogOptions
 from trainium_eks.client.notices import notice
 from trainium_eks.client.session import Session
+from trainium_eks.client.team import Job
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.submit import planning
 from trainium_eks.kube.errors import ClusterError
@@ -157,9 +159,9 @@ def _follow(name: str, nodes: int, session: Session) -> tuple[list[str], dict[st
     lines: list[str] = []
     places: dict[str, str] = {}
     job = reading.find(session, name)
-    wanted = logs.choose(job, logs.LogOptions(follow=True, everything=nodes <= MOST_PODS))
+    options = LogOptions(follow=True, everything=nodes <= MOST_PODS)
     try:
-        for batch in Follower(session, job, wanted, notice).batches():
+        for batch in Job.of(session, job).log(options).batches:
             lines.extend(each.line.text for each in batch)
             if batch and not places:
                 with contextlib.suppress(ClusterError):  # the names of pods will do

@@ -8,15 +8,16 @@ from datetime import datetime, timedelta
 from trainium_eks.client import train_facts
 from trainium_eks.client.cluster_access import find_stack
 from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.ending import EndedJob
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
-from trainium_eks.client.logs import LogOptions, PodLine, check_choice, since_of
+from trainium_eks.client.logs import JobLog, LogOptions, PodLine, check_choice, since_of
 from trainium_eks.client.notices import notice
 from trainium_eks.client.session import Session, find_namespace
 from trainium_eks.client.train_request import request_of, taken
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.sagemaker import job as sagemaker_job
 from trainium_eks.jobs.sagemaker.job import SageMakerJob
-from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerWork
+from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.pod_text import printable
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
@@ -29,6 +30,21 @@ LIST_SECONDS = 15.0
 
 LATE_MS = 30_000
 """Milliseconds by which CloudWatch may show a line after a later one."""
+
+
+def stop(jobs: SageMakerJobs, job: SageMakerWork) -> EndedJob:
+    """Stop a job that goes on; its name stays taken.
+
+    Raises:
+        CommandError: an endpoint, which ``trn serve`` ends.
+    """
+    if job.kind == ENDPOINT:
+        raise CommandError(
+            WRONG_USAGE, f"{job.name} is an endpoint: trn serve --on sagemaker --stop {job.name} ends it"
+        )
+    if job.ended is None:
+        jobs.stop(job)
+    return EndedJob(job.name, 0, job.checkpoints, None, (), stopping=job.ended is None)
 
 
 def stack_of(cluster: ClusterOptions) -> tuple[StackOutputs, NamespaceOutput]:
@@ -92,7 +108,7 @@ def wait(jobs: SageMakerJobs, name: str, timeout_seconds: float | None = None) -
     """Wait until the job has ended, and return it; raise a TimeoutError when it goes on after that time."""
     begun = time.monotonic()
     while True:
-        job = _there(jobs, name)
+        job = job_of(jobs, name)
         if job.ended is not None:
             return job
         if timeout_seconds is not None and time.monotonic() - begun >= timeout_seconds:
@@ -113,25 +129,27 @@ def chosen(job: SageMakerWork, options: LogOptions) -> tuple[int | None, int]:
     return None if options.everything else options.node or 0, since
 
 
-def lines(jobs: SageMakerJobs, job: SageMakerWork, options: LogOptions) -> list[PodLine]:
-    """Return the lines that a job has written."""
+def log(jobs: SageMakerJobs, job: SageMakerWork, options: LogOptions) -> JobLog:
+    """Return the lines that a job has written; with ``follow`` those to come, too."""
     node, since = chosen(job, options)
+    nodes = None if node is None else 1
+    if options.follow:
+        return JobLog(_coming_lines(jobs, job.name, node, since), nodes, state=lambda: job_of(jobs, job.name).state)
     rank = None if options.everything or options.node is not None else 0
     found = [PodLine(job.name, place, line) for _, place, _, line in jobs.lines(job, node, since) if line.is_of(rank)]
     if options.tail is not None:
         found = found[-options.tail :] if options.tail else []
-    if not found:
-        raise CommandError(FAILED, f"{job.name} has no log yet: it is {job.state}{why(job)}")
-    return found
+    nothing = CommandError(FAILED, f"{job.name} has no log yet: it is {job.state}{why(job)}")
+    return JobLog(iter([found]), nodes, nothing=nothing)
 
 
-def coming_lines(jobs: SageMakerJobs, name: str, node: int | None, since_ms: int = 0) -> Iterator[list[PodLine]]:
+def _coming_lines(jobs: SageMakerJobs, name: str, node: int | None, since_ms: int) -> Iterator[list[PodLine]]:
     """Yield the lines as they come, with late ones, until the job has ended; then a notice says how."""
     seen: dict[str, int] = {}
     is_last = False
     while True:
         # First the state: lines of a job that has ended by then are all there, or come within one more read.
-        job = _there(jobs, name)
+        job = job_of(jobs, name)
         batch = []
         for event, place, moment, line in jobs.lines(job, node, since_ms):
             if event not in seen:
@@ -153,7 +171,8 @@ def why(job: SageMakerWork) -> str:
     return f": {printable(job.reason)}" if job.reason else ""
 
 
-def _there(jobs: SageMakerJobs, name: str) -> SageMakerWork:
+def job_of(jobs: SageMakerJobs, name: str) -> SageMakerWork:
+    """Return the job of a name, as SageMaker has it now. CommandError: it is not there."""
     job = jobs.find(name)
     if job is None:
         raise CommandError(FAILED, f"the job {name} is not there")

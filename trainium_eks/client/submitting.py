@@ -16,7 +16,6 @@ from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.jobs.objects.options import Form, TrainOptions
 from trainium_eks.jobs.observed.watched import of as watched_job
 from trainium_eks.jobs.submit import planning, submission
-from trainium_eks.jobs.submit.requests import Plan
 from trainium_eks.kube.api import ApiError, NoSuchKindError, ObjectReference
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.outputs import NodeGroupOutput
@@ -59,12 +58,9 @@ def prepare(asked: TrainOptions, session: Session, say: Say) -> PreparedJob:
     problems = [*([wrong] if wrong else []), *others]
     if plan.job is None or plan.group is None or wrong is not None:
         refused = [each for each in problems if each.severity is Severity.REFUSE]
-        raise CommandError(WRONG_USAGE, f"{_name_job(plan)} was not submitted", refused, spell=str)
+        name = f"the job {plan.job.name}" if plan.job else "the job"
+        raise CommandError(WRONG_USAGE, f"{name} was not submitted", refused, spell=str)
     return PreparedJob(plan.job, plan.group, forms.objects(plan.job), workspace, tuple(problems), plan.saving)
-
-
-def _name_job(plan: Plan) -> str:
-    return f"the job {plan.job.name}" if plan.job else "the job"
 
 
 def validate(prepared: PreparedJob, session: Session, say: Say) -> None:

@@ -9,18 +9,18 @@ from typing import Any
 import typer
 import yaml
 
-from trainium_eks.cli.jobs.logs import explain, follow_job
-from trainium_eks.cli.shared import log_lines, output
+from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.durations import duration
-from trainium_eks.cli.shared.log_lines import Printer
+from trainium_eks.cli.shared.log_lines import explain, follow_log
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
-from trainium_eks.client import logs, reading, sagemaker, scaling, submitting, torchx
+from trainium_eks.client import sagemaker, scaling, submitting, torchx
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, as_typed
+from trainium_eks.client.logs import LogOptions
 from trainium_eks.client.notices import say
-from trainium_eks.client.session import Session, open_session
 from trainium_eks.client.submitting import PreparedJob
+from trainium_eks.client.team import Job, Team, open_team
 from trainium_eks.jobs.objects import volcano_job
 from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.jobs.objects.options import TrainOptions
@@ -46,7 +46,8 @@ def train(options: TrainOptions, *, cluster: ClusterOptions) -> None:
     """
     if options.on == "sagemaker":
         raise typer.Exit(_on_sagemaker(options, cluster))
-    with open_session(cluster) as session:
+    with open_team(cluster) as team:
+        session = team.session
         prepared = submitting.prepare(options, session, say)
         if prepared.warnings:
             say(describe(prepared.warnings))
@@ -58,7 +59,7 @@ def train(options: TrainOptions, *, cluster: ClusterOptions) -> None:
         if options.dry_run:
             _show(prepared, cluster)
         else:
-            raise typer.Exit(_submit(prepared, options, cluster, session))
+            raise typer.Exit(_submit(prepared, options, cluster, team))
 
 
 def _show(prepared: PreparedJob, cluster: ClusterOptions) -> None:
@@ -81,8 +82,8 @@ def _show(prepared: PreparedJob, cluster: ClusterOptions) -> None:
     output.write(yaml.safe_dump_all(plain, sort_keys=False, width=1000) + "".join(f"{line}\n" for line in lines))
 
 
-def _submit(prepared: PreparedJob, asked: TrainOptions, cluster: ClusterOptions, session: Session) -> int:
-    job = prepared.job
+def _submit(prepared: PreparedJob, asked: TrainOptions, cluster: ClusterOptions, team: Team) -> int:
+    job, session = prepared.job, team.session
     submitting.validate(prepared, session, say)
     if asked.scale:
         scaling.for_gang(session, prepared.group, job.nodes, say)
@@ -96,21 +97,24 @@ def _submit(prepared: PreparedJob, asked: TrainOptions, cluster: ClusterOptions,
         # Here no node is lost, and nothing is as fast or as slow as the stack's file system.
         saving = None if session.is_local else prepared.saving
         say(as_typed(_submitted(job, saving, waits=waits or follows)))
+    submitted = Job(session, submitting.reference_of(job))
     if follows:
-        found = reading.find(session, job.name)
-        wanted = logs.choose(found, logs.LogOptions(follow=True))
-        code = follow_job(session, found, wanted, Printer(cluster, wanted))
+        code = follow_log(submitted.log(LogOptions(follow=True)), cluster, team)
         if code == INTERRUPTED:
-            say(as_typed(f"The job {job.name} goes on: trn logs {job.name} -f · trn cancel {job.name}"))
+            _say_goes_on(job.name)
         return code
-    state = submitting.wait(submitting.reference_of(job), session) if waits else ""
+    state = submitted.wait() if waits else ""
     if cluster.as_json:
         output.write_json(_document(job, state))
     elif waits:
         say(f"The job {job.name} is {state}.")
         if state in FAILURES:
-            explain(session, reading.find(session, job.name), cluster)
+            explain(team, submitted.state(), cluster)
     return 0 if state in ("", submitting.SUCCEEDED) else FAILED
+
+
+def _say_goes_on(name: str) -> None:
+    say(as_typed(f"The job {name} goes on: trn logs {name} -f · trn cancel {name}"))
 
 
 def _document(job: TrainingJob, state: str) -> dict[str, Any]:
@@ -179,7 +183,10 @@ def _on_sagemaker(asked: TrainOptions, cluster: ClusterOptions) -> int:
     if not cluster.as_json:
         say(as_typed(_submitted_to_sagemaker(made)))
     if not (asked.detach or asked.wait or cluster.as_json):
-        return log_lines.follow_sagemaker(jobs, name, cluster)
+        code = follow_log(sagemaker.log(jobs, sagemaker.job_of(jobs, name), LogOptions(follow=True)), cluster)
+        if code == INTERRUPTED:
+            _say_goes_on(name)
+        return code
     ended = sagemaker.wait(jobs, name) if asked.wait and not asked.detach else None
     if cluster.as_json:
         output.write_json(_sagemaker_document(made, ended.state if ended else None))
