@@ -20,9 +20,10 @@ cannot be served, :class:`~trainium_eks.kube.errors.ClusterError` where the clus
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from trainium_eks.client import ending, kept_logs, reading, sagemaker, scaling, submitting
+from trainium_eks.client import ending, kept_logs, reading, sagemaker, scaling, submitting, torchx
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.ending import EndedJob
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
@@ -33,6 +34,7 @@ from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.service import SageMakerWork
+from trainium_eks.jobs.submit.requests import Submission
 from trainium_eks.jobs.watch.steps import Progress, TrainingStep, parse, parse_all
 from trainium_eks.kube.api import ObjectReference
 from trainium_eks.kube.errors import ClusterError
@@ -71,12 +73,27 @@ class Team:
         """
         if options.on != "eks" or options.torchx:
             raise CommandError(WRONG_USAGE, "only `trn train` submits to SageMaker and by TorchX")
-        prepared = submitting.prepare(options, self.session, notice)
-        submitting.validate(prepared, self.session, notice)
-        if options.scale:
-            scaling.for_gang(self.session, prepared.group, prepared.job.nodes, notice)
-        submitting.submit(prepared, self.session, notice)
-        return Job(self.session, submitting.reference_of(prepared.job))
+        return self.create(self.plan(options))
+
+    def plan(self, options: TrainOptions, say: Say = notice) -> Submission:
+        """Return the job of the options, with all that belongs to it.
+
+        Raises:
+            CommandError: refused, with all problems.
+        """
+        return submitting.plan(options, self.session, say)
+
+    def create(self, submission: Submission, say: Say = notice) -> "Job":
+        """Let the API server validate the job, scale its node group up, and create it, or let TorchX do so."""
+        job = submission.job
+        submitting.validate(submission, self.session, say)
+        if job.options.scale:
+            scaling.for_gang(self.session, submission.group, job.nodes, say)
+        if job.options.torchx:
+            job = replace(job, name=torchx.submit(job, self.session))
+        else:
+            submitting.submit(submission, self.session, say)
+        return Job(self.session, submitting.reference_of(job))
 
     def find(self, name: str) -> "Job | None":
         """Return the job of that name, ended or not; None without one."""
@@ -94,7 +111,7 @@ class Team:
             CommandError: no such job, or options that do not go together.
         """
         if (managed := sagemaker.find(self.session, name)) is not None:
-            return sagemaker.log(*managed, options)
+            return managed.log(options)
         found = self.jobs()
         if (job := reading.named(found, name)) is not None:
             return Job.of(self.session, job).log(options)
@@ -114,7 +131,7 @@ class Team:
             CommandError: no such job, or it was deleted.
         """
         if (managed := sagemaker.find(self.session, name)) is not None:
-            return sagemaker.wait(managed[0], name, timeout_seconds).state
+            return managed.wait(timeout_seconds)
         return Job.of(self.session, reading.find(self.session, name)).wait(timeout_seconds)
 
     def jobs_to_cancel(self, name: str | None) -> list[WatchedJob]:
