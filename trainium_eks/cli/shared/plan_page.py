@@ -314,7 +314,7 @@ def _rules(plan: Plan) -> Lines:
     rows = [("✗", each.id, "<br>".join([f"**{each.title}** ({each.severity})", *_faults(each)])) for each in failed]
     rows += [("~", each.id, f"{each.title}: waived: {WORDS.sentence(each.reason)}") for each in having("waived")]
     for verdict in having("unseen"):
-        why = "; ".join(dict.fromkeys(finding.message for finding in verdict.unseen))
+        why = "; ".join(dict.fromkeys(finding.text for finding in verdict.unseen))
         rows.append(("?", verdict.id, f"{verdict.title}: not judged: {WORDS.sentence(why)}"))
     yield "**Rules**\n"
     yield from table(("", "", ""), rows)
@@ -330,7 +330,7 @@ def _rules(plan: Plan) -> Lines:
 def _faults(verdict: RuleResult) -> Lines:
     faults = verdict.failures
     shown = faults if len(faults) <= MOST_FAULTS else faults[: MOST_FAULTS - 1]
-    yield from (f"{_name(finding.urn)}: {WORDS.sentence(finding.message)}" for finding in shown)
+    yield from (f"{_name(finding.subject)}: {WORDS.sentence(finding.text)}" for finding in shown)
     if len(shown) < len(faults):
         yield f"and {len(faults) - len(shown)} more"
 

@@ -45,7 +45,7 @@ def of(resource: Resource) -> ResourceType:
 
 def _no_answer(call: Call) -> Answer:
     raise UnknownTypeError(
-        f"the resource type {call.registration.type} is not simulated: it has no row in plan/resource_types/rows"
+        f"the resource type {call.resource.type} is not simulated: it has no row in plan/resource_types/rows"
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from trainium_eks.model.catalogue.instance_data import NO_DEVICES_IN_EC2
 from trainium_eks.model.config.karpenter import EBS_CLUSTER_TAG
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan.resource_types.rows.karpenter import NODE_CLASS
 from trainium_eks.plan.rules._autoscaled import Pool, node_pools, served_groups
 from trainium_eks.plan.rules._objects import releases
@@ -24,7 +25,7 @@ from trainium_eks.plan.rules._read import (
     text,
     true,
 )
-from trainium_eks.plan.rules._rule import Judgement, judged, rule
+from trainium_eks.plan.rules._rule import judged, rule
 from trainium_eks.plan.rules._view import View
 
 SCALING_ACTIONS = (
@@ -45,7 +46,7 @@ TAGGED = re.compile(r"(aws|autoscaling|ec2):(ResourceTag|RequestTag)/.+")
 
 
 @rule("R79", "Let an autoscaler start and end only its own cluster's nodes", "high", "Cluster Autoscaler README, own")
-def autoscaler_rights(view: View) -> Iterator[Judgement]:
+def autoscaler_rights(view: View) -> Iterator[Finding]:
     """An account holds other clusters, and other instances: a statement that may change the size of a group, or run and
     terminate instances, has a condition on a tag, or names its groups."""
     for policy in view.of("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
@@ -70,7 +71,7 @@ def _unbound(statement: Mapping[str, Json]) -> Iterator[str]:
 
 
 @rule("R81", "Let one autoscaler serve a pod", "high", "Karpenter, migrating from Cluster Autoscaler; own")
-def one_autoscaler(view: View) -> Iterator[Judgement]:
+def one_autoscaler(view: View) -> Iterator[Finding]:
     """Two autoscalers that see the same waiting pod both buy a node for it. A NodePool without a taint serves every pod
     without a selector, as does each CPU group that Cluster Autoscaler serves; and a NodePool of an accelerator type
     starts nodes for gangs for which a user is about to scale the node group of that type."""
@@ -94,7 +95,7 @@ def one_autoscaler(view: View) -> Iterator[Judgement]:
     "high",
     "CKV_AWS_79, CKV_AWS_341, Karpenter best practices, own",
 )
-def karpenter_nodes(view: View) -> Iterator[Judgement]:
+def karpenter_nodes(view: View) -> Iterator[Finding]:
     """Karpenter's nodes have no launch template of the program, so that no other rule sees them. Their metadata service
     answers one hop away and by token; their volumes are encrypted, in production with a customer key; their image is
     pinned; none has a public address. A pool has a limit. Accelerator nodes carry their taint, go only when they are
@@ -117,7 +118,7 @@ def karpenter_nodes(view: View) -> Iterator[Judgement]:
     "AmazonEBSCSIDriverEKSClusterScopedPolicy",
     follows_ids=True,
 )
-def attachable_nodes(view: View) -> Iterator[Judgement]:
+def attachable_nodes(view: View) -> Iterator[Finding]:
     """The EBS driver's role attaches a volume only to an instance with a tag of its cluster. EKS tags the nodes of
     managed groups; nodes of an EC2NodeClass have the tags of its `spec.tags`, and without the tag a pod with a claim
     waits for its volume for ever."""

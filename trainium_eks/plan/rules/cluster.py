@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.config.cluster import LOG_TYPES
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.model.validation import ranges
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._facts import ControlPlane
@@ -24,7 +25,7 @@ from trainium_eks.plan.rules._read import (
     text,
     true,
 )
-from trainium_eks.plan.rules._rule import Judgement, judged, rule
+from trainium_eks.plan.rules._rule import judged, rule
 from trainium_eks.plan.rules._view import View
 
 ANYWHERE = ("0.0.0.0/0", "::/0")
@@ -42,7 +43,7 @@ CALLER_CONDITIONS = (
 
 
 @rule("R01", "Log all five control-plane log types", "medium", "CKV_AWS_37, AWS-0038, CIS 2.1.1")
-def control_plane_logs(view: View) -> Iterator[Judgement]:
+def control_plane_logs(view: View) -> Iterator[Finding]:
     """Without audit and authenticator logs no action can be traced to its author later; all five types are on."""
     for plane in view.control_planes:
         path, found = plane.read("enabledClusterLogTypes", "enabledClusterLogTypes")
@@ -52,12 +53,12 @@ def control_plane_logs(view: View) -> Iterator[Judgement]:
 
 
 @rule("R02", "Never open the API endpoint to every address", "high", "CKV_AWS_38, AWS-0041, CIS 5.4.1")
-def public_ranges(view: View) -> Iterator[Judgement]:
+def public_ranges(view: View) -> Iterator[Finding]:
     """A public endpoint names the ranges that reach it, no more than a /8 together; EKS opens it to 0.0.0.0/0 when
     nothing is named. Independent of `model/config/cluster.py`, which validates the config."""
     for plane in view.control_planes:
         if not _public(plane):
-            yield Judgement(plane.resource.urn, True, "the public endpoint is off")
+            yield Finding(Status.PASS, plane.resource.urn, "the public endpoint is off")
         else:
             yield from judged(plane.resource, _open_ranges(plane), "the public endpoint names its ranges")
 
@@ -68,7 +69,7 @@ def public_ranges(view: View) -> Iterator[Judgement]:
     "high",
     "CKV_AWS_39, AWS-0040, EKS.1, CT.EKS.PR.1, CIS 5.4.2",
 )
-def production_endpoint(view: View) -> Iterator[Judgement]:
+def production_endpoint(view: View) -> Iterator[Finding]:
     """Production is reached from inside the VPC, or from ranges that its owner has named. Independent of
     `model/config/cluster.py`, which validates the config."""
     if not view.production:
@@ -88,7 +89,7 @@ def production_endpoint(view: View) -> Iterator[Judgement]:
     "CKV_AWS_58, AWS-0039, CT.EKS.PR.2, CIS 5.3.1",
     reads_computed=True,
 )
-def secrets_key(view: View) -> Iterator[Judgement]:
+def secrets_key(view: View) -> Iterator[Finding]:
     """Envelope encryption with a key of this account: without it, a copy of etcd's disk reveals the tokens."""
     for plane in view.control_planes:
         path, key = plane.read("encryptionConfig.provider.keyArn", "encryptionConfigKeyArn")
@@ -100,7 +101,7 @@ def secrets_key(view: View) -> Iterator[Judgement]:
 
 
 @rule("R05", "Run a Kubernetes version in standard support", "medium", "CKV_AWS_339, own")
-def standard_support(view: View) -> Iterator[Judgement]:
+def standard_support(view: View) -> Iterator[Finding]:
     """Extended support costs 0.60 USD an hour instead of 0.10, and ends. A version with less than 30 days of standard
     support left is no better: EKS upgrades the control plane by itself when they are over, or the price rises. The rule
     compares today's date with the pinned table of support dates. Independent of `model/config/cluster.py`, which
@@ -121,7 +122,7 @@ def standard_support(view: View) -> Iterator[Judgement]:
 
 
 @rule("R06", "Protect the cluster from deletion", "medium", "own")
-def deletion_protection(view: View) -> Iterator[Judgement]:
+def deletion_protection(view: View) -> Iterator[Finding]:
     """EKS refuses the deletion (deletionProtection) and Pulumi refuses the step (protect), so that a preview which
     would replace the cluster fails. Environments that are torn down waive this. Independent of
     `model/config/cluster.py`, which validates the config."""
@@ -134,7 +135,7 @@ def deletion_protection(view: View) -> Iterator[Judgement]:
 
 
 @rule("R07", "Make nobody an administrator for having run the first update", "medium", "CIS 4.1.1, CIS 5.5.1")
-def creator(view: View) -> Iterator[Judgement]:
+def creator(view: View) -> Iterator[Finding]:
     """The identity that ran the first `up` stays an administrator of the cluster, unless the cluster says otherwise."""
     for plane in view.control_planes:
         faults = []
@@ -152,7 +153,7 @@ def creator(view: View) -> Iterator[Judgement]:
     "CKV_AWS_66, CKV_AWS_338, CKV_AWS_158, AWS-0017",
     follows_ids=True,
 )
-def log_groups(view: View) -> Iterator[Judgement]:
+def log_groups(view: View) -> Iterator[Finding]:
     """If there is no log group, EKS makes one for its logs without key or retention; so ours exists before a cluster
     that logs, under the cluster's name. Every log group is kept 365 days or for ever, and has a KMS key; R84 checks the
     group of container logs."""
@@ -185,7 +186,7 @@ def is_of_containers(group: Resource) -> bool:
 
 
 @rule("R09", "Set the support policy explicitly", "low", "own")
-def support_policy(view: View) -> Iterator[Judgement]:
+def support_policy(view: View) -> Iterator[Finding]:
     """Unset means EXTENDED: the day standard support ends, the control plane costs six times as much."""
     for plane in view.control_planes:
         path, found = plane.read("upgradePolicy.supportType", "upgradePolicy.supportType")
@@ -200,7 +201,7 @@ def support_policy(view: View) -> Iterator[Judgement]:
     "CKV_AWS_7, CKV_AWS_33, CKV_AWS_227, CKV2_AWS_64, AWS-0065",
     reads_computed=True,
 )
-def keys(view: View) -> Iterator[Judgement]:
+def keys(view: View) -> Iterator[Finding]:
     """A customer key is enabled, rotates, waits seven days or more before it is deleted, and has its own policy with
     named principals (a star counts as named only with a condition on the caller)."""
     for key in view.of("aws:kms/key:Key"):

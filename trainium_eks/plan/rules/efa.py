@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan.rules._facts import NodeGroup, interfaces
 from trainium_eks.plan.rules._read import Json, at, given, items, known, number, show
-from trainium_eks.plan.rules._rule import Judgement, judged, rule, unseen
+from trainium_eks.plan.rules._rule import judged, rule, unseen
 from trainium_eks.plan.rules._view import View
 
 SUBNETS_LATER = "subnetIds is known only during the update"
@@ -18,7 +19,7 @@ LOCKABLE_MEMORY = "LimitMEMLOCK=infinity"
     "high",
     "CKV_AWS_23, CKV_AWS_24, CKV_AWS_25, CKV_AWS_260, CKV_AWS_277, AWS-0099, AWS-0107",
 )
-def efa_security_groups(view: View) -> Iterator[Judgement]:
+def efa_security_groups(view: View) -> Iterator[Finding]:
     """EFA needs a rule for all traffic from the group to itself in both directions; a range instead of the group is not
     enough. Every rule has a description, and none lets in every address. Outbound to anywhere is allowed: nodes pull
     images and call AWS."""
@@ -35,7 +36,7 @@ def efa_security_groups(view: View) -> Iterator[Judgement]:
 
 
 @rule("R26", "Keep an EFA group in one subnet", "high", "eksctl efaEnabled validation")
-def one_subnet(view: View) -> Iterator[Judgement]:
+def one_subnet(view: View) -> Iterator[Finding]:
     """EFA traffic does not leave a zone: nodes of a group in two zones cannot reach each other over EFA."""
     for group in view.efa_groups:
         if not _subnets_known(group):
@@ -47,7 +48,7 @@ def one_subnet(view: View) -> Iterator[Judgement]:
 
 
 @rule("R28", "Take UltraServers whole", "high", "EKS capacity-blocks-mng, EC2 UltraServers")
-def whole_ultraservers(view: View) -> Iterator[Judgement]:
+def whole_ultraservers(view: View) -> Iterator[Finding]:
     """A Capacity Block of UltraServers is sold in whole UltraServers, and a part is paid for like the whole: the
     group's maximum is a multiple of an UltraServer's nodes."""
     for group in view.node_groups:
@@ -60,7 +61,7 @@ def whole_ultraservers(view: View) -> Iterator[Judgement]:
 
 
 @rule("R29", "Train on Spot only on purpose", "medium", "EKS best practices AI/ML")
-def spot(view: View) -> Iterator[Judgement]:
+def spot(view: View) -> Iterator[Finding]:
     """Spot takes one node with two minutes' notice, and the whole gang with it; a waiver says that it is meant. Types
     without EFA train alone and may use it. Spot and a reservation exclude each other. Independent of
     `model/config/capacity.py`, which validates the config."""
@@ -77,7 +78,7 @@ def spot(view: View) -> Iterator[Judgement]:
 
 
 @rule("R69", "Let EFA containers lock memory", "high", "EFA user guide, nvidia-container-toolkit#2037")
-def lockable_memory(view: View) -> Iterator[Judgement]:
+def lockable_memory(view: View) -> Iterator[Finding]:
     """EFA locks every buffer that it sends from. Containers inherit containerd's limit, 8 MiB by default, and
     CAP_IPC_LOCK does not help containers that do not run as root; user data raises the limit before containerd
     starts."""

@@ -4,10 +4,11 @@ import ipaddress
 from collections.abc import Iterator
 
 from trainium_eks.model.config.network import COMPLETE_ENDPOINTS
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._facts import SUBNET, VPC, zone
 from trainium_eks.plan.rules._read import Json, at, differs, given, mapping, show, text
-from trainium_eks.plan.rules._rule import Judgement, judged, rule
+from trainium_eks.plan.rules._rule import judged, rule
 from trainium_eks.plan.rules._view import View
 
 ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
@@ -19,7 +20,7 @@ Range = ipaddress.IPv4Network
 
 
 @rule("R31", "Keep flow logs of the VPC", "medium", "CKV2_AWS_11, AWS-0178")
-def flow_logs(view: View) -> Iterator[Judgement]:
+def flow_logs(view: View) -> Iterator[Finding]:
     """They show afterwards the source and the target of each accepted and each refused connection."""
     for vpc in view.of(VPC):
         logs = view.referring(vpc, "vpcId", "aws:ec2/flowLog:FlowLog")
@@ -30,7 +31,7 @@ def flow_logs(view: View) -> Iterator[Judgement]:
 
 
 @rule("R32", "Empty the default security group", "medium", "CKV2_AWS_12, AWS-0173")
-def default_security_group(view: View) -> Iterator[Judgement]:
+def default_security_group(view: View) -> Iterator[Finding]:
     """An instance started without a group gets the default group; an empty group allows nothing."""
     for vpc in view.of(VPC):
         groups = view.referring(vpc, "vpcId", "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup")
@@ -42,7 +43,7 @@ def default_security_group(view: View) -> Iterator[Judgement]:
 
 
 @rule("R33", "Turn on DNS support and host names", "high", "EKS network requirements")
-def dns(view: View) -> Iterator[Judgement]:
+def dns(view: View) -> Iterator[Finding]:
     """Nodes register by their host name; without either setting they never become ready."""
     for vpc in view.of(VPC):
         support = vpc.inputs.get("enableDnsSupport")
@@ -52,7 +53,7 @@ def dns(view: View) -> Iterator[Judgement]:
 
 
 @rule("R34", "In production, give each zone its own way out", "medium", "EKS private clusters")
-def ways_out(view: View) -> Iterator[Judgement]:
+def ways_out(view: View) -> Iterator[Finding]:
     """A NAT gateway in every zone with private subnets, or interface endpoints for everything that nodes call; with one
     NAT, its zone's failure cuts off the others. Independent of `model/config/cross.py`, which validates the config."""
     if not view.production:
@@ -73,7 +74,7 @@ def ways_out(view: View) -> Iterator[Judgement]:
 
 
 @rule("R35", "Reach S3 by a gateway endpoint", "medium", "own")
-def s3_endpoint(view: View) -> Iterator[Judgement]:
+def s3_endpoint(view: View) -> Iterator[Finding]:
     """Data sets and images then bypass the NAT gateway, which charges by the gigabyte; a gateway endpoint costs
     nothing."""
     for vpc in view.of(VPC):
@@ -90,7 +91,7 @@ def s3_endpoint(view: View) -> Iterator[Judgement]:
 
 
 @rule("R36", "Tag subnets with their role", "low", "EKS load balancing")
-def subnet_tags(view: View) -> Iterator[Judgement]:
+def subnet_tags(view: View) -> Iterator[Finding]:
     """Load balancers find their subnets by these tags. Karpenter's discovery tag on a public subnet would start
     nodes there."""
     for subnet in view.of(SUBNET):
@@ -104,7 +105,7 @@ def subnet_tags(view: View) -> Iterator[Judgement]:
 
 
 @rule("R37", "Keep the range of services apart from the VPC's", "high", "EKS network requirements")
-def address_ranges(view: View) -> Iterator[Judgement]:
+def address_ranges(view: View) -> Iterator[Finding]:
     """Traffic to addresses that both have would go to services, and neither range can be changed later. Independent of
     `model/config/cross.py`, which validates the config."""
     for plane in view.control_planes:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from trainium_eks.model import volcano_config
 from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, InstanceType
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._autoscaled import Pool, nodes_of
 from trainium_eks.plan.rules._facts import DEPLOYMENT, NodeGroup
 from trainium_eks.plan.rules._objects import namespace, object_name, releases, walk
 from trainium_eks.plan.rules._read import Json, at, items, mapping, number, show, text, true
-from trainium_eks.plan.rules._rule import Judgement, judged, rule
+from trainium_eks.plan.rules._rule import broken, judged, rule
 from trainium_eks.plan.rules._view import View
 
 MOUNTS_ACCEPTED = re.compile(r"accept-nvidia-visible-devices-as-volume-mounts\s*=\s*true")
@@ -47,7 +48,7 @@ PLUGINS = {
 
 
 @rule("R61", "Keep etcd inside the cluster", "medium", "torchx resources/etcd.yaml")
-def rendezvous(view: View) -> Iterator[Judgement]:
+def rendezvous(view: View) -> Iterator[Finding]:
     """The rendezvous etcd is one pod without a password: a ClusterIP service, and a network policy that names the
     allowed peers. Our chart has both; its values must not undo them."""
     for release in (each for each in releases(view) if "etcd" in text(each.inputs.get("chart"))):
@@ -69,7 +70,7 @@ def rendezvous(view: View) -> Iterator[Judgement]:
 
 
 @rule("R62", "Install device plugins on every type of the pool", "high", "aws-do-eks#56, own")
-def plugin_types(view: View) -> Iterator[Judgement]:
+def plugin_types(view: View) -> Iterator[Finding]:
     """Plugin charts list instance types; a type that is missing gets no plugin, and a DaemonSet with DESIRED 0 looks
     healthy. The list holds the pool's types and the plugin tolerates their taints; every family in the pool has its
     plugin. Where the NVIDIA plugin hands out devices as mounts, the nodes' runtime accepts them."""
@@ -83,11 +84,11 @@ def plugin_types(view: View) -> Iterator[Judgement]:
         if served and plugin.device and not found[name]:
             fault = f"no Release of chart {name} for {', '.join(types)}, wanted one"
             for plane in view.control_planes:
-                yield Judgement(plane.resource.urn, False, fault)
+                yield broken(plane.resource.urn, fault)
 
 
 @rule("R63", "Let only one controller repair nodes", "medium", "own")
-def one_recovery(view: View) -> Iterator[Judgement]:
+def one_recovery(view: View) -> Iterator[Finding]:
     """EKS node repair and Neuron's node recovery both replace a broken node; together they fight, and with neither
     a broken device stays in the gang."""
     recovering = [
@@ -110,7 +111,7 @@ def one_recovery(view: View) -> Iterator[Judgement]:
 
 
 @rule("R93", "Let Volcano discover no HyperNodes by label", "high", "volcano#5877, own")
-def discovery(view: View) -> Iterator[Judgement]:
+def discovery(view: View) -> Iterator[Finding]:
     """Volcano 1.15 names a HyperNode at random when its cache shows none for the switch, and the cache lags while nodes
     join together: one switch gets two, and no job with a topology is placed any more. VolcanoStack's own controller
     names them after the switch; where a group's nodes are in UltraServers, it must know the labels of those, too, by

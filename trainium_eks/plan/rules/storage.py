@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from trainium_eks.model.catalogue import lustre
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan.graph import RETAIN_ON_DELETE, Resource
 from trainium_eks.plan.rules._autoscaled import nodes_of
 from trainium_eks.plan.rules._facts import ASSOCIATION, BUCKETS, FILE_SYSTEM, SecurityRule
 from trainium_eks.plan.rules._objects import namespace
 from trainium_eks.plan.rules._read import Json, at, differs, items, known, missing, number, show, text
-from trainium_eks.plan.rules._rule import Judgement, judged, rule, unseen
+from trainium_eks.plan.rules._rule import judged, rule, unseen
 from trainium_eks.plan.rules._view import View
 
 EVENTS = ("NEW", "CHANGED", "DELETED")
@@ -16,7 +17,7 @@ VOLUME = "kubernetes:core/v1:PersistentVolume"
 
 
 @rule("R38", "Encrypt the file system with a customer key", "high", "CKV_AWS_190")
-def file_system_key(view: View) -> Iterator[Judgement]:
+def file_system_key(view: View) -> Iterator[Finding]:
     """Persistent file systems take a customer key; SCRATCH ones cannot, and FSx encrypts them with its own."""
     for file_system in _persistent(view):
         yield from judged(file_system, missing(file_system.inputs, "kmsKeyId", "a KMS key"), "has a KMS key")
@@ -30,7 +31,7 @@ def file_system_key(view: View) -> Iterator[Judgement]:
     beyond_pack="whether the bucket of a link to S3 outlives the stack, because the engine does not tell a pack of"
     " retainOnDelete; a protected bucket is seen",
 )
-def durability(view: View) -> Iterator[Judgement]:
+def durability(view: View) -> Iterator[Finding]:
     """One of two ways, because FSx takes no backups of a file system linked to S3. Backups: a retention above zero and
     a last backup on deletion. S3: automatic import and export of every event, to a bucket that outlives the stack. In
     production the type is PERSISTENT_2 and Pulumi's protect is on. Elsewhere, SCRATCH keeps nothing by choice and is
@@ -58,7 +59,7 @@ def durability(view: View) -> Iterator[Judgement]:
 
 
 @rule("R41", "Put the file system in the accelerators' zone", "medium", "EKS best practices storage", follows_ids=True)
-def same_zone(view: View) -> Iterator[Judgement]:
+def same_zone(view: View) -> Iterator[Finding]:
     """Another zone is slower and costs for every gigabyte. With groups, or Karpenter's pools, in several zones, use one
     of these. Independent of `model/config/cross.py`, which validates the config."""
     subnets = {str(each) for nodes in nodes_of(view) if nodes.accelerated for each in nodes.subnets}
@@ -85,7 +86,7 @@ def same_zone(view: View) -> Iterator[Judgement]:
     "aws-fsx-csi-driver troubleshooting, FSx guide",
     follows_ids=True,
 )
-def lustre_ports(view: View) -> Iterator[Judgement]:
+def lustre_ports(view: View) -> Iterator[Finding]:
     """TCP 988 and 1018-1023, from the file system's group to itself in both directions, and for every client group in
     both directions. FSx refuses to create a file system when its group does not allow the traffic yet, so the rules
     within the group come first."""
@@ -94,7 +95,7 @@ def lustre_ports(view: View) -> Iterator[Judgement]:
 
 
 @rule("R44", "Log the warnings and errors of a link to S3", "low", "own")
-def lustre_logs(view: View) -> Iterator[Judgement]:
+def lustre_logs(view: View) -> Iterator[Finding]:
     """A failing S3 export is seen nowhere else. A file system without a link has nothing to log."""
     for file_system in view.of(FILE_SYSTEM):
         if not view.referring(file_system, "fileSystemId", ASSOCIATION):
@@ -105,7 +106,7 @@ def lustre_logs(view: View) -> Iterator[Judgement]:
 
 
 @rule("R45", "Retain static volumes", "high", "Kubernetes persistent volumes")
-def retained_volumes(view: View) -> Iterator[Judgement]:
+def retained_volumes(view: View) -> Iterator[Finding]:
     """A deleted claim must not delete the file system that other claims share."""
     for volume in view.of(VOLUME):
         faults = differs(volume.inputs, "spec.persistentVolumeReclaimPolicy", "Retain")
@@ -119,7 +120,7 @@ def retained_volumes(view: View) -> Iterator[Judgement]:
     "FSx guide, mounting from a specific fileset",
     follows_ids=True,
 )
-def own_directories(view: View) -> Iterator[Judgement]:
+def own_directories(view: View) -> Iterator[Finding]:
     """Pods may run as any user, including root, whom file modes do not stop. So the volume of a namespace in which
     people work mounts that team's own directory, not the root, and no other team's. Where teams share the file system,
     each also has a separate user. Independent of `model/config/namespaces.py`, which validates the config."""
