@@ -1,6 +1,6 @@
 """Plain English: ``make lint`` fails when too many names or sentences contain words that the list below has.
 
-``python tests/plain_english.py`` shows them. Names are those of functions and classes; sentences those of
+``python tests/plain_english.py --show`` shows them. Names are those of functions and classes; sentences those of
 docstrings, help texts, descriptions of config keys and pages. Test names may have 70 characters.
 """
 
@@ -12,8 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = ("components", "trainium_eks", "workloads", "tests", "examples", "docs", "README.md", "CONTRIBUTING.md")
 
-MOST_NAMES = 0.005
-MOST_SENTENCES = 0.003
+MOST = {"name": 0.005, "sentence": 0.003}
 LONGEST_TEST_NAME = 70
 
 # A participle or a pronoun in place of an object: `told`, `what_is_gone`, `nobody_waits`.
@@ -64,19 +63,18 @@ def _sentences(text):
 
 
 def main():
-    """Show what is not plain; return 1 when it is more than the limit."""
-    totals, bad = {"name": 0, "sentence": 0}, {"name": [], "sentence": []}
+    """Show the names, or the sentences, that are not plain when they are more than the limit; return 1 then."""
+    found = {"name": [], "sentence": []}
     for place in map(ROOT.joinpath, PLACES):
         for file in sorted({*place.rglob("*.py"), *place.rglob("*.md")} if place.is_dir() else {place}):
             for kind, is_plain, text in words_of(file):
-                totals[kind] += 1
-                bad[kind] += [] if is_plain else [f"{file.relative_to(ROOT)}: {text}"]
-    most = {"name": MOST_NAMES, "sentence": MOST_SENTENCES}
-    failed = [kind for kind in most if len(bad[kind]) > most[kind] * totals[kind]]
-    for kind in failed or bad:
-        sys.stderr.write("".join(f"{line}\n" for line in bad[kind]))
+                found[kind].append("" if is_plain else f"{file.relative_to(ROOT)}: {text}\n")
+    bad = {kind: list(filter(None, lines)) for kind, lines in found.items()}
+    failed = [kind for kind in MOST if "--show" in sys.argv or len(bad[kind]) > MOST[kind] * len(found[kind])]
+    for kind in failed:
+        sys.stderr.write("".join(bad[kind]))
         sys.stderr.write(
-            f"{len(bad[kind])} of {totals[kind]:,} {kind}s are not plain; at most {most[kind]:.1%} may be\n"
+            f"{len(bad[kind])} of {len(found[kind]):,} {kind}s are not plain; the limit is {MOST[kind]:.1%}\n"
         )
     return int(bool(failed))
 

@@ -166,6 +166,6 @@ def _follow(name: str, nodes: int, session: Session) -> tuple[list[str], dict[st
                     pods = reading.pods_of(session, job)
                     places.update({pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods})
     except KeyboardInterrupt:
-        notice(as_typed(f"The job {name} goes on: trn logs {name} -f · trn cancel {name}"))
+        notice(as_typed(f"The job {name} is still running: trn logs {name} -f · trn cancel {name}"))
         raise
     return lines, places

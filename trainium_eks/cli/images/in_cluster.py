@@ -25,7 +25,7 @@ def build(cluster: ClusterOptions, planned: BuildableImage) -> None:
     if login is None:
         url = planned.repository.url
         raise CommandError(
-            WRONG_USAGE, f"{url} is no repository of ECR, to which alone a Job in the cluster can log in"
+            WRONG_USAGE, f"{url} is not an ECR repository, and a Job in the cluster can log in to no other"
         )
     with open_session(cluster) as session:
         name = f"image-{planned.tag.lower().replace('.', '-').replace('_', '-')[:40].strip('-')}-{secrets.token_hex(3)}"
@@ -42,7 +42,7 @@ def build(cluster: ClusterOptions, planned: BuildableImage) -> None:
                     session.api, namespace, name, image_jobs.CONTAINER, line=shown.line, waiting=shown.waiting
                 )
             except KeyboardInterrupt:
-                shown.say(f"The Job {name} goes on; trn cancel {name} ends it")
+                shown.say(f"The Job {name} is still running; trn cancel {name} ends it")
                 raise
     if not end.succeeded:
         why = str(shown.last.get("message") or end.message)

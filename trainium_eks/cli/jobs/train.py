@@ -101,7 +101,7 @@ def _submit(prepared: PreparedJob, asked: TrainOptions, cluster: ClusterOptions,
         wanted = logs.choose(found, logs.LogOptions(follow=True))
         code = follow_job(session, found, wanted, Printer(cluster, wanted))
         if code == INTERRUPTED:
-            say(as_typed(f"The job {job.name} goes on: trn logs {job.name} -f · trn cancel {job.name}"))
+            say(as_typed(f"The job {job.name} is still running: trn logs {job.name} -f · trn cancel {job.name}"))
         return code
     state = submitting.wait(submitting.reference_of(job), session) if waits else ""
     if cluster.as_json:

@@ -68,7 +68,7 @@ def follow_sagemaker(
         for lines in sagemaker.coming_lines(jobs, name, node, since_ms):
             printer.write(lines)
     except KeyboardInterrupt:
-        notice(f"{name} goes on: trn logs {name} -f, trn cancel {name}")
+        notice(f"{name} is still running: trn logs {name} -f, trn cancel {name}")
         return INTERRUPTED
     ended = jobs.find(name)
     return 0 if ended is not None and ended.state == "Completed" else FAILED

@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 class Destination:
     """A directory on the volume that is there whole or not at all. ``request`` are the options that decide the content;
-    they stand in the marker."""
+    they are in the marker."""
 
     def __init__(self, directory: Path, request: Json) -> None:
         self.directory, self.request = directory, request
@@ -71,8 +71,8 @@ class Destination:
             raise StageError(f"{there} holds something else, {staged}: {there_is}. Give another --to, or --replace")
         for line in () if self.request["extract"] else _lines(there / MANIFEST):  # no line is of an unpacked file
             if (size := _size(there / line["path"])) != line["size"]:
-                wrong = "has gone" if size < 0 else f"has {size:,} bytes instead of {line['size']:,}"
-                raise StageError(f"{there} was {staged}, but {line['path']} {wrong}: --replace copies it anew")
+                wrong = "is missing" if size < 0 else f"has {size:,} bytes instead of {line['size']:,}"
+                raise StageError(f"{there} was {staged}, but {line['path']} {wrong}: --replace copies it again")
         return marker
 
     def missing(self, files: Iterable[File]) -> list[File]:

@@ -354,6 +354,6 @@ def test_resumed_run_is_not_mistaken_for_an_existing_stack(project, cluster, mon
     monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: made))
     ends(2, CliRunner().invoke(app, [*WORDS, "--local"]), "without --local")
     Trn.asked.clear()
-    ends(0, CliRunner().invoke(app, [*WORDS, "--max-usd", "1"]), "Goes on with the run of ")
+    ends(0, CliRunner().invoke(app, [*WORDS, "--max-usd", "1"]), "Resumes the run of ")
     assert [each.split()[0] for each in Trn.asked] == ["deploy", "orphans"]
     assert outcomes(report(project), "passed") == EVERY

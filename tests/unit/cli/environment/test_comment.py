@@ -87,7 +87,7 @@ def test_usage_error_exits_2_and_writes_nothing(trn, files):
         ("--before base.json", "what is to be compared?"),
         ("--before base.json --after none.json", "cannot read"),
         ("--before base.json --after prod.json", "of stack prod, not of dev"),
-        ("--preview base.json", "is no preview"),
+        ("--preview base.json", "is not a preview"),
         ("--before base.json --after base.json --scrub (", "--scrub '('"),
         ("--before base.json --after base.json --preflight base.json", "trn check"),
     ):

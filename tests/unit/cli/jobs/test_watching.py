@@ -185,7 +185,7 @@ def test_cancel_ends_one_job_or_all_after_confirmation(call, api):
     api.logs["alpha-trainer-0-0"] = ['{"step": 12, "time": 1763000000.0, "checkpoint_step": 10}']
     call.ends(2, "cancel")
     call.ends(2, "cancel alpha --all")
-    call.ends(2, "cancel --all", "End 2 jobs of training, your colleagues' too (beta, alpha)? --yes says so")
+    call.ends(2, "cancel --all", "End 2 jobs of training, your colleagues' too (beta, alpha)? --yes confirms it")
     assert api.deleted == []
     signal = "2 pods of alpha get SIGTERM and up to 30 s"
     left = "on the volume: /data/output/alpha, checkpoint of step 10"

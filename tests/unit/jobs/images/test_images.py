@@ -304,8 +304,8 @@ def test_failed_image_command_is_reported(trn, exported, canned, installed, fail
     [
         ("build --tag a,b", "not a tag"),
         ("build --requirements /none/r.txt", "--requirements /none/r.txt: No such file or directory"),
-        ("build --context /none", "--context /none is no directory"),
-        ("push --engine buildah", "is none of docker, podman, finch"),
+        ("build --context /none", "--context /none is not a directory"),
+        ("push --engine buildah", "is not one of docker, podman, finch"),
         ("push --in-cluster --context {own}", "give a smaller --context, or build with an engine"),
     ],
 )
