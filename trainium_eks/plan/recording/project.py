@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from trainium_eks.model.validation.problems import Problem, config_set, describe, nearest
-from trainium_eks.plan.graph import SECRET
+from trainium_eks.plan.resource import SECRET
 
 
 class ProjectError(Exception):

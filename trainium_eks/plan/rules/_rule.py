@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainium_eks.model.finding import Finding, Status
-from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.graph import Graph, Resource
 
 Severity = Literal["high", "medium", "low"]
 
@@ -25,7 +24,7 @@ class Rule:
     severity: Severity
     source: str
     """Ids of the same requirement elsewhere (Checkov, Trivy, CIS, Security Hub), or the source of the experience."""
-    check: Callable[[View], Iterable[Finding]]
+    check: Callable[[Graph], Iterable[Finding]]
     beyond_pack: str = ""
     """Requirements of the rule that a policy pack cannot see, and the reason; empty when a pack sees all of them."""
     follows_ids: bool = False
@@ -41,7 +40,7 @@ class Rule:
 
 def rule(
     id_: str, title: str, severity: Severity, source: str, **more: Any
-) -> Callable[[Callable[[View], Iterator[Finding]]], Rule]:
+) -> Callable[[Callable[[Graph], Iterator[Finding]]], Rule]:
     """Return a decorator that makes a :class:`Rule` of a function; the docstring is the rule's explanation; ``more``
     are its other fields."""
 
