@@ -215,7 +215,7 @@ def test_command_gets_its_stack_first_and_its_answers_are_kept_apart(program, tm
         assert (answer.code, answer.complaint) == (0, "a / b")
     with pytest.raises(StepError, match=r"`trn check` ended with 1: a / b"):
         trn.must("check")
-    with pytest.raises(StepError, match="no JSON"):
+    with pytest.raises(StepError, match="not JSON"):
         program("print('no')").ask("check")
 
 

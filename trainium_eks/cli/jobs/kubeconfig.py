@@ -40,7 +40,7 @@ def kubeconfig(
         option = "--admin" if admin else "--path"
         raise CommandError(
             WRONG_USAGE,
-            f"{option} is for a local cloud, which {stack or 'this stack'} has not here (`trn local up`)",
+            f"{option} is for a local cloud, and {stack or 'this stack'} does not run here (`trn local up`)",
         )
     team = "" if admin else find_namespace(source.outputs, namespace, outputs).name
     if source.paths is not None and source.has_own_kubeconfig:

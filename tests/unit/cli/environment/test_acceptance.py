@@ -321,7 +321,7 @@ def test_ctrl_c_destroys_and_exits_with_130(project, cluster):
 def test_unaffordable_run_and_foreign_stack_are_refused(project, cluster, graph, monkeypatch):
     said = ends(2, CliRunner().invoke(app, [*WORDS, "--yes", "--max-usd", "1"]), "above the limits")
     assert "--max-usd" in said
-    ends(2, CliRunner().invoke(app, list(WORDS)), "--yes agrees to it")
+    ends(2, CliRunner().invoke(app, list(WORDS)), "--yes confirms it")
     with monkeypatch.context() as patch:
         patch.setattr(cost, "estimate", lambda _: SimpleNamespace(unknown=("trn9.large",), hourly_usd=1))
         ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "no price is known for trn9.large")

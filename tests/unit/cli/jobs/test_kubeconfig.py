@@ -126,7 +126,7 @@ def test_local_kubeconfig_reuses_a_certificate_and_can_be_the_admins(cloud, file
     assert trn("kubeconfig", "--admin", "--path", "--outputs", cloud.outputs).output == f"{cloud.kubeconfig}\n"
     minted = trn("kubeconfig", "--namespace", "training", "--path", "--outputs", cloud.outputs).output
     assert yaml.safe_load(Path(minted.strip()).read_text()) == document("minted-training")
-    refused = "--admin is for a local cloud, and this stack has none here"
+    refused = "--admin is for a local cloud, and this stack does not run here"
     ends(2, trn("kubeconfig", "--admin", "--outputs", files["outputs"]), refused)
 
 

@@ -178,7 +178,7 @@ def test_absolute_script_path_and_missing_script_are_refused(api, tmp_path, monk
         ("train --example gradient-sums", "did you mean gradient-sum?"),
         ("train --module m --backend gpu", "gpu: it is not an allowed value\n    allowed: xla, neuron, cuda, cpu"),
         ("train --script launch.sh --torchx", "fix: trn starts the ranks itself: --script FILE.py"),
-        ("train --module torch.distributed.run -- train.py", "it is a launcher, and each rank would start ranks"),
+        ("train --module torch.distributed.run -- train.py", "it is a launcher, and each rank would start more ranks"),
         ("train --module src/train.py", "a file is named by --script src/train.py"),
         ("train --module team.train --workspace .", "it is used only with a script"),
         ("train --module m --env A", "write it as NAME=VALUE"),

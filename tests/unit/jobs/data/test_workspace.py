@@ -82,7 +82,7 @@ def test_files_outside_the_workspace_are_not_packed(code, make, reason):
     problem = pack("train.py", code)
     assert problem.path == "--workspace"
     assert re.match(reason, problem.reason)
-    assert "take" in problem.fix
+    assert "remove it" in problem.fix
 
 
 @pytest.mark.parametrize(

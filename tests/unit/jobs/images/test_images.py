@@ -74,7 +74,7 @@ def test_tag_follows_from_all_inputs_and_the_context_has_only_our_package(tmp_pa
     assert made.files["deep/inside"] == b"x"
     assert not [path for path in made.files if "pycache" in path or ".git" in path]
     (tmp_path / "deep" / "out").symlink_to("/etc/passwd")
-    with pytest.raises(NotInsideError, match=r"deep/out is a link out of .*, to /etc/passwd; put a copy in its place"):
+    with pytest.raises(NotInsideError, match=r"deep/out is a link out of .*, to /etc/passwd; replace it with a copy"):
         images.context(REQUEST, workloads(), own_files=tmp_path)
 
 
