@@ -73,7 +73,7 @@ def outputs_of(cluster: ClusterOptions) -> StackOutputs:
 
 
 def repository_of(outputs: StackOutputs) -> Repository:
-    """Return the stack's repository; a :class:`CommandError` where it has none."""
+    """Return the stack's repository; a :class:`CommandError` without one."""
     if not outputs.image_repository:
         raise CommandError(
             WRONG_USAGE,
