@@ -92,8 +92,8 @@ def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
 
 
 def kubeflow_pod(job: TrainingJob, name: str, place: RankWords, rank_label: str) -> dict[str, Any]:
-    """Return the template of a pod with the container ``name`` for a Kubeflow controller, which labels each pod with the
-    number of its node. For Volcano's own jobs its controllers set scheduler and priority."""
+    """Return the template of a pod with the container ``name`` for a Kubeflow controller, which labels each pod with
+    the number of its node. For Volcano's own jobs its controllers set scheduler and priority."""
     pod = torchx_pod(job, name, place, environment(job), _app_labels(job))
     complete_pod(pod, job)
     spec = pod["spec"]
