@@ -394,11 +394,10 @@ class TrainiumCluster(pulumi.ComponentResource):
         args = self._args
         zone = group_judge.zone_of(group) or next(iter(args.subnet_ids_by_zone))
         wiring = AcceleratorNodeGroupArgs(
-            **dict(group),
+            **{**dict(group), "kubernetes_version": group_judge.version_of(group, args.kubernetes_version)},
             region=args.region,
             cluster_name=self.cluster_name,
             cluster_security_group_id=self.cluster_security_group_id,
-            kubernetes_version=group_judge.version_of(group, args.kubernetes_version),
             vpc_id=args.vpc_id,
             subnet_id=args.subnet_ids_by_zone[zone],
             node_role_arn=self.node_role_arn,
