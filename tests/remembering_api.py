@@ -1,4 +1,4 @@
-"""An API server that keeps what it is told, and the seat of a researcher before it."""
+"""An API server that remembers all requests, and a researcher's session with it."""
 
 import json
 import os
@@ -20,7 +20,7 @@ IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:sdk2.30.0"
 
 
 class RememberingApi:
-    """Keeps objects; its controllers do at once what they are told to do here."""
+    """Keeps objects; its controllers act at once, as configured here."""
 
     server = "https://remembering.example"
 

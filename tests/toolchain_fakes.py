@@ -1,4 +1,4 @@
-"""Tools, a Go, servers and images that stand in for the real ones when the toolchain is tested."""
+"""Fake tools, a fake Go, servers and images for tests of the toolchain."""
 
 import contextlib
 import hashlib

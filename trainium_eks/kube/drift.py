@@ -2,7 +2,7 @@
 
 A dry run of server-side apply answers with the object as an apply would leave it, with the API server's own defaults,
 forms of quantities and keys of lists. It changes nothing, but needs the right to patch. Fields that the manifest leaves
-out, and entries that others added to a list with keys, are nobody's drift: an apply leaves them alone.
+out, and entries that others added to a list with keys, do not count as drift: an apply leaves them alone.
 """
 
 import json

@@ -151,7 +151,7 @@ def _opened(open_: Callable[[], Any]) -> Any:
 def _ending(told: str) -> str:
     """Return the reason why a command ended badly; empty where it ended well.
 
-    A kubelet that runs no commands says so in its own words: the API server has opened the channel by then.
+    A kubelet that runs no commands refuses with its own message: the API server has opened the channel by then.
     """
     status = json_object(told) if told else {"status": "Success"}
     if status is None or "status" not in status:

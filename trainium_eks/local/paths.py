@@ -76,8 +76,8 @@ class Paths:
 
     @property
     def made(self) -> Path:
-        """Return the JSON file of the objects that the last ``up`` made, in the form of Pulumi's state. There is none
-        while an ``up`` goes on, and after one that failed."""
+        """Return the JSON file of the objects that the last ``up`` made, in the form of Pulumi's state. It is missing
+        during an ``up`` and after a failed one."""
         return self.root / "made.json"
 
     @property

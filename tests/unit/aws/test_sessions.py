@@ -118,7 +118,7 @@ def test_scale_sends_only_the_size_and_reports_missing_rights(canned):
 
 @pytest.fixture
 def proxy(monkeypatch):
-    """A proxy that answers every request to AWS with a body of its own; a call sets status and body."""
+    """A proxy that answers every request to AWS with its own page; a call sets status and body."""
     said = {"status": 200, "body": b""}
 
     class Page(Handler):

@@ -1,4 +1,4 @@
-"""Files and answers that somebody damaged: each reader says so in a sentence that names them, or does without."""
+"""Damaged files and answers: each reader reports them in a sentence with their name, or works without."""
 
 import json
 
@@ -81,7 +81,7 @@ def text(file):
 
 
 def placed(file, *places):
-    """The directory of the file, where its content stands at these places, too."""
+    """The directory of the file, whose content is also at these places."""
     for place in places:
         there = file.parent / place
         there.parent.mkdir(parents=True, exist_ok=True)
@@ -160,7 +160,7 @@ ANSWERS = {
 
 
 def outcome_of(read):
-    """What people are told by a reader that takes no exception, or one of those that are sentences."""
+    """The message of a reader, which succeeds or raises one of the exceptions that are sentences."""
     try:
         return f"read: {type(read())}"
     except SAID as error:

@@ -1,4 +1,4 @@
-"""Channels into pods, and the pod agent's own client: what passes, and how an end or a refusal is told."""
+"""Channels into pods, and the pod agent's own client: the bytes that pass, and how an end or a refusal is reported."""
 
 import asyncio
 import contextlib

@@ -121,7 +121,7 @@ def _open(project: Path, stack: str, *, is_local: bool) -> tuple[Path, State | N
 
 
 def _refuse_others(graph: Graph, project: Path, *, is_local: bool) -> None:
-    """Refuse a stack with resources of somebody else: the end of the run would destroy them."""
+    """Refuse a stack with resources that another owner made: the end of the run would destroy them."""
     protected = [each.name for each in graph.resources if each.options.protect and each.custom]
     if protected:
         title = f"{graph.stack} protects {plural(len(protected), 'resource')}, and a run destroys at its end"

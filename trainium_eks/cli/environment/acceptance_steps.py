@@ -261,7 +261,7 @@ class _Acts:
         return ""
 
     def leftovers(self) -> str:
-        """Search the account until nothing but what a destroy keeps on purpose is found. AWS' lists name deleted
+        """Search the account until only resources are found that a destroy keeps on purpose. AWS' lists name deleted
         resources for minutes; resources that AWS leaves, or makes anew, by a known race are removed and reported."""
         if self._known.local:
             answer = self._commands.must("local", "down")

@@ -44,9 +44,7 @@ class FailOn(StrEnum):
 @app.command(example="trn comment --stack prod --against origin/main --output comment.md")
 def comment(
     stack: Stack = "",
-    against: Annotated[
-        str | None, typer.Option("--against", help="Plan the project now and as of a git commit, or a saved plan.")
-    ] = None,
+    against: Annotated[str | None, typer.Option("--against", help="Compare with a git commit or a saved plan.")] = None,
     before: Annotated[Path | None, typer.Option("--before", help="Saved plan of the base branch.")] = None,
     after: Annotated[Path | None, typer.Option("--after", help="Saved plan of the request.")] = None,
     preview: Annotated[

@@ -129,8 +129,8 @@ def complaints() -> list[str]:
 
 
 def run(operation: str, graph: Graph, project: Path, arguments: Sequence[str]) -> None:
-    """Run ``pulumi`` after the operation's own checks: ``up`` as a child, whose denied calls are listed, the others in
-    place of this process."""
+    """Run ``pulumi`` after the operation's own checks: ``up`` as a child, to list its denied calls, the others in place
+    of this process."""
     bill = cost.estimate(graph)
     line = f"{graph.stack}: about ${bill.hourly_usd:,.2f} an hour, ${bill.monthly_usd:,.0f} a month at desired sizes"
     typer.echo(f"{line}; no price known for {', '.join(bill.unknown)}" if bill.unknown else line)
@@ -238,7 +238,7 @@ def spare_jobs(graph: Graph, project: Path, arguments: Sequence[str], *, patient
     """Stop before an update that pods would hold up half-way; with ``patient``, wait for them."""
     ask = claims.ask_cluster(project, graph.stack)
     try:
-        going = claims.ahead(project, graph.stack, arguments)
+        going = claims.preview_claims(project, graph.stack, arguments)
     except CommandError as failure:
         # The update itself will say the same, or more.
         typer.echo(f"Cannot check which claims this deletes and pods hold: {failure.title}", err=True)

@@ -8,14 +8,12 @@ import typer
 
 from trainium_eks.aws import sessions
 from trainium_eks.cli.shared import stack_state
-from trainium_eks.client.cluster_access import kubeconfig_file
+from trainium_eks.client.cluster_access import open_stack
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.jobs.objects.forms import KINDS
 from trainium_eks.jobs.observed.watched import watched
 from trainium_eks.kube.api import Api, NoSuchKindError
-from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.catalogue import prices
-from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.operate.cleanup import exporting, monitoring_volumes
 from trainium_eks.operate.cleanup.state import StackState, StateError
@@ -65,7 +63,7 @@ def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
         return others
     if any(state.of_type(CLUSTER)):
         confirmed = any(each in CONFIRMED for each in arguments)
-        agree_to_end(running_jobs(graph.stack, project), confirmed=confirmed)
+        confirm_job_end(running_jobs(graph.stack, project), confirmed=confirmed)
         export(state, graph.stack, project, minutes)
         if confirmed:  # pulumi has not asked yet otherwise
             delete_claims(graph.stack, project)
@@ -168,16 +166,16 @@ def delete_claims(stack: str, project: Path) -> None:
 
 
 def _in_cluster(stack: str, project: Path, act: Callable[[Api], list[str]], what: str) -> list[str] | None:
-    """Return what the function returns; None, with a line on standard error, where it cannot be done."""
+    """Return the result of a function of the cluster; None, with a line on standard error, where it cannot be asked."""
     try:
-        with kubeconfig_file(StackOutputs.load(stack, directory=project).kubeconfig) as file:
-            return act(Api.connect(file))
-    except (ClusterError, RuntimeError, ValueError, CommandError) as error:
-        typer.echo(f"Cannot {what}: {error.title if isinstance(error, CommandError) else error}", err=True)
+        with open_stack(stack, project) as api:
+            return act(api)
+    except CommandError as error:
+        typer.echo(f"Cannot {what}: {error.title}", err=True)
         return None
 
 
-def agree_to_end(jobs: Sequence[str] | None, *, confirmed: bool) -> None:
+def confirm_job_end(jobs: Sequence[str] | None, *, confirmed: bool) -> None:
     """Return when no jobs run, or when the caller agrees that they end."""
     if not jobs:
         return

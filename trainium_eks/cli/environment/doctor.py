@@ -1,18 +1,17 @@
 """``trn doctor``: the checks and faults of a stack or a job, the pages of faults and alerts, and the firing alerts."""
 
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from trainium_eks.cli.environment import doctor_alerts
 from trainium_eks.cli.environment.doctor_alerts import SCHEMA_VERSION, SEVERITIES
 from trainium_eks.cli.shared import examine, output
 from trainium_eks.cli.shared.command import App
-from trainium_eks.cli.shared.console import show_sections
+from trainium_eks.cli.shared.console import show_sections, table
 from trainium_eks.cli.shared.report import counted, sections
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
@@ -47,7 +46,7 @@ def doctor(
     """Name each fault of the stack, or of one job, with its cause and remedy. The command changes nothing.
 
     Of a stack it checks nodes, devices, plugins, volumes and queues against its outputs, and objects against its state.
-    With the name of a fault or an alert: print its page. A job of such a name is asked for with --namespace.
+    With the name of a fault or an alert: print its page. Give --namespace for a job that has the name of an alert.
 
     Exit code: 0 when no fault is found; 1 when one is, or an alert fires; 2 for wrong usage.
     """
@@ -88,7 +87,7 @@ def _parts(report: Report, *, everything: bool) -> Iterator[RenderableType]:
 
 
 def summary(report: Report, subject: str) -> RenderableType:
-    """Return the number of faults and of other findings, of objects that were looked at, and what was not."""
+    """Return the numbers of faults, of other findings and of the examined objects, and what was not examined."""
     others = counted(report.summary, Status.PASS, Status.NOT_CHECKED, Status.NOT_APPLICABLE)
     rest = f"; {others}." if others else "."
     if looked := report.facts.get("lookedAt"):
@@ -135,24 +134,11 @@ def _list(cluster: ClusterOptions) -> None:
         named = [{"name": name, "about": symptom} for name, symptom in faults]
         output.write_json({"schemaVersion": SCHEMA_VERSION, "alerts": listed, "faults": named})
         return
-    hint = as_typed("trn doctor NAME prints a page, trn doctor says what is wrong with the stack now.")
-    shown = [
-        _table(("FAULT", "YOU SEE"), ((Text(name), symptom) for name, symptom in faults)),
-        _table(
-            ("ALERT", "SEVERITY", "MEANS"),
-            ((Text(name), Text(severity, SEVERITIES.get(severity, "")), about) for name, severity, about in found),
-        ),
-        Text(hint),
-    ]
-    show_sections(shown, no_color=cluster.no_color)
-
-
-def _table(columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> RenderableType:
-    """Return a table; its last column is text of many words."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in columns[:-1]:
-        table.add_column(name, no_wrap=True)
-    table.add_column(columns[-1], overflow="fold")
-    for *cells, last in rows:
-        table.add_row(*cells, Text(last.replace("`", "")))
-    return table
+    of_faults = table("FAULT", "YOU SEE", folded=("YOU SEE",))
+    for name, symptom in faults:
+        of_faults.add_row(name, Text(symptom.replace("`", "")))
+    of_alerts = table("ALERT", "SEVERITY", "MEANS", folded=("MEANS",))
+    for name, severity, about in found:
+        of_alerts.add_row(name, Text(severity, SEVERITIES.get(severity, "")), Text(about.replace("`", "")))
+    hint = Text(as_typed("trn doctor NAME prints a page, trn doctor says what is wrong with the stack now."))
+    show_sections([of_faults, of_alerts, hint], no_color=cluster.no_color)

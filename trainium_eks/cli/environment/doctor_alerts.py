@@ -21,7 +21,7 @@ from trainium_eks.client.failure import FAILED, CommandError, as_typed
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.kube import pod_channels
 from trainium_eks.kube.api import ApiError
-from trainium_eks.kube.cluster import Object, name_of
+from trainium_eks.kube.cluster import is_ready, name_of
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.config import namespaces
 from trainium_eks.model.outputs import NamespaceOutput
@@ -95,7 +95,7 @@ def _pod(session: Session) -> str:
         title = f"there is no Prometheus in the cluster (no pod {LABELS} in the namespace {NAMESPACE.name})"
         where = "the local cloud runs none" if session.is_local else "`observability.metrics` in the config installs it"
         raise CommandError(FAILED, f"{title}: {where}")
-    ready = [pod for pod in found if _is_ready(pod)]
+    ready = [pod for pod in found if is_ready(pod)]
     if not ready:
         names = ", ".join(map(name_of, found))
         raise CommandError(
@@ -109,11 +109,6 @@ def _refused(session: Session) -> str:
         f"{session.kubeconfig} may not reach pods of the namespace {NAMESPACE.name}, which are the administrators'; "
         "give one that may with --kubeconfig"
     )
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def fabric(
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Test the nodes, network and storage of node groups by a gang that does what trainings do (docs/checks.md).
+    """Test the nodes, network and storage of node groups with a gang that works as trainings do (docs/checks.md).
 
     Exit code: 0 when nothing failed; 1 when something did or the cluster cannot be reached; 2 for wrong usage.
     """

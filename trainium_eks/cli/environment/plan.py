@@ -135,7 +135,7 @@ def _show(found: "Plan", *, as_json: bool, no_color: bool) -> None:
 
 
 def _unwanted(found: "Plan", kinds: Sequence[str]) -> str:
-    """Return the number of changes of each given kind; empty when there are none."""
+    """Return the number of changes of each given kind, or an empty string."""
     compared = found.review.comparison if found.review else None
     counts = [(kind, sum(each.kind == kind for each in compared.changes.items)) for kind in kinds] if compared else []
     return ", ".join(f"{count} {kind}" for kind, count in counts if count)

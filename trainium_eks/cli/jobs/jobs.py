@@ -114,7 +114,7 @@ class _Listing:
 
 
 class _JobTable:
-    """The table of jobs, as wide as there is room: where there is little, kind and queue stand below the name."""
+    """The table of jobs, as wide as there is room: in a narrow one, kind and queue are on a line below the name."""
 
     def __init__(self, listing: _Listing) -> None:
         self._listing = listing

@@ -35,7 +35,7 @@ def profile(
 ) -> None:
     """Profile some training steps of a job with Neuron's profiler, into /data/profiles/<job>.
 
-    The job is run again for that, in as many nodes: the Neuron runtime cannot be told to profile a process that runs.
+    The job is run again for that, in as many nodes: the Neuron runtime cannot start to profile a running process.
     """
     say = silent if cluster.as_json else notice
     with open_session(cluster) as session:

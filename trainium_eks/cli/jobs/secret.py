@@ -45,7 +45,7 @@ def secret(
 ) -> None:
     """Store a token for gated models in a Secret: from the variable HF_TOKEN, a pipe, or a hidden prompt.
 
-    It is never printed, and stands in no job: `trn stage` and `trn train --hf-secret` refer to it by its name. With
+    It is never printed, and no job contains it: `trn stage` and `trn train --hf-secret` refer to it by its name. With
     --track it holds the variables for `trn train --track-secret`: MLFLOW_TRACKING_URI, WANDB_API_KEY and the like.
 
     Exit code: 0; 1 when it is refused; 2 when there is no token.

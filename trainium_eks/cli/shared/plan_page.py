@@ -29,7 +29,7 @@ Lines = Iterator[str]
 
 
 class _OwnPlanScrubber(Scrubber):
-    """Scrubber of a reader's own plan: blanks what stands in a Secret or under a credential's name alone."""
+    """Scrubber of a reader's own plan: hides only the values of Secrets and of keys named like credentials."""
 
     def text(self, text: str) -> str:
         return text[:WINDOW]
@@ -47,7 +47,7 @@ def show(plan: Plan, *, no_color: bool = False) -> None:
 
 
 def page(plan: Plan) -> str:
-    """Return the plan, part by part. A comparison stands in the place of the tree, which would drown it."""
+    """Return the plan, part by part. A comparison replaces the tree, which is much longer."""
     parts = [_header(plan.graph)]
     parts += [_resources(plan.graph), outputs(plan.graph)] if plan.review is None else [_changes(plan.review)]
     parts += [_kubernetes_api(plan), _cost(plan), _training(plan.training), _autoscaling(plan), _time_to_ready(plan)]
@@ -116,7 +116,7 @@ def _leaves(graph: Graph, children: Sequence[Resource]) -> Iterator[Resource]:
 
 
 def _short_name(resource: Resource, above: str) -> str:
-    """Return a resource's name without its component's name: the component's line stands above it."""
+    """Return a resource's name without its component's name: the component's line is above it."""
     return resource.name.removeprefix(f"{above}-") if above else resource.name
 
 
@@ -314,7 +314,7 @@ def _rules(plan: Plan) -> Lines:
     rows = [("✗", each.id, "<br>".join([f"**{each.title}** ({each.severity})", *_faults(each)])) for each in failed]
     rows += [("~", each.id, f"{each.title}: waived: {WORDS.sentence(each.reason)}") for each in having("waived")]
     for verdict in having("unseen"):
-        why = "; ".join(dict.fromkeys(finding.message for finding in verdict.unseen))
+        why = "; ".join(dict.fromkeys(finding.text for finding in verdict.unseen))
         rows.append(("?", verdict.id, f"{verdict.title}: not judged: {WORDS.sentence(why)}"))
     yield "**Rules**\n"
     yield from table(("", "", ""), rows)
@@ -330,7 +330,7 @@ def _rules(plan: Plan) -> Lines:
 def _faults(verdict: RuleResult) -> Lines:
     faults = verdict.failures
     shown = faults if len(faults) <= MOST_FAULTS else faults[: MOST_FAULTS - 1]
-    yield from (f"{_name(finding.urn)}: {WORDS.sentence(finding.message)}" for finding in shown)
+    yield from (f"{_name(finding.subject)}: {WORDS.sentence(finding.text)}" for finding in shown)
     if len(shown) < len(faults):
         yield f"and {len(faults) - len(shown)} more"
 

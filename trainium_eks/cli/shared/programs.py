@@ -79,7 +79,7 @@ def of_preview(path: Path, plan: Path | None, stack: str) -> Programs:
 
 
 def saved(path: Path, stack: str) -> Graph | Refusal:
-    """Return a saved plan, or the refusal that ``trn plan --json`` printed in its place."""
+    """Return a saved plan, or the refusal that ``trn plan --json`` printed instead."""
     data = document(path)
     if isinstance(data, Mapping) and "resources" not in data and "problems" in data:
         return refusal(data, str(data.get("title") or f"Pulumi.{stack}.yaml: nothing was planned"))

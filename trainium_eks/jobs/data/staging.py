@@ -1,7 +1,7 @@
 """Staging as Kubernetes objects: the Job that copies a data set to a team's volume, and the code that it runs.
 
-The code travels in a ConfigMap, and installs its packages where its image has none of them, so that data can be staged
-before any image of one's own is pushed.
+The code travels in a ConfigMap, and installs its packages if the image lacks them, so that data can be staged before
+the stack has a training image.
 """
 
 import hashlib

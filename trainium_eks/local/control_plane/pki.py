@@ -1,6 +1,6 @@
 """Certificates and kubeconfigs of a stack's control plane. When any certificate cannot be used, all are made anew.
 
-Two authorities, as in a cluster made by kubeadm: a client of the API server is none of etcd.
+Two authorities, as in a cluster made by kubeadm: clients of the API server are not clients of etcd.
 Keys are on the curve P-256, which takes milliseconds; RSA would be a tenth of the start-up.
 """
 

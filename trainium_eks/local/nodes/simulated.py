@@ -1,4 +1,4 @@
-"""Simulated nodes on the API server. kwok stands in for their kubelets."""
+"""Simulated nodes on the API server. kwok replaces their kubelets."""
 
 import datetime
 import time
@@ -62,7 +62,7 @@ class Nodes:
         return ApplyResult(Change.UPDATED if live else Change.CREATED, notes=notes)
 
     def delete(self, key: str) -> None:
-        """Delete all nodes of a group; no error when there are none."""
+        """Delete all nodes of a group; no error without any."""
         for api_version, kind in (("v1", "Node"), ("storage.k8s.io/v1", "CSINode")):
             self._api.delete_all(api_version, kind, labels=f"{SIMULATED_POOL_LABEL}={key}")
 

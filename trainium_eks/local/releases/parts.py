@@ -132,7 +132,7 @@ def port(process: Running, flag: str) -> int:
 def await_ready(
     paths: Paths, title: str, started: Sequence[Running], not_ready: Callable[[], str], waiting: Callable[[str], None]
 ) -> None:
-    """Wait until started processes answer: until there is no reason to wait, which is told after a moment.
+    """Wait until started processes answer: until there is no reason to wait; report the reason after a moment.
 
     The error has the end of the logs: a process ends, or they do not answer in time.
     """

@@ -228,7 +228,7 @@ class PodDirectory:
 
 
 def read(file: Path) -> dict[str, Any] | None:
-    """Return the JSON object in a file; None when there is none."""
+    """Return the JSON object in a file, or None."""
     try:
         data = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

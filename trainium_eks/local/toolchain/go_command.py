@@ -74,7 +74,7 @@ def found(environment: Mapping[str, str]) -> str:
 
 
 def provide(environment: Mapping[str, str], progress: Callable[[str], None]) -> tuple[str, str]:
-    """Return a ``go`` for builds, and its release (``go1.27.3``); it is installed where there is none from 1.25 on.
+    """Return a ``go`` for builds, and its release (``go1.27.3``); it is installed if missing or older than 1.25.
 
     Where it cannot be installed, an older one serves that fetches a newer Go by itself.
     """

@@ -54,7 +54,7 @@ class ExistingSubnet(ConfigModel):
 
 
 class ExistingNetworkConfig(ConfigModel):
-    """An existing VPC. Private subnets need a NAT or endpoints of their own."""
+    """An existing VPC. Private subnets need a NAT or endpoints."""
 
     vpc_id: formats.VpcId
     """Id of the VPC."""

@@ -108,7 +108,8 @@ class Comparison:
 
     @cached_property
     def billed(self) -> Cost:
-        """Return the cost after the change: of the later program, and of the resources that AWS keeps besides."""
+        """Return the cost after the change: of the later program, and of the resources that AWS keeps after their
+        removal."""
         graph = with_kept_inputs(self.after.graph, self.changes)
         return self.after.cost if graph is self.after.graph else cost.estimate(graph)
 

@@ -1,9 +1,9 @@
 """Text of unknown authors, made safe for a comment.
 
 Names, values and messages come from the request: a branch of a stranger may hold any. Everything that is not our own
-wording stands in a code span or a code block, where GitHub, GitLab and Bitbucket read no Markdown, no HTML, no
-``@mention`` and no reference to an issue, and neither can be left: backticks become quotes, lines are one line, and
-characters that steer a terminal or the order of letters become a mark.
+wording is in a code span or a code block, where GitHub, GitLab and Bitbucket read no Markdown, no HTML, no ``@mention``
+and no reference to an issue, and neither can be left: backticks become quotes, lines are one line, and characters that
+steer a terminal or the order of letters become a mark.
 """
 
 import re

@@ -215,14 +215,14 @@ def policy(review: Review, words: Words, most: int) -> Lines:
 
 def _broken(compared: Comparison, verdict: RuleResult, words: Words) -> Iterator[tuple[str, ...]]:
     earlier = compared.before.by_id.get(verdict.id)
-    known = {finding.urn for finding in earlier.failures} if earlier else set()
+    known = {finding.subject for finding in earlier.failures} if earlier else set()
     built = any(each.custom for each in compared.before.graph.resources)
     for finding in verdict.failures:
         word = "**fails**" if compared.certain else "fails, unless what `up` alone knows mends it"
-        state = f"{word}, as before" if finding.urn in known else f"{word}, new" if built else word
-        resource = compared.after.graph.by_urn.get(finding.urn)
-        name = words.resource(resource) if resource else words.code(name_of(finding.urn))
-        yield verdict.id, verdict.severity, name, f"{verdict.title}: {words.sentence(finding.message, 240)}", state
+        state = f"{word}, as before" if finding.subject in known else f"{word}, new" if built else word
+        resource = compared.after.graph.by_urn.get(finding.subject)
+        name = words.resource(resource) if resource else words.code(name_of(finding.subject))
+        yield verdict.id, verdict.severity, name, f"{verdict.title}: {words.sentence(finding.text, 240)}", state
 
 
 def _expiry(compared: Comparison, verdict: RuleResult) -> str:

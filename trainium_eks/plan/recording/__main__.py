@@ -146,7 +146,7 @@ def _is_own(filename: str, program: Path) -> bool:
 
 
 def _leave_with(parent: int) -> None:
-    """End this process when its parent has ended for any reason: nobody would read the answer."""
+    """End this process when its parent has ended for any reason: the answer would have no reader."""
 
     def follow() -> None:
         while os.getppid() == parent:

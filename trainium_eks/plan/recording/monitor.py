@@ -15,7 +15,7 @@ from pulumi.runtime.proto import callback_pb2, engine_pb2, provider_pb2, resourc
 
 from trainium_eks.model.validation import limits
 from trainium_eks.plan import sdk
-from trainium_eks.plan.backend import Backend, Registration, SimulationError, UnknownTypeError
+from trainium_eks.plan.backend import Backend, SimulationError, UnknownTypeError
 from trainium_eks.plan.graph import SECRET, STACK_TYPE, UNKNOWN, Graph, Resource
 from trainium_eks.plan.recording import eks_cluster, registration, wire
 from trainium_eks.plan.recording.assumptions import Assumptions
@@ -302,21 +302,9 @@ class Monitor(sdk.BaseMonitor):
     ) -> tuple[str, dict[str, Any]]:
         """Record the backend's answer and return it: an id (empty when unknown) and the state."""
         subject = f"{resource.type} {resource.name}"
-        asked = Registration(
-            urn=resource.urn,
-            type=resource.type,
-            name=resource.name,
-            parent=resource.parent,
-            inputs=inputs,
-            provider=resource.provider,
-            dependencies=resource.dependencies,
-            options=resource.options,
-            dry_run=self.dry_run,
-            property_dependencies=resource.property_dependencies,
-        )
         self.in_flight.add(subject)
         try:
-            identity, computed = self._answer(asked)
+            identity, computed = self._answer(replace(resource, inputs=inputs))
         finally:
             self.in_flight.discard(subject)
         identity = resource.options.import_id or ("" if self.dry_run else identity)
@@ -333,7 +321,7 @@ class Monitor(sdk.BaseMonitor):
             self._entries[resource.urn].resource = replace(resource, outputs={**shown, "id": identity or UNKNOWN})
         return identity, state
 
-    def _answer(self, asked: Registration) -> tuple[str, Mapping[str, Any]]:
+    def _answer(self, asked: Resource) -> tuple[str, Mapping[str, Any]]:
         try:
             return self._backend.create(asked)
         except UnknownTypeError:
@@ -347,8 +335,8 @@ class Monitor(sdk.BaseMonitor):
     def _construct(
         self, request: resource_pb2.RegisterResourceRequest, component: Resource
     ) -> resource_pb2.RegisterResourceResponse:
-        """Answer for a component that another process would build. Only ``eks:index:Cluster`` has its children here,
-        and with some options it has none here, either."""
+        """Answer for a component that another process would build. Only ``eks:index:Cluster`` gets its children here,
+        and not with every option."""
         if request.type == _KUSTOMIZATION:
             # Its provider fetches it during the update: the objects are the kustomization's, at its pinned ref.
             self.engine.messages.append(f"{component.name}: the objects of {request.type} are not in the plan")

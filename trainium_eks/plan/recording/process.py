@@ -131,7 +131,7 @@ _NEEDED = ("pulumi", "pydantic", "yaml")
 
 
 def _interpreter(project: Project) -> str:
-    """Return the Python of the project's virtual environment; this one where there is none."""
+    """Return the Python of the project's virtual environment, or this one."""
     own = project.environment / "bin" / "python" if project.environment else None
     return str(own) if own is not None and own.is_file() else sys.executable
 

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from trainium_eks.model.validation.problems import Problem, config_set, describe, nearest
-from trainium_eks.plan.graph import SECRET
+from trainium_eks.plan.resource import SECRET
 
 
 class ProjectError(Exception):
@@ -111,7 +111,7 @@ class Project:
 
 
 def load_project(directory: Path) -> Project:
-    """Return the project in ``directory``. Raise ProjectError when there is none, or it is not a readable Python
+    """Return the project in ``directory``. Raises ProjectError if it is missing, or is not a readable Python
     project."""
     directory = directory.resolve()
     path = _existing(directory, "Pulumi")

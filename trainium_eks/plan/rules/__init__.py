@@ -12,20 +12,19 @@ import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Literal
+from typing import Any, Literal
 
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.plan import waivers
 from trainium_eks.plan.graph import UNKNOWN, Graph
-from trainium_eks.plan.rules._read import leaves, show
-from trainium_eks.plan.rules._rule import Judgement, Rule, Severity
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.reading import leaves, show
+from trainium_eks.plan.rules._rule import Rule, Severity
 
 __all__ = [
     "CONFIG_ALONE",
     "NOT_JUDGED",
     "RULES",
     "STANDING_WAIVERS",
-    "Judgement",
     "Rule",
     "RuleResult",
     "RuleStatus",
@@ -80,44 +79,49 @@ class RuleResult:
     status: RuleStatus
     reason: str
     """Reason of the waiver, or a note that the waiver is stale; empty without a waiver."""
-    findings: tuple[Judgement, ...]
+    findings: tuple[Finding, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict with its findings: the URN, whether it keeps the rule (null where that is not seen)."""
+        kept = {Status.PASS: True, Status.FAIL: False}
+        findings = [{"urn": each.subject, "ok": kept.get(each.status), "message": each.text} for each in self.findings]
+        return {**vars(self), "findings": findings}
 
     @property
-    def failures(self) -> tuple[Judgement, ...]:
+    def failures(self) -> tuple[Finding, ...]:
         """The failed findings; a waived rule keeps them."""
-        return tuple(finding for finding in self.findings if finding.ok is False)
+        return tuple(finding for finding in self.findings if finding.status is Status.FAIL)
 
     @property
-    def unseen(self) -> tuple[Judgement, ...]:
-        """The findings beyond the view of this graph."""
-        return tuple(finding for finding in self.findings if finding.ok is None)
+    def unseen(self) -> tuple[Finding, ...]:
+        """The findings beyond the graph of this graph."""
+        return tuple(finding for finding in self.findings if finding.status is Status.NOT_CHECKED)
 
 
 def judge(graph: Graph, accepted: Mapping[str, str] | None = None) -> tuple[RuleResult, ...]:
     """Return every rule's verdict on a program, by id. In a program recorded with ``dry_run`` ids are unknown, and
-    rules that follow them fail, or are unseen. ``accepted`` (rule id to reason) stands in for the environment's own
-    waivers that are valid today; the library's :data:`STANDING_WAIVERS` hold besides."""
+    rules that follow them fail, or are unseen. ``accepted`` (rule id to reason) replaces the environment's currently
+    valid waivers; the library's :data:`STANDING_WAIVERS` always apply."""
     given = waivers.of(graph)
     own = {id_: each.reason for id_, each in given.items() if each.holds} if accepted is None else dict(accepted)
-    view = View(graph)
-    return tuple(_verdict(rule, tuple(_seen(rule, graph, rule.check(view))), own) for rule in RULES)
+    return tuple(_verdict(rule, tuple(_seen(rule, graph, rule.check(graph))), own) for rule in RULES)
 
 
-def may_be_unseen(rule: Rule, finding: Judgement, graph: Graph) -> bool:
+def may_be_unseen(rule: Rule, finding: Finding, graph: Graph) -> bool:
     """Return whether a fault may exist only because a value is not known."""
     if rule.follows_ids and any(value == UNKNOWN for each in graph.resources for _, value in leaves(each.inputs)):
         return True
-    return show(UNKNOWN) in finding.message or UNKNOWN in finding.message
+    return show(UNKNOWN) in finding.text or UNKNOWN in finding.text
 
 
-def _seen(rule: Rule, graph: Graph, findings: Iterable[Judgement]) -> Iterator[Judgement]:
+def _seen(rule: Rule, graph: Graph, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield the findings. In a foreign program a fault may be one of the plan alone: its value is not known, or the
     missing part is in a component without its parts."""
     alone = {each.urn for each in graph.not_simulated}
     for each in findings:
-        apart = each.urn in alone and " is missing" in each.message
+        apart = each.subject in alone and " is missing" in each.text
         unknown = apart or ((alone or graph.placeholders) and may_be_unseen(rule, each, graph))
-        yield replace(each, ok=None) if each.ok is False and unknown else each
+        yield replace(each, status=Status.NOT_CHECKED) if each.status is Status.FAIL and unknown else each
 
 
 def stale_waivers(graph: Graph, verdicts: Iterable[RuleResult]) -> tuple[str, ...]:
@@ -126,13 +130,13 @@ def stale_waivers(graph: Graph, verdicts: Iterable[RuleResult]) -> tuple[str, ..
     return waivers.stale(graph, {verdict.id: verdict.status for verdict in verdicts}, NOT_JUDGED)
 
 
-def _verdict(rule: Rule, findings: tuple[Judgement, ...], own: Mapping[str, str]) -> RuleResult:
+def _verdict(rule: Rule, findings: tuple[Finding, ...], own: Mapping[str, str]) -> RuleResult:
     waiver = own.get(rule.id) or STANDING_WAIVERS.get(rule.id, "")
     status: RuleStatus
     if not findings:
         status, reason = "n/a", ""
-    elif all(finding.ok is not False for finding in findings):
-        status, reason = ("pass" if all(finding.ok for finding in findings) else "unseen"), ""
+    elif all(finding.status is not Status.FAIL for finding in findings):
+        status, reason = ("pass" if all(finding.status is Status.PASS for finding in findings) else "unseen"), ""
     else:
         status, reason = ("waived", waiver) if waiver else ("fail", "")
     if status in ("n/a", "pass") and rule.id in own:

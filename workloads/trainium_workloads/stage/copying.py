@@ -111,7 +111,7 @@ class Copy:
         self._progress.add(size)
 
     def _bytes(self, file: File, part: Path) -> str:
-        """Fetch a file, again within limits where it is interrupted. A try that adds to its part is none in vain."""
+        """Fetch a file, again within limits where it is interrupted. A try that adds to its part counts as progress."""
         vain = 0
         while True:
             before = _size(part)

@@ -30,8 +30,8 @@ Json = dict[str, Any]
 
 
 class Destination:
-    """A directory on the volume that is there whole or not at all. ``request`` are the options that decide the content;
-    they stand in the marker."""
+    """A directory on the volume that is there whole or not at all. ``request`` are the options that decide the content,
+    which the marker records."""
 
     def __init__(self, directory: Path, request: Json) -> None:
         self.directory, self.request = directory, request
@@ -110,7 +110,8 @@ class Destination:
         return total
 
     def place(self, file: File, sha256: str, checksum: str) -> None:
-        """Move a whole file to its place, and note it with the source's checksum, empty where the source has none."""
+        """Move a whole file to its place, and note it with the source's checksum, which is empty for a source without
+        checksums."""
         part, target = self.part(file), self.files / file.path
         with part.open("rb+") as written:
             os.fsync(written)

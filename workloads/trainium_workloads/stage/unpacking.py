@@ -1,4 +1,4 @@
-"""Unpacking of archives in their place, into a new tree without the archives.
+"""Unpacking of archives in place, into a new tree without the archives.
 
 A kill leaves the archives as they are, and the next try unpacks them anew. Members are taken by tarfile's ``data``
 filter (PEP 706): none leaves the directory, by name or by link, and none is a device.

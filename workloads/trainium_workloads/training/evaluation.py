@@ -35,7 +35,7 @@ class _Part:
 
 def divided(task: Task, options: Options) -> tuple[Examples, Examples | None]:
     """Return the examples to train with, and those to evaluate with: the task's own, or ``--eval-fraction`` of all, the
-    same for any number of ranks; None without. Refusal: they cannot be divided, or there are none to evaluate with."""
+    same for any number of ranks; None without. Refusal: the examples cannot be divided, or too few are left."""
     examples, own = task.examples(), getattr(task, "evaluated", None)
     if options.eval_fraction and own is not None:
         raise RefusalError("--eval-fraction is for trainings without --eval-data: leave one out")
@@ -71,7 +71,7 @@ class Evaluation:
 
     def resume(self, state: Mapping[str, Any]) -> str:
         """Take the state of a checkpoint, and return an empty text. Losses of other examples cannot be compared: the
-        best step then begins anew, and the text says so."""
+        best step is then forgotten, and the text reports it."""
         of = state.get("of", self.state["of"])
         if of != self.state["of"] and state.get("step"):
             return f"its evaluations were of {of}, here they are of {self.state['of']}: the best step begins anew"

@@ -1,5 +1,5 @@
-"""What a broken stack left in an account of moto's, what of it is told from what others have, and what to do about the
-operations of an interrupted update."""
+"""What a broken stack left in an account of moto's, how it is distinguished from other owners' resources, and what to
+do about the operations of an interrupted update."""
 
 import shlex
 from dataclasses import replace

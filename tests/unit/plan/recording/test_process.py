@@ -1,4 +1,4 @@
-"""Recording a project's own program in a process of its own."""
+"""Recording of a project's program in a separate process."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def project(directory, program, stack="config: {}"):
 
 
 def runs(pid):
-    """Whether a process goes on; what has ended may still be listed until somebody has asked for its exit code."""
+    """Whether a process goes on; an ended process may still be listed until its exit code was read."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -72,7 +72,7 @@ def test_every_rule_passes_on_the_whole_environment():
     found = verdicts(graph)
     assert set(found) == set(RULE)
     assert {id_: verdict.failures for id_, verdict in found.items() if verdict.status != "pass" and id_ != "R07"} == {}
-    assert all(finding.message for verdict in found.values() for finding in verdict.findings)
+    assert all(finding.text for verdict in found.values() for finding in verdict.findings)
     assert list(broken(graph)) == []
     assert pack(graph).stale_waivers(shown(graph)) == ()
 
@@ -91,8 +91,8 @@ def test_fault_breaks_only_its_rule(fault):
     found = verdicts(graph)
     assert {id_ for id_, verdict in found.items() if verdict.status == "fail"} == {fault.rule} | fault.also
     failures = found[fault.rule].failures
-    assert any(fault.says in each.message for each in failures), [each.message for each in failures]
-    urns = {finding.urn for verdict in found.values() for finding in verdict.findings}
+    assert any(fault.says in each.text for each in failures), [each.text for each in failures]
+    urns = {finding.subject for verdict in found.values() for finding in verdict.findings}
     assert urns <= {resource.urn for resource in graph.resources}
     in_pack = list(broken(graph))
     if fault.beyond_pack:
@@ -101,7 +101,7 @@ def test_fault_breaks_only_its_rule(fault):
         assert {id_ for id_, _ in in_pack} == fault.also
         return
     assert {id_ for id_, _ in in_pack} - fault.also == {fault.rule}
-    assert {each.urn for id_, each in in_pack if id_ == fault.rule} == {each.urn for each in failures}
+    assert {each.subject for id_, each in in_pack if id_ == fault.rule} == {each.subject for each in failures}
 
 
 def waived(expires="2027-03-31"):
@@ -122,7 +122,7 @@ def test_creator_administrator_rule_is_waived_everywhere():
 def test_waiver_of_the_config_keeps_the_findings():
     verdict = verdicts(waived())["R08"]
     assert (verdict.status, verdict.reason) == ("waived", "shipped elsewhere")
-    assert [finding.urn for finding in verdict.failures] == [environment()["LogGroup flow-logs"].urn]
+    assert [finding.subject for finding in verdict.failures] == [environment()["LogGroup flow-logs"].urn]
     [verdict] = [each for each in judge(waived(), accepted={}) if each.id == "R08"]
     assert verdict.status == "fail", "waivers that are given take the place of the config's"
 
@@ -165,7 +165,7 @@ def test_a_waiver_holds_until_its_last_day(expires, status, says):
 
 
 def test_required_waiver_is_not_stale():
-    """R67 judges the provider, the config's check the list of accounts: somebody may mend one beside the stack."""
+    """R67 judges the provider, the config's check the list of accounts: a user may have fixed one outside the stack."""
     program = environment()
     waivers = {"R67": {"reason": "tried anywhere", "expires": "2027-03-31"}}
     program.config = {"region": "us-west-2", "owner": "ml", "waivers": waivers}
@@ -270,7 +270,7 @@ def test_changed_environment_has_its_expected_verdict(row):
 def test_budget_rule_passes_at_its_bound():
     program = environment()
     findings = verdicts(program.graph())["R72"].findings
-    used, nodes = (float(each.message.split(" of ")[0]) for each in findings)
+    used, nodes = (float(each.text.split(" of ")[0]) for each in findings)
     program.config["budget"] = {"hourlyUsd": used + 0.01, "nodes": nodes}
     assert verdicts(program.graph())["R72"].status == "pass"
     program.config["budget"] = {"hourlyUsd": used - 0.01, "nodes": nodes - 1}
@@ -375,7 +375,7 @@ def test_subnets_of_another_stack_are_not_judged_before_they_are_known():
     assert with_status(program) == set()
     assert with_status(program, "unseen") == {"R26", "R41"}
     unseen = verdicts(program.graph())["R41"].unseen
-    assert "subnets are known only during the update" in unseen[0].message
+    assert "subnets are known only during the update" in unseen[0].text
 
 
 def test_preview_reports_known_values_and_omits_unknown_ones():
@@ -393,7 +393,7 @@ def test_preview_reports_known_values_and_omits_unknown_ones():
     put("key-key", "enableKeyRotation", False)(program)
     graph = program.graph()
     [finding] = pack(graph, preview=True).broken(RULE["R11"], shown(graph))
-    assert "enableKeyRotation" in finding.message
+    assert "enableKeyRotation" in finding.text
 
 
 def test_default_providers_are_left_out():

@@ -2,13 +2,8 @@
 
 from collections.abc import Mapping
 
-from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.resource_types.resource_type import REGION, ResourceType
-
-
-def _tag(call: Call) -> Answer:
-    return f"{call.text('autoscalingGroupName')},{call.mapping('tag').get('key', '')}", {}
 
 
 def _removal_effect(tag: Resource) -> str:
@@ -19,7 +14,7 @@ def _removal_effect(tag: Resource) -> str:
 
 TAG = ResourceType(
     token="aws:autoscaling/tag:Tag",
-    simulated=_tag,
+    simulated=lambda call: (f"{call.text('autoscalingGroupName')},{call.mapping('tag').get('key', '')}", {}),
     tagged=False,
     replaced_by=(REGION, "autoscalingGroupName", "tag.key"),
     understood=("tag.value",),

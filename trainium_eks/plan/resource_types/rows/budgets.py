@@ -1,10 +1,8 @@
 """AWS Budgets: mails about spending."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from trainium_eks.plan.backend import ACCOUNT, Answer, Call
-from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types.resource_type import Concern, ResourceType, ShownType
 
 
@@ -17,10 +15,6 @@ def _budget(call: Call) -> Answer:
         "arn": f"arn:{partition}:budgets::{ACCOUNT}:budget/{name}",
         "accountId": ACCOUNT,
     }
-
-
-def _amount(_graph: Graph, budget: Resource) -> Iterable[str]:
-    yield f"{budget.inputs.get('limitAmount', '?')} USD a month"
 
 
 def _raised(before: Any, after: Any) -> bool:
@@ -47,7 +41,7 @@ BUDGET = ResourceType(
     named_by=("name",),
     replaced_by=("accountId", "name", "namePrefix"),
     # Without actions a budget costs nothing (AWS Budgets pricing).
-    shown=ShownType(_amount),
+    shown=ShownType(lambda _graph, budget: [f"{budget.inputs.get('limitAmount', '?')} USD a month"]),
     understood=(
         Concern("limitAmount", _raised, "the mails come later"),
         Concern("notifications", _notifies_fewer, "fewer people are told, or for fewer reasons"),
