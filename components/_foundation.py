@@ -1,9 +1,9 @@
 """The foundation of a stack: key, network and cluster, and the one way in which it makes its components."""
 
-import inspect
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeVar, get_args
+from importlib import import_module
+from typing import Any, TypeVar
 
 import pulumi
 
@@ -98,7 +98,8 @@ class Foundation:
         uncopied, so Outputs stay themselves. ``is_validated`` says that the stack's validation covers all that the
         component checks.
         """
-        spec: type[ConfigModel] = get_args(inspect.signature(component).parameters["args"].annotation)[0]
+        # By its name: for other languages the provider replaces the annotation of ``args``.
+        spec: type[ConfigModel] = vars(import_module(component.__module__))[f"{component.__name__}Args"]
         given = {**dict(section or {}), **wiring}
         shared = {
             name: self._shared[name]() for name in self._shared if name in spec.model_fields and name not in given
