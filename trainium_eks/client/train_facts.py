@@ -12,7 +12,6 @@ from trainium_eks.jobs.objects.token_reference import HUB_OPTION, NAME, TRACK_OP
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.jobs.submit.requests import Facts
 from trainium_eks.kube.api import ApiError, NoSuchKindError
-from trainium_eks.local.control_plane import ports
 from trainium_eks.local.images import images
 from trainium_eks.local.runtime.isolation import Chosen
 from trainium_eks.local.spec.plan import Isolation
@@ -62,6 +61,9 @@ def _metrics_port(session: Session) -> int:
     chosen = Chosen.load(session.source.paths.pods) if session.source.paths else None
     if chosen is None or chosen.isolation is Isolation.NET:
         return scraping.PORT
+    # The module makes certificates, too, and what those need takes as long to import as a help text.
+    from trainium_eks.local.control_plane import ports
+
     return ports.free_port(set())
 
 
