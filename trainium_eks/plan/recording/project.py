@@ -23,8 +23,8 @@ class ProjectError(Exception):
 
 
 class InvalidConfigError(Exception):
-    """A stack's config, or a component's arguments made from it, that is refused. ``settings`` are those that the
-    program would get, when the declared types refused them; ``component`` is the component with invalid arguments
+    """A stack's config, or a component's arguments made from it, that is refused. ``settings`` are the
+    program's, when the declared types refused them; ``component`` is the component with invalid arguments
     (``Network net``), empty when the stack's file is invalid; ``note`` names look-ups with made-up answers."""
 
     def __init__(

@@ -16,7 +16,7 @@ class Rule:
     """One rule. No finding means that it does not apply, never that it passes.
 
     A finding's subject is the URN of the resource. The text of a fault has the property path, the value found and the
-    wanted value; of what is not checked, the value that cannot be seen and why; otherwise, the value found.
+    wanted value. If the rule was not checked, it has the value that cannot be seen and why; otherwise, the value found.
     """
 
     id: str

@@ -83,8 +83,8 @@ def test_failed_checks_and_broken_config_block_in_the_comment(commented, files, 
 
 def test_usage_error_exits_2_and_writes_nothing(trn, files):
     for arguments, said in (
-        ("", "nothing to compare?"),
-        ("--before base.json", "nothing to compare?"),
+        ("", "nothing to compare: give one of"),
+        ("--before base.json", "nothing to compare: give one of"),
         ("--before base.json --after none.json", "cannot read"),
         ("--before base.json --after prod.json", "of stack prod, not of dev"),
         ("--preview base.json", "is not a preview"),
