@@ -80,8 +80,7 @@ def jobs(
                 raise typer.Exit(INTERRUPTED) from None  # that is how it is ended
 
 
-# Every start of `trn` makes this class: its comparison would take longer than all else of it.
-@dataclass(eq=False, repr=False)
+@dataclass
 class _Listing:
     """The jobs at one moment."""
 

@@ -40,8 +40,7 @@ def words(hint: object) -> tuple[str, ...]:
     return tuple(word for part in get_args(hint) if get_origin(part) is Literal for word in words(part))
 
 
-# Every start of `trn` makes this class: its comparison and its representation would take longer than all else of it.
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class TrainOptions:
     """The options, in the order of the help; None or empty leaves a value to the stack.
 

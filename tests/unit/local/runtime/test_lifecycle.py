@@ -127,7 +127,9 @@ def test_init_containers_come_first_and_hooks_before_sigterm():
 
 def test_pod_ends_when_its_init_container_fails_for_good():
     life = begun(container(), init=(container("first"), container("second")))
-    life.ended("first", ContainerEnd(5), 1)
+    life.ended("first", ContainerEnd(0), 1)
+    assert started(life, 1) == ["second"]
+    life.ended("second", ContainerEnd(5), 1)
     assert (life.is_ended, started(life, 1), life.to_json()["initialized"]) == (True, [], False)
 
 

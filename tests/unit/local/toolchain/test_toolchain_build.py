@@ -86,7 +86,7 @@ def test_only_missing_tools_are_built_with_their_time_shown(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("commands", "words"),
     [
-        ("echo 'main.go:1:2: undefined: x'; exit 1", "go build failed (exit code 1)\n    main.go:1:2: undefined: x"),
+        ("echo 'main.go:1:2: undefined: x'; seq 20; exit 1", "failed (exit code 1)\n    main.go:1:2: undefined: x"),
         ("echo 'write /c: no space left on device'; exit 1", "the disk is full"),
         ("echo 'compile: signal: killed'; exit 1", "GOFLAGS=-p=1"),
         ("echo 'x: Get \"https://p\": dial tcp: lookup p: no such host'; exit 1", "module proxy cannot be reached"),
