@@ -9,7 +9,7 @@ from recorded_scenes import now, snapshot
 
 from trainium_eks.aws.sessions import Aws
 from trainium_eks.cli.jobs import jobs, status
-from trainium_eks.client import ending, job_status, submitting
+from trainium_eks.client import ending, job_status, team
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.objects import capacity_block
 from trainium_eks.jobs.watch.useful_time import JobFigures
@@ -147,7 +147,7 @@ def test_a_wait_ends_with_the_job(call, api, state, code, monkeypatch):
         ended = {"phase": state, "lastTransitionTime": "2026-11-22T05:40:00Z"}
         api.named("Job", "alpha")["status"]["state"] = ended
 
-    monkeypatch.setattr(submitting.time, "sleep", pause)
+    monkeypatch.setattr(team.time, "sleep", pause)
     assert call("wait", "alpha") == (code, f"The job alpha is {state}.\n")
     assert json.loads(call("wait", "alpha", "--json")[1]) == {"schemaVersion": 1, "job": "alpha", "state": state}
 
