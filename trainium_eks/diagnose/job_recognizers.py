@@ -43,7 +43,7 @@ def ended_at(job: Object) -> datetime | None:
 
 def findings(cluster: ClusterState, job: Object, *, is_asked: bool) -> Iterator[Finding]:
     """Yield the faults of one job; with ``is_asked`` (by its name) also the wait for its turn, and an old end."""
-    snapshot = cluster.around(job)
+    snapshot = cluster.snapshot_of(job)
     about = f"job {name_of(job)} of {namespace_of(job)}"
     if snapshot.phase in ENDED:
         if snapshot.phase in FAILURES and (is_asked or is_recent(cluster, ended_at(job))):
