@@ -105,7 +105,7 @@ def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
     """Return the pods and ranks that the options choose."""
     check_choice(options)
     if options.previous and options.follow:
-        raise CommandError(WRONG_USAGE, "what was before does not go on: --previous without --follow")
+        raise CommandError(WRONG_USAGE, "the previous container writes no more: give --previous without --follow")
     query = _query(options)
     if not job.names_its_pods or job.nodes > MOST_NODES:
         return PodFilter(None, {}, None, query)
@@ -265,7 +265,7 @@ def first_failed(session: Session, job: WatchedJob) -> str:
 def _why_none(pod: Object, wanted: PodFilter, error: Exception) -> str:
     if "previous" in wanted.query:
         return (
-            f"{name_of(pod)} has no log of before: its container has not been restarted in its pod. A gang that "
+            f"{name_of(pod)} has no previous log: its container has not been restarted in its pod. A gang that "
             "restarts gets new pods, and the logs of the old ones go with them (trn logs --follow shows them in time)"
         )
     return f"the log of {name_of(pod)} cannot be read: {error}"

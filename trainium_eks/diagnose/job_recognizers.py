@@ -101,7 +101,7 @@ def _half_ended(snapshot: JobSnapshot, about: str, patience: timedelta) -> Itera
     if over and len(over) < len(snapshot.pods) and last is not None and snapshot.now - last > patience:
         names = ", ".join(map(name_of, over[:2]))
         ago = (snapshot.now - last) // timedelta(minutes=1)
-        sentence = f"{len(over)} of its pods ended with success {ago} min ago ({names}), and the rest goes on"
+        sentence = f"{len(over)} of its pods ended with success {ago} min ago ({names}), and the rest keeps running"
         yield found("training-stalled", about, sentence, job=snapshot.name, namespace=namespace_of(snapshot.job))
 
 

@@ -96,7 +96,7 @@ def _image(snapshot: JobSnapshot, pod: Object, image: str, waits: Object) -> Rea
         sentence = f"this machine has no image {image}"
         return held(Cause.IMAGE, "image-not-on-machine", sentence, image=f"{name}{how}")
     if reason == "InvalidImageName":
-        return held(Cause.IMAGE, "image-name-invalid", f"{image!r} is no name of an image: {message or reason}")
+        return held(Cause.IMAGE, "image-name-invalid", f"{image!r} is not an image name: {message or reason}")
     known = in_message(message, Speaker.REGISTRY)
     fault = known.name if known else "image-unreachable"
     sentence = f"the image {image} cannot be pulled"

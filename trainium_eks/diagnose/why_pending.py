@@ -86,7 +86,7 @@ def why_ended(snapshot: JobSnapshot) -> Reason | None:
     reason = next(_refused(snapshot), None)
     if reason is None:
         return None
-    fix = "when the quota has room, submit it anew" if reason.cause is Cause.QUOTA else reason.fix
+    fix = "when the quota has room, submit it again" if reason.cause is Cause.QUOTA else reason.fix
     return Reason(reason.cause, f"Volcano gave up making its pods: {reason.sentence}", fix, reason.fault)
 
 
@@ -121,7 +121,7 @@ def _leaving(snapshot: JobSnapshot) -> Iterator[Reason]:
         yield Reason(Cause.ENDING, f"it is being {verb}: {left} still there", "")
     elif leaving:
         pods = "1 of its pods is" if len(leaving) == 1 else f"{len(leaving)} of its pods are"
-        yield Reason(Cause.ENDING, f"{pods} being ended, and made anew after that", "")
+        yield Reason(Cause.ENDING, f"{pods} being ended, and recreated after that", "")
 
 
 def _between(snapshot: JobSnapshot) -> Iterator[Reason]:
@@ -136,7 +136,7 @@ def _between(snapshot: JobSnapshot) -> Iterator[Reason]:
         return
     if any(" Releasing" in text for text in _of_gang(snapshot)):
         # The queue's allocation still holds those pods.
-        yield Reason(Cause.ENDING, "its pods of before are being ended: it starts when they are gone", "")
+        yield Reason(Cause.ENDING, "its previous pods are being ended: it starts after that", "")
     elif snapshot.phase == "Restarting":
         count = (snapshot.job.get("status") or {}).get("retryCount", 0)
         sentence = f"it restarts for the {_ordinal(count)} time: its new pods are not made yet"

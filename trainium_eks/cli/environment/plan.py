@@ -85,7 +85,7 @@ def _kinds(text: str) -> Sequence[str]:
     asked = [part.strip() for part in text.split(",") if part.strip()]
     unknown = [part for part in asked if part not in KINDS]
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(KINDS)}", param_hint="--fail-on")
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(KINDS)}", param_hint="--fail-on")
     return [kind for kind in KINDS if kind in asked]
 
 

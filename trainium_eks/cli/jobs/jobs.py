@@ -65,7 +65,7 @@ def jobs(
     With --watch --json, one document a line for each change; with --all-namespaces one for each team.
     """
     if all_teams and (watch or cluster.namespace):
-        raise typer.BadParameter(f"--all-namespaces goes without --{'watch' if watch else 'namespace'}")
+        raise typer.BadParameter(f"--all-namespaces excludes --{'watch' if watch else 'namespace'}")
 
     with open_session(cluster) as session:
         if all_teams:

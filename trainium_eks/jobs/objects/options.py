@@ -54,7 +54,7 @@ class TrainOptions:
         str, _what("--script", about="Training script: a file that travels with the job; image:/PATH is the image's.")
     ] = ""
     """The path is one from here or from `--workspace`, relative to it or absolute. Any other absolute path is the
-    image's; one that this machine has, too, is refused until `image:` says so."""
+    image's; one that exists on this machine, too, is refused without `image:`."""
     module: Annotated[str, _what("--module", "-m", about="Python module of the image to run.")] = ""
     example: Annotated[
         str,

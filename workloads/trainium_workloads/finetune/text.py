@@ -107,7 +107,7 @@ def for_servers(tokenizer: Path, chat_template: Path | None, data: Rows) -> ForS
     some = data.at(range(min(len(data), packing.TOGETHER)))
     is_learnt = end is not None and bool((some.get("labels", some["tokens"]) == end).any())
     if ids and end is None and "labels" in some:
-        print(f"answers end with {after!r}, which is no token: give it to servers as a stop string", flush=True)
+        print(f"answers end with {after!r}, which is not a token: give it to servers as a stop string", flush=True)
     return ForServers(
         tokenizer, end if is_learnt and end != made.eos_token_id else None, other if printed != own else None
     )
@@ -148,7 +148,7 @@ def _texts_alone(found: Iterator[rows.Row], first: list[rows.Row]) -> Iterator[r
     of which pieces of all in a row would learn every token."""
     for row in found:
         if row.kind != "text":
-            fault = f"{row.place} is no text, as {first[0].place} is"
+            fault = f"{row.place} is not text, as {first[0].place} is"
             raise RefusalError(f"{fault}: take --packing documents, in which each row is learnt by its kind")
         yield row
 

@@ -174,7 +174,7 @@ def _tokenize(raw: Dataset, where: Path, tokenizer: Any, labels: Sequence[str], 
             if not isinstance(content, str):
                 raise RefusalError(f"{where}, review {index + 1}: {text} is {content!r}, no text")
             if label not in names and label not in range(len(names)):
-                raise RefusalError(f"{where}, review {index + 1}: label {label!r} is none of {known}")
+                raise RefusalError(f"{where}, review {index + 1}: label {label!r} is not one of {known}")
         told = tokenizer(batch[text], padding="max_length", truncation=True, return_token_type_ids=False)
         numbers = [names.index(each) if isinstance(each, str) else each for each in batch["label"]]
         return {**told, "labels": numbers}

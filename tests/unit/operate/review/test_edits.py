@@ -36,7 +36,7 @@ def keys(edit):
 
 
 def _with_thresholds(edit):
-    """Return the edit with every threshold that is a number, one above its default, where it says so."""
+    """Return the edit with every threshold that is a number, one above its default, if the case asks for it."""
     numbers = {row.path: row.default.strip("`") for row in config_tables.rows(AlertSettings)}
     above = {key: int(number) + 1 for key, number in numbers.items() if number.isdigit()}
     return {key: above if value == {"THRESHOLDS": 1} else value for key, value in edit.items()}
