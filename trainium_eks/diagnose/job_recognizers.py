@@ -158,7 +158,7 @@ def _standstill(cluster: ClusterState, snapshot: JobSnapshot, about: str) -> Ite
         return
     began = [moment(at) for pod in pods if (at := condition(pod, "Ready").get("lastTransitionTime"))]
     command = json.dumps(snapshot.job["spec"])
-    # A script of one's own may print no steps.
+    # A user's script may print no steps.
     if began and log and any(f" {example.module}" in command for example in EXAMPLES.values()):
         minutes = (cluster.now - max(began)) // timedelta(minutes=1)
         if minutes >= AlertSettings().first_step_minutes:

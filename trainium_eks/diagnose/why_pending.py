@@ -102,7 +102,7 @@ def _reasons(snapshot: JobSnapshot) -> Iterator[Reason]:
         return
     yield from why_not_started.claims(snapshot)
     wanted = asks(snapshot)
-    # Without pods and without a verdict, nobody has looked: the reckoning below would be a guess.
+    # Without pods and without a verdict, Volcano has not judged it: the estimate below would be a guess.
     if not _is_judged(snapshot):
         yield from _not_scheduled(snapshot)
     yield from _forgotten(snapshot)

@@ -22,7 +22,7 @@ IGNORED = "[ignored]"
 
 _PULUMIS_SECRET = "4dabf18193072939515e22adb298388d"
 """Key of every secret value in Pulumi's state."""
-# A manager of its own: fields that are left out stay the others'.
+# A separate manager: fields that are left out stay the others'.
 _DRY_RUN = {"dryRun": "All", "fieldManager": "trn-compare", "force": "true", "fieldValidation": "Ignore"}
 _SERVERS = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation")
 _LONGEST = 100
@@ -47,7 +47,7 @@ def differences(api: Api, manifest: Object, namespace: str = "") -> tuple[str, t
     try:
         after = api.request("PATCH", path, wanted, query=_DRY_RUN, content_type="application/apply-patch+yaml")
     except ApiError as error:
-        # A field that no update changes: the object was deleted, and made anew with another value.
+        # A field that no update changes: the object was deleted, and recreated with another value.
         if error.reason != "Invalid" or not error.causes:
             raise
         return str(reference), tuple(dict.fromkeys(str(each).partition("\n")[0] for each in error.causes))

@@ -78,7 +78,7 @@ def closing(cluster: ClusterOptions, name: str = "", *, checks: bool = True) -> 
     try:
         report = diagnosis(cluster, name, checks=checks)
     except (CommandError, ClusterError, OSError, ValueError):
-        return ""  # the command's own failure is told all the same
+        return ""  # the command's own failure is reported in any case
     failed = report.of(Status.FAIL)
     lines = [f"  {each.fault}: {each.subject}: {each.text}\n  → {each.fix}" for each in failed]
     return printable(as_typed("\n".join(["The doctor finds:", *lines]))) if lines else ""

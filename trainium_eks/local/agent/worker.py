@@ -386,7 +386,7 @@ class Worker:
             )
         except ApiStatusError as error:
             if error.status in (404, 409):
-                return  # it is gone, or another one has its name: the watch says so
+                return  # it is gone, or another one has its name: the watch reports it
             raise
         self.update(answer)
         if self._is_over:

@@ -230,7 +230,7 @@ class Lifecycle:
             begun,
         )
         status.reason = ended.reason or ("Completed" if ended.exit_code == 0 else "Error")
-        # A container that a probe killed has no message; the probe's message stands for it.
+        # A container that a probe killed has no message; the probe's message replaces it.
         status.message = ended.message or (status.message if status.kill_at is not None else "")
         status.hook_running, status.is_starting, status.kill_at, status.probes = False, False, None, {}
         self._decide(status, now)

@@ -179,7 +179,7 @@ def test_concurrent_builds_run_once_and_the_second_reports_its_wait(tmp_path):
 
 def test_killed_build_is_repeated_without_leftovers(tmp_path):
     bin_, cache = tmp_path / "bin", tmp_path / "cache"
-    # Like go, it prints what it does, and stops when nobody reads it.
+    # Like go, it prints what it does, and stops when its output is closed.
     fakes.go(bin_, build='echo $$ > "$here/go.pid"; mkdir out; echo half > out/kwok; while echo p; do sleep 0.05; done')
     child = subprocess.Popen(
         [sys.executable, "-m", "trainium_eks.local.toolchain"],

@@ -734,7 +734,7 @@ def test_every_writable_kind_is_limited_and_counted():
         name = f"count/{match.resource}.{match.group}" if match.group else match.resource
         assert name in hard, f"{kind}: no quota counts its objects"
     assert {name for name, row in KINDS.items() if "counts" not in row} == {"pods"}
-    # A namespace without priorities says so.
+    # A namespace without priorities reports it.
     policy = admission.policies(dataclasses.replace(LIMITS, priority_classes=()), ())["queues"]
     assert [each.message for each in policy.validations][1] == "spec.priorityClassName must be unset in this namespace"
 

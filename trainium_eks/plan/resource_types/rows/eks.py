@@ -126,7 +126,7 @@ CLUSTER = ResourceType(
     ),
     kept=(
         Kept("controlPlaneScalingConfig", "EKS keeps and bills the tier: write `cluster.controlPlaneTier: standard`"),
-        # Left out when the public endpoint is turned off, where the ranges let nobody in.
+        # Left out when the public endpoint is turned off, where the ranges have no effect.
         Kept("vpcConfig.publicAccessCidrs", ""),
     ),
 )
