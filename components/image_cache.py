@@ -101,7 +101,7 @@ def from_cache(cache: Cache) -> pulumi.ResourceTransform:
         props, values = dict(args.props), args.props.get("values")
         if args.type_ == RELEASE and isinstance(values, dict):
             props["values"] = cache.in_values(str(props.get("chart", "")).rstrip("/").rpartition("/")[2], values)
-        return pulumi.ResourceTransformResult(cache.within(props), args.opts)
+        return pulumi.ResourceTransformResult(cache.rewrite_images(props), args.opts)
 
     return replace
 

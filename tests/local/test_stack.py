@@ -97,7 +97,7 @@ def test_user_can_act_as_a_researcher_of_a_team(project):
         project.kubectl("local", "get", "secrets", "-A", researcher)
     shown = trn(project, "kubeconfig", "--namespace", "kube-system")
     assert (shown.exit_code, shown.stdout) == (2, "")
-    assert "none of the stack's namespaces (training)" in shown.stderr
+    assert "not one of the stack's namespaces (training)" in shown.stderr
 
 
 def test_gang_trains_to_completion(project, volcano):

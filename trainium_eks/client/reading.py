@@ -83,7 +83,7 @@ def _are(names: Sequence[str]) -> str:
     return f"is {shown}" if len(names) == 1 else f"are {shown}{' and more' if len(names) > 5 else ''}"
 
 
-def around(session: Session, job: WatchedJob) -> JobSnapshot:
+def job_snapshot(session: Session, job: WatchedJob) -> JobSnapshot:
     """Return a snapshot of a Volcano job and the objects around it, read at the same time."""
     with ThreadPoolExecutor(len(_AROUND)) as pool:
         asked = {

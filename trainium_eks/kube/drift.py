@@ -33,7 +33,7 @@ def differences(api: Api, manifest: Object, namespace: str = "") -> tuple[str, t
     :data:`ENDING` alone, or fields with their values (of a Secret without). Values that the manifest hides are not
     compared. ApiError: the dry run is refused, for want of rights or by a webhook that takes none."""
     try:
-        manifest = placed(api, manifest, namespace)
+        manifest = with_namespace(api, manifest, namespace)
     except NoSuchKindError:
         return f"{manifest['kind']} {manifest['metadata']['name']}", (GONE,)
     reference = api.reference(manifest)
@@ -56,7 +56,7 @@ def differences(api: Api, manifest: Object, namespace: str = "") -> tuple[str, t
     return str(reference), tuple(f"{line.partition(' ')[0]} differs" if hidden else line for line in lines)
 
 
-def placed(api: Api, manifest: Object, namespace: str) -> dict[str, Any]:
+def with_namespace(api: Api, manifest: Object, namespace: str) -> dict[str, Any]:
     """Return a manifest with the namespace, if it names none and its kind has one."""
     has_one = api.kind(manifest["apiVersion"], manifest["kind"]).namespaced
     place = {"namespace": namespace or "default"} if has_one else {}

@@ -60,7 +60,7 @@ class Cache:
     def __init__(self, root: Path, name: str) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", name):
             allowed = "at most 200 letters, digits, dots, dashes and underscores, no dot or dash first"
-            raise ValueError(f"{name!r} is no name of a cache: {allowed}")
+            raise ValueError(f"{name!r} is not a cache name: {allowed}")
         self.name = name
         self.directory = root / name
         self._staging = root / ".staging" / name

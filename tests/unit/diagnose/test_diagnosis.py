@@ -394,7 +394,7 @@ def test_finding_of_a_pod_without_sandbox_ends_with_its_event(words, rest, fault
     assert [each.fault for each in found] == ([fault] if fault else [])
     assert all(each.text.endswith(words[-len(CNI) :]) and len(each.text) <= 300 for each in found)
     held = {kind: tuple(each) for kind, each in running(creating(words, **rest)).items()}
-    around = ClusterState(outputs(), objects=held, now=NOW).around(held["Job"][0])
+    around = ClusterState(outputs(), objects=held, now=NOW).snapshot_of(held["Job"][0])
     assert why(around).sentence.endswith(words), "`trn status` quotes it at once"
 
 

@@ -72,7 +72,7 @@ def processes():
 @pytest.mark.parametrize("name", ["", "..", ".locks", "a/b", "-x", "x" * 201])
 def test_invalid_cache_key_is_refused(tmp_path, name, capsys):
     assert main(["check", "--root", str(tmp_path), f"--key={name}"]) == 2
-    assert "is no name of a cache" in capsys.readouterr().err
+    assert "is not a cache name" in capsys.readouterr().err
 
 
 def test_compiled_graph_is_found_and_not_recompiled(tmp_path, capsys):

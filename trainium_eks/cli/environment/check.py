@@ -86,7 +86,7 @@ def _summary(report: Report) -> Any:
     if not report.facts["account"]:
         why = f"None of {len(report.findings)} checks could be made: {report.findings[0].text}"
         return Text(f"? {why}.", "bold yellow")
-    return Text(f"✓ Nothing that was checked stands in the way of {stack}: {rest}.", "bold green")
+    return Text(f"✓ No check fails for {stack}: {rest}.", "bold green")
 
 
 def signed_in(account: Account) -> Account:

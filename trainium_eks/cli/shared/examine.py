@@ -136,7 +136,7 @@ def _compared(source: StackAccess, api: Api, directory: Path | None) -> ObjectCo
             return compare(api, StackState.ask(source.stack, find_project(directory)), None, teams)
         why = "outputs from a file do not name them"
     except FileNotFoundError:
-        why = "an `up` goes on, or did not end well"
+        why = "an `up` is running, or has failed"
     except (StateError, CommandError, ClusterError, OSError, *MISSHAPEN) as error:
         why = str(error).partition("\n")[0]
     return ObjectComparison(unread={OBJECTS: why})

@@ -74,7 +74,7 @@ def of_preview(path: Path, plan: Path | None, stack: str) -> Programs:
     try:
         parsed = preview.parse(document(path), stack)
     except ValueError as error:
-        raise CommandError(WRONG_USAGE, f"{path} is no preview: {error}") from None
+        raise CommandError(WRONG_USAGE, f"{path} is not a preview: {error}") from None
     return Programs(parsed.before, saved(plan, stack) if plan else parsed.after, "the account", parsed)
 
 

@@ -235,7 +235,7 @@ class Lifecycle:
         status.hook_running, status.is_starting, status.kill_at, status.probes = False, False, None, {}
         self._decide(status, now)
 
-    def found(self, name: str, kind: CheckKind, passed: bool, now: float, message: str = "") -> None:
+    def report_check(self, name: str, kind: CheckKind, passed: bool, now: float, message: str = "") -> None:
         """Take the outcome of a probe or a hook."""
         status = self._status(name)
         if kind is CheckKind.PRE_STOP:

