@@ -35,6 +35,9 @@ from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, Pod
 AGENT_SOCKET = "agent.sock"
 """Socket at which the agent hears of changes, in the directory of all pods."""
 
+AGENT_VARIABLE = "TRN_POD_AGENT"
+"""Environment variable with the agent's process id."""
+
 FLUSH_SECONDS = 0.5
 """How long the beginning of a line may wait for its end."""
 
@@ -90,6 +93,8 @@ class Shim:
         if linux.AVAILABLE:
             linux.adopt_orphans()
             linux.die_with_parent(signal.SIGTERM)
+            if os.getppid() != int(os.environ[AGENT_VARIABLE]):
+                return  # the agent ended before that call
         try:
             self._sandbox = Sandbox(self._plan, self._directory)
         except OSError as error:
