@@ -22,11 +22,6 @@ def build(cluster: ClusterOptions, planned: BuildableImage) -> None:
             f"{image_jobs.MOST_CONTEXT_BYTES:,}: give a smaller --context, or build with an engine",
         )
     login = planned.repository.login()
-    if login is None:
-        url = planned.repository.url
-        raise CommandError(
-            WRONG_USAGE, f"{url} is no repository of ECR, to which alone a Job in the cluster can log in"
-        )
     with open_session(cluster) as session:
         name = f"image-{planned.tag.lower().replace('.', '-').replace('_', '-')[:40].strip('-')}-{secrets.token_hex(3)}"
         namespace = session.namespace.name
@@ -42,7 +37,7 @@ def build(cluster: ClusterOptions, planned: BuildableImage) -> None:
                     session.api, namespace, name, image_jobs.CONTAINER, line=shown.line, waiting=shown.waiting
                 )
             except KeyboardInterrupt:
-                shown.say(f"The Job {name} goes on; trn cancel {name} ends it")
+                shown.say(f"The Job {name} is still running; trn cancel {name} ends it")
                 raise
     if not end.succeeded:
         why = str(shown.last.get("message") or end.message)

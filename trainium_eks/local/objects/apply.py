@@ -126,7 +126,7 @@ class Objects:
         if before is not None and self._is_ending(reference, before):
             claim = (before.get("spec") or {}).get("claimRef") if reference.kind == "PersistentVolume" else None
             if claim:
-                # The volume stays until its claim is gone, which nobody else deletes.
+                # The volume stays until its claim is gone, which no other owner deletes.
                 held = ObjectReference("v1", "PersistentVolumeClaim", claim["namespace"], claim["name"])
                 self._check_not_held(held, finished=False)
                 make_room()
@@ -263,7 +263,7 @@ class Objects:
     def _await_gone(self, reference: ObjectReference, before: Mapping[str, Any], patience: "_Patience") -> None:
         while True:
             live = self._api.get(reference)
-            # An object with another uid was made anew since, by a controller for instance.
+            # An object with another uid was recreated since, by a controller for instance.
             if live is None or live["metadata"].get("uid") != before["metadata"].get("uid"):
                 return
             if not patience.goes_on(f"{reference}: it is being deleted"):

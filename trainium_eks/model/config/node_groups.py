@@ -40,7 +40,7 @@ class NodeRepairOverrideConfig(ConfigModel):
     ]
     """Condition of the node (EKS user guide, node repair)."""
     node_unhealthy_reason: str
-    """Reason that stands in the condition: ``NeuronDMAError``."""
+    """Reason in the node's condition: ``NeuronDMAError``."""
     repair_action: Literal["Replace", "Reboot", "NoAction"]
     """What is done about it."""
     min_repair_wait_time_mins: Annotated[StrictInt, Bounds(1, unit="minutes")] = 10
