@@ -6,23 +6,22 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from trainium_eks import whole_file
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local import toolchain
+from trainium_eks.local import made, toolchain
 from trainium_eks.local.changes import Change, LocalCloudError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane, StartResult, check_step
 from trainium_eks.local.control_plane.flags import SERVICE_RANGE
 from trainium_eks.local.control_plane.programs import SHIM
-from trainium_eks.local.events import BackendOptions, Deleted, Done, Event, Failed, Kept, from_json
-from trainium_eks.local.handlers import kind_of, made_as, makers
-from trainium_eks.local.ledger import Holding, Ledger, deletion_order
+from trainium_eks.local.events import BackendOptions, Done, Event, Failed, from_json
 from trainium_eks.local.lock import locked
+from trainium_eks.local.made import MadeResource
+from trainium_eks.local.makers import Makers
 from trainium_eks.local.nodes.node_pools import adopted_zones
 from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.local.nodes.settling import settle
@@ -46,8 +45,6 @@ REPORT_VERSION = 1
 
 PROGRAM_SECONDS = 1800.0
 """How long a whole program may take: releases wait up to ten minutes each, several one after another."""
-
-_DELETIONS_AT_A_TIME = 16
 
 
 class Reporter(Protocol):
@@ -210,9 +207,8 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         started = plane.start(reporter.phase)
         reporter.started(started)
         begun = time.monotonic()
-        paths.made.unlink(missing_ok=True)
-        ledger = Ledger.open(paths.ledger)
-        ledger.begin()
+        before = made.load(paths)
+        made.begin(paths, plan, before)
         tally = _Tally(reporter)
         options = BackendOptions(
             root=str(paths.root),
@@ -227,7 +223,9 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         )
         karpenter.prepare(paths, scaler, reporter.phase)
         graph = _run_program(asked, adjust, answers, options, tally)
-        _delete_left_over(paths, asked.project, programs, tally)
+        now = made.resources(graph)
+        tally.changes["simulated"] = made.count_simulated(before, now)
+        _delete_all(made.left_over(before, now), Makers(paths, asked.project, programs["helm"]), tally)
         tally.notes += TrainingOperator.settle(graph, paths, operator, reporter.phase)
         tally.notes += Karpenter.settle(graph, paths, scaler, reporter.phase)
         tally.notes += settle(plane.get, reporter.phase)
@@ -248,7 +246,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         _write(paths.outputs, outputs)
         ran = [each.name for each in processes.running(paths) if each.name != SHIM]
         _write(paths.report, {**Report.of(result).to_json(), "processes": sorted({*ran})})
-        _write(paths.made, _made(graph))
+        made.complete(paths, now)
     return result
 
 
@@ -318,16 +316,11 @@ class _Tally:
                 self.notes += event.notes
                 if event.not_installed:
                     self.not_installed[event.name] = event.not_installed
-                else:
-                    self._count(event.kind, event.change)
-            case Deleted():
-                self._count(event.kind, Change.DELETED)
+                elif event.change is not Change.KEPT:
+                    self.changes.setdefault(event.kind, Counter())[event.change] += 1
             case Failed():
                 self.failures.append((event.urn, event.message))
         self.reporter.event(event)
-
-    def _count(self, kind: str, change: Change) -> None:
-        self.changes.setdefault(kind, Counter())[change] += 1
 
 
 def _answers(asked: UpRequest) -> assumptions.Assumptions | None:
@@ -348,7 +341,7 @@ def _run_program(
     def heard(event: Mapping[str, Any]) -> None:
         tally(from_json(event))
 
-    live = Live("trainium_eks.local.backend:open_backend", options.to_json(), heard)
+    live = Live("trainium_eks.local.backend:open_backend", asdict(options), heard)
     try:
         return record(
             asked.project,
@@ -368,57 +361,24 @@ def _run_program(
         raise UpFailedError(str(error), tuple(tally.failures)) from None
 
 
-def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path], tally: _Tally) -> None:
+def _delete_all(left: list[MadeResource], makers: Makers, tally: _Tally) -> None:
     """Delete the resources that are no longer in the program, newest first."""
-    ledger = Ledger.open(paths.ledger)
-    left = ledger.left_over()
     if protected := [each.urn for each in left if each.protect]:
         listed = "\n".join(f"  {urn}" for urn in protected)
         raise UpFailedError(f"these are no longer in the program but protected, so nothing was deleted:\n{listed}")
-    if left:
-        made = makers(paths, project, programs["helm"])
-
-        gone = {each.urn for each in left}
-
-        def delete(holding: Holding) -> None:
-            if holding.retain:
-                ledger.drop(holding)
-                tally(Kept(holding.urn))
-                return
-            try:
-                if holding.deleted_with not in gone:
-                    made[holding.kind].delete(holding.reference)
-            except ClusterError as error:
-                tally(Failed(holding.urn, str(error)))
-                return
-            ledger.drop(holding)
-            tally(Deleted(holding.urn, holding.kind))
-
-        with ThreadPoolExecutor(_DELETIONS_AT_A_TIME) as pool:
-            for round_ in deletion_order(left):
-                list(pool.map(delete, round_))
-                if tally.failures:
-                    raise UpFailedError("what is no longer in the program could not be deleted", tuple(tally.failures))
-    ledger.compact()
-
-
-def _made(graph: Graph) -> dict[str, Any]:
-    """Return the graph's resources in the form of Pulumi's state, objects of Kubernetes as they are made here."""
-    resources = [
-        {
-            "urn": each.urn,
-            "type": each.type,
-            "id": each.urn,
-            "inputs": made_as(each.inputs, each.outputs) if kind_of(each.type) == "object" else each.inputs,
-            "outputs": {
-                key: each.outputs[key] for key in ("name", "namespace", "nodeGroupName") if key in each.outputs
-            },
-            "ignoreChanges": each.options.ignore_changes,
-        }
-        for each in graph.resources
-        if each.custom
-    ]
-    return {"version": 3, "deployment": {"resources": resources}}
+    going = {each.urn: each for each in left if not each.retain}
+    for each in reversed(left):
+        # What is deleted with another, as a claim with its namespace, goes when that goes, even if pods hold it.
+        goes = going.get(each.deleted_with, each)
+        try:
+            if not each.retain:
+                makers.delete(goes.kind, goes.reference)
+        except ClusterError as error:
+            tally(Failed(each.urn, str(error)))
+            text = "what is no longer in the program could not be deleted"
+            raise UpFailedError(text, tuple(tally.failures)) from None
+        name = each.urn.rpartition("::")[2]
+        tally(Done(each.urn, each.kind, name, Change.KEPT if each.retain else Change.DELETED))
 
 
 def _outputs(graph: Graph, paths: Paths, stack: str) -> dict[str, Any]:

@@ -208,7 +208,7 @@ def test_a_kind_knows_its_paths_and_an_object_without_a_namespace_is_in_default(
     reference = play(CONFIG_MAPS)[0].reference({**CONFIG_MAP, "metadata": {"name": "a"}})
     assert reference == ObjectReference("v1", "ConfigMap", "default", "a")
     assert str(reference) == "ConfigMap default/a"
-    assert ObjectReference.from_json(json.loads(json.dumps(reference.to_json()))) == reference, "as the ledger keeps it"
+    assert ObjectReference.from_json(json.loads(json.dumps(reference.to_json()))) == reference
 
 
 def test_a_kind_whose_definition_is_new_is_awaited(play):
