@@ -35,7 +35,7 @@ class Makers:
         real = kind_of(asked.registration.type) == "object"
         return ApplyResult(Change.CREATED, {"status": {"phase": "Active"}} if real else {})
 
-    def delete(self, kind, reference):
+    def delete(self, _kind, reference):
         self.deleted.append(reference["name"])
 
     def of(self, type_):

@@ -98,7 +98,7 @@ class Makers:
     def __init__(self, refused=""):
         self.deleted, self.refused = [], refused
 
-    def delete(self, kind, reference):
+    def delete(self, _kind, reference):
         name = reference.get("name", "")
         if name == self.refused:
             raise ClusterError("pods hold it")

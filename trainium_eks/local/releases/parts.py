@@ -2,7 +2,6 @@
 
 import re
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +18,12 @@ from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.processes import Running
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
+from trainium_eks.local.patience import Patience
 from trainium_eks.local.toolchain import go_command, sources, store
 from trainium_eks.plan.graph import Graph
 
 READY_SECONDS = 300.0
 """Time limit for a part to answer: it takes seconds on an idle machine."""
-
-_LOOK_SECONDS = 0.2
-_QUIET_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -132,20 +129,15 @@ def port(process: Running, flag: str) -> int:
 def await_ready(
     paths: Paths, title: str, started: Sequence[Running], not_ready: Callable[[], str], waiting: Callable[[str], None]
 ) -> None:
-    """Wait until started processes answer: until there is no reason to wait, which is told after a moment.
+    """Wait until started processes answer: until there is no reason to wait.
 
     The error has the end of the logs: a process ends, or they do not answer in time.
     """
-    begun = time.monotonic()
-    told = False
+    patience = Patience(READY_SECONDS, waiting)
     while waits_for := not_ready():
         for each in started:
             if processes.exit_code(each) is not None or not psutil.pid_exists(each.pid):
                 raise LocalCloudError(f"{each.name} has ended:\n{processes.last_lines(paths, each.name)}")
-        if time.monotonic() - begun > READY_SECONDS:
+        if not patience.goes_on(waits_for):
             logs = "\n".join(f"{each.name}:\n{processes.last_lines(paths, each.name)}" for each in started)
             raise LocalCloudError(f"{title} does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{logs}")
-        if not told and time.monotonic() - begun > _QUIET_SECONDS:
-            waiting(waits_for)
-            told = True
-        time.sleep(_LOOK_SECONDS)

@@ -8,7 +8,7 @@ from manifests import manifest
 from components.volcano_stack import queue_spec
 from trainium_eks.kube.api import ApiError, Cause
 from trainium_eks.local.objects.apply import _is_immutable, _selector
-from trainium_eks.local.objects.awaits import FailedState, Ready, RelatedObjects, pods_wait_for, readiness, relates_to
+from trainium_eks.local.objects.awaits import pods_wait_for, readiness
 from trainium_eks.local.objects.placeholders import definitions
 from trainium_eks.model.sizing.queues import QueueConfig
 
@@ -111,11 +111,9 @@ CASES = [
 ]
 
 
-def told(object_, related=None):
-    state = readiness(object_, related)
-    if isinstance(state, Ready):
-        return "ready"
-    return f"FAILED {state.reason}" if isinstance(state, FailedState) else state.reason
+def told(object_, **related):
+    state = readiness(object_, lambda kind: related.get(kind, ()))
+    return f"FAILED {state.reason}" if state.failed else state.reason or "ready"
 
 
 @pytest.mark.parametrize(("object_", "state"), CASES, ids=[f"{case['kind']}-{state}" for case, state in CASES])
@@ -126,25 +124,15 @@ def test_an_object_is_ready_waited_for_or_failed_with_its_reason(object_, state)
 def test_a_service_is_ready_with_one_ready_endpoint_and_a_failed_job_names_what_its_pods_died_of():
     def with_ready(*ready):
         slices = [{"endpoints": [{"conditions": {"ready": each}} for each in ready] or None}]
-        return told(live("Service", APP), RelatedObjects(endpoint_slices=slices))
+        return told(live("Service", APP), EndpointSlice=slices)
 
     assert [with_ready(*each) == "ready" for each in ((False, True), (False, False), ())] == [True, False, False]
     died = {"name": "main", "state": {"terminated": {"reason": "Error", "exitCode": 3}}}
     pod = live("Pod", phase="Failed", containerStatuses=[died])
     reasons = "BackoffLimitExceeded: too often\n  2 pods: container main: Error (exit code 3)"
-    assert told(live("Job", **TOO_OFTEN), RelatedObjects(pods=[pod, pod])) == f"FAILED {reasons}"
-
-
-def test_other_objects_are_read_where_the_object_is_not_enough():
-    related = {
-        "": [live("Deployment"), live("PersistentVolumeClaim", phase="Bound"), live("Job")],
-        "EndpointSlice": [live("Service", APP)],
-        "Pod": [live("Job", **TOO_OFTEN)],
-        "StorageClass": [live("PersistentVolumeClaim", phase="Pending")],
-    }
-    for kind, objects in related.items():
-        assert {relates_to(each) for each in objects} == {kind}
-    assert relates_to(live("Service", {**APP, "type": "ExternalName"})) == ""
+    assert told(live("Job", **TOO_OFTEN), Pod=[pod, pod]) == f"FAILED {reasons}"
+    waits = {"volumeBindingMode": "WaitForFirstConsumer"}
+    assert told(live("PersistentVolumeClaim", phase="Pending"), StorageClass=[waits]) == "ready"
 
 
 def test_pods_are_counted_by_what_they_wait_for():
