@@ -54,12 +54,12 @@ mutants-sample: $(VENV)/.dev
 	@$(BIN)/python tests/automatic_mutants.py sample
 
 # Provide the local cloud's programs, once on a machine: those of every stack, and with those that the tests run besides.
-# An `up` builds Karpenter or the Training Operator for a stack that has it.
+# An `up` builds the Training Operator for a stack that has it.
 local-programs: $(VENV)/.toolchain
 	@$(BIN)/python -m trainium_eks.local.toolchain --try
 
 programs: $(VENV)/.toolchain
-	@$(BIN)/python -m trainium_eks.local.toolchain --try --prometheus --karpenter
+	@$(BIN)/python -m trainium_eks.local.toolchain --try --prometheus
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
@@ -120,7 +120,7 @@ site: $(VENV)/.site ## Build the pages and the API as a web site in build/site; 
 
 constraints: $(VENV)/.dev ## Write constraints.txt anew: the newest versions that the requirements allow
 	@$(BIN)/uv pip compile --quiet --universal --upgrade --python-version 3.11 --no-emit-index-url \
-		--custom-compile-command "make constraints" --output-file constraints.txt requirements-dev.txt
+		--custom-compile-command "make constraints" --output-file constraints.txt requirements/dev.txt
 
 golden: $(VENV)/.runtime ## Rewrite the golden plans (URNs, inputs that force a replacement, edges, options) and comments; show what changed
 	@PYTHONPATH=. $(BIN)/python tests/golden.py
@@ -145,24 +145,24 @@ $(VENV)/.runtime: requirements.txt constraints.txt | $(VENV)/.created
 	@touch $@
 
 # The little that providing the programs needs comes first, so that the rest is installed beside it.
-$(VENV)/.toolchain: requirements.txt requirements-local.txt | $(VENV)/.created
+$(VENV)/.toolchain: requirements.txt requirements/local.txt | $(VENV)/.created
 	@$(INSTALL) $$(grep -hE '^(filelock|platformdirs)' $^)
 	@touch $@
 
-$(VENV)/.local: requirements-local.txt requirements.txt constraints.txt | $(VENV)/.created $(VENV)/.toolchain
+$(VENV)/.local: requirements/local.txt requirements.txt constraints.txt | $(VENV)/.created $(VENV)/.toolchain
 	@echo "Installing what the program and the local cloud need into $(VENV) (about a minute, 380 MB, once)"
-	@$(INSTALL) -r requirements-local.txt
+	@$(INSTALL) -r requirements/local.txt
 	@touch $@ $(VENV)/.runtime
 
-$(VENV)/.dev: requirements-dev.txt requirements-local.txt requirements.txt constraints.txt | $(VENV)/.created $(VENV)/.toolchain
+$(VENV)/.dev: requirements/dev.txt requirements/local.txt requirements.txt constraints.txt | $(VENV)/.created $(VENV)/.toolchain
 	@echo "Installing what the tests need into $(VENV) (about a minute, once)"
-	@$(INSTALL) -r requirements-dev.txt
+	@$(INSTALL) -r requirements/dev.txt
 	@touch $@ $(VENV)/.local $(VENV)/.runtime
 
 # TorchX and its nightly cannot be installed side by side, nor with what the library needs. The site's tools pin theirs,
 # and so do the pipelines' and the AWS CLI.
 OWN := site awscli torchx torchx-nightly airflow kubeflow optuna
-$(OWN:%=$(VENV)/.%): $(VENV)/.%: requirements-%.txt | $(VENV)/.created
+$(OWN:%=$(VENV)/.%): $(VENV)/.%: requirements/%.txt | $(VENV)/.created
 	@echo "Installing what $* needs into $(VENV)/$* (up to two minutes, 500 MB, once)"
 	@$(BIN)/python -m venv --clear $(VENV)/$*
 	@$(VENV)/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<

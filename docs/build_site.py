@@ -56,7 +56,7 @@ def main() -> int:
         target.parent.mkdir(exist_ok=True)
         target.write_text(f"# {title}\n\n" + "".join(f"::: {name}\n\n" for name in names))
     marks = "docs/docstring_marks.py"
-    config = (ROOT / "zensical.toml").read_text().replace(f'"{marks}"', f'"{ROOT / marks}"')
+    config = (ROOT / "docs" / "zensical.toml").read_text().replace(f'"{marks}"', f'"{ROOT / marks}"')
     (folder / "zensical.toml").write_text(re.sub(r'"([\w/]+)/\*\.md"', _pages_in(pages), config))
     # Modules are found there and read, never imported.
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'workloads'}"}

@@ -1,7 +1,7 @@
 """Writes the pages of ``docs/components`` from the components, their args and the examples, the tables of
-``docs/alerts.md``, ``docs/doctor.md`` from the catalogue of faults, the tree of folders in CONTRIBUTING.md, the
-options of ``trn train``, the columns of trainings' data, the checked modules of the AWS SDK in pyproject.toml, the
-policies of ``docs/bootstrap.yaml``, and ``docs/plan.svg``.
+``docs/alerts.md`` and ``docs/doctor.md``, the tree of folders in CONTRIBUTING.md, the options of ``trn train``, the
+columns of trainings' data, the checked modules of the AWS SDK in pyproject.toml, the policies of
+``docs/bootstrap.yaml``, and ``docs/plan.svg``.
 
 python docs/generate.py             writes the pages
 python docs/generate.py --check     fails when one is not current
@@ -118,7 +118,7 @@ def pages() -> dict[Path, str]:
     return {FOLDER / f"{name}.md": page(name) for name in names()} | {
         FOLDER / "README.md": index(),
         ALERTS: _with(ALERTS, alerts=f"\n{alert_table()}\n\n", series=f"\n{series()}\n\n"),
-        DOCTOR: catalogue.collected(),
+        DOCTOR: _with(DOCTOR, findings=f"\n{findings()}\n\n"),
         CONTRIBUTING: _with(CONTRIBUTING, folders=f"{folders()}\n"),
         TRAINING: _with(TRAINING, options=f"{train_options()}\n"),
         FINETUNE: _with(FINETUNE, columns=f"\n{data_columns()}\n\n"),
@@ -148,6 +148,12 @@ def alert_table() -> str:
         for name, severity in rules.severities().items()
     )
     return _table(("Alert", "Severity", "What it means", "Faults"), rows)
+
+
+def findings() -> str:
+    """Return a table of the catalogue of faults, a line each; ``trn doctor NAME`` also gives cause and source."""
+    rows = ((f'<a id="{fault.name}"></a>{fault.name}', fault.symptom, fault.mend()) for fault in catalogue.FAULTS)
+    return _table(("Finding", "Symptom", "Remedy"), rows)
 
 
 def series() -> str:

@@ -79,10 +79,10 @@ class LocalProject:
         """The environment that `trn` runs in.
 
         Volcano runs where it was put on PATH: what a machine's cache happens to hold must not decide what is tested.
-        The Training Operator and Karpenter take minutes to build: who wants one says so.
+        The Training Operator takes minutes to build: who wants it says so.
         """
         ours = {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
-        ours |= {"TRN_TRAINING_OPERATOR": "off", "TRN_KARPENTER": "off"}
+        ours["TRN_TRAINING_OPERATOR"] = "off"
         if shutil.which("vc-scheduler") is None:
             ours["TRN_VOLCANO"] = "off"
         return {**os.environ, **ours, **self.environment}

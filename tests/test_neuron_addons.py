@@ -28,7 +28,7 @@ def test_no_second_controller_judges_nodes_beside_eks_repair(mocks):
 
 
 @pulumi.runtime.test
-def test_the_monitors_address_is_told(mocks):
+def test_monitor_namespace_is_an_output(mocks):
     def check(namespace):
         assert namespace == "neuron-monitor"
 

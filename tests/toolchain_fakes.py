@@ -75,7 +75,6 @@ build)
         helm.sh/*) made=helm answer='v3.19.5' ;;
         volcano.sh/*) made=${package##*/} answer='Version: v1.15.1' ;;
         github.com/kubeflow/*) made=training-operator.v1 answer=none ;;
-        sigs.k8s.io/karpenter/*) made=kwok answer=none ;;
         github.com/prometheus/*) made=${package##*/} answer="$made, version 3.13.5 (branch: , revision: unknown)" ;;
         *) continue ;;
         esac

@@ -18,7 +18,7 @@ from trainium_eks.local.images.installing import NotOfferedError, known_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests" / "workloads"
-REQUIREMENTS = ROOT / "requirements-workloads.txt"
+REQUIREMENTS = ROOT / "requirements" / "workloads.txt"
 ENVIRONMENT = ROOT / ".venv" / "workloads"
 STAMP = ENVIRONMENT / "complete"
 NEEDED_BYTES = 10e9

@@ -55,7 +55,7 @@ def another(config):
     config["trainium-eks:fileSystem"] = {"deploymentType": "SCRATCH_2", "durability": {"type": "none"}}
 
 
-def test_what_stands_on_a_file_system_goes_before_it_and_namespaces_before_their_volumes(rig):
+def test_namespaces_and_volumes_are_deleted_before_their_file_system(rig):
     before = rig.recorded("dev")
     rig.configure("dev", another)
 

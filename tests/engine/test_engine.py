@@ -45,12 +45,12 @@ def life(rig):
 
 
 @pytest.mark.parametrize("stack", ["gpu", "prod"])
-def test_a_first_preview_plans_what_is_recorded(rig, stack):
+def test_first_preview_plans_the_recorded_resources(rig, stack):
     rig.begin(stack)
     assert_planned_as_recorded(rig, stack)
 
 
-def test_a_first_preview_of_dev_plans_what_is_recorded(life):
+def test_first_preview_of_dev_plans_the_recorded_resources(life):
     assert_planned_as_recorded(life.rig, "dev")
     assert life.rig.inventory() == ()
 
@@ -70,7 +70,7 @@ def test_a_failed_update_says_so_in_the_clouds_words_and_the_next_one_makes_the_
     assert before < things()
 
 
-def test_the_engine_has_what_is_recorded(life):
+def test_engine_creates_exactly_the_recorded_resources(life):
     same.assert_made(life.built, life.rig)
     in_the_clouds = {thing["urn"] for thing in life.rig.inventory()}
     custom = {resource.urn for resource in life.built.resources if resource.custom}
@@ -113,7 +113,7 @@ def test_all_changes_at_once_are_made(life):
     assert succeeded(life.rig.preview("dev", "--expect-no-changes")).changes() == {}
 
 
-def test_destroy_leaves_nothing_but_what_is_kept_on_purpose(life):
+def test_destroy_leaves_only_the_retained_resources(life):
     kept = {resource.urn for resource in life.rig.recorded("dev").resources if resource.options.retain_on_delete}
     succeeded(life.rig.destroy("dev"))
     assert life.rig.resources("dev") == ()

@@ -42,7 +42,7 @@ def production(new_rig):
         yield Production(rig, ("-C", str(folder / "network")), ("-C", str(folder / "cluster")))
 
 
-def test_a_cluster_before_its_network_is_refused_with_what_to_do(production):
+def test_cluster_stack_without_its_network_is_refused_with_the_fix(production):
     production.rig.pulumi("stack", "init", "prod", *production.cluster)
     text = production.rig.refused("prod", *production.cluster)
     assert f"the outputs of the stack {NETWORK} cannot be read" in text
@@ -66,7 +66,7 @@ def test_the_cluster_stands_in_the_network_of_the_other_stack(production):
     rig.pulumi("stack", "output", "clusterName", "--stack", "prod", *production.cluster)
 
 
-def test_the_network_is_not_destroyed_beneath_the_cluster_until_it_is_not_protected(production):
+def test_protected_network_cannot_be_destroyed_under_its_cluster(production):
     rig = production.rig
     code, said = rig.says("destroy", "--yes", "--stack", "prod", *production.network)
     assert code != 0

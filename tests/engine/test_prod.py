@@ -21,7 +21,7 @@ def test_it_is_built_as_recorded_and_a_second_update_changes_nothing(rig):
     assert succeeded(rig.up("prod", "--expect-no-changes")).changes() == {}
 
 
-def test_karpenter_comes_and_cluster_autoscaler_goes_and_nothing_is_replaced(rig):
+def test_switch_from_cluster_autoscaler_to_karpenter_replaces_nothing(rig):
     before = rig.recorded("prod")
     rig.configure("prod", karpenter)
     run = succeeded(rig.preview("prod"))
@@ -34,7 +34,7 @@ def test_karpenter_comes_and_cluster_autoscaler_goes_and_nothing_is_replaced(rig
     assert succeeded(rig.up("prod", "--expect-no-changes")).changes() == {}
 
 
-def test_what_is_protected_stops_a_destroy_and_stays_when_there_is_no_preview(rig):
+def test_protected_resources_survive_destroy_even_without_a_preview(rig):
     """Everything else goes then, which is why docs/deploying.md warns of it."""
     before = rig.inventory()
     code, said = rig.says("destroy", "--yes", "--stack", "prod")

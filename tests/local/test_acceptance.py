@@ -24,7 +24,7 @@ def project(binaries, volcano_programs, tmp_path):
     project.trn("local", "down", "--stack", "acceptance")
 
 
-def test_a_run_goes_on_after_each_kill_and_reports_three_faults(project):
+def test_acceptance_run_resumes_after_each_kill_and_reports_three_faults(project):
     command = ("acceptance", "--stack", "acceptance", "--local")
     cloud, file = project.path / ".local" / "acceptance", project.path / "Pulumi.acceptance.yaml"
 

@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from types import MappingProxyType
 
 import psutil
 import pytest
@@ -26,11 +25,11 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane import control_plane as control_plane_module
 from trainium_eks.local.control_plane import pki, processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
-from trainium_eks.local.control_plane.flags import SERVICE_RANGE
 from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.control_plane.programs import NETWORK
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.toolchain.tools import CONTROL_PLANE
+from trainium_eks.model.catalogue.versions import KUBERNETES
 
 pytestmark = pytest.mark.slow
 
@@ -85,8 +84,8 @@ def remove(root):
     until(lambda: shutil.rmtree(root, ignore_errors=True) or not root.exists())
 
 
-def elsewhere(binaries, directory, instead=MappingProxyType({})):
-    """The control plane's programs in another place, as those of another version are; some are others of that name."""
+def elsewhere(binaries, directory, instead):
+    """The control plane's programs in another place; some are others of that name."""
     directory.mkdir()
     links = {name: directory / name for name in CONTROL_PLANE}
     for name, link in links.items():
@@ -161,9 +160,7 @@ def _etcd_answers(paths, client):
         connection.close()
 
 
-def test_a_pod_that_asks_for_a_device_tolerates_its_taint_runs_and_goes_whatever_holds_it(
-    api, namespace, trainium_node
-):
+def test_pod_with_a_device_tolerates_its_taint_runs_and_is_deleted(api, namespace, trainium_node):
     """ExtendedResourceToleration, which EKS has and upstream's defaults do not."""
     assert not may(api, "somebody", namespace, "list", "pods"), "users without a role may do nothing"
     inits = [{"name": "once", "image": "example"}, {"name": "aside", "image": "example", "restartPolicy": "Always"}]
@@ -192,7 +189,7 @@ def test_a_jobs_pods_succeed_and_those_of_another_kind_of_job_go_on(api, namespa
 
 
 def test_its_life_from_nothing_to_nothing(own, binaries):
-    """Start; kill processes; stop; start again with what was stored; move a port; leave nothing."""
+    """Start; kill processes; stop; find a port taken; start again with what was stored; leave nothing."""
     plane = ControlPlane(own, binaries, service_range="172.20.0.0/16")
     assert not plane.healthy()
     first = plane.start()
@@ -201,12 +198,14 @@ def test_its_life_from_nothing_to_nothing(own, binaries):
     assert live(api, manifest("Service", "kubernetes", "default"))["spec"]["clusterIP"] == "172.20.0.1"
     before = pids(own)
     again = plane.start()
-    assert (again.started, again.moved_ports, again.server) == ((), (), first.server)
+    assert (again.started, again.server) == ((), first.server)
     assert pids(own) == before
-    with pytest.raises(
-        ClusterError, match=r"addresses are 172\.20\.0\.0/16, and the program now says 10\.100\.0\.0/16"
+    for asked, said in (
+        ({"service_range": "10.100.0.0/16"}, r"range is 172\.20\.0\.0/16, and the program asks for 10\.100\.0\.0/16"),
+        ({"service_range": "172.20.0.0/16", "kubernetes_minor": "1.36"}, "1.35, and the program asks for 1.36"),
     ):
-        ControlPlane(own, binaries, service_range="10.100.0.0/16").start()
+        with pytest.raises(ClusterError, match=f"{said}: .*`trn local down` removes it"):
+            ControlPlane(own, binaries, **asked).start()
     assert pids(own) == before
     api.create(KEPT)
 
@@ -230,11 +229,11 @@ def test_its_life_from_nothing_to_nothing(own, binaries):
 
     port = Settings.load(own).ports["kube-apiserver"]
     with socket.create_server(("127.0.0.1", port)):
-        told = []
-        moved = plane.start(told.append)
-    assert [(each.name, each.before) for each in moved.moved_ports] == [("kube-apiserver", port)]
-    assert any(str(port) in line for line in told)
-    assert moved.server != first.server
+        said = rf"Port {port} of kube-apiserver is in use by \S+ \(process {os.getpid()}\)"
+        with pytest.raises(ClusterError, match=said):
+            plane.start()
+        assert pids(own) == {}
+    assert plane.start().server == first.server
     assert live(Api.connect(own.kubeconfig), KEPT)
 
     remove(own.root)
@@ -281,7 +280,7 @@ def test_a_start_that_was_killed_is_completed_by_the_next(own, binaries, spawned
     until(plane.healthy)
 
 
-def test_data_of_a_first_start_that_was_cut_off_is_begun_anew_and_somebodys_is_never_thrown_away(own, binaries):
+def test_half_made_etcd_data_is_replaced_and_foreign_data_is_kept(own, binaries):
     (own.etcd / "member" / "wal").mkdir(parents=True)
     (own.etcd / "member" / "wal" / "0000000000000000-0000000000000000.wal").write_bytes(b"cut off")
     plane = ControlPlane(own, binaries)
@@ -331,63 +330,29 @@ def test_two_stacks_run_side_by_side(tmp_path, binaries):
 
 
 @pytest.mark.parametrize(
-    ("instead", "said"),
+    ("instead", "minor", "said"),
     [
-        ({"kube-apiserver": "kube-scheduler"}, "kube-apiserver ended while starting"),
-        ({"kube-controller-manager": "kube-scheduler"}, "kube-controller-manager ended while starting"),
-        ({}, r"is Kubernetes v1\.35\.\d+, and the stack asks for 1\.36"),
+        ({"kube-apiserver": "kube-scheduler"}, KUBERNETES, "kube-apiserver ended while starting"),
+        ({"kube-controller-manager": "kube-scheduler"}, KUBERNETES, "kube-controller-manager ended while starting"),
+        ({}, "1.36", r"is Kubernetes v1\.35\.\d+, and the stack asks for 1\.36"),
     ],
     ids=["no API server", "no controller manager", "another version"],
 )
-def test_an_upgrade_that_fails_brings_back_what_ran_before(ran, binaries, tmp_path, instead, said):
-    """EKS goes back by itself, too. A program under another's name knows none of its flags."""
-    plane = ControlPlane(ran, binaries)
-    before = pids(ran)
-    newer = elsewhere(binaries, tmp_path / "newer", instead)
-    told = []
-    with pytest.raises(ClusterError, match=said) as failure:
-        ControlPlane(ran, newer, kubernetes_minor="1.36").start(told.append)
-    assert "\nKubernetes 1.35 runs again with the programs from before. Mend the cause" in str(failure.value)
-    assert "Going back to Kubernetes 1.35" in told
-    assert plane.healthy()
-    after = pids(ran)
-    assert {name for name in ALL if after[name] == before[name]} >= {"etcd", "kwok", "trn-pod-agent"}
-    assert after["kube-apiserver"] != before["kube-apiserver"]
-    assert live(Api.connect(ran.kubeconfig), KEPT)
-    assert plane.start().started == ()
-    assert pids(ran) == after
+def test_failed_start_names_the_program_and_leaves_no_process(own, binaries, tmp_path, instead, minor, said):
+    """A program under another's name knows none of its flags."""
+    wrong = elsewhere(binaries, tmp_path / "wrong", instead)
+    with pytest.raises(ClusterError, match=said):
+        ControlPlane(own, wrong, kubernetes_minor=minor).start()
+    assert pids(own) == {}
 
 
-def test_what_cannot_come_back_is_said(own, binaries, tmp_path):
-    """The programs that ran were removed meanwhile."""
-    older = elsewhere(binaries, tmp_path / "older")
-    ControlPlane(own, older).start()
-    older["kube-apiserver"].unlink()
-    newer = elsewhere(binaries, tmp_path / "newer", {"kube-apiserver": "kube-scheduler"})
-    with pytest.raises(ClusterError, match="kube-apiserver ended while starting") as failure:
-        ControlPlane(own, newer, kubernetes_minor="1.36").start()
-    message = str(failure.value)
-    assert "\nKubernetes 1.35 could not be started again with the programs from before:\n" in message
-    assert f"kube-apiserver cannot be started: {older['kube-apiserver']}: No such file" in message
-    assert ControlPlane(own, binaries).start().started == CONTROL_PLANE, "as after any failed start"
-
-
-def test_a_missing_program_and_a_step_that_eks_refuses_are_refused(own, binaries, tmp_path):
+def test_missing_program_is_named_before_anything_starts(own, binaries, tmp_path):
     with pytest.raises(ClusterError, match=f"kwok cannot be started: there is no file {tmp_path}/none"):
         ControlPlane(own, {**binaries, "kwok": tmp_path / "none"}).start()
     assert not own.root.exists()
-    own.root.mkdir(parents=True)
-    for before, said in (
-        ("1.33", "EKS goes from Kubernetes 1.33 to 1.35 one minor version at a time: 1.34 comes next"),
-        ("1.36", "EKS never goes back from Kubernetes 1.36 to 1.35: keep 1.36"),
-    ):
-        Settings(service_range=SERVICE_RANGE, kubernetes=before, is_complete=True).save(own)
-        with pytest.raises(ClusterError, match=f"{said}. `trn local down`"):
-            ControlPlane(own, binaries).start()
-        assert pids(own) == {}
 
 
-def test_a_full_disk_is_said_in_etcds_words_and_of_certificates_with_the_path(own, binaries):
+def test_full_disk_is_reported_with_etcds_log_or_the_certificates_path(own, binaries):
     """A limit on files' size fails as a full disk does, and for root, too: etcd asks for 64 MB in advance."""
 
     def told(most):

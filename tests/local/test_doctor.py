@@ -254,7 +254,7 @@ def test_closed_queue_opens_with_the_command_of_the_remedy(cloud, found):
     until(lambda: "queue-closed" not in {each["fault"] for each in cloud.findings()}, "it opens")
 
 
-def test_a_researcher_asks_for_one_job_and_is_told_that_alone(cloud, found):
+def test_doctor_of_one_job_reports_only_that_job(cloud, found):
     cloud.pod("probe", "echo 'no such precision: fp3' >&2; exit 78", namespace="training")
     until(lambda: cloud.findings("probe"), "it ends")
     [finding] = cloud.findings("probe")

@@ -62,7 +62,7 @@ CHANGES = [
 
 @pytest.mark.parametrize("how", ["applied", "created"])
 @pytest.mark.parametrize("name", BODIES)
-def test_what_is_as_it_was_made_has_no_difference(api, namespace, name, how):
+def test_unchanged_object_has_no_difference(api, namespace, name, how):
     """Quantities, defaults and nothings are in the server's form, whoever made it."""
     made = drift.placed(api, BODIES[name], namespace)
     (api.apply if how == "applied" else api.create)(made)
@@ -107,7 +107,7 @@ def test_the_volume_of_a_whole_file_system_is_no_teams_volume(api, namespace):
     api.delete(api.reference(made))
 
 
-def test_an_object_that_is_gone_or_ends_or_was_made_anew(api, namespace):
+def test_missing_ending_and_recreated_objects_are_reported(api, namespace):
     assert drift.differences(api, BODIES["binding"], namespace)[1] == (drift.GONE,)
     assert drift.differences(api, body("Nothing", api_version="example.org/v1")) == ("Nothing x", (drift.GONE,))
     other = {**BODIES["binding"], "roleRef": {**ROLE, "name": "other"}}
@@ -120,7 +120,7 @@ def test_an_object_that_is_gone_or_ends_or_was_made_anew(api, namespace):
     patch(api, kept, {"metadata": {"finalizers": None}})
 
 
-def test_what_a_person_adds_is_no_restart(api, namespace):
+def test_manual_addition_is_drift_and_a_restart_is_not(api, namespace):
     policy = body("NetworkPolicy", spec={"podSelector": {}, "policyTypes": ["Ingress"]})
     api.apply(drift.placed(api, policy, namespace))
 

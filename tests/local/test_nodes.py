@@ -120,7 +120,7 @@ def test_labels_and_taints_change_on_the_running_nodes(group):
     assert group.apply(**changed).change is Change.SAME
 
 
-def test_what_somebody_took_away_comes_back_and_kubernetes_own_taint_stays(group):
+def test_apply_restores_removed_labels_and_keeps_kubernetes_own_taint(group):
     for lost, below, part, field, left in (
         ({"metadata": {"labels": {LABEL: None}}}, "", "metadata", "labels", None),
         ({"status": {"allocatable": {NEURON: None, EFA: "3"}}}, "/status", "status", "allocatable", None),
@@ -132,7 +132,7 @@ def test_what_somebody_took_away_comes_back_and_kubernetes_own_taint_stays(group
         assert group.live()[1][part][field] == (left or before)
 
 
-def test_what_a_type_has_changes_on_the_running_nodes(group):
+def test_changed_instance_facts_update_the_running_nodes(group):
     before, addresses = group.uids(), group.live()[1]["status"]["addresses"]
     group.patch(1, {"status": {"addresses": addresses[:1]}}, "/status")
     without_efa = replace(group.pool.instance, efa_interfaces=0, accelerators=8)
@@ -145,7 +145,7 @@ def test_what_a_type_has_changes_on_the_running_nodes(group):
         assert EFA not in amounts
 
 
-def test_a_size_that_is_managed_elsewhere_stays(empty):
+def test_externally_managed_size_is_kept(empty):
     empty.apply(size=3)
     kept = {"size": 1, "keep_size": True}
     assert empty.apply(**kept).change is Change.SAME
@@ -186,7 +186,7 @@ def test_an_empty_group_has_no_node_and_only_the_deleted_groups_nodes_go(empty):
         empty.nodes.delete(other)
 
 
-def test_nodes_that_nobody_takes_care_of_or_that_are_refused_are_an_error(empty, monkeypatch):
+def test_unready_and_refused_nodes_are_an_error(empty, monkeypatch):
     with pytest.raises(ClusterError, match=r"metadata\.labels: Invalid value"):
         empty.apply(labels={"a": "not valid!"})
     monkeypatch.setattr("trainium_eks.local.nodes.node_pools.KWOK_ANNOTATION", "example.com/nobody")
@@ -195,7 +195,7 @@ def test_nodes_that_nobody_takes_care_of_or_that_are_refused_are_an_error(empty,
         empty.apply(1)
 
 
-def test_a_node_names_its_storage_drivers_until_it_goes(group):
+def test_node_lists_its_storage_drivers_until_it_is_deleted(group):
     """As many volumes of EBS as the type takes, and of FSx any number."""
     found = group.csi_nodes()
     assert found.keys() == {node["metadata"]["name"] for node in group.live().values()}
@@ -209,7 +209,7 @@ def test_a_node_names_its_storage_drivers_until_it_goes(group):
     assert group.csi_nodes().keys() == {group.live()[1]["metadata"]["name"]}
 
 
-def test_what_a_node_says_of_its_drivers_is_mended_and_a_node_that_comes_back_has_them(group):
+def test_lost_storage_drivers_of_a_node_are_restored(group):
     first, second = (group.live()[number]["metadata"]["name"] for number in (1, 2))
     group.api.request("DELETE", f"/apis/storage.k8s.io/v1/csinodes/{first}")
     assert group.apply().notes == ("nodes: 1 told of storage drivers",)

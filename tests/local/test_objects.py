@@ -107,7 +107,7 @@ def test_an_object_is_created_then_the_same_then_updated(objects, api, namespace
     assert found["data"] == {"one": "one"}, "what left the manifest leaves the object"
 
 
-def test_drift_is_repaired_and_what_others_add_stays(objects, api, namespace):
+def test_drift_is_repaired_and_foreign_fields_are_kept(objects, api, namespace):
     api.create(config_map(namespace, one="theirs"))
     assert change_of(objects, config_map(namespace, one="1")) is Change.UPDATED, "it is taken over"
     for theirs, change in (({"theirs": "x"}, Change.SAME), ({"one": "drifted"}, Change.UPDATED)):
@@ -188,7 +188,7 @@ def test_an_immutable_field_replaces_its_object(objects, here, before, change):
     assert change_of(objects, merged(before, change)) is Change.SAME
 
 
-def test_what_cannot_be_made_again_is_not_deleted(objects, api, namespace):
+def test_object_that_cannot_be_recreated_is_not_deleted(objects, api, namespace):
     job = manifest("Job", "train", namespace, spec={"template": NEVER})
     uid = apply(objects, job, wait=False).outputs["metadata"]["uid"]
     changed = {"spec": {"parallelism": -1, "template": {"metadata": {"annotations": {"new": "x"}}}}}
@@ -225,7 +225,7 @@ def test_what_cannot_be_made_again_is_not_deleted(objects, api, namespace):
     ],
     ids=["unknown field", "each fault on a line", "no namespace", "no such kind", "patch"],
 )
-def test_what_is_wrong_is_named(objects, namespace, wanted, said):
+def test_refusal_names_the_object_and_the_fault(objects, namespace, wanted, said):
     placed = {**wanted, "metadata": {**wanted["metadata"]}}
     placed["metadata"]["namespace"] = wanted["metadata"]["namespace"].replace("NS", namespace)
     text = refusal(objects, placed)
@@ -270,7 +270,7 @@ def test_a_job_is_awaited_until_it_is_complete_and_a_failed_one_says_why_at_once
     assert text.startswith(f"Job {namespace}/train failed: DeadlineExceeded: ")
 
 
-def test_a_time_out_says_what_the_pods_wait_for(objects, api, namespace):
+def test_timeout_shows_why_the_pods_are_waiting(objects, api, namespace):
     stuck = web(namespace, NOWHERE, replicas=2)
     stuck["metadata"]["annotations"] = {"pulumi.com/skipAwait": "true"}
     assert apply(objects, stuck).change is Change.CREATED
@@ -348,7 +348,7 @@ def test_a_quota_counts_a_kind_that_is_newer_at_once(objects, api, namespace):
         api.delete(api.reference(defined), propagation="Background")
 
 
-def test_a_long_wait_is_told_and_ends_when_all_is_stopped(api, namespace):
+def test_long_wait_is_reported_once_and_ends_on_stop(api, namespace):
     told = []
     stopping = threading.Event()
 
@@ -363,7 +363,7 @@ def test_a_long_wait_is_told_and_ends_when_all_is_stopped(api, namespace):
     assert told == [f"Deployment {namespace}/web: 0 of 1 pods are available"]
 
 
-def test_an_object_that_is_being_deleted_is_made_anew(objects, api, namespace):
+def test_terminating_object_is_recreated(objects, api, namespace):
     hold(api, config_map(namespace, one="old"))
     text = refusal(objects, config_map(namespace), seconds=1)
     found = rf"ConfigMap {namespace}/a was not gone after \d+ s\n  held by finalizers: trn\.test/held"
@@ -373,7 +373,7 @@ def test_an_object_that_is_being_deleted_is_made_anew(objects, api, namespace):
     assert (applied.change, applied.outputs["data"]) == (Change.CREATED, {"one": "new"})
 
 
-def test_a_namespace_that_ends_is_awaited_and_made_anew(objects, api, namespace):
+def test_terminating_namespace_is_awaited_and_recreated(objects, api, namespace):
     room = manifest("Namespace", f"{namespace}-ends")
     name = room["metadata"]["name"]
     uid = apply(objects, room).outputs["metadata"]["uid"]
@@ -390,7 +390,7 @@ def test_a_namespace_that_ends_is_awaited_and_made_anew(objects, api, namespace)
     assert live(api, room) == {}
 
 
-def test_a_deletion_waits_for_what_the_object_owns(objects, api, namespace, node):
+def test_deletion_waits_for_owned_objects(objects, api, namespace, node):
     made = web(namespace, {"nodeSelector": {"for": node}}, replicas=3)
     apply(objects, made)
     objects.delete(api.reference(made), timeout_seconds=SECONDS)
@@ -418,7 +418,7 @@ def test_many_threads_share_one_connection_pool(objects, namespace):
         assert changes == [expected] * 50
 
 
-def test_lists_are_complete_beyond_a_page(api, namespace, monkeypatch):
+def test_list_reads_every_page(api, namespace, monkeypatch):
     monkeypatch.setattr(api_module, "PAGE", 4)
     labelled = [config_map(namespace, f"c-{number}") for number in range(10)]
     for each in labelled:

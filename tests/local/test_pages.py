@@ -167,7 +167,7 @@ def _follow(project, page):
             rest = rest[found.end() :]
 
 
-def test_each_command_of_the_tutorial_does_what_the_page_says(project, volume):
+def test_tutorial_commands_work_as_the_page_shows(project, volume):
     _follow(project, TUTORIAL)
 
 

@@ -44,7 +44,7 @@ def test_a_log_is_followed_to_its_end(pods, paths):
     assert list(follow) == ["3", "4"]
 
 
-def test_what_is_asked_of_a_log_is_given(pods, paths):
+def test_log_options_select_lines(pods, paths):
     name = pods.make(f"echo one; echo two; {TOLD}; echo three; printf four")
     pod = pods.running(name)
     pods.said(name, "two")
@@ -61,7 +61,7 @@ def test_what_is_asked_of_a_log_is_given(pods, paths):
         pods.log(name, previous="true")
 
 
-def test_a_container_is_restarted_and_what_it_said_before_can_be_read(pods):
+def test_log_of_the_previous_container_is_readable_after_a_restart(pods):
     spec = {"restartPolicy": "OnFailure", "volumes": [{"name": "v", "emptyDir": {}}]}
     mount = [{"name": "v", "mountPath": "/data"}]
     name = pods.make(
@@ -84,14 +84,14 @@ def test_a_container_that_ends_again_and_again_waits_longer_each_time(pods):
     assert f"back-off {10 * 2 ** (restarts - 2)}s" in state(pod)["waiting"]["message"]
 
 
-def test_a_command_that_is_not_there_is_a_start_error(pods):
+def test_missing_command_is_a_start_error(pods):
     pod = pods.ended(pods.make(command=["no-such-command"]))
     ended = state(pod)["terminated"]
     assert (ended["reason"], ended["exitCode"]) == ("StartError", 128)
     assert 'exec: "no-such-command": executable file not found in $PATH' in ended["message"]
 
 
-def test_a_missing_image_is_named_with_what_makes_it(pods):
+def test_missing_image_is_named_with_the_command_that_makes_it(pods):
     name = pods.make("true", image="local/none-such", spec={"terminationGracePeriodSeconds": ENDLESS})
     pod = pods.when(name, is_waiting("ErrImageNeverPull"))
     assert "trn local images make none-such" in state(pod)["waiting"]["message"]
@@ -100,7 +100,7 @@ def test_a_missing_image_is_named_with_what_makes_it(pods):
     pods.gone(name)  # nothing runs that could be waited for
 
 
-def test_a_pod_waits_for_what_it_names(pods):
+def test_pod_waits_for_its_config_map(pods):
     env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "later", "key": "a"}}}]
     name = pods.make('echo "$A"', env=env)
     pod = pods.when(name, is_waiting("CreateContainerConfigError"))

@@ -141,7 +141,7 @@ def test_a_link_in_a_claim_is_no_way_to_mount_on_the_machine(pods, data, tmp_pat
     assert not (tmp_path / "new").exists()
 
 
-def test_the_service_accounts_token_is_there_and_good(pods):
+def test_service_account_token_is_mounted_and_accepted(pods):
     code = (
         "import json, os, ssl, urllib.request as u\n"
         "d = '/var/run/secrets/kubernetes.io/serviceaccount/'\n"
@@ -189,7 +189,7 @@ def test_init_containers_come_first_and_sidecars_stay_as_long_as_the_others(pods
     assert condition(pod, "Initialized") == "True"
 
 
-def test_a_pod_whose_init_container_fails_has_failed(pods):
+def test_pod_with_a_failed_init_container_has_failed(pods):
     init = {"name": "i", "image": "local/python", "command": ["sh", "-c", "exit 5"]}
     pod = pods.ended(pods.make("echo never", spec={"initContainers": [init]}))
     assert phase(pod) == "Failed"
@@ -250,7 +250,7 @@ def test_a_container_that_takes_too_much_memory_is_killed(pods):
     assert "the limit is 200 MiB" in ended["message"]
 
 
-def test_what_a_container_says_at_its_end_is_in_its_status_and_a_deadline_is_kept(pods):
+def test_termination_message_and_deadline_are_in_the_pods_status(pods):
     told = pods.make("echo because > /dev/termination-log; exit 1")
     log = pods.make("echo reason; exit 1", terminationMessagePolicy="FallbackToLogsOnError")
     long = pods.make(f"sleep {ENDLESS}", spec={"activeDeadlineSeconds": 1})
@@ -302,7 +302,7 @@ def test_a_pod_of_a_job_ends_the_job(pods):
     assert told()["succeeded"] == 1
 
 
-def test_a_command_runs_in_a_pod_and_kubectl_exec_says_what_to_use_instead(pods, paths, binaries):
+def test_command_runs_in_a_pod_and_kubectl_exec_names_the_alternative(pods, paths, binaries):
     name = pods.make(f"echo $$ > /tmp/x; sleep {ENDLESS}", env=[{"name": "A", "value": "b"}])
     pods.running(name)
     place = exec_command.find(paths, f"pod/{name}", None, None)

@@ -176,7 +176,7 @@ def test_an_evicted_pod_ends_as_one_that_is_deleted(own, pods):
     pods.gone(name)
 
 
-def test_a_taint_that_nobody_bears_ends_pods(own, pods):
+def test_taint_without_toleration_ends_pods(own, pods):
     pod = pods.running(pods.make(TICKS))
     taint = {"spec": {"taints": [{"key": "broken", "effect": "NoExecute"}]}}
     patch(pods.api, manifest("Node", pod["spec"]["nodeName"]), taint)
@@ -210,7 +210,7 @@ def test_down_leaves_no_process(plane, own, pods):
     plane.start()  # for whoever cleans up
 
 
-def test_down_ends_what_a_killed_shim_has_left_behind(binaries, tmp_path, monkeypatch):
+def test_down_ends_processes_of_a_killed_shim(binaries, tmp_path, monkeypatch):
     """Without namespaces nothing but its environment says whose a process is."""
     monkeypatch.setenv("TRN_POD_ISOLATION", "plain")
     paths = Paths.of(tmp_path, "plain")

@@ -59,12 +59,12 @@ def config_map(name, namespace="room"):
     ],
     ids=["refused object", "unknown kind"],
 )
-def test_what_the_api_server_refuses_is_shown_with_its_urn_and_the_servers_words(project, program, said):
+def test_refusal_of_the_api_server_is_shown_with_the_urn(project, program, said):
     text = up(project, GOOD + program, code=1)
     assert all(each in text for each in said), text
 
 
-def test_nothing_new_begins_after_the_first_failure_and_the_next_up_makes_what_failed(project):
+def test_first_failure_stops_new_resources_and_the_next_up_repairs_it(project):
     hall = 'k8s.core.v1.Namespace("hall", metadata={"name": "hall"}, opts=%s)\n'
     after = "pulumi.ResourceOptions(provider=provider, depends_on=[bad])"
     up(project, GOOD + "bad = " + config_map("Bad", "default") + hall % after, code=1)
@@ -74,7 +74,7 @@ def test_nothing_new_begins_after_the_first_failure_and_the_next_up_makes_what_f
     assert "room" not in names(project), "what left the program goes"
 
 
-def test_a_chart_that_cannot_be_had_is_told_and_is_no_failure(project):
+def test_unreachable_chart_is_reported_and_does_not_fail_up(project):
     chart = 'name="web", chart="web", version="1.2.3", namespace="room", repository_opts=away, opts=opts'
     away = 'away = {"repo": "http://127.0.0.1:9/charts"}\n'
     said = up(project, f'{GOOD}{away}k8s.helm.v3.Release("web", {chart})\n')
@@ -112,7 +112,7 @@ def test_an_up_that_was_killed_is_finished_by_the_next(binaries, tmp_path, momen
     ],
     ids=["invalid program", "unknown stack", "state that cannot be written"],
 )
-def test_what_cannot_begin_starts_nothing(binaries, tmp_path, spoil, code, said):
+def test_invalid_project_starts_no_process(binaries, tmp_path, spoil, code, said):
     project = LocalProject.small(tmp_path / "project", START + GOOD)
     spoil(project.path)
     shown = project.trn("local", "up", "--stack", "dev")
@@ -121,7 +121,7 @@ def test_what_cannot_begin_starts_nothing(binaries, tmp_path, spoil, code, said)
     assert project.processes("dev") == []
 
 
-def test_without_programs_and_without_go_it_says_what_would_help(tmp_path):
+def test_missing_programs_and_go_are_reported_with_the_remedy(tmp_path):
     project = LocalProject.small(tmp_path / "project", START + GOOD)
     bare = {"PATH": str(tmp_path / "empty"), "TRN_CACHE": str(tmp_path / "cache"), "TRN_OFFLINE": "1"}
     shown = LocalProject(project.path, bare).trn("local", "up", "--stack", "dev")

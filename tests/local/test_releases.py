@@ -147,7 +147,7 @@ def test_a_release_is_installed_with_its_hooks_and_a_second_time_nothing_is_run(
     assert (second.change, second.outputs["status"]["revision"]) == (Change.SAME, 1)
 
 
-def test_what_changed_is_upgraded_an_object_comes_back_and_a_deleted_release_leaves_nothing(place):
+def test_release_is_upgraded_repaired_and_deleted_completely(place):
     chart = write_chart(place.root / "thing", it=CONFIG_MAP)
     place.apply()
     changed = {"values": {"value": "b"}}
@@ -188,7 +188,7 @@ def test_the_charts_of_this_repository_install(place, chart):
     ],
     ids=["object", "template"],
 )
-def test_helms_own_words_say_what_is_wrong_and_nothing_is_left(place, template, said):
+def test_invalid_template_fails_with_helms_message_and_leaves_nothing(place, template, said):
     write_chart(place.root / "thing", it=CONFIG_MAP, bad=template)
     with pytest.raises(ClusterError, match=said.replace("NS", place.namespace)):
         place.apply()
@@ -294,7 +294,7 @@ def test_a_chart_of_a_repository_is_pulled_and_kept_for_when_it_is_away(place, r
     assert place.apply("thing", **inputs, values={"value": "b"}).change is Change.UPDATED
 
 
-def test_a_chart_that_cannot_be_had_is_no_failure_and_its_release_stays(place):
+def test_release_is_kept_when_its_chart_is_unreachable(place):
     applied = place.apply("thing", **AWAY)
     assert applied.change is Change.SAME
     assert applied.not_installed.startswith("chart repository not reachable: http://127.0.0.1:9 (")
@@ -356,7 +356,7 @@ def test_monitors_and_rules_are_held_to_placeholders_that_go_with_their_release(
     assert live(place.api, defined) == {}
 
 
-def test_a_webhook_without_a_process_stops_nobody_and_is_told(place):
+def test_webhook_without_a_process_is_left_out_and_reported(place):
     hook = webhook("hook", **{"helm.sh/hook": "post-install"})
     write_chart(place.root / "thing", it=CONFIG_MAP, plain=webhook("plain"), hook=hook, service=API_SERVICE)
     applied = place.apply()

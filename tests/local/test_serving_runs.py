@@ -131,7 +131,7 @@ def test_a_file_is_predicted_by_a_job(trn, volume, api):
     assert [reason for job in jobs for reason in failures_of(job)] == ["PodFailurePolicy"]
 
 
-def test_a_model_that_cannot_be_served_is_said_and_not_waited_for(trn, volume, api):
+def test_unservable_model_is_refused_without_waiting(trn, volume, api):
     code, _, err = trn("serve", "polarity-none")
     assert code == 2
     assert "there is no model at /data/output/polarity-none/model" in err

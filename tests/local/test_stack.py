@@ -68,7 +68,7 @@ def test_pods_of_device_agents_run_on_the_trainium_nodes_and_others_do_not(proje
     until(lambda: there() == {"kube-system", "neuron-monitor"}, there)
 
 
-def test_the_doctor_finds_nothing_but_for_what_is_not_installed_here(project):
+def test_doctor_finds_no_fault_and_names_uninstalled_controllers(project):
     shown = trn(project, "doctor", "--json", "--wait", "200")
     assert shown.exit_code == 0, shown.stdout + shown.stderr
     found = json.loads(shown.stdout)["findings"]
@@ -89,7 +89,7 @@ def test_a_second_up_says_that_nothing_changed_and_logs_are_shown_by_process(pro
     assert "no log of 'nothing'" in trn(project, "local", "logs", "nothing").stderr
 
 
-def test_somebody_can_act_as_a_researcher_of_a_team(project):
+def test_user_can_act_as_a_researcher_of_a_team(project):
     researcher, *_ = project.researcher()
     assert project.kubectl("local", "auth", "can-i", "list", "pods", researcher) == "yes\n"
     assert "No resources found in training" in project.trn("local", "kubectl", researcher, "get", "pods").stderr
@@ -128,7 +128,7 @@ def test_the_fabric_test_names_a_dead_rank_after_a_good_run(project, volcano):
 
 
 @pytest.mark.slow
-def test_a_gang_whose_ranks_all_fail_starts_again_and_the_first_to_fail_is_named(project, volcano, tmp_path):
+def test_failed_gang_restarts_and_names_the_first_failed_node(project, volcano, tmp_path):
     (tmp_path / "fails.py").write_text(
         "import os, sys, time\nprint('loss 1', flush=True)\n"
         "if int(os.environ['TRN_ATTEMPT']) < 3: sys.exit(1)\n"
@@ -149,7 +149,7 @@ def test_a_gang_whose_ranks_all_fail_starts_again_and_the_first_to_fail_is_named
 
 
 @pytest.mark.slow
-def test_a_changed_group_gets_its_nodes_and_a_removed_queue_goes(project):
+def test_up_adds_nodes_to_a_changed_group_and_deletes_a_removed_queue(project):
     def queues():
         return {queue["metadata"]["name"] for queue in project.get("local", "queues.scheduling.volcano.sh")}
 

@@ -79,7 +79,7 @@ def test_a_researcher_may_submit_it_and_its_pod_is_made_and_a_dry_run_submits_no
     assert pod["spec"]["nodeSelector"] == {"trainium-eks/pool": "cpu"}
 
 
-def test_what_is_being_staged_is_found_again_and_not_mixed_with_another(stage, api, team):
+def test_running_staging_is_reused_and_another_source_is_refused(stage, api, team):
     assert stage("s3://bucket/set/", "data/twice", "--no-follow")[0] == 0
     assert stage("s3://bucket/set/", "/data/data/twice", "--no-follow")[0] == 0
     first = staging(api)["data/twice"]["metadata"]["name"]
@@ -106,22 +106,19 @@ def test_a_job_that_ends_badly_ends_the_command_with_its_reason(stage, api, team
     assert "https://host.example/x is not staged: DeadlineExceeded" in err
 
 
-def test_a_researcher_may_build_and_copy_images_in_the_cluster(stage, api, team, paths):
-    """The pods pass the baseline level of Pod Security and the team's policies; the login goes with the Job."""
+def test_researcher_may_build_images_in_the_cluster(stage, api, team, paths):
+    """The pod passes the baseline level of Pod Security and the team's policies; the login goes with the Job."""
     researcher = Api.connect(researchers.kubeconfig(paths, team))
-    for name, (job, needs) in {
-        "image-a": _built("image-a", "r.example/x:a"),
-        "mirror-a": image_jobs.mirror_objects(NAMESPACE, "mirror-a", "r.example/x:b", "r.example/x:c", LOGIN),
-    }.items():
-        batch_jobs.submit(researcher, job, needs)
-        until(lambda name=name: pods_of(api, name), "the pod is made; Pod Security may refuse it, too")
-        secret = manifest("Secret", name, team)
-        assert [owner["name"] for owner in live(api, secret)["metadata"]["ownerReferences"]] == [name]
-        researcher.delete(api.reference(manifest("Job", name, team)), propagation="Background")
-        until(lambda secret=secret: not live(api, secret), "the login goes")
+    job, needs = _built("image-a", "r.example/x:a")
+    batch_jobs.submit(researcher, job, needs)
+    until(lambda: pods_of(api, "image-a"), "the pod is made; Pod Security may refuse it, too")
+    secret = manifest("Secret", "image-a", team)
+    assert [owner["name"] for owner in live(api, secret)["metadata"]["ownerReferences"]] == ["image-a"]
+    researcher.delete(api.reference(manifest("Job", "image-a", team)), propagation="Background")
+    until(lambda: not live(api, secret), "the login goes")
 
 
-def test_what_was_submitted_and_never_started_is_thrown_away(stage, api, team):
+def test_unstarted_staging_job_is_deleted(stage, api, team):
     assert stage("s3://bucket/set/", "data/left", "--no-follow")[0] == 0
     first = staging(api)["data/left"]
     patch(api, first, {"spec": {"suspend": True}})
@@ -136,7 +133,7 @@ def test_what_was_submitted_and_never_started_is_thrown_away(stage, api, team):
     assert not live(api, first)
 
 
-def test_a_refusal_of_the_api_server_is_said(stage, api, team):
+def test_api_servers_refusal_of_staging_is_shown(stage, api, team):
     patch(api, manifest("ResourceQuota", "team", team), {"spec": {"hard": {"count/jobs.batch": "0"}}})
     until(lambda: is_refused(api, _any_job(), "exceeded quota"), "the quota is in force")
     code, _, err = stage("s3://bucket/set/", "data/refused", "--no-follow")

@@ -53,7 +53,7 @@ def test_files_of_this_machine_are_copied_and_then_found_to_be_there(trn, volume
 
 
 @pytest.mark.slow
-def test_a_source_that_is_not_there_ends_at_once_with_its_reason(trn, server, api, to):
+def test_missing_source_ends_staging_at_once_with_the_reason(trn, server, api, to):
     code, out, err = trn("stage", f"{server.url}/none", "--to", to)
     assert (code, out) == (1, "")
     assert f"{server.url}/none: 404" in err
@@ -67,7 +67,7 @@ def test_a_source_that_is_not_there_ends_at_once_with_its_reason(trn, server, ap
 
 
 @pytest.mark.slow
-def test_killed_while_it_copies_it_goes_on_in_another_pod(trn, volume, server, api, paths, to):
+def test_killed_copy_resumes_in_another_pod(trn, volume, server, api, paths, to):
     files = {f"{index}.bin": random.Random(index).randbytes(300_000) for index in range(30)}
     listed = server.list_of(files)
     server.seconds_a_piece = 0.2

@@ -175,7 +175,7 @@ def _everyday():
     yield from (server, _service(selector={"app": "a"}), _command("Job", "job", "batch.volcano.sh/v1alpha1"))
 
 
-def test_what_teams_do_every_day_passes(researcher):
+def test_everyday_requests_of_a_team_are_admitted(researcher):
     for each in _everyday():
         researcher.create(each, dry_run=True)
     made = researcher.create(_pod(), dry_run=True)
@@ -236,7 +236,7 @@ def test_the_quota_bounds_the_claims_that_controllers_make(administrator):
     administrator.create(_claim("gp3", "2224Gi"), dry_run=True)
 
 
-def test_a_pod_that_is_there_gets_no_further(researcher, administrator):
+def test_existing_pod_cannot_be_given_more_rights(researcher, administrator):
     owned = _pod()
     owned["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "1"}]
     assert "by its controller" in refusal(researcher, owned)
@@ -271,7 +271,7 @@ def test_a_pod_that_is_there_gets_no_further(researcher, administrator):
         administrator.request("DELETE", there, query={"gracePeriodSeconds": "0"})
 
 
-def test_nobody_reaches_the_other_teams_room_or_changes_their_own(researcher):
+def test_team_can_neither_reach_another_namespace_nor_change_its_own(researcher):
     for where in (
         f"/api/v1/namespaces/{OTHER}/pods",
         f"/api/v1/namespaces/{OTHER}/persistentvolumeclaims",
@@ -352,7 +352,7 @@ def may_list(api, namespace):
     return True
 
 
-def test_a_researcher_may_what_the_role_of_their_group_may_and_no_more(api, paths, namespace):
+def test_researcher_has_exactly_the_rights_of_their_groups_role(api, paths, namespace):
     bind(api, namespace, group("team:researchers"), group("system:masters"))
     researcher = Api.connect(researchers.kubeconfig(paths, namespace))
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}

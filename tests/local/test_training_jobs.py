@@ -170,7 +170,7 @@ def test_kubeflows_objects_and_their_pods_are_admitted(kubeflow, api, researcher
 
 
 @pytest.mark.parametrize("name", ["two nodes", "a compilation"])
-def test_what_torchx_makes_is_admitted(api, researcher, name):
+def test_torchx_job_is_admitted(api, researcher, name):
     made = volcano_job.torchx_job(JOBS[name])
     made["metadata"]["namespace"] = TEAM
     submission.validate(researcher, [made])
@@ -185,13 +185,13 @@ def test_what_torchx_makes_is_admitted(api, researcher, name):
         ({"namespace": "default"}, "cannot create resource"),
     ],
 )
-def test_what_the_namespace_does_not_allow_is_refused_before_anything_is_made(researcher, changes, words):
+def test_job_outside_the_namespaces_limits_is_refused_before_creation(researcher, changes, words):
     with pytest.raises(ApiError, match=words):
         submission.validate(researcher, forms.objects(_job(**changes)))
 
 
 @pytest.mark.parametrize("instance_type", ["", "inf2.xlarge", "trn1.32xlarge", "p4d.24xlarge"])
-def test_what_uses_a_trained_model_is_admitted_with_its_pods(researcher, instance_type):
+def test_serving_objects_and_their_pods_are_admitted(researcher, instance_type):
     team = NamespaceOutput(name=TEAM, queues=(QUEUE,), service_account="training", claim="fsx-claim")
     where = ServingNodes()
     if instance_type:

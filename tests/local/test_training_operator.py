@@ -101,7 +101,7 @@ def test_a_model_is_tuned_fully_sharded_by_torchrun(team):
     assert team.state("tuned") == "Completed"
 
 
-def test_it_is_a_gang_in_its_queue_and_starts_anew_after_a_rank_was_killed(team):
+def test_training_job_is_a_gang_in_its_queue_and_restarts_after_a_kill(team):
     (team.project.path / "waits.py").write_text(WAITS_TO_BE_KILLED)
     team.trn(*SUM[:3], "--script", "waits.py", *SUM[5:], "--name", "gang", "--detach")
     until(lambda: "rank 1 of 2: start 1" in team.log("gang"), "the gang runs", TIMEOUT_SECONDS)
@@ -120,7 +120,7 @@ def test_it_is_a_gang_in_its_queue_and_starts_anew_after_a_rank_was_killed(team)
     assert "rank 0 of 2: start 2" in team.log("gang")
 
 
-def test_what_no_restart_mends_ends_it(team):
+def test_refused_job_ends_without_restart(team):
     team.trn(*SUM, "--name", "refused", "--detach", "--data", "nothing/here")
     until(lambda: team.state("refused") == "Failed", "the job fails")
     assert "nothing/here is not on the shared volume" in team.trn("logs", "refused")
@@ -136,7 +136,7 @@ def test_faults_are_counted(team):
     assert "fault 2 of this node; --retries 2: the job ends" in team.trn("logs", "faulty", "--all")
 
 
-def test_nobody_goes_around_the_queues(team):
+def test_pytorch_job_without_its_teams_queue_is_refused(team):
     """A PyTorchJob that names no queue, or another's, is refused."""
     made = yaml.safe_load(team.trn(*SUM, "--name", "stray", "--dry-run"))
     own = made["spec"]["runPolicy"]["schedulingPolicy"]

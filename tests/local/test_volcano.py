@@ -134,7 +134,7 @@ def test_each_switch_has_a_hypernode_that_follows_the_nodes_and_those_of_others_
     until(lambda: cloud.hypernodes() == cloud.wanted(), "they are as before")
 
 
-def test_what_a_gang_needs_stands_in_its_pod_group(cloud, submit):
+def test_pod_group_asks_for_the_gangs_total_resources(cloud, submit):
     """By it queues admit gangs and idle nodes are kept for them, before there are pods."""
     name = submit(2)
     until(lambda: cloud.groups(name), f"Volcano makes a PodGroup for {name}")
@@ -262,7 +262,7 @@ def test_a_queue_holds_claims(claims):
 
 
 @pytest.mark.xfail(raises=FaultError, strict=True, reason="Volcano 1.15.1 starts a pod whose gang lacks a claim")
-def test_a_gang_stays_whole_where_a_quota_refuses_a_claim(claims):
+def test_gang_is_not_split_when_a_quota_refuses_a_claim(claims):
     name = f"{DRIVER}.deviceclass.resource.k8s.io/devices"
     claims.apply("ResourceQuota", "devices", claims.name, spec={"hard": {name: "16"}})
     until(

@@ -120,7 +120,7 @@ FINISHED_OR_RUNNING = pytest.mark.parametrize("finishes", [True, False], ids=["f
 
 
 @FINISHED_OR_RUNNING
-def test_a_namespace_goes_with_the_pods_that_hold_its_claim(stack, finishes):
+def test_namespace_is_deleted_with_pods_that_hold_its_claim(stack, finishes):
     stack.up("vision", "speech")
     assert stack.claims() == {team: f"fs-00000001::{team}" for team in ("vision", "speech", "lustre-setup")}
     stack.run_pod("speech", finishes=finishes)
@@ -130,7 +130,7 @@ def test_a_namespace_goes_with_the_pods_that_hold_its_claim(stack, finishes):
     assert {each["spec"]["claimRef"]["namespace"] for each in stack.get("pv")} == {"vision", "lustre-setup"}
 
 
-def test_everything_goes_with_finished_and_running_pods_in_place(stack):
+def test_file_system_is_deleted_with_running_and_finished_pods(stack):
     stack.up("vision", "speech")
     stack.run_pod("vision", finishes=True)
     stack.run_pod("speech", finishes=False)
@@ -165,7 +165,7 @@ def test_a_teams_pod_stops_the_replacement_and_the_removal_at_once_and_keeps_its
     assert (stack.claims(), stack.get("pv")) == ({}, [])
 
 
-def test_a_volume_that_ends_stays_for_a_running_pod_and_is_made_anew_without(stack):
+def test_terminating_volume_waits_for_a_running_pod_then_is_recreated(stack):
     """It ends when its claim is gone, which waits for pods: said at once, and not after five minutes."""
     stack.up("vision")
     holder = stack.run_pod("vision", finishes=False)

@@ -24,7 +24,7 @@ def trials(folder, study, query="select number, state from trials"):
 
 
 @pytest.mark.parametrize("by", ["python", "command"])
-def test_a_killed_study_goes_on_with_its_trials(cloud: Cloud, tmp_path: Path, by: str) -> None:
+def test_killed_study_resumes_with_its_trials(cloud: Cloud, tmp_path: Path, by: str) -> None:
     optuna, study, log = tool("optuna", cloud, tmp_path), f"by-{by}", tmp_path / "log"
     program = ("python", str(EXAMPLES / "optuna" / "study.py"), "--outputs", str(cloud.outputs), "--study", study)
     command = (*program, "--by", by, "--image", "local/python", "--nodes", "1", "--at-once", "2", "--steps", "150")

@@ -38,7 +38,7 @@ def mocked():
     settings.ROOT.set(root)
 
 
-def test_record_returns_what_a_program_registers():
+def test_record_returns_the_registered_resources():
     def program():
         network = Network("net", {"region": "us-west-2", "zone_ids": ["usw2-az4", "usw2-az1"]})
         pulumi.export("vpcId", network.vpc_id)
@@ -59,7 +59,7 @@ def test_record_refuses_look_ups_unless_it_may_assume():
     assert len(testing.record(program, assumptions=testing.Assumptions()).outputs["zones"]) == 3
 
 
-def test_record_hands_over_config_and_shows_what_is_not_simulated():
+def test_record_passes_config_and_lists_unsimulated_resources():
     def program():
         pulumi.export("arn", aws.sns.Topic("t").arn)
         pulumi.export("size", pulumi.Config().require("size"))
@@ -69,7 +69,7 @@ def test_record_hands_over_config_and_shows_what_is_not_simulated():
     assert graph.outputs == {"arn": testing.UNKNOWN, "size": "3"}
 
 
-def test_mocks_answer_as_the_simulation_does_and_say_what_they_cannot(mocked):
+def test_mocks_answer_like_the_simulation_and_name_unknown_calls(mocked):
     mocked(testing.Mocks(region="eu-west-1"))
     seen: list[str] = []
 

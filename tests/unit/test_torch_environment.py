@@ -17,7 +17,7 @@ def _nothing_there(tmp_path, monkeypatch):
     monkeypatch.setattr(torch_environment, "NEEDED_BYTES", 0)
 
 
-def test_a_disk_that_is_too_full_is_said_and_is_no_failure(capsys, monkeypatch, tmp_path):
+def test_full_disk_skips_the_workload_tests_with_a_message(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(torch_environment, "NEEDED_BYTES", shutil.disk_usage(tmp_path).total + 1.0)
     assert main([]) == 0
     said = capsys.readouterr().err
@@ -26,7 +26,7 @@ def test_a_disk_that_is_too_full_is_said_and_is_no_failure(capsys, monkeypatch, 
     assert said.count("\n") == 1
 
 
-def test_an_index_without_pytorch_is_said_and_is_no_failure(capsys, monkeypatch):
+def test_index_without_pytorch_skips_the_workload_tests_with_a_message(capsys, monkeypatch):
     monkeypatch.setattr(images, "make", _raising(NotOfferedError("pip ended with 1:\n  No matching distribution")))
     assert main([]) == 0
     said = capsys.readouterr().err

@@ -34,7 +34,7 @@ def _open(directory, **other):
     )
 
 
-def test_examples_are_what_was_written(directory):
+def test_examples_equal_the_written_ones(directory):
     corpus = _open(directory)
     assert len(corpus) == 100  # not those for tests
     batch = corpus.__getitems__([Position(0, index) for index in range(100)])
@@ -136,7 +136,7 @@ def test_the_generator_writes_a_data_set(tmp_path, monkeypatch):
         generate("--seq-len", "3", "--examples", "3")
 
 
-def test_a_directory_that_is_not_there_or_empty_is_refused_with_what_brings_the_data(tmp_path):
+def test_missing_or_empty_directory_is_refused_with_the_staging_command(tmp_path):
     with pytest.raises(RefusalError, match=r"nowhere is no directory.*trn stage wikicorpus-bert-128.*--synthetic"):
         _open(tmp_path / "nowhere")
     with pytest.raises(RefusalError, match=r"no \.hdf5 files.*trn stage wikicorpus-bert-512"):
@@ -188,7 +188,7 @@ def test_a_file_of_another_form_is_refused(directory, change, said):
         _open(directory)
 
 
-def test_all_that_is_wrong_is_said_at_once(directory):
+def test_all_faults_of_a_data_set_are_reported_at_once(directory):
     _cut(directory / "wiki_training_0.hdf5")
     write_shard(directory / "wiki_training_2.hdf5", _columns(10, sequence=64, predictions=10))
     with pytest.raises(RefusalError) as refused:

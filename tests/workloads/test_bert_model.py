@@ -82,7 +82,7 @@ def test_weights_of_another_model_are_refused_with_all_that_differs(tmp_path):
             read_model(BertForPreTraining, tmp_path / place, config)
 
 
-def test_a_checkpoint_of_our_own_bert_of_before_is_refused():
+def test_checkpoint_of_the_former_bert_is_refused():
     task = Pretraining(config_of("tiny", "cpu"), MadeUp(20, sequence=32, predictions=5, vocabulary=256, seed=1))
     order = Order(20, 1, 4, 1, 0, 1)
     before = {"model": "bert", "layers": 2, "hidden": 64, "vocabulary": 256, "sequence": 32}

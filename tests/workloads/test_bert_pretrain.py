@@ -58,7 +58,7 @@ def test_a_compilation_leaves_no_model(gang, tmp_path):
     assert not (tmp_path / "out" / "model").exists()
 
 
-def test_the_second_phase_begins_with_what_the_first_has_learnt(gang):
+def test_second_phase_starts_with_the_first_ones_weights(gang):
     first = gang(MODULE, *MADE_UP, "--steps", 20, "--output", "first", ranks=1)
     second = ("--phase2", "--seq-len", 64, "--steps", 3, "--batch-size", 8, "--accumulate", 2, "--output", "second")
     ended = gang(MODULE, *MADE_UP, *second, "--from", "first", ranks=1)
@@ -149,7 +149,7 @@ def test_defaults_are_those_of_the_published_training(monkeypatch):
         ("--synthetic 5 --size tiny --vocab-size 50", r"--vocab-size must be 120 or more, not 50"),
     ],
 )
-def test_what_cannot_be_trained_is_refused(arguments, said):
+def test_untrainable_options_are_refused(arguments, said):
     asked = _asked(*arguments.split())
     with pytest.raises(RefusalError, match=said):
         pretrain.task_of(asked, options_of(asked))

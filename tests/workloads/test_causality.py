@@ -31,11 +31,11 @@ DECODER = {"is_decoder": True}
         ("gpt_oss", {"layer_types": ["sliding_attention", "full_attention"]}, False),
     ],
 )
-def test_a_trial_tells_who_sees_the_future(kind, settings, sees):
+def test_model_that_sees_future_tokens_is_detected(kind, settings, sees):
     assert sees_future(AutoConfig.for_model(kind, **SMALL, **settings)) is sees
 
 
-def test_what_sees_the_future_is_neither_tuned_nor_served(tmp_path):
+def test_non_causal_model_is_neither_tuned_nor_served(tmp_path):
     AutoConfig.for_model("roberta", **SMALL).save_pretrained(tmp_path)
     with pytest.raises(RefusalError, match="is a roberta whose positions see the tokens after them"):
         models.find(str(tmp_path), tmp_path / "output", 0)

@@ -64,7 +64,7 @@ def test_the_subset_of_a_repository_is_its_default_or_is_named(tmp_path):
     assert files_of(tmp_path, "train", KINDS) == [tmp_path / "a/train.jsonl"]
 
 
-def test_a_named_file_and_a_directory_of_one_split_are_taken_as_they_are(tmp_path):
+def test_named_file_and_single_split_directory_are_used_unchanged(tmp_path):
     (tmp_path / "part-1.test.csv.gz").touch()
     assert kind_of(tmp_path / "part-1.test.csv.gz") == ".csv"
     assert files_of(tmp_path / "part-1.test.csv.gz", "train", KINDS) == [tmp_path / "part-1.test.csv.gz"]

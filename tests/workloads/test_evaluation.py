@@ -143,5 +143,5 @@ def test_other_examples_evaluate_too(module, own, value, gang):
         (["--packing", "cut", "--loss-on", "assistant"], "needs --packing documents or none"),
     ],
 )
-def test_what_cannot_be_evaluated_is_refused(own, said, gang, made):
+def test_impossible_evaluation_is_refused(own, said, gang, made):
     assert said in gang(TUNE, *arguments(made, "run", *own), ranks=1, code=78).err[0]

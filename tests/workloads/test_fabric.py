@@ -23,7 +23,7 @@ def failures(report):
     return {(each["check"], each["node"]) for each in report["findings"] if not each["ok"]}
 
 
-def test_a_slow_node_is_named_and_the_last_good_report_stays_for_comparison(gang, tmp_path):
+def test_slow_node_is_named_and_the_last_good_report_is_kept(gang, tmp_path):
     good = run_fabric(gang, code=0)
     assert failures(good) == set()
     assert {each["operation"] for each in good["collectives"]} == {"all-reduce", "all-gather", "reduce-scatter"}
@@ -35,7 +35,7 @@ def test_a_slow_node_is_named_and_the_last_good_report_stays_for_comparison(gang
     assert sorted(each["ok"] for each in written) == [False, True]
 
 
-def test_a_rank_whose_device_is_missing_reports_it(gang):
+def test_rank_without_its_device_reports_it(gang):
     expected = '{"devices": 8, "deviceTool": "nvidia-smi"}'
     found = run_fabric(gang, "--backend", "cuda", "--expect", expected, code=78, ranks=1)
     assert failures(found) == {("devices", 0), ("error", 0)}

@@ -130,7 +130,7 @@ def test_cut_off_and_resumed_they_are_the_same_to_the_last_bit(trainings, whole,
         assert {**whole[name], **cut[name], **of_steps} == whole[name], name
 
 
-def test_any_number_of_ranks_begins_and_goes_on_alike(trainings, whole, cut):
+def test_training_resumes_alike_with_any_number_of_ranks(trainings, whole, cut):
     shutil.copytree(trainings.directory / "cut", trainings.directory / "four", symlinks=True)
     some = ("--steps-this-run", 1)
     # Half of them: four ranks take twice the time.
@@ -143,7 +143,7 @@ def test_any_number_of_ranks_begins_and_goes_on_alike(trainings, whole, cut):
         assert of_steps == pytest.approx({step: whole[name][step] for step in of_steps}, abs=bound), name
 
 
-def test_tensor_parallel_is_the_same_and_its_checkpoint_anybodys(trainings, whole):
+def test_tensor_parallel_training_and_its_checkpoint_are_equivalent(trainings, whole):
     """A grid of 2 by 2 ranks, then one rank; and one row of two ranks with two micro-batches a step."""
     cut_off = ("--tensor-parallel", 2, "--activation-checkpointing", "--steps-this-run", 4)
     _, grid = trainings(4, {name: trainings.arguments(name, "grid", 4, *cut_off) for name in DIVIDED})
@@ -258,7 +258,7 @@ def run_here(trainings, monkeypatch, *arguments):
         (("--export", "qwen3"), "--export qwen3 exists, and was not exported by this"),
     ],
 )
-def test_what_cannot_run_is_refused(trainings, arguments, said, monkeypatch):
+def test_impossible_training_is_refused(trainings, arguments, said, monkeypatch):
     with pytest.raises(RefusalError, match=re.escape(said)):
         run_here(trainings, monkeypatch, *arguments)
 
@@ -336,7 +336,7 @@ def test_a_model_of_the_hub_is_fetched_once_and_a_gated_one_needs_a_token(traini
         assert models.find("team/model@v2", tmp_path, 0).is_dir()
 
 
-def test_what_fsdp_takes_of_precisions():
+def test_fsdp_precisions_are_checked():
     for precision in ("fp16", "fp8"):
         with pytest.raises(RefusalError, match=f"no --precision {precision}: use bf16"):
             sharding.check(Options(backend="cuda", precision=precision))

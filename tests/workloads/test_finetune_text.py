@@ -91,7 +91,7 @@ def test_examples_are_pieces_of_one_row(made, tmp_path):
         prepare(made / "texts", made / "model", tmp_path / "cache", length=len(row))
 
 
-def test_tokens_are_made_once_and_anew_where_they_are_damaged(made, tmp_path, capsys):
+def test_tokens_are_cached_and_rebuilt_when_damaged(made, tmp_path, capsys):
     shutil.copytree(made, tmp_path / "made")
     data, tokenizer, cache = tmp_path / "made/texts/talks.jsonl", tmp_path / "made" / "model", tmp_path / "cache"
     first = prepare(data, tokenizer, cache)
@@ -189,7 +189,7 @@ def test_parts_of_a_message_are_joined_as_the_server_joins_them(made, tmp_path):
         (parquet_of(review=["good"], label=[1]), "--column is to be one of review, label"),
     ],
 )
-def test_what_is_no_text_is_refused(write, said, made, tmp_path):
+def test_data_without_text_is_refused(write, said, made, tmp_path):
     (tmp_path / "data").mkdir()
     with pytest.raises(RefusalError, match=said):
         prepare(write(tmp_path / "data"), made / "model", tmp_path / "cache")

@@ -63,7 +63,7 @@ def test_a_rank_or_all_are_killed_once_a_step_is_printed(gang, rank):
     assert _survivors(ended) == []
 
 
-def test_what_hangs_is_ended_and_said(gang):
+def test_hanging_gang_is_ended_and_reported(gang):
     def attempt(seconds):
         with pytest.raises(pytest.fail.Exception, match=rf"not done within {seconds} s[\s\S]*rank 0 \(-9\)") as failure:
             gang("a_rank", "hang", seconds=seconds)

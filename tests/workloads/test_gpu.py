@@ -57,7 +57,7 @@ def test_each_example_makes_20_steps(gang, module, options):
 @pytest.mark.parametrize(
     "options", [["--sharding", "full"], ["--sharding", "none", "--precision", "fp32"], ["--lora", 4]]
 )
-def test_killed_it_goes_on_to_the_last_digit(gang, tmp_path, options):
+def test_killed_gpu_training_resumes_bit_for_bit(gang, tmp_path, options):
     common = (FINETUNE, *TINY, *options, "--steps", 16, "--checkpoint-every", 4, "--accumulate", 2)
     whole = gang("gpu_script", *common, "--output", "whole", ranks=1)
     at, saved = random.randrange(5, 13), tmp_path / "cut" / "checkpoints" / "latest"

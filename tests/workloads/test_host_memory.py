@@ -24,7 +24,7 @@ OLD = {"limit_in_bytes": "7000", "usage_in_bytes": "5000", "stat": "total_inacti
         ({f"memory/memory.{name}": text for name, text in OLD.items()}, 2015),
     ],
 )
-def test_a_container_may_take_what_its_limit_and_its_host_leave(tmp_path, files, free):
+def test_free_memory_is_bounded_by_container_and_host(tmp_path, files, free):
     (tmp_path / "memory").mkdir()
     (tmp_path / "meminfo").write_text("MemTotal: 16 kB\nMemAvailable:  8 kB\nHugePages_Total: 0\n")
     for name, text in files.items():

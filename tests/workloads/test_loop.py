@@ -36,7 +36,7 @@ def _script(tmp_path):
         (2, ["--sharding", "full"]),
     ],
 )
-def test_killed_in_mid_write_again_and_again_it_goes_on_as_if_it_had_not_been(gang, tmp_path, ranks, options):
+def test_training_killed_during_writes_resumes_as_if_uninterrupted(gang, tmp_path, ranks, options):
     common = (*options, "--steps", 10**5, "--checkpoint-every", 1, "--slow-write", 0.03)
     checkpoints, losses, saved = tmp_path / "cut" / "checkpoints", [], 0
     for _ in range(KILLS):
@@ -56,7 +56,7 @@ def test_killed_in_mid_write_again_and_again_it_goes_on_as_if_it_had_not_been(ga
     assert set(losses) == set(whole.items())
 
 
-def test_the_training_goes_on_while_a_checkpoint_is_written_and_one_is_at_a_time(gang):
+def test_checkpoint_is_written_in_the_background_one_at_a_time(gang):
     common = ("--steps", 40, "--checkpoint-every", 4, "--pause", 0.01, "--slow-write", 0.2)
     lines = gang(TOY, "--output", "beside", *common).steps
     assert "checkpoint_step" not in lines[5]
@@ -220,7 +220,7 @@ def test_a_checkpoint_of_another_training_is_refused(gang, arguments, says):
     assert says in refused(gang, *arguments)
 
 
-def test_all_that_is_wrong_with_options_is_said_at_once(gang, tmp_path):
+def test_all_invalid_options_are_reported_at_once(gang, tmp_path):
     wrong = ("--steps", 0, "--learning-rate", "nan", "--clip", -1, "--precision", "fp8", "--eager")
     line = refused(gang, *wrong, environment={"TRN_REFUSED": str(tmp_path / "marker")})
     for part in ("--steps must be 1 or more, not 0", "--learning-rate", "--clip", "no --precision fp8", "--eager"):
@@ -248,7 +248,7 @@ def test_a_backend_that_is_not_here(gang):
         (("--overflow-at", 4), 1, "the gradient norm is nan at step 4", 3),
     ],
 )
-def test_what_is_not_finite_ends_it_for_good_and_is_not_saved(gang, fault, ranks, said, saved):
+def test_non_finite_loss_ends_training_for_good_and_is_not_saved(gang, fault, ranks, said, saved):
     # The refusal waits for the checkpoint that is being written.
     common = ("--output", "out", "--checkpoint-every", saved, "--slow-write", 0.3)
     ended = gang(TOY, *common, *fault, ranks=ranks, code=78)
@@ -289,7 +289,7 @@ def test_a_damaged_checkpoint_is_passed_over(gang, tmp_path):
     assert again.losses == {step: loss for step, loss in whole.losses.items() if step > 8}
 
 
-def test_where_all_checkpoints_are_damaged_nothing_begins_anew(gang, tmp_path):
+def test_training_with_only_damaged_checkpoints_does_not_restart(gang, tmp_path):
     gang(TOY, "--output", "out", "--steps", 4)
     [only] = (tmp_path / "out" / "checkpoints").glob("step-*")
     (only / "state.pt").write_bytes((only / "state.pt").read_bytes()[:-1])

@@ -12,7 +12,7 @@ from trainium_workloads.training.options import Options
 from trainium_workloads.training.order import Order, permuted, step_seed
 
 
-def test_the_mean_of_what_is_rounded_is_exact():
+def test_stochastic_rounding_keeps_the_mean():
     torch.manual_seed(0)
     value = torch.full((200_000,), 1.0 + 0.3 / 128)  # BF16 has 1 and 1 + 1/128 there
     rounded = round_stochastically(value).float()
@@ -21,7 +21,7 @@ def test_the_mean_of_what_is_rounded_is_exact():
     assert (value.to(torch.bfloat16) == 1).all(), "to nearest, it would always be 1"
 
 
-def test_values_that_bf16_has_stay_as_they_are():
+def test_values_representable_in_bf16_are_unchanged():
     values = torch.tensor([0.0, -0.0, 1.0, -2.5, float("inf"), float("-inf"), 2.0**-126])
     assert torch.equal(round_stochastically(values).float(), values)
     assert round_stochastically(torch.tensor([float("nan")])).isnan().all()
@@ -112,7 +112,7 @@ def test_lamb_moves_each_layer_by_its_own_size():
         assert (parameter.detach() - before).norm().item() == pytest.approx(0.1 * before.norm().item(), rel=1e-3)
 
 
-def test_lamb_leaves_what_has_no_gradient_and_moves_what_is_zero():
+def test_lamb_skips_missing_gradients_and_moves_zero_parameters():
     still, zero = nn.Parameter(torch.ones(3)), nn.Parameter(torch.zeros(3))
     zero.grad = torch.ones(3)
     Lamb([{"params": [still, zero]}], lr=0.1).step()

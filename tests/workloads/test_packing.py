@@ -67,12 +67,12 @@ def test_rows_are_filled_and_long_documents_are_cut_or_divided(tmp_path, capsys)
 
 
 @pytest.mark.parametrize(("kind", "mixes"), [("gpt2", False), ("mamba", True), ("bloom", True)])
-def test_a_model_that_carries_a_state_over_is_told(kind, mixes):
+def test_stateful_model_is_reported_as_mixing_documents(kind, mixes):
     small = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2}
     assert mixes_documents(AutoConfig.for_model(kind, **small)) is mixes
 
 
-def test_such_a_model_is_refused_and_trains_without(gang, made, tmp_path):
+def test_model_that_mixes_documents_is_refused_and_trains_unpacked(gang, made, tmp_path):
     AutoConfig.for_model("mamba", hidden_size=32, num_hidden_layers=1, vocab_size=512, state_size=4).save_pretrained(
         tmp_path / "mamba"
     )

@@ -52,7 +52,7 @@ def test_a_part_of_a_model(the_hub, stage, tmp_path, below, wanted):
     assert set(content_of(tmp_path / "set")) == wanted
 
 
-def test_the_token_goes_to_the_hub_and_to_nobody_else(the_hub, stage, monkeypatch):
+def test_token_is_sent_only_to_the_hub(the_hub, stage, monkeypatch):
     the_hub.token = "hf_secret"
     code, message = stage("hf://datasets/org/name")
     assert (code, "a private or gated one needs a token" in message) == (1, True)
@@ -72,7 +72,7 @@ def test_the_token_goes_to_the_hub_and_to_nobody_else(the_hub, stage, monkeypatc
         ("hf://datasets/org/name", "data/c.json", "data/c.json came twice with wrong bytes"),
     ],
 )
-def test_what_is_not_there_or_wrong_is_not_placed(the_hub, stage, tmp_path, source, spoiled, said):
+def test_missing_or_spoilt_hub_file_is_not_placed(the_hub, stage, tmp_path, source, spoiled, said):
     the_hub.spoiled = frozenset({spoiled})
     code, message = stage(source)
     assert (code, said in message, (tmp_path / "set").exists()) == (1, True, False), message

@@ -54,7 +54,7 @@ def test_two_ranks_learn_it_and_write_a_model_that_transformers_loads(gang, data
     assert [model.config.id2label[each] for each in told.argmax(dim=1).tolist()] == ["positive", "negative"]
 
 
-def test_killed_it_goes_on_to_the_same_model(gang, tmp_path):
+def test_killed_training_resumes_to_the_same_model(gang, tmp_path):
     whole = gang(TRAIN, *SHORT, "--output", "whole")
     gang(TRAIN, *SHORT, "--output", "cut", kill_at=5, kill_when=tmp_path / "cut" / "checkpoints" / "latest")
     assert not (tmp_path / "cut" / "model").exists()
@@ -92,7 +92,7 @@ def test_another_encoder_is_begun_with_for_as_many_epochs_as_asked(gang, tmp_pat
         ((*TINY, "--data-dir", "reviews/train.csv"), "is one file: give --train-data and --test-data"),
     ],
 )
-def test_what_cannot_be_is_refused_for_good(gang, tmp_path, arguments, words):
+def test_impossible_classification_is_refused_for_good(gang, tmp_path, arguments, words):
     (tmp_path / "reviews").mkdir()
     (tmp_path / "reviews" / "train.csv").write_text("label,body\n1,fine\n")
     (tmp_path / "reviews" / "config.json").write_text("{")
@@ -192,7 +192,7 @@ def _check_sagemaker(ml, ranks):
     assert len(list((ml / "cache").iterdir())) == 2
 
 
-def test_what_sagemaker_says_becomes_options():
+def test_sagemaker_variables_become_options():
     environment = {
         "SM_MODEL_DIR": "/opt/ml/model",
         "SM_CHANNEL_TRAINING": "/opt/ml/input/data/training",

@@ -69,7 +69,7 @@ def test_wandb_keeps_the_run_offline(gang, tmp_path):
     assert all(b"gradient_norm" in (each / f"run-{known}.wandb").read_bytes() for each in runs)
 
 
-def test_a_server_that_is_not_there_only_costs_a_line(gang):
+def test_unreachable_tracking_server_costs_only_a_line(gang):
     variables = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:1", "WANDB_API_KEY": "", "WANDB_MODE": "online", **BUSY}
     ended = gang(TOY, "--output", "out", "--steps", 30, "--track", "both", environment=variables, ranks=1, seconds=120)
     assert len(ended.steps) == 30
@@ -78,7 +78,7 @@ def test_a_server_that_is_not_there_only_costs_a_line(gang):
     assert sorted(lines) == ["no curves in mlflow for now", "no curves in wandb for now"]
 
 
-def test_a_package_that_is_not_there_is_refused(monkeypatch, tmp_path):
+def test_missing_tracking_package_is_refused(monkeypatch, tmp_path):
     parser = argparse.ArgumentParser()
     add_options(parser, Options(precision="fp32"))
     monkeypatch.setattr("sys.path", [str(tmp_path)])

@@ -63,7 +63,7 @@ class Aws:
             (each["imagePushedAt"], tag)
             for each in self._images(repository, {"filter": {"tagStatus": "TAGGED"}})
             for tag in each.get("imageTags") or ()
-            # Mirrored images are there to be built on.
+            # Copies of other images are there to be built on.
             if not tag.startswith(MIRROR_PREFIX)
         ]
         return f"{repository}:{max(pushed)[1]}" if pushed else ""

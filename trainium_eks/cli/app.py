@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from trainium_eks.cli import images, local
-from trainium_eks.cli.environment import acceptance, check, comment, deploy, doctor, fabric, orphans, plan, upgrade
+from trainium_eks.cli.environment import acceptance, check, comment, deploy, doctor, fabric, orphans, plan
 from trainium_eks.cli.jobs import (
     cancel,
     jobs,
@@ -80,7 +80,7 @@ app = App(
     epilog=EXIT_CODES,
     no_args_is_help=True,
 )
-for part in (plan, check, upgrade, deploy, doctor, fabric, orphans, acceptance, comment):
+for part in (plan, check, deploy, doctor, fabric, orphans, acceptance, comment):
     app.add_typer(part.app)
 for part in (train, scale, kubeconfig, secret, stage, serve, predict):
     app.add_typer(part.app)

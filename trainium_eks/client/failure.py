@@ -32,7 +32,7 @@ _COMMANDS = (
     *("acceptance", "cancel", "check", "comment", "deploy", "doctor", "fabric", "image", "jobs", "kubeconfig"),
     *("local", "logs"),
     *("orphans", "plan", "predict", "profile", "scale", "secret", "serve", "stage"),
-    *("status", "tensorboard", "train", "upgrade", "wait"),
+    *("status", "tensorboard", "train", "wait"),
 )
 _COMMAND = re.compile(rf"(?<![\w./-])trn (?=(?:{'|'.join(_COMMANDS)})\b)")
 

@@ -1,10 +1,6 @@
-"""TensorBoard of a job's logs at a port of this machine: in a pod of the team, or here on the local cloud."""
+"""TensorBoard of a job's logs: in a pod of the team, or on this machine for the local cloud."""
 
 import shutil
-import signal
-import socket
-import subprocess
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -144,46 +140,17 @@ def _why_ended(session: Session, pod: str, image: str) -> str:
     return f"TensorBoard ended{': ' + last if last else ''}"
 
 
-@contextmanager
-def here(session: Session, name: str, directory: str, *, port: int) -> Iterator[str]:
-    """Yield the address of TensorBoard on this machine, without a pod: the local cloud's claim is a directory here.
-
-    SIGTERM, which would leave TensorBoard running, ends it as Ctrl-C does.
-    """
+def local_command(session: Session, name: str, directory: str, port: int) -> list[str]:
+    """Return the command line of TensorBoard on this machine: on the local cloud the claim is a directory here."""
     paths = session.source.paths
     assert paths is not None
     claim = paths.claims / session.namespace.name / session.namespace.claim
     logs = beneath.real_path(claim, directory.removeprefix(f"{DATA}/"))
-    program = _program()
+    programs = (image.path / "bin" / "tensorboard" for image in images.all_images())
+    program = shutil.which("tensorboard") or next((str(each) for each in programs if each.is_file()), None)
     if program is None:
         title = "no tensorboard on PATH, nor in a local image: make one (trn local images make torch), or install it"
         raise CommandError(WRONG_USAGE, title)
     if logs is None or not logs.is_dir():
         raise CommandError(FAILED, f"{name} has written no TensorBoard logs: there is no {directory} on its volume")
-    port = port or tensorboard.PORT
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError as error:
-        raise CommandError(WRONG_USAGE, f"port {port} of this machine cannot be had: {error.strerror}") from None
-    url = f"http://127.0.0.1:{port}"
-    command = [program, "--logdir", str(logs), "--host", "127.0.0.1", "--port", str(port)]
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # Not a pipe: nobody reads it while TensorBoard runs, and a full one would stop it.
-    with tempfile.TemporaryFile("w+") as words:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=words)
-        try:
-            if not _answers(url, lambda: process.poll() is None):
-                if process.poll() is None:
-                    raise CommandError(FAILED, f"TensorBoard does not answer at {url}")
-                words.seek(0)
-                raise CommandError(FAILED, f"{program} ended: {words.read().strip().rpartition(chr(10))[2]}")
-            yield url
-        finally:
-            process.terminate()
-            process.wait()
-            signal.signal(signal.SIGTERM, before)
-
-
-def _program() -> str | None:
-    programs = (image.path / "bin" / "tensorboard" for image in images.all_images())
-    return shutil.which("tensorboard") or next((str(each) for each in programs if each.is_file()), None)
+    return [program, "--logdir", str(logs), "--host", "127.0.0.1", "--port", str(port)]

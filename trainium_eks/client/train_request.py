@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.jobs.data.workspace import Workspace, pack
-from trainium_eks.jobs.objects.job import TITAN_MODULE, Program
+from trainium_eks.jobs.objects.job import Program
 from trainium_eks.jobs.objects.options import TrainOptions, words
 from trainium_eks.jobs.submit.examples import EXAMPLES
 from trainium_eks.jobs.submit.requests import JobRequest
@@ -102,8 +102,6 @@ def _program(asked: TrainOptions) -> tuple[Program, Workspace | None, Problem | 
     """Return a script of this machine with the files that travel with it; or an absolute path, or a script for TorchX,
     without files, as a file of the image."""
     arguments = (*_words(asked.script_args), *asked.arguments)
-    if asked.titan:
-        return Program(module=TITAN_MODULE, arguments=arguments), None, _unused(asked.workspace)
     module = asked.module or _example(asked.example)
     script, is_images = asked.script.removeprefix(IMAGE_PREFIX), asked.script.startswith(IMAGE_PREFIX)
     if not script or is_images or asked.torchx:

@@ -15,7 +15,7 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import made, toolchain
 from trainium_eks.local.changes import Change, LocalCloudError
 from trainium_eks.local.control_plane import processes
-from trainium_eks.local.control_plane.control_plane import ControlPlane, StartResult, check_step
+from trainium_eks.local.control_plane.control_plane import ControlPlane, StartResult, check_same_cluster
 from trainium_eks.local.control_plane.flags import SERVICE_RANGE
 from trainium_eks.local.control_plane.programs import SHIM
 from trainium_eks.local.events import BackendOptions, Done, Event, Failed, from_json
@@ -26,8 +26,6 @@ from trainium_eks.local.nodes.node_pools import adopted_zones
 from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.releases import karpenter
-from trainium_eks.local.releases.karpenter import Karpenter
 from trainium_eks.local.releases.parts import PartSource
 from trainium_eks.local.releases.training_operator import TrainingOperator
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
@@ -194,12 +192,11 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         answers = answers or assumptions.Assumptions()
     reporter.planned(plan)
     minor, paths = kubernetes_minor(plan), Paths.of(asked.project, asked.stack)
-    check_step(paths, minor)  # before programs are built for nothing
+    check_same_cluster(paths, minor, service_range(plan))  # before programs are built for nothing
     binaries = toolchain.provide(*toolchain.kubernetes(minor), progress=reporter.phase)
     programs = {name: binary.path for name, binary in binaries.items()}
     volcano = _volcano(plan, reporter.phase)
     operator = TrainingOperator.provided(plan, reporter.phase, os.environ)
-    scaler = Karpenter.provided(plan, reporter.phase, os.environ)
     with locked(paths, f"trn local up --stack {asked.stack}"):
         reporter.phase("Starting Kubernetes")
         processes.trim_logs(paths)
@@ -221,13 +218,11 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             volcano={name: str(path) for name, path in volcano.paths.items()},
             volcano_missing=volcano.missing,
         )
-        karpenter.prepare(paths, scaler, reporter.phase)
         graph = _run_program(asked, adjust, answers, options, tally)
         now = made.resources(graph)
         tally.changes["simulated"] = made.count_simulated(before, now)
         _delete_all(made.left_over(before, now), Makers(paths, asked.project, programs["helm"]), tally)
         tally.notes += TrainingOperator.settle(graph, paths, operator, reporter.phase)
-        tally.notes += Karpenter.settle(graph, paths, scaler, reporter.phase)
         tally.notes += settle(plane.get, reporter.phase)
         tally.notes += [f"not simulated, so not made on this machine: {type_}" for type_ in plan.unjudged]
         if isolation := Chosen.load(paths.pods):

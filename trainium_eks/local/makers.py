@@ -18,7 +18,6 @@ from trainium_eks.local.nodes.simulated import Nodes
 from trainium_eks.local.objects.apply import ObjectReference, Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.helm import Releases
-from trainium_eks.local.releases.karpenter import localised
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.plan.backend import Registration
@@ -168,7 +167,7 @@ def reference_of(type_: str, inputs: Mapping[str, Any], computed: Mapping[str, A
 def made_as(inputs: Mapping[str, Any], computed: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the manifest of an object as it is made here: with the name and namespace that the simulation chose."""
     named = {key: computed["metadata"][key] for key in ("name", "namespace") if key in computed["metadata"]}
-    return with_local_image(localised({**inputs, "metadata": {**(inputs.get("metadata") or {}), **named}}))
+    return with_local_image({**inputs, "metadata": {**(inputs.get("metadata") or {}), **named}})
 
 
 def seconds(duration: str) -> float:

@@ -1,1 +1,1 @@
-"""Work on a whole environment: checks before and after, reviews, upgrades and cleaning up."""
+"""Work on a whole environment: checks before and after, reviews and cleaning up."""

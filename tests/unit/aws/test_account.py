@@ -79,7 +79,7 @@ def test_every_question_about_a_good_account_is_answered_well_and_asked_once(loo
         (ResponseParserError("Unable to parse\n<html>"), "look at the proxy"),
     ],
 )
-def test_what_cannot_be_asked_is_said_and_ends_nothing(prod, error, reason):
+def test_unanswered_questions_are_not_checked_and_give_the_reason(prod, error, reason):
     found = ask(prod, dict.fromkeys(GOOD.keys() - {"sts:GetCallerIdentity"}, error))
     assert not found.failed
     open_ = found.of(Status.NOT_CHECKED)
@@ -120,7 +120,7 @@ def test_an_error_that_says_something_about_the_thing_keeps_its_code():
         ("arn:aws:iam::111122223333:user/deployer", ""),
     ],
 )
-def test_who_asks_is_asked_once_also_where_nobody_may_know(arn, role):
+def test_callers_identity_is_asked_once_even_when_refused(arn, role):
     double = AwsDouble({"sts:GetCallerIdentity": {"Account": "111122223333", "Arn": arn, "UserId": "x"}})
     asking = account(double)
     assert [asking.caller().role for _ in range(2)] == [role, role]
@@ -131,7 +131,7 @@ def test_who_asks_is_asked_once_also_where_nobody_may_know(arn, role):
             refused.caller()
 
 
-def test_a_package_that_is_missing_is_said(monkeypatch):
+def test_missing_boto3_is_reported(monkeypatch):
     monkeypatch.setitem(sys.modules, "botocore.exceptions", None)
     with pytest.raises(NotCheckedError, match="boto3 is missing"):
         Account("us-west-2").caller()

@@ -58,7 +58,7 @@ def test_the_newest_image_is_the_default(canned, found, newest):
 
 
 @pytest.mark.parametrize("image", [f"{REPOSITORY}:bert", f"{REPOSITORY}@sha256:untagged"])
-def test_images_that_are_there(canned, image):
+def test_existing_image_has_no_problem(canned, image):
     canned("ecr").add_response("describe_images", _images("bert"), _ASKED)
     assert Aws(REGION).image_problem(image) is None
 
@@ -80,7 +80,7 @@ def test_other_registries_are_not_asked(image):
     assert Aws(REGION).image_problem(image) is None
 
 
-def test_a_repository_that_is_not_there_is_said(canned):
+def test_missing_repository_is_an_error(canned):
     canned("ecr").add_client_error("describe_images", "RepositoryNotFoundException", "no such repository")
     with pytest.raises(AwsError, match=r"no such repository \(RepositoryNotFoundException\)$"):
         Aws(REGION).newest_image(REPOSITORY)
@@ -107,7 +107,7 @@ def test_the_size_of_a_group(canned):
     assert size == GroupSize(2, 0, 4, "DEGRADED", ("InsufficientFreeAddresses: no addresses",))
 
 
-def test_scaling_asks_for_the_number_alone_and_who_may_not_is_told_so(canned):
+def test_scale_sends_only_the_size_and_reports_missing_rights(canned):
     eks = canned("eks")
     eks.add_response("update_nodegroup_config", {}, {**_GROUP, "scalingConfig": {"desiredSize": 4}})
     eks.add_client_error("update_nodegroup_config", "AccessDeniedException", "not authorized")

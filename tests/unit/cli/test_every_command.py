@@ -50,7 +50,7 @@ def project(tmp_path, monkeypatch):
     ("line", "proposed"),
     [("train --retrys 1", "--retries"), ("train --gpus 8", ""), ("destory", ""), ("cancl a", "'cancel'")],
 )
-def test_what_is_proposed_for_a_misspelt_word_is_near(line, proposed):
+def test_suggestion_for_a_misspelt_word_is_close(line, proposed):
     shown = CliRunner().invoke(app, line.split()).stderr
     assert re.findall(r"Possible options: ([^)]+)\)|Did you mean ([^?]+)\?", shown) == (
         [(proposed, "")] if proposed.startswith("--") else [("", proposed)] if proposed else []
@@ -181,9 +181,6 @@ def test_a_stack_is_to_be_named_where_it_may_be_meant_otherwise(project, monkeyp
     assert said in " ".join(re.sub(r"[│╭╮╰╯─]", " ", shown.stderr).split())
 
 
-WITHOUT_ANYTHING = {"upgrade": 1}  # the stack's config is not one of ours
-"""Exit codes without tools, credentials and local cloud; all others cannot begin, and exit with 2."""
-
 NOT_RUN = {"local up", "local images make", "local images remove", "local images path", "local exec"}
 """Commands that make or take away something on this machine, or whose answer is this machine's."""
 
@@ -192,7 +189,7 @@ NOT_RUN = {"local up", "local images make", "local images remove", "local images
 def test_a_command_that_cannot_begin_exits_with_2(path, command, project):
     line = ["dev" if word in ("prod", "local") and word not in path else word for word in example(command)]
     shown = CliRunner().invoke(app, line, input="")
-    assert shown.exit_code == WITHOUT_ANYTHING.get(" ".join(path), 2), shown.output
+    assert shown.exit_code == 2, shown.output
     assert shown.exception is None or isinstance(shown.exception, SystemExit)
 
 
@@ -200,7 +197,7 @@ WITH_OUTPUTS = [param for param in COMMANDS if {"outputs", "as_json"} <= {each.n
 
 
 @pytest.mark.parametrize(("path", "command"), WITH_OUTPUTS)
-def test_what_stops_a_command_is_a_document_with_json(path, command):
+def test_failed_command_prints_a_document_with_json(path, command):
     named, given = example(command)[: len(path)], example(command)[len(path) :]
     shown = CliRunner().invoke(app, [*named, "--outputs", "/nowhere/outputs.json", "--json", *given])
     assert shown.exit_code == 2, shown.output
@@ -233,7 +230,7 @@ def test_a_command_is_shown_as_it_can_be_typed(monkeypatch, capsys):
     ids=lambda each: type(each).__name__ if isinstance(each, BaseException) else None,
 )
 @pytest.mark.parametrize("as_json", [False, True])
-def test_what_stops_a_command_is_reported_where_it_is_called(monkeypatch, error, code, told, as_json):
+def test_failed_command_reports_its_error(monkeypatch, error, code, told, as_json):
     def stopped(*_):
         raise error
 

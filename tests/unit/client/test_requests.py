@@ -76,7 +76,7 @@ def test_an_option_that_cannot_be_read_is_refused(given, said):
         (("x", "trail-8"), "did you mean trail-8?"),
     ],
 )
-def test_a_job_that_is_not_there_is_told_with_those_that_are(names, said):
+def test_missing_job_is_reported_with_the_existing_ones(names, said):
     session = SimpleNamespace(namespace=SimpleNamespace(name="team"))
     found = reading.no_such(session, "trial-8", [SimpleNamespace(name=name) for name in names])
     assert found.title.startswith(f"namespace team has no job 'trial-8': {said}")
@@ -85,7 +85,7 @@ def test_a_job_that_is_not_there_is_told_with_those_that_are(names, said):
 GROUP = outputs().node_groups[0].model_copy(update={"name": "g", "min_size": 1, "max_size": 4})
 
 
-def test_a_size_beyond_the_groups_limits_names_the_limit():
+def test_size_outside_the_groups_limits_names_the_limit():
     said = {nodes: [each.reason for each in scaling.size_problems(GROUP, nodes)] for nodes in (0, 1, 4, 5)}
     assert said == {0: ["g has at least 1 node"], 1: [], 4: [], 5: ["g has at most 4 nodes"]}
 
@@ -99,7 +99,7 @@ def test_a_size_beyond_the_groups_limits_names_the_limit():
         (False, {"instance_type": "trn2.48xlarge"}, "; their price is not known."),
     ],
 )
-def test_the_cost_of_another_size_is_told(is_local, changes, said):
+def test_cost_of_another_size_is_shown(is_local, changes, said):
     group = GROUP.model_copy(update={"instance_type": "trn1.32xlarge", "capacity": "on-demand", **changes})
     line = scaling.cost(SimpleNamespace(is_local=is_local, outputs=outputs()), group, 1, 3)
     assert re.fullmatch(rf"g: 1 to 3 nodes of {group.instance_type}{said}", line)
@@ -114,13 +114,13 @@ def test_the_cost_of_another_size_is_told(is_local, changes, said):
         ("pytorchjob", "left out", "in this cluster, which runs PyTorchJobs (left out); `"),
     ],
 )
-def test_a_missing_controller_is_named_with_what_brings_it(form, missing, said):
+def test_missing_controller_is_named_with_the_fix(form, missing, said):
     report = SimpleNamespace(missing=lambda _: missing) if missing else None
     session = SimpleNamespace(is_local=missing is not None, source=SimpleNamespace(local=report))
     assert said in submitting.no_controller(form, session)
 
 
-def test_a_group_is_scaled_to_a_gang_of_several_groups_as_far_as_it_goes(monkeypatch):
+def test_group_scales_to_the_limit_for_a_gang_of_several_groups(monkeypatch):
     sizes = []
     monkeypatch.setattr(scaling.cluster_facts, "nodes_of", lambda *_: [{}])
     monkeypatch.setattr(scaling, "resize", lambda _session, _group, nodes, _say: sizes.append(nodes))
@@ -128,7 +128,7 @@ def test_a_group_is_scaled_to_a_gang_of_several_groups_as_far_as_it_goes(monkeyp
     assert sizes == [4]
 
 
-def test_a_group_is_awaited_until_it_has_just_its_nodes_and_eks_issues_are_told_once(monkeypatch):
+def test_scaling_waits_for_its_nodes_and_reports_eks_issues_once(monkeypatch):
     def nodes(*ready):
         return [{"status": {"conditions": [{"type": "Ready", "status": str(each)}]}} for each in ready]
 

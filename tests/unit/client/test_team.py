@@ -65,7 +65,7 @@ def test_a_job_is_found_by_its_name(training, alpha):
 
 
 @pytest.mark.parametrize("state", ["Completed", "Failed"])
-def test_a_wait_ends_with_the_job_and_outlives_the_api_server_unless_it_stays_away(alpha, api, state, monkeypatch):
+def test_wait_survives_a_short_outage_of_the_api_server(alpha, api, state, monkeypatch):
     with pytest.raises(TimeoutError, match=r"alpha has not ended after 0\.05 s"):
         alpha.wait(timeout_seconds=0.05)
     get, away = Api.get, iter([True] * 3 + [False] * 2)

@@ -21,7 +21,7 @@ def _warns(args):
     return [Problem("size", "rather small", severity=Severity.WARN, value=args.size)]
 
 
-def test_a_warning_is_said_once_in_a_program_and_again_in_the_next(record):
+def test_warning_is_shown_once_a_program(record):
     def program():
         validate_args(Sample, {"size": 1}, _warns, "StrictInt")
         validate_args(Sample, {"size": 1}, _warns, "Part")
@@ -58,14 +58,14 @@ def test_faults_of_shape_and_of_value_are_in_one_error():
         assert len([line for line in str(caught.value).splitlines() if line.startswith("- ")]) == 3
 
 
-def test_what_may_be_acknowledged_passes_with_a_waiver_of_its_rule():
+def test_waiver_of_a_rule_accepts_its_problem():
     risky = [Problem("size", "risky", severity=Severity.ACKNOWLEDGE, rule="R29")]
     assert validate_args(Sample, {}, lambda _: risky, "Sample s", waivers={"R29": "a test"}).size == 1
     with pytest.raises(ArgumentError):
         validate_args(Sample, {}, lambda _: risky, "Sample s", waivers={"R28": "another rule"})
 
 
-def test_what_was_accepted_is_not_judged_again_unless_it_is_changed():
+def test_accepted_arguments_are_judged_again_only_after_a_change():
     asked = []
 
     def judge(args):

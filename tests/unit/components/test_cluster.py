@@ -46,7 +46,7 @@ def groups(graph):
     return {each.name: each for each in of_kind(graph, "NodeGroup")}
 
 
-def test_the_control_plane_is_pulumi_eks_with_everything_else_of_its_own_turned_off(record):
+def test_control_plane_is_pulumi_eks_with_its_other_features_off(record):
     account = "arn:aws:iam::123456789012"
     principals = [f"{account}:role/ops/admin", f"{account}:role/ops-admin", f"{account}:user/ops-admin"]
     graph = built(record, log_retention_days=90, admin_principals=principals)
@@ -148,7 +148,7 @@ def test_the_kubeconfig_is_secret_holds_no_credential_and_names_the_region(recor
 
 
 @pytest.mark.parametrize("version", ["1.34", "1.35", "1.36"])
-def test_every_add_on_is_pinned_for_the_clusters_kubernetes_and_wins_over_what_was_there(record, version):
+def test_every_add_on_is_pinned_and_overwrites_conflicts(record, version):
     own, pinned = "v1.14.4-eksbuild.1", addon_records.pinned(version)
     graph = built(record, kubernetes_version=version, waivers={"R05": "tried"}, addons={"coredns": {"version": own}})
     found = addons(graph)
@@ -201,7 +201,7 @@ def test_the_volume_driver_gets_its_region_by_value(record):
     }
 
 
-def test_each_controller_that_calls_aws_has_a_role_of_its_own_by_pod_identity(record):
+def test_each_controller_has_its_own_role_by_pod_identity(record):
     graph = built(record)
     roles = {each.outputs["arn"]: each for each in of_kind(graph, IAM_ROLE)}
     associations = [each.inputs for each in of_kind(graph, "PodIdentityAssociation")]
@@ -222,7 +222,7 @@ def test_each_controller_that_calls_aws_has_a_role_of_its_own_by_pod_identity(re
         assert "fsx:DescribeFileSystems" in granted
 
 
-def test_the_volume_driver_manages_volumes_of_its_own_cluster_alone(record):
+def test_volume_driver_manages_only_its_clusters_volumes(record):
     """AWS' policy compares volumes' tags with the session's, which Pod Identity brings (aws-ebs-csi-driver#2918)."""
     graph = built(record)
     role = one(graph, IAM_ROLE, "aws-ebs-csi-driver").outputs["name"]

@@ -21,7 +21,7 @@ def tags(graph, group):
     return {each["tag"]["key"]: each["tag"]["value"] for each in found if "cluster-autoscaler" in each["tag"]["key"]}
 
 
-def test_it_finds_groups_by_a_tag_of_its_own_with_this_clusters_name_and_changes_no_others(record):
+def test_autoscaler_finds_and_changes_only_groups_with_its_own_tag(record):
     """EKS puts Cluster Autoscaler's usual tags on every group, the system nodes' and the gangs' too."""
     graph = built(record)
     discovery = one(graph, "Release").inputs["values"]["autoDiscovery"]
@@ -50,7 +50,7 @@ def test_it_finds_groups_by_a_tag_of_its_own_with_this_clusters_name_and_changes
         ({"instance_type": "p5.48xlarge", "resources": {"hugepages-2Mi": "8Mi"}}, "resources/hugepages-2Mi", "8Mi"),
     ],
 )
-def test_an_empty_group_tells_what_device_plugins_would_show_and_what_is_given_counts(record, group, key, told):
+def test_empty_groups_tags_show_its_devices(record, group, key, told):
     assert tags(built(record, groups=[{**TRN1, **group}]), "eks-trn1-1")[f"{TEMPLATE}/{key}"] == told
 
 

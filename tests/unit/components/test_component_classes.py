@@ -54,7 +54,7 @@ def of_the_sdk():
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.name))
-def test_no_component_sets_or_defines_what_pulumi_keeps_on_a_resource(module):
+def test_component_does_not_override_pulumis_attributes(module):
     known = {"_protect", "_name", "_type", "_providers", "_aliases", "_transformations", "_get_providers"}
     assert known <= of_the_sdk()
     tree = ast.parse(module.read_text())

@@ -46,7 +46,7 @@ def test_each_counter_of_each_interface_is_a_series_and_one_that_it_does_not_hav
     assert 'tx_bytes{device="rdmap32s27"' in exporter.exposition(sysfs)
 
 
-def test_prometheus_and_the_kubelet_are_answered_and_nobody_else(exporter, sysfs):
+def test_exporter_answers_only_metrics_and_health_requests(exporter, sysfs):
     with exporter.serve(sysfs, 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}"

@@ -65,7 +65,7 @@ def test_accelerator_nodes_join_closed_and_cluster_autoscaler_counts_them_as_roo
     }
 
 
-def test_the_controller_is_told_of_every_pool(gated):
+def test_controllers_settings_list_every_pool(gated):
     (container,) = one(gated, "Deployment", "fabric").inputs["spec"]["template"]["spec"]["containers"]
     settings = json.loads(next(each["value"] for each in container["env"] if each["name"] == "SETTINGS"))
     assert settings["taint"]["key"] == KEY

@@ -157,7 +157,7 @@ def test_given_bucket_is_linked_with_its_listing_and_left_alone_and_scratch_is_g
         ({"production": True, "protect": False, "waivers": {"R39": "moved tomorrow"}}, set()),
     ],
 )
-def test_production_protects_what_holds_data_unless_it_is_told_otherwise(record, args, protected):
+def test_production_protects_resources_with_data_by_default(record, args, protected):
     graph = file_system(record, **args)
     found = {each.type.rpartition(":")[2] for each in graph.resources if each.custom and each.options.protect}
     assert found == protected

@@ -42,7 +42,7 @@ def test_by_default_plugins_exporter_and_training_operator_are_installed(record,
         assert [each.inputs[key] for key in keys] == [False, False, True, 600, 5]
 
 
-def test_device_plugin_gives_what_was_asked_for_and_says_where_there_is_no_driver(record):
+def test_device_plugin_values_merge_the_users_and_report_missing_drivers(record):
     """aws-do-eks#63: with MOFED on, every GPU pod gets /dev/infiniband; amazon-eks-ami#2706: devices come by mounts."""
     plugin = releases(built(record, nvidia_values={"migStrategy": "single"}))["nvidia-device-plugin"]
     values = plugin.inputs["values"]

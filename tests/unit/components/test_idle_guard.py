@@ -20,7 +20,7 @@ def settings(graph):
     return json.loads(next(each["value"] for each in decides["env"] if each["name"] == "SETTINGS"))
 
 
-def test_its_settings_have_what_the_guard_reads(record):
+def test_settings_have_every_key_of_the_guard(record):
     assert settings(guard(record, remove_after_minutes=7)) == {
         "groups": {
             "trn1-32xl-a1b2": {"minimum": 1, "devices": ["aws.amazon.com/neuron"], "removes": True},

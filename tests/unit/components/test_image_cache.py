@@ -84,13 +84,13 @@ def test_without_secrets_the_cache_stands_for_registries_that_need_none(record):
     assert [each.inputs["name"] for each in of_kind(graph, "Repository")] == ["trainium-eks-test/quay/c/d"]
 
 
-def test_a_prefix_that_ecr_refuses_is_told_before_anything_is_made(record, monkeypatch):
+def test_invalid_ecr_prefix_is_refused_before_creation(record, monkeypatch):
     monkeypatch.setattr("pulumi.get_stack", lambda: "a-stack-with-a-name")
     with pytest.raises(ArgumentError, match="of which ECR takes 23 characters"):
         record(lambda: ImageCache("cache", CACHE) and None)
 
 
-def test_a_registry_of_the_users_own_stays_and_official_images_get_their_library():
+def test_own_registry_is_kept_and_official_images_get_library():
     cache = cached_images.Cache(f"{HOST}/p", ("docker.io", "quay.io"))
     own = {"basic": {"image_registry": "mirror.example.com"}}
     assert cache.in_values("volcano", own) == own

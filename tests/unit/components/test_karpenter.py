@@ -94,7 +94,7 @@ def test_trainium_nodes_have_their_interfaces_disks_limits_and_taint(trainium):
     assert set(re.findall(r"subnet/([^']+)", policy)) == {"subnet-0000000a", "subnet-0000000b"}
 
 
-def test_an_accelerator_node_goes_when_it_is_empty_and_never_for_its_age(trainium):
+def test_accelerator_node_is_removed_only_when_empty(trainium):
     (spec,) = specs(trainium, "NodePool").values()  # without CPU nodes there are the pools that are named
     template, disruption = spec["template"], spec["disruption"]
     assert (disruption["consolidationPolicy"], disruption["consolidateAfter"]) == ("WhenEmpty", "25m")

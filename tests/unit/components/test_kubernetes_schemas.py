@@ -19,7 +19,7 @@ QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metada
         *(({**QUEUE, "spec": spec}, "") for spec in ({"weight": 0}, {"weigth": 1}, {"guarantee": {"cpu": 1}})),
     ],
 )  # fmt: skip
-def test_what_the_api_server_would_refuse_is_a_fault_and_what_only_a_real_run_knows_is_none(manifest, fault):
+def test_schema_check_finds_the_api_servers_faults_and_no_others(manifest, fault):
     assert any(fault in found for found in object_faults(manifest))
     assert object_faults(CONFIG_MAP) == object_faults({**CONFIG_MAP, "immutable": UNKNOWN}) == []
     assert object_faults({**QUEUE, "spec": {"weight": 1, "capability": {"aws.amazon.com/neuron": 32}}}) == []

@@ -53,7 +53,7 @@ def test_the_group_is_named_after_the_cluster_encrypted_and_all_that_it_may_writ
     assert one(short, "LogGroup").inputs["retentionInDays"] == 7
 
 
-def test_every_part_of_the_pipeline_is_about_the_same_lines_and_they_go_to_the_group_that_is_there(plain):
+def test_pipeline_parts_agree_and_write_to_the_existing_group(plain):
     found = values(plain)
     inputs, filters, output = (settings(found["config"][part]) for part in ("inputs", "filters", "outputs"))
     assert (output["region"], output["auto_create_group"]) == ("us-west-2", "Off")
@@ -119,7 +119,7 @@ def test_a_line_gets_its_stream_from_its_files_name(pod, container, tmp_path):
     assert (other[:2], other[5]) == (["0", "nil"], "/var/log/messages")
 
 
-def test_what_it_sends_is_what_trn_logs_reads():
+def test_trn_logs_reads_the_shipped_format():
     sent = {
         "time": "2026-11-22T12:00:00.123456789Z",
         "stream": "stdout",

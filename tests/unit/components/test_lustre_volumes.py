@@ -138,7 +138,7 @@ def test_script_gives_each_team_its_directories_those_of_a_link_to_s3_too(tmp_pa
 
 
 @needs_root
-def test_script_run_again_leaves_what_a_team_changed_and_does_not_follow_its_links(tmp_path):
+def test_second_setup_keeps_a_teams_changes_and_follows_no_links(tmp_path):
     set_up(tmp_path, "training=1000")
     team, victim = tmp_path / "training", tmp_path / "victim"
     (team / "data" / "set.bin").write_text("x")

@@ -53,7 +53,7 @@ def test_prometheus_is_a_pinned_release_that_is_rolled_back_on_failure(plain):
     assert spec["ingress"] == [{"from": [{"podSelector": {}}]}, webhook]
 
 
-def test_what_eks_hides_is_not_asked_and_only_the_namespaces_objects_say_what_is(plain):
+def test_prometheus_reads_only_its_namespace_and_skips_hidden_eks_parts(plain):
     """A team that could make a rule or a monitor would have the stack's Prometheus ask for it."""
     found = values(plain)
     for part in ("kubeEtcd", "kubeScheduler", "kubeControllerManager", "kubeProxy"):
@@ -165,7 +165,7 @@ def test_grafana_gets_every_dashboard_and_is_reached_by_port_forwarding_alone(re
         assert values(none)["grafana"] == {"enabled": False}
 
 
-def test_the_volume_is_never_full_and_stays_with_the_nodes_of_its_zone(record, managed):
+def test_retention_size_fits_the_volume_and_pods_keep_their_zone(record, managed):
     selector, own = {"trainium-eks/pool": "cpu"}, {"prometheus": {"prometheusSpec": {"replicas": 2}}}
     asked = {"volume_gib": 100, "retention_days": 30, "scrape_interval_seconds": 60, "values": own}
     found = values(built(record, **asked, grafana={}, alerts={"topic_arn": TOPIC}, node_selector=selector))
@@ -181,7 +181,7 @@ def test_the_volume_is_never_full_and_stays_with_the_nodes_of_its_zone(record, m
     assert "nodeSelector" not in values(managed)["grafana"]
 
 
-def test_alerts_go_to_the_topic_and_to_nobody_else(record, plain):
+def test_alerts_are_sent_only_to_the_topic(record, plain):
     assert values(plain)["alertmanager"] == {"enabled": False}
     graph = built(record, alerts={"topic_arn": TOPIC, "topic_key_arn": KEY})
     config = values(graph)["alertmanager"]["config"]
@@ -215,7 +215,7 @@ def _read(graph):
 
 
 @pytest.mark.parametrize("authentication", ["AWS_SSO", "SAML"])
-def test_a_managed_grafana_asks_who_comes_and_reads_one_workspace(record, authentication):
+def test_managed_grafana_authenticates_users_and_reads_one_workspace(record, authentication):
     """AWS' own choice of permissions reads every workspace of the account."""
     graph = record(lambda: ManagedGrafana("grafana", {**LEAST["ManagedGrafana"], "authentication": authentication}))
     inputs = one(graph, "aws:grafana/workspace:Workspace").inputs

@@ -131,7 +131,7 @@ def test_an_existing_network_makes_nothing_and_offers_the_same_outputs(record):
         record(lambda: Network("net", REGION).private_subnet_id("usw2-az9"))
 
 
-def test_another_stack_adopts_a_network_by_what_it_exports(record):
+def test_exported_network_is_a_valid_existing_network(record):
     """As `pulumi stack output existingNetwork --json` prints it."""
 
     def program():

@@ -178,7 +178,7 @@ def test_efa_nodes_let_containers_lock_memory_before_containerd_starts_and_gpus_
          "options ptlrpc ptlrpcd_per_cpt_max=32\noptions ksocklnd credits=2560\n"),
     ],
 )  # fmt: skip
-def test_what_is_written_at_boot_is_a_whole_file(record, tmp_path, holds, file, text):
+def test_boot_script_writes_complete_files(record, tmp_path, holds, file, text):
     run_script(record, holds, tmp_path)
     assert (tmp_path / "etc" / file).read_text() == text
     for vcpus, large in ((64, False), (65, True)):
@@ -200,7 +200,7 @@ def test_trainium_reserves_no_hugepages_and_gpus_with_efa_do(record, name, args,
 
 
 @pytest.mark.parametrize("there", [(), ("lctl",), ("mount.lustre",), ("lctl", "mount.lustre")])
-def test_the_lustre_client_is_installed_unless_both_its_tools_are_there(record, tmp_path, there):
+def test_lustre_client_is_installed_unless_both_tools_exist(record, tmp_path, there):
     """aws-fsx-csi-driver#460: an image had the module without the tools."""
     run_script(record, "lustre-client", tmp_path, commands=there, install_lustre_client=True)
     assert (tmp_path / "dnf.log").exists() is (len(there) < 2)
@@ -214,7 +214,7 @@ BY_TCP = ("trn2.48xlarge", "trn2u.48xlarge", "p4d.24xlarge", "trn1.2xlarge")
     [("none", None, False), ("tcp", None, True), ("efa", None, True), ("tcp", False, False), ("none", True, True)],
 )
 @pytest.mark.parametrize("name", ["trn1.32xlarge", *BY_TCP])
-def test_the_lustre_client_is_there_where_the_cluster_has_a_file_system(record, name, network, own, installs):
+def test_lustre_client_is_installed_where_the_cluster_has_a_file_system(record, name, network, own, installs):
     found = str(user_data(built(record, name, lustre_network=network, install_lustre_client=own)))
     assert ("lustre-client" in found, "kefalnd" in found) == (installs, network == "efa" and name not in BY_TCP)
 

@@ -117,7 +117,7 @@ LATE = {
 
 
 @pytest.mark.parametrize("case", LATE)
-def test_what_is_built_must_be_known_at_once_and_the_message_says_what_takes_an_output(record, case):
+def test_structural_argument_refuses_an_output_with_the_alternative(record, case):
     program, message = LATE[case]
     with pytest.raises(ArgumentError, match=message) as raised:
         record(lambda: program(pulumi.Output.from_input("x")) and None)
@@ -125,7 +125,7 @@ def test_what_is_built_must_be_known_at_once_and_the_message_says_what_takes_an_
     assert "0x" not in str(raised.value)
 
 
-def test_a_node_group_beside_a_cluster_waits_for_what_its_nodes_need_and_not_for_dns(record):
+def test_node_group_waits_for_its_clusters_add_ons_but_not_for_dns(record):
     def program():
         made = cluster()
         nodes(cluster_name=made.cluster_name, wait_for=made.before_nodes)

@@ -292,7 +292,7 @@ def answers(name, document):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_policy_gives_what_is_needed_and_no_more(name):
+def test_policy_grants_exactly_its_table(name):
     text, table = POLICIES[name]
     found = answers(name, json.loads(text))
     assert [request for (wanted, request), got in zip(table, found, strict=True) if wanted != got] == []

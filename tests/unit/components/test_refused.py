@@ -26,7 +26,7 @@ def late(given):
 
 
 @pytest.mark.parametrize(("name", "args", "path", "says"), ROWS)
-def test_what_cannot_work_is_refused_at_its_place(record, name, args, path, says):
+def test_invalid_arguments_are_refused_at_their_path(record, name, args, path, says):
     with pytest.raises(components.ArgumentError) as refused:
         record(lambda: getattr(components, name)("x", late(args)) and None)
     assert " ".join(dict.fromkeys(each.path for each in refused.value.problems)) == path

@@ -75,7 +75,7 @@ def test_the_role_writes_below_one_prefix_of_one_bucket_and_people_may_submit_is
     assert not any("Endpoint" in action for action in rights(graph))
 
 
-def test_nobody_reaches_the_instances_and_a_bucket_and_a_log_group_are_made_where_they_are_asked_for_and_stay(record):
+def test_instances_are_unreachable_and_bucket_and_log_group_are_retained(record):
     graph = made(record)
     assert of_kind(graph, "Bucket", "LogGroup") == ()
     rules = [each.inputs for each in of_kind(graph, INGRESS)]
@@ -91,7 +91,7 @@ def test_nobody_reaches_the_instances_and_a_bucket_and_a_log_group_are_made_wher
     assert group.options.retain_on_delete
 
 
-def test_people_may_serve_only_on_admitted_types_and_touch_only_what_has_a_namespace(record):
+def test_people_serve_only_on_admitted_types_in_their_namespace(record):
     serving = rights(made(record, serving_types=["ml.inf2.xlarge"]))
     conditions = {name.removeprefix("sagemaker:"): each.get("Condition") for name, each in serving.items()}
     models = conditions["CreateModel"]

@@ -163,7 +163,7 @@ def test_jobs_read_and_write_below_their_own_prefixes_alone(record):
     assert one(graph, "TrainingNamespace").outputs == {**names, "role_arn": "", "claim_name": ""}
 
 
-def test_network_is_closed_but_for_what_training_needs(record):
+def test_network_policy_allows_only_training_traffic(record):
     policies = {name: inputs["spec"] for name, inputs in named(team(record), "NetworkPolicy").items()}
     assert policies["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     scraped = policies.pop("metrics")

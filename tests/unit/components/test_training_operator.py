@@ -72,7 +72,7 @@ def test_files_are_fetched_once_by_many_at_once_and_again_when_they_were_changed
     assert [each.name for each in place.iterdir()] == [home.name]
 
 
-def test_what_cannot_be_fetched_says_so_and_nothing_is_kept(tmp_path, server):
+def test_failed_fetch_is_reported_and_keeps_no_file(tmp_path, server):
     pinned = server.source()
     (server.root / "base/service.yaml").write_bytes(b"kind: Secret\n")
     with pytest.raises(FetchError, match=r"base/service\.yaml has SHA-256 [0-9a-f]{64}, and operator-v1 is pinned to"):
@@ -100,9 +100,7 @@ def test_the_kustomization_stands_beside_upstreams_files_of_a_mirror_and_then_ne
     assert len(server.asked) == len(FILES)
 
 
-def test_every_file_of_upstream_is_pinned_and_a_program_that_cannot_fetch_ends_with_what_to_do(
-    record, tmp_path, monkeypatch
-):
+def test_every_upstream_file_is_pinned_and_a_failed_fetch_names_the_fix(record, tmp_path, monkeypatch):
     pins = _training_operator.source().sha256
     assert {"overlays/standalone/kustomization.yaml", "base/kustomization.yaml", "base/deployment.yaml"} <= set(pins)
     assert all(re.fullmatch(r"[0-9a-f]{64}", sha) for sha in pins.values())

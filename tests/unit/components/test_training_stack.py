@@ -122,7 +122,7 @@ def test_each_group_is_judged_once(record, monkeypatch):
     assert judged == ["trn1-32xl-ng1", "trn1n-32xl-ng"]
 
 
-def test_the_idle_guard_takes_nodes_only_where_the_size_is_nobody_elses_and_paid_by_the_hour(record):
+def test_idle_guard_removes_only_hourly_nodes_of_unmanaged_size(record):
     fixed = {"name": "fixed", "instance_type": "trn1.32xlarge", "desired_size": 1}
     scaled = {**fixed, "name": "scaled", "ignore_desired_size": True}
     block = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zone_id": ZONE}
@@ -142,7 +142,7 @@ def test_the_idle_guard_takes_nodes_only_where_the_size_is_nobody_elses_and_paid
     assert sorted((each["minimum"], each["removes"]) for each in guarded) == [(0, False), (0, False), (1, True)]
 
 
-def test_the_controller_of_hypernodes_knows_ultraservers_where_a_group_has_such_nodes(record):
+def test_hypernode_controller_knows_ultraservers_of_its_groups(record):
     group = {"name": "us", "instance_type": "trn2u.48xlarge", "max_size": 4}
     for groups, label in (([], "network-node-layer-3"), ([group], "ultraserver-server-id-2")):
         graph = built(record, node_groups=[*STACK.get("node_groups", ()), *groups])
@@ -150,7 +150,7 @@ def test_the_controller_of_hypernodes_knows_ultraservers_where_a_group_has_such_
         assert found.inputs["spec"]["template"]["spec"]["containers"][0]["command"][-1].endswith(label)
 
 
-def test_mails_about_spending_count_what_carries_the_environments_tag(record):
+def test_budget_mail_counts_resources_with_the_environments_tag(record):
     graph = built(record, budget={"alert": {"monthly_usd": 9000, "emails": ["ops@example.com"]}})
     budget = one(graph, "Budget").inputs
     assert (budget["limitAmount"], budget["timeUnit"]) == ("9000.00", "MONTHLY")

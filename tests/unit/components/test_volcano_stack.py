@@ -127,7 +127,7 @@ def test_queues_wait_for_volcanos_admission(plain):
     assert object_faults({"apiVersion": QUEUE_API, "kind": "Queue", "metadata": {"name": "q"}, "spec": spec}) == []
 
 
-def test_child_queues_come_after_their_parent_in_whatever_order_they_are_given(record, plain):
+def test_child_queue_is_created_after_its_parent_in_any_order(record, plain):
     given = [
         {"name": "leaf", "parent": "team", "capability": {NEURON: 16}},
         {"name": "other", "parent": "team", "capability": {NEURON: 16}},

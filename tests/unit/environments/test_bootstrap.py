@@ -126,7 +126,7 @@ def test_only_an_account_for_acceptance_runs_lets_the_role_end_nodes_of_the_stac
         assert statements["TrainingImages"]["Resource"] == ["arn:*:ecr:*:*:repository/trainium-eks-*"]
 
 
-def test_bucket_and_key_stay_when_the_stack_goes_and_the_next_one_takes_them(account):
+def test_bucket_and_key_outlive_the_stack_and_are_adopted_by_the_next(account):
     named = {"TrustedPrincipals": PERSON, "Rights": "narrow"}
     first, kept, bucket = deployed(**named), key(), f"training-state-{ACCOUNT}-us-west-2"
     tags = client("kms").list_resource_tags(KeyId=kept)["Tags"]
@@ -175,7 +175,7 @@ def refusals(given):
             yield from (name for each in rule["Assertions"] if not holds(each["Assert"]))
 
 
-def test_a_value_that_opens_more_than_it_says_is_refused_and_what_people_have_is_taken():
+def test_overly_broad_parameter_is_refused_and_common_values_pass():
     for name, value in ((name, value) for name, values in VALUES["refused"].items() for value in values):
         assert name in [*refusals({name: value})], value
     for given in VALUES["together"]:

@@ -9,7 +9,7 @@ from trainium_eks.plan.differences.diff import compare
 
 
 @pytest.mark.slow
-def test_config_change_plans_what_the_engine_does(tmp_path):
+def test_plan_of_a_config_change_equals_the_engines(tmp_path):
     rig = Rig(tmp_path)
     rig.configure("dev", second_queue)
     built = rig.recorded("dev")

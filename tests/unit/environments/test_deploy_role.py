@@ -194,7 +194,7 @@ NEW = re.compile(r"(ec2|aps|grafana|kms):(Create(?!Tags)|Allocate|Authorize)\w+|
 
 
 @pytest.mark.parametrize("stack", ENVIRONMENTS)
-def test_the_role_can_do_nothing_of_it_to_what_another_owner_made(stack):
+def test_deploy_role_cannot_touch_another_owners_resources(stack):
     adopted = {"ec2:CreateSecurityGroup"}  # a group of the stack's own in another's VPC
     open_ = [
         other
@@ -216,7 +216,7 @@ ON_ANYTHING = re.compile(
 
 
 @pytest.mark.parametrize("stack", ENVIRONMENTS)
-def test_what_names_no_resource_changes_none(stack):
+def test_action_without_a_resource_changes_nothing(stack):
     on_all = {request.action for ask, request in caused(stack) if request.resource == "*" and ask.tags is Tags.NONE}
     assert {action for action in on_all if not ON_ANYTHING.fullmatch(action)} == set()
 
@@ -293,7 +293,7 @@ def test_a_key_policy_that_names_the_role_gives_it_no_use_of_the_key():
 
 
 @pytest.mark.parametrize("what", BEYOND)
-def test_a_role_within_the_boundary_is_no_administrator_whatever_its_policy_says(what):
+def test_bounded_role_is_no_administrator_with_any_policy(what):
     assert [each for each in BEYOND[what] if allowed(each, [EVERYTHING], BOUNDS)] == []
 
 
@@ -346,7 +346,7 @@ def of_roles():
     return found
 
 
-def test_the_boundary_leaves_what_the_policies_of_the_roles_give_and_needs_all_its_parts():
+def test_boundary_allows_all_role_policies_and_needs_all_its_parts():
     cut = {
         (name, each.action)
         for name, requests in of_roles().items()
@@ -386,7 +386,7 @@ TAKEN_BY = {
 """How a role's name ends, and the one service that may take it."""
 
 
-def test_each_role_is_taken_by_one_service_and_nobody_else(graph):
+def test_each_role_is_assumed_by_exactly_one_service(graph):
     roles = graph.of_type("aws:iam/role:Role")
     assert roles
     for role in roles:

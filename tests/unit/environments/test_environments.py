@@ -38,14 +38,14 @@ def test_no_team_can_have_a_namespace_of_the_stacks_own(graph):
     assert released <= {*namespaces.STACK, "kube-system"}
 
 
-def test_time_to_ready_stays_within_five_percent_of_the_bound_and_edges_are_those_that_it_takes(graph):
+def test_time_to_ready_is_within_five_percent_of_the_bound(graph):
     modelled = timeline.model(graph)
     assert (modelled.forbidden_edges, modelled.missing_edges) == ((), ())
     assert modelled.seconds <= 1.05 * modelled.lower_bound_seconds
     assert modelled.serial_seconds >= 2 * modelled.seconds
 
 
-def test_outputs_are_what_the_tools_read_with_the_cost_of_the_graph(graph):
+def test_outputs_parse_and_contain_the_graphs_cost(graph):
     outputs = StackOutputs.parse(graph.outputs)
     config = _config(graph)
     assert outputs.queue_names == tuple(queue.name for queue in config.queues)
@@ -66,7 +66,7 @@ def test_urns_replacing_inputs_edges_and_options_are_those_of_the_release(graph)
 
 
 @pytest.mark.parametrize("stack", ["dev", *(pytest.param(each, marks=pytest.mark.slow) for each in ("prod", "gpu"))])
-def test_first_preview_registers_what_up_builds_and_leaves_values_unknown(stack):
+def test_first_preview_registers_the_same_resources_as_up(stack):
     preview, graph = recorded(stack, dry_run=True), recorded(stack)
     assert {each.inputs["clusterName"] for each in preview.of_type("aws:eks/nodeGroup:NodeGroup")} == {UNKNOWN}
     for before, after in zip(preview.resources, graph.resources, strict=True):
@@ -76,7 +76,7 @@ def test_first_preview_registers_what_up_builds_and_leaves_values_unknown(stack)
                 assert value == after.inputs[name], f"{before.urn} {name}"
 
 
-def test_what_node_groups_launch_has_the_tags_of_everything_else_and_another_tag_replaces_no_node(graph):
+def test_launched_instances_have_all_tags_and_a_new_tag_replaces_none(graph):
     """The provider's default tags do not reach instances, volumes and interfaces."""
     (provider,) = graph.of_type("pulumi:providers:aws")
     tags = json.loads(str(provider.inputs["defaultTags"]))["tags"]

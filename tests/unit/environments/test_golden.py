@@ -21,7 +21,7 @@ def moved(name, **fields):
     return replace(BEFORE, resources=tuple(replace(r, **fields) if r.name == name else r for r in BEFORE.resources))
 
 
-def test_the_file_holds_what_is_held_and_lost_or_other_edges_are_noticed():
+def test_golden_comparison_notices_lost_and_added_edges():
     assert json.loads(golden.text(BEFORE)) == golden.golden(BEFORE)
     assert noticed(environment()) == []
     kept = tuple(each for each in BEFORE.by_urn[urn("trn1", BEFORE)].dependencies if each != urn("cni", BEFORE))

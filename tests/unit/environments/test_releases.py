@@ -19,7 +19,7 @@ KEPT = [(version, name) for version in releases.versions() for name in ENVIRONME
 
 
 @pytest.mark.parametrize(("version", "name"), KEPT, ids=["-".join(each) for each in KEPT])
-def test_nothing_that_holds_data_goes_without_a_word(version, name):
+def test_resource_with_data_is_not_lost_unannounced(version, name):
     before = releases.load(version, name)
     after = releases.now(before)
     found = releases.losses(before, after)
@@ -32,7 +32,7 @@ def test_nothing_that_holds_data_goes_without_a_word(version, name):
     assert [change.refused for change in diff.compare(before, after).items if change.refused] == []
 
 
-def test_versions_are_kept_and_what_goes_on_purpose_is_in_the_guide():
+def test_versions_are_kept_and_reviewed_losses_are_in_the_guide():
     assert max(map(numbers, releases.versions())) <= numbers(trainium_eks.__version__)
     for version in releases.versions():
         for what, reason in releases.reviewed(version).items():
@@ -43,7 +43,7 @@ def test_versions_are_kept_and_what_goes_on_purpose_is_in_the_guide():
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem lustre"
 
 
-def test_a_replaced_file_system_and_what_stands_in_a_replaced_network_are_losses_and_an_update_is_none():
+def test_replaced_file_system_and_network_are_losses_and_updates_are_not():
     before = environment()
     assert releases.losses(before, changed(before, "lustre", deploymentType="SCRATCH_2")) == {
         f"replace {LUSTRE}": "deploymentType"

@@ -55,7 +55,7 @@ def _turned(value):
 
 
 @pytest.mark.parametrize("stack", ["dev", *(pytest.param(each, marks=SLOW) for each in ("gpu", "prod"))])
-def test_the_order_of_what_has_none_changes_no_resource(stack):
+def test_reordered_unordered_config_changes_no_resource(stack):
     several = SEVERAL if stack == "dev" else {}
     given = {f"trainium-eks:{key}": json.dumps(value) for key, value in several.items()}
 

@@ -74,7 +74,7 @@ def test_a_block_of_config_is_planned_and_breaks_no_rule(own):
     assert {verdict.id: verdict.findings for verdict in verdicts if verdict.status == "fail"} == {}
 
 
-def test_a_block_of_yaml_is_read_by_what_it_is_for(tmp_path):
+def test_yaml_block_is_read_by_its_reader(tmp_path):
     for place, block in blocks("yaml"):
         data = yaml.safe_load(block)
         assert data, place
@@ -127,7 +127,7 @@ def test_generated_pages_and_the_picture_of_a_plan_are_current(monkeypatch, dev)
 def runs_here(line):
     """Whether a command needs no cluster, account, commit or folder beside this checkout, and writes nothing."""
     needs = ("--against", "--directory", "--write", "--stub", "--stack STACK", "--stack <stack>", "--stack local")
-    return line.startswith(("plan", "upgrade", "doctor --list", "doctor queue-closed", "stage --list")) and not any(
+    return line.startswith(("plan", "doctor --list", "doctor queue-closed", "stage --list")) and not any(
         word in line for word in needs
     )
 
@@ -140,9 +140,9 @@ HERE = sorted({line for param in TRN if runs_here(line := str(param.values[0]))}
 def test_a_command_that_needs_no_cluster_runs(line, monkeypatch, tmp_path):
     one_at_a_time = threading.Lock()  # as Pulumi's SDK, which loads its modules when they are first used
 
-    def record(project, stack, given=None, adjust=lambda settings: settings):
+    def record(project, stack, given=None):
         with one_at_a_time:
-            return recorded(stack, tuple(sorted(adjust(load_project(project).stack(stack)).config.items())))
+            return recorded(stack, tuple(sorted(load_project(project).stack(stack).config.items())))
 
     monkeypatch.setattr(recording, "record", record)
     # Local clouds may run in the checkout itself.

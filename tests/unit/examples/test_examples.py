@@ -90,7 +90,7 @@ def test_production_is_made_in_the_network_that_its_first_stack_exports():
     ],
     ids=["no CLI", "no stack", "no command"],
 )
-def test_automation_says_what_it_lacks(tmp_path, arguments, code, said):
+def test_automation_example_names_missing_tools_and_arguments(tmp_path, arguments, code, said):
     command = [sys.executable, ROOT / "examples" / "automation" / "deploy.py", *arguments]
     environment = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -58,7 +58,7 @@ def built(site):
             yield file, Page(file.read_text(), "article")
 
 
-def test_each_link_and_picture_is_there_and_nothing_is_loaded_from_elsewhere(site):
+def test_site_has_no_broken_link_and_loads_nothing_external(site):
     missing, foreign = [], []
     for file, page in built(site):
         foreign += [f"{file.name}: {each}" for each in page.loaded if urlsplit(each).netloc]

@@ -17,7 +17,7 @@ from trainium_eks.aws.account import NotCheckedError
 from trainium_eks.aws.sessions import AwsError
 from trainium_eks.cli.app import app
 from trainium_eks.cli.jobs import kubeconfig
-from trainium_eks.cli.shared import programs, stack_file_edit
+from trainium_eks.cli.shared import programs
 from trainium_eks.client import cluster_access, kubeconfig_variable
 from trainium_eks.client.failure import TRACEBACK, CommandError
 from trainium_eks.kube.errors import ClusterError
@@ -113,13 +113,6 @@ def _staged(file):
     return destination.Destination(place, request).complete(replace=False)
 
 
-def _edit(file):
-    try:
-        return stack_file_edit.put(text(file), ("config", "p:a"), "b")
-    except (stack_file_edit.NotEditableError, ValueError) as error:
-        raise CommandError(2, f"{file.name}: {error}") from None
-
-
 FILES = {
     "a stack's outputs": (OUTPUTS, cluster_access._read),
     "kubeconfig of --kubeconfig": (KUBECONFIG, _connect),
@@ -128,7 +121,6 @@ FILES = {
     "saved plan": (PLAN, lambda file: programs.saved(file, "dev")),
     "stub answers": ({"lookups": {"aws:a": {"id": "x"}}, "stackReferences": {"a": {}}}, assumptions.load),
     "stack's config": ({"config": {"p:a": "b", "p:c": [1]}}, _project),
-    "stack's config that is edited": ({"config": {"p:a": "b"}}, _edit),
     "state": (STATE, lambda file: StackState.parse(text(file), file.name)),
     "report of a local cloud": (REPORT, LocalReport.load),
     "report that up reads": (REPORT, lambda file: deployment.Report.load(paths(file, "report")).minor),
@@ -245,7 +237,7 @@ def test_commands_name_the_file(command, tmp_path, monkeypatch):
     run()
 
 
-def test_an_error_that_nobody_foresaw_is_a_sentence(monkeypatch):
+def test_unexpected_error_is_reported_in_one_sentence(monkeypatch):
     monkeypatch.setattr(cluster_access, "_read", lambda _: int("foreseen"))
     for extra in ([], ["--json"]):
         result = CliRunner().invoke(app, ["jobs", "--outputs", "x", *extra])

@@ -129,7 +129,7 @@ def test_lines_of_logs(reader):
 
 @budget(60)
 @given(TEXT)
-def test_what_is_printable(text):
+def test_printable_text_is_plain_and_unchanged_by_a_second_call(text):
     made = printable(text)
     assert is_plain(made)
     assert printable(made) == made
@@ -137,7 +137,7 @@ def test_what_is_printable(text):
 
 @budget(60)
 @given(st.lists(st.one_of(st.binary(max_size=60), st.just(b"2026-11-22T05:30:00.000000000Z F a\n"))), TEXT)
-def test_logs_of_pods_that_are_gone(tmp_path_factory, parts, name):
+def test_kept_logs_of_deleted_pods_are_readable(tmp_path_factory, parts, name):
     place = tmp_path_factory.getbasetemp() / "kept"
     container = place / "team" / "pod" / "uid" / "c"
     container.mkdir(parents=True, exist_ok=True)

@@ -134,7 +134,7 @@ QUOTA = "/api/v1/namespaces/team/resourcequotas/team"
         ("GET", "/a", b"<html>", "answered GET /a with something other than JSON"),
     ],
 )
-def test_what_waiting_does_not_mend_is_told_at_once(play, method, path, answer, said):
+def test_permanent_error_is_raised_without_retry(play, method, path, answer, said):
     api, client = play(answer)
     with pytest.raises(ClusterError, match=said):
         api.request(method, path, {}, timeout_seconds=5)
@@ -157,7 +157,7 @@ LOCAL = r"^the API server https://127.0.0.1:6443 \(/stack/kubeconfig\) cannot be
         ),
     ],
 )
-def test_a_server_that_stays_away_is_given_up(play, trouble, host, said, tries):
+def test_unreachable_server_is_given_up_after_its_retries(play, trouble, host, said, tries):
     api, client = play(*[trouble] * 100, host=host)
     with pytest.raises(ClusterError, match=said):
         api.request("GET", "/version")
@@ -195,7 +195,7 @@ def test_the_faults_of_an_invalid_object_are_listed(causes, text):
         ("{}", "the API server answered HTTP 502 without a message"),
     ],
 )
-def test_an_answer_is_told_with_or_without_a_status(body, text):
+def test_api_error_has_a_text_with_or_without_a_status(body, text):
     assert str(ApiError.of(502, body)) == text
 
 
@@ -211,7 +211,7 @@ def test_a_kind_knows_its_paths_and_an_object_without_a_namespace_is_in_default(
     assert ObjectReference.from_json(json.loads(json.dumps(reference.to_json()))) == reference
 
 
-def test_a_kind_whose_definition_is_new_is_awaited(play):
+def test_new_kind_is_awaited_until_it_is_served(play):
     spec = {"group": "x.io", "names": {"kind": "Queue"}, "versions": [{"name": "v1", "served": True}]}
     queues = {"resources": [{"name": "queues", "kind": "Queue", "namespaced": False}]}
     not_found = refusal(404, "NotFound", "the server could not find the requested resource")
@@ -252,7 +252,7 @@ def test_an_apply_that_met_another_write_is_repeated(play):
 @pytest.mark.parametrize(
     "answer", [refusal(409, "AlreadyExists", "it exists"), refusal(504, "Timeout", "request did not complete")]
 )
-def test_what_exists_or_may_exist_is_applied_and_what_is_refused_is_not(play, answer):
+def test_create_or_apply_updates_existing_objects_and_raises_refusals(play, answer):
     api, client = play(CONFIG_MAPS, answer, {"done": True}, refusal(403, "Forbidden", "no"))
     assert api.create_or_apply(CONFIG_MAP) == {"done": True}
     with pytest.raises(ApiError, match="no"):
@@ -278,7 +278,7 @@ def test_a_list_that_grew_too_old_starts_again(play):
     assert [path for _, path in client.asked[1:]] == [first, f"{first}&continue=x", first, f"{first}&continue=y"]
 
 
-def test_what_is_absent_is_nothing_to_get_or_delete(play):
+def test_absent_object_is_none_to_get_and_false_to_delete(play):
     gone = refusal(404, "NotFound", "not found")
     api, _ = play(CONFIG_MAPS, gone, gone, CONFIG_MAPS, {"items": []}, CONFIG_MAPS, {"items": []})
     for reference in (ObjectReference("v1", "ConfigMap", "ns", "a"), ObjectReference("v1", "Queue", "", "q")):
@@ -354,7 +354,7 @@ def test_each_field_that_is_not_as_its_manifest_says_is_a_line(play, data, live,
     assert drifted(play, live, after, data=data) == ("ConfigMap ns/a", lines)
 
 
-def test_what_kubectl_added_is_drift_and_a_restart_or_a_status_is_not(play):
+def test_kubectl_edit_is_drift_and_a_restart_is_not(play):
     def wrote(manager, **more):
         return {"manager": manager, "fieldsV1": {"f:data": {"f:a": {}, "f:b": {}}, "f:status": {}}, **more}
 
@@ -363,7 +363,7 @@ def test_what_kubectl_added_is_drift_and_a_restart_or_a_status_is_not(play):
     assert drifted(play, live, live, data={"a": "1"}) == ("ConfigMap ns/a", ("data.b was added by kubectl-edit",))
 
 
-def test_a_secrets_values_are_not_told_and_what_no_update_changes_is(play):
+def test_drift_hides_secret_values_and_reports_immutable_fields(play):
     live = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "lab"}, "data": {"k": "b2xk"}}
     manifest = {**live, "metadata": {"name": "a"}, "data": {"k": "bmV3"}}
     secrets = {"resources": [{"name": "secrets", "kind": "Secret", "namespaced": True}]}

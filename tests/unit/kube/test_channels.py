@@ -62,7 +62,7 @@ def test_lines_come_whole_and_the_end_says_why(run, end, complaint, why):
     assert run(end, complaint) == (["a", "bc", "d"], why)
 
 
-def test_a_refused_channel_is_told_without_its_headers(monkeypatch):
+def test_refused_channel_is_reported_without_its_headers(monkeypatch):
     def refused(*_, **__):
         raise ApiException(status=0, reason="Handshake status 403 Forbidden -+-+- {'date': 'now'} -+-+- body")
 

@@ -39,5 +39,5 @@ LONG = "x" * (pod_text.LINE_CHARACTERS + 1)
         (pod_text.printable_json, '"\x7f\u200b"', '"\\u007f\\u200b"'),
     ],
 )
-def test_what_is_taken(read, value, found):
+def test_pod_text_is_parsed(read, value, found):
     assert read(value) == found

@@ -64,7 +64,7 @@ def _namespace(name, *after, **options):
     return k8s.core.v1.Namespace(name, metadata={"name": name}, opts=opts)
 
 
-def test_what_comes_from_a_program_of_others_is_not_made_of_nothing():
+def test_object_that_needs_an_unsimulated_value_is_refused():
     cloud = Cloud()
 
     def program(*, uses):

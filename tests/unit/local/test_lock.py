@@ -44,7 +44,7 @@ def other_holder(paths):
             holder.kill()
 
 
-def test_who_holds_it_is_said_and_one_that_was_killed_does_not(paths):
+def test_lock_names_its_holder_and_a_killed_process_releases_it(paths):
     with other_holder(paths) as holder:
         with pytest.raises(ClusterError) as failure, locked(paths, "down", wait_seconds=0.1):
             pass

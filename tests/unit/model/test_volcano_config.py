@@ -57,7 +57,7 @@ def test_reclaim_runs_after_allocate_and_needs_jobs_that_are_not_held_back(rests
         ((), "proportion"),
     ],
 )
-def test_capacity_replaces_proportion_where_a_queue_says_what_it_deserves_and_gangs_are_no_victims(queues, expected):
+def test_capacity_plugin_is_used_when_a_queue_has_deserved_and_gangs_stay(queues, expected):
     found = plugins(queues=queues)
     assert found.keys() & {"capacity", "proportion"} == {expected}
     assert list(found)[:3] == ["priority", "gang", "conformance"]

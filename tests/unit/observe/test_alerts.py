@@ -55,13 +55,13 @@ def test_prometheus_takes_the_rules_and_their_templates(tool, tmp_path):
     promtool.call(tool, "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml", cwd=tmp_path)
 
 
-def test_rules_read_only_what_somebody_serves_or_records(server):
+def test_rules_query_only_served_or_recorded_series(server):
     groups = [*rules.recording(PRICES), *rules.alerts(AlertSettings(), "prod")]
     queries = [rule["expr"] for group in groups for rule in group["rules"]]
     assert [wrong for query in queries for wrong in unknown(server, query)] == []
 
 
-def test_an_alert_says_what_to_type_and_where_to_read():
+def test_alert_has_a_next_command_and_a_runbook_url():
     def annotations(settings):
         found = [rule for group in rules.alerts(settings, "prod") for rule in group["rules"]]
         return next(rule["annotations"] for rule in found if rule["alert"] == "GangStuck")
@@ -73,7 +73,7 @@ def test_an_alert_says_what_to_type_and_where_to_read():
     assert "runbook_url" not in annotations(AlertSettings())
 
 
-def test_every_threshold_is_read_by_an_alert_and_a_place_that_nobody_fills_is_refused(monkeypatch, tmp_path):
+def test_every_threshold_is_used_and_an_unfilled_placeholder_is_refused(monkeypatch, tmp_path):
     places = {*re.findall(r"<(\w+)>", (rules.FOLDER / "alerts.yaml").read_text())}
     stems = {place.rpartition("_")[0] for place in places}
     assert {name for name in AlertSettings.model_fields if name.rpartition("_")[0] not in stems} == {"runbook_url"}
@@ -84,7 +84,7 @@ def test_every_threshold_is_read_by_an_alert_and_a_place_that_nobody_fills_is_re
         rules.alerts(AlertSettings(), "prod")
 
 
-def test_texts_say_what_it_costs_and_thresholds_are_those_of_the_settings(tool, tmp_path):
+def test_alert_texts_have_costs_and_thresholds_of_the_settings(tool, tmp_path):
     def check(name, settings, text, *trials):
         promtool.check(tool, tmp_path, promtool.rules_with(name, settings, text), trials)
 
@@ -121,7 +121,7 @@ COMMANDS = sorted({each.removeprefix("trn ") for each in (*ON_PAGES, *NEXT) if e
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
-def test_a_page_says_what_it_means_what_to_look_at_what_mends_it_and_what_it_costs(name):
+def test_runbook_page_has_every_section_and_two_commands(name):
     means, *rest = PAGES[name].strip().split("\n\n")
     assert len(means) > 40
     assert [found for part in rest for found in re.findall(r"^\*\*[^*]+\*\*", part, re.MULTILINE)] == SECTIONS
@@ -132,11 +132,11 @@ def test_a_page_says_what_it_means_what_to_look_at_what_mends_it_and_what_it_cos
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_trn_is_one_with_such_options(command):
+def test_runbook_command_of_trn_parses(command):
     assert parse(words(command.replace("NODES", "1")))
 
 
-def test_every_alert_has_a_page_whose_first_sentence_says_what_it_is_about():
+def test_every_alert_has_a_page_with_a_one_sentence_summary():
     assert PAGES.keys() == rules.severities().keys()
     assert runbook.about("ExporterDown") == "An exporter does not answer Prometheus."
     assert all(runbook.about(name).endswith(".") and "\n" not in runbook.about(name) for name in PAGES)

@@ -22,7 +22,7 @@ def _values(dashboard):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_they_ask_only_for_what_is_served_or_recorded(name, server):
+def test_dashboard_queries_only_served_or_recorded_series(name, server):
     dashboard = SHIPPED[name]
     asked = [expand(query.expression, _values(dashboard)) for query in queries(dashboard)]
     asked += [selector for _, selector, _ in variables(dashboard)]
@@ -30,7 +30,7 @@ def test_they_ask_only_for_what_is_served_or_recorded(name, server):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_panel_says_what_it_is_of_and_what_to_do(name):
+def test_each_panel_has_a_description_and_a_unit(name):
     dashboard = SHIPPED[name]
     assert dashboard["description"]
     assert dashboard["tags"] == ["trainium-eks"]

@@ -115,7 +115,7 @@ def _no_pause(monkeypatch):
     monkeypatch.setattr(guard, "SETTLE_SECONDS", 0.0)
 
 
-def test_whoever_runs_there_but_daemons_makes_a_node_busy():
+def test_pod_other_than_a_daemon_makes_its_node_busy():
     assert guard.GROUP_LABEL == GROUP_LABEL
     idle = (pod("node-1", owner="DaemonSet"), pod("node-1", owner="Node"), pod("node-2"), pod(None))  # Node: static
     (read,) = guard.read([node()], idle)

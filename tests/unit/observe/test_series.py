@@ -36,7 +36,7 @@ def test_nodes_labels_and_the_file_systems_series_are_those_that_are_read():
     assert asked <= {f"aws_fsx_{name}_{statistic}" for name, statistic in names.items()}
 
 
-def test_a_query_for_what_nobody_serves_is_noticed(server):
+def test_query_of_an_unserved_series_is_noticed(server):
     query = 'rate(kube_node_labelz[5m]) + neuroncore_utilization_ratio{pod="a", node="b"} + trn:gang:waits{c="d"}'
     said = ["kube_node_labelz: no series of tests/served_series.py, and not recorded"]
     assert unknown(server, query) == [*said, "neuroncore_utilization_ratio has no label pod"]
@@ -79,7 +79,7 @@ def test_one_pod_of_a_gang_is_asked(form, nodes):
     assert asked == [True] + [False] * (nodes - 1)
 
 
-def test_what_a_team_answers_is_bounded():
+def test_scrape_of_a_teams_pods_is_bounded():
     """A team's pods write what Prometheus takes in; a bound on targets would leave out those of other teams."""
     open_to_teams = [each for each in SCRAPES if not each.namespace]
     assert open_to_teams == [TRAININGS]

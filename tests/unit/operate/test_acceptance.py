@@ -99,7 +99,7 @@ def test_steps_end_and_begin_below_the_limit_of_cost_with_time_left_to_destroy(t
     assert run.state.result("scale").text == "the limit was reached: 2.5 USD or 24 hours"
 
 
-def test_killed_it_goes_on_with_the_step_that_was_under_way(tmp_path):
+def test_killed_run_resumes_with_its_current_step(tmp_path):
     trial = Trial(tmp_path, train=SystemExit())
     with pytest.raises(SystemExit):
         trial.run().go()
@@ -134,7 +134,7 @@ def test_ctrl_c_destroys_and_a_second_one_leaves_that_to_the_next_run(tmp_path):
     assert once.run().state.ended is not None
 
 
-def test_kept_it_stays_open_and_the_next_run_destroys(tmp_path):
+def test_kept_run_is_destroyed_by_the_next_one(tmp_path):
     trial = Trial(tmp_path)
     run = trial.run()
     run.go(keep=True)
@@ -181,7 +181,7 @@ def test_a_file_of_something_else_is_refused_before_anything_is_made(tmp_path, t
         *("ana@example.com", "/home/ana/stack/Pulumi.dev.yaml", "AKIAIOSFODNN7EXAMPLE", "cr-0123456789abcdef0"),
     ],
 )
-def test_what_names_an_account_a_machine_or_a_person_is_in_no_report(private):
+def test_report_contains_no_account_machine_or_person(private):
     shown = public(f"could not reach {private}, at 13:50:15 for step 12 of trn1.32xlarge (v1.35.8-20260930)")
     assert private not in shown
     assert shown.endswith("at 13:50:15 for step 12 of trn1.32xlarge (v1.35.8-20260930)")
@@ -206,7 +206,7 @@ def program(tmp_path, monkeypatch):
     return put
 
 
-def test_a_command_gets_its_stack_before_the_arguments_of_pulumi_and_its_answers_are_told_apart(program, tmp_path):
+def test_command_gets_its_stack_first_and_its_answers_are_kept_apart(program, tmp_path):
     trn = program("print(json.dumps({'asked': asked}))\nsys.stderr.write('a\\n b\\n')\nsys.exit(len(asked) % 2)")
     for _ in range(2):
         answer = trn.run("deploy", "up", after=("--yes",))
@@ -252,7 +252,7 @@ time.sleep(60)
 """
 
 
-def test_a_command_out_of_time_is_asked_to_end_and_may_finish_what_it_has_begun(program, tmp_path):
+def test_command_out_of_time_is_interrupted_and_may_clean_up(program, tmp_path):
     with pytest.raises(StepError, match=r"`trn deploy up` was stopped: its time"):
         program(ENDS, seconds=3).run("deploy", "up")
     assert (tmp_path / "begun").exists()

@@ -60,7 +60,7 @@ def _run(program, missing, cwd, *arguments):
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_the_version_stands_once_and_the_changelog_begins_with_it_or_with_what_follows_it():
+def test_version_is_declared_once_and_heads_the_changelog():
     assert PROJECT["dynamic"] == ["version"]
     assert PYPROJECT["tool"]["hatch"]["version"]["path"] == "trainium_eks/__init__.py"
     assert release_notes.version() == trainium_eks.__version__
@@ -108,7 +108,7 @@ def test_a_command_without_the_local_extra_names_it_and_never_has_a_fault(tmp_pa
 
 def test_constraints_and_the_wheels_dependencies_are_those_of_the_requirements_files():
     pinned = {each.name: str(each.specifier).removeprefix("==") for each in _required("constraints.txt")}
-    for name in ("requirements.txt", "requirements-local.txt", "requirements-dev.txt"):
+    for name in ("requirements.txt", "requirements/local.txt", "requirements/dev.txt"):
         for wanted in _required(name):
             held = pinned.get(wanted.name.lower(), "")
             assert held, f"{wanted} has no constraint: run make constraints"
@@ -116,7 +116,7 @@ def test_constraints_and_the_wheels_dependencies_are_those_of_the_requirements_f
     extras = {name: set(map(Requirement, PROJECT["optional-dependencies"][name])) for name in ("cli", "local")}
     needed = set(map(Requirement, PROJECT["dependencies"]))
     assert needed | extras["cli"] == set(_required("requirements.txt"))
-    assert extras["local"] == {Requirement("trainium-eks[cli]"), *_required("requirements-local.txt")}
+    assert extras["local"] == {Requirement("trainium-eks[cli]"), *_required("requirements/local.txt")}
     every = needed.union(*extras.values()) - {Requirement("trainium-eks[cli]")}
     assert all("<" in str(each.specifier) for each in every), "every dependency has an upper bound"
 

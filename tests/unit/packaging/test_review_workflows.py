@@ -133,7 +133,7 @@ def test_a_new_environment_is_all_new_and_a_label_accepts_losses(runner):
 
 
 @pytest.mark.slow
-def test_a_stack_that_is_not_there_is_said_in_the_summary(runner):
+def test_missing_stack_is_reported_in_the_summary(runner):
     assert _plan(runner, "nowhere")[0] == 2
     assert "no stack 'nowhere'" in (runner.path / "summary").read_text()
 

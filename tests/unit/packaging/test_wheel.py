@@ -123,7 +123,7 @@ def _run(installed, cwd, *arguments):
 
 def test_wheel_holds_components_charts_and_type_marker(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    modules = [f"local/toolchain/{name}" for name in ("volcano", "training_operator", "karpenter")]
+    modules = [f"local/toolchain/{name}" for name in ("volcano", "training_operator")]
     wanted = [
         *("py.typed", "components/network.py", "docs/alerts.md", "docs/bootstrap.yaml", "observe/rules/alerts.yaml"),
         *("charts/neuron-monitor/Chart.yaml", "charts/torchx-etcd/Chart.yaml", "observe/rules/recording.yaml"),
@@ -148,7 +148,7 @@ def test_wheel_installed_elsewhere_plans_a_program_that_imports_a_component(inst
     assert "aws:ec2/vpc:Vpc" in {resource["type"] for resource in plan["resources"]}
 
 
-def test_wheel_finds_its_charts_and_what_runs_in_containers(installed, tmp_path):
+def test_wheel_contains_charts_and_container_code(installed, tmp_path):
     shown = _run(installed, tmp_path, "-c", PARTS)
     assert (shown.stdout, shown.stderr) == ("True True True\n", "")
 

@@ -58,7 +58,7 @@ def test_a_job_of_a_release_that_may_write_runs_no_code_of_the_repository():
             assert not re.search(r"\b(make|python3?|pip|\.ci)\b", ran)
 
 
-def test_a_caller_grants_what_the_called_workflow_asks_for():
+def test_calling_workflow_grants_the_called_ones_permissions():
     """GitHub refuses to start a run otherwise, also where the job that asks for more would be skipped."""
     for file in FILES:
         caller = read(file.name)
@@ -68,7 +68,7 @@ def test_a_caller_grants_what_the_called_workflow_asks_for():
                 assert all(each["permissions"].items() <= granted.items() for each in read(called)["jobs"].values())
 
 
-def test_what_may_write_runs_nothing_of_the_request():
+def test_workflow_with_write_access_runs_no_code_of_the_request():
     [checkout] = [each for each in steps("comment.yaml") if "checkout" in each.get("uses", "")]
     assert "ref" not in checkout["with"], "the default branch, which workflow_run checks out by itself"
     assert set(read("comment.yaml")[True]) == {"workflow_run"}  # YAML reads `on` as true
@@ -111,6 +111,6 @@ def test_ci_runs_the_commands_of_the_readme_and_fails_with_any(failing, code, tm
     assert done.stdout.splitlines()[-4:] == ["make test:", closing, "make test-all:", closing]
 
 
-def test_ci_runs_what_the_repository_says():
+def test_ci_runs_the_repositorys_own_script():
     assert [step["run"] for step in steps("ci.yaml") if "run" in step] == [".ci/run"]
     assert os.access(ROOT / ".ci" / "run", os.X_OK)

@@ -107,7 +107,7 @@ def test_an_instance_is_counted_by_its_inputs_or_its_template(own, template, lin
 @pytest.mark.parametrize(
     ("tier", "hourly"), [("standard", {}), ("tier-xl", {"tier-xl": 1.65}), ("tier-8xl", {"tier-8xl": 13.90})]
 )
-def test_a_provisioned_control_plane_is_a_line_of_its_own(tier, hourly):
+def test_provisioned_control_plane_is_its_own_line(tier, hourly):
     found = cost.estimate(changed(environment(), "control-plane", controlPlaneScalingConfig={"tier": tier}))
     lines = {item.what.rpartition(" ")[2]: item.hourly_usd for item in found.items if "provisioned" in item.what}
     assert lines == hourly
@@ -119,13 +119,13 @@ def test_a_provisioned_control_plane_is_a_line_of_its_own(tier, hourly):
     ("policy", "told"),
     [(None, True), ({}, True), ({"supportType": "EXTENDED"}, True), ({"supportType": "STANDARD"}, False)],
 )
-def test_a_cluster_is_told_what_extended_support_will_cost(policy, told):
+def test_extended_support_cost_is_noted(policy, told):
     graph = changed(environment(), "control-plane", upgradePolicy=policy)
     assert bool(_item(graph, "EKS control plane").note) is told
 
 
 @pytest.mark.parametrize(("kind", "unknown"), [("LoadBalancer", ("load balancer",)), ("ClusterIP", ()), (None, ())])
-def test_a_services_load_balancer_costs_nobody_knows_how_much(kind, unknown):
+def test_load_balancer_of_a_service_has_an_unknown_cost(kind, unknown):
     build = Builder()
     build.add("kubernetes:core/v1:Service", "s", spec={"type": kind} if kind else {})
     assert cost.estimate(build.graph()).unknown == unknown
@@ -165,7 +165,7 @@ def test_extended_support_costs_six_times_once_standard_support_is_over():
         assert line.note
 
 
-def test_what_is_in_pulumi_eks_own_component_belongs_to_the_cluster():
+def test_resources_inside_pulumi_eks_are_billed_to_the_cluster():
     graph = environment()
     [made] = [each for each in graph.resources if each.name == "control-plane"]
     urn = "urn:pulumi:dev::p::eks:index:Cluster::inner"

@@ -96,7 +96,7 @@ def test_a_forbidden_edge_is_named(who, whom, edge):
     assert ((urn(who, graph), urn(whom, graph)) in timeline.model(graph).forbidden_edges) is not through
 
 
-def test_children_wait_for_what_their_component_waits_for_and_resources_for_their_provider():
+def test_children_wait_for_their_components_dependencies():
     assert _ends(waiting(environment(), "fsx", "nat"), "fsx-group", "nat")
     assert _ends(with_parts(environment(), "queue-test", dependencies=(), parent=""), "queue-test", "control-plane")
 

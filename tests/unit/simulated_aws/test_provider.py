@@ -36,7 +36,7 @@ def config_map(name, **data):
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
-def test_a_check_completes_what_the_program_left_open(clouds):
+def test_check_fills_in_defaults_of_pulumi_aws(clouds):
     """As pulumi-aws: its region, the default tags, a name, and what Terraform's schema says of the rest."""
     aws = clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": "me"}}))
     inputs = {"assumeRolePolicy": "{}", "tags": {"Name": "x"}}
@@ -57,7 +57,7 @@ def test_a_check_completes_what_the_program_left_open(clouds):
     assert (path, "desiredSize" in reason) == ("scalingConfig.desiredsize", True)
 
 
-def test_a_made_up_name_stays_until_the_thing_is_replaced(clouds):
+def test_generated_name_is_kept_until_replacement(clouds):
     aws = clouds.provider(region="us-west-2")
     first = aws.check(GROUP, {"clusterName": "c"})
     assert first["nodeGroupName"] == aws.check(GROUP, {"clusterName": "c"})["nodeGroupName"]
@@ -89,7 +89,7 @@ def test_each_changed_property_is_named(clouds):
     assert answer.detailedDiff["instanceTypes[0]"].kind == PROPERTY.UPDATE_REPLACE
 
 
-def test_a_changed_default_tag_changes_what_takes_tags(clouds):
+def test_changed_default_tag_changes_taggable_resources(clouds):
     before, after = (
         clouds.provider(region="us-west-2", defaultTags=json.dumps({"tags": {"Owner": owner, "Team": "a"}}))
         for owner in ("me", "you")
@@ -122,7 +122,7 @@ def test_a_preview_makes_nothing_and_knows_the_inputs(clouds, state):
     assert json.loads(state.read_text())["things"] == []
 
 
-def test_what_is_made_again_has_another_id(clouds):
+def test_recreated_resource_has_another_id(clouds):
     aws = clouds.provider()
     made = [aws.made(VPC, {"cidrBlock": f"10.{number}.0.0/16"}) for number in range(2)]
     aws.delete(VPC, made[0][0])
@@ -138,7 +138,7 @@ def test_a_name_that_is_taken_is_refused(clouds, state):
     assert len(json.loads(state.read_text())["things"]) == 1
 
 
-def test_a_secret_stays_one_and_is_not_written_down(clouds, state):
+def test_secret_is_kept_secret_and_not_stored(clouds, state):
     type_, kubernetes = "kubernetes:core/v1:Secret", clouds.provider("kubernetes")
     inputs = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"key": "hunter2-long"}}
     answer = kubernetes.create(type_, inputs, secret=frozenset({"stringData"}))
@@ -153,7 +153,7 @@ def test_a_secret_stays_one_and_is_not_written_down(clouds, state):
     assert "stringData" not in imported.properties.fields
 
 
-def test_an_update_keeps_what_was_computed(clouds, state):
+def test_update_keeps_computed_outputs(clouds, state):
     aws = clouds.provider()
     before = {"cidrBlock": "10.0.0.0/16"}
     aws.made(VPC, before)
@@ -167,7 +167,7 @@ def test_an_update_keeps_what_was_computed(clouds, state):
     assert wire.decode(aws.read(VPC, identity).properties, mask=False) == updated
 
 
-def test_a_preview_of_an_update_knows_not_what_comes_from_the_unknown(clouds):
+def test_preview_of_an_update_leaves_derived_outputs_unknown(clouds):
     aws = clouds.provider()
     before = {**CLUSTER_INPUTS, "tags": {"a": "b"}}
     identity, outputs = aws.made(CLUSTER, before)
@@ -209,7 +209,7 @@ def test_a_launch_template_has_a_new_version_when_more_than_its_tags_change(clou
     assert (updated["latestVersion"], updated["defaultVersion"]) == (2, default)
 
 
-def test_what_is_used_or_protected_cannot_be_deleted(clouds):
+def test_used_or_protected_resource_cannot_be_deleted(clouds):
     aws = clouds.provider()
     vpc, _ = aws.made(VPC, {"cidrBlock": "10.0.0.0/16"})
     subnet, _ = aws.made(SUBNET, {"vpcId": vpc, "cidrBlock": "10.0.0.0/24", "availabilityZoneId": "usw2-az1"})
@@ -262,7 +262,7 @@ def test_the_first_creation_of_a_failing_type_fails_once(serve, state):
 THING = Thing(VPC, "vpc-1", "", "urn:one", "urn:one", {"cidrBlock": "10.0.0.0/16"}, {"arn": "a"})
 
 
-def test_everything_is_there_when_it_is_opened_again_and_a_file_in_use_is_refused(state):
+def test_inventory_is_complete_after_reopening_and_refused_while_in_use(state):
     with Inventory(state) as inventory:
         inventory.add(THING)
         assert inventory.fails_first(VPC)

@@ -60,7 +60,7 @@ def node(name, version="8", **labels):
         (429, 1, True),
     ],
 )
-def test_what_refusals_of_hypernodes_end(tmp_path, status, writes, fails):
+def test_refused_hypernode_ends_the_controller_or_is_skipped(tmp_path, status, writes, fails):
     connection = Scripted(lambda method, _: listed() if method == "GET" else ApiStatusError(status, "refused"))
     with pytest.raises(ApiStatusError) if fails else nullcontext():
         Controller(lambda _: connection, LAYERS, tmp_path / "ready").keep(TWO)
@@ -113,7 +113,7 @@ def test_nodes_are_followed_and_only_their_switches_count():
     assert seen == [(n0, True), (n0, False), (both, True), (n1, True)]
 
 
-def test_after_a_failure_it_goes_on_and_lists_anew_only_where_the_version_is_forgotten(monkeypatch):
+def test_controller_resumes_after_a_failure_and_relists_on_expiry(monkeypatch):
     monkeypatch.setattr(controller.time, "sleep", lambda _: None)
     gone = {"type": "ERROR", "object": {"code": 410, "message": "too old"}}
     watches = iter([OSError("cut off"), [], [gone], Ended()])
@@ -140,7 +140,7 @@ def test_a_round_that_failed_is_repeated_after_longer_and_longer_pauses(monkeypa
     assert capsys.readouterr().out.startswith("gate: cut off; trying again in 1 s\n")
 
 
-def test_a_connection_reads_all_pages_with_the_token_and_opens_anew_after_a_refusal(monkeypatch, tmp_path):
+def test_connection_reads_all_pages_and_reconnects_after_a_refusal(monkeypatch, tmp_path):
     class ApiServer(Handler):
         def do_GET(self):  # noqa: N802 - the server's names
             seen.append((self.path, self.headers["Authorization"], self.headers["Accept"], self.client_address))

@@ -133,7 +133,7 @@ class Cluster(Connection):
         ([], GateResult()),
     ],
 )
-def test_a_report_names_who_passes_and_who_fails(reports, verdict):
+def test_report_judges_each_node(reports, verdict):
     assert judge({"a": "b1", "b": "b1"}, {"t-0": "a", "t-1": "b"}, reports) == verdict
 
 
@@ -189,7 +189,7 @@ def test_a_node_that_fails_is_cordoned_and_named_and_the_others_are_tested_witho
     assert json.loads(job["metadata"]["annotations"][gate.TESTED]).keys() == {"a", "c"}
 
 
-def test_a_test_without_a_verdict_is_told_once_and_repeated_later():
+def test_inconclusive_test_is_reported_once_and_repeated_later():
     cluster = Cluster(node("a"), node("b"))
     cluster.keep()
     name = cluster.end()

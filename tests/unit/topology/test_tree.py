@@ -108,7 +108,7 @@ def test_a_node_is_in_its_half_and_its_ultraserver_and_these_are_under_the_switc
             assert all(each[label] == value for each in sharing)
 
 
-def test_an_ultraserver_whose_nodes_name_different_leaves_is_whole_below_the_spine():
+def test_ultraserver_under_different_leaves_is_placed_under_the_spine():
     nodes = {
         f"n{number}": {
             **dict(zip(FIVE, ("nn-1", "nn-2", f"nn-{3 + number % 2}", "us", f"h{number // 2}"), strict=True))

@@ -59,7 +59,7 @@ def test_a_damaged_one_is_passed_over_and_named(tmp_path, damage):
     assert str(bad.path) in told[0]
 
 
-def test_what_a_kill_left_is_no_checkpoint_and_the_next_save_removes_it(tmp_path):
+def test_interrupted_save_is_no_checkpoint_and_is_removed_by_the_next(tmp_path):
     program = f"""
         import os, signal, sys
         sys.path.insert(0, {str(WORKLOADS)!r})
@@ -78,7 +78,7 @@ def test_what_a_kill_left_is_no_checkpoint_and_the_next_save_removes_it(tmp_path
     assert [path.suffix for path in _complete(tmp_path)] == [".ckpt"]
 
 
-def test_one_that_cannot_be_completed_leaves_what_was_there(tmp_path):
+def test_failed_save_keeps_the_previous_checkpoint(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     good = _save(checkpoints, 5, "a")
     (checkpoints.begin(10) / "SHA256SUMS").symlink_to("/dev/full")

@@ -75,7 +75,7 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path, name, capsys):
     assert "is no name of a cache" in capsys.readouterr().err
 
 
-def test_what_is_compiled_is_found_and_not_compiled_again(tmp_path, capsys):
+def test_compiled_graph_is_found_and_not_recompiled(tmp_path, capsys):
     nothing_yet = f'[ ! -e "{tmp_path}/k" ] || exit 7;'
     assert cache(tmp_path).check(OPTIONS).code == NOT_THERE
     assert compilation(tmp_path, f"{nothing_yet}{COMPILE}{nothing_yet}").run() == 0
@@ -88,14 +88,14 @@ def test_what_is_compiled_is_found_and_not_compiled_again(tmp_path, capsys):
     assert not [each for each in (tmp_path / ".staging" / "k").iterdir() if each.is_dir()]
 
 
-def test_another_option_is_named_before_anybody_recompiles(tmp_path):
+def test_changed_option_is_named_before_recompilation(tmp_path):
     compilation(tmp_path).run()
     asked = cache(tmp_path).check({"batch_size": "8", "dropout": "", "seq_len": "128"})
     assert asked.code == OTHER_OPTIONS
     assert 'other options: batch_size was 16, is 8; dropout was not given, is "". Compile with these' in asked.message
 
 
-def test_graphs_of_other_options_come_beside_those_that_are_there(tmp_path):
+def test_graphs_of_other_options_are_added_to_the_existing_ones(tmp_path):
     other = {**OPTIONS, "batch_size": "8"}
     compilation(tmp_path).run()
     inode = (module(tmp_path, 0) / "model.neff").stat().st_ino
@@ -107,7 +107,7 @@ def test_graphs_of_other_options_come_beside_those_that_are_there(tmp_path):
         assert cache(tmp_path).check(options).code == COMPLETE
 
 
-def test_what_somebody_compiled_there_without_the_lock_is_not_trusted(tmp_path):
+def test_graph_compiled_without_the_lock_is_not_trusted(tmp_path):
     module(tmp_path, 1).mkdir(parents=True)
     (module(tmp_path, 1) / "model.neff").write_text("cut off")
     (module(tmp_path, 1) / "model.hlo_module.pb.lock").touch()
@@ -137,7 +137,7 @@ def test_damage_is_noticed_and_compiling_again_mends_it(tmp_path, harm, words):
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE
 
 
-def test_a_lock_that_a_killed_reader_left_is_taken_away(tmp_path):
+def test_lock_of_a_killed_reader_is_removed(tmp_path):
     compilation(tmp_path).run()
     beside_a_graph, being_compiled = (module(tmp_path, each) / "model.hlo_module.pb.lock" for each in (1, 9))
     being_compiled.parent.mkdir()
@@ -154,7 +154,7 @@ def test_a_graph_that_was_not_compiled_stops_the_publication(tmp_path, capsys):
     assert compilation(tmp_path).run() == 0
 
 
-def test_a_command_that_fails_keeps_what_it_compiled_for_the_next(tmp_path):
+def test_failed_command_keeps_its_compiled_graphs_for_the_next(tmp_path):
     assert compilation(tmp_path, f"{COMPILE} exit 5").run() == 5
     assert cache(tmp_path).check(OPTIONS).code == NOT_THERE
     only_looks = 'cd "$NEURON_COMPILE_CACHE_URL" && [ "$(cat cc-2/MODULE_2/model.neff)" = "graph 2" ]'
@@ -162,7 +162,7 @@ def test_a_command_that_fails_keeps_what_it_compiled_for_the_next(tmp_path):
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE
 
 
-def test_without_devices_there_is_nothing_to_compile_and_that_is_said(tmp_path, capsys):
+def test_missing_devices_compile_nothing_and_are_reported(tmp_path, capsys):
     assert compilation(tmp_path, "true").run() == 0
     assert "complete: no graph (without Neuron devices" in capsys.readouterr().err
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE
@@ -184,7 +184,7 @@ HELD = "n=0; until [ -e {root}/go ] || [ $((n += 1)) -gt 30000 ]; do sleep 0.02;
 """Goes on when the test says so, or, if there is no test any more, after ten minutes."""
 
 
-def test_of_two_one_compiles_and_the_other_says_who(tmp_path, processes):
+def test_second_compiler_waits_and_names_the_first(tmp_path, processes):
     script = (AGAIN + HELD).format(root=tmp_path) + COMPILE
     first = processes(tmp_path, "run", "--job", "compile-1", script=script)
     until((tmp_path / "compiled").exists)
@@ -206,7 +206,7 @@ def test_of_many_that_begin_at_once_one_compiles(tmp_path, processes):
     assert (tmp_path / "compiled").read_text() == "again\n"
 
 
-def test_what_is_published_while_a_check_looks_is_found(tmp_path, monkeypatch):
+def test_graph_published_during_a_check_is_found(tmp_path, monkeypatch):
     """The check finds nothing, then no process that compiles: it was done in between."""
 
     def done_in_between(_):
@@ -216,7 +216,7 @@ def test_what_is_published_while_a_check_looks_is_found(tmp_path, monkeypatch):
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE
 
 
-def test_a_dead_writers_lock_is_taken_over_with_what_it_compiled(tmp_path, processes):
+def test_dead_compilers_lock_and_graphs_are_taken_over(tmp_path, processes):
     dies = processes(tmp_path, "run", "--job", "a", script=f"{COMPILE} touch {tmp_path}/done; sleep 600")
     until((tmp_path / "done").exists)
     os.killpg(dies.pid, signal.SIGKILL)
@@ -297,7 +297,7 @@ def test_killed_at_any_file_operation_it_is_sound_and_the_next_run_completes_it(
     assert min(operations.values()) > 50
 
 
-def test_a_disk_that_fills_up_leaves_what_training_reads(tmp_path):
+def test_full_disk_keeps_the_published_graphs(tmp_path):
     compilation(tmp_path).run()
 
     def limited():

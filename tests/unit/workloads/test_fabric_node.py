@@ -113,7 +113,7 @@ def _judged(slow, nodes=5, links=()):
     return [found.detail for found in judge(seconds, 1.0, "abcde", "all-reduce of 1 GiB")]
 
 
-def test_slow_nodes_are_named_and_do_not_hide_each_other_and_what_is_no_single_node_is_said():
+def test_each_slow_node_is_named_and_shared_causes_are_reported():
     assert ["node 1 (b)" in text or "node 3 (d)" in text for text in _judged({1, 3})] == [True, True]
     (text,) = _judged({0})
     assert text.startswith("node 0 (a) is slow: all-reduce of 1 GiB takes it 4 s at best")

@@ -195,7 +195,7 @@ def test_ranks_do_not_meet_at_a_port_that_is_taken(node, tmp_path):
     assert ended[0] == 0, ended
 
 
-def test_when_a_rank_is_killed_all_nodes_fail_and_the_next_run_goes_on(node, tmp_path):
+def test_killed_rank_fails_all_nodes_and_the_next_run_resumes(node, tmp_path):
     nodes = _two(node, *_sum(tmp_path, "--steps", FOR_EVER, "--checkpoint-every", "2"))
     checkpoints = _await_checkpoint(tmp_path)
     ranks = subprocess.run(["pgrep", "-P", str(nodes[1].process.pid)], capture_output=True, text=True, check=True)
@@ -219,7 +219,7 @@ def test_sigterm_at_one_node_stops_all_after_a_checkpoint(node, tmp_path):
     assert max(int(path.name[5:13]) for path in (tmp_path / "checkpoints").glob("step-*")) == int(stopped)
 
 
-def test_another_world_starts_anew(node, tmp_path):
+def test_changed_world_size_starts_from_the_beginning(node, tmp_path):
     assert node(1, *_sum(tmp_path, "--steps", "2")).ended()[0] == 0
     code, output = node(1, *_sum(tmp_path, "--steps", "3"), ranks=2).ended()
     assert code == 0
@@ -254,7 +254,7 @@ def test_sigterm_ends_a_node_that_waits_for_others(node, port):
     assert alone.ended()[0] == 143
 
 
-def test_a_node_says_who_did_not_come_and_what_holds_the_port(port, monkeypatch):
+def test_join_error_names_missing_nodes_and_a_port_in_use(port, monkeypatch):
     with socket.create_server(("127.0.0.1", port)), pytest.raises(gang.JoinError, match="node 0 cannot listen there"):
         gang.join("127.0.0.1", port, "j", 2, rank=0)
     monkeypatch.setattr(gang, "JOIN_SECONDS", 0.2)
@@ -305,7 +305,7 @@ def _hears(other, words):
 @pytest.mark.parametrize("launcher", ["gang", "torchrun"])
 @pytest.mark.parametrize("bad", [0, 1])
 @pytest.mark.parametrize("said", ["failed, too", "Connection closed by peer"])
-def test_the_node_that_failed_first_ends_at_once_and_the_others_when_they_are_told(node, tmp_path, launcher, bad, said):
+def test_first_failed_node_ends_at_once_and_the_others_are_notified(node, tmp_path, launcher, bad, said):
     """Although the others' ranks end before its own: they have noticed. A stand-in of torchrun hides exit codes."""
     script, torchrun = tmp_path / "fails.py", tmp_path / "torchrun"
     script.write_text(_ALL_FAIL)
@@ -321,14 +321,14 @@ def test_the_node_that_failed_first_ends_at_once_and_the_others_when_they_are_to
 
 
 @pytest.mark.parametrize("gone", [0, 1])
-def test_a_node_that_is_gone_failed_first(node, tmp_path, gone):
+def test_killed_node_is_named_as_the_first_failure(node, tmp_path, gone):
     nodes = _two(node, "--stay", "60", *_sum(tmp_path, "--steps", FOR_EVER))
     _await_checkpoint(tmp_path)
     os.killpg(nodes[gone].process.pid, signal.SIGKILL)
     _hears(nodes[1 - gone], f"node {gone} failed first, with exit code 137")
 
 
-def test_a_node_ends_when_nobody_restarts_the_gang(node, tmp_path):
+def test_node_ends_when_the_gang_is_not_restarted(node, tmp_path):
     nodes = _two(node, "--stay", "0.1", *_sum(tmp_path, "--steps", FOR_EVER))
     _await_checkpoint(tmp_path)
     os.killpg(nodes[1].process.pid, signal.SIGKILL)

@@ -38,7 +38,7 @@ def _get(port, path="/metrics"):
     return found
 
 
-def test_what_is_served_is_prometheus_text_at_one_path_until_the_end(run, port):
+def test_metrics_are_prometheus_text_at_one_path_until_the_end(run, port):
     status, kind, text = _get(port)
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
     found = parse(text)

@@ -133,7 +133,7 @@ def test_a_server_that_gives_up_is_tried_again_later_from_there(server, stage, t
     assert server.sent_bytes == len(CONTENT) - 2 * CHUNK
 
 
-def test_what_was_damaged_between_two_tries_is_fetched_again(server, stage, tmp_path):
+def test_file_damaged_between_attempts_is_fetched_again(server, stage, tmp_path):
     files = {"a.bin": random_bytes(2000), "b.bin": random_bytes(1000)}  # the larger comes first
     url = server.list_of(files)
     server.status = lambda path, _: 503 if path == "/b.bin" else 200
@@ -145,7 +145,7 @@ def test_what_was_damaged_between_two_tries_is_fetched_again(server, stage, tmp_
     assert content_of(tmp_path / "set") == files
 
 
-def test_what_does_not_fit_is_refused_before_it_begins_and_a_full_disk_is_said(server, stage, monkeypatch):
+def test_oversized_copy_is_refused_and_a_full_disk_is_reported(server, stage, monkeypatch):
     server.files["/set.bin"] = random_bytes(2 * CHUNK)
     monkeypatch.setattr(Destination, "free_bytes", lambda _: 66 * 1024 * 1024 - 1)
     ended = stage(f"{server.url}/set.bin")
@@ -170,7 +170,7 @@ def test_what_does_not_fit_is_refused_before_it_begins_and_a_full_disk_is_said(s
         ("{}/x", "link/set", "leads out of"),
     ],
 )
-def test_what_is_no_source_or_no_destination_is_refused(server, stage, tmp_path, source, to, said):
+def test_invalid_source_or_destination_is_refused(server, stage, tmp_path, source, to, said):
     server.files["/x"] = b"x"
     (tmp_path / "link").symlink_to("/tmp")
     ended = stage(source.format(server.url), to=to)
@@ -191,7 +191,7 @@ def test_a_file_and_a_directory_of_one_name_are_refused(server, stage):
     assert (ended.code, "has both a file 'a' and files below it" in ended.message) == (1, True)
 
 
-def test_a_second_run_copies_nothing_and_what_has_gone_is_noticed(server, stage, tmp_path):
+def test_second_run_copies_nothing_and_notices_missing_files(server, stage, tmp_path):
     url = server.list_of({"a": b"1", "b": b"2"})
     assert stage(url, "--list").code == 0
     asked = server.asked.total()
@@ -205,7 +205,7 @@ def test_a_second_run_copies_nothing_and_what_has_gone_is_noticed(server, stage,
     assert content_of(tmp_path / "set") == {"a": b"1", "b": b"2"}
 
 
-def test_what_is_staged_is_not_taken_for_something_else(server, stage, tmp_path):
+def test_staged_set_of_another_source_is_not_reused(server, stage, tmp_path):
     one = server.list_of({"a": b"1"})
     server.files["/other"] = b"2"
     assert stage(one, "--list").code == 0
@@ -225,7 +225,7 @@ def test_a_persons_own_files_are_never_replaced(server, stage, tmp_path):
     assert content_of(tmp_path / "set") == {"mine": b"precious"}
 
 
-def test_what_is_half_copied_of_another_source_gives_way(server, stage, tmp_path):
+def test_partial_copy_of_another_source_is_discarded(server, stage, tmp_path):
     server.files |= {"/one": random_bytes(1000), "/two": b"2"}
     server.status = lambda path, _: 404 if path == "/one" else 200
     assert (stage(f"{server.url}/one").code, stage(f"{server.url}/two").code) == (1, 0)
@@ -287,7 +287,7 @@ for line in sys.stdin:
 """Copies in forks of a Python without threads, each killed after its time: a new Python takes longer to start."""
 
 
-def test_killed_at_any_of_fifty_moments_it_goes_on_to_the_same_content(server, tmp_path):
+def test_copy_killed_at_any_of_fifty_moments_resumes_to_the_same_content(server, tmp_path):
     files = {f"{index}.bin": random_bytes(150_000 + 1_300_000 * (index % 4 == 0), index) for index in range(12)}
     url = server.list_of(files)
     server.seconds_a_piece = 0.002
@@ -337,7 +337,7 @@ def test_of_two_at_once_one_writes_and_the_other_finds_it_done(server, tmp_path)
     assert server.sent_bytes == 3 * CHUNK
 
 
-def test_a_directory_that_goes_while_its_bytes_are_counted_ends_nothing(tmp_path):
+def test_directory_deleted_during_counting_is_ignored(tmp_path):
     counted, ended = SimpleNamespace(_parts=tmp_path), threading.Event()
 
     def come_and_go():

@@ -61,7 +61,7 @@ def test_a_list_in_pages_is_read_to_its_end(s3, stage, monkeypatch):
     assert len([asked for asked in seen if "list-type" in str(asked.url)]) == 2
 
 
-def test_one_object_is_one_file_and_what_is_not_public_is_asked_for_signed(s3, stage, tmp_path, monkeypatch):
+def test_single_object_is_one_file_and_private_ones_are_signed(s3, stage, tmp_path, monkeypatch):
     client, seen = s3
     client.put_object(Bucket=BUCKET, Key="private/a.bin", Body=b"content")
     assert stage(f"s3://{BUCKET}/private/a.bin").code == 1
@@ -89,7 +89,7 @@ def test_an_object_in_several_parts_is_verified_by_its_etag(s3, stage, tmp_path)
     assert measure(tmp_path / "set/big.bin", f"parts/{size}")[1] == f"parts/{size}:{etag}"
 
 
-def test_what_is_not_there_or_not_allowed_is_said(s3, stage):
+def test_missing_or_forbidden_bucket_is_reported(s3, stage):
     for source, said in (
         ("s3://no-such-bucket/x/", "there is no bucket no-such-bucket"),
         (f"s3://{BUCKET}/none/", "there is nothing at s3:"),
@@ -127,7 +127,7 @@ def test_cut_connections_are_no_loss_and_a_changed_object_is_no_mixture(s3, stag
         (503, "SlowDown", "reduce your rate", "SlowDown"),
     ],
 )
-def test_refusals_of_s3_are_said_in_words(status, code, text, said):
+def test_s3_errors_are_described(status, code, text, said):
     answer = {"Error": {"Code": code, "Message": text}, "ResponseMetadata": {"HTTPStatusCode": status}}
     found = S3("s3://bucket/key", 1)._said(ClientError(answer, "GetObject"))
     assert said in str(found)
@@ -176,7 +176,7 @@ def link(name, to):
 
 
 @pytest.mark.parametrize("ending", ["tar", "tar.gz", "tgz", "tar.bz2", "tar.xz", "zip"])
-def test_an_archive_is_unpacked_and_gone(server, stage, tmp_path, ending):
+def test_archive_is_unpacked_and_deleted(server, stage, tmp_path, ending):
     files = {"top/a.bin": random.Random(1).randbytes(100_000), "top/deep/b": b"b"}
     mode = {"tar": "w", "tar.gz": "w:gz", "tgz": "w:gz", "tar.bz2": "w:bz2", "tar.xz": "w:xz"}.get(ending, "")
     server.files[f"/set.{ending}"] = a_tar(files, mode) if mode else a_zip(files)
@@ -225,7 +225,7 @@ def test_an_archive_that_is_none_or_reaches_outside_is_refused(server, stage, tm
     assert not [*tmp_path.rglob("out"), *tmp_path.parent.glob("out"), *tmp_path.glob("set")]
 
 
-def test_of_an_absolute_path_the_slash_is_taken_away_as_tar_does(server, stage, tmp_path):
+def test_absolute_path_in_an_archive_loses_its_slash_as_in_tar(server, stage, tmp_path):
     server.files["/set.tar"] = a_tar({"/tmp/out-of-the-volume": b"x"}, "w")
     assert stage(f"{server.url}/set.tar", "--extract").stage == "complete"
     assert not Path("/tmp/out-of-the-volume").exists()
@@ -237,7 +237,7 @@ def test_two_archives_with_one_file_are_refused(server, stage):
     assert (ended.code, "2.tar holds '1', as the source does already" in ended.message) == (1, True)
 
 
-def test_killed_at_each_rename_and_link_while_it_unpacks_it_goes_on(server, stage, tmp_path, monkeypatch):
+def test_unpacking_killed_at_each_rename_and_link_resumes(server, stage, tmp_path, monkeypatch):
     archives = {f"x/{n}.tar": a_tar({f"t{n}/{each}": bytes([n]) for each in "ab"}, "w") for n in range(3)}
     url = server.list_of(archives)
     wanted = {f"x/t{n}/{each}": bytes([n]) for n in range(3) for each in "ab"}

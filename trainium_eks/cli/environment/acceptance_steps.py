@@ -16,7 +16,6 @@ from trainium_eks.model.validation.parsing import MISSHAPEN
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.operate.acceptance.commands import Answer, Commands, findings
 from trainium_eks.operate.acceptance.run import Step, StepError
-from trainium_eks.operate.upgrade.settings import next_version
 
 if TYPE_CHECKING:
     from trainium_eks.kube.api import Api
@@ -102,9 +101,6 @@ def steps(commands: Commands, known: Facts) -> list[Step]:
     two = f"A gang of {known.nodes} nodes"
     there = known.nodes > int(known.group["minSize"]) or known.nodes < int(known.group["maxSize"])
     one_size = "" if there else f"minSize and maxSize of {known.group['name']} are the same"
-    newest = (
-        "" if known.version and next_version(known.version) else "no later Kubernetes version is known to this release"
-    )
     on, alone_do = do.with_doctor, do.alone
     return [
         Step("plan", "The config keeps every rule.", 10, alone_do(do.plan)),
@@ -120,7 +116,6 @@ def steps(commands: Commands, known: Facts) -> list[Step]:
         Step("alert", f"The alert {ALERT} fires for it.", STALL_SECONDS, on(do.alert, STALLED), ("stall",), no_alerts),
         Step("scale", "The group takes another size, and its own again.", node, on(do.scale), up, one_size),
         Step("again", "A second `up` would change nothing.", 60, on(do.again), up),
-        Step("upgrade", "The next Kubernetes version is planned, step by step.", 30, alone_do(do.upgrade), up, newest),
         Step("destroy", "Everything is deleted.", known.up_seconds, alone_do(do.destroy), closes=True),
         Step("leftovers", "Nothing that costs money is left.", 60, alone_do(do.leftovers), closes=True),
     ]  # fmt: skip
@@ -262,13 +257,6 @@ class _Acts:
         if self._known.local and "Nothing has changed" not in answer.output:
             raise StepError(f"it changed something: {answer.complaint}")
         return "nothing has changed" if self._known.local else "the preview expects no change"
-
-    def upgrade(self) -> str:
-        to = next_version(self._known.version)
-        document = self._commands.ask("upgrade", "--to", to)
-        if document.get("refused") or "steps" not in document:
-            raise StepError(f"AWS would refuse the upgrade to {to}, or it cannot be planned: {_problems(document)}")
-        return f"to {to}: {len(document['steps'])} steps, about {document['seconds'] / 60:.0f} min"
 
     def destroy(self) -> str:
         self._here("destroy", ("--yes", "--no-export"))

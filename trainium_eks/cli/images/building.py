@@ -84,17 +84,12 @@ def repository_of(outputs: StackOutputs) -> Repository:
 
 
 @contextmanager
-def opened_engine(asked: str | None, *, copies: bool = False) -> Iterator[Engine]:
-    """Yield the engine with that name, or the first that works, with a temporary file for logins.
-
-    For a copy between registries, skopeo and crane come first.
-    """
-    known = (*engines.COPIERS, *engines.ENGINES) if copies else engines.ENGINES
-    if asked is not None and asked not in known:
-        raise CommandError(WRONG_USAGE, f"--engine {asked} is none of {', '.join(known)}")
-    among = engines.COPIERS if copies else engines.ENGINES
+def opened_engine(asked: str | None) -> Iterator[Engine]:
+    """Yield the engine with that name, or the first that works, with a temporary file for logins."""
+    if asked is not None and asked not in engines.ENGINES:
+        raise CommandError(WRONG_USAGE, f"--engine {asked} is none of {', '.join(engines.ENGINES)}")
     with tempfile.TemporaryDirectory(prefix="trn-login-") as directory:
-        yield engines.find(asked, Path(directory, "auth.json"), among)
+        yield engines.find(asked, Path(directory, "auth.json"))
 
 
 def log_in(engine: Engine, repository: Repository) -> None:

@@ -1,19 +1,15 @@
-"""``--in-cluster``: image builds and copies by Jobs on the CPU pool; the caller's login goes with the Job."""
+"""``--in-cluster``: image builds by a Job on the CPU pool; the caller's login goes with the Job."""
 
 import secrets
-from typing import Any
 
-from trainium_eks.aws.ecr import Login, Repository
 from trainium_eks.cli.images.building import BuildableImage
 from trainium_eks.cli.shared.progress import shown_progress
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
-from trainium_eks.client.session import Session, open_session
+from trainium_eks.client.session import open_session
 from trainium_eks.jobs.images import image_jobs
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.api import ApiError
-
-Json = dict[str, Any]
 
 
 def build(cluster: ClusterOptions, planned: BuildableImage) -> None:
@@ -25,48 +21,31 @@ def build(cluster: ClusterOptions, planned: BuildableImage) -> None:
             f"what the image is built from has {size:,} bytes compressed, and a build in the cluster is sent at most "
             f"{image_jobs.MOST_CONTEXT_BYTES:,}: give a smaller --context, or build with an engine",
         )
-    login = _login(planned.repository)
+    login = planned.repository.login()
+    if login is None:
+        url = planned.repository.url
+        raise CommandError(
+            WRONG_USAGE, f"{url} is no repository of ECR, to which alone a Job in the cluster can log in"
+        )
     with open_session(cluster) as session:
         name = f"image-{planned.tag.lower().replace('.', '-').replace('_', '-')[:40].strip('-')}-{secrets.token_hex(3)}"
+        namespace = session.namespace.name
         job, needs = image_jobs.build_objects(session.namespace, name, planned.reference, planned.made_of, login)
-        _run(session, name, job, needs, planned.reference, no_color=cluster.no_color)
-
-
-def mirror(cluster: ClusterOptions, repository: Repository, source: str, reference: str) -> None:
-    """Copy an image in the cluster."""
-    login = _login(repository)
-    with open_session(cluster) as session:
-        name = f"mirror-{secrets.token_hex(3)}"
-        job, needs = image_jobs.mirror_objects(session.namespace, name, source, reference, login)
-        _run(session, name, job, needs, reference, no_color=cluster.no_color)
-
-
-def _login(repository: Repository) -> Login:
-    login = repository.login()
-    if login is None:
-        raise CommandError(
-            WRONG_USAGE, f"{repository.url} is no repository of ECR, to which alone a Job in the cluster can log in"
-        )
-    return login
-
-
-def _run(session: Session, name: str, job: Json, needs: tuple[Json, ...], reference: str, *, no_color: bool) -> None:
-    try:
-        batch_jobs.submit(session.api, job, needs)
-    except ApiError as error:
-        raise CommandError(FAILED, f"the Job is refused: {error}") from None
-    namespace = session.namespace.name
-    with shown_progress(no_color=no_color) as shown:
-        shown.say(f"Job {name} in {namespace}")
         try:
-            end = batch_jobs.follow(
-                session.api, namespace, name, image_jobs.CONTAINER, line=shown.line, waiting=shown.waiting
-            )
-        except KeyboardInterrupt:
-            shown.say(f"The Job {name} goes on; trn cancel {name} ends it")
-            raise
+            batch_jobs.submit(session.api, job, needs)
+        except ApiError as error:
+            raise CommandError(FAILED, f"the Job is refused: {error}") from None
+        with shown_progress(no_color=cluster.no_color) as shown:
+            shown.say(f"Job {name} in {namespace}")
+            try:
+                end = batch_jobs.follow(
+                    session.api, namespace, name, image_jobs.CONTAINER, line=shown.line, waiting=shown.waiting
+                )
+            except KeyboardInterrupt:
+                shown.say(f"The Job {name} goes on; trn cancel {name} ends it")
+                raise
     if not end.succeeded:
         why = str(shown.last.get("message") or end.message)
         raise CommandError(
-            FAILED, f"{reference} is not there: {why}; the Job {name} stays for an hour (trn logs {name})"
+            FAILED, f"{planned.reference} is not there: {why}; the Job {name} stays for an hour (trn logs {name})"
         )

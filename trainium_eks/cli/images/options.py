@@ -1,4 +1,4 @@
-"""Options of ``trn image build`` and ``push``, and of ``mirror``."""
+"""Options of ``trn image build`` and ``push``."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,9 @@
 """``trn tensorboard``: TensorBoard of a job's logs on this machine's loopback, until Ctrl-C."""
 
+import os
+import sys
 import time
-from typing import Annotated
+from typing import Annotated, Never
 
 import typer
 
@@ -24,7 +26,10 @@ def tensorboard(
         str | None, typer.Option("--image", help="Image with TensorBoard in it; default: the job's own.")
     ] = None,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port of this machine; default: a free one.")
+        int,
+        typer.Option(
+            "--port", min=0, max=65535, help="Port of this machine; default: a free one, 6006 for the local cloud."
+        ),
     ] = 0,
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the pod for the next call; it ends after 12 hours.")
@@ -34,38 +39,43 @@ def tensorboard(
 ) -> None:
     """Open TensorBoard on a job's logs, <output directory>/tensorboard, at a port of this machine, until Ctrl-C.
 
-    It runs as a pod of the team on the CPU pool; on the local cloud, where the volume is a directory, here.
+    It runs as a pod of the team on the CPU pool; for the local cloud, whose volume is a directory, on this machine.
     """
     from trainium_eks.client import tensorboard as board
     from trainium_eks.client.session import open_session
-    from trainium_eks.jobs.watch.tensorboard import pod_name
+    from trainium_eks.jobs.watch.tensorboard import PORT, pod_name
 
     with open_session(cluster) as session:
         if not session.namespace.claim:
             raise CommandError(FAILED, f"the namespace {session.namespace.name} has no shared volume to read logs from")
         directory, image = board.logs_of(session, job, image)
-        pod = "" if session.is_local else pod_name(job)
-        if session.is_local:
-            opened = board.here(session, job, directory, port=port)
-        else:
+        local = board.local_command(session, job, directory, port or PORT) if session.is_local else None
+        if local is None:
             say = silent if cluster.as_json else notice
-            opened = board.in_a_pod(session, job, directory, image, port=port, keep=keep, say=say)
-        try:
-            with opened as url:
-                _serve(cluster, url, directory, pod)
-        except KeyboardInterrupt:
-            raise typer.Exit from None  # that is how it is ended
-        except board.NotStartedError as failure:
-            from trainium_eks.cli.shared import examine
+            try:
+                with board.in_a_pod(session, job, directory, image, port=port, keep=keep, say=say) as url:
+                    _show(cluster, url, directory, pod_name(job))
+                    _wait()
+            except KeyboardInterrupt:
+                raise typer.Exit from None  # that is how it is ended
+            except board.NotStartedError as failure:
+                from trainium_eks.cli.shared import examine
 
-            raise examine.with_closing(failure, cluster, session.namespace.name, pod) from None
+                raise examine.with_closing(failure, cluster, session.namespace.name, pod_name(job)) from None
+    _show(cluster, f"http://127.0.0.1:{port or PORT}", directory, "")
+    sys.stdout.flush()
+    # It takes the place of this process, so that Ctrl-C and SIGTERM end it, and tells by itself of a taken port.
+    os.execv(local[0], local)
 
 
-def _serve(cluster: ClusterOptions, url: str, directory: str, pod: str) -> None:
+def _show(cluster: ClusterOptions, url: str, directory: str, pod: str) -> None:
     if cluster.as_json:
         document = {"url": url, "directory": directory, "pod": pod or None}
         output.write_json({"schemaVersion": output.SCHEMA_VERSION, **document}, indent=None)
     else:
         output.write(f"TensorBoard of {printable(directory)}: {url} (Ctrl-C ends it)\n")
+
+
+def _wait() -> Never:
     while True:
         time.sleep(3600)

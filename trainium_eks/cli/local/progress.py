@@ -70,8 +70,6 @@ class ConsoleReporter:
 
     def started(self, started: StartResult) -> None:
         """Show the version and address of Kubernetes."""
-        for moved in started.moved_ports:
-            self._print(Text(f"Port {moved}", "yellow"))
         if started.started:
             line = f"Kubernetes {started.version} at {started.server}, started in {started.seconds:.1f} s"
         else:

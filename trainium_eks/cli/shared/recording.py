@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from trainium_eks.model.validation.problems import config_path, config_set, plur
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording import assumptions, process
 from trainium_eks.plan.recording.assumptions import Assumptions, AssumptionsError
-from trainium_eks.plan.recording.project import InvalidConfigError, ProjectError, StackSettings, load_project
+from trainium_eks.plan.recording.project import InvalidConfigError, ProjectError, load_project
 
 TIMEOUT_SECONDS = 300.0
 """A program is stopped after this time without progress."""
@@ -39,18 +39,12 @@ def load_assumptions(path: Path | None) -> Assumptions | None:
         raise CommandError(WRONG_USAGE, f"--stub {error}") from None
 
 
-def record(
-    project: Path,
-    stack: str,
-    given: Assumptions | None = None,
-    adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
-) -> Graph:
+def record(project: Path, stack: str, given: Assumptions | None = None) -> Graph:
     """Return the recorded program of a stack. Without given answers for its look-ups, those in the project's
-    ``answers.<stack>.yaml`` count; a look-up without an answer gets a placeholder. ``adjust`` changes the stack's
-    settings on their way to the program."""
+    ``answers.<stack>.yaml`` count; a look-up without an answer gets a placeholder."""
     try:
         answers = given or assumptions.of_stack(project, stack) or Assumptions()
-        return process.record(project, stack, assumptions=answers, timeout_seconds=TIMEOUT_SECONDS, adjust=adjust)
+        return process.record(project, stack, assumptions=answers, timeout_seconds=TIMEOUT_SECONDS)
     except AssumptionsError as error:
         raise CommandError(WRONG_USAGE, str(error)) from None
     except InvalidConfigError as error:

@@ -1,10 +1,8 @@
 """Programs of this machine for container images. Their output goes to stderr as it comes.
 
-docker, podman and finch are engines: they build, pull and push by one command line. skopeo and crane copy from
-registry to registry.
+docker, podman and finch build, pull and push by one command line.
 """
 
-import re
 import shutil
 import subprocess
 import sys
@@ -18,20 +16,12 @@ from trainium_eks.jobs.images.images import DOCKERFILE, PLATFORM
 from trainium_eks.kube.errors import ClusterError, MissingError
 
 ENGINES = ("docker", "podman", "finch")
-COPIERS = ("skopeo", "crane")
-"""Names, like :data:`ENGINES` in the order of the search."""
-
-_WITH_OPTIONS = ("podman", "skopeo")
-"""Programs with options for the file of our login, and for registries without TLS."""
-
-_PROBES = {"skopeo": "--version", "crane": "version"}
-"""Subcommands that show whether a program works; ``info`` of the others asks their service, too."""
+"""Names, in the order of the search."""
 _REMEDIES = {
     "docker": " (start Docker Desktop, or `sudo systemctl start docker`)",
     "podman": " (on macOS and Windows: `podman machine start`)",
     "finch": " (on macOS and Windows: `finch vm start`)",
 }
-_RETRIES = 5
 _LAST_LINES = 2
 
 
@@ -68,12 +58,11 @@ def ask(argv: Sequence[str]) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class Engine:
-    """One of :data:`ENGINES` or :data:`COPIERS`, with its commands."""
+    """One of :data:`ENGINES`, with its commands."""
 
     name: str
     auth_file: Path | None = None
-    """File in which podman and skopeo keep our login meanwhile; the others keep logins in their own stores, often the
-    system's."""
+    """File in which podman keeps our login meanwhile; the others keep logins in stores of their own."""
 
     def build(self, reference: str, directory: Path, arguments: Mapping[str, str]) -> None:
         """Build the image of a directory's Dockerfile."""
@@ -103,71 +92,40 @@ class Engine:
         """Push an image to its registry."""
         run([self.name, "push", *self._transport(reference), *self._logins(), reference])
 
-    def copy(self, source: str, target: str) -> None:
-        """Copy an image from registry to registry.
-
-        skopeo and crane copy all platforms byte for byte, compare every digest, leave out the layers that are there,
-        and try again where a registry breaks off. An engine brings the image of :data:`PLATFORM` alone.
-        """
-        if self.name == "skopeo":
-            run(skopeo_copy(source, target, self.auth_file if self._logins() else None))
-        elif self.name == "crane":
-            run([self.name, "copy", source, target])
-        else:
-            self.pull(source)
-            run([self.name, "tag", source, target])
-            self.push(target)
-
     def login(self, registry: str, user: str, password: str) -> None:
         """Log in. The password is written to the engine's input: arguments can be read by everybody on a machine."""
         given = ("--username", user, "--password-stdin", *self._transport(registry), *self._logins(login=True))
-        group = ["auth"] if self.name == "crane" else []
-        run([self.name, *group, "login", *given, registry], stdin=password)
+        run([self.name, "login", *given, registry], stdin=password)
 
     def _logins(self, *, login: bool = False) -> list[str]:
         """Return the options for our login, which is for the stack's registry alone; pulls use the user's own
         logins."""
-        if self.name not in _WITH_OPTIONS or self.auth_file is None or not (login or self.auth_file.exists()):
+        if self.name != "podman" or self.auth_file is None or not (login or self.auth_file.exists()):
             return []
         return ["--authfile", str(self.auth_file)]
 
     def _transport(self, reference: str) -> list[str]:
-        if self.name not in _WITH_OPTIONS or not _is_loopback(reference):
+        if self.name != "podman" or not _is_loopback(reference):
             return []
         # The others trust loopback registries without TLS, too.
         return ["--tls-verify=false"]
 
 
-def find(asked: str | None, auth_file: Path | None = None, among: Sequence[str] = ENGINES) -> Engine:
-    """Return the program with the given name, else the first of ``among`` that is here and works."""
-    here = [name for name in ([asked] if asked else among) if shutil.which(name)]
+def find(asked: str | None, auth_file: Path | None = None) -> Engine:
+    """Return the engine with the given name, else the first of :data:`ENGINES` that is here and works."""
+    here = [name for name in ([asked] if asked else ENGINES) if shutil.which(name)]
     if not here:
-        what = f"{asked} is not on PATH" if asked else f"none of {', '.join(among)} is on PATH"
+        what = f"{asked} is not on PATH" if asked else f"none of {', '.join(ENGINES)} is on PATH"
         raise NoEngineError(f"{what}: install one, or use the cluster with --in-cluster, which needs none")
     why = []
     for name in here:
-        code, said = ask([name, _PROBES.get(name, "info")])
+        code, said = ask([name, "info"])
         if code == 0:
             return Engine(name, auth_file)
         last = said.rpartition("\n")[2].strip() or "it says nothing"
         why.append(f"{name} is here, but does not work: {last}{_REMEDIES.get(name, '')}")
     others = "" if asked else "; or use the cluster with --in-cluster"
     raise NoEngineError("\n".join(why) + others)
-
-
-def skopeo_copy(source: str, target: str, auth_file: Path | None) -> list[str]:
-    """Return the command line of skopeo that copies an image for all platforms, with its digest.
-
-    The target's registry is logged in to by ``auth_file`` (docker's ``config.json``), the source's by the user's own
-    logins in any case.
-    """
-    # skopeo refuses a reference with both. Signatures that lie beside a registry, as Red Hat's, could not be copied.
-    source = re.sub(r":[^:/@]+@", "@", source)
-    options = ["--all", "--preserve-digests", "--remove-signatures", f"--retry-times={_RETRIES}"]
-    options += ["--src-tls-verify=false"] if _is_loopback(source) else []
-    options += ["--dest-tls-verify=false"] if _is_loopback(target) else []
-    options += [f"--dest-authfile={auth_file}"] if auth_file else []
-    return ["skopeo", "copy", *options, f"docker://{source}", f"docker://{target}"]
 
 
 def _is_loopback(reference: str) -> bool:

@@ -1,4 +1,4 @@
-"""Jobs on the CPU pool that build an image (buildah) or copy one (skopeo), for users without a container engine.
+"""Jobs on the CPU pool that build an image by buildah, for users without a container engine.
 
 buildah builds rootless: in a user namespace, RUN steps in a chroot. That asks for nothing that the baseline level of
 Pod Security forbids: no privileged container, no host path, no added capability, and seccomp left as the node has it.
@@ -8,14 +8,11 @@ profile stays unset, and EKS' nodes then apply none. BuildKit's rootless mode ne
 
 import base64
 import json
-from pathlib import Path
 from typing import Any
 
 from trainium_eks.aws.ecr import Login
 from trainium_eks.jobs.data.staging import CPU_POOL, KIND_LABEL
-from trainium_eks.jobs.images.engines import skopeo_copy
 from trainium_eks.jobs.images.images import DOCKERFILE, PLATFORM, Context
-from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.catalogue.versions import IMAGES
 from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.outputs import NamespaceOutput
@@ -77,62 +74,9 @@ def build_objects(
             {"name": "work", "mountPath": _WORK},
             {"name": "storage", "mountPath": _BUILDER_STORAGE},
         ],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
-    volumes = [
-        {"name": "context", "configMap": {"name": name}},
-        _login_volume(name),
-        {"name": "work", "emptyDir": {}},
-        {"name": "storage", "emptyDir": {}},
-    ]
-    security = {"runAsNonRoot": True, "runAsUser": _BUILDER_ID, "runAsGroup": _BUILDER_ID, "fsGroup": _BUILDER_ID}
-    return _job(namespace, name, reference, container, volumes, security), (
-        config_map,
-        _login_secret(namespace, name, login),
-    )
-
-
-def mirror_objects(
-    namespace: NamespaceOutput, name: str, source: str, reference: str, login: Login
-) -> tuple[Json, tuple[Json, ...]]:
-    """Return the Job that copies an image for all its platforms, and the objects that the Job needs."""
-    container = {
-        "name": CONTAINER,
-        "image": IMAGES["skopeo"],
-        "command": skopeo_copy(source, reference, Path(_LOGIN, _CONFIG)),
-        # What it remembers of registries, and blobs whose size it does not know in advance.
-        "env": [{"name": name, "value": _WORK} for name in ("HOME", "TMPDIR", "XDG_RUNTIME_DIR")],
-        "resources": {"requests": {"cpu": "1", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
-        "volumeMounts": [
-            {"name": "login", "mountPath": _LOGIN, "readOnly": True},
-            {"name": "work", "mountPath": _WORK},
-        ],
-    }
-    volumes = [_login_volume(name), {"name": "work", "emptyDir": {}}]
-    user = namespace.training_user_id or lustre.DEFAULT_USER_ID
-    security = {
-        "runAsNonRoot": True,
-        "runAsUser": user,
-        "runAsGroup": user,
-        "fsGroup": user,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    return _job(namespace, name, reference, container, volumes, security), (_login_secret(namespace, name, login),)
-
-
-def docker_config(login: Login) -> str:
-    """Return docker's ``config.json`` with one login, which buildah, skopeo and kubelets read."""
-    token = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
-    return json.dumps({"auths": {login.registry: {"auth": token}}})
-
-
-def _job(
-    namespace: NamespaceOutput, name: str, reference: str, container: Json, volumes: list[Json], security: Json
-) -> Json:
+    items = [{"key": ".dockerconfigjson", "path": _CONFIG}]
     job = _object(namespace, name, "Job", "batch/v1")
     job["metadata"]["annotations"] = {"trainium-eks/image": reference}
     job["spec"] = {
@@ -147,25 +91,29 @@ def _job(
                 "automountServiceAccountToken": False,
                 "enableServiceLinks": False,
                 "nodeSelector": {POOL_LABEL: CPU_POOL},
-                "securityContext": security,
-                "containers": [{**container, "terminationMessagePolicy": "FallbackToLogsOnError"}],
-                "volumes": volumes,
+                "securityContext": {
+                    "runAsNonRoot": True,
+                    "runAsUser": _BUILDER_ID,
+                    "runAsGroup": _BUILDER_ID,
+                    "fsGroup": _BUILDER_ID,
+                },
+                "containers": [container],
+                "volumes": [
+                    {"name": "context", "configMap": {"name": name}},
+                    {"name": "login", "secret": {"secretName": name, "items": items, "defaultMode": 0o440}},
+                    {"name": "work", "emptyDir": {}},
+                    {"name": "storage", "emptyDir": {}},
+                ],
             },
         },
     }
-    return job
-
-
-def _login_secret(namespace: NamespaceOutput, name: str, login: Login) -> Json:
+    # Docker's ``config.json``, which buildah reads.
+    token = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
+    config = json.dumps({"auths": {login.registry: {"auth": token}}})
     secret = _object(namespace, name, "Secret")
     secret["type"] = "kubernetes.io/dockerconfigjson"
-    secret["data"] = {".dockerconfigjson": base64.b64encode(docker_config(login).encode()).decode()}
-    return secret
-
-
-def _login_volume(name: str) -> Json:
-    items = [{"key": ".dockerconfigjson", "path": _CONFIG}]
-    return {"name": "login", "secret": {"secretName": name, "items": items, "defaultMode": 0o440}}
+    secret["data"] = {".dockerconfigjson": base64.b64encode(config.encode()).decode()}
+    return job, (config_map, secret)
 
 
 def _object(namespace: NamespaceOutput, name: str, kind: str, api_version: str = "v1") -> Json:

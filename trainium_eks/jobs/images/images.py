@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from trainium_eks.jobs.data.tree import files_below
 from trainium_eks.model.catalogue import lustre, training_images
-from trainium_eks.model.catalogue.training_images import BASES, MIRROR_PREFIX
+from trainium_eks.model.catalogue.training_images import BASES
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem, nearest
 
@@ -140,19 +140,6 @@ def tag_problem(text: str) -> Problem | None:
     reason = "it is not a tag, which is 1 to 128 letters, digits, and _ . - not at the beginning"
     good = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")[:128] or None
     return Problem("--tag", reason, value=text, good=good)
-
-
-def mirror_tag(source: str) -> str:
-    """Return the tag of a copy: the source's name, in the letters of a tag, at most 128 of them.
-
-    With a digest alone, its first digits stand for the tag.
-    """
-    name, _, digest = source.partition("@")
-    words = name.rpartition("/")[2].replace(":", "-")
-    text = words if ":" in name.rpartition("/")[2] else f"{words}-{digest.removeprefix('sha256:')[:_DIGITS]}"
-    # A long one loses its middle, for versions stand at the end.
-    text = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{MIRROR_PREFIX}{text}").strip("-.")
-    return text if len(text) <= 128 else f"{text[:60]}-{text[-67:]}"
 
 
 def _files(root: Path) -> Iterator[tuple[str, bytes]]:

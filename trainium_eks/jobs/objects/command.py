@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trainium_eks.jobs.objects.job import C10D, DATA, REFUSED, TITAN_MODULE, CompileCache, TrainingJob
+from trainium_eks.jobs.objects.job import C10D, DATA, REFUSED, CompileCache, TrainingJob
 
 PORT = 29500
 """Port of the rendezvous, on node 0: the default of torchrun and of TorchX."""
@@ -157,9 +157,6 @@ def _checks(job: TrainingJob) -> list[str]:
     if job.program.script:
         script = shlex.quote(job.program.script)
         tests.append((f"[ -f {script} ]", f"there is no script {job.program.script} in {job.image}"))
-    if job.program.module == TITAN_MODULE:
-        message = f"there is no torchtitan in {job.image}; --image names one with it"
-        tests.append((_looks_for("torchtitan", True), message))
     if job.node_config > 1:
         message = (
             f"there is no trainium_workloads.ultraserver in {job.image}; --image names one with it, or leave --tier"

@@ -36,8 +36,6 @@ DATA = "/data"
 """Mount path of the namespace's share of the file system."""
 WORKSPACE = "/workspace"
 """Directory for the files that travel with a job; its working directory then."""
-TITAN_MODULE = "torchtitan.train"
-"""Module that trains by a config of TorchTitan."""
 REFUSED = 78
 """Exit code of a container that found a fault which no restart can mend (``EX_CONFIG`` of sysexits.h): the job ends."""
 

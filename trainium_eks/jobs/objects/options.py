@@ -65,15 +65,6 @@ class TrainOptions:
             metavar="NAME",
         ),
     ] = ""
-    titan: Annotated[
-        str,
-        _what(
-            "--titan",
-            about="TorchTitan's training by this config; its own options after --.",
-            metavar="[MODULE:]CONFIG",
-        ),
-    ] = ""
-    """Needs TorchTitan in the image, and Trainium2 or GPUs: [TorchTitan](torchtitan.md)."""
     script_args: Annotated[str, _what("--script-args", about="Arguments for the script, as one text; or after --.")] = (
         ""
     )

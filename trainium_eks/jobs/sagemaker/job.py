@@ -40,7 +40,7 @@ _CHANNEL = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _ONLY_ON_EKS = {
     "group": "--group", "queue": "--queue", "priority": "--priority", "topology": "--topology", "data": "--data",
     "hf_secret": "--hf-secret", "cache_set": "--cache-set", "precompile": "--precompile", "kind": "--kind",
-    "torchx": "--torchx", "titan": "--titan", "rendezvous": "--rendezvous", "grace": "--grace",
+    "torchx": "--torchx", "rendezvous": "--rendezvous", "grace": "--grace",
     "track_secret": "--track-secret",
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import cast
 
 from trainium_eks.jobs.objects import resources
 from trainium_eks.jobs.objects.job import C10D, CompileCache, Precision, Topology, TrainingJob
-from trainium_eks.jobs.submit import refusals, saving, titan
+from trainium_eks.jobs.submit import refusals, saving
 from trainium_eks.jobs.submit.examples import example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
 from trainium_eks.model import volcano_config
@@ -117,7 +117,7 @@ def _job(
     retries = request.retries
     if retries is None:
         retries = COMPILE_RETRIES if request.run_kind == "compile" else RETRIES
-    job = TrainingJob(
+    return TrainingJob(
         name=request.name or f"{app}-{facts.unique}",
         app=app,
         program=request.program,
@@ -138,7 +138,8 @@ def _job(
         options=request,
         env=request.variables,
         retries=retries,
-        metrics_port=facts.metrics_port if _serves_metrics(request) else 0,
+        # Compilations have none.
+        metrics_port=facts.metrics_port if request.metrics and request.run_kind == "train" else 0,
         submission=facts.unique,
         namespace=namespace.name,
         queue=request.queue if request.queue is not None else namespace.queues[0],
@@ -150,7 +151,6 @@ def _job(
         capacity_ends=facts.capacity_ends.get(group.reservation, ""),
         capacity_block=group.reservation if facts.capacity_ends.get(group.reservation) else "",
     )
-    return titan.with_arguments(job) if request.titan else job
 
 
 def _topology(request: JobRequest, outputs: StackOutputs) -> Topology | None:
@@ -165,19 +165,13 @@ def _topology(request: JobRequest, outputs: StackOutputs) -> Topology | None:
     return Topology(request.topology, below + switches)
 
 
-def _serves_metrics(request: JobRequest) -> bool:
-    """Return whether rank 0 is to serve metrics. TorchTitan serves none, and compilations have none."""
-    return request.metrics and request.run_kind == "train" and not request.titan
-
-
 def app_name(request: JobRequest) -> str:
-    """Return a name for the program: an example's name, that of TorchTitan's config; else ``train`` for
-    ``src/Train.py``, and ``pretrain`` for ``team.models.pretrain``."""
+    """Return a name for the program: an example's name; else ``train`` for ``src/Train.py``, and
+    ``pretrain`` for ``team.models.pretrain``."""
     program = request.program
     if example := example_of(program.module):
         return example.name
     stem = program.script.rpartition("/")[2].removesuffix(".py") or program.module.rpartition(".")[2]
-    stem = titan.config_of(request.titan) or stem
     name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:32].strip("-")
     return name if refusals.NAME.fullmatch(name) else "train"
 

@@ -6,7 +6,7 @@ from trainium_eks.jobs.objects import resources, runnable
 from trainium_eks.jobs.objects import token_reference as secrets
 from trainium_eks.jobs.objects.forms import KINDS
 from trainium_eks.jobs.objects.job import C10D, PRECISIONS, TrainingJob
-from trainium_eks.jobs.submit import saving, titan
+from trainium_eks.jobs.submit import saving
 from trainium_eks.jobs.submit.examples import EXAMPLES, example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
@@ -45,7 +45,6 @@ def problems(
         *_cache_problems(request, job, facts),
         *_data_problems(request, job, facts),
         *_token_problems(request, facts),
-        *titan.problems(request, job),
     )
 
 
@@ -176,7 +175,7 @@ def _queue_problems(job: TrainingJob, outputs: StackOutputs, namespace: Namespac
 def _program_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
     found = []
     if bool(request.program.script) == bool(request.program.module):
-        fix = f"name what to run: --script FILE, --module MODULE, --titan CONFIG or --example {'|'.join(EXAMPLES)}"
+        fix = f"name what to run: --script FILE, --module MODULE or --example {'|'.join(EXAMPLES)}"
         found.append(Problem("--script", "a job runs one script or module", fix))
     found += program_problems(request)
     if facts.image_missing is not None:

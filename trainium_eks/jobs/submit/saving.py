@@ -19,13 +19,12 @@ VARIABLE = "TRN_CHECKPOINT_SECONDS"
 def propose(
     request: JobRequest, outputs: StackOutputs, namespace: NamespaceOutput, instance: InstanceType, nodes: int
 ) -> Goodput | None:
-    """Return the interval to use, with its expected goodput. None where the job has an interval already or is
-    TorchTitan's, which counts steps, saves nothing
+    """Return the interval to use, with its expected goodput. None where the job has an interval already, saves nothing
     that lasts, has no state to speak of (gradient-sum, which saves every few steps), or the stack does not give its
     file system's write speed."""
     volume = outputs.shared_volume
     megabytes = volume.write_megabytes_per_second if volume else None
-    asked = request.checkpoint_seconds is not None or VARIABLE in request.variables or bool(request.titan)
+    asked = request.checkpoint_seconds is not None or VARIABLE in request.variables
     if (
         asked
         or request.run_kind != "train"

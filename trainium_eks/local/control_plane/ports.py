@@ -1,5 +1,6 @@
-"""The ports of the control plane: kept, so that kubeconfigs stay valid; replaced when another program has one."""
+"""The ports of the control plane: chosen at the first start, and kept, so that kubeconfigs stay valid."""
 
+import contextlib
 import json
 import random
 import socket
@@ -7,9 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import psutil
+
 from trainium_eks import whole_file
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.control_plane.flags import HOST, PORTS, SERVICE_RANGE
+from trainium_eks.local.control_plane.flags import HOST, PORTS
 from trainium_eks.local.control_plane.processes import writing
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.parsing import parse_json
@@ -27,19 +30,6 @@ _ANSWER_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class MovedPort:
-    """A port that another program has taken since the last start."""
-
-    name: str
-    before: int
-    now: int
-
-    def __str__(self) -> str:
-        """Return the sentence for the user."""
-        return f"{self.before} of {self.name} is in use by another program, now {self.now}"
-
-
-@dataclass(frozen=True)
 class Settings:
     """The settings that the control plane keeps between starts."""
 
@@ -47,7 +37,7 @@ class Settings:
     service_range: str = ""
     """Addresses of services. They stay as long as the cluster: on EKS another range means another cluster."""
     kubernetes: str = ""
-    """Minor version that the API server last ran at; empty before the first start, and in an older file."""
+    """Minor version of the API server; empty before the first start."""
     is_complete: bool = False
     """Whether a start ever completed: from then on, etcd holds a user's data."""
 
@@ -57,10 +47,10 @@ class Settings:
         try:
             document = parse_json(paths.settings.read_text())
             known = dict(document["ports"])
-            ports = {name: known[name] for name in PORTS if name in known}  # a file of before had fewer
+            ports = {name: known[name] for name in PORTS}
             complete = document["complete"]
-            service_range = str(document.get("serviceRange", SERVICE_RANGE))  # a file of before had no other
-            kubernetes = str(document.get("kubernetes", ""))
+            service_range = str(document["serviceRange"])
+            kubernetes = str(document["kubernetes"])
         except (OSError, ValueError, KeyError, TypeError):
             return Settings()
         if not all(isinstance(port, int) and 0 < port < 65536 for port in ports.values()):
@@ -82,22 +72,26 @@ class Settings:
         """Return these settings after a complete start with an API server of that minor version."""
         return replace(self, kubernetes=kubernetes, is_complete=True)
 
-    def settled(self, is_ours: Callable[[str, int], bool]) -> tuple["Settings", list[MovedPort]]:
-        """Return these settings with a usable port for each of :data:`PORTS`.
+    def with_ports(self, is_ours: Callable[[str, int], bool]) -> "Settings":
+        """Return these settings with a port for each of :data:`PORTS`: the kept ones, or free ones before the first
+        complete start. ``is_ours`` says whether a process of this stack has a port.
 
-        Return the replaced ports, too; ``is_ours`` says whether a process of this stack has a port.
+        Raises:
+            LocalCloudError: another program listens on a kept port.
         """
         ports: dict[str, int] = {}
-        moved = []
         for name in PORTS:
-            before = self.ports.get(name)
-            if before is not None and before not in ports.values() and (is_ours(name, before) or _becomes_free(before)):
-                ports[name] = before
-                continue
-            ports[name] = free_port({*self.ports.values(), *ports.values()})
-            if before is not None:
-                moved.append(MovedPort(name, before, ports[name]))
-        return replace(self, ports=ports), moved
+            kept = self.ports.get(name)
+            if kept is not None and (is_ours(name, kept) or _becomes_free(kept)):
+                ports[name] = kept
+            elif self.is_complete and kept is not None:
+                raise LocalCloudError(
+                    f"Port {kept} of {name} is in use by {_listener(kept)}. End that program and run the command "
+                    "again; or `trn local down`, and the next `up` chooses other ports."
+                )
+            else:
+                ports[name] = free_port({*self.ports.values(), *ports.values()})
+        return replace(self, ports=ports)
 
 
 def is_free(port: int) -> bool:
@@ -129,6 +123,15 @@ def _becomes_free(port: int) -> bool:
             return False
         time.sleep(_LOOK_SECONDS)
     return True
+
+
+def _listener(port: int) -> str:
+    """Return the program that listens on a port, as far as this user may see it."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if any(each.laddr and each.laddr.port == port for each in process.net_connections("tcp")):
+                return f"{process.name()} (process {process.pid})"
+    return "another program"
 
 
 def free_port(avoided: set[int]) -> int:

@@ -24,7 +24,6 @@ NAMES = (
     "trn-pod-shim",
     "trn-pod-network",
     "training-operator",
-    "karpenter",
     "vc-webhook-manager",
     "vc-scheduler",
     "vc-controller-manager",

@@ -10,7 +10,7 @@ from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane import kubelet, pki, processes, programs
 from trainium_eks.local.control_plane.flags import HOST, commands
 from trainium_eks.local.control_plane.loopback import Loopback
-from trainium_eks.local.control_plane.ports import MovedPort, Settings, is_answered, is_free
+from trainium_eks.local.control_plane.ports import Settings, is_answered
 from trainium_eks.local.control_plane.processes import Running, writing
 from trainium_eks.local.paths import Paths
 
@@ -23,7 +23,7 @@ _SETTLED_AFTER_SECONDS = 0.5
 _SPEAKS_WITHIN_SECONDS = 30.0
 _SPEAKING = ("kube-controller-manager", "kube-scheduler", "kwok")
 
-# The others are clients of the API server, and wait for it while it is replaced.
+# The others are clients of the API server.
 _SERVERS = ("etcd", "kube-apiserver")
 
 # An API server does not end while clients watch: requests would wait for ten seconds and more. It holds no state.
@@ -31,10 +31,6 @@ _WATCHED_SECONDS = 1.0
 
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
-
-
-class PortTakenError(LocalCloudError):
-    """The error of a port that another program took first."""
 
 
 class Attempt:
@@ -58,23 +54,18 @@ class Attempt:
         self._log_sizes: dict[str, int] = {}
         self._silent_at = 0.0
 
-    def run(self, moved: list[MovedPort]) -> None:
-        """Start the processes that do not run, and wait until the API server serves and pods can be made.
-
-        ``moved`` gets the ports that other programs had taken. After a :class:`PortTakenError` the next attempt chooses
-        another port.
-        """
+    def run(self) -> None:
+        """Start the processes that do not run, and wait until the API server serves and pods can be made."""
         self._prepare_directory()
         if pki.ensure(self._paths, self._service_range):
             # They trust, and are trusted by, authorities that no longer exist.
             processes.stop(self._paths)
-        settings = self._settle_ports(moved)
+        settings = self._choose_ports()
         self._port = settings.ports["kube-apiserver"]
         pki.write_kubeconfigs(self._paths, f"https://{HOST}:{self._port}")
         wanted = commands(self._paths, self._binaries, settings.ports, self._service_range)
         kept, wrong = self._looked_over(wanted)
-        servers = [each for each in wrong if each.name in _SERVERS]
-        processes.stop_these(servers, timeout_seconds=_WATCHED_SECONDS)
+        processes.stop_these(wrong, timeout_seconds=_WATCHED_SECONDS)
         if not settings.is_complete and "etcd" not in kept:
             # A first start that was cut off: it holds no user's data, and may be incomplete.
             self._remove_data()
@@ -87,7 +78,6 @@ class Attempt:
                 self._spawn(name, wanted[name])
         self._wait("the API server to be ready", lambda: is_ready(self._paths, self._port), settings)
         for name in (each for each in wanted if each not in _SERVERS):
-            processes.stop_these(each for each in wrong if each.name == name)
             if name in missing:
                 if name == "kwok":
                     self._release_nodes()
@@ -117,14 +107,11 @@ class Attempt:
             programs.link(self._paths)
         processes.trim_logs(self._paths)
 
-    def _settle_ports(self, moved: list[MovedPort]) -> Settings:
-        """Return the saved settings, with new ports for those taken by other programs meanwhile."""
+    def _choose_ports(self) -> Settings:
+        """Return the saved settings, at a first start with ports that are free now."""
         before = replace(Settings.load(self._paths), service_range=self._service_range)
         ours = {argument for each in processes.running(self._paths) for argument in each.command}
-        settings, changes = before.settled(lambda name, port: _listens(ours, name, port))
-        moved += changes
-        for change in changes:
-            self._progress(f"Port {change}")
+        settings = before.with_ports(lambda name, port: _listens(ours, name, port))
         if settings != Settings.load(self._paths):
             settings.save(self._paths)
         return settings
@@ -198,8 +185,7 @@ class Attempt:
                 message += (
                     "\nIf its data is damaged: `trn local down` removes it, and the next `up` makes the stack again."
                 )
-            taken = any(not is_free(port) for each, port in settings.ports.items() if each.startswith(name))
-            raise (PortTakenError if taken and "address already in use" in told else LocalCloudError)(message)
+            raise LocalCloudError(message)
 
     def _give_up(self, what: str) -> None:
         running = {each.name for each in processes.running(self._paths)}

@@ -195,8 +195,7 @@ def _definition(group: str, version: str, kind: str, scope: str, schema: dict[st
 def _open(group: str, kind: str, short: str) -> dict[str, Any]:
     """Return a cluster-wide kind with unchecked fields.
 
-    Karpenter's definitions are hundreds of lines, and the definition of node pools comes with its program
-    (:mod:`trainium_eks.local.releases.karpenter`).
+    Karpenter's definitions are hundreds of lines; its own chart has them.
     """
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return _definition(group, "v1", kind, "Cluster", _object(spec=anything, status=anything), short)

@@ -5,14 +5,13 @@ download, with its published checksum, or its program out of the project's image
 checksums in ``go.sum``. Programs of every local cloud also come, before all of that, from PATH or the directory in
 ``KUBEBUILDER_ASSETS``, if their version fits (:attr:`.Tool.fits`).
 
-A local cloud does without Volcano, Kubeflow's Training Operator and Karpenter where they are not available. Prometheus
-and promtool are for the tests of monitoring.
+A local cloud does without Volcano and Kubeflow's Training Operator where they are not available. Prometheus and
+promtool are for the tests of monitoring.
 
 Environment:
     ``TRN_OFFLINE``: anything but ``0`` and nothing: no downloads, and Go uses only its caches.
     ``TRN_VOLCANO``: ``off``: Volcano's programs are not looked for, and its pods are simulated like all others.
     ``TRN_TRAINING_OPERATOR``: ``off``: Kubeflow's Training Operator is not looked for.
-    ``TRN_KARPENTER``: ``off``: Karpenter is not looked for.
     ``TRN_CACHE``: another cache directory; see :func:`trainium_eks.local.paths.cache`.
     Go's own variables (``GOPROXY``, ``GOFLAGS``, ``GOCACHE``, ``GOTOOLCHAIN``, ...) and ``HTTPS_PROXY`` as usual.
 
@@ -22,7 +21,6 @@ Environment:
 from trainium_eks.local.toolchain.finding import find
 from trainium_eks.local.toolchain.supply import PATIENCE_SECONDS, UnavailableError, is_off, provide
 from trainium_eks.local.toolchain.tools import (
-    KARPENTER,
     PROMETHEUS,
     TRAINING_OPERATOR,
     VOLCANO,
@@ -32,7 +30,6 @@ from trainium_eks.local.toolchain.tools import (
 )
 
 __all__ = [
-    "KARPENTER",
     "PATIENCE_SECONDS",
     "PROMETHEUS",
     "TRAINING_OPERATOR",

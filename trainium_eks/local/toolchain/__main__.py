@@ -6,7 +6,6 @@ import sys
 import time
 
 from trainium_eks.local.toolchain import (
-    KARPENTER,
     PROMETHEUS,
     TRAINING_OPERATOR,
     VOLCANO,
@@ -19,7 +18,6 @@ from trainium_eks.model.catalogue.versions import KUBERNETES
 _OPTIONS = {
     "--training-operator": (TRAINING_OPERATOR, "Kubeflow's Training Operator, which only stacks with GPU nodes run"),
     "--prometheus": (PROMETHEUS, "Prometheus and promtool, which the tests of dashboards run"),
-    "--karpenter": (KARPENTER, "Karpenter, which only stacks with it run"),
 }
 
 

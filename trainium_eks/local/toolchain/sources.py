@@ -5,11 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from trainium_eks.local.toolchain import go_command, store
-from trainium_eks.local.toolchain.tools import KARPENTER, TRAINING_OPERATOR, VOLCANO, Bundle
-
-_KARPENTER_GO = "1.26.0"
-_ADDRESSES_FILE = "pkg/operator/operator.go"
-_ADDRESS, _LOOPBACK_ADDRESS = 'BindAddress: fmt.Sprintf(":%d"', 'BindAddress: fmt.Sprintf("127.0.0.1:%d"'
+from trainium_eks.local.toolchain.tools import TRAINING_OPERATOR, VOLCANO, Bundle
 
 _CERTIFICATES_FILE = "pkg/cert/cert.go"
 _CERTIFICATES_LINE = '\tcertDir                  = "/tmp/k8s-webhook-server/serving-certs"\n'
@@ -44,7 +40,7 @@ def _complete_volcano_apis(module: Path, scratch: Path, environment: Mapping[str
 
     Volcano builds with the definitions beside its code, which no module proxy has. The last version published as a
     separate module differs, in the parts that the programs use, by one name: see
-    docs/decisions/0034-volcano-for-everyone.md.
+    docs/decisions/0034-volcano-binaries.md.
     """
     found = source(VOLCANO, scratch, environment, "volcano.sh/apis", _VOLCANO_APIS)
     with store.writing(scratch):
@@ -63,39 +59,23 @@ def _complete_operator(module: Path, scratch: Path, environment: Mapping[str, st
         for part in ("cmd", "pkg"):
             _copy(found / part, place / part)
         shutil.copyfile(found / "go.mod", place / "go.mod")
-        text = _replaced(found / _CERTIFICATES_FILE, _CERTIFICATES_LINE, "", times=1)
+        text = _without(found / _CERTIFICATES_FILE, _CERTIFICATES_LINE)
         (place / _CERTIFICATES_FILE).write_text(text + _CERTIFICATES_VARIABLE, encoding="utf-8")
-
-
-def _complete_karpenter(module: Path, scratch: Path, environment: Mapping[str, str]) -> None:
-    """Write Karpenter's source, with two addresses and the version of Go changed.
-
-    It serves its metrics and its health to the whole network, and requires the newest Go without using its new
-    features: see docs/decisions/0064-karpenter-on-the-local-cloud.md.
-    """
-    found, place = source(KARPENTER, scratch, environment), module / "karpenter"
-    with store.writing(scratch):
-        for part in ("kwok", "pkg"):
-            _copy(found / part, place / part)
-        (place / "go.mod").write_text(f"module {KARPENTER.source}\n\ngo {_KARPENTER_GO}\n", encoding="utf-8")
-        text = _replaced(found / _ADDRESSES_FILE, _ADDRESS, _LOOPBACK_ADDRESS, times=2)
-        (place / _ADDRESSES_FILE).write_text(text, encoding="utf-8")
 
 
 COMPLETIONS: Mapping[str, Completion] = {
     VOLCANO.name: _complete_volcano_apis,
     TRAINING_OPERATOR.name: _complete_operator,
-    KARPENTER.name: _complete_karpenter,
 }
 """By the bundle's directory: what its go.mod expects beside it."""
 
 
-def _replaced(file: Path, old: str, new: str, *, times: int) -> str:
-    """Return the text of a module's file with each ``old`` replaced; the pinned release has it ``times`` times."""
+def _without(file: Path, line: str) -> str:
+    """Return the text of a module's file without a line, which the pinned release has once."""
     text = file.read_text(encoding="utf-8")
-    if text.count(old) != times:
+    if text.count(line) != 1:
         raise go_command.GoError(f"{file} is not the file that was to be changed")
-    return text.replace(old, new)
+    return text.replace(line, "")
 
 
 def _copy(source: Path, place: Path) -> None:

@@ -26,9 +26,6 @@ _KWOK_IMAGE = "sha256:aeb199bfba96b23482bb647f81a83884b134ff518d774ed4c3464b2135
 VOLCANO_VERSION = "1.15.1"
 TRAINING_OPERATOR_VERSION = "1.9.3"
 
-KARPENTER_VERSION = "1.15.0"
-"""The version of Karpenter's core and of its kwok provider, which stands in for EC2 here."""
-
 # The newest version with the libraries of Kubernetes 1.35: 3.15 and later have Kubernetes 1.37's.
 PROMETHEUS_VERSION = "3.13.5"
 
@@ -133,8 +130,8 @@ class Bundle:
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variables that the linker sets, as in the project's own builds: they hold the version that a program reports."""
     minutes: int = 0
-    """Minutes of one core for a complete build: measured with Go 1.26 on a small virtual machine. Volcano, the Training
-    Operator and Karpenter take less after Kubernetes: their go.mod have the same libraries."""
+    """Minutes of one core for a complete build: measured with Go 1.26 on a small virtual machine. Volcano and
+    the Training Operator take less after Kubernetes: their go.mod have the same libraries."""
     tags: tuple[str, ...] = ()
     """Arguments of go for a build with fewer parts."""
     switch: str = ""
@@ -152,8 +149,7 @@ CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 def kubernetes(minor: str) -> tuple[Bundle, ...]:
     """Return the programs of every local cloud for a minor version such as ``1.35``, the control plane first.
 
-    Tools outside of Kubernetes' control plane are the same for every minor version and lie once, so that an upgrade
-    of the control plane leaves etcd and kwok running.
+    Tools outside of Kubernetes' control plane are the same for every minor version and lie once.
     """
     number, next_number = parsed(minor), (parsed(minor)[0], parsed(minor)[1] + 1)
     release = KUBERNETES_RELEASES.get(minor, "")
@@ -237,7 +233,7 @@ def _kubernetes_variables() -> dict[str, str]:
 
 def _of_volcano(name: str) -> Tool:
     # A release has no binaries at all; its images hold one static program each, at the root. Volcano publishes no
-    # digests, so its tags are trusted the first time: see docs/decisions/0034-volcano-for-everyone.md.
+    # digests, so its tags are trusted the first time: see docs/decisions/0034-volcano-binaries.md.
     return Tool(
         name,
         VOLCANO_VERSION,
@@ -283,20 +279,6 @@ TRAINING_OPERATOR = Bundle(
     helps=(_GO, "leave v1 out of `gpuAddons.trainers`"),
     minutes=5,
     switch="TRN_TRAINING_OPERATOR",
-)
-
-KARPENTER = Bundle(
-    name="karpenter",
-    versions=f"karpenter-{KARPENTER_VERSION}",
-    title="Karpenter",
-    # The published image asks EC2 for its nodes.
-    tools=(Tool("karpenter", KARPENTER_VERSION, "sigs.k8s.io/karpenter/kwok", question=()),),
-    module=_HERE / "karpenter",
-    source="sigs.k8s.io/karpenter",
-    helps=(_GO, "take Karpenter out of the stack"),
-    variables={"sigs.k8s.io/karpenter/pkg/operator.Version": KARPENTER_VERSION},
-    minutes=4,
-    switch="TRN_KARPENTER",
 )
 
 PROMETHEUS = Bundle(

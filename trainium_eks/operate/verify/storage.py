@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from trainium_eks.kube.cluster import GROUP_LABEL, is_ready, labels_of, name_of
+from trainium_eks.kube.cluster import is_ready, name_of
 from trainium_eks.model.catalogue import addon_records
 from trainium_eks.model.outputs import SharedVolumeOutput
 from trainium_eks.observe.faults.catalogue import BY_NAME
@@ -34,9 +34,7 @@ def _drivers(examined: CheckInput) -> Iterator[Finding]:
         name_of(each): [one["name"] for one in each["spec"].get("drivers") or ()]
         for each in examined.cluster.of("CSINode")
     }
-    # The local Karpenter's simulated nodes have no kubelet that registers anything.
-    ready = [each for each in examined.cluster.of("Node") if is_ready(each)]
-    nodes = [name_of(each) for each in ready if examined.local is None or GROUP_LABEL in labels_of(each)]
+    nodes = [name_of(each) for each in examined.cluster.of("Node") if is_ready(each)]
     lacking: dict[str, list[str]] = {}
     for addon in addon_records.ADDONS.values():
         for workload in addon.workloads if addon.driver else ():

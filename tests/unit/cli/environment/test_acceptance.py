@@ -50,14 +50,11 @@ ANSWERS = {
     "fabric": {"groups": [SOUND]},
     "status": RUNS,
     "logs": f"[default0]:resumed from step 5 (x)\n{LOG}",
-    "upgrade": {"steps": [1, 2], "seconds": 1200.0, "refused": False},
     "orphans": {"findings": [KEPT]},
     "image push": "repository/training:trn1-1 pushed\n",
 }
 WORDS = ("acceptance", "--stack", "acceptance")
-EVERY = (
-    "plan preflight up verification image fabric training node logs stall alert scale again upgrade destroy leftovers"
-)
+EVERY = "plan preflight up verification image fabric training node logs stall alert scale again destroy leftovers"
 
 
 class Trn(Commands):
@@ -197,7 +194,7 @@ class SlowTrn(Trn):
 
 
 @pytest.mark.parametrize("replaced", [300, 600])
-def test_gang_goes_on_until_it_was_harmed_though_answers_are_slow(project, cluster, monkeypatch, replaced):
+def test_gang_runs_until_it_is_harmed_even_with_slow_answers(project, cluster, monkeypatch, replaced):
     for name, value in {"clock": cluster, "gang": None, "replaced": replaced}.items():
         monkeypatch.setattr(SlowTrn, name, value)
     monkeypatch.setattr(commands, "Commands", SlowTrn)
@@ -287,7 +284,6 @@ def test_every_step_is_asked_of_the_command_for_it(project, cluster):
         ("doctor --alerts", {"alerts": [{**STALLED, "state": "pending"}]}, "alert", "other alerts: TrainingStalled"),
         ("scale", None, "scale", "`trn scale trn1-2xl 1` ended with 1"),
         ("deploy preview", None, "again", "ended with 1"),
-        ("upgrade", {"problems": [{"reason": "two versions up"}]}, "upgrade", "two versions up"),
         ("deploy destroy", None, "destroy", "ended with 1"),
         ("orphans", {"findings": [KEPT, ECR]}, "leftovers", "1 resource left; not looked at: none"),
         ("orphans", {"findings": [{**KEPT, "status": "not checked"}]}, "leftovers", "not looked at: k"),
@@ -323,7 +319,7 @@ def test_ctrl_c_destroys_and_has_its_exit_code(project, cluster):
     assert outcomes(report(project), "passed").endswith("fabric destroy leftovers")
 
 
-def test_what_cannot_be_afforded_or_was_not_made_by_the_run_is_refused(project, cluster, graph, monkeypatch):
+def test_unaffordable_run_and_foreign_stack_are_refused(project, cluster, graph, monkeypatch):
     said = ends(2, CliRunner().invoke(app, [*WORDS, "--yes", "--max-usd", "1"]), "above the limits")
     assert "--max-usd" in said
     ends(2, CliRunner().invoke(app, list(WORDS)), "--yes agrees to it")
@@ -352,7 +348,7 @@ def test_what_cannot_be_afforded_or_was_not_made_by_the_run_is_refused(project, 
     assert Trn.asked == []
 
 
-def test_a_run_that_goes_on_is_not_a_stack_that_was_there_before(project, cluster, monkeypatch):
+def test_resumed_run_is_not_mistaken_for_an_existing_stack(project, cluster, monkeypatch):
     run("--keep")
     assert outcomes(report(project), "not reached") == "destroy leftovers"
     made = StackState((StateResource("u", "aws:eks/cluster:Cluster", "c"),))

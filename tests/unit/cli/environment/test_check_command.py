@@ -39,7 +39,7 @@ def test_only_a_failure_or_missing_credentials_are_an_exit_code(monkeypatch, fin
     assert run(monkeypatch, *findings, account=account, options="--json").exit_code == code
 
 
-def test_the_table_says_what_fails_and_what_mends_it_and_the_json_is_one_document(monkeypatch):
+def test_check_shows_failures_with_fixes_as_a_table_or_one_json_document(monkeypatch):
     shown = run(monkeypatch, WARNS, FAILS, OPEN, GOOD, options="--no-color")
     last = "✗ dev would fail on AWS: 1 check fails; 1 warn, 1 not checked, 1 pass."
     text = ends(1, shown, "dev · us-west-2 · account 111122223333", "✗  VPCs", "→ request 6 or more", last)

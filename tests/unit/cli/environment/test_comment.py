@@ -62,7 +62,7 @@ def test_the_verdict_decides_the_exit_code(commented):
         assert ("What is lost has been accepted." in done.stdout) == (after == "fewer" and code == 0)
 
 
-def test_the_findings_of_trn_check_and_a_broken_config_are_told_and_block(commented, files, trn, project):
+def test_failed_checks_and_broken_config_block_in_the_comment(commented, files, trn, project):
     found = (
         Finding("zones/offered", Status.PASS, "trn1.32xlarge in usw2-az4", "offered"),
         Finding("quotas/L-2C3B7624", Status.FAIL, "vCPUs of Trn instances", "256 of 512", "ask for more"),
@@ -96,7 +96,7 @@ def test_wrong_usage_is_2_and_writes_nothing(trn, files):
         assert done.stdout == ""
 
 
-def test_both_plans_are_kept_for_whoever_posts(trn, project, tmp_path):
+def test_comment_keeps_both_plans_for_a_later_job(trn, project, tmp_path):
     project.git("init", "-q")
     project.commit()
     program = (project.path / "__main__.py").read_text()

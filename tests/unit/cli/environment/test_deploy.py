@@ -119,7 +119,7 @@ def test_missing_and_old_tools_are_named_with_how_to_install_them_before_pulumi_
 BUCKET, KEY = "aws:s3/bucket:Bucket", "aws:kms/key:Key"
 
 
-def test_destroy_says_what_becomes_of_data_and_what_goes_on_costing():
+def test_destroy_shows_the_fate_of_data_and_remaining_costs():
     for type_, inputs, options, fate in (
         (FILES, {}, Options(protect=True), "protected"),
         (FILES, {"skipFinalBackup": False, "automaticBackupRetentionDays": 7}, Options(), "DELETED, after a final"),
@@ -225,7 +225,7 @@ def pod(name, *, node="n1", phase="Running", claim=lustre.CLAIM, **metadata):
     return {"apiVersion": "v1", "kind": "Pod", **known}
 
 
-def test_claims_that_go_are_told_once_and_awaited_until_the_last_pod_with_a_node_has_gone(monkeypatch):
+def test_deleted_claims_are_named_once_and_awaited_until_their_pods_end(monkeypatch):
     own = step("replace", claims.CLAIM, lustre.CLAIM, "lustre-setup")
     steps = [
         step("delete-replaced", claims.CLAIM, lustre.CLAIM, "training"),
@@ -283,7 +283,7 @@ def outputs_of(kubeconfig):
     return json.dumps({**outputs().model_dump(by_alias=True), "kubeconfig": json.dumps(kubeconfig)})
 
 
-def test_up_is_not_started_while_a_finished_pod_holds_a_claim_that_goes(hand_over, path, capsys):
+def test_up_waits_until_finished_pods_release_a_deleted_claim(hand_over, path, capsys):
     pods = [pod(f"bert-{index}", phase="Succeeded", ownerReferences=[JOB]) for index in range(7)]
     with serving({"Pod": pods}) as api:
         shown = outputs_of(api.kubeconfig)
@@ -350,9 +350,7 @@ def prepare(monkeypatch, tmp_path):
     return lambda *arguments: destroy.prepare(GRAPH, tmp_path, list(arguments))
 
 
-def test_linked_file_systems_are_exported_before_pulumi_begins_unless_told_otherwise(
-    prepare, exported, capsys, monkeypatch
-):
+def test_destroy_exports_linked_file_systems_first_unless_disabled(prepare, exported, capsys, monkeypatch):
     def refuse(*_):
         raise exporting.NotExportedError("2 files were not written")
 
@@ -370,9 +368,7 @@ def test_linked_file_systems_are_exported_before_pulumi_begins_unless_told_other
         prepare()
 
 
-def test_an_unreadable_state_stops_what_may_hold_unexported_files_and_a_time_is_a_number(
-    prepare, tmp_path, monkeypatch
-):
+def test_unreadable_state_stops_destroy_and_minutes_must_be_a_number(prepare, tmp_path, monkeypatch):
     def refuse(stack, project):
         raise StateError("no stack named 'prod' found")
 
@@ -391,7 +387,7 @@ def test_an_unreadable_state_stops_what_may_hold_unexported_files_and_a_time_is_
     ("jobs", "confirmed", "stops"),
     [(["training/bert"], False, True), (["a/b", "a/c"], True, False), ([], False, False), (None, False, False)],
 )
-def test_running_jobs_are_named_and_nobody_agreed_for_a_script(jobs, confirmed, stops, capsys):
+def test_running_jobs_are_named_and_a_script_must_confirm(jobs, confirmed, stops, capsys):
     with pytest.raises(CommandError, match="Nothing was destroyed") if stops else nullcontext():
         destroy.agree_to_end(jobs, confirmed=confirmed)
     [said, *_] = capsys.readouterr().out.splitlines() or [""]

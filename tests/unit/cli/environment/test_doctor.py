@@ -49,7 +49,7 @@ SOON = alert("GangStuck", "warning", "11:30", "pending")
 WATCHDOG = alert("Watchdog", "none", "09:00")
 
 
-def test_all_alerts_with_what_they_mean_and_the_page_of_each(trn, monkeypatch):
+def test_doctor_lists_every_alert_with_its_page(trn, monkeypatch):
     shown = ends(0, trn("doctor", "--list"), "An exporter does not answer Prometheus.")
     names = [line.split()[0] for line in shown.splitlines() if line[:1].isalpha()]
     assert [name for name in names if name in rules.severities()] == [*rules.severities()]
@@ -110,7 +110,7 @@ def test_a_job_that_waits_has_a_finding_with_object_cause_and_remedy(team):
     call.ends(2, "doctor queue-full --namespace training", "training has no job 'queue-full'")
 
 
-def test_the_stack_is_examined_and_what_may_not_be_read_is_said(team):
+def test_doctor_examines_the_stack_and_reports_unreadable_objects(team):
     call, api = team
     code, out = call("doctor", "--json")
     faults = {each["fault"] for each in _failing(json.loads(out))}
@@ -180,7 +180,7 @@ def local(project, sound):
     return paths
 
 
-def test_all_checks_are_shown_where_asked_and_a_fault_exits_with_one_and_what_to_do(doctor, file, sound):
+def test_doctor_shows_all_checks_on_request_and_exits_1_on_a_fault(doctor, file, sound):
     shown = doctor("--outputs", file)
     assert (shown.exit_code, shown.stderr) == (0, "")
     found = "✓ the stack: no fault found; 30 pass, 1 not checked, 12 not applicable. Looked at 5 Nodes"
@@ -307,7 +307,7 @@ def test_a_deployed_stack_is_asked_from_pulumi_and_why_it_gives_no_outputs_is_sh
     assert ends(0, doctor(*asked, "--all")).startswith("Stack dev (--stack)\ndev · trn-dev\n")
 
 
-def test_a_given_kubeconfig_goes_before_the_outputs_own(doctor, tmp_path, sound, monkeypatch):
+def test_given_kubeconfig_overrides_the_one_in_the_outputs(doctor, tmp_path, sound, monkeypatch):
     file, kubeconfig = tmp_path / "exported.json", tmp_path / "config"
     file.write_text(json.dumps(_outputs(sound, kubeconfig="[secret]")))
     kubeconfig.write_text(json.dumps(sound.kubeconfig))
@@ -341,7 +341,7 @@ def says(api, *found):
     api.channels[PORT] = answer_http(json.dumps({"status": "success", "data": {"alerts": found}}), 9090)
 
 
-def test_what_fires_the_most_urgent_first(call, api):
+def test_firing_alerts_are_sorted_by_severity(call, api):
     says(api, WATCHDOG, IDLE, SOON, STALLED)
     code, out = call("doctor", "--alerts", "--no-color")
     assert code == 1
@@ -370,7 +370,7 @@ def test_what_fires_the_most_urgent_first(call, api):
     call.ends(0, "doctor --alerts", "Nothing fires.\nWill fire if nothing changes: GangStuck")
 
 
-def test_prometheus_that_may_not_be_asked_or_is_not_there_not_ready_or_something_else(call, api):
+def test_unreachable_missing_or_unready_prometheus_is_reported(call, api):
     for path in (f"pods/{PORT}", "pods"):
         api.refuses = {f"/api/v1/namespaces/monitoring/{path}": 403}
         call.ends(1, "doctor --alerts", "may not reach pods of the namespace monitoring", "--kubeconfig")

@@ -90,7 +90,7 @@ def test_a_cluster_needs_no_state_a_stack_pulumi_or_a_file_and_an_empty_one_show
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"deployment": {"resources": [{}]}}'])
-def test_another_file_than_a_state_is_said(run, text):
+def test_file_that_is_no_state_is_refused(run, text):
     result = run("--state", "-", "--json", text=text)
     assert result.exit_code == 2
     assert "does not hold what `pulumi stack export` prints" in json.loads(result.output)["problems"][0]["reason"]

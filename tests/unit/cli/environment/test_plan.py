@@ -33,7 +33,7 @@ def _items(shown):
     return [(item["kind"], item["name"]) for item in json.loads(shown.stdout)["against"]["items"]]
 
 
-def test_json_is_the_whole_plan_as_it_is_saved_and_compares_equal(plan, tmp_path):
+def test_json_plan_equals_the_saved_plan(plan, tmp_path):
     saved = tmp_path / "plan.json"
     shown = plan("--json", "--save", saved)
     data = json.loads(shown.stdout)
@@ -55,7 +55,7 @@ def test_json_is_the_whole_plan_as_it_is_saved_and_compares_equal(plan, tmp_path
         ("Network net", "Network net", "node_groups[0].max_size", "set max_size to 1"),
     ],
 )
-def test_what_is_refused_is_the_list_alone_as_the_config_file_or_the_program_spells_it(
+def test_refused_component_prints_problems_in_the_spelling_of_their_source(
     plan, monkeypatch, component, where, path, fix
 ):
     def refuse(*_, **__):
@@ -83,7 +83,7 @@ def test_a_failing_program_shows_its_own_traceback(plan, project):
     assert "warning: Pulumi.dev.yaml: 'environment'" in shown.stderr, "values that are not seen here"
 
 
-def test_a_stack_or_a_project_that_is_not_there_is_wrong_usage(trn, plan, project, tmp_path, monkeypatch):
+def test_missing_stack_or_project_is_a_usage_error(trn, plan, project, tmp_path, monkeypatch):
     ends(2, plan("--stack", "dve"), "'dve'", "did you mean 'dev'")
     for place, said in ((tmp_path, "no Pulumi.yaml"), (tmp_path / "nowhere", "is not a directory")):
         ends(2, trn("plan", "--directory", place), said)
@@ -145,7 +145,7 @@ def test_a_project_and_a_stack_that_are_new_since_the_commit_are_created_whole(p
     ("file", "text", "code", "said"),
     [("Pulumi.yaml", "name: [\n", 2, "not valid YAML"), ("__main__.py", "1 / 0\n", 1, "ZeroDivisionError")],
 )
-def test_a_commit_that_cannot_be_planned_is_not_taken_for_an_empty_one(plan, project, file, text, code, said):
+def test_unplannable_commit_is_an_error_and_not_an_empty_plan(plan, project, file, text, code, said):
     whole = (project.path / file).read_text()
     project.write(file, text)
     project.git("init", "-q")
@@ -203,7 +203,7 @@ def test_answers_reach_the_program_and_the_earlier_one_too(trn, foreign):
 
 
 @pytest.mark.slow
-def test_every_type_may_have_inputs_that_nobody_knows():
+def test_every_resource_type_can_be_planned_with_unknown_inputs():
     importlib.import_module("pulumi_aws")
     importlib.import_module("pulumi_kubernetes")
     types = {token: sdk_inputs.input_types(token) or () for token in registry.ROWS}
@@ -229,7 +229,7 @@ def test_the_command_never_imports_the_providers_sdk(project):
     assert done.stderr == ""
 
 
-def test_save_writes_through_what_is_no_regular_file(planned, tmp_path):
+def test_save_writes_to_pipes_and_devices(planned, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with ThreadPoolExecutor(1) as pool:
@@ -252,7 +252,7 @@ def test_save_follows_a_link_and_keeps_the_mode(planned, tmp_path):
     assert kept.stat().st_mode & 0o777 == 0o640
 
 
-def test_save_refuses_a_read_only_file_and_a_folder_that_is_not_there(planned, tmp_path):
+def test_save_refuses_read_only_files_and_missing_folders(planned, tmp_path):
     assert "Traceback" not in ends(2, planned("--save", tmp_path / "nowhere" / "plan.json"), "cannot write")
     guarded = tmp_path / "guarded.json"
     guarded.write_text("old")

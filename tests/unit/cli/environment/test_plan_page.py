@@ -145,7 +145,7 @@ def test_no_color_means_no_escape_codes_and_names_steer_neither_terminal_nor_pag
 # --- what it says -------------------------------------------------------------------------------------------------
 
 
-def test_header_tree_and_outputs_say_what_matters_and_what_is_not_simulated():
+def test_page_marks_warnings_outputs_and_simulated_answers():
     page = _page(replace(environment(), warnings=("look out",), placeholders=("aws:x",)))
     first, _, second, *_ = page.splitlines()
     assert first == "**trainium-eks · dev · us-west-2 · 21 resources**"
@@ -235,7 +235,7 @@ def test_a_comparison_has_the_parts_of_a_comment():
     assert "21 create" in plan_page.page(new)
 
 
-def test_a_gangs_useful_time_is_a_row_with_what_it_rests_on_and_what_is_not_known(planned):
+def test_training_table_shows_useful_time_with_its_assumptions(planned):
     lines = _part(_page(), "Training")
     assert [_cells(row)[0] for row in lines[2:4]] == ["2 × trn1.32xlarge", "4 × trn1.32xlarge"]
     assert re.search(r"\| 131d\d\dh \| \d\dm \| 2m59s \| 9\d\.\d % \| \$4\d\.\d\d \|", lines[2])

@@ -2,12 +2,9 @@
 
 import json
 import os
-import signal
-import socket
-import sys
 import threading
-import time
 import urllib.request
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +14,7 @@ from waiting import SECONDS, until
 from trainium_eks.cli.jobs import profile
 from trainium_eks.cli.jobs import tensorboard as command
 from trainium_eks.cli.jobs.status import bars, memory
-from trainium_eks.client import device_use, tensorboard
+from trainium_eks.client import device_use, session, tensorboard
 from trainium_eks.client.failure import CommandError
 
 NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
@@ -141,16 +138,16 @@ def seen(monkeypatch):
     """What a browser sees at the address that is shown, which is asked instead of waiting for Ctrl-C."""
     found = []
 
-    def serve(_, url, directory, where):
+    def show(_, url, directory, pod):
         with urllib.request.urlopen(url, timeout=SECONDS) as answer:
             found.append((answer.read().decode(), directory))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "_serve", serve)
+    monkeypatch.setattr(command, "_show", show)
     return found
 
 
-def test_tensorboard_is_a_pod_whose_port_is_forwarded_or_cannot_be_had(call, api, made, seen):
+def test_tensorboard_forwards_a_pods_port_or_names_the_missing_image(call, api, made, seen):
     call.ends(0, "tensorboard alpha --keep")
     assert api.deleted == []
     call.ends(0, "tensorboard alpha")
@@ -171,7 +168,7 @@ def test_tensorboard_is_a_pod_whose_port_is_forwarded_or_cannot_be_had(call, api
     assert seen[2:] == [(SERVED_PORT, "/data/output/gone-for-good/tensorboard")]
 
 
-def test_an_image_without_tensorboard_is_said_and_its_pod_removed(call, api):
+def test_image_without_tensorboard_is_reported_and_its_pod_deleted(call, api):
     api.after_create = lambda pod: pod.update(status={"phase": "Failed"})
     why = "/usr/bin/python3: No module named tensorboard"
     api.logs["tensorboard-alpha"] = [why]
@@ -179,92 +176,32 @@ def test_an_image_without_tensorboard_is_said_and_its_pod_removed(call, api):
     assert api.deleted == [f"{PODS}/tensorboard-alpha"]
 
 
-TENSORBOARD = """#!{python}
-import http.server, sys, time
-sys.stderr.write("a warning\\n" * 20_000)  # more than a pipe holds
-if "{ends}":
-    sys.exit("{ends}")
-time.sleep(0.5)
-class Page(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"curves")
-http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Page).serve_forever()
-"""
-
-
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    """Runs a program `tensorboard`, which may end at once, for a session of a local stack."""
+def local(tmp_path, monkeypatch):
+    """A local stack's claim, without logs, and a program `tensorboard` on PATH."""
     program = tmp_path / "bin" / "tensorboard"
     program.parent.mkdir()
     program.touch(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    (tmp_path / "claims" / "team" / "claim" / "output" / "alpha" / "tensorboard").mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setattr(tensorboard.images, "all_images", list)
+    (tmp_path / "claims" / "team" / "claim").mkdir(parents=True)
     paths, namespace = SimpleNamespace(claims=tmp_path / "claims"), SimpleNamespace(name="team", claim="claim")
-    session = SimpleNamespace(source=SimpleNamespace(paths=paths), namespace=namespace)
-
-    def run(port, ends=""):
-        program.write_text(TENSORBOARD.format(python=sys.executable, ends=ends))
-        return tensorboard.here(session, "alpha", DIRECTORY, port=port)
-
-    return run
+    session = SimpleNamespace(source=SimpleNamespace(paths=paths), namespace=namespace, is_local=True)
+    return SimpleNamespace(session=session, program=program, claim=tmp_path / "claims/team/claim")
 
 
-def test_on_a_local_stack_its_address_is_given_or_why_it_ended_and_sigterm_ends_it(here):
-    with here(_free_port()) as url, urllib.request.urlopen(url, timeout=SECONDS) as answer:
-        assert answer.read() == b"curves"
-    why = "no module tensorflow"
-    with pytest.raises(CommandError, match=f"tensorboard ended: {why}$"), here(_free_port(), why):
-        pass
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        taken = server.getsockname()[1]
-        with pytest.raises(CommandError, match="Address already in use"), here(taken):
-            pass
-    port = _free_port()
-
-    def end():
-        with here(port):
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(SECONDS)
-
-    with pytest.raises(KeyboardInterrupt):
-        end()
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port))
-
-
-def _free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def test_profile_runs_the_job_again_for_some_steps_and_removes_that_run(call, api):
-    call.ends(1, "profile alpha", "alpha has no shared volume at /data to write profiles to")
-    assert api.deleted == []
-    # alpha says where it writes, as what `trn train` submits does.
-    for task in api.objects["Job"][0]["spec"]["tasks"]:
-        container = task["template"]["spec"]["containers"][0]
-        container["env"] = [{"name": "TRN_OUTPUT_DIR", "value": "/data/output/alpha"}]
-        container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-    made = []
-
-    def begin(job):
-        made.append(job)
-        job["status"] = {"state": {"phase": "Running"}, "running": 2}
-        pod = json.loads(json.dumps(api.named("Pod", NODE_0)))
-        labels = {**pod["metadata"]["labels"], "volcano.sh/job-name": "alpha-profile"}
-        pod["metadata"] |= {"name": "alpha-profile-trainer-0-0", "labels": labels, "uid": "p"}
-        api.objects["Pod"].append(pod)
-        lines = [json.dumps({"step": step, "time": time.time()}) for step in (1, 2, 3, 4)]
-        api.logs["alpha-profile-trainer-0-0"] = lines
-
-    at = "2026-11-22T05:40:00Z"
-    api.after_create = lambda job: job.update(status={"state": {"phase": "Failed", "lastTransitionTime": at}})
-    call.ends(1, "profile alpha", "alpha-profile failed before its first step")
-    api.after_create = begin
-    shown = "Profiled 4 steps: /data/profiles/alpha on the team's volume."
-    call.ends(0, "profile alpha --steps 4", shown, "neuron-explorer view -d /data/profiles/alpha")
-    assert made[0]["metadata"]["name"] == "alpha-profile"
-    assert api.deleted == ["/apis/batch.volcano.sh/v1alpha1/namespaces/training/jobs/alpha-profile"] * 2
+def test_tensorboard_of_a_local_stack_takes_the_place_of_the_command(call, local, monkeypatch):
+    with pytest.raises(CommandError, match="alpha has written no TensorBoard logs: there is no /data/output/alpha"):
+        tensorboard.local_command(local.session, "alpha", DIRECTORY, 1)
+    logs = local.claim / "output/alpha/tensorboard"
+    logs.mkdir(parents=True)
+    ran = []
+    monkeypatch.setattr(session, "open_session", lambda _: nullcontext(local.session))
+    monkeypatch.setattr(tensorboard, "logs_of", lambda *_: (DIRECTORY, ""))
+    monkeypatch.setattr(os, "execv", lambda program, words: ran.append((program, words)))
+    out = call.ends(0, "tensorboard alpha")
+    assert f"TensorBoard of {DIRECTORY}: http://127.0.0.1:6006" in out
+    program = str(local.program)
+    assert ran == [(program, [program, "--logdir", str(logs), "--host", "127.0.0.1", "--port", "6006"])]
+    local.program.unlink()
+    call.ends(2, "tensorboard alpha", "no tensorboard on PATH")

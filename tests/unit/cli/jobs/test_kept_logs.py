@@ -87,7 +87,7 @@ ALL = [
         (["--all", "--tail", "1"], ["node 1 | [default1]:rank 3", "node 0 | [default0]:dies"]),
     ],
 )
-def test_ranks_and_nodes_of_pods_that_are_gone(gone, call, api, options, lines):
+def test_kept_log_is_selected_by_rank_and_node(gone, call, api, options, lines):
     expected = (0, "".join(f"{line}\n" for line in lines))
     assert call("logs", "alpha", "--since", "2h", *options) == expected
     api.objects["Job"] = []  # a job that was removed is read by its name
@@ -95,7 +95,7 @@ def test_ranks_and_nodes_of_pods_that_are_gone(gone, call, api, options, lines):
         assert call("logs", "alpha", "--since", "24h", *options) == expected
 
 
-def test_what_is_not_known_of_a_removed_job_is_said(gone, call, api):
+def test_unknown_facts_of_a_removed_job_are_reported(gone, call, api):
     api.objects["Job"] = []
     call.ends(2, "logs alpha", "What a removed job wrote: ", "trn logs alpha --since 24h")
     ranks = "--rank 3: alpha was removed, and how many ranks its nodes had; --node N shows a node"
@@ -103,7 +103,7 @@ def test_what_is_not_known_of_a_removed_job_is_said(gone, call, api):
     call.ends(2, "logs alfa --since 2h", "has no job 'alfa'", "nothing that it wrote since 20")
 
 
-def test_only_what_is_newer_is_shown_and_of_this_job(gone, call, scene, api):
+def test_since_limits_the_kept_log_to_this_jobs_newer_lines(gone, call, scene, api):
     since = now(scene) - timedelta(minutes=2) + timedelta(seconds=5)
     expected = (0, "node 1 | [default1]:rank 3\nnode 0 | [default0]:dies\n")
     assert call("logs", "alpha", "--all", "--since", f"{since:%Y-%m-%dT%H:%M:%SZ}") == expected
@@ -115,7 +115,7 @@ def test_only_what_is_newer_is_shown_and_of_this_job(gone, call, scene, api):
     assert call("logs", "alpha", "--since", "2h", "--rank", "1") == (0, "[default1]:rank 1\n")
 
 
-def test_a_job_that_has_ended_offers_what_is_kept(gone, call, api, scene):
+def test_ended_job_offers_its_kept_log(gone, call, api, scene):
     at = f"{now(scene):%Y-%m-%dT%H:%M:%SZ}"
     api.objects["Job"][0]["status"]["state"] = {"phase": "Failed", "lastTransitionTime": at}
     created = api.objects["Job"][0]["metadata"]["creationTimestamp"]
@@ -160,7 +160,7 @@ def test_lines_that_both_have_are_shown_once(keep, restarted, api, call):
     assert [out.count(each) for each in ("resumed", "goes on")] == [1, 1]
 
 
-def test_what_cannot_be_read_does_not_hide_what_can(restarted, api, call, monkeypatch):
+def test_unreadable_kept_log_does_not_hide_the_live_log(restarted, api, call, monkeypatch):
     def refuse(*_):
         raise AwsError("cannot read the log group")
         yield

@@ -24,7 +24,6 @@ HERE, ELSEWHERE = "https://127.0.0.1:9", "https://other.example"
 ARGUMENTS = {
     **dict.fromkeys(("cancel", "logs", "profile", "status", "tensorboard", "wait"), "x"),
     **dict.fromkeys(("doctor", "fabric", "jobs"), ""),
-    "image mirror": "alpine:3 --in-cluster",
     "image push": "--in-cluster",
     "predict": "m in.csv --to out.csv",
     "scale": "ng1 1",
@@ -34,7 +33,7 @@ ARGUMENTS = {
     "train": "--example gradient-sum",
 }
 """Each command that can be given a kubeconfig, and what else it must be given."""
-ASKS_NO_CLUSTER_FIRST = {"doctor", "image mirror", "image push", "scale", "secret"}
+ASKS_NO_CLUSTER_FIRST = {"doctor", "image push", "scale", "secret"}
 """Those that ask AWS or a person before the cluster."""
 
 
@@ -112,9 +111,7 @@ def cloud(tmp_path, files, monkeypatch):
     return paths
 
 
-def test_no_certificate_is_made_for_who_has_one_and_the_administrators_is_shown_too(
-    cloud, files, asked, trn, monkeypatch
-):
+def test_local_kubeconfig_reuses_a_certificate_and_can_be_the_admins(cloud, files, asked, trn, monkeypatch):
     words = ("cancel", "x", "--namespace", "training", "--outputs", cloud.outputs)
     trn(*words)
     monkeypatch.setenv("KUBECONFIG", str(files["variable"]))

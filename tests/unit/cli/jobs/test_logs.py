@@ -149,7 +149,7 @@ def test_a_job_without_a_log_says_why(call, job, why, what_is_left):
     call.ends(1, f"logs {job}", why, what_is_left)
 
 
-def test_a_log_that_is_refused_is_said_in_the_servers_words_and_ctrl_c_is_quiet(call, api, monkeypatch):
+def test_refused_log_shows_the_servers_reason_and_ctrl_c_is_silent(call, api, monkeypatch):
     api.refuses[LOG] = 403
     call.ends(1, "logs alpha", f"the log of {NODE_0} cannot be read: {LOG} is forbidden")
     call.ends(1, "logs alpha --previous", "A gang that restarts gets new pods")
@@ -202,7 +202,7 @@ def test_following_tells_of_a_training_that_stands_still(followed, api, once):
 
 
 @pytest.mark.parametrize("are_gone", [True, False], ids=["pods gone for a while", "pods replaced at once"])
-def test_following_goes_on_over_a_restart_of_the_gang(followed, api, once, are_gone):
+def test_follow_continues_after_a_gang_restart(followed, api, once, are_gone):
     def restart():
         once("rank 0")
         before = api.objects["Pod"]
@@ -263,7 +263,7 @@ def test_the_last_lines_are_read_although_the_connection_broke_with_the_job(call
     assert [out.count(text) for text in ("launcher of node 0", "rank 0")] == [1, 1]
 
 
-def test_an_api_server_that_goes_away_is_waited_for(followed, api, once):
+def test_follow_waits_for_an_unreachable_api_server(followed, api, once):
     def act():
         path = "/apis/batch.volcano.sh/v1alpha1/namespaces/training/jobs/alpha"
         once("rank 0")

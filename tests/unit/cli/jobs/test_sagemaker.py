@@ -221,7 +221,7 @@ def test_another_model_takes_over_or_is_rolled_back_and_one_may_classify_nothing
     call.ends(1, f"predict {NAME} --on sagemaker --text a", f'{NAME} is no classifier: {{"text": "x"}}')
 
 
-def test_a_file_is_transformed_and_its_model_goes_and_a_batch_is_listed_and_cancelled(call, cloud):
+def test_batch_transform_deletes_its_model_and_can_be_listed_and_cancelled(call, cloud):
     code, out = call(*PREDICT, "--field", "body")
     assert (code, "s3://acme-data/sagemaker/predicted: the predictions" in out) == (0, True), out
     assert cloud.made == ["CreateModel", "CreateTransformJob"]

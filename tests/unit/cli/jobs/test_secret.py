@@ -74,7 +74,7 @@ def test_the_variables_of_a_tracker(namespace):
     assert _trn("secret --track --delete").stdout == "The Secret tracking is deleted\n"
 
 
-def test_a_server_that_repeats_what_it_refuses_is_not_quoted(namespace):
+def test_refused_secret_is_not_echoed(namespace):
     def refuse(manifest, **_):
         raise ApiError(403, "Forbidden", f"no Secrets today: {json.dumps(manifest)} {TOKEN}")
 

@@ -65,7 +65,7 @@ def cluster(monkeypatch):
     return made
 
 
-def test_name_whose_service_is_anothers_is_refused_both_ways(cluster):
+def test_serve_refuses_a_name_with_a_foreign_service(cluster):
     cluster.served.add(JOB_API)
     held = volcano_job.manifest(job(name="serve-polarity-1"))
     cluster.create(held)
@@ -96,7 +96,7 @@ def test_one_command_makes_a_deployment_and_its_service(cluster):
         assert line in said
 
 
-def test_vllm_comes_from_its_public_image_and_a_group_without_nodes_is_told_of(cluster):
+def test_vllm_uses_its_public_image_and_warns_of_an_empty_group(cluster):
     for options, image in (("", versions.IMAGES["vllm"]), (f" --image {IMAGE}", IMAGE)):
         deployment, _ = document(f"serve one --engine vllm --group gpu --dry-run{options}")["items"]
         assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == image
@@ -123,7 +123,7 @@ def test_another_model_takes_the_place_of_the_first(cluster):
     assert [each["kind"] for each in cluster.objects] == ["Deployment", "Service"]
 
 
-def test_a_deployment_of_somebody_else_is_left_alone(cluster):
+def test_foreign_deployment_is_not_changed(cluster):
     other = {"metadata": {"name": "serve-one", "namespace": "training"}, "spec": {"replicas": 1}}
     cluster.create({"apiVersion": "apps/v1", "kind": "Deployment", **other})
     theirs = "a Deployment serve-one is there, and not of trn serve: choose a --name"
@@ -135,7 +135,7 @@ def test_a_deployment_of_somebody_else_is_left_alone(cluster):
     assert cluster.named("Deployment", "serve-two") is None
 
 
-def test_what_it_waits_for_is_said_and_a_refusal_ends_the_waiting(cluster):
+def test_serve_reports_its_progress_and_stops_waiting_on_a_refusal(cluster):
     cluster.is_ready(0)
     ended = {"terminated": {"exitCode": 78, "message": "refused: no model's directory\n"}}
     cluster.pods = [pod(state=ended)]
@@ -160,7 +160,7 @@ def test_serving_takes_whole_nodes_where_the_namespace_does(monkeypatch):
         assert container["resources"]["limits"][NEURON] == devices
 
 
-def test_what_cannot_run_is_refused_before_anything_is_made_and_all_at_once(cluster):
+def test_unservable_requests_are_refused_with_all_reasons_before_creation(cluster):
     for command, words in (
         ("serve", "give a job's name"),
         ("serve one --stop two", "either a model to serve, or --stop NAME"),

@@ -100,7 +100,7 @@ def test_each_option_arrives(monkeypatch):
     assert vars(arrived[1]) == vars(TrainOptions(on="sagemaker"))
 
 
-def test_what_is_submitted_is_what_the_dry_run_shows_with_the_equal_torchx_command(api):
+def test_submitted_job_equals_the_dry_run_with_its_torchx_command(api):
     shown = trn("train --module train --dry-run -- --batch_size 16").stdout
     assert yaml.safe_load(shown)["metadata"]["namespace"] == "training"
     assert "&id" not in shown
@@ -115,7 +115,7 @@ def test_what_is_submitted_is_what_the_dry_run_shows_with_the_equal_torchx_comma
     assert (told["job"], told["worldSize"], told["queue"], told["image"]) == ("one", 64, "test", IMAGE)
 
 
-def test_how_often_a_job_is_to_save_is_said_in_a_line(monkeypatch, api):
+def test_checkpoint_interval_is_printed(monkeypatch, api):
     volume = {"fileSystemId": "fs-1", "dnsName": "fs-1.fsx", "mountName": "abcde", "capacityGib": 1200, "bucket": ""}
     shared = {"sharedVolume": {**volume, "writeMegabytesPerSecond": 293.0}}
     stack = StackOutputs.parse({**STACK.model_dump(by_alias=True), **shared})
@@ -139,7 +139,7 @@ def test_jobs_on_one_machines_network_have_a_port_each(local, tmp_path):
         assert len(ports | {9600}) == (1 if isolation is Isolation.NET else 3)
 
 
-def test_precompile_fills_the_compile_cache_and_an_example_in_the_cloud_is_what_it_is(api):
+def test_precompile_fills_the_compile_cache_at_the_given_precision(api):
     made = document("train --precompile --module train --name one --model bert --dry-run --json")["job"]
     assert made["metadata"]["labels"]["trainium-eks/kind"] == "compile"
     assert made["metadata"]["annotations"]["trainium-eks/cache-key"] == "bert-64x-bf16-sdk2.30.0"
@@ -150,7 +150,7 @@ def test_precompile_fills_the_compile_cache_and_an_example_in_the_cloud_is_what_
     assert (_arguments(result, EXAMPLES["bert"].module), "A small one" in result.stderr) == ([], False)
 
 
-def test_an_absolute_path_does_not_pass_for_the_images_and_a_missing_script_is_said_once(api, tmp_path, monkeypatch):
+def test_absolute_script_path_and_missing_script_are_refused(api, tmp_path, monkeypatch):
     script = tmp_path / "train.py"
     script.write_text("print(1)")
     for workspace in ("", " --workspace /usr"):
@@ -190,7 +190,7 @@ def test_an_absolute_path_does_not_pass_for_the_images_and_a_missing_script_is_s
         ("scale gn1 1", "set --group to ng1"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_made(api, scaled, command, words):
+def test_invalid_train_command_is_refused_before_creation(api, scaled, command, words):
     api.served |= {PYTORCH_API, TRAINER_API}
     api.create(_secret("s"))
     assert "hf_Word" not in ends(2, trn(command), words)
@@ -229,7 +229,7 @@ def _arguments(result, module):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_is_small_on_this_machine_unless_told_otherwise(local, name):
+def test_example_on_a_local_stack_is_small_unless_arguments_are_given(local, name):
     example, line = EXAMPLES[name], f"train --example {name} --name one --dry-run --json"
     result = trn(line)
     assert _arguments(result, example.module) == list(example.local_arguments)
@@ -327,7 +327,7 @@ def scaled(monkeypatch):
     return asked
 
 
-def test_scaling_says_what_it_costs_which_jobs_may_lose_nodes_and_why_none_come(api, scaled, monkeypatch):
+def test_scale_shows_cost_affected_jobs_and_missing_capacity(api, scaled, monkeypatch):
     dearer = "ng1: 2 to 4 nodes of trn1.32xlarge: +43.00 USD an hour (On-Demand us-"
     ends(0, trn("scale ng1 4 --no-wait"), dearer, "the next `up` sets it back")
     assert scaled == [("trn-dev", "ng1-eks", 4)]
@@ -356,7 +356,7 @@ def test_training_scales_a_group_that_is_too_small(api, scaled, monkeypatch):
     assert len(api.objects) == 4
 
 
-def test_a_local_stack_says_what_it_does_and_its_group_gets_simulated_nodes(local, monkeypatch):
+def test_local_stack_scales_its_simulated_nodes(local, monkeypatch):
     asked = []
 
     def resize(paths, name, nodes, *_):

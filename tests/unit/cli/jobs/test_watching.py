@@ -41,7 +41,7 @@ def test_jobs_are_a_table_which_keeps_every_column_that_matters_in_a_narrow_term
     assert "volcano · test" in out
 
 
-def test_no_jobs_say_what_makes_one_and_who_may_not_read_them_what_is_missing(call, api):
+def test_jobs_without_any_job_names_the_next_command(call, api):
     for job in api.objects["Job"]:
         job["status"]["state"] = {"phase": "Completed", "lastTransitionTime": "2026-11-21T00:00:00Z"}
     call.ends(0, "jobs", "No job of training is under way; 2 have ended (--all shows them).")
@@ -52,7 +52,7 @@ def test_no_jobs_say_what_makes_one_and_who_may_not_read_them_what_is_missing(ca
     call.ends(2, "jobs", "needs the team's access entry")
 
 
-def test_a_live_table_goes_on_while_the_server_does_not_answer(call, api, monkeypatch):
+def test_live_table_survives_an_unreachable_server(call, api, monkeypatch):
     numbers = itertools.count(1)
 
     def pause(_):
@@ -76,7 +76,7 @@ def test_a_live_table_goes_on_while_the_server_does_not_answer(call, api, monkey
 # --- status -----------------------------------------------------------------------------------------------------------
 
 
-def test_status_says_why_a_job_waits_and_what_mends_it(call):
+def test_status_explains_a_waiting_job_with_the_fix(call):
     waits = "pending for 4s: queue test may use 32 aws.amazon.com/neuron; 32 are in use by alpha (32)"
     call.ends(0, "status beta", "beta volcano · queue test · 1 node", waits, "trn cancel alpha")
     call.ends(2, "status alfa", "namespace training has no job 'alfa': did you mean alpha?")
@@ -85,7 +85,7 @@ def test_status_says_why_a_job_waits_and_what_mends_it(call):
 
 
 @pytest.mark.parametrize("scene", [snapshot("node_deleted")])
-def test_a_run_whose_node_is_gone_says_so(call):
+def test_status_of_a_job_on_a_lost_node_names_the_node(call):
     call.ends(0, "status lost", "running for 10s: 2 of 2 pods run\nbut its node trn-1 is gone\n→ it restarts")
 
 
@@ -97,7 +97,7 @@ def test_status_of_a_run_says_where_it_is_and_whether_it_stands_still(call, api,
     call.ends(1, "status alpha", "stalled: no step for 5m00s, usually 1 s a step")
 
 
-def test_status_says_what_was_useful_a_better_interval_and_the_end_of_a_capacity_block(call, api, scene, monkeypatch):
+def test_status_shows_useful_time_interval_and_capacity_block_end(call, api, scene, monkeypatch):
     steps(api, "alpha-trainer-0-0", 1, 2, at=now(scene).timestamp() - 5)
     monkeypatch.setattr(job_status, "measured", lambda *_: JobFigures(0.975, 12.0, 14400.0, 1200.0))
     useful = "97.5 % of the time since it first ran was useful"
@@ -197,7 +197,7 @@ def test_cancel_ends_a_job_and_again_finds_none_and_all_after_a_question(call, a
     call.ends(0, "cancel --all", "Nothing to end")
 
 
-def test_pods_that_stay_are_said(call, api, monkeypatch):
+def test_cancel_reports_pods_that_outlive_their_grace_period(call, api, monkeypatch):
     monkeypatch.setattr(ending, "MARGIN_SECONDS", -29.9)  # of the grace period of 30
     monkeypatch.setattr(api, "delete", lambda _: (200, {}))
     call.ends(1, "cancel alpha", "2 of its pods are still there after their grace period")
@@ -217,7 +217,7 @@ def idle_nodes():
 
 
 @pytest.mark.parametrize("scene", [idle_nodes()])
-def test_it_shows_what_is_idle_what_it_costs_and_what_mends_it(call, api, scene, monkeypatch):
+def test_status_shows_idle_nodes_with_cost_and_fix(call, api, scene, monkeypatch):
     nodes = len(scene["Node"])
     idle, wasted = f"{nodes - 2} of {nodes} nodes idle", f"{(nodes - 2) * PRICE:,.2f} USD an hour"
     now_ = f"{nodes * PRICE:,.2f} USD an hour now, at list prices"

@@ -175,7 +175,7 @@ NO_CLAIM = TEAM.model_copy(update={"claim": ""})
 TOKEN = StageRequest("hf://datasets/a/b", "x", token_secret="hf_AbCd")
 
 
-def test_what_cannot_be_staged_is_refused_with_what_can():
+def test_invalid_source_is_refused_with_the_allowed_ones():
     for request_, team, path, good, said in (
         *(
             (StageRequest(source, "x"), TEAM, "SOURCE", None, said)
@@ -198,7 +198,7 @@ def test_what_cannot_be_staged_is_refused_with_what_can():
         assert problem.good == good if good else problem.fix or problem.good
 
 
-def test_sources_that_it_reaches_are_taken_and_of_a_local_file_the_pod_is_told_the_path(tmp_path):
+def test_reachable_sources_are_accepted_and_local_files_become_paths(tmp_path):
     for source in ("http://minio:9000/x", "http://m.vision.svc/x", "https://host.example/x"):
         assert staging.problems(StageRequest(source, "x"), TEAM, is_local=False) == []
     assert staging.problems(StageRequest("http://127.0.0.1:1/x", "x"), TEAM, is_local=True) == []
@@ -288,7 +288,7 @@ def test_a_job_is_followed_from_pod_to_pod_over_a_log_that_breaks_off_but_no_ref
         follow({**running, "log": [ApiError.of(403, '{"message": "forbidden"}')]})
 
 
-def test_the_code_goes_with_its_job_and_a_job_that_fails_or_goes_says_why():
+def test_staging_job_owns_its_code_and_reports_its_failure():
     config_map, job = objects()
     api = RememberingApi()
     batch_jobs.submit(api, job, (config_map,))

@@ -33,7 +33,7 @@ def code(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_script_travels_alone_and_a_directory_without_what_is_not_code(code, monkeypatch):
+def test_workspace_packs_the_script_alone_or_the_directorys_code(code, monkeypatch):
     packed, files = _packed("model/layers.py", None)
     assert (packed.script, files) == ("layers.py", {"layers.py": "644 # model/layers.py"})
     packed, files = _packed("model/layers.py", code)
@@ -55,7 +55,7 @@ def test_a_script_travels_alone_and_a_directory_without_what_is_not_code(code, m
     assert found == ["train.py", "model/layers.py", ".venv/bin/x"]
 
 
-def test_a_missing_script_names_the_nearest_and_what_does_not_fit_the_largest(code):
+def test_missing_script_names_the_nearest_and_a_large_one_its_files(code):
     problem = pack("trian.py", None)
     assert (problem.path, problem.good) == ("--script", "train.py")
     assert pack("model/layer.py", code).good == "model/layers.py"
@@ -98,7 +98,7 @@ def test_nothing_from_outside_travels(code, make, reason):
         ("model", None, "is a directory: name the file in it"),
     ],
 )
-def test_what_python_does_not_run_is_refused_before_anything_is_made(code, name, content, said):
+def test_script_that_python_cannot_run_is_refused(code, name, content, said):
     if content is not None:
         (code / name).write_text(content)
     problem = pack(name, code)

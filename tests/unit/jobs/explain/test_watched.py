@@ -24,7 +24,7 @@ def volcano(tasks, **metadata):
     return watched.of({"apiVersion": "batch.volcano.sh/v1alpha1", "metadata": metadata, "spec": {"tasks": tasks}})
 
 
-def test_a_volcano_job_is_told_in_its_own_words():
+def test_volcano_job_state_is_read():
     for name, job, state, running, restarts in (
         ("queue_full", "beta", "Pending", 0, "0/3"),
         ("controllers_down", "rho", "Submitted", 0, "0/3"),
@@ -43,7 +43,7 @@ def test_a_volcano_job_is_told_in_its_own_words():
             assert found.seconds(watched.moment("2026-12-01T00:00:00Z")) == lasted
 
 
-def test_a_job_of_kubernetes_is_told_in_the_same_words_and_ranks_are_what_trn_noted():
+def test_kubernetes_job_state_and_ranks_are_read():
     for status, state in (
         *(({}, "Pending"), ({"active": 1}, "Pending"), ({"active": 1, "ready": 1}, "Running")),
         ({"conditions": [condition("Complete")]}, "Completed"),
@@ -78,7 +78,7 @@ def test_a_job_of_kubernetes_is_told_in_the_same_words_and_ranks_are_what_trn_no
         *((("Created", "Succeeded"), "Completed"), (("Created", "Failed"), "Failed")),
     ],
 )
-def test_a_pytorchjob_is_told_in_the_same_words(conditions, state):
+def test_pytorch_job_state_is_read(conditions, state):
     replicas = {"Master": 1, "Worker": 3}
     specs = {name: {"replicas": count} for name, count in replicas.items()}
     statuses = {name: {"active": count} for name, count in replicas.items()}

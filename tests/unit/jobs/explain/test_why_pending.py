@@ -138,7 +138,7 @@ LOST = 'MountVolume.SetUp failed for volume "files" : configmap "files" not foun
 
 @pytest.mark.parametrize("said", [warned("FailedMount", LOST), pods_wait("ContainerCreating", LOST)])
 @pytest.mark.parametrize("state", ["Running", "Restarting"])
-def test_new_pods_that_wait_for_a_deleted_configmap_are_not_pods_of_before(state, said):
+def test_new_pods_waiting_for_a_deleted_configmap_name_the_volume(state, said):
     """The PodGroup's condition and the job's phase are of the restart, the pods of now."""
     reason = waits("running", "alpha", together(said, RELEASING, phase(state)))
     assert (reason.cause, reason.fault) == (Cause.VOLUME, "config-missing")
@@ -297,7 +297,7 @@ ROWS = yaml.safe_load((Path(__file__).parent / "waiting.yaml").read_text())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row['scene']} {row.get('change', '')}" for row in ROWS])
-def test_what_it_waits_for_and_what_mends_it_are_said(row):
+def test_waiting_reason_and_fix_are_those_of_the_table(row):
     change = pods_wait(**row["pods"]) if "pods" in row else CHANGES[row.get("change")]
     reason = waits(row["scene"], row["job"], change, **GIVEN[row.get("given")])
     assert reason.to_json() == {key: row[key] for key in ("cause", "sentence", "fix", "fault")}

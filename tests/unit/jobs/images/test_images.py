@@ -78,38 +78,22 @@ def test_the_tag_follows_from_everything_and_a_context_holds_our_package_and_no_
         images.context(REQUEST, workloads(), own_files=tmp_path)
 
 
-def test_every_type_has_a_pinned_base_and_a_copy_a_tag_and_all_platforms():
+def test_every_instance_type_has_a_pinned_base():
     chosen = {name: training_images.target_of(name) for name in CATALOGUE}
     assert (chosen["trn1n.32xlarge"], chosen["trn2.48xlarge"]) == ("trn1", "trn2")
     for name, target in chosen.items():
         assert (target == "cpu") == (CATALOGUE[name].family == "cpu"), name
     for target, base in BASES.items():
         assert base.image is None or training_images.reference_problems(base.image, target) == []
-    tags = {
-        SOURCE: MIRRORED,
-        f"quay.io/a/b@sha256:{'0123456789' * 6}abcd": "mirror-b-012345678901",
-        TRN1: "mirror-pytorch-training-neuronx-2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04",
-        f"r.example/{'n' * 90}:{'t' * 90}": f"mirror-{'n' * 53}-{'t' * 67}",
-    }
-    assert {source: images.mirror_tag(source) for source in tags} == tags
-    assert not any(images.tag_problem(each) for each in tags.values())
-    """skopeo refuses a reference with both."""
-    for registry in ("r.example", "r.example:5000"):
-        command = engines.skopeo_copy(f"{registry}/a/b:1.0@sha256:{'a' * 64}", "r.example/x:1", None)
-        assert command[:4] == ["skopeo", "copy", "--all", "--preserve-digests"]
-        assert command[-2] == f"docker://{registry}/a/b@sha256:{'a' * 64}"
-    local = engines.skopeo_copy("localhost:5000/a:1", "127.0.0.1:5000/a:1", None)
-    assert {"--src-tls-verify=false", "--dest-tls-verify=false"} <= {*local}
 
 
 OWN = "registry.example/team/neuron"
-MIRRORED, SOURCE = "mirror-x-1.0", "public.ecr.aws/neuron/x:1.0"
 USER = {"name": "v", "queues": [], "serviceAccount": "s", "claim": "", "trainingUserId": 2001}
 GPUS = {"nodeGroups": [group("g", "nvidia.com/gpu", 4, 1)]}
 CONFIGS = {"baseImages": {"trn2": f"{OWN}:2.14"}}
 
 
-def test_the_stack_and_the_command_say_what_is_built():
+def test_image_request_follows_from_the_stack_and_the_command():
     for stack, target, base, expected in (
         ({}, None, None, REQUEST),
         (GPUS, None, None, ImageRequest("cuda", BASES["cuda"].image or "")),
@@ -190,26 +174,22 @@ def test_the_first_engine_that_works_is_taken_or_the_cluster_builds(installed, t
             engines.find(asked)
 
 
-@pytest.mark.parametrize("name", [*engines.ENGINES, *engines.COPIERS])
+@pytest.mark.parametrize("name", engines.ENGINES)
 def test_a_password_is_never_an_argument_and_podmans_login_hides_no_other(name, tmp_path, installed):
     runner, file = installed(), tmp_path / "auth.json"
     engine = engines.Engine(name, file)
     for _ in ("before the login", "after it"):
-        if name == "skopeo":
-            engine.copy("r.example/x:1", "s.example/x:1")
-        elif name in engines.ENGINES:
-            engine.push("s.example/x:1")
+        engine.push("s.example/x:1")
         file.write_text("{}")
     told = [[each for each in argv if "auth" in each] for argv in runner.ran]
-    after = {"podman": ["--authfile", str(file)], "skopeo": [f"--dest-authfile={file}"]}.get(name, [])
-    assert told == ([] if name == "crane" else [[], after])
+    assert told == [[], ["--authfile", str(file)] if name == "podman" else []]
     engine.login("r.example", "AWS", "the-password")
     assert runner.inputs[-1] == "the-password"
     assert not [argument for argv in runner.ran for argument in argv if "the-password" in argument]
-    assert ("--authfile" in runner.ran[-1]) is (name in ("podman", "skopeo"))
+    assert ("--authfile" in runner.ran[-1]) is (name == "podman")
 
 
-def test_programs_show_what_they_say_and_their_last_words_are_kept(capfd):
+def test_program_output_is_shown_and_its_last_lines_are_kept(capfd):
     engines.run(["sh", "-c", "echo begins; cat >&2"], stdin="given")
     assert "begins\ngiven" in capfd.readouterr().err
     with pytest.raises(EngineError, match=r"(?s)sh -c .* ended with code 3:\ntwo\nthree"):
@@ -242,7 +222,7 @@ def answers(canned, tag, *kinds):
             canned.add_client_error("describe_images", "ImageNotFoundException", expected_params=asked)
 
 
-def test_what_ecr_refuses_is_said_with_what_mends_it(canned):
+def test_ecrs_refusal_is_shown_with_the_missing_rights(canned):
     canned.add_client_error("get_authorization_token", "AccessDeniedException", "not authorized")
     with pytest.raises(sessions.NotAllowedError) as caught:
         Repository(URL).login()
@@ -311,7 +291,7 @@ def test_push_builds_logs_in_and_pushes_and_does_nothing_where_the_repository_ha
 
 
 @pytest.mark.parametrize("fails", ["pull", "build", "login", "push"])
-def test_what_fails_is_said(trn, exported, canned, installed, fails):
+def test_failed_image_command_is_reported(trn, exported, canned, installed, fails):
     installed("docker", fails=fails)
     answers(canned, tag_of(exported), "absent", *["login"] * (fails in ("login", "push")))
     code, _, err = trn("push")
@@ -325,18 +305,17 @@ def test_what_fails_is_said(trn, exported, canned, installed, fails):
         ("build --tag a,b", "not a tag"),
         ("build --requirements /none/r.txt", "--requirements /none/r.txt: No such file or directory"),
         ("build --context /none", "--context /none is no directory"),
-        (f"mirror {SOURCE}", "none of skopeo, crane is on PATH: install one"),
-        (f"mirror {SOURCE} --engine buildah", "is none of skopeo, crane, docker, podman"),
+        ("push --engine buildah", "is none of docker, podman, finch"),
         ("push --in-cluster --context {own}", "give a smaller --context, or build with an engine"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_made(trn, exported, canned, installed, tmp_path, command, said):
+def test_invalid_image_command_is_refused_before_any_change(trn, exported, canned, installed, tmp_path, command, said):
     (own := tmp_path / "own").mkdir()
     (own / "big").write_bytes(random.Random(1).randbytes(800_000))
     installed("docker")
     if not command.startswith("build"):
-        tag = MIRRORED if command.startswith("mirror") else tag_of(exported, ImageOptions(context=own))
-        answers(canned, tag, "absent")
+        options = ImageOptions(context=own) if "--context" in command else ImageOptions()
+        answers(canned, tag_of(exported, options), "absent")
     code, out, err = trn(*command.format(own=own).split())
     assert (code, out, said in err) == (2, "", True), err
 
@@ -352,30 +331,15 @@ def test_stacks_that_build_no_images(trn, exported, monkeypatch):
     assert all(each in err for each, (_, _, err) in zip(words, said, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("engine", "commands"),
-    [("", ["login", "copy"]), ("crane", ["auth", "copy"]), ("docker", ["login", "pull", "tag", "push"])],
-)
-def test_a_copy_logs_in_first(trn, canned, installed, engine, commands):
-    runner = installed("docker", "crane", "skopeo")
-    answers(canned, MIRRORED, "absent", "login", "there")
-    asked = ("--engine", engine) if engine else ()
-    assert trn("mirror", SOURCE, *asked)[:2] == (0, f"{URL}:{MIRRORED} copied\n")
-    assert runner.commands() == commands
-    assert {argv[0] for argv in runner.ran} == {engine or "skopeo"}
-
-
 # --- In the cluster ---------------------------------------------------------------------------------------------------
 
 
 LOGIN = Login("123456789012.dkr.ecr.us-west-2.amazonaws.com", "AWS", "the-password")
 BUILD = image_jobs.build_objects(TEAM, "image-x-1", f"{URL}:x", images.context(REQUEST, workloads()), LOGIN)
-MIRROR = image_jobs.mirror_objects(TEAM, "mirror-1", TRN1, f"{URL}:m", LOGIN)
 
 
-@pytest.mark.parametrize("made", [BUILD, MIRROR], ids=["build", "mirror"])
-def test_jobs_in_the_cluster_are_valid_and_hold_no_password_but_in_their_secret(made):
-    objects = [made[0], *made[1]]
+def test_objects_of_a_build_are_valid_and_the_secret_alone_has_the_password():
+    objects = [BUILD[0], *BUILD[1]]
     for each in objects:
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
         assert each["metadata"]["labels"]["trainium-eks/kind"] == "image-build"

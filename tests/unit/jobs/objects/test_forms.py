@@ -46,7 +46,7 @@ def test_its_pods_are_those_of_the_volcano_job(form):
     assert variables <= {each["name"] for each in container["env"]}
 
 
-def test_it_goes_by_its_queue_as_a_whole_near_each_other_and_jobset_restarts_it():
+def test_gang_policy_has_queue_topology_and_jobset_restarts():
     policy = forms.objects(_job("pytorchjob", priority="training-high"))[0]["spec"]["runPolicy"]["schedulingPolicy"]
     assert policy == {"minAvailable": 2, "queue": "test", "priorityClass": "training-high"}
     spec = forms.objects(_job("trainjob", topology=Topology("hard", 2)))[0]["spec"]

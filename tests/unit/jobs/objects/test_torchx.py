@@ -154,7 +154,7 @@ def test_the_printed_options_and_the_components_defaults_are_the_job(name):
     assert torchx_app.application(**given) == expected
 
 
-def test_the_component_needs_no_other_package_and_refuses_what_cannot_run():
+def test_torchx_component_imports_no_other_package_and_refuses_bad_values():
     """Neither Pulumi nor pydantic is where TorchX is."""
     check = (
         f"import sys; sys.path.append({str(ROOT)!r}); from trainium_eks.jobs.objects import torchx_app; "

@@ -88,7 +88,7 @@ def test_a_pod_has_a_whole_node_and_leaves_room_for_daemon_sets(name, nodes):
 # --- The two shapes ---------------------------------------------------------------------------------------------------
 
 
-def test_beyond_torchx_is_all_that_differs():
+def test_volcano_job_extends_torchxs_object_without_changing_it():
     """Every field of TorchX's object is as TorchX has it; what is added is on the list."""
     wanted = job(
         has_workspace=True, user_id=1000, topology=Topology("hard", 1, 2), capacity_ends="2026-12-01T11:30:00Z"
@@ -162,7 +162,7 @@ def test_both_shapes_say_the_same_of_a_pod_and_a_local_job_takes_the_devices_and
 
 
 @pytest.mark.parametrize("nodes", [2, 500])
-def test_a_lost_pod_restarts_the_gang_and_what_cannot_be_mended_ends_it(nodes):
+def test_lost_pod_restarts_the_gang_and_a_refusal_ends_it(nodes):
     made = volcano_job.manifest(job(nodes=nodes, retries=7, grace_seconds=120, capacity_ends=END))
     assert made["metadata"]["annotations"]["trainium-eks/capacity-block-ends"] == END
     assert made["spec"]["maxRetry"] == 7
@@ -188,7 +188,7 @@ ROUNDING, SHUTDOWN = "NEURON_RT_STOCHASTIC_ROUNDING_EN", "TORCH_ELASTIC_SHUTDOWN
 CUDA = {"NCCL_SOCKET_IFNAME": "^lo", "FI_PROVIDER": "efa"}
 
 
-def test_variables_by_accelerator_and_by_what_is_asked_for():
+def test_environment_follows_from_the_accelerator_and_the_options():
     for name, changes, has, has_not in (
         (TRN1, {}, {"PJRT_DEVICE": "NEURON", "FI_PROVIDER": "efa", ROUNDING: "1"}, {XLA_CACHE, "TRN_CAPACITY_ENDS"}),
         (TRN1, {}, {"PYTHONUNBUFFERED": "1"}, {"NCCL_SOCKET_IFNAME", "XLA_DOWNCAST_BF16", "FI_EFA_FORK_SAFE"}),
@@ -264,7 +264,7 @@ def test_nodes_meet_at_node_0(node, one_task):
 
 @pytest.mark.parametrize("one_task", [False, True])
 @pytest.mark.parametrize("launcher", ["torchrun", "gang"])
-def test_the_nodes_of_a_gang_know_who_failed_first(launcher, one_task):
+def test_launcher_of_each_node_records_the_first_failure(launcher, one_task):
     wanted = _module(launcher=launcher, failed_starts="5:1", max_restarts=2)
     host, port = ("j-trainer-0.j" if one_task else "j-trainer-0-0.j"), 29499 if launcher == "torchrun" else 29500
     told = f"<--stay> <60> <--failed_starts> <5:1> <--record> <{wanted.output}/.failed"
@@ -308,7 +308,7 @@ SCRIPT, NO_SCRIPT = {"program": Program("train.py")}, "there is no script train.
     ],
 )
 @pytest.mark.parametrize("one_task", [False, True])
-def test_what_is_wrong_ends_the_job_before_torchrun_begins(changes, node, env, code, said, one_task):
+def test_invalid_setting_ends_the_job_before_torchrun_starts(changes, node, env, code, said, one_task):
     if one_task and "VC_TRAINER_0_HOSTS" in env:
         env = {"VC_TRAINER_HOSTS": ""}
     ran = _run(_module(**changes), node, one_task=one_task, **env)
@@ -322,8 +322,7 @@ def test_what_is_wrong_ends_the_job_before_torchrun_begins(changes, node, env, c
 @pytest.mark.parametrize(
     ("program", "packages", "said"),
     [
-        *(("torchtitan.train", ["torchtitan"], ""), ("m", [], "")),
-        ("torchtitan.train", [], "there is no torchtitan in repo/train:1"),
+        ("m", [], ""),
         ("m", ["torch_xla"], "repo/train:1 has torch_xla, which libraries prefer to TorchNeuron"),
     ],
 )

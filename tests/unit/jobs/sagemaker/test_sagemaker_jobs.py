@@ -51,7 +51,7 @@ CHECKPOINTS = {"S3Uri": "s3://acme-data/sagemaker/training/bert/checkpoints", "L
 RESOURCES = {"InstanceType": "ml.trn1.32xlarge", "InstanceCount": 1, "VolumeSizeInGB": 500}
 
 
-def test_the_request_is_one_that_botocore_s_model_takes_with_what_is_asked_for():
+def test_training_request_is_valid_for_botocore():
     for options in (
         {},
         {"nodes": 4, "spot": True, "channel": ("train=s3://acme-data/reviews/train", "model=/data/models/bert")},

@@ -23,7 +23,7 @@ def made(instance_type="inf2.xlarge", **more):
 
 @pytest.mark.parametrize("instance_type", ["inf2.xlarge", "trn1.32xlarge", "p5.48xlarge", "c5.xlarge"])
 @pytest.mark.parametrize("more", [{}, {"instances": 2, "engine": "transformers", "field": "body"}])
-def test_requests_are_such_that_botocore_s_model_takes(instance_type, more):
+def test_serving_requests_are_valid_for_botocore(instance_type, more):
     model = made(instance_type, **more)
     check("CreateModel", serving.model_request(model))
     check("CreateEndpointConfig", serving.configuration_request(model))

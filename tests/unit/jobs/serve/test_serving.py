@@ -168,7 +168,7 @@ ON_CORES = f"/data/output/x/model --backend xla {GRAPHS} --name serve-x --port 8
 GPUS = on("p4d.24xlarge", 4)
 
 
-def test_names_say_of_what_they_are_and_the_digest_changes_with_what_the_pods_are():
+def test_default_name_shows_the_model_and_the_digest_follows_the_pods():
     models = ("output/polarity-abcde/model", "models/My_BERT", "model")
     found = [serving.default_name("predict", each, "1a2b3c") for each in models]
     assert found == [f"predict-{each}-1a2b3c" for each in ("polarity-abcde", "my-bert", "model")]
@@ -190,7 +190,7 @@ def problems(place=CPU, *, team=TEAM, **changes):
     return [str(each) for each in serving_refusals.problems(team, *places, what="deployments", **given)]
 
 
-def test_what_cannot_run_is_refused_with_what_mends_it_and_so_is_an_engine_without_devices():
+def test_unservable_model_or_engine_is_refused_with_the_fix():
     for changes, words in (
         ({"may_create": False}, "you may not create deployments in the namespace vision"),
         ({"team": TEAM.model_copy(update={"claim": ""})}, "no shared volume with models"),

@@ -10,7 +10,7 @@ import pytest
 from cluster_snapshots import EFA, GPU, NEURON, group, outputs
 
 from trainium_eks.jobs.objects.environment import environment
-from trainium_eks.jobs.objects.job import TITAN_MODULE, Program, Topology
+from trainium_eks.jobs.objects.job import Program, Topology
 from trainium_eks.jobs.submit import cluster_facts, planning, saving
 from trainium_eks.jobs.submit.planning import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.requests import Facts, JobRequest
@@ -111,36 +111,8 @@ SIZE = ("instance.name", "nodes", "ranks_per_node")
         ),
     ],
 )
-def test_a_job_follows_from_its_stack_and_what_was_asked(given, fields, expected):
+def test_job_follows_from_the_stack_and_the_request(given, fields, expected):
     assert attrgetter(*fields)(_job(**given)) == expected
-
-
-# --- TorchTitan -------------------------------------------------------------------------------------------------------
-
-ASSETS = ("--hf_assets_path", "/data/models/Qwen3-8B")
-
-
-def _titan(**changes):
-    return {"program": Program(module=TITAN_MODULE, arguments=ASSETS), "group": "trn2", "nodes": 1, **changes}
-
-
-@pytest.mark.parametrize(
-    ("group", "titan", "module", "ranks"),
-    [
-        ("trn2", "qwen3_8b_tp4_fsdp16_sac", "torchtitan_neuron.models.qwen3", 64),
-        ("gpu", "deepseek_v3_16b", "deepseek_v3", 8),
-        ("gpu", "team.models:qwen35_9b", "team.models", 8),
-    ],
-)
-def test_torchtitan_gets_its_config_its_folder_and_a_rank_for_each_device(group, titan, module, ranks):
-    job = _job(**_titan(group=group, titan=titan))
-    config = titan.rpartition(":")[2]
-    assert (job.name, job.program.module) == (f"{config.replace('_', '-')}-x7k2f", "torchtitan.train")
-    ours = ("--module", module, "--config", config, "--dump_folder", f"/data/output/{job.name}", "--checkpoint.enable")
-    assert job.program.arguments == (*ours, *ASSETS), "the researcher's last: the last one given counts"
-    assert (job.ranks_per_node, job.launcher, job.metrics_port) == (ranks, "torchrun", 0)
-    # Without a volume nothing is saved.
-    assert _job(stack=NO_VOLUME, **_titan(group=group, titan=titan)).program.arguments[4:] == ASSETS
 
 
 THREE = replace(FACTS, network_layers=3)
@@ -168,10 +140,8 @@ def test_tiers_of_switches_stand_above_those_of_ultraservers_where_the_stack_has
         assert _job(stack=stack, group=group, nodes=4, queue="wide", topology="hard", tier=tier).topology == wanted
 
 
-def test_what_may_be_meant_is_warned_of_and_what_torchtitan_cannot_run_refused():
+def test_suspicious_option_is_warned_of():
     for given, warning in (
-        (_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE)), "--titan None"),
-        (_titan(titan="qwen3_8b", program=Program(module=TITAN_MODULE, arguments=("--hf-assets-path=/data/x",))), None),
         ({"ranks_per_node": 8}, "--ranks-per-node 32"),
         ({"ranks_per_node": 8, "nodes": 1}, None),
         ({"facts": replace(FACTS, network_layers=0), "topology": "hard"}, "--topology None"),
@@ -181,21 +151,6 @@ def test_what_may_be_meant_is_warned_of_and_what_torchtitan_cannot_run_refused()
         assert [f"{each.path} {each.good}" for each in made.problems] == [warning][: warning is not None]
         assert {each.severity for each in made.problems} <= {Severity.WARN}
         assert made.job
-    for changes, path, words in (
-        ({"titan": "qwen35_9b"}, "--titan", "name it: --titan MODULE:qwen35_9b"),
-        ({"titan": "a-b:c"}, "--titan", "the name of a config function"),
-        ({"group": "ng1", "backend": "neuron"}, "--titan", "trn1.32xlarge has PyTorch/XLA alone"),
-        ({"backend": "xla"}, "--titan", "needs TorchNeuron or CUDA"),
-        ({"backend": "cpu"}, "--titan", "on accelerators alone"),
-        ({"script": "train.py"}, "--script", "leave one of them out"),
-        ({"cache_set": "qwen"}, "--cache-set", "compiles while TorchTitan trains"),
-        ({"precision": "fp32"}, "--precision", "--training.mixed_precision_param float32"),
-        ({"checkpoint_seconds": 600.0}, "--checkpoint-seconds", "--checkpoint.interval STEPS"),
-        ({"state_gb": 10.0}, "--state-gb", "--checkpoint.interval STEPS"),
-    ):
-        problem = _refused(**_titan(**{"titan": "qwen3_8b", **changes}))
-        assert problem.path == path
-        assert words in f"{problem.reason}; {problem.fix}"
 
 
 # --- What is refused, each with what mends it -------------------------------------------------------------------------
@@ -291,13 +246,13 @@ NO_EFA = "^trn1.2xlarge has no EFA, without which its nodes cannot train togethe
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_mends_it(changes, path, good, said):
+def test_impossible_request_is_refused_with_the_fix(changes, path, good, said):
     problem = _refused(**changes)
     assert (problem.path, problem.good) == (path, good)
     assert re.search(said, f"{problem.reason}; {problem.fix}")
 
 
-def test_what_else_is_said_and_all_at_once():
+def test_all_problems_of_a_request_are_reported_at_once():
     assert "no node group" in _plan(stack=_stack([])).problems[0].reason
     missing = Problem("--image", "there is no such image on this machine", "make it")
     assert _refused(replace(FACTS, image_missing=missing)) is missing
@@ -342,7 +297,7 @@ def _saves(stack=None, **changes):
     return made.saving, environment(made.job).get(saving.VARIABLE)
 
 
-def test_a_job_is_told_the_interval_of_its_gang_and_state_unless_it_was_asked_for_or_nothing_is_known():
+def test_checkpoint_interval_follows_from_gang_and_state_unless_given():
     # Of 256 nodes one fails each day: saving half as often would lose more than it saves.
     (few, told), (many, told_many) = _saves(nodes=2), _saves(nodes=256)
     assert (told, told_many) == ("9960", "4140")

@@ -50,7 +50,7 @@ def _read(prefix="training/", since=BEGIN):
     return [(pod, line.text) for pod, line in CloudWatchLogs(REGION, GROUP).lines(prefix, since)]
 
 
-def test_lines_of_several_pods_come_in_the_order_of_time_and_only_what_is_asked_for_is_read(logs):
+def test_lines_of_several_pods_are_merged_by_time(logs):
     first, second = "bert-trainer-0-0", "bert-trainer-1-0"
     written = {"time": f"{BEGIN:%Y-%m-%dT%H:%M}:02.0001Z"}
     found = [
@@ -95,7 +95,7 @@ def test_a_line_has_its_own_time_or_that_of_its_event_and_all_pages_are_read(log
     assert [text for _, text in _read("training/p/")] == ["a", "b", "c"]
 
 
-def test_what_cannot_be_read_is_a_line_with_what_mends_it(logs):
+def test_unreadable_log_group_is_reported_with_the_fix(logs):
     for refused, said in (
         (Refused("AccessDeniedException"), f"logs:FilterLogEvents on arn:aws*:logs:*:*:log-group:{GROUP}:*"),
         (Refused("ExpiredTokenException"), "log in again (aws sso login)"),

@@ -20,7 +20,7 @@ def failed_first(pods):
     return (first.pod, first.node, first.code) if first else None
 
 
-def test_the_first_to_fail_of_its_own_is_the_cause_in_words():
+def test_first_own_failure_is_named_as_the_cause():
     assert failed_first(of("failed", "run").pods) == ("run-trainer-1-0", 1, 1)
     # Node 0 is ended by the launcher before node 1, which failed, has been reaped.
     pods = [ended("a-trainer-0", 143, "01"), ended("a-trainer-1", 7, "02"), ended("a-trainer-2", 1, "03")]

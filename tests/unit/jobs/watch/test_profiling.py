@@ -54,7 +54,7 @@ def test_it_is_the_same_gang_under_another_name_profiled_on_one_node_and_writes_
     assert env(own_entry_point, 0)[f"{PREFIX}ENABLE"] == "1"
 
 
-def test_what_cannot_be_profiled_is_refused():
+def test_unprofilable_job_is_refused():
     for source, claim, running, reasons in (
         (job(1), "fsx-claim", True, []),
         (job(1, resources={"limits": {"nvidia.com/gpu": "8"}}), "fsx-claim", False, ["asks for no Neuron device"]),

@@ -19,7 +19,7 @@ def run(*times, first=1, **rest):
 
 
 @pytest.mark.parametrize("prefix", ["", "[default0]:", "2026-11-22 05:00:00 INFO "])
-def test_a_step_is_found_behind_whatever_stands_before_it(prefix):
+def test_step_is_parsed_after_any_prefix(prefix):
     line = prefix + '{"step": 12, "time": 1763000000.1, "loss": 0.5, "steps": 100, "checkpoint_step": 10}'
     assert parse(line) == TrainingStep(12, 1763000000.1, 0.5, 100, None, 10, None)
     for other in (

@@ -65,7 +65,7 @@ def test_a_node_is_the_sum_of_its_processes_and_gpus_are_read_line_by_line():
     assert (told["busyPercent"], told["deviceTotalBytes"]) == ({"0": 50.0, "1": 3.0}, 2 * 81559 * 1024**2)
 
 
-def test_the_script_asks_the_tool_that_is_there(tmp_path):
+def test_usage_script_asks_the_installed_tool(tmp_path):
     def run(**tools):
         for name, text in tools.items():
             (file := tmp_path / name.replace("_", "-")).write_text(f"#!/bin/sh\n{text}\n")

@@ -51,6 +51,6 @@ def test_the_useful_share_and_a_better_interval(told, step, seconds, better):
     assert [found.to_json()[each] for each in names] == [0.75, seconds, found.interval_seconds, better]
 
 
-def test_nothing_is_said_too_early_or_of_another_jobs_steps():
+def test_useful_time_is_unknown_too_early_and_for_another_jobs_steps():
     assert _measured(last=5, after=50) is None
     assert _measured(last=1000, after=4000) is None

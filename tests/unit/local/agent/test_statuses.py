@@ -70,7 +70,7 @@ def test_a_missing_object_is_named_by_its_container_and_a_gate_keeps_a_pod_from_
         assert (is_so(found, "Ready"), is_so(found, "ContainersReady")) == (gate, "True")
 
 
-def test_a_condition_keeps_its_time_while_it_stays_the_same():
+def test_condition_keeps_its_transition_time_until_it_changes():
     before = {"type": "Ready", "status": "True", "lastTransitionTime": "then"}
     for ready in (True, False):
         found = made(state(told(), told(ready=ready)), conditions=[before])
@@ -112,7 +112,7 @@ class Around:
         pass
 
 
-def test_a_pod_that_goes_while_its_deletion_is_sent_is_cleared_up(tmp_path):
+def test_pod_deleted_during_its_deletion_request_is_cleaned_up(tmp_path):
     around = Around(tmp_path)
 
     async def run():

@@ -51,7 +51,7 @@ def test_certificates_are_for_their_names_purposes_and_authorities_and_for_a_yea
 @pytest.mark.parametrize(
     "name", ["ca.crt", "ca.key", "etcd-ca.key", "kube-apiserver.crt", "kwok.key", "service-account.key"]
 )
-def test_what_cannot_be_used_is_made_anew(paths, name):
+def test_unusable_certificate_is_recreated(paths, name):
     file = paths.pki / name
     for spoil in (
         file.unlink,

@@ -1,6 +1,8 @@
-"""Ports that are remembered, and replaced when others have them."""
+"""The ports of a control plane: chosen once, and refused when another program has one."""
 
+import dataclasses
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -30,47 +32,57 @@ def paths(tmp_path):
 
 @pytest.fixture
 def settings():
-    found, moved = Settings().settled(lambda _name, _port: False)
-    assert moved == []
-    return found
+    return Settings().with_ports(nobody).completed("1.35")
 
 
-def test_each_listener_has_a_port_of_its_own_which_is_remembered(paths, settings):
+def nobody(_name, _port):
+    """No process of the stack has a port."""
+    return False
+
+
+def test_each_listener_has_its_own_remembered_port(paths, settings):
     assert set(settings.ports) == set(PORTS)
     assert len(set(settings.ports.values())) == len(PORTS)
     assert all(20000 <= port < 32768 for port in settings.ports.values())
     settings.save(paths)
     assert Settings.load(paths) == settings
-    assert settings.settled(lambda _name, _port: False) == (settings, [])
+    assert settings.with_ports(nobody) == settings
     # Settings that cannot be read or have impossible ports are none.
-    spoilt = [json.dumps({"ports": {**settings.ports, "etcd": port}, "complete": True}) for port in (0, 65536, "80")]
+    saved = json.loads(paths.settings.read_text())
+    spoilt = [json.dumps({**saved, "ports": {**settings.ports, "etcd": port}}) for port in (0, 65536, "80")]
     for text in ("", "{", "[]", '{"ports": {"etcd": 1}}', '{"ports": 3, "complete": true}', *spoilt):
         paths.settings.write_text(text)
         assert Settings.load(paths) == Settings(), text
 
 
-def test_a_port_that_others_have_is_replaced_and_said_and_one_that_we_ourselves_have_is_kept(settings, monkeypatch):
+def test_kept_port_in_use_is_refused_with_its_program(settings, monkeypatch):
     monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", 0.1)
     taken = settings.ports["etcd"]
     with socket.create_server(("127.0.0.1", taken)):
         assert [is_answered(settings.ports[name]) for name in ("etcd", "kube-apiserver")] == [True, False]
-        assert settings.settled(lambda name, port: (name, port) == ("etcd", taken)) == (settings, [])
-        found, (moved,) = settings.settled(lambda _name, _port: False)
+        assert settings.with_ports(lambda name, port: (name, port) == ("etcd", taken)) == settings
+        said = rf"Port {taken} of etcd is in use by \S+ \(process {os.getpid()}\)\. .*`trn local down`"
+        with pytest.raises(ClusterError, match=said):
+            settings.with_ports(nobody)
         monkeypatch.setattr(ports, "_RANGE", range(taken, taken + 2))
         with pytest.raises(ClusterError, match=f"No free port was found on 127.0.0.1 between {taken} and {taken + 1}"):
             ports.free_port({taken + 1})
-    assert (moved.name, moved.before, moved.now) == ("etcd", taken, found.ports["etcd"])
-    assert is_free(found.ports["etcd"])
-    assert found.ports["kube-apiserver"] == settings.ports["kube-apiserver"]
-    assert f"{taken} of etcd is in use" in str(moved)
 
 
-def test_a_port_whose_listener_is_just_ending_is_kept(settings, monkeypatch):
+def test_port_in_use_at_first_start_is_chosen_anew(settings, monkeypatch):
+    monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", 0.1)
+    begun = dataclasses.replace(settings, is_complete=False)
+    with socket.create_server(("127.0.0.1", settings.ports["etcd"])):
+        found = begun.with_ports(nobody)
+    assert {name for name in PORTS if found.ports[name] != settings.ports[name]} == {"etcd"}
+
+
+def test_port_of_an_ending_listener_is_kept(settings, monkeypatch):
     monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", SECONDS)
     listener = socket.create_server(("127.0.0.1", settings.ports["etcd"]))
     ending = threading.Timer(0.2, listener.close)
     ending.start()
-    assert settings.settled(lambda _name, _port: False) == (settings, [])
+    assert settings.with_ports(nobody) == settings
     ending.join()
 
 
@@ -85,7 +97,7 @@ def test_a_port_of_a_closed_listener_is_free_again(settings):
     assert is_free(port)
 
 
-def test_who_asks_whether_somebody_listens_is_in_nobodys_way(settings):
+def test_probing_a_port_does_not_block_its_listener(settings):
     """The pods' agent begins to listen while it is waited for."""
     port = settings.ports["etcd"]
     asks = f"print('asks', flush=True)\nwhile True: is_answered({port})"

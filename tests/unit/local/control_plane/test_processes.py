@@ -108,7 +108,7 @@ def test_a_suspended_process_is_ended_without_a_kill(paths, run):
     assert "ended by itself" in processes.last_lines(paths, "etcd")
 
 
-def test_a_log_is_continued_and_begins_anew_when_it_is_large_also_that_of_a_running_process(paths, run):
+def test_log_is_appended_and_truncated_when_large(paths, run):
     for count in (1, 2):
         run(count=count)
         processes.stop(paths)

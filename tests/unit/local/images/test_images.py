@@ -86,7 +86,7 @@ def test_an_image_is_made_found_while_it_is_whole_and_removed_unless_a_process_r
     assert (removed.exit_code, "there is no image local/mine" in removed.output) == (1, True)
 
 
-def test_what_fails_leaves_no_image(home):
+def test_failed_build_leaves_no_image(home):
     with pytest.raises(ClusterError, match=r"mine could not be made: pip ended with 1:\n(.*\n)*.*no-such-package"):
         images.make(Recipe("mine", "no-such-package"))
     assert images.find("local/mine") is None
@@ -102,9 +102,7 @@ def test_names_that_are_no_names_are_refused_and_the_command_that_makes_a_missin
 
 
 @pytest.mark.slow
-def test_the_large_requirement_comes_from_an_index_of_its_own_and_from_pips_where_that_is_not_reachable(
-    tmp_path, monkeypatch
-):
+def test_large_requirement_comes_from_its_own_index_or_pips(tmp_path, monkeypatch):
     """An index for one package does not have the others."""
     torch, rest = _wheel(tmp_path / "w1", "torch", "1.0"), _wheel(tmp_path / "w2", "rest", "2.0")
     only_torch, others = _index(tmp_path / "only-torch", torch), _index(tmp_path / "others", rest)
@@ -122,7 +120,7 @@ def test_the_large_requirement_comes_from_an_index_of_its_own_and_from_pips_wher
 
 
 @pytest.mark.slow
-def test_an_index_without_the_large_requirement_is_told_from_other_failures(tmp_path, monkeypatch):
+def test_index_without_the_large_requirement_is_a_distinct_error(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", str(_wheel(tmp_path / "w1", "torch", "1.0").parent))
     with pytest.raises(NotOfferedError, match="no-such"):
         images.make(Recipe("mine", "no-such==1\ntorch==1.0\n", "no-such==1"))
@@ -134,7 +132,7 @@ def test_an_index_without_the_large_requirement_is_told_from_other_failures(tmp_
 
 
 @pytest.mark.slow
-def test_what_only_adds_to_an_older_image_takes_over_its_packages(tmp_path, monkeypatch):
+def test_image_that_adds_to_an_older_one_reuses_its_packages(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     torch = _wheel(tmp_path / "wheels", "torch", "1.0")
     _wheel(tmp_path / "wheels", "rest", "1.0")
@@ -166,7 +164,7 @@ def test_what_only_adds_to_an_older_image_takes_over_its_packages(tmp_path, monk
     assert python_of(newer, versions) == f"1.0 2.0 {torch_in(newer)}"
 
 
-def test_what_adds_to_an_older_image():
+def test_recipe_adds_to_an_image_only_with_the_same_first_requirement():
     for requirements, first, adds in (
         ("# text\ntorch==1.0\nrest==2.0; python_version > '3'\nmore", "torch==1.0", True),
         ("torch==1.0\n", "torch==1.0", False),  # something is to go
@@ -182,7 +180,7 @@ def test_the_library_its_training_image_and_the_tests_pin_the_same_versions():
     local = _pins(known_recipe("torch").requirements)
     image = _pins((images.workloads() / "image-requirements.txt").read_text())
     image |= _pins("\n".join(BASES["cpu"].packages))
-    tests = _pins((ROOT / "requirements-workloads.txt").read_text())
+    tests = _pins((ROOT / "requirements" / "workloads.txt").read_text())
     common = {"torch", "numpy", "h5py", "tensorboard", "safetensors", "tokenizers", "pyarrow"}
     assert common <= local.keys() & image.keys()
     for pins in (image, tests):

@@ -48,7 +48,7 @@ def pods(holder):
         each.wait()
 
 
-def test_a_pod_gets_its_link_though_one_of_before_still_has_it(holder, pods):
+def test_pod_gets_its_address_from_a_pod_that_still_holds_it(holder, pods):
     for pod in pods:
         network.plug(pod, holder, "100.127.0.9")
     shown = [
@@ -64,7 +64,7 @@ def test_a_pod_gets_its_link_though_one_of_before_still_has_it(holder, pods):
     assert "100.127.0.9/16" not in shown[0]
 
 
-def test_a_request_to_the_proxy_says_where_it_goes_and_what_is_none_is_refused():
+def test_proxy_request_is_parsed_and_a_malformed_one_is_refused():
     for line, place, first in (
         ("CONNECT pypi.org:443 HTTP/1.1", ("pypi.org", 443), ""),
         ("CONNECT [::1]:443 HTTP/1.1", ("::1", 443), ""),

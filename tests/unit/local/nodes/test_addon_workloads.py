@@ -30,7 +30,7 @@ SPECS = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in 
 
 
 @pytest.mark.parametrize("addon", ADDONS)
-def test_an_add_on_makes_what_the_list_says_valid_and_simulated(addon):
+def test_add_on_makes_its_listed_workloads_valid_and_simulated(addon):
     listed = [(each.kind, each.namespace, each.name) for each in addon_records.ADDONS[addon].workloads]
     workloads = of_kind(addon, "DaemonSet", "Deployment", "StatefulSet")
     assert [(each["kind"], each["metadata"]["namespace"], each["metadata"]["name"]) for each in workloads] == listed
@@ -95,7 +95,7 @@ def server(clock, available):
     return get
 
 
-def test_pods_that_start_are_awaited_and_told_after_a_moment(clock):
+def test_starting_pods_are_awaited_and_reported(clock):
     told = []
     assert settle(server(clock, lambda _: 5), told.append) == ()
     assert (clock.now, told) == (0, []), "a cluster that is whole is not waited for"
@@ -104,7 +104,7 @@ def test_pods_that_start_are_awaited_and_told_after_a_moment(clock):
     assert "Waiting for the agents of the nodes: DaemonSet kube-system/agent: 3 of 5 pods are available" in told
 
 
-def test_what_does_not_move_is_given_up_and_said(clock):
+def test_stuck_workload_is_given_up_and_reported(clock):
     (note,) = settle(server(clock, lambda now: 4 if now > 10 else 2), lambda _: None)
     assert note == "still not running: DaemonSet kube-system/agent: 4 of 5 pods are available"
     assert 10 + settling.UNMOVED_SECONDS <= clock.now < 12 + settling.UNMOVED_SECONDS

@@ -74,7 +74,7 @@ def test_names_are_the_same_each_time_like_ec2s_and_no_longer_than_eks_takes():
     assert [len(key) for key in keys] == [63, 63]
 
 
-def test_another_group_and_what_nodes_are_launched_from_give_them_new_names_and_nothing_else_does():
+def test_node_names_change_only_with_group_and_launch_template():
     for changed in (
         {"name": "dev-ng2-nodes-sim-0"},
         {"instanceTypes": ["trn1.2xlarge"]},
@@ -121,7 +121,7 @@ def test_taints_are_spelled_as_kubernetes_does():
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_every_type_of_the_catalogue_makes_a_valid_node_that_gives_what_it_says(name):
+def test_every_instance_type_makes_a_valid_node_with_its_resources(name):
     (node,) = sized(1, instanceTypes=[name])
     assert object_faults(node) == []
     given = dict(node["status"]["allocatable"])

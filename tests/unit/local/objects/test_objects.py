@@ -121,7 +121,7 @@ def test_an_object_is_ready_waited_for_or_failed_with_its_reason(object_, state)
     assert told(object_) == state
 
 
-def test_a_service_is_ready_with_one_ready_endpoint_and_a_failed_job_names_what_its_pods_died_of():
+def test_service_needs_a_ready_endpoint_and_a_failed_job_names_the_cause():
     def with_ready(*ready):
         slices = [{"endpoints": [{"conditions": {"ready": each}} for each in ready] or None}]
         return told(live("Service", APP), EndpointSlice=slices)
@@ -135,7 +135,7 @@ def test_a_service_is_ready_with_one_ready_endpoint_and_a_failed_job_names_what_
     assert told(live("PersistentVolumeClaim", phase="Pending"), StorageClass=[waits]) == "ready"
 
 
-def test_pods_are_counted_by_what_they_wait_for():
+def test_waiting_pods_are_counted_by_reason():
     def waits(reason, name="main", **more):
         return {"name": name, "state": {"waiting": {"reason": reason, "message": "why"}}, **more}
 
@@ -164,7 +164,7 @@ def refused(*messages, status=422, reason="Invalid"):
     return ApiError(status, reason, "it is invalid", [Cause("spec", "FieldValueInvalid", each) for each in messages])
 
 
-def test_what_cannot_be_changed_is_recognised_and_another_fault_replaces_nothing():
+def test_immutable_change_is_recognised_and_other_refusals_are_not():
     """As Kubernetes 1.35 says it: tests/local/test_objects.py has the words of more kinds from the server itself."""
     for message in (
         "Forbidden: updates to statefulset spec for fields other than 'replicas' and 'minReadySeconds' are forbidden",

@@ -77,7 +77,7 @@ def missing(charts, release_=None):
     return charts.find(release_ or release()).reason
 
 
-def test_what_cannot_be_looked_for_is_an_error_and_another_chart_than_was_asked_for_is_not_kept(place):
+def test_missing_chart_is_an_error_and_a_wrong_version_is_not_kept(place):
     with pytest.raises(ClusterError, match=r"there is no chart .*project/charts/none"):
         place.charts().find(release(chart="./charts/none"))
     with pytest.raises(ClusterError, match="TRN_CHARTS is /nowhere"):

@@ -31,7 +31,7 @@ def processes(*deployments, **files):
     return described("vol", yaml.safe_dump_all([config_map, *deployments]), DIRECTORY)
 
 
-def test_a_process_is_told_what_its_container_is_told_but_for_what_is_this_machines_own():
+def test_process_gets_its_containers_settings_except_local_ones():
     ours = ["--leader-elect=true", "--port=8443", "--tls-cert-file=/certs/tls.crt", "--enable-healthz=true", "2>&1"]
     env = [
         {"name": "KUBE_POD_NAMESPACE", "value": "volcano-system"},
@@ -74,7 +74,7 @@ def test_controllers_restart_after_api_server(tmp_path, monkeypatch, server_star
     assert all(f"(started {name})" in note for name in restarted)
 
 
-def test_where_none_can_be_had_one_sentence_says_why_and_what_helps(tmp_path):
+def test_missing_programs_are_reported_in_one_sentence_with_the_fix(tmp_path):
     environment = {"PATH": "", "TRN_OFFLINE": "1", "TRN_CACHE": str(tmp_path / "cache")}
     found = Programs.provided(lambda _: None, environment)
     assert found.paths == {}

@@ -37,7 +37,7 @@ def objects(text):
     return [body for body in yaml.safe_load_all(text) if body]
 
 
-def test_a_webhook_of_a_real_process_is_sent_there_and_only_what_nobody_answers_is_left_out():
+def test_webhook_of_a_running_process_is_redirected_and_others_are_removed():
     after = webhooks.rewritten(manifest(configuration("ns/svc", "other/gone")), {"ns/svc": PROCESS})
     (hook,) = objects(after)[1]["webhooks"]
     assert hook["name"] == "svc.example.com"
@@ -60,7 +60,7 @@ def test_a_webhook_outside_the_cluster_and_a_local_api_service_stay():
     assert webhooks.left_out(after) == ["APIService v1.a"]
 
 
-def test_what_is_no_webhook_is_left_to_the_byte_and_without_a_rest_there_is_no_object():
+def test_manifest_without_webhooks_is_unchanged():
     text = f"{manifest()}  inside: |\n    kind: ValidatingWebhookConfiguration\n"
     assert webhooks.rewritten(text, {}) == text
     for form in (yaml.safe_dump, json.dumps):
@@ -69,7 +69,7 @@ def test_what_is_no_webhook_is_left_to_the_byte_and_without_a_rest_there_is_no_o
         assert webhooks.left_out(after) == ["ValidatingWebhookConfiguration conf"]
 
 
-def test_a_manifest_is_written_whole_though_the_writing_is_stopped_and_goes_on(tmp_path):
+def test_manifest_is_written_completely_after_a_stop_signal(tmp_path):
     """As by Ctrl-Z: a signal cuts the write to a full pipe short, and Python without buffers takes that for the end."""
     given = tmp_path / "manifest.yaml"
     given.write_text(f"---\nkind: ConfigMap\ndata: {'x' * 500_000}\n")

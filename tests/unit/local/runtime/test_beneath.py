@@ -55,7 +55,7 @@ def test_no_link_leads_out(way, volume, link, below):
     assert beneath.real_path(volume, below) is None
 
 
-def test_what_is_missing_is_made_and_a_link_to_nothing_is_not_followed(way, volume):
+def test_missing_path_is_created_and_a_dangling_link_is_not_followed(way, volume):
     assert where(beneath.made(volume, "/a/./b//c")) == str(volume / "a/b/c")
     assert where(beneath.made(volume, "a/b/file", is_file=True)) == str(volume / "a/b/file")
     assert (volume / "a/b/file").is_file()
@@ -100,7 +100,7 @@ def swapped(volume):
     thread.join()
 
 
-def test_nobody_is_faster(way, volume, swapped):
+def test_symlink_race_cannot_leave_volume(way, volume, swapped):
     found = {"": 0}
     for _ in range(2000):
         try:
@@ -122,7 +122,7 @@ def test_the_end_of_a_file_and_of_nothing_else(tmp_path):
         beneath.end_of(tmp_path / "link", 4)
 
 
-def test_a_mount_that_covers_what_is_there_needs_the_root_alone_and_a_new_one_its_parents(tmp_path):
+def test_mount_over_an_existing_path_needs_only_the_root(tmp_path):
     def composed(*targets, source=tmp_path):
         return layout([Mount(str(source), target) for target in targets]).composed
 
@@ -136,7 +136,7 @@ def test_a_mount_that_covers_what_is_there_needs_the_root_alone_and_a_new_one_it
     assert str(tmp_path) in composed(str(tmp_path / "resolv.conf"), source=file)
 
 
-def test_links_of_the_machine_are_followed_and_parents_come_before_what_is_in_them(tmp_path):
+def test_machines_links_are_followed_and_parents_are_mounted_first(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to("there")
     targets = ["/a/b", "/a", "/a/b/c", str(tmp_path / "link" / "x")]

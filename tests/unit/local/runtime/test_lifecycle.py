@@ -125,7 +125,7 @@ def test_init_containers_come_first_hooks_before_sigterm_and_sidecars_end_last()
     assert life.is_ended
 
 
-def test_a_pod_whose_init_container_fails_for_good_has_ended():
+def test_pod_ends_when_its_init_container_fails_for_good():
     life = begun(container(), init=(container("first"), container("second")))
     life.ended("first", ContainerEnd(5), 1)
     assert (life.is_ended, started(life, 1), life.to_json()["initialized"]) == (True, [], False)
@@ -140,7 +140,7 @@ def test_a_failed_post_start_hook_ends_the_container():
     assert told(life.steps(1)) == ["term c"]
 
 
-def test_what_was_lost_with_its_shim_has_ended_and_restarts_are_counted_on():
+def test_container_lost_with_its_shim_has_ended_and_counts_its_restarts():
     wanted = plan(container(restart=ALWAYS), init=(container("i", restart=ALWAYS),))
     life = Lifecycle(wanted, 0)
     started(life, 0)

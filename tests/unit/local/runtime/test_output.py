@@ -25,7 +25,7 @@ def read(file, **wanted):
         return Selection(LogFilter(**wanted)).first(reader).decode()
 
 
-def test_what_was_written_is_read_and_a_line_that_is_too_long_is_one_line_again(tmp_path):
+def test_written_lines_are_read_and_a_split_long_line_is_rejoined(tmp_path):
     written(tmp_path / "a.log", b"one\ntw", b"o\n\nthr", b"ee").close(NOW)
     assert read(tmp_path / "a.log") == "one\ntwo\n\nthree"
     assert read(tmp_path / "a.log", tail=2) == "\nthree"
@@ -37,7 +37,7 @@ def test_what_was_written_is_read_and_a_line_that_is_too_long_is_one_line_again(
     assert read(tmp_path / "0.log", timestamps=True).count("2025-11-13T") == 2
 
 
-def test_one_who_follows_sees_all_though_the_log_is_moved_away(tmp_path):
+def test_follower_sees_all_lines_across_log_rotation(tmp_path):
     file = tmp_path / "0.log"
     writer = written(file, b"begin\n", limit=1000)
     reader, selection = Reader(file), Selection(LogFilter(follow=True))
@@ -51,7 +51,7 @@ def test_one_who_follows_sees_all_though_the_log_is_moved_away(tmp_path):
     reader.close()
 
 
-def test_a_question_without_an_end_of_line_is_there_after_a_while(tmp_path):
+def test_unfinished_line_is_shown_after_a_flush(tmp_path):
     writer = written(tmp_path / "0.log", b"ready? ")
     assert writer.has_rest
     assert read(tmp_path / "0.log") == ""
@@ -76,7 +76,7 @@ def test_a_disk_that_is_full_costs_lines_and_nothing_else(tmp_path, monkeypatch)
     assert read(tmp_path / "0.log") == "kept\nkept, too\n"
 
 
-def test_a_request_is_read_and_nobody_but_the_api_server_is_answered():
+def test_log_request_is_parsed_and_only_the_api_server_is_answered():
     query = {"follow": ["true"], "tailLines": ["5"], "sinceSeconds": ["60"], "limitBytes": ["9"]}
     assert asked(query, NOW) == LogFilter(follow=True, tail=5, since=timestamp(NOW - 60), limit_bytes=9)
     assert asked({"sinceTime": ["2025-11-13T02:13:20Z"]}, NOW).since == "2025-11-13T02:13:20.000000000Z"
@@ -122,7 +122,7 @@ def test_long_lines_and_logs_that_were_cut_are_read_whole(tmp_path):
     assert [len(text) for text in _lines(tmp_path)] == [3 * LINE_BYTES, 5, 2 * LINE_BYTES, 20]
 
 
-def test_what_is_kept_is_bounded_and_the_first_goes_first(tmp_path):
+def test_kept_logs_are_bounded_and_the_oldest_are_deleted_first(tmp_path):
     kept = tmp_path / "kept"
     for number in range(6):
         log_retention.keep(_pod(tmp_path, f"u{number}", {"c/0": [(1, "x" * 1000)]}, f"p-{number}"), kept)

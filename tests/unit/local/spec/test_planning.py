@@ -43,7 +43,7 @@ def known(**changes):
     return replace(made, **changes)
 
 
-def test_a_pod_of_an_ultraserver_finds_what_neurons_driver_would_show():
+def test_ultraserver_pod_finds_the_neuron_drivers_files():
     start = "neuron.amazonaws.com/ultraserver"
     labels = {f"{start}-{name}-{size}": f"{name[0]}{size}" for name in ("server-id", "node-id") for size in (2, 4)}
     made = planning.planned(pod(), known(node={"metadata": {"labels": labels}}))
@@ -140,7 +140,7 @@ def value_from(**source):
         ({"livenessProbe": {"tcpSocket": {"port": "web"}}}, "no port of the container is called 'web'"),
     ],
 )
-def test_what_is_missing_or_cannot_be_done_is_named(container, why):
+def test_missing_or_unsupported_container_field_is_named(container, why):
     with pytest.raises(UnmetError, match=why) as raised:
         planning.planned(pod(container), known())
     assert raised.value.reason.startswith("CreateContainer")
@@ -180,7 +180,7 @@ def found(*listed):
     return volumes.volumes(pod(volumes=list(listed)), known())
 
 
-def test_volumes_that_are_not_there_are_named_and_a_part_of_a_volume_is_in_the_volume():
+def test_missing_volume_is_named_and_a_subpath_cannot_leave_its_volume():
     for volume, why in (
         ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
         ({"secret": {"secretName": "s", "items": [{"key": "z", "path": "z"}]}}, "non-existent config key: z"),

@@ -8,7 +8,7 @@ import toolchain_fakes as fakes
 from toolchain_fakes import failure, offline
 from waiting import SECONDS
 
-from trainium_eks.local.toolchain import KARPENTER, TRAINING_OPERATOR, VOLCANO, find, kubernetes, provide, tools
+from trainium_eks.local.toolchain import TRAINING_OPERATOR, VOLCANO, find, kubernetes, provide, tools
 from trainium_eks.local.toolchain.__main__ import main
 from trainium_eks.model.catalogue import versions
 
@@ -45,7 +45,7 @@ def test_versions_that_fit():
         assert [version for version in (*fits, *does_not) if misfits[tool](version)] == does_not
 
 
-def test_what_is_missing_is_told_with_each_way_and_why_it_failed(tmp_path):
+def test_missing_tool_is_reported_with_each_failed_way(tmp_path):
     fakes.tools(tmp_path / "bin", kubectl="Client Version: v1.32.4", kwok="")
     error = failure(offline(tmp_path / "bin"), tmp_path / "cache", CURRENT)
     *lines, helps = str(error).splitlines()
@@ -61,7 +61,7 @@ def test_what_is_missing_is_told_with_each_way_and_why_it_failed(tmp_path):
     assert "https://go.dev/dl/" in helps
 
 
-def test_another_minor_is_not_built_and_that_is_said(tmp_path):
+def test_another_kubernetes_minor_is_not_built_and_is_refused(tmp_path):
     fakes.go(tmp_path / "bin")
     error = str(failure(offline(tmp_path / "bin"), tmp_path / "cache", *kubernetes("1.36")))
     assert "build: only Kubernetes 1.35 can be built" in error
@@ -87,8 +87,8 @@ def test_tool_that_does_not_answer_is_passed_over_with_its_words(tmp_path, monke
     assert f"PATH: {tmp_path}/bin/helm {words} (helm)" in str(error)
 
 
-@pytest.mark.parametrize("bundle", [VOLCANO, TRAINING_OPERATOR, KARPENTER], ids=lambda bundle: bundle.name)
-def test_what_a_local_cloud_can_do_without_can_be_left_out(tmp_path, bundle):
+@pytest.mark.parametrize("bundle", [VOLCANO, TRAINING_OPERATOR], ids=lambda bundle: bundle.name)
+def test_optional_tool_can_be_switched_off(tmp_path, bundle):
     fakes.go(tmp_path / "bin")
     error = failure(offline(tmp_path / "bin", **{bundle.switch: "off"}), tmp_path / "cache", bundle)
     assert f"{bundle.switch} is off" in str(error)
@@ -104,7 +104,6 @@ def test_go_mod_pins_the_same_versions():
         (CURRENT, "sigs.k8s.io/kwok", tools.KWOK),
         (VOLCANO, VOLCANO.source, versions.CHARTS["volcano"].version),
         (TRAINING_OPERATOR, TRAINING_OPERATOR.source, versions.TRAINING_OPERATOR.removeprefix("v")),
-        (KARPENTER, KARPENTER.source, tools.KARPENTER_VERSION),
     ]
     for bundle, module, version in pins:
         text = (bundle.module / "go.mod").read_text()
@@ -115,7 +114,7 @@ def test_go_mod_pins_the_same_versions():
             assert len(re.findall(rf"^{re.escape(module)} v{re.escape(version)}(?:/go\.mod)? h1:\S+$", sums, re.M)) == 2
 
 
-def test_the_command_shows_what_there_is_does_without_volcano_and_fails_without_the_rest(tmp_path, monkeypatch, capsys):
+def test_toolchain_command_lists_tools_and_tolerates_a_missing_volcano(tmp_path, monkeypatch, capsys):
     for name, value in offline(tmp_path / "bin", TRN_CACHE=str(tmp_path), KUBEBUILDER_ASSETS="").items():
         monkeypatch.setenv(name, value)
 
@@ -126,7 +125,7 @@ def test_the_command_shows_what_there_is_does_without_volcano_and_fails_without_
     code, shown, said = command()
     assert (code, shown) == (1, "")
     assert "could not be found, downloaded or built: kube-apiserver" in said
-    assert command("--try", "--karpenter", "--prometheus") == (0, "", "")
+    assert command("--try", "--prometheus") == (0, "", "")
 
     fakes.tools(tmp_path / "bin")
     code, shown, said = command()

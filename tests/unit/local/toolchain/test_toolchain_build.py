@@ -18,7 +18,7 @@ from waiting import SECONDS, until
 
 from trainium_eks.local.toolchain import build, go_command, provide, sources, store
 from trainium_eks.local.toolchain.throttle import Throttle
-from trainium_eks.local.toolchain.tools import KARPENTER, PROMETHEUS, TRAINING_OPERATOR, VOLCANO, Platform, kubernetes
+from trainium_eks.local.toolchain.tools import PROMETHEUS, TRAINING_OPERATOR, VOLCANO, Platform, kubernetes
 
 [CURRENT] = kubernetes("1.35")
 
@@ -42,7 +42,7 @@ def build_line(directory):
 
 
 @pytest.mark.parametrize("bundle", [CURRENT, VOLCANO, PROMETHEUS], ids=lambda bundle: bundle.name)
-def test_what_is_missing_is_built_once_and_then_comes_from_the_cache(tmp_path, bundle):
+def test_missing_tool_is_built_once_and_then_cached(tmp_path, bundle):
     fakes.go(tmp_path / "bin")
     for origin in ("build", "cache"):
         assert built(tmp_path / "bin", tmp_path / "cache", bundle) == {
@@ -71,7 +71,7 @@ def test_go_says_the_right_versions_and_has_the_users_settings(tmp_path):
     assert kept.items() <= go_command.go_environment(kept).items()
 
 
-def test_only_what_is_missing_is_built_with_progress_in_phases_and_numbers(tmp_path, monkeypatch):
+def test_only_missing_tools_are_built_with_progress_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "Throttle", lambda progress: Throttle(progress, interval_seconds=0))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     fakes.tools(tmp_path / "bin", kwok="")
@@ -100,7 +100,7 @@ def test_only_what_is_missing_is_built_with_progress_in_phases_and_numbers(tmp_p
         ("exit 0", "go build succeeded but made no kube-apiserver, kube-controller-manager"),
     ],
 )
-def test_failing_build_is_told_in_its_own_words(tmp_path, commands, words):
+def test_failed_build_shows_the_compilers_message(tmp_path, commands, words):
     fakes.go(tmp_path / "bin", build=commands)
     assert words in failure(tmp_path / "bin", tmp_path / "cache")
     assert scratch_of(tmp_path / "cache") == []
@@ -218,48 +218,33 @@ def test_interrupt_ends_go(tmp_path, monkeypatch):
 
 
 _CERT = f'package cert\n\nconst (\n{sources._CERTIFICATES_LINE}\tcaName = "ca"\n)\n'
-_OPERATOR = f"package operator\n\nvar a = []string{{\n\t{sources._ADDRESS}, 1),\n\tHealth{sources._ADDRESS}, 2),\n}}\n"
-_SOURCES = {
-    TRAINING_OPERATOR.name: {"pkg/cert/cert.go": _CERT, "cmd/main.go": "", "go.mod": "module x"},
-    KARPENTER.name: {"pkg/operator/operator.go": _OPERATOR, "kwok/main.go": "", "go.mod": "go 9"},
-}
 
 
-def _go(directory, bundle, *, text="", checksum=""):
+def _go(directory, *, text=_CERT, checksum=""):
     """A Go that is too old for the module: it has the archive, and does not unpack it."""
-    module, version = bundle.source, bundle.tools[0].version
-    files = dict(_SOURCES[bundle.name])
-    files[next(iter(files))] = text or files[next(iter(files))]
-    sums = (bundle.module / "sources.sum").read_text().splitlines()
+    module, version = TRAINING_OPERATOR.source, TRAINING_OPERATOR.tools[0].version
+    sums = (TRAINING_OPERATOR.module / "sources.sum").read_text().splitlines()
     sum_ = checksum or next(line.split()[2] for line in sums if line.startswith(f"{module} v{version} "))
     archive = {"Zip": str(directory / "module.zip"), "Sum": sum_, "Error": "requires go >= 1.99.9 (running 1.26.1)"}
-    script = fakes.go(directory, build=f'cp -r {bundle.name.removeprefix("training-")} "$here/built"')
+    script = fakes.go(directory, build='cp -r operator "$here/built"')
     script.write_text(script.read_text().replace("mod)", f"mod) cat {directory}/answer.json; exit 1 ;;\nunpacked)", 1))
     (directory / "answer.json").write_text(json.dumps(archive))
     with zipfile.ZipFile(directory / "module.zip", "w") as zipped:
-        for name, content in files.items():
+        for name, content in {"pkg/cert/cert.go": text, "cmd/main.go": "", "go.mod": "module x"}.items():
             zipped.writestr(f"{module}@v{version}/{name}", content)
     return directory
 
 
-def test_the_training_operator_reads_certificates_of_its_own_and_karpenter_listens_on_this_machine_alone(tmp_path):
-    def changed(bundle, version, file):
-        path = _go(tmp_path / bundle.name, bundle)
-        assert built(path, tmp_path / "cache", bundle) == {bundle.name: f"build {version}"}
-        assert built(tmp_path, tmp_path / "cache", bundle) == {bundle.name: f"cache {version}"}
-        return (path / "built" / file).read_text()
-
-    text = changed(TRAINING_OPERATOR, "1.9.3", "pkg/cert/cert.go")
+def test_training_operator_reads_certificates_of_its_own(tmp_path):
+    name = TRAINING_OPERATOR.name
+    path = _go(tmp_path / name)
+    assert built(path, tmp_path / "cache", TRAINING_OPERATOR) == {name: "build 1.9.3"}
+    assert built(tmp_path, tmp_path / "cache", TRAINING_OPERATOR) == {name: "cache 1.9.3"}
+    text = (path / "built" / "pkg/cert/cert.go").read_text()
     assert '"/tmp/k8s-webhook-server/serving-certs"' not in text
     assert 'var certDir = os.TempDir() + "/k8s-webhook-server/serving-certs"' in text
-    text = changed(KARPENTER, "1.15.0", "pkg/operator/operator.go")
-    assert text.count('BindAddress: fmt.Sprintf("127.0.0.1:%d"') == 2
-    assert sources._ADDRESS not in text
-    go_mod = (tmp_path / KARPENTER.name / "built" / "go.mod").read_text()
-    assert go_mod == "module sigs.k8s.io/karpenter\n\ngo 1.26.0\n"
 
 
-@pytest.mark.parametrize("bundle", [TRAINING_OPERATOR, KARPENTER], ids=lambda bundle: bundle.name)
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -267,8 +252,8 @@ def test_the_training_operator_reads_certificates_of_its_own_and_karpenter_liste
         ({"text": "package x"}, "is not the file that was to be changed"),
     ],
 )
-def test_another_source_is_not_changed_blindly(tmp_path, bundle, changes, words):
-    assert words in failure(_go(tmp_path / "bin", bundle, **changes), tmp_path / "cache", bundle)
+def test_other_source_than_expected_is_not_changed(tmp_path, changes, words):
+    assert words in failure(_go(tmp_path / "bin", **changes), tmp_path / "cache", TRAINING_OPERATOR)
 
 
 def test_volcano_is_built_with_the_name_that_its_published_definitions_lack(tmp_path):

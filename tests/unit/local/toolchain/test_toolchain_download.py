@@ -78,7 +78,7 @@ def test_everything_published_is_downloaded_checked_and_kept(server, tmp_path):
         ("kwok", "/v2/kwok/kwok/manifests/"),
     ],
 )
-def test_what_has_another_checksum_is_told_and_not_used(server, tmp_path, tool, path):
+def test_download_with_a_wrong_checksum_is_reported_and_not_used(server, tmp_path, tool, path):
     bundle = at(server)
     [found, *_] = [name for name in server.files if name.startswith(path)]
     server.files[found] = fakes.tool_text("another v1.35.4 0.6.1")
@@ -90,7 +90,7 @@ def test_what_has_another_checksum_is_told_and_not_used(server, tmp_path, tool, 
     assert not list(tmp_path.rglob(tool))
 
 
-def test_what_cannot_be_downloaded_is_built_and_the_others_are_fetched(server, tmp_path):
+def test_undownloadable_tool_is_built_and_the_others_are_downloaded(server, tmp_path):
     del server.files[HELM]
     assert f"download: {server.url}{HELM}: 404 Not Found" in failure(at(server), tmp_path / "cache").reasons["helm"]
     fakes.go(tmp_path / "bin")
@@ -108,7 +108,7 @@ def test_file_without_a_published_checksum_and_archive_without_the_tool_are_not_
         assert f"{server.url}{HELM} has no linux-amd64/helm" in error
 
 
-def test_host_that_does_not_answer_is_asked_once_and_what_breaks_off_is_told(server, tmp_path):
+def test_silent_host_is_asked_once_and_a_short_download_is_reported(server, tmp_path):
     other = fakes.Server()
     other.is_silent = True
     server.files[HELM], server.cut[HELM] = b"0" * 100, 5000
@@ -121,7 +121,7 @@ def test_host_that_does_not_answer_is_asked_once_and_what_breaks_off_is_told(ser
     assert "cannot be reached: Connection refused" in str(failure(at(server, kubernetes=other.url), tmp_path))
 
 
-def test_disk_that_fills_up_is_told_and_nothing_half_is_kept(server, tmp_path):
+def test_full_disk_is_reported_and_no_partial_file_is_kept(server, tmp_path):
     server.files[KUBECTL] = b"\0" * 200_000
     bundle = at(server)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

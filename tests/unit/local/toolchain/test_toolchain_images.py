@@ -94,7 +94,7 @@ def test_a_tag_is_trusted_the_first_time_and_another_image_under_it_never(regist
 
 
 @pytest.mark.parametrize("kind", ["blob", "manifest", "index"])
-def test_what_has_another_checksum_is_not_used(registry, tmp_path, kind):
+def test_blob_with_a_wrong_checksum_is_not_used(registry, tmp_path, kind):
     pushed = registry.repositories[f"volcanosh/{ONE}"]
     owned = tmp_path / "owned"
     if kind == "blob":
@@ -146,7 +146,7 @@ def test_the_last_layer_with_the_program_counts_and_an_image_without_it_is_refus
         ({"token": "expired"}, "401 Unauthorized"),
     ],
 )
-def test_what_a_registry_refuses_is_told_with_its_own_words(registry, tmp_path, refusal, words):
+def test_registrys_refusal_is_shown(registry, tmp_path, refusal, words):
     for name, value in refusal.items():
         setattr(registry, name, value)
     error = refused(tmp_path, registry)
@@ -155,7 +155,7 @@ def test_what_a_registry_refuses_is_told_with_its_own_words(registry, tmp_path, 
     assert len([path for path in registry.asked if path.startswith("/token")]) <= len(NAMES), "asked for once each"
 
 
-def test_a_refusal_holds_for_a_while_for_who_is_patient(registry, tmp_path):
+def test_refusal_is_remembered_for_a_while_by_a_patient_caller(registry, tmp_path):
     registry.answers["/manifests/"] = 404
     error = refused(tmp_path, registry)
     for way in (

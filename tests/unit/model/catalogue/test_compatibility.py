@@ -63,7 +63,7 @@ def test_a_pair_is_treated_as_the_table_says(pair):
     assert severities == {Severity.REFUSE if PAIRS[pair] == "refused" else Severity.WARN}
 
 
-def test_what_holds_by_design_does_and_the_page_names_the_versions_that_are_checked():
+def test_pairs_by_design_hold_and_the_page_lists_checked_versions():
     assert {pair for pair, verdict in PAIRS.items() if verdict == "by design"} == {
         "Lustre client × Lustre server",
         "FSx CSI driver × Pod Identity agent",

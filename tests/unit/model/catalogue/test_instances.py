@@ -69,7 +69,7 @@ def test_facts_are_those_of_ec2(name):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].has_efa])
-def test_the_interface_layout_fits_what_ec2_takes_on_each_card(name):
+def test_interface_layout_fits_ec2s_network_cards(name):
     """A plain interface first, ``efa-only`` beside it and as device 0 of the other cards."""
     kind = CATALOGUE[name]
     cards = {card["NetworkCardIndex"]: card for card in EC2[name]["NetworkInfo"]["NetworkCards"]}
@@ -143,7 +143,7 @@ def test_sagemaker_serves_on_the_types_that_botocore_names_with_the_gpus_that_ec
         assert allowed == {f"ml.{name}" for name in known} & enum("sagemaker", shape)
 
 
-def test_allocatable_is_what_karpenter_publishes():
+def test_allocatable_equals_karpenters_published_values():
     published = {
         "trn1.2xlarge": (7910, 29317, 58),
         "trn1.32xlarge": (127610, 481894, 247),
@@ -250,7 +250,7 @@ def test_a_new_type_has_every_field_or_those_of_a_known_one_without_its_zones_an
     assert (dict(like.zones), like.hourly_usd, like.sagemaker_name) == ({}, None, None)
 
 
-def test_a_known_type_takes_what_changes_and_keeps_the_rest():
+def test_known_type_with_changed_facts_keeps_the_others():
     kind = extended("trn2.48xlarge", hourly_usd=20.0, priceDate="2026-11-01", price_region="us-east-2")
     assert (kind.hourly_usd, kind.price_date, kind.vcpus) == (20.0, "2026-11-01", 192)
     assert kind.zones == CATALOGUE["trn2.48xlarge"].zones

@@ -70,7 +70,7 @@ def problems_of_cases():
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_a_bad_input_is_told_with_its_path_reason_and_fix(case):
+def test_bad_input_is_reported_with_path_reason_and_fix(case):
     assert judged(SOUND) == ()
     found = judged(case["data"])
     here = [problem for problem in found if problem.path == case["path"]]
@@ -104,14 +104,14 @@ def _shows_the_value(case, told):
 
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case["source"])
-def test_what_the_services_take_is_not_refused(case):
+def test_config_that_the_services_accept_is_not_refused(case):
     found = [problem for problem in judged(laid_over(SOUND, case["config"])) if problem.severity is not Severity.WARN]
     assert found == [], describe(found, config_path)
 
 
 def test_each_row_says_how_it_is_proved():
     assert [row["row"] for row in ROWS] == list(range(1, len(ROWS) + 1))
-    here = f"{Path(__file__).relative_to(ROOT)}::{test_a_bad_input_is_told_with_its_path_reason_and_fix.__name__}"
+    here = f"{Path(__file__).relative_to(ROOT)}::{test_bad_input_is_reported_with_path_reason_and_fix.__name__}"
     for row in ROWS:
         assert row["severity"] in {severity.value for severity in Severity}, row
         assert row["input"], row

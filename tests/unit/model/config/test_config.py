@@ -242,7 +242,7 @@ def test_a_key_of_the_wrong_type_and_a_misspelt_one_are_named(field):
     assert spelled(wrong) in faults(put(field.data, wrong, at(field.data, field.path)))
 
 
-def test_null_numbers_and_text_are_read_as_what_they_are_for_however_the_cli_stores_them():
+def test_null_numbers_and_text_are_read_in_every_form_of_the_cli():
     assert faults(FULL | {"nodeGroups": '[{"name": "a",'})["nodeGroups"].startswith("not JSON: ")
     for none in ("null", ""):
         config = load(text(FULL | {"fileSystem": none, "imageRepository": none}))
@@ -299,7 +299,7 @@ def test_the_pool_is_every_group_at_its_largest_types_of_the_config_included():
         ),
     ],
 )
-def test_a_broken_section_does_not_keep_silent_what_is_wrong_in_others(given, told):
+def test_broken_section_does_not_hide_problems_of_other_sections(given, told):
     values = text({key: value for key, value in ({"region": "us-west-2", "owner": "me"} | given).items() if value})
     with pytest.raises(ConfigModelError) as caught:
         load(values)

@@ -151,7 +151,7 @@ def test_other_names_lead_to_keys_that_there_are():
         ("root", "no account has access as a whole"),
     ],
 )
-def test_an_arn_that_eks_refuses_is_told_with_the_way_to_the_right_one(arn, says):
+def test_invalid_principal_arn_is_refused_with_the_right_form(arn, says):
     for partition in ("aws", "aws-us-gov", "aws-cn"):
         value = f"arn:{partition}:{'sts' if 'federated' in arn else 'iam'}::111122223333:{arn}"
         (told,) = formats.principal("admin_principals[0]", value)

@@ -288,7 +288,7 @@ def test_the_range_that_is_proposed_has_room(prefix):
 
 
 @pytest.mark.parametrize("name", [name for name, kind in CATALOGUE.items() if kind.family != "cpu"])
-def test_every_accelerator_of_the_catalogue_is_a_good_group_as_it_is_sold(name):
+def test_every_accelerator_is_a_valid_group_with_its_offered_capacity(name):
     usage = CATALOGUE[name].usage
     capacity = {"type": "on-demand"} if "on-demand" in usage else BLOCK
     problems = found(group(instanceType=name, capacity=capacity))
@@ -349,7 +349,7 @@ def test_judge_and_rule_call_the_same_ranges_too_wide(blocks, wide):
     assert set(waivers.RULES) == {rule.id for rule in RULES} | set(NOT_JUDGED)
 
 
-def test_queues_get_what_they_leave_out_from_the_pool_their_parent_and_their_guarantee():
+def test_queue_defaults_come_from_pool_parent_and_guarantee():
     pool = {NEURON: 64, EFA: 32}
     tree = [
         QueueConfig(name="a", capability={NEURON: 32}, guarantee={NEURON: 16}),
@@ -365,7 +365,7 @@ def test_queues_get_what_they_leave_out_from_the_pool_their_parent_and_their_gua
     assert queues.guarantee_problems(below, present={NEURON: 32}) == [], "a share of its parent's"
 
 
-def test_a_file_system_is_mounted_by_its_ports_and_directories_and_writes_what_its_disks_take():
+def test_lustre_mounts_by_its_ports_and_writes_at_its_disks_speed():
     assert lustre.PORTS == ((988, 988), (1018, 1023)), "the FSx guide's"
     mounted = {"/": "m", "": "m", "/team": "m/team", "/linked/team/": "m/linked/team"}
     assert {each: lustre.fileset("m", each) for each in mounted} == mounted
@@ -394,7 +394,7 @@ def test_forms_are_those_of_the_services_own_models():
 
 
 @pytest.mark.parametrize("name", ["m7g.4xlarge", "im4gn.4xlarge", "a1.xlarge", "p6e-gb200.36xlarge"])
-def test_an_arm64_type_is_refused_and_no_x86_type_is_taken_for_one(name):
+def test_arm64_type_is_refused_and_no_x86_type_is_mistaken_for_one(name):
     with pytest.raises(CatalogueError, match="arm64"):
         with_entries(CATALOGUE, {name: {"like": "m6i.4xlarge"}})
     for other in ("m7i.4xlarge", "g6e.4xlarge", "m7i-flex.4xlarge", "p6-b200.4xlarge"):

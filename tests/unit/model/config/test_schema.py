@@ -68,9 +68,7 @@ def test_the_table_names_keys_as_the_file_has_them_and_says_the_arm_of_a_field()
     assert names == {field.alias for field in StackOutputs.model_fields.values()}
 
 
-def test_the_committed_files_are_up_to_date_and_only_what_is_between_the_marks_is_replaced(
-    tmp_path, monkeypatch, capsys
-):
+def test_committed_files_are_current_and_only_marked_parts_are_replaced(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     assert schema.main(["--check"]) == 0, "run make docs"
     monkeypatch.chdir(tmp_path)

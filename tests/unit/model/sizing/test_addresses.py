@@ -95,7 +95,7 @@ def test_pods_are_as_many_as_the_places_of_card_0_hold(name, layout, pods):
     assert addresses.max_pods(CATALOGUE[name], layout) == pods
 
 
-def test_what_is_needed_follows_the_settings_of_the_cni():
+def test_needed_addresses_follow_the_cnis_settings():
     before = addresses.needed(CATALOGUE["trn1.32xlarge"], 2)
     env = {"WARM_IP_TARGET": "20", "MINIMUM_IP_TARGET": "many"}
     held = pod_addresses({"vpc-cni": AddonConfig(settings={"env": env})})

@@ -38,7 +38,7 @@ def test_the_default_environment_is_billed_whole():
     assert _amounts(found, "500 GiB root volume")[1] == 7
 
 
-def test_a_gateway_in_each_zone_pays_for_its_address_too_and_an_existing_network_is_billed_to_whoever_made_it():
+def test_gateway_pays_for_its_address_and_existing_networks_cost_nothing():
     network = {"natGateways": "per-zone", "interfaceEndpoints": ["sts", "ecr.api"]}
     found = _bill(network=network)
     assert _amounts(found, "NAT gateway") == _amounts(found, "public IPv4 address") == (2, 2)
@@ -49,7 +49,7 @@ def test_a_gateway_in_each_zone_pays_for_its_address_too_and_an_existing_network
     assert not [line for line in found.lines if "Lustre" in line.what]
 
 
-def test_scratch_and_persistent_storage_have_their_own_prices_and_metadata_iops_are_paid_beyond_the_included_ones():
+def test_file_system_types_have_own_prices_and_extra_iops_are_paid():
     [scratch] = bill.file_system(1200, "SCRATCH_2", 250)
     assert scratch.hourly_usd == pytest.approx(1200 * prices.FSX_SCRATCH_GIB_MONTH / 730)
     [persistent] = bill.file_system(1200, "PERSISTENT_2", 1000)
@@ -87,7 +87,7 @@ def test_lustre_costs_more_the_faster_it_is_and_by_the_gib_and_no_price_is_made_
             prices.lustre_monthly_usd(1200, deployment_type, throughput)
 
 
-def test_gp3_costs_more_only_above_what_every_volume_has_and_a_control_plane_the_larger_and_older_it_is():
+def test_gp3_extras_and_larger_or_older_control_planes_cost_more():
     assert prices.gp3_monthly_usd(500) == pytest.approx(40.0)
     assert prices.gp3_monthly_usd(500, throughput_mibps=100, iops=100) == pytest.approx(40.0)
     assert prices.gp3_monthly_usd(500, throughput_mibps=1000, iops=16000) == pytest.approx(40.0 + 35.0 + 65.0)

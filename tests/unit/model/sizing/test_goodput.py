@@ -121,7 +121,7 @@ def test_without_faults_only_checkpoints_cost_time_and_a_small_gang_saves_as_oft
     assert goodput.expect(ModelRun(1, 1e6, 0, 0)).usd_per_useful_hour(10) == math.inf
 
 
-def test_all_that_cannot_be_is_told_at_once():
+def test_all_invalid_values_of_a_run_are_reported_at_once():
     wrong = ModelRun(0, -1, math.inf, math.nan, -2)
     assert [*goodput.validate(wrong)] == [
         "seconds_between_faults must be above 0, not 0",

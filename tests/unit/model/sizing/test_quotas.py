@@ -10,7 +10,7 @@ from trainium_eks.model.sizing import quotas
 from trainium_eks.model.sizing.quantities import quantity, shown
 
 
-def test_what_the_api_server_takes_passes_and_what_it_refuses_or_never_counts_is_refused():
+def test_quota_passes_if_the_api_server_counts_it_and_is_refused_otherwise():
     for name, amount in TAKEN.items():
         assert quotas.validate({name: amount}, "quota") == [], name
     for name, amount in (*REFUSED.items(), *USELESS.items()):
@@ -44,7 +44,7 @@ def test_the_default_bounds_a_backlog_and_not_the_queue_itself():
     }
 
 
-def test_the_default_is_a_good_quota_bounds_only_what_is_known_and_holds_a_gang_of_the_whole_pool():
+def test_default_quota_is_valid_and_holds_a_gang_of_the_whole_pool():
     hard = quotas.hard({}, {}, {})
     assert hard["pods"] == "500"
     assert not {"requests.cpu", "requests.memory"} & set(hard)
@@ -67,7 +67,7 @@ def test_a_storage_class_without_claims_is_closed(most, closed):
     assert quotas.closed_storage_classes(hard) == closed
 
 
-def test_a_quantity_is_a_number_and_what_is_none_is_none():
+def test_quantity_is_parsed_as_the_api_server_does():
     small = {16: 16, "-1": -1, "+2": 2, "500m": "0.5", "1.": 1, ".5": "0.5", "100n": "0.0000001", "5e-1": "0.5"}
     large = {"1k": 1000, "3M": 3 * 10**6, "1E": 10**18, "1Ki": 1024, "1.5Ti": 3 * 2**39, "1E3": 1000, "2u": "0.000002"}
     numbers = {**small, **large}

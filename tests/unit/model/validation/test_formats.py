@@ -40,7 +40,7 @@ def test_a_tag_takes_every_letter_and_the_space_and_leaves_room_for_the_stacks_o
     assert "".join(allowed) == " +-./0123456789:=@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 
 
-def test_an_owner_and_what_is_linked_to_s3_are_of_one_line():
+def test_owner_and_linked_path_are_single_lines():
     for field in ("owner", "costCenter"):
         found = refused(judged({**SOUND, field: "ml\nplatform"}), {})
         assert [config_path(each.path) for each in found] == [field]
@@ -143,7 +143,7 @@ def encrypted(path, value):
     ],
     ids=str,
 )
-def test_what_is_encrypted_is_not_judged(path, value):
+def test_encrypted_value_is_not_judged(path, value):
     assert UNSEEN == SECRET, "the recorder's word"
     assert encrypted(path, value) == ()
 
@@ -161,7 +161,7 @@ def test_what_is_encrypted_is_not_judged(path, value):
     ],
     ids=str,
 )
-def test_what_decides_what_is_built_is_asked_for_and_not_overwritten(path, value):
+def test_encrypted_structural_key_is_refused_and_not_overwritten(path, value):
     found = encrypted(path, value)
     here = [each for each in found if config_path(each.path).startswith(str(path[0]))]
     assert [each.reason.partition(",")[0] for each in here] == ["it is encrypted"]

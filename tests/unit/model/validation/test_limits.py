@@ -75,7 +75,7 @@ CASES = [
 ]
 
 
-def test_every_limit_of_the_table_is_declared_and_no_bounds_hold_what_is_no_number():
+def test_every_limit_of_the_table_is_declared_and_rejects_non_numbers():
     assert {place for kind in TABLE.values() for place in kind} <= {spelled(path) for path, _, _ in limited()}
     for value in (math.inf, math.nan, -math.inf):
         for bounds in (Bounds(0), Bounds(0, above=True), Bounds(1, 2)):

@@ -41,7 +41,7 @@ from trainium_eks.model.validation.problems import (
         (r'tags["a\"b_c"].d_e', r'tags["a\"b_c"].dE'),
     ],
 )
-def test_paths_are_spelled_as_the_config_file_has_them_and_keys_as_they_are_and_joined(path, spelled):
+def test_paths_are_spelled_as_in_the_config_file_and_keys_are_unchanged(path, spelled):
     assert config_path(path) == spelled
     assert (join("", "a"), join(join("a", 0), "b"), join_key("waivers", "R06")) == ("a", "a[0].b", "waivers.R06")
     assert join_key("tags", "my_key") == 'tags["my_key"]', "or config_path would take it for a field"
@@ -72,7 +72,7 @@ def test_a_command_can_be_pasted_into_a_shell(path, value, arguments):
     )
 
 
-def test_a_problem_is_said_with_its_value_what_is_allowed_and_the_fix():
+def test_problem_shows_its_value_the_allowed_values_and_the_fix():
     problem = Problem("node_groups[0].max_size", "more than `other_size`", value=500, allowed=("1 to 450",), good=450)
     assert describe([problem], config_path).splitlines() == [
         "- nodeGroups[0].maxSize = 500: more than otherSize",
@@ -95,7 +95,7 @@ def test_a_problem_is_said_with_its_value_what_is_allowed_and_the_fix():
     assert "or accept it: waive R29 with a reason" in describe([problem])
 
 
-def test_warnings_long_lists_and_the_root_are_said_plainly():
+def test_warnings_long_lists_and_the_root_are_described():
     assert describe([Problem("a", "x", severity=Severity.WARN)]) == "- warning: a: x"
     assert describe([Problem("", "x", value=3)]) == "- x"
     assert describe([Problem("a", "x", value="")]) == "- a = '': x"
@@ -111,7 +111,7 @@ def test_warnings_long_lists_and_the_root_are_said_plainly():
     assert nearest_number(200, (125, 250)) == 250
 
 
-def test_what_stops_a_build_is_refused_or_acknowledged_without_a_reason():
+def test_refused_problems_are_those_without_a_reasoned_waiver():
     refuse, warn = Problem("a", "x"), Problem("b", "x", severity=Severity.WARN)
     acknowledge = Problem("c", "x", severity=Severity.ACKNOWLEDGE, rule="R29")
     every = (refuse, warn, acknowledge)
@@ -150,7 +150,7 @@ def said(**data):
     return describe(caught.value.problems, config_path)
 
 
-def test_a_misspelt_name_is_told_with_the_names_as_the_file_has_them_or_those_of_other_tools_with_ours():
+def test_misspelt_name_is_refused_with_the_known_or_translated_names():
     assert said(sizeGb=1).splitlines() == [
         "- sizeGb: it is an unknown name",
         "    allowed: counts, many, maybe, mode, newName, on, parts, sizeGib, words",
@@ -191,7 +191,7 @@ def test_a_misspelt_name_is_told_with_the_names_as_the_file_has_them_or_those_of
         ({"parts": [{"type": "right", "depth": 1}]}, "parts[0].depth: it is an unknown name with type right"),
     ],
 )
-def test_a_wrong_shape_is_told_in_our_words(data, reason):
+def test_wrong_shape_is_described_without_pydantics_terms(data, reason):
     assert reason in said(**data)
     # The contents of an object are never shown.
     assert "hunter2" not in said(newName={"password": "hunter2"}, many={"secret": "hunter2"})

@@ -82,7 +82,7 @@ class Fsx:
         return {"DataRepositoryTask": self._task("PENDING")}
 
 
-def test_automatic_export_is_switched_off_before_the_task_and_stays_off():
+def test_automatic_export_is_off_during_and_after_the_task():
     fsx = Fsx("PENDING", "EXECUTING", "EXECUTING", "SUCCEEDED")
     export = fsx.export()
     export.run()
@@ -122,7 +122,7 @@ def test_files_that_failed_stop_the_destroy_and_automatic_export_is_on_again(liv
     assert "is on again" in fsx.said[-1]
 
 
-def test_who_stops_waiting_is_told_that_the_export_goes_on_and_how_automatic_export_does():
+def test_stopped_wait_for_an_export_names_the_commands_to_continue():
     fsx = Fsx("EXECUTING")
     said = r"within 2 minutes; nothing was destroyed\. The export goes on(.|\n)*fsx update-data-repository-association"
     with pytest.raises(NotExportedError, match=said):

@@ -157,14 +157,14 @@ def advice(held, answers=None):
         (LOGS, {"namePrefix": "/aws/fsx/trn-dev-fsx-"}, ""),
     ],
 )
-def test_what_aws_has_is_imported_by_its_id_and_what_it_lacks_is_cleared(left, type_, inputs, identity):
+def test_existing_resource_is_imported_and_a_missing_one_is_cleared(left, type_, inputs, identity):
     found = advice(interrupted_creation(type_, **inputs))
     wanted = left.vpc if identity == "vpc-" else identity
     assert (found.action, found.id) == ("import" if identity else "clear", wanted)
     assert not identity or "makes a second one" in found.reason
 
 
-def test_what_is_not_sure_is_neither_imported_nor_cleared(left):
+def test_uncertain_operation_is_neither_imported_nor_cleared(left):
     held = interrupted(creating(VPC, NAMED_VPC), held=((VPC, left.vpc),))
     assert advice(held).action == "clear", "the state has it already"
     kept = advice(interrupted_creation("aws:kms/key:Key", tags={"Name": "trn-dev-key"}))
@@ -187,7 +187,7 @@ def test_what_is_not_sure_is_neither_imported_nor_cleared(left):
         assert (found.action, found.reason.startswith("not looked at: ")) == ("look", True)
 
 
-def test_how_far_a_node_group_came_is_said():
+def test_advice_for_a_node_group_follows_its_status():
     said = {"CREATING": "wait until", "CREATE_FAILED": "pulumi up --replace", "ACTIVE": "makes a second one"}
     for status, reason in said.items():
         answers = {"eks:DescribeNodegroup": {"nodegroup": {"status": status}}}

@@ -193,7 +193,7 @@ def test_budgets_and_instance_profiles_are_found_by_their_names():
         (AwsError("ExpiredToken"), "AWS does not take these credentials"),
     ],
 )
-def test_what_aws_does_not_answer_is_not_looked_at(error, reason):
+def test_unanswered_search_is_not_checked(error, reason):
     double = AwsDouble({"elasticloadbalancingv2:DescribeLoadBalancers": error, "elbv2:DescribeLoadBalancers": error})
     report = orphans.look(Account("us-west-2", double.session()), DEV, state())
     reasons = {each.subject: each.text for each in report.of(Status.NOT_CHECKED)}
@@ -220,7 +220,7 @@ def test_what_aws_does_not_answer_is_not_looked_at(error, reason):
         ("trn-dev-network-x", {"eks:cluster-name": "payroll"}, ""),
     ],
 )  # fmt: skip
-def test_only_what_carries_the_stacks_own_marks_is_the_stacks(name, tags, why):
+def test_only_resources_with_the_stacks_tags_are_the_stacks(name, tags, why):
     assert DEV.why(name, tags) == why
     if f"kubernetes.io/cluster/{CLUSTER}" in tags:
         assert cluster_of(tags) == (CLUSTER if why else ""), "a subnet that a cluster only uses names none"
@@ -332,7 +332,7 @@ FREE = {"Status": "available", "TagSet": OWNED}
         ),
     ],
 )
-def test_of_each_kind_what_is_still_there_is_found_with_its_command(kind, listed, left, command):
+def test_leftover_of_each_kind_is_found_with_its_delete_command(kind, listed, left, command):
     [row] = [each for each in (*kinds.KINDS, kinds.SCALING_GROUP) if each.name == kind]
     operation = "".join(word.title() for word in row.operation.split("_"))
     [found] = kinds.search(where({f"{row.service}:{operation}": {row.key: listed}}), row)

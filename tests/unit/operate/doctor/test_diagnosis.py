@@ -330,14 +330,14 @@ def test_a_fault_of_a_snapshot_is_found_and_no_other(fault, change):
 
 
 @pytest.mark.parametrize("change", [lambda _: None, *SOUND.values()], ids=["a gang that runs", *SOUND])
-def test_what_is_sound_beside_a_fault_is_none(change):
+def test_sound_cluster_next_to_a_fault_has_no_fault(change):
     assert faults(running(change)) == []
 
 
 @pytest.mark.parametrize(
     ("scene", "fault", "waits"), [("queue_full", "queue-full", True), ("queue_closed", "queue-closed", False)]
 )
-def test_a_job_that_only_waits_for_its_turn_is_told_to_who_asks_for_it(scene, fault, waits):
+def test_job_waiting_for_its_turn_is_reported_only_when_asked_for(scene, fault, waits):
     made = recorded_scenes.snapshot(scene)
     now = recorded_scenes.now(made)
     kinds = {kind: found for kind, found in made.items() if isinstance(found, list)}
@@ -428,7 +428,7 @@ OF_RANK_1, OF_ALL = "trn logs gang --node 1 --namespace lab", "trn logs gang --a
 @pytest.mark.parametrize(
     ("fault", "change", "log", "remedy"),
     [
-        ("image-refused", alone(waits_for_image(UNAUTHORIZED)), "", "trn image mirror"),
+        ("image-refused", alone(waits_for_image(UNAUTHORIZED)), "", "crane copy"),
         ("node-disk-full", waits_for_image("write /x: no space left on device: unknown"), "", "`rootVolumeGib`"),
         ("devices-not-allocated", failed(rejected), "", "device plugin"),
         ("devices-not-allocated", rejected, "", "device plugin"),
@@ -455,7 +455,7 @@ OF_RANK_1, OF_ALL = "trn logs gang --node 1 --namespace lab", "trn logs gang --a
         ("launch-refused", claim_of("words of another year"), "", "describe nodeclaims"),
     ],
 )
-def test_a_fault_is_told_by_its_speaker_and_with_the_way_to_it(fault, change, log, remedy):
+def test_fault_is_reported_by_its_source_with_the_fix(fault, change, log, remedy):
     """The stack's first namespace is another: commands without one would find another team's job."""
     first = {"name": "first", "queues": ["test"], "serviceAccount": "trainer", "claim": "fsx-claim"}
     stack = outputs(namespaces=[first])
@@ -466,7 +466,7 @@ def test_a_fault_is_told_by_its_speaker_and_with_the_way_to_it(fault, change, lo
     assert remedy in found[0].fix
 
 
-def test_a_training_that_stands_still_is_told_by_its_log_or_as_stalled_and_what_pods_write_is_cut():
+def test_stalled_training_is_recognised_by_its_log_or_its_steps():
     made = running(lambda _: None)
     steps = [f'{{"step": {step}, "time": {NOW.timestamp() - 3000 + step}, "steps": 900}}' for step in range(9)]
     assert faults(made, "gang", steps) == ["training-stalled"]

@@ -279,7 +279,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.id} {case.status} {case.text}")
-def test_what_a_check_makes_of_an_answer(prod, case):
+def test_check_judges_awss_answer(prod, case):
     told = ask_one(case.change(prod), case.id, case.answers)
     assert told.status == case.status, told
     assert case.text in told.text
@@ -288,7 +288,7 @@ def test_what_a_check_makes_of_an_answer(prod, case):
     assert bool(told.fix) == (told.status in ("fail", "warn"))
 
 
-def test_what_aws_refuses_to_tell_neither_passes_nor_fails(prod):
+def test_refused_question_neither_passes_nor_fails(prod):
     """All questions but the caller's are refused: for a right first, then with an error of another kind."""
     graph, answers = with_log_group(with_kept(with_cache(prod))), {"sts:GetCallerIdentity": GOOD_CALLER}
     answered_here = {"account/id", "account/deployer", "images/cache"}
@@ -342,7 +342,7 @@ def test_rights_are_simulated_for_the_role_with_its_resources_and_conditions_and
     assert len(asked) < 100, "each takes IAM a second"
 
 
-def test_an_ami_release_whose_parameter_is_missing_and_whose_image_is_there(prod):
+def test_ami_release_passes_by_its_image_when_its_parameter_is_missing(prod):
     names = []
 
     def images(asked):
@@ -369,7 +369,7 @@ def test_spot_counts_against_the_spot_quota_and_one_that_was_never_changed_has_a
     assert not [each for each in found.findings if each.id == "quotas/L-2C3B7624"]
 
 
-def test_another_program_is_asked_about_what_it_has():
+def test_foreign_program_is_checked_for_its_own_resources():
     provider = Resource("u", "pulumi:providers:aws", "aws", inputs={"region": "us-west-2"})
     vpc = Resource("v", "aws:ec2/vpc:Vpc", "vpc", inputs={"cidrBlock": "10.0.0.0/16"})
     found = ask(Graph("p", "s", (provider, vpc), {}))

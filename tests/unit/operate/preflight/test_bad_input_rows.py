@@ -135,7 +135,7 @@ def test_row_22_an_accelerator_quota_too_low(prod, monkeypatch):
     assert "request 1,024 or more: aws service-quotas" in told.fix
 
 
-def test_row_22_what_others_run_and_reserve_counts_and_blocks_and_own_nodes_do_not(prod, monkeypatch):
+def test_row_22_foreign_instances_count_and_blocks_and_own_nodes_do_not(prod, monkeypatch):
     monkeypatch.setitem(QUOTAS, "L-2C3B7624", 1024)
     own = listed({"eks:cluster-name": CLUSTER})
     trn1 = {"InstanceId": "i-1", "InstanceType": "trn1.32xlarge"}

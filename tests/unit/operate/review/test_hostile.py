@@ -133,7 +133,7 @@ def test_a_name_that_says_so_is_enough(key):
     assert "cGxhaW4=" not in _written("s", {"a": "cGxhaW4="}, type_="kubernetes:core/v1:Secret", key="data")
 
 
-def test_account_ids_are_shortened_and_what_is_no_secret_or_marked_as_one_is_shown():
+def test_account_ids_are_shortened_and_plain_names_are_shown():
     names = "optional trn-dev-cluster-trn1-32xl-ng1-template ami-0123456789abcdef0 [secret]"
     for text in (*names.split(), "sha256:" + "0123456789abcdef" * 4):
         assert text in _written("plain", text)

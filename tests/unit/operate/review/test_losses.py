@@ -74,7 +74,7 @@ def _reviewed(before, after):
 
 
 @pytest.mark.parametrize("token", sorted(registry.ROWS))
-def test_exactly_the_replacements_and_deletions_that_lose_something_are_told_and_nothing_new(token):
+def test_review_reports_exactly_the_replacements_and_deletions_with_losses(token):
     for path, old, new in _edits(token):
         before, after = (_resource(token, path, value) for value in (old, new))
         compared, judged, risks = _reviewed(_graph(before), _graph(after))

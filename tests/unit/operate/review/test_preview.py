@@ -120,6 +120,6 @@ def test_objects_that_only_seem_to_be_replaced_are_folded():
 
 
 @pytest.mark.parametrize("document", [None, [], {}, {"steps": 1}, {"steps": []}, {"resources": []}])
-def test_what_is_no_preview_is_refused(document):
+def test_document_that_is_no_preview_is_refused(document):
     with pytest.raises(ValueError, match="--show-sames"):
         preview.parse(document, "dev")

@@ -82,7 +82,7 @@ LOOSENED = [
 
 
 @pytest.mark.parametrize(("token", "before", "after", "words"), LOOSENED)
-def test_what_is_loosened_is_told_and_what_is_tightened_is_not(token, before, after, words):
+def test_loosened_setting_is_a_risk_and_a_tightened_one_is_not(token, before, after, words):
     assert [each for each in _told(token, before, after) if words in each]
     if token != GROUP and "version" not in before:  # sizes and versions are told in both directions
         assert not [each for each in _told(token, after, before) if words in each]
@@ -97,7 +97,7 @@ NEW = [
 
 
 @pytest.mark.parametrize(("token", "inputs", "words"), NEW)
-def test_new_rights_and_doors_are_told(token, inputs, words):
+def test_new_right_or_open_port_is_a_risk(token, inputs, words):
     assert [each for each in _told(token, None, inputs) if words in each]
     assert _told(RULE, None, {"cidrIpv4": "10.0.0.0/16"}) == [], "among private addresses it is no door"
 
@@ -111,20 +111,20 @@ GUARDS = [
 
 
 @pytest.mark.parametrize("token", GUARDS)
-def test_a_guard_that_goes_is_told(token):
+def test_removed_guard_is_a_risk(token):
     assert [each for each in _told(token, {}, None) if each.startswith("deleted: ")]
     # The size that an autoscaler decides is not told.
     sizes = _sizes(desiredSize=0), _sizes(desiredSize=9)
     assert _told(GROUP, *sizes, ignore_changes=("scalingConfig.desiredSize",)) == []
 
 
-def test_another_version_of_a_provider_and_an_export_that_goes_are_told():
+def test_changed_provider_version_and_lost_export_are_risks():
     old = replace(_graph(BUCKET, {}, version="7.1.0"), outputs={"name": "a", "kept": 1})
     new = replace(_graph(BUCKET, {}, version="8.0.0"), outputs={"kept": 1})
     assert [path.path for risk in _risks(old, new) for path in risk.paths] == ["outputs.name", "pulumi-aws"]
 
 
-def test_an_option_that_is_not_understood_as_harmless_is_told():
+def test_unknown_resource_option_is_a_risk():
     plain, secret = _graph(BUCKET, {}), {"additional_secret_outputs": ("a",)}
     harmless = [{"protect": True}, {"custom_timeouts": {"create": "1h"}}, secret]
     told_when_gone = [secret, {"retain_on_delete": True}, {"ignore_changes": ("a",)}]

@@ -214,7 +214,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.id} {case.said}")
-def test_what_is_spoilt_fails_and_nothing_else(case):
+def test_spoilt_object_fails_its_check_and_no_other(case):
     found = judged(case.spoil, **case.rest)
     failed = found[case.id]
     assert case.said in " ".join([failed.text, *failed.details])
@@ -240,7 +240,7 @@ def test_a_cluster_that_is_as_its_stack_says_fails_nothing():
     assert {each.status for each in judged(local=REAL).values()} == {Status.PASS, Status.NOT_APPLICABLE}
 
 
-def test_what_is_not_there_or_could_not_be_read_is_not_said_to_pass():
+def test_missing_or_unread_object_does_not_pass():
     empty = judged(lambda made: made.clear())
     assert [each.id for each in empty.values() if each.status is Status.PASS] == ["server/version"]
     found = judged(stack=outputs(queues={}, queueNames=[], namespaces=[], sharedVolume=None))
@@ -266,7 +266,7 @@ def test_a_group_with_ignore_desired_size_must_be_within_its_bounds(nodes, statu
     assert judged(stack=resting)["nodes/rest"].status is Status.FAIL
 
 
-def test_each_cause_has_its_remedy_once_and_guarantees_below_another_queue_are_shares_of_its_own():
+def test_each_fix_is_shown_once_and_nested_guarantees_are_shares():
     def spoil(made):
         made["Node"].append(_ng1(2))
         for name, value in (("trn0", "4"), ("trn1", "4"), ("trn2", "0")):
@@ -308,7 +308,7 @@ def test_volcano_that_this_machine_cannot_have_or_simulates_is_not_checked_and_f
     assert simulated["queues/test"] == "vc-controller-manager is not on PATH, so nobody opens queues"
 
 
-def test_a_driver_whose_pod_is_not_ready_is_not_missed():
+def test_driver_with_an_unready_pod_is_not_missing():
     pods = (_status("DaemonSet", f"{each}-csi-node", numberReady=4) for each in ("ebs", "fsx"))
     assert judged(_both(_gone("CSINode", "trn1"), *pods))["storage/drivers"].status is Status.PASS
     missed = judged(_gone("CSINode", "trn1"))["storage/drivers"]

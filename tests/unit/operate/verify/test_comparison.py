@@ -14,7 +14,7 @@ from trainium_eks.operate.verify.comparison import checks, untold
 from trainium_eks.operate.verify.local_report import LocalReport, ReportError
 
 
-def test_each_object_is_a_failure_with_its_remedy_and_what_was_not_compared_is_said():
+def test_each_drifted_object_fails_and_uncompared_kinds_are_reported():
     drifted = {
         "Queue test": ("spec.weight is 2, was made as 1", "spec.reclaimable is missing, was made as true"),
         "ConfigMap v/c": ("does not exist",),
@@ -53,7 +53,7 @@ def test_a_node_has_the_labels_and_taints_of_its_group():
     assert lines({f"{NEURON}.present": "true"}) == [("Node n", taint)]
 
 
-def test_lost_object_is_told_once_and_a_changed_or_another_one_beside():
+def test_lost_object_is_reported_once_beside_a_changed_one():
     def subjects(about, text, *lines):
         lost = ("ServiceAccount victim/trainer", "Deployment kube-system/coredns")
         checked = failed("queues/victim", "victim", "is Closed, trainer and coredns are not ready", "up", objects=lost)
@@ -165,7 +165,7 @@ MISSING = {"notInstalled": [{"name": "volcano", "reason": "no chart"}], "simulat
 REPORT = {"schemaVersion": 1, "local": True, "realVolcano": False, **MISSING}
 
 
-def test_a_report_is_read_and_what_is_none_is_refused(tmp_path):
+def test_local_report_is_read_and_a_malformed_one_is_refused(tmp_path):
     file = tmp_path / "report.json"
     with pytest.raises(ReportError, match="cannot read"):
         LocalReport.load(file)

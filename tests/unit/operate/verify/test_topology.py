@@ -28,7 +28,7 @@ def test_of_two_with_the_same_members_the_younger_is_to_be_deleted(local):
         assert _judged(hypernode(name, 2, "tier1-a", "tier1-b")).fix == f"{SURPLUS} {later}"
 
 
-def test_what_the_controller_would_make_again_stays():
+def test_hypernode_that_the_controller_would_recreate_is_kept():
     def edit(made):
         _name_switches(made)
         made["HyperNode"] = [*_wanted(made).values(), hypernode("a-persons", 1, "trn0")]

@@ -43,14 +43,14 @@ def test_a_part_that_an_alias_leaves_out_is_kept(alias, urn):
     assert of_bucket(nested(bucket=(alias,))) == {urn}
 
 
-def test_a_component_that_was_called_otherwise_renames_what_is_in_it():
+def test_alias_of_a_component_renames_its_children():
     assert of_bucket(nested(inner=("name=old",))) == {f"{PREFIX}{OUTER}${INNER}${BUCKET}::old-data"}
     assert of_bucket(nested(outer=("name=old",))) == {f"{PREFIX}{OUTER}${INNER}${BUCKET}::old-in-data"}
     assert of_bucket(nested(outer=("type=a:index:Was",))) == {f"{PREFIX}a:index:Was${INNER}${BUCKET}::top-in-data"}
     assert of_bucket(nested()) == set()
 
 
-def test_what_is_made_from_a_renamed_resource_keeps_its_inputs():
+def test_resource_made_from_a_renamed_one_keeps_its_inputs():
     def made(name, address, *aliases):
         build = Builder()
         build.add("aws:fsx/lustreFileSystem:LustreFileSystem", name, options=Options(aliases=aliases))

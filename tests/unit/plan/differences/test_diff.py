@@ -30,7 +30,7 @@ def _change(name, before, after):
     return _of(_compare(changed(environment(), name, **after), changed(environment(), name, **before)), name)
 
 
-def test_new_and_gone_resources_are_created_and_deleted_and_components_are_no_resources():
+def test_added_and_removed_resources_are_created_and_deleted():
     assert not _compare(environment())
     assert _names(_compare(environment(), before=without(environment(), "sts")).of("create")) == ["sts"]
     assert _names(_compare(without(environment(), "sts")).deleted) == ["sts"]
@@ -54,13 +54,13 @@ TEMPLATE_2 = {"launchTemplate": {"id": "sim-template", "version": "2"}}
         ("control-plane", {"version": "1.36"}, "update", False),
     ],
 )
-def test_what_can_change_in_place_is_updated(name, inputs, kind, rolls):
+def test_mutable_input_is_updated_in_place(name, inputs, kind, rolls):
     changes = _compare(changed(environment(), name, **inputs))
     assert _of(changes, name).kind == kind
     assert _names(changes.rolled) == ([name] if rolls else [])
 
 
-def test_what_stands_in_a_vpc_is_replaced_with_it_and_what_is_in_kubernetes_with_the_cluster():
+def test_replacing_a_vpc_or_cluster_replaces_everything_in_it():
     changes = _compare(changed(environment(), "vpc", cidrBlock="10.1.0.0/16"))
     assert {"vpc", "subnet", "lustre", "trn1", "system", "fsx-group"} <= set(_names(changes.replaced))
     assert _of(changes, "subnet").follows == urn("vpc", environment())
@@ -104,14 +104,14 @@ def test_a_group_that_changes_by_itself_is_rolled_by_its_template_too():
 
 
 @pytest.mark.parametrize("inputs", [{"tags": {"Team": "x"}}, {"updateDefaultVersion": True}])
-def test_what_makes_no_new_version_of_a_template_rolls_nothing(inputs):
+def test_input_without_a_new_template_version_rolls_no_node(inputs):
     changes = _compare(changed(environment(), "trn1-template", **inputs))
     assert _names(changes.items) == ["trn1-template"]
     group_too = _compare(changed(changed(environment(), "trn1-template", **inputs), "trn1", tags={"Team": "x"}))
     assert _of(group_too, "trn1").tags_only
 
 
-def test_the_loss_is_that_of_what_runs_today():
+def test_loss_is_judged_by_the_running_size():
     rolled = {"releaseVersion": "1.35.0-20260801"}
     assert _change("trn1", {}, rolled).stateful
     rest = {"scalingConfig": REST}
@@ -123,7 +123,7 @@ def test_the_loss_is_that_of_what_runs_today():
     assert (change.kind, change.lost) == ("replace", "what runs on its nodes")
 
 
-def test_who_takes_a_new_id_in_place_is_updated():
+def test_resource_that_accepts_a_new_id_is_updated():
     changes = _compare(changed(environment(), "subnet", cidrBlock="10.0.64.0/18"))
     cluster = _of(changes, "control-plane")
     assert (cluster.kind, cluster.follows, cluster.refused) == ("update", urn("subnet", environment()), "")
@@ -175,7 +175,7 @@ def _key(arn):
         ("trn1", {}, {"releaseVersion": "1.35.1-20260312"}, ""),
     ],
 )
-def test_what_eks_refuses_is_told(name, before, after, said):
+def test_change_that_eks_refuses_is_reported(name, before, after, said):
     change = _change(name, before, after)
     assert change.kind == "update"
     assert said in change.refused
@@ -229,7 +229,7 @@ def test_lost_data_comes_first_and_the_rest_by_component():
     assert [each.component for each in changes.items] == ["eks", "net", "net"]
 
 
-def test_a_guard_that_is_taken_off_is_told_first_and_in_json():
+def test_removed_guard_is_listed_first_and_in_json():
     """Without it `destroy` deletes the data, and no input says so."""
     before = optioned(environment(), "lustre", Options(retain_on_delete=True, custom_timeouts={"create": "1h"}))
     changes = _compare(optioned(environment(), "lustre", Options()), before)
@@ -266,7 +266,7 @@ def test_a_default_tag_changes_every_resource_that_takes_tags():
 
 
 @pytest.mark.parametrize("given", ["[unknown]", {"tags": "[unknown]"}])
-def test_default_tags_that_are_not_known_yet_change_what_takes_tags(given):
+def test_unknown_default_tags_change_every_taggable_resource(given):
     changes = _compare(changed(_tagged("me"), "aws", defaultTags=given), before=_tagged("me"))
     assert [(path.path, path.after) for path in _of(changes, "vpc").paths] == [("tagsAll", "[unknown]")]
     assert "alias" not in _names(changes.items)

@@ -51,7 +51,7 @@ def claims(found):
     return sorted(change.resource.name for change in found.claims)
 
 
-def test_another_file_system_takes_the_teams_claims_and_the_setup_goes_by_itself(shared):
+def test_new_file_system_replaces_the_teams_claims_and_the_setup(shared):
     before, after = shared("vision", "speech"), shared("vision", "speech", zone="subnet-00000002")
     found = compare(before, after)
     replaced = {change.resource.name for change in found.replaced}
@@ -63,7 +63,7 @@ def test_another_file_system_takes_the_teams_claims_and_the_setup_goes_by_itself
     assert {risk.note.partition(";")[0] for risk in told} == {"vision/fsx-claim", "speech/fsx-claim"}
 
 
-def test_a_file_system_that_goes_takes_the_claims_and_a_namespace_its_own_which_holds_nothing_up(shared):
+def test_deleted_file_system_deletes_claims_and_a_namespace_only_its_own(shared):
     assert claims(compare(shared("vision"), shared("vision", with_files=False))) == ["vision-claim"]
     found = compare(shared("vision", "speech"), shared("vision"))
     assert "speech-claim" in {change.resource.name for change in found.deleted}

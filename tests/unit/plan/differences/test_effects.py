@@ -37,7 +37,7 @@ def test_an_input_that_no_row_names_wants_a_look(token):
 
 
 @pytest.mark.parametrize("token", [*UNKNOWN_TYPES, "aws:ec2/internetGateway:InternetGateway"])
-def test_what_is_new_and_of_which_no_row_speaks_wants_a_look(token):
+def test_new_resource_with_unlisted_inputs_needs_a_review(token):
     change = _change(_built(token), _built(token, someInput=1))
     assert (change.kind, change.harmless, len(change.effects)) == ("create", False, 1)
     assert not _change(_built(token, someInput=1), _built(token)).harmless
@@ -53,7 +53,7 @@ def test_an_object_that_changes_as_a_whole_is_understood_only_in_all_its_parts()
 @pytest.mark.parametrize(
     "value", ["[unknown]", 3, "text", [], {}, [{"a": []}], None, '{"Statement": [1]}', '{"rules": [{}]}']
 )
-def test_no_value_of_somebody_elses_breaks_a_concern(value):
+def test_foreign_value_does_not_break_an_effect(value):
     def nested(path, given):
         first, _, rest = path.partition(".")
         return {first: nested(rest, given) if rest else given}
@@ -65,7 +65,7 @@ def test_no_value_of_somebody_elses_breaks_a_concern(value):
             assert diff.compare(before, after).items
 
 
-def test_what_is_adopted_and_an_export_that_goes_or_is_empty_now_is_told():
+def test_adoption_and_a_lost_or_emptied_export_are_reported():
     token = "aws:s3/bucket:Bucket"
     change = _change(_built(token), _built(token, Options(import_id="data"), bucket="data"))
     assert [effect.words for effect in change.effects] == ["takes over what is there already"]
@@ -115,7 +115,7 @@ def test_a_new_group_has_the_version_of_its_cluster():
     assert not _change(groups("1.34"), after, "1.34").refused, "a standing group keeps its version"
 
 
-def test_what_is_made_from_a_name_that_survives_stays_as_it_is():
+def test_resource_made_from_a_surviving_name_is_unchanged():
     """The engine sees the same text in a preview: the name is the program's own."""
     graph = environment()
     [cluster] = [each for each in graph.resources if each.name == "control-plane"]

@@ -89,7 +89,7 @@ def test_a_look_up_outside_the_table_has_the_sdks_fields_a_method_none_and_an_un
         record(lambda: pulumi.runtime.invoke("acme:index:getIt", {}), assumptions=NONE)
 
 
-def test_the_users_answer_comes_before_the_placeholder_and_may_depend_on_what_is_asked(record):
+def test_users_answer_overrides_the_placeholder_and_depends_on_arguments(record):
     cases = [{"args": {"id": "subnet-1"}, "answer": {"cidrBlock": "10.1.0.0/24"}}, {"answer": {"cidrBlock": "10.2/24"}}]
     given = Assumptions(lookups={"aws:ec2/getSubnet:getSubnet": cases, "aws:sqs/getQueue:getQueue": {"url": "u"}})
 
@@ -101,7 +101,7 @@ def test_the_users_answer_comes_before_the_placeholder_and_may_depend_on_what_is
     assert (graph.outputs["x"], graph.placeholders) == (["u", "10.1.0.0/24", "10.2/24"], ())
 
 
-def test_what_is_read_belongs_to_somebody_else(record):
+def test_resource_that_is_read_belongs_to_another_stack(record):
     def program():
         shared = aws.ec2.Vpc.get("shared", "vpc-1")
         aws.ec2.Subnet("s", vpc_id=shared.id, cidr_block=shared.cidr_block)
@@ -144,7 +144,7 @@ OUTPUTS = {"subnets": ["a"], "password": "[secret]"}
         ({"acme/network/prod": OUTPUTS}, "password", "is a secret"),
     ],
 )
-def test_a_value_of_another_stack_that_there_is_not_stops_the_program(record, references, name, said):
+def test_missing_output_of_another_stack_stops_the_program(record, references, name, said):
     with pytest.raises((pulumi.RunError, RecordingError)) as refused:
         record(lambda: read_output("acme/network/prod", name), assumptions=Assumptions(stack_references=references))
     assert said in str(refused.value)

@@ -180,7 +180,7 @@ def test_a_program_that_fails_says_why(tmp_path, program, said):
     assert bool(caught.value.traceback) == ("nowhere" in said)
 
 
-def test_an_exception_comes_with_the_programs_own_frames_and_what_it_printed(tmp_path):
+def test_exception_has_the_programs_frames_and_its_output(tmp_path):
     (tmp_path / "parts.py").write_text("def build():\n    return {}['missing']\n")
     program = "import parts, pulumi\nprint('so far so good')\nparts.build()\n"
     with pytest.raises(ProgramFailedError) as caught:
@@ -300,7 +300,7 @@ def test_an_interrupt_ends_the_program_too(tmp_path):
         os.kill(pid, 0)
 
 
-def test_a_program_whose_caller_is_killed_ends_too(tmp_path):
+def test_recording_ends_when_its_caller_is_killed(tmp_path):
     caller, pid = asleep(tmp_path)
     caller.kill()
     caller.communicate()

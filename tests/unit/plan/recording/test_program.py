@@ -164,7 +164,7 @@ def test_options_reach_the_children_of_a_component_and_its_outputs_are_recorded(
         (lambda: pulumi.export("x", f"{aws.ec2.Eip('e').id}"), r"output x: it holds an Output that was made text"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused(record, program, fault):
+def test_unrecordable_program_is_refused(record, program, fault):
     with pytest.raises(RecordingError) as caught:
         record(program)
     assert re.search(fault, str(caught.value), re.DOTALL)
@@ -176,7 +176,7 @@ def test_a_kustomization_is_recorded_with_a_warning_that_its_objects_are_not(rec
     assert graph.warnings == ("d: the objects of kubernetes:kustomize/v2:Directory are not in the plan",)
 
 
-def test_what_hangs_is_named_with_what_it_waits_for(record):
+def test_hanging_resource_is_named_with_its_dependency(record):
     released = threading.Event()
 
     class Stuck(Simulation):
@@ -229,7 +229,7 @@ def test_a_program_that_moves_may_take_longer_than_the_limit(record):
     assert record(program, timeout_seconds=limit).outputs == {"log": "log"}
 
 
-def test_the_programs_own_error_comes_out_as_it_is_and_leaves_nothing_behind(record):
+def test_programs_exception_is_raised_unchanged_and_leaves_no_state(record):
     def program():
         aws.ec2.Eip("e").id.apply(lambda text: text[999])
 
@@ -254,7 +254,7 @@ def test_a_stack_that_someone_else_left_active_is_no_obstacle(record):
     assert contextvars.copy_context().run(with_a_root).outputs == {"a": 1}
 
 
-def test_a_backend_of_ones_own_sees_secrets_in_clear_and_answers(record):
+def test_custom_backend_sees_secrets_and_answers_creations(record):
     seen = []
 
     class Live:
@@ -273,7 +273,7 @@ def test_a_backend_of_ones_own_sees_secrets_in_clear_and_answers(record):
     assert (graph.outputs, graph.simulated) == ({"arn": "the-arn"}, ())
 
 
-def test_in_a_dry_run_only_what_is_given_is_known(record):
+def test_dry_run_knows_only_the_given_inputs(record):
     def program():
         vpc = aws.ec2.Vpc("v", cidr_block="10.0.0.0/16")
         aws.ec2.Subnet("s", vpc_id=vpc.id, cidr_block="10.0.0.0/24")
@@ -344,7 +344,7 @@ def test_attributes_of_the_eks_cluster_can_be_lifted(record):
         ({"auto_mode": {"enabled": True}}, "autoMode must be left out"),
     ],
 )
-def test_with_options_whose_children_are_not_known_the_eks_cluster_is_shown_alone(record, changes, fault):
+def test_eks_cluster_with_unknown_options_is_recorded_alone(record, changes, fault):
     with pytest.raises(RecordingError, match=fault):
         record(lambda: cluster(**changes))
     ran = []

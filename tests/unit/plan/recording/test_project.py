@@ -41,7 +41,7 @@ def refused(directory, stack, project=PROJECT):
     return {problem.path: problem.reason for problem in caught.value.problems}
 
 
-def test_defaults_fill_what_the_stack_leaves_out_as_text_and_json(tmp_path):
+def test_project_defaults_fill_missing_keys_as_text_and_json(tmp_path):
     assert settings(tmp_path, "config: {proj:region: eu-west-1}").config == {
         "aws:region": "us-west-2",
         "proj:count": "3",

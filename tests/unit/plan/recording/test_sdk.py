@@ -63,7 +63,7 @@ def test_no_other_module_touches_private_parts():
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # as it must be on a loop that never runs
-def test_nobody_waits_for_a_loop_that_has_stopped():
+def test_stopped_event_loop_is_not_awaited():
     loop = asyncio.new_event_loop()  # it never runs
     callbacks = sdk.Callbacks(sdk.BaseMonitor(), loop)
     request = resource_pb2.TransformRequest()

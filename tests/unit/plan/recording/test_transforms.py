@@ -73,7 +73,7 @@ def test_transforms_change_options(record):
     assert [urn.rsplit("::", 1)[-1] for urn in vpc.dependencies] == ["other"]
 
 
-def test_an_input_that_a_transform_takes_away_is_gone_with_its_dependency(record):
+def test_input_removed_by_a_transform_loses_its_dependency(record):
     def bare(args):
         props = {key: value for key, value in args.props.items() if key != "vpcId"}
         return pulumi.ResourceTransformResult(props, args.opts)
@@ -101,7 +101,7 @@ def test_a_transform_may_wait_and_the_older_transformations_are_applied_too(reco
     assert the(record(program), "aws:ec2/eip:Eip").inputs["tags"] == {"old": "all", "slow": "yes"}
 
 
-def test_they_reach_what_another_process_builds(record):
+def test_transform_reaches_children_of_a_remote_component(record):
     def program():
         pulumi.runtime.register_resource_transform(tagging("stack"))
         eks.Cluster(

@@ -16,12 +16,12 @@ def paths(before, after, *ignored):
 @pytest.mark.parametrize(
     ("before", "after"), [(1, 1.0), (None, None), ([], []), ({}, {}), (True, True), ([1, {"a": 2}], [1.0, {"a": 2}])]
 )
-def test_what_is_the_same(before, after):
+def test_equal_inputs_have_no_difference(before, after):
     assert paths({"x": before}, {"x": after}) == []
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, True), (False, 0), ("1", 1), ([1], [True]), ({}, []), (None, False)])
-def test_what_is_not(before, after):
+def test_changed_input_is_one_difference(before, after):
     assert len(paths({"x": before}, {"x": after})) == 1
 
 
@@ -33,7 +33,7 @@ def test_the_smallest_parts_are_named_and_a_null_is_as_good_as_nothing():
     assert paths({}, {"x": {"y": None}}) == [("x", None, {"y": None})]
 
 
-def test_what_is_ignored_is_left_out_but_for_an_object_that_changes_as_a_whole():
+def test_ignored_input_is_left_out_unless_its_whole_object_changes():
     sizes = {"scalingConfig": {"desiredSize": 1, "maxSize": 2}}, {"scalingConfig": {"desiredSize": 3, "maxSize": 4}}
     assert paths(*sizes, "scalingConfig.desiredSize") == [("scalingConfig.maxSize", 2, 4)]
     assert paths(*sizes, "scalingConfig") == []
@@ -43,7 +43,7 @@ def test_what_is_ignored_is_left_out_but_for_an_object_that_changes_as_a_whole()
     assert paths({"spec": spec}, {"spec": {**spec, "resources": {}}}, "spec.resources") == []
 
 
-def test_what_replaces_is_known_at_each_path():
+def test_replacing_inputs_are_marked_at_each_path():
     resource = Resource("u", GROUP, "n", inputs={"instanceTypes": ["b"], "version": UNKNOWN})
     found = differences(resource, {"instanceTypes": ["a"], "version": "1"})
     assert [(each.path, each.top, each.replaces) for each in found] == [
@@ -62,6 +62,6 @@ def test_what_replaces_is_known_at_each_path():
         (None, None, []),
     ],
 )
-def test_default_tags_that_changed_are_told(before, after, told):
+def test_changed_default_tags_are_listed(before, after, told):
     found = differences(Resource("u", GROUP, "n"), {}, tags_all=(before, after))
     assert [each.path for each in found] == told

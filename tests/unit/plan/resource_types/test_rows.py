@@ -50,7 +50,7 @@ def test_every_type_of_the_environments_has_one_row_and_the_free_and_empty_ones_
     assert {(re.split(r"/|:(?=\w+$)", each)[0], each.rpartition(":")[2]) for each in free} == known
 
 
-def test_the_price_of_an_unknown_type_is_unknown_and_what_a_row_leaves_out_goes_to_a_reviewer():
+def test_unknown_type_has_no_price_and_its_changes_need_a_review():
     for token in ("random:index/randomId:RandomId", "trainium-eks:index:Network", "aws:ivs/channel:Channel"):
         assert registry.find(token) is None
     build = Builder()
@@ -85,7 +85,7 @@ def test_built_in_groups_are_those_that_the_sdk_has():
     assert groups - {"helm.sh", "kustomize", "meta", "yaml"} == kubernetes.BUILT_IN_GROUPS
 
 
-def test_what_is_billed_elsewhere_is_billed_somewhere():
+def test_every_use_billed_elsewhere_has_a_bill():
     elsewhere = {row.price.under for row in (*ROWS.values(),) if isinstance(row.price, BilledElsewhere)}
     assert elsewhere - set(bill.BY_USE) == {"nodes", "file systems and volumes"}
 
@@ -123,7 +123,7 @@ KEYS = {"resources": ["secrets"]}
         (providers.KUBERNETES, {"clusterIdentifier": "arn"}, "kubeconfig", "a", "b", False),
     ],
 )
-def test_what_replaces(row, inputs, path, before, after, replaced):
+def test_replacing_change_is_recognised(row, inputs, path, before, after, replaced):
     top, _, nested_key = path.partition(".")
     given = {**inputs} if nested_key else {**inputs, top: after}
     resource = Resource("u", row.token, "n", inputs=given)
@@ -145,7 +145,7 @@ SCHEMA = os.environ.get("PULUMI_AWS_SCHEMA")
 
 
 @pytest.mark.skipif(not SCHEMA, reason="set PULUMI_AWS_SCHEMA to the output of `pulumi package get-schema aws`")
-def test_what_replaces_is_what_the_providers_schema_says():
+def test_replacing_inputs_equal_the_providers_schema():
     schema = json.loads(Path(SCHEMA or "").read_text(encoding="utf-8"))
 
     def replacing(properties, prefix="", seen=()):

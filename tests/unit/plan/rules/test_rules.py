@@ -59,7 +59,7 @@ def test_every_rule_of_the_list_is_judged_by_the_models_facts():
     assert {name for name, plugin in scheduling.PLUGINS.items() if plugin.device} <= set(CHARTS)
 
 
-def test_every_rule_says_what_and_why_and_has_a_fault():
+def test_every_rule_has_a_title_a_reason_and_a_fault():
     for rule in RULES:
         assert rule.title[0].isupper(), rule.id
         assert not rule.title.endswith("."), rule.id
@@ -269,7 +269,7 @@ def test_verdict_of_a_changed_environment(row):
             assert_verdict(row_change(row), rule, status)
 
 
-def test_what_costs_and_grows_within_the_budget_passes_at_the_bound():
+def test_budget_rule_passes_at_its_bound():
     program = environment()
     findings = verdicts(program.graph())["R72"].findings
     used, nodes = (float(each.message.split(" of ")[0]) for each in findings)
@@ -298,7 +298,7 @@ def test_development_is_not_held_to_the_production_parts():
     assert with_status(program) == set()
 
 
-def test_a_queue_stays_within_its_parent_and_any_pool_that_is_not_there():
+def test_queue_is_limited_by_its_parent_and_not_by_a_missing_pool():
     program = environment()
     program.put("volcano-b", "spec.parent", "a")
     program.put("volcano-a", "spec.capability", {"aws.amazon.com/neuron": 64})
@@ -402,7 +402,7 @@ def test_subnets_of_another_stack_are_not_judged_before_they_are_known():
     assert "its subnets are known only during the update" in unseen[0].message
 
 
-def test_what_a_preview_knows_is_reported_and_what_it_cannot_know_is_not():
+def test_preview_reports_known_values_and_omits_unknown_ones():
     program = environment()
     program.put("key-policy", "policy", UNKNOWN)
     program.config["waivers"] = {"R11": {"reason": "ours", "expires": "2027-03-31"}}
@@ -427,7 +427,7 @@ def test_providers_of_the_engines_own_are_left_out():
     assert not [each for each in pack(graph).graph(shown(graph)).resources if each.name == "default_4_4_0"]
 
 
-def test_what_grows_by_itself_is_named_with_its_bounds():
+def test_autoscaled_pools_are_listed_with_their_bounds():
     program = environment()
     found = autoscaling.read(program.graph())
     assert [(each.pool, each.minimum, each.maximum, each.by) for each in found.pools] == [
@@ -440,7 +440,7 @@ def test_what_grows_by_itself_is_named_with_its_bounds():
     assert autoscaling.read(EMPTY) is None
 
 
-def test_what_gangs_must_know_of_autoscaling_is_said_where_there_are_accelerators():
+def test_autoscaling_limits_for_gangs_are_shown_with_accelerators():
     cpu, trn1, p5 = (
         ScaledPool("pool", "Cluster Autoscaler", 0, 4, type_, family)
         for type_, family in (("m6i.xlarge", "cpu"), ("trn1.32xlarge", "neuron"), ("p5.48xlarge", "nvidia"))
