@@ -26,8 +26,8 @@ from trainium_eks.local.nodes.node_pools import adopted_zones
 from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.releases.parts import PartSource
-from trainium_eks.local.releases.training_operator import TrainingOperator
+from trainium_eks.local.releases import training_operator
+from trainium_eks.local.releases.training_operator import OperatorSource
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.local.runtime.isolation import Chosen
@@ -196,7 +196,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
     binaries = toolchain.provide(*toolchain.kubernetes(minor), progress=reporter.phase)
     programs = {name: binary.path for name, binary in binaries.items()}
     volcano = _volcano(plan, reporter.phase)
-    operator = TrainingOperator.provided(plan, reporter.phase, os.environ)
+    operator = OperatorSource.of(plan, reporter.phase, os.environ)
     with locked(paths, f"trn local up --stack {asked.stack}"):
         reporter.phase("Starting Kubernetes")
         processes.trim_logs(paths)
@@ -222,7 +222,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         now = made.resources(graph)
         tally.changes["simulated"] = made.count_simulated(before, now)
         _delete_all(made.left_over(before, now), Makers(paths, asked.project, programs["helm"]), tally)
-        tally.notes += TrainingOperator.settle(graph, paths, operator, reporter.phase)
+        tally.notes += training_operator.settle(graph, paths, operator, reporter.phase)
         tally.notes += settle(plane.get, reporter.phase)
         tally.notes += [f"not simulated, so not made on this machine: {type_}" for type_ in plan.unjudged]
         if isolation := Chosen.load(paths.pods):
@@ -386,7 +386,7 @@ def _outputs(graph: Graph, paths: Paths, stack: str) -> dict[str, Any]:
     return outputs
 
 
-def _kustomizations(graph: Graph, operator: PartSource) -> dict[str, str]:
+def _kustomizations(graph: Graph, operator: OperatorSource) -> dict[str, str]:
     """Return a reason for each kustomization, which Pulumi's Kubernetes provider would build but nothing here does."""
     reason = "Pulumi's Kubernetes provider builds it from files that it fetches; not made here"
     if operator.program is not None:

@@ -123,8 +123,9 @@ def _made(resource: Resource) -> MadeResource:
 
 
 def _parsed(data: Mapping[str, Any]) -> MadeResource:
-    values = {each.name: data[each.name] for each in fields(MadeResource)}
-    return MadeResource(**{name: tuple(each) if isinstance(each, list) else each for name, each in values.items()})
+    values: dict[str, Any] = {each.name: data[each.name] for each in fields(MadeResource)}
+    lists = {name: tuple(values[name]) for name in ("ignore_changes", "replaced_with")}
+    return MadeResource(**{**values, **lists})
 
 
 def _write(paths: Paths, name: str, made: list[MadeResource]) -> None:
