@@ -48,7 +48,7 @@ DOCTOR = ROOT / "docs" / "doctor.md"
 BOOTSTRAP = ROOT / "docs" / "bootstrap.yaml"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 TRAINING = ROOT / "docs" / "training-jobs.md"
-FINETUNE = ROOT / "docs" / "examples-finetune.md"
+FINETUNE = ROOT / "docs" / "fine-tuning.md"
 PYPROJECT = ROOT / "pyproject.toml"
 _PACKAGES = (
     "__main__.py", "components/__init__.py", "trainium_eks/__init__.py", "trainium_eks/*/__init__.py",

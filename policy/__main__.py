@@ -1,4 +1,4 @@
-"""The rules of `trn plan` as policies: `pulumi preview --policy-pack policy` (docs/policy.md).
+"""The rules of `trn plan` as policies: `pulumi preview --policy-pack policy` (docs/plan.md).
 
 Every rule of ``trainium_eks.plan.rules`` is one policy; there is no other list.
 """

@@ -20,7 +20,7 @@ from typing import Any
 import dotted
 import yaml
 
-from trainium_eks.operate.finding import Finding, Status
+from trainium_eks.model.finding import Finding, Status, failed, passed
 from trainium_eks.operate.review import comment, review
 from trainium_eks.operate.review.comment import PLATFORMS
 from trainium_eks.operate.review.review import Outcome, Review
@@ -65,11 +65,9 @@ def edited(config, edit):
 _ADMINISTRATORS = [f"arn:aws:iam::111122223333:role/{name}" for name in ("ml-platform-oncall", "contractor")]
 _SIZE, _TYPE = "fileSystem.storageCapacityGib", "nodeGroups.0.instanceType"
 _CHECKS = (
-    Finding(
-        "quotas/vcpus", Status.FAIL, "vCPUs of Trn instances", "256 granted, 512 wanted", "ask for 512 of L-2C3B7624"
-    ),
-    Finding("offers/zone", Status.PASS, "trn1.32xlarge in usw2-az4", "offered"),
-    Finding("capacity/block", Status.NOT_CHECKED, "Capacity Block", "not checked: AccessDenied", "allow ec2:Describe*"),
+    failed("quotas/vcpus", "vCPUs of Trn instances", "256 granted, 512 wanted", "ask for 512 of L-2C3B7624"),
+    passed("offers/zone", "trn1.32xlarge in usw2-az4", "offered"),
+    Finding(Status.NOT_CHECKED, "Capacity Block", "not checked: AccessDenied", "allow ec2:Describe*", "capacity/block"),
 )
 
 CASES = (

@@ -40,7 +40,7 @@ def test_data_is_encrypted_compressed_and_protected(mocks):
     return pulumi.Output.all(storage.file_system_id, storage.security_group_id).apply(check)
 
 
-def test_only_lustre_is_let_in_from_the_nodes(mocks):
+def test_nodes_reach_only_the_lustre_ports(mocks):
     @pulumi.runtime.test  # returns when everything is registered
     def program():
         FsxLustre("data", {**ARGS, "durability": {"type": "backup"}})  # type: ignore[typeddict-item]

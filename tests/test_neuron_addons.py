@@ -20,7 +20,7 @@ def neuron_addons():
     return NeuronAddons("neuron", args, pulumi.ResourceOptions(providers=[provider]))  # type: ignore[arg-type]
 
 
-def test_no_second_controller_judges_nodes_beside_eks_repair(mocks):
+def test_eks_node_repair_is_the_only_repair_controller(mocks):
     pulumi.runtime.test(neuron_addons)()  # returns when everything is registered
     plugin = mocks.of_type("kubernetes:helm.sh/v3:Release")["neuron-device-plugin"]
     assert plugin["values"]["npd"]["enabled"] is False

@@ -1,4 +1,4 @@
-"""Text classification as a SageMaker training job; docs/examples-text-classification.md has its estimator."""
+"""Text classification as a SageMaker training job; docs/examples.md has its estimator."""
 
 import sys
 

@@ -78,7 +78,7 @@ def test_namespaces_and_volumes_are_deleted_before_their_file_system(rig):
         assert order.index(namespace) < order.index(volume) < order.index(FILE_SYSTEM)
 
 
-def test_up_and_destroy_run_to_their_end_without_an_account_that_could_be_asked(new_rig):
+def test_up_and_destroy_complete_without_an_account(new_rig):
     rig = new_rig()
     rig.begin("dev")
     code, said = rig.python("-m", "trainium_eks.cli", "deploy", "up", "--stack", "dev", "--", "--yes")

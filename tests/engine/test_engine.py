@@ -55,7 +55,7 @@ def test_first_preview_of_dev_plans_the_recorded_resources(life):
     assert life.rig.inventory() == ()
 
 
-def test_a_failed_update_says_so_in_the_clouds_words_and_the_next_one_makes_the_rest(life):
+def test_failed_update_shows_the_clouds_error_and_the_next_completes_it(life):
     def things():
         return {(thing["type"], thing["id"]) for thing in life.rig.inventory()}
 
@@ -85,7 +85,7 @@ def test_a_second_update_and_a_refresh_find_nothing_changed(life):
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_config_change_changes_no_more_than_it_must(life, change):
+def test_config_change_touches_only_affected_resources(life, change):
     life.rig.configure("dev", second_queue, CHANGES[change])
     run = succeeded(life.rig.preview("dev"))
     planned = life.rig.recorded("dev")
@@ -93,7 +93,7 @@ def test_a_config_change_changes_no_more_than_it_must(life, change):
     same.assert_planned(life.built, planned, run)
 
 
-def test_a_kubeconfig_that_becomes_unknown_replaces_no_object(life):
+def test_unknown_kubeconfig_replaces_no_object(life):
     """pulumi-eks#352: without ``clusterIdentifier`` the provider is replaced, and with it every object."""
     life.rig.configure("dev", second_queue, kubernetes_version)
     run = succeeded(life.rig.preview("dev", forgetful=True))
@@ -101,7 +101,7 @@ def test_a_kubeconfig_that_becomes_unknown_replaces_no_object(life):
     assert OURS in run.of("update")
 
 
-def test_all_changes_at_once_are_made(life):
+def test_all_changes_are_made_in_one_update(life):
     life.rig.configure("dev", second_queue, *CHANGES.values())
     run = succeeded(life.rig.up("dev"))
     assert run.of("replace") == {"Job trn-dev-volumes-directories"} | REPLACED

@@ -52,7 +52,7 @@ def test_cluster_stack_without_its_network_is_refused_with_the_fix(production):
     assert "no output 'existingNetwork', it has none" in production.rig.refused("prod", *production.cluster)
 
 
-def test_the_cluster_stands_in_the_network_of_the_other_stack(production):
+def test_cluster_uses_the_network_of_the_other_stack(production):
     rig = production.rig
     succeeded(rig.up("prod", *production.network))
     outputs = json.loads(rig.pulumi("stack", "output", "--json", "--stack", "prod", *production.network))
@@ -79,7 +79,7 @@ def test_protected_network_cannot_be_destroyed_under_its_cluster(production):
     assert made(rig, "Cluster"), "the other stack's part of the inventory"
 
 
-def test_automation_raises_an_environment_and_takes_it_down(new_rig):
+def test_automation_example_creates_and_destroys_an_environment(new_rig):
     rig = new_rig()
     folder = rig.example("automation")
     script = str(folder / "deploy.py")

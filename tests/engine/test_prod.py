@@ -14,7 +14,7 @@ def karpenter(config):
     config["trainium-eks:observability"]["grafana"] = {"managed": {}}
 
 
-def test_it_is_built_as_recorded_and_a_second_update_changes_nothing(rig):
+def test_prod_is_built_as_recorded_and_a_second_update_changes_nothing(rig):
     rig.begin("prod")
     succeeded(rig.up("prod"))
     same.assert_made(rig.recorded("prod"), rig)

@@ -76,7 +76,7 @@ in_typescript = needs("npm", "npx", "pulumi-language-nodejs")
 
 
 @in_typescript
-def test_typescript_has_every_mistake_of_a_program_found(typescript):
+def test_typescript_compiler_finds_every_mistake(typescript):
     assert tsc(typescript) == []
     program = typescript / "index.ts"
     right = program.read_text()
@@ -89,7 +89,7 @@ def test_typescript_has_every_mistake_of_a_program_found(typescript):
 
 
 @in_typescript
-def test_a_whole_environment_from_typescript(checkout, typescript):
+def test_whole_environment_is_built_from_typescript(checkout, typescript):
     made = previewed(checkout, typescript.name)
     assert made["trainium-eks:index:TrainiumCluster"] == 1
     assert made["aws:eks/nodeGroup:NodeGroup"] == 4
@@ -97,7 +97,7 @@ def test_a_whole_environment_from_typescript(checkout, typescript):
 
 
 @needs("pulumi-language-yaml")
-def test_single_components_from_yaml(checkout):
+def test_single_components_are_built_from_yaml(checkout):
     """And all problems of a program, without a traceback."""
     made = previewed(checkout, "yaml")
     assert made["trainium-eks:index:FsxLustre"] == 1

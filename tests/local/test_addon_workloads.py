@@ -43,7 +43,7 @@ def addons(api):
             nodes.delete(pool.key)
 
 
-def test_agents_run_on_every_node_and_controllers_only_where_no_accelerator_is(api, addons):
+def test_agents_run_on_every_node_and_controllers_only_on_cpu_nodes(api, addons):
     families = {
         node["metadata"]["name"]: CATALOGUE.find(node["metadata"]["labels"]["node.kubernetes.io/instance-type"]).family
         for node in api.list("v1", "Node", labels="trainium-eks/simulated=true")

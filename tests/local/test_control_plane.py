@@ -124,7 +124,7 @@ def trainium_node(api):
     api.delete(api.reference(made))
 
 
-def test_an_api_server_that_is_late_once_is_healthy_and_one_that_never_is_ready_is_not(control_plane, monkeypatch):
+def test_slow_api_server_is_healthy_and_one_that_is_never_ready_is_not(control_plane, monkeypatch):
     late = iter([False, False])
     monkeypatch.setattr(control_plane_module, "is_ready", lambda *_: next(late, True))
     assert control_plane.healthy()
@@ -133,7 +133,7 @@ def test_an_api_server_that_is_late_once_is_healthy_and_one_that_never_is_ready_
     assert not control_plane.healthy()
 
 
-def test_nothing_listens_but_on_loopback_etcd_lets_in_only_its_client_and_files_are_their_owners(control_plane, paths):
+def test_only_loopback_is_listened_on_and_files_belong_to_their_owner(control_plane, paths):
     found = [psutil.Process(each.pid).net_connections("tcp") for each in processes.running(paths)]
     listening = [each.laddr for those in found for each in those if each.status == psutil.CONN_LISTEN]
     assert {each.ip for each in listening} == {"127.0.0.1"}
@@ -174,7 +174,7 @@ def test_pod_with_a_device_tolerates_its_taint_runs_and_is_deleted(api, namespac
     until(lambda: not live(api, made))
 
 
-def test_a_jobs_pods_succeed_and_those_of_another_kind_of_job_go_on(api, namespace, trainium_node):
+def test_job_pods_succeed_and_other_pods_keep_running(api, namespace, trainium_node):
     """Volcano's is called Job, too. Here it is of a group that nobody serves: of one that is served, Kubernetes would
     look for the owner, and collect the pod as garbage."""
     owner = {"apiVersion": "batch.example.com/v1alpha1", "kind": "Job", "name": "train", "uid": "1", "controller": True}
@@ -188,7 +188,7 @@ def test_a_jobs_pods_succeed_and_those_of_another_kind_of_job_go_on(api, namespa
     assert live(api, trainer)["status"]["phase"] == "Running"
 
 
-def test_its_life_from_nothing_to_nothing(own, binaries):
+def test_control_plane_starts_restarts_and_is_deleted(own, binaries):
     """Start; kill processes; stop; find a port taken; start again with what was stored; leave nothing."""
     plane = ControlPlane(own, binaries, service_range="172.20.0.0/16")
     assert not plane.healthy()
@@ -240,7 +240,7 @@ def test_its_life_from_nothing_to_nothing(own, binaries):
     assert stopped(plane) == STOPPED
 
 
-def test_a_kwok_that_was_killed_is_followed_at_once_by_one_that_plays_its_nodes(ran, binaries):
+def test_killed_kwok_is_restarted_at_once(ran, binaries):
     """kwok holds nodes by leases of 160 s, which one that was killed does not give back."""
     api = Api.connect(ran.kubeconfig)
     api.create(devices("n"))
@@ -258,7 +258,7 @@ def test_a_kwok_that_was_killed_is_followed_at_once_by_one_that_plays_its_nodes(
 
 
 @pytest.mark.parametrize("spawned", [1, 4])
-def test_a_start_that_was_killed_is_completed_by_the_next(own, binaries, spawned):
+def test_killed_start_is_completed_by_the_next(own, binaries, spawned):
     """Killed right after so many processes were started."""
     prelude = (
         "import os\n"
@@ -295,7 +295,7 @@ def test_half_made_etcd_data_is_replaced_and_foreign_data_is_kept(own, binaries)
     assert pids(own) == {}
 
 
-def test_lost_certificates_and_a_lost_state_directory_are_made_again_and_nothing_is_left_over(own, binaries):
+def test_lost_certificates_and_state_directory_are_recreated(own, binaries):
     plane = ControlPlane(own, binaries)
     plane.start()
     api = Api.connect(own.kubeconfig)

@@ -117,7 +117,7 @@ def test_every_query_finds_data(server):
     until(lambda: not _without_data(server), lambda: f"data for {_without_data(server)}")
 
 
-def test_so_does_each_choice(server):
+def test_every_dashboard_variable_finds_data(server):
     for dashboard in DASHBOARDS.values():
         offered = functools.partial(_choices, server, dashboard)
         until(lambda asked=offered: all(asked().values()), lambda asked=offered: f"something to choose: {asked()}")

@@ -222,7 +222,7 @@ LONGEST = 150.0
 
 
 @pytest.mark.parametrize("fault", INJECTED)
-def test_a_fault_is_named_with_its_remedy(fault, found):
+def test_fault_is_reported_with_its_fix(fault, found):
     assert fault in found, sorted(found)
     for each in found[fault]:
         assert each["cause"] == BY_NAME[fault].cause
@@ -242,12 +242,12 @@ LOCAL = {
 """Start of remedies that the local cloud words in its own way."""
 
 
-def test_nothing_else_is_found(found):
+def test_healthy_cluster_has_no_other_fault(found):
     """A fault's consequences may be: a pod of the Deployment that DNS lost, a node that the cordon took out."""
     assert found.keys() - INJECTED.keys() <= {"hypernodes-outdated", "nodes-missing"}, found.keys()
 
 
-def test_closed_queue_opens_with_the_command_of_the_remedy(cloud, found):
+def test_closed_queue_opens_with_the_suggested_command(cloud, found):
     [finding] = found["queue-closed"]
     command = re.search(r"echo '(.*)' \| kubectl create -f -$", finding["fix"])[1]
     cloud.api.request("POST", "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands", yaml.safe_load(command))
@@ -262,7 +262,7 @@ def test_doctor_of_one_job_reports_only_that_job(cloud, found):
     assert finding["fix"].startswith("trn logs probe shows the reason")
 
 
-def test_a_cluster_that_cannot_be_asked(cloud, found, tmp_path):
+def test_unreachable_cluster_is_reported(cloud, found, tmp_path):
     config = yaml.safe_load((cloud.project.path / ".local" / "local" / "kubeconfig").read_text())
     [cluster], [user] = ([each["cluster"] for each in config["clusters"]], [each["user"] for each in config["users"]])
     server, authority = cluster["server"], dict(cluster)
@@ -286,7 +286,7 @@ def test_a_cluster_that_cannot_be_asked(cloud, found, tmp_path):
     assert asked() == "api-unauthorized"
 
 
-def test_a_process_of_volcano_that_ended(cloud, found):
+def test_ended_volcano_process_is_reported(cloud, found):
     name = "vc-scheduler"
     [process] = [each for each in processes.running(Paths.of(cloud.project.path, "local")) if each.name == name]
     os.kill(process.pid, signal.SIGKILL)
@@ -296,7 +296,7 @@ def test_a_process_of_volcano_that_ended(cloud, found):
     ]
 
 
-def test_every_ended_process_is_named_and_an_up_makes_all_as_it_was(cloud, found):
+def test_every_ended_process_is_named_and_restarted_by_up(cloud, found):
     for each in processes.running(Paths.of(cloud.project.path, "local")):
         if each.name in ("kwok", "kube-scheduler"):
             os.kill(each.pid, signal.SIGKILL)

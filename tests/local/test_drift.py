@@ -83,7 +83,7 @@ def test_unchanged_object_has_no_difference(api, namespace, name, how):
 
 
 @pytest.mark.parametrize(("name", "change", "said"), CHANGES)
-def test_a_change_is_named_with_both_values(api, namespace, name, change, said):
+def test_change_is_reported_with_both_values(api, namespace, name, change, said):
     made = drift.placed(api, BODIES[name], namespace)
     api.apply(made)
     patch(api, made, change)
@@ -91,7 +91,7 @@ def test_a_change_is_named_with_both_values(api, namespace, name, change, said):
     assert line.startswith(said), line
 
 
-def test_the_volume_of_a_whole_file_system_is_no_teams_volume(api, namespace):
+def test_whole_file_systems_volume_is_no_teams_volume(api, namespace):
     """Every other team's data, too; it is a field that the API server does not change."""
     source = {
         "driver": "fsx.csi.aws.com",
@@ -137,7 +137,7 @@ def test_manual_addition_is_drift_and_a_restart_is_not(api, namespace):
     assert drift.differences(api, edited, namespace)[1] == ()
 
 
-def test_a_stacks_state_and_its_releases(api, namespace):
+def test_drift_of_a_stacks_state_and_releases_is_found(api, namespace):
     chart = body("ConfigMap", data={"of": "chart"}, metadata={"name": "chart"})
     text = gzip.compress(json.dumps({"manifest": yaml.safe_dump_all([chart, None])}).encode())
     labels = {"owner": "helm", "name": "rel", "status": "deployed"}

@@ -9,7 +9,7 @@ from local_project import ROOT, LocalProject
 pytestmark = pytest.mark.slow
 
 
-def test_production_stands_in_the_network_of_the_other_stack(binaries, tmp_path):
+def test_production_uses_the_network_of_the_other_stack(binaries, tmp_path):
     shutil.copytree(ROOT / "examples" / "production" / "cluster", tmp_path / "cluster")
     project = LocalProject(tmp_path / "cluster")
     with project.up("prod") as said:

@@ -72,7 +72,7 @@ def cloud(binaries, tmp_path_factory):
         yield Cloud(project)
 
 
-def test_a_test_that_passes_opens_the_nodes(cloud):
+def test_passing_test_opens_the_nodes(cloud):
     cloud.opened()
     for each in cloud.nodes().values():
         assert each["metadata"]["labels"][PASSED] == each["status"]["nodeInfo"]["bootID"]
@@ -80,7 +80,7 @@ def test_a_test_that_passes_opens_the_nodes(cloud):
     until(lambda: not cloud.project.get("local", "jobs", "-n", "fabric-gate"), "the test's Job goes")
 
 
-def test_nodes_join_closed_a_reboot_closes_them_and_no_restart_opens_one(cloud):
+def test_nodes_are_closed_on_join_and_reboot_and_a_restart_opens_none(cloud):
     cloud.change({"settleSeconds": 3600})
     assert not cloud.closed()
     for name in cloud.nodes():
@@ -99,7 +99,7 @@ def test_nodes_join_closed_a_reboot_closes_them_and_no_restart_opens_one(cloud):
     assert len(cloud.closed()) == 3
 
 
-def test_a_node_that_fails_is_named_and_cordoned_and_the_other_opens(cloud):
+def test_failing_node_is_cordoned_and_the_other_opens(cloud):
     cloud.change({"settleSeconds": 3600})
     *pair, third = sorted(cloud.nodes())
     cloud.kubectl("cordon", third)

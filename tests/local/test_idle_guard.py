@@ -70,7 +70,7 @@ def _no_pause(monkeypatch):
     monkeypatch.setattr(guard, "SETTLE_SECONDS", 0.0)
 
 
-def test_an_idle_node_is_warned_of_held_and_named_for_removal(api, account, idle, tmp_path):
+def test_idle_node_is_reported_held_and_marked_for_removal(api, account, idle, tmp_path):
     guard.main(SETTINGS, account, tmp_path / "remove")
     assert (tmp_path / "remove").read_text() == "i-0123456789abcdef0\n"
     found = live(api, idle)
@@ -82,7 +82,7 @@ def test_an_idle_node_is_warned_of_held_and_named_for_removal(api, account, idle
     assert said == ["IdleAccelerator"]
 
 
-def test_work_ends_the_hold_and_the_note(api, account, idle, namespace, tmp_path):
+def test_work_on_a_node_ends_its_hold(api, account, idle, namespace, tmp_path):
     guard.look(SETTINGS, account)
     assert live(api, idle)["spec"]["unschedulable"] is True
     there = {"nodeName": idle["metadata"]["name"], "tolerations": [{"operator": "Exists"}]}
@@ -102,7 +102,7 @@ def test_a_waiting_pod_keeps_the_node(api, account, idle, namespace, tmp_path):
     assert "unschedulable" not in live(api, idle)["spec"]
 
 
-def test_the_guard_may_do_nothing_else(account, namespace):
+def test_guard_has_no_other_rights(account, namespace):
     with pytest.raises(ApiStatusError, match="403"):
         account.items(f"/api/v1/namespaces/{namespace}/secrets")
     with pytest.raises(ApiStatusError, match="403"):

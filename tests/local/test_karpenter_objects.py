@@ -29,7 +29,7 @@ def faults(kind, spec):
     return " ".join(each.message for each in validator.iter_errors({"spec": spec}))
 
 
-def test_cpu_nodes_have_no_unknown_field_and_a_misspelt_one_would_be_found():
+def test_cpu_pool_has_no_unknown_field_and_a_misspelt_one_is_refused():
     node_class = objects.cpu_node_class(CPU, SETTING, "subnet-a", "sg-a")
     node_pool = objects.cpu_node_pool(CPU)
     assert faults("EC2NodeClass", node_class) + faults("NodePool", node_pool) == ""
@@ -39,7 +39,7 @@ def test_cpu_nodes_have_no_unknown_field_and_a_misspelt_one_would_be_found():
 
 
 @pytest.mark.parametrize("pool", POOLS, ids=lambda each: each.name)
-def test_accelerator_nodes_have_no_unknown_field(pool):
+def test_accelerator_pool_has_no_unknown_field(pool):
     instance = CATALOGUE.find(pool.instance_type)
     node_class = objects.accelerator_node_class(pool, instance, SETTING, "subnet-a", ["sg-a", "sg-b"])
     assert faults("EC2NodeClass", node_class) == ""

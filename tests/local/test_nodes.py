@@ -74,7 +74,7 @@ def group(empty):
     return empty
 
 
-def test_a_group_gets_ready_nodes_with_its_devices_and_a_second_apply_changes_nothing(group):
+def test_group_gets_ready_nodes_and_a_second_apply_changes_nothing(group):
     found = group.live()
     assert sorted(found) == [1, 2]
     for node in found.values():
@@ -89,7 +89,7 @@ def test_a_group_gets_ready_nodes_with_its_devices_and_a_second_apply_changes_no
     assert group.uids() == before
 
 
-def test_a_larger_group_gets_more_nodes_and_a_smaller_one_loses_the_last(group):
+def test_resized_group_adds_nodes_or_removes_the_last(group):
     before = group.uids()
     larger = group.apply(size=4)
     assert (larger.change, larger.notes) == (Change.UPDATED, ("nodes: 2 added",))
@@ -155,7 +155,7 @@ def test_externally_managed_size_is_kept(empty):
     assert len(empty.live()) == 4
 
 
-def test_a_new_launch_template_replaces_all_nodes_and_an_interrupted_roll_does_not_double_a_kept_size(group):
+def test_new_launch_template_replaces_all_nodes_even_when_interrupted(group):
     def names():
         return {each["metadata"]["name"] for each in group.live().values()}
 
@@ -172,7 +172,7 @@ def test_a_new_launch_template_replaces_all_nodes_and_an_interrupted_roll_does_n
     assert sorted(group.live()) == [1, 2]
 
 
-def test_an_empty_group_has_no_node_and_only_the_deleted_groups_nodes_go(empty):
+def test_empty_group_has_no_node_and_delete_removes_only_its_own(empty):
     assert empty.apply(size=0).change is Change.SAME
     assert empty.live() == {}
     other = f"{empty.pool.key}-other"
@@ -227,7 +227,7 @@ def test_lost_storage_drivers_of_a_node_are_restored(group):
     assert group.csi_nodes() == {}
 
 
-def test_a_pod_has_no_log_and_is_ready_again_when_kubernetes_took_its_readiness(api, group):
+def test_simulated_pod_has_no_log_and_becomes_ready_again(api, group):
     """As after a pause in which its node showed no sign of life."""
     pod = group.run_pod()
 

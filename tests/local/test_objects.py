@@ -95,7 +95,7 @@ def release(api, held):
     patch(api, held, {"metadata": {"finalizers": None}})
 
 
-def test_an_object_is_created_then_the_same_then_updated(objects, api, namespace):
+def test_object_is_created_unchanged_and_updated(objects, api, namespace):
     first = apply(objects, config_map(namespace, one="1", two="2"))
     assert first.change is Change.CREATED
     assert first.outputs["metadata"]["uid"]
@@ -116,7 +116,7 @@ def test_drift_is_repaired_and_foreign_fields_are_kept(objects, api, namespace):
         assert (again.change, again.outputs["data"]) == (change, {"one": "1", "theirs": "x"})
 
 
-def test_a_secret_in_plain_text_is_the_same_the_second_time(objects, namespace):
+def test_plain_text_secret_is_unchanged_the_second_time(objects, namespace):
     secret = manifest("Secret", "s", namespace, stringData={"key": "a"})
     assert [change_of(objects, secret) for _ in range(2)] == [Change.CREATED, Change.SAME]
     updated = apply(objects, {**secret, "stringData": {"key": "b"}})
@@ -179,7 +179,7 @@ def merged(old, new):
 
 
 @pytest.mark.parametrize(("before", "change"), REPLACED.values(), ids=REPLACED)
-def test_an_immutable_field_replaces_its_object(objects, here, before, change):
+def test_immutable_change_replaces_the_object(objects, here, before, change):
     before = here(before)
     created = apply(objects, before, wait=False)
     replaced = apply(objects, merged(before, change), wait=False)
@@ -232,7 +232,7 @@ def test_refusal_names_the_object_and_the_fault(objects, namespace, wanted, said
     assert re.fullmatch(said.replace("NS", namespace), text), text
 
 
-def test_a_policy_speaks_for_itself(objects, api, namespace, here):
+def test_refusal_shows_the_admission_policys_message(objects, api, namespace, here):
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
     refuses = [{"expression": "object.metadata.name != 'a'", "message": "no ConfigMap is called a"}]
     spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": refuses}
@@ -260,7 +260,7 @@ def test_a_deployment_and_its_service_are_awaited_until_pods_are_ready(objects, 
     assert applied.outputs["status"]["updatedReplicas"] == applied.outputs["status"]["availableReplicas"] == 3
 
 
-def test_a_job_is_awaited_until_it_is_complete_and_a_failed_one_says_why_at_once(objects, namespace, node):
+def test_job_is_awaited_until_complete_and_a_failed_one_shows_its_reason(objects, namespace, node):
     pod = {"spec": {**NEVER["spec"], "nodeSelector": {"for": node}}}
     applied = apply(objects, manifest("Job", "whole", namespace, spec={"template": pod}))
     assert applied.outputs["status"]["succeeded"] == 1
@@ -285,7 +285,7 @@ def test_timeout_shows_why_the_pods_are_waiting(objects, api, namespace):
     assert "node" in lines[1]
 
 
-def test_a_time_out_says_why_pods_are_not_made(objects, api, namespace):
+def test_timeout_shows_why_pods_are_not_created(objects, api, namespace):
     stuck = web(namespace, {"serviceAccountName": "missing"})
     change_of(objects, stuck)
     until(lambda: api.list("v1", "Event", namespace=namespace, fields="reason=FailedCreate"), "it is an event")
@@ -294,7 +294,7 @@ def test_a_time_out_says_why_pods_are_not_made(objects, api, namespace):
     assert 'serviceaccount "missing" not found' in text
 
 
-def test_a_volume_and_its_claim_are_awaited_until_bound_or_until_a_pod_must_come(objects, api, namespace, here):
+def test_volume_and_claim_are_awaited_until_bound_or_waiting_for_a_pod(objects, api, namespace, here):
     retained = {"persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": namespace, "name": "data"}}
     of_fsx, data = here(volume("it", **retained)), claim("data", namespace, volumeName=namespace)
     apply(objects, of_fsx)
@@ -311,7 +311,7 @@ def test_a_volume_and_its_claim_are_awaited_until_bound_or_until_a_pod_must_come
     assert apply(objects, waits).outputs["status"]["phase"] == "Pending"
 
 
-def test_a_custom_object_follows_its_definition_at_once(objects, api, namespace):
+def test_custom_object_is_created_right_after_its_definition(objects, api, namespace):
     group = f"{namespace}.example.com"
     spec = {"type": "object", "properties": {"weight": {"type": "integer"}}}
     defined = definition(
@@ -331,7 +331,7 @@ def test_a_custom_object_follows_its_definition_at_once(objects, api, namespace)
 
 
 @pytest.mark.slow
-def test_a_quota_counts_a_kind_that_is_newer_at_once(objects, api, namespace):
+def test_quota_counts_a_newly_defined_kind_at_once(objects, api, namespace):
     """Kubernetes by itself would refuse the kind's objects for up to 5 minutes."""
     group = f"{namespace}.example.org"
     limits = {"hard": {f"count/gears.{group}": "1", f"count/none.{group}": "1"}}
@@ -399,7 +399,7 @@ def test_deletion_waits_for_owned_objects(objects, api, namespace, node):
     objects.delete(api.reference(made), timeout_seconds=SECONDS)  # absent is fine
 
 
-def test_a_claim_in_use_says_by_which_pods(objects, api, namespace):
+def test_claim_in_use_names_its_pods(objects, api, namespace):
     mounted = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     user = manifest("Pod", "user", namespace, spec={**POD, "volumes": mounted, "nodeName": "no-such-node"})
     for each in (claim("data", namespace), user):

@@ -171,7 +171,7 @@ def test_tutorial_commands_work_as_the_page_shows(project, volume):
     _follow(project, TUTORIAL)
 
 
-def test_models_train_as_the_page_says(project, volume, torch):
+def test_models_train_with_the_pages_commands(project, volume, torch):
     _follow(project, MODELS)
     curve = _curve(project, "bert-tiny", "loss", last=400)
     steps = [step for _, step, _ in curve]
@@ -209,7 +209,7 @@ def _points(url, tag):
 
 
 @pytest.mark.parametrize("page", [TUTORIAL, MODELS], ids=lambda page: page.stem)
-def test_a_page_leaves_no_command_untested(page):
+def test_every_command_of_the_pages_is_tested(page):
     commands = [line for kind, block in _blocks(page) if kind == "console" for line in block.splitlines()]
     assert len([line for line in commands if line.startswith("./trn ")]) > {"training": 12, "models": 6}[page.stem]
     known = r"\./trn |PYTHONPATH=workloads \$\(\./trn |make local$|mkdir |printf |echo "

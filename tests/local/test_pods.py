@@ -74,7 +74,7 @@ def test_log_of_the_previous_container_is_readable_after_a_restart(pods):
     assert pods.log(name, previous="true") == "first\n"
 
 
-def test_a_container_that_ends_again_and_again_waits_longer_each_time(pods):
+def test_crash_looping_container_waits_longer_each_time(pods):
     name = pods.make("exit 1", spec={"restartPolicy": "Always"})
     pod = pods.when(name, is_waiting("CrashLoopBackOff"))
     # The first restart is at once. Whoever looks late finds the second wait, which is twice as long, or the third.
@@ -131,7 +131,7 @@ def test_sigterm_comes_first_and_sigkill_after_the_grace_period(pods, paths):
     assert processes_of(paths, uid) == []
 
 
-def test_a_pod_that_is_deleted_by_force_ends_at_once(pods, paths):
+def test_force_deleted_pod_ends_at_once(pods, paths):
     name = pods.make("trap '' TERM; while :; do sleep 0.1; done", spec={"terminationGracePeriodSeconds": ENDLESS})
     uid = pods.running(name)["metadata"]["uid"]
     assert processes_of(paths, uid)

@@ -30,7 +30,7 @@ def value_from(name, kind, /, **source):
     return {"name": name, "valueFrom": {kind: source}}
 
 
-def test_variables_come_from_everywhere(pods):
+def test_environment_variables_come_from_every_source(pods):
     pods.api.create(manifest("ConfigMap", "settings", pods.namespace, data={"RATE": "0.1", "STEPS": "5"}))
     pods.api.create(manifest("Secret", "key", pods.namespace, stringData={"token": "s3cret"}))
     env = [
@@ -54,12 +54,12 @@ def test_variables_come_from_everywhere(pods):
     assert pods.log(name) == f"{name},2,64,s3cret,{name} 5 $(POD) $(UNKNOWN),unset,0.1\n"
 
 
-def test_python_is_the_images_and_brings_the_workloads(pods):
+def test_pods_python_is_the_images_with_the_workloads(pods):
     code = "import sys, trainium_workloads; print(sys.version_info[:2], 'images/python-' in sys.prefix)"
     assert pods.outcome(f"python -c {shlex.quote(code)}") == f"{sys.version_info[:2]} True\n"
 
 
-def test_volumes_are_where_they_are_mounted(pods, is_apart):
+def test_volumes_are_mounted_at_their_paths(pods, is_apart):
     pods.api.create(manifest("ConfigMap", "files", pods.namespace, data={"a.txt": "one", "b.txt": "two"}))
     pods.api.create(manifest("Secret", "hidden", pods.namespace, stringData={"password": "x"}))
     items = [{"key": "b.txt", "path": "deep/c.txt"}]
@@ -115,7 +115,7 @@ def test_a_claim_is_one_directory_for_all_pods_of_the_namespace(pods, data):
     assert (data / "x" / "y").read_text() == "hello\n"
 
 
-def test_a_link_in_a_claim_leads_no_pod_out_of_it(pods, data, tmp_path):
+def test_symlink_in_a_claim_cannot_leave_it(pods, data, tmp_path):
     (tmp_path / "secret").write_text("secret")
     data.mkdir(parents=True, exist_ok=True)
     (data / "link").symlink_to(tmp_path)
@@ -129,7 +129,7 @@ def test_a_link_in_a_claim_leads_no_pod_out_of_it(pods, data, tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["secret"]
 
 
-def test_a_link_in_a_claim_is_no_way_to_mount_on_the_machine(pods, data, tmp_path, is_apart):
+def test_symlink_in_a_claim_cannot_mount_over_the_machine(pods, data, tmp_path, is_apart):
     """A link is taken as the container sees it, and what is made for a mount is made in the container's root."""
     if not is_apart:
         pytest.skip("pods are not kept apart from the machine's files here")
@@ -156,7 +156,7 @@ def test_service_account_token_is_mounted_and_accepted(pods):
     assert log == f"system:serviceaccount:{pods.namespace}:default {pods.namespace}\n"
 
 
-def test_init_containers_come_first_and_sidecars_stay_as_long_as_the_others(pods, paths):
+def test_init_containers_run_first_and_sidecars_outlive_the_others(pods, paths):
     mount = {"image": "local/python", "volumeMounts": mounts(("v", "/v"))}
 
     def container(name, script, **more):
@@ -197,7 +197,7 @@ def test_pod_with_a_failed_init_container_has_failed(pods):
     assert "waiting" in state(pod)
 
 
-def test_probes_decide_about_ready_and_restarts(pods, paths):
+def test_probes_decide_readiness_and_restarts(pods, paths):
     serve = "mkdir -p www && cd www && echo ok > ok && python -m http.server 8080"
     often = {"periodSeconds": 1, "timeoutSeconds": 30}
     ready = pods.make(
@@ -226,7 +226,7 @@ def test_probes_decide_about_ready_and_restarts(pods, paths):
     assert "liveness probe failed" in status(pod)["lastState"]["terminated"]["message"]
 
 
-def test_a_hook_comes_before_sigterm(pods):
+def test_pre_stop_hook_runs_before_sigterm(pods):
     script = "trap 'cat /v/hook; echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
     name = pods.make(
         script,
@@ -241,7 +241,7 @@ def test_a_hook_comes_before_sigterm(pods):
     assert list(follow) == ["hook", "asked"]
 
 
-def test_a_container_that_takes_too_much_memory_is_killed(pods):
+def test_container_above_its_memory_limit_is_killed(pods):
     # Not without end: who watches may come late.
     code = f"import time\nx = bytearray(10**6)\nwhile len(x) < 5e8: x += bytearray(10**7)\ntime.sleep({ENDLESS})"
     name = pods.make(f"exec python -c {shlex.quote(code)}", resources={"limits": {"memory": "200Mi"}})
@@ -289,7 +289,7 @@ def test_pods_of_a_headless_service_find_each_other(pods, is_apart):
         assert log.splitlines()[0] == "three"
 
 
-def test_a_pod_of_a_job_ends_the_job(pods):
+def test_finished_pod_completes_its_job(pods):
     container = {"name": "c", "image": "local/python", "command": ["true"]}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     job = manifest("Job", "task", pods.namespace, spec={"template": template})
@@ -328,7 +328,7 @@ def test_command_runs_in_a_pod_and_kubectl_exec_names_the_alternative(pods, path
     assert (done.returncode != 0, "trn local exec POD -- command" in done.stderr) == (True, True)
 
 
-def test_a_pod_reaches_servers_of_the_machine_and_its_own(pods, tmp_path):
+def test_pod_reaches_the_machines_servers_and_its_own(pods, tmp_path):
     (tmp_path / "here").write_text("machine")
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -346,7 +346,7 @@ def test_a_pod_reaches_servers_of_the_machine_and_its_own(pods, tmp_path):
     assert log == "machine\npod\n"
 
 
-def test_the_machine_is_read_only_within(pods, is_apart):
+def test_machines_files_are_read_only_in_a_pod(pods, is_apart):
     if not is_apart:
         pytest.skip("pods are not kept apart from the machine's files here")
     log = pods.outcome("touch /usr/x /etc/x /root/x 2>&1 | grep -c Read-only; touch /x /tmp/x && echo own; id -u")

@@ -76,7 +76,7 @@ def shim(paths, uid):
     return shims(paths)[uid].pid
 
 
-def test_pods_go_on_without_their_agent_and_the_next_one_adopts_them(plane, own, pods):
+def test_pods_survive_their_agent_and_are_adopted_by_the_next(plane, own, pods):
     stays = pods.make(TICKS)
     ends = pods.make(f"{TOLD}; echo done; exit 4")
     deleted = pods.make(TICKS)
@@ -97,7 +97,7 @@ def test_pods_go_on_without_their_agent_and_the_next_one_adopts_them(plane, own,
     until(lambda: not processes_of(own, uids[deleted]) and not (own.pods / uids[deleted]).exists())
 
 
-def test_a_pod_that_was_adopted_ends_with_its_last_container(plane, own, pods):
+def test_adopted_pod_ends_with_its_last_container(plane, own, pods):
     """Whoever waits for a container looks like the shim that forked it off, and ends with that container."""
     container = {"image": "local/python", "command": ["sh", "-c", f"{TOLD}; echo done"]}
     name = pods.make(spec={"containers": [{"name": name, **container} for name in ("c", "d")]})
@@ -110,7 +110,7 @@ def test_a_pod_that_was_adopted_ends_with_its_last_container(plane, own, pods):
     assert phase(pods.ended(name)) == "Succeeded"
 
 
-def test_pods_of_a_namespace_that_is_being_deleted_are_adopted(plane, own, own_api):
+def test_pods_of_a_terminating_namespace_are_adopted(plane, own, own_api):
     """They get no new tokens."""
     with a_namespace(own_api) as pods:
         deaf = {"terminationGracePeriodSeconds": ENDLESS}
@@ -123,7 +123,7 @@ def test_pods_of_a_namespace_that_is_being_deleted_are_adopted(plane, own, own_a
     until(lambda: not processes_of(own, pod["metadata"]["uid"]), "its processes end")
 
 
-def test_a_shim_that_is_killed_takes_its_pod_along(own, pods):
+def test_killed_shim_ends_its_pod(own, pods):
     """Its pod has failed, or where it may it is started again."""
     once = pods.make(TICKS)
     again = pods.make(TICKS, spec={"restartPolicy": "Always"})
@@ -148,7 +148,7 @@ def test_a_pod_ends_with_its_node(own, pods):
 
 
 @pytest.mark.parametrize("policy", ["Never", "Always"])
-def test_a_node_that_comes_back_under_its_name_has_none_of_its_pods(own, pods, policy):
+def test_recreated_node_has_none_of_the_old_pods(own, pods, policy):
     """Kubernetes collects the pods of a missing node after 40 s, and never those of one that is there again."""
     ran, deleted = (pods.running(pods.make(TICKS, spec={"restartPolicy": policy})) for _ in range(2))
     for pod in (ran, deleted):
@@ -168,7 +168,7 @@ def test_a_node_that_comes_back_under_its_name_has_none_of_its_pods(own, pods, p
         assert status(again)["lastState"]["terminated"]["exitCode"] == 137
 
 
-def test_an_evicted_pod_ends_as_one_that_is_deleted(own, pods):
+def test_evicted_pod_ends_like_a_deleted_one(own, pods):
     name = pods.make("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
     pods.said(name, "ready")
     eviction = manifest("Eviction", name, pods.namespace, api_version="policy/v1")

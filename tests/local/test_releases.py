@@ -137,7 +137,7 @@ def place(api, paths, binaries, namespace, node, tmp_path, monkeypatch):
     processes.stop(paths, list(DEPLOYMENTS))
 
 
-def test_a_release_is_installed_with_its_hooks_and_a_second_time_nothing_is_run(place):
+def test_release_is_installed_with_its_hooks_once(place):
     write_chart(place.root / "thing", hook=JOB, it=CONFIG_MAP, web=DEPLOYMENT)
     first = place.apply()
     assert (first.change, first.outputs["status"]["revision"]) == (Change.CREATED, 1)
@@ -168,7 +168,7 @@ def test_release_is_upgraded_repaired_and_deleted_completely(place):
 
 
 @pytest.mark.parametrize("chart", ["neuron-monitor", "torchx-etcd"])
-def test_the_charts_of_this_repository_install(place, chart):
+def test_repositorys_own_charts_install(place, chart):
     shutil.copytree(ROOT / "charts" / chart, place.root / chart)
     taint = {"key": "k", "operator": "Exists", "effect": "NoSchedule"}
     values = {
@@ -195,7 +195,7 @@ def test_invalid_template_fails_with_helms_message_and_leaves_nothing(place, tem
     assert place.live(CONFIG_MAP) == {}
 
 
-def test_a_pod_that_waits_or_may_not_be_made_is_named_with_its_reason(place):
+def test_waiting_or_refused_pod_is_named_with_its_reason(place):
     write_chart(place.root / "thing", web=DEPLOYMENT)
     until_named(place, r"1 pod: not scheduled: Unschedulable: 0/\d+ nodes are available", values={"node": "none"})
     assert any("1 pod: not scheduled" in line for line in place.told)
@@ -221,7 +221,7 @@ def test_a_failed_release_is_tried_again(place):
     assert place.apply(atomic=False).outputs["status"]["status"] == "deployed"
 
 
-def test_all_that_is_stopped_ends_helm(place):
+def test_stopping_everything_ends_helm(place):
     write_chart(place.root / "thing", web=DEPLOYMENT)
     stopping = threading.Event()
     stopping.set()
@@ -233,7 +233,7 @@ def test_all_that_is_stopped_ends_helm(place):
 
 
 @pytest.mark.parametrize(("installed", "helm_too"), [(False, True), (True, True), (False, False)])
-def test_a_kill_is_recovered(place, installed, helm_too):
+def test_killed_helm_is_recovered(place, installed, helm_too):
     """Whether or not Helm goes with ``trn``: one that is left behind must not go on beside the next."""
     write_chart(place.root / "thing", it=CONFIG_MAP, web=DEPLOYMENT)
     if installed:
@@ -282,7 +282,7 @@ def repository(place):
         yield server
 
 
-def test_a_chart_of_a_repository_is_pulled_and_kept_for_when_it_is_away(place, repository):
+def test_pulled_chart_is_kept_for_an_unreachable_repository(place, repository):
     with pytest.raises(ClusterError, match=r"does not have thing 9\.9\.9"):
         place.apply("thing", repositoryOpts={"repo": repository.url}, version="9.9.9")
     inputs = {"repositoryOpts": {"repo": repository.url}, "version": "1.0.0"}
@@ -315,7 +315,7 @@ def queue(**spec):
     return manifest("Queue", "q", spec=spec)
 
 
-def test_placeholders_stand_in_until_the_chart_can_be_had(place):
+def test_placeholders_are_used_until_the_chart_is_reachable(place):
     applied = place.apply("volcano", name="volcano", **AWAY)
     assert applied.not_installed
     assert applied.notes == ("volcano: placeholder definitions: queues.scheduling.volcano.sh",)
@@ -339,7 +339,7 @@ def test_placeholders_stand_in_until_the_chart_can_be_had(place):
     until(lambda: is_taken(place.api, {**queue(real="yes"), "metadata": {"name": "other"}}))
 
 
-def test_monitors_and_rules_are_held_to_placeholders_that_go_with_their_release(place):
+def test_monitors_and_rules_are_checked_against_placeholder_definitions(place):
     stack = {"name": "kube-prometheus-stack", **AWAY}
     assert place.apply("kube-prometheus-stack", **stack).not_installed
     groups = {"recording": rules.recording({"trn1.32xlarge": 21.5}), "alerts": rules.alerts(AlertSettings(), "dev")}
@@ -372,7 +372,7 @@ def test_webhook_without_a_process_is_left_out_and_reported(place):
     assert any(left_out in note for note in again.notes)
 
 
-def test_volcanos_processes_go_on_and_no_webhook_outlives_its_process(place):
+def test_volcano_processes_survive_and_webhooks_end_with_them(place):
     """Played by Python, in a chart that is missing the second time."""
     programs = place.root / "bin"
     programs.mkdir()

@@ -83,7 +83,7 @@ def told(api, pod):
     return json.loads(Pods(api, TEAM).log(pod).splitlines()[-1])
 
 
-def test_a_classifier_answers_and_gives_way_to_another_without_a_lost_request(trn, volume, api):
+def test_classifier_is_replaced_without_a_lost_request(trn, volume, api):
     code, out, err = trn("serve", JOB, "--json")
     assert code == 0, err
     served = json.loads(out)
@@ -105,7 +105,7 @@ def test_a_classifier_answers_and_gives_way_to_another_without_a_lost_request(tr
     assert "there is none" in trn("serve", "--stop", SERVICE)[2]
 
 
-def test_a_model_that_generates_text_answers_a_chat(trn, volume, api):
+def test_text_model_answers_a_chat(trn, volume, api):
     code, out, err = trn("serve", "/data/models/generator", "--json")
     assert code == 0, err
     question = {"model": "serve-generator", "messages": [{"role": "user", "content": "a lamp"}], "max_tokens": 4}

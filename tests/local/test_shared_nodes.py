@@ -53,7 +53,7 @@ def singles(team, **spec):
     return gang("singles", team, team, NODES, pod_spec(resources={NEURON_RESOURCE: "1"}, **spec))
 
 
-def test_parts_of_nodes_leave_whole_nodes_to_other_teams(apis):
+def test_partial_node_jobs_leave_whole_nodes_free(apis):
     assert is_refused(apis["speech"], singles("speech"))
     assert is_refused(apis["vision"], singles("vision", affinity=APART))
     # Its own policy lets them in, and the scheduler packs them.

@@ -39,12 +39,12 @@ def volcano(project):
         pytest.skip("no Volcano on this machine: put its programs on PATH, or let it be built (docs/local-cloud.md)")
 
 
-def test_the_local_stack_is_the_dev_stack():
+def test_local_stack_has_the_objects_of_dev():
     dev, local = (yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text()) for stack in ("dev", "local"))
     assert dev == local
 
 
-def test_up_ends_with_the_outputs_of_the_stack_and_a_kubeconfig_that_works(project, tmp_path):
+def test_up_prints_outputs_and_a_working_kubeconfig(project, tmp_path):
     outputs = project.outputs("local")
     assert outputs["queueNames"] == ["test"]
     assert [group["name"] for group in outputs["nodeGroups"]] == ["trn1-32xl-ng1", "trn1n-32xl-ng"]
@@ -57,7 +57,7 @@ def test_up_ends_with_the_outputs_of_the_stack_and_a_kubeconfig_that_works(proje
     assert (version["major"], version["minor"]) == ("1", "35")
 
 
-def test_pods_of_device_agents_run_on_the_trainium_nodes_and_others_do_not(project):
+def test_device_agents_run_only_on_trainium_nodes(project):
     nodes = {node["metadata"]["name"] for node in project.get("local", *TRN1)}
 
     def there():
@@ -79,7 +79,7 @@ def test_doctor_finds_no_fault_and_names_uninstalled_controllers(project):
     assert bool(unknown) == bool(missing), unknown
 
 
-def test_a_second_up_says_that_nothing_changed_and_logs_are_shown_by_process(project):
+def test_second_up_reports_no_change_and_logs_are_shown_by_process(project):
     shown = project.trn("local", "up")
     assert shown.returncode == 0, shown.stderr
     assert "Nothing has changed" in shown.stdout
@@ -100,7 +100,7 @@ def test_user_can_act_as_a_researcher_of_a_team(project):
     assert "none of the stack's namespaces (training)" in shown.stderr
 
 
-def test_a_gang_trains_to_its_end(project, volcano):
+def test_gang_trains_to_completion(project, volcano):
     asked = ("--example", "gradient-sum", "--image", "local/python", "--nodes", "2", "--name", "gang")
     trained = project.trn("train", *asked, "--", "--steps", "20")
     assert trained.returncode == 0, trained.stdout + trained.stderr
@@ -110,7 +110,7 @@ def test_a_gang_trains_to_its_end(project, volcano):
 
 
 @pytest.mark.slow
-def test_the_fabric_test_names_a_dead_rank_after_a_good_run(project, volcano):
+def test_fabric_test_names_a_dead_rank(project, volcano):
     if images.find("torch") is None:
         pytest.skip("no image local/torch on this machine: `trn local images make torch` makes it")
     asked = ("fabric", "--group", "trn1-32xl-ng1", "--nodes", "2", "--json", "--against", "last")
@@ -174,7 +174,7 @@ def test_up_adds_nodes_to_a_changed_group_and_deletes_a_removed_queue(project):
 
 
 @pytest.mark.slow
-def test_a_stack_beside_it_that_was_killed_among_its_resources_is_finished_and_ends_alone(project):
+def test_second_stack_killed_during_up_is_completed_and_deleted_alone(project):
     project.configure("other", queues=[{"name": "elsewhere"}], namespaces=[{"name": "team", "queues": ["elsewhere"]}])
     try:
         project.kill_when("+ Release", "local", "up", "--stack", "other")

@@ -64,7 +64,7 @@ def pods_of(api, job):
     return api.list("v1", "Pod", namespace=TEAM, labels=f"batch.kubernetes.io/job-name={job}")
 
 
-def test_a_researcher_may_submit_it_and_its_pod_is_made_and_a_dry_run_submits_nothing(stage, api, team):
+def test_researcher_can_submit_staging_and_a_dry_run_submits_nothing(stage, api, team):
     code, out, _ = stage("s3://bucket/set/", "data/set", "--dry-run")
     assert (code, '"kind": "ConfigMap"' in out) == (0, True)
     assert "data/set" not in staging(api)
@@ -89,7 +89,7 @@ def test_running_staging_is_reused_and_another_source_is_refused(stage, api, tea
     assert f"data/twice is being staged from s3://bucket/set/ by the Job {first}" in err
 
 
-def test_a_job_that_ends_badly_ends_the_command_with_its_reason(stage, api, team, monkeypatch):
+def test_failed_staging_job_ends_the_command_with_its_reason(stage, api, team, monkeypatch):
     assert stage("https://host.example/x", "data/failed", "--no-follow")[0] == 0
     job = staging(api)["data/failed"]
     follow = batch_jobs.follow

@@ -42,7 +42,7 @@ def server():
 
 
 @pytest.mark.slow
-def test_files_of_this_machine_are_copied_and_then_found_to_be_there(trn, volume, to):
+def test_local_files_are_copied_once(trn, volume, to):
     decisions = ROOT / "docs" / "decisions"
     code, out, err = trn("stage", str(decisions), "--to", to)
     assert code == 0, err
@@ -108,7 +108,7 @@ def _gone(pods, paths, name, script):
     until(lambda: not (paths.pods / uid).exists(), "its directory goes, and its logs are kept")
 
 
-def test_a_removed_job_is_read_from_its_pods_logs(trn, api, paths):
+def test_log_of_a_removed_job_is_read_from_its_pods(trn, api, paths):
     pods = Pods(api, TEAM)
     _gone(pods, paths, "bert-trainer-0-0", "echo '[default0]:first'; sleep 1.1; echo '[default0]:second'; exit 1")
     _gone(pods, paths, "bert-trainer-1-0", "echo '[default0]:of node 1'")
@@ -126,7 +126,7 @@ def test_a_removed_job_is_read_from_its_pods_logs(trn, api, paths):
     assert (code, "trn logs bert --since 24h" in err) == (2, True), err
 
 
-def test_other_teams_do_not_read_it(trn, paths):
+def test_logs_of_another_team_are_not_readable(trn, paths):
     place = paths.kept / "other" / "alien-trainer-0-0" / "uid" / "c"
     place.mkdir(parents=True)
     (place / "0.log").write_text("2026-11-22T05:33:01.000000000Z F theirs\n")

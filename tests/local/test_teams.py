@@ -129,11 +129,11 @@ SPECS = {
 
 @pytest.mark.parametrize(("spec", "said"), SPECS.values(), ids=SPECS)
 @pytest.mark.parametrize("made", [_pod, _job, _batch_job, _deployment])
-def test_a_spec_is_refused_at_once(researcher, made, spec, said):
+def test_invalid_pod_spec_is_refused(researcher, made, spec, said):
     assert said in refusal(researcher, made(**spec))
 
 
-def test_a_pod_of_a_job_does_not_name_its_node(researcher):
+def test_job_pod_that_names_its_node_is_refused(researcher):
     on_node = {"resources": NEURON, "schedulerName": "volcano", "nodeName": "ip-10-0-0-1"}
     assert "must not name its node" in refusal(researcher, _pod(annotations=IN_QUEUE, **on_node))
     for made in (_batch_job(**on_node), _deployment(**on_node)):
@@ -141,7 +141,7 @@ def test_a_pod_of_a_job_does_not_name_its_node(researcher):
         assert "must not name its node" in refusal(researcher, made)
 
 
-def test_devices_are_not_taken_by_an_environment_variable(researcher):
+def test_device_environment_variable_is_refused(researcher):
     for variable in ("NVIDIA_VISIBLE_DEVICES", "AWS_NEURON_VISIBLE_DEVICES"):
         pod = _pod()
         pod["spec"]["containers"][0]["env"] = [{"name": variable, "value": "all"}]
@@ -226,11 +226,11 @@ OBJECTS = {
 
 
 @pytest.mark.parametrize(("wanted", "said"), OBJECTS.values(), ids=OBJECTS)
-def test_an_object_is_refused(researcher, wanted, said):
+def test_forbidden_object_is_refused(researcher, wanted, said):
     assert said in refusal(researcher, wanted)
 
 
-def test_the_quota_bounds_the_claims_that_controllers_make(administrator):
+def test_quota_limits_claims_made_by_controllers(administrator):
     assert "fsx.storageclass.storage.k8s.io/persistentvolumeclaims" in refusal(administrator, _claim())
     assert "requests.storage" in refusal(administrator, _claim("gp3", "2225Gi"))
     administrator.create(_claim("gp3", "2224Gi"), dry_run=True)
@@ -305,7 +305,7 @@ TORCHX = (
 
 
 @pytest.mark.parametrize("asked", TORCHX, ids=" ".join)
-def test_all_that_torchx_asks_is_allowed(administrator, asked):
+def test_every_request_of_torchx_is_allowed(administrator, asked):
     group = f"trainium-eks:{TEAM}:researchers"
     assert may(administrator, group, TEAM, *asked)
     assert not may(administrator, group, OTHER, *asked)
@@ -315,7 +315,7 @@ MOST_TASK_CONTAINERS = 128
 """Most tasks of a Volcano job, times the containers of one of its pods (admission.yaml)."""
 
 
-def test_the_largest_gangs_are_judged_within_the_servers_limits(researcher):
+def test_largest_gangs_fit_the_api_servers_cost_limits(researcher):
     """What a policy costs to judge grows with tasks; the API server refuses what costs too much."""
     job = _job(NEURON, job={"minAvailable": MOST_TASK_CONTAINERS})
     (task, _) = job["spec"]["tasks"]
@@ -329,7 +329,7 @@ def test_the_largest_gangs_are_judged_within_the_servers_limits(researcher):
 
 
 @pytest.mark.parametrize(("name", "amount"), [*TAKEN.items(), *USELESS.items(), *REFUSED.items()])
-def test_a_quota_is_taken_or_refused_as_the_model_says(api, name, amount):
+def test_quota_is_accepted_or_refused_like_the_model(api, name, amount):
     quota = manifest("ResourceQuota", "quota", "default", spec={"hard": {name: amount}})
     assert is_taken(api, quota) is (name not in REFUSED or amount != REFUSED[name])
 

@@ -147,7 +147,7 @@ def _pod(made, **spec):
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_the_job_is_admitted_and_so_are_its_pods(api, researcher, name):
+def test_job_and_its_pods_are_admitted(api, researcher, name):
     """Pod Security, quota, limits and policies judge pods; a refusal would show in a controller's events alone."""
     submission.validate(researcher, forms.objects(JOBS[name]))
     api.create(_pod(volcano_job.manifest(JOBS[name])), dry_run=True)
@@ -227,7 +227,7 @@ def test_a_runtime_belongs_to_its_trainjob(kubeflow, researcher):
     _submitted_with(researcher, _job(name="trained", form="trainjob"), runtime)
 
 
-def test_files_go_with_their_job_and_a_refused_job_leaves_none(researcher, tmp_path):
+def test_files_are_deleted_with_their_job_and_a_refused_job_leaves_none(researcher, tmp_path):
     (tmp_path / "train.py").write_text("print('trained')")
     packed = pack("train.py", tmp_path)
     files = ObjectReference("v1", "ConfigMap", TEAM, "with-files-workspace")
@@ -240,7 +240,7 @@ def test_files_go_with_their_job_and_a_refused_job_leaves_none(researcher, tmp_p
     assert researcher.get(replace(files, name="refused-workspace")) is None
 
 
-def test_rights_and_a_cache_that_is_being_filled_are_seen(researcher):
+def test_rights_and_a_running_cache_fill_are_read(researcher):
     assert cluster_facts.may_submit(researcher, TEAM)
     assert not cluster_facts.may_submit(researcher, "default")
     wanted = replace(_job(kind="compile", cache=CompileCache("bert-64x")), name="filling")
@@ -249,7 +249,7 @@ def test_rights_and_a_cache_that_is_being_filled_are_seen(researcher):
     researcher.delete(ObjectReference(volcano_job.JOB_API, "Job", TEAM, "filling"))
 
 
-def test_a_group_changes_its_size_between_two_ups(api, paths):
+def test_group_is_resized_between_two_ups(api, paths):
     sizes = {"desiredSize": 0, "minSize": 0, "maxSize": 4}
     inputs = {"instanceTypes": ["trn1.32xlarge"], "scalingConfig": sizes}
     known = {"inputs": inputs, "computed": {"nodeGroupName": "sized"}}

@@ -55,7 +55,7 @@ def _scraped(pods, name, *, apart, step):
     return parse(pods.outcome(command=["python3", "-c", _ASK % address]).removesuffix("\n"))
 
 
-def test_each_running_job_is_scraped_at_its_address(pods, isolation, tmp_path):
+def test_running_job_is_scraped_at_its_address(pods, isolation, tmp_path):
     apart = isolation is Isolation.NET
     names = ("one", "two")
     begun = time.time()

@@ -78,7 +78,7 @@ def team(binaries, volcano_programs, tmp_path_factory, progress):
     assert project.processes("gpu") == []
 
 
-def test_it_runs_to_its_end_and_its_log_is_followed(team):
+def test_training_job_completes_and_its_log_is_followed(team):
     shown = team.trn(*SUM, "--name", "whole", "--", "--steps", "10")
     assert "rank 1: the gradients' sum is 3; 2 of 2 ranks agree" in team.trn("logs", "whole", "--all")
     assert '"step": 10' in shown
@@ -88,7 +88,7 @@ def test_it_runs_to_its_end_and_its_log_is_followed(team):
     assert team.pods("whole") == {}
 
 
-def test_a_model_is_tuned_fully_sharded_by_torchrun(team):
+def test_model_is_tuned_fully_sharded_by_torchrun(team):
     if images.find("torch") is None:
         pytest.skip("no local/torch here: `trn local images make torch`")
     small = ("--model", "tiny", "--seq-len", "64", "--synthetic", "256", "--steps", "12", "--warmup-steps", "2")
@@ -128,7 +128,7 @@ def test_refused_job_ends_without_restart(team):
     until(lambda: list(team.pods("refused")) == ["refused-worker-0"], "the other pod goes")
 
 
-def test_faults_are_counted(team):
+def test_faults_of_the_training_job_are_counted(team):
     shown = team.project.trn(
         *SUM[:3], "--module", "nothing.here", *SUM[5:], "--name", "faulty", "--retries", "2", "--wait"
     )

@@ -90,7 +90,7 @@ def cloud(binaries, volcano_programs, tmp_path_factory):
         yield Cloud(project, tmp_path_factory.mktemp("script"))
 
 
-def test_gangs_take_whole_halves_and_ultraservers_and_wait_for_those(cloud):
+def test_gangs_get_whole_halves_and_ultraservers_or_wait(cloud):
     """One half is taken: a gang of 4 takes the other UltraServer, one of 2 a free half, one of 8 waits for both."""
     assert cloud.train("half", 2, "half").returncode == 0
     [taken] = cloud.parts("half", 2, 4)

@@ -111,7 +111,7 @@ def submit(cloud):
         cloud.cancel(name)
 
 
-def test_each_switch_has_a_hypernode_that_follows_the_nodes_and_those_of_others_stay(cloud):
+def test_each_switch_has_a_hypernode_and_foreign_ones_are_kept(cloud):
     found = cloud.hypernodes()
     assert found == cloud.wanted()
     assert Counter(each["tier"] for each in found.values()) == {1: 5, 2: 2, 3: 1}
@@ -152,20 +152,20 @@ def test_pod_group_asks_for_the_gangs_total_resources(cloud, submit):
         (Topology("soft", 1), A_LEAF + 1, LEAF, 2),
     ],
 )
-def test_a_gang_is_placed_under_no_more_switches_than_it_may(cloud, submit, topology, nodes, label, switches):
+def test_gang_is_placed_under_at_most_its_allowed_switches(cloud, submit, topology, nodes, label, switches):
     name = submit(nodes, topology)
     assert len(cloud.placed(name, nodes, label)) == switches
     assert len(cloud.switches(name, LEAF)) == -(-nodes // A_LEAF)
 
 
 @pytest.mark.parametrize(("tier", "nodes"), [(1, A_LEAF + 1), (2, 33)])
-def test_a_gang_that_is_too_large_for_its_tier_waits_as_a_whole_and_holds_up_no_other(cloud, submit, tier, nodes):
+def test_gang_too_large_for_its_tier_waits_whole_without_blocking_others(cloud, submit, tier, nodes):
     cloud.waits(submit(nodes, Topology("hard", tier)))
     small = submit(2, Topology("hard", 1))
     assert len(cloud.placed(small, 2, LEAF)) == 1
 
 
-def test_a_leaf_that_others_use_is_too_small_and_another_one_is_taken(cloud, submit):
+def test_gang_avoids_a_partly_used_leaf(cloud, submit):
     used, other = (cloud.placed(submit(A_LEAF - 2, Topology("hard", 1)), A_LEAF - 2, LEAF) for _ in range(2))
     assert len(used) == len(other) == 1
     assert used.keys() != other.keys()

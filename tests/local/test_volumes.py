@@ -140,7 +140,7 @@ def test_file_system_is_deleted_with_running_and_finished_pods(stack):
     assert stack.namespaces() == {"default", "kube-system", "kube-public", "kube-node-lease"}
 
 
-def test_another_file_system_replaces_the_setups_claim_though_its_finished_pod_holds_it(stack):
+def test_new_file_system_replaces_the_setup_claim_of_a_finished_pod(stack):
     stack.up("vision")
     before = {each["metadata"]["uid"] for each in stack.get("jobs", "-n", "lustre-setup")}
     assert [each["status"]["phase"] for each in stack.get("pods", "-n", "lustre-setup")] == ["Succeeded"]
@@ -152,7 +152,7 @@ def test_another_file_system_replaces_the_setups_claim_though_its_finished_pod_h
 
 
 @FINISHED_OR_RUNNING
-def test_a_teams_pod_stops_the_replacement_and_the_removal_at_once_and_keeps_its_claim(stack, finishes):
+def test_running_pod_stops_replacement_and_removal_of_its_claim(stack, finishes):
     stack.up("vision", file_system="fs-00000001")
     holder = stack.run_pod("vision", finishes=finishes)
     for other in ("fs-00000002", ""):

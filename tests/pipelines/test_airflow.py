@@ -105,7 +105,7 @@ def _begun(cloud, before):
     return name
 
 
-def test_a_run_outlives_its_scheduler_and_a_pod(cloud, airflow):
+def test_airflow_run_survives_its_scheduler_and_a_pod(cloud, airflow):
     before = set(cloud.jobs())
     airflow.begin("killed", examples=4000)
     name = _begun(cloud, before)
@@ -132,7 +132,7 @@ def test_a_run_outlives_its_scheduler_and_a_pod(cloud, airflow):
     assert airflow.result("killed", "evaluate") == "accepted after step 400 with loss 0.25"
 
 
-def test_a_task_that_is_stopped_cancels_its_job(cloud, airflow):
+def test_stopped_task_cancels_its_job(cloud, airflow):
     before = set(cloud.jobs())
     airflow.begin("stopped", examples=100_000, nodes=1)
     name = _begun(cloud, before)

@@ -84,7 +84,7 @@ def test_processes_end_with_a_run_however_it_ends(number, tmp_path):
         following.kill()
 
 
-def test_variables_of_the_user_are_not_seen():
+def test_users_variables_are_hidden():
     program = (
         "import isolated_run, os; isolated_run.isolate(); print(sorted(os.environ)); print(os.environ['TRN_CACHE'])"
     )
@@ -98,7 +98,7 @@ def test_variables_of_the_user_are_not_seen():
     assert os.listdir() == []
 
 
-def test_exec_cannot_replace_the_process_of_the_tests():
+def test_exec_cannot_replace_the_test_process():
     with pytest.raises(pytest.fail.Exception, match="true would replace the process"):
         os.execlp("/bin/true", "true")
 

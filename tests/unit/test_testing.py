@@ -50,7 +50,7 @@ def test_record_returns_the_registered_resources():
     assert testing.record(program) == graph
 
 
-def test_record_refuses_look_ups_unless_it_may_assume():
+def test_record_refuses_look_ups_without_assumptions():
     def program():
         pulumi.export("zones", aws.get_availability_zones().names)
 

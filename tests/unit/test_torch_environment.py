@@ -34,7 +34,7 @@ def test_index_without_pytorch_skips_the_workload_tests_with_a_message(capsys, m
     assert "(No matching distribution); set PIP_INDEX_URL" in said
 
 
-def test_anything_else_is_a_failure(capsys, monkeypatch):
+def test_any_other_error_fails(capsys, monkeypatch):
     monkeypatch.setattr(images, "make", _raising(ClusterError("pip ended with 1: no h5py")))
     assert main([]) == 1
     assert capsys.readouterr().err == "pip ended with 1: no h5py\n"

@@ -82,7 +82,7 @@ def test_an_example_is_the_same_whenever_it_is_asked_for(directory, monkeypatch)
 
 
 @pytest.mark.parametrize(("together", "in_a_turn"), [(1, 1), (60, 2)])
-def test_shards_are_read_once_an_epoch_and_ahead(directory, together, in_a_turn, monkeypatch):
+def test_shards_are_prefetched_once_an_epoch(directory, together, in_a_turn, monkeypatch):
     corpus = _open(directory)
     read = []
     content = wikicorpus._content
@@ -100,7 +100,7 @@ def test_shards_are_read_once_an_epoch_and_ahead(directory, together, in_a_turn,
     assert 3 <= len(read) <= 3 * 3 + len(corpus._next.shards)
 
 
-def test_made_up_examples_are_of_the_papers_form():
+def test_synthetic_examples_have_the_papers_format():
     columns = _columns(2000)
     tokens, positions, answers = (columns[name] for name in ("input_ids", "masked_lm_positions", "masked_lm_ids"))
     assert set(np.unique(tokens[:, 0])) == {make_data.CLASSIFY}
@@ -182,7 +182,7 @@ def _garbled(path):
         (_with("next_sentence_labels", data=np.full(30, -1)), r"next_sentence_labels has -1 to -1, where 0 to 1"),
     ],
 )  # fmt: skip
-def test_a_file_of_another_form_is_refused(directory, change, said):
+def test_malformed_shard_is_refused(directory, change, said):
     change(directory / "wiki_training_0.hdf5")
     with pytest.raises(RefusalError, match=said):
         _open(directory)
@@ -200,7 +200,7 @@ def test_all_faults_of_a_data_set_are_reported_at_once(directory):
         _open(directory, sequence=128)
 
 
-def test_broken_data_are_refused_when_their_turn_comes(directory):
+def test_damaged_shard_is_refused_on_reading(directory):
     _garbled(directory / "wiki_training_1.hdf5")
     corpus = _open(directory)
     with pytest.raises(RefusalError, match=r"wiki_training_1\.hdf5.*stage it again"):

@@ -24,7 +24,7 @@ def _small(backend="cpu", layers=2, hidden=32):
 
 
 @pytest.mark.parametrize("backend", ["cpu", "xla"])  # by PyTorch's kernel, and in plain operators
-def test_loss_and_gradients_are_those_of_transformers(backend):
+def test_loss_and_gradients_equal_transformers(backend):
     torch.manual_seed(3)
     ours = BertForPreTraining(_small(backend))
     theirs = transformers.BertForPreTraining(_small())
@@ -45,7 +45,7 @@ def test_loss_and_gradients_are_those_of_transformers(backend):
         torch.testing.assert_close(each.grad, gradients[name], rtol=1e-4, atol=1e-6)
 
 
-def test_sizes_are_those_of_the_paper():
+def test_sizes_equal_the_papers():
     with torch.device("meta"):
         counts = {name: parameter_count(BertForPreTraining(config_of(name, "cpu"))) for name in ("base", "large")}
     # The paper says 110 and 340 million, without the heads.
@@ -66,7 +66,7 @@ def test_a_model_is_written_for_transformers_and_read_again(tmp_path):
         assert torch.equal(each, state[name].float())
 
 
-def test_weights_of_another_model_are_refused_with_all_that_differs(tmp_path):
+def test_foreign_weights_are_refused_with_all_differences(tmp_path):
     ours = BertForPreTraining(_small())
     write_model(ours, ours.state_dict(), tmp_path / "model")
     for place, config, said in (
@@ -91,7 +91,7 @@ def test_checkpoint_of_the_former_bert_is_refused():
     assert line == "its model is bert, here BertForPreTraining"
 
 
-def test_places_that_hide_no_word_count_nothing():
+def test_unmasked_positions_have_no_loss():
     words = torch.randn(2, 3, 7)
     answers = torch.tensor([[1, 2, 0], [3, 0, 0]])
     is_masked = torch.tensor([[True, True, False], [True, False, False]])

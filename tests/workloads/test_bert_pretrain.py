@@ -16,7 +16,7 @@ TINY = ("--size", "tiny", "--precision", "fp32", "--warmup-steps", 5)
 MADE_UP = (*TINY, "--synthetic", 1000)
 
 
-def test_killed_and_resumed_it_ends_with_the_very_same_loss(gang, tmp_path):
+def test_killed_pretraining_resumes_with_the_same_loss(gang, tmp_path):
     arguments = (*MADE_UP, "--steps", 12, "--batch-size", 4, "--accumulate", 2, "--checkpoint-every", 4)
     whole = gang(MODULE, *arguments, "--output", "whole")
     assert list(whole.losses) == list(range(1, 13))
@@ -40,7 +40,7 @@ def data(tmp_path, monkeypatch):
     return tmp_path / "data"
 
 
-def test_options_of_the_guide_on_files_in_its_format(gang, data, tmp_path):
+def test_guides_options_train_on_its_files(gang, data, tmp_path):
     arguments = (*TINY, "--batch_size", 4, "--grad_accum_usteps", 2, "--data_dir", data, "--seq_len", 32)
     arguments += ("--max_steps", 20, "--lr", 3e-3, "--warmup_steps", 3, "--seed", 7, "--checkpoint_every", 14)
     whole = gang(MODULE, *arguments, "--output_dir", "whole")
@@ -52,7 +52,7 @@ def test_options_of_the_guide_on_files_in_its_format(gang, data, tmp_path):
     assert rest.losses == {step: loss for step, loss in whole.losses.items() if step > 14}
 
 
-def test_a_compilation_leaves_no_model(gang, tmp_path):
+def test_compile_only_run_writes_no_model(gang, tmp_path):
     only_compiles = {"NEURON_EXTRACT_GRAPHS_ONLY": "1"}  # as neuron_parallel_compile sets it
     gang(MODULE, *MADE_UP, "--steps", 2, "--output", "out", ranks=1, environment=only_compiles)
     assert not (tmp_path / "out" / "model").exists()
@@ -93,7 +93,7 @@ Metrics.step, parallel_loader.MpDeviceLoader.__init__ = counted_step, counted_be
 RUN = "sys.exit(pretrain.main())"
 
 
-def test_xla_computes_the_same_with_few_graphs(gang, tmp_path):
+def test_xla_gives_the_same_loss_with_few_graphs(gang, tmp_path):
     (tmp_path / "on_cpu.py").write_text(ONE_LAYER + RUN)
     # Without dropout, which draws other numbers there.
     arguments = (*MADE_UP, "--steps", 4, "--batch-size", 8, "--dropout", 0)
@@ -120,7 +120,7 @@ def _asked(*arguments):
     return pretrain._parser(arguments).parse_args(arguments)
 
 
-def test_defaults_are_those_of_the_published_training(monkeypatch):
+def test_defaults_equal_the_published_training(monkeypatch):
     for name in ("TRN_BACKEND", "TRN_PRECISION", "TRN_OUTPUT_DIR"):
         monkeypatch.delenv(name, raising=False)
     first, second = options_of(_asked()), options_of(_asked("--phase2"))
@@ -155,7 +155,7 @@ def test_untrainable_options_are_refused(arguments, said):
         pretrain.task_of(asked, options_of(asked))
 
 
-def test_data_longer_than_the_model_are_refused(data, monkeypatch):
+def test_sequences_longer_than_the_model_are_refused(data, monkeypatch):
     monkeypatch.setitem(config._SIZES, "tiny", (2, 64, 2, 256, 256, 24))
     asked = _asked("--size", "tiny", "--data-dir", str(data))
     with pytest.raises(RefusalError, match=r"examples have 32 tokens .* takes at most 24"):

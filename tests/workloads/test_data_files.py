@@ -32,7 +32,7 @@ SFT = SHARDS.replace("{}", "train_sft")
         ("train.csv", "test", None),
     ],
 )  # fmt: skip
-def test_the_files_of_a_split(names, split, taken, tmp_path, capsys):
+def test_files_of_a_split_are_found(names, split, taken, tmp_path, capsys):
     data = tmp_path / "test [1]"
     files = [data / each for each in names.replace("{}", "train").split()]
     for each in files:
@@ -49,7 +49,7 @@ def test_the_files_of_a_split(names, split, taken, tmp_path, capsys):
     assert ("nothing" in said[2]) is (len([each for each in files if "/." not in str(each)]) == len(expected))
 
 
-def test_the_subset_of_a_repository_is_its_default_or_is_named(tmp_path):
+def test_repository_subset_is_the_default_or_named(tmp_path):
     for each in ("a/train.jsonl", "a/test.jsonl", "b/x.jsonl"):
         (tmp_path / each).parent.mkdir(exist_ok=True)
         (tmp_path / each).touch()

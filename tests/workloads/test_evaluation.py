@@ -41,7 +41,7 @@ def test_losses_of_other_examples_are_not_compared(gang, made, tmp_path):
     assert "its optimizer is adamw, here lamb" in gang(TUNE, *arguments(made, "run", *lamb), ranks=1, code=78).err[0]
 
 
-def test_the_export_ends_where_the_answers_end(gang, made, tmp_path):
+def test_exported_model_stops_where_the_answers_end(gang, made, tmp_path):
     marked = "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% else %}{%- generation %}"
     (tmp_path / "a.jinja").write_text(marked + "{{ m.content }}<|user|>{% endgeneration -%}{% endif %}{% endfor %}")
     gang(TUNE, *arguments(made, "run", "--steps", 1, "--chat-template", "a.jinja"), ranks=1)
@@ -57,14 +57,14 @@ def evaluated(ended):
     return {each["step"]: each["eval_loss"] for each in ended.steps if "eval_loss" in each}
 
 
-def test_a_fraction_takes_reviews_to_train_with(gang):
+def test_evaluation_fraction_is_taken_from_the_training_data(gang):
     own = ["--size", "tiny", "--synthetic", 60, "--length", 16, "--eval-every", 1, "--eval-fraction", 0.2]
     ended = gang("trainium_workloads.text_classification.train", *map(str, [*own, "--steps", 1, "--backend", "cpu"]))
     assert "eval_accuracy" in ended.steps[0]
     assert "48 examples, " in ended.out[0], "a fraction of the reviews to train with, in place of those to test with"
 
 
-def test_any_number_of_ranks_and_a_killed_one_evaluate_the_same(gang, made):
+def test_evaluation_is_the_same_for_any_ranks_and_after_a_kill(gang, made):
     own = ["--eval-fraction", 0.3, "--eval-every", 1, "--steps", 6, "--learning-rate", 0.003, "--checkpoint-every", 3]
     whole = gang(TUNE, *arguments(made, "two", *own, "--batch-size", 2))
     assert "17 examples, 4 a step" in whole.out[0], "of 24, without the evaluated ones"
@@ -80,7 +80,7 @@ def test_any_number_of_ranks_and_a_killed_one_evaluate_the_same(gang, made):
         assert evaluated(before) | evaluated(resumed) == evaluated(whole)
 
 
-def test_a_loss_is_the_mean_over_all_learnt_tokens_of_an_update(gang, made, tmp_path):
+def test_loss_is_the_mean_over_all_trained_tokens(gang, made, tmp_path):
     few = (made / "texts" / "talks.jsonl").read_text().splitlines()[:29]
     (tmp_path / "few.jsonl").write_text("\n".join(few))
     own = ["--packing", "none", "--steps", 1, "--clip", 0, "--learning-rate", 1e-12, "--eval-data", "few.jsonl"]
@@ -100,7 +100,7 @@ def test_a_loss_is_the_mean_over_all_learnt_tokens_of_an_update(gang, made, tmp_
 
 
 @pytest.mark.parametrize("wanted", ["best", "last"])
-def test_a_training_that_gets_worse_ends_and_exports_its_best_step(wanted, gang, made, tmp_path):
+def test_early_stopping_exports_the_best_step(wanted, gang, made, tmp_path):
     own = ["--eval-data", made / "texts" / "train-00000.parquet", "--eval-every", 1, "--patience", 3, "--keep", 1]
     own += ["--steps", 90, "--learning-rate", 0.05, "--warmup-steps", 9, "--sharding", "none", "--export-from", wanted]
     ended = gang(TUNE, *arguments(made, "run", *own), ranks=1)
@@ -125,7 +125,7 @@ def test_a_training_that_gets_worse_ends_and_exports_its_best_step(wanted, gang,
         ("text_classification.train", ["--length", 16], "eval_accuracy"),
     ],
 )
-def test_other_examples_evaluate_too(module, own, value, gang):
+def test_other_examples_evaluate(module, own, value, gang):
     common = ["--size", "tiny", "--synthetic", 60, "--steps", 3, "--eval-every", 2, "--backend", "cpu", *own]
     ended = gang(f"trainium_workloads.{module}", *map(str, common))
     assert [each["step"] for each in ended.steps if value in each] == [2, 3]

@@ -114,14 +114,14 @@ def cut(trainings, whole):
     return {**{name: {} for name in OTHERS}, **losses(lines)}
 
 
-def test_the_losses_go_down(whole):
+def test_losses_decrease(whole):
     for name, of_steps in whole.items():
         assert list(of_steps) == list(range(1, STEPS + 1)), name
         assert of_steps[1] == pytest.approx(6.24, abs=0.06)  # the logarithm of 512 tokens
         assert of_steps[STEPS] < of_steps[1] - (0.03 if "lora" in name else 0.7), name
 
 
-def test_cut_off_and_resumed_they_are_the_same_to_the_last_bit(trainings, whole, cut):
+def test_interrupted_trainings_resume_bit_for_bit(trainings, whole, cut):
     shutil.copytree(trainings.directory / "cut", trainings.directory / "resumed", symlinks=True)
     _, lines = trainings(2, {name: trainings.arguments(name, "resumed", 4) for name in TRAININGS})
     for name, of_steps in losses(lines).items():
@@ -160,7 +160,7 @@ def test_tensor_parallel_training_and_its_checkpoint_are_equivalent(trainings, w
         assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 
 
-def test_bf16_and_a_whole_model_in_each_rank(trainings, whole):
+def test_bf16_trains_with_a_whole_model_in_each_rank(trainings, whole):
     """Parameters stay in FP32, so the losses differ from FP32's by the rounding of activations alone."""
     runs = {}
     for how, precision in (("full", "bf16"), ("none", "bf16"), ("none", "fp32")):
@@ -174,7 +174,7 @@ def test_bf16_and_a_whole_model_in_each_rank(trainings, whole):
         assert found[name][2] != whole["qwen3"][2]
 
 
-def test_xla_computes_the_same_with_a_constant_number_of_graphs(trainings, whole):
+def test_xla_gives_the_same_loss_with_a_constant_number_of_graphs(trainings, whole):
     """Trn1 trains small models. A weight that two layers share must stay one weight on the device."""
     arguments = ("--backend", "xla", "--sharding", "none", "--steps-this-run", 3)
     runs = {"qwen3": trainings.arguments("qwen3", "xla", 8, *arguments)}
@@ -197,7 +197,7 @@ def learnt(trainings, name):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_export_is_a_model_of_transformers(trainings, whole, family):
+def test_export_loads_in_transformers(trainings, whole, family):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     directory = trainings.directory / "export" / family
@@ -211,7 +211,7 @@ def test_the_export_is_a_model_of_transformers(trainings, whole, family):
     assert of_origin - {"model.safetensors.index.json"} <= {each.name for each in directory.iterdir()}
 
 
-def test_an_adapter_is_peft_s_and_merged_it_is_the_same(trainings, whole):
+def test_adapter_loads_in_peft_and_merges_to_the_same_model(trainings, whole):
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -263,7 +263,7 @@ def test_impossible_training_is_refused(trainings, arguments, said, monkeypatch)
         run_here(trainings, monkeypatch, *arguments)
 
 
-def test_layers_that_no_plan_divides_are_refused():
+def test_indivisible_layers_are_refused():
     for family in ("gpt-oss", "phi3"):
         with pytest.raises(RefusalError, match=f"--tensor-parallel 2: no {FAMILIES[family][0]} is trained so"):
             models._division(configuration(family), 2, 2, is_mixed=False)
@@ -301,7 +301,7 @@ def test_damaged_models_are_refused(trainings, files, harm, said, monkeypatch, t
         run_here(trainings, monkeypatch, "--model", tmp_path / "model")
 
 
-def test_random_weights_follow_from_the_seed(trainings, tmp_path):
+def test_random_weights_depend_on_the_seed(trainings, tmp_path):
     (tmp_path / "bare").mkdir()
     shutil.copy(trainings.directory / "llama" / "model" / "config.json", tmp_path / "bare")
     made = [models.find(str(tmp_path / "bare"), tmp_path / str(seed), seed) for seed in (1, 1, 2)]
@@ -310,7 +310,7 @@ def test_random_weights_follow_from_the_seed(trainings, tmp_path):
     assert not torch.equal(first, other)
 
 
-def test_a_model_of_the_hub_is_fetched_once_and_a_gated_one_needs_a_token(trainings, tmp_path, monkeypatch):
+def test_hub_model_is_fetched_once_and_a_gated_one_needs_a_token(trainings, tmp_path, monkeypatch):
     from huggingface_hub import constants
 
     files = {each.name: each.read_bytes() for each in (trainings.directory / "llama" / "model").iterdir()}
@@ -344,7 +344,7 @@ def test_fsdp_precisions_are_checked():
     sharding.check(Options(backend="neuron", precision="bf16", stochastic_rounding=True))
 
 
-def test_a_refusal_of_rank_0_is_that_of_all(trainings, whole):
+def test_refusal_of_rank_0_ends_all_ranks(trainings, whole):
     runs = {"llama": trainings.arguments("llama", "refused", 4, "--synthetic", 0, "--data", "nowhere")}
     refused, _ = trainings(2, runs, code=78)
     assert set(refused.codes) == {78}
@@ -364,7 +364,7 @@ def small_files():
     signal.signal(signal.SIGXFSZ, ignored)
 
 
-def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, request):
+def test_full_disk_keeps_the_previous_checkpoint(tmp_path, request):
     options = Options(precision="fp32", output=tmp_path)
     for name in ("RANK", "WORLD_SIZE"):
         assert name not in os.environ
@@ -385,7 +385,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, request):
         backend.close()
 
 
-def test_the_others_hear_of_rank_0_while_it_works(monkeypatch):
+def test_ranks_keep_communicating_while_rank_0_works(monkeypatch):
     monkeypatch.setattr(first_rank, "_SIGN_OF_LIFE_SECONDS", 0.01)
     heard, enough = [], threading.Event()
 

@@ -35,7 +35,7 @@ def tokens_of(file):
     return [rows[0][0], *(following for _, following in rows)]
 
 
-def test_tokens_are_those_of_the_tokenizer(made, tmp_path):
+def test_tokens_equal_the_tokenizers(made, tmp_path):
     from transformers import AutoTokenizer
 
     theirs = AutoTokenizer.from_pretrained(made / "model")
@@ -69,7 +69,7 @@ def test_compressed_files_are_read(name, kind, made, tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
-def test_empty_texts_are_none_and_a_txt_file_is_one(made, tmp_path):
+def test_empty_texts_are_skipped_and_a_txt_file_is_one_text(made, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n\n{"text": " "}\n{"text": "one"}\n')
     row = tokens_of(prepare(tmp_path / "a.jsonl", made / "model", tmp_path / "cache"))
     assert row.count(END) == 2
@@ -140,7 +140,7 @@ def talk(content):
     return written("a.jsonl", json.dumps({"messages": [{"role": "user", "content": content}]}))
 
 
-def test_parts_of_a_message_are_joined_as_the_server_joins_them(made, tmp_path):
+def test_message_parts_are_joined_like_the_server_does(made, tmp_path):
     parts = [{"type": "text", "text": "each rank"}, {"type": "input_text", "text": "waits for"}]
     found = []
     for name, content in (("parts", parts), ("one", "each rank waits for")):
@@ -270,7 +270,7 @@ def test_unread_columns_of_each_format_are_printed_once(tmp_path, capsys):
     assert "2 rows are left out because their text is null; the first is" in capsys.readouterr().out
 
 
-def test_rows_of_json_have_no_common_schema(tmp_path, capsys):
+def test_json_rows_need_no_common_schema(tmp_path, capsys):
     early = {"messages": [ASKS, REPLY], "source": None, "pad": "x" * 1_000_000}
     call = REPLY | {"tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
     late = {"messages": [ASKS, call], "source": "web", "score": 0.5}
@@ -288,7 +288,7 @@ def test_rows_of_json_have_no_common_schema(tmp_path, capsys):
     assert all(f"{each} has no rows" in said for each in empty)
 
 
-def test_conversations_among_texts_are_not_cut(made, tmp_path):
+def test_conversations_between_texts_are_not_cut(made, tmp_path):
     path = lines(tmp_path / "a.jsonl", {"text": "each rank"}, {"prompt": "each rank", "completion": " waits"})
     with pytest.raises(RefusalError, match=r"row 2 is no text, as .*row 1 is: take --packing documents"):
         text.prepare(path, made / "model", tmp_path, Form(8, VOCABULARY))
@@ -300,14 +300,14 @@ def test_a_column_can_be_named(made, tmp_path):
     assert prepare(tmp_path, made / "model", tmp_path / "cache", "review").is_file()
 
 
-def test_a_tokenizer_must_be_the_models(made, tmp_path):
+def test_foreign_tokenizer_is_refused(made, tmp_path):
     with pytest.raises(RefusalError, match="has no tokenizer"):
         prepare(made / "texts", made / "texts", tmp_path)
     with pytest.raises(RefusalError, match="tokens, and the model 100: it is another model's"):
         text.prepare(made / "texts", made / "model", tmp_path, Form(1, 100))
 
 
-def test_conversations_need_a_template(made, tmp_path):
+def test_conversation_without_a_template_is_refused(made, tmp_path):
     tokenizer = tmp_path / "tokenizer"
     shutil.copytree(made / "model", tokenizer)
     for template, said in (

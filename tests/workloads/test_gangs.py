@@ -38,7 +38,7 @@ def _module(tmp_path):
     (tmp_path / "a_rank.py").write_text(RANK)
 
 
-def test_ranks_meet_and_end_together_forked_from_a_server_with_a_single_thread(gang):
+def test_ranks_fork_from_one_server_and_end_together(gang):
     """Of other threads a fork would inherit the locks alone."""
     ended = gang("a_rank", "well", ranks=3)
     assert (ended.codes, ended.losses) == ((0, 0, 0), dict.fromkeys(range(1, 6), 6.0))
@@ -46,7 +46,7 @@ def test_ranks_meet_and_end_together_forked_from_a_server_with_a_single_thread(g
     assert _survivors(ended) == []
 
 
-def test_a_failed_rank_ends_the_others_and_its_code_is_asked_for(gang):
+def test_failed_rank_ends_the_others_with_its_code(gang):
     ended = gang("a_rank", "fail", code=78)
     assert ended.code == ended.codes[1] == 78
     assert ended.codes[0] != 0
@@ -73,7 +73,7 @@ def test_hanging_gang_is_ended_and_reported(gang):
     assert "pids" in said
 
 
-def test_a_step_line_that_was_cut_off_is_none():
+def test_truncated_step_line_is_ignored():
     assert [line["step"] for line in step_lines('{"step": 1}\nother\n{"time": 3}\n{"step": 2, "lo')] == [1]
 
 

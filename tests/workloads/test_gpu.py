@@ -79,13 +79,13 @@ def test_killed_gpu_training_resumes_bit_for_bit(gang, tmp_path, options):
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
-def test_losses_follow_those_of_the_cpu_in_fp32(gang, options, bound):
+def test_losses_match_the_cpu_in_fp32(gang, options, bound):
     exact = gang(FINETUNE, *TINY, "--steps", 8, *ON_CPU, "--output", "exact", ranks=1)
     found = gang(FINETUNE, *TINY, "--steps", 8, *options, "--output", "other", ranks=1)
     assert found.losses == pytest.approx(exact.losses, abs=bound)
 
 
-def test_fp16_leaves_out_an_update_that_overflows(gang):
+def test_fp16_skips_an_overflowing_update(gang):
     if DEVICE == "cpu":
         pytest.skip("no FP16 on a CPU")
     options = ("--precision", "fp16", "--backend", DEVICE, "--steps", 40, "--checkpoint-every", 4)
@@ -111,7 +111,7 @@ def served(gang, tmp_path):
     server.end()
 
 
-def test_its_export_is_served(served, tmp_path):
+def test_gpu_export_is_served(served, tmp_path):
     port, server = served
 
     def answer():

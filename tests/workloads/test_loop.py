@@ -75,7 +75,7 @@ def test_checkpoint_is_written_in_the_background_one_at_a_time(gang):
     assert all(line["checkpoint_beside_seconds"] < 0.2 <= line["checkpoint_seconds"] for line in saved.values())
 
 
-def test_sigterm_waits_for_the_checkpoint_that_is_written_and_saves_another(gang, tmp_path):
+def test_sigterm_waits_for_the_current_checkpoint_and_saves_another(gang, tmp_path):
     common = ("--output", "out", "--checkpoint-every", 5, "--slow-write", 0.5)
     stopped = gang(TOY, *common, kill_at=6, kill_signal=signal.SIGTERM)
     assert set(stopped.codes) == {143}
@@ -84,7 +84,7 @@ def test_sigterm_waits_for_the_checkpoint_that_is_written_and_saves_another(gang
     assert min(gang(TOY, *common).losses) == saved[-1] + 1
 
 
-def test_without_memory_for_a_copy_checkpoints_are_written_at_once(gang):
+def test_checkpoint_is_written_directly_without_memory_for_a_copy(gang):
     common = ("--output", "out", "--steps", 6, "--checkpoint-every", 2, "--slow-write", 0.1, "--free-memory", 5000)
     ended = gang(TOY, *common)
     assert re.search(r"has 5e-06 GB .* needs 4.63e-06 GB: checkpoints are written at once", ended.out[0])
@@ -92,7 +92,7 @@ def test_without_memory_for_a_copy_checkpoints_are_written_at_once(gang):
     assert "at once" not in gang(TOY, *common[:-1], 8000).out[0]
 
 
-def test_a_bug_while_a_checkpoint_is_written_ends_the_training(gang):
+def test_exception_in_a_checkpoint_write_ends_the_training(gang):
     common = ("--output", "out", "--steps", 10**6, "--checkpoint-every", 4)
     ended = gang(TOY, *common, "--fail-write-at", 5, code=None, seconds=180)
     assert ended.code == 1
@@ -100,7 +100,7 @@ def test_a_bug_while_a_checkpoint_is_written_ends_the_training(gang):
     assert "resumed from step 4 " in gang(TOY, *common, "--steps-this-run", 1).out[0]
 
 
-def test_twice_the_ranks_with_half_the_accumulation_see_the_same_data(gang):
+def test_twice_the_ranks_at_half_the_accumulation_see_the_same_data(gang):
     two = gang(TOY, "--output", "two", "--steps", 6, "--accumulate", 2, "--checkpoint-every", 3, "--dropout", 0)
     four = gang(TOY, "--output", "four", "--steps", 6, "--accumulate", 1, "--dropout", 0, ranks=4)
     assert list(four.losses.values()) == pytest.approx(list(two.losses.values()), rel=1e-4)
@@ -116,7 +116,7 @@ def _learns(losses):
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
-def test_each_optimizer_and_schedule_learns(gang, optimizer):
+def test_each_optimizer_and_schedule_lowers_the_loss(gang, optimizer):
     how = ("--optimizer", optimizer, "--schedule", "cosine", "--warmup-steps", 5)
     ended = gang(TOY, "--output", "out", "--steps", 60, *how, ranks=1)
     _learns(ended.losses)
@@ -127,7 +127,7 @@ def test_each_optimizer_and_schedule_learns(gang, optimizer):
 
 
 @pytest.mark.parametrize("options", [[], ["--stochastic-rounding"]])
-def test_bf16_learns(gang, options):
+def test_bf16_lowers_the_loss(gang, options):
     _learns(gang(TOY, "--output", "out", "--steps", 60, "--precision", "bf16", *options).losses)
 
 
@@ -140,13 +140,13 @@ def test_sigterm_saves_and_ends_with_143(gang):
     assert min(resumed.losses) == step + 1
 
 
-def test_a_capacity_block_that_ends_stops_it(gang):
+def test_ending_capacity_block_stops_the_training(gang):
     ended = gang(TOY, "--output", "out", environment={"TRN_CAPACITY_ENDS": "2026-01-01T00:00:00Z"}, ranks=1, code=143)
     assert list(ended.losses) == [1]
     assert "the Capacity Block ends at 2026-01-01" in ended.out[0]
 
 
-def test_step_lines_and_curves(gang, tmp_path):
+def test_step_lines_and_tensorboard_curves_are_written(gang, tmp_path):
     ended = gang(TOY, "--output", "out", "--steps", 12, "--log-every", 5, "--checkpoint-every", 5)
     assert [line["step"] for line in ended.steps] == [5, 10, 12]
     line = ended.steps[1]
@@ -162,7 +162,7 @@ def test_step_lines_and_curves(gang, tmp_path):
     assert {"tokens_per_second", "checkpoint_seconds"} <= {*curves.Tags()["scalars"]}
 
 
-def test_rank_0_alone_can_be_scraped_while_it_trains(gang, tmp_path):
+def test_only_rank_0_is_scraped_during_training(gang, tmp_path):
     """Rank 1 of the same machine would find the port taken, and say so."""
     common = ("--output", "out", "--steps", 30, "--checkpoint-every", 10, "--no-async-checkpoint")
     ended = gang(TOY, *common, "--keep-pages", environment={"TRN_METRICS_PORT": str(free_port())})
@@ -185,7 +185,7 @@ def test_rank_0_alone_can_be_scraped_while_it_trains(gang, tmp_path):
     assert not again.err[1]
 
 
-def test_checkpoints_by_time(gang):
+def test_checkpoints_are_saved_by_time(gang):
     ended = gang(TOY, "--output", "out", "--steps", 20, "--pause", 0.02, "--checkpoint-seconds", 0.1)
     saved = {line["checkpoint_step"]: line["checkpoint_time"] for line in ended.steps if "checkpoint_step" in line}
     assert len(saved) >= 3
@@ -228,12 +228,12 @@ def test_all_invalid_options_are_reported_at_once(gang, tmp_path):
     assert (tmp_path / "marker").exists(), "otherwise torchrun hides that it was refused"
 
 
-def test_a_variable_that_cannot_be_read_is_named(gang):
+def test_unreadable_variable_is_named(gang):
     line = refused(gang, environment={"TRN_CHECKPOINT_SECONDS": "often"})
     assert "TRN_CHECKPOINT_SECONDS must be a number of seconds, not 'often'" in line
 
 
-def test_a_backend_that_is_not_here(gang):
+def test_missing_backend_is_refused(gang):
     assert "needs the package torch_neuronx" in refused(gang, "--backend", "neuron")
     assert "has no GPU, there are 0 here" in refused(gang, "--backend", "cuda")
     both = gang(TOY, "--backend", "xla", ranks=2, code=78).err
@@ -259,7 +259,7 @@ def test_non_finite_loss_ends_training_for_good_and_is_not_saved(gang, fault, ra
 # --- Faults of the disk ---------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_leaves_the_checkpoint_before(gang):
+def test_full_disk_keeps_the_previous_checkpoint(gang):
     gang(TOY, "--output", "out", "--steps", 4)
     ended = gang(TOY, "--output", "out", "--steps", 12, "--checkpoint-every", 4, "--fill-disk-at", 8)
     assert "the checkpoint of step 8 could not be saved ([Errno 28] No space left" in ended.out[0]
@@ -267,7 +267,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(gang):
     assert max(ended.losses) == 12
 
 
-def test_a_last_checkpoint_that_cannot_be_saved_fails_the_job(gang):
+def test_failed_final_checkpoint_fails_the_job(gang):
     gang(TOY, "--output", "out", "--steps", 4)
     ended = gang(TOY, "--output", "out", "--steps", 8, "--fill-disk-at", 8, code=1)
     assert "the checkpoint of step 8 could not be saved" in ended.err[0]
@@ -276,7 +276,7 @@ def test_a_last_checkpoint_that_cannot_be_saved_fails_the_job(gang):
     assert list(again.losses) == [5, 6, 7, 8]
 
 
-def test_a_damaged_checkpoint_is_passed_over(gang, tmp_path):
+def test_damaged_checkpoint_is_skipped(gang, tmp_path):
     common = ("--output", "out", "--steps", 12, "--checkpoint-every", 4, "--no-async-checkpoint")
     whole = gang(TOY, *common)
     newest = (tmp_path / "out" / "checkpoints" / "latest").resolve()
@@ -307,7 +307,7 @@ def test_xla_agrees_with_the_cpu(gang):
     assert list(xla.losses.values()) == pytest.approx(list(cpu.losses.values()), rel=1e-3)
 
 
-def test_only_compiling_saves_nothing(gang, tmp_path):
+def test_compile_only_run_saves_nothing(gang, tmp_path):
     environment = {"NEURON_EXTRACT_GRAPHS_ONLY": "1"}
     ended = gang(TOY, "--output", "out", "--steps", 3, "--explode-at", 2, environment=environment, ranks=1)
     assert len(ended.steps) == 3, "what is computed is made up, and not judged"
@@ -317,7 +317,7 @@ def test_only_compiling_saves_nothing(gang, tmp_path):
 # --- docs/trainings.md ----------------------------------------------------------------------------------------------
 
 
-def test_each_option_is_on_the_page_and_no_other():
+def test_page_lists_exactly_the_options():
     parser = argparse.ArgumentParser()
     add_options(parser, Options())
     known = {name for action in parser._actions for name in action.option_strings}
@@ -327,7 +327,7 @@ def test_each_option_is_on_the_page_and_no_other():
     assert not [each for each in names if not {f"--{each.replace('_', '-')}", f"--no-{each}"} & named]
 
 
-def test_the_keys_of_a_step_line_on_the_page_are_those_that_are_printed(gang, tmp_path):
+def test_page_lists_exactly_the_keys_of_a_step_line(gang, tmp_path):
     [shown] = re.findall(r'^\{"step".*$', PAGE, re.MULTILINE)
     [script] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "plane.py").write_text(script)

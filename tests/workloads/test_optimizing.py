@@ -29,7 +29,7 @@ def test_values_representable_in_bf16_are_unchanged():
     assert set(negative.unique().tolist()) == {-1.0, -1.0 - 1 / 128}
 
 
-def test_small_updates_add_up_only_when_they_are_rounded_by_chance():
+def test_small_updates_accumulate_only_with_stochastic_rounding():
     torch.manual_seed(0)
     ends = {}
     for by_chance in (False, True):
@@ -45,7 +45,7 @@ def test_small_updates_add_up_only_when_they_are_rounded_by_chance():
     assert ends[True] == pytest.approx(0.95, abs=0.002)
 
 
-def test_second_moments_of_parameters_in_bf16_do_not_stand_still():
+def test_second_moments_of_bf16_parameters_change():
     parameter = nn.Parameter(torch.ones(8, dtype=torch.bfloat16))
     optimizer = torch.optim.AdamW([parameter], lr=1e-3)
     updater = UpdatedInFp32(optimizer, torch.Tensor.bfloat16)
@@ -57,7 +57,7 @@ def test_second_moments_of_parameters_in_bf16_do_not_stand_still():
     assert moment[0].item() == pytest.approx(0.001 * 0.999**499, rel=1e-3)
 
 
-def test_the_state_comes_back_as_it_was_saved():
+def test_optimizer_state_is_restored_unchanged():
     parameters = [nn.Parameter(torch.ones(3, dtype=torch.bfloat16)) for _ in range(2)]
     optimizers = [torch.optim.AdamW([each], lr=1e-3) for each in parameters]
     parameters[0].grad = torch.full_like(parameters[0], 1 / 3)
@@ -71,7 +71,7 @@ def test_the_state_comes_back_as_it_was_saved():
 
 
 @pytest.mark.parametrize("limit", [0.5, 1000.0, 0])
-def test_clipping_is_that_of_pytorch_and_without_a_limit_gradients_stay(limit):
+def test_clipping_equals_pytorchs_and_no_limit_changes_nothing(limit):
     torch.manual_seed(0)
     mine, theirs = nn.Linear(5, 3), nn.Linear(5, 3)
     for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
@@ -92,7 +92,7 @@ def test_biases_and_norms_do_not_decay():
 @pytest.mark.parametrize(
     ("schedule", "end"), [("linear", (1e-6, 0.02)), ("cosine", (1e-6, 0.02)), ("constant", (1, 1))]
 )
-def test_the_rate_rises_and_falls(schedule, end):
+def test_learning_rate_warms_up_and_decays(schedule, end):
     options = Options(steps=100, warmup_steps=10, schedule=schedule)
     factors = [rate_factor(step, options) for step in range(1, 101)]
     assert factors[:10] == pytest.approx([step / 10 for step in range(1, 11)])
@@ -101,7 +101,7 @@ def test_the_rate_rises_and_falls(schedule, end):
     assert end[0] <= factors[-1] <= end[1]
 
 
-def test_lamb_moves_each_layer_by_its_own_size():
+def test_lamb_scales_updates_by_layer_norm():
     """A first update of a layer is as long as the rate times the layer, whatever its gradients are (no decay)."""
     torch.manual_seed(0)
     for scale in (1e-3, 1e3):
@@ -133,11 +133,11 @@ def test_a_rate_that_is_a_tensor_is_set_in_place():
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 17, 255, 256, 257, 1000])
-def test_each_example_comes_once_an_epoch(size):
+def test_each_example_is_seen_once_an_epoch(size):
     assert sorted(permuted(place, size, "key") for place in range(size)) == list(range(size))
 
 
-def test_epochs_and_seeds_differ_and_are_mixed():
+def test_order_differs_by_epoch_and_seed():
     orders = {tuple(permuted(place, 100, key) for place in range(100)) for key in ("1 0", "1 1", "2 0")}
     assert len(orders) == 3
     # Of a random permutation of 100, one element on average stays where it is.
@@ -167,7 +167,7 @@ def test_any_number_of_ranks_sees_the_same_in_a_step():
     assert seen(4, 4, 1, 6, 9) == alone[5:], "from any step on"
 
 
-def test_an_epoch_ends_in_the_middle_of_a_step():
+def test_epoch_may_end_within_a_step():
     stream = [each for step in steps_of(Order(10, 7, 4, 1, 0, 1), 1, 5) for each in step]
     assert [epoch for epoch, _ in stream] == [0] * 10 + [1] * 10
     assert sorted(index for _, index in stream[:10]) == list(range(10))

@@ -25,7 +25,7 @@ def told(monkeypatch):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_packed_and_one_by_one_the_losses_are_the_same(family, made, tmp_path, capsys):
+def test_packed_and_separate_documents_have_the_same_loss(family, made, tmp_path, capsys):
     is_mixed = family == "gpt-oss"  # transformers 5.23.0 does not give its masks the positions
     assert mixes_documents(configuration(family)) is is_mixed
     if is_mixed:
@@ -49,7 +49,7 @@ def test_packed_and_one_by_one_the_losses_are_the_same(family, made, tmp_path, c
     assert " % padding; " in capsys.readouterr().out
 
 
-def test_rows_are_filled_and_long_documents_are_cut_or_divided(tmp_path, capsys):
+def test_rows_are_filled_and_long_documents_are_truncated_or_split(tmp_path, capsys):
     sizes = [5, 9, 3, 20, 1, 2]
     documents = [Document([each] * each, [each] * each, each == 20) for each in sizes]
     documents.append(Document([7] * 20, [-100] * 15 + [7] * 5))

@@ -47,7 +47,7 @@ def predictor(made):
 # --- Predictions ------------------------------------------------------------------------------------------------------
 
 
-def test_predictions_keep_their_order_and_do_not_depend_on_their_company(predictor):
+def test_predictions_keep_their_order_in_any_batch(predictor):
     together = predictor.predict(TEXTS)
     alone = [predictor.predict([text])[0] for text in TEXTS]
     assert len({each["score"] for each in together}) > 3
@@ -55,7 +55,7 @@ def test_predictions_keep_their_order_and_do_not_depend_on_their_company(predict
     assert [each["score"] for each in together] == pytest.approx([each["score"] for each in alone], abs=1e-4)
 
 
-def test_only_the_shapes_that_were_compiled_are_computed(predictor, monkeypatch):
+def test_only_compiled_shapes_are_computed(predictor, monkeypatch):
     seen = []
     run = predictor._run
     monkeypatch.setattr(predictor, "_run", lambda ids, mask: seen.append((*ids.shape,)) or run(ids, mask))
@@ -203,7 +203,7 @@ def chat(servers):
     return servers["generator"]
 
 
-def test_a_classifier_answers_all_that_ask_at_once(classifier, predictor):
+def test_classifier_answers_concurrent_requests(classifier, predictor):
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(classifier.predict, TEXTS, reversed(TEXTS)))
     scores = [[each["score"] for each in answer] for answer in answers]
@@ -230,12 +230,12 @@ def test_a_classifier_answers_all_that_ask_at_once(classifier, predictor):
         ("/invocations", b'{"texts": []}', JSON, 422, "texts"),
     ],
 )
-def test_a_wrong_request_is_answered_with_its_error(classifier, path, body, content, status, words):
+def test_malformed_request_gets_an_error(classifier, path, body, content, status, words):
     found, answer = classifier.ask(path, body, content)
     assert (found, words in answer) == (status, True), answer
 
 
-def test_a_chat_is_answered_with_openais_api(chat):
+def test_chat_is_answered_by_openais_api(chat):
     def ask(content="a lamp", model="serve-tiny"):
         asked = {"model": model, "messages": [{"role": "user", "content": content}]}
         status, answer = chat.ask("/v1/chat/completions", asked | {"max_tokens": 5, "temperature": 0})
@@ -254,7 +254,7 @@ def test_a_chat_is_answered_with_openais_api(chat):
     assert chat.ask("/reset", {})[0] == 404, "anyone in the namespace could unload the model"
 
 
-def test_a_classifier_answers_invocations_and_lines_of_several_records(classifier):
+def test_classifier_answers_invocations_and_json_lines(classifier):
     assert classifier.get("/ping")[0] == 200
     status, answer = classifier.ask("/invocations", {"texts": ["a lamp", "a chair"]})
     alone = json.loads(answer)["predictions"]
@@ -267,7 +267,7 @@ def test_a_classifier_answers_invocations_and_lines_of_several_records(classifie
     assert lines[299]["score"] == pytest.approx(alone[0]["score"], abs=1e-4)
 
 
-def test_a_generator_answers_invocations_alone_in_lines_and_in_pieces(servers):
+def test_generator_answers_single_batched_and_streamed_invocations(servers):
     container = servers["container"]
     until(container.is_ready, "the container's first answer")
     asked = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}
@@ -281,7 +281,7 @@ def test_a_generator_answers_invocations_alone_in_lines_and_in_pieces(servers):
     assert (status, '"completion_tokens":2' in answer) == (200, True), answer
 
 
-def test_a_model_that_cannot_be_read_ends_the_server_with_its_reason(servers):
+def test_unreadable_model_ends_the_server_with_its_reason(servers):
     assert servers["broken"].code() == EXIT_CODE
     assert "broken cannot be read" in servers["broken"].errors()
 
@@ -345,7 +345,7 @@ def test_a_generator_finishes_its_answer_when_it_ends(chat):
         ("generator", ("--copies", "2"), "--copies must be 1"),
     ],
 )
-def test_a_model_that_an_engine_cannot_serve_is_refused(made, monkeypatch, model, words, expected):
+def test_model_unsupported_by_an_engine_is_refused(made, monkeypatch, model, words, expected):
     monkeypatch.setattr("sys.argv", ["server", str(made / model), *words])
     with pytest.raises(RefusalError, match=expected):
         server.main()
@@ -399,7 +399,7 @@ def test_each_format_is_predicted(made, predictor, tmp_path, monkeypatch, suffix
         run_batch(monkeypatch, made / "classifier", write_input(tmp_path, suffix), "--to", output)
 
 
-def test_predictions_are_written_as_csv_too(made, tmp_path, monkeypatch):
+def test_predictions_are_written_as_csv(made, tmp_path, monkeypatch):
     (tmp_path / "in.csv").write_text("body\nfine\n7\n")
     output = tmp_path / "out.csv"
     assert run_batch(monkeypatch, made / "classifier", tmp_path / "in.csv", "--to", output, "--field", "body") == 0
@@ -421,7 +421,7 @@ def test_predictions_are_written_as_csv_too(made, tmp_path, monkeypatch):
         ("a.parquet", "x", "cannot be read as parquet"),
     ],
 )
-def test_a_wrong_input_is_refused_and_leaves_nothing(made, tmp_path, monkeypatch, capsys, name, content, words):
+def test_invalid_input_is_refused_without_output(made, tmp_path, monkeypatch, capsys, name, content, words):
     (tmp_path / name).write_text(content)
     given = (made / "classifier", tmp_path / name, "--to", tmp_path / "out.jsonl")
     assert guarded(lambda: run_batch(monkeypatch, *given)) == EXIT_CODE
@@ -432,7 +432,7 @@ def test_a_wrong_input_is_refused_and_leaves_nothing(made, tmp_path, monkeypatch
 # --- Variables of SageMaker -------------------------------------------------------------------------------------------
 
 
-def test_variables_become_options(tmp_path):
+def test_environment_variables_become_options(tmp_path):
     (tmp_path / "graphs").mkdir()
     variables = {"SAGEMAKER_BIND_TO_PORT": "8081", "SAGEMAKER_MODEL_SERVER_WORKERS": "2", "TRN_ENGINE": "classifier"}
     found = sagemaker.arguments(variables, tmp_path)
@@ -442,6 +442,6 @@ def test_variables_become_options(tmp_path):
         sagemaker.arguments({"SAGEMAKER_BIND_TO_PORT": "http"})
 
 
-def test_a_record_s_text_may_have_another_name(monkeypatch):
+def test_text_field_of_a_record_can_be_named(monkeypatch):
     monkeypatch.setenv(sagemaker.FIELD, "body")
     assert [*sagemaker._requests(b'{"body": "a", "text": "b"}')] == [("/predict", {"texts": ["a"]})]

@@ -36,7 +36,7 @@ def the_hub(monkeypatch):
         yield stub
 
 
-def test_a_data_set_comes_from_one_commit_verified(the_hub, stage, tmp_path):
+def test_data_set_is_fetched_from_one_commit_and_verified(the_hub, stage, tmp_path):
     assert stage("hf://datasets/org/name")[0] == 0
     assert content_of(tmp_path / "set") == the_hub.files
     lines = list(map(json.loads, (tmp_path / "set/.stage-files.jsonl").read_text().splitlines()))
@@ -46,7 +46,7 @@ def test_a_data_set_comes_from_one_commit_verified(the_hub, stage, tmp_path):
 
 
 @pytest.mark.parametrize(("below", "wanted"), [("data/", {"a b.parquet", "c.json"}), ("data/c.json", {"c.json"})])
-def test_a_part_of_a_model(the_hub, stage, tmp_path, below, wanted):
+def test_part_of_a_model_is_staged(the_hub, stage, tmp_path, below, wanted):
     the_hub.name = "models/org/name"
     assert stage(f"hf://org/name@main/{below}")[0] == 0
     assert set(content_of(tmp_path / "set")) == wanted
@@ -78,7 +78,7 @@ def test_missing_or_spoilt_hub_file_is_not_placed(the_hub, stage, tmp_path, sour
     assert (code, said in message, (tmp_path / "set").exists()) == (1, True, False), message
 
 
-def test_cut_connections_and_a_busy_hub(the_hub, stage, tmp_path):
+def test_cut_connections_and_a_busy_hub_are_retried(the_hub, stage, tmp_path):
     the_hub.breaks = 3
     assert stage("hf://datasets/org/name/data")[0] == 0
     the_hub.status = 501  # the library itself waits a minute at 500, 502, 503 and 504

@@ -79,7 +79,7 @@ FAMILIES = ["llama3", "phi3", "gemma", "cohere", "qwen2_5_training", "qwen3_trai
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_assistants_tokens_are_trls(name, made, tmp_path, monkeypatch):
+def test_assistant_tokens_equal_trls(name, made, tmp_path, monkeypatch):
     talks = [{"messages": each} for each in conversations(200, has_system=name != "gemma")]
     (tmp_path / "a.jinja").write_text(template(name))
     path = write(tmp_path / "a.jsonl", talks)
@@ -90,7 +90,7 @@ def test_the_assistants_tokens_are_trls(name, made, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["texts", "messages", "alpaca"])
-def test_the_completions_tokens_are_trls(kind, made, tmp_path, monkeypatch):
+def test_completion_tokens_equal_trls(kind, made, tmp_path, monkeypatch):
     chance = random.Random(2)
     pairs = [(chance.choice(SAID), chance.choice(SAID)) for _ in range(50)]
     rows = [{"prompt": ask, "completion": said} for ask, said in pairs]
@@ -118,7 +118,7 @@ def learnt(rows, made, tmp_path, name="qwen3", **form):
     return [tokenizer.decode([each for each in labels if each != IGNORED]) for labels in found]
 
 
-def test_each_kind_of_loss_on_each_kind_of_row(made, tmp_path):
+def test_each_kind_of_loss_fits_each_kind_of_row(made, tmp_path):
     ask, reply = ({"role": role, "content": content} for role, content in (("user", "Hi"), ("assistant", "Yo")))
     talk, split = {"messages": [ask, reply, ask, reply]}, {"prompt": [ask, reply, ask], "completion": [reply]}
     first, last = "Yo<|im_end|>\n", "<think>\n\n</think>\n\nYo<|im_end|>\n"
@@ -158,7 +158,7 @@ def test_rows_without_an_answer_are_counted(made, tmp_path, capsys):
         ("{% for each in messages %}{{ each.content }}{% endfor %}{# {% generation %} #}", "marks nothing of it with"),
     ],
 )
-def test_a_template_that_does_not_tell_the_answers_is_refused(name, said, made, tmp_path):
+def test_template_without_marked_answers_is_refused(name, said, made, tmp_path):
     talk = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
     with pytest.raises(RefusalError, match=said):
         learnt([{"messages": talk}], made, tmp_path, name=name)
@@ -185,7 +185,7 @@ PLAIN += "{{ c.function.arguments }}{% endfor %}<end>{% endfor %}{{ '[assistant]
         (PLAIN, 'weather{"city": "Bern"}<end>Yo<end>'),
     ],
 )
-def test_calls_of_tools_are_learnt_as_servers_print_them(name, expected, made, tmp_path, monkeypatch):
+def test_tool_calls_are_trained_as_servers_print_them(name, expected, made, tmp_path, monkeypatch):
     monkeypatch.setattr("test_targets.LENGTH", 900)
     assert learnt([{"messages": TALK}], made, tmp_path, name=name) == [expected]
     if name == PLAIN:
@@ -197,7 +197,7 @@ def test_calls_of_tools_are_learnt_as_servers_print_them(name, expected, made, t
 
 
 @pytest.mark.parametrize("name", ["qwen2_5", "qwen2_5_training"])
-def test_answers_of_weight_0_are_not_learnt(name, made, tmp_path):
+def test_answers_with_weight_0_are_not_trained(name, made, tmp_path):
     ask, wrong, right = TALK[0], {"role": "assistant", "content": "no", "weight": 0}, TALK[3]
     talk = {"messages": [ask, wrong, ask, right | {"train": True}]}
     (found,) = learnt([talk], made, tmp_path, name=name)
@@ -207,7 +207,7 @@ def test_answers_of_weight_0_are_not_learnt(name, made, tmp_path):
         learnt([talk], made, tmp_path, name=name, loss_on="all")
 
 
-def test_fields_that_a_template_leaves_out_are_named(made, tmp_path, capsys):
+def test_fields_unused_by_the_template_are_named(made, tmp_path, capsys):
     talk = [TALK[0] | {"name": "Ann"}, TALK[3] | {"reasoning_content": "Hm"}]
     assert "Hm" in learnt([{"messages": talk}], made, tmp_path)[0]
     assert "row 1: the chat template leaves out name of messages of the role user\n" in capsys.readouterr().out
@@ -215,7 +215,7 @@ def test_fields_that_a_template_leaves_out_are_named(made, tmp_path, capsys):
         learnt([{"messages": talk}], made, tmp_path, name=PLAIN)
 
 
-def test_texts_with_a_begin_token_begin_once(made, tmp_path, capsys):
+def test_begin_token_is_added_once(made, tmp_path, capsys):
     from tokenizers.processors import TemplateProcessing
 
     tokenizer, _ = read_tokenizer(made / "model")

@@ -37,7 +37,7 @@ def prepared(tmp_path, vocabulary):
 
 
 @pytest.mark.parametrize("as_csv", [False, True])
-def test_both_kinds_of_files_give_the_numbers_of_transformers(tmp_path, prepared, vocabulary, as_csv):
+def test_both_file_formats_give_transformers_token_ids(tmp_path, prepared, vocabulary, as_csv):
     for split, numbers in (("train", range(40)), ("test", range(40, 50))):
         file = make_data.write(tmp_path / "data", split, seed=3, numbers=numbers)
         if as_csv:
@@ -58,7 +58,7 @@ def test_both_kinds_of_files_give_the_numbers_of_transformers(tmp_path, prepared
     assert pickle.loads(pickle.dumps(data.train)).at([3])["labels"] == data.train.at([3])["labels"]
 
 
-def test_labels_have_the_names_of_the_data(tmp_path, prepared):
+def test_labels_have_the_datas_names(tmp_path, prepared):
     file, table = tmp_path / "train.parquet", tmp_path / "train.csv"
     names = ClassLabel(names=["world", "sports", "business"])
     reviews = Dataset.from_dict({"text": ["a", "NA"], "label": [2, 0]}, Features(text=Value("string"), label=names))
@@ -95,7 +95,7 @@ def test_a_wrong_shape_is_refused(tmp_path, prepared, content, words):
     assert not list(tmp_path.glob(".tokenized/*"))
 
 
-def test_wrong_parquet_is_refused_with_its_place(tmp_path, prepared):
+def test_invalid_parquet_is_refused_with_its_row(tmp_path, prepared):
     file, test = tmp_path / "train.parquet", tmp_path / "test.parquet"
     parquet.write_table(pyarrow.table({"label": [0, 1], "text": ["a", None]}), file)
     with pytest.raises(RefusalError, match=r"train\.parquet, review 2: text is None, no text"):
@@ -109,7 +109,7 @@ def test_wrong_parquet_is_refused_with_its_place(tmp_path, prepared):
         prepared(file)
 
 
-def test_tokenized_reviews_are_kept_and_found_again(tmp_path, prepared, monkeypatch):
+def test_tokenized_reviews_are_cached(tmp_path, prepared, monkeypatch):
     file = make_data.write(tmp_path / "data", "train", 0, range(12))
     prepared(file)
     cached = sorted((tmp_path / "data" / ".tokenized").iterdir())
@@ -128,14 +128,14 @@ def test_tokenized_reviews_are_kept_and_found_again(tmp_path, prepared, monkeypa
         prepared(file, cache=tmp_path / "file" / "cache")
 
 
-def test_a_learnt_vocabulary_is_the_same_each_time_and_in_lower_case():
+def test_trained_vocabulary_is_deterministic_and_lower_case():
     texts = ["Good kettle, good LAMP.", "bad lamp"]
     first = learn(texts, 60)
     assert first.backend_tokenizer.to_str() == learn(texts, 60).backend_tokenizer.to_str()
     assert first.tokenize("GOOD kettle, lama") == ["good", "kettle", ",", "l", "##a", "##m", "##a"]
 
 
-def test_googles_vocabulary_cuts_as_it_does(tmp_path):
+def test_googles_vocabulary_splits_like_the_original(tmp_path):
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "##ness", "bad", "."]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))

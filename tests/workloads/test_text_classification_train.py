@@ -32,7 +32,7 @@ def data(tmp_path_factory):
     return directory
 
 
-def test_two_ranks_learn_it_and_write_a_model_that_transformers_loads(gang, data, tmp_path):
+def test_two_ranks_train_a_model_that_transformers_loads(gang, data, tmp_path):
     losses = gang(TRAIN, *TINY, "--data-dir", data, "--steps", 40, "--warm-up", 5, "--output", "out").losses
     assert losses[40] < 0.5 * losses[1]
     found = result(tmp_path / "out")
@@ -65,7 +65,7 @@ def test_killed_training_resumes_to_the_same_model(gang, tmp_path):
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
-def test_another_encoder_is_begun_with_for_as_many_epochs_as_asked(gang, tmp_path):
+def test_given_encoder_is_tuned_for_the_given_epochs(gang, tmp_path):
     """Evaluated after steps that change next to nothing, the model is the one that was given, with a new head."""
     torch.manual_seed(0)
     pieces = learn(["good bad book " * 3], 60)
@@ -135,7 +135,7 @@ print(json.dumps(found))
 """
 
 
-def test_xla_judges_the_same_with_one_graph_however_many_reviews(gang, tmp_path):
+def test_xla_predicts_the_same_with_one_graph(gang, tmp_path):
     (tmp_path / "judged.py").write_text(JUDGED)
     ended = gang("judged", ranks=1, environment=XLA_ON_CPU)
     found = json.loads(ended.out[0].splitlines()[-1])
@@ -164,7 +164,7 @@ def appended(root):
     return [word for name, value in given.items() for word in (f"--{name}", str(value))]
 
 
-def test_sagemaker_runs_the_same_script_by_torchrun(gang, data, tmp_path):
+def test_sagemaker_runs_the_script_by_torchrun(gang, data, tmp_path):
     ml = tmp_path / "ml"
     environment = channels(data, ml)
     gang(TRAIN, *appended(ml), environment=environment)
@@ -174,7 +174,7 @@ def test_sagemaker_runs_the_same_script_by_torchrun(gang, data, tmp_path):
     assert "resumed from step 6" in again.out[0]
 
 
-def test_sagemaker_runs_the_same_script_as_one_process(data, tmp_path, monkeypatch):
+def test_sagemaker_runs_the_script_as_one_process(data, tmp_path, monkeypatch):
     for name, value in channels(data, tmp_path / "ml").items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.argv", ["train.py", *appended(tmp_path / "ml")])

@@ -38,7 +38,7 @@ def server(tmp_path_factory):
     process.wait()
 
 
-def test_a_killed_and_resumed_training_is_one_run_of_mlflow(gang, server):
+def test_resumed_training_is_one_mlflow_run(gang, server):
     to_mlflow = {"MLFLOW_TRACKING_URI": server, "MLFLOW_EXPERIMENT_NAME": "toys", "TRN_JOB": "line-x7k2f", **BUSY}
     common = ("--output", "out", "--steps", 12, "--checkpoint-every", 4, "--no-async-checkpoint", "--track", "mlflow")
     killed = gang(TOY, *common, environment=to_mlflow, kill_at=6)

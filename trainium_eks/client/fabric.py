@@ -15,8 +15,8 @@ from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.submit import planning
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.catalogue import fabric_floors
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.model.outputs import NodeGroupOutput
-from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.verify import fabric
 
 LAST = "last"

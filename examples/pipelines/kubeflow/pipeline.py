@@ -13,7 +13,7 @@ from typing import Any
 from kfp import compiler, components, dsl, local
 
 IMAGE = os.environ.get("PIPELINE_IMAGE", "registry.example.com/team/python-trn:1")
-"""Image of the steps: Python with kfp and ``trn`` (docs/pipelines.md)."""
+"""Image of the steps: Python with kfp and ``trn`` (docs/python.md)."""
 
 PIPELINE = "training.yaml"
 

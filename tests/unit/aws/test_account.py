@@ -14,7 +14,7 @@ from iam_evaluation import allowed
 
 from trainium_eks.aws.account import READS, Account, NotCheckedError, RequestError, WriteAttemptedError, right
 from trainium_eks.aws.account import NoCredentialsError as NoLoginError
-from trainium_eks.operate.finding import Status
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.preflight.run import look
 
 
@@ -36,7 +36,7 @@ def looks(dev, prod):
     return made
 
 
-def test_a_write_is_stopped_before_it_is_sent():
+def test_write_is_refused_before_it_is_sent():
     double = AwsDouble({"ec2:DeleteVpc": {}})
     with pytest.raises(WriteAttemptedError, match="ec2:DeleteVpc"):
         account(double).call("ec2", "delete_vpc", VpcId="vpc-1")
@@ -44,7 +44,7 @@ def test_a_write_is_stopped_before_it_is_sent():
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
-def test_only_reading_operations_are_asked_and_no_made_up_name(looks, stack):
+def test_only_existing_read_operations_are_called(looks, stack):
     """Recording makes up the ends of names, and an account."""
     found, asked = looks[stack]
     assert len(found.findings) > 20
@@ -54,7 +54,7 @@ def test_only_reading_operations_are_asked_and_no_made_up_name(looks, stack):
     assert "sim-" not in f"{asked} {found.findings}"
 
 
-def test_every_question_about_a_good_account_is_answered_well_and_asked_once(looks):
+def test_good_account_passes_every_check_with_one_request_each(looks):
     found, asked = looks["prod"]
     # This machine is in no network of production's.
     trouble = [each for each in found.findings if each.status is not Status.PASS and each.id != "network/api"]
@@ -88,7 +88,7 @@ def test_unanswered_questions_are_not_checked_and_give_the_reason(prod, error, r
     assert all(reason in each.text and "\n" not in each.text for each in open_), open_
 
 
-def test_a_missing_right_and_an_answer_that_is_not_understood_are_named(dev):
+def test_missing_right_and_unknown_answer_are_reported(dev):
     denied = AwsError("AccessDeniedException")
     names = ("service-quotas:GetServiceQuota", "eks:DescribeClusterVersions")
     found = ask(dev, dict.fromkeys(names, denied))
@@ -99,7 +99,7 @@ def test_a_missing_right_and_an_answer_that_is_not_understood_are_named(dev):
     assert "was not understood (KeyError: 'Quota')" in told.text
 
 
-def test_without_credentials_nothing_else_is_asked(prod):
+def test_missing_credentials_stop_all_requests(prod):
     double = AwsDouble({"sts:GetCallerIdentity": NoCredentialsError()})
     found = look(prod, account(double), lambda: NOW)
     assert {each.status for each in found.findings} == {Status.NOT_CHECKED}
@@ -107,7 +107,7 @@ def test_without_credentials_nothing_else_is_asked(prod):
     assert (found.facts["account"], found.failed) == ("", False)
 
 
-def test_an_error_that_says_something_about_the_thing_keeps_its_code():
+def test_error_about_the_resource_keeps_its_code():
     with pytest.raises(RequestError) as refused:
         account(AwsDouble({"iam:GetRole": AwsError("NoSuchEntity")})).call("iam", "get_role", RoleName="x")
     assert refused.value.code == "NoSuchEntity"
@@ -137,7 +137,7 @@ def test_missing_boto3_is_reported(monkeypatch):
         Account("us-west-2").caller()
 
 
-def test_the_deploy_role_may_ask_every_question(looks):
+def test_deploy_role_has_the_rights_of_every_check(looks):
     """Each operation that the checks send, held against the documented policy."""
     docs = Path(__file__).resolve().parents[3] / "docs"
     policies = [json.loads(each.read_text()) for each in sorted(docs.glob("deploy-role-*.json"))]

@@ -12,9 +12,9 @@ from trainium_eks.aws import sessions
 from trainium_eks.aws.account import Account, NotCheckedError
 from trainium_eks.aws.sessions import Aws, AwsError, CannotAskError, GroupSize, NotAllowedError
 from trainium_eks.model.catalogue.training_images import MIRROR_PREFIX
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.cleanup import orphans
 from trainium_eks.operate.cleanup.marks import Marks
-from trainium_eks.operate.finding import Status
 
 REGION = "us-west-2"
 REPOSITORY = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/trn/training"
@@ -63,7 +63,7 @@ def test_existing_image_has_no_problem(canned, image):
     assert Aws(REGION).image_problem(image) is None
 
 
-def test_a_missing_image_names_the_nearest(canned):
+def test_missing_image_suggests_the_nearest(canned):
     canned("ecr").add_response("describe_images", _images("bert-2", "llama"), _ASKED)
     problem = Aws(REGION).image_problem(f"{REPOSITORY}:brt-2")
     assert (problem.reason, problem.good) == ("the repository has no image brt-2", f"{REPOSITORY}:bert-2")
@@ -76,7 +76,7 @@ def test_a_missing_image_names_the_nearest(canned):
 
 
 @pytest.mark.parametrize("image", ["public.ecr.aws/neuron/pytorch-training-neuronx:2.9.0", "localhost:5000/train"])
-def test_other_registries_are_not_asked(image):
+def test_foreign_registry_is_not_queried(image):
     assert Aws(REGION).image_problem(image) is None
 
 
@@ -89,7 +89,7 @@ def test_missing_repository_is_an_error(canned):
 @pytest.mark.parametrize(
     ("found", "ends"), [({"EndDate": datetime(2026, 12, 1, 11, 30, tzinfo=UTC)}, "2026-12-01T11:30:00Z"), ({}, "")]
 )
-def test_when_a_capacity_block_ends(canned, found, ends):
+def test_capacity_blocks_end_is_read(canned, found, ends):
     answer, asked = {"CapacityReservations": [found]}, {"CapacityReservationIds": ["cr-1"]}
     canned("ec2").add_response("describe_capacity_reservations", answer, asked)
     assert Aws(REGION).capacity_ends("cr-1") == ends
@@ -98,7 +98,7 @@ def test_when_a_capacity_block_ends(canned, found, ends):
 _GROUP = {"clusterName": "trn-dev", "nodegroupName": "ng1-abc"}
 
 
-def test_the_size_of_a_group(canned):
+def test_size_of_a_group_is_read(canned):
     health = {"issues": [{"code": "InsufficientFreeAddresses", "message": "no addresses"}]}
     scaling = {"minSize": 0, "maxSize": 4, "desiredSize": 2}
     found = {"nodegroup": {"scalingConfig": scaling, "status": "DEGRADED", "health": health}}
@@ -151,7 +151,7 @@ def proxy(monkeypatch):
         *(("eks", "list_clusters"), ("s3", "list_buckets")),
     ],
 )
-def test_a_proxys_page_is_no_answer(proxy, service, operation, status, body):
+def test_proxys_page_is_not_an_answer(proxy, service, operation, status, body):
     proxy(status, body)
     with pytest.raises(AwsError, match="cannot look") as told, sessions.saying("look"):
         getattr(sessions.client(service, REGION), operation)()
@@ -162,14 +162,14 @@ def test_a_proxys_page_is_no_answer(proxy, service, operation, status, body):
         assert "HTTPS_PROXY" in str(checked.value)
 
 
-def test_nothing_is_called_clean_behind_a_proxy(proxy):
+def test_search_behind_a_proxy_is_not_called_clean(proxy):
     proxy(200, b"<html>Log in</html>")
     found = orphans.look(Account(REGION), Marks(stack="dev"), None)
     assert {each.status for each in found.findings} == {Status.NOT_CHECKED}
     assert {what for what, _ in orphans.SEARCHES} <= {each.subject for each in found.findings}
 
 
-def test_without_credentials_or_a_network(monkeypatch):
+def test_missing_credentials_and_network_are_reported(monkeypatch):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")

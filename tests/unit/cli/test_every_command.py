@@ -58,12 +58,12 @@ def test_suggestion_for_a_misspelt_word_is_close(line, proposed):
 
 
 @pytest.mark.parametrize(("path", "command"), COMMANDS)
-def test_its_help_ends_with_an_example_that_it_understands(path, command):
+def test_help_ends_with_a_valid_example(path, command):
     assert command.epilog.startswith(f"Example: trn {' '.join(path)}")
     assert parse(example(command))[0] == path[-1]
 
 
-def test_the_help_groups_the_commands_as_the_readme_does_and_none_takes_an_unknown_option():
+def test_help_groups_commands_like_the_readme_and_unknown_options_fail():
     shown = {}
     for name, command in ROOT.commands.items():
         shown.setdefault(command.rich_help_panel, []).append(name)
@@ -91,7 +91,7 @@ def noted(monkeypatch):
 
 
 @pytest.mark.parametrize(("path", "command"), OF_A_STACK)
-def test_its_stack_is_chosen_by_the_one_rule_and_shown_first(path, command, noted, project, monkeypatch):
+def test_stack_is_chosen_by_the_common_rule_and_shown_first(path, command, noted, project, monkeypatch):
     line = [word for word in example(command) if word not in ("--stack", "dev", "prod", "local") or word in path]
     last = "local" if path[0] == "local" else "dev"
     for named, stack in (("", last), ("blue", "blue")):
@@ -115,7 +115,7 @@ def _runs(monkeypatch, project, *stacks):
     monkeypatch.setattr(processes, "running", lambda paths: [paths] if paths.root.name in stacks else [])
 
 
-def test_command_that_asks_no_cloud_takes_the_default_beside_two(project, monkeypatch):
+def test_offline_command_uses_the_default_of_two_stacks(project, monkeypatch):
     _runs(monkeypatch, project, "mine", "yours")
     assert choose("", None, "dev", asks_cloud=False)[0] == "dev"
 
@@ -137,7 +137,7 @@ def test_closed_standard_stream_ends_no_command(closed, tmp_path):
     assert done.returncode == 0
 
 
-def test_command_says_within_a_second_that_it_is_alive(monkeypatch):
+def test_command_shows_progress_within_a_second(monkeypatch):
     said = threading.Event()
 
     class Terminal(io.StringIO):
@@ -162,7 +162,7 @@ def test_command_says_within_a_second_that_it_is_alive(monkeypatch):
     assert terminal.getvalue() == "trn: loading its modules ...\n"
 
 
-def test_the_local_cloud_that_runs_here_comes_before_the_default(project, monkeypatch):
+def test_running_local_cloud_precedes_the_default_stack(project, monkeypatch):
     _runs(monkeypatch, project, "mine")
     assert choose("", None, "dev") == ("mine", RUNS_HERE)
     assert choose("prod", None, "dev")[0] == "prod"
@@ -174,7 +174,7 @@ def test_the_local_cloud_that_runs_here_comes_before_the_default(project, monkey
     ("running", "line", "said"),
     [(("a", "b"), "jobs", "name a or b"), (("dev",), "deploy up", "name the stack on AWS")],
 )
-def test_a_stack_is_to_be_named_where_it_may_be_meant_otherwise(project, monkeypatch, running, line, said):
+def test_ambiguous_stack_must_be_named(project, monkeypatch, running, line, said):
     _runs(monkeypatch, project, *running)
     shown = CliRunner().invoke(app, line.split())
     assert shown.exit_code == 2
@@ -186,7 +186,7 @@ NOT_RUN = {"local up", "local images make", "local images remove", "local images
 
 
 @pytest.mark.parametrize(("path", "command"), [each for each in COMMANDS if " ".join(each.values[0]) not in NOT_RUN])
-def test_a_command_that_cannot_begin_exits_with_2(path, command, project):
+def test_command_that_cannot_start_exits_2(path, command, project):
     line = ["dev" if word in ("prod", "local") and word not in path else word for word in example(command)]
     shown = CliRunner().invoke(app, line, input="")
     assert shown.exit_code == 2, shown.output
@@ -208,7 +208,7 @@ def test_failed_command_prints_a_document_with_json(path, command):
 # --- Why a command stopped --------------------------------------------------------------------------------------------
 
 
-def test_a_command_is_shown_as_it_can_be_typed(monkeypatch, capsys):
+def test_command_is_shown_shell_quoted(monkeypatch, capsys):
     text = "run `trn local up`, then trn doctor; not attrn plan"
     monkeypatch.setattr(shutil, "which", lambda _: "/bin/trn")
     assert as_typed(text) == text

@@ -29,7 +29,7 @@ BOTO3 = ModuleNotFoundError("no", name="boto3.session")
         (BOTO3, 2, "the Python package boto3.session is missing: pip install 'trainium-eks[local]' brings it"),
     ],
 )
-def test_an_error_that_a_command_has_foreseen_has_its_exit_code(error, code, said):
+def test_expected_error_has_its_exit_code(error, code, said):
     found = failure_of(error)
     assert (found.code, found.title) == (code, said)
     assert failure_of(FOREIGN) is failure_of(ValueError("no")) is None
@@ -47,7 +47,7 @@ def test_an_error_that_a_command_has_foreseen_has_its_exit_code(error, code, sai
         ({"script": "none.py"}, Program("none.py"), "--script"),
     ],
 )
-def test_a_program_is_the_images_or_travels(given, program, wrong):
+def test_program_is_the_images_or_a_workspace(given, program, wrong):
     request, workspace, problem = request_of(TrainOptions(**given))
     assert (request.program, workspace, problem.path if problem else "") == (program, None, wrong)
 
@@ -60,7 +60,7 @@ def test_a_program_is_the_images_or_travels(given, program, wrong):
         ({"module": "m", "env": ("A",)}, "--env A: write it as NAME=VALUE"),
     ],
 )
-def test_an_option_that_cannot_be_read_is_refused(given, said):
+def test_malformed_option_is_refused(given, said):
     with pytest.raises(CommandError, match=said) as refused:
         request_of(TrainOptions(**given))
     assert refused.value.code == 2
@@ -146,7 +146,7 @@ def test_scaling_waits_for_its_nodes_and_reports_eks_issues_once(monkeypatch):
     assert (failed.value.detail, clock[0]) == ("no capacity", 3 * scaling.LOOK_SECONDS + 1810)
 
 
-def test_submission_into_block_tells_its_end_to_running_jobs(monkeypatch):
+def test_submission_into_a_block_updates_its_end_for_running_jobs(monkeypatch):
     applied, submitted = [], []
     monkeypatch.setattr(submitting.submission, "submit", lambda *given: submitted.append(given))
     session = SimpleNamespace(api=SimpleNamespace(apply=applied.append))

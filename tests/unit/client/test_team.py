@@ -84,7 +84,7 @@ def test_wait_survives_a_short_outage_of_the_api_server(alpha, api, state, monke
         alpha.wait()
 
 
-def test_its_log_its_steps_and_its_last_metrics(alpha, api, scene):
+def test_job_has_log_steps_and_last_metrics(alpha, api, scene):
     assert alpha.metrics() is None
     assert alpha.steps() == []
     begun = now(scene).timestamp() - 5
@@ -102,7 +102,7 @@ def test_its_log_its_steps_and_its_last_metrics(alpha, api, scene):
         [*alpha.logs(rank=4)]
 
 
-def test_its_log_and_its_steps_are_followed_to_the_end(alpha, api):
+def test_log_and_steps_are_followed_to_the_end(alpha, api):
     def said(second, line):
         return f"2026-11-22T05:33:0{second}Z [default0]:{json.dumps(line)}"
 
@@ -117,7 +117,7 @@ def test_its_log_and_its_steps_are_followed_to_the_end(alpha, api):
     assert [*lines] == [line.partition(" ")[2] for line in log[1:]]
 
 
-def test_cancel_deletes_it_once(alpha, api):
+def test_cancel_deletes_the_job_once(alpha, api):
     ended = alpha.cancel()
     assert (ended.name, ended.pods_left) == ("alpha", 0)
     assert api.named("Job", "alpha") is None
@@ -138,13 +138,13 @@ def test_a_job_is_submitted_once_under_its_name(training, api, monkeypatch):
     assert len(training.jobs()) == 3
 
 
-def test_a_field_is_called_as_its_option():
+def test_field_has_the_name_of_its_option():
     for each in fields(TrainOptions):
         [option] = [note for note in get_args(each.type) if isinstance(note, Option)]
         assert not option.names or option.names[0].split("/")[0] == f"--{each.name.replace('_', '-')}"
 
 
-def test_options_are_taken_as_people_write_them():
+def test_options_accept_common_spellings():
     for field, written, meant in (
         ("script", Path("train.py"), "train.py"),
         ("workspace", "src", Path("src")),
@@ -157,7 +157,7 @@ def test_options_are_taken_as_people_write_them():
         assert getattr(taken(TrainOptions(**{field: written})), field) == meant
 
 
-def test_options_that_cannot_be_meant_are_named_at_once(training, api):
+def test_invalid_options_are_all_named_at_once(training, api):
     wrong = {"nodes": "two", "arguments": ("a\0",), "ranks_per_node": 2.5, "topology": "near", "scale": 7}
     with pytest.raises(CommandError) as refused:
         training.submit(TrainOptions(module="m", **wrong))

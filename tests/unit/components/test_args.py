@@ -40,7 +40,7 @@ class Sized(Sample):
     names: tuple[str, ...] = ()
 
 
-def test_faults_of_shape_and_of_value_are_in_one_error():
+def test_shape_and_value_problems_are_in_one_error():
     def judge(args):
         found = [Problem("names", "a name is empty")] if "" in args.names else []
         if args.spare >= args.size:
@@ -107,7 +107,7 @@ def default(_region):
 
 
 @pytest.mark.parametrize("program", [own, parents, default])
-def test_another_region_than_its_providers_is_refused(record, program):
+def test_region_other_than_the_providers_is_refused(record, program):
     """Of a component's provider, its parent's, and the default one's config."""
     assert record(lambda: program("us-west-2"), config={"aws:region": "us-west-2"}).resources
     with pytest.raises(

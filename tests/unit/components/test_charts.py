@@ -65,7 +65,7 @@ def rendered(chart, tmp_path, **more):
 
 
 @pytest.mark.parametrize("chart", [*HELM_CHARTS, "training-operator", "training-operator-volcano"])
-def test_nothing_floats_and_a_chart_has_the_values_that_its_templates_use_and_those_that_the_component_sets(chart):
+def test_charts_are_pinned_and_their_values_are_all_used(chart):
     if chart in VALUES:
         used = {name for text in templates(chart).values() for name in re.findall(r"\.Values\.(\w+)", text)}
         assert used == set(read(CHARTS / chart / "values.yaml")) >= set(VALUES[chart])
@@ -99,7 +99,7 @@ def test_the_monitor_runs_on_every_neuron_type_on_the_host_network(tmp_path):
 
 
 @needs_programs
-def test_the_efa_exporter_sees_its_nodes_counters_and_may_nothing(tmp_path):
+def test_efa_exporter_reads_node_counters_without_rights(tmp_path):
     objects = rendered("efa-exporter", tmp_path)
     program = objects["ConfigMap", "efa-exporter"]["data"]["exporter.py"]
     assert program == (CHARTS / "efa-exporter" / "files" / "exporter.py").read_text()
@@ -114,7 +114,7 @@ def test_the_efa_exporter_sees_its_nodes_counters_and_may_nothing(tmp_path):
 
 
 @needs_programs
-def test_etcd_is_reached_by_the_named_namespaces_under_torchxs_names_and_meets_the_restricted_level(tmp_path):
+def test_etcd_is_reachable_for_named_namespaces_and_runs_restricted(tmp_path):
     objects = rendered("torchx-etcd", tmp_path)
     pod = objects["StatefulSet", "etcd-server"]["spec"]["template"]
     for name in ("etcd-client", "etcd-server"):
@@ -141,7 +141,7 @@ def test_etcd_is_reached_by_the_named_namespaces_under_torchxs_names_and_meets_t
     assert rule["from"] == [{"podSelector": {}}]
 
 
-def test_the_training_operator_is_pinned_and_patched_to_be_restricted_and_one_flag_starts_gangs():
+def test_training_operator_is_pinned_restricted_and_schedules_gangs():
     """A patched list replaces upstream's, which has a command and no arguments."""
     kustomization = read(OPERATOR_DIRECTORY / "kustomization.yaml")
     assert kustomization["resources"] == ["../upstream/overlays/standalone"]

@@ -92,9 +92,7 @@ def test_control_plane_is_pulumi_eks_with_its_other_features_off(record):
         ({"private_access_via": "peers"}, ["10.0.0.0/16", "10.200.0.0/16"]),
     ],
 )
-def test_an_api_is_opened_to_named_ranges_and_to_the_vpc_and_its_peers_only_when_that_is_a_way(
-    record, endpoint, opened
-):
+def test_api_endpoint_is_open_to_named_ranges_and_privately_to_the_vpc(record, endpoint, opened):
     """Its interfaces are in a group that lets in its own members alone, and a deployment runner is none of them."""
     peers = ("10.200.0.0/16",)
     graph = built(record, vpc_cidr_block="10.0.0.0/16", peer_cidr_blocks=peers, endpoint=endpoint)
@@ -157,7 +155,7 @@ def test_every_add_on_is_pinned_and_overwrites_conflicts(record, version):
         assert each.inputs["resolveConflictsOnCreate"] == each.inputs["resolveConflictsOnUpdate"] == "OVERWRITE"
 
 
-def test_an_add_on_of_a_users_own_comes_after_the_nodes_with_its_settings_and_role(record):
+def test_users_add_on_is_installed_after_the_nodes_with_its_role(record):
     policy = "arn:aws:iam::111122223333:policy/snapshots"
     identity = {"service_account": "snapshots", "namespace": "storage", "policies": {"snapshots": policy}}
     own = {"version": "v8.3.0-eksbuild.1", "settings": {"replicaCount": 2}, "identity": identity}
@@ -171,7 +169,7 @@ def test_an_add_on_of_a_users_own_comes_after_the_nodes_with_its_settings_and_ro
     assert policy in [each.inputs["policyArn"] for each in of_kind(graph, "RolePolicyAttachment")]
 
 
-def test_a_name_that_cannot_become_the_clusters_or_a_roles_is_refused(record):
+def test_name_too_long_for_the_cluster_or_a_role_is_refused(record):
     # 56 characters, of which amazon-cloudwatch-observability and a dash take 32.
     given = {"addons": {"amazon-cloudwatch-observability": {}}, "node_groups": []}
     wrong = {**dict.fromkeys(("t" * 37, "my cluster", "-trn"), "component's name"), "c" * 25: "shorter name"}
@@ -181,7 +179,7 @@ def test_a_name_that_cannot_become_the_clusters_or_a_roles_is_refused(record):
     assert of_kind(record(lambda: TrainiumCluster("c" * 24, wiring(**given))), "Addon")
 
 
-def test_the_volume_driver_gets_its_region_by_value(record):
+def test_volume_driver_has_its_region_set(record):
     """With a hop limit of one it cannot ask the metadata service; EKS refuses a key that an add-on's schema lacks."""
     graph = built(record, addons={"vpc-cni": {"settings": {"env": {"AWS_VPC_K8S_CNI_LOGLEVEL": "DEBUG"}}}})
     configured = {name: addon.inputs.get("configurationValues") for name, addon in addons(graph).items()}
@@ -240,7 +238,7 @@ def test_volume_driver_manages_only_its_clusters_volumes(record):
 
 
 @pytest.mark.parametrize("zones", [2, 3, 4])
-def test_system_nodes_are_one_group_over_all_zones_with_their_number_in_each(record, zones):
+def test_system_nodes_are_one_group_across_all_zones(record, zones):
     made = groups(built(record, zones))
     system, cpu = made["trn-system-nodes"].inputs, made["trn-cpu-nodes"].inputs
     assert system["subnetIds"] == [SUBNETS[zone] for zone in ZONES[:zones]]
@@ -253,7 +251,7 @@ def test_system_nodes_are_one_group_over_all_zones_with_their_number_in_each(rec
 
 
 @pytest.mark.parametrize("name", ["trn-system", "trn-cpu"])
-def test_cpu_nodes_are_as_safe_as_the_others_and_left_to_the_clusters_group(record, name):
+def test_cpu_nodes_have_the_same_hardening_and_the_clusters_group(record, name):
     graph = built(record, tags={"Owner": "me"}, lustre_network="tcp")
     template, group = one(graph, "LaunchTemplate", f"{name}-template").inputs, groups(graph)[f"{name}-nodes"].inputs
     metadata, volume = template["metadataOptions"], template["blockDeviceMappings"][0]["ebs"]
@@ -268,7 +266,7 @@ def test_cpu_nodes_are_as_safe_as_the_others_and_left_to_the_clusters_group(reco
     assert group["nodeRepairConfig"] == {"enabled": True}
 
 
-def test_accelerator_groups_are_where_they_say_or_in_the_accelerator_zone_and_volumes_where_the_pod_is(record):
+def test_accelerator_groups_and_volumes_are_in_the_right_zone(record):
     first = {"name": "a", "instance_type": "trn1.32xlarge"}
     graph = built(record, node_groups=[first, {**first, "name": "b", "zone_id": "usw2-az1"}])
     found = [groups(graph)[f"trn-{name}-nodes"].inputs["subnetIds"] for name in ("a", "b")]

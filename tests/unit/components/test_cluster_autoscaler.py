@@ -55,9 +55,7 @@ def test_empty_groups_tags_show_its_devices(record, group, key, told):
 
 
 @pytest.mark.parametrize("kubernetes", versions.CLUSTER_AUTOSCALER)
-def test_only_empty_accelerator_nodes_go_later_than_cpu_nodes_and_it_runs_restricted_where_none_is_removed(
-    record, kubernetes
-):
+def test_empty_accelerator_nodes_are_removed_later_than_cpu_nodes(record, kubernetes):
     selector = {"trainium-eks/pool": "system"}
     asked = {"accelerator_scale_down_minutes": 25, "node_selector": selector, "kubernetes_version": kubernetes}
     graph = built(record, groups=[CPU, TRN1], **asked)
@@ -91,7 +89,7 @@ def _of_group(graph, pool):
     return group, tags(graph, group.outputs["resources"][0]["autoscalingGroups"][0]["name"])
 
 
-def test_a_stack_hands_over_the_cpu_pool_and_the_groups_that_are_named(record):
+def test_stack_passes_the_cpu_pool_and_the_named_groups(record):
     stack = record(lambda: TrainingStack("trn-dev", CONFIG))
     found = {pool: _of_group(stack, pool) for pool in ("system", "cpu", "fixed", "scaled")}
     assert {pool for pool, (_, told) in found.items() if told} == {"cpu", "scaled"}

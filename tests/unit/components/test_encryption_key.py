@@ -25,7 +25,7 @@ def test_the_key_rotates_and_outlives_the_stack_because_backups_need_it(record, 
         built(record, description="x" * 8193)
 
 
-def test_a_kept_key_gets_the_policy_and_an_alias_and_no_second_key_is_made(record):
+def test_existing_key_gets_policy_and_alias_without_a_second_key(record):
     arn = "arn:aws:kms:us-west-2:111122223333:key/0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
     keys = []
 
@@ -41,7 +41,7 @@ def test_a_kept_key_gets_the_policy_and_an_alias_and_no_second_key_is_made(recor
     assert keys == [arn]
 
 
-def test_the_simplest_mocks_of_a_users_test_are_enough():
+def test_key_works_with_the_simplest_mocks():
     """Mocks that answer with the inputs alone tell no ARN."""
     told = []
 

@@ -40,7 +40,7 @@ def naming(graph):
     return [each.name for each in found if KEY in json.dumps(each.inputs, default=str)]
 
 
-def test_accelerator_nodes_join_closed_and_cluster_autoscaler_counts_them_as_room(record, gated):
+def test_accelerator_nodes_join_tainted_and_count_as_capacity(record, gated):
     assert naming(record(lambda: TrainingStack("trn-dev", CONFIG))) == [], "without the gate"
     found = {
         each.inputs["labels"]["trainium-eks/pool"]: [taint["key"] for taint in each.inputs.get("taints") or ()]
@@ -80,7 +80,7 @@ def test_controllers_settings_list_every_pool(gated):
 
 
 @pytest.mark.parametrize("home", [_fabric_gate, _hypernodes, idle_guard])
-def test_every_module_can_be_imported_with_the_standard_library_alone(home, tmp_path):
+def test_every_module_imports_with_only_the_standard_library(home, tmp_path):
     program = home.PROGRAM
     items, sources = program.volume("code").config_map.items, program.sources()
     for item in items:

@@ -18,7 +18,7 @@ def file_system(record, **args):
     return record(lambda: FsxLustre("shared", {**WIRING, **args}) and None, dry_run=False)
 
 
-def test_lustre_and_its_clients_reach_each_other_and_it_is_persistent_compressed_encrypted_and_backed_up(record):
+def test_file_system_is_reachable_persistent_encrypted_and_backed_up(record):
     graph = file_system(record)
     group = one(graph, "SecurityGroup").outputs["id"]
     keys = ("ipProtocol", "securityGroupId", "referencedSecurityGroupId", "fromPort", "toPort")
@@ -51,7 +51,7 @@ def test_lustre_and_its_clients_reach_each_other_and_it_is_persistent_compressed
     [({}, False), ({"durability": {"type": "s3"}}, True), ({"logs": True}, True),
      ({"durability": {"type": "s3"}, "logs": False}, False)],
 )  # fmt: skip
-def test_log_group_is_made_for_a_link_or_when_asked_for(record, args, is_logged):
+def test_log_group_exists_for_a_link_or_on_request(record, args, is_logged):
     """The provider keeps a log configuration that is left out, so that it must say DISABLED."""
     graph = file_system(record, **args)
     logs = one(graph, "LustreFileSystem").inputs["logConfiguration"]
@@ -64,7 +64,7 @@ def test_log_group_is_made_for_a_link_or_when_asked_for(record, args, is_logged)
     assert (group.inputs["kmsKeyId"], group.inputs["retentionInDays"]) == (WIRING["kms_key_arn"], 365)
 
 
-def test_efa_opens_every_protocol_within_the_group_before_the_file_system(record):
+def test_efa_allows_every_protocol_in_the_group_first(record):
     graph = file_system(record, efa_enabled=True, storage_capacity_gib=19200)
     group, lustre = one(graph, "SecurityGroup").outputs["id"], one(graph, "LustreFileSystem")
     for type_ in (INGRESS, EGRESS):
@@ -77,7 +77,7 @@ def test_efa_opens_every_protocol_within_the_group_before_the_file_system(record
     assert lustre.inputs["metadataConfiguration"] == {"mode": "AUTOMATIC"}
 
 
-def test_s3_link_replaces_backups_and_carries_every_event_both_ways(record):
+def test_s3_link_replaces_backups_and_syncs_both_ways(record):
     graph = file_system(record, durability={"type": "s3", "prefix": "lustre/"}, metadata_iops=12000)
     inputs = one(graph, "LustreFileSystem").inputs
     assert (inputs["automaticBackupRetentionDays"], inputs["skipFinalBackup"]) == (0, True)
@@ -96,7 +96,7 @@ def test_s3_link_replaces_backups_and_carries_every_event_both_ways(record):
         assert [each.resource.type for each in compare(before, after).replaced] == []
 
 
-def test_own_bucket_is_closed_encrypted_versioned_and_outlives_the_stack(record):
+def test_own_bucket_is_private_encrypted_versioned_and_retained(record):
     graph = file_system(record, durability={"type": "s3"}, production=True)
     bucket = one(graph, "Bucket")
     assert bucket.inputs["forceDestroy"] is False
@@ -133,7 +133,7 @@ def test_own_bucket_is_closed_encrypted_versioned_and_outlives_the_stack(record)
     }
 
 
-def test_given_bucket_is_linked_with_its_listing_and_left_alone_and_scratch_is_given_nothing_that_fsx_refuses(record):
+def test_given_bucket_is_linked_unchanged_and_scratch_has_valid_arguments(record):
     graph = file_system(record, durability={"type": "s3", "bucket": "our-data", "file_system_path": "/sets"})
     assert [each.type for each in graph.resources if each.type.startswith("aws:s3/")] == []
     link = one(graph, "DataRepositoryAssociation").inputs
@@ -166,7 +166,7 @@ def test_production_protects_resources_with_data_by_default(record, args, protec
 
 
 @pytest.mark.parametrize("field", ["protect", "retain_on_delete"])
-def test_the_callers_options_reach_every_child(record, field):
+def test_options_reach_every_child(record, field):
     args, opts = {**WIRING, "durability": {"type": "s3"}, "kms_key_arn": None}, {field: True}
     graph = record(lambda: FsxLustre("shared", args, pulumi.ResourceOptions(**opts)) and None)
     children = [each for each in graph.resources if each.custom and each.type.startswith("aws:")]

@@ -63,7 +63,7 @@ def test_daemons_run_on_the_groups_types_and_tolerate_their_taint(record, name):
     assert set(values["resources"]) == {"requests", "limits"}
 
 
-def test_exporter_has_a_namespace_that_allows_privilege_and_needs_no_prometheus_operator(record, plain):
+def test_exporter_has_a_privileged_namespace_and_no_prometheus_operator(record, plain):
     values = releases(plain)["dcgm-exporter"].inputs["values"]
     assert values["serviceMonitor"] == {"enabled": False}
     assert values["service"]["port"] == 9400

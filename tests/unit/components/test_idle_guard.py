@@ -33,7 +33,7 @@ def test_settings_have_every_key_of_the_guard(record):
     assert settings(guard(record, remove_after_minutes=None))["removeSeconds"] is None
 
 
-def test_it_decides_first_and_ends_instances_of_guarded_groups_alone_after_it(record):
+def test_guard_decides_first_and_ends_only_instances_of_guarded_groups(record):
     graph = guard(record)
     spec = one(graph, "CronJob").inputs["spec"]
     assert spec["concurrencyPolicy"] == "Forbid"

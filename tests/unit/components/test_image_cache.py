@@ -41,7 +41,7 @@ def failing(graph):
     return {each.id for each in judge(graph) if each.status == "fail" and each.id > "R94"}
 
 
-def test_three_hundred_nodes_fail_the_rules_for_them_until_their_settings_are_made(record):
+def test_three_hundred_nodes_fail_their_rules_until_configured(record):
     before, after = stack(record), stack(record, **SETTINGS)
     assert failing(before) == {"R95", "R96", "R97", "R99"}
     assert failing(after) == set()
@@ -57,7 +57,7 @@ def test_three_hundred_nodes_fail_the_rules_for_them_until_their_settings_are_ma
     )
 
 
-def test_every_image_that_ecr_can_cache_comes_from_the_accounts_registry_into_a_repository_of_the_stack(record):
+def test_every_cacheable_image_comes_from_the_accounts_registry(record):
     graph = stack(record, image_cache=SECRETS)
     inside = [each for each in graph.resources if each.type.startswith("kubernetes:")]
     outside = [text for each in inside for text in leaves(each.inputs) if text.startswith((*cached_images.UPSTREAMS,))]
@@ -76,7 +76,7 @@ def test_every_image_that_ecr_can_cache_comes_from_the_accounts_registry_into_a_
     assert {each.urn for each in repositories} <= set(waits), "before the first pull"
 
 
-def test_without_secrets_the_cache_stands_for_registries_that_need_none(record):
+def test_cache_without_secrets_covers_only_public_registries(record):
     graph = record(lambda: ImageCache("cache", {**CACHE, "images": ("docker.io/a/b", "quay.io/c/d")}) and None)
     rules = {each.inputs["upstreamRegistryUrl"]: each.inputs for each in of_kind(graph, "PullThroughCacheRule")}
     assert sorted(rules) == ["public.ecr.aws", "quay.io", "registry.k8s.io"]

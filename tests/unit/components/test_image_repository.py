@@ -35,7 +35,7 @@ def test_images_are_scanned_immutable_encrypted_and_kept_on_destroy(record):
     }
 
 
-def test_unused_images_expire_and_the_default_name_is_one_that_ecr_takes(record):
+def test_unused_images_expire_and_the_default_name_is_valid(record):
     for stack in ("dev", "Dev-2", "gpu.eu_1"):
         assert repository.validate(ImageRepositoryConfig(name=default_name("trainium-eks", stack))) == []
     policy = json.loads(one(images(record, kept_images=5, untagged_days=2), "LifecyclePolicy").inputs["policy"])

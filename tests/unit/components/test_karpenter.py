@@ -35,7 +35,7 @@ def trainium(record):
     return built(record, cpu_limit=0, accelerator_pools=[pool], accelerator_empty_minutes=25)
 
 
-def test_by_default_it_starts_bounded_cpu_nodes_as_those_of_groups_where_staging_looks_for_them(plain):
+def test_default_pool_starts_bounded_cpu_nodes_for_staging(plain):
     spec = specs(plain, "NodePool")["karpenter"]
     template = spec["template"]
     assert spec["limits"] == {"cpu": "64"}
@@ -64,9 +64,7 @@ def test_by_default_it_starts_bounded_cpu_nodes_as_those_of_groups_where_staging
 
 
 @pytest.mark.parametrize(("network", "parts"), [("none", ()), ("tcp", ("dnf",)), ("efa", ("dnf", "kefalnd"))])
-def test_its_nodes_have_the_lustre_client_of_the_stack_and_no_huge_pages_of_which_it_knows_nothing(
-    record, network, parts
-):
+def test_karpenter_nodes_have_the_lustre_client_and_no_huge_pages(record, network, parts):
     pools = [TRN1, {"name": "p5", "instance_type": "p5.48xlarge"}]
     graph = built(record, accelerator_pools=pools, lustre_network=network)
     found = specs(graph, "EC2NodeClass")
@@ -109,9 +107,7 @@ def test_accelerator_node_is_removed_only_when_empty(trainium):
     ("pool", "groups"),
     [({}, 1), ({"capacity_reservation_ids": [RESERVATION]}, 0), ({"instance_type": "inf2.48xlarge"}, 0)],
 )
-def test_on_demand_nodes_with_efa_start_in_a_placement_group_and_reserved_ones_in_their_reservation(
-    record, pool, groups
-):
+def test_efa_nodes_use_a_placement_group_or_their_reservation(record, pool, groups):
     graph = built(record, accelerator_pools=[{**TRN1, **pool}])
     reserved = [{"id": each} for each in pool.get("capacity_reservation_ids", ())]
     assert specs(graph, "EC2NodeClass")["trn1"].get("capacityReservationSelectorTerms", []) == reserved
@@ -125,7 +121,7 @@ def test_on_demand_nodes_with_efa_start_in_a_placement_group_and_reserved_ones_i
     assert found == {"trn1": {"name": made[0].outputs["id"]} if made else None, "karpenter": None}
 
 
-def test_interruptions_come_by_a_queue_that_only_its_rules_fill(plain):
+def test_interruption_queue_is_filled_only_by_its_rules(plain):
     queue = one(plain, "aws:sqs/queue:Queue")
     assert (queue.inputs["messageRetentionSeconds"], queue.inputs["sqsManagedSseEnabled"]) == (300, True)
     heard = {json.loads(each.inputs["eventPattern"])["detail-type"][0] for each in of_kind(plain, "EventRule")}
@@ -149,7 +145,7 @@ def test_interruptions_come_by_a_queue_that_only_its_rules_fill(plain):
     assert node_class.urn in one(plain, "NodePool").dependencies
 
 
-def test_the_plan_counts_its_pools_at_their_limits(record):
+def test_plan_counts_pools_at_their_limits(record):
     graph = built(record, cpu_limit=16, instance_types=["m6i.xlarge"], accelerator_pools=[TRN1])
     lines = {each.what: (each.quantity, each.line.maximum) for each in cost.estimate(graph).items}
     assert lines["m6i.xlarge"] == lines["trn1.32xlarge"] == (0, 4)
@@ -163,7 +159,7 @@ CONFIG = {
 }
 
 
-def test_a_stack_installs_the_plugins_that_its_pools_need_and_measures_and_prices_their_nodes(record):
+def test_stack_installs_plugins_metrics_and_prices_of_its_pools(record):
     """A type that no node group has: without the plugin no pod that asks for EFA would ever start there."""
     graph = record(lambda: TrainingStack("trn-dev", {**CONFIG, "observability": {"metrics": {}}}))
     found = {name: release.inputs["values"] for name, release in releases(graph).items()}

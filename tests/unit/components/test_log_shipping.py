@@ -36,7 +36,7 @@ def settings(section):
     return {name.lower(): value for name, value in found}
 
 
-def test_the_group_is_named_after_the_cluster_encrypted_and_all_that_it_may_write_to(record):
+def test_log_group_is_named_encrypted_and_the_only_one_writable(record):
     graph = built(record, retention_days=180)
     group = one(graph, "LogGroup")
     assert group.inputs["name"] == one(graph, "LogShipping").outputs["log_group"] == GROUP
@@ -68,7 +68,7 @@ def test_pipeline_parts_agree_and_write_to_the_existing_group(plain):
     assert inputs["path_key"] == "file"
 
 
-def test_it_runs_on_every_node_asks_kubernetes_nothing_and_leaves_out_its_own_lines(record, plain):
+def test_shipper_runs_on_every_node_without_kubernetes_access(record, plain):
     for system, graph in ((False, plain), (True, built(record, system=True))):
         excluded = settings(values(graph)["config"]["inputs"])["exclude_path"]
         assert "*_log-shipping_*" in excluded
@@ -110,7 +110,7 @@ needs_lua = pytest.mark.skipif(LUA is None, reason="neither luajit nor lua5.1 is
     ("pod", "container"),
     [("bert-trainer-0-0", "trainer"), ("etcd.server-0", "main-x"), ("a", "neuron-monitor-0a1b")],
 )
-def test_a_line_gets_its_stream_from_its_files_name(pod, container, tmp_path):
+def test_log_stream_follows_from_the_file_name(pod, container, tmp_path):
     file = f"/var/log/containers/{pod}_research_{container}-{'0a' * 32}.log"
     stream = f"research/{pod}/{container}"
     assert run(file, tmp_path) == ["2", stream, "research", pod, container, "nil", "nil", "step 1"]

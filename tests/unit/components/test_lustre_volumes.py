@@ -57,7 +57,7 @@ def test_each_namespace_has_a_volume_for_its_one_claim(record, plain):
 
 
 @pytest.mark.parametrize(("root", "below"), [({}, ""), ({"root": "/linked/"}, "/linked")])
-def test_a_team_sees_its_own_directory_and_only_the_setup_sees_the_root(record, root, below):
+def test_team_mounts_its_directory_and_only_the_setup_the_root(record, root, below):
     """Directories lie where what is linked to S3 lies."""
     graph = volumes(record, **root)
     found = {name: spec["csi"]["volumeAttributes"]["mountname"] for name, spec in specs(graph).items()}
@@ -68,7 +68,7 @@ def test_a_team_sees_its_own_directory_and_only_the_setup_sees_the_root(record, 
 
 
 @pytest.mark.parametrize("key", [ARGS["kms_key_arn"], None])
-def test_storage_class_says_all_that_the_driver_would_get_wrong_and_only_in_text(record, key):
+def test_storage_class_sets_every_parameter_as_text(record, key):
     graph = volumes(record, on_demand=True, kms_key_arn=key)
     assert schema_faults(graph) == []
     classes = {each.inputs["metadata"]["name"]: each.inputs for each in of_kind(graph, "StorageClass")}
@@ -81,7 +81,7 @@ def test_storage_class_says_all_that_the_driver_would_get_wrong_and_only_in_text
     assert parameters.get("kmsKeyId", "none") == (key or "none")
 
 
-def test_directories_are_made_once_in_a_namespace_of_their_own(record, plain):
+def test_directories_are_made_once_in_their_own_namespace(record, plain):
     job = one(plain, "Job").inputs
     assert job["metadata"]["namespace"] == "lustre-setup"
     assert "ttlSecondsAfterFinished" not in job["spec"]
@@ -124,7 +124,7 @@ def seen(path):
 
 
 @needs_root
-def test_script_gives_each_team_its_directories_those_of_a_link_to_s3_too(tmp_path):
+def test_script_makes_each_teams_directories_including_linked_ones(tmp_path):
     root = tmp_path / "linked" / "here"
     (root / "training" / "data").mkdir(parents=True)
     (tmp_path / "linked").chmod(0o700)

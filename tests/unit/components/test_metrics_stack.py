@@ -78,7 +78,7 @@ def test_prometheus_reads_only_its_namespace_and_skips_hidden_eks_parts(plain):
     assert state["rbac"]["extraRules"] == [reads]
 
 
-def test_rules_and_alerts_are_this_prometheus_and_wait_for_their_definition(record):
+def test_rules_and_alerts_select_this_prometheus_and_wait_for_their_crd(record):
     own = with_entries(CATALOGUE, {"trn1.32xlarge": {"hourlyUsd": 12.5}})
     kinds = ["trn1.32xlarge", "p5.48xlarge"]
     graph = built(record, instance_types=kinds, catalogue=own, thresholds={"idle_minutes": 45})
@@ -116,7 +116,7 @@ def test_every_monitor_is_labelled_for_this_prometheus(record, plain):
     assert monitors(graph).keys() - monitors(plain).keys() == {"efa-exporter", "fsx-exporter"}
 
 
-def test_prometheus_writes_to_its_workspace_and_grafana_reads_it_and_no_other_and_dashboards_find_it(record, managed):
+def test_prometheus_writes_to_its_workspace_and_grafana_reads_only_it(record, managed):
     workspace = one(managed, WORKSPACE)
     assert workspace.inputs["kmsKeyArn"] == KEY
     spec = values(managed)["prometheus"]["prometheusSpec"]
@@ -146,7 +146,7 @@ def test_prometheus_writes_to_its_workspace_and_grafana_reads_it_and_no_other_an
     assert (beside["uid"], beside["isDefaultDatasource"]) == ("prometheus-cluster", False)
 
 
-def test_grafana_gets_every_dashboard_and_is_reached_by_port_forwarding_alone(record, plain, managed):
+def test_grafana_has_every_dashboard_and_no_public_address(record, plain, managed):
     given = releases(managed)["grafana-dashboards"].inputs["values"]["dashboards"]
     assert set(given) == set(dashboards())
     for text in given.values():
@@ -228,7 +228,7 @@ def test_managed_grafana_authenticates_users_and_reads_one_workspace(record, aut
     assert trust["Statement"][0]["Principal"] == {"Service": "grafana.amazonaws.com"}
 
 
-def test_a_stack_has_one_when_it_is_asked_for(record):
+def test_stack_has_metrics_only_on_request(record):
     observed = {"metrics": {"managed_prometheus": True}, "grafana": {"managed": {}}}
     graph = record(lambda: TrainingStack("trn-dev", {**STACK, "observability": observed}))
     policies = [json.loads(each.inputs["policy"]) for each in of_kind(graph, "RolePolicy")]

@@ -22,7 +22,7 @@ def built(record, **args):
 
 @pytest.mark.parametrize("count", [2, 3, 4])
 @pytest.mark.parametrize("nat", ["single", "per-zone"])
-def test_each_zone_has_both_subnets_and_a_way_out(record, count, nat):
+def test_each_zone_has_both_subnets_and_internet_access(record, count, nat):
     zones = ZONES[:count]
     graph = built(record, zone_ids=zones, nat_gateways=nat)
     blocks = [ipaddress.IPv4Network(each.inputs["cidrBlock"]) for each in of_kind(graph, "Subnet")]
@@ -38,7 +38,7 @@ def test_each_zone_has_both_subnets_and_a_way_out(record, count, nat):
         assert table == route["routeTableId"]
 
 
-def test_neither_the_nat_mode_nor_the_order_of_zones_makes_another_resource(record):
+def test_nat_mode_and_zone_order_do_not_rename_resources(record):
     def urns(*kinds, **args):
         graph = built(record, **args)
         return {each.urn for each in (of_kind(graph, *kinds) if kinds else graph.resources)}
@@ -49,7 +49,7 @@ def test_neither_the_nat_mode_nor_the_order_of_zones_makes_another_resource(reco
     assert one == other
 
 
-def test_nothing_has_a_public_address_and_the_default_group_lets_nothing_by(record):
+def test_nothing_has_a_public_address_and_the_default_group_blocks_all(record):
     graph = built(record)
     for subnet in of_kind(graph, "Subnet"):
         role = "kubernetes.io/role/elb" if "public" in subnet.name else "kubernetes.io/role/internal-elb"
@@ -62,7 +62,7 @@ def test_nothing_has_a_public_address_and_the_default_group_lets_nothing_by(reco
     assert not {"ingress", "egress"} & one(graph, "DefaultSecurityGroup").inputs.keys()
 
 
-def test_interface_endpoints_answer_the_whole_vpc_over_tls_alone_before_nodes_start(record):
+def test_interface_endpoints_serve_the_vpc_over_tls_before_nodes_start(record):
     waited = []
 
     def program():
@@ -87,7 +87,7 @@ def test_interface_endpoints_answer_the_whole_vpc_over_tls_alone_before_nodes_st
     assert names["net-s3"] == "com.amazonaws.cn-north-1.s3"
 
 
-def test_flow_logs_are_kept_encrypted_and_outputs_name_the_subnets_in_the_order_of_the_zones(record):
+def test_flow_logs_are_encrypted_and_outputs_list_subnets_by_zone(record):
     key = "arn:aws:kms:us-west-2:000000000000:key/k"
     graph = built(record, kms_key_arn=key, flow_log_retention_days=30, zone_ids=ZONES[:3])
     group, log = one(graph, "LogGroup"), one(graph, "FlowLog")
@@ -106,7 +106,7 @@ def test_flow_logs_are_kept_encrypted_and_outputs_name_the_subnets_in_the_order_
     assert of_kind(built(record, flow_logs=False), "LogGroup", "FlowLog", "Role", "RolePolicy") == ()
 
 
-def test_an_existing_network_makes_nothing_and_offers_the_same_outputs(record):
+def test_existing_network_makes_nothing_and_has_the_same_outputs(record):
     asked = []
 
     def program():

@@ -48,7 +48,7 @@ def test_device_plugin_runs_on_the_groups_types_and_tolerates_their_taint(plain)
     assert (one(plain, "NeuronAddons").outputs, releases(plain).keys()) == (told, installed.keys())
 
 
-def test_scheduler_extension_warns_of_the_charts_old_scheduler_unless_its_tag_is_given(record):
+def test_scheduler_extension_warns_of_an_old_scheduler_without_a_tag(record):
     for wanted in (True, False):
         values = installed(record, scheduler_extension=wanted)["neuron"].inputs["values"]
         assert values["scheduler"]["enabled"] is wanted
@@ -72,7 +72,7 @@ def test_efa_plugins_image_comes_from_the_regions_own_registry(record, region):
     assert plugin["values"]["image"] == {"repository": expected}
 
 
-def test_efa_plugin_runs_on_types_with_efa_only_those_of_gpu_groups_too(record):
+def test_efa_plugin_runs_on_efa_types_including_gpus(record):
     for none in ({"instance_types": ("trn1.2xlarge",)}, {"efa_instance_types": ()}):
         assert "aws-efa-k8s-device-plugin" not in installed(record, **none)
     mixed = ("trn1.32xlarge", "p4d.24xlarge")
@@ -88,7 +88,7 @@ def test_efa_plugin_runs_on_types_with_efa_only_those_of_gpu_groups_too(record):
         assert plugin["repositoryOpts"] == {"repo": versions.CHARTS["aws-efa-k8s-device-plugin"].repository}
 
 
-def test_monitor_knows_every_neuron_type_of_the_catalogue_and_of_the_config(record):
+def test_monitor_knows_every_neuron_type_of_catalogue_and_config(record):
     """R62: upstream's own manifest leaves trn2 out, and nothing says so."""
     catalogue = with_entries(CATALOGUE, {"trn3.48xlarge": {"like": "trn2.48xlarge"}})
     neuron = {name for name, kind in CATALOGUE.items() if kind.family == "neuron"}
@@ -99,7 +99,7 @@ def test_monitor_knows_every_neuron_type_of_the_catalogue_and_of_the_config(reco
         assert values["image"] == versions.IMAGES["neuron-monitor"]
 
 
-def test_monitor_has_a_local_chart_and_a_namespace_that_allows_privilege_and_can_be_left_out(record, plain):
+def test_monitor_has_a_local_chart_a_privileged_namespace_and_is_optional(record, plain):
     home = one(plain, "Namespace").inputs["metadata"]
     assert home["name"] == "neuron-monitor"
     assert home["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"

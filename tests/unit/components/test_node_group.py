@@ -66,7 +66,7 @@ def places(graph):
 
 
 @pytest.mark.parametrize("name", ACCELERATED)
-def test_every_type_of_the_catalogue_gets_its_interfaces_image_taint_and_labels(record, name):
+def test_every_instance_type_gets_its_interfaces_image_taint_and_labels(record, name):
     kind, graph = CATALOGUE[name], built(record, name)
     efa = [card for card, _, type_ in places(graph) if type_ != "interface"]
     assert efa == list(range(kind.first_efa_card, kind.first_efa_card + kind.efa_interfaces))
@@ -95,13 +95,13 @@ def test_every_type_of_the_catalogue_gets_its_interfaces_image_taint_and_labels(
         ("trn1.32xlarge", "efa", [(0, 0, "efa"), *((card, 1, "efa") for card in range(1, 8))]),
     ],
 )  # fmt: skip
-def test_each_layout_has_one_address_or_as_many_as_it_says(record, name, layout, wanted):
+def test_each_interface_layout_has_its_number_of_addresses(record, name, layout, wanted):
     assert places(built(record, name, **({"interface_layout": layout} if layout else {}))) == wanted
     with pytest.raises(ValueError, match="no EFA on card 0"):
         template.interfaces(CATALOGUE["p6-b300.48xlarge"], "efa-only")
 
 
-def test_interfaces_carry_the_clusters_group_and_one_that_reaches_itself_both_ways(record):
+def test_interfaces_have_the_clusters_group_and_a_self_referencing_one(record):
     """With interfaces in the template, EKS adds no group by itself."""
     graph = built(record)
     own = one(graph, "SecurityGroup")
@@ -127,9 +127,7 @@ def test_interfaces_carry_the_clusters_group_and_one_that_reaches_itself_both_wa
         ("trn1.32xlarge", {"root_volume_gib": 250}, 250),
     ],
 )
-def test_the_root_volume_is_encrypted_gp3_sized_by_where_containers_live_and_metadata_needs_a_token(
-    record, name, args, size
-):
+def test_root_volume_is_encrypted_and_sized_and_metadata_needs_a_token(record, name, args, size):
     found = settings(built(record, name, kms_key_arn="arn:aws:kms:us-west-2:000000000000:key/k", **args))
     wanted = {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
     assert found["metadataOptions"] == wanted
@@ -143,7 +141,7 @@ def test_the_root_volume_is_encrypted_gp3_sized_by_where_containers_live_and_met
 
 
 @pytest.mark.parametrize(("layout", "pods"), [("ena", 51), ("efa-only", None)])
-def test_a_layout_that_takes_addresses_lowers_the_number_of_pods(record, layout, pods):
+def test_address_consuming_layout_lowers_max_pods(record, layout, pods):
     ((type_, text), *rest) = user_data(built(record, "trn2.48xlarge", interface_layout=layout))
     assert [type_, *{other for other, _ in rest}] == ["application/node.eks.aws", "text/x-shellscript"]
     config = yaml.safe_load(text)
@@ -151,7 +149,7 @@ def test_a_layout_that_takes_addresses_lowers_the_number_of_pods(record, layout,
     assert config["spec"].get("kubelet") == (None if pods is None else {"flags": [f"--max-pods={pods}"]})
 
 
-def test_efa_nodes_let_containers_lock_memory_before_containerd_starts_and_gpus_go_to_mounts_alone(record):
+def test_efa_nodes_lock_memory_and_gpus_are_passed_only_by_mounts(record):
     trn1, p5 = (
         [text for type_, text in user_data(built(record, name)) if type_ == "text/x-shellscript"]
         for name in ("trn1.32xlarge", "p5.48xlarge")
@@ -224,7 +222,7 @@ def test_lustre_client_is_installed_where_the_cluster_has_a_file_system(record, 
     [("trn1.32xlarge", 2), ("trn1n.32xlarge", 2), ("p5.4xlarge", 1), ("p5.48xlarge", 8), ("p5en.48xlarge", 8),
      ("p6-b200.48xlarge", 8), ("p6-b300.48xlarge", 16)],
 )  # fmt: skip
-def test_lustre_gets_its_efa_interfaces_before_the_first_mount(record, tmp_path, name, used):
+def test_lustre_efa_is_configured_before_the_first_mount(record, tmp_path, name, used):
     count = CATALOGUE[name].efa_interfaces
     for number in range(count + 1):
         device = tmp_path / f"sys/class/infiniband/rdmap{number:02}s0/device"
@@ -238,7 +236,7 @@ def test_lustre_gets_its_efa_interfaces_before_the_first_mount(record, tmp_path,
     assert lines[-2:] == ["set discovery 1", "udsp add --src efa --priority 0"]
 
 
-def test_logical_cores_are_set_only_where_the_catalogue_differs_from_the_runtimes_default(record):
+def test_logical_cores_are_set_only_where_they_differ_from_the_default(record):
     assert "LOGICAL_NC" not in str(user_data(built(record, "trn2.48xlarge")))
     assert "userData" not in settings(built(record, "trn1.2xlarge", local_storage="none")), "nothing to do at boot"
     whole = with_entries(CATALOGUE, {"trn2.48xlarge": {"logicalNeuronCores": 128}})
@@ -249,7 +247,7 @@ def test_logical_cores_are_set_only_where_the_catalogue_differs_from_the_runtime
         assert logical_core_setting(paired) == setting
 
 
-def test_plain_on_demand_starts_in_a_cluster_placement_group_and_spot_takes_a_waiver_and_none(record):
+def test_on_demand_uses_a_placement_group_and_spot_needs_a_waiver(record):
     graph = built(record)
     placement = one(graph, "PlacementGroup")
     assert placement.inputs["strategy"] == "cluster"
@@ -270,7 +268,7 @@ def test_plain_on_demand_starts_in_a_cluster_placement_group_and_spot_takes_a_wa
 
 
 @pytest.mark.parametrize("made_in", [None, "pg-of-the-reservation"])
-def test_a_reservation_is_targeted_and_placed_only_where_it_was_made(record, made_in):
+def test_reservation_is_targeted_in_its_own_zone(record, made_in):
     graph = built(record, capacity={"type": "reservation", **RESERVATION, "placement_group": made_in})
     assert settings(graph)["capacityReservationSpecification"] == {"capacityReservationTarget": TARGET}
     assert settings(graph).get("placement") == ({"groupName": made_in} if made_in else None)
@@ -280,7 +278,7 @@ def test_a_reservation_is_targeted_and_placed_only_where_it_was_made(record, mad
     assert group(graph).options.delete_before_replace
 
 
-def test_a_capacity_block_names_its_type_in_the_template_alone(record):
+def test_capacity_block_sets_its_type_only_in_the_template(record):
     graph = built(record, capacity={"type": "capacity-block", **RESERVATION}, desired_size=0)
     found, inputs = settings(graph), group(graph).inputs
     assert found["instanceType"] == "trn1.32xlarge"
@@ -291,7 +289,7 @@ def test_a_capacity_block_names_its_type_in_the_template_alone(record):
     assert group(graph).options.delete_before_replace
 
 
-def test_the_group_is_in_one_subnet_with_versions_pinned_and_a_generated_name(record):
+def test_group_is_in_one_subnet_with_pinned_versions(record):
     graph = built(record)
     inputs = group(graph).inputs
     assert (inputs["subnetIds"], inputs["version"]) == ([WIRING["subnet_id"]], versions.KUBERNETES)
@@ -319,7 +317,7 @@ def test_sizes_repair_and_updates_are_explicit(record):
     assert found.inputs["labels"] == {**CATALOGUE.node_labels("trn1.32xlarge"), POOL_LABEL: "ng", "team": "nlp"}
 
 
-def test_on_a_foreign_cluster_the_group_brings_its_own_role_and_waits_for_its_policies(record):
+def test_group_on_a_foreign_cluster_brings_its_own_role_with_policies(record):
     graph = built(record, node_role_arn=None)
     role = one(graph, IAM_ROLE)
     assert group(graph).inputs["nodeRoleArn"] == role.outputs["arn"]

@@ -64,7 +64,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_value_may_come_from_another_resource(record, case):
+def test_value_argument_accepts_an_output(record, case):
     value, kind, program = CASES[case]
 
     def whole():
@@ -84,7 +84,7 @@ def test_a_value_may_come_from_another_resource(record, case):
     assert [each for each in of_kind(known, kind) if value in str(each.inputs)]
 
 
-def test_a_stack_may_link_a_bucket_of_the_programs_own(record):
+def test_stack_links_a_bucket_of_the_program(record):
     def program():
         bucket = aws.s3.Bucket("data").bucket
         TrainingStack("trn-dev", {**STACK, "file_system": {"durability": {"type": "s3", "bucket": bucket}}})

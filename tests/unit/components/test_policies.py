@@ -299,7 +299,7 @@ def test_policy_grants_exactly_its_table(name):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_no_part_of_a_policy_can_be_lost_unnoticed(name):
+def test_every_part_of_a_policy_is_needed(name):
     text, table = POLICIES[name]
     wanted = [answer for answer, _ in table]
     changes = list(altered(json.loads(text)))
@@ -310,7 +310,7 @@ def test_no_part_of_a_policy_can_be_lost_unnoticed(name):
 @pytest.mark.parametrize(
     ("region", "partition"), [("us-west-2", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")]
 )
-def test_managed_policies_and_the_account_are_of_the_regions_partition(region, partition):
+def test_managed_policies_and_account_use_the_regions_partition(region, partition):
     arn = _iam.managed_policy_arn(region, "service-role/AmazonEBSCSIDriverPolicy")
     assert arn == f"arn:{partition}:iam::aws:policy/service-role/AmazonEBSCSIDriverPolicy"
     key = f"arn:{partition}:kms:{region}:{ACCOUNT}:key/00000000-0000-0000-0000-000000000000"

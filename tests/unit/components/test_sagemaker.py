@@ -43,7 +43,7 @@ def rights(graph):
     return {action: each for each in policy for action in listed(each["Action"])}
 
 
-def test_the_role_writes_below_one_prefix_of_one_bucket_and_people_may_submit_isolated_jobs_with_it_alone(record):
+def test_role_writes_under_one_prefix_and_people_submit_only_isolated_jobs(record):
     graph = made(record)
     trust = json.loads(one(graph, IAM_ROLE).inputs["assumeRolePolicy"])
     assert trust["Statement"][0]["Principal"] == {"Service": "sagemaker.amazonaws.com"}
@@ -122,7 +122,7 @@ def resources_of(graph, action):
     return [each["Resource"] for each in statements(graph) if action in each["Action"]]
 
 
-def test_its_role_reads_one_model_and_one_image_and_its_containers_are_isolated_and_wait_for_rights(record):
+def test_serving_role_reads_one_model_and_one_image_in_isolation(record):
     graph = served(record)
     assert one(graph, IAM_ROLE).inputs["permissionsBoundary"] == SERVING["permissions_boundary"]
     assert resources_of(graph, "s3:GetObject") == [f"arn:aws:s3:::acme-data/{SERVING['model']}"]
@@ -146,9 +146,7 @@ def test_its_role_reads_one_model_and_one_image_and_its_containers_are_isolated_
     ("instances", "routing", "instance_type", "key"),
     [(1, "ALL_AT_ONCE", "ml.inf2.xlarge", KEY), (2, "CANARY", "ml.trn1.2xlarge", None)],
 )
-def test_a_change_is_rolled_back_when_the_alarm_rings_and_the_key_is_for_volumes_alone(
-    record, instances, routing, instance_type, key
-):
+def test_alarm_rolls_a_change_back_and_the_key_is_only_for_volumes(record, instances, routing, instance_type, key):
     graph = served(record, instances=instances, most_errors=7, instance_type=instance_type)
     assert one(graph, "EndpointConfiguration").inputs.get("kmsKeyArn") == key, "local disks have their own"
     deployment, alarm = one(graph, "Endpoint").inputs["deploymentConfig"], one(graph, "MetricAlarm").inputs
@@ -158,7 +156,7 @@ def test_a_change_is_rolled_back_when_the_alarm_rings_and_the_key_is_for_volumes
     assert (alarm["metricName"], alarm["threshold"]) == ("Invocation5XXErrors", 7)
 
 
-def test_calls_are_captured_under_the_key_if_asked(record):
+def test_calls_are_captured_encrypted_on_request(record):
     kind, place = "EndpointConfiguration", "acme-data/sagemaker/captured/trn-reviews"
     assert "dataCaptureConfig" not in one(served(record), kind).inputs
     graph = served(record, capture_percent=10)
@@ -168,7 +166,7 @@ def test_calls_are_captured_under_the_key_if_asked(record):
     assert resources_of(graph, "s3:PutObject") == [f"arn:aws:s3:::{place}/*"]
 
 
-def test_it_scales_by_calls_and_its_instances_are_in_the_cost(record):
+def test_endpoint_scales_by_calls_and_is_priced(record):
     assert of_kind(served(record), "aws:appautoscaling/target:Target") == ()
     graph = served(record, max_instances=4, calls_per_minute=90)
     target, policy = one(graph, "Target"), one(graph, "Policy")

@@ -59,7 +59,7 @@ def triples(rules, *keys):
     return {each for rule in rules for each in itertools.product(*(rule[key] for key in keys))}
 
 
-def test_namespace_is_held_to_baseline_and_says_why_not_to_more_and_its_claim_is_for_its_own_volume(record):
+def test_namespace_enforces_baseline_and_its_claim_has_its_own_volume(record):
     graph = team(record)
     metadata = one(graph, "Namespace").inputs["metadata"]
     assert metadata["name"] == "training"
@@ -87,7 +87,7 @@ def test_namespace_is_held_to_baseline_and_says_why_not_to_more_and_its_claim_is
     assert plain["spec"]["storageClassName"] == "", "a volume without a class is claimed without one"
 
 
-def test_quota_given_is_laid_over_the_default_and_opens_its_storage_class_to_jobs(record):
+def test_given_quota_overrides_the_default_and_opens_its_storage_class(record):
     given = {"requests.aws.amazon.com/neuron": "16", "fsx.storageclass.storage.k8s.io/persistentvolumeclaims": "2"}
     for own, closed in (({}, True), (given, False)):
         graph = team(record, resource_quota=own)
@@ -98,7 +98,7 @@ def test_quota_given_is_laid_over_the_default_and_opens_its_storage_class_to_job
         assert ("storage class fsx" in json.dumps(jobs)) is closed
 
 
-def test_researchers_train_but_neither_rule_nor_read_secrets(record):
+def test_researchers_train_without_admin_rights_or_secrets(record):
     graph = team(record)
     allowed = triples(one(graph, ROLE).inputs["rules"], "apiGroups", "resources", "verbs")
     jobs = (("batch.volcano.sh", "jobs"), ("kubeflow.org", "pytorchjobs"))
@@ -126,7 +126,7 @@ def test_researchers_train_but_neither_rule_nor_read_secrets(record):
     assert one(graph, "ClusterRoleBinding").inputs["roleRef"]["name"] == role["metadata"]["name"]
 
 
-def test_each_principal_gets_in_by_the_group_that_the_role_is_bound_to_once_the_policies_stand(record):
+def test_each_principal_enters_by_the_roles_group_after_the_policies(record):
     others = "arn:aws:iam::111111111111"
     arns = [f"{others}:{each}" for each in ("role/bert", "role/teams/bert", "role/teams-bert", "user/bert")]
     arns.append("arn:aws:iam::000000000000:role/bert")
@@ -144,7 +144,7 @@ def test_each_principal_gets_in_by_the_group_that_the_role_is_bound_to_once_the_
     assert bindings <= set(one(graph, "RoleBinding").dependencies)
 
 
-def test_jobs_read_and_write_below_their_own_prefixes_alone(record):
+def test_jobs_read_and_write_only_under_their_prefixes(record):
     found = statements(team(record))
     objects = [each["Resource"] for each in found if "s3:GetObject" in each["Action"]]
     assert objects == ["arn:aws:s3:::stack-bucket/lustre/training/*", "arn:aws:s3:::team-data/training/*"]
@@ -188,7 +188,7 @@ def test_network_policy_allows_only_training_traffic(record):
     assert {*policies, "metrics"} - without.keys() == {"rendezvous"}
 
 
-def test_admission_is_held_to_this_namespace_and_refuses_when_in_doubt(record):
+def test_admission_applies_to_this_namespace_and_fails_closed(record):
     graph = team(record)
     policies = named(graph, POLICY)
     assert set(policies) == {f"trainium-eks-training-{name}" for name in POLICIES}
@@ -214,7 +214,7 @@ def test_admission_is_held_to_this_namespace_and_refuses_when_in_doubt(record):
     assert named(team(record, queues=("test", pulumi.Output.from_input("big"))), POLICY) == policies
 
 
-def test_admission_sees_all_that_makes_pods_claims_or_commands(record):
+def test_admission_covers_every_kind_that_makes_pods(record):
     specs = [inputs["spec"] for inputs in named(team(record), POLICY).values()]
     rules = [rule for spec in specs for rule in spec["matchConstraints"]["resourceRules"]]
     matched = triples(rules, "apiGroups", "apiVersions", "resources", "operations")

@@ -56,7 +56,7 @@ def environment(tmp_path, **other):
     return {"TRN_CACHE": str(tmp_path / "cache"), **other}
 
 
-def test_files_are_fetched_once_by_many_at_once_and_again_when_they_were_changed(tmp_path, server):
+def test_files_are_fetched_once_in_parallel_and_again_after_a_change(tmp_path, server):
     place = tmp_path / "kept"
     with ThreadPoolExecutor(6) as pool:
         (home,) = set(pool.map(lambda _: fetch(server.source(), place), range(6)))
@@ -86,7 +86,7 @@ def test_failed_fetch_is_reported_and_keeps_no_file(tmp_path, server):
         fetch(pinned, tmp_path / "file" / "kept")
 
 
-def test_the_kustomization_stands_beside_upstreams_files_of_a_mirror_and_then_needs_no_network(tmp_path, server):
+def test_kustomization_from_a_mirror_needs_no_network(tmp_path, server):
     gone = ProjectFiles("operator-v1", "http://127.0.0.1:1", server.source().sha256)
     mirror = environment(tmp_path, **{MIRROR_VARIABLE: f"{server.url}/"})
     directory = kustomization(gangs=True, pinned=gone, environment=mirror)

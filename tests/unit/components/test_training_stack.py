@@ -21,7 +21,7 @@ def policies(graph):
     return [str(each.inputs["policy"]) for each in of_kind(graph, "RolePolicy")]
 
 
-def test_a_name_that_buckets_and_kubernetes_refuse_is_refused_first_and_null_sections_make_nothing(record):
+def test_invalid_name_is_refused_first_and_null_sections_make_nothing(record):
     for name in ("trn-Dev", "trn_dev", "1dev", "dev-"):
         with pytest.raises(ArgumentError, match="lower-case letters, digits and dashes"):
             record(lambda: TrainingStack(name, STACK))  # noqa: B023
@@ -41,7 +41,7 @@ def test_one_efa_plugin_serves_trainium_and_gpu_groups(record):
 
 
 @pytest.mark.parametrize(("durability", "makes_bucket"), [("backup", True), ("s3", False)])
-def test_sagemaker_has_the_stack_s_network_key_and_bucket_and_the_tools_read_it(record, durability, makes_bucket):
+def test_sagemaker_uses_the_stacks_network_key_and_bucket(record, durability, makes_bucket):
     image = "111122223333.dkr.ecr.us-west-2.amazonaws.com/t:1"
     entry = {"name": "reviews", "model": "a/model.tar.gz", "image": image, "instance_type": "ml.inf2.xlarge"}
     sections = {"file_system": {"durability": {"type": durability}}, "sage_maker": {}, "sage_maker_endpoints": [entry]}
@@ -60,7 +60,7 @@ def test_sagemaker_has_the_stack_s_network_key_and_bucket_and_the_tools_read_it(
     assert one(graph, "Endpoint").inputs["name"] == "trn-dev-reviews"
 
 
-def test_teams_lie_in_the_directory_that_is_linked_to_s3_and_every_role_carries_the_boundary(record):
+def test_team_directories_are_linked_to_s3_and_every_role_has_the_boundary(record):
     storage = {"durability": {"type": "s3", "prefix": "runs", "file_system_path": "/linked"}}
     graph = built(record, file_system=storage, permissions_boundary=BOUNDARY)
     specs = [each.inputs["spec"]["csi"]["volumeAttributes"] for each in of_kind(graph, "PersistentVolume")]
@@ -83,7 +83,7 @@ ALL, NO_CHOICE = "must take all devices of its node, 16 aws.amazon.com/neuron of
     ("parts", "said", "levels"),
     [([None], "", 0), ([False], ALL, 1), ([None, None], ALL, 2), ([True, None], NO_CHOICE, 2)],
 )
-def test_teams_that_share_nodes_take_them_whole_and_send_few_requests(record, parts, said, levels):
+def test_teams_sharing_nodes_use_whole_ones_and_are_rate_limited(record, parts, said, levels):
     teams = [
         {"name": f"team{user}", "queues": [f"q{user}"], "training_user_id": user, "partial_nodes": part}
         for user, part in enumerate(parts, 1)

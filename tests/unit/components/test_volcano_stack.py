@@ -53,7 +53,7 @@ def test_volcano_is_a_real_helm_release_pinned_and_rolled_back_on_failure(record
     assert {"kube-system", "volcano-system"} <= set(expression["values"])
 
 
-def test_two_copies_elect_a_leader_survive_a_drain_and_keep_no_gang_of_a_thousand_waiting(record, plain):
+def test_two_schedulers_elect_a_leader_and_handle_a_gang_of_a_thousand(record, plain):
     """R58."""
     custom = values(plain)["custom"]
     assert custom["leader_elect_enable"] is True
@@ -81,7 +81,7 @@ def test_two_copies_elect_a_leader_survive_a_drain_and_keep_no_gang_of_a_thousan
     assert {custom[f"{each}_log_level"] for each in ("scheduler", "controller", "admission")} == {2}
 
 
-def test_a_pool_that_rests_at_zero_gives_pods_to_jobs_without_a_node(record):
+def test_scale_from_zero_pool_enqueues_jobs_without_a_node(record):
     def plugins(**args):
         config = yaml.safe_load(values(built(record, **args))["custom"]["scheduler_config_override"])
         return {plugin["name"] for tier in config["tiers"] for plugin in tier["plugins"]}
@@ -92,7 +92,7 @@ def test_a_pool_that_rests_at_zero_gives_pods_to_jobs_without_a_node(record):
     assert set(releases(built(record, scale_from_zero=False, rests_at_zero=True, waivers={"R60": "x"}))) == {"volcano"}
 
 
-def test_hypernodes_are_kept_by_a_controller_and_by_no_discovery_of_volcanos(record, plain, monkeypatch):
+def test_hypernodes_come_from_the_controller_and_not_from_discovery(record, plain, monkeypatch):
     graph = built(record, topology_labels=("zone", "switch"))
     assert "controller_config_override" not in values(graph)["custom"]
     deployment = one(graph, "Deployment")
@@ -114,7 +114,7 @@ def test_hypernodes_are_kept_by_a_controller_and_by_no_discovery_of_volcanos(rec
     assert before == same != other
 
 
-def test_queues_wait_for_volcanos_admission(plain):
+def test_queues_wait_for_volcanos_webhook(plain):
     """Row 45: before its webhook answers, the API server refuses every queue."""
     queue = queues(plain)["test"]
     assert releases(plain)["volcano"].urn in queue.dependencies
@@ -145,7 +145,7 @@ def test_child_queue_is_created_after_its_parent_in_any_order(record, plain):
     assert outputs(plain)["queue_names"] == ["test"]
 
 
-def test_priorities_stop_nothing_that_runs_and_few_ports_of_a_baseline_namespace_are_open(plain):
+def test_priorities_do_not_preempt_and_few_ports_are_open(plain):
     levels = of_kind(plain, "PriorityClass")
     assert {each.inputs["metadata"]["name"] for each in levels} == set(priorities.NAMES)
     assert {(each.inputs["preemptionPolicy"], each.inputs["globalDefault"]) for each in levels} == {("Never", False)}
@@ -156,7 +156,7 @@ def test_priorities_stop_nothing_that_runs_and_few_ports_of_a_baseline_namespace
     assert (spec["podSelector"], [port["port"] for port in rule["ports"]]) == ({}, [8443, 8080, 8081])
 
 
-def test_etcd_is_installed_in_a_restricted_namespace_for_the_named_ones(record, plain):
+def test_etcd_is_installed_in_a_restricted_namespace(record, plain):
     graph = built(record, rendezvous="etcd", rendezvous_namespaces=["training", "research"])
     etcd, home = releases(graph)["torchx-etcd"], one(graph, "Namespace", "etcd")
     assert etcd.inputs["chart"].endswith("charts/torchx-etcd")

@@ -60,7 +60,7 @@ def attached():
     return {each["PolicyName"] for each in found}
 
 
-def test_its_policies_are_the_published_documents_also_after_an_update(account):
+def test_template_policies_equal_the_published_documents(account):
     named = {"TrustedPrincipals": PERSON, "StateBucketName": STATE_BUCKET, "Rights": "narrow"}
     deployed(**named)
     state = {"STATE_BUCKET": STATE_BUCKET, "STATE_KEY_ARN": key()}
@@ -70,7 +70,7 @@ def test_its_policies_are_the_published_documents_also_after_an_update(account):
         assert policy(name) == published(name, **PLACEHOLDERS | state)
 
 
-def test_deploy_role_is_power_user_with_bounded_roles_unless_rights_are_narrow(account):
+def test_deploy_role_is_power_user_with_bounded_roles_unless_narrow(account):
     named = {"TrustedPrincipals": PERSON, "StateBucketName": STATE_BUCKET}
     deployed(**named)
     # moto leaves ManagedPolicyArns out.
@@ -94,7 +94,7 @@ def longest(parameter, each):
     return ",".join(f"{index}{'x' * (length - 1)}" for index in range(10))
 
 
-def test_the_longest_lists_fit_into_the_policies(account):
+def test_longest_lists_fit_the_policies(account):
     gov = "arn:aws-us-gov:kms:us-gov-west-1"
     keys = ",".join(f"{gov}:{ACCOUNT}:key/{index}{'1' * 35}" for index in range(10))
     lists = {"Projects": longest("Projects", 60), "DataBuckets": longest("DataBuckets", 63), "ExistingKeyArns": keys}
@@ -114,7 +114,7 @@ def test_the_longest_lists_fit_into_the_policies(account):
 
 
 @pytest.mark.parametrize("wanted", ["no", "yes"])
-def test_only_an_account_for_acceptance_runs_lets_the_role_end_nodes_of_the_stacks_clusters(account, wanted):
+def test_only_acceptance_accounts_let_the_role_end_nodes(account, wanted):
     deployed(TrustedPrincipals=PERSON, Acceptance=wanted)
     names = client("iam").list_role_policies(RoleName="training-deployer")["PolicyNames"]
     assert len(names) == (wanted == "yes")
@@ -144,7 +144,7 @@ def test_bucket_and_key_outlive_the_stack_and_are_adopted_by_the_next(account):
 @pytest.mark.parametrize(
     "parameters", [{"TrustedPrincipals": PERSON}, PIPELINES, {"TrustedPrincipals": PERSON, **PIPELINES}]
 )
-def test_the_role_trusts_those_that_are_named(account, parameters):
+def test_role_trusts_only_the_named_principals(account, parameters):
     deployed(**parameters, OidcProvider="existing", OidcAudience="aud")
     statements = client("iam").get_role(RoleName="training-deployer")["Role"]["AssumeRolePolicyDocument"]["Statement"]
     trusted = {"AWS": [PERSON]}, {"Federated": f"arn:aws:iam::{ACCOUNT}:oidc-provider/gitlab.example.com"}
@@ -182,12 +182,12 @@ def test_overly_broad_parameter_is_refused_and_common_values_pass():
         assert [*refusals(given)] == ([given["rule"]] if "rule" in given else []), given
 
 
-def test_cfn_lint_finds_nothing_and_the_command_line_takes_the_template_whole():
+def test_cfn_lint_finds_nothing_and_the_template_fits_the_command_line():
     assert [str(each) for each in cfnlint.api.lint_file(FILE)] == []
     assert len(FILE.read_bytes()) <= 51_200  # `aws cloudformation deploy` without a bucket
 
 
-def test_only_tls_reaches_the_state_and_only_the_boundary_has_the_stacks_prefix():
+def test_state_needs_tls_and_the_stacks_prefix_needs_the_boundary():
     made = {name: each["Properties"] for name, each in TEMPLATE["Resources"].items()}
     [statement] = made["StateBucketPolicy"]["PolicyDocument"]["Statement"]
     assert (statement["Effect"], statement["Action"], len(statement["Resource"])) == ("Deny", "s3:*", 2)

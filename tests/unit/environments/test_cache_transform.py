@@ -19,7 +19,7 @@ def recorded(cache, dry_run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_the_cache_changes_images_alone_also_where_values_are_known_later(dry_run):
+def test_cache_transform_changes_only_images(dry_run):
     direct = {each.urn: each for each in recorded(None, dry_run).resources}
     cached = [each for each in recorded({}, dry_run).resources if each.urn in direct]
     assert len(cached) == len(direct)

@@ -58,7 +58,7 @@ def calendar(data, monkeypatch):
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod", "gpu", "acceptance", "local"])
-def test_date_alone_adds_only_these_warnings_in_400_days(stack, monkeypatch):
+def test_time_alone_adds_only_listed_warnings_in_400_days(stack, monkeypatch):
     data = yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text())["config"]
     data = {key.partition(":")[2]: value for key, value in data.items() if key.startswith("trainium-eks:")}
     found, wanted = calendar(data, monkeypatch), TABLE + "".join(map(EXPIRED.format, data["waivers"]))

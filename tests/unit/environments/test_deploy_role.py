@@ -99,14 +99,14 @@ def every_need():
     return (*FIXED, *alike.values())
 
 
-def test_the_types_of_the_table_are_those_of_the_environments():
+def test_table_lists_the_types_of_the_environments():
     made = {each.type for stack in ENVIRONMENTS for each in full_environments.recorded(stack).resources}
     assert {each for each in made if each.startswith("aws:")} == NEEDS.keys()
 
 
 @RIGHTS
 @pytest.mark.parametrize("stack", ENVIRONMENTS)
-def test_the_role_can_bring_up_change_and_destroy_an_environment_and_keeps_the_state(stack, deployer):
+def test_deploy_role_can_create_change_and_destroy_an_environment(stack, deployer):
     asked = [*FIXED, *(request for _, request in caused(stack))]
     assert [each for each in asked if not allowed(each, deployer)] == []
 
@@ -119,7 +119,7 @@ security group by the tag of its creation. FSx takes longer than that to make a 
 
 
 @pytest.mark.parametrize("stack", ENVIRONMENTS)
-def test_no_tag_decides_in_the_first_minutes_of_a_resource(stack):
+def test_new_resource_is_allowed_before_its_tags_count(stack):
     """KMS: a key's tags count after up to five minutes (AWS KMS developer guide, ABAC for AWS KMS)."""
     early = [
         replace(request, context={key: value for key, value in request.context.items() if "ResourceTag/" not in key})
@@ -133,7 +133,7 @@ def test_no_tag_decides_in_the_first_minutes_of_a_resource(stack):
 
 
 @pytest.mark.parametrize("stack", ENVIRONMENTS)
-def test_roles_have_the_rights_that_services_use_through_them(stack):
+def test_roles_have_the_rights_that_their_services_use(stack):
     graph = full_environments.recorded(stack)
     policies = {}
     for each in graph.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
@@ -259,12 +259,12 @@ ESCALATIONS, OF_OTHERS, BEYOND = denied("escalations"), denied("of others"), den
 
 @RIGHTS
 @pytest.mark.parametrize("escalation", ESCALATIONS)
-def test_the_role_cannot_give_itself_or_another_more(escalation, deployer):
+def test_role_cannot_grant_more_rights(escalation, deployer):
     assert [each for each in ESCALATIONS[escalation] if allowed(each, deployer)] == []
 
 
 @pytest.mark.parametrize("thing", OF_OTHERS)
-def test_the_narrow_role_cannot_use_things_of_others(thing):
+def test_narrow_role_cannot_use_foreign_resources(thing):
     assert [each for each in OF_OTHERS[thing] if allowed(each, NARROW)] == []
 
 
@@ -282,7 +282,7 @@ def test_every_part_of_the_wide_policy_is_needed():
     assert idle == []
 
 
-def test_a_key_policy_that_names_the_role_gives_it_no_use_of_the_key():
+def test_key_policy_naming_the_role_grants_no_use_of_the_key():
     """Who may write a key's policy could name itself in it: an explicit denial stands above that."""
     named = {"Statement": {"Effect": "Allow", "Action": "kms:*", "Resource": "*"}}
     own_use, by_service = (
@@ -399,7 +399,7 @@ def test_each_role_is_assumed_by_exactly_one_service(graph):
         assert set([actions] if isinstance(actions, str) else actions) == {"sts:AssumeRole"} | tagged
 
 
-def test_names_of_roles_buckets_and_keys_carry_the_prefix_of_the_policies(graph):
+def test_roles_buckets_and_keys_have_the_policies_prefix(graph):
     made = graph.of_type("aws:iam/role:Role", "aws:s3/bucket:Bucket")
     assert made
     assert [each.name for each in made if not each.name.startswith("trn-") or "name" in each.inputs] == []

@@ -22,14 +22,14 @@ def _config(graph):
     return read(model.StackConfig, graph.config)
 
 
-def test_no_rule_fails_without_a_waiver_that_says_why(graph):
+def test_every_failed_rule_has_a_reasoned_waiver(graph):
     verdicts = judge(graph)
     assert {verdict.id: verdict.findings for verdict in verdicts if verdict.status == "fail"} == {}
     assert {verdict.reason != "" for verdict in verdicts if verdict.status == "waived"} == {True}
     assert [problem for problem in model.validate(_config(graph)) if ".guarantee" in problem.path] == []
 
 
-def test_no_team_can_have_a_namespace_of_the_stacks_own(graph):
+def test_team_cannot_use_a_namespace_of_the_stack(graph):
     teams = {namespace.name for namespace in _config(graph).namespaces}
     made = {each.inputs["metadata"]["name"] for each in graph.of_type("kubernetes:core/v1:Namespace")}
     released = {each.inputs["namespace"] for each in graph.of_type("kubernetes:helm.sh/v3:Release")}
@@ -59,7 +59,7 @@ def test_kubernetes_objects_satisfy_their_schemas(graph):
     assert schema_faults(graph) == []
 
 
-def test_urns_replacing_inputs_edges_and_options_are_those_of_the_release(graph):
+def test_plan_equals_the_golden_plan(graph):
     expected = json.loads((golden.FOLDER / f"{graph.stack}.json").read_text())
     changes = list(golden.changes(expected, json.loads(golden.text(graph))))
     assert not changes, "\n".join(["if that is meant, `make golden`; see tests/golden.py", *changes])

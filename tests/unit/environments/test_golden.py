@@ -44,12 +44,12 @@ def test_golden_comparison_notices_lost_and_added_edges():
         ({"aliases": ("type=old:Type",)}, None),  # the SDK's own
     ],
 )
-def test_an_option_is_noticed(options, key):
+def test_changed_option_is_noticed(options, key):
     lines = noticed(optioned(environment(), "lustre", Options(**{"protect": True, **options})))
     assert [line.partition(": ")[0] for line in lines] == [f"{LUSTRE}  {key}"] * (key is not None)
 
 
-def test_parents_providers_urns_and_paths_that_replace_are_noticed():
+def test_changed_parent_provider_urn_or_replacing_path_is_noticed():
     queue = "kubernetes:scheduling.volcano.sh/v1beta1:Queue::queue-test"
     assert noticed(moved("queue-test", provider="")) == [f'{queue}  provider: "kubernetes k8s" -> null']
     assert noticed(moved("key", parent=urn("net", BEFORE))) == ['aws:kms/key:Key::key  parent: null -> "Network net"']

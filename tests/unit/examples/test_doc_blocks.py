@@ -60,7 +60,7 @@ def recorded(stack, config):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("own", CONFIGS)
-def test_a_block_of_config_is_planned_and_breaks_no_rule(own):
+def test_config_block_is_planned_and_breaks_no_rule(own):
     base = dict(load_project(ROOT).stack("dev").config)
     for key, value in own.items():
         full = f"trainium-eks:{key}"
@@ -98,28 +98,53 @@ TRN = [
 
 
 @pytest.mark.parametrize("line", TRN)
-def test_a_command_line_is_understood(line):
+def test_command_line_parses(line):
     arguments = words(line.replace("NODES", "1"))
     name, given = parse(arguments)
     if name == "train":  # whatever is no option is the script's, and stands behind --
         assert not given["arguments"] or "--" in arguments
 
 
-def test_there_are_configs_command_lines_and_the_targets_of_make_that_they_name():
+def test_docs_have_configs_commands_and_existing_make_targets():
     assert len(TRN) > 120
     assert len(CONFIGS) > 7
     for target in {line.split()[1] for _, line in lines() if line.startswith("make ")}:
         assert re.search(rf"^(?:.* )?{target}(?: .*)?:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
 
 
-def test_links_lead_somewhere():
-    links = [(page, target) for page in PAGES for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())]
-    here = [(page, target) for page, target in links if not target.startswith("http")]
-    assert here
-    assert [f"{page}: {target}" for page, target in here if not (page.parent / target).exists()] == []
+@cache
+def anchors(page):
+    """The places of a page that a link can name: headings, as code hosts and the site spell them, and marked ids."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", each) for each in re.findall(r"^#+ (.*)$", text, re.MULTILINE))
+    spelt = {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in titles}
+    return {"", *spelt, *re.findall(r'<a id="([\w-]+)"></a>', text)}
 
 
-def test_generated_pages_and_the_picture_of_a_plan_are_current(monkeypatch, dev):
+def test_links_have_a_target():
+    found = [(page, link) for page in PAGES for link in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text())]
+    here = [
+        (page, page.parent / to if to else page, anchor) for page, (to, anchor) in found if not to.startswith("http")
+    ]
+    assert len(here) > 100
+    assert [f"{page}: {to}" for page, to, _ in here if not to.exists()] == []
+    to_pages = [each for each in here if each[1].suffix == ".md"]
+    assert [f"{page}: {to}#{anchor}" for page, to, anchor in to_pages if anchor not in anchors(to)] == []
+
+
+def test_keys_to_leave_off_at_first_exist():
+    table = (ROOT / "docs" / "for-platform-engineers.md").read_text().partition("| leave off |")[2]
+    keys = [
+        key
+        for line in table.splitlines()
+        for key in re.findall(r"`([\w.]+)`", line.split("|")[min(1, line.count("|"))])
+    ]
+    known = (ROOT / "docs" / "config.md").read_text()
+    assert len(keys) > 10
+    assert [key for key in keys if not re.search(rf"`(?:\w+\[?\]?\.)*{re.escape(key)}`", known)] == []
+
+
+def test_generated_pages_and_plan_picture_are_current(monkeypatch, dev):
     monkeypatch.setattr(recording, "record", lambda *_: dev)
     assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["stale"]() == [], "run make docs"
 
@@ -137,7 +162,7 @@ HERE = sorted({line for param in TRN if runs_here(line := str(param.values[0]))}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", HERE)
-def test_a_command_that_needs_no_cluster_runs(line, monkeypatch, tmp_path):
+def test_clusterless_command_runs(line, monkeypatch, tmp_path):
     one_at_a_time = threading.Lock()  # as Pulumi's SDK, which loads its modules when they are first used
 
     def record(project, stack, given=None):

@@ -42,7 +42,7 @@ def planned(project, *options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_program_plans_green_in_a_bare_project(program, tmp_path):
+def test_program_plans_without_failures_in_a_bare_project(program, tmp_path):
     (tmp_path / "Pulumi.yaml").write_text("name: bare\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text('config: {"bare:kubeconfig": "{}"}\n')
     (tmp_path / "__main__.py").write_text(program)
@@ -54,7 +54,7 @@ def test_program_plans_green_in_a_bare_project(program, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.relative_to(ROOT / "examples")))
-def test_project_plans_green(project):
+def test_project_plans_without_failures(project):
     [stack] = [file.suffixes[0].removeprefix(".") for file in project.glob("Pulumi.*.yaml")]
     plan = planned(project, "--stack", stack)
     if project.name == "smallest":
@@ -62,7 +62,7 @@ def test_project_plans_green(project):
 
 
 @pytest.mark.slow
-def test_production_is_made_in_the_network_that_its_first_stack_exports():
+def test_production_uses_the_network_exported_by_its_first_stack():
     """The committed answers are the network's exports on the simulated AWS, with ids of AWS' form."""
     production = ROOT / "examples" / "production"
     network = record(production / "network", "prod", assumptions=Assumptions())

@@ -74,7 +74,7 @@ def run(request, tmp_path):
     return run
 
 
-def test_the_first_environment(run, tmp_path):
+def test_first_environment_follows_the_page(run, tmp_path):
     (clone := tmp_path / "clone").mkdir()
     for each in ROOT.iterdir():
         if each.name.startswith("Pulumi."):  # a command changes them
@@ -88,7 +88,7 @@ def test_the_first_environment(run, tmp_path):
     assert ":assumed-role/training-deployer/" in "".join(said.split()), "as whom `make check` asks"
 
 
-def test_production(run, tmp_path):
+def test_production_follows_the_page(run, tmp_path):
     (work := tmp_path / "work").mkdir()
     (work / "trainium-eks").symlink_to(ROOT)
     said = run(work, r"\n## Production from nothing\n(.*?)\n## The account's stack")

@@ -70,7 +70,7 @@ def test_site_has_no_broken_link_and_loads_nothing_external(site):
     assert (missing, foreign) == ([], [])
 
 
-def test_a_page_has_the_blocks_that_a_code_host_shows(site):
+def test_page_has_the_same_blocks_as_its_markdown(site):
     """Python-Markdown wants four spaces before a list's inner blocks, and an empty line before a list."""
     markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
     differ = {}
@@ -86,7 +86,7 @@ def test_a_page_has_the_blocks_that_a_code_host_shows(site):
     assert differ == {}
 
 
-def test_each_page_is_in_the_navigation_and_the_api_has_the_docstrings_of_components(site):
+def test_each_page_is_in_the_navigation_and_the_api_has_docstrings(site):
     listed = set(re.findall(r'"([\w/.-]+\.md)"', (site / "zensical.toml").read_text()))
     assert listed == {str(file.relative_to(site / "pages")) for file in (site / "pages").rglob("*.md")}
     text = (site / "html" / "api" / "AcceleratorNodeGroup.html").read_text()

@@ -182,7 +182,7 @@ def _or_value_error(read):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files(name, tmp_path):
+def test_damaged_file_is_read_or_refused_in_a_sentence(name, tmp_path):
     document, read = FILES[name]
     file = tmp_path / "damaged.json"
     texts = st.one_of(damaged(document).map(as_text), TEXT, JSON.map(as_text), st.sampled_from(NASTY))
@@ -198,7 +198,7 @@ def test_files(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_answers(name):
+def test_damaged_answer_is_read_or_refused_in_a_sentence(name):
     document, read = ANSWERS[name]
 
     @budget(60)
@@ -218,7 +218,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_name_the_file(command, tmp_path, monkeypatch):
+def test_command_names_the_damaged_file(command, tmp_path, monkeypatch):
     file = tmp_path / "damaged.json"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Requests, "connect", lambda _: (_ for _ in ()).throw(ClusterError("nobody answers")))

@@ -115,7 +115,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("reader", LINES)
-def test_lines_of_logs(reader):
+def test_any_log_line_is_parsed(reader):
     document, read = LINES[reader]
     line = damaged(document).map(as_text) if isinstance(document, dict) else TEXT.map(lambda text: f"{document}{text}")
 
@@ -220,7 +220,7 @@ def call(served, folder, command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_of_a_team(command, served, tmp_path, monkeypatch):
+def test_hostile_job_cannot_break_a_teams_commands(command, served, tmp_path, monkeypatch):
     """A job of one member, its pods and its log, against what all others of the team see."""
     monkeypatch.setenv(TRACEBACK, "1")
     monkeypatch.setenv("COLUMNS", "100")

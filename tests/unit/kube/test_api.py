@@ -88,13 +88,13 @@ MODIFIED = "Operation cannot be fulfilled on resourcequotas: the object has been
     ],
     ids=lambda each: str(getattr(each, "body", each))[:60],
 )
-def test_a_trouble_that_passes_is_waited_out(play, trouble):
+def test_temporary_error_is_retried(play, trouble):
     api, client = play(trouble, trouble, {"ok": 1})
     assert api.request("GET", "/version") == {"ok": 1}
     assert client.asked == [("GET", "/version")] * 3
 
 
-def test_the_server_says_how_long_it_is_busy(play):
+def test_retry_after_of_the_server_is_respected(play):
     busy = refusal(429)
     busy.headers = {"Retry-After": "7"}
     api, _ = play(busy, {"ok": 1})
@@ -110,7 +110,7 @@ def test_the_server_says_how_long_it_is_busy(play):
         ({"major": "1"}, "is not a Kubernetes API server"),
     ],
 )
-def test_a_server_without_a_version_is_not_read(play, answer, said):
+def test_server_without_a_version_is_refused(play, answer, said):
     with pytest.raises(ReadError, match=f"(?s){said}"):
         ApiReader(play(answer)[0]).version()
 
@@ -199,7 +199,7 @@ def test_api_error_has_a_text_with_or_without_a_status(body, text):
     assert str(ApiError.of(502, body)) == text
 
 
-def test_a_kind_knows_its_paths_and_an_object_without_a_namespace_is_in_default(play):
+def test_kind_has_its_paths_and_the_default_namespace(play):
     deployment, node = (ApiKind("apps/v1", "Deployment", "deployments", True), ApiKind("v1", "Node", "nodes", False))
     assert deployment.path("ns") == "/apis/apps/v1/namespaces/ns/deployments"
     assert node.path("", "n", "status") == "/api/v1/nodes/n/status"
@@ -237,7 +237,7 @@ def test_a_kind_without_definition_is_refused_at_once(play, served, definitions,
         api.kind("x/v1", "Queue")
 
 
-def test_an_apply_that_met_another_write_is_repeated(play):
+def test_conflicting_apply_is_repeated(play):
     conflict = refusal(409, "Conflict", "the object has been modified")
     api, client = play(CONFIG_MAPS, conflict, conflict, {"done": True}, conflict, {"done": True})
     assert api.apply(CONFIG_MAP) == {"done": True}
@@ -268,7 +268,7 @@ def test_a_manifest_without_name_or_kind_is_refused(play, field):
         play()[0].apply(manifest)
 
 
-def test_a_list_that_grew_too_old_starts_again(play):
+def test_expired_list_starts_again(play):
     def page(name, after):
         return {"items": [{"metadata": {"name": name}}], "metadata": {"continue": after}}
 
@@ -287,7 +287,7 @@ def test_absent_object_is_none_to_get_and_false_to_delete(play):
     assert play(CONFIG_MAPS, {})[0].delete(ObjectReference("v1", "ConfigMap", "ns", "a")) is True
 
 
-def test_a_watch_yields_changes_until_the_server_says_that_its_place_is_too_old(play, monkeypatch):
+def test_watch_yields_changes_until_its_version_expires(play, monkeypatch):
     events = [{"type": "ADDED", "object": {"a": 1}}, {"type": "ERROR", "object": {"code": 410, "message": "too old"}}]
     asked = []
     monkeypatch.setattr(Api, "lines", lambda _, path, query: asked.append((path, query)) or map(json.dumps, events))
@@ -300,7 +300,7 @@ def test_a_watch_yields_changes_until_the_server_says_that_its_place_is_too_old(
     assert asked == [("/api/v1/configmaps", query)]
 
 
-def test_nothing_is_deleted_without_saying_which(play):
+def test_delete_needs_a_name(play):
     api, client = play(CONFIG_MAPS)
     for labels, namespace in (("", "ns"), ("a=b", "")):
         with pytest.raises(ValueError, match="only with labels, and in one namespace"):
@@ -350,7 +350,7 @@ def live_object(**more):
     ],
     ids=["gone", "ending", "of others", "changed", "long list", "missing", "inside"],
 )
-def test_each_field_that_is_not_as_its_manifest_says_is_a_line(play, data, live, after, lines):
+def test_each_drifted_field_is_a_line(play, data, live, after, lines):
     assert drifted(play, live, after, data=data) == ("ConfigMap ns/a", lines)
 
 
@@ -377,7 +377,7 @@ def test_drift_hides_secret_values_and_reports_immutable_fields(play):
         drifted(play, live_object(), refusal(403, "Forbidden", "a webhook denied it"))
 
 
-def test_a_snapshot_says_which_kinds_are_not_served_or_may_not_be_read():
+def test_snapshot_names_unserved_and_forbidden_kinds():
     node = {"metadata": {"name": "n", "labels": {cluster.GROUP_LABEL: "g"}}}
 
     class Reader:
@@ -407,7 +407,7 @@ def connected(path, server):
 
 
 @pytest.mark.parametrize(("server", "by_proxy"), [("https://127.0.0.1:6443", False), (EKS, True)])
-def test_a_proxy_is_not_asked_for_this_machine(tmp_path, monkeypatch, server, by_proxy):
+def test_loopback_requests_bypass_the_proxy(tmp_path, monkeypatch, server, by_proxy):
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.com:3128")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -449,7 +449,7 @@ def test_a_broken_or_missing_kubeconfig_is_named(tmp_path, text, said):
         Api.connect(path)
 
 
-def test_bulk_work_keeps_the_order_and_ends_with_the_first_error():
+def test_parallel_requests_keep_the_order_and_stop_at_the_first_error():
     assert in_parallel(lambda each: each * 2, range(100), threads=8) == [each * 2 for each in range(100)]
     assert in_parallel(str, []) == []
     begun = []
@@ -479,7 +479,7 @@ DONE = {"state": {"terminated": {"exitCode": 0}}, "ready": True}
         ("Running", DONE, [{}, {"lastState": FAILED["state"]}], True, "b"),
     ],
 )
-def test_the_log_is_that_of_the_container_that_failed(phase, init, own, previous, asked, monkeypatch):
+def test_log_is_the_failed_containers(phase, init, own, previous, asked, monkeypatch):
     api = Api.__new__(Api)
     monkeypatch.setattr(api, "text", lambda *_, query, **__: query["container"] + query.get("previous", ""))
     own = [{"name": name, **each} for name, each in zip("ab", own, strict=True)]

@@ -58,7 +58,7 @@ EXIT_3 = {"status": "Failure", "message": "m", "details": {"causes": [{"reason":
         ("no commands here\n", "", "no commands here"),
     ],
 )
-def test_lines_come_whole_and_the_end_says_why(run, end, complaint, why):
+def test_channel_yields_whole_lines_and_the_exit_reason(run, end, complaint, why):
     assert run(end, complaint) == (["a", "bc", "d"], why)
 
 
@@ -105,7 +105,7 @@ class ApiServer(Handler):
     do_PATCH = do_GET  # noqa: N815
 
 
-def test_the_agents_client_keeps_its_connection_and_tells_refusals():
+def test_agents_client_reuses_its_connection_and_raises_refusals():
     async def ask(port):
         client = ApiClient("127.0.0.1", port, None)
         first = await client.request("GET", "/a", query={"b": "c d"})

@@ -93,7 +93,7 @@ def test_nothing_begins_after_the_first_failure():
     assert cloud.told(Working) == begun
 
 
-def test_nodes_know_the_subnets_and_launch_templates_that_they_are_made_from():
+def test_nodes_know_their_subnets_and_launch_templates():
     adopted = adopted_zones({"existingNetwork": {"privateSubnets": [{"id": "subnet-1", "zoneId": "usw2-az1"}]}})
     assert adopted_zones({}) == {}
     cloud, endpoints = Cloud(adopted=adopted), []
@@ -143,7 +143,7 @@ def test_resource_has_the_time_limit_of_its_program(timeouts, first, later):
     assert asked([replace(each, whole=True) for each in now])[0] == later
 
 
-def test_durations_are_gos():
+def test_durations_are_parsed_like_gos():
     durations = {"30m": 1800, "1h30m": 5400, "90s": 90, "1.5h": 5400}
     assert {text: seconds(text) for text in durations} == durations
     for text in ("", "30", "m", "5 minutes", "1d"):
@@ -151,7 +151,7 @@ def test_durations_are_gos():
             seconds(text)
 
 
-def test_events_and_options_are_the_same_on_the_other_side():
+def test_events_and_options_survive_serialization():
     done = events.Done("u", "object", "name", Change.REPLACED, ("a note",), "no chart")
     for event in (Working("u"), Working("u", "for a pod"), done, Failed("u", "refused")):
         assert events.from_json(json.loads(json.dumps(events.to_json(event)))) == event

@@ -59,7 +59,7 @@ def test_lock_names_its_holder_and_a_killed_process_releases_it(paths):
             assert stat.S_IMODE(paths.lock.stat().st_mode) == 0o600
 
 
-def test_a_holder_that_has_not_signed_yet_is_another_process_and_waited_for(paths):
+def test_unsigned_lock_holder_is_waited_for(paths):
     paths.root.mkdir(parents=True)
     descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -71,7 +71,7 @@ def test_a_holder_that_has_not_signed_yet_is_another_process_and_waited_for(path
         release.join()
 
 
-def test_a_lock_on_a_file_that_was_removed_meanwhile_is_none(paths, monkeypatch):
+def test_lock_on_a_removed_file_does_not_count(paths, monkeypatch):
     """``down`` removes the directory and then lets go: a lock on the removed file would keep nobody out."""
     flock, removed = fcntl.flock, []
 

@@ -42,7 +42,7 @@ def refused(cause):
         (ValueError("x"), ""),
     ],
 )
-def test_fault_of_this_machine_is_named_by_its_errno(monkeypatch, error, words):
+def test_local_error_is_described_by_its_errno(monkeypatch, error, words):
     monkeypatch.setenv("TMPDIR", "/t/mp")
     said = machine_fault(error)
     assert words in said
@@ -52,7 +52,7 @@ def test_fault_of_this_machine_is_named_by_its_errno(monkeypatch, error, words):
         assert (failure_of(error) is not None) is bool(words)
 
 
-def test_full_directory_of_temporary_files_is_no_cluster_that_is_down(monkeypatch, tmp_path):
+def test_full_temporary_directory_is_not_reported_as_a_cluster_outage(monkeypatch, tmp_path):
     file = tmp_path / "kubeconfig"
     file.write_text(
         '{"apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "u", "user": {}}],'

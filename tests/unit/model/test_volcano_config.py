@@ -30,7 +30,7 @@ def held_for_nodes(rests, **volcano):
 
 
 @RESTS_OR_NOT
-def test_a_pool_that_rests_at_zero_gives_pods_to_jobs_without_a_node_unless_it_is_set(rests):
+def test_scale_from_zero_pool_enqueues_jobs_unless_configured(rests):
     """volcano#3910: otherwise no pod exists that could make a node come."""
     assert held_for_nodes(rests) is not rests
     assert not held_for_nodes(rests, scale_from_zero=True)
@@ -38,7 +38,7 @@ def test_a_pool_that_rests_at_zero_gives_pods_to_jobs_without_a_node_unless_it_i
 
 
 @RESTS_OR_NOT
-def test_reclaim_runs_after_allocate_and_needs_jobs_that_are_not_held_back(rests):
+def test_reclaim_runs_after_allocate(rests):
     assert config(rests, reclaim=True)["actions"] == "enqueue, allocate, reclaim, backfill"
     assert not held_for_nodes(rests, reclaim=True)
     assert config(rests)["actions"] == "enqueue, allocate, backfill"

@@ -31,7 +31,7 @@ def summary_of(alert, labels):
 
 
 @pytest.mark.parametrize("alert", CASES)
-def test_an_alert(alert, tool, tmp_path):
+def test_alert_fires_only_in_its_cases(alert, tool, tmp_path):
     trials = []
     for what, case in CASES[alert].items():
         expected = [(at, None, "") for at in case.silent_at]
@@ -41,14 +41,14 @@ def test_an_alert(alert, tool, tmp_path):
     promtool.check(tool, tmp_path, promtool.rules_with(alert), trials)
 
 
-def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not():
+def test_every_alert_has_a_firing_and_a_silent_case():
     assert CASES.keys() == SEVERITIES.keys()
     for alert, cases in CASES.items():
         assert any(case.labels for case in cases.values()), alert
         assert any(case.labels is None or case.silent_at for case in cases.values()), alert
 
 
-def test_prometheus_takes_the_rules_and_their_templates(tool, tmp_path):
+def test_promtool_accepts_the_rules(tool, tmp_path):
     settings = AlertSettings(runbook_url="https://example.org/alerts.md")
     groups = [*rules.recording(PRICES), *rules.alerts(settings, "prod")]
     (tmp_path / "rules.yaml").write_text(json.dumps({"groups": groups}))

@@ -20,7 +20,7 @@ CODE = "".join(file.read_text() for room in ("jobs", "operate") for file in (ROO
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_an_entry_can_be_found_and_says_everything(fault):
+def test_entry_is_found_and_complete(fault):
     assert re.fullmatch(r"[a-z]+(-[a-z]+)+", fault.name)
     assert BY_NAME[fault.name] is fault
     assert fault.says or f'"{fault.name}"' in CODE, "no recognizer names it"
@@ -31,7 +31,7 @@ def test_an_entry_can_be_found_and_says_everything(fault):
     assert [page for page in pages if not (ROOT.parent / page).is_file()] == []
 
 
-def test_a_name_without_a_value_stands_in_capitals_and_those_of_a_page_are_of_objects_and_keys_that_exist():
+def test_placeholders_are_capitals_and_named_objects_and_keys_exist():
     fault = BY_NAME["node-cordoned"]
     assert fault.mend(node="n1").endswith("kubectl uncordon n1")
     assert fault.mend().endswith("kubectl uncordon NODE")
@@ -58,13 +58,13 @@ def _rows(faults):
 
 
 @pytest.mark.parametrize(("line", "fault"), _rows(SAID["logs"]))
-def test_a_line_of_a_log_names_its_fault(line, fault):
+def test_log_line_identifies_its_fault(line, fault):
     found = catalogue.in_log(["loading data", line, "local rank 0 failed: exit code 1"])
     assert (found[0].name, found[1]) == (fault, line)
 
 
 @pytest.mark.parametrize("line", SAID["sound"].splitlines())
-def test_a_line_of_a_sound_training_names_no_fault(line):
+def test_log_line_of_a_sound_training_identifies_no_fault(line):
     assert catalogue.in_log([line]) is None
 
 
@@ -72,11 +72,11 @@ MESSAGES = [(who, *row) for who, faults in SAID["messages"].items() for row in _
 
 
 @pytest.mark.parametrize(("who", "text", "fault"), MESSAGES)
-def test_a_message_names_its_fault_by_its_speaker(who, text, fault):
+def test_message_identifies_its_fault_by_its_source(who, text, fault):
     assert catalogue.in_message(text, Speaker(who)).name == fault
 
 
-def test_every_speaker_of_a_fault_has_a_message_here_and_every_expression_for_logs_a_line():
+def test_every_source_of_a_fault_has_a_message_and_every_pattern_a_line():
     assert {fault.name for fault in FAULTS if Speaker.PROGRAM in fault.says} == SAID["logs"].keys()
     told = {(fault.name, who) for fault in FAULTS for who in fault.says if who is not Speaker.PROGRAM}
     assert told == {(fault, who) for who, _, fault in MESSAGES}

@@ -44,11 +44,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(("node", "wanted"), CASES.values(), ids=CASES)
-def test_one_node(node, wanted):
+def test_guard_judges_one_node(node, wanted):
     assert done(node) == wanted
 
 
-def test_a_waiting_gang_and_the_minimum_keep_nodes_and_the_longest_idle_go_first():
+def test_waiting_gang_and_minimum_keep_nodes_longest_idle_end_first():
     idle, held = since(60, warned=True), since(60, name="node-2", warned=True, held=True)
     assert done(idle, held, waiting="trn1") == ["release node-2"]
     assert done(idle, held, waiting="another") == ["remove node-2", "hold node-1"]
@@ -173,7 +173,7 @@ def test_an_idle_node_is_held_and_removed_in_one_run(tmp_path, capsys):
     assert "node-1 (i-node-1) is removed: idle for" in out
 
 
-def test_a_pod_that_came_meanwhile_keeps_its_node(tmp_path, monkeypatch):
+def test_new_pod_keeps_its_node(tmp_path, monkeypatch):
     cluster = Cluster([node(**{guard.SINCE: LONG_AGO})])
     monkeypatch.setattr(guard.time, "sleep", lambda _: cluster.objects["/api/v1/pods"].append(pod("node-1")))
     guard.main(SETTINGS, cluster, tmp_path / "remove")

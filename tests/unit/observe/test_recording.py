@@ -168,7 +168,7 @@ TRIALS = {
 
 
 @pytest.mark.parametrize("trial", TRIALS)
-def test_the_rules_compute(trial, tool, tmp_path):
+def test_recording_rules_compute(trial, tool, tmp_path):
     promtool.check(tool, tmp_path, rules.recording(PRICES), [(trial, *TRIALS[trial])])
 
 

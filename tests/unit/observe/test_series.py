@@ -17,7 +17,7 @@ from trainium_eks.observe.series.scraping import SCRAPES, TRAININGS
 [PODGROUPS] = gangs.custom_resources()["spec"]["resources"]
 
 
-def test_every_series_of_gangs_that_queries_read_is_asked_for():
+def test_every_queried_gang_series_is_scraped():
     made = {f"{gangs.PREFIX}_{each['name']}" for each in PODGROUPS["metrics"]}
     assert {name for name in EXPORTERS if name.startswith("trn_gang_")} <= made
     ends = next(each for each in PODGROUPS["metrics"] if "capacity_block" in each["name"])
@@ -25,7 +25,7 @@ def test_every_series_of_gangs_that_queries_read_is_asked_for():
     assert path == ["metadata", "annotations", annotation("capacity-block-ends")], "what trn writes on jobs"
 
 
-def test_nodes_labels_and_the_file_systems_series_are_those_that_are_read():
+def test_queried_node_labels_and_file_system_series_are_exported():
     assert gangs.resource_label("aws.amazon.com/neuron") == "aws_amazon_com_neuron"
     expressions = {rule["record"]: rule["expr"] for group in rules.recording({}) for rule in group["rules"]}
     read = {*re.findall(r"\blabel_(?!replace)\w+", expressions["trn:node_info"])}
@@ -74,7 +74,7 @@ def _pods(form, nodes):
 @pytest.mark.parametrize(
     ("form", "nodes"), [("volcano", 1), ("volcano", 12), ("volcano", 500), ("pytorchjob", 12), ("trainjob", 12)]
 )
-def test_one_pod_of_a_gang_is_asked(form, nodes):
+def test_one_pod_of_a_gang_is_scraped(form, nodes):
     asked = [_is_asked(labels) for labels in _pods(form, nodes)]
     assert asked == [True] + [False] * (nodes - 1)
 

@@ -64,7 +64,7 @@ def outcomes(run):
     return " ".join(f"{short[each.outcome]}{each.name}" for each in run.state.results)
 
 
-def test_a_failed_step_stops_those_that_need_it_and_everything_is_destroyed(tmp_path):
+def test_failed_step_skips_its_dependents_and_everything_is_destroyed(tmp_path):
     trial = Trial(tmp_path, up=StepError("no quota", FOUND))
     run = trial.run()
     run.go()
@@ -79,7 +79,7 @@ def test_a_failed_step_stops_those_that_need_it_and_everything_is_destroyed(tmp_
     assert "- `logs:PutLogEvents` in `trn deploy`, by the identity-based policy: allow it\n" in markdown(found)
 
 
-def test_without_an_up_there_is_nothing_to_destroy(tmp_path):
+def test_run_without_up_destroys_nothing(tmp_path):
     trial = Trial(tmp_path, plan=StepError("R05 fails"))
     run = trial.run()
     run.go()
@@ -87,7 +87,7 @@ def test_without_an_up_there_is_nothing_to_destroy(tmp_path):
     assert (trial.done, run.usd, run.state.ended is None) == (["plan"], 0.0, False)
 
 
-def test_steps_end_and_begin_below_the_limit_of_cost_with_time_left_to_destroy(tmp_path):
+def test_run_ends_below_its_cost_limit_with_time_to_destroy(tmp_path):
     trial = Trial(tmp_path)
     run = trial.run(max_usd=2.5, closing=600)  # 25 minutes, 10 of them to destroy
     run.go()
@@ -116,7 +116,7 @@ def test_killed_run_resumes_with_its_current_step(tmp_path):
     assert (cut.done[1:3], cut.run().state.billed_since) == (["up", "up"], 600)
 
 
-def test_ctrl_c_destroys_and_a_second_one_leaves_that_to_the_next_run(tmp_path):
+def test_ctrl_c_destroys_and_a_second_defers_to_the_next_run(tmp_path):
     trial = Trial(tmp_path, train=KeyboardInterrupt(), destroy=KeyboardInterrupt())
     run = trial.run()
     with pytest.raises(KeyboardInterrupt):
@@ -149,7 +149,7 @@ def test_kept_run_is_destroyed_by_the_next_one(tmp_path):
     assert (outcomes(cut.run()), cut.run().state.current) == ("+plan +up", "train")
 
 
-def test_a_destroy_that_failed_is_repeated_by_the_next_run_and_the_rest_is_not(tmp_path):
+def test_failed_destroy_is_repeated_by_the_next_run_alone(tmp_path):
     # An error that nobody foresaw is as good as another.
     trial = Trial(tmp_path, train=KeyError("restarts"), destroy=StepError("a subnet is in use"))
     run = trial.run()
@@ -161,7 +161,7 @@ def test_a_destroy_that_failed_is_repeated_by_the_next_run_and_the_rest_is_not(t
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"schemaVersion": 0, "results": []}', '{"schemaVersion": 1}'])
-def test_a_file_of_something_else_is_refused_before_anything_is_made(tmp_path, text):
+def test_foreign_state_file_is_refused_before_creation(tmp_path, text):
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(RunError, match="is no acceptance run of this release"):
         State.load(tmp_path / "run.json")
@@ -259,7 +259,7 @@ def test_command_out_of_time_is_interrupted_and_may_clean_up(program, tmp_path):
     assert (tmp_path / "ended").exists()
 
 
-def test_ctrl_c_ends_the_command_too_and_the_next_run_waits_for_one_that_was_left(program, tmp_path, monkeypatch):
+def test_ctrl_c_ends_the_command_and_the_next_run_waits_for_it(program, tmp_path, monkeypatch):
     trn = program(ENDS)
 
     class Interrupted(subprocess.Popen):

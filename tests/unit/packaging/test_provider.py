@@ -43,7 +43,7 @@ def refusal(component, inputs):
     return error.message if isinstance(error, pulumi.InputPropertiesError) else f"{error.property_path}: {error.reason}"
 
 
-def test_the_schema_is_current_and_serves_every_component_with_all_that_a_consumer_can_give():
+def test_provider_schema_is_current_and_covers_every_component():
     assert provider_schema.SCHEMA.read_text() == provider_schema.schema(), "run make docs"
     served = {name.rpartition(":")[2]: each for name, each in SCHEMA["resources"].items()}
     every = [getattr(components, name) for name in components.__all__]
@@ -60,14 +60,14 @@ def test_the_schema_is_current_and_serves_every_component_with_all_that_a_consum
     assert {each.partition(".")[2] for each in missing} == {"catalogue", "egress", "volcano", "waitFor"}
 
 
-def test_a_network_from_another_language():
+def test_network_is_built_from_another_language():
     graph = construct("Network", {"region": "us-west-2", "natGateways": "per-zone", "flowLogRetentionDays": 30.0})
     assert len(graph.of_type("aws:ec2/natGateway:NatGateway")) == 2
     [group] = graph.of_type("aws:cloudwatch/logGroup:LogGroup")
     assert group.inputs["retentionInDays"] == 30
 
 
-def test_a_whole_environment_from_another_language_and_its_output_for_trn():
+def test_environment_from_another_language_has_outputs_for_trn():
     def program():
         made = provider_schema.served().construct("it", "trainium-eks:index:TrainingStack", STACK)
         pulumi.export("stackOutputs", made.state["stackOutputs"])
@@ -84,7 +84,7 @@ def test_a_whole_environment_from_another_language_and_its_output_for_trn():
         StackOutputs.parse({"a": {"schemaVersion": 1}, "b": {"schemaVersion": 1}})
 
 
-def test_all_problems_of_a_component_come_in_the_consumers_spelling():
+def test_problems_use_the_consumers_spelling():
     wrong = {**STACK, "nodeGroups": [{**NODE_GROUP, "minSize": 3.0}], "queues": [{"name": "Research"}]}
     said = refusal("TrainingStack", wrong)
     assert all(text in said for text in ("nodeGroups[0].minSize", "queues[0].name"))
@@ -114,7 +114,7 @@ def test_a_wrong_input_is_refused_at_its_place(component, inputs, said):
     assert refusal(component, inputs).startswith(said)
 
 
-def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
+def test_internal_error_keeps_its_traceback(monkeypatch):
     def broken(*_args):
         raise KeyError("vpc")
 

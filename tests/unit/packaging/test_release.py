@@ -69,7 +69,7 @@ def test_version_is_declared_once_and_heads_the_changelog():
     assert released in ([], [trainium_eks.__version__])
 
 
-def test_a_tag_that_the_tree_is_not_ready_for_is_refused(monkeypatch):
+def test_tag_is_refused_until_the_tree_is_ready(monkeypatch):
     sections = {"Unreleased": "More."}
     monkeypatch.setattr(release_notes, "sections", lambda: sections)
     for tag, reason in (("v9.9.9", "set __version__"), (f"v{trainium_eks.__version__}", "rename Unreleased")):
@@ -85,14 +85,14 @@ def test_components_and_their_tests_need_no_extra(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_trn_without_its_extra_names_it(tmp_path):
+def test_trn_without_its_extra_names_the_extra(tmp_path):
     done = _run("from trainium_eks.cli import main; main()", CLI, tmp_path, "plan")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "the Python package typer is missing: pip install 'trainium-eks[cli]' brings trn\n"
 
 
 @pytest.mark.slow
-def test_a_command_without_the_local_extra_names_it_and_never_has_a_fault(tmp_path):
+def test_command_without_the_local_extra_names_the_extra(tmp_path):
     (tmp_path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
     (tmp_path / "__main__.py").write_text("")
@@ -106,7 +106,7 @@ def test_a_command_without_the_local_extra_names_it_and_never_has_a_fault(tmp_pa
     assert LOCAL_PACKAGES == LOCAL
 
 
-def test_constraints_and_the_wheels_dependencies_are_those_of_the_requirements_files():
+def test_constraints_and_wheel_dependencies_equal_the_requirements():
     pinned = {each.name: str(each.specifier).removeprefix("==") for each in _required("constraints.txt")}
     for name in ("requirements.txt", "requirements/local.txt", "requirements/dev.txt"):
         for wanted in _required(name):

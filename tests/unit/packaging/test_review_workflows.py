@@ -121,7 +121,7 @@ def test_a_request_gets_the_right_comment_and_exit_code(runner, stack, old, new,
 
 
 @pytest.mark.slow
-def test_a_new_environment_is_all_new_and_a_label_accepts_losses(runner):
+def test_new_environment_is_all_created_and_a_label_accepts_losses(runner):
     shutil.copy2(runner.path / "Pulumi.dev.yaml", runner.path / "Pulumi.stage.yaml")
     code, text = _plan(runner, "stage")
     assert code == 0, text
@@ -193,7 +193,7 @@ def test_each_stacks_plans_become_a_comment(recorder):
         assert posted == f"pr comment 7 --repo org/repo --body-file comment-{stack}.md"
 
 
-def test_a_later_run_replaces_its_own_comment_alone(recorder):
+def test_later_run_replaces_only_its_own_comment(recorder):
     marker = "<!-- trn-preview:trainium-eks/dev -->"
     comments = [
         (1, "stranger", f"{marker}\nSAFE"),
@@ -209,14 +209,14 @@ def test_a_later_run_replaces_its_own_comment_alone(recorder):
 
 
 @pytest.mark.parametrize("name", ["$(touch pwned)", "-x", "a b", "a;b"])
-def test_a_strangers_artifact_is_no_command(recorder, name):
+def test_foreign_artifact_cannot_run_a_command(recorder, name):
     done, called = _comment(recorder, name)
     assert (done.returncode, called) == (1, [])
     assert "no stack" in done.stderr
     assert not (recorder.path / "pwned").exists()
 
 
-def test_a_stack_that_fails_does_not_keep_the_others_from_their_comments(recorder):
+def test_failing_stack_does_not_stop_the_others_comments(recorder):
     done, called = _comment(recorder, "bad", "good")
     assert done.returncode == 3
     assert called[-1].endswith("--body-file comment-good.md")

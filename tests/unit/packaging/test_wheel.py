@@ -136,7 +136,7 @@ def test_wheel_holds_components_charts_and_type_marker(wheel):
     assert not [name for name in names if name.startswith(("components/", "tests/", "charts/", "workloads/"))]
 
 
-def test_wheel_installed_elsewhere_plans_a_program_that_imports_a_component(installed, tmp_path):
+def test_installed_wheel_plans_a_program_that_imports_a_component(installed, tmp_path):
     (tmp_path / "Pulumi.yaml").write_text("name: other\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
     (tmp_path / "__main__.py").write_text(PROGRAM)
@@ -153,7 +153,7 @@ def test_wheel_contains_charts_and_container_code(installed, tmp_path):
     assert (shown.stdout, shown.stderr) == ("True True True\n", "")
 
 
-def test_the_documented_tests_of_a_user_pass_with_the_installed_wheel(installed, tmp_path):
+def test_documented_user_tests_pass_with_the_installed_wheel(installed, tmp_path):
     text = (ROOT / "docs" / "testing.md").read_text()
     (tmp_path / "test_mine.py").write_text(text.partition("```python\n")[2].partition("```")[0])
     shown = _run(installed, tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py")
@@ -199,7 +199,7 @@ def pyright(folder, python):
 
 
 @pytest.mark.parametrize("checker", [mypy, pyright])
-def test_a_right_program_has_no_errors_and_each_mistake_is_found(user, checker):
+def test_type_checkers_accept_the_program_and_find_each_mistake(user, checker):
     found = list(checker(*user))
     assert [each for each in found if each[0] != "wrong.py"] == []
     first = len(RIGHT.splitlines()) + 1

@@ -42,7 +42,7 @@ WRITES = {
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_rights_are_read_only_but_for_the_named_jobs_and_older_runs_end(file):
+def test_rights_are_read_only_except_in_named_jobs(file):
     workflow = read(file.name)
     assert workflow["permissions"] in ({}, {"contents": "read"})
     assert workflow["concurrency"]["group"]
@@ -74,7 +74,7 @@ def test_workflow_with_write_access_runs_no_code_of_the_request():
     assert set(read("comment.yaml")[True]) == {"workflow_run"}  # YAML reads `on` as true
 
 
-def test_no_workflow_takes_a_requests_code_or_text_with_the_repositorys_rights():
+def test_no_workflow_runs_a_requests_code_with_write_access():
     assert [file.name for file in FILES if "pull_request_target" in file.read_text()] == []
     assert [step["run"] for file in FILES for step in steps(file.name) if "${{" in step.get("run", "")] == []
 
@@ -86,7 +86,7 @@ def test_no_workflow_takes_a_requests_code_or_text_with_the_repositorys_rights()
         ("zizmor", ["--offline", "--no-progress"], "pip install zizmor"),
     ],
 )
-def test_a_linter_of_workflows_finds_nothing(name, options, install):
+def test_workflow_linter_finds_nothing(name, options, install):
     tool = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
     if tool is None:
         pytest.skip(f"{name} is not on PATH: `{install}` brings it")

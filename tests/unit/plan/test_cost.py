@@ -29,7 +29,7 @@ def _group(instance_type, nodes, most, **inputs):
     return changed(build.graph(), "g", **inputs)
 
 
-def test_the_sum_is_that_of_its_items_and_of_its_components():
+def test_total_is_the_sum_of_items_and_of_components():
     found = cost.estimate(environment())
     assert found.hourly_usd == pytest.approx(sum(item.hourly_usd or 0 for item in found.items))
     assert found.hourly_usd == pytest.approx(sum(each.hourly_usd for each in found.by_component))
@@ -136,7 +136,7 @@ def test_a_gateway_endpoint_is_free():
     assert not [item for item in found.items if "endpoint" in item.what]
 
 
-def test_an_unknown_price_is_named_and_not_counted_as_nothing_until_the_config_brings_one():
+def test_unknown_price_is_named_until_the_config_sets_one():
     for nodes, hourly in ((1, None), (0, 0.0)):
         graph = _group("trn9.48xlarge", nodes, 2)
         assert cost.estimate(graph).to_json()["unknown"] == ["trn9.48xlarge"]
@@ -149,7 +149,7 @@ def test_an_unknown_price_is_named_and_not_counted_as_nothing_until_the_config_b
 
 
 @pytest.mark.parametrize(("kind", "word"), [("SPOT", "Spot"), ("CAPACITY_BLOCK", "paid in advance")])
-def test_a_way_of_buying_is_explained(kind, word):
+def test_capacity_type_is_explained(kind, word):
     notes = [item.note for item in cost.estimate(_group("trn1.32xlarge", 1, 1, capacityType=kind)).items]
     assert any(word in note for note in notes)
     assert not any("public price of Capacity Blocks" in note for note in notes), "no price of trn1's blocks is known"
@@ -157,7 +157,7 @@ def test_a_way_of_buying_is_explained(kind, word):
     assert (bought.unit_hourly_usd, bought.note.partition(" (")[0]) == (41.61, "public price of Capacity Blocks")
 
 
-def test_extended_support_costs_six_times_once_standard_support_is_over():
+def test_extended_support_costs_six_times_as_much():
     for version, support in bill.versions.KUBERNETES_STANDARD_SUPPORT.items():
         line = bill.control_plane(version, "EXTENDED")
         over = support.standard_end < "2026-11-21"  # the day that conftest sets
@@ -187,7 +187,7 @@ def _between(before, after):
     return difference(cost.estimate(before), cost.estimate(after))
 
 
-def test_one_node_more_and_a_group_at_rest():
+def test_change_of_one_node_and_of_a_resting_group_is_priced():
     assert not _between(environment(), environment())
     found = _between(environment(), changed(environment(), "trn1", scalingConfig=_sizes(3, 4)))
     [step] = found.steps
@@ -205,7 +205,7 @@ def test_one_node_more_and_a_group_at_rest():
     assert found.maximum_hourly_usd is None
 
 
-def test_a_type_without_a_price_is_neither_a_saving_nor_a_known_rise():
+def test_unpriced_type_is_neither_a_saving_nor_a_known_rise():
     unpriced = _type(environment(), "trn2.48xlarge")
     for found in (_between(environment(), unpriced), _between(unpriced, environment())):
         assert (found.hourly_usd, found.maximum_hourly_usd, found.at_least_hourly_usd) == (None, None, None)

@@ -10,7 +10,7 @@ def _with(training):
     return environment({"training": training})
 
 
-def test_each_accelerator_group_is_a_gang_of_its_desired_and_its_largest_size():
+def test_each_accelerator_group_is_a_gang_at_desired_and_maximum_size():
     found = goodput.expect(environment())
     assert [(gang.group, gang.instance_type, gang.nodes) for gang in found.gangs] == [
         ("trn1", "trn1.32xlarge", 2),
@@ -26,14 +26,14 @@ def test_each_accelerator_group_is_a_gang_of_its_desired_and_its_largest_size():
     assert two.usd_per_useful_hour == pytest.approx(two.hourly_usd / two.expected.useful_fraction)
 
 
-def test_a_checkpoint_takes_as_long_as_the_file_system_needs():
+def test_checkpoint_time_follows_the_file_systems_speed():
     graph = changed(_with({"checkpointGigabytes": 50}), "lustre", storageCapacity=2048, perUnitStorageThroughput=500)
     found = goodput.expect(graph)
     assert (found.state_gigabytes, found.megabytes_per_second) == (50, 1000)
     assert found.gangs[0].expected.run.beside_seconds == 50
 
 
-def test_the_configured_rate_is_used_and_spot_interruptions_are_counted_only_with_it():
+def test_configured_fault_rate_is_used_with_spot_interruptions():
     calm = goodput.expect(_with({"failuresPerNodeYear": 0})).gangs[0].to_json()
     assert (calm["secondsBetweenFaults"], calm["failuresAssumed"]) == (None, False)  # JSON has no infinity
     often = goodput.expect(_with({"failuresPerNodeYear": "365.25"})).gangs[0]
@@ -43,13 +43,13 @@ def test_the_configured_rate_is_used_and_spot_interruptions_are_counted_only_wit
         assert goodput.expect(spot).to_json()["gangs"][0]["spotInterruptionsCounted"] is counted
 
 
-def test_a_price_that_is_not_known_is_not_made_up():
+def test_unknown_price_is_not_invented():
     graph = changed(environment(), "trn1-template", instanceType="trn9.48xlarge")
     gang = goodput.expect(graph).gangs[0]
     assert (gang.hourly_usd, gang.usd_per_useful_hour, gang.to_json()["usdPerUsefulHour"]) == (None, None, None)
 
 
-def test_nothing_is_expected_without_something_to_save_on_or_accelerators():
+def test_goodput_needs_a_file_system_and_accelerators():
     assert goodput.expect(without(environment(), "lustre")) is None
     assert goodput.expect(without(environment(), "trn1")) is None
 

@@ -21,7 +21,7 @@ def _ends(graph, later, earlier):
     return steps[later].start == steps[earlier].start + steps[earlier].seconds
 
 
-def test_a_good_order_is_as_long_as_its_bound_and_an_empty_one_ready_at_once():
+def test_good_order_equals_its_bound_and_an_empty_one_is_ready_at_once():
     modelled = timeline.model(environment())
     assert 1.0 <= modelled.ratio <= timeline.BAR
     assert (modelled.forbidden_edges, modelled.missing_edges) == ((), ())
@@ -31,7 +31,7 @@ def test_a_good_order_is_as_long_as_its_bound_and_an_empty_one_ready_at_once():
     assert (modelled.seconds, modelled.ratio, modelled.critical_path) == (0.0, 1.0, ())
 
 
-def test_the_critical_path_and_the_clusters_chain_end_with_the_slower_branch():
+def test_critical_path_and_cluster_chain_end_with_the_slower_branch():
     assert _path(environment()) == ["vpc", "subnet", "control-plane", "cni", "trn1"]
     resting = changed(environment(), "trn1", scalingConfig=REST)
     assert _path(resting) == ["vpc", "subnet", "control-plane", "cni", "system", "dns", "volcano-release", "queue-test"]
@@ -70,7 +70,7 @@ ONE = {"minSize": 0, "desiredSize": 1, "maxSize": 4}
         ("pulumi:providers:aws", {}, 0),
     ],
 )
-def test_how_long_one_takes(type_, inputs, seconds):
+def test_resource_takes_its_listed_time(type_, inputs, seconds):
     assert timeline.step_seconds(Resource("u", type_, "n", inputs=inputs)) == seconds
     assert timeline.step_seconds(Resource("u", type_, "n", inputs=inputs, custom=False)) == 0
 
@@ -120,7 +120,7 @@ def test_a_missing_edge_is_named(gone, edge):
     assert (waiter, target) in timeline.model(without_edge).missing_edges
 
 
-def test_nodes_without_a_nat_wait_for_the_endpoints_and_for_nothing_that_is_made_elsewhere():
+def test_nodes_without_a_nat_wait_only_for_the_endpoints():
     graph = without(environment(), "nat")
     assert _edge_ids(graph) == {"nodes-egress"}
     assert _edge_ids(waiting(waiting(graph, "trn1", "sts"), "system", "sts")) == set()
@@ -133,7 +133,7 @@ def test_an_accelerator_group_is_known_by_taint_or_by_ami(hint):
     assert "accelerators-fsx" in _edge_ids(graph)
 
 
-def test_roles_that_the_cluster_needs_do_not_wait_for_the_vpc_and_a_teams_role_may():
+def test_cluster_roles_do_not_wait_for_the_vpc():
     build = Builder()
     build.add("aws:ec2/vpc:Vpc", "vpc")
     build.add("aws:iam/role:Role", "role", waits=("vpc",))
@@ -145,7 +145,7 @@ def test_roles_that_the_cluster_needs_do_not_wait_for_the_vpc_and_a_teams_role_m
     assert found.violations == ((urn("role", graph), urn("vpc", graph)),)
 
 
-def test_a_circle_is_refused_with_a_name():
+def test_dependency_cycle_is_refused():
     graph = waiting(environment(), "vpc", "subnet")
     with pytest.raises(ValueError, match=r"circle: .*::subnet -> .*::vpc -> .*::subnet$"):
         timeline.model(graph)

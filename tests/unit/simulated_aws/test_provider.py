@@ -101,7 +101,7 @@ def test_changed_default_tag_changes_taggable_resources(clouds):
     assert "tagsAll" not in after.check("aws:kms/alias:Alias", {"name": "alias/a"})
 
 
-def test_a_name_that_the_program_gave_is_freed_before_it_is_used_again(clouds):
+def test_given_name_is_freed_before_reuse(clouds):
     aws, kubernetes = clouds.provider(), clouds.provider("kubernetes")
     stands = aws.check(GROUP, {"amiType": "a"})
     changes = {
@@ -130,7 +130,7 @@ def test_recreated_resource_has_another_id(clouds):
     assert len({identity for identity, _ in made}) == len({outputs["arn"] for _, outputs in made}) == 3
 
 
-def test_a_name_that_is_taken_is_refused(clouds, state):
+def test_name_in_use_is_refused(clouds, state):
     aws, inputs = clouds.provider(), {"bucket": "ours"}
     aws.made("aws:s3/bucket:Bucket", inputs, "one")
     with pytest.raises(grpc.RpcError, match="ours already exists"):
@@ -182,7 +182,7 @@ def test_preview_of_an_update_leaves_derived_outputs_unknown(clouds):
     assert (planned["targetKeyArn"], planned["arn"]) == (UNKNOWN, outputs["arn"])
 
 
-def test_a_forgetful_preview_knows_the_clusters_endpoint_no_more(serve):
+def test_changed_cluster_previews_with_an_unknown_endpoint(serve):
     with serve(forgetful=True) as clouds:
         aws = clouds.provider()
         identity, outputs = aws.made(CLUSTER, CLUSTER_INPUTS)
@@ -194,7 +194,7 @@ def test_a_forgetful_preview_knows_the_clusters_endpoint_no_more(serve):
 
 
 @pytest.mark.parametrize(("switch", "default"), [({"updateDefaultVersion": True}, 2), ({}, 1)])
-def test_a_launch_template_has_a_new_version_when_more_than_its_tags_change(clouds, switch, default):
+def test_launch_template_gets_a_new_version_unless_only_tags_change(clouds, switch, default):
     """Which becomes the default only where that is asked for."""
     aws = clouds.provider()
     first = {"ebsOptimized": "true", **switch}

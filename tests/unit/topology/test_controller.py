@@ -68,13 +68,13 @@ def test_refused_hypernode_ends_the_controller_or_is_skipped(tmp_path, status, w
     assert (tmp_path / "ready").exists() is not fails
 
 
-def test_where_hypernodes_are_not_defined_there_are_none_to_keep(tmp_path):
+def test_controller_is_ready_without_the_hypernode_definition(tmp_path):
     connection = Scripted(lambda *_: ApiStatusError(404, "no such kind"))
     Controller(lambda _: connection, LAYERS, tmp_path / "ready").keep(TWO)
     assert (connection.sent, (tmp_path / "ready").exists()) == ([f"GET {HYPERNODES}"], True)
 
 
-def test_nothing_is_written_before_the_nodes_are_known_or_where_all_is_well(tmp_path):
+def test_controller_writes_nothing_before_the_nodes_or_without_a_change(tmp_path):
     connection = Scripted(lambda *_: listed(*hypernodes(TWO, LAYERS).values()))
     made = Controller(lambda _: connection, LAYERS, tmp_path / "ready")
     made.keep(None)
@@ -83,7 +83,7 @@ def test_nothing_is_written_before_the_nodes_are_known_or_where_all_is_well(tmp_
     assert connection.sent == [f"GET {HYPERNODES}"]
 
 
-def test_nodes_are_followed_and_only_their_switches_count():
+def test_node_changes_count_only_for_their_switches():
     changed = threading.Event()
     seen = []
 
@@ -124,7 +124,7 @@ def test_controller_resumes_after_a_failure_and_relists_on_expiry(monkeypatch):
     assert connection.sent == [f"GET {NODES}"] * 6
 
 
-def test_a_round_that_failed_is_repeated_after_longer_and_longer_pauses(monkeypatch, capsys):
+def test_failed_round_is_repeated_with_growing_pauses(monkeypatch, capsys):
     slept, changed = [], threading.Event()
     monkeypatch.setattr(controller.time, "sleep", lambda seconds: slept.append((seconds, changed.is_set())))
     troubles = iter([OSError("cut off"), ValueError(), None, OSError("again"), *[OSError()] * 5, Ended()])

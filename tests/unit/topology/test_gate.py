@@ -149,7 +149,7 @@ def test_report_judges_each_node(reports, verdict):
         ({"boot": "", "closed": False}, True),
     ],
 )
-def test_the_taint_follows_the_boot_that_was_tested(changes, is_closed):
+def test_taint_follows_the_tested_boot(changes, is_closed):
     cluster = Cluster(node("a", **changes), {**node("cpu", closed=False), "metadata": {"name": "cpu", "labels": {}}})
     cluster.keep()
     assert cluster.closed() == ({"a"} if is_closed else set())
@@ -157,7 +157,7 @@ def test_the_taint_follows_the_boot_that_was_tested(changes, is_closed):
     assert cluster.nodes["a"]["spec"]["taints"][0]["key"] == "aws.amazon.com/neuron"
 
 
-def test_nodes_that_pass_open_by_one_request_and_only_those_of_the_tested_boot():
+def test_passing_nodes_of_the_tested_boot_open_by_one_request():
     cluster = Cluster(node("a"), node("b"))
     for _ in range(2):
         cluster.keep()
@@ -175,7 +175,7 @@ def test_nodes_that_pass_open_by_one_request_and_only_those_of_the_tested_boot()
     assert cluster.closed() == {"a"}
 
 
-def test_a_node_that_fails_is_cordoned_and_named_and_the_others_are_tested_without_it():
+def test_failing_node_is_cordoned_and_the_others_are_tested_without_it():
     cluster = Cluster(node("a"), node("b"), node("c"))
     cluster.keep()
     name = cluster.end(report("t-0", "t-1", "t-2", fault=1))

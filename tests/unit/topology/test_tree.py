@@ -62,7 +62,7 @@ REMOVED = {
 
 
 @given(NODES)
-def test_every_node_is_under_its_switch_alone_up_to_its_first_missing_layer_by_valid_names(nodes):
+def test_every_node_is_under_its_switch_up_to_its_first_missing_layer(nodes):
     found = hypernodes(nodes, LAYERS)
     assert is_a_forest(found)
     parent = {(each["spec"]["tier"], name): key for key, each in found.items() for name in members(each)}
@@ -92,7 +92,7 @@ def places(found, node):
 
 
 @given(IN_ULTRASERVERS)
-def test_a_node_is_in_its_half_and_its_ultraserver_and_these_are_under_the_switches_that_their_nodes_share(nodes):
+def test_node_is_in_its_half_and_ultraserver_under_the_shared_switches(nodes):
     found = hypernodes(nodes, FIVE)
     assert is_a_forest(found)
     assert all(each["spec"]["tier"] == 5 - FIVE.index(each["spec"]["tierName"]) for each in found.values())
@@ -123,7 +123,7 @@ def test_ultraserver_under_different_leaves_is_placed_under_the_spine():
 
 
 @given(IN_ULTRASERVERS, IN_ULTRASERVERS)
-def test_changes_lead_from_any_cluster_to_any_other_and_leave_a_forest_at_each_step(before, after):
+def test_changes_lead_from_any_tree_to_any_other_and_stay_a_forest(before, after):
     wanted = hypernodes(after, FIVE)
     there = {**hypernodes(before, FIVE), **KEPT, **REMOVED}
     for change in changes(wanted, there):
@@ -133,7 +133,7 @@ def test_changes_lead_from_any_cluster_to_any_other_and_leave_a_forest_at_each_s
     assert changes(wanted, there) == []
 
 
-def test_one_that_lost_its_label_or_members_to_a_person_is_set_right_again():
+def test_manually_changed_hypernode_is_repaired():
     wanted = hypernodes({"n0": dict.fromkeys(LAYERS, "nn-1")}, LAYERS)
     for name, each in wanted.items():
         bare = {**each, "metadata": {"name": name}}

@@ -23,7 +23,7 @@ def _save(checkpoints, step, *parts):
     return checkpoints.complete(step, {path.name: sealed(path) for path in directory.iterdir()})
 
 
-def test_the_newest_is_found_and_older_ones_go(tmp_path):
+def test_newest_checkpoint_is_found_and_older_ones_are_deleted(tmp_path):
     checkpoints = Checkpoints(tmp_path / "new", keep=2)
     assert checkpoints.latest() is None
     for step in (5, 10, 15):
@@ -36,7 +36,7 @@ def test_the_newest_is_found_and_older_ones_go(tmp_path):
         Checkpoints(Path("x"), keep=0)
 
 
-def test_saving_a_step_again_leaves_one_of_it(tmp_path):
+def test_saving_a_step_twice_keeps_one(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=1)
     _save(checkpoints, 5, "one")
     two = _save(checkpoints, 5, "two")
@@ -45,7 +45,7 @@ def test_saving_a_step_again_leaves_one_of_it(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing", "list"])
-def test_a_damaged_one_is_passed_over_and_named(tmp_path, damage):
+def test_damaged_checkpoint_is_skipped_and_named(tmp_path, damage):
     checkpoints = Checkpoints(tmp_path)
     good = _save(checkpoints, 5, "a", "b")
     bad = _save(checkpoints, 10, "a", "c")

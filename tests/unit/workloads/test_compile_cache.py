@@ -70,7 +70,7 @@ def processes():
 
 
 @pytest.mark.parametrize("name", ["", "..", ".locks", "a/b", "-x", "x" * 201])
-def test_a_name_that_leads_elsewhere_is_refused(tmp_path, name, capsys):
+def test_invalid_cache_key_is_refused(tmp_path, name, capsys):
     assert main(["check", "--root", str(tmp_path), f"--key={name}"]) == 2
     assert "is no name of a cache" in capsys.readouterr().err
 
@@ -127,7 +127,7 @@ def test_graph_compiled_without_the_lock_is_not_trusted(tmp_path):
         (lambda file: file.write_text("Graph 1"), "model.neff has the size that it had, and other bytes"),
     ],
 )
-def test_damage_is_noticed_and_compiling_again_mends_it(tmp_path, harm, words):
+def test_damage_is_noticed_and_repaired_by_recompiling(tmp_path, harm, words):
     compilation(tmp_path).run()
     harm(module(tmp_path, 1) / "model.neff")
     verdict = cache(tmp_path).check(OPTIONS)
@@ -168,7 +168,7 @@ def test_missing_devices_compile_nothing_and_are_reported(tmp_path, capsys):
     assert cache(tmp_path).check(OPTIONS).code == COMPLETE
 
 
-def test_the_framework_of_the_job_is_led_to_the_directory():
+def test_framework_is_pointed_at_the_cache_directory():
     flags = "--model-type transformer --cache_dir=/data/neuron_cache/bert_0 -O1"
     ours = surroundings({"NEURON_CC_FLAGS": flags, "TORCH_NEURONX_NEFF_CACHE_DIR": "/x", "A": "b"}, Path("/staging/a"))
     assert ours == {
@@ -198,7 +198,7 @@ def test_second_compiler_waits_and_names_the_first(tmp_path, processes):
     assert (tmp_path / "compiled").read_text() == "again\n"
 
 
-def test_of_many_that_begin_at_once_one_compiles(tmp_path, processes):
+def test_one_of_many_concurrent_processes_compiles(tmp_path, processes):
     script = f"{AGAIN.format(root=tmp_path)} {COMPILE} sleep 0.5"
     codes = [each.wait() for each in [processes(tmp_path, "run", script=script) for _ in range(4)]]
     assert set(codes) <= {0, IN_USE}
@@ -227,7 +227,7 @@ def test_dead_compilers_lock_and_graphs_are_taken_over(tmp_path, processes):
     assert cache(tmp_path).check({}).code == COMPLETE
 
 
-def test_a_writer_that_lost_its_lock_publishes_nothing(tmp_path):
+def test_writer_without_its_lock_publishes_nothing(tmp_path):
     """Its machine is away from the file system, another one takes over and publishes, and the machine comes back."""
     with cache(tmp_path).compiling("the slow one", "") as directory:
         (directory / "cc-2" / "MODULE_0").mkdir(parents=True)
@@ -239,7 +239,7 @@ def test_a_writer_that_lost_its_lock_publishes_nothing(tmp_path):
     assert neffs(tmp_path)["MODULE_0"] == "graph 0"
 
 
-def test_the_other_nodes_of_a_job_compile_in_the_same_directory_and_are_waited_for(tmp_path, processes):
+def test_other_nodes_of_a_job_share_the_compilation_and_are_awaited(tmp_path, processes):
     def graph(number, first):
         module = f"cc-2/MODULE_{number}"
         return f'cd "$NEURON_COMPILE_CACHE_URL"; mkdir -p {module}; {first}; printf %s {number} > {module}/model.neff'
@@ -260,7 +260,7 @@ def test_the_other_nodes_of_a_job_compile_in_the_same_directory_and_are_waited_f
     assert late.wait() == 0
 
 
-def test_a_node_joins_only_its_own_jobs_compilation_while_a_process_compiles(tmp_path):
+def test_node_joins_only_its_own_jobs_running_compilation(tmp_path):
     def join():
         return compilation(tmp_path, "exit 9", job="j", patience_seconds=0.5).join()
 
@@ -287,7 +287,7 @@ def test_sigterm_reaches_the_command_and_the_lock_is_free_at_once(tmp_path, proc
 
 
 @pytest.mark.slow
-def test_killed_at_any_file_operation_it_is_sound_and_the_next_run_completes_it(tmp_path):
+def test_cache_killed_at_any_file_operation_is_sound_and_completed_later(tmp_path):
     program = Path(__file__).with_name("kill_everywhere.py")
     command = [sys.executable, program, tmp_path]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)

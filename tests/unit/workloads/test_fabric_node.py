@@ -55,7 +55,7 @@ def test_devices_and_interfaces_are_counted(tools):
     assert {(each.ok, each.node) for each in found} == {(False, 3)}
 
 
-def test_a_tool_that_is_missing_or_fails_is_a_finding(tools):
+def test_missing_or_failing_tool_is_a_finding(tools):
     _program(tools, "fi_info", "fi_getinfo: -61 (No data available)", 61)
     found = node.inspect({"devices": 16, "deviceTool": "neuron-ls", "efa": 8}, 0)
     assert [each.detail for each in found] == [
@@ -72,7 +72,7 @@ def test_limited_lockable_memory_is_a_finding(monkeypatch):
     assert node.inspect({"memlock": True}, 0)[0].ok
 
 
-def test_tables_of_the_benchmarks_are_read():
+def test_benchmark_tables_are_parsed():
     assert node.benchmark_rows(NCCOM, "nccom-test") == {8: 0.0, 33554432: 65.5}
     assert node.benchmark_rows(NCCL, "all_reduce_perf") == {8: 0.0, 1073741824: 425.93}
     with pytest.raises(ToolError, match="counts 7 wrong results at 8 bytes"):
@@ -88,7 +88,7 @@ def test_a_node_with_less_than_half_of_the_others_bandwidth_is_named():
     assert [each.node for each in found if not each.ok] == [1]
 
 
-def test_the_volume_is_probed_and_left_as_it_was(tmp_path):
+def test_volume_is_probed_and_left_unchanged(tmp_path):
     found = node.probe_storage(tmp_path, 1 << 20, "a")
     assert all(value > 0 for value in found.values())
     assert [*tmp_path.iterdir()] == []
@@ -98,7 +98,7 @@ def test_the_volume_is_probed_and_left_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("nodes", [2, 5, 8, 17, 40])
-def test_rounds_are_disjoint_and_of_few_nodes_complete(nodes):
+def test_pair_rounds_are_disjoint_and_complete(nodes):
     found = rounds(nodes)
     assert all(len({node for pair in pairs for node in pair}) == 2 * len(pairs) for pairs in found)
     pairs = [pair for each in found for pair in each]

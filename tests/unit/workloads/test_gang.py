@@ -103,7 +103,7 @@ def test_two_nodes_of_two_ranks_agree_on_the_sum(node, tmp_path):
     assert [line["checkpoint_step"] for line in lines] == [0, 0, 0, 0, 5, 6]
 
 
-def test_nodes_have_the_numbers_that_they_are_given(node, tmp_path):
+def test_nodes_have_their_given_numbers(node, tmp_path):
     script = tmp_path / "rank.py"
     script.write_text("from os import environ as on\nprint(on['GROUP_RANK'], on['RANK'], on['LOCAL_WORLD_SIZE'])")
     others = [node(3, str(script), number=number) for number in (2, 1)]
@@ -150,7 +150,7 @@ def _told(output):
 
 
 @pytest.mark.parametrize("launcher", [False, True])
-def test_ranks_follow_the_nodes_places_and_rank_0_is_heard_at_node_0(placed, launcher):
+def test_ranks_follow_node_places_and_rank_0_is_on_node_0(placed, launcher):
     places = (("b", "1"), ("a", "0"), ("b", "0"), ("a", "1"))
     said = [_told(output) for _, output in _ended(*placed(*places, launcher=launcher))]
     keys = ("NEURON_RT_ULTRASERVER_SERVER_ID", "NEURON_RT_ULTRASERVER_NODE_ID")
@@ -168,13 +168,13 @@ PARTS = {("a", "b"): "the gang has 1 of 2 nodes of a, 1 of 2 nodes of b", ("a", 
 
 
 @pytest.mark.parametrize(("servers", "said"), PARTS.items())
-def test_a_gang_with_parts_of_halves_is_refused_on_all_nodes(placed, servers, said):
+def test_gang_with_partial_ultraserver_halves_is_refused(placed, servers, said):
     for code, output in _ended(*placed(*((server, 0) for server in servers))):
         assert code == gang.REFUSED
         assert said in output
 
 
-def test_a_node_waits_for_the_drivers_election_and_is_refused_without_a_driver(tmp_path, monkeypatch):
+def test_node_waits_for_the_drivers_election_and_needs_a_driver(tmp_path, monkeypatch):
     monkeypatch.setenv(ultraserver.SYSFS, str(tmp_path))
     with pytest.raises(ultraserver.PlaceError, match="in no UltraServer, or its driver is too old"):
         ultraserver.membership(4)
@@ -188,7 +188,7 @@ def test_a_node_waits_for_the_drivers_election_and_is_refused_without_a_driver(t
     assert [*ultraserver.membership(1).variables(5, "first").values()] == ["5", "first", "4", "0" * 16, "-1"]
 
 
-def test_ranks_do_not_meet_at_a_port_that_is_taken(node, tmp_path):
+def test_rendezvous_avoids_a_used_port(node, tmp_path):
     with socket.create_server(("", 0)) as other:
         # The port above the rendezvous' is the first that comes to mind.
         ended = node(1, *_sum(tmp_path, "--steps", "3"), ranks=2, port=other.getsockname()[1] - 1).ended()
@@ -226,7 +226,7 @@ def test_changed_world_size_starts_from_the_beginning(node, tmp_path):
     assert "is of 1 ranks, not 2: starts anew" in output
 
 
-def test_a_node_of_another_job_is_turned_away(node, port, tmp_path):
+def test_node_of_another_job_is_rejected(node, port, tmp_path):
     first = node(2, *_sum(tmp_path, "--steps", "2"), job="ours")
     _await_listening(port)
     code, output = node(2, "x.py", job="theirs", number=1).ended()
@@ -236,7 +236,7 @@ def test_a_node_of_another_job_is_turned_away(node, port, tmp_path):
     assert [code for code, _ in _ended(first, second)] == [0, 0]
 
 
-def test_the_exit_code_of_a_script_is_the_nodes(node, tmp_path):
+def test_node_exits_with_the_scripts_code(node, tmp_path):
     script = tmp_path / "fails.py"
     script.write_text(
         "import os, sys\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], sys.argv[1:])\nsys.exit(7)\n"
@@ -363,7 +363,7 @@ def _starts(start, tmp_path, monkeypatch, starts, *options):
         ([-6, -6], "2:134", [134, 78]),
     ],
 )
-def test_starts_that_fail_in_a_row_end_the_job(node, tmp_path, monkeypatch, starts, most, codes):
+def test_repeated_failed_starts_end_the_job(node, tmp_path, monkeypatch, starts, most, codes):
     record = tmp_path / "output" / ".failed-starts"
     record.parent.mkdir()
     record.write_text("2 2\n")  # of an earlier job of the name
@@ -424,7 +424,7 @@ def test_traceback_of_the_first_failed_rank_is_the_last_line(node, tmp_path, mon
     assert (tmp_path / "message").read_text() == f"{cause}\n"
 
 
-def test_without_a_volume_a_program_that_cannot_start_ends_by_the_number_of_restarts(node, tmp_path, monkeypatch):
+def test_failing_program_without_a_volume_ends_after_its_restarts(node, tmp_path, monkeypatch):
     starts = [2, -9, 2, 2, "trains", "broken"]
     ended = _starts(node, tmp_path, monkeypatch, starts, "--failed-starts", "3")
     assert [code for code, _ in ended] == [2, 137, 2, 2, 2, 78]

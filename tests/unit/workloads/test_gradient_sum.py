@@ -32,7 +32,7 @@ def _steps(capsys, directory, *options):
     return [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
 
 
-def test_it_saves_when_its_time_has_come(capsys, tmp_path):
+def test_checkpoint_is_saved_at_its_interval(capsys, tmp_path):
     when = ("--checkpoint-every", "0", "--checkpoint-seconds", "0.09", "--save-seconds", "0.05")
     lines = _steps(capsys, tmp_path, "--steps", "12", "--step-seconds", "0.02", *when)
     saved = [line for line in lines if line["step"] == line["checkpoint_step"]]
@@ -44,7 +44,7 @@ def test_it_saves_when_its_time_has_come(capsys, tmp_path):
     assert all(line["checkpoint_seconds"] >= 0.05 for line in saved)
 
 
-def test_the_launchers_interval_is_its_own(capsys, monkeypatch, tmp_path):
+def test_launchers_interval_is_used(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("TRN_CHECKPOINT_SECONDS", "0.001")
     lines = _steps(capsys, tmp_path, "--steps", "3", "--step-seconds", "0.01")
     assert [line["checkpoint_step"] for line in lines] == [1, 2, 3]
@@ -57,20 +57,20 @@ def test_training_ends_some_steps_after_resume(capsys, tmp_path):
     assert [line["step"] for line in lines] == [6, 7, 8]
 
 
-def test_a_higher_rate_is_nearer_to_the_target(capsys, tmp_path):
+def test_higher_rate_converges_faster(capsys, tmp_path):
     few = ("--steps", "3", "--step-seconds", "0", "--rate")
     losses = [_steps(capsys, tmp_path / rate, *few, rate)[-1]["loss"] for rate in ("0", "0.1", "0.5")]
     assert losses == [1.0, round(0.9**6, 9), round(0.5**6, 9)]
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "soon"])
-def test_times_that_cannot_be_are_refused(capsys, value):
+def test_invalid_times_are_refused(capsys, value):
     with pytest.raises(SystemExit):
         gradient_sum.main(["--checkpoint-seconds", value])
     assert "--checkpoint-seconds" in capsys.readouterr().err
 
 
-def test_the_gradient_sum_is_served_too(monkeypatch, tmp_path, capsys):
+def test_gradient_sum_is_exported_as_a_metric(monkeypatch, tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     monkeypatch.setenv(PORT, str(port))
@@ -92,7 +92,7 @@ def test_the_gradient_sum_is_served_too(monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_sigterm_and_the_last_forty_minutes_of_a_capacity_block_are_reasons_to_stop(monkeypatch, tmp_path):
+def test_sigterm_and_an_ending_capacity_block_stop_the_training(monkeypatch, tmp_path):
     def ends_in(minutes):
         when = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=minutes)
         monkeypatch.setenv(CAPACITY_ENDS, when.strftime("%Y-%m-%dT%H:%M:%SZ"))

@@ -12,7 +12,7 @@ def pins(file):
     return {line for line in lines if line}
 
 
-def test_its_packages_are_pinned_as_those_of_the_training_image():
+def test_packages_are_pinned_like_the_training_images():
     wanted = pins(ROOT / "examples" / "sagemaker" / "requirements.txt")
     of_training = {"datasets", "pyarrow", "safetensors", "tensorboard", "tokenizers", "transformers"}
     assert {line.partition("==")[0] for line in wanted} == of_training

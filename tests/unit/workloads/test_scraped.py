@@ -91,7 +91,7 @@ def test_values_and_labels_of_any_kind_stay_readable(port):
     ("value", "why"),
     [("", ""), ("0", ""), ("many", "invalid literal"), ("99999", "must be 0-65535"), ("taken", "already in use")],
 )
-def test_a_port_that_is_not_given_or_cannot_be_had_is_no_fault(monkeypatch, capsys, value, why):
+def test_missing_or_used_port_is_no_error(monkeypatch, capsys, value, why):
     with socket.create_server(("", 0)) as listener:
         monkeypatch.setenv(PORT, str(listener.getsockname()[1]) if value == "taken" else value)
         made = SeriesServer(LABELS, step=0, examples_per_step=1, began=1.0)
@@ -104,7 +104,7 @@ def test_a_port_that_is_not_given_or_cannot_be_had_is_no_fault(monkeypatch, caps
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_a_client_that_says_nothing_holds_no_training_up(port, monkeypatch, ends):
+def test_silent_client_does_not_delay_training(port, monkeypatch, ends):
     monkeypatch.setattr(scraped._Handler, "timeout", 600.0)
     made = SeriesServer(LABELS, step=0, examples_per_step=1, began=1.0)
     with socket.create_connection(("127.0.0.1", port)):
@@ -117,7 +117,7 @@ def test_a_client_that_says_nothing_holds_no_training_up(port, monkeypatch, ends
     made.close()
 
 
-def test_clients_that_say_nothing_or_go_away_are_given_up(port, monkeypatch, capfd):
+def test_silent_and_closed_clients_are_dropped(port, monkeypatch, capfd):
     monkeypatch.setattr(scraped._Handler, "timeout", 0.3)
     made = SeriesServer(LABELS, step=0, examples_per_step=1, began=1.0)
 

@@ -32,7 +32,7 @@ def random_bytes(size, seed=0):
 CONTENT = random_bytes(3 * CHUNK + 17)
 
 
-def test_one_file_comes_and_the_destination_appears_whole_with_its_marker(server, stage, tmp_path):
+def test_destination_appears_complete_with_its_marker(server, stage, tmp_path):
     server.files["/some/set.bin"] = CONTENT
     ended = stage(f"{server.url}/some/set.bin?token=x", to="a/b")
     assert content_of(tmp_path / "a/b") == {"set.bin": CONTENT}
@@ -44,7 +44,7 @@ def test_one_file_comes_and_the_destination_appears_whole_with_its_marker(server
     assert marker["source"] == f"{server.url}/some/set.bin?token=x"
 
 
-def test_files_of_a_list_come_side_by_side_each_verified(server, stage, tmp_path):
+def test_listed_files_are_fetched_in_parallel_and_verified(server, stage, tmp_path):
     files = {f"part/{index}.bin": random_bytes(40_000 + index, index) for index in range(20)}
     server.seconds_a_piece = 0.005
     ended = stage(server.list_of(files), "--list")
@@ -56,7 +56,7 @@ def test_files_of_a_list_come_side_by_side_each_verified(server, stage, tmp_path
     assert sums == {path: f"sha256:{hashlib.sha256(content).hexdigest()}" for path, content in files.items()}
 
 
-def test_a_list_in_json_says_where_files_go(server, stage, tmp_path):
+def test_json_list_sets_each_files_destination(server, stage, tmp_path):
     server.files |= {"/x/1": b"one", "/x/2": b"two"}
     entries = [{"url": "x/1", "path": "deep/one.txt", "size": 3}, {"url": f"{server.url}/x/2"}]
     server.files["/list.json"] = json.dumps(entries).encode()
@@ -64,7 +64,7 @@ def test_a_list_in_json_says_where_files_go(server, stage, tmp_path):
     assert content_of(tmp_path / "set") == {"2": b"two", "deep/one.txt": b"one"}
 
 
-def test_include_and_exclude_choose_into_an_empty_directory(server, stage, tmp_path):
+def test_include_and_exclude_select_files(server, stage, tmp_path):
     (tmp_path / "set").mkdir()
     url = server.list_of({"a.txt": b"a", "b.txt": b"b", "c.bin": b"c"})
     assert stage(url, "--list", "--include", "*.txt", "--exclude", "b*").code == 0
@@ -83,7 +83,7 @@ def test_include_and_exclude_choose_into_an_empty_directory(server, stage, tmp_p
     ],
     ids=["breaks", "busy", "without ranges", "without ranges and length"],
 )
-def test_faults_of_a_server_are_no_loss(server, stage, tmp_path, faults, twice):
+def test_server_errors_are_retried_without_loss(server, stage, tmp_path, faults, twice):
     server.files["/set.bin"] = CONTENT
     vars(server).update(faults)
     ended = stage(f"{server.url}/set.bin")
@@ -91,7 +91,7 @@ def test_faults_of_a_server_are_no_loss(server, stage, tmp_path, faults, twice):
     assert (server.sent_bytes <= len(CONTENT) + twice, "wrong bytes" in str(ended.lines)) == (True, False)
 
 
-def test_wrong_bytes_are_fetched_once_more_and_never_appear(server, stage, tmp_path):
+def test_wrong_bytes_are_fetched_again_and_never_published(server, stage, tmp_path):
     url = server.list_of({"set.bin": CONTENT})
     server.spoils = lambda path, _: path == "/set.bin"
     ended = stage(url, "--list")
@@ -105,7 +105,7 @@ def test_wrong_bytes_are_fetched_once_more_and_never_appear(server, stage, tmp_p
     assert any("wrong bytes" in line.get("message", "") for line in ended.lines)
 
 
-def test_a_file_that_changes_meanwhile_is_no_mixture(server, stage, tmp_path):
+def test_file_changed_during_the_copy_is_not_mixed(server, stage, tmp_path):
     old, new = random_bytes(3 * CHUNK, 1), random_bytes(3 * CHUNK, 2)
     server.files["/set.bin"] = old
 
@@ -121,7 +121,7 @@ def test_a_file_that_changes_meanwhile_is_no_mixture(server, stage, tmp_path):
     assert content_of(tmp_path / "set") == {"set.bin": new}
 
 
-def test_a_server_that_gives_up_is_tried_again_later_from_there(server, stage, tmp_path):
+def test_interrupted_download_resumes_later(server, stage, tmp_path):
     server.files["/set.bin"] = CONTENT
     server.breaks_after = lambda *_: 2 * CHUNK
     server.status = lambda _, number: 200 if number < 1 else 503
@@ -179,14 +179,14 @@ def test_invalid_source_or_destination_is_refused(server, stage, tmp_path, sourc
 
 
 @pytest.mark.parametrize("path", ["../out", "/etc/x", "a/../../out", ".stage.json", "a\nb", "a//b"])
-def test_a_list_names_no_path_outside(server, stage, tmp_path, path):
+def test_listed_path_outside_the_destination_is_refused(server, stage, tmp_path, path):
     server.files |= {"/x": b"x", "/list.json": json.dumps([{"url": "x", "path": path}]).encode()}
     ended = stage(f"{server.url}/list.json", "--list")
     assert (ended.code, ended.stage, "names a file" in ended.message) == (1, "failed", True)
     assert not list(tmp_path.rglob("out"))
 
 
-def test_a_file_and_a_directory_of_one_name_are_refused(server, stage):
+def test_file_and_directory_with_one_name_are_refused(server, stage):
     ended = stage(server.list_of({"a": b"1", "a/b": b"2"}), "--list")
     assert (ended.code, "has both a file 'a' and files below it" in ended.message) == (1, True)
 
@@ -215,7 +215,7 @@ def test_staged_set_of_another_source_is_not_reused(server, stage, tmp_path):
     assert content_of(tmp_path / "set") == {"other": b"2"}
 
 
-def test_a_persons_own_files_are_never_replaced(server, stage, tmp_path):
+def test_users_files_are_never_replaced(server, stage, tmp_path):
     (tmp_path / "set").mkdir()
     (tmp_path / "set/mine").write_text("precious")
     url = server.list_of({"a": b"1"})
@@ -232,7 +232,7 @@ def test_partial_copy_of_another_source_is_discarded(server, stage, tmp_path):
     assert content_of(tmp_path / "set") == {"two": b"2"}
 
 
-def test_files_of_this_machine_are_copied_and_nothing_that_only_a_link_reaches(stage, tmp_path):
+def test_local_files_are_copied_without_following_links_out(stage, tmp_path):
     (tmp_path / "from/deep").mkdir(parents=True)
     (tmp_path / "from/deep/a b").write_bytes(b"a")
     (tmp_path / "from/link").symlink_to("deep/a b")
@@ -247,7 +247,7 @@ def test_files_of_this_machine_are_copied_and_nothing_that_only_a_link_reaches(s
         (tmp_path / "from/deep/x").unlink()
 
 
-def test_the_environments_proxy_is_asked(server, stage, tmp_path, monkeypatch):
+def test_proxy_of_the_environment_is_used(server, stage, tmp_path, monkeypatch):
     server.files["/set.bin"] = CONTENT
     # A proxy is asked for a whole URL, and this one answers for every host.
     monkeypatch.setenv("http_proxy", server.url)
@@ -310,7 +310,7 @@ def test_copy_killed_at_any_of_fifty_moments_resumes_to_the_same_content(server,
         forks.stdin.close()
 
 
-def test_asked_to_end_it_ends_at_once(server, tmp_path):
+def test_sigterm_ends_the_copy_at_once(server, tmp_path):
     server.files["/set.bin"] = random_bytes(4 * CHUNK)
     server.seconds_a_piece = 1.0
     process = start(tmp_path, f"{server.url}/set.bin")
@@ -321,7 +321,7 @@ def test_asked_to_end_it_ends_at_once(server, tmp_path):
     assert json.loads(out.splitlines()[-1])["stage"] == "interrupted"
 
 
-def test_of_two_at_once_one_writes_and_the_other_finds_it_done(server, tmp_path):
+def test_second_concurrent_copy_finds_the_first_complete(server, tmp_path):
     server.files["/set.bin"] = random_bytes(3 * CHUNK)
     goes_on = threading.Event()
 

@@ -40,7 +40,7 @@ def s3(monkeypatch):
         yield client, seen
 
 
-def test_a_public_prefix_comes_without_credentials(s3, stage, tmp_path):
+def test_public_prefix_is_fetched_without_credentials(s3, stage, tmp_path):
     client, seen = s3
     files = {f"wiki/{index} +%.bin": random.Random(index).randbytes(1000 + index) for index in range(7)}
     for key, content in {**files, "wiki/directory/": b"", "wikipedia": b"other"}.items():
@@ -53,7 +53,7 @@ def test_a_public_prefix_comes_without_credentials(s3, stage, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_list_in_pages_is_read_to_its_end(s3, stage, monkeypatch):
+def test_paged_listing_is_read_to_its_end(s3, stage, monkeypatch):
     client, seen = s3
     for index in range(1003):
         client.put_object(Bucket=BUCKET, Key=f"many/{index}", Body=b"x", ACL="public-read")
@@ -100,7 +100,7 @@ def test_missing_or_forbidden_bucket_is_reported(s3, stage):
 
 
 @pytest.mark.parametrize("size", [1000, 17 * 1024 * 1024])
-def test_cut_connections_are_no_loss_and_a_changed_object_is_no_mixture(s3, stage, tmp_path, size):
+def test_cut_connection_resumes_and_a_changed_object_is_not_mixed(s3, stage, tmp_path, size):
     client, seen = s3
     old, new = random.Random(1).randbytes(size), random.Random(2).randbytes(size)
     client.put_object(Bucket=BUCKET, Key="x/a.bin", Body=old, ACL="public-read")
@@ -146,7 +146,7 @@ def test_s3_errors_are_described(status, code, text, said):
         ({"x-amz-checksum-crc64nvme": "AAAAAA=="}, None),
     ],
 )
-def test_which_checksum_an_answer_tells(headers, kind):
+def test_checksum_of_an_answer_is_read(headers, kind):
     found = checksum_of(headers)
     assert (found.partition(":")[0] or None) == kind
 
@@ -200,7 +200,7 @@ def test_archive_is_unpacked_and_deleted(server, stage, tmp_path, ending):
     ],
     ids=["beside other files", "a directory of the archive's own name is not doubled"],
 )
-def test_archives_are_unpacked_where_they_lie(server, stage, tmp_path, archives, found):
+def test_archives_are_unpacked_in_place(server, stage, tmp_path, archives, found):
     assert stage(server.list_of(archives), "--list", "--extract").code == 0
     assert content_of(tmp_path / "set") == found
 
@@ -217,7 +217,7 @@ def test_archives_are_unpacked_where_they_lie(server, stage, tmp_path, archives,
         ("set.bin", b"x", "holds no archive to unpack"),
     ],
 )
-def test_an_archive_that_is_none_or_reaches_outside_is_refused(server, stage, tmp_path, name, content, said):
+def test_malformed_or_escaping_archive_is_refused(server, stage, tmp_path, name, content, said):
     server.files[f"/{name}"] = content
     ended = stage(f"{server.url}/{name}", "--extract")
     assert (ended.code, ended.stage, said in ended.message) == (1, "failed", True), ended

@@ -10,7 +10,7 @@ from trainium_eks.cli.shared.with_cluster_options import Directory, Json, NoColo
 
 if TYPE_CHECKING:
     from trainium_eks.aws.account import Account
-    from trainium_eks.operate.finding import Report
+    from trainium_eks.model.finding import Report
     from trainium_eks.plan.graph import Graph
 
 app = App(panel=ENVIRONMENT, asks_cloud=False)
@@ -72,7 +72,7 @@ def show(report: "Report", *, only_troubles: bool = False, no_color: bool = Fals
 
     from trainium_eks.cli.shared.console import show_sections
     from trainium_eks.cli.shared.report import sections
-    from trainium_eks.operate.finding import Status
+    from trainium_eks.model.finding import Status
 
     facts = report.facts
     account = facts["account"] and f"account {facts['account']}"
@@ -89,7 +89,7 @@ def _summary(report: "Report") -> Any:
     from rich.text import Text
 
     from trainium_eks.cli.shared.report import counted
-    from trainium_eks.operate.finding import Status
+    from trainium_eks.model.finding import Status
 
     stack, fails = report.facts["stack"], len(report.of(Status.FAIL))
     rest = counted(report.summary, Status.WARN, Status.NOT_CHECKED, Status.PASS)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from trainium_eks.operate.finding import Report
+    from trainium_eks.model.finding import Report
 
 app = App(panel=ENVIRONMENT)
 
@@ -77,8 +77,8 @@ def _parts(report: "Report", *, everything: bool) -> "Iterator[RenderableType]":
     from rich.text import Text
 
     from trainium_eks.cli.shared.report import sections
+    from trainium_eks.model.finding import Status
     from trainium_eks.operate.doctor.diagnosis import HEADINGS
-    from trainium_eks.operate.finding import Status
 
     if not everything:
         yield from sections(report.of(Status.FAIL), HEADINGS)
@@ -100,8 +100,8 @@ def summary(report: "Report", subject: str) -> "RenderableType":
     from rich.text import Text
 
     from trainium_eks.cli.shared.report import counted
+    from trainium_eks.model.finding import Status
     from trainium_eks.operate.doctor.diagnosis import UNREAD
-    from trainium_eks.operate.finding import Status
 
     others = counted(report.summary, Status.PASS, Status.NOT_CHECKED, Status.NOT_APPLICABLE)
     rest = f"; {others}." if others else "."

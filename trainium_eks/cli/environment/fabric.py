@@ -38,7 +38,7 @@ def fabric(
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Test the nodes, network and storage of node groups by a gang that does what trainings do (docs/fabric.md).
+    """Test the nodes, network and storage of node groups by a gang that does what trainings do (docs/checks.md).
 
     Exit code: 0 when nothing failed; 1 when something did or the cluster cannot be reached; 2 for wrong usage.
     """

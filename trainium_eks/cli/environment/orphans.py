@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from trainium_eks.operate.finding import Report
+    from trainium_eks.model.finding import Report
 
 app = App(panel=ENVIRONMENT)
 
@@ -47,7 +47,7 @@ def orphans(
     """
     from trainium_eks.cli.shared import output
     from trainium_eks.cli.shared.console import show_sections
-    from trainium_eks.operate.finding import Status
+    from trainium_eks.model.finding import Status
 
     found = look(stack, state, cluster, region, directory)
     if as_json:
@@ -127,8 +127,8 @@ def _summary(found: "Report") -> "Text":
     from rich.text import Text
 
     from trainium_eks.model.catalogue import prices
+    from trainium_eks.model.finding import Status
     from trainium_eks.operate.cleanup.recovery import OPERATIONS
-    from trainium_eks.operate.finding import Status
 
     operations = [each for each in found.findings if each.section == OPERATIONS]
     left = sum(each.status is Status.FAIL for each in found.findings if each.section != OPERATIONS)

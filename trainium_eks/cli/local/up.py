@@ -15,7 +15,7 @@ from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, Comman
 from trainium_eks.client.project import check_stack, find_project
 
 if TYPE_CHECKING:
-    from trainium_eks.operate.finding import Report
+    from trainium_eks.model.finding import Report
 
 WELL_WITHIN_SECONDS = 30.0
 """Seconds for which an ``up`` repeats failing checks at its end."""

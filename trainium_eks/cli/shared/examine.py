@@ -19,6 +19,7 @@ from trainium_eks.kube.api_reader import ApiReader
 from trainium_eks.kube.cluster import Object, ReadError, namespace_of
 from trainium_eks.kube.errors import ClusterError, MissingError
 from trainium_eks.kube.pod_text import printable
+from trainium_eks.model.finding import Report, Status
 from trainium_eks.model.validation.parsing import MISSHAPEN
 from trainium_eks.model.validation.problems import nearest
 from trainium_eks.operate.cleanup.state import StackState, StateError
@@ -26,7 +27,6 @@ from trainium_eks.operate.doctor.diagnosis import diagnose, known_names
 from trainium_eks.operate.doctor.examination import KINDS, TEAM_KINDS, Examination
 from trainium_eks.operate.doctor.findings import found as finding
 from trainium_eks.operate.doctor.findings import unreachable
-from trainium_eks.operate.finding import Report, Status
 from trainium_eks.operate.verify.check_input import CheckInput, ObjectComparison
 from trainium_eks.operate.verify.comparison import OBJECTS, compare
 from trainium_eks.operate.verify.workloads import ENDED

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from trainium_eks.client.failure import as_typed
 from trainium_eks.kube.pod_text import printable
-from trainium_eks.operate.finding import Finding, Status
+from trainium_eks.model.finding import Finding, Status
 
 SUBJECT_WIDTH = 36
 """Most columns of the subjects, so that the sentences have room on a narrow screen."""

@@ -89,11 +89,8 @@ class Objects:
         patience = Patience(timeout_seconds, self._waiting, self._stopping)
         try:
             before = self._api.get(reference)
-            if before is None:
-                return
-            self._check_not_held(reference)
-            self._api.delete(reference)
-            self._await_gone(reference, before, patience)
+            if before is not None:
+                self._delete(reference, before, patience)
         except ApiError as error:
             raise _about(reference, error, "deleting it: ") from error
 
@@ -119,17 +116,13 @@ class Objects:
         make_room: Callable[[], None],
     ) -> tuple[Change, dict[str, Any]]:
         before = self._api.get(reference)
-        if before is not None and self._is_ending(reference, before):
-            claim = (before.get("spec") or {}).get("claimRef") if reference.kind == "PersistentVolume" else None
-            if claim:
-                # The volume stays until its claim is gone, which nobody else deletes.
-                held = ObjectReference("v1", "PersistentVolumeClaim", claim["namespace"], claim["name"])
-                self._check_not_held(held, finished=False)
-                make_room()
-            self._await_gone(reference, before, patience)
-            before = None
         if before is None:
-            return Change.CREATED, self._create(reference, wanted, patience)
+            return Change.CREATED, self._api.apply(wanted)
+        if before["metadata"].get("deletionTimestamp"):
+            if reference.kind == "PersistentVolume":
+                make_room()  # the volume stays until its claim is gone, which nobody else deletes
+            self._await_gone(reference, before, patience)
+            return Change.CREATED, self._api.apply(wanted)
         if (before.get("status") or {}).get("phase") != "Lost":  # a claim whose volume is gone never binds again
             try:
                 after = self._api.apply(wanted)
@@ -139,41 +132,21 @@ class Objects:
                     raise
         self._check_replacement(wanted)
         make_room()
+        self._delete(reference, before, patience)
+        return Change.REPLACED, self._api.apply(wanted)
+
+    def _delete(self, reference: ObjectReference, before: Mapping[str, Any], patience: Patience) -> None:
         self._check_not_held(reference)
         self._api.delete(reference)
         self._await_gone(reference, before, patience)
-        return Change.REPLACED, self._create(reference, wanted, patience)
 
-    def _is_ending(self, reference: ObjectReference, live: Mapping[str, Any]) -> bool:
-        """Return whether an object is being deleted, or will be with its namespace."""
-        if live["metadata"].get("deletionTimestamp"):
-            return True
-        namespace = self._api.get(_namespace(reference)) if reference.namespace else None
-        return namespace is not None and bool(namespace["metadata"].get("deletionTimestamp"))
-
-    def _create(self, reference: ObjectReference, wanted: Mapping[str, Any], patience: Patience) -> dict[str, Any]:
-        try:
-            return self._api.apply(wanted)
-        except ApiError as error:
-            if not any(cause.reason == "NamespaceTerminating" for cause in error.causes):
-                raise
-        namespace = _namespace(reference)
-        if live := self._api.get(namespace):
-            self._await_gone(namespace, live, patience)
-        return self._api.apply(wanted)
-
-    def _check_not_held(self, reference: ObjectReference, *, finished: bool = True) -> None:
-        """Raise ClusterError when pods, also ``finished`` ones, hold a claim: its deletion would wait for them, and
-        could not be undone."""
+    def _check_not_held(self, reference: ObjectReference) -> None:
+        """Raise ClusterError when pods, also finished ones, hold a claim: its deletion would wait for them, and could
+        not be undone."""
         if (reference.api_version, reference.kind) != ("v1", "PersistentVolumeClaim"):
             return
         pods = self._api.list("v1", "Pod", namespace=reference.namespace)
-        ended = () if finished else ("Succeeded", "Failed")
-        held = [
-            each
-            for each in holding(pods, reference.name)
-            if not each["metadata"].get("deletionTimestamp") and each["status"].get("phase") not in ended
-        ]
+        held = [each for each in holding(pods, reference.name) if not each["metadata"].get("deletionTimestamp")]
         if held:
             names = ", ".join(f"{each['metadata']['name']} ({each['status'].get('phase')})" for each in held)
             raise LocalCloudError(
@@ -340,10 +313,6 @@ def _about(reference: ObjectReference, error: ApiError, doing: str = "") -> ApiE
 def _name(manifest: Mapping[str, Any]) -> str:
     metadata = manifest.get("metadata") or {}
     return "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
-
-
-def _namespace(reference: ObjectReference) -> ObjectReference:
-    return ObjectReference("v1", "Namespace", "", reference.namespace)
 
 
 def _without_managed_fields(live: Mapping[str, Any]) -> dict[str, Any]:

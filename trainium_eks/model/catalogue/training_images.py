@@ -10,7 +10,7 @@ from types import MappingProxyType
 from trainium_eks.model.validation.problems import Problem, join_key, nearest
 
 MIRROR_PREFIX = "mirror-"
-"""Prefix of the tags of copied images, which are no training images (docs/images.md)."""
+"""Prefix of the tags of copied images, which are no training images (docs/data-and-images.md)."""
 
 
 @dataclass(frozen=True)

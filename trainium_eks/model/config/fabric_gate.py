@@ -12,7 +12,7 @@ LOCAL_IMAGE = "local/"
 
 class FabricGateConfig(ConfigModel):
     """A gate before accelerator nodes: new, replaced and rebooted ones carry the taint ``trainium-eks/fabric-untested``
-    until the fabric test has passed on them; nodes that fail are cordoned and named (docs/fabric.md)."""
+    until the fabric test has passed on them; nodes that fail are cordoned and named (docs/checks.md)."""
 
     images: dict[str, str]
     """Image of the test by target of `trn image build --for`: `{trn1: <registry>/<repository>:<tag>}`, as `trn image

@@ -122,7 +122,7 @@ class StackConfig(ConfigModel):
     idle_guard: IdleGuardConfig | None = None
     """Guard that warns of idle accelerators and removes them; null for none."""
     fabric_gate: FabricGateConfig | None = None
-    """Taint on new and rebooted accelerator nodes until the fabric test has passed on them (docs/fabric.md); null for
+    """Taint on new and rebooted accelerator nodes until the fabric test has passed on them (docs/checks.md); null for
     none."""
     sage_maker: SageMakerConfig | None = None
     """SageMaker training jobs beside the cluster (docs/sagemaker.md); null for none."""

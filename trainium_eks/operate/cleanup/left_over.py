@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from trainium_eks.aws.account import Account
 from trainium_eks.model.catalogue import prices
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.operate.cleanup.marks import Marks
-from trainium_eks.operate.finding import Finding, Status
 
 FREE = 0.0
 """Price of a resource that costs nothing by itself."""
@@ -49,7 +49,7 @@ class LeftOver:
             "note": self.note,
             "race": self.race,
         }
-        return Finding(f"{self.kind}/{self.name}", Status.FAIL, self.name, text, data=data)
+        return Finding(Status.FAIL, self.name, text, id=f"{self.kind}/{self.name}", data=data)
 
     def _price(self) -> str:
         if self.hourly_usd is None:

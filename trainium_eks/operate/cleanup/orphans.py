@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from trainium_eks.aws.account import Account, NotCheckedError, RequestError
+from trainium_eks.model.finding import Finding, Report, not_checked
 from trainium_eks.operate.cleanup import compute, kinds, recovery, services
 from trainium_eks.operate.cleanup.left_over import LeftOver, Where
 from trainium_eks.operate.cleanup.marks import Marks
 from trainium_eks.operate.cleanup.state import StackState
-from trainium_eks.operate.finding import Finding, Report, Status
 from trainium_eks.operate.preflight.tags import tags_of
 
 Search = Callable[[Where], Iterable[LeftOver]]
@@ -87,7 +87,7 @@ def _search(account: Account, marks: Marks) -> tuple[list[LeftOver], list[Findin
 
 
 def _unseen(what: str, error: Exception) -> Finding:
-    return Finding(f"{UNSEEN}/{what}", Status.NOT_CHECKED, what, str(error))
+    return not_checked(f"{UNSEEN}/{what}", what, str(error))
 
 
 def left_over(found: Iterable[LeftOver], in_state: frozenset[str]) -> list[LeftOver]:

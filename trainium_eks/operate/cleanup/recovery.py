@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from trainium_eks.aws.account import Account, NotCheckedError, RequestError
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.operate.cleanup.kinds import KINDS, ResourceKind
 from trainium_eks.operate.cleanup.state import PendingOperation, StackState, StateResource
-from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.preflight.tags import tags_of
 
 Action = Literal["import", "clear", "refresh", "look"]
@@ -44,7 +44,7 @@ class Advice:
         }
         status = Status.FAIL if self.action == "look" else Status.WARN
         text = f"{f'{self.action} {self.id}'.strip()}: interrupted while {kind} ({resource.type}); {self.reason}"
-        return Finding(f"{OPERATIONS}/{resource.urn}", status, resource.name, text, data=data)
+        return Finding(status, resource.name, text, id=f"{OPERATIONS}/{resource.urn}", data=data)
 
 
 def advise(account: Account, state: StackState) -> list[Advice]:

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 from trainium_eks.jobs.explain.cluster_snapshot import moment
 from trainium_eks.kube.cluster import Object, condition, labels_of, name_of, namespace_of
+from trainium_eks.model.finding import Finding
 from trainium_eks.observe.faults.catalogue import in_message
 from trainium_eks.observe.faults.fault import Speaker
 from trainium_eks.operate.doctor.examination import Examination
 from trainium_eks.operate.doctor.findings import found
-from trainium_eks.operate.finding import Finding
 from trainium_eks.operate.verify import comparison, verify
 
 PATIENCE = timedelta(seconds=60)

@@ -8,10 +8,10 @@ from trainium_eks.jobs.explain import why_not_started
 from trainium_eks.jobs.explain.cluster_snapshot import job_of
 from trainium_eks.jobs.explain.watched import owner_of
 from trainium_eks.kube.cluster import Object, name_of, namespace_of
+from trainium_eks.model.finding import Finding, Report, Status, not_checked
 from trainium_eks.operate.doctor import cluster_recognizers, job_recognizers, pod_recognizers
 from trainium_eks.operate.doctor.examination import Examination
 from trainium_eks.operate.doctor.findings import FAULTS, unique
-from trainium_eks.operate.finding import Finding, Report, Status, not_checked
 from trainium_eks.operate.verify import verify
 
 _SHOWN = ("Node", "Queue", "Job", "Pod", "Namespace", "PersistentVolumeClaim")

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable
 
 from trainium_eks.jobs.explain.reason import Reason, shortened
+from trainium_eks.model.finding import Finding, failed
 from trainium_eks.observe.faults.catalogue import BY_NAME, in_message
 from trainium_eks.observe.faults.fault import Speaker
-from trainium_eks.operate.finding import Finding, failed
 
 _COMMAND = re.compile(r"\btrn (logs|status|cancel) (?!-)[\w.-]++(?! --namespace)(?P<all> --all)?")
 

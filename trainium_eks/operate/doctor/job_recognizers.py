@@ -24,13 +24,13 @@ from trainium_eks.kube import pod_text
 from trainium_eks.kube.cluster import Object, condition, name_of, namespace_of
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.annotations import annotation
+from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.observe.faults.catalogue import BY_NAME, in_log
 from trainium_eks.operate.doctor.cluster_recognizers import PATIENCE
 from trainium_eks.operate.doctor.examination import Examination
 from trainium_eks.operate.doctor.findings import found, of_reason
 from trainium_eks.operate.doctor.pod_recognizers import REPEATED, is_recent, of_exit
-from trainium_eks.operate.finding import Finding
 
 
 def ended_at(job: Object) -> datetime | None:

@@ -10,13 +10,13 @@ from trainium_eks.jobs.objects.job import REFUSED
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit
 from trainium_eks.kube.cluster import Object, condition, name_of, namespace_of
+from trainium_eks.model.finding import Finding
 from trainium_eks.model.policies.admission import ACCELERATOR_PREFIXES, GROUP_ANNOTATION, SCHEDULER
 from trainium_eks.observe.faults.catalogue import in_log, in_message
 from trainium_eks.observe.faults.fault import Speaker
 from trainium_eks.operate.doctor.cluster_recognizers import PATIENCE
 from trainium_eks.operate.doctor.examination import Examination
 from trainium_eks.operate.doctor.findings import found, of_reason
-from trainium_eks.operate.finding import Finding
 
 RECENT = timedelta(hours=1)
 """Age of an end that is still news: Kubernetes keeps events as long."""

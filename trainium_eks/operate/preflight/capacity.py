@@ -7,9 +7,10 @@ from types import MappingProxyType
 from typing import Any
 
 from trainium_eks.aws.account import Account, RequestError
+from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation.problems import config_path, config_set, join
 from trainium_eks.operate.preflight.needs import Group, Needs
-from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
+from trainium_eks.operate.preflight.question import Question, failed, passed, warned
 
 Clock = Callable[[], datetime.datetime]
 
@@ -48,7 +49,7 @@ class _CapacityChecks:
         self._account = account
         self._now = now
 
-    def offered(self, type_: str, groups: list[Group]) -> Answer:
+    def offered(self, type_: str, groups: list[Group]) -> Finding:
         """Check that every zone of the groups offers the type to this account. Of a reservation EC2 says itself what it
         is and where; UltraServers are sold in zones that the list of offerings may lack (EC2 user guide)."""
         by_id = all(zone.rpartition("-")[2].startswith("az") for group in groups for zone in group.zones)
@@ -71,7 +72,7 @@ class _CapacityChecks:
             return failed(f"{where}, nor anywhere in {self._account.region}", "take another region or another type")
         return failed(f"{where}; offered in {', '.join(zones)}", _move(groups, lacking, zones))
 
-    def reserved(self, group: Group) -> Answer:
+    def reserved(self, group: Group) -> Finding:
         """Check that a reservation is there when the group starts, for its type, in its zone, for its size."""
         try:
             answer = self._account.call(
@@ -94,7 +95,7 @@ class _CapacityChecks:
             or passed(_told(found))
         )
 
-    def _of_another_kind(self, group: Group, found: Mapping[str, Any]) -> Answer | None:
+    def _of_another_kind(self, group: Group, found: Mapping[str, Any]) -> Finding | None:
         block = found.get("ReservationType") == "capacity-block"
         if block != (group.buying == "capacity-block") and not group.karpenters:  # which takes either
             kind, good = ("a Capacity Block", "capacity-block") if block else ("a Capacity Reservation", "reservation")
@@ -104,7 +105,7 @@ class _CapacityChecks:
             return failed(f"it is of {has}, the group of {group.instance_type}", _set(group, "instance_type", has))
         return None
 
-    def _elsewhere(self, group: Group, found: Mapping[str, Any]) -> Answer | None:
+    def _elsewhere(self, group: Group, found: Mapping[str, Any]) -> Finding | None:
         zones = (found.get("AvailabilityZoneId", ""), found.get("AvailabilityZone", ""))
         if group.zones and not set(zones) & set(group.zones):
             return failed(
@@ -125,7 +126,7 @@ class _CapacityChecks:
             return failed(detail, f"set {_key(group, 'capacity.id')} to one that was made without a placement group")
         return failed(detail, _set(group, "capacity.placement_group", placed))
 
-    def _at_another_time(self, group: Group, found: Mapping[str, Any]) -> Answer | None:
+    def _at_another_time(self, group: Group, found: Mapping[str, Any]) -> Finding | None:
         state, begins, ends = found.get("State", ""), found.get("StartDate"), found.get("EndDate")
         now = self._now()
         if (ends is not None and ends <= now) or STATES.get(state) == "over":
@@ -144,7 +145,7 @@ class _CapacityChecks:
             return warned(detail, "take a newer release of this library")
         return None
 
-    def _no_ultraserver(self, group: Group, found: Mapping[str, Any]) -> Answer | None:
+    def _no_ultraserver(self, group: Group, found: Mapping[str, Any]) -> Finding | None:
         """Check a block for nodes of UltraServers: it must be one of UltraServers, whose nodes start and reach each
         other by NeuronLink (fields of EC2's ``CapacityReservation``, ``CapacityBlock`` and ``CapacityBlockStatus``)."""
         block = str(found.get("CapacityBlockId") or "")
@@ -164,7 +165,7 @@ class _CapacityChecks:
             return warned(detail, f"ask AWS Support, and name {block}")
         return None
 
-    def _too_small(self, group: Group, found: Mapping[str, Any]) -> Answer | None:
+    def _too_small(self, group: Group, found: Mapping[str, Any]) -> Finding | None:
         total, free = found.get("TotalInstanceCount", 0), found.get("AvailableInstanceCount", 0)
         told = _told(found)
         if group.desired > total:
@@ -176,7 +177,7 @@ class _CapacityChecks:
             return warned(detail, "if it is not, free it, or ask for fewer nodes")
         return None
 
-    def placement(self, name: str) -> Answer:
+    def placement(self, name: str) -> Finding:
         """Check that an existing placement group is there, and a cluster one."""
         try:
             answer = self._account.call("ec2", "describe_placement_groups", GroupNames=[name])["PlacementGroups"]

@@ -10,11 +10,12 @@ from typing import Any
 
 from trainium_eks.aws.account import Account, NotCheckedError, RequestError
 from trainium_eks.model.catalogue import regions
+from trainium_eks.model.finding import Finding
 from trainium_eks.observe.alerts import runbook
 from trainium_eks.operate.preflight import deploy_rights
 from trainium_eks.operate.preflight.deploy_rights import AccountRegion, IamRequest
 from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
+from trainium_eks.operate.preflight.question import Question, failed, passed, warned
 
 AT_ONCE = 8
 """Simulations at a time; each takes IAM about a second."""
@@ -66,7 +67,7 @@ class _IdentityChecks:
         self._needs = needs
         self._account = account
 
-    def account(self) -> Answer:
+    def account(self) -> Finding:
         """Check that the credentials belong to an account that the config allows."""
         caller = self._account.caller()
         allowed = self._needs.accounts
@@ -79,7 +80,7 @@ class _IdentityChecks:
             )
         return passed(f"{caller.account}, as {caller.arn}")
 
-    def region(self) -> Answer:
+    def region(self) -> Finding:
         """Check that the account has the region enabled."""
         region = self._account.region
         # A disabled region answers nothing, so another region of the partition is queried.
@@ -102,7 +103,7 @@ class _IdentityChecks:
             return failed(f"{region} is not enabled in this account", remedy)
         return passed(f"{region} is enabled")
 
-    def deployer(self) -> Answer:
+    def deployer(self) -> Finding:
         """Check that no access entry names the deployer: EKS gives the cluster's creator an entry, and refuses a
         second."""
         caller = self._account.caller()
@@ -113,7 +114,7 @@ class _IdentityChecks:
                 return failed(detail, f"remove it from {where}: the deployer is an administrator already")
         return passed("the deployer is in no other access entry")
 
-    def service_role(self, service: str) -> Answer:
+    def service_role(self, service: str) -> Finding:
         """Check that the service-linked role exists; AWS creates it at the first use."""
         role = SERVICE_ROLES[service]
         try:
@@ -125,7 +126,7 @@ class _IdentityChecks:
             return warned(detail, f"aws iam create-service-linked-role --aws-service-name {service}")
         return passed("there")
 
-    def rights(self) -> Answer:
+    def rights(self) -> Finding:
         """Check that IAM allows the deployer all actions that the program's resource types need."""
         caller = self._account.caller()
         place = AccountRegion(
@@ -148,7 +149,7 @@ class _IdentityChecks:
             remedy += "; with that policy, set `permissionsBoundary`: it makes no role without one"
         return failed(f"{len(missing)} of {actions} actions are denied: {shown}{more}", remedy)
 
-    def boundary(self) -> Answer:
+    def boundary(self) -> Finding:
         """Check that the boundary is there, and that roles within it may use the existing buckets and keys."""
         arn, iam = self._needs.permissions_boundary, partial(self._account.call, "iam")
         try:

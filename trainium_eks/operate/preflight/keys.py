@@ -6,10 +6,11 @@ from typing import Any
 
 from trainium_eks.aws.account import Account, RequestError
 from trainium_eks.model.catalogue import prices
+from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation.problems import config_set
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.operate.preflight.present import AccountState
-from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
+from trainium_eks.operate.preflight.question import Question, failed, passed, warned
 
 KEY = "aws:kms/key:Key"
 
@@ -23,7 +24,7 @@ def questions(needs: Needs, account: Account, present: AccountState) -> Iterator
         yield Question("keys/kept", "KMS key of an earlier stack", partial(_offered, needs, account, present))
 
 
-def _usable(needs: Needs, account: Account, arn: str) -> Answer:
+def _usable(needs: Needs, account: Account, arn: str) -> Finding:
     """Check that the key is enabled, and made by a stack of this name."""
     try:
         state = _state(account, arn)
@@ -42,7 +43,7 @@ def _usable(needs: Needs, account: Account, arn: str) -> Answer:
     return passed("enabled, and of an earlier stack of this name")
 
 
-def _offered(needs: Needs, account: Account, present: AccountState) -> Answer:
+def _offered(needs: Needs, account: Account, present: AccountState) -> Finding:
     """Check that no enabled key is left of an earlier stack. A running stack has its own, which looks the same."""
     if present.cluster() is not None:
         return passed("not looked for: the stack is there")

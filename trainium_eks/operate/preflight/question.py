@@ -1,19 +1,9 @@
-"""Question to AWS, and its answer with the remedy."""
+"""Question to AWS, answered by a finding."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainium_eks.operate.finding import Status
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer to one question: passed, failed where an ``up`` would fail or wait for ever, or passed with a
-    warning."""
-
-    status: Status
-    text: str
-    fix: str = ""
+from trainium_eks.model.finding import Finding, Status
 
 
 @dataclass(frozen=True)
@@ -23,20 +13,21 @@ class Question:
     id: str
     """``<section>/<subject>``: the same in every run, so that tools can follow it (``quotas/L-2C3B7624``)."""
     subject: str
-    ask: Callable[[], Answer]
-    """Query of AWS; raises NotCheckedError where AWS could not be asked."""
+    ask: Callable[[], Finding]
+    """Query of AWS; its finding gets the question's id and subject. It fails where an ``up`` would fail or wait for
+    ever. Raises NotCheckedError where AWS could not be asked."""
 
 
-def passed(text: str) -> Answer:
+def passed(text: str) -> Finding:
     """Return the answer that the account meets the stack's needs."""
-    return Answer(Status.PASS, text)
+    return Finding(Status.PASS, "", text)
 
 
-def warned(text: str, fix: str) -> Answer:
+def warned(text: str, fix: str) -> Finding:
     """Return the answer that the account meets the stack's needs with a reservation."""
-    return Answer(Status.WARN, text, fix)
+    return Finding(Status.WARN, "", text, fix)
 
 
-def failed(text: str, fix: str) -> Answer:
+def failed(text: str, fix: str) -> Finding:
     """Return the answer that the account does not meet the stack's needs."""
-    return Answer(Status.FAIL, text, fix)
+    return Finding(Status.FAIL, "", text, fix)

@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 from trainium_eks.aws.account import Account, RequestError
+from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation.problems import config_path
 from trainium_eks.operate.preflight.needs import Group, Needs
 from trainium_eks.operate.preflight.present import AccountState, on_demand_quota, spot_quota
-from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
+from trainium_eks.operate.preflight.question import Question, failed, passed, warned
 
 GIB_PER_TIB = 1024
 
@@ -81,7 +82,7 @@ def questions(needs: Needs, account: Account, present: AccountState) -> Iterator
             yield _question(LUSTRE_COUNT[kind], partial(counted.lustre_count, kind))
 
 
-def _question(quota: Quota, ask: Callable[[], Answer]) -> Question:
+def _question(quota: Quota, ask: Callable[[], Finding]) -> Question:
     return Question(f"quotas/{quota.code}", f"{quota.name} ({quota.code})", ask)
 
 
@@ -93,7 +94,7 @@ class _QuotaChecks:
         self._account = account
         self._present = present
 
-    def vcpus(self, quota: Quota, groups: list[Group]) -> Answer:
+    def vcpus(self, quota: Quota, groups: list[Group]) -> Finding:
         """Check the vCPUs of instances: at the desired sizes, which an ``up`` starts, and at the largest."""
         has = self._value(quota)
         spot = groups[0].buying == "spot"
@@ -111,17 +112,17 @@ class _QuotaChecks:
             return warned(f"{detail}; at their largest sizes the groups need {most:,} ({names})", ask)
         return passed(detail)
 
-    def vpcs(self) -> Answer:
+    def vpcs(self) -> Finding:
         """Check the number of VPCs in the region."""
         every = self._account.pages("ec2", "describe_vpcs", "Vpcs")
         return self._counts(VPCS, sum(not self._own(each) for each in every), self._needs.vpcs)
 
-    def elastic_ips(self) -> Answer:
+    def elastic_ips(self) -> Finding:
         """Check the number of Elastic IP addresses in the region."""
         every = self._account.call("ec2", "describe_addresses")["Addresses"]
         return self._counts(ELASTIC_IPS, sum(not self._own(each) for each in every), self._needs.elastic_ips)
 
-    def interfaces(self) -> Answer:
+    def interfaces(self) -> Finding:
         """Check the number of network interfaces."""
         every = self._account.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", MaxResults=1000)
         others = sum(not self._own(each, "TagSet") for each in every)
@@ -130,7 +131,7 @@ class _QuotaChecks:
         )
         return self._counts(INTERFACES, others, now, most)
 
-    def gp3(self) -> Answer:
+    def gp3(self) -> Finding:
         """Check the storage of gp3 volumes: the nodes' root volumes."""
         every = self._account.pages(
             "ec2", "describe_volumes", "Volumes", Filters=[{"Name": "volume-type", "Values": ["gp3"]}]
@@ -142,13 +143,13 @@ class _QuotaChecks:
         )
         return self._counts(GP3, used, now, most, unit="TiB")
 
-    def lustre(self, kind: str) -> Answer:
+    def lustre(self, kind: str) -> Finding:
         """Check the storage of file systems of one deployment type."""
         used = sum(each.get("StorageCapacity", 0) for each in self._file_systems(kind))
         wanted = sum(each.storage_gib for each in self._needs.file_systems if each.deployment_type == kind)
         return self._counts(LUSTRE[kind], used, wanted, unit="GiB")
 
-    def lustre_count(self, kind: str) -> Answer:
+    def lustre_count(self, kind: str) -> Finding:
         """Check the number of file systems of one deployment type."""
         wanted = sum(each.deployment_type == kind for each in self._needs.file_systems)
         return self._counts(LUSTRE_COUNT[kind], len(self._file_systems(kind)), wanted)
@@ -164,7 +165,7 @@ class _QuotaChecks:
             if each.get("LustreConfiguration", {}).get("DeploymentType") == kind and not self._own(each)
         ]
 
-    def _counts(self, quota: Quota, used: float, wanted: float, most: float = 0, *, unit: str = "") -> Answer:
+    def _counts(self, quota: Quota, used: float, wanted: float, most: float = 0, *, unit: str = "") -> Finding:
         """Return the answer on a quota of a number or a size: others use ``used``, an ``up`` makes ``wanted``, and
         every group at its largest would be ``most``."""
         has = self._value(quota)

@@ -6,10 +6,11 @@ import socket
 from collections.abc import Callable, Iterator
 
 from trainium_eks.aws.account import NotCheckedError
+from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation.problems import config_path
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.operate.preflight.present import AccountState
-from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
+from trainium_eks.operate.preflight.question import Question, failed, passed, warned
 from trainium_eks.plan.rules._endpoint import HTTPS, Endpoint
 
 PATIENCE_SECONDS = 5.0
@@ -35,7 +36,7 @@ class _ApiChecks:
         self._present = present
         self._connect = connect
 
-    def api(self) -> Answer:
+    def api(self) -> Finding:
         """Connect to a running cluster; before there is one, look whether this machine's address is let in."""
         running = self._present.cluster()
         if running is None or not running.get("endpoint"):
@@ -51,7 +52,7 @@ class _ApiChecks:
             remedy = f"add this machine's public address to {config_path('cluster.endpoint.public_access_cidrs')}"
         return failed(f"{host}: {why}; `up` would stop at the first Kubernetes object", remedy)
 
-    def _before(self) -> Answer:
+    def _before(self) -> Finding:
         if self._endpoint.public:
             return passed(f"once it is there, from {', '.join(self._endpoint.public)}")
         for text in self._endpoint.private:

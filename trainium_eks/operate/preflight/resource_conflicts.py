@@ -10,11 +10,12 @@ from trainium_eks.model.catalogue.cached_images import UPSTREAMS
 from trainium_eks.model.config import cross
 from trainium_eks.model.config import stack_config as configs
 from trainium_eks.model.config.network import ExistingSubnet, subnets
+from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import config_path, config_set
 from trainium_eks.operate.preflight.needs import Bucket, Needs
 from trainium_eks.operate.preflight.present import AccountState
-from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
+from trainium_eks.operate.preflight.question import Question, failed, passed, warned
 
 CLUSTER_SUBNET_ADDRESSES = 16
 """Free addresses that EKS wants in a control plane's subnets before it upgrades (EKS user guide, network requirements:
@@ -62,7 +63,7 @@ class _ConflictChecks:
         self._account = account
         self._present = present
 
-    def subnet(self, path: str, subnet: ExistingSubnet, *, private: bool) -> Answer:
+    def subnet(self, path: str, subnet: ExistingSubnet, *, private: bool) -> Finding:
         """Check that an adopted subnet matches the config, and has room for the nodes."""
         try:
             found = self._account.call("ec2", "describe_subnets", SubnetIds=[subnet.id])["Subnets"][0]
@@ -84,7 +85,7 @@ class _ConflictChecks:
         free = found["AvailableIpAddressCount"]
         return self._room(subnet, free) if private else passed(f"{free:,} addresses free")
 
-    def _room(self, subnet: ExistingSubnet, free: int) -> Answer:
+    def _room(self, subnet: ExistingSubnet, free: int) -> Finding:
         """Check that the free addresses suffice for all resources planned in the zone. A running stack has its own
         already."""
         config = self._needs.config
@@ -104,7 +105,7 @@ class _ConflictChecks:
             "free addresses, adopt a larger subnet, or lower maxSize",
         )
 
-    def bucket(self, bucket: Bucket) -> Answer:
+    def bucket(self, bucket: Bucket) -> Finding:
         """Check that an existing bucket is in the stack's region."""
         here, key = self._account.region, config_path(bucket.path)
         try:
@@ -123,7 +124,7 @@ class _ConflictChecks:
             return failed(detail, f"set {key} to a bucket of {here}")
         return passed(f"in {region or here}, for {bucket.use}")
 
-    def bucket_key(self, bucket: Bucket) -> Answer:
+    def bucket_key(self, bucket: Bucket) -> Finding:
         """Check that the config names the key that encrypts an existing bucket: without it, jobs get 403."""
         named, found = config_path(bucket.key_path), self._default_key(bucket.name)
         if found == bucket.key:
@@ -152,7 +153,7 @@ class _ConflictChecks:
                 return "" if metadata.get("KeyManager") == "AWS" else str(metadata["Arn"])
         return ""
 
-    def key(self, arn: str) -> Answer:
+    def key(self, arn: str) -> Finding:
         """Check that an existing key can encrypt and decrypt."""
         try:
             key = self._account.call("kms", "describe_key", KeyId=arn)["KeyMetadata"]
@@ -167,7 +168,7 @@ class _ConflictChecks:
             return failed(f"it is for {usage}, {key.get('KeySpec')}", "name a symmetric key for encryption")
         return passed("enabled")
 
-    def image(self, image: str) -> Answer:
+    def image(self, image: str) -> Finding:
         """Check that a private image is in its registry."""
         base, at, digest = image.partition("@")
         tag = "" if at else base.rpartition(":")[2]
@@ -188,7 +189,7 @@ class _ConflictChecks:
             return failed("not in its registry: pods would stay in ImagePullBackOff", "push it, or correct its tag")
         return passed("in its registry")
 
-    def uncached(self) -> Answer:
+    def uncached(self) -> Finding:
         """Name the images that the stack's cache does not bring."""
         images = self._needs.uncached
         if not images:
@@ -198,7 +199,7 @@ class _ConflictChecks:
         secret = "give the cache the secrets of Docker Hub and GitHub" if len(never) < len(images) else ""
         return warned(f"from their own registries: {', '.join(images)}", "; ".join(filter(None, (secret, fix))))
 
-    def secret(self, arn: str) -> Answer:
+    def secret(self, arn: str) -> Finding:
         """Check that a registry's credentials are there: ECR makes no rule without."""
         try:
             self._account.call("secretsmanager", "describe_secret", SecretId=arn)
@@ -208,7 +209,7 @@ class _ConflictChecks:
             return failed("there is no such secret", "make it, with the keys username and accessToken")
         return passed("there")
 
-    def cluster(self) -> Answer:
+    def cluster(self) -> Finding:
         """Check that the cluster's name is free, or in use by this stack."""
         names = self._present.clusters()
         own = self._present.cluster()
@@ -223,7 +224,7 @@ class _ConflictChecks:
             return warned(detail, f"if the state does not know it ({command}), import or delete it")
         return passed(f"{own['name']} is this stack's" if own else "free")
 
-    def repository(self, name: str) -> Answer:
+    def repository(self, name: str) -> Finding:
         """Check that ECR accepts the repository's name."""
         try:
             found = self._account.call("ecr", "describe_repositories", repositoryNames=[name])["repositories"][0]
@@ -237,7 +238,7 @@ class _ConflictChecks:
             config_set("image_repository.name", f"{name}-2"),
         )
 
-    def log_group(self, name: str) -> Answer:
+    def log_group(self, name: str) -> Finding:
         """Check that CloudWatch accepts the log group's name."""
         groups = self._account.call("logs", "describe_log_groups", logGroupNamePrefix=name)["logGroups"]
         found = next((each for each in groups if each["logGroupName"] == name), None)
@@ -247,7 +248,7 @@ class _ConflictChecks:
         tags = self._account.call("logs", "list_tags_for_resource", resourceArn=arn)["tags"]
         return self._taken(tags, f"aws logs delete-log-group --log-group-name {name}, once nobody needs its logs")
 
-    def _taken(self, tags: dict[str, str], remedy: str) -> Answer:
+    def _taken(self, tags: dict[str, str], remedy: str) -> Finding:
         if not self._present.owns(tags):
             return failed("taken by something that is not this stack's", remedy)
         if self._present.cluster() is None:

@@ -3,9 +3,10 @@
 import datetime
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from trainium_eks.aws.account import Account, NotCheckedError, RequestError, WriteAttemptedError
-from trainium_eks.operate.finding import Finding, Report, not_checked
+from trainium_eks.model.finding import Finding, Report, not_checked
 from trainium_eks.operate.preflight import capacity, identity, keys, quotas, reach, resource_conflicts, versions
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.operate.preflight.present import AccountState
@@ -66,4 +67,4 @@ def answered(question: Question) -> Finding:
         # An answer that lacks documented fields costs one line of the table, not the whole command.
         reason = f"AWS' answer was not understood ({type(error).__name__}: {error})"
         return not_checked(question.id, question.subject, reason)
-    return Finding(question.id, answer.status, question.subject, answer.text, answer.fix)
+    return replace(answer, id=question.id, subject=question.subject)

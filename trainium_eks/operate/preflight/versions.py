@@ -6,10 +6,11 @@ from typing import Any
 
 from trainium_eks.aws.account import Account
 from trainium_eks.model.catalogue.versions import AMI_RELEASES, OLDEST_NODES_BEHIND, minor
+from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation.problems import config_set, join, join_key, nearest
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.operate.preflight.present import AccountState
-from trainium_eks.operate.preflight.question import Answer, Question, failed, passed, warned
+from trainium_eks.operate.preflight.question import Question, failed, passed, warned
 
 AMI_PATHS = {
     "AL2023_x86_64_STANDARD": "x86_64/standard",
@@ -43,7 +44,7 @@ class _VersionChecks:
         self._account = account
         self._present = present
 
-    def kubernetes(self) -> Answer:
+    def kubernetes(self) -> Finding:
         """Check that EKS runs the version here, and give its price."""
         wanted = self._needs.kubernetes
         every = self._account.pages("eks", "describe_cluster_versions", "clusterVersions", includeAll=True)
@@ -63,7 +64,7 @@ class _VersionChecks:
         ends = found.get("endOfStandardSupportDate")
         return passed(f"in standard support until {ends:%Y-%m-%d}" if ends else "in standard support")
 
-    def upgrade(self) -> Answer:
+    def upgrade(self) -> Finding:
         """Check that the running control plane can go to the version: one minor version at a time, and never back."""
         running = self._present.cluster()
         if running is None:
@@ -105,7 +106,7 @@ class _VersionChecks:
             if each.get("version") and minor(wanted) - minor(each["version"]) > OLDEST_NODES_BEHIND
         ]
 
-    def addon(self, name: str, version: str) -> Answer:
+    def addon(self, name: str, version: str) -> Finding:
         """Check that EKS has this add-on at this version for the Kubernetes version, here."""
         kubernetes = self._needs.kubernetes
         found = self._account.pages(
@@ -122,7 +123,7 @@ class _VersionChecks:
         remedy = config_set(join(join_key("cluster.addons", name), "version"), close)
         return failed(f"EKS has no {version} for {kubernetes} here; its default is {close}", remedy)
 
-    def ami(self, type_: str, release: str) -> Answer:
+    def ami(self, type_: str, release: str) -> Finding:
         """Check that the AMI of this release is published here."""
         kubernetes = release.rpartition(".")[0]  # the nodes' own, which may be older than the cluster's
         path = AMI_PATHS[type_]

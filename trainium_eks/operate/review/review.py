@@ -7,8 +7,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.model.validation.problems import Problem
-from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.review.preview import Preview
 from trainium_eks.operate.review.risks import Risk, risks
 from trainium_eks.plan import cost, rules, timeline
@@ -261,7 +261,7 @@ def findings(document: object) -> tuple[Finding, ...]:
     found, problems = document.get("findings"), document.get("problems")
     if not isinstance(found, list) and isinstance(problems, list):
         reasons = "; ".join(str(each.get("reason", "")) for each in problems if isinstance(each, Mapping))
-        return (Finding("preflight", Status.NOT_CHECKED, "the preflight", reasons),)
+        return (Finding(Status.NOT_CHECKED, "the preflight", reasons, id="preflight"),)
     if not isinstance(found, list):
         raise ValueError("it has no list `findings`")
     read = [_finding(each) for each in found if isinstance(each, Mapping)]
@@ -270,4 +270,5 @@ def findings(document: object) -> tuple[Finding, ...]:
 
 def _finding(data: Mapping[str, object]) -> Finding:
     id_, status, subject, text, fix = (str(data.get(key) or "") for key in ("id", "status", "subject", "text", "fix"))
-    return Finding(id_, Status(status) if status in set(Status) else Status.NOT_CHECKED, subject or id_, text, fix)
+    known = Status(status) if status in set(Status) else Status.NOT_CHECKED
+    return Finding(known, subject or id_, text, fix, id_)

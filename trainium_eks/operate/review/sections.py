@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from trainium_eks.model.catalogue.prices import HOURS_PER_MONTH
+from trainium_eks.model.finding import Status
 from trainium_eks.model.validation.problems import config_path, plural, shown, spelled
-from trainium_eks.operate.finding import Status
 from trainium_eks.operate.review.review import Comparison, Outcome, Review
 from trainium_eks.operate.review.words import ALL, Words, called, minutes, money, name_of, short_type, table
 from trainium_eks.plan import waivers

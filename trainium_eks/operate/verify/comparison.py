@@ -13,11 +13,11 @@ from trainium_eks.kube import drift
 from trainium_eks.kube.api import Api, ApiError, NoSuchKindError, in_parallel
 from trainium_eks.kube.cluster import Object, labels_of, name_of
 from trainium_eks.model.catalogue.instances import EKS_EFFECTS, FABRIC_UNTESTED
+from trainium_eks.model.finding import Finding, Status, failed, not_checked, passed
 from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.cleanup.state import StackState, StateResource
-from trainium_eks.operate.finding import Finding, Status, failed, not_checked, passed
 from trainium_eks.operate.verify import additions
 from trainium_eks.operate.verify.check_input import CheckInput, ObjectComparison
 from trainium_eks.operate.verify.local_report import LocalReport

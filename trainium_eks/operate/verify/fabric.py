@@ -8,8 +8,8 @@ from typing import Any
 from trainium_eks.jobs.objects.job import DATA
 from trainium_eks.model.catalogue import fabric_floors
 from trainium_eks.model.catalogue.instances import InstanceType
+from trainium_eks.model.finding import Finding, failed, not_applicable, passed
 from trainium_eks.model.outputs import NodeGroupOutput, StackOutputs
-from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
 
 MODULE = "trainium_workloads.fabric"
 MARK = '{"fabric":'

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from trainium_eks.kube.cluster import GROUP_LABEL, Object, condition, is_ready, labels_of, minor, name_of
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
+from trainium_eks.model.finding import Finding, failed, not_applicable, passed
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
 from trainium_eks.operate.verify.check_input import CheckInput
 
 

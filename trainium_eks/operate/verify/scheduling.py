@@ -5,9 +5,9 @@ from decimal import Decimal
 
 from trainium_eks.kube.cluster import Object, is_ready, name_of
 from trainium_eks.model.config.namespaces import VOLCANO as VOLCANO_NAMESPACE
+from trainium_eks.model.finding import Finding, failed, not_applicable, not_checked, passed
 from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.finding import Finding, failed, not_applicable, not_checked, passed
 from trainium_eks.operate.verify.check_input import CheckInput
 from trainium_eks.operate.verify.local_report import LocalReport
 

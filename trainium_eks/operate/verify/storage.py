@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from trainium_eks.kube.cluster import is_ready, name_of
 from trainium_eks.model.catalogue import addon_records
+from trainium_eks.model.finding import Finding, failed, not_applicable, passed
 from trainium_eks.model.outputs import SharedVolumeOutput
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
 from trainium_eks.operate.verify.check_input import CheckInput
 
 DEFAULT_ANNOTATION = "storageclass.kubernetes.io/is-default-class"

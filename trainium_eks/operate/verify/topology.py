@@ -6,9 +6,9 @@ from trainium_eks.jobs.explain.hypernodes import shared_members
 from trainium_eks.jobs.submit import planning
 from trainium_eks.kube.cluster import labels_of, name_of
 from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
+from trainium_eks.model.finding import Finding, failed, not_applicable, passed
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.finding import Finding, failed, not_applicable, passed
 from trainium_eks.operate.verify.check_input import CheckInput
 from trainium_eks.topology import tree
 

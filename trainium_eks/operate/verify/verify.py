@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trainium_eks.kube.cluster import UnreadError
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.verify import comparison, nodes, scheduling, storage, topology, workloads
 from trainium_eks.operate.verify.check_input import CheckInput
 

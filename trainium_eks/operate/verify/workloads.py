@@ -9,9 +9,9 @@ from trainium_eks.model.catalogue import addon_records
 from trainium_eks.model.catalogue import chart_workloads as model
 from trainium_eks.model.catalogue.chart_workloads import ETCD_CHART, Workload
 from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
+from trainium_eks.model.finding import Finding, Status, failed, not_applicable, not_checked, passed
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.finding import Finding, Status, failed, not_applicable, not_checked, passed
 from trainium_eks.operate.verify import scheduling
 from trainium_eks.operate.verify.check_input import CheckInput
 

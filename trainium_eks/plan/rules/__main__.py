@@ -17,16 +17,16 @@ config:
 ```
 
 A stale waiver fails the plan, too: an expired waiver, a waiver that ends more than a year ahead, or a waiver of a rule
-that passes or does not apply. `docs/policy.md` says how the same rules run as a policy pack of Pulumi.
+that passes or does not apply. `docs/plan.md` says how the same rules run as a policy pack of Pulumi.
 
 A rule that finds no resource to judge does not apply; it does not pass. A rule that is independent of a judge of the
 config makes the same demand of all registered resources: of foreign programs and of resources made beside the
 components, too.
 
-This page is generated (`python -m trainium_eks.plan.rules > docs/rules.md`).
+*File* is the module in `trainium_eks/plan/rules`; the docstring of its check is the text here (written by `make docs`).
 """
 
-PACK = """The [policy pack](policy.md) judges the same rules from the engine's data. Where the data is not enough, it
+PACK = """The [policy pack](plan.md) judges the same rules from the engine's data. Where the data is not enough, it
 reports neither a fault nor a pass: the policy is not applicable, and one line of the output names the rules that were
 not judged and why. `trn plan` judges them. Whether a waiver of such a rule is stale is not judged, either: in a first
 preview the pack passes a waiver that fails `trn plan`."""
@@ -34,10 +34,13 @@ preview the pack passes a waiver that fails `trn plan`."""
 
 def page() -> str:
     """Return the page as Markdown."""
-    lines = [HEADER, "| Rule | Severity | What is wanted, and why | Source |", "| --- | --- | --- | --- |"]
+    lines = [HEADER, "| Rule | Severity | What is wanted, and why | Source | File |", "| --- | --- | --- | --- | --- |"]
     for rule in RULES:
         place = f'<a id="{rule.id.lower()}"></a>{rule.id}'
-        lines.append(f"| {place} | {rule.severity} | **{rule.title}.** {rule.explanation} | {rule.source} |")
+        file = rule.check.__module__.rpartition(".")[2]
+        lines.append(
+            f"| {place} | {rule.severity} | **{rule.title}.** {rule.explanation} | {rule.source} | `{file}.py` |"
+        )
     lines += ["", "## Waived everywhere", ""]
     lines += [f"- **{id_}**: {reason}" for id_, reason in STANDING_WAIVERS.items()]
     lines += ["", "## Not judged from a plan", ""]

@@ -239,7 +239,7 @@ def outcomes(found, outcome):
     return " ".join(each["name"] for each in found["steps"] if each["outcome"] == outcome)
 
 
-def test_every_step_is_asked_of_the_command_for_it(project, cluster):
+def test_every_step_runs_its_own_command(project, cluster):
     run()
     found = report(project)
     assert (outcomes(found, "passed"), found["passed"]) == (EVERY, True), found["steps"]
@@ -289,7 +289,7 @@ def test_every_step_is_asked_of_the_command_for_it(project, cluster):
         ("orphans", {"findings": [{**KEPT, "status": "not checked"}]}, "leftovers", "not looked at: k"),
     ],
 )
-def test_a_bad_answer_fails_its_step_and_the_doctor_is_asked(project, cluster, asked, answer, step, said):
+def test_bad_answer_fails_its_step_and_runs_the_doctor(project, cluster, asked, answer, step, said):
     if answer is None:
         Trn.failing.add(asked)
     else:
@@ -305,7 +305,7 @@ def test_a_bad_answer_fails_its_step_and_the_doctor_is_asked(project, cluster, a
         assert any(each.startswith("deploy destroy") for each in Trn.asked)
 
 
-def test_on_the_local_cloud_two_steps_are_not_tried_and_it_passes_all_the_same(project, cluster):
+def test_acceptance_on_the_local_cloud_passes_without_two_steps(project, cluster):
     Trn.answers |= {"local up": "Nothing has changed", "local down": "Nothing of acceptance is here"}
     run("--local")
     assert outcomes(report(project), "not reached") == "preflight alert"
@@ -313,7 +313,7 @@ def test_on_the_local_cloud_two_steps_are_not_tried_and_it_passes_all_the_same(p
     assert Trn.asked[-2:] == ["local down"] * 2
 
 
-def test_ctrl_c_destroys_and_has_its_exit_code(project, cluster):
+def test_ctrl_c_destroys_and_exits_with_130(project, cluster):
     Trn.answers["train"] = KeyboardInterrupt
     run(code=130)
     assert outcomes(report(project), "passed").endswith("fabric destroy leftovers")

@@ -8,12 +8,12 @@ from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
 from trainium_eks.cli.shared import recording
-from trainium_eks.operate.finding import Finding, Report, Status, failed, not_checked, passed
+from trainium_eks.model.finding import Finding, Report, Status, failed, not_checked, passed
 from trainium_eks.operate.preflight import run as preflight
 from trainium_eks.plan.graph import Graph
 
 FAILS = failed("quotas/L-F678F1CE", "VPCs", "1 needed, quota 5, others use 5", "request 6 or more")
-WARNS = Finding("account/role", Status.WARN, "role x", "not there", "aws iam create-service-linked-role")
+WARNS = Finding(Status.WARN, "role x", "not there", "aws iam create-service-linked-role", "account/role")
 OPEN = not_checked("versions/kubernetes", "Kubernetes 1.35", "the right eks:X is missing")
 GOOD = passed("names/cluster", "cluster", "free")
 
@@ -34,7 +34,7 @@ def run(monkeypatch, *findings, account="111122223333", options=""):
     ("findings", "account", "code"),
     [((FAILS, GOOD), "1", 1), ((WARNS, OPEN, GOOD), "1", 0), ((OPEN,), "", 2)],
 )
-def test_only_a_failure_or_missing_credentials_are_an_exit_code(monkeypatch, findings, account, code):
+def test_exit_code_follows_failures_and_missing_credentials(monkeypatch, findings, account, code):
     assert run(monkeypatch, *findings, account=account).exit_code == code
     assert run(monkeypatch, *findings, account=account, options="--json").exit_code == code
 
@@ -58,7 +58,7 @@ def test_check_shows_failures_with_fixes_as_a_table_or_one_json_document(monkeyp
     assert first == {"id": "quotas/L-F678F1CE", "status": "fail", **told}
 
 
-def test_a_program_without_a_region_is_wrong_usage(monkeypatch):
+def test_program_without_a_region_is_a_usage_error(monkeypatch):
     monkeypatch.setattr(recording, "record", lambda _, stack: Graph("p", stack, (), {}))
     result = CliRunner().invoke(app, ["check", "--json"])
     assert result.exit_code == 2

@@ -7,7 +7,7 @@ import pytest
 from hand_built import changed, environment, without
 from outcome import ends
 
-from trainium_eks.operate.finding import Finding, Report, Status
+from trainium_eks.model.finding import Report, failed, passed
 
 MARKER = "<!-- trn-preview:trainium-eks/dev -->"
 
@@ -64,8 +64,8 @@ def test_the_verdict_decides_the_exit_code(commented):
 
 def test_failed_checks_and_broken_config_block_in_the_comment(commented, files, trn, project):
     found = (
-        Finding("zones/offered", Status.PASS, "trn1.32xlarge in usw2-az4", "offered"),
-        Finding("quotas/L-2C3B7624", Status.FAIL, "vCPUs of Trn instances", "256 of 512", "ask for more"),
+        passed("zones/offered", "trn1.32xlarge in usw2-az4", "offered"),
+        failed("quotas/L-2C3B7624", "vCPUs of Trn instances", "256 of 512", "ask for more"),
     )
     document = Report({"stack": "dev"}, found).to_json()
     document["findings"] += [{"id": "of/tomorrow", "status": "else"}, "x"]
@@ -73,15 +73,15 @@ def test_failed_checks_and_broken_config_block_in_the_comment(commented, files, 
     rows = ("| ⛔ fail | vCPUs of Trn instances | 256 of 512 | ask for more |", "| not checked | of/tomorrow |")
     ends(1, commented("base", "--preflight", "checks.json"), "1 pass, 1 fail, 1 not checked", *rows)
     (files / "checks.json").write_text(json.dumps({"problems": [{"path": "", "reason": "no credentials"}]}))
-    failed = "| not checked | the preflight | no credentials |"
-    ends(0, commented("base", "--preflight", "checks.json"), failed)
+    not_checked = "| not checked | the preflight | no credentials |"
+    ends(0, commented("base", "--preflight", "checks.json"), not_checked)
     project.write("__main__.py", "raise SystemExit('no')\n")
     printed = trn("plan", "--directory", project.path, "--json").stdout
     (files / "broken.json").write_text(printed)
     ends(1, commented("broken"), "– BLOCKED", "The program cannot be planned")
 
 
-def test_wrong_usage_is_2_and_writes_nothing(trn, files):
+def test_usage_error_exits_2_and_writes_nothing(trn, files):
     for arguments, said in (
         ("", "what is to be compared?"),
         ("--before base.json", "what is to be compared?"),
@@ -109,7 +109,7 @@ def test_comment_keeps_both_plans_for_a_later_job(trn, project, tmp_path):
     assert again.stdout.splitlines()[2] == written.read_text().splitlines()[2]
 
 
-def test_a_request_that_mends_a_broken_base_is_compared_with_nothing(trn, project, tmp_path, monkeypatch):
+def test_request_that_fixes_a_broken_base_is_compared_with_nothing(trn, project, tmp_path, monkeypatch):
     monkeypatch.setattr("trainium_eks.plan.rules.judge", lambda *_: ())
     program = (project.path / "__main__.py").read_text()
     project.git("init", "-q")

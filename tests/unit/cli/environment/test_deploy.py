@@ -19,10 +19,10 @@ from trainium_eks.cli.environment import check, claims, deploy, destroy
 from trainium_eks.cli.environment.claims import Claim, Holder, holders, leaving
 from trainium_eks.client.failure import CommandError
 from trainium_eks.model.catalogue import lustre
+from trainium_eks.model.finding import Finding, Report, Status
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.operate.cleanup import exporting, monitoring_volumes
 from trainium_eks.operate.cleanup.state import StackState, StateError
-from trainium_eks.operate.finding import Finding, Report, Status
 from trainium_eks.plan.graph import Graph, Options, Resource
 
 FILES = "aws:fsx/lustreFileSystem:LustreFileSystem"
@@ -99,7 +99,7 @@ def test_up_lists_denied_calls_and_runs_once_more_after_a_race(path, monkeypatch
     assert ('"Action": "logs:CreateLogStream"' in said.err) is (events == "new key and more")
 
 
-def test_missing_and_old_tools_are_named_with_how_to_install_them_before_pulumi_begins(path):
+def test_missing_and_old_tools_are_reported_before_pulumi_starts(path):
     for version in ("1.24.0", "2.7.0", "3.0.1", "0.9.0", "1.23.9", "2.6.9"):
         _tool(path, "aws", f"aws-cli/{version} Python/3.13")
         too_old = f"aws {version} is too old, 1.24.0 or 2.7.0 or newer is needed.\n  Install: {deploy.TOOLS[1].install}"
@@ -152,7 +152,7 @@ def run(path, handed, monkeypatch, capsys):
 
     def call(command, *arguments, outcome=Status.PASS, kept=()):
         facts = {"stack": "dev", "region": "us-west-2", "account": "1"}
-        found = Report(facts, (Finding("quotas/L-1", outcome, "VPCs", "1 needed", "ask for more"),))
+        found = Report(facts, (Finding(outcome, "VPCs", "1 needed", "ask for more", "quotas/L-1"),))
         monkeypatch.setattr(check, "look", lambda _: found)
         handed.clear()
         stopped, code = "", 0
@@ -169,14 +169,14 @@ def run(path, handed, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("arguments", [[], ["--yes", "-f"]])
-def test_destroy_of_a_stack_that_protects_something_is_not_started(run, arguments):
+def test_destroy_of_a_protected_stack_is_not_started(run, arguments):
     said = run("destroy", *arguments, kept=[Resource("u", FILES, "files", options=Options(protect=True))])
     assert "files: protected" in said
     assert re.search(r"dev protects 1 resource \(files(.|\n)*production: false", said)
     assert ("-f would also bypass" in said) is bool(arguments)
 
 
-def test_a_command_begins_unless_it_is_up_and_a_check_fails(run, handed):
+def test_only_up_is_stopped_by_a_failed_check(run, handed):
     for command, outcome, given in (
         ("up", Status.PASS, []),
         ("up", Status.NOT_CHECKED, []),
@@ -193,7 +193,7 @@ def test_a_command_begins_unless_it_is_up_and_a_check_fails(run, handed):
     assert ("ask for more" in said, "--skip-check" in said, handed) == (True, True, [])
 
 
-def test_the_hourly_cost_is_confirmed_where_pulumi_would_ask_too(run, handed, monkeypatch):
+def test_hourly_cost_is_confirmed_when_pulumi_would_ask(run, handed, monkeypatch):
     questions = []
     monkeypatch.setattr(deploy.typer, "confirm", lambda text: questions.append(text) or False)
     for terminal, given, variable in ((True, "-y", ""), (True, "", "true"), (False, "", ""), (True, "", "")):
@@ -302,7 +302,7 @@ def test_up_waits_until_finished_pods_release_a_deleted_claim(hand_over, path, c
     assert "preview --json --stack dev --target x\n" in (path / "calls").read_text()
 
 
-def test_claims_are_named_where_nothing_is_held_up_and_without_any_no_preview_is_made(hand_over, capsys, path):
+def test_claims_are_named_without_waiting_and_no_claims_need_no_preview(hand_over, capsys, path):
     assert len(hand_over(steps=REPLACED, shown="no outputs")) == 1
     said = capsys.readouterr()
     assert ("training/fsx-claim" in said.out, "Cannot ask the cluster" in said.err) == (True, True)
@@ -394,7 +394,7 @@ def test_running_jobs_are_named_and_a_script_must_confirm(jobs, confirmed, stops
     assert said == (f"{'1 job has' if stops else '2 jobs have'} not ended: {', '.join(jobs)}" if jobs else "")
 
 
-def test_jobs_of_all_teams_are_read_from_the_stacks_own_cluster(monkeypatch, tmp_path, capsys):
+def test_running_jobs_are_read_from_the_stacks_own_cluster(monkeypatch, tmp_path, capsys):
     jobs = [_job("training", "bert", "Running"), _job("research", "old", "Completed"), _job("research", "q", "Pending")]
     with serving({"Job": jobs}) as api:
         known = SimpleNamespace(kubeconfig=json.dumps(api.kubeconfig))

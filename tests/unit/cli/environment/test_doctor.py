@@ -89,7 +89,7 @@ def _failing(document):
     return [each for each in document["findings"] if each["status"] == "fail"]
 
 
-def test_a_job_that_waits_has_a_finding_with_object_cause_and_remedy(team):
+def test_waiting_job_has_a_finding_with_cause_and_fix(team):
     call, _ = team
     cause, remedy = catalogue.BY_NAME["queue-full"].cause, "wait for alpha, or end it"
     call.ends(
@@ -128,7 +128,7 @@ def test_doctor_examines_the_stack_and_reports_unreadable_objects(team):
     assert (code, [each["fault"] for each in json.loads(out)["findings"]]) == (1, ["api-unauthorized"])
 
 
-def test_a_command_that_ran_out_of_time_ends_with_findings(team, tmp_path):
+def test_timed_out_command_ends_with_findings(team, tmp_path):
     failure = CommandError(1, "beta did not start", detail="after 600 s")
     options = ClusterOptions("", outputs=tmp_path / "outputs.json")
     said = examine.with_closing(failure, options, "training", "beta").text()
@@ -214,7 +214,7 @@ def test_only_ten_faulty_objects_are_shown_and_json_has_all(doctor, tmp_path, so
     assert len(finding["details"]) == 11
 
 
-def test_waiting_ends_when_nothing_fails_any_more_or_with_the_time_given(doctor, file, sound, monkeypatch):
+def test_wait_ends_when_nothing_fails_or_at_its_limit(doctor, file, sound, monkeypatch):
     queue = the(sound.objects, "Queue", "test")
     queue["status"] = {}
     sound.before_look = lambda number: queue.update(status={"state": "Open"} if number == 3 else {})
@@ -229,7 +229,7 @@ def test_waiting_ends_when_nothing_fails_any_more_or_with_the_time_given(doctor,
     assert slept == [0.625, 1.25, 2.5, 5, 2.625]
 
 
-def test_a_local_cloud_is_found_by_its_stack_and_unusable_outputs_are_wrong_usage(doctor, project, local, tmp_path):
+def test_local_cloud_is_found_by_its_stack_and_bad_outputs_are_refused(doctor, project, local, tmp_path):
     simulated = "nodes and the pods on them are simulated, the answers of aws made up"
     missing = "?  volcano-scheduler    not checked: chart repository not reachable"
     unended = "objects of the stack (an `up` goes on, or did not end well)"
@@ -249,7 +249,7 @@ def test_a_local_cloud_is_found_by_its_stack_and_unusable_outputs_are_wrong_usag
     ends(2, doctor("--stack", "dev", "--directory", project.path), "trn local up")
 
 
-def test_up_on_this_machine_ends_with_the_same_checks(local, project, sound, trn, monkeypatch):
+def test_local_up_ends_with_the_same_checks(local, project, sound, trn, monkeypatch):
     def up(outputs):
         """What comes after the last resource."""
         graph = Graph("trainium-eks", "dev", (), outputs)
@@ -269,7 +269,7 @@ def test_up_on_this_machine_ends_with_the_same_checks(local, project, sound, trn
 # --- the way to a stack -----------------------------------------------------------------------------------------------
 
 
-def test_the_kubeconfig_of_the_outputs_is_the_owners_alone_and_removed(doctor, file, tmp_path, monkeypatch):
+def test_kubeconfig_of_the_outputs_is_private_and_removed(doctor, file, tmp_path, monkeypatch):
     directory = tmp_path / "temporary"
     directory.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(directory))
@@ -287,9 +287,7 @@ def test_the_kubeconfig_of_the_outputs_is_the_owners_alone_and_removed(doctor, f
     assert list(directory.iterdir()) == []
 
 
-def test_a_deployed_stack_is_asked_from_pulumi_and_why_it_gives_no_outputs_is_shown(
-    doctor, project, sound, tmp_path, monkeypatch
-):
+def test_outputs_come_from_pulumi_and_its_refusal_is_shown(doctor, project, sound, tmp_path, monkeypatch):
     program, asked = tmp_path / "pulumi", ("--stack", "dev", "--directory", project.path)
     monkeypatch.setenv("PATH", str(tmp_path))
     ends(2, doctor(*asked), "trn local up --stack dev", "--outputs FILE")

@@ -42,11 +42,11 @@ def run(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("results", "code"), [({"unseen": (DENIED,)}, 1), ({"advice": (IMPORT,)}, 0), ({"advice": (LOOK,)}, 1)]
 )
-def test_only_a_clean_account_that_was_wholly_looked_at_is_no_exit_code(run, results, code):
+def test_only_a_fully_searched_clean_account_exits_0(run, results, code):
     assert run("--state", "-", **results).exit_code == code
 
 
-def test_the_state_comes_from_standard_input_and_names_the_region(run):
+def test_state_is_read_from_standard_input_with_its_region(run):
     ends(
         1,
         run("--state", "-", "--no-color", found=(GROUP, BUCKET), unseen=(DENIED,)),
@@ -58,7 +58,7 @@ def test_the_state_comes_from_standard_input_and_names_the_region(run):
     )
 
 
-def test_open_operations_come_first_with_the_commands_that_settle_them_and_json_is_one_document(run):
+def test_pending_operations_are_listed_first_and_json_is_one_document(run):
     shown = run("--state", "-", "--no-color", advice=(IMPORT,), found=(GROUP,)).output
     assert shown.index("pulumi cancel --stack dev") < shown.index("import c:workers-1:") < shown.index("node group")
     assert shown.index("pulumi import aws:eks/nodeGroup:NodeGroup r0 c:workers-1 ") < shown.index("delete-nodegroup")
@@ -74,7 +74,7 @@ def test_open_operations_come_first_with_the_commands_that_settle_them_and_json_
     assert data["recovery"][-1] == "pulumi refresh --stack dev --clear-pending-creates"
 
 
-def test_a_cluster_needs_no_state_a_stack_pulumi_or_a_file_and_an_empty_one_shows_no_command(run, tmp_path):
+def test_orphans_needs_a_stack_or_file_and_prints_no_command_without_any(run, tmp_path):
     nothing = "There is no state to compare with"
     ends(0, run("--cluster", "c", "--region", "us-west-2"), "c · us-west-2", nothing, "Nothing is left")
     ends(2, run("--cluster", "c"), "name it with --region")

@@ -97,7 +97,7 @@ def test_missing_stack_or_project_is_a_usage_error(trn, plan, project, tmp_path,
 # --- Since a commit ---------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_no_plan_and_neither_file_nor_commit_are_wrong_usage(planned, project, tmp_path):
+def test_against_refuses_a_file_that_is_no_plan_and_an_unknown_commit(planned, project, tmp_path):
     for repository in (False, True):
         if repository:
             project.git("init", "-q")
@@ -115,7 +115,7 @@ def test_a_file_that_is_no_plan_and_neither_file_nor_commit_are_wrong_usage(plan
         ends(2, planned("--against", tmp_path / "plan.json"), said)
 
 
-def test_a_commit_is_recorded_with_its_own_code_in_a_folder_of_its_repository(plan, project):
+def test_commit_is_recorded_with_its_own_code(plan, project):
     program = PROGRAM.replace("import pulumi\n", "import pulumi\nfrom naming import NAME\n")
     project.write("__main__.py", program.replace('f"{name}-key"', "NAME"))
     project.write("naming.py", "NAME = 'old'\n")
@@ -128,7 +128,7 @@ def test_a_commit_is_recorded_with_its_own_code_in_a_folder_of_its_repository(pl
     assert {*_items(shown)} == {("delete", "old"), ("create", "new")}
 
 
-def test_a_project_and_a_stack_that_are_new_since_the_commit_are_created_whole(plan, project):
+def test_project_and_stack_newer_than_the_commit_are_created_whole(plan, project):
     top = Project(project.path.parent)
     top.git("init", "-q")
     top.git("commit", "-qm", "x", "--allow-empty")
@@ -155,7 +155,7 @@ def test_unplannable_commit_is_an_error_and_not_an_empty_plan(plan, project, fil
     assert file == "__main__.py" or "trn-plan-" not in told, "the folder of the commit is nobody's"
 
 
-def test_fail_on_names_the_kinds_of_change_that_fail(planned, tmp_path, monkeypatch):
+def test_fail_on_selects_the_failing_changes(planned, tmp_path, monkeypatch):
     monkeypatch.setattr(rules, "judge", lambda _graph: ())
     plan_report.save(plan_report.make(environment()), tmp_path / "plan.json")
     fewer, since = without(environment(), "sts"), ("--against", tmp_path / "plan.json")
@@ -186,7 +186,7 @@ def foreign(project):
     return project
 
 
-def test_answers_reach_the_program_and_the_earlier_one_too(trn, foreign):
+def test_answers_reach_the_program_and_the_earlier_version(trn, foreign):
     foreign.git("init", "-q")
     foreign.commit()
     answers = foreign.path / "stub.yaml"
@@ -217,7 +217,7 @@ def test_every_resource_type_can_be_planned_with_unknown_inputs():
         assert plan_report.text(plan)
 
 
-def test_the_command_never_imports_the_providers_sdk(project):
+def test_plan_never_imports_the_providers_sdk(project):
     """Importing pulumi_aws takes longer than all else; only the recorded program's own process may."""
     check = (
         "import sys; from trainium_eks.cli.app import app;"
@@ -263,7 +263,7 @@ def test_save_refuses_read_only_files_and_missing_folders(planned, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [["--json"], []])
-def test_a_full_disk_is_one_sentence(project, how):
+def test_full_disk_is_reported_in_one_sentence(project, how):
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
     command = [sys.executable, "-m", "trainium_eks.cli", "plan", "-C", str(project.path), *how]

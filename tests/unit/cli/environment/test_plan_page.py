@@ -98,7 +98,7 @@ def test_a_comparison_ends_with_the_verdict_on_the_change(planned, saved, after,
     assert accepted == (0 if after is FEWER else code)
 
 
-def test_a_save_that_fails_halfway_leaves_the_old_file(planned, saved, monkeypatch):
+def test_failed_save_keeps_the_old_file(planned, saved, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -126,7 +126,7 @@ def test_a_narrow_terminal_has_shorter_lines_and_every_amount(planned, monkeypat
         assert "  component: total\n  $/hour: $4" in shown
 
 
-def test_no_color_means_no_escape_codes_and_names_steer_neither_terminal_nor_page(planned, monkeypatch, saved):
+def test_no_color_prints_no_escape_codes_and_names_inject_none(planned, monkeypatch, saved):
     hostile = "\x1b[31m**big** `x` | [a](https://evil.example) <br> \u202e"
     graph = changed(environment(), "queue-test", metadata={"name": hostile}, spec={"weight": hostile})
     graph = replace(graph, outputs={hostile: hostile}, warnings=(hostile,), placeholders=(hostile,))
@@ -179,7 +179,7 @@ def test_page_marks_warnings_outputs_and_simulated_answers():
     assert rows[4][1].endswith("x…`")
 
 
-def test_cost_shows_components_and_total_and_time_to_ready_bound_ratio_and_path():
+def test_page_shows_cost_by_component_and_time_to_ready():
     cost = _part(_page(), "Cost")
     assert _cells(cost[0]) == ["component", "what", "$/hour", "$/month", "most $/hour"]
     assert _cells(cost[2])[0] == "eks"

@@ -41,13 +41,13 @@ def found(directory, text):
         ("production", True, ": add small:production: true"),
     ],
 )
-def test_a_fix_is_the_line_of_the_file(tmp_path, path, value, line):
+def test_fix_is_a_line_of_the_stack_file(tmp_path, path, value, line):
     shown = found(tmp_path, FILE).setting(path, value)
     assert shown == f"Pulumi.dev.yaml{line}"
     assert yaml.safe_load(shown.partition(": ")[2].removeprefix("add ")) is not None
 
 
-def test_an_empty_file_takes_the_whole_line_and_one_that_cannot_be_read_none(tmp_path):
+def test_put_writes_to_an_empty_file_and_refuses_an_unreadable_one(tmp_path):
     assert found(tmp_path, None) is None
     assert found(tmp_path, "config: {") is None
     assert found(tmp_path, "").setting("region", "us-west-2") == "Pulumi.dev.yaml: add small:region: us-west-2"

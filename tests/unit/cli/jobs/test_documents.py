@@ -50,14 +50,14 @@ def check(command, code, out, expected):
 
 
 @pytest.mark.parametrize("command", WATCHED)
-def test_the_document_of_a_command_that_watches(command, call, api):
+def test_watching_command_has_its_documented_json(command, call, api):
     api.logs["alpha-trainer-0-0"] = ["2026-11-22T05:33:01Z [default0]:begins"]
     code, out = call(*command.split(), "--json")
     check(command, code, out, WATCHED[command])
 
 
 @pytest.mark.parametrize("command", SUBMITTED)
-def test_the_document_of_a_command_that_submits(command, monkeypatch):
+def test_submitting_command_has_its_documented_json(command, monkeypatch):
     api = RememberingApi(JOB_API)
     api.statuses["Job"] = {"state": {"phase": "Completed", "lastTransitionTime": NOW}}
     if command.startswith("predict"):

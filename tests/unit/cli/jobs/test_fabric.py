@@ -41,7 +41,7 @@ def _script(api):
     return str(container["command"][-1])
 
 
-def test_a_benchmark_takes_the_devices_itself_and_a_failure_ends_with_1(monkeypatch, api):
+def test_benchmark_uses_the_devices_and_a_failure_exits_1(monkeypatch, api):
     assert _trn(monkeypatch, "fabric --tool nccom-test -- --inject slow:1").exit_code == 0
     assert "--nproc_per_node 1" in _script(api)
     assert "--tool nccom-test --inject slow:1" in _script(api)
@@ -53,7 +53,7 @@ def test_a_benchmark_takes_the_devices_itself_and_a_failure_ends_with_1(monkeypa
     assert tested["findings"][0]["text"] == "node 0 (ip-10-0-0-1, pod pod-0) is slow: 3 s"
 
 
-def test_each_group_with_nodes_gets_a_gang_by_the_launchers_own_path_and_is_compared(monkeypatch, api, tmp_path):
+def test_each_group_with_nodes_gets_a_fabric_gang_and_is_compared(monkeypatch, api, tmp_path):
     ends(0, _trn(monkeypatch, "fabric"), "✓ fabric")
     (job,) = api.objects
     assert (job["spec"]["maxRetry"], len(job["spec"]["tasks"])) == (1, 4)

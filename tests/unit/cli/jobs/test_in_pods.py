@@ -70,7 +70,7 @@ def troubles(call):
     return [each["trouble"] for each in json.loads(out)["devices"]]
 
 
-def test_nodes_that_cannot_be_read_say_why(call, api):
+def test_unreadable_node_shows_its_reason(call, api):
     api.channels[f"{NODE_0}/exec"] = run_command([], code=3)
     api.refuses[f"/api/v1/namespaces/training/pods/{NODE_1}/exec"] = 403
     assert troubles(call) == [
@@ -91,7 +91,7 @@ def test_nodes_that_cannot_be_read_say_why(call, api):
         assert troubles(call)[0] == why
 
 
-def test_a_local_pods_processes_are_looked_at_cores_are_bars_and_memory_has_its_unit(tmp_path):
+def test_usage_of_a_local_pod_shows_cores_as_bars_and_memory_with_its_unit(tmp_path):
     node = device_use.NodeReading("p", "uid", 0, "n")
     (tmp_path / "state.json").write_text(json.dumps({"containers": {"trainer": {"pid": os.getpid()}}}))
     reading = threading.Thread(target=device_use.read_here, args=(tmp_path, node, "trainer"), daemon=True)

@@ -140,7 +140,7 @@ def restarted(gone, api, scene):
         api.logs[name] = [line]
 
 
-def test_before_a_restart_and_after_it(restarted, call, monkeypatch):
+def test_log_has_lines_before_and_after_a_restart(restarted, call, monkeypatch):
     code, out = call("logs", "alpha", "--since", "2h", "--all")
     assert (code, out.splitlines()) == (0, [*ALL, "node 0 | [default0]:resumed", "node 1 | [default0]:resumed"])
     code, out = call("logs", "alpha", "--since", "2h", "--tail", "2")
@@ -150,7 +150,7 @@ def test_before_a_restart_and_after_it(restarted, call, monkeypatch):
     call.ends(0, "logs alpha --since 30s")
 
 
-def test_lines_that_both_have_are_shown_once(keep, restarted, api, call):
+def test_lines_of_both_sources_are_shown_once(keep, restarted, api, call):
     """CloudWatch has what a pod wrote while it still runs, with times to the millisecond."""
     day, _, _ = api.logs[NODE_0][0].partition(".")
     api.logs[NODE_0] = [f"{day}.000000009Z [default0]:resumed", f"{day}.7Z [default0]:goes on"]
@@ -171,7 +171,7 @@ def test_unreadable_kept_log_does_not_hide_the_live_log(restarted, api, call, mo
     assert call("logs", "alpha", "--since", "2h") == (1, "cannot read the log group\n")
 
 
-def test_a_pods_name_tells_its_job_and_node():
+def test_pod_name_contains_its_job_and_node():
     for pod, node in {"bert-trainer-3-0": 3, "bert-trainer-12": 12, "bert-worker-2": 2, "bert-x7k2f": 0}.items():
         assert node_of("bert", pod) == node
     for pod in ("bert-large-trainer-0-0", "bert-large-x7k2f", "bert", "albert-trainer-0-0"):

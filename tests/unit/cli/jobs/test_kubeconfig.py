@@ -74,13 +74,13 @@ def asked(monkeypatch):
     return found
 
 
-def test_every_command_that_takes_a_kubeconfig_is_tried():
+def test_every_command_with_a_kubeconfig_is_tested():
     taking = {" ".join(path) for path, each in commands() if any("--kubeconfig" in one.opts for one in each.params)}
     assert taking == ARGUMENTS.keys()
 
 
 @pytest.mark.parametrize("command", sorted(ARGUMENTS.keys() - ASKS_NO_CLUSTER_FIRST))
-def test_the_option_comes_first_then_the_variable_then_the_stack(command, files, asked, trn, monkeypatch):
+def test_option_precedes_the_variable_and_the_stack(command, files, asked, trn, monkeypatch):
     words = [*command.split(), *ARGUMENTS[command].split(), "--outputs", files["outputs"]]
     trn(*words)
     monkeypatch.setenv("KUBECONFIG", str(files["elsewhere"]))
@@ -130,7 +130,7 @@ def test_local_kubeconfig_reuses_a_certificate_and_can_be_the_admins(cloud, file
     ends(2, trn("kubeconfig", "--admin", "--outputs", files["outputs"]), refused)
 
 
-def test_the_kubeconfig_of_a_deployed_stack(files, trn):
+def test_kubeconfig_of_a_deployed_stack_is_printed(files, trn):
     words = ("kubeconfig", "--outputs", files["outputs"])
     shown = yaml.safe_load(trn(*words).stdout)
     assert shown["contexts"][0]["context"]["namespace"] == "training"
@@ -142,7 +142,7 @@ def test_the_kubeconfig_of_a_deployed_stack(files, trn):
         ends(2, trn(*words), "hold no kubeconfig")
 
 
-def test_the_contexts_namespace_is_the_default(files, asked, trn, monkeypatch):
+def test_namespace_of_the_context_is_the_default(files, asked, trn, monkeypatch):
     known = json.loads(files["outputs"].read_text())
     known["namespaces"].append({**known["namespaces"][0], "name": "second"})
     files["outputs"].write_text(json.dumps(known))
@@ -157,7 +157,7 @@ def test_the_contexts_namespace_is_the_default(files, asked, trn, monkeypatch):
     ends(2, trn("jobs", "--outputs", files["outputs"]), "/no/such")
 
 
-def test_several_files_are_one_kubeconfig_and_a_tunnel_to_the_same_authority_is_the_same_cluster(tmp_path, monkeypatch):
+def test_several_files_are_one_kubeconfig_and_a_tunnel_is_the_same_cluster(tmp_path, monkeypatch):
     first = {**document("a"), "users": [], "current-context": ""}
     (tmp_path / "third").write_text(yaml.safe_dump(document("b")))
     second = document("a", ELSEWHERE, **{"certificate-authority": "ca.crt"})
@@ -185,7 +185,7 @@ def test_several_files_are_one_kubeconfig_and_a_tunnel_to_the_same_authority_is_
 
 
 @pytest.mark.parametrize(("file", "used"), [("variable", "variable"), ("elsewhere", "own"), (None, "own")])
-def test_kubectl_obeys_the_variable(file, used, cloud, files, monkeypatch):
+def test_kubectl_uses_the_kubeconfig_variable(file, used, cloud, files, monkeypatch):
     given = {}
     monkeypatch.setattr(target, "kubeconfig_of", lambda *_: cloud.kubeconfig)
     monkeypatch.setattr(target, "paths_of", lambda *_: cloud)

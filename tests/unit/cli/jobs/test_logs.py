@@ -120,7 +120,7 @@ def test_a_rank_is_found_on_its_node_and_each_line_has_its_time(call, api):
     call.ends(0, "logs alpha --since 1h", "rank 0")
 
 
-def test_options_that_cannot_be_are_refused(call, api):
+def test_invalid_log_options_are_refused(call, api):
     for options, why in (
         ("--rank 4", "--rank 4: alpha has ranks 0 to 3"),
         ("--rank -1", "--rank -1: alpha has ranks 0 to 3"),
@@ -145,7 +145,7 @@ def test_options_that_cannot_be_are_refused(call, api):
         (snapshot("failed"), "run", "run is failed: that pod is gone, and the log too", "left: ./trn logs run --all"),
     ],
 )
-def test_a_job_without_a_log_says_why(call, job, why, what_is_left):
+def test_job_without_a_log_shows_the_reason(call, job, why, what_is_left):
     call.ends(1, f"logs {job}", why, what_is_left)
 
 
@@ -164,7 +164,7 @@ def test_refused_log_shows_the_servers_reason_and_ctrl_c_is_silent(call, api, mo
 # --- Following --------------------------------------------------------------------------------------------------------
 
 
-def test_following_ends_with_the_job_and_its_last_words(followed, api, once):
+def test_follow_ends_with_the_jobs_last_lines(followed, api, once):
     def act():
         once("rank 0")
         api.logs[NODE_0].append(stamped(9, "[default0]:last words"))
@@ -174,7 +174,7 @@ def test_following_ends_with_the_job_and_its_last_words(followed, api, once):
     assert out.count("[default0]:rank 0") == 1
 
 
-def test_following_ends_with_the_node_that_failed_first(followed, api, once):
+def test_follow_ends_with_the_first_failed_node(followed, api, once):
     def act():
         once("rank 0")
         for name, code in ((NODE_0, 143), (NODE_1, 3)):
@@ -188,7 +188,7 @@ def test_following_ends_with_the_node_that_failed_first(followed, api, once):
     followed(1, act, "-- alpha has failed", first, "trn logs alpha --node 1\n", fault)
 
 
-def test_following_tells_of_a_training_that_stands_still(followed, api, once):
+def test_follow_reports_a_stalled_training(followed, api, once):
     def act():
         for number in range(3):
             line = json.dumps({"step": number, "time": reading.now().timestamp() - 90 + number})
@@ -228,7 +228,7 @@ def test_follow_continues_after_a_gang_restart(followed, api, once, are_gone):
     assert [lines.count(each) for each in ("[default0]:resumed from step 10", "-- alpha restarts (1 of 3)")] == [1, 1]
 
 
-def test_a_connection_that_breaks_off_is_opened_again_without_lines_twice(followed, api, once, monkeypatch):
+def test_broken_connection_is_reopened_without_duplicate_lines(followed, api, once, monkeypatch):
     whole = StubApi.log
 
     def breaking(self, pod, *, follow, tail):
@@ -246,7 +246,7 @@ def test_a_connection_that_breaks_off_is_opened_again_without_lines_twice(follow
     assert ["tailLines" in each for each in api.asked[:2]] == [True, False], "what came meanwhile is all shown"
 
 
-def test_the_last_lines_are_read_although_the_connection_broke_with_the_job(call, api, monkeypatch):
+def test_last_lines_are_read_after_a_broken_connection(call, api, monkeypatch):
     whole, broken = Api.lines, threading.Event()
 
     def breaking(self, path, **rest):
@@ -274,7 +274,7 @@ def test_follow_waits_for_an_unreachable_api_server(followed, api, once):
     followed(0, act, "-- the API server does not answer; waiting for it", "-- the API server answers again")
 
 
-def test_a_job_that_waits_is_followed_from_its_beginning(followed, api, once):
+def test_waiting_job_is_followed_from_its_start(followed, api, once):
     beta = api.named("Pod", "beta-trainer-0")
     assert beta["status"]["phase"] == "Pending"
 
@@ -290,7 +290,7 @@ def test_a_job_that_waits_is_followed_from_its_beginning(followed, api, once):
     followed(0, begin, waits, "[default0]:begun", job="beta")
 
 
-def test_a_job_that_is_removed_ends_it(followed, api, once):
+def test_follow_ends_when_the_job_is_deleted(followed, api, once):
     def remove():
         for rank in range(4):
             once(f"rank {rank}")

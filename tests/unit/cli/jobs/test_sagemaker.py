@@ -147,7 +147,7 @@ def call(call, tmp_path, monkeypatch):
 # --- Trainings ------------------------------------------------------------------------------------------------------
 
 
-def test_logs_are_of_node_0_of_one_node_or_of_all_and_followed_ones_show_each_line_once(call, cloud):
+def test_logs_are_of_the_selected_node_and_followed_lines_appear_once(call, cloud):
     cloud.states = [("InProgress", "Training")]
     assert call("logs", JOB) == (0, "line 1\n")
     assert call("logs", JOB, "--node", "1") == (0, "line 2\n")
@@ -165,7 +165,7 @@ def test_logs_are_of_node_0_of_one_node_or_of_all_and_followed_ones_show_each_li
     call.ends(1, f"logs {JOB}", "has no log yet: it is Failed")
 
 
-def test_a_submitted_job_is_created_after_its_files_and_a_stopped_ones_checkpoints_are_named(call, cloud):
+def test_submit_uploads_files_first_and_stop_names_the_checkpoints(call, cloud):
     code, out = call(*TRAIN, "--spot", "--detach", "--json")
     assert (code, json.loads(out)["instanceType"]) == (0, "ml.trn1.32xlarge")
     listed_, made = ["sagemaker:ListTrainingJobs", "sagemaker:ListTransformJobs"], "sagemaker:CreateTrainingJob"
@@ -183,7 +183,7 @@ def test_a_submitted_job_is_created_after_its_files_and_a_stopped_ones_checkpoin
 # --- Models ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_s_model_is_served_asked_listed_and_ended(call, cloud):
+def test_jobs_model_is_served_queried_listed_and_stopped(call, cloud):
     code, out = call(*SERVE)
     assert (code, f"{NAME} answers on 1 x ml.inf2.xlarge" in out) == (0, True), out
     assert cloud.made == ["CreateModel", "CreateEndpointConfig", "CreateEndpoint"]
@@ -204,7 +204,7 @@ def test_a_job_s_model_is_served_asked_listed_and_ended(call, cloud):
     assert cloud.deleted("EndpointConfig") == {VERSION, cloud.endpoints[NAME]}
 
 
-def test_another_model_takes_over_or_is_rolled_back_and_one_may_classify_nothing(call, cloud):
+def test_endpoint_update_succeeds_or_rolls_back(call, cloud):
     cloud.endpoints[NAME] = VERSION
     cloud.status = [("InService", ""), ("Updating", ""), ("InService", "")]
     code, out = call(*SERVE, "--replicas", "2", "--json")
@@ -238,7 +238,7 @@ def test_batch_transform_deletes_its_model_and_can_be_listed_and_cancelled(call,
     assert cloud.double.asked[-1] == ("sagemaker:StopTransformJob", {"TransformJobName": job})
 
 
-def test_requests_are_shown_without_being_made_and_jobs_of_both_kinds_are_one_table(call, cloud):
+def test_dry_run_shows_requests_and_jobs_of_both_kinds_are_one_table(call, cloud):
     found = json.loads(call(*TRAIN, "--dry-run", "--json", "--script-args", "--steps 5")[1])
     assert found["request"]["ResourceConfig"]["InstanceType"] == "ml.trn1.32xlarge"
     assert "trainium_workloads.bert.pretrain --steps 5" in found["script"]
@@ -263,7 +263,7 @@ def test_requests_are_shown_without_being_made_and_jobs_of_both_kinds_are_one_ta
     call.ends(0, "jobs", "alpha", "SageMaker's jobs are not shown: cannot list SageMaker's training jobs")
 
 
-def test_requests_that_cannot_run_and_stacks_without_sagemaker_are_refused(call, cloud, trn, tmp_path):
+def test_invalid_requests_and_stacks_without_sagemaker_are_refused(call, cloud, trn, tmp_path):
     for words, said in (
         ((*SERVE, "--group", "inf2", "--queue", "test", "--devices", "2"), ("--group", "--queue", "--devices")),
         (("serve", "/data/models/mine", *SERVE[2:]), ("MODEL", "SageMaker reads no model of the team's volume")),

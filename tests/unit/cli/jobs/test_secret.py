@@ -42,7 +42,7 @@ def _trn(command, given="", **environment):
     return result
 
 
-def test_from_the_environment_or_a_pipe_but_no_other_text(namespace):
+def test_token_comes_only_from_the_environment_or_a_pipe(namespace):
     assert "trn stage takes it for hf:// by itself" in _trn("secret", HF_TOKEN=f" {TOKEN}\n").stdout
     assert namespace.secrets == {"hugging-face": TOKEN}
     assert _trn("secret other", f"{TOKEN}\n").exit_code == 0
@@ -64,7 +64,7 @@ def test_from_the_environment_or_a_pipe_but_no_other_text(namespace):
         assert namespace.secrets == {"hugging-face": TOKEN}
 
 
-def test_the_variables_of_a_tracker(namespace):
+def test_tracker_variables_are_stored(namespace):
     of_tracker = {"MLFLOW_TRACKING_URI": "https://mlflow", "MLFLOW_TRACKING_TOKEN": TOKEN, "WANDB_API_KEY": ""}
     said = _trn("secret --track", HF_TOKEN="hf_other", **of_tracker).stdout
     assert said == "The Secret tracking holds MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN: --track-secret tracking\n"
@@ -93,7 +93,7 @@ def test_refused_secret_is_not_echoed(namespace):
         (json.dumps({"hub": TOKEN, "other": "x"}), "--from-aws hub", ""),
     ],
 )
-def test_from_secrets_manager(namespace, monkeypatch, held, options, region):
+def test_token_comes_from_secrets_manager(namespace, monkeypatch, held, options, region):
     asked = []
     manager = SimpleNamespace(get_secret_value=lambda **_: {"SecretString": held})
     monkeypatch.setattr(tokens, "client", lambda *given: asked.append(given[1]) or manager)
@@ -113,7 +113,7 @@ def _variables(shown):
     return job["spec"]["template"]["spec"]["containers"][0]["env"]
 
 
-def test_staging_takes_the_token_by_reference_and_says_how_to_make_one(namespace):
+def test_staging_refers_to_the_token_or_names_the_command_for_one(namespace):
     assert "HF_TOKEN" not in [each["name"] for each in _variables(_trn(_STAGE))], "what is public needs none"
     result = _trn(f"{_STAGE} --hf-secret mine")
     assert (result.exit_code, result.stdout, "trn secret mine" in result.stderr) == (1, "", True)

@@ -109,7 +109,7 @@ def test_vllm_uses_its_public_image_and_warns_of_an_empty_group(cluster):
     assert "no nodes" not in trn("serve three").stderr
 
 
-def test_another_model_takes_the_place_of_the_first(cluster):
+def test_second_model_replaces_the_first(cluster):
     trn("serve one --name s --group inf")
     assert trn("serve two --name s").exit_code == 0
     (patch,) = cluster.patches
@@ -179,7 +179,7 @@ def test_unservable_requests_are_refused_with_all_reasons_before_creation(cluste
     ends(2, trn("serve /etc/x --name A --queue q --devices 9"), *wrong)
 
 
-def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(monkeypatch, tmp_path):
+def test_local_serve_checks_the_model_and_the_image(monkeypatch, tmp_path):
     api, paths = Cluster(), Paths.of(tmp_path, "local")
     take_seat(monkeypatch, StackAccess("local", STACK, LocalReport(), paths), api)
     plain = LocalImage("python", "0" * 12, Path("/nowhere"), has_torch=False)
@@ -197,7 +197,7 @@ def test_on_the_local_cloud_the_model_and_the_image_are_looked_for(monkeypatch, 
     assert container["resources"]["limits"]["aws.amazon.com/neuron"] == "1"
 
 
-def test_a_file_is_predicted_and_followed_and_a_batch_that_fails_says_why(cluster):
+def test_prediction_is_followed_and_a_failed_one_shows_its_reason(cluster):
     cluster.pods = [pod(state={"running": {}})]
     done = trn("predict one /data/in/a.csv --to out/b.csv --field body")
     assert (done.exit_code, done.stdout) == (0, "/data/out/b.csv: 3 predictions\n"), done.stderr
@@ -216,7 +216,7 @@ def test_a_file_is_predicted_and_followed_and_a_batch_that_fails_says_why(cluste
     assert (done.exit_code, json.loads(done.stdout)["message"]) == (1, refused)
 
 
-def test_it_need_not_be_followed(cluster):
+def test_prediction_can_run_without_follow(cluster):
     done = trn("predict one in/a.csv --to b.csv --no-follow --name mine")
     assert done.stdout == "Job mine in training; trn logs mine follows it\n"
     assert document("predict one in/a.csv --to b.csv --dry-run --group inf")["kind"] == "Job"

@@ -87,7 +87,7 @@ def _typed(number, option):
     return [name, str(value)], value
 
 
-def test_each_option_arrives(monkeypatch):
+def test_each_option_reaches_the_job(monkeypatch):
     arrived = []
     monkeypatch.setattr(train, "_on_sagemaker", lambda asked, _: arrived.append(asked) or 0)
     named = [each for each in fields(TrainOptions) if get_args(each.type)[1].names]
@@ -129,7 +129,7 @@ def test_checkpoint_interval_is_printed(monkeypatch, api):
     assert {"name": "TRN_CHECKPOINT_SECONDS", "value": "90"} in _container(api.objects[-1])["env"]
 
 
-def test_jobs_on_one_machines_network_have_a_port_each(local, tmp_path):
+def test_jobs_on_one_machine_have_their_own_ports(local, tmp_path):
     paths = Paths.of(tmp_path, "local")
     paths.pods.mkdir(parents=True)
     for isolation in Isolation:
@@ -198,7 +198,7 @@ def test_invalid_train_command_is_refused_before_creation(api, scaled, command, 
     assert scaled == []
 
 
-def test_an_image_that_cannot_run_it_on_this_machine(local, monkeypatch):
+def test_image_that_cannot_run_locally_is_refused(local, monkeypatch):
     for command, fix in (
         ("train --example bert", "trn local images make torch"),
         ("train --example bert --image local/python", "trn local images make torch"),
@@ -212,7 +212,7 @@ def test_an_image_that_cannot_run_it_on_this_machine(local, monkeypatch):
         assert local.objects == []
 
 
-def test_a_namespace_without_rights_or_a_cluster_without_volcano(api):
+def test_missing_rights_or_volcano_are_reported(api):
     api.is_allowed = False
     refused = "you may not submit Volcano jobs in the namespace training"
     ends(2, trn("train --module m --nodes 9"), refused, "set --nodes to 4")
@@ -240,7 +240,7 @@ def test_example_on_a_local_stack_is_small_unless_arguments_are_given(local, nam
         assert (_arguments(result, example.module), "A small one" in result.stderr) == (["--steps", "9"], False)
 
 
-def test_the_exit_code_is_the_jobs_and_an_image_that_ecr_lacks_is_refused(api, monkeypatch):
+def test_exit_code_is_the_jobs_and_a_missing_image_is_refused(api, monkeypatch):
     told = document("train --module m --wait --json")
     assert told["state"] == "Completed"
     api.statuses["Job"]["state"]["phase"] = "Failed"
@@ -258,7 +258,7 @@ def test_the_exit_code_is_the_jobs_and_an_image_that_ecr_lacks_is_refused(api, m
     ends(2, trn("train --module m"), "trn image push")
 
 
-def test_torchx_gives_the_job_its_name(api, tmp_path, monkeypatch):
+def test_torchx_names_the_job(api, tmp_path, monkeypatch):
     with monkeypatch.context() as without:
         without.setenv("PATH", "")
         ends(2, trn("train --module m --torchx"), "pip install 'torchx[kubernetes]==0.7.0'")
@@ -279,7 +279,7 @@ def _secret(name):
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "training"}}
 
 
-def test_a_token_is_in_the_job_by_reference(api):
+def test_job_refers_to_the_token(api):
     api.served |= {PYTORCH_API, TRAINER_API}
     ends(2, trn("train --module m --hf-secret hugging-face"), "trn secret hugging-face")
     api.create(_secret("hugging-face"))
@@ -299,7 +299,7 @@ def test_a_token_is_in_the_job_by_reference(api):
     ("form", "served", "kinds"),
     [("pytorchjob", PYTORCH_API, ["PyTorchJob"]), ("trainjob", TRAINER_API, ["TrainingRuntime", "TrainJob"])],
 )
-def test_a_job_in_another_form(api, form, served, kinds):
+def test_job_of_another_kind_is_submitted(api, form, served, kinds):
     shown = trn(f"train --kind {form} --module m --name one --dry-run")
     assert [each["kind"] for each in yaml.safe_load_all(shown.stdout)] == kinds
     assert "TorchX" not in shown.stdout
@@ -341,7 +341,7 @@ def test_scale_shows_cost_affected_jobs_and_missing_capacity(api, scaled, monkey
     ends(1, trn("scale ng1 3"), "2 of 3 nodes are Ready after", "NoCapacity: none left")
 
 
-def test_training_scales_a_group_that_is_too_small(api, scaled, monkeypatch):
+def test_train_scales_a_group_that_is_too_small(api, scaled, monkeypatch):
     def refuse(*_):
         raise NotAllowedError("cannot scale the node group: not authorized")
 

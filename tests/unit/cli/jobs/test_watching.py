@@ -26,7 +26,7 @@ def steps(stub, pod, *numbers, at, every=1.0):
     ]
 
 
-def test_jobs_are_a_table_which_keeps_every_column_that_matters_in_a_narrow_terminal(call, api, scene, monkeypatch):
+def test_jobs_table_keeps_every_important_column_in_a_narrow_terminal(call, api, scene, monkeypatch):
     steps(api, "alpha-trainer-0-0", 1, 2, 3, at=now(scene).timestamp() - 5)
     code, out = call("jobs")
     assert code == 0
@@ -89,7 +89,7 @@ def test_status_of_a_job_on_a_lost_node_names_the_node(call):
     call.ends(0, "status lost", "running for 10s: 2 of 2 pods run\nbut its node trn-1 is gone\n→ it restarts")
 
 
-def test_status_of_a_run_says_where_it_is_and_whether_it_stands_still(call, api, scene):
+def test_status_shows_progress_and_a_stall(call, api, scene):
     steps(api, "alpha-trainer-0-0", *range(1, 21), at=now(scene).timestamp() - 21)
     api.named("Job", "alpha")["status"]["running"] = 3  # Volcano counts pods of nodes that are gone, too
     call.ends(0, "status alpha", "running for 8s: 2 of 2 pods run", "step 20 of 100, 1 s a step, 80s left")
@@ -114,7 +114,7 @@ def test_status_shows_useful_time_interval_and_capacity_block_end(call, api, sce
         call.ends(0, "status alpha", said)
 
 
-def test_status_names_extension_of_block_that_ranks_do_not_know(call, api, scene, monkeypatch):
+def test_status_names_a_block_extension_unknown_to_the_ranks(call, api, scene, monkeypatch):
     steps(api, "alpha-trainer-0-0", 1, 2, at=now(scene).timestamp() - 5)
     noted = {"capacity-block-ends": "2026-11-22T08:33:04Z", "capacity-block": "cr-1"}
     api.objects["Job"][0]["metadata"]["annotations"] = {f"trainium-eks/{key}": text for key, text in noted.items()}
@@ -130,7 +130,7 @@ def test_status_names_extension_of_block_that_ranks_do_not_know(call, api, scene
 
 @pytest.mark.parametrize("scene", [snapshot("failed")])
 @pytest.mark.parametrize("phase", ["Failed", "Terminated"])
-def test_a_job_that_failed_names_the_node_its_exit_code_and_its_last_words_once(call, api, phase):
+def test_failed_job_shows_its_node_exit_code_and_last_lines_once(call, api, phase):
     api.objects["Job"][0]["status"]["state"]["phase"] = phase
     log = api.logs["run-trainer-1-0"] = ["Traceback (most recent call last):", "ValueError: no data"]
     first = f"{phase.lower()} after 4s: node 1 (run-trainer-1-0) ended first with exit code 1"
@@ -152,7 +152,7 @@ def test_a_wait_ends_with_the_job(call, api, state, code, monkeypatch):
     assert json.loads(call("wait", "alpha", "--json")[1]) == {"schemaVersion": 1, "job": "alpha", "state": state}
 
 
-def test_a_wait_ends_after_its_time_and_jobs_of_all_teams_are_shown(call, api, tmp_path):
+def test_wait_ends_at_its_limit_and_jobs_of_all_teams_are_shown(call, api, tmp_path):
     call.ends(1, "wait beta --timeout 0s", "beta has not ended after 0 s", "queue-full: job beta")
     call.ends(2, "wait gamma")
     call.ends(2, "wait beta --timeout soon", "--timeout soon: give a duration")
@@ -166,7 +166,7 @@ def test_a_wait_ends_after_its_time_and_jobs_of_all_teams_are_shown(call, api, t
     assert out.index("training") < out.index("alpha")
 
 
-def test_status_watched_in_a_pipe_says_each_new_state_until_the_end(call, api, monkeypatch):
+def test_status_watch_in_a_pipe_prints_each_new_state(call, api, monkeypatch):
     def pause(_):
         state = {"phase": "Completed", "lastTransitionTime": "2026-11-22T05:33:30Z"}
         api.named("Job", "alpha")["status"]["state"] = state
@@ -179,7 +179,7 @@ def test_status_watched_in_a_pipe_says_each_new_state_until_the_end(call, api, m
 # --- cancel -----------------------------------------------------------------------------------------------------------
 
 
-def test_cancel_ends_a_job_and_again_finds_none_and_all_after_a_question(call, api):
+def test_cancel_ends_one_job_or_all_after_confirmation(call, api):
     container = api.objects["Job"][0]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
     container["env"] = [{"name": "TRN_OUTPUT_DIR", "value": "/data/output/alpha"}]
     api.logs["alpha-trainer-0-0"] = ['{"step": 12, "time": 1763000000.0, "checkpoint_step": 10}']

@@ -57,7 +57,7 @@ def container_of(job):
 # --- Objects ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_objects_are_valid_and_the_arguments_the_copiers():
+def test_objects_are_valid_and_the_copier_parses_its_arguments():
     hub = StageRequest("hf://d/a/b", "x", True, True, ("*.x", "z"), ("y",), True, 4, "https://m", "s")
     for each in objects(hub):
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
@@ -79,7 +79,7 @@ def test_the_objects_are_valid_and_the_arguments_the_copiers():
     assert REQUEST.digest not in {each.digest for each in others}
 
 
-def test_the_job_runs_on_the_cpu_pool_as_the_teams_user_with_no_right_it_does_not_need():
+def test_staging_job_runs_on_the_cpu_pool_with_the_teams_user():
     _, job = objects()
     pod, container = pod_of(job), container_of(job)
     assert pod["nodeSelector"] == {"trainium-eks/pool": "cpu"}
@@ -111,7 +111,7 @@ def image(request=REQUEST, *, is_local, make=True):
     return command._with_image(request, SimpleNamespace(is_local=is_local), make=make).image
 
 
-def test_the_image_is_the_named_one_or_has_the_packages_or_is_made_once(monkeypatch, capsys):
+def test_staging_image_is_named_suitable_or_built_once(monkeypatch, capsys):
     there = {}
     recipe = known_recipe("stage")
     tag = images.digest(recipe.requirements)
@@ -142,7 +142,7 @@ def test_the_image_is_the_named_one_or_has_the_packages_or_is_made_once(monkeypa
     ("packages", "why"),
     [(True, "No matching distribution found for boto3=="), (False, "TRN_STAGE_PACKAGES names no directory")],
 )
-def test_packages_that_no_image_has_are_installed_at_the_start_or_missed_with_a_reason(tmp_path, packages, why):
+def test_missing_packages_are_installed_at_start_or_reported(tmp_path, packages, why):
     """By a pip that reaches no index, in a Python that has neither package."""
     (tmp_path / "pip").symlink_to(Path(pip.__file__).parent)
     start = [sys.executable, "-S", "-m", "trainium_workloads.stage", "s3://a/b", "--to", "x"]
@@ -261,7 +261,7 @@ def follow(*steps):
 RUNNING, SUCCEEDED = {"phase": "Running"}, {"phase": "Succeeded"}
 
 
-def test_a_job_is_followed_from_pod_to_pod_over_a_log_that_breaks_off_but_no_refusal():
+def test_staging_is_followed_across_pods_and_broken_logs():
     failed, no_node = {"phase": "Failed"}, "0/5 nodes are available"
     scheduled = {"type": "PodScheduled", "status": "False", "message": no_node}
     pulling = {"waiting": {"reason": "ErrImagePull", "message": "no"}}
@@ -315,7 +315,7 @@ def test_staging_job_owns_its_code_and_reports_its_failure():
     assert [batch_jobs.is_left_over(*each) for each in later] == [True, False, False]
 
 
-def test_progress_is_shown_in_words_where_there_is_no_terminal():
+def test_progress_without_a_terminal_is_printed_as_lines():
     out = io.StringIO()
     shown = ShownProgress(Console(file=out, width=200), None)
     line = {"stage": "copying", "bytes": 15e8, "total_bytes": 3e10, "files": 0, "total_files": 1, "rate": 1.053e8}

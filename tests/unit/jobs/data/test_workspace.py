@@ -77,7 +77,7 @@ def test_missing_script_names_the_nearest_and_a_large_one_its_files(code):
         (os.mkfifo, r"model/x is no regular file"),
     ],
 )
-def test_nothing_from_outside_travels(code, make, reason):
+def test_files_outside_the_workspace_are_not_packed(code, make, reason):
     make(code / "model" / "x")
     problem = pack("train.py", code)
     assert problem.path == "--workspace"
@@ -107,7 +107,7 @@ def test_script_that_python_cannot_run_is_refused(code, name, content, said):
 
 
 @pytest.mark.parametrize("content", ["#!/usr/bin/env -S uv run --script\n", "#!/usr/bin/python3.13\nf'{f'{1}'}'", "1"])
-def test_programs_of_python_travel(code, content):
+def test_python_programs_are_packed(code, content):
     for name in ("train", "new.py"):
         (code / name).write_text(content)
         assert isinstance(pack(name, code), Workspace)

@@ -86,7 +86,7 @@ def in_ultraservers(size, **job):
     return change
 
 
-def test_a_gang_that_waits_for_an_ultraserver_says_how_many_nodes_of_which_are_free():
+def test_gang_waiting_for_an_ultraserver_shows_the_free_nodes():
     reason = waits("topology_fragmented", "lam", in_ultraservers(2))
     shown = "1 of 2 nodes of half UltraServer us0 are free and 1 of 2 nodes of half UltraServer us1 are free"
     assert reason.sentence == f"it must have 1 half UltraServer to itself: {shown}"
@@ -107,7 +107,7 @@ AMOUNTS = ("{16400 -3} {<nil>} ", "{0 0} {<nil>} 0", "{8 0} {<nil>} 8")
 CPUS = [f"requests.cpu:{{{each} DecimalSI}}" for each in AMOUNTS]
 
 
-def test_a_job_that_runs_or_has_ended_waits_for_nothing_and_one_that_volcano_ended_says_why():
+def test_running_and_ended_jobs_wait_for_nothing():
     for name, job in (("running", "alpha"), ("topology_fragmented", "one"), ("restarted", "run"), ("failed", "run")):
         assert why(of(name, job)) is None
     gave_up = event("Job", message="Job failed on action SyncJob for retry limit reached")

@@ -49,7 +49,7 @@ TEAM = NamespaceOutput(name="vision", queues=("eyes",), service_account="trainin
 # --- What an image is made of -----------------------------------------------------------------------------------------
 
 
-def test_the_tag_follows_from_everything_and_a_context_holds_our_package_and_no_rubbish(tmp_path):
+def test_tag_follows_from_all_inputs_and_the_context_has_only_our_package(tmp_path):
     (tmp_path / "train.py").write_text("1")
     made = [
         images.context(REQUEST, workloads()),
@@ -165,7 +165,7 @@ def installed(monkeypatch):
         (("docker",), ("docker",), None, r"(?s)Cannot connect to the daemon .start Docker Desktop.*--in-cluster"),
     ],
 )
-def test_the_first_engine_that_works_is_taken_or_the_cluster_builds(installed, there, broken, asked, found):
+def test_first_working_engine_builds_or_the_cluster_does(installed, there, broken, asked, found):
     installed(*there, broken=broken)
     if found in engines.ENGINES:
         assert engines.find(asked).name == found
@@ -175,7 +175,7 @@ def test_the_first_engine_that_works_is_taken_or_the_cluster_builds(installed, t
 
 
 @pytest.mark.parametrize("name", engines.ENGINES)
-def test_a_password_is_never_an_argument_and_podmans_login_hides_no_other(name, tmp_path, installed):
+def test_password_is_never_an_argument(name, tmp_path, installed):
     runner, file = installed(), tmp_path / "auth.json"
     engine = engines.Engine(name, file)
     for _ in ("before the login", "after it"):
@@ -275,7 +275,7 @@ def test_an_image_is_built_for_our_nodes_from_a_pulled_base(trn, installed):
     assert len(runner.ran) == 2
 
 
-def test_push_builds_logs_in_and_pushes_and_does_nothing_where_the_repository_has_it(trn, exported, canned, installed):
+def test_push_builds_and_pushes_unless_the_repository_has_the_image(trn, exported, canned, installed):
     runner, tag = installed("docker"), tag_of(exported)
     answers(canned, tag, "absent", "login", "there", "there")
     code, out, err = trn("push", "--json")
@@ -320,7 +320,7 @@ def test_invalid_image_command_is_refused_before_any_change(trn, exported, canne
     assert (code, out, said in err) == (2, "", True), err
 
 
-def test_stacks_that_build_no_images(trn, exported, monkeypatch):
+def test_stack_without_a_repository_builds_no_image(trn, exported, monkeypatch):
     exported.write_text(outputs().model_dump_json(by_alias=True))
     said = [trn("build")]
     local = StackAccess("local", outputs(), paths=Paths(Path("/none")))
@@ -352,7 +352,7 @@ def test_objects_of_a_build_are_valid_and_the_secret_alone_has_the_password():
     assert base64.b64encode(b"the-password").decode() not in others
 
 
-def test_a_build_in_the_cluster_asks_for_nothing_that_baseline_forbids():
+def test_cluster_build_is_within_the_baseline():
     pod = BUILD[0]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     # To forbid escalation would take newuidmap its right; a profile named Unconfined would be refused.
@@ -367,7 +367,7 @@ def test_a_build_in_the_cluster_asks_for_nothing_that_baseline_forbids():
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_build_in_the_cluster_is_followed_to_its_end(trn, exported, canned, monkeypatch, ends):
+def test_cluster_build_is_followed_to_its_end(trn, exported, canned, monkeypatch, ends):
     tag = tag_of(exported)
     answers(canned, tag, "absent", "login", *["there"] * ends)
     submitted = []

@@ -27,7 +27,7 @@ def _template(made):
 
 
 @pytest.mark.parametrize("form", KUBEFLOW)
-def test_its_pods_are_those_of_the_volcano_job(form):
+def test_pods_equal_those_of_the_volcano_job(form):
     wanted = _job(form, has_workspace=True, priority="training-high")
     pod, volcanos = _template(forms.objects(wanted)), volcano_job.manifest(wanted)["spec"]["tasks"][1]["template"]
     container, theirs = pod["spec"]["containers"][0], volcanos["spec"]["containers"][0]
@@ -63,7 +63,7 @@ def test_gang_policy_has_queue_topology_and_jobset_restarts():
 
 
 @pytest.mark.parametrize("form", forms.KINDS)
-def test_every_form_is_watched(form):
+def test_every_job_kind_is_watched(form):
     made = forms.objects(_job(form))[-1]
     made["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
     seen = of(made)
@@ -72,7 +72,7 @@ def test_every_form_is_watched(form):
     assert made["metadata"]["annotations"]["trainium-eks/launcher"] == "torchrun"
 
 
-def test_states_of_a_trainjob():
+def test_trainjob_state_is_read():
     for jobs, condition, state, ended in (
         (None, None, "Submitted", False),
         ({"ready": 0, "active": 1}, None, "Pending", False),
@@ -102,7 +102,7 @@ def _run(wanted, node, code=0):
 
 @pytest.mark.parametrize("form", KUBEFLOW)
 @pytest.mark.parametrize(("node", "host"), [(0, "localhost"), (1, "j-worker-0")])
-def test_nodes_meet_at_the_first(form, node, host):
+def test_nodes_rendezvous_at_the_first(form, node, host):
     wanted = _job(form, program=Program(module="m"))
     assert f"--rdzv_endpoint {host}:29500" in _run(wanted, node).stdout
     gang = _run(replace(wanted, launcher="gang"), node).stdout
@@ -118,7 +118,7 @@ def counting(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("code", [1, 134, 137])
-def test_a_fault_restarts_the_pod_until_there_have_been_as_many_as_allowed(counting, code):
+def test_pod_restarts_until_its_fault_limit(counting, code):
     found = [_run(counting, 1, code) for _ in range(3)]
     assert [each.returncode for each in found] == [138, 138, 78]
     assert "fault 3 of this node; --retries 3: the job ends" in found[-1].stderr
@@ -126,13 +126,13 @@ def test_a_fault_restarts_the_pod_until_there_have_been_as_many_as_allowed(count
     assert _run(replace(counting, submission="other"), 1, code).returncode == 138, "a new job of the name begins anew"
 
 
-def test_other_endings_are_no_faults(tmp_path, counting):
+def test_other_exit_codes_do_not_count_as_faults(tmp_path, counting):
     for code in (0, 78, 143):
         assert _run(counting, 1, code).returncode == code
     assert not (tmp_path / "output").exists()
 
 
-def test_where_nothing_is_counted():
+def test_fault_count_is_empty_without_a_record():
     without_volume = _job("pytorchjob", program=Program(module="m"), claim="", retries=1)
     assert _run(without_volume, 0, 1).returncode == 138
     assert _run(_job("trainjob", program=Program(module="m")), 0, 3).returncode == 3, "JobSet gets the code as it is"
@@ -145,7 +145,7 @@ def _pod(name, **labels):
     return {"metadata": {"name": name, "labels": labels}, "spec": {"hostname": name}}
 
 
-def test_node_rank_of_each_form():
+def test_node_rank_is_read_from_each_job_kind():
     for pod, rank in (
         # In TorchX's shape each task has one pod, so Volcano's own number is 0 on all of them.
         (_pod("bert-trainer-3-0", **{identity.REPLICA_LABEL: "3", identity.TASK_INDEX_LABEL: "0"}), 3),
@@ -161,7 +161,7 @@ def test_node_rank_of_each_form():
 
 
 @pytest.mark.parametrize("shape", ["bert-trainer-{}-0", "bert-trainer-{}"])
-def test_ranks_follow_the_host_names_under_torchrun_and_the_node_ranks_without_it(shape):
+def test_ranks_follow_host_names_under_torchrun_and_node_ranks_without_it(shape):
     pods = [_pod(shape.format(node)) for node in (10, 2, 1, 0, 11)]
     orders = (identity.by_process_rank(pods), identity.by_process_rank(pods, "gang"), identity.by_node_rank(pods))
     found = [[identity.node_rank(pod) for pod in order] for order in orders]

@@ -114,7 +114,7 @@ JOBS = {
 @needs_torchx
 @pytest.mark.parametrize("version", PYTHONS)
 @pytest.mark.parametrize("name", JOBS)
-def test_torchx_makes_the_same_job(name, version):
+def test_torchx_builds_the_same_job(name, version):
     wanted = JOBS[name]
     expected = volcano_job.torchx_job(wanted) if version == "0.7.0" else _as_nightly(wanted, version)
     assert _torchx(version, wanted) == expected
@@ -136,7 +136,7 @@ def test_the_printed_command_works_from_anywhere(version, tmp_path):
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_the_printed_options_and_the_components_defaults_are_the_job(name):
+def test_printed_options_and_defaults_rebuild_the_job(name):
     """As TorchX reads them, which need not be here."""
     wanted = JOBS[name]
     functions = [each for each in ast.parse(COMPONENT.read_text()).body if isinstance(each, ast.FunctionDef)]

@@ -37,7 +37,7 @@ def _paths(value, path=""):
         yield path, value
 
 
-def test_pod_in_block_reads_end_from_config_map_that_may_be_missing():
+def test_pod_in_a_block_reads_its_end_from_an_optional_config_map():
     made = volcano_job.manifest(job("trn2.48xlarge", capacity_ends="2026-12-01T11:30:00Z", capacity_block="cr-1"))
     spec = _pods(made)[0]["spec"]
     source = {"name": capacity_block.config_map("training", "cr-1", "x")["metadata"]["name"], "optional": True}
@@ -114,7 +114,7 @@ def test_volcano_job_extends_torchxs_object_without_changing_it():
     assert [task["replicas"], *counts] == [4, 2, 2, 2]
 
 
-def test_the_pods_of_an_ultraserver_ask_for_the_nodes_of_their_numbers_and_their_launcher_for_the_places():
+def test_ultraserver_pods_ask_for_numbered_nodes_and_places():
     us = {"instance_type": "trn2u.48xlarge", "nodes": 4, "capacity_ends": END}
     made = volcano_job.manifest(job(**us, topology=Topology("hard", 2, 4)))
     terms = [pod["spec"]["affinity"]["nodeAffinity"].popitem()[1]["nodeSelectorTerms"] for pod in _pods(made)]
@@ -135,7 +135,7 @@ def test_the_pods_of_an_ultraserver_ask_for_the_nodes_of_their_numbers_and_their
 
 @pytest.mark.parametrize(("nodes", "tasks"), [(1, 1), (2, 2), (64, 64), (256, 1), (1000, 1)])
 @pytest.mark.parametrize("variables", [0, 20])
-def test_a_gang_of_any_size_fits_into_etcd_in_torchx_shape_where_that_fits(nodes, tasks, variables):
+def test_gang_of_any_size_fits_into_etcd(nodes, tasks, variables):
     env = {f"VARIABLE_{n}": "x" * 100 for n in range(variables)}
     made = volcano_job.manifest(job(nodes=nodes, name="a" * 49, has_workspace=True, env=env))
     # Defaults and owners of fields, which the API server adds, are at most as large again.
@@ -144,7 +144,7 @@ def test_a_gang_of_any_size_fits_into_etcd_in_torchx_shape_where_that_fits(nodes
     assert variables or len(made["spec"]["tasks"]) == tasks
 
 
-def test_both_shapes_say_the_same_of_a_pod_and_a_local_job_takes_the_devices_and_little_else():
+def test_both_job_shapes_have_the_same_pod_and_a_local_one_only_devices():
     first, one = _pods(volcano_job.torchx_job(job()))[1], _pods(volcano_job.one_task_job(job()))[0]
     for pod in (first, one):
         pod["spec"]["containers"][0].pop("command")
@@ -254,7 +254,7 @@ def _module(**changes):
 
 @pytest.mark.parametrize("one_task", [False, True])
 @pytest.mark.parametrize("node", [0, 1])
-def test_nodes_meet_at_node_0(node, one_task):
+def test_nodes_rendezvous_at_node_0(node, one_task):
     result, host = _run(_module(), node, one_task=one_task), "j-trainer-0.j" if one_task else "j-trainer-0-0.j"
     assert result.returncode == 0
     at = f"<--rdzv_endpoint> <{host if node else 'localhost'}:29500>"
@@ -276,7 +276,7 @@ def test_launcher_of_each_node_records_the_first_failure(launcher, one_task):
 
 
 @pytest.mark.parametrize(("node", "code", "stays"), [(0, 5, False), (1, 5, True), (1, 0, False)])
-def test_an_image_without_our_launcher_keeps_all_nodes_but_the_first(node, code, stays):
+def test_image_without_the_launcher_keeps_its_other_nodes_waiting(node, code, stays):
     """Volcano would end a job of which all pods have failed before it handles the first failure."""
     stand_ins = f"torchrun() {{ return {code}; }}\npython3() {{ return 1; }}\nsleep() {{ echo stays $1; }}\n"
     ran = _bash(stand_ins + shell(_module(), place_of_task(node)), VC_TRAINER_0_HOSTS="h")
@@ -326,7 +326,7 @@ def test_invalid_setting_ends_the_job_before_torchrun_starts(changes, node, env,
         ("m", ["torch_xla"], "repo/train:1 has torch_xla, which libraries prefer to TorchNeuron"),
     ],
 )
-def test_packages_of_the_image_are_looked_for_before_the_launch(tmp_path, program, packages, said):
+def test_packages_are_checked_before_the_launch(tmp_path, program, packages, said):
     script = shell(job("trn2.48xlarge", program=Program(module=program)), place_of_task(0))
     for name in packages:
         (tmp_path / name).mkdir()
@@ -364,7 +364,7 @@ def test_sigterm_reaches_the_launcher_and_its_exit_code_is_the_jobs(tmp_path, ha
         assert process.wait(SECONDS) == code
 
 
-def test_sigterm_reaches_a_launcher_that_has_only_just_begun(tmp_path):
+def test_sigterm_reaches_a_launcher_that_has_just_started(tmp_path):
     """It comes when the shell has started the launcher, and before its next command."""
     torchrun, begun = tmp_path / "torchrun", tmp_path / "begun"
     torchrun.write_text(f"#!/bin/sh\ntrap 'exit 9' TERM\n: > {begun}\nwhile :; do sleep 0.05; done\n")

@@ -87,7 +87,7 @@ def test_training_request_is_valid_for_botocore():
         assert ("TRN_CHECKPOINT_SECONDS=600" in launch_script(made(**options))) is ("spot" in options)
 
 
-def test_a_job_that_cannot_run_is_refused_by_its_option():
+def test_impossible_job_is_refused_by_its_option():
     for path, options in (
         ("--on", {"where": None}),
         *(("--instance-type", {"instance_type": "trn2.3xlarge"}), ("--group", {"group": "trn1"})),
@@ -183,7 +183,7 @@ def test_the_workspace_is_unpacked_and_the_script_found_there(tmp_path):
 
 
 @pytest.mark.parametrize(("behaves", "code"), [("exit 3", 3), ('touch "$TRN_REFUSED"; exit 1', 78)])
-def test_a_failure_leaves_its_code_and_where_to_look(tmp_path, behaves, code):
+def test_failure_has_its_exit_code_and_the_log_location(tmp_path, behaves, code):
     container, job = Container(tmp_path), made()
     assert container.run(job, behaves)[0] == code
     said = f"node 0 ended with exit code {code}: trn logs {job.job.name}\n"
@@ -193,7 +193,7 @@ def test_a_failure_leaves_its_code_and_where_to_look(tmp_path, behaves, code):
     assert (code, "take an image whose USER is root" in said) == (78, True), "a directory that cannot be written"
 
 
-def test_sigterm_reaches_the_launcher_which_may_save(tmp_path):
+def test_sigterm_reaches_the_launcher_to_save(tmp_path):
     behaves = 'trap "touch $SEEN/saved; exit 143" TERM; touch $SEEN/up; while :; do sleep 0.05; done'
     process = Container(tmp_path).start(made(), behaves)
     until((tmp_path / "up").exists)
@@ -212,7 +212,7 @@ def cloud(moto_cloud):
     return SageMakerJobs("us-west-2", WHERE, "training")
 
 
-def test_a_submitted_job_is_found_by_its_own_team_and_stack_with_its_files_in_s3(cloud):
+def test_submitted_job_is_found_by_its_team_and_stack(cloud):
     job = made(nodes=2, name="bert", spot=True)
     cloud.submit(job, "H4sIAAAAAAAA")
     name, where = job.job.name, f"sagemaker/training/bert/code/{job.job.name}"
@@ -228,7 +228,7 @@ def test_a_submitted_job_is_found_by_its_own_team_and_stack_with_its_files_in_s3
     assert cloud.find("training-none-bcdfg") is None
 
 
-def test_states_are_in_the_words_of_all_jobs_and_an_ended_one_counts_its_billable_time():
+def test_states_use_the_common_words_and_billable_time_is_counted():
     for status, second, state in (
         ("InProgress", "Starting", "Pending"),
         ("InProgress", "Training", "Running"),
@@ -247,7 +247,7 @@ def test_states_are_in_the_words_of_all_jobs_and_an_ended_one_counts_its_billabl
     assert (found.seconds(datetime.now(UTC)), found.restarts, found.ended) == (6033, 1, BEGUN)
 
 
-def test_a_second_job_of_a_name_waits_and_lines_are_of_their_node_and_no_longer_name(doubled):
+def test_second_job_of_a_name_waits_and_log_lines_keep_to_their_node(doubled):
     answers = {"ListTrainingJobs": {"TrainingJobSummaries": [summary("TrainingJob", JOB, "InProgress")]}}
     answers["ListTransformJobs"] = {"TransformJobSummaries": []}
     jobs, double = doubled(**answers, DescribeTrainingJob=training("InProgress", "Training"))

@@ -34,7 +34,7 @@ def test_serving_requests_are_valid_for_botocore(instance_type, more):
         check("CreateTransformJob", serving.transform_request(model, "s3://acme-data/in/reviews.jsonl", target))
 
 
-def test_containers_are_isolated_in_the_private_subnets_under_the_stack_s_role_and_key():
+def test_containers_are_isolated_in_private_subnets_with_the_stacks_key():
     request = serving.model_request(made("inf2.xlarge"))
     assert request["EnableNetworkIsolation"] is True
     assert request["VpcConfig"] == {"SecurityGroupIds": ["sg-0a1b2c3d"], "Subnets": [*WHERE.subnet_ids]}
@@ -49,7 +49,7 @@ def test_containers_are_isolated_in_the_private_subnets_under_the_stack_s_role_a
     assert job["TransformOutput"]["KmsKeyId"] == job["TransformResources"]["VolumeKmsKeyId"] == WHERE.kms_key_arn
 
 
-def test_other_types_models_and_files_than_the_stacks_are_refused_by_their_option():
+def test_foreign_types_models_and_files_are_refused_by_their_option():
     for where, wanted, batch, path in (
         (None, "", False, "--on"),
         (WHERE.model_copy(update={"serving_types": ()}), "", False, "--on"),
@@ -85,7 +85,7 @@ def versions(cloud):
     return names
 
 
-def test_an_endpoint_is_made_listed_and_deleted_with_its_models_by_its_own_stack(cloud):
+def test_endpoint_is_made_listed_and_deleted_by_its_own_stack(cloud):
     services, jobs = SageMakerServing("us-west-2", WHERE), SageMakerJobs("us-west-2", WHERE, "training")
     services.serve(made("c5.xlarge"), exists=False)
     found = jobs.find(NAME)
@@ -112,7 +112,7 @@ PREDICT = "training-predict-b"
 ABSENT = {f"Describe{each}": Refused("ValidationException", MISSING) for each in ("TrainingJob", "TransformJob")}
 
 
-def test_states_are_in_the_words_of_all_jobs_and_lines_of_endpoints_in_their_groups(doubled):
+def test_serving_states_use_the_common_words_and_lines_have_their_group(doubled):
     for answer, state in (
         (transform(PREDICT, "InProgress"), "Pending"),
         (transform(PREDICT, "InProgress", TransformStartTime=BEGUN), "Running"),

@@ -74,7 +74,7 @@ def test_the_objects_are_valid_and_the_programs_know_their_arguments(name):
         assert all(f'"{word}"' in known for word in container_of(each)["args"] if word.startswith("--"))
 
 
-def test_each_type_computes_as_its_image_can_and_each_engine_is_its_own_program():
+def test_each_type_and_engine_has_its_own_program():
     found = {name: (each.backend, each.devices, each.resource, each.copies) for name, each in PLACES.items()}
     assert found == {
         "cpu": ("cpu", 0, "", 1),
@@ -100,7 +100,7 @@ def test_each_type_computes_as_its_image_can_and_each_engine_is_its_own_program(
         assert (" ".join(container["command"]), " ".join(container["args"])) == (command, arguments)
 
 
-def test_it_is_ready_when_the_model_answers_and_vllm_shares_it_among_devices():
+def test_readiness_follows_the_model_and_vllm_shards_over_devices():
     deployment, service = serving.objects(served(), TEAM)
     container = container_of(deployment)
     probes = [container[f"{each}Probe"]["httpGet"] for each in ("readiness", "startup", "liveness")]
@@ -124,7 +124,7 @@ def test_it_is_ready_when_the_model_answers_and_vllm_shares_it_among_devices():
 
 
 @pytest.mark.parametrize(("name", "seconds", "surge", "unavailable"), [("cpu", 600, 1, 0), ("inferentia", 3600, 0, 1)])
-def test_there_is_no_gap_where_nodes_can_be_spared(name, seconds, surge, unavailable):
+def test_rollout_has_no_gap_with_spare_nodes(name, seconds, surge, unavailable):
     deployment = deployment_of(PLACES[name])
     rolling = deployment["spec"]["strategy"]["rollingUpdate"]
     assert rolling == {"maxSurge": surge, "maxUnavailable": unavailable}, "no more devices than before"
@@ -132,7 +132,7 @@ def test_there_is_no_gap_where_nodes_can_be_spared(name, seconds, surge, unavail
     assert probe["failureThreshold"] * probe["periodSeconds"] == seconds
 
 
-def test_pods_are_the_teams_own_and_may_do_no_more_than_they_need():
+def test_serving_pods_run_as_the_team_with_minimal_rights():
     pod = pod_of(deployment_of())
     assert pod["nodeSelector"] == {"trainium-eks/pool": "cpu"}
     assert pod["securityContext"]["runAsUser"] == 2001
@@ -147,7 +147,7 @@ def test_pods_are_the_teams_own_and_may_do_no_more_than_they_need():
 
 
 @pytest.mark.parametrize("name", ["inferentia", "gpu", "local devices"])
-def test_devices_go_through_the_queue(name):
+def test_devices_are_requested_through_the_queue(name):
     place = PLACES[name]
     for each in (deployment_of(place), serving.job(batch(place), TEAM)):
         pod, resources = pod_of(each), container_of(each)["resources"]
@@ -217,7 +217,7 @@ def test_unservable_model_or_engine_is_refused_with_the_fix():
         assert words in "".join(found)
 
 
-def test_paths_are_of_the_volume_with_their_format_and_a_jobs_model_where_the_job_wrote_it():
+def test_model_path_is_on_the_volume_or_the_jobs_output():
     for text, expected in (
         *(("/data/in/a.csv", "in/a.csv"), ("in/../a.csv", "a.csv"), ("../a.csv", None)),
         *(("/etc/passwd", None), ("/data/../etc/passwd", None), (".", None)),

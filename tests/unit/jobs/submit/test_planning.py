@@ -120,7 +120,7 @@ ULTRA_STACK = _stack([*GROUPS, ULTRA, {**ULTRA, "name": "us2"}], queues={})
 IN_ULTRASERVERS = {"stack": ULTRA_STACK, "group": "us", "nodes": 4, "topology": "hard", "tier": "ultraserver"}
 
 
-def test_layers_of_switches_are_counted_without_ultraservers():
+def test_switch_layers_are_counted_without_ultraservers():
     def found(*_):
         labels = (*EC2_TOPOLOGY_LABELS[1:], *ULTRASERVER_LABELS, EC2_TOPOLOGY_LABELS[-1])
         tiers = (4, 3, 2, 1, 3)
@@ -129,7 +129,7 @@ def test_layers_of_switches_are_counted_without_ultraservers():
     assert cluster_facts.network_layers(SimpleNamespace(list=found)) == 2
 
 
-def test_tiers_of_switches_stand_above_those_of_ultraservers_where_the_stack_has_some():
+def test_switch_tiers_are_above_ultraserver_tiers():
     for stack, tier, wanted in (
         (STACK, "1", Topology("hard", 1)),
         (ULTRA_STACK, "1", Topology("hard", 3)),
@@ -267,7 +267,7 @@ def test_all_problems_of_a_request_are_reported_at_once():
 # --- Compile caches ---------------------------------------------------------------------------------------------------
 
 
-def test_a_cache_is_one_directory_by_all_that_graphs_depend_on():
+def test_cache_directory_depends_on_everything_that_shapes_graphs():
     job = _job(cache_set="bert-large", program=Program("t.py", arguments=("--batch_size", "16", "--max_steps=10")))
     assert (job.cache.key, job.cache.options) == ("bert-large-64x-bf16-sdk2.30.0", {"batch_size": "16"})
     images = (IMAGE, "repo/train:a1b2c3", "localhost:5000/train", "repo/train:v1@sha256:abc")

@@ -34,7 +34,7 @@ def clock(monkeypatch):
     monkeypatch.setattr(submission.time, "sleep", lambda seconds: passed.append(passed.pop() + seconds))
 
 
-def test_a_kind_that_the_quota_does_not_count_yet_is_awaited(clock):
+def test_kind_not_yet_counted_by_the_quota_is_awaited(clock):
     wanted, lines, api = job(), [], CountingApi(3)
     submission.validate(api, forms.objects(wanted), lines.append)
     api.left = 3

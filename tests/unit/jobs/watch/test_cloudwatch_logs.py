@@ -74,7 +74,7 @@ def test_lines_of_several_pods_are_merged_by_time(logs):
     assert logs.asked[-1] == (ASK, asked)
 
 
-def test_a_line_has_its_own_time_or_that_of_its_event_and_all_pages_are_read(logs):
+def test_line_has_its_own_or_its_events_time_and_all_pages_are_read(logs):
     for message, stamp in (
         (shipped("a", "p", time="2026-11-22T05:33:01.25Z"), "2026-11-22T05:33:01.250000000Z"),
         (shipped("a", "p", time="2026-11-22T06:33:01.25+01:00"), "2026-11-22T05:33:01.007000000Z"),

@@ -82,7 +82,7 @@ def test_error_of_first_failed_rank_is_found_above_the_summary(log, error):
 
 
 @pytest.mark.parametrize(("finished", "is_cause"), [("2026-11-22T05:36:40Z", True), ("2026-11-22T05:37:30Z", False)])
-def test_pod_of_a_later_start_is_no_cause_of_a_restart(finished, is_cause):
+def test_pod_of_a_later_start_is_not_the_cause_of_a_restart(finished, is_cause):
     def change(found):
         for pod in found["Pod"]:
             pod["status"] = ended("run", 78, "00")["status"]
@@ -104,7 +104,7 @@ def test_pod_of_a_later_start_is_no_cause_of_a_restart(finished, is_cause):
         ("Unschedulable", "Warning", "PodGroup", "05:36:40", endings.UNKNOWN),
     ],
 )
-def test_events_of_its_pods_tell_why_a_gang_restarted(reason, type_, kind, at, cause):
+def test_pod_events_explain_a_gangs_restart(reason, type_, kind, at, cause):
     def change(found):
         event = {"metadata": {"name": "e"}, "involvedObject": {"kind": kind, "name": "run-trainer-0-0"}}
         event |= {"lastTimestamp": f"2026-11-22T{at}Z", "type": type_, "reason": reason, "message": "it had to go"}

@@ -37,7 +37,7 @@ def queue(name, devices):
 DAEMON = pod("b", owner="DaemonSet")
 
 
-def test_which_nodes_are_idle_and_since_when():
+def test_idle_nodes_are_found_with_their_start():
     for nodes, read, idle, since in (
         # b has done nothing since it came.
         ([node("a"), node("b"), node("c")], {"pods": [pod("a"), DAEMON, pod("c", ended=LATER)]}, 2, READY),

@@ -25,7 +25,7 @@ def env(made, task):
     return {each["name"]: each.get("value") for each in found}
 
 
-def test_it_is_the_same_gang_under_another_name_profiled_on_one_node_and_writes_elsewhere():
+def test_profiling_job_is_the_same_gang_with_another_name_and_output():
     source = job()
     made = profiled(source, 0, 10)
     metadata, before = made["metadata"], source["metadata"]

@@ -29,7 +29,7 @@ def test_step_is_parsed_after_any_prefix(prefix):
         assert parse(prefix + other) is None
 
 
-def test_pace_comes_from_the_median_and_checkpoint_and_loss_from_their_last_line():
+def test_pace_is_the_median_and_checkpoint_and_loss_are_the_latest():
     # One slow step (a checkpoint) does not count.
     found = progress(run(0, 2, 4, 30, 32, 34, steps=16), START + 35)
     assert (found.seconds_per_step, found.left_seconds, found.quiet_seconds) == (2.0, 20.0, 1.0)
@@ -61,7 +61,7 @@ def test_a_run_stalls_after_a_minute_and_ten_of_its_lines():
 # --- Lines of logs ----------------------------------------------------------------------------------------------------
 
 
-def test_the_time_of_a_line_compares_as_text_and_ranks_and_durations_are_read():
+def test_line_times_compare_as_text_and_ranks_and_durations_are_parsed():
     # The kubelet leaves zeros out at the end: as text, ...01Z would come after ...012Z.
     lines = [log_line(f"2026-11-22T05:00:00{fraction}Z x") for fraction in ("", ".01", ".012", ".1")]
     assert [line.text for line in lines] == ["x"] * 4
@@ -76,7 +76,7 @@ def test_the_time_of_a_line_compares_as_text_and_ranks_and_durations_are_read():
     assert {text: seconds(text) for text in known} == known
 
 
-def test_the_place_of_a_pod_is_that_of_its_ranks():
+def test_pods_place_follows_its_ranks():
     assert pod_names(of("running", "alpha").job) == ["alpha-trainer-0-0", "alpha-trainer-1-0"]
     assert pod_names(of("capacity_partly", "alpha").job) == ["alpha-trainer-0", "alpha-trainer-1"]
     task = {"name": "trainer", "replicas": 12, "template": {"spec": {}}}

@@ -43,7 +43,7 @@ def _measured(*, last=300, after=4000, told="14400", **values):
         ("1980", {"checkpoint_beside_seconds": 400.0}, 4.0, 3960.0),
     ],
 )
-def test_the_useful_share_and_a_better_interval(told, step, seconds, better):
+def test_useful_share_and_a_better_interval_are_computed(told, step, seconds, better):
     saved = {"checkpoint_seconds": seconds} if seconds else {}
     found = _measured(told=told, **step, **saved)
     assert found == JobFigures(0.75, seconds, float(told) if told else None, better)

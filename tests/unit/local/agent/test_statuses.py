@@ -58,7 +58,7 @@ def test_phase_and_ready_follow_from_the_containers(said, phase, ready):
     assert (found["phase"], is_so(found, "Ready")) == (phase, ready)
 
 
-def test_a_missing_object_is_named_by_its_container_and_a_gate_keeps_a_pod_from_being_ready():
+def test_missing_object_is_named_and_a_gate_keeps_a_pod_unready():
     found = made(None, UnmetError("CreateContainerConfigError", "no m", "a"))
     waiting = [each["state"]["waiting"] for each in found["containerStatuses"]]
     assert waiting == [{"reason": "CreateContainerConfigError", "message": "no m"}, {"reason": "ContainerCreating"}]

@@ -27,7 +27,7 @@ def read(paths, name):
     return x509.load_pem_x509_certificate(pki.certificate(paths, name).read_bytes())
 
 
-def test_certificates_are_for_their_names_purposes_and_authorities_and_for_a_year(paths):
+def test_certificates_have_names_purposes_authorities_and_last_a_year(paths):
     names = read(paths, "kube-apiserver").extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert {"kubernetes.default.svc", "localhost"} <= set(names.get_values_for_type(x509.DNSName))
     # This machine's loopback, the agent's relay in the pods' network, and the service `kubernetes`.
@@ -64,7 +64,7 @@ def test_unusable_certificate_is_recreated(paths, name):
         assert not pki.ensure(paths, RANGE)
 
 
-def test_a_key_of_another_certificate_and_one_of_another_user_or_authority_are_noticed(tmp_path, paths):
+def test_mismatched_key_user_or_authority_is_noticed(tmp_path, paths):
     former = Paths.of(tmp_path, "former")
     pki.ensure(former, RANGE)
     for source, name, target, endings in (
@@ -109,7 +109,7 @@ def test_a_servers_certificate_is_kept_until_its_hosts_or_authority_change(paths
     assert len(set(made)) == 3
 
 
-def test_a_researchers_kubeconfig_is_of_their_groups_alone_and_kept(paths):
+def test_researchers_kubeconfig_has_only_their_groups_and_is_kept(paths):
     file = pki.researcher_kubeconfig(paths, "team-a", ["a:readers", "a:researchers"], SERVER)
     subject = read(paths, "researcher-team-a").subject
     organizations = [each.value for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]

@@ -122,7 +122,7 @@ def test_every_command_line_names_the_stack_and_only_loopback(paths, settings):
         assert not any("0.0.0.0" in argument for argument in line)
 
 
-def test_kwoks_stages_come_to_rest_and_leave_pods_with_local_images_to_their_agent():
+def test_kwok_stages_converge_and_skip_pods_with_local_images():
     """A stage that did not end what it begins with would be played with each renewal of 1,000 nodes' leases."""
     documents = [each for each in yaml.safe_load_all(STAGES.read_text()) if each["kind"] == "Stage"]
     stages = {each["metadata"]["name"]: each["spec"] for each in documents}

@@ -53,7 +53,7 @@ def ready(paths, name="etcd", count=1):
     until(lambda: processes.last_lines(paths, name, 99).count("ready") >= count)
 
 
-def test_a_started_process_holds_nothing_that_this_one_was_started_with(paths, run):
+def test_started_process_inherits_no_environment_or_files(paths, run):
     read_end, write_end = os.pipe()
     os.set_inheritable(write_end, True)
     run()
@@ -63,7 +63,7 @@ def test_a_started_process_holds_nothing_that_this_one_was_started_with(paths, r
     os.close(read_end)
 
 
-def test_a_child_that_is_not_yet_another_program_is_not_found_beside_its_parent(paths, run):
+def test_forked_child_is_not_found_before_its_exec(paths, run):
     """Between fork and exec it has its parent's command line."""
     started = run(code=f"import os; os.fork(); {SLEEP}", count=2)
     assert [each.pid for each in processes.running(paths)] == [started.pid]
@@ -71,7 +71,7 @@ def test_a_child_that_is_not_yet_another_program_is_not_found_beside_its_parent(
     assert processes.running(paths) == []
 
 
-def test_stacks_with_similar_names_and_other_programs_that_name_the_directory_are_left_alone(tmp_path, paths, command):
+def test_similarly_named_stacks_and_other_programs_are_left_alone(tmp_path, paths, command):
     other = Paths.of(tmp_path, "dev2")
     below = Paths.of(tmp_path / "deeper" / str(paths.root)[1:], "dev")
     for stack in (other, below):
@@ -89,12 +89,12 @@ def test_stacks_with_similar_names_and_other_programs_that_name_the_directory_ar
         assert processes.stop(stack) == ["etcd"]
 
 
-def test_a_program_that_could_not_be_found_again_is_not_started(paths, command):
+def test_untrackable_program_is_not_started(paths, command):
     with pytest.raises(ValueError, match="could not be found again"):
         processes.start(paths, "etcd", [*command("etcd")[:-1], "--data=/elsewhere"])
 
 
-def test_one_that_does_not_listen_is_killed(paths, run):
+def test_process_that_does_not_listen_is_killed(paths, run):
     started = run(code=DEAF)
     assert processes.stop(paths, timeout_seconds=0.2) == ["etcd"]
     assert not psutil.pid_exists(started.pid)

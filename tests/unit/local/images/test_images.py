@@ -52,7 +52,7 @@ def trn(*arguments):
     return CliRunner().invoke(app, ["local", "images", *arguments])
 
 
-def test_an_image_is_made_found_while_it_is_whole_and_removed_unless_a_process_runs_in_it(tmp_path):
+def test_image_is_found_while_complete_and_removed_unless_in_use(tmp_path):
     requirements = tmp_path / "requirements.txt"
     missing = trn("make", "mine", "--requirements", str(requirements))
     assert (missing.exit_code, "cannot be read" in missing.output) == (2, True)
@@ -93,7 +93,7 @@ def test_failed_build_leaves_no_image(home):
     assert [each.name for each in home.iterdir() if each.is_dir()] == []
 
 
-def test_names_that_are_no_names_are_refused_and_the_command_that_makes_a_missing_image_is_named():
+def test_invalid_image_name_is_refused_and_a_missing_one_names_its_command():
     for name in ("", "UPPER", "a b", "../x", "a/b", "python", "a.b"):
         with pytest.raises(ClusterError, match="an image cannot be called"):
             images.make(Recipe(name, ""))
@@ -174,7 +174,7 @@ def test_recipe_adds_to_an_image_only_with_the_same_first_requirement():
         assert adds_to(Recipe("mine", requirements, first), "torch==1.0\nrest\n") is adds
 
 
-def test_the_library_its_training_image_and_the_tests_pin_the_same_versions():
+def test_library_training_image_and_tests_pin_the_same_versions():
     with pytest.raises(ClusterError, match="--requirements FILE"):
         known_recipe("jax")
     local = _pins(known_recipe("torch").requirements)
@@ -205,7 +205,7 @@ def _pins(requirements):
     ("image", "runs"),
     [(IMAGES["python"], True), (f"1.dkr.ecr.a.com/p/ecr/{IMAGES['python'].partition('/')[2]}", True), ("a/b:1", False)],
 )
-def test_programs_of_the_library_run_here_whichever_registry_their_image_is_from(image, runs):
+def test_programs_run_locally_for_an_image_of_any_registry(image, runs):
     deployment = {"kind": "Deployment", "spec": {"template": {"spec": {"containers": [{"image": image}]}}}}
     [container] = images.with_local_image(deployment)["spec"]["template"]["spec"]["containers"]
     assert (container["image"] == "local/python") == runs

@@ -15,7 +15,7 @@ from trainium_eks.local.network.network import GATEWAY, free_address
 ROOT = Path(__file__).parents[4]
 
 
-def test_addresses_are_given_in_turn_and_never_twice_at_once():
+def test_addresses_are_assigned_in_turn_and_never_twice():
     first = free_address([])
     assert (GATEWAY, first) == ("100.127.0.1", "100.127.0.2")
     assert free_address([], first) == "100.127.0.3", "one that has just gone is not given at once"

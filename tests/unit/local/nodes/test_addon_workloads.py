@@ -41,7 +41,7 @@ def test_add_on_makes_its_listed_workloads_valid_and_simulated(addon):
     assert not kinds & {"APIService", "Service"}, "nobody would answer"
 
 
-def test_pods_have_no_token_and_only_the_room_and_network_that_they_need():
+def test_add_on_pods_have_no_token_and_minimal_resources():
     on_host = {name for name, spec in SPECS.items() if spec.get("hostNetwork")}
     assert on_host == {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent"}
     containers = [SPECS[each.name]["containers"][0] for each in WORKLOADS if each.nodes == "all"]
@@ -55,14 +55,14 @@ def test_pods_have_no_token_and_only_the_room_and_network_that_they_need():
     assert "metrics-server" not in tolerated
 
 
-def test_images_come_from_where_eks_has_them_at_the_add_ons_version():
+def test_images_come_from_ekss_registry_at_the_add_ons_version():
     account = "602401143452.dkr.ecr.us-west-2.amazonaws.com"
     assert SPECS["coredns"]["containers"][0]["image"] == f"{account}/eks/coredns:{ADDONS['coredns']}"
     china = made("vpc-cni", "cn-north-1")[-1]["spec"]["template"]["spec"]["containers"][0]["image"]
     assert china.startswith("918309763551.dkr.ecr.cn-north-1.amazonaws.com.cn/amazon-k8s-cni:")
 
 
-def test_an_add_on_that_is_not_known_is_named_as_not_installed():
+def test_unknown_add_on_is_reported_as_not_installed():
     applied = AddonWorkloads(None).apply("aws-efs-csi-driver", "v3.5.0-eksbuild.1", REGION)
     assert "aws-efs-csi-driver" in applied.not_installed
     AddonWorkloads(None).delete("aws-efs-csi-driver")

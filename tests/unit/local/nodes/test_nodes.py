@@ -52,7 +52,7 @@ def names(**changed):
     return {node["metadata"]["name"] for node in manifests(pool(**changed))}
 
 
-def test_nodes_of_ultraservers_have_the_labels_of_the_device_plugin_and_the_controller_knows_which():
+def test_ultraserver_nodes_have_the_device_plugins_labels():
     start = "neuron.amazonaws.com/ultraserver-"
     nodes = sized(8, instanceTypes=["trn2u.48xlarge"])
     labels = [{key: text for key, text in each["metadata"]["labels"].items() if start in key} for each in nodes]
@@ -64,7 +64,7 @@ def test_nodes_of_ultraservers_have_the_labels_of_the_device_plugin_and_the_cont
     assert not any(start in key for each in sized(1) for key in each["metadata"]["labels"])
 
 
-def test_names_are_the_same_each_time_like_ec2s_and_no_longer_than_eks_takes():
+def test_node_names_are_stable_and_short_enough_for_eks():
     first, second = (node["metadata"]["name"] for node in manifests(pool()))
     assert names() == {first, second}
     assert re.fullmatch(r"i-sim[0-9a-f]{8}000001\.us-west-2\.compute\.internal", first)
@@ -112,7 +112,7 @@ def test_a_node_has_the_labels_of_kubernetes_eks_and_its_group():
     assert node["spec"]["providerID"] == f"aws:///us-west-2d/{node['metadata']['name'].partition('.')[0]}"
 
 
-def test_taints_are_spelled_as_kubernetes_does():
+def test_taints_are_converted_to_kubernetes_spelling():
     effects = {"NO_SCHEDULE": "NoSchedule", "PREFER_NO_SCHEDULE": "PreferNoSchedule", "NO_EXECUTE": "NoExecute"}
     made = pool(taints=[{"key": "k", "effect": effect} for effect in effects])
     assert made.taints == tuple(Taint("k", "", effect) for effect in effects.values())
@@ -140,7 +140,7 @@ def test_names_and_labels_are_valid_in_every_region(region):
         assert {key: value for key, value in labels.items() if not word.fullmatch(value)} == {}
 
 
-def test_hugepages_and_the_number_of_pods_are_those_of_the_user_data():
+def test_hugepages_and_max_pods_come_from_the_user_data():
     def allocatable(boot=""):
         [node] = sized(1, boot=template(boot), instanceTypes=["p5.48xlarge"])
         return dict(node["status"]["allocatable"])
@@ -152,7 +152,7 @@ def test_hugepages_and_the_number_of_pods_are_those_of_the_user_data():
     assert (allocatable("kubelet: {flags: [--max-pods=51]}")["pods"], none["pods"]) == ("51", "100")
 
 
-def test_pods_have_the_disk_that_containers_live_on():
+def test_ephemeral_storage_is_the_containers_disk():
     root = {"blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": 100}}]}
     # The last has four disks of 1900 GB.
     for boot, gibibytes in ((None, 20), (template(**root), 100), (template(RAID0, **root), 7078)):
@@ -161,7 +161,7 @@ def test_pods_have_the_disk_that_containers_live_on():
         assert node["status"]["allocatable"]["ephemeral-storage"] == f"{gibibytes * 1024 * 9 // 10 - 1024}Mi"
 
 
-def test_a_capacity_blocks_type_stands_in_the_launch_template_and_an_unknown_or_missing_one_is_refused():
+def test_capacity_block_type_comes_from_the_launch_template():
     made = pool(instanceTypes=None, capacityType="CAPACITY_BLOCK", boot=template(instanceType="trn2.48xlarge"))
     assert made.instance.name == "trn2.48xlarge"
     assert manifests(made)[0]["metadata"]["labels"]["eks.amazonaws.com/capacityType"] == "CAPACITY_BLOCK"
@@ -171,7 +171,7 @@ def test_a_capacity_blocks_type_stands_in_the_launch_template_and_an_unknown_or_
         pool(instanceTypes=None, boot=template())
 
 
-def test_several_subnets_are_filled_in_turn_and_one_of_another_stack_is_where_the_type_is_offered():
+def test_subnets_are_filled_in_turn_and_foreign_ones_by_offered_zone():
     nodes = sized(5, subnetIds=["subnet-d", "subnet-a"])
     zones = [node["metadata"]["labels"]["topology.k8s.aws/zone-id"] for node in nodes]
     assert zones == ["usw2-az4", "usw2-az1", "usw2-az4", "usw2-az1", "usw2-az4"]
@@ -181,7 +181,7 @@ def test_several_subnets_are_filled_in_turn_and_one_of_another_stack_is_where_th
     assert zone_name("us-west-2", "usw2-lax1-az1") == "us-west-2-usw2-lax1-az1"
 
 
-def test_a_node_takes_the_volumes_for_which_its_type_has_places():
+def test_node_has_its_types_volume_limit():
     for instance_type, disks, expected in (
         ("m6i.xlarge", 0, 26),  # one interface and the root volume
         ("m6i.xlarge", 2, 24),  # each local disk takes a place
@@ -203,7 +203,7 @@ def scaled(nodes, groups=GROUPS):
     return json.loads(adjusted.config["p:nodeGroups"])
 
 
-def test_the_first_group_gets_the_nodes_and_the_limits_that_they_need():
+def test_nodes_option_scales_the_first_group_within_eks_limits():
     for nodes, expected in (
         (0, [(0, 4, 0)]),
         (1, [(1, 4, 1)]),

@@ -117,7 +117,7 @@ def told(object_, **related):
 
 
 @pytest.mark.parametrize(("object_", "state"), CASES, ids=[f"{case['kind']}-{state}" for case, state in CASES])
-def test_an_object_is_ready_waited_for_or_failed_with_its_reason(object_, state):
+def test_readiness_is_ready_waiting_or_failed_with_a_reason(object_, state):
     assert told(object_) == state
 
 
@@ -185,7 +185,7 @@ def test_immutable_change_is_recognised_and_other_refusals_are_not():
         assert not _is_immutable(refused(*messages)), messages
 
 
-def test_a_selector_is_written_as_the_api_reads_it():
+def test_selector_is_converted_to_the_apis_form():
     listed = [{"key": "x", "operator": "In", "values": ["1", "2"]}, {"key": "y", "operator": "NotIn", "values": ["3"]}]
     expressions = [*listed, {"key": "z", "operator": "Exists"}, {"key": "w", "operator": "DoesNotExist"}]
     for selector, text in (
@@ -197,7 +197,7 @@ def test_a_selector_is_written_as_the_api_reads_it():
         assert _selector({"spec": {"selector": selector}}) == text
 
 
-def test_all_that_the_stack_says_of_a_queue_is_defined_and_unknown_fields_are_nowhere_kept():
+def test_queue_schema_defines_every_used_field_and_drops_unknown_ones():
     assert definitions("neuron-helm-chart") == []
     (definition,) = definitions("volcano")
     (version,) = definition["spec"]["versions"]

@@ -90,7 +90,7 @@ def test_missing_chart_is_an_error_and_a_wrong_version_is_not_kept(place):
 
 
 @pytest.mark.parametrize(("wants", "has"), [("1.0.0", "1.0.0"), ("v1.0.0", "1.0.0"), ("1.0.0", "v1.0.0")])
-def test_the_users_directory_comes_first_with_or_without_the_v(place, wants, has):
+def test_users_directory_precedes_with_or_without_the_v(place, wants, has):
     package(place.given, "0.9.0")
     charts = place.charts(TRN_CHARTS=str(place.given))
     assert f"TRN_CHARTS has thing 0.9.0, wanted {wants}" in missing(charts, release(wants))
@@ -100,7 +100,7 @@ def test_the_users_directory_comes_first_with_or_without_the_v(place, wants, has
     assert found(charts, release("1.1.0", "oci://example.com/x/thing")).path == place.given / "thing"
 
 
-def test_a_chart_is_pulled_once_for_each_repository_and_kept_unless_it_is_broken(place):
+def test_chart_is_pulled_once_a_repository_and_kept_while_intact(place):
     charts = place.charts(place.served)
     first, other = found(charts), found(charts, release(repo="https://other.example.com"))
     assert first.path != other.path
@@ -128,7 +128,7 @@ GET = 'Get "https://x/v2/a": dial tcp'
         f"failed to fetch {REPOSITORY}/index.yaml : 404 Not Found",
     ],
 )
-def test_a_repository_that_cannot_be_reached_is_no_fault_and_one_without_that_version_is(place, words):
+def test_unreachable_repository_is_no_error_and_a_missing_version_is(place, words):
     charts = place.charts(f"echo 'Error: {words}' >&2; exit 1")
     if "not found" in words.lower():
         with pytest.raises(ClusterError, match=r"stable does not have thing 1\.0\.0: .*(?i:not found)"):
@@ -150,7 +150,7 @@ def test_a_host_that_cannot_be_reached_is_asked_once(place):
     assert place.pulls == 2
 
 
-def test_a_repository_that_does_not_answer_is_given_up(place, monkeypatch):
+def test_silent_repository_is_given_up(place, monkeypatch):
     monkeypatch.setattr(module, "PULL_SECONDS", 0.3)
     assert "no answer within" in missing(place.charts("exec sleep 600"))
 
@@ -169,7 +169,7 @@ def path(place):
     return f"{go}:{os.environ['PATH']}"
 
 
-def test_volcanos_chart_comes_from_its_module_where_the_repository_cannot_be_reached(place, path):
+def test_volcanos_chart_comes_from_its_go_module_when_unreachable(place, path):
     first = found(place.charts(PATH=path), OF_VOLCANO)
     assert (first.version, first.origin) == (VOLCANO.version, "Volcano's Go module")
     with tarfile.open(first.path) as archive:
@@ -182,7 +182,7 @@ def test_volcanos_chart_comes_from_its_module_where_the_repository_cannot_be_rea
     assert found(place.charts(PATH=path), OF_VOLCANO).digest == first.digest
 
 
-def test_without_volcanos_source_both_ways_are_named_and_no_other_chart_is_looked_for_there(place, path):
+def test_missing_volcano_source_names_both_ways(place, path):
     reason = missing(place.charts(PATH="/bin"), OF_VOLCANO)
     assert "chart repository not reachable: https://volcano-sh.github.io" in reason
     assert reason.endswith("; nor in Go's modules: go is not on PATH")
@@ -199,14 +199,14 @@ def read(**inputs):
     return wanted({**MINIMAL, **inputs}, timeout_seconds=600)
 
 
-def test_each_flag_is_one_of_pulumis_inputs_and_set_only_where_it_is_asked_for():
+def test_helm_flags_equal_pulumis_inputs_and_are_set_on_request():
     known = set(k8s.helm.v3.ReleaseArgs.__init__.__annotations__)
     for key, flag in FLAGS.items():
         assert "".join(f"_{c.lower()}" if c.isupper() else c for c in key) in known
         assert [flag in read(**{key: asked}).flags for asked in (True, False)] == [True, False]
 
 
-def test_inputs_that_are_not_honoured_or_missing_are_named():
+def test_unsupported_or_missing_inputs_are_named():
     unhonoured = {"verify": True, "lint": True, "repositoryOpts": {"repo": "https://r", "proxy": "p"}}
     with pytest.raises(ClusterError, match=r"n/r: .* does not support lint, verify, repositoryOpts\.proxy"):
         read(**unhonoured)
@@ -215,7 +215,7 @@ def test_inputs_that_are_not_honoured_or_missing_are_named():
             read(**{key: ""})
 
 
-def test_values_are_as_pulumi_hands_them_over():
+def test_values_equal_those_pulumi_passes():
     values = {"port": 8080.0, "half": 0.5, "gone": None, "list": [1.0, {"x": None, "y": 2.0}], "on": True}
     after = read(values=values).values
     assert after == {"port": 8080, "half": 0.5, "list": [1, {"y": 2}], "on": True}

@@ -43,7 +43,7 @@ def test_process_gets_its_containers_settings_except_local_ones():
     assert process.environment == {"KUBE_POD_NAMESPACE": "volcano-system"}
 
 
-def test_a_process_acts_as_its_deployments_service_account_and_a_mounted_file_lies_in_the_stacks_directory():
+def test_process_has_its_service_account_and_mounted_files():
     for field in ("serviceAccountName", "serviceAccount"):
         body = deployment("vol-controllers")
         body["metadata"]["namespace"] = "elsewhere"

@@ -48,7 +48,7 @@ def test_webhook_of_a_running_process_is_redirected_and_others_are_removed():
     assert len(webhooks.left_out(elsewhere)) == 1, "a service of the same name"
 
 
-def test_a_webhook_outside_the_cluster_and_a_local_api_service_stay():
+def test_external_webhook_and_local_api_service_are_kept():
     def api(name, **spec):
         metadata = {"name": name}
         return {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata, "spec": spec}
@@ -88,7 +88,7 @@ def test_manifest_is_written_completely_after_a_stop_signal(tmp_path):
         assert writing.stdout.read() == given.read_bytes()
 
 
-def test_the_head_of_a_document_is_its_own():
+def test_head_of_a_manifest_is_parsed():
     inner = "metadata:\n  labels: {x: y}\n  name: b\nspec:\n  kind: Inner\nkind: K\napiVersion: g/v1\n"
     comment = "metadata:\n# a comment\n  name: c\n\n  namespace: n\nkind: K\napiVersion: v1\ndata:\n  t: |\n    'open\n"
     one_line = '{"apiVersion": "v1", "kind": "K", "metadata": {"name": "d"}}'

@@ -45,7 +45,7 @@ def where(descriptor):
 
 @pytest.mark.parametrize("link", ["../outside", "{outside}", "inside/../../outside", "/proc/self/cwd", "/"])
 @pytest.mark.parametrize("below", ["link", "link/secret", "link/new/deep"])
-def test_no_link_leads_out(way, volume, link, below):
+def test_symlink_cannot_lead_out_of_the_volume(way, volume, link, below):
     outside = volume.parent / "outside"
     (volume / "link").symlink_to(link.format(outside=outside))
     for open_ in (beneath.opened, beneath.made):
@@ -66,7 +66,7 @@ def test_missing_path_is_created_and_a_dangling_link_is_not_followed(way, volume
     assert not (volume / "nothing").exists()
 
 
-def test_links_lead_where_they_lead_and_in_a_root_absolute_ones_begin_at_the_root(volume):
+def test_links_resolve_and_absolute_ones_start_at_the_root(volume):
     if not linux.AVAILABLE:
         pytest.skip("without openat2 no link is followed")
     inside = volume / "inside"
@@ -112,7 +112,7 @@ def test_symlink_race_cannot_leave_volume(way, volume, swapped):
     assert [each.name for each in (volume.parent / "outside").iterdir()] == ["secret"]
 
 
-def test_the_end_of_a_file_and_of_nothing_else(tmp_path):
+def test_end_of_a_regular_file_is_read_and_a_link_is_refused(tmp_path):
     (tmp_path / "file").write_bytes(b"0123456789")
     (tmp_path / "link").symlink_to("file")
     os.mkfifo(tmp_path / "pipe")

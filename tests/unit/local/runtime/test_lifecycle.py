@@ -50,14 +50,14 @@ def state(life, name="c"):
     ("policy", "code", "restarted"),
     [(NEVER, 0, False), (NEVER, 1, False), (ON_FAILURE, 0, False), (ON_FAILURE, 1, True), (ALWAYS, 0, True)],
 )
-def test_the_policy_says_whether_a_container_is_started_again(policy, code, restarted):
+def test_restart_policy_decides_restarts(policy, code, restarted):
     life = begun(container(restart=policy))
     life.ended("c", ContainerEnd(code), 1)
     assert life.is_ended is not restarted
     assert started(life, 1) == (["c"] if restarted else [])
 
 
-def test_restarts_wait_ten_seconds_then_twice_as_long_up_to_five_minutes_and_all_is_forgotten_after_ten():
+def test_restart_delay_doubles_to_five_minutes_and_resets_after_ten():
     life = Lifecycle(plan(container(restart=ALWAYS)), 0)
     now, waits = 0.0, []
     for _ in range(9):
@@ -73,7 +73,7 @@ def test_restarts_wait_ten_seconds_then_twice_as_long_up_to_five_minutes_and_all
 
 
 @pytest.mark.parametrize("kind", [CheckKind.LIVENESS, CheckKind.STARTUP])
-def test_a_container_that_a_probe_gives_up_is_asked_to_end_and_then_killed(kind):
+def test_container_failing_its_probe_is_terminated_and_then_killed(kind):
     life = begun(container(**{kind.value: PROBE}, restart=ALWAYS), grace_seconds=30)
     for now in (5, 15):
         assert told(life.steps(now)) == [f"{kind.value} c"]
@@ -86,7 +86,7 @@ def test_a_container_that_a_probe_gives_up_is_asked_to_end_and_then_killed(kind)
     assert started(life, 46) == ["c"]
 
 
-def test_a_pod_that_is_stopped_is_asked_and_then_killed():
+def test_stopped_pod_is_terminated_and_then_killed():
     life = begun(container("a"), container("b"))
     life.stop(10, 30)
     assert told(life.steps(10)) == ["term a", "term b"]
@@ -101,7 +101,7 @@ def test_a_pod_that_is_stopped_is_asked_and_then_killed():
     assert state(life, "b")["exitCode"] == 137
 
 
-def test_init_containers_come_first_hooks_before_sigterm_and_sidecars_end_last():
+def test_init_containers_run_first_hooks_before_sigterm_and_sidecars_last():
     init = (container("first", restart=ON_FAILURE), container("side", is_sidecar=True))
     main = container("main", readiness=PROBE, pre_stop=Action(command=("x",)))
     life = begun(main, init=init, deadline_seconds=100, grace_seconds=30)

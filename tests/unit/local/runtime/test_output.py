@@ -62,7 +62,7 @@ def test_unfinished_line_is_shown_after_a_flush(tmp_path):
     writer.close(NOW)
 
 
-def test_a_disk_that_is_full_costs_lines_and_nothing_else(tmp_path, monkeypatch):
+def test_full_disk_loses_only_log_lines(tmp_path, monkeypatch):
     writer = written(tmp_path / "0.log", b"kept\n")
 
     def full(*_):
@@ -112,7 +112,7 @@ def _lines(root, since=0.0):
     return [line.text for line in log_retention.lines(root / "kept", "training", POD, timestamp(since))]
 
 
-def test_long_lines_and_logs_that_were_cut_are_read_whole(tmp_path):
+def test_long_lines_and_rotated_logs_are_read_whole(tmp_path):
     directory = _pod(tmp_path, "u", {"c/0": []})
     writer = Writer(directory.log("c", 0), limit_bytes=4 * LINE_BYTES)
     writer.write(b"x" * 3 * LINE_BYTES + b"\nshort\n" + b"y" * 2 * LINE_BYTES + b"\nlast, without an end", 1.0)
@@ -132,7 +132,7 @@ def test_kept_logs_are_bounded_and_the_oldest_are_deleted_first(tmp_path):
         assert log_retention.pods(kept, "training") == [f"p-{number}" for number in pods]
 
 
-def test_where_there_is_nothing_nothing_is_kept(tmp_path):
+def test_pod_without_output_keeps_no_log(tmp_path):
     without_plan = _pod(tmp_path, "p", {})
     without_plan.plan.unlink()
     for directory in (without_plan, _pod(tmp_path, "l", {}), _pod(tmp_path, "e", {"c/0": []})):

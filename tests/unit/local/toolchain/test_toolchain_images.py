@@ -54,7 +54,7 @@ def refused(cache, registry, patience_seconds=0.0):
     return fakes.failure(fakes.WITHOUT_GO, cache, at(registry), patience_seconds=patience_seconds)
 
 
-def test_images_are_fetched_once_with_a_token_and_unpacked_and_no_tag_is_asked_for_beside_a_digest(registry, tmp_path):
+def test_images_are_fetched_once_with_a_token_by_their_digest(registry, tmp_path):
     assert VOLCANO.tools[0].image == "https://registry-1.docker.io/v2/volcanosh/vc-webhook-manager"
     assert provided(tmp_path, at(registry))[0] == {"download"}
     asked = len(registry.asked)
@@ -124,7 +124,7 @@ def test_blob_with_a_wrong_checksum_is_not_used(registry, tmp_path, kind):
         (published(ONE, layer(BINARY), architecture="riscv64"), "has nothing for linux-amd64"),
     ],
 )
-def test_the_last_layer_with_the_program_counts_and_an_image_without_it_is_refused(registry, tmp_path, image, words):
+def test_last_layer_with_the_program_is_used_and_none_is_refused(registry, tmp_path, image, words):
     registry.repositories[f"volcanosh/{ONE}"] = image
     if not words:
         assert provided(tmp_path, at(registry))[0] == {"download"}

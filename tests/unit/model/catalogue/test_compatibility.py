@@ -56,7 +56,7 @@ def of_charts():
 
 
 @pytest.mark.parametrize("pair", [pair for pair, verdict in PAIRS.items() if verdict != "by design"])
-def test_a_pair_is_treated_as_the_table_says(pair):
+def test_pair_is_judged_by_the_table(pair):
     of_cases = [problem for found in problems_of_cases().values() for problem in found]
     found, words = (of_cases, OF_CONFIGS[pair]) if pair in OF_CONFIGS else of_charts()[pair]
     severities = {problem.severity for problem in found if words in problem.reason}
@@ -77,7 +77,7 @@ def test_pairs_by_design_hold_and_the_page_lists_checked_versions():
     assert f"a VPC CNI before {versions.MINIMUM_VPC_CNI_FOR_EFA_ONLY}:" in PAGE
 
 
-def test_an_ami_has_no_newer_driver_than_its_day_and_an_image_the_sdk_of_its_tag():
+def test_ami_driver_is_not_newer_than_its_day_and_image_tag_has_its_sdk():
     drivers = {
         "1.35.1-20260408": (2, 26, 5),
         "1.35.1-20260409": (2, 27, 4),

@@ -46,7 +46,7 @@ def enum(service, shape):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_facts_are_those_of_ec2(name):
+def test_facts_equal_ec2s(name):
     kind, facts = CATALOGUE[name], EC2[name]
     assert (kind.name, kind.vcpus) == (name, facts["VCpuInfo"]["DefaultVCpus"])
     assert kind.memory_gib * 1024 == facts["MemoryInfo"]["SizeInMiB"]
@@ -82,7 +82,7 @@ def test_interface_layout_fits_ec2s_network_cards(name):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].family == "neuron"])
-def test_neuron_devices_and_cores_are_those_of_ec2(name):
+def test_neuron_devices_and_cores_equal_ec2s(name):
     kind = CATALOGUE[name]
     if name in instance_data.NO_DEVICES_IN_EC2:
         twin = CATALOGUE["trn2.48xlarge"]
@@ -101,14 +101,14 @@ def test_neuron_devices_and_cores_are_those_of_ec2(name):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if CATALOGUE[name].family == "nvidia"])
-def test_gpus_are_those_of_ec2(name):
+def test_gpus_equal_ec2s(name):
     kind = CATALOGUE[name]
     [gpus] = EC2[name]["GpuInfo"]["Gpus"]
     assert (kind.accelerators, kind.accelerator.split("-")[0]) == (gpus["Count"], gpus["Name"])
     assert kind.accelerator_memory_gib == EC2[name]["GpuInfo"]["TotalGpuMemoryInMiB"] // 1024
 
 
-def test_every_accelerator_of_ec2_is_in_the_catalogue_with_sagemakers_name_for_it():
+def test_every_ec2_accelerator_is_in_the_catalogue_with_sagemakers_name():
     training = enum("sagemaker", "TrainingInstanceType")
     for name, kind in CATALOGUE.items():
         if kind.family != "cpu":
@@ -128,7 +128,7 @@ def test_ami_types_taint_effects_and_capacity_types_are_words_of_eks():
     assert {eks_capacity_type(capacity) for capacity in capacities} == enum("eks", "CapacityTypes")
 
 
-def test_sagemaker_serves_on_the_types_that_botocore_names_with_the_gpus_that_ec2_describes():
+def test_sagemaker_types_equal_botocores_with_the_gpus_of_ec2():
     for name, kind in sagemaker_hosting.G5.items():
         found = EC2[name]
         [gpu], [disks] = found["GpuInfo"]["Gpus"], found["InstanceStorageInfo"]["Disks"]
@@ -177,7 +177,7 @@ def test_a_node_has_resources_labels_and_a_taint_of_its_devices(name, devices):
     assert CATALOGUE.taints(name) == tuple(Taint(each, "true", "NoSchedule") for each in [*devices][:1])
 
 
-def test_a_price_has_its_day_and_region_an_unknown_one_is_none_and_quota_codes_have_their_form():
+def test_known_price_has_day_and_region_and_quota_codes_are_well_formed():
     price = CATALOGUE.price("trn1.32xlarge")
     assert (price.hourly_usd, price.region) == (21.50, "us-east-1")
     assert re.fullmatch(r"2026-\d\d-\d\d", price.date)
@@ -198,7 +198,7 @@ def test_a_price_has_its_day_and_region_an_unknown_one_is_none_and_quota_codes_h
     assert CATALOGUE["trn1.32xlarge"].quota_on_demand == "L-2C3B7624"
 
 
-def test_no_type_of_ec2_becomes_a_larger_one_or_another_kind():
+def test_no_ec2_type_is_read_as_another():
     """Prices are about those of vCPUs in a generation: g5.8xlarge is not p5.48xlarge at twenty times its price."""
     for name, facts in EC2.items():
         kind = CATALOGUE.get(near(name, NAMES) or "")
@@ -236,7 +236,7 @@ def faults(**entries):
     return {problem.path: problem.reason for problem in caught.value.problems}
 
 
-def test_a_new_type_has_every_field_or_those_of_a_known_one_without_its_zones_and_price():
+def test_new_type_has_every_field_or_inherits_without_zones_and_price():
     kind = extended("trn3.48xlarge", **WHOLE)
     assert kind.zones["us-east-2"] == ("use2-az1", "use2-az2")
     assert (kind.allocatable_millicpu, kind.max_pods, kind.hourly_usd) == (191450, 100, None)

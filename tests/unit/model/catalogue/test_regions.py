@@ -16,7 +16,7 @@ from trainium_eks.model.catalogue.instances import CATALOGUE
 PARTITIONS = ("aws", "aws-cn", "aws-us-gov")
 
 
-def test_every_region_with_eks_is_known_and_zone_prefixes_are_those_of_ec2():
+def test_every_eks_region_is_known_with_ec2s_zone_prefix():
     session = botocore.session.get_session()
     with_eks = {region for partition in PARTITIONS for region in session.get_available_regions("eks", partition)}
     assert with_eks - set(regions.REGIONS) == set()
@@ -38,7 +38,7 @@ def test_every_region_with_eks_is_known_and_zone_prefixes_are_those_of_ec2():
     assert regions.region_zone_prefix("xx-new-1") == ""
 
 
-def test_every_partition_is_botocores():
+def test_partitions_equal_botocores():
     data = json.loads((Path(botocore.__file__).parent / "data" / "partitions.json").read_text())
     there = {each["id"]: each for each in data["partitions"]}
     for start, partition in regions.PARTITIONS.items():
@@ -60,13 +60,13 @@ def config_of(region, *zones):
 
 
 @pytest.mark.parametrize("region", ["us-iso-east-1", "eusc-de-east-1", "us-west-9"])
-def test_a_region_that_is_not_known_here_is_taken_with_its_zones(region):
+def test_unknown_region_is_accepted_with_its_zones(region):
     assert config_of(region, "new1-az1", "new1-az2") == [("region", "warn")]
     assert config_of(region)[0] == ("region", "refuse")
     assert config_of("cn-north-1", "cnn1-az1", "cnn1-az2") == []
 
 
-def test_default_zones_take_a_control_plane_and_offer_the_types_of_the_default_node_groups():
+def test_default_zones_offer_a_control_plane_and_the_default_types():
     for region in regions.REGIONS:
         zones = regions.default_zones(region)
         assert not regions.CONTROL_PLANE_REFUSED_ZONES & set(zones)

@@ -22,7 +22,7 @@ def test_support_ends_in_order_and_extended_support_a_year_later():
         assert SUPPORTED[version].extended_end == standard.replace(year=standard.year + 1).isoformat()
 
 
-def test_versions_of_add_ons_and_images_of_nodes_are_exact_and_of_their_kubernetes():
+def test_add_on_versions_and_node_images_are_exact_for_their_kubernetes():
     assert versions.KUBERNETES in versions.AMI_RELEASES
     for kubernetes, release in versions.AMI_RELEASES.items():
         assert kubernetes in SUPPORTED
@@ -37,7 +37,7 @@ def test_versions_of_add_ons_and_images_of_nodes_are_exact_and_of_their_kubernet
     assert versions.numbers(default["vpc-cni"]) >= least, "the pinned CNI leaves efa-only interfaces alone"
 
 
-def test_charts_are_exact_and_come_from_a_repository_or_a_registry_and_images_never_float():
+def test_chart_versions_and_images_are_exact():
     ours = {directory.name.removesuffix("-volcano") for directory in CHARTS_DIRECTORY.iterdir() if directory.is_dir()}
     assert set(chart_workloads.charts()) == set(versions.CHARTS) | ours
     for name, chart in versions.CHARTS.items():
@@ -59,7 +59,7 @@ def test_charts_are_exact_and_come_from_a_repository_or_a_registry_and_images_ne
     assert versions.LUSTRE in (FileSystemConfig.__doc__ or "")
 
 
-def test_workloads_are_those_that_the_components_install_each_with_its_remedy():
+def test_listed_workloads_equal_the_components_and_have_a_remedy():
     charts, installed = chart_workloads.charts(), addon_records.installed()
     of_addons = [workload for addon in installed for workload in addon.workloads]
     every = [*of_addons, *chain(*charts.values())]

@@ -109,7 +109,7 @@ def test_config_that_the_services_accept_is_not_refused(case):
     assert found == [], describe(found, config_path)
 
 
-def test_each_row_says_how_it_is_proved():
+def test_each_row_has_a_proof():
     assert [row["row"] for row in ROWS] == list(range(1, len(ROWS) + 1))
     here = f"{Path(__file__).relative_to(ROOT)}::{test_bad_input_is_reported_with_path_reason_and_fix.__name__}"
     for row in ROWS:
@@ -180,7 +180,7 @@ ANY_VALUE_IS_GOOD = {
 }
 
 
-def test_every_key_that_can_hold_a_wrong_value_is_tried_with_one():
+def test_every_key_is_tried_with_a_wrong_value():
     told = {place_of_any(config_path(case["path"])) for case in CASES if case["severity"] is not Severity.WARN}
     for (place, _), field in FIELDS.items():
         annotation, kind = field.annotation, kind_of(field.annotation)
@@ -212,7 +212,7 @@ FAULTS = {
 OF_SHAPE = {"production": "maybe", "queues": [{}], "nodeGroups": 3, "nodeGroup": [], "network": {"cidr": 1}}
 
 
-def test_one_answer_names_every_fault_of_the_whole_stack():
+def test_one_answer_names_every_problem_of_the_stack():
     """Nothing may come to light in a second round that could be said in the first."""
     sections = {config_path(problem.path).split(".")[0].split("[")[0] for problem in judged(laid_over(SOUND, FAULTS))}
     assert sections >= FAULTS.keys() - {"region"}

@@ -177,7 +177,7 @@ def test_the_full_config_is_sound_and_has_every_key():
 
 
 @pytest.mark.parametrize("field", REQUIRED)
-def test_a_required_key_that_is_missing_is_named(field):
+def test_missing_required_key_is_named(field):
     assert "required and missing" in faults(without(field.data, field.path))[spelled(field.path)]
 
 
@@ -189,7 +189,7 @@ AS_DEFAULT = {
 
 
 @pytest.mark.parametrize("field", OPTIONAL)
-def test_an_optional_key_that_is_missing_has_its_documented_default(field):
+def test_missing_optional_key_has_its_documented_default(field):
     value = load(text(without(field.data, field.path)))
     same = value == load(text(field.data)) and at(field.data, field.path) is not None
     assert same == (spelled(field.path) in AS_DEFAULT), "the full config should not hold the default here"
@@ -270,7 +270,7 @@ def test_zones_come_from_the_network_or_the_region():
     assert [model.group_zone(config, group) for group in config.node_groups] == ["usw2-az1", "usw2-az1", "usw2-az4"]
 
 
-def test_the_pool_is_every_group_at_its_largest_types_of_the_config_included():
+def test_pool_is_every_group_at_its_maximum_with_types_of_the_config():
     (group,) = GIVEN["nodeGroups"]
     groups = [group, {**group, "name": "new", "instanceType": "trn3.48xlarge"}]
     config = load(text(FULL | {"nodeGroups": groups, "autoscaling": {}}))

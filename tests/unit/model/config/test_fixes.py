@@ -75,7 +75,7 @@ def hourly_usd(data, unread):
 
 
 @pytest.mark.parametrize("data", INPUTS)
-def test_a_fix_holds_when_it_is_put_back(data):
+def test_config_with_the_fix_is_valid(data):
     told, together, values = judged(data), data, dict[str, Any]()
     known = {(each.path, each.reason) for each in told}
     for problem in told:
@@ -118,7 +118,7 @@ def test_most_fixes_are_tried():
         ("", "enable_karpenter", "it belongs into autoscaling.karpenter"),
     ],
 )
-def test_names_of_other_tools_lead_to_ours(section, named, fix):
+def test_names_of_other_tools_suggest_ours(section, named, fix):
     base = {**SOUND, "nodeGroups": [{"name": "a", "instanceType": "trn1.32xlarge"}]}
     for name in named.split():
         steps = [int(step) if step == "0" else step for step in section.split(".") if step]
@@ -127,7 +127,7 @@ def test_names_of_other_tools_lead_to_ours(section, named, fix):
         assert fix in describe(told, config_path), name
 
 
-def test_other_names_lead_to_keys_that_there_are():
+def test_suggested_names_are_existing_keys():
     models = {model.__name__: model for _, model in sections(StackConfig)}
     every = {field for model in models.values() for field in model.model_fields}
     assert {*other_names._sections()} - {*models} == {"ConfigModel"}

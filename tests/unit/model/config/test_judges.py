@@ -254,7 +254,7 @@ JUDGED = {
     ("config", "expected"),
     [pytest.param(*row, id=f"{what}-{n}") for what, rows in JUDGED.items() for n, row in enumerate(rows, 1)],
 )
-def test_a_config_on_each_side_of_a_limit(config, expected):
+def test_config_is_judged_on_each_side_of_a_limit(config, expected):
     assert told(config) == expected
 
 
@@ -274,13 +274,13 @@ def test_a_config_on_each_side_of_a_limit(config, expected):
         ({"queues": [{"name": "other"}]}, "namespaces[0].queues[0]", None),
     ],
 )
-def test_the_fix_is_the_nearest_value_that_is_taken(config, place, good):
+def test_fix_is_the_nearest_valid_value(config, place, good):
     assert good in [each.good for each in found(config) if config_path(each.path) == place]
     assert good is None or told(with_value(config, place, good)) == ""
 
 
 @pytest.mark.parametrize("prefix", range(17, 24))
-def test_the_range_that_is_proposed_has_room(prefix):
+def test_proposed_range_is_large_enough(prefix):
     config = {**group(maxSize=60, interfaceLayout="efa"), "network": {"cidrBlock": f"10.0.0.0/{prefix}"}}
     problems = found(config)
     assert [config_path(each.path) for each in problems] == ["network.cidrBlock"] * (prefix > 19)
@@ -312,7 +312,7 @@ def test_end_of_standard_support_warns_once_a_certified_version_follows(monkeypa
         assert all(words in each.reason for each in said)
 
 
-def test_a_node_image_that_is_old_or_not_pinned_is_warned_of(monkeypatch):
+def test_old_or_unpinned_node_image_is_warned_of(monkeypatch):
     for days, warned in ((90, ""), (91, "cluster.kubernetesVersion warn")):
         made = datetime.datetime(2026, 11, 21) - datetime.timedelta(days)
         monkeypatch.setattr(versions, "AMI_RELEASES", {versions.KUBERNETES: f"1.35.8-{made:%Y%m%d}"})
@@ -338,7 +338,7 @@ EIGHTS = ("203.0.0.0/9", "203.128.0.0/9")
         (("0.0.0.0/1", "128.0.0.0/1"), True),
     ],
 )
-def test_judge_and_rule_call_the_same_ranges_too_wide(blocks, wide):
+def test_config_and_rule_refuse_the_same_ranges(blocks, wide):
     assert ({each.rule for each in found(endpoint(*blocks))} == {"R02"}) == wide
     assert ({each.rule for each in found({**PRODUCTION, **endpoint(*blocks)})} >= {"R02", "R03"}) == wide
     builder = Builder()
@@ -376,7 +376,7 @@ def test_lustre_mounts_by_its_ports_and_writes_at_its_disks_speed():
     assert lustre.write_megabytes_per_second(2400, "SCRATCH_2", 250) == pytest.approx(234, abs=0.5)
 
 
-def test_forms_are_those_of_the_services_own_models():
+def test_formats_equal_the_services_models():
     session = botocore.session.get_session()
     name = session.get_service_model("ecr").shape_for("RepositoryName").metadata
     assert repository.REPOSITORY_NAME.pattern == name["pattern"].replace("\\/", "/")
@@ -402,7 +402,7 @@ def test_arm64_type_is_refused_and_no_x86_type_is_mistaken_for_one(name):
 
 
 @pytest.mark.parametrize("written", ["2027-03-31", datetime.date(2027, 3, 31), "2027-03-31T00:00:00Z"])
-def test_a_day_without_quotes_is_a_day_too(written):
+def test_unquoted_date_is_a_date(written):
     """PyYAML makes a date of it; the CLI sends midnight in UTC."""
     waiver = read(WaiverConfig, {"reason": "torn down", "expires": written})
     assert waiver.expires == "2027-03-31"
@@ -424,7 +424,7 @@ ODD = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(field=st.sampled_from([param.values[0] for param in EVERY]), value=ODD, production=st.booleans())
-def test_no_value_makes_a_judge_raise(field, value, production):
+def test_no_value_makes_validation_raise(field, value, production):
     changed = put(put(field.data, field.path, value), ("production",), production)
     try:
         config = load(text(changed))

@@ -26,7 +26,7 @@ def fits(kind, items, value):
     return isinstance(value, {"string": str, "boolean": bool, "object": dict}[kind])
 
 
-def test_keys_are_declared_as_the_cli_reads_them_or_may_be_null_and_say_so():
+def test_declared_types_are_those_the_cli_reads():
     fields = {field.alias: field for field in StackConfig.model_fields.values()}
     assert set(BLOCK) == set(fields) - NULLABLE
     for key in NULLABLE:
@@ -59,7 +59,7 @@ def cells(table):
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table.splitlines()[2:]]
 
 
-def test_the_table_names_keys_as_the_file_has_them_and_says_the_arm_of_a_field():
+def test_config_table_uses_the_files_spelling_and_names_variants():
     assert re.findall(r"`([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`", schema.markdown()) == [], "Python's spelling"
     lines = [line for line in cells(schema.markdown()) if line[0] == "`nodeGroups[].capacity.zoneId`"]
     assert [line[3].split(".")[0] for line in lines] == ["With `type: reservation`", "With `type: capacity-block`"]

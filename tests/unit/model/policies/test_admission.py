@@ -521,7 +521,7 @@ JUDGED = {
 @pytest.mark.parametrize(
     "row", [pytest.param(row, id=f"{what}-{n}") for what, rows in JUDGED.items() for n, row in enumerate(rows, 1)]
 )
-def test_a_request_gets_past_or_is_refused_with_the_reason(row):
+def test_request_is_admitted_or_refused_with_the_reason(row):
     told = refusals(row.policy, row.asked, row.old, row.groups)
     assert len(told) == bool(row.said), told
     assert all(row.said in each for each in told)
@@ -685,7 +685,7 @@ def about_parts(template, policies):
 
 
 @pytest.mark.parametrize("template", PARTS)
-def test_parts_of_nodes_that_other_teams_use_are_refused(template):
+def test_parts_of_shared_nodes_are_refused(template):
     assert {len(told) for told in about_parts(template, WHOLE)} == {1}
     assert not any(about_parts(template, POLICIES))
 
@@ -696,7 +696,7 @@ def test_whole_nodes_are_admitted(template):
 
 
 @pytest.mark.parametrize(("said", "template"), PACKINGS)
-def test_parts_are_admitted_where_the_scheduler_may_pack_them(said, template):
+def test_parts_of_nodes_are_admitted_with_packing(said, template):
     for told in about_parts(template, PACKED):
         assert [said in each for each in told] == [True] * bool(said)
 
@@ -716,7 +716,7 @@ PROBED = {
 
 
 @EVERY_WORKLOAD
-def test_templates_within_pod_securitys_baseline_and_the_bound_of_letters_pass(name):
+def test_templates_within_the_baseline_and_size_limit_pass(name):
     context = {**CONFINED, "sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}]}
     template = {"metadata": {"annotations": {"a": "b"}}, "spec": spec(PROBED, securityContext=context)}
     assert refusals(name, made_by(name, 2, template)) == []
@@ -725,7 +725,7 @@ def test_templates_within_pod_securitys_baseline_and_the_bound_of_letters_pass(n
 PODLESS = {("", "configmaps"), ("", "secrets"), ("", "services"), ("bus.volcano.sh", "commands")}
 
 
-def test_every_kind_that_researchers_write_is_bounded_and_counted():
+def test_every_writable_kind_is_limited_and_counted():
     judged = {(match.group, match.resource) for name in KINDS for match in POLICIES[name].matches}
     hard = quotas.hard({}, {}, {})
     for match in researchers.written():
@@ -740,7 +740,7 @@ def test_every_kind_that_researchers_write_is_bounded_and_counted():
 
 
 @EVERY_WORKLOAD
-def test_one_object_leads_to_no_more_pods_than_the_quota_has(name):
+def test_object_creates_at_most_the_quotas_pods(name):
     assert refusals(name, made_by(name, 100)) == []
     (message, *_) = refusals(name, made_by(name, 101))
     assert re.search(r"101 is more than 100, .* quota has 100 \(pods\)", message)
@@ -756,7 +756,7 @@ FREE = ("note", "app.kubernetes.io/version", "kubectl.kubernetes.io/restartedAt"
 
 @pytest.mark.parametrize("field", ["annotations", "labels"])
 @pytest.mark.parametrize("kind", ["Pod", "Job"])
-def test_researchers_change_nothing_that_schedulers_read(field, kind):
+def test_researchers_cannot_change_scheduler_fields(field, kind):
     def marked(**values):
         kept = {key: value for key, value in values.items() if value}
         return {"kind": kind, "metadata": {field: {"a": "b", **kept}}}

@@ -14,7 +14,7 @@ ZONES = ("use1-az6", "use1-az5", "use1-az4", "use1-az2", "use1-az1", "use1-az3")
 
 
 @given(st.integers(16, 28), st.integers(0, 255), st.integers(1, 6))
-def test_subnets_lie_in_the_vpc_never_overlap_and_private_ones_are_larger_or_the_range_is_refused(prefix, at, zones):
+def test_subnets_fit_the_vpc_without_overlap_or_the_range_is_refused(prefix, at, zones):
     vpc = ipaddress.IPv4Network(f"10.{at}.0.0/{prefix}")
     try:
         plan = addresses.plan(str(vpc), ZONES[:zones])
@@ -30,7 +30,7 @@ def test_subnets_lie_in_the_vpc_never_overlap_and_private_ones_are_larger_or_the
     assert min(subnet.num_addresses for subnet in private) > max(subnet.num_addresses for subnet in public)
 
 
-def test_a_16_has_private_18_and_public_20_and_a_third_zone_leaves_those_of_the_first_two_where_they_are():
+def test_slash_16_is_divided_and_a_third_zone_moves_no_subnet():
     private = {"use1-az6": "10.0.0.0/18", "use1-az5": "10.0.64.0/18"}
     public = {"use1-az6": "10.0.192.0/20", "use1-az5": "10.0.208.0/20"}
     for zones in (2, 3):
@@ -51,7 +51,7 @@ def test_a_16_has_private_18_and_public_20_and_a_third_zone_leaves_those_of_the_
         ("10.0.0.0/16", ("usw2-az4", "usw2-az4"), "distinct"),
     ],
 )
-def test_a_range_that_cannot_be_planned_is_refused_with_the_reason(cidr_block, zones, reason):
+def test_unplannable_range_is_refused_with_the_reason(cidr_block, zones, reason):
     with pytest.raises(ValueError, match=reason):
         addresses.plan(cidr_block, zones)
 
@@ -68,11 +68,11 @@ def test_a_range_that_cannot_be_planned_is_refused_with_the_reason(cidr_block, z
         ("m6i.xlarge", "none", 23),
     ],
 )
-def test_a_node_needs_an_address_for_each_interface_that_holds_one_and_those_of_its_pods(name, layout, count):
+def test_node_needs_addresses_for_its_interfaces_and_pods(name, layout, count):
     assert addresses.needed(CATALOGUE[name], 1, layout) == count
 
 
-def test_two_addresses_stay_free_and_twelve_are_the_least_and_aws_keeps_five_of_a_subnet():
+def test_free_and_reserved_addresses_are_subtracted():
     held = {0: 12, 10: 12, 11: 13, 48: 50}
     assert {pods: addresses.PODS.of(pods) for pods in held} == held
     free = {"10.0.0.0/24": 251, "10.0.0.0/28": 11, "10.0.0.0/18": 16379}
@@ -91,7 +91,7 @@ def test_two_addresses_stay_free_and_twelve_are_the_least_and_aws_keeps_five_of_
         ("trn1.2xlarge", "ena", CATALOGUE["trn1.2xlarge"].max_pods),
     ],
 )
-def test_pods_are_as_many_as_the_places_of_card_0_hold(name, layout, pods):
+def test_max_pods_follows_from_card_0(name, layout, pods):
     assert addresses.max_pods(CATALOGUE[name], layout) == pods
 
 

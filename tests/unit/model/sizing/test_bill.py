@@ -60,7 +60,7 @@ def test_file_system_types_have_own_prices_and_extra_iops_are_paid():
         assert [line.quantity for line in lines if line.what == "metadata IOPS"] == extra
 
 
-def test_a_type_without_a_price_is_named_and_one_of_the_config_is_priced_by_the_config():
+def test_unpriced_type_is_named_and_a_configured_price_is_used():
     group = {"name": "g", "instanceType": "trn9.48xlarge", "maxSize": 1, "desiredSize": 1}
     nameless = next(name for name, instance in CATALOGUE.items() if instance.hourly_usd is None)
     assert _bill(nodeGroups=[{**group, "instanceType": nameless}]).unknown == (nameless,)
@@ -73,7 +73,7 @@ def shapes(service):
     return botocore.loaders.Loader().load_service_model(service, "service-2")["shapes"]
 
 
-def test_lustre_costs_more_the_faster_it_is_and_by_the_gib_and_no_price_is_made_up():
+def test_lustre_price_follows_throughput_and_size():
     deployment_types = get_args(FileSystemConfig.model_fields["deployment_type"].annotation)
     assert set(deployment_types) <= set(shapes("fsx")["LustreDeploymentType"]["enum"])
     assert all(prices.lustre_monthly_usd(1200, each, 250) > 0 for each in deployment_types)

@@ -61,14 +61,14 @@ def test_the_closed_form_agrees_with_a_simulation(run, interval_seconds):
 
 
 @pytest.mark.parametrize(("mean_minutes", "interval_minutes"), [(24 * 60, 117), (6 * 60, 57), (15, 9.1)])
-def test_the_best_interval_is_that_of_dalys_paper(mean_minutes, interval_minutes):
+def test_best_interval_equals_dalys(mean_minutes, interval_minutes):
     """Figures 3 to 5 of the paper: a restart of 10 minutes, a checkpoint of 5."""
     run = ModelRun(mean_minutes * MINUTE, 5 * MINUTE, 0, 10 * MINUTE)
     # His figures are estimates, within 1 % of the optimum and printed with two or three digits.
     assert goodput.best_seconds(run) / MINUTE == pytest.approx(interval_minutes, rel=0.011)
 
 
-def test_the_wait_after_a_fault_explains_the_uptime_of_a_published_run_on_trainium():
+def test_wait_after_a_fault_explains_a_published_uptime():
     """HLAT (2024): 98.81 % job uptime on 4096 Trainium, 256 nodes. Uptime counts neither checkpoints nor lost steps."""
     rate = goodput.failure_rate("Trainium")
     run = goodput.run_on_lustre(256, rate.per_node_year, 0, 1)
@@ -76,7 +76,7 @@ def test_the_wait_after_a_fault_explains_the_uptime_of_a_published_run_on_traini
     assert 1 - waiting / (run.seconds_between_faults + waiting) == pytest.approx(0.9881, abs=0.005)
 
 
-def test_rates_are_those_of_the_papers_or_say_that_they_are_assumed_and_the_users_own_wins():
+def test_fault_rates_are_published_or_assumed_and_the_users_override_them():
     """2048 nodes of RSC-1's kind fail each 1.8 hours, as its authors reckon; Llama 3's each 3.1."""
     a100, h100, trainium = (goodput.failure_rate(kind) for kind in ("A100-40", "H100", "Trainium2"))
     assert goodput.seconds_between_faults(2048, a100.per_node_year) / HOUR == pytest.approx(1.8, abs=0.05)
@@ -93,7 +93,7 @@ SECONDS = st.floats(0, 1e5)
 
 
 @given(st.builds(ModelRun, st.floats(10, 1e9), SECONDS, SECONDS, SECONDS, SECONDS), st.floats(0.5, 2))
-def test_a_proposal_holds_for_any_run_and_no_other_interval_is_better_than_the_best(run, factor):
+def test_proposed_interval_is_optimal_for_any_run(run, factor):
     if best := goodput.best_seconds(run):
         most = goodput.useful_fraction(run, best)
         assert goodput.useful_fraction(run, best * factor) <= most * (1 + 1e-9)
@@ -103,7 +103,7 @@ def test_a_proposal_holds_for_any_run_and_no_other_interval_is_better_than_the_b
     assert 0 <= found.useful_fraction <= 1
 
 
-def test_without_faults_only_checkpoints_cost_time_and_a_small_gang_saves_as_often_as_is_cheap():
+def test_without_faults_only_checkpoints_cost_time():
     """Two nodes would save each five hours; each 25 minutes takes 1 % of the time, and nobody loses an afternoon."""
     run = ModelRun(130 * DAY, 15, 600, 300)
     assert goodput.best_seconds(run) > 5 * HOUR

@@ -24,7 +24,7 @@ def test_quota_passes_if_the_api_server_counts_it_and_is_refused_otherwise():
         assert problem.fix == "name it requests.aws.amazon.com/neuron"
 
 
-def test_the_default_bounds_a_backlog_and_not_the_queue_itself():
+def test_default_quota_limits_a_backlog_and_not_the_queue():
     room = {"cpu": "508", "memory": "1800Gi", "pods": "1000"}
     assert quotas.hard({"aws.amazon.com/neuron": 64}, room, {}, claimed_gib=1200) == {
         "requests.cpu": "5080",
@@ -62,7 +62,7 @@ def test_default_quota_is_valid_and_holds_a_gang_of_the_whole_pool():
 
 
 @pytest.mark.parametrize(("most", "closed"), [("0", ("fsx",)), ("0Ki", ("fsx",)), ("1", ()), ("x", ())])
-def test_a_storage_class_without_claims_is_closed(most, closed):
+def test_storage_class_with_quota_zero_is_closed(most, closed):
     hard = {"pods": "0", "fsx.storageclass.storage.k8s.io/persistentvolumeclaims": most}
     assert quotas.closed_storage_classes(hard) == closed
 

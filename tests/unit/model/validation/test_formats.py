@@ -18,7 +18,7 @@ ARN = "arn:aws:iam::111122223333"
 
 
 @pytest.mark.parametrize("mark", [*BREAKS, "\u00a0"], ids=ascii)
-def test_a_tag_has_no_line_break_wherever_it_stands(mark):
+def test_tag_has_no_line_break(mark):
     for at in (0, 2, 4):
         broken = "team"[:at] + mark + "team"[at:]
         assert [each.path for each in formats.tags("tags", {"Team": broken})] == ["tags.Team"]
@@ -26,7 +26,7 @@ def test_a_tag_has_no_line_break_wherever_it_stands(mark):
         assert problem.reason == "a tag's key is 1 to 128 letters, digits, spaces and _.:/=+-@"
 
 
-def test_a_tag_takes_every_letter_and_the_space_and_leaves_room_for_the_stacks_own():
+def test_tag_accepts_every_letter_and_leaves_room_for_the_stacks_own():
     for value in ("ml platform", "me@example.com", "équipe 機械", "a/b:c=d+e-f_g.h", ""):
         assert formats.tags("tags", {"Team": value}) == []
     for key, length, taken in ((128, 256, True), (129, 1, False), (1, 257, False)):
@@ -68,7 +68,7 @@ PRINCIPALS = {
 }
 
 
-def test_principals_and_accounts_are_those_that_iam_has_a_name_for():
+def test_principals_and_accounts_are_valid_for_iam():
     assert {arn: formats.principal("p", arn) == [] for arn in PRINCIPALS} == PRINCIPALS
     accounts = ["111122223333", "١١١١٢٢٢٢٣٣٣٣", "11112222333", "1111222233334"]
     assert [formats.account_id("a", each) == [] for each in accounts] == [True, False, False, False]
@@ -108,7 +108,7 @@ LABELS = {
 }
 
 
-def test_a_label_is_one_that_kubernetes_and_eks_take_and_no_form_takes_a_line_break_behind_a_good_value():
+def test_label_is_valid_for_kubernetes_and_eks_without_trailing_newline():
     assert {label: formats.labels("labels", dict([label])) == [] for label in LABELS} == LABELS
     # `$` matches before a last line break: whole values are matched.
     forms = [formats.dns_label, formats.derived_name, formats.reservation_id, formats.account_id]
@@ -117,7 +117,7 @@ def test_a_label_is_one_that_kubernetes_and_eks_take_and_no_form_takes_a_line_br
             assert form("path", f"{good}\n"), form
 
 
-def test_each_address_is_counted_once_and_reserved_ranges_are_those_of_pythons_own_registry():
+def test_addresses_are_counted_once_and_reserved_ranges_are_pythons():
     assert ranges.public_addresses(["198.51.100.0/24", "198.51.100.7/32", "nonsense", "::/0"]) == 256
     for network in (*ranges.PRIVATE, *ranges.UNUSABLE):
         for address in (network[0], network[-1]):

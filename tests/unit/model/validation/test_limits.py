@@ -88,7 +88,7 @@ def refusals(data):
 
 
 @pytest.mark.parametrize(("data", "place", "limit", "within"), CASES)
-def test_a_value_is_taken_within_its_limit_and_refused_outside(data, place, limit, within):
+def test_value_is_accepted_within_its_limit_and_refused_outside(data, place, limit, within):
     allowed = tuple(map(str, limit.values)) if isinstance(limit, Choices) else (limit.allowed,)
     here = [each for each in refusals(data) if config_path(each.path) == place]
     by_limit = [each for each in here if each.allowed == allowed or isinstance(limit, Form)]
@@ -104,5 +104,5 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("data", "place"), LISTS)
-def test_a_list_of_plain_values_takes_each_once(data, place):
+def test_list_of_plain_values_refuses_duplicates(data, place):
     assert place in {config_path(each.path) for each in refusals(data)}

@@ -197,7 +197,7 @@ def test_wrong_shape_is_described_without_pydantics_terms(data, reason):
     assert "hunter2" not in said(newName={"password": "hunter2"}, many={"secret": "hunter2"})
 
 
-def test_whole_numbers_may_come_as_floats_words_as_numbers_and_a_model_as_itself():
+def test_scalars_and_models_are_coerced():
     sample = read(Sample, {"new_name": "x", "size_gib": 3.0, "words": {"a": 12, "b": True, "c": "d"}})
     assert (sample.size_gib, type(sample.size_gib)) == (3, int)
     assert sample.words == {"a": "12", "b": "true", "c": "d"}
@@ -206,7 +206,7 @@ def test_whole_numbers_may_come_as_floats_words_as_numbers_and_a_model_as_itself
         read(Sample, ["x"])
 
 
-def test_a_problem_crosses_as_json_whole():
+def test_problem_survives_json():
     of = {"severity": Severity.ACKNOWLEDGE, "rule": "R20"}
     problem = Problem("a[0].b", "more than there can be", "split it", **of, value=9, allowed=("1", "4"), good=4)
     assert Problem.from_json(json.loads(json.dumps(problem.to_json()))) == problem

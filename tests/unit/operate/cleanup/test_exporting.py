@@ -112,7 +112,7 @@ def test_automatic_export_is_off_during_and_after_the_task():
         (("CANCELED",), 0, "it is CANCELED"),
     ],
 )
-def test_files_that_failed_stop_the_destroy_and_automatic_export_is_on_again(lives, failed, told):
+def test_failed_files_stop_destroy_and_automatic_export_is_on_again(lives, failed, told):
     fsx = Fsx(*lives, failed=failed)
     export = fsx.export()
     with pytest.raises(NotExportedError, match=told):
@@ -140,7 +140,7 @@ def test_stopped_wait_for_an_export_names_the_commands_to_continue():
     assert "aws fsx update-data-repository-association" in fsx.said[-1]
 
 
-def test_a_broken_link_stops_the_destroy_unchanged_and_after_a_refusal_automatic_export_is_on_again():
+def test_broken_link_stops_destroy_and_a_refusal_restores_the_export():
     fsx = Fsx(lifecycle="MISCONFIGURED")
     with pytest.raises(NotExportedError, match=r"s3://data/prod is MISCONFIGURED: the bucket is gone"):
         fsx.export().run()

@@ -52,7 +52,7 @@ def healthy(left):
     )
 
 
-def test_a_node_group_under_a_forgotten_name_is_all_that_is_left_of_a_healthy_stack(left):
+def test_renamed_node_group_is_the_only_orphan_of_a_healthy_stack(left):
     report = look(replace(healthy(left), pending=(creating("aws:route53/zone:Zone", {}),)))
     # moto's interface of a NAT gateway is never in use.
     [pending, group] = [each for each in report.findings if each.section != "network interface"]
@@ -70,7 +70,7 @@ def test_a_node_group_under_a_forgotten_name_is_all_that_is_left_of_a_healthy_st
     assert "pulumi import" in report.facts["recovery"][0]
 
 
-def test_from_an_empty_state_no_live_cluster_is_proposed_for_deletion(left):
+def test_empty_state_proposes_no_live_cluster_for_deletion(left):
     """An empty state may be another backend's stack, in full service."""
     report = look(state())
     assert (report.facts["stateIsEmpty"], report.facts["liveClusters"]) == (True, [CLUSTER])
@@ -79,7 +79,7 @@ def test_from_an_empty_state_no_live_cluster_is_proposed_for_deletion(left):
     assert all(each.data["commands"] for each in look(None, Marks(cluster=CLUSTER)).findings)
 
 
-def test_after_a_destroy_that_broke_off_everything_is_listed_once_and_node_groups_first(left):
+def test_interrupted_destroy_lists_everything_once_and_node_groups_first(left):
     account = Account(REGION, session())
     result = orphans.look(account, DEV, LOST)
     assert [each.subject for each in result.findings[:3]] == [FORGOTTEN, KNOWN, CLUSTER]
@@ -196,7 +196,7 @@ def test_advice_for_a_node_group_follows_its_status():
 
 
 @pytest.mark.parametrize("inputs", [{}, {"name": {"4dabf18193072939515e22adb298388d": "secret"}}])
-def test_a_state_that_does_not_hold_the_name_is_never_a_reason_to_clear(left, inputs):
+def test_state_without_the_name_is_no_reason_to_clear(left, inputs):
     for type_ in FINDERS:
         found = advice(interrupted_creation(type_, **inputs))
         assert (type_, found.action) == (type_, "look")
@@ -205,7 +205,7 @@ def test_a_state_that_does_not_hold_the_name_is_never_a_reason_to_clear(left, in
 
 
 @pytest.mark.parametrize("kind", ["updating", "deleting", "reading"])
-def test_a_refresh_settles_the_others_alone_and_objects_and_releases_are_looked_for_in_the_cluster(kind):
+def test_refresh_settles_other_operations_and_cluster_objects_are_checked(kind):
     assert advice(interrupted(replace(creating(NODES, {}), kind=kind)), {}).action == "refresh"
     named = {"name": "fsx", "namespace": "team"}
     claim = interrupted_creation("kubernetes:core/v1:PersistentVolumeClaim", metadata=named)
@@ -214,7 +214,7 @@ def test_a_refresh_settles_the_others_alone_and_objects_and_releases_are_looked_
     assert "helm list --pending --failed -n volcano-system" in advice(release, {}).reason
 
 
-def test_the_commands_import_and_clear_only_when_everything_was_looked_at(left):
+def test_commands_import_and_clear_only_after_a_full_search(left):
     made, missing = creating(NODES, GROUP), creating(ROLE, {"name": "trn-dev-none"})
     unknown = creating("aws:route53/zone:Zone", {})
     account = Account(REGION, session())

@@ -12,10 +12,10 @@ from trainium_eks.kube.api import NoSuchKindError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config.namespaces import MONITORING
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.cleanup import compute, kinds, monitoring_volumes, orphans, services
 from trainium_eks.operate.cleanup.left_over import Where
 from trainium_eks.operate.cleanup.marks import Marks
-from trainium_eks.operate.finding import Status
 from trainium_eks.operate.preflight.tags import cluster_of
 
 DEV = Marks(stack="dev")
@@ -59,7 +59,7 @@ def where(answers):
         ([], {"LustreConfiguration": {"DeploymentType": "SCRATCH_2"}}, "they are lost with it"),
     ],
 )
-def test_a_file_system_is_removed_with_a_last_backup_where_fsx_takes_one_and_backups_are_kept(links, changes, lost):
+def test_file_system_is_deleted_with_a_final_backup_where_supported(links, changes, lost):
     answers = {
         "fsx:DescribeFileSystems": {"FileSystems": [{**FILES, **changes}]},
         "fsx:DescribeDataRepositoryAssociations": {"Associations": links},
@@ -116,7 +116,7 @@ FOUND = {
 """Kind of thing to what its commands have, one by one."""
 
 
-def test_one_query_finds_tagged_things_of_any_service():
+def test_one_query_finds_tagged_resources_of_any_service():
     def key(asked):
         state = {"k-going": "PendingDeletion", "k-1": "Enabled"}[asked["KeyId"]]
         return {"KeyMetadata": {"KeyId": asked["KeyId"], "KeyState": state}}
@@ -342,7 +342,7 @@ def test_leftover_of_each_kind_is_found_with_its_delete_command(kind, listed, le
     assert found.goes_with == {"security group": (CLUSTER,), "Auto Scaling group": ("",)}.get(row.name, ())
 
 
-def test_claims_of_monitoring_go_before_their_driver():
+def test_monitoring_claims_are_deleted_before_their_driver():
     def volume(name, namespace, policy="Delete"):
         claim = {"namespace": namespace, "name": f"claim-of-{name}"}
         return {"metadata": {"name": name}, "spec": {"claimRef": claim, "persistentVolumeReclaimPolicy": policy}}

@@ -10,9 +10,9 @@ from cluster_snapshots import EFA, NEURON, Object, named, objects, outputs, unfi
 
 from trainium_eks.jobs.explain.why_pending import why
 from trainium_eks.kube.cluster import Cluster
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.doctor.diagnosis import diagnose
 from trainium_eks.operate.doctor.examination import Examination
-from trainium_eks.operate.finding import Status
 from trainium_eks.operate.verify.check_input import CheckInput
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -325,7 +325,7 @@ MORE = {
 
 
 @pytest.mark.parametrize(("fault", "change"), INJECTED, ids=[fault for fault, _ in INJECTED])
-def test_a_fault_of_a_snapshot_is_found_and_no_other(fault, change):
+def test_snapshot_has_exactly_its_fault(fault, change):
     assert faults(running(change)) == MORE.get(fault, [fault])
 
 

@@ -12,7 +12,7 @@ from aws_double import AwsDouble, AwsError
 from good_account import ACCOUNT, ADOPTED, DEPLOYER, GOOD, NOW, QUOTAS, SUPPORTED, ask, ask_one, changed, listed, of
 
 from trainium_eks.aws.account import Account
-from trainium_eks.operate.finding import Status
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.preflight import reach
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.operate.preflight.present import AccountState, on_demand_quota, spot_quota
@@ -313,12 +313,12 @@ def test_types_outside_the_catalogue_share_the_quota_of_their_family(instance_ty
     assert (on_demand_quota(instance_type), spot_quota(instance_type)) == (on_demand, spot)
 
 
-def test_an_image_of_a_cache_need_not_be_there_yet(prod):
+def test_cached_image_need_not_exist_yet(prod):
     assert IMAGE not in Needs(with_cache(prod)).images
     assert "mirror" not in " ".join(Needs(with_cache(prod)).uncached)
 
 
-def test_rights_are_simulated_for_the_role_with_its_resources_and_conditions_and_denied_actions_are_named(prod):
+def test_rights_are_simulated_for_the_role_and_denied_actions_are_named(prod):
     def simulate(asked):
         denied = ("iam:CreateRole", "fsx:CreateFileSystem")
         decided = {each: "implicitDeny" if each in denied else "allowed" for each in asked["ActionNames"]}
@@ -353,7 +353,7 @@ def test_ami_release_passes_by_its_image_when_its_parameter_is_missing(prod):
     assert "amazon-eks-node-al2023-x86_64-neuron-1.35-v20260930" in names
 
 
-def test_spot_counts_against_the_spot_quota_and_one_that_was_never_changed_has_aws_default(prod, dev, monkeypatch):
+def test_spot_counts_against_its_quota_and_an_unchanged_one_is_the_default(prod, dev, monkeypatch):
     answers = {
         "service-quotas:GetServiceQuota": AwsError("NoSuchResourceException"),
         "service-quotas:GetAWSDefaultServiceQuota": {"Quota": {"Value": 5.0}},
@@ -386,14 +386,14 @@ def api(graph, answers, why=""):
     return answered(question)
 
 
-def test_host_is_reached_or_says_why(monkeypatch):
+def test_host_is_reached_or_its_error_is_reported(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setattr(reach, "HTTPS", server.getsockname()[1])
         assert reach._connect("127.0.0.1") == ""
     assert "refused" in reach._connect("127.0.0.1")
 
 
-def test_before_the_first_up_a_machine_outside_is_warned(prod, dev):
+def test_machine_outside_the_allowed_ranges_is_warned_before_up(prod, dev):
     told = api(prod, {})
     assert (told.status, "10.200.0.0/16, 10.32.0.0/16" in told.text) == (Status.WARN, True)
     assert "Production from nothing" in told.fix
@@ -403,7 +403,7 @@ def test_before_the_first_up_a_machine_outside_is_warned(prod, dev):
     assert api(dev, {}).status is Status.PASS
 
 
-def test_an_api_that_does_not_answer_from_here_is_a_failure(prod, dev, monkeypatch):
+def test_unreachable_api_is_a_failure(prod, dev, monkeypatch):
     def told(graph, why):
         name, tags = f"trn-{graph.stack}-cluster-eks-0a1b2c3", {**OWN, "Environment": graph.stack}
         return api(graph, clusters(name, tags=tags, endpoint=f"https://{HOST}"), why)
@@ -438,7 +438,7 @@ def pooled(prod, *reservations):
     return replace(prod, resources=(*prod.resources, *made), config=config)
 
 
-def test_karpenters_pools_count_at_their_largest_and_its_own_nodes_are_not_others(prod):
+def test_karpenter_pools_count_at_their_maximum_without_their_own_nodes(prod):
     def told(**tags):
         node = {"InstanceType": "inf2.48xlarge", "Tags": listed({"karpenter.sh/nodepool": "inference", **tags})}
         quota = {"service-quotas:GetServiceQuota": {"Quota": {"Value": 200.0}}}
@@ -452,7 +452,7 @@ def test_karpenters_pools_count_at_their_largest_and_its_own_nodes_are_not_other
     assert "others use 192" in told().text
 
 
-def test_a_pools_type_is_looked_for_in_its_zone_and_its_reservation_looked_at(prod):
+def test_pools_type_is_checked_in_its_zone_with_its_reservation(prod):
     told = ask_one(pooled(prod), "capacity/inf2.48xlarge", offered("usw2-az1"))
     assert (told.status, told.text) == (Status.FAIL, "not offered in usw2-az4; offered in usw2-az1")
     assert "autoscaling.karpenter.acceleratorPools[0].zoneId" in told.fix

@@ -11,7 +11,7 @@ from golden import ROOT
 from good_account import BLOCK, NOW, QUOTAS, ask, ask_one, changed, listed, of, reservation
 from iam_evaluation import allowed
 
-from trainium_eks.operate.finding import Status
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.preflight.capacity import STATES
 from trainium_eks.operate.preflight.deploy_rights import IamRequest
 
@@ -26,7 +26,7 @@ def block(**other):
     return {"ec2:DescribeCapacityReservations": {"CapacityReservations": [reservation(**other)]}}
 
 
-def test_row_18_a_block_that_has_not_begun(prod):
+def test_row_18_block_that_has_not_started_is_refused(prod):
     coming = block(State="scheduled", StartDate=datetime(2026, 12, 1, 11, 30, tzinfo=UTC))
     found = ask(two_in_the_block(prod), coming)
     told = of(found, f"capacity/{BLOCK}")
@@ -50,7 +50,7 @@ FAULTY_BLOCKS = [
 
 
 @pytest.mark.parametrize(("other", "detail", "remedy"), FAULTY_BLOCKS)
-def test_row_18_a_block_that_is_over_or_of_another_kind(prod, other, detail, remedy):
+def test_row_18_expired_or_wrong_block_is_refused(prod, other, detail, remedy):
     told = ask_one(two_in_the_block(prod), f"capacity/{BLOCK}", block(**other))
     assert told.status is Status.FAIL
     assert detail in told.text
@@ -76,20 +76,20 @@ EDGES = [
 
 
 @pytest.mark.parametrize(("other", "status", "text"), EDGES)
-def test_a_reservation_at_the_edges_of_its_time_and_size(prod, other, status, text):
+def test_reservation_is_judged_at_the_edges_of_time_and_size(prod, other, status, text):
     told = ask_one(two_in_the_block(prod), f"capacity/{BLOCK}", block(**other))
     assert (told.status, text in told.text) == (status, True), told.text
     named = changed(two_in_the_block(prod), BLOCK_NODES.replace("-nodes", "-template"), placement={"groupName": "mine"})
     assert "made without a placement group" in ask_one(named, f"capacity/{BLOCK}", block()).text
 
 
-def test_every_state_of_reservations_is_decided():
+def test_every_reservation_state_is_decided():
     shapes = botocore.loaders.Loader().load_service_model("ec2", "service-2")["shapes"]
     assert set(STATES) == set(shapes["CapacityReservationState"]["enum"])
     assert [each for each, use in STATES.items() if use == "usable"] == ["active"]
 
 
-def test_zone_of_reservation_is_taken_as_ec2_says(prod):
+def test_reservations_zone_is_ec2s(prod):
     nowhere = {"ec2:DescribeInstanceTypeOfferings": {"InstanceTypeOfferings": []}}
     reserved = changed(prod, BLOCK_NODES.replace("-nodes", "-template"), instanceType="trn2u.48xlarge")
     told = ask_one(reserved, "capacity/trn2u.48xlarge", nowhere)
@@ -109,7 +109,7 @@ IN_BLOCK = {"CapacityBlockId": "cb-0123456789abcdef0", "InstanceType": "trn2u.48
         ("u", "impaired", {}, Status.WARN, "accelerator interconnect impaired"),
     ],
 )
-def test_a_block_for_ultraservers_is_one_of_ultraservers_that_reach_each_other(prod, kind, state, other, status, said):
+def test_ultraserver_block_must_have_connected_ultraservers(prod, kind, state, other, status, said):
     template = next(each for each in prod.resources if each.name == BLOCK_NODES.replace("-nodes", "-template"))
     changed_type = changed(prod, template.name, instanceType="trn2u.48xlarge")
     answers = block(**{**IN_BLOCK, **other}) | {
@@ -120,7 +120,7 @@ def test_a_block_for_ultraservers_is_one_of_ultraservers_that_reach_each_other(p
     assert (told.status, said in told.text) == (status, True), told.text
 
 
-def test_row_22_an_accelerator_quota_too_low(prod, monkeypatch):
+def test_row_22_low_accelerator_quota_is_refused(prod, monkeypatch):
     monkeypatch.setitem(QUOTAS, "L-2C3B7624", 256)
     told = ask_one(prod, "quotas/L-2C3B7624", {})
     assert told.status is Status.FAIL
@@ -164,7 +164,7 @@ def test_row_22_foreign_instances_count_and_blocks_and_own_nodes_do_not(prod, mo
     assert "others use 640: room for 3 nodes" in told.text
 
 
-def test_row_23_standard_instances_addresses_and_vpcs_used_up(dev, monkeypatch):
+def test_row_23_exhausted_standard_quotas_are_refused(dev, monkeypatch):
     monkeypatch.setitem(QUOTAS, "L-1216C47A", 5)
     vpcs = {"ec2:DescribeVpcs": {"Vpcs": [{"VpcId": f"vpc-{number}"} for number in range(5)]}}
     addresses = [{"AllocationId": f"eipalloc-{number}"} for number in range(5)]
@@ -185,7 +185,7 @@ def linked(prod):
     return changed(prod, "trn-prod-fsx-link", dataRepositoryPath="s3://acme-data/train")
 
 
-def test_row_32_a_linked_bucket_in_another_region(prod):
+def test_row_32_linked_bucket_in_another_region_is_refused(prod):
     def told(answer):
         return ask_one(linked(prod), "storage/acme-data", {"s3:HeadBucket": answer})
 
@@ -250,7 +250,7 @@ def with_key(prod, key):
         (DATA_KEY, "", {}, Status.WARN, "no key of its own"),
     ],
 )
-def test_a_bucket_of_another_key_than_the_configs_is_seen_before_jobs_get_403(prod, named, has, more, outcome, text):
+def test_bucket_with_another_key_is_found_before_jobs_get_403(prod, named, has, more, outcome, text):
     told = ask_one(with_key(prod, named), "storage/acme-data/key", encrypted(has, **more))
     assert told.status is outcome
     assert text in told.text
@@ -261,7 +261,7 @@ def test_a_bucket_of_another_key_than_the_configs_is_seen_before_jobs_get_403(pr
 @pytest.mark.parametrize(
     ("key", "missing"), [(DATA_KEY, ""), (OTHER_KEY, f"kms:Decrypt on {OTHER_KEY}, kms:GenerateDataKey on {OTHER_KEY}")]
 )
-def test_a_boundary_that_leaves_a_bucket_or_key_out_is_seen(prod, key, missing):
+def test_boundary_without_a_bucket_or_key_is_found(prod, key, missing):
     told = ask_one(with_key(prod, key), "account/boundary", encrypted(key))
     assert told.status is (Status.FAIL if missing else Status.PASS)
     assert missing in told.text
@@ -274,7 +274,7 @@ def test_a_boundary_that_leaves_a_bucket_or_key_out_is_seen(prod, key, missing):
     assert gone.fix.endswith("CAPABILITY_NAMED_IAM makes trn-boundary")
 
 
-def test_a_key_of_others_is_looked_at(prod):
+def test_foreign_key_is_checked(prod):
     graph, id_ = with_key(prod, DATA_KEY), f"keys/{DATA_KEY}"
     assert ask_one(graph, id_, encrypted(DATA_KEY)).status is Status.PASS
     for wrong in ({"KeyState": "PendingDeletion"}, {"KeyUsage": "SIGN_VERIFY", "KeySpec": "RSA_2048"}):
@@ -296,7 +296,7 @@ def upgrade(prod, version, nodes="", environment="prod"):
     return ask_one(prod, "versions/upgrade", answers)
 
 
-def test_row_35_an_upgrade_that_skips_a_version(prod):
+def test_row_35_upgrade_that_skips_a_version_is_refused(prod):
     told = upgrade(prod, "1.33")
     assert told.status is Status.FAIL
     assert "upgrade one minor version at a time, 1.33 to 1.34 first" in told.text

@@ -92,7 +92,7 @@ def test_an_edit_has_its_verdict_in_plan_and_comment(edit, monkeypatch):
         assert [words for words in _listed(edit.get(tells, [])) if words not in told] == []
 
 
-def test_tier_that_is_left_out_is_billed_until_it_is_standard():
+def test_omitted_tier_is_billed_until_it_is_standard():
     tier = edited(_config("small"), {"cluster.controlPlaneTier": "tier-xl"})
     standard = edited(tier, {"cluster.controlPlaneTier": "standard"})
     built, left_out = planned("dev", tier), _base("small")
@@ -112,7 +112,7 @@ def test_every_key_of_the_config_is_edited():
 
 
 @pytest.mark.parametrize("case", first_of_each(CASES, lambda case: case.outcome, lambda case: case.name))
-def test_comment_of_a_real_edit(case):
+def test_comment_of_a_real_edit_is_golden(case):
     judged, written = review_cases.reviewed(case)
     assert judged.outcome is case.outcome
     assert written == (review_cases.FOLDER / f"{case.name}.md").read_text()

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.model.validation.problems import Problem
-from trainium_eks.operate.finding import Finding, Status
 from trainium_eks.operate.review import comment, review, safe_text
 from trainium_eks.operate.review.comment import PLATFORMS
 from trainium_eks.operate.review.review import Refusal, Review
@@ -70,7 +70,7 @@ def _written(name, value, platform="github", **options):
     before, after = _graph(name, "old", **options), _graph(name, value, **options)
     after = replace(after, resources=tuple(each for each in after.resources if each.name != "sts"))
     compared = review.of_plans(before, after)
-    checks = (Finding(name, Status.FAIL, name, name, name),)
+    checks = (Finding(Status.FAIL, name, name, name, name),)
     refused = Refusal(name, (Problem(name, name, name, value=name, allowed=(name,), good=name, rule="R29"),), name)
     judged = Review("trainium-eks", "dev", "offline", name, compared, refused, checks=checks, commit=name)
     return comment.render(judged, PLATFORMS[platform], Scrubber())
@@ -90,7 +90,7 @@ _TAGS = {
 
 @pytest.mark.parametrize("text", HOSTILE, ids=list(map(str, range(len(HOSTILE)))))
 @pytest.mark.parametrize("platform", sorted(PLATFORMS))
-def test_nothing_gets_out_of_its_code(text, platform):
+def test_hostile_text_cannot_leave_its_code_span(text, platform):
     written = _written(text, text, platform)
     shown = _outside_code(written)
     assert [words for words in ("somebody", "evil", "#1", "onerror") if words in shown] == []
@@ -105,7 +105,7 @@ def test_nothing_gets_out_of_its_code(text, platform):
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.text(max_size=60))
-def test_any_name_leaves_the_comments_shape(name):
+def test_any_name_keeps_the_comments_structure(name):
     text = _written(name, name)
     shown = _outside_code(text)
     assert set(re.findall(r"<([a-z0-9]+)", shown)) <= _TAGS
@@ -116,7 +116,7 @@ def test_any_name_leaves_the_comments_shape(name):
 
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("key", ["description", "userData", "values"])
-def test_no_secret_gets_in(secret, key):
+def test_comment_contains_no_secret(secret, key):
     bare = secret.split("=")[-1].split(" ")[-1]
     text = _written("plain", {"a": [f"x {secret} y"]} if key == "values" else secret, key=key)
     for part in (secret, bare, "hunter2", "MIIEow"):
@@ -125,7 +125,7 @@ def test_no_secret_gets_in(secret, key):
 
 
 @pytest.mark.parametrize("key", ["password", "dbPassword", "secret", "token", "apiKey", "api_key", "privateKey"])
-def test_a_name_that_says_so_is_enough(key):
+def test_secret_is_recognised_by_its_name(key):
     assert "plainword" not in _written("plain", "plainword", key=key)
     assert "plainword" not in _written("plain", {key: "plainword"}, key="settings")
     assert "plainword" not in _written("plain", [{"name": key.upper(), "value": "plainword"}], key="env")

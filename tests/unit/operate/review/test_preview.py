@@ -28,7 +28,7 @@ def _text(parsed):
     return judged, comment.render(judged, PLATFORMS["github"], scrubber([parsed.before, parsed.after]))
 
 
-def test_an_instance_type_replaces_its_group():
+def test_changed_instance_type_replaces_its_group():
     parsed = preview.parse(_document("instance-type"), "dev")
     assert parsed.whole
     assert parsed.phantom == frozenset()
@@ -40,7 +40,7 @@ def test_an_instance_type_replaces_its_group():
     assert "| `NodeGroup trn-dev-cluster-trn1-32xl-ng1-nodes` | `launchTemplate.version` |" in text
 
 
-def test_many_edits_at_once():
+def test_many_edits_are_parsed_at_once():
     _, text = _text(preview.parse(_document("many-edits"), "dev"))
     assert "44 create, 83 update, 1 replace, 0 delete" in text
     for said in ("may grow to many more nodes", "backups are kept for a shorter time", "rights in the whole cluster"):
@@ -50,7 +50,7 @@ def test_many_edits_at_once():
     assert "stale waiver: R02" in text
 
 
-def test_rules_about_unknown_values_do_not_block_and_a_plan_beside_it_decides_them():
+def test_unknown_values_do_not_block_and_a_plan_decides_them():
     parsed = preview.parse(_document("environment-new"), "dev")
     inputs = [resource.inputs for resource in parsed.after.of_type("aws:ec2/subnet:Subnet")]
     assert {each["vpcId"] for each in inputs} == {UNKNOWN}
@@ -64,7 +64,7 @@ def test_rules_about_unknown_values_do_not_block_and_a_plan_beside_it_decides_th
     assert compared.after.failed == ()
 
 
-def test_without_sames_cost_and_rules_are_not_judged():
+def test_preview_without_sames_skips_cost_and_rules():
     document = _document("instance-type")
     document["steps"] = [step for step in document["steps"] if step["op"] != "same"]
     parsed = preview.parse(document, "dev")
@@ -102,7 +102,7 @@ def _with_unknown_provider(*, cluster_replaced=False):
     return document
 
 
-def test_objects_that_only_seem_to_be_replaced_are_folded():
+def test_seeming_replacements_are_folded():
     parsed = preview.parse(_with_unknown_provider(), "dev")
     assert len(parsed.phantom) > 30
     judged, text = _text(parsed)

@@ -133,7 +133,7 @@ def test_unknown_resource_option_is_a_risk():
     assert _risks(plain, _graph(BUCKET, {}, delete_before_replace=True))
 
 
-def test_a_resource_that_gets_another_name_is_held_against_its_former_self():
+def test_renamed_resource_is_compared_with_its_former_self():
     old = _graph(CLUSTER, {"deletionProtection": True}, "old")
     new = _graph(CLUSTER, {"deletionProtection": False}, "new", aliases=("name=old",))
     assert [risk.what for risk in _risks(old, new)] == ["deletion protection is taken off"]

@@ -25,7 +25,7 @@ from cluster_snapshots import (
 )
 
 from trainium_eks.model.catalogue import addon_records, chart_workloads
-from trainium_eks.operate.finding import Status
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.verify.local_report import LocalReport
 
 UNREACHABLE = "chart repository not reachable: https://volcano-sh.github.io"
@@ -225,7 +225,7 @@ def test_spoilt_object_fails_its_check_and_no_other(case):
     assert case.more or len(_failing(found)) == 1
 
 
-def test_a_cluster_that_is_as_its_stack_says_fails_nothing():
+def test_matching_cluster_fails_no_check():
     oldest = judged(_kubelet("v1.32.0"))
     running = judged(local=replace(REAL, processes={"etcd"}, running=REAL.running | {"etcd"}))
     assert [oldest["server/kubelets"].status, running["server/etcd"].status] == [Status.PASS] * 2
@@ -286,7 +286,7 @@ def test_each_fix_is_shown_once_and_nested_guarantees_are_shares():
     assert judged(nest)["queues/guarantees"].text == f"32 of 32 {NEURON}"
 
 
-def test_volcano_that_this_machine_cannot_have_or_simulates_is_not_checked_and_fails_on_aws():
+def test_simulated_volcano_is_not_checked_locally_and_fails_on_aws():
     def unopened(made):
         made["MutatingWebhookConfiguration"] = made["ValidatingWebhookConfiguration"] = []
         the(made, "Queue", "test").pop("status")
@@ -317,7 +317,7 @@ def test_driver_with_an_unready_pod_is_not_missing():
 
 
 @pytest.mark.parametrize("addon", sorted(addon.name for addon in addon_records.installed()))
-def test_a_missing_addon_fails_with_the_command_that_says_why(addon):
+def test_missing_add_on_fails_with_a_diagnostic_command(addon):
     spoilt = _both(*(_gone(each.kind, each.name) for each in addon_records.ADDONS[addon].workloads))
     found = [each for each in judged(spoilt).values() if each.status is Status.FAIL]
     assert {each.id.split("/")[1] for each in found} == {addon}
@@ -340,7 +340,7 @@ def _gpu(made):
     the(made, "DaemonSet", "dcgm-server")["status"] |= {"desiredNumberScheduled": 2, "numberReady": 2}
 
 
-def test_a_gpu_stack_is_asked_for_its_own_plugins_and_etcd():
+def test_gpu_stack_is_checked_for_its_plugins_and_etcd():
     def gpu(spoil, stack=GPU_STACK, **rest):
         return judged(_both(_gpu, spoil), stack=stack, **rest)
 

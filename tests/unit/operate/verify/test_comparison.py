@@ -6,8 +6,8 @@ import pytest
 from cluster_snapshots import NEURON, accelerated, group, outputs
 
 from trainium_eks.kube.cluster import Cluster
+from trainium_eks.model.finding import Status, failed
 from trainium_eks.operate.cleanup.state import StateResource
-from trainium_eks.operate.finding import Status, failed
 from trainium_eks.operate.verify.additions import Teams, added
 from trainium_eks.operate.verify.check_input import CheckInput, ObjectComparison
 from trainium_eks.operate.verify.comparison import checks, untold
@@ -136,7 +136,7 @@ ADDED = [
 
 
 @pytest.mark.parametrize(("kind", "namespace", "body", "said"), ADDED)
-def test_object_beside_the_stacks_is_named_where_it_bears_on_a_team(kind, namespace, body, said):
+def test_foreign_object_that_affects_a_team_is_named(kind, namespace, body, said):
     place = {"namespace": namespace} if namespace else {}
     role = {"roleRef": {"kind": "ClusterRole", "name": "cluster-admin"}}
     each = {"kind": kind, **role, **body, "metadata": {"name": "theirs", **place, **body.get("metadata", {})}}
@@ -150,7 +150,7 @@ def test_object_beside_the_stacks_is_named_where_it_bears_on_a_team(kind, namesp
     assert "kubectl delete rolebinding b -n a; to keep it: kubectl annotate rolebinding b -n a" in finding.fix
 
 
-def test_node_has_the_huge_pages_of_its_groups_user_data():
+def test_nodes_huge_pages_equal_its_user_data():
     nodes = [accelerated(name, group("ng1", NEURON, 8, 1)) for name in ("n", "without")]
     nodes[0]["status"]["capacity"] = {"hugepages-2Mi": "5Gi"}
     nodes[1]["status"]["capacity"] = {"hugepages-2Mi": "0"}

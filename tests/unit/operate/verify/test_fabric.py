@@ -9,7 +9,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from trainium_eks.model.catalogue.fabric_floors import LINE_RATES, floor_of
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.operate.finding import Status
+from trainium_eks.model.finding import Status
 from trainium_eks.operate.verify import fabric
 from trainium_eks.operate.verify.fabric import ReportFaultError
 
@@ -39,7 +39,7 @@ def _expected(claim, *, is_local, rate=None):
     return fabric.expectation(stack.node_groups[0], CATALOGUE["trn1.32xlarge"], stack, claim=claim, is_local=is_local)
 
 
-def test_a_trainium_group_is_expected_to_show_its_hardware_and_reach_its_floor():
+def test_trainium_group_must_show_its_hardware_and_reach_its_floor():
     expected = _expected("fsx-claim", is_local=False, rate=300.0)
     assert expected["floor"] == {"gigabytes_per_second": 50.0, "latency_seconds": 0.005}
     hardware = {"devices": 16, "deviceTool": "neuron-ls", "efa": 8, "memlock": True}
@@ -55,7 +55,7 @@ def test_a_trainium_group_is_expected_to_show_its_hardware_and_reach_its_floor()
     assert first.status is Status.NOT_APPLICABLE
 
 
-def test_the_last_report_of_a_log_is_taken_behind_its_prefix_and_one_that_cannot_be_used_is_refused():
+def test_last_report_of_a_log_is_used_and_a_malformed_one_is_refused():
     line = json.dumps({"fabric": _report()}, separators=(",", ":"))
     assert fabric.find_report(["[default0]:ok", f"[default0]:{line}"]) == _report()
     assert fabric.find_report(["nothing"]) is None
@@ -65,7 +65,7 @@ def test_the_last_report_of_a_log_is_taken_behind_its_prefix_and_one_that_cannot
             fabric.read_report(text)
 
 
-def test_findings_of_a_kind_are_one_check_with_the_faulty_nodes_by_name_and_a_remedy():
+def test_findings_of_a_kind_are_one_check_with_the_faulty_nodes():
     (check,) = _checks(_finding("slow-node", "node 1 (pod-1) is slow: 3 s", 1))
     assert (check.id, check.status) == ("fabric/ng1/slow-node", Status.FAIL)
     assert check.text == "node 1 (ip-10-0-0-1, pod pod-1) is slow: 3 s"
@@ -82,7 +82,7 @@ def test_findings_of_a_kind_are_one_check_with_the_faulty_nodes_by_name_and_a_re
         assert check.fix != fabric._remedy("another", "ng1", "NODE")
 
 
-def test_a_bandwidth_that_fell_by_a_third_fails_the_comparison_and_line_rates_are_those_of_ec2():
+def test_bandwidth_drop_of_a_third_fails_and_line_rates_are_ec2s():
     (worse,) = fabric.compare(_report(40.0), _report(60.0), "ng1", is_local=False)
     assert worse.status is Status.FAIL
     assert worse.details == ("all-reduce of 1024 MiB, GB/s: 40, was 60 (-33%)",)

@@ -3,8 +3,8 @@
 import pytest
 from cluster_snapshots import NEURON, REAL, group, hypernode, judged, outputs, the
 
+from trainium_eks.model.finding import Status
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
-from trainium_eks.operate.finding import Status
 from trainium_eks.operate.verify.local_report import LocalReport
 from trainium_eks.topology import tree
 
@@ -17,7 +17,7 @@ def _judged(*added, local=None):
 
 
 @pytest.mark.parametrize("local", [None, REAL], ids=["aws", "local"])
-def test_of_two_with_the_same_members_the_younger_is_to_be_deleted(local):
+def test_younger_of_two_equal_hypernodes_is_to_be_deleted(local):
     assert (_judged(local=local).status, _judged(local=local).text) == (Status.PASS, "3, as the nodes' labels say")
     # Its name comes first, so that it is the time that counts.
     found = _judged(hypernode("tier2-0", 2, "tier1-b", "tier1-a", created=LATER), local=local)
@@ -36,7 +36,7 @@ def test_hypernode_that_the_controller_would_recreate_is_kept():
     assert judged(edit)["topology/hypernodes"].fix == f"{SURPLUS} a-persons"
 
 
-def test_nodes_without_their_hypernodes_fail_and_the_controllers_log_says_why():
+def test_node_without_hypernode_fails_with_the_controllers_reason():
     def edit(made):
         _name_switches(made)
         first, *_, last = _wanted(made).values()
@@ -70,7 +70,7 @@ def _wanted(made):
     return found
 
 
-def test_a_node_of_an_ultraserver_names_it_and_tiers_count_by_it():
+def test_ultraserver_node_names_it_and_counts_in_its_tier():
     def edit(made):
         _name_switches(made)
         labels = the(made, "Node", "trn0")["metadata"]["labels"]
@@ -84,7 +84,7 @@ def test_a_node_of_an_ultraserver_names_it_and_tiers_count_by_it():
     assert any(each.startswith("tier2-us-") for each in found["topology/hypernodes"].details)
 
 
-def test_one_common_member_is_enough_in_every_tier_and_a_third_is_deleted_as_well():
+def test_duplicate_hypernodes_are_found_in_every_tier():
     found = _judged(
         hypernode("tier1-c", 1, "trn1", "trn2", created=LATER), hypernode("tier3-a", 3, "tier1-a", created=LATER)
     )
@@ -103,7 +103,7 @@ def test_one_common_member_is_enough_in_every_tier_and_a_third_is_deleted_as_wel
     assert judged(edit)["topology/hypernodes"].status is Status.PASS
 
 
-def test_without_hypernodes_or_volcano_there_is_nothing_to_hold():
+def test_topology_is_not_applicable_without_volcano():
     for unserved in (frozenset[str](), frozenset({"HyperNode"})):
         found = judged(lambda made: made.pop("HyperNode"), unserved=unserved)["topology/hypernodes"]
         assert (found.status, found.text) == (Status.NOT_APPLICABLE, "there are none: no node names its switches")

@@ -39,7 +39,7 @@ def of_bucket(graph):
         ("stack=prod", f"urn:pulumi:prod::trainium-eks::{OUTER}${INNER}${BUCKET}::top-in-data"),
     ],
 )
-def test_a_part_that_an_alias_leaves_out_is_kept(alias, urn):
+def test_omitted_part_of_an_alias_is_kept(alias, urn):
     assert of_bucket(nested(bucket=(alias,))) == {urn}
 
 

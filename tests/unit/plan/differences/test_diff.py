@@ -90,7 +90,7 @@ def test_a_changed_launch_template_rolls_its_group_and_no_other():
     assert _names(changes.rolled) == ["trn1"]
 
 
-def test_a_group_that_changes_by_itself_is_rolled_by_its_template_too():
+def test_changed_group_is_rolled_by_its_template_too():
     """A tag of the whole environment changes group and template at once; the group's part must not hide the roll."""
     tagged = changed(environment(), "trn1-template", tagSpecifications=[{"tags": {"Team": "x"}}], tags={"Team": "x"})
     changes = _compare(changed(tagged, "trn1", tags={"Team": "x"}))
@@ -135,7 +135,7 @@ def test_resource_that_accepts_a_new_id_is_updated():
     assert [path.path for path in _of(changes, "control-plane").paths] == ["vpcConfig.subnetIds"]
 
 
-def test_a_cluster_moves_to_another_vpc_as_a_new_one_or_not_at_all():
+def test_moved_cluster_is_replaced_or_refused():
     moved = changed(environment(), "vpc", cidrBlock="10.1.0.0/16")
     assert not any(each.refused for each in _compare(changed(moved, "control-plane", name="new")).items)
     keeps = optioned(environment(), "control-plane", Options(ignore_changes=("vpcConfig",)))
@@ -188,14 +188,14 @@ def _block(nodes, **inputs):
 
 
 @pytest.mark.parametrize("field", ["version", "releaseVersion"])
-def test_the_nodes_of_a_running_capacity_block_are_not_exchanged(field):
+def test_running_capacity_blocks_nodes_are_not_replaced(field):
     before = _block(2, version="1.34", releaseVersion="1.34.1-20260101")
     change = _of(_compare(changed(before, "trn1", **{field: "1.35"}), before), "trn1")
     assert "only while it has none, and this one is to have 2" in change.refused
     assert "set desiredSize and minSize to 0" in change.refused
 
 
-def test_a_capacity_block_takes_a_new_template_only_at_rest():
+def test_capacity_block_accepts_a_new_template_only_at_zero():
     shrinking = _of(_compare(changed(_block(0), "trn1-template", userData="other"), before=_block(2)), "trn1")
     assert (shrinking.rolls_nodes, bool(shrinking.refused)) == (True, True), "the size comes too late"
     for before in (_block(0), environment()):
@@ -204,7 +204,7 @@ def test_a_capacity_block_takes_a_new_template_only_at_rest():
     assert not _of(_compare(_block(0), before=_block(2)), "trn1").refused, "the size alone"
 
 
-def test_a_type_of_which_nothing_is_known_may_be_replaced():
+def test_unknown_type_may_be_replaced():
     before, after = Builder(), Builder()
     before.add("aws:sns/topic:Topic", "jobs", delaySeconds=2)
     after.add("aws:sns/topic:Topic", "jobs", delaySeconds=1)
@@ -213,7 +213,7 @@ def test_a_type_of_which_nothing_is_known_may_be_replaced():
     assert not _change("trn1", {}, {"taints": []}).unjudged
 
 
-def test_lost_data_comes_first_and_the_rest_by_component():
+def test_lost_data_is_listed_first_and_the_rest_by_component():
     after = without(changed(environment(), "key", keyUsage="SIGN_VERIFY", tags={"a": "b"}), "lustre")
     changes = _compare(changed(after, "queue-test", metadata={"name": "a"}))
     assert _names(changes.items)[:2] == ["key", "lustre"]
@@ -253,7 +253,7 @@ def _tagged(owner, **tags):
     return build.graph()
 
 
-def test_a_default_tag_changes_every_resource_that_takes_tags():
+def test_default_tag_changes_every_taggable_resource():
     """As the AWS provider does, which compares `tagsAll` (pulumi-aws#2585)."""
     changes = _compare(_tagged("you"), _tagged("me"))
     paths = {change.resource.name: [path.path for path in change.paths] for change in changes.items}
@@ -272,7 +272,7 @@ def test_unknown_default_tags_change_every_taggable_resource(given):
     assert "alias" not in _names(changes.items)
 
 
-def test_json_says_the_same():
+def test_json_equals_the_text():
     [item] = _compare(changed(environment(), "lustre", deploymentType="SCRATCH_2")).to_json()["items"]
     found = (item["kind"], item["stateful"], item["blockedByProtect"], item["rollsNodes"])
     assert found == ("replace", True, True, False)

@@ -28,7 +28,7 @@ def _change(before, after, name="it"):
 
 
 @pytest.mark.parametrize("token", [*registry.ROWS, *UNKNOWN_TYPES])
-def test_an_input_that_no_row_names_wants_a_look(token):
+def test_unlisted_input_needs_a_review(token):
     change = _change(_built(token, someOtherInput=1), _built(token, someOtherInput=2))
     assert (change.harmless, [path.path for effect in change.effects for path in effect.paths]) == (
         False,
@@ -43,7 +43,7 @@ def test_new_resource_with_unlisted_inputs_needs_a_review(token):
     assert not _change(_built(token, someInput=1), _built(token)).harmless
 
 
-def test_an_object_that_changes_as_a_whole_is_understood_only_in_all_its_parts():
+def test_whole_object_change_is_understood_only_in_all_its_parts():
     token = "aws:eks/nodeGroup:NodeGroup"
     sizes = {"minSize": 0, "desiredSize": 1, "maxSize": 2}
     assert _change(_built(token, a=1), _built(token, a=1, scalingConfig=sizes)).harmless
@@ -91,7 +91,7 @@ def _in_subnets(**zones):
     return build.graph({"existingNetwork": {"privateSubnets": subnets}})
 
 
-def test_a_cluster_takes_no_subnet_in_a_zone_that_it_did_not_begin_with():
+def test_cluster_refuses_a_subnet_in_a_new_zone():
     refused = _change(_in_zones("a", "b"), _in_zones("a", "b", "c")).refused
     assert "in the zones that the cluster was made in, a, b, and not in c" in refused
     assert not _change(_in_zones("a", "b", "c"), _in_zones("a", "b")).refused

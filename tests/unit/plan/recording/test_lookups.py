@@ -45,7 +45,7 @@ def test_known_look_ups_have_recognisable_answers(record):
     }
 
 
-def test_a_policy_document_is_computed_and_no_placeholder(record):
+def test_policy_document_is_computed(record):
     denied = {
         "effect": "Deny",
         "actions": ["s3:Put*", "s3:Delete*"],
@@ -73,7 +73,7 @@ def test_a_policy_document_is_computed_and_no_placeholder(record):
     ]
 
 
-def test_a_look_up_outside_the_table_has_the_sdks_fields_a_method_none_and_an_unknown_one_is_refused(record):
+def test_unlisted_look_up_has_the_sdks_fields_and_unknown_is_refused(record):
     def program():
         cluster = eks.Cluster("c", fargate=True)
         pulumi.export("queue", aws.sqs.get_queue(name="q").url)
@@ -150,7 +150,7 @@ def test_missing_output_of_another_stack_stops_the_program(record, references, n
     assert said in str(refused.value)
 
 
-def test_a_key_that_the_program_gives_is_a_part_of_the_recorded_config(record):
+def test_config_key_set_by_the_program_is_recorded(record):
     cluster = {"endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}}
 
     def program():
@@ -171,12 +171,12 @@ def test_a_key_that_the_program_gives_is_a_part_of_the_recorded_config(record):
     ],
     ids=["twice", "misshapen"],
 )
-def test_a_wrong_value_of_the_program_is_refused_as_the_programs(record, given, said):
+def test_wrong_config_value_of_the_program_is_blamed_on_it(record, given, said):
     with pytest.raises(pulumi.RunError, match=re.escape(said)):
         record(lambda: read_config(**given), project="trainium-eks", config={"owner": "me", "region": "us-west-2"})
 
 
-def test_a_stacks_own_answers_lie_beside_its_config(tmp_path):
+def test_stacks_answers_are_stored_next_to_its_config(tmp_path):
     (tmp_path / "answers.prod.yaml").write_text(
         "lookups:\n  a:b:c: {id: 1}\nstackReferences: {o/p/s: {x: [1, 2]}, acme/network/prod: network.json}"
     )
@@ -211,7 +211,7 @@ def test_unknown_types_are_echoed_and_named(record):
         ("a: {", "is not valid YAML"),
     ],
 )
-def test_a_file_of_another_form_is_refused(tmp_path, text, fault):
+def test_malformed_answer_file_is_refused(tmp_path, text, fault):
     file = tmp_path / "stub.yaml"
     file.write_text(text)
     with pytest.raises(AssumptionsError, match=re.escape(fault)):
@@ -231,7 +231,7 @@ def test_a_file_of_another_form_is_refused(tmp_path, text, fault):
         ('{"vpcId": "[unknown]"}', "values that a plan does not know"),
     ],
 )
-def test_a_file_with_outputs_that_cannot_be_used_is_refused(tmp_path, outputs, fault):
+def test_answer_file_with_unusable_outputs_is_refused(tmp_path, outputs, fault):
     (tmp_path / "answers.prod.yaml").write_text("stackReferences: {acme/network/prod: network.json}")
     if outputs is not None:
         (tmp_path / "network.json").write_text(outputs)

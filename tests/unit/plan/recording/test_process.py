@@ -131,12 +131,12 @@ def with_environment(directory, *packages, options="virtualenv: own"):
     return made
 
 
-def test_projects_own_environment_runs_it(tmp_path):
+def test_program_runs_in_its_projects_environment(tmp_path):
     graph = record(with_environment(tmp_path, "pulumi", "pydantic", "yaml"), "dev")
     assert (graph.outputs["prefix"], graph.warnings) == (str(tmp_path / "own"), ())
 
 
-def test_failure_names_answers_that_were_made_up(tmp_path):
+def test_failure_names_the_placeholder_answers(tmp_path):
     """Of a program's own error, and of args that a component refuses."""
     names = r"made-up or empty answers(.|\n)*answers\.dev\.yaml, or with --stub FILE(.|\n)*getCluster \(name=shared\)"
     cluster = "import pulumi_aws as aws\ncluster = aws.eks.get_cluster(name='shared')\n"
@@ -153,7 +153,7 @@ def test_failure_names_answers_that_were_made_up(tmp_path):
     ("options", "names"),
     [("virtualenv: own", "own environment .*/own .*lacks pydantic, yaml"), ("toolchain: poetry", "poetry run trn")],
 )
-def test_environment_that_cannot_record_is_named(tmp_path, options, names):
+def test_unusable_environment_is_named(tmp_path, options, names):
     made = with_environment(tmp_path, "pulumi", options=options)
     with pytest.raises(ProgramFailedError, match=f"No module named 'acme'(.|\n)*{names}"):
         record(made, "dev")
@@ -173,7 +173,7 @@ def test_environment_that_cannot_record_is_named(tmp_path, options, names):
         ("import os\nos._exit(7)\n", "exit code 7 and no answer"),
     ],
 )
-def test_a_program_that_fails_says_why(tmp_path, program, said):
+def test_failing_program_shows_its_reason(tmp_path, program, said):
     with pytest.raises(ProgramFailedError) as caught:
         record(project(tmp_path, program), "dev")
     assert re.search(said, caught.value.message)
@@ -194,7 +194,7 @@ def test_exception_has_the_programs_frames_and_its_output(tmp_path):
     assert "so far so good" in str(error)
 
 
-def test_an_exception_in_an_apply_is_found_too(tmp_path):
+def test_exception_in_an_apply_is_reported(tmp_path):
     program = """
         import pulumi, pulumi_aws as aws
         def shout(text):
@@ -207,7 +207,7 @@ def test_an_exception_in_an_apply_is_found_too(tmp_path):
     assert "site-packages" not in caught.value.traceback
 
 
-def test_a_program_that_computes_without_end_is_stopped_and_says_where_it_was(tmp_path):
+def test_endless_program_is_stopped_with_its_position(tmp_path):
     directory = project(tmp_path, "import pulumi\ndef spin():\n    while True:\n        pass\nspin()\n")
 
     def attempt(seconds):
@@ -221,7 +221,7 @@ def test_a_program_that_computes_without_end_is_stopped_and_says_where_it_was(tm
 
 
 @pytest.mark.slow
-def test_a_process_that_cannot_even_say_so_is_killed(tmp_path, monkeypatch):
+def test_unresponsive_process_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "_GRACE_SECONDS", 0.0)
     program = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n"
     with pytest.raises(ProgramTimeoutError, match="did not say"):
@@ -235,7 +235,7 @@ def test_a_killed_process_names_the_signal(tmp_path):
     assert "last words" in caught.value.output
 
 
-def test_a_process_left_behind_does_not_keep_the_recording_waiting(tmp_path):
+def test_leftover_process_does_not_delay_the_recording(tmp_path):
     """And an exit may be a success."""
     program = """
         import pulumi, subprocess, sys
@@ -248,7 +248,7 @@ def test_a_process_left_behind_does_not_keep_the_recording_waiting(tmp_path):
 
 
 @pytest.mark.parametrize("left_behind", ["executed", "forked"])
-def test_a_daemon_that_a_backend_starts_does_not_keep_the_recording_waiting(tmp_path, left_behind):
+def test_daemon_started_by_a_backend_does_not_delay_the_recording(tmp_path, left_behind):
     """One that is forked without being executed keeps every pipe of this process, whatever is done about it."""
     backend = f"""
         import os, time
@@ -290,7 +290,7 @@ def asleep(directory, before=""):
     return caller, int(mark.read_text())
 
 
-def test_an_interrupt_ends_the_program_too(tmp_path):
+def test_interrupt_ends_the_program(tmp_path):
     # Tests that a shell runs in the background have inherited that interrupts are ignored.
     caller, pid = asleep(tmp_path, "signal.signal(signal.SIGINT, signal.default_int_handler)")
     caller.send_signal(signal.SIGINT)
@@ -328,7 +328,7 @@ def request(**given):
     return RecordingRequest("p", "dev", "/p/__main__.py", {"p:a": "1"}, ("p:a",), False, 3.5, **given)
 
 
-def test_a_request_arrives_as_it_was_sent_and_another_version_is_refused_on_both_sides(tmp_path):
+def test_request_arrives_unchanged_and_another_version_is_refused(tmp_path):
     asked = request(answer="/a", assumptions=Assumptions({"a:b:c": {"x": 1}}, {"s": {"y": [2]}}))
     live = request(live=LiveBackend("module:function", {"z": 1}, 7))
     for each in (request(), asked, live):

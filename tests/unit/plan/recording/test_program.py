@@ -41,7 +41,7 @@ def the(graph, type_):
     return found
 
 
-def test_whole_numbers_are_ints_and_genuine_floats_stay(record):
+def test_whole_numbers_are_ints_and_floats_are_kept(record):
     def program():
         spec = {"whole": 3, "float": 2.5, "list": [1, 0.5], "flag": True, "big": 2**53, "nothing": None}
         k8s.apiextensions.CustomResource("q", api_version="a.b/v1", kind="Q", metadata={"name": "q"}, spec=spec)
@@ -52,7 +52,7 @@ def test_whole_numbers_are_ints_and_genuine_floats_stay(record):
     assert [type(spec[key]) for key in ("whole", "float", "flag", "big")] == [int, float, bool, int]
 
 
-def test_secrets_appear_nowhere(record):
+def test_recording_contains_no_secret(record):
     def program():
         secret = pulumi.Output.secret("hunter2-hunter2")
         metadata = {"name": "s", "annotations": {"nested": secret}}
@@ -74,7 +74,7 @@ def test_secrets_appear_nowhere(record):
     assert graph.warnings == (f"the password is {SECRET}",)
 
 
-def test_the_explicit_provider_is_recorded_and_gives_the_region(record):
+def test_explicit_provider_is_recorded_with_its_region(record):
     def program():
         provider = aws.Provider("aws", region="eu-west-1", default_tags={"tags": {"Owner": "me"}})
         aws.ec2.Vpc("net", tags={"Name": "net"}, opts=pulumi.ResourceOptions(provider=provider))
@@ -123,7 +123,7 @@ def test_every_option_is_recorded(record):
     assert (vpc.outputs["id"], vpc.outputs["arn"]) == ("vpc-123", SECRET)
 
 
-def test_options_reach_the_children_of_a_component_and_its_outputs_are_recorded(record):
+def test_component_options_reach_its_children_and_its_outputs_are_recorded(record):
     def program():
         other = aws.ec2.Eip("other")
         Pair("p", pulumi.ResourceOptions(protect=True, retain_on_delete=True, deleted_with=other))
@@ -170,7 +170,7 @@ def test_unrecordable_program_is_refused(record, program, fault):
     assert re.search(fault, str(caught.value), re.DOTALL)
 
 
-def test_a_kustomization_is_recorded_with_a_warning_that_its_objects_are_not(record):
+def test_kustomization_is_recorded_with_a_warning_for_its_objects(record):
     graph = record(lambda: k8s.kustomize.v2.Directory("d", directory="https://example.com/x?ref=v1"))
     assert the(graph, "kubernetes:kustomize/v2:Directory").name == "d"
     assert graph.warnings == ("d: the objects of kubernetes:kustomize/v2:Directory are not in the plan",)
@@ -203,7 +203,7 @@ def test_hanging_resource_is_named_with_its_dependency(record):
     assert {"aws:ec2/eip:Eip e (being created)", *waits} <= set(found)
 
 
-def test_a_program_is_stuck_when_nothing_has_moved_in_as_many_looks_as_the_limit_has():
+def test_program_is_stuck_after_as_many_idle_looks_as_the_limit():
     every_second = Standstill(lambda: 0, 3, 1)
     assert [every_second.look() for _ in range(4)] == [False, False, True, True]
     by_default = Standstill(lambda: 0, 60, None)
@@ -212,7 +212,7 @@ def test_a_program_is_stuck_when_nothing_has_moved_in_as_many_looks_as_the_limit
 
 
 @pytest.mark.slow
-def test_a_program_that_moves_may_take_longer_than_the_limit(record):
+def test_progressing_program_may_exceed_the_limit(record):
     """Each of its steps is longer than a look, and all together than the limit."""
     limit = 5.0
 
@@ -246,7 +246,7 @@ def test_programs_exception_is_raised_unchanged_and_leaves_no_state(record):
     assert len(graph.resources) == 1
 
 
-def test_a_stack_that_someone_else_left_active_is_no_obstacle(record):
+def test_active_stack_of_another_run_does_not_interfere(record):
     def with_a_root():
         settings.ROOT.set(Pair.__new__(Pair))
         return record(lambda: pulumi.export("a", 1))

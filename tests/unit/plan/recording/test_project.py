@@ -54,14 +54,14 @@ def test_project_defaults_fill_missing_keys_as_text_and_json(tmp_path):
     }
 
 
-def test_the_stacks_values_win_with_or_without_namespace(tmp_path):
+def test_stack_values_override_with_or_without_namespace(tmp_path):
     text = "config:\n  region: r\n  proj:count: 7\n  aws:region: us-east-1\n  other:key: [1, {a: 2.5}]\n"
     config = settings(tmp_path, text).config
     assert (config["proj:region"], config["proj:count"], config["aws:region"]) == ("r", "7", "us-east-1")
     assert config["other:key"] == '[1,{"a":2.5}]'
 
 
-def test_scalars_keep_the_text_they_were_written_with_and_a_null_is_empty_as_pulumi_stores_it(tmp_path):
+def test_scalars_keep_their_text_and_null_is_empty_as_in_pulumi(tmp_path):
     texts = ("012345678901", "yes", "12:30:00", "1.20", "2024-01-01", "'quoted'")
     config = settings(
         tmp_path, "config:\n  region: r\n" + "".join(f"  k{n}: {t}\n" for n, t in enumerate(texts))
@@ -83,7 +83,7 @@ def test_values_inside_objects_follow_yaml_1_2_with_anchors_and_merge_keys(tmp_p
         settings(tmp_path, "config: {a: &a [1, *a]}\n")
 
 
-def test_encrypted_values_become_placeholders_of_every_type_and_a_key_declared_secret_must_be_one(tmp_path):
+def test_encrypted_values_are_placeholders_and_secrets_are_encrypted(tmp_path):
     text = "config:\n  region: {secure: v1:abc}\n  groups: {deep: [{secure: v1:def}]}\n  plain: x\n"
     found = settings(tmp_path, text + "  count: {secure: v1:a}\n  zones: [a, {secure: v1:b}]\n")
     wanted = {"region": "[secret]", "count": "[secret]", "groups": '{"deep":["[secret]"]}', "zones": '["a","[secret]"]'}
@@ -108,7 +108,7 @@ def test_every_wrong_type_and_missing_key_is_reported_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("environment", ["[prod]", "{imports: [prod], values: {pulumiConfig: {a: b}}}"])
-def test_an_esc_environment_is_warned_of_and_its_values_unseen(tmp_path, environment):
+def test_esc_environment_is_warned_of_and_not_read(tmp_path, environment):
     found = settings(tmp_path, f"environment: {environment}\nconfig: {{region: r}}\n")
     assert found.config["proj:count"] == "3"
     assert "Pulumi.dev.yaml: 'environment'" in "".join(found.warnings)
@@ -127,7 +127,7 @@ def test_an_unknown_stack_lists_those_there_are_with_the_nearest(tmp_path):
         project.stack("../x")
 
 
-def test_other_file_endings_and_a_program_elsewhere_are_found(tmp_path):
+def test_other_file_extensions_and_program_folders_are_found(tmp_path):
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__main__.py").write_text("")
     (tmp_path / "stacks").mkdir()
@@ -155,7 +155,7 @@ def test_other_file_endings_and_a_program_elsewhere_are_found(tmp_path):
         ("- a\n", "must be a mapping"),
     ],
 )
-def test_a_project_that_cannot_be_read_says_why(tmp_path, project, fault):
+def test_unreadable_project_is_reported(tmp_path, project, fault):
     with pytest.raises(ProjectError, match=fault):
         write(tmp_path, project)
 
@@ -169,12 +169,12 @@ def test_a_project_that_cannot_be_read_says_why(tmp_path, project, fault):
         ("config: {region: r, region: s}\n", "'region' is set twice"),
     ],
 )
-def test_a_stack_file_that_cannot_be_read_says_why(tmp_path, stack, fault):
+def test_unreadable_stack_file_is_reported(tmp_path, stack, fault):
     with pytest.raises(ProjectError, match=fault):
         settings(tmp_path, stack)
 
 
-def test_a_bomb_of_aliases_is_refused_at_once(tmp_path):
+def test_yaml_alias_bomb_is_refused_at_once(tmp_path):
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 6)]
     with pytest.raises(ProjectError, match=r"Pulumi\.dev\.yaml: with its aliases written out it has more than 100,000"):

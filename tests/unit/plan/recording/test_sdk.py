@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[4]
 WHERE = f"Pulumi's SDK {version('pulumi')} moved what trainium_eks/plan/sdk.py uses: "
 
 
-def test_settings_have_no_field_that_a_recording_leaves_to_another_program():
+def test_recording_sets_every_field_of_pulumis_settings():
     """Each is a context variable: one that is not set would come from whoever ran before in this process."""
     wanted = {name for name, value in vars(settings.Settings).items() if isinstance(value, property)}
     source = inspect.getsource(sdk.enter)
@@ -28,7 +28,7 @@ def test_settings_have_no_field_that_a_recording_leaves_to_another_program():
     assert not missing, f"{WHERE}Settings has {', '.join(sorted(missing))}, which sdk.enter does not set"
 
 
-def test_an_output_says_whether_it_has_its_value():
+def test_output_shows_whether_it_is_known():
     async def ask():
         later = asyncio.get_running_loop().create_future()
         output = pulumi.Output.from_input(later)

@@ -34,7 +34,7 @@ def the(graph, type_):
     return found
 
 
-def test_a_resources_own_come_first_then_its_parents_then_the_stacks(record):
+def test_transforms_run_from_resource_to_parent_to_stack(record):
     def program():
         aws.ec2.Eip("early")  # what was registered before the stack's transform is left alone
         pulumi.runtime.register_resource_transform(tagging("stack "))
@@ -87,7 +87,7 @@ def test_input_removed_by_a_transform_loses_its_dependency(record):
     assert "vpcId" not in subnet.property_dependencies
 
 
-def test_a_transform_may_wait_and_the_older_transformations_are_applied_too(record):
+def test_async_transform_and_legacy_transformations_are_applied(record):
     async def slow(args):
         return pulumi.ResourceTransformResult({**args.props, "tags": {"slow": "yes", **args.props["tags"]}}, args.opts)
 
@@ -120,7 +120,7 @@ def test_transform_reaches_children_of_a_remote_component(record):
     assert the(record(program), "aws:eks/cluster:Cluster").inputs["tags"]["order"] == "stack"
 
 
-def test_transforms_of_look_ups_are_applied_and_an_error_in_any_is_the_programs(record):
+def test_transforms_apply_to_look_ups_and_their_errors_are_raised(record):
     def always(args):
         return pulumi.InvokeTransformResult({**args.args, "id": "vpc-changed"}, args.opts)
 
@@ -142,7 +142,7 @@ async def never(args):
     raise AssertionError
 
 
-def test_a_transform_that_never_answers_does_not_keep_the_recording(record):
+def test_hanging_transform_does_not_hang_the_recording(record):
     def attempt(seconds):
         with pytest.raises(RecordingTimeoutError) as caught:
             record(lambda: aws.ec2.Eip("e", opts=options(never)), timeout_seconds=seconds)
@@ -151,7 +151,7 @@ def test_a_transform_that_never_answers_does_not_keep_the_recording(record):
     assert "Eip e" in "".join(out_of_time(attempt, "Eip e"))
 
 
-def test_a_failure_elsewhere_does_not_wait_for_a_transform(record):
+def test_failure_is_raised_without_waiting_for_a_transform(record):
     def program():
         aws.ec2.Eip("waits", opts=options(never))
         aws.ivs.Channel("unknown")

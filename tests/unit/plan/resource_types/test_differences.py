@@ -25,7 +25,7 @@ def test_changed_input_is_one_difference(before, after):
     assert len(paths({"x": before}, {"x": after})) == 1
 
 
-def test_the_smallest_parts_are_named_and_a_null_is_as_good_as_nothing():
+def test_smallest_changed_paths_are_named_and_null_is_absent():
     before = {"a": {"b": 1, "c": [{"d": 1}, 2]}, "e": [1]}
     after = {"a": {"b": 1, "c": [{"d": 3}, 2]}, "e": [1, 2], "f": "new"}
     assert paths(before, after) == [("a.c[0].d", 1, 3), ("e", [1], [1, 2]), ("f", None, "new")]

@@ -37,7 +37,7 @@ def types_of_environments():
     }
 
 
-def test_every_type_of_the_environments_has_one_row_and_the_free_and_empty_ones_are_known():
+def test_every_type_has_one_row_and_free_types_are_known():
     components = re.compile(r"trainium-eks:|eks:index:|pulumi:pulumi:Stack$|kubernetes:kustomize/")
     types = types_of_environments()
     assert len(types) > 50
@@ -61,7 +61,7 @@ def test_unknown_type_has_no_price_and_its_changes_need_a_review():
 
 
 @pytest.mark.parametrize("token", AWS)
-def test_a_row_is_as_the_sdk_says(token):
+def test_row_matches_the_sdk(token):
     takes, row = inputs_of(token), ROWS[token]
     assert row.tagged == ("tags" in takes)
     assert (REGION in row.replaced_by) == ("region" in takes)
@@ -79,7 +79,7 @@ def nested(typ):
     return next(filter(None, map(nested, typing.get_args(typ))), {})
 
 
-def test_built_in_groups_are_those_that_the_sdk_has():
+def test_built_in_groups_equal_the_sdks():
     source = Path(pulumi_kubernetes.__file__).read_text(encoding="utf-8")
     groups = set(re.findall(r'"mod": "([^"/]+)/', source))
     assert groups - {"helm.sh", "kustomize", "meta", "yaml"} == kubernetes.BUILT_IN_GROUPS
@@ -130,7 +130,7 @@ def test_replacing_change_is_recognised(row, inputs, path, before, after, replac
     assert replacements.replaces(resource, path, before, after) is replaced
 
 
-def test_paths_that_replace_depend_on_inputs_and_options():
+def test_replacing_paths_depend_on_inputs_and_options():
     provider = Resource("u", providers.KUBERNETES.token, "n")
     assert replacements.replacing_paths(provider) == ("clusterIdentifier", "kubeconfig")
     known = replace(provider, inputs={"clusterIdentifier": "arn"})

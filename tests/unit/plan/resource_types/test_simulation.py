@@ -23,7 +23,7 @@ def registration(type_, inputs):
 
 
 @pytest.mark.parametrize("type_", AWS)
-def test_every_answer_is_one_of_the_sdks_class_and_of_the_simulated_account(type_):
+def test_every_answer_has_the_sdks_type_and_the_simulated_account(type_):
     asked = registration(type_, {})
     _, computed = Simulation("us-gov-west-1").create(asked)
     assert set(computed) <= set(_types.resource_types(sdk_inputs.resource_class(type_)))
@@ -38,7 +38,7 @@ def test_every_answer_is_one_of_the_sdks_class_and_of_the_simulated_account(type
     assert isinstance(identity, str), "inputs may not be known yet"
 
 
-def test_a_given_name_is_kept_and_a_missing_one_is_made_from_the_logical_name():
+def test_given_name_is_kept_and_a_missing_one_is_generated():
     def name(**inputs):
         return str(Simulation().create(registration("aws:iam/role:Role", inputs))[1]["name"])
 
@@ -54,7 +54,7 @@ def test_an_unknown_type_is_an_error():
             Simulation().create(registration(type_, {}))
 
 
-def test_an_object_given_where_the_sdk_takes_text_or_an_object_is_checked_as_an_object():
+def test_object_in_a_text_or_object_field_is_checked_as_an_object():
     importlib.import_module("pulumi_aws")
     [fault] = sdk_inputs.faults("aws:iam/rolePolicy:RolePolicy", {"policy": {"Statment": []}})
     assert "policy.Statment" in fault

@@ -51,7 +51,7 @@ def broken(graph, *, preview=False):
             yield from ((rule.id, each) for each in made.broken(rule, resources))
 
 
-def test_every_rule_of_the_list_is_judged_by_the_models_facts():
+def test_every_rule_uses_the_models_facts():
     assert len(RULE) == len(RULES)
     assert RULE.keys().isdisjoint(NOT_JUDGED)
     assert RULE.keys() | set(NOT_JUDGED) >= {f"R{number:02d}" for number in range(1, 89)}
@@ -85,7 +85,7 @@ def test_no_rule_applies_to_an_empty_program():
 
 
 @pytest.mark.parametrize("fault", ONE_A_RULE)
-def test_fault_breaks_its_rule_and_no_other(fault):
+def test_fault_breaks_only_its_rule(fault):
     program = environment()
     fault.change(program)
     graph = program.graph()
@@ -114,7 +114,7 @@ def waived(expires="2027-03-31"):
     return program.graph()
 
 
-def test_creator_as_administrator_is_waived_everywhere():
+def test_creator_administrator_rule_is_waived_everywhere():
     verdict = verdicts(environment().graph())["R07"]
     assert (verdict.status, verdict.reason) == ("waived", STANDING_WAIVERS["R07"])
     assert verdict.failures
@@ -165,7 +165,7 @@ def test_a_waiver_holds_until_its_last_day(expires, status, says):
         assert len(lines) == bool(says)
 
 
-def test_a_waiver_that_the_config_must_have_is_not_stale():
+def test_required_waiver_is_not_stale():
     """R67 judges the provider, the config's check the list of accounts: somebody may mend one beside the stack."""
     program = environment()
     waivers = {"R67": {"reason": "tried anywhere", "expires": "2027-03-31"}}
@@ -255,7 +255,7 @@ def assert_verdict(change, rule, status):
         (subnets_by_their_tags, "R36"),
     ],
 )
-def test_rule_accepts_other_good_ways(change, rule):
+def test_rule_accepts_equivalent_settings(change, rule):
     assert_verdict(change, rule, "pass")
 
 
@@ -263,7 +263,7 @@ VERDICTS = yaml.safe_load((ROOT / "tests" / "rule_verdicts.yaml").read_text())
 
 
 @pytest.mark.parametrize("row", VERDICTS, ids=lambda row: row["what"])
-def test_verdict_of_a_changed_environment(row):
+def test_changed_environment_has_its_expected_verdict(row):
     for status in ("pass", "fail", "n/a"):
         for rule in row.get(status, ()):
             assert_verdict(row_change(row), rule, status)
@@ -279,7 +279,7 @@ def test_budget_rule_passes_at_its_bound():
     assert len(verdicts(program.graph())["R72"].failures) == 2
 
 
-def test_a_subnet_of_another_program_is_not_counted():
+def test_foreign_subnet_is_not_counted():
     program = environment()
     for group in ("system-nodes", "cpu-nodes", "base-nodes", "block-nodes"):
         program.put(group, "subnetIds", ["subnet-of-nobody"])
@@ -288,7 +288,7 @@ def test_a_subnet_of_another_program_is_not_counted():
     assert {finding.urn for finding in verdicts(program.graph())["R37"].findings} == {program["vpc"].urn}
 
 
-def test_development_is_not_held_to_the_production_parts():
+def test_development_skips_production_rules():
     program = environment()
     program.config["production"] = False
     program.put("base-template", "blockDeviceMappings.0.ebs.kmsKeyId", DROP)
@@ -367,7 +367,7 @@ def test_no_value_of_one_type_stops_a_rule():
             judge(program.graph())
 
 
-def test_references_that_are_not_known_yet_are_followed_by_their_origin():
+def test_unknown_references_are_followed_by_their_origin():
     """In a first preview ids are unknown; what an input came from still tells which resource is meant."""
     program = environment()
     for name, path, origin in (
@@ -420,7 +420,7 @@ def test_preview_reports_known_values_and_omits_unknown_ones():
     assert "enableKeyRotation" in finding.message
 
 
-def test_providers_of_the_engines_own_are_left_out():
+def test_default_providers_are_left_out():
     program = environment()
     program.add("default_4_4_0", "pulumi:providers:eks", {})
     graph = program.graph()

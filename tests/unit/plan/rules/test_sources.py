@@ -38,7 +38,7 @@ def refused(**section):
     return [*limits.of_places(limits.walk(config)), *storage.validate(config, production=False)] != []
 
 
-def test_sizes_and_rates_are_the_same_to_judge_and_rule():
+def test_rule_and_config_agree_on_sizes_and_rates():
     for size in (0, 1199, 1200, 1201, 2399, 2400, 2401, 3600, 4799, 4800, 4801, 7200):
         assert refused(storage_capacity_gib=size) == fails(storageCapacity=size), size
     for rate in (0, 124, 125, 126, 249, 250, 500, 999, 1000, 1001):
@@ -49,7 +49,7 @@ def test_sizes_and_rates_are_the_same_to_judge_and_rule():
 
 
 @pytest.mark.parametrize("throughput", lustre.THROUGHPUT_PER_TIB)
-def test_steps_with_efa_are_the_same_to_judge_and_rule(throughput):
+def test_rule_and_config_agree_on_efa_steps(throughput):
     for off in (-1, 0, 1):
         size = lustre.EFA_STEP_GIB[throughput] + off
         failed = fails(perUnitStorageThroughput=throughput, storageCapacity=size, efaEnabled=True)
@@ -57,7 +57,7 @@ def test_steps_with_efa_are_the_same_to_judge_and_rule(throughput):
         assert refused(throughput_per_tib=throughput, storage_capacity_gib=size, efa_enabled=True) == failed
 
 
-def test_a_rule_that_the_config_is_judged_by_too_names_the_judge_it_is_independent_of():
+def test_rule_shared_with_the_config_names_its_independent_judge():
     explained = {rule.id: rule.explanation for rule in RULES}
     named = {
         (keyword.value.value, source.relative_to(PACKAGE).as_posix())
@@ -73,12 +73,12 @@ def test_a_rule_that_the_config_is_judged_by_too_names_the_judge_it_is_independe
     assert [file for file in mentioned if not (PACKAGE / file).is_file()] == []
 
 
-def test_log_types_are_all_of_eks():
+def test_log_types_equal_ekss():
     shape = botocore.session.get_session().get_service_model("eks").shape_for("LogType")
     assert set(cluster.LOG_TYPES) == set(shape.enum)
 
 
 @pytest.mark.parametrize("endpoint", network.COMPLETE_ENDPOINTS)
-def test_every_endpoint_counts_for_the_judge(endpoint):
+def test_config_judges_every_endpoint(endpoint):
     rest = tuple(each for each in network.COMPLETE_ENDPOINTS if each != endpoint)
     assert network.lacks_endpoints(network.NetworkConfig(interface_endpoints=rest)) == (endpoint,)

@@ -1,4 +1,4 @@
-"""Finding and report: the result of every command that examines a stack, a cluster or an account."""
+"""Finding and report: the result of every check of a program, a stack, a cluster or an account."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,14 +30,16 @@ class Status(StrEnum):
 class Finding:
     """The outcome for one subject."""
 
-    id: str
-    """``<section>/<subject>``, the same in every run, so that tools can follow it (``quotas/L-2C3B7624``)."""
     status: Status
     subject: str
+    """What was examined: a node group, a queue, the URN of a resource."""
     text: str
     """One sentence: the outcome, or why nothing was examined."""
     fix: str = ""
     """Remedy with its command, one line; empty where nothing is to be mended."""
+    id: str = ""
+    """``<section>/<subject>``, the same in every run, so that tools can follow it (``quotas/L-2C3B7624``); empty where
+    the check itself has an id, as a rule of the plan."""
     details: tuple[str, ...] = ()
     """Lines below the sentence: each faulty object, each command."""
     data: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
@@ -69,22 +71,22 @@ class Finding:
 
 def passed(id_: str, subject: str, text: str) -> Finding:
     """Return the finding of a subject that is as it should be."""
-    return Finding(id_, Status.PASS, subject, text)
+    return Finding(Status.PASS, subject, text, id=id_)
 
 
 def failed(id_: str, subject: str, text: str, fix: str, details: Sequence[str] = (), **data: Any) -> Finding:
     """Return the finding of a subject that is wrong."""
-    return Finding(id_, Status.FAIL, subject, text, fix, tuple(details), data)
+    return Finding(Status.FAIL, subject, text, fix, id_, tuple(details), data)
 
 
 def not_checked(id_: str, subject: str, reason: str) -> Finding:
     """Return the finding of a subject of which nothing is known."""
-    return Finding(id_, Status.NOT_CHECKED, subject, reason)
+    return Finding(Status.NOT_CHECKED, subject, reason, id=id_)
 
 
 def not_applicable(id_: str, subject: str, reason: str) -> Finding:
     """Return the finding of a subject that is not there, as it may."""
-    return Finding(id_, Status.NOT_APPLICABLE, subject, reason)
+    return Finding(Status.NOT_APPLICABLE, subject, reason, id=id_)
 
 
 @dataclass(frozen=True)
