@@ -33,13 +33,10 @@ from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.local.runtime.isolation import Chosen
 from trainium_eks.model.catalogue.addon_records import ADDONS
 from trainium_eks.model.catalogue.versions import KUBERNETES
-from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording import assumptions
 from trainium_eks.plan.recording.process import Live, ProgramFailedError, ProgramTimeoutError, record
 from trainium_eks.plan.recording.project import load_project
-
-REPORT_VERSION = 1
 
 PROGRAM_SECONDS = 1800.0
 """How long a whole program may take: releases wait up to ten minutes each, several one after another."""
@@ -95,64 +92,6 @@ class Result:
         return not self.started.started and not any(
             count for kind in self.changes.values() for change, count in kind.items() if change != Change.SAME
         )
-
-
-@dataclass(frozen=True)
-class Report:
-    """The report of the last complete ``up``, for ``trn local kubectl`` and ``trn doctor``."""
-
-    server: str = ""
-    kubernetes: str = ""
-    not_installed: Mapping[str, str] = field(default_factory=dict)
-    """Reason why it is not on this machine, by name of Helm release or kustomization."""
-    simulated: tuple[str, ...] = ()
-    """Packages that the simulation answered for."""
-    real_volcano: bool = False
-    """Whether Volcano's own processes run."""
-
-    @staticmethod
-    def of(result: Result) -> "Report":
-        """Return the report of an ``up``."""
-        return Report(
-            server=result.started.server,
-            kubernetes=result.started.version,
-            not_installed=result.not_installed,
-            simulated=tuple(sorted(result.graph.simulated)),
-            real_volcano=result.real_volcano,
-        )
-
-    @staticmethod
-    def load(paths: Paths) -> "Report":
-        """Return the report of a stack; an empty one where no ``up`` has completed."""
-        try:
-            data = parse_json(paths.report.read_text(encoding="utf-8"))
-            return Report(
-                server=str(data["server"]),
-                kubernetes=str(data["kubernetes"]),
-                not_installed={each["name"]: each["reason"] for each in data["notInstalled"]},
-                simulated=tuple(data["simulated"]),
-                real_volcano=data["realVolcano"],
-            )
-        except (OSError, *MISSHAPEN):
-            return Report()
-
-    @property
-    def minor(self) -> str:
-        """Return the API server's minor version, ``1.35``; the library's default version where no control plane ran."""
-        parts = self.kubernetes.removeprefix("v").split(".")
-        return ".".join(parts[:2]) if len(parts) > 1 else KUBERNETES
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the versioned JSON form."""
-        return {
-            "schemaVersion": REPORT_VERSION,
-            "local": True,
-            "server": self.server,
-            "kubernetes": self.kubernetes,
-            "notInstalled": [{"name": name, "reason": why} for name, why in sorted(self.not_installed.items())],
-            "simulated": list(self.simulated),
-            "realVolcano": self.real_volcano,
-        }
 
 
 class UpFailedError(LocalCloudError):
@@ -239,8 +178,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             seconds=time.monotonic() - begun,
         )
         _write(paths.outputs, outputs)
-        ran = [each.name for each in processes.running(paths) if each.name != SHIM]
-        _write(paths.report, {**Report.of(result).to_json(), "processes": sorted({*ran})})
+        _write(paths.report, _report(result, paths))
         made.complete(paths, now)
     return result
 
@@ -384,6 +322,18 @@ def _outputs(graph: Graph, paths: Paths, stack: str) -> dict[str, Any]:
     if "updateKubeconfigCommand" in outputs:
         outputs["updateKubeconfigCommand"] = f"trn kubeconfig --admin --stack {stack} > kubeconfig"
     return outputs
+
+
+def _report(result: Result, paths: Paths) -> dict[str, Any]:
+    """Return the report that ``trn doctor`` reads (:mod:`trainium_eks.operate.verify.local_report`)."""
+    return {
+        "schemaVersion": 1,
+        "local": True,
+        "notInstalled": [{"name": name, "reason": why} for name, why in sorted(result.not_installed.items())],
+        "simulated": sorted(result.graph.simulated),
+        "realVolcano": result.real_volcano,
+        "processes": sorted({each.name for each in processes.running(paths)} - {SHIM}),
+    }
 
 
 def _kustomizations(graph: Graph, operator: OperatorSource) -> dict[str, str]:
