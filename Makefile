@@ -108,9 +108,7 @@ format: $(VENV)/.dev ## Format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/rules.md, docs/components, docs/bootstrap.yaml, docs/plan.svg
-	@$(BIN)/python -m trainium_eks.model.config.schema
-	@$(BIN)/python -m trainium_eks.plan.rules > docs/rules.md
+docs: $(VENV)/.runtime ## Regenerate Pulumi.yaml's config, docs/config.md, docs/rules.md, docs/components, docs/bootstrap.yaml, …
 	@PYTHONPATH=. $(BIN)/python docs/typed_dicts.py
 	@PYTHONPATH=. $(BIN)/python docs/provider_schema.py
 	@PYTHONPATH=. $(BIN)/python docs/generate.py

@@ -1,7 +1,7 @@
-"""Writes the pages of ``docs/components`` from the components, their args and the examples, the tables of
-``docs/alerts.md`` and ``docs/doctor.md``, the tree of folders in CONTRIBUTING.md, the options of ``trn train``, the
-columns of trainings' data, the checked modules of the AWS SDK in pyproject.toml, the policies of
-``docs/bootstrap.yaml``, and ``docs/plan.svg``.
+"""Writes the pages of ``docs/components`` from the components, their args and the examples, the config's block in
+Pulumi.yaml, the tables of ``docs/config.md``, ``docs/rules.md``, ``docs/alerts.md`` and ``docs/doctor.md``, the tree of
+folders in CONTRIBUTING.md, the options of ``trn train``, the columns of trainings' data, the checked modules of the AWS
+SDK in pyproject.toml, and the policies of ``docs/bootstrap.yaml``.
 
 python docs/generate.py             writes the pages
 python docs/generate.py --check     fails when one is not current
@@ -11,7 +11,6 @@ import ast
 import csv
 import dataclasses
 import inspect
-import io
 import itertools
 import json
 import re
@@ -21,16 +20,12 @@ import typing
 from collections.abc import Iterator
 from pathlib import Path
 
+import config_tables
 import pulumi
 import yaml
 from pydantic.fields import FieldInfo
-from rich.console import Console
-from rich.text import Text
 
 import components
-from trainium_eks.cli.shared import plan_page, plan_report, recording
-from trainium_eks.cli.shared.console import PIPED_WIDTH, THEME
-from trainium_eks.cli.shared.markdown import Markdown
 from trainium_eks.jobs.objects import options
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation import limits
@@ -39,12 +34,15 @@ from trainium_eks.model.validation.problems import config_path
 from trainium_eks.observe import rules
 from trainium_eks.observe.alerts import runbook
 from trainium_eks.observe.faults import catalogue
+from trainium_eks.plan.rules import NOT_JUDGED, RULES, STANDING_WAIVERS
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "components"
-PICTURE = ROOT / "docs" / "plan.svg"
 ALERTS = ROOT / "docs" / "alerts.md"
+CONFIG = ROOT / "docs" / "config.md"
 DOCTOR = ROOT / "docs" / "doctor.md"
+PROJECT = ROOT / "Pulumi.yaml"
+RULES_PAGE = ROOT / "docs" / "rules.md"
 BOOTSTRAP = ROOT / "docs" / "bootstrap.yaml"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 TRAINING = ROOT / "docs" / "training-jobs.md"
@@ -118,6 +116,9 @@ def pages() -> dict[Path, str]:
     return {FOLDER / f"{name}.md": page(name) for name in names()} | {
         FOLDER / "README.md": index(),
         ALERTS: _with(ALERTS, alerts=f"\n{alert_table()}\n\n", series=f"\n{series()}\n\n"),
+        PROJECT: _with(PROJECT, config=config_tables.pulumi_yaml()),
+        CONFIG: _with(CONFIG, inputs=config_tables.markdown(), outputs=config_tables.outputs_markdown()),
+        RULES_PAGE: _with(RULES_PAGE, **{name: f"\n{part}\n\n" for name, part in rule_tables().items()}),
         DOCTOR: _with(DOCTOR, findings=f"\n{findings()}\n\n"),
         CONTRIBUTING: _with(CONTRIBUTING, folders=f"{folders()}\n"),
         TRAINING: _with(TRAINING, options=f"{train_options()}\n"),
@@ -128,11 +129,17 @@ def pages() -> dict[Path, str]:
 
 
 def _with(file: Path, **parts: str) -> str:
-    """Return a file's text with these parts between the marks of their names."""
+    """Return a file's text with these parts between the marks of their names.
+
+    Raises:
+        ValueError: the file lacks a mark.
+    """
     text = file.read_text()
     for name, part in parts.items():
         marks = rf"((?:<!--|#) {name.replace('_', ' ')}:begin[^\n]*\n).*?( *(?:<!--|#) {name.replace('_', ' ')}:end)"
-        text = re.sub(marks, lambda found, part=part: f"{found[1]}{part}{found[2]}", text, flags=re.DOTALL)
+        text, count = re.subn(marks, lambda found, part=part: f"{found[1]}{part}{found[2]}", text, flags=re.DOTALL)
+        if count != 1:
+            raise ValueError(f"{file} has no marks {name}:begin and {name}:end")
     return text
 
 
@@ -148,6 +155,33 @@ def alert_table() -> str:
         for name, severity in rules.severities().items()
     )
     return _table(("Alert", "Severity", "What it means", "Faults"), rows)
+
+
+def rule_tables() -> dict[str, str]:
+    """Return the table of the rules and the three lists below it, by the names of their marks."""
+    rows = (
+        (
+            f'<a id="{rule.id.lower()}"></a>{rule.id}',
+            rule.severity,
+            f"**{rule.title}.** {rule.explanation}",
+            rule.source,
+            f"`{rule.check.__module__.rpartition('.')[2]}.py`",
+        )
+        for rule in RULES
+    )
+    beyond = [f"- **{rule.id}**: {rule.beyond_pack}." for rule in RULES if rule.beyond_pack]
+    beyond += [
+        f"- **{', '.join(rule.id for rule in RULES if rule.follows_ids)}** follow ids and names from resource to"
+        " resource: while a preview does not know some, these rules are judged in the update.",
+        f"- **{', '.join(rule.id for rule in RULES if rule.reads_computed)}** read ARNs and policies: what a first"
+        " preview does not know of them is judged in the update.",
+    ]
+    return {
+        "rules": _table(("Rule", "Severity", "What is wanted, and why", "Source", "File"), rows),
+        "waived": "\n".join(f"- **{name}**: {reason}" for name, reason in STANDING_WAIVERS.items()),
+        "not_judged": "\n".join(f"- **{name}**: {reason}" for name, reason in NOT_JUDGED.items()),
+        "beyond_pack": "\n".join(beyond),
+    }
 
 
 def findings() -> str:
@@ -426,46 +460,9 @@ def _cell(text: str) -> str:
     return text.replace("\n", " ").replace("|", "\\|")
 
 
-_EXCERPT = (
-    "trainium-eks · dev",
-    "Resources",
-    "LustreFileSystem",
-    "NodeGroup nodes: 2 ×",
-    "Queue test",
-    "Cost",
-    "2 to 4 × trn1.32xlarge",
-    "total",
-    "Time to ready",
-    "modelled",
-    "NodeGroup",
-    "Rules",
-    " pass:",
-    "✓",
-)
-"""What the lines of the picture's excerpt contain, in the plan's order. What lies between is left out."""
-
-
-def picture() -> str:
-    """Lines of dev's plan as a picture of a terminal."""
-    graph = recording.record(ROOT, "dev")
-    console = Console(record=True, file=io.StringIO(), width=PIPED_WIDTH, force_terminal=True, theme=THEME)
-    lines = console.render_lines(Markdown(plan_page.page(plan_report.make(graph))), pad=False)
-    console.print("$ make plan", style="bold green")
-    wanted = list(_EXCERPT)
-    for line in lines:
-        if wanted and wanted[0] in "".join(segment.text for segment in line):
-            wanted.pop(0)
-            console.print(Text.assemble(*((segment.text.rstrip("\n"), segment.style or "") for segment in line)))
-    if wanted:
-        raise SystemExit(f"the plan of dev has no line with {wanted[0]!r} where docs/generate.py looks for it")
-    svg = console.export_svg(title="trn plan --stack dev", unique_id="plan")
-    # A picture in a page may load nothing: readers' own monospace font does as well.
-    return re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
-
-
 def stale() -> list[Path]:
     """Files that are missing or say something else, and files that are no page."""
-    current = {**pages(), PICTURE: picture()}
+    current = pages()
     changed = [path for path, text in current.items() if not path.is_file() or path.read_text() != text]
     return changed + [path for path in FOLDER.glob("*.md") if path not in current]
 
@@ -478,4 +475,3 @@ if __name__ == "__main__":
         FOLDER.mkdir(exist_ok=True)
         for path, text in pages().items():
             path.write_text(text)
-        PICTURE.write_text(picture())

@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import config_tables
 from golden import ROOT
 
-from trainium_eks.model.config import schema
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.plan.recording.process import record
 
@@ -24,7 +24,7 @@ _METRICS = {"managedPrometheus": True, "alerts": {"topicArn": _TOPIC, "topicKeyA
 _OFF = [
     field.alias or name
     for name, field in StackConfig.model_fields.items()
-    for section in schema.models(field.annotation)
+    for section in config_tables.models(field.annotation)
     if field.default is None and not any(each.is_required() for each in section.model_fields.values())
 ]
 """Sections that an environment lacks by default, and that need nothing said."""

@@ -34,7 +34,7 @@ def is_computed(type_, path):
     return type(None) not in typing.get_args(hint)
 
 
-def untold(changes):
+def unlisted_removals(changes):
     """Yield what is taken out of AWS resources, stays there, and no row tells."""
     for change in changes.of("update"):
         type_ = change.resource.type

@@ -104,7 +104,7 @@ def unseen_gpus(program):
     program.put("eks-node-monitoring-agent", "configurationValues", DROP)
 
 
-def p5_whose_runtime_takes_no_mounts(program):
+def p5_without_volume_mounts(program):
     p5_without_plugin(program)
     amounts = program["neuron-efa-device-plugin"].inputs["values"]["resources"]
     given = {"deviceListStrategy": "volume-mounts", "resources": amounts}
@@ -135,7 +135,7 @@ def serves_the_system_nodes(program):
     )
 
 
-def everybody_sees_grafana(program):
+def grafana_without_login(program):
     program["metrics-release"].inputs["values"]["grafana"]["grafana.ini"]["auth.anonymous"] = {"enabled": True}
 
 
@@ -185,7 +185,7 @@ FAULTS = (
     Fault("R56", "egress is open", "Egress", network_policies_of_ingress),
     Fault("R57", "too many", "1000", many_identities),
     Fault("R62", "a GPU group without a plugin", "nvidia-device-plugin", p5_without_plugin),
-    Fault("R62", "a runtime that takes no mounts", "volume-mounts", p5_whose_runtime_takes_no_mounts),
+    Fault("R62", "a runtime that takes no mounts", "volume-mounts", p5_without_volume_mounts),
     *(Fault("R71", f"{each} is not judged", each, without_field(each)) for each in POD_FIELDS),
     *(Fault("R71", f"{each} has no bound", each, unbounded(each)) for each in BOUNDED),
     *(
@@ -208,7 +208,7 @@ FAULTS = (
     Fault("R79", "a condition on something else", "SetDesiredCapacity", statement(AUTOSCALER, Condition=OF_REGION)),
     Fault("R79", "any instance", "allows ec2:Run*", statement(AUTOSCALER, **ANY_INSTANCE)),
     Fault("R81", "two for CPU pods", f"Cluster Autoscaler serves {SYSTEM_NODES}", serves_the_system_nodes),
-    Fault("R86", "no login", "wanted a login", everybody_sees_grafana),
+    Fault("R86", "no login", "wanted a login", grafana_without_login),
     Fault("R88", "every workspace", "aps:RemoteWrite", statement("RolePolicy metrics-prometheus", Resource="*")),
     Fault("R88", "every log", "logs:PutLogEvents", statement("RolePolicy logs-fluent-bit", Resource="*")),
 )

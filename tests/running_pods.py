@@ -57,13 +57,13 @@ class Pods:
     def ended(self, name):
         return self.when(name, lambda pod: phase(pod) in ("Succeeded", "Failed"))
 
-    def gone(self, name):
+    def await_deleted(self, name):
         until(lambda: self.get(name) is None, f"{name} is gone")
 
     def log(self, name, **query):
         return self.api.text("GET", f"{self._path}/{name}/log", query=query)
 
-    def said(self, name, text):
+    def await_log(self, name, text):
         """The log, once the text is in it."""
 
         def found():

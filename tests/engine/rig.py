@@ -120,7 +120,7 @@ class Rig:
             Step(step["op"], step["urn"], step.get("newState") or step.get("oldState") or {})
             for step in answer.get("steps", ())
         )
-        return Run(code, steps, f"{_said(answer.get('diagnostics', ()))}\n{said}")
+        return Run(code, steps, f"{_error_text(answer.get('diagnostics', ()))}\n{said}")
 
     def preview_document(self, stack, *arguments, forgetful=False):
         """The exit code of a preview, its document as the CLI prints it, and its stderr."""
@@ -219,7 +219,7 @@ class Rig:
         done = self._run(*arguments, failing=failing)
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         metadata = [line["resourcePreEvent"]["metadata"] for line in lines if "resourcePreEvent" in line]
-        said = _said(line["diagnosticEvent"] for line in lines if "diagnosticEvent" in line)
+        said = _error_text(line["diagnosticEvent"] for line in lines if "diagnosticEvent" in line)
         steps = tuple(Step(each["op"], each["urn"]) for each in metadata)
         return Run(done.returncode, steps, f"{said}\n{done.stderr}")
 
@@ -256,5 +256,5 @@ def _text(done):
     return done.returncode, f"{done.stdout}\n{done.stderr}"
 
 
-def _said(diagnostics):
+def _error_text(diagnostics):
     return "\n".join(each["message"] for each in diagnostics if each["severity"] in ("error", "warning"))

@@ -355,7 +355,7 @@ def test_missing_program_is_named_before_anything_starts(own, binaries, tmp_path
 def test_full_disk_is_reported_with_etcds_log_or_the_certificates_path(own, binaries):
     """A limit on files' size fails as a full disk does, and for root, too: etcd asks for 64 MB in advance."""
 
-    def told(most):
+    def start_with_full_disk(most):
         limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))\n"
         with start_elsewhere(own, binaries, limit) as limited:
             _, said = limited.communicate(timeout=SECONDS)
@@ -363,6 +363,6 @@ def test_full_disk_is_reported_with_etcds_log_or_the_certificates_path(own, bina
         assert pids(own) == {}
         return said
 
-    assert re.search(r"LocalCloudError: .*cannot be written: .*/pki.*: File too large", told(0))
-    assert re.search(r"(?s)LocalCloudError: etcd ended while starting.*etcd\.log:", told(1 << 20))
+    assert re.search(r"LocalCloudError: .*cannot be written: .*/pki.*: File too large", start_with_full_disk(0))
+    assert re.search(r"(?s)LocalCloudError: etcd ended while starting.*etcd\.log:", start_with_full_disk(1 << 20))
     assert ControlPlane(own, binaries).start().started == ALL  # space was freed

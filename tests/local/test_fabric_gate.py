@@ -40,11 +40,11 @@ class Cloud:
         status = {"status": {"nodeInfo": {"bootID": boot}}}
         self.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", json.dumps(status))
 
-    def told(self):
+    def controller_log(self):
         return self.kubectl("logs", *DEPLOYMENT)
 
     def opened(self):
-        until(lambda: not self.closed(), self.told)
+        until(lambda: not self.closed(), self.controller_log)
 
     def change(self, edit, inject=""):
         """Change the gate's settings, which starts it anew; the test gets a fault, or none."""
@@ -85,7 +85,7 @@ def test_nodes_are_closed_on_join_and_reboot_and_a_restart_opens_none(cloud):
     assert not cloud.closed()
     for name in cloud.nodes():
         cloud.reboot(name, "second")
-    until(lambda: cloud.closed() == set(cloud.nodes()), cloud.told)
+    until(lambda: cloud.closed() == set(cloud.nodes()), cloud.controller_log)
     cloud.kubectl("rollout", "restart", *DEPLOYMENT)
     cloud.kubectl("rollout", "status", *DEPLOYMENT, "--timeout=300s")
     assert len(cloud.closed()) == 2
@@ -105,13 +105,13 @@ def test_failing_node_is_cordoned_and_the_other_opens(cloud):
     cloud.kubectl("cordon", third)
     for name in cloud.nodes():
         cloud.reboot(name, "third")
-    until(lambda: len(cloud.closed()) == 3, cloud.told)
+    until(lambda: len(cloud.closed()) == 3, cloud.controller_log)
     cloud.change({"settleSeconds": 1}, inject="dead:1")
-    until(lambda: len(cloud.closed()) == 2, cloud.told, seconds=600)
+    until(lambda: len(cloud.closed()) == 2, cloud.controller_log, seconds=600)
     # A node that a person holds is not tested.
     (bad,) = cloud.closed() - {third}
     node = cloud.nodes()[bad]
-    assert node["spec"].get("unschedulable"), cloud.told()
+    assert node["spec"].get("unschedulable"), cloud.controller_log()
     (shown,) = [each for each in node["status"]["conditions"] if each["type"] == CONDITION]
     assert (shown["status"], "rank 1 on node 1" in shown["message"]) == ("False", True)
     events = cloud.project.get("local", "events", "--field-selector", f"involvedObject.name={bad}")
@@ -121,8 +121,8 @@ def test_failing_node_is_cordoned_and_the_other_opens(cloud):
 
     cloud.change({"settleSeconds": 1})
     cloud.kubectl("uncordon", third)
-    until(lambda: cloud.closed() == {bad}, cloud.told)
-    tests = [each.partition(" tests ")[2] for each in cloud.told().splitlines() if " tests " in each]
+    until(lambda: cloud.closed() == {bad}, cloud.controller_log)
+    tests = [each.partition(" tests ")[2] for each in cloud.controller_log().splitlines() if " tests " in each]
     assert tests == [f"{third}, {good}"], "an idle open node is the partner of a single one"
 
 

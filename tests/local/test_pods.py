@@ -32,7 +32,7 @@ def test_other_pods_stay_simulated(pods):
     mixed = pods.make("exit 3", spec={"initContainers": [{"name": "i", "image": "example.com/none"}]})
     pods.running(mixed)
     pods.delete(name)
-    pods.gone(name)
+    pods.await_deleted(name)
 
 
 def test_a_log_is_followed_to_its_end(pods, paths):
@@ -47,7 +47,7 @@ def test_a_log_is_followed_to_its_end(pods, paths):
 def test_log_options_select_lines(pods, paths):
     name = pods.make(f"echo one; echo two; {TOLD}; echo three; printf four")
     pod = pods.running(name)
-    pods.said(name, "two")
+    pods.await_log(name, "two")
     time.sleep(1.2)  # the API server takes sinceTime in whole seconds
     go_on(paths, pod)
     pods.ended(name)
@@ -97,7 +97,7 @@ def test_missing_image_is_named_with_the_command_that_makes_it(pods):
     assert "trn local images make none-such" in state(pod)["waiting"]["message"]
     assert phase(pod) == "Pending"
     pods.delete(name)
-    pods.gone(name)  # nothing runs that could be waited for
+    pods.await_deleted(name)  # nothing runs that could be waited for
 
 
 def test_pod_waits_for_its_config_map(pods):
@@ -116,17 +116,17 @@ def test_sigterm_comes_first_and_sigkill_after_the_grace_period(pods, paths):
         spec={"terminationGracePeriodSeconds": ENDLESS},
     )
     deaf = pods.make("trap '' TERM; echo ready; while :; do sleep 0.1; done")
-    pods.said(gentle, "ready")
-    pods.said(deaf, "ready")
+    pods.await_log(gentle, "ready")
+    pods.await_log(deaf, "ready")
     follow = pods.followed(gentle)
     assert next(follow) == "ready"
     uid = (pods.get(deaf) or {})["metadata"]["uid"]
     pods.delete(gentle)
     assert list(follow) == ["asked", "done"]
-    pods.gone(gentle)  # long before its grace period is over
+    pods.await_deleted(gentle)  # long before its grace period is over
     begun = time.monotonic()
     pods.delete(deaf)
-    pods.gone(deaf)
+    pods.await_deleted(deaf)
     assert time.monotonic() - begun > 1.5
     assert processes_of(paths, uid) == []
 
@@ -136,5 +136,5 @@ def test_force_deleted_pod_ends_at_once(pods, paths):
     uid = pods.running(name)["metadata"]["uid"]
     assert processes_of(paths, uid)
     pods.delete(name, gracePeriodSeconds=0)
-    pods.gone(name)
+    pods.await_deleted(name)
     until(lambda: not processes_of(paths, uid) and not (paths.pods / uid).exists(), "its processes and files go")

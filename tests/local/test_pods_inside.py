@@ -234,7 +234,7 @@ def test_pre_stop_hook_runs_before_sigterm(pods):
         volumeMounts=mounts(("v", "/v")),
         lifecycle={"preStop": {"exec": {"command": ["sh", "-c", "sleep 0.5; echo hook > /v/hook"]}}},
     )
-    pods.said(name, "ready")
+    pods.await_log(name, "ready")
     follow = pods.followed(name)
     assert next(follow) == "ready"
     pods.delete(name)
@@ -277,7 +277,7 @@ def test_pods_of_a_headless_service_find_each_other(pods, is_apart):
     )
     spec = {"subdomain": "job"}
     pods.make(f"exec python -c {shlex.quote(listen)}", name="one", spec={**spec, "hostname": "one"})
-    pods.said("one", "up")
+    pods.await_log("one", "up")
     # Volcano tells the names; without namespaces that is how they are known.
     env = [{"name": "VC_TASK_HOSTS", "value": "one.job"}]
     other = pods.make(f"python -c {shlex.quote(connect)} ${{VC_TASK_HOSTS}}", spec=spec, env=env)
@@ -295,11 +295,13 @@ def test_finished_pod_completes_its_job(pods):
     job = manifest("Job", "task", pods.namespace, spec={"template": template})
     pods.api.create(job)
 
-    def told():
+    def job_status():
         return dict(live(pods.api, job)["status"])
 
-    until(lambda: any(each["type"] == "Complete" for each in told().get("conditions") or ()), "the Job is complete")
-    assert told()["succeeded"] == 1
+    until(
+        lambda: any(each["type"] == "Complete" for each in job_status().get("conditions") or ()), "the Job is complete"
+    )
+    assert job_status()["succeeded"] == 1
 
 
 def test_command_runs_in_a_pod_and_kubectl_exec_names_the_alternative(pods, paths, binaries):

@@ -115,7 +115,7 @@ def test_pods_of_a_terminating_namespace_are_adopted(plane, own, own_api):
     with a_namespace(own_api) as pods:
         deaf = {"terminationGracePeriodSeconds": ENDLESS}
         name = pods.make("trap '' TERM; echo deaf; while :; do sleep 0.1; done", spec=deaf)
-        pods.said(name, "deaf")
+        pods.await_log(name, "deaf")
     pod = pods.when(name, lambda pod: pod["metadata"].get("deletionTimestamp"))
     renew_agent(own, plane)
     until(lambda: "it is being terminated" in processes.log_file(own, AGENT).read_text(), "the agent asks for a token")
@@ -159,7 +159,7 @@ def test_recreated_node_has_none_of_the_old_pods(own, pods, policy):
         metadata = {key: node["metadata"][key] for key in ("name", "labels", "annotations")}
         pods.api.create({**node, "metadata": metadata})
     pods.delete(deleted["metadata"]["name"])
-    pods.gone(deleted["metadata"]["name"])
+    pods.await_deleted(deleted["metadata"]["name"])
     if policy == "Never":
         ended = state(pods.ended(ran["metadata"]["name"]))["terminated"]
         assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
@@ -170,17 +170,17 @@ def test_recreated_node_has_none_of_the_old_pods(own, pods, policy):
 
 def test_evicted_pod_ends_like_a_deleted_one(own, pods):
     name = pods.make("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
-    pods.said(name, "ready")
+    pods.await_log(name, "ready")
     eviction = manifest("Eviction", name, pods.namespace, api_version="policy/v1")
     pods.api.request("POST", f"/api/v1/namespaces/{pods.namespace}/pods/{name}/eviction", eviction)
-    pods.gone(name)
+    pods.await_deleted(name)
 
 
 def test_taint_without_toleration_ends_pods(own, pods):
     pod = pods.running(pods.make(TICKS))
     taint = {"spec": {"taints": [{"key": "broken", "effect": "NoExecute"}]}}
     patch(pods.api, manifest("Node", pod["spec"]["nodeName"]), taint)
-    pods.gone(pod["metadata"]["name"])
+    pods.await_deleted(pod["metadata"]["name"])
     assert processes_of(own, pod["metadata"]["uid"]) == []
 
 
@@ -194,13 +194,13 @@ def test_pods_outlive_the_api_server(plane, own, pods):
     later = pods.make("echo later")
     pods.ended(later)
     pods.delete(name)
-    pods.gone(name)
+    pods.await_deleted(name)
 
 
 def test_down_leaves_no_process(plane, own, pods):
     """Also when the agent was killed before, and what a pod started does not listen."""
     name = pods.make(DAEMON)
-    pods.said(name, "daemon")
+    pods.await_log(name, "daemon")
     uid = pods.running(name)["metadata"]["uid"]
     assert processes_of(own, uid)
     kill(own, AGENT)
@@ -220,7 +220,7 @@ def test_down_ends_processes_of_a_killed_shim(binaries, tmp_path, monkeypatch):
         api = Api.connect(paths.kubeconfig)
         with contextlib.suppress(ClusterError), cpu_nodes(api, 1), a_namespace(api) as pods:
             name = pods.make(DAEMON)
-            pods.said(name, "daemon")
+            pods.await_log(name, "daemon")
             uid = pods.running(name)["metadata"]["uid"]
             kill(paths, AGENT)
             os.kill(shim(paths, uid), signal.SIGKILL)

@@ -74,11 +74,11 @@ print(json.dumps({"asked": asked, "lost": lost, "answer": json.loads(answer)}))
 def asking(api, url, body, wanted):
     """A pod of the team that was answered, and asks on until an answer has what is wanted; its name."""
     pod = Pods(api, TEAM).make(command=["python3", "-c", ASK, url, json.dumps(body), wanted])
-    Pods(api, TEAM).said(pod, "begun")
+    Pods(api, TEAM).await_log(pod, "begun")
     return pod
 
 
-def told(api, pod):
+def answer_of(api, pod):
     Pods(api, TEAM).ended(pod)
     return json.loads(Pods(api, TEAM).log(pod).splitlines()[-1])
 
@@ -93,7 +93,7 @@ def test_classifier_is_replaced_without_a_lost_request(trn, volume, api):
     assert trn("serve", JOB)[0] == 0
     assert trn("serve", "models/negative", "--name", SERVICE)[0] == 0
     for each in clients:
-        found = told(api, each)
+        found = answer_of(api, each)
         assert [each["label"] for each in found["answer"]["predictions"]] == ["negative", "negative"]
         assert found["lost"] == []
         assert found["asked"] > 10
@@ -109,7 +109,7 @@ def test_text_model_answers_a_chat(trn, volume, api):
     code, out, err = trn("serve", "/data/models/generator", "--json")
     assert code == 0, err
     question = {"model": "serve-generator", "messages": [{"role": "user", "content": "a lamp"}], "max_tokens": 4}
-    found = told(api, asking(api, f"{json.loads(out)['url']}/v1/chat/completions", question, "choices"))
+    found = answer_of(api, asking(api, f"{json.loads(out)['url']}/v1/chat/completions", question, "choices"))
     assert found["answer"]["choices"][0]["message"]["role"] == "assistant"
     assert found["answer"]["usage"]["completion_tokens"] <= 4
     assert trn("serve", "--stop", "serve-generator")[0] == 0

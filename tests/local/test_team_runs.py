@@ -99,20 +99,22 @@ def test_killed_copy_resumes_in_another_pod(trn, volume, server, api, paths, to)
     assert server.sent_bytes < 9_000_000 + 4 * 300_000 + 10_000, "what was whole was fetched again"
 
 
-def _gone(pods, paths, name, script):
+def _make_and_delete_pod(pods, paths, name, script):
     """A pod that has run and was deleted, with its directory."""
     made = pods.make(script, name=name)
     uid = pods.ended(made)["metadata"]["uid"]
     pods.delete(made)
-    pods.gone(made)
+    pods.await_deleted(made)
     until(lambda: not (paths.pods / uid).exists(), "its directory goes, and its logs are kept")
 
 
 def test_log_of_a_removed_job_is_read_from_its_pods(trn, api, paths):
     pods = Pods(api, TEAM)
-    _gone(pods, paths, "bert-trainer-0-0", "echo '[default0]:first'; sleep 1.1; echo '[default0]:second'; exit 1")
-    _gone(pods, paths, "bert-trainer-1-0", "echo '[default0]:of node 1'")
-    _gone(pods, paths, "bert-trainer-0-0", "echo '[default0]:resumed'")
+    _make_and_delete_pod(
+        pods, paths, "bert-trainer-0-0", "echo '[default0]:first'; sleep 1.1; echo '[default0]:second'; exit 1"
+    )
+    _make_and_delete_pod(pods, paths, "bert-trainer-1-0", "echo '[default0]:of node 1'")
+    _make_and_delete_pod(pods, paths, "bert-trainer-0-0", "echo '[default0]:resumed'")
     assert trn("logs", "bert", "--since", "1h")[:2] == (
         0,
         "[default0]:first\n[default0]:second\n[default0]:resumed\n",

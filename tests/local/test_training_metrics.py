@@ -49,7 +49,7 @@ def _scraped(pods, name, *, apart, step):
     assert pod["metadata"]["labels"]["trainium-eks/metrics"] == "true"
     [port] = [x["containerPort"] for x in pod["spec"]["containers"][0]["ports"] if x["name"] == "trn-metrics"]
     # Said before it is measured; of the one before, both are true.
-    pods.said(name, f'"step": {step + 1},')
+    pods.await_log(name, f'"step": {step + 1},')
     host = pod["status"]["podIP"] if apart else "127.0.0.1"
     address = f"http://{host}:{port}/metrics"
     return parse(pods.outcome(command=["python3", "-c", _ASK % address]).removesuffix("\n"))

@@ -51,7 +51,7 @@ class Cloud:
         """How many of a job's nodes are in each UltraServer (4) or half (2)."""
         return Counter(self.labels[node][f"{LABEL}-server-id-{size}"] for node in self.places(name, nodes).values())
 
-    def told(self, pod, rank=None):
+    def variables(self, pod, rank=None):
         """What a pod's rank says, or another rank in that pod's log."""
 
         def found():
@@ -72,7 +72,7 @@ class Cloud:
         named = {pod: [self.labels[node][f"{LABEL}-{it}-{size}"] for it in IDS] for pod, node in places.items()}
         first, numbers = min(places, key=named.get), {}
         for pod, (server, place) in named.items():
-            told = self.told(pod)
+            told = self.variables(pod)
             assert told["NEURON_RT_ULTRASERVER_SERVER_ID"] == server
             assert told["NEURON_RT_ULTRASERVER_NODE_ID"] == place
             assert told["NEURON_RT_ULTRASERVER_MODE"] == {4: "1", 2: "3"}[size]
@@ -80,7 +80,7 @@ class Cloud:
             assert told["NEURON_GLOBAL_TOPOID0_HOST"] in (f"{first}.{name}", "127.0.0.1")
             numbers[int(told["NEURON_GLOBAL_TOPOID"])] = (server, int(place))
         assert [numbers[each] for each in range(nodes)] == sorted(numbers.values())
-        assert self.told(min(places), "0")["pod"] == first, "where people look for rank 0"
+        assert self.variables(min(places), "0")["pod"] == first, "where people look for rank 0"
 
 
 @pytest.fixture(scope="module")

@@ -227,7 +227,7 @@ class Claims:
         pods = [each for each in self.get("pods") if each["metadata"]["name"].startswith(jobs)]
         return sum("nodeName" in each["spec"] for each in pods)
 
-    def stays_within(self, jobs, most):
+    def runs_at_most(self, jobs, most):
         """Whether no more pods than these get a node, in the time in which Volcano would place one."""
         deadline = time.monotonic() + WATCHED_SECONDS
         while time.monotonic() < deadline and self.bound(jobs) <= most:
@@ -250,14 +250,14 @@ def test_a_queue_holds_claims(claims):
     for name in ("plain-1", "plain-2"):
         claims.submit(name, "plain", 1, NEURON)
     until(lambda: claims.bound("plain"), "one of two plain jobs runs")
-    assert claims.stays_within("plain", most=1)
+    assert claims.runs_at_most("plain", most=1)
     claims.claiming("claims-1", "claims", 1)
     until(lambda: claims.bound("claims"), "a job within the queue's capability runs")
     (claim,) = claims.get("resourceclaims")
     assert len(claim["status"]["allocation"]["devices"]["results"]) == 16
     claims.claiming("claims-2", "claims", 1)
     until(lambda: len(claims.get("resourceclaims")) == 2, "the second job has its claim")
-    if not claims.stays_within("claims", most=1):
+    if not claims.runs_at_most("claims", most=1):
         raise FaultError
 
 
@@ -277,6 +277,6 @@ def test_gang_is_not_split_when_a_quota_refuses_a_claim(claims):
 
     until(is_refused, "the quota refuses the other claim")
     assert len(claims.get("pods")) == 2
-    if not claims.stays_within("gang", most=0):
+    if not claims.runs_at_most("gang", most=0):
         assert claims.bound("gang") == 1
         raise FaultError

@@ -19,7 +19,7 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def told(monkeypatch):
+def packed_sequences(monkeypatch):
     """Tells transformers that examples are packed, whatever a training in this process told before."""
     monkeypatch.setattr(masking_utils, "find_packed_sequence_indices", train._document_of_each)
 

@@ -60,7 +60,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         self, request: provider_pb2.ConfigureRequest, context: ServicerContext
     ) -> provider_pb2.ConfigureResponse:
         config = _settings(request.args)
-        with _told(context):
+        with _errors_reported(context):
             if not request.urn:
                 raise CloudError("this Pulumi CLI does not distinguish its providers: install version 3.231 or newer")
             self._accounts[context.peer()] = self._cloud.account(request.urn, config, _endpoint(config))
@@ -71,7 +71,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Check(self, request: provider_pb2.CheckRequest, context: ServicerContext) -> provider_pb2.CheckResponse:
         """Fill in the real provider's defaults; refuse an unknown type and inputs that the type does not take."""
         asked = ResourceRequest(request.urn, request.news)
-        with _told(context):
+        with _errors_reported(context):
             account = self._account(context)
         given = wire.decode(request.news, mask=False)
         before = wire.decode(request.olds, mask=False) or None
@@ -96,7 +96,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Create(self, request: provider_pb2.CreateRequest, context: ServicerContext) -> provider_pb2.CreateResponse:
         asked = ResourceRequest(request.urn, request.properties)
-        with _told(context):
+        with _errors_reported(context):
             account = self._account(context)
             if request.preview:
                 return provider_pb2.CreateResponse(properties=self._cloud.planned(account, asked))
@@ -106,7 +106,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Read(self, request: provider_pb2.ReadRequest, context: ServicerContext) -> provider_pb2.ReadResponse:
         """Return the state of a resource, for a refresh or an import. Without id when it does not exist."""
         asked = ResourceRequest(request.urn, request.inputs)
-        with _told(context):
+        with _errors_reported(context):
             found = self._cloud.read(self._account(context), asked, request.id, request.properties)
         if found is None:
             return provider_pb2.ReadResponse()
@@ -115,20 +115,20 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Update(self, request: provider_pb2.UpdateRequest, context: ServicerContext) -> provider_pb2.UpdateResponse:
         asked, before = ResourceRequest(request.urn, request.news), wire.decode(request.old_inputs, mask=False)
-        with _told(context):
+        with _errors_reported(context):
             account = self._account(context)
             made = self._cloud.update(account, asked, request.id, before, preview=request.preview)
             return provider_pb2.UpdateResponse(properties=made)
 
     def Delete(self, request: provider_pb2.DeleteRequest, context: ServicerContext) -> empty_pb2.Empty:
-        with _told(context):
+        with _errors_reported(context):
             self._cloud.delete(self._account(context), type_of(request.urn), request.id)
         return empty_pb2.Empty()
 
     def Construct(
         self, request: provider_pb2.ConstructRequest, context: ServicerContext
     ) -> provider_pb2.ConstructResponse:
-        with _told(context):
+        with _errors_reported(context):
             return component.construct(request)
 
     def _account(self, context: ServicerContext) -> Account:
@@ -158,7 +158,7 @@ def _failures(faults: Iterable[tuple[str, str]]) -> list[provider_pb2.CheckFailu
 
 
 @contextmanager
-def _told(context: ServicerContext) -> Iterator[None]:
+def _errors_reported(context: ServicerContext) -> Iterator[None]:
     """Report an error to the engine by its message, without the traceback that gRPC would log."""
     try:
         yield

@@ -103,15 +103,15 @@ def test_job_has_log_steps_and_last_metrics(alpha, api, scene):
 
 
 def test_log_and_steps_are_followed_to_the_end(alpha, api):
-    def said(second, line):
+    def log_line(second, line):
         return f"2026-11-22T05:33:0{second}Z [default0]:{json.dumps(line)}"
 
-    log = api.logs["alpha-trainer-0-0"] = [said(1, "begins"), said(2, {"step": 1, "time": 1.0, "loss": 0.5})]
+    log = api.logs["alpha-trainer-0-0"] = [log_line(1, "begins"), log_line(2, {"step": 1, "time": 1.0, "loss": 0.5})]
     steps, lines = alpha.follow_steps(), alpha.logs(follow=True)
     first = next(steps)
     assert (first.number, first.loss) == (1, 0.5)
     assert next(lines) == '[default0]:"begins"'
-    log.append(said(3, {"step": 2, "time": 2.0}))
+    log.append(log_line(3, {"step": 2, "time": 2.0}))
     threading.Timer(0.3, end, [api]).start()
     assert [(step.number, step.loss) for step in steps] == [(2, None)]
     assert [*lines] == [line.partition(" ")[2] for line in log[1:]]

@@ -164,7 +164,7 @@ ANSWERS = {
 }
 
 
-def said(read):
+def outcome_of(read):
     """What people are told by a reader that takes no exception, or one of those that are sentences."""
     try:
         return f"read: {type(read())}"
@@ -191,7 +191,7 @@ def test_damaged_file_is_read_or_refused_in_a_sentence(name, tmp_path):
     @given(content)
     def run(data):
         file.write_bytes(data)
-        assert said(lambda: read(file)).strip()
+        assert outcome_of(lambda: read(file)).strip()
 
     run()
 
@@ -203,7 +203,7 @@ def test_damaged_answer_is_read_or_refused_in_a_sentence(name):
     @budget(60)
     @given(st.one_of(damaged(document), JSON))
     def run(answer):
-        assert said(lambda: read(answer)).strip()
+        assert outcome_of(lambda: read(answer)).strip()
 
     run()
 

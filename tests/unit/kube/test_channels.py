@@ -116,7 +116,7 @@ def test_agents_client_reuses_its_connection_and_raises_refusals():
         client.close()
         return first, second, watched
 
-    async def ask_nobody(port):
+    async def ask_closed_port(port):
         await ApiClient("127.0.0.1", port, None).request("GET", "/a")
 
     # Not asyncio.run, which would leave this thread without a loop.
@@ -125,7 +125,7 @@ def test_agents_client_reuses_its_connection_and_raises_refusals():
             port = int(url.rpartition(":")[2])
             first, second, watched = loop.run_until_complete(ask(port))
         with pytest.raises(UnreachableError):
-            loop.run_until_complete(ask_nobody(port))
+            loop.run_until_complete(ask_closed_port(port))
     assert first["asked"] == ["GET", "/a?b=c+d", "", None]
     assert second["asked"] == ["PATCH", "/a", "{}", "application/x"]
     assert first["port"] == second["port"]

@@ -52,7 +52,7 @@ class Cloud:
     def run(self, program):
         return record_program(program, backend=self.backend, foreign=True)
 
-    def told(self, kind):
+    def names_of(self, kind):
         return [event.urn.rpartition("::")[2] for event in self.events if isinstance(event, kind)]
 
 
@@ -84,13 +84,13 @@ def test_nothing_begins_after_the_first_failure():
 
     with pytest.raises(RecordingError, match="the server refuses bad"):
         cloud.run(program)
-    assert cloud.told(Failed) == ["bad"]
-    begun = cloud.told(Working)
+    assert cloud.names_of(Failed) == ["bad"]
+    begun = cloud.names_of(Working)
     assert "after" not in begun
     assert [asked.registration.name for asked in cloud.makers.of(NAMESPACE)] == ["first", "bad"]
     with pytest.raises(RecordingError, match="not started: something else failed first"):
         cloud.run(lambda: _namespace("room"))
-    assert cloud.told(Working) == begun
+    assert cloud.names_of(Working) == begun
 
 
 def test_nodes_know_their_subnets_and_launch_templates():

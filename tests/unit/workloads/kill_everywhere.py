@@ -30,7 +30,7 @@ def main():
     beginnings = {
         "nothing": lambda _: None,
         "other options": _with_other_options,
-        "a directory without the lock": _filled_by_somebody,
+        "a directory without the lock": _fill_without_lock,
         "a dead holder": _begun_by_a_dead_one,
     }
     workers = {
@@ -142,7 +142,7 @@ def _with_other_options(place):
     (place / "k" / "complete.json").write_text(json.dumps(mark))
 
 
-def _filled_by_somebody(place):
+def _fill_without_lock(place):
     module = place / "k" / "cc-2" / "MODULE_1"
     module.mkdir(parents=True)
     (module / "model.neff").write_text("half")

@@ -145,14 +145,14 @@ def placed(node, tmp_path):
     return start
 
 
-def _told(output):
+def _variables(output):
     return [json.loads(line.partition("told ")[2]) for line in output.splitlines() if "told {" in line]
 
 
 @pytest.mark.parametrize("launcher", [False, True])
 def test_ranks_follow_node_places_and_rank_0_is_on_node_0(placed, launcher):
     places = (("b", "1"), ("a", "0"), ("b", "0"), ("a", "1"))
-    said = [_told(output) for _, output in _ended(*placed(*places, launcher=launcher))]
+    said = [_variables(output) for _, output in _ended(*placed(*places, launcher=launcher))]
     keys = ("NEURON_RT_ULTRASERVER_SERVER_ID", "NEURON_RT_ULTRASERVER_NODE_ID")
     pairs = zip(said, places, strict=True)
     own = [next(each for each in told if tuple(map(each.get, keys)) == place) for told, place in pairs]

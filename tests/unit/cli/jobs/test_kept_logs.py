@@ -61,7 +61,7 @@ def call(call, tmp_path):
 
 
 @pytest.fixture
-def gone(keep):
+def kept_log(keep):
     """All that the pods wrote is kept."""
     for pod, lines in GONE.items():
         keep(pod, lines)
@@ -87,7 +87,7 @@ ALL = [
         (["--all", "--tail", "1"], ["node 1 | [default1]:rank 3", "node 0 | [default0]:dies"]),
     ],
 )
-def test_kept_log_is_selected_by_rank_and_node(gone, call, api, options, lines):
+def test_kept_log_is_selected_by_rank_and_node(kept_log, call, api, options, lines):
     expected = (0, "".join(f"{line}\n" for line in lines))
     assert call("logs", "alpha", "--since", "2h", *options) == expected
     api.objects["Job"] = []  # a job that was removed is read by its name
@@ -95,7 +95,7 @@ def test_kept_log_is_selected_by_rank_and_node(gone, call, api, options, lines):
         assert call("logs", "alpha", "--since", "24h", *options) == expected
 
 
-def test_unknown_facts_of_a_removed_job_are_reported(gone, call, api):
+def test_unknown_facts_of_a_removed_job_are_reported(kept_log, call, api):
     api.objects["Job"] = []
     call.ends(2, "logs alpha", "What a removed job wrote: ", "trn logs alpha --since 24h")
     ranks = "--rank 3: alpha was removed, and how many ranks its nodes had; --node N shows a node"
@@ -103,7 +103,7 @@ def test_unknown_facts_of_a_removed_job_are_reported(gone, call, api):
     call.ends(2, "logs alfa --since 2h", "has no job 'alfa'", "nothing that it wrote since 20")
 
 
-def test_since_limits_the_kept_log_to_this_jobs_newer_lines(gone, call, scene, api):
+def test_since_limits_the_kept_log_to_this_jobs_newer_lines(kept_log, call, scene, api):
     since = now(scene) - timedelta(minutes=2) + timedelta(seconds=5)
     expected = (0, "node 1 | [default1]:rank 3\nnode 0 | [default0]:dies\n")
     assert call("logs", "alpha", "--all", "--since", f"{since:%Y-%m-%dT%H:%M:%SZ}") == expected
@@ -115,7 +115,7 @@ def test_since_limits_the_kept_log_to_this_jobs_newer_lines(gone, call, scene, a
     assert call("logs", "alpha", "--since", "2h", "--rank", "1") == (0, "[default1]:rank 1\n")
 
 
-def test_ended_job_offers_its_kept_log(gone, call, api, scene):
+def test_ended_job_offers_its_kept_log(kept_log, call, api, scene):
     at = f"{now(scene):%Y-%m-%dT%H:%M:%SZ}"
     api.objects["Job"][0]["status"]["state"] = {"phase": "Failed", "lastTransitionTime": at}
     created = api.objects["Job"][0]["metadata"]["creationTimestamp"]
@@ -129,7 +129,7 @@ def test_ended_job_offers_its_kept_log(gone, call, api, scene):
 
 
 @pytest.fixture
-def restarted(gone, api, scene):
+def restarted(kept_log, api, scene):
     """The gang has begun anew: pods of the same names, whose lines the API server has."""
     begun = now(scene) - timedelta(minutes=1)
     for number, name in enumerate((NODE_0, NODE_1)):

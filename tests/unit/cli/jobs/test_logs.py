@@ -52,12 +52,12 @@ def once(monkeypatch):
         write(self, lines)
         shown.extend(each.line.text for each in lines)
 
-    def said(self, notice):
+    def noticed(self, notice):
         say(self, notice)
         shown.append(notice)
 
     monkeypatch.setattr(Printer, "write", written)
-    monkeypatch.setattr(follow.Follower, "_say", said)
+    monkeypatch.setattr(follow.Follower, "_say", noticed)
     return lambda text: until(lambda: any(text in each for each in shown), f"{text} is shown") and None
 
 

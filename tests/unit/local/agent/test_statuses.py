@@ -16,7 +16,7 @@ def pod(**status):
     return {"metadata": {"uid": "u"}, "spec": {"containers": containers}, "status": status}
 
 
-def told(state="running", **more):
+def status_of(state="running", **more):
     made = {"state": state, "reason": "", "message": "", "startedAt": 1.0, "restartCount": 0}
     up = state == "running"
     return {**made, "started": up, "ready": up, "last": None, "exitCode": 0, "finishedAt": 2.0, **more}
@@ -36,21 +36,25 @@ def is_so(status, kind):
     return next(each["status"] for each in status["conditions"] if each["type"] == kind)
 
 
-WAITS = told("waiting", reason="CrashLoopBackOff", restartCount=2)
+WAITS = status_of("waiting", reason="CrashLoopBackOff", restartCount=2)
 
 
 @pytest.mark.parametrize(
     ("said", "phase", "ready"),
     [
         (None, "Pending", "False"),
-        (state(told(), told()), "Running", "True"),
-        (state(told(), told(ready=False)), "Running", "False"),
-        (state(told("waiting"), told("waiting")), "Pending", "False"),
+        (state(status_of(), status_of()), "Running", "True"),
+        (state(status_of(), status_of(ready=False)), "Running", "False"),
+        (state(status_of("waiting"), status_of("waiting")), "Pending", "False"),
         (state(WAITS, WAITS), "Running", "False"),
-        (state(told("terminated"), told("terminated"), ended=True), "Succeeded", "False"),
-        (state(told("terminated"), told("terminated", exitCode=1), ended=True), "Failed", "False"),
-        (state(told("terminated"), told("terminated"), ended=True, reason="DeadlineExceeded"), "Failed", "False"),
-        (state(told("terminated", exitCode=1), told()), "Running", "False"),
+        (state(status_of("terminated"), status_of("terminated"), ended=True), "Succeeded", "False"),
+        (state(status_of("terminated"), status_of("terminated", exitCode=1), ended=True), "Failed", "False"),
+        (
+            state(status_of("terminated"), status_of("terminated"), ended=True, reason="DeadlineExceeded"),
+            "Failed",
+            "False",
+        ),
+        (state(status_of("terminated", exitCode=1), status_of()), "Running", "False"),
     ],
 )
 def test_phase_and_ready_follow_from_the_containers(said, phase, ready):
@@ -63,7 +67,7 @@ def test_missing_object_is_named_and_a_gate_keeps_a_pod_unready():
     waiting = [each["state"]["waiting"] for each in found["containerStatuses"]]
     assert waiting == [{"reason": "CreateContainerConfigError", "message": "no m"}, {"reason": "ContainerCreating"}]
     assert is_so(found, "Initialized") == "False"
-    up = state(told(), told(), initialized=False)
+    up = state(status_of(), status_of(), initialized=False)
     assert is_so(made(up), "Initialized") == "True", "it has no init containers"
     for gate in ("True", "False"):
         found = made(up, gates=["gate"], conditions=[{"type": "gate", "status": gate}])
@@ -73,7 +77,7 @@ def test_missing_object_is_named_and_a_gate_keeps_a_pod_unready():
 def test_condition_keeps_its_transition_time_until_it_changes():
     before = {"type": "Ready", "status": "True", "lastTransitionTime": "then"}
     for ready in (True, False):
-        found = made(state(told(), told(ready=ready)), conditions=[before])
+        found = made(state(status_of(), status_of(ready=ready)), conditions=[before])
         [since] = [each["lastTransitionTime"] for each in found["conditions"] if each["type"] == "Ready"]
         assert (since == "then") is ready
 

@@ -32,10 +32,10 @@ def paths(tmp_path):
 
 @pytest.fixture
 def settings():
-    return Settings().with_ports(nobody).completed("1.35")
+    return Settings().with_ports(owns_no_port).completed("1.35")
 
 
-def nobody(_name, _port):
+def owns_no_port(_name, _port):
     """No process of the stack has a port."""
     return False
 
@@ -46,7 +46,7 @@ def test_each_listener_has_its_own_remembered_port(paths, settings):
     assert all(20000 <= port < 32768 for port in settings.ports.values())
     settings.save(paths)
     assert Settings.load(paths) == settings
-    assert settings.with_ports(nobody) == settings
+    assert settings.with_ports(owns_no_port) == settings
     # Settings that cannot be read or have impossible ports are none.
     saved = json.loads(paths.settings.read_text())
     spoilt = [json.dumps({**saved, "ports": {**settings.ports, "etcd": port}}) for port in (0, 65536, "80")]
@@ -63,17 +63,17 @@ def test_kept_port_in_use_is_refused_with_its_program(settings, monkeypatch):
         assert settings.with_ports(lambda name, port: (name, port) == ("etcd", taken)) == settings
         said = rf"Port {taken} of etcd is in use by \S+ \(process {os.getpid()}\)\. .*`trn local down`"
         with pytest.raises(ClusterError, match=said):
-            settings.with_ports(nobody)
+            settings.with_ports(owns_no_port)
         monkeypatch.setattr(ports, "_RANGE", range(taken, taken + 2))
         with pytest.raises(ClusterError, match=f"No free port was found on 127.0.0.1 between {taken} and {taken + 1}"):
             ports.free_port({taken + 1})
 
 
-def test_port_in_use_at_first_start_is_chosen_anew(settings, monkeypatch):
+def test_port_in_use_at_first_start_is_replaced(settings, monkeypatch):
     monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", 0.1)
     begun = dataclasses.replace(settings, is_complete=False)
     with socket.create_server(("127.0.0.1", settings.ports["etcd"])):
-        found = begun.with_ports(nobody)
+        found = begun.with_ports(owns_no_port)
     assert {name for name in PORTS if found.ports[name] != settings.ports[name]} == {"etcd"}
 
 
@@ -82,7 +82,7 @@ def test_port_of_an_ending_listener_is_kept(settings, monkeypatch):
     listener = socket.create_server(("127.0.0.1", settings.ports["etcd"]))
     ending = threading.Timer(0.2, listener.close)
     ending.start()
-    assert settings.with_ports(nobody) == settings
+    assert settings.with_ports(owns_no_port) == settings
     ending.join()
 
 

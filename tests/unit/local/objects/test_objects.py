@@ -111,28 +111,28 @@ CASES = [
 ]
 
 
-def told(object_, **related):
+def describe_readiness(object_, **related):
     state = readiness(object_, lambda kind: related.get(kind, ()))
     return f"FAILED {state.reason}" if state.failed else state.reason or "ready"
 
 
 @pytest.mark.parametrize(("object_", "state"), CASES, ids=[f"{case['kind']}-{state}" for case, state in CASES])
 def test_readiness_is_ready_waiting_or_failed_with_a_reason(object_, state):
-    assert told(object_) == state
+    assert describe_readiness(object_) == state
 
 
 def test_service_needs_a_ready_endpoint_and_a_failed_job_names_the_cause():
     def with_ready(*ready):
         slices = [{"endpoints": [{"conditions": {"ready": each}} for each in ready] or None}]
-        return told(live("Service", APP), EndpointSlice=slices)
+        return describe_readiness(live("Service", APP), EndpointSlice=slices)
 
     assert [with_ready(*each) == "ready" for each in ((False, True), (False, False), ())] == [True, False, False]
     died = {"name": "main", "state": {"terminated": {"reason": "Error", "exitCode": 3}}}
     pod = live("Pod", phase="Failed", containerStatuses=[died])
     reasons = "BackoffLimitExceeded: too often\n  2 pods: container main: Error (exit code 3)"
-    assert told(live("Job", **TOO_OFTEN), Pod=[pod, pod]) == f"FAILED {reasons}"
+    assert describe_readiness(live("Job", **TOO_OFTEN), Pod=[pod, pod]) == f"FAILED {reasons}"
     waits = {"volumeBindingMode": "WaitForFirstConsumer"}
-    assert told(live("PersistentVolumeClaim", phase="Pending"), StorageClass=[waits]) == "ready"
+    assert describe_readiness(live("PersistentVolumeClaim", phase="Pending"), StorageClass=[waits]) == "ready"
 
 
 def test_waiting_pods_are_counted_by_reason():

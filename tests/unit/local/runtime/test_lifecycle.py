@@ -33,7 +33,7 @@ def started(life, now):
     return names
 
 
-def told(steps):
+def words_of(steps):
     def word(step):
         return (
             "term" if isinstance(step, Signal) and not step.force else "kill" if isinstance(step, Signal) else "start"
@@ -76,11 +76,11 @@ def test_restart_delay_doubles_to_five_minutes_and_resets_after_ten():
 def test_container_failing_its_probe_is_terminated_and_then_killed(kind):
     life = begun(container(**{kind.value: PROBE}, restart=ALWAYS), grace_seconds=30)
     for now in (5, 15):
-        assert told(life.steps(now)) == [f"{kind.value} c"]
+        assert words_of(life.steps(now)) == [f"{kind.value} c"]
         life.found("c", kind, False, now, "refused")
-    assert told(life.steps(15)) == ["term c"]
+    assert words_of(life.steps(15)) == ["term c"]
     assert life.next_time() == 45
-    assert told(life.steps(45)) == ["kill c"]
+    assert words_of(life.steps(45)) == ["kill c"]
     life.ended("c", ContainerEnd(137), 46)
     assert state(life)["last"]["message"] == f"{kind.value} probe failed: refused"
     assert started(life, 46) == ["c"]
@@ -89,13 +89,13 @@ def test_container_failing_its_probe_is_terminated_and_then_killed(kind):
 def test_stopped_pod_is_terminated_and_then_killed():
     life = begun(container("a"), container("b"))
     life.stop(10, 30)
-    assert told(life.steps(10)) == ["term a", "term b"]
-    assert told(life.steps(11)) == []
+    assert words_of(life.steps(10)) == ["term a", "term b"]
+    assert words_of(life.steps(11)) == []
     life.ended("a", ContainerEnd(0), 12)
     assert not life.is_ended
     life.stop(13, 5)
     assert life.next_time() == 18, "the shorter time holds"
-    assert told(life.steps(18)) == ["kill b"]
+    assert words_of(life.steps(18)) == ["kill b"]
     life.ended("b", ContainerEnd(137), 18)
     assert life.is_ended
     assert state(life, "b")["exitCode"] == 137
@@ -111,16 +111,16 @@ def test_init_containers_run_first_hooks_before_sigterm_and_sidecars_last():
     assert [started(life, 2) for _ in range(3)] == [["side"], ["main"], []]
     assert (life.to_json()["initialized"], state(life, "main")["ready"], life.next_time()) == (True, False, 7)
     for now, passed, is_ready in ((7, True, True), (17, False, True), (27, False, False)):
-        assert told(life.steps(now)) == ["readiness main"]
+        assert words_of(life.steps(now)) == ["readiness main"]
         assert life.next_time() == 100, "a probe that runs is not due"
         life.found("main", CheckKind.READINESS, passed, now)
         assert (state(life, "main")["ready"], life.next_time()) == (is_ready, now + 10)
-    assert told(life.steps(100)) == ["preStop main"]
-    assert (life.to_json()["reason"], told(life.steps(101))) == ("DeadlineExceeded", [])
+    assert words_of(life.steps(100)) == ["preStop main"]
+    assert (life.to_json()["reason"], words_of(life.steps(101))) == ("DeadlineExceeded", [])
     life.found("main", CheckKind.PRE_STOP, True, 102)
-    assert told(life.steps(102)) == ["term main"]
+    assert words_of(life.steps(102)) == ["term main"]
     life.ended("main", ContainerEnd(0), 103)
-    assert (told(life.steps(103)), life.is_ended) == (["term side"], False)
+    assert (words_of(life.steps(103)), life.is_ended) == (["term side"], False)
     life.ended("side", ContainerEnd(0), 104)
     assert life.is_ended
 
@@ -133,11 +133,11 @@ def test_pod_ends_when_its_init_container_fails_for_good():
 
 def test_a_failed_post_start_hook_ends_the_container():
     life = Lifecycle(plan(container(post_start=Action(command=("x",)))), 0)
-    assert told(life.steps(0)) == ["start c"]
-    assert told(list(life.started("c", 0))) == ["postStart c"]
+    assert words_of(life.steps(0)) == ["start c"]
+    assert words_of(list(life.started("c", 0))) == ["postStart c"]
     assert not state(life)["started"]
     life.found("c", CheckKind.POST_START, False, 1, "no")
-    assert told(life.steps(1)) == ["term c"]
+    assert words_of(life.steps(1)) == ["term c"]
 
 
 def test_container_lost_with_its_shim_has_ended_and_counts_its_restarts():

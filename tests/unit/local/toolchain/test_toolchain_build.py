@@ -235,7 +235,7 @@ def _go(directory, *, text=_CERT, checksum=""):
     return directory
 
 
-def test_training_operator_reads_certificates_of_its_own(tmp_path):
+def test_training_operator_reads_its_own_certificates(tmp_path):
     name = TRAINING_OPERATOR.name
     path = _go(tmp_path / name)
     assert built(path, tmp_path / "cache", TRAINING_OPERATOR) == {name: "build 1.9.3"}

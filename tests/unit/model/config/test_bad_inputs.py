@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from config_tables import ConfigKind, kind_of
 from unit.model.config.test_config import FIELDS, shapes, text
 
-from trainium_eks.model.config.schema import ConfigKind, kind_of
 from trainium_eks.model.config.stack_config import load, validate
 from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import ConfigModelError

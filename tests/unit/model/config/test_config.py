@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import pytest
 import yaml
+from config_tables import ConfigKind, kind_of, rows
 
 from trainium_eks.model.config import stack_config as model
-from trainium_eks.model.config.schema import ConfigKind, kind_of, rows
 from trainium_eks.model.config.stack_config import StackConfig, load, validate
 from trainium_eks.model.validation import limits
 from trainium_eks.model.validation.config_model import ConfigModel, ConfigModelError

@@ -43,7 +43,7 @@ def found(config):
     return judged(laid_over(SOUND, config))
 
 
-def told(config):
+def describe_problems(config):
     return ", ".join(f"{config_path(each.path)} {each.severity} {each.rule}".strip() for each in found(config))
 
 
@@ -255,7 +255,7 @@ JUDGED = {
     [pytest.param(*row, id=f"{what}-{n}") for what, rows in JUDGED.items() for n, row in enumerate(rows, 1)],
 )
 def test_config_is_judged_on_each_side_of_a_limit(config, expected):
-    assert told(config) == expected
+    assert describe_problems(config) == expected
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_config_is_judged_on_each_side_of_a_limit(config, expected):
 )
 def test_fix_is_the_nearest_valid_value(config, place, good):
     assert good in [each.good for each in found(config) if config_path(each.path) == place]
-    assert good is None or told(with_value(config, place, good)) == ""
+    assert good is None or describe_problems(with_value(config, place, good)) == ""
 
 
 @pytest.mark.parametrize("prefix", range(17, 24))
@@ -284,7 +284,7 @@ def test_proposed_range_is_large_enough(prefix):
     config = {**group(maxSize=60, interfaceLayout="efa"), "network": {"cidrBlock": f"10.0.0.0/{prefix}"}}
     problems = found(config)
     assert [config_path(each.path) for each in problems] == ["network.cidrBlock"] * (prefix > 19)
-    assert all(told({**config, "network": {"cidrBlock": each.good}}) == "" for each in problems)
+    assert all(describe_problems({**config, "network": {"cidrBlock": each.good}}) == "" for each in problems)
 
 
 @pytest.mark.parametrize("name", [name for name, kind in CATALOGUE.items() if kind.family != "cpu"])
@@ -316,7 +316,7 @@ def test_old_or_unpinned_node_image_is_warned_of(monkeypatch):
     for days, warned in ((90, ""), (91, "cluster.kubernetesVersion warn")):
         made = datetime.datetime(2026, 11, 21) - datetime.timedelta(days)
         monkeypatch.setattr(versions, "AMI_RELEASES", {versions.KUBERNETES: f"1.35.8-{made:%Y%m%d}"})
-        assert told({}) == warned
+        assert describe_problems({}) == warned
     monkeypatch.setattr(versions, "AMI_RELEASES", {})
     (problem,) = found({})
     assert (problem.path, problem.severity) == ("cluster.kubernetes_version", Severity.WARN)

@@ -5,15 +5,16 @@ import re
 from pathlib import Path
 from typing import get_args
 
+import config_tables
+import generate
 import pytest
 import yaml
 
-from trainium_eks.model.config import schema
 from trainium_eks.model.config.stack_config import StackConfig, load
 from trainium_eks.model.outputs import StackOutputs
 
 ROOT = Path(__file__).resolve().parents[4]
-BLOCK = yaml.safe_load(schema.pulumi_yaml())["config"]
+BLOCK = yaml.safe_load(config_tables.pulumi_yaml())["config"]
 NULLABLE = {field.alias for field in StackConfig.model_fields.values() if type(None) in get_args(field.annotation)}
 
 
@@ -30,7 +31,7 @@ def test_declared_types_are_those_the_cli_reads():
     fields = {field.alias: field for field in StackConfig.model_fields.values()}
     assert set(BLOCK) == set(fields) - NULLABLE
     for key in NULLABLE:
-        assert f"  # {key}: " in schema.pulumi_yaml()
+        assert f"  # {key}: " in config_tables.pulumi_yaml()
     for key, declaration in BLOCK.items():
         assert set(declaration) <= {"type", "items", "description", "default"}, key
         assert declaration["type"] in {"string", "integer", "boolean", "array", "object"}
@@ -60,33 +61,19 @@ def cells(table):
 
 
 def test_config_table_uses_the_files_spelling_and_names_variants():
-    assert re.findall(r"`([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`", schema.markdown()) == [], "Python's spelling"
-    lines = [line for line in cells(schema.markdown()) if line[0] == "`nodeGroups[].capacity.zoneId`"]
+    assert re.findall(r"`([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`", config_tables.markdown()) == [], "Python's spelling"
+    lines = [line for line in cells(config_tables.markdown()) if line[0] == "`nodeGroups[].capacity.zoneId`"]
     assert [line[3].split(".")[0] for line in lines] == ["With `type: reservation`", "With `type: capacity-block`"]
     # Outputs are those of the model.
-    names = {line[0].strip("`").split(".")[0].split("[")[0] for line in cells(schema.outputs_markdown())}
+    names = {line[0].strip("`").split(".")[0].split("[")[0] for line in cells(config_tables.outputs_markdown())}
     assert names == {field.alias for field in StackOutputs.model_fields.values()}
 
 
-def test_committed_files_are_current_and_only_marked_parts_are_replaced(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    assert schema.main(["--check"]) == 0, "run make docs"
-    monkeypatch.chdir(tmp_path)
-    project, tables = tmp_path / "Pulumi.yaml", tmp_path / "docs" / "config.md"
-    tables.parent.mkdir()
+def test_generated_part_replaces_only_the_text_between_its_marks(tmp_path):
+    project = tmp_path / "Pulumi.yaml"
     project.write_text("name: x\n# config:begin (from the models)\nold: true\n# config:end\nlast: true\n")
-    tables.write_text(
-        "a\n<!-- inputs:begin -->\n<!-- inputs:end -->\n<!-- outputs:begin -->\nx\n<!-- outputs:end -->\nb\n"
-    )
-    assert schema.main(["--check"]) == 1
-    assert capsys.readouterr().err.count("make docs") == 3
-    assert "old" in project.read_text()
-    assert schema.main([]) == 0
-    assert schema.main(["--check"]) == 0
-    read = yaml.safe_load(project.read_text())
+    read = yaml.safe_load(generate._with(project, config=config_tables.pulumi_yaml()))
     assert (read["name"], read["last"], "old" in read, len(read["config"])) == ("x", True, False, len(BLOCK))
-    assert tables.read_text().startswith("a\n<!-- inputs:begin -->\n| Key |")
-    assert tables.read_text().endswith("<!-- outputs:end -->\nb\n")
     project.write_text("nothing\n")
-    assert schema.main([]) == 1
-    assert project.read_text() == "nothing\n"
+    with pytest.raises(ValueError, match="no marks config:begin"):
+        generate._with(project, config="")

@@ -144,22 +144,22 @@ class Sample(ConfigModel):
     many: tuple[str, ...] = ()
 
 
-def said(**data):
+def problems_of(**data):
     with pytest.raises(ConfigModelError) as caught:
         read(Sample, {key: value for key, value in {"newName": "x", **data}.items() if value is not ...})
     return describe(caught.value.problems, config_path)
 
 
 def test_misspelt_name_is_refused_with_the_known_or_translated_names():
-    assert said(sizeGb=1).splitlines() == [
+    assert problems_of(sizeGb=1).splitlines() == [
         "- sizeGb: it is an unknown name",
         "    allowed: counts, many, maybe, mode, newName, on, parts, sizeGib, words",
         "    fix: did you mean sizeGib?",
     ]
-    assert "fix: the stack's tags are on everything" in said(defaultTags=1)
-    assert "fix: name it sizeGib" in said(SIZE_GIB=1)
-    assert "given twice, in two spellings" in said(sizeGib=1, size_gib=2)
-    assert said(newName=...).splitlines() == [
+    assert "fix: the stack's tags are on everything" in problems_of(defaultTags=1)
+    assert "fix: name it sizeGib" in problems_of(SIZE_GIB=1)
+    assert "given twice, in two spellings" in problems_of(sizeGib=1, size_gib=2)
+    assert problems_of(newName=...).splitlines() == [
         "- newName: it is required and missing (What it is called)",
         "    fix: pulumi config set newName '<new name>'",
     ]
@@ -192,9 +192,9 @@ def test_misspelt_name_is_refused_with_the_known_or_translated_names():
     ],
 )
 def test_wrong_shape_is_described_without_pydantics_terms(data, reason):
-    assert reason in said(**data)
+    assert reason in problems_of(**data)
     # The contents of an object are never shown.
-    assert "hunter2" not in said(newName={"password": "hunter2"}, many={"secret": "hunter2"})
+    assert "hunter2" not in problems_of(newName={"password": "hunter2"}, many={"secret": "hunter2"})
 
 
 def test_scalars_and_models_are_coerced():

@@ -7,7 +7,7 @@ from trainium_eks.operate.cleanup.left_over import Where
 
 
 @pytest.fixture(autouse=True)
-def _commands_are_such_that_the_cli_takes(monkeypatch):
+def _check_aws_commands(monkeypatch):
     make = Where.command
 
     def made(self, *words):

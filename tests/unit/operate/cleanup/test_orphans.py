@@ -219,10 +219,10 @@ def test_commands_import_and_clear_only_after_a_full_search(left):
     unknown = creating("aws:route53/zone:Zone", {})
     account = Account(REGION, session())
 
-    def told(*operations):
+    def advised(*operations):
         return commands("dev", advise(account, interrupted(*operations)))
 
-    imported, refresh = told(made, missing)
+    imported, refresh = advised(made, missing)
     assert shlex.split(imported) == [
         *("pulumi", "import", NODES, "r0", f"{CLUSTER}:{FORGOTTEN}", "--stack", "dev"),
         *("--parent", "parent=urn:pulumi:dev::p::a::component"),
@@ -230,7 +230,7 @@ def test_commands_import_and_clear_only_after_a_full_search(left):
         *("--protect=false", "--generate-code=false"),
     ]
     assert refresh == "pulumi refresh --stack dev --clear-pending-creates"
-    assert told(made, missing, unknown) == [imported, "pulumi refresh --stack dev --skip-pending-creates"]
-    assert told(replace(made, kind="deleting")) == ["pulumi refresh --stack dev"]
+    assert advised(made, missing, unknown) == [imported, "pulumi refresh --stack dev --skip-pending-creates"]
+    assert advised(replace(made, kind="deleting")) == ["pulumi refresh --stack dev"]
     assert commands("dev", []) == []
     assert [each for each in account.asked if not each.partition(":")[2].startswith(READS)] == []

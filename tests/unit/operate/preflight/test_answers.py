@@ -404,19 +404,19 @@ def test_machine_outside_the_allowed_ranges_is_warned_before_up(prod, dev):
 
 
 def test_unreachable_api_is_a_failure(prod, dev, monkeypatch):
-    def told(graph, why):
+    def judge_api(graph, why):
         name, tags = f"trn-{graph.stack}-cluster-eks-0a1b2c3", {**OWN, "Environment": graph.stack}
         return api(graph, clusters(name, tags=tags, endpoint=f"https://{HOST}"), why)
 
     for variable in ("HTTPS_PROXY", "https_proxy"):
         monkeypatch.delenv(variable, raising=False)
-    assert told(prod, "").status is Status.PASS
+    assert judge_api(prod, "").status is Status.PASS
     for graph, remedy in ((prod, "on a machine in the VPC"), (dev, "cluster.endpoint.publicAccessCidrs")):
-        assert told(graph, "timed out").status is Status.FAIL
-        assert remedy in told(graph, "timed out").fix
+        assert judge_api(graph, "timed out").status is Status.FAIL
+        assert remedy in judge_api(graph, "timed out").fix
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
     for why in ("", "timed out"):
-        assert (told(prod, why).status, "a proxy" in told(prod, why).text) == (Status.NOT_CHECKED, True)
+        assert (judge_api(prod, why).status, "a proxy" in judge_api(prod, why).text) == (Status.NOT_CHECKED, True)
 
 
 def pooled(prod, *reservations):
@@ -439,17 +439,17 @@ def pooled(prod, *reservations):
 
 
 def test_karpenter_pools_count_at_their_maximum_without_their_own_nodes(prod):
-    def told(**tags):
+    def judge_quota(**tags):
         node = {"InstanceType": "inf2.48xlarge", "Tags": listed({"karpenter.sh/nodepool": "inference", **tags})}
         quota = {"service-quotas:GetServiceQuota": {"Quota": {"Value": 200.0}}}
         running = {"ec2:DescribeInstances": {"Reservations": [{"Instances": [node]}]}}
         return ask_one(pooled(prod), "quotas/L-1945791B", clusters(CLUSTER) | quota | running)
 
-    own = told(**{f"kubernetes.io/cluster/{CLUSTER}": "owned"})
+    own = judge_quota(**{f"kubernetes.io/cluster/{CLUSTER}": "owned"})
     assert own.status is Status.WARN
     assert own.text.startswith("0 vCPUs needed, quota 200, others use 0; at their largest sizes the groups need 384")
     assert "inference 2 x 192" in own.text
-    assert "others use 192" in told().text
+    assert "others use 192" in judge_quota().text
 
 
 def test_pools_type_is_checked_in_its_zone_with_its_reservation(prod):

@@ -186,18 +186,18 @@ def linked(prod):
 
 
 def test_row_32_linked_bucket_in_another_region_is_refused(prod):
-    def told(answer):
+    def judge_bucket(answer):
         return ask_one(linked(prod), "storage/acme-data", {"s3:HeadBucket": answer})
 
     # Of a bucket that the deployer may not look into, S3 tells the region all the same.
     for answer in ({"BucketRegion": "eu-west-1"}, AwsError("403", "Forbidden", {"x-amz-bucket-region": "eu-west-1"})):
-        far = told(answer)
+        far = judge_bucket(answer)
         assert far.text == "bucket acme-data is in eu-west-1, the file system's link in us-west-2"
         assert (far.status, "fileSystem.durability.bucket" in far.fix) == (Status.FAIL, True)
-    missing = told(AwsError("404", "Not Found"))
+    missing = judge_bucket(AwsError("404", "Not Found"))
     assert missing.status is Status.FAIL
     assert "aws s3 mb s3://acme-data --region us-west-2" in missing.fix
-    assert told({"BucketRegion": "us-west-2"}).status is Status.PASS
+    assert judge_bucket({"BucketRegion": "us-west-2"}).status is Status.PASS
 
 
 DATA_KEY, OTHER_KEY = (f"arn:aws:kms:us-west-2:111122223333:key/{name}" for name in ("data", "other"))

@@ -4,6 +4,7 @@
 from functools import cache
 from pathlib import Path
 
+import config_tables
 import kept_inputs
 import pulumi
 import pytest
@@ -14,7 +15,6 @@ from tables import first_of_each
 
 from trainium_eks.cli.shared import plan_page, plan_report
 from trainium_eks.model.alerts import AlertSettings
-from trainium_eks.model.config import schema
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.operate.review import review
 from trainium_eks.operate.review.review import Outcome, Refusal, Review
@@ -23,7 +23,7 @@ from trainium_eks.plan.graph import Graph
 ROOT = Path(__file__).parents[4]
 TABLE = yaml.safe_load((ROOT / "tests" / "review_edits.yaml").read_text())
 EDITS = TABLE["edits"]
-KEYS = {row.path for row in schema.rows(StackConfig)}
+KEYS = {row.path for row in config_tables.rows(StackConfig)}
 
 
 def _listed(value):
@@ -37,7 +37,7 @@ def keys(edit):
 
 def _with_thresholds(edit):
     """Return the edit with every threshold that is a number, one above its default, where it says so."""
-    numbers = {row.path: row.default.strip("`") for row in schema.rows(AlertSettings)}
+    numbers = {row.path: row.default.strip("`") for row in config_tables.rows(AlertSettings)}
     above = {key: int(number) + 1 for key, number in numbers.items() if number.isdigit()}
     return {key: above if value == {"THRESHOLDS": 1} else value for key, value in edit.items()}
 
@@ -58,7 +58,7 @@ def verdict(before, after, monkeypatch):
     if isinstance(after, Refusal):
         return Review("trainium-eks", "dev", "offline", "base", refusal=after).outcome, ""
     compared = review.of_plans(before, after)
-    assert list(kept_inputs.untold(compared.changes)) == []
+    assert list(kept_inputs.unlisted_removals(compared.changes)) == []
     comment = Review("trainium-eks", "dev", "offline", "base", compared)
     monkeypatch.setattr(review, "of_plans", lambda *_: compared)
     side = compared.after

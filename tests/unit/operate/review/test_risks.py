@@ -29,7 +29,7 @@ def _risks(old, new):
     return risks(old, new, diff.compare(old, new), frozenset())
 
 
-def _told(token, before, after, **options):
+def _risk_names(token, before, after, **options):
     return [risk.what for risk in _risks(_graph(token, before, **options), _graph(token, after, **options))]
 
 
@@ -83,9 +83,9 @@ LOOSENED = [
 
 @pytest.mark.parametrize(("token", "before", "after", "words"), LOOSENED)
 def test_loosened_setting_is_a_risk_and_a_tightened_one_is_not(token, before, after, words):
-    assert [each for each in _told(token, before, after) if words in each]
+    assert [each for each in _risk_names(token, before, after) if words in each]
     if token != GROUP and "version" not in before:  # sizes and versions are told in both directions
-        assert not [each for each in _told(token, after, before) if words in each]
+        assert not [each for each in _risk_names(token, after, before) if words in each]
 
 
 NEW = [
@@ -98,8 +98,8 @@ NEW = [
 
 @pytest.mark.parametrize(("token", "inputs", "words"), NEW)
 def test_new_right_or_open_port_is_a_risk(token, inputs, words):
-    assert [each for each in _told(token, None, inputs) if words in each]
-    assert _told(RULE, None, {"cidrIpv4": "10.0.0.0/16"}) == [], "among private addresses it is no door"
+    assert [each for each in _risk_names(token, None, inputs) if words in each]
+    assert _risk_names(RULE, None, {"cidrIpv4": "10.0.0.0/16"}) == [], "among private addresses it is no door"
 
 
 GUARDS = [
@@ -112,10 +112,10 @@ GUARDS = [
 
 @pytest.mark.parametrize("token", GUARDS)
 def test_removed_guard_is_a_risk(token):
-    assert [each for each in _told(token, {}, None) if each.startswith("deleted: ")]
+    assert [each for each in _risk_names(token, {}, None) if each.startswith("deleted: ")]
     # The size that an autoscaler decides is not told.
     sizes = _sizes(desiredSize=0), _sizes(desiredSize=9)
-    assert _told(GROUP, *sizes, ignore_changes=("scalingConfig.desiredSize",)) == []
+    assert _risk_names(GROUP, *sizes, ignore_changes=("scalingConfig.desiredSize",)) == []
 
 
 def test_changed_provider_version_and_lost_export_are_risks():

@@ -72,7 +72,7 @@ def _devices(resource, capacity, allocatable):
     return spoil
 
 
-def _gone(kind, name):
+def _without(kind, name):
     return lambda made: without(made, kind, name)
 
 
@@ -145,7 +145,7 @@ CASES = [
         "node-not-ready an administrator looks: kubectl describe node trn1",
     ),
     Case(_cordoned("system1"), OTHERS, "2 of 3 Ready system1: cordoned", "uncordon system1"),
-    Case(_gone("Node", "trn1"), NG1, "1 of 1 Ready, wants 2", "--nodegroup-name ng1-eks"),
+    Case(_without("Node", "trn1"), NG1, "1 of 1 Ready, wants 2", "--nodegroup-name ng1-eks"),
     Case(lambda made: made["Node"].append(_ng1(2)), NG1, "3 of 3 Ready", "ignoreDesiredSize", more=True),
     Case(_only("trn"), OTHERS, "there is none", more=True),
     Case(_status("Node", "system1", conditions=[]), OTHERS, "system1: not Ready: it has not reported yet"),
@@ -171,10 +171,10 @@ CASES = [
     Case(_both(_guarantee("32"), _SILENT_0), "queues/guarantees", "the Ready nodes have 16", more=True),
     Case(_queue(state=""), "queues/test", "have not seen it", "silent"),
     Case(_queue(state="Closed"), "queues/test", "is Closed, and takes no jobs", "name: test, uid"),
-    Case(_gone("Queue", "test"), "queues/test", "does not exist", "queue-missing pulumi up makes it"),
-    Case(_gone("Namespace", "training"), TEAM, "does not exist", "namespace-missing"),
+    Case(_without("Queue", "test"), "queues/test", "does not exist", "queue-missing pulumi up makes it"),
+    Case(_without("Namespace", "training"), TEAM, "does not exist", "namespace-missing"),
     Case(_status("Namespace", "training", phase="Terminating"), TEAM, "is Terminating, not Active", "namespace-term"),
-    Case(_gone("ServiceAccount", "trainer"), TEAM, "has no service account trainer", "service-account-missing"),
+    Case(_without("ServiceAccount", "trainer"), TEAM, "has no service account trainer", "service-account-missing"),
     Case(_both(), "server/etcd", "has ended", "local-process-ended", rest=_local(processes={"etcd", "vc-scheduler"})),
     Case(
         _both(),
@@ -186,12 +186,12 @@ CASES = [
     Case(
         _status("Deployment", "volcano-admission", availableReplicas=1), "volcano/volcano-admission", "1 of 2 available"
     ),
-    Case(_gone("MutatingWebhookConfiguration", f"{HOOK}-mutate"), WEBHOOKS, f"{HOOK}-mutate: missing"),
+    Case(_without("MutatingWebhookConfiguration", f"{HOOK}-mutate"), WEBHOOKS, f"{HOOK}-mutate: missing"),
     Case(_no_authority, WEBHOOKS, f"{HOOK}-validate: no certificate authority"),
     Case(_claim(phase="Lost"), CLAIM, "is Lost: its volume pv-training is gone"),
-    Case(_gone("PersistentVolume", "pv-training"), CLAIM, "pv-training, which does not exist"),
+    Case(_without("PersistentVolume", "pv-training"), CLAIM, "pv-training, which does not exist"),
     Case(_both(), CLAIM, "the outputs name no claim", rest={"stack": _NO_CLAIM}),
-    Case(_gone("PersistentVolumeClaim", "fsx-claim"), CLAIM, "does not exist", "claim-missing"),
+    Case(_without("PersistentVolumeClaim", "fsx-claim"), CLAIM, "does not exist", "claim-missing"),
     Case(_claim(phase="Pending"), CLAIM, "is Pending, not Bound", "claim-not-bound"),
     Case(
         _set("StorageClass", "gp3", "metadata", annotations={}), CLASSES, "no class is the default", "storage-class-mis"
@@ -206,9 +206,13 @@ CASES = [
     Case(_set("Deployment", "coredns", "spec", replicas=0), _DNS, "is scaled to zero", "dns-not-running"),
     Case(_plugin(observedGeneration=0), PLUGIN, "has not seen its latest version"),
     Case(_status("DaemonSet", "aws-node", desiredNumberScheduled=3, numberReady=3), AGENT, "is meant for 3 of 5 nodes"),
-    Case(_gone("DaemonSet", "neuron-monitor"), MONITOR, "does not exist"),
+    Case(_without("DaemonSet", "neuron-monitor"), MONITOR, "does not exist"),
     Case(
-        _gone("DaemonSet", "neuron-device-plugin"), PLUGIN, "not exist", "trn local up makes it", rest={"local": REAL}
+        _without("DaemonSet", "neuron-device-plugin"),
+        PLUGIN,
+        "not exist",
+        "trn local up makes it",
+        rest={"local": REAL},
     ),
 ]
 
@@ -250,7 +254,7 @@ def test_missing_or_unread_object_does_not_pass():
     assert not [id_ for id_ in found if id_.startswith("queues/")]
     assert found[CLAIM].status is Status.PASS
     off = _both(_only("system"), _plugin(desiredNumberScheduled=0, numberReady=0))
-    found = judged(_both(off, _gone("Namespace", "neuron-monitor"), _gone("DaemonSet", "neuron-monitor")))
+    found = judged(_both(off, _without("Namespace", "neuron-monitor"), _without("DaemonSet", "neuron-monitor")))
     assert found[PLUGIN].status is Status.NOT_APPLICABLE
     assert found[MONITOR].status is Status.NOT_APPLICABLE
     found = judged(_both(*(_status("Node", name, conditions=[]) for name in ("trn0", "trn1"))))
@@ -295,7 +299,7 @@ def test_simulated_volcano_is_not_checked_locally_and_fails_on_aws():
         return {each.id: each.text for each in found.values() if each.status is Status.NOT_CHECKED}
 
     ids = {*(f"volcano/{name}" for name in VOLCANO), WEBHOOKS, "queues/test"}
-    lost = _both(unopened, *(_gone("Deployment", name) for name in VOLCANO))
+    lost = _both(unopened, *(_without("Deployment", name) for name in VOLCANO))
     here = judged(lost, local=LocalReport({"volcano": UNREACHABLE}))
     assert unchecked(here) == dict.fromkeys(ids, UNREACHABLE)
     assert _failing(here) == set()
@@ -310,15 +314,15 @@ def test_simulated_volcano_is_not_checked_locally_and_fails_on_aws():
 
 def test_driver_with_an_unready_pod_is_not_missing():
     pods = (_status("DaemonSet", f"{each}-csi-node", numberReady=4) for each in ("ebs", "fsx"))
-    assert judged(_both(_gone("CSINode", "trn1"), *pods))["storage/drivers"].status is Status.PASS
-    missed = judged(_gone("CSINode", "trn1"))["storage/drivers"]
+    assert judged(_both(_without("CSINode", "trn1"), *pods))["storage/drivers"].status is Status.PASS
+    missed = judged(_without("CSINode", "trn1"))["storage/drivers"]
     again = "kubectl -n kube-system rollout restart daemonset ebs-csi-node registers it again"
     assert (missed.status, again in missed.fix) == (Status.FAIL, True)
 
 
 @pytest.mark.parametrize("addon", sorted(addon.name for addon in addon_records.installed()))
 def test_missing_add_on_fails_with_a_diagnostic_command(addon):
-    spoilt = _both(*(_gone(each.kind, each.name) for each in addon_records.ADDONS[addon].workloads))
+    spoilt = _both(*(_without(each.kind, each.name) for each in addon_records.ADDONS[addon].workloads))
     found = [each for each in judged(spoilt).values() if each.status is Status.FAIL]
     assert {each.id.split("/")[1] for each in found} == {addon}
     assert all(f"--addon-name {addon}" in each.fix for each in found)

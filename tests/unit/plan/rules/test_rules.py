@@ -27,7 +27,6 @@ from trainium_eks.plan.rules import (
     scheduling,
     stale_waivers,
 )
-from trainium_eks.plan.rules.__main__ import page
 from trainium_eks.plan.rules.network import NEEDED_ENDPOINTS
 
 EMPTY = Graph("trainium-eks", "test", (), {})
@@ -454,8 +453,3 @@ def test_autoscaling_limits_for_gangs_are_shown_with_accelerators():
         ],
         "limits": [autoscaling.NO_GANGS, autoscaling.OVER_BUYS, autoscaling.PARTIAL],
     }
-
-
-def test_page_of_the_rules_is_current():
-    written = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
-    assert written == page(), "run: python -m trainium_eks.plan.rules > docs/rules.md"

@@ -1,20 +1,11 @@
-"""Text generated from the models: the ``config:`` block of Pulumi.yaml, and the tables of ``docs/config.md``.
+"""The ``config:`` block of Pulumi.yaml and the tables of ``docs/config.md``, made from the config models."""
 
-    python -m trainium_eks.model.config.schema            puts each into its file
-    python -m trainium_eks.model.config.schema --check    fails where a file has another text
-
-In a file, each stands between two comments (``config:begin`` and ``config:end``, ``inputs:…``, ``outputs:…``).
-"""
-
-import argparse
 import enum
 import json
 import re
-import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -125,34 +116,6 @@ def kind_of(annotation: Any) -> ConfigKind:
     return plain.get(annotation, ConfigKind.OBJECT)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line of the module's docstring. Return the exit code: 1 for a file that is not up to date, or
-    that lacks the comments."""
-    parser = argparse.ArgumentParser(
-        prog="python -m trainium_eks.model.config.schema", description="Text of the models"
-    )
-    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
-    options = parser.parse_args(arguments)
-    wrong = []
-    for path, mark, make in _PARTS:
-        text = path.read_text()
-        marks = re.compile(rf"(^[^\n]*\b{mark}:begin\b[^\n]*\n)(.*?)(^[^\n]*\b{mark}:end\b)", re.DOTALL | re.MULTILINE)
-        found = marks.search(text)
-        if found is None or (options.check and found[2] != make()):
-            wrong.append(f"{path}: what is between {mark}:begin and {mark}:end is missing or not current: make docs\n")
-        else:
-            path.write_text(text[: found.start(2)] + make() + text[found.end(2) :])
-    sys.stderr.writelines(wrong)
-    return 1 if wrong else 0
-
-
-_PARTS: tuple[tuple[Path, str, Callable[[], str]], ...] = (
-    (Path("Pulumi.yaml"), "config", pulumi_yaml),
-    (Path("docs/config.md"), "inputs", markdown),
-    (Path("docs/config.md"), "outputs", outputs_markdown),
-)
-
-
 def _table(head: Sequence[str], lines: Iterator[Row], *, with_default: bool) -> str:
     text = [f"| {' | '.join(head)} |", f"|{'|'.join('---' for _ in head)}|"]
     for row in lines:
@@ -245,7 +208,3 @@ def _plain(text: str | None, *, markdown: bool = False) -> str:
     one_line = " ".join((text or "").split())
     one_line = re.sub(r"``([a-z0-9_.]+)``", lambda name: f"``{config_path(name.group(1))}``", one_line)
     return one_line.replace("``", "`" if markdown else "")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
