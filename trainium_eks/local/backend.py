@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import Any
 
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local import made
+from trainium_eks.local import inventory
 from trainium_eks.local.changes import ApplyResult, Change
 from trainium_eks.local.control_plane import pki
 from trainium_eks.local.events import BackendOptions, Done, Event, Failed, Tell, Working, to_json
-from trainium_eks.local.made import MadeResource
+from trainium_eks.local.inventory import Item
 from trainium_eks.local.makers import Makers, ResourceRequest, kind_of
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.volcano import Programs
@@ -40,7 +40,7 @@ def open_backend(options: Mapping[str, Any], region: str, emit: Callable[[Mappin
     def tell(event: Event) -> None:
         emit(to_json(event))
 
-    backend = LocalBackend(Simulation(region or DEFAULT_REGION), made.load(paths), tell, asked.adopted_zones)
+    backend = LocalBackend(Simulation(region or DEFAULT_REGION), inventory.load(paths), tell, asked.adopted_zones)
     makers = Makers(
         paths,
         Path(asked.project),
@@ -64,7 +64,7 @@ class LocalBackend:
     def __init__(
         self,
         simulation: Simulation,
-        before: Sequence[MadeResource],
+        before: Sequence[Item],
         tell: Tell,
         adopted_zones: Mapping[str, str] = MappingProxyType({}),
     ) -> None:

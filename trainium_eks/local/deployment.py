@@ -12,15 +12,15 @@ from typing import Any, Protocol
 
 from trainium_eks import whole_file
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local import made, toolchain
+from trainium_eks.local import inventory, toolchain
 from trainium_eks.local.changes import Change, LocalCloudError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane, StartResult, check_same_cluster
 from trainium_eks.local.control_plane.flags import SERVICE_RANGE
 from trainium_eks.local.control_plane.programs import SHIM
 from trainium_eks.local.events import BackendOptions, Done, Event, Failed, from_json
+from trainium_eks.local.inventory import Item
 from trainium_eks.local.lock import locked
-from trainium_eks.local.made import MadeResource
 from trainium_eks.local.makers import Makers
 from trainium_eks.local.nodes.node_pools import adopted_zones
 from trainium_eks.local.nodes.scale import with_nodes
@@ -143,8 +143,8 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         started = plane.start(reporter.phase)
         reporter.started(started)
         begun = time.monotonic()
-        before = made.load(paths)
-        made.begin(paths, plan, before)
+        before = inventory.load(paths)
+        inventory.begin(paths, plan, before)
         tally = _Tally(reporter)
         options = BackendOptions(
             root=str(paths.root),
@@ -158,9 +158,9 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             volcano_missing=volcano.missing,
         )
         graph = _run_program(asked, adjust, answers, options, tally)
-        now = made.resources(graph)
-        tally.changes["simulated"] = made.count_simulated(before, now)
-        _delete_all(made.left_over(before, now), Makers(paths, asked.project, programs["helm"]), tally)
+        now = inventory.list_items(graph)
+        tally.changes["simulated"] = inventory.count_simulated(before, now)
+        _delete_all(inventory.find_removed(before, now), Makers(paths, asked.project, programs["helm"]), tally)
         tally.notes += training_operator.settle(graph, paths, operator, reporter.phase)
         tally.notes += settle(plane.get, reporter.phase)
         tally.notes += [f"not simulated, so not made on this machine: {type_}" for type_ in plan.unjudged]
@@ -179,7 +179,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         )
         _write(paths.outputs, outputs)
         _write(paths.report, _report(result, paths))
-        made.complete(paths, now)
+        inventory.complete(paths, now)
     return result
 
 
@@ -294,18 +294,18 @@ def _run_program(
         raise UpFailedError(str(error), tuple(tally.failures)) from None
 
 
-def _delete_all(left: list[MadeResource], makers: Makers, tally: _Tally) -> None:
+def _delete_all(left: list[Item], makers: Makers, tally: _Tally) -> None:
     """Delete the resources that are no longer in the program, newest first."""
     if protected := [each.urn for each in left if each.protect]:
         listed = "\n".join(f"  {urn}" for urn in protected)
         raise UpFailedError(f"these are no longer in the program but protected, so nothing was deleted:\n{listed}")
-    going = {each.urn: each for each in left if not each.retain}
+    deletable = {each.urn: each for each in left if not each.retain}
     for each in reversed(left):
-        # What is deleted with another, as a claim with its namespace, goes when that goes, even if pods hold it.
-        goes = going.get(each.deleted_with, each)
+        # A claim is deleted with its namespace, even while pods hold it.
+        deleted = deletable.get(each.deleted_with, each)
         try:
             if not each.retain:
-                makers.delete(goes.kind, goes.reference)
+                makers.delete(deleted.kind, deleted.reference)
         except ClusterError as error:
             tally(Failed(each.urn, str(error)))
             text = "what is no longer in the program could not be deleted"

@@ -47,7 +47,7 @@ class Done:
 
     urn: str
     kind: str
-    """See :attr:`trainium_eks.local.made.MadeResource.kind`."""
+    """See :attr:`trainium_eks.local.inventory.Item.kind`."""
     name: str
     change: Change
     notes: tuple[str, ...] = ()

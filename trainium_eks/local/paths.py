@@ -71,13 +71,13 @@ class Paths:
 
     @property
     def made(self) -> Path:
-        """Return the JSON file of the resources that the last ``up`` made, in the form of Pulumi's state. There is none
-        while an ``up`` goes on, and after one that failed."""
+        """Return the JSON file of the resources of the last ``up``, in the form of Pulumi's state; absent while ``up``
+        runs, and after a failure."""
         return self.root / "made.json"
 
     @property
     def unfinished(self) -> Path:
-        """Return the JSON file that stands in the place of :attr:`made` until an ``up`` has ended well."""
+        """Return the JSON file that replaces :attr:`made` while ``up`` runs, and after a failure."""
         return self.root / "unfinished.json"
 
     @property

@@ -35,7 +35,7 @@ class Patience:
         self._pause = SHORTEST_SECONDS
         self._told = ""
 
-    def goes_on(self, reason: str) -> bool:
+    def wait(self, reason: str) -> bool:
         """Pause before the next look; return False when the time is over."""
         spent = time.monotonic() - self._started
         if spent >= self._seconds or self._stopping.is_set():
@@ -47,7 +47,7 @@ class Patience:
         self._pause = min(self._pause * 1.3, LONGEST_SECONDS)
         return True
 
-    def ended(self, what: str) -> str:
+    def describe_end(self, what: str) -> str:
         """Return how the wait ended, for a message."""
         spent = time.monotonic() - self._started
         return f"{what} when everything was stopped" if self._stopping.is_set() else f"{what} after {spent:.0f} s"
@@ -65,6 +65,6 @@ def await_answers(
         for each in started:
             if processes.exit_code(each) is not None or not psutil.pid_exists(each.pid):
                 raise LocalCloudError(f"{each.name} has ended:\n{processes.last_lines(paths, each.name)}")
-        if not patience.goes_on(waits_for):
+        if not patience.wait(waits_for):
             logs = "\n".join(f"{each.name}:\n{processes.last_lines(paths, each.name)}" for each in started)
             raise LocalCloudError(f"{title} does not answer after {READY_SECONDS:.0f} s: {waits_for}\n{logs}")

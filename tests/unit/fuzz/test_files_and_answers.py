@@ -23,7 +23,7 @@ from trainium_eks.client.failure import TRACEBACK, CommandError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.kube.types import ApiError
-from trainium_eks.local import lock, made
+from trainium_eks.local import inventory, lock
 from trainium_eks.local.agent import pod_files
 from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.images import images
@@ -123,7 +123,7 @@ FILES = {
     "stack's config": ({"config": {"p:a": "b", "p:c": [1]}}, _project),
     "state": (STATE, lambda file: StackState.parse(text(file), file.name)),
     "report of a local cloud": (REPORT, LocalReport.load),
-    "list of made resources": (MADE, lambda file: made.load(paths(file, "made"))),
+    "list of made resources": (MADE, lambda file: inventory.load(paths(file, "made"))),
     "ports": ({"ports": {"etcd": 1}, "complete": True}, lambda file: Settings.load(paths(file, "settings"))),
     "lock": ({"pid": 1, "doing": "up", "since": 1.5}, lambda file: lock._held(paths(file, "lock"))),
     "node pool": (POOL, _resize),

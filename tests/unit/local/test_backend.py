@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 import pytest
 
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local import events, made
+from trainium_eks.local import events, inventory
 from trainium_eks.local.backend import LocalBackend
 from trainium_eks.local.changes import ApplyResult, Change
 from trainium_eks.local.events import BackendOptions, Failed, Working
@@ -136,7 +136,7 @@ def test_resource_has_the_time_limit_of_its_program(timeouts, first, later):
         cloud = Cloud(before=before)
         graph = cloud.run(lambda: _namespace("room", custom_timeouts=pulumi.CustomTimeouts(**timeouts)))
         (request,) = cloud.makers.of(NAMESPACE)
-        return request.timeout_seconds, made.resources(graph)
+        return request.timeout_seconds, inventory.list_items(graph)
 
     seconds, now = asked([])
     assert (seconds, asked(now)[0]) == (first, first), "an unfinished creation is none"
@@ -168,7 +168,7 @@ def _files():
 
 
 def test_claim_and_its_job_are_deleted_before_their_replaced_volume():
-    before = made.resources(Cloud().run(_files))
+    before = inventory.list_items(Cloud().run(_files))
     cloud = Cloud(before=before)
     apply = cloud.makers.apply
 

@@ -121,7 +121,7 @@ class Objects:
         if before["metadata"].get("deletionTimestamp"):
             if reference.kind == "PersistentVolume":
                 make_room()  # the volume stays until its claim is gone, which nobody else deletes
-            self._await_gone(reference, before, patience)
+            self._await_deletion(reference, before, patience)
             return Change.CREATED, self._api.apply(wanted)
         if (before.get("status") or {}).get("phase") != "Lost":  # a claim whose volume is gone never binds again
             try:
@@ -138,7 +138,7 @@ class Objects:
     def _delete(self, reference: ObjectReference, before: Mapping[str, Any], patience: Patience) -> None:
         self._check_not_held(reference)
         self._api.delete(reference)
-        self._await_gone(reference, before, patience)
+        self._await_deletion(reference, before, patience)
 
     def _check_not_held(self, reference: ObjectReference) -> None:
         """Raise ClusterError when pods, also finished ones, hold a claim: its deletion would wait for them, and could
@@ -171,7 +171,7 @@ class Objects:
                 return live
             if state.failed:
                 raise LocalCloudError(f"{reference} failed: {state.reason}")
-            if not patience.goes_on(f"{reference}: {state.reason}"):
+            if not patience.wait(f"{reference}: {state.reason}"):
                 raise LocalCloudError(self._not_ready(reference, live, state.reason, patience))
             found = self._api.get(reference)
             if found is None:
@@ -188,8 +188,8 @@ class Objects:
                 return
             [(first, missing), *_] = behind
             place = f"ResourceQuota {first['metadata']['namespace']}/{first['metadata']['name']}"
-            if not patience.goes_on(f"{place}: Kubernetes has not counted {', '.join(missing)} yet"):
-                raise LocalCloudError(f"{place} {patience.ended('was not counted')}: {', '.join(missing)}")
+            if not patience.wait(f"{place}: Kubernetes has not counted {', '.join(missing)} yet"):
+                raise LocalCloudError(f"{place} {patience.describe_end('was not counted')}: {', '.join(missing)}")
             if time.monotonic() - asked > COUNTING_SECONDS:
                 asked = time.monotonic()
                 for each, _ in behind:
@@ -212,7 +212,7 @@ class Objects:
         return related
 
     def _not_ready(self, reference: ObjectReference, live: Mapping[str, Any], reason: str, patience: Patience) -> str:
-        lines = [f"{reference} {patience.ended('was not ready')}: {reason}"]
+        lines = [f"{reference} {patience.describe_end('was not ready')}: {reason}"]
         lines += awaits.pods_wait_for(self._pods(live))
         events = self._api.list("v1", "Event", namespace=reference.namespace or "default", fields="type!=Normal")
         lines += awaits.warnings(events, reference.name)
@@ -224,15 +224,15 @@ class Objects:
         selector = _selector(workload)
         return self._api.list("v1", "Pod", namespace=namespace, labels=selector) if namespace and selector else []
 
-    def _await_gone(self, reference: ObjectReference, before: Mapping[str, Any], patience: Patience) -> None:
+    def _await_deletion(self, reference: ObjectReference, before: Mapping[str, Any], patience: Patience) -> None:
         while True:
             live = self._api.get(reference)
             # An object with another uid was made anew since, by a controller for instance.
             if live is None or live["metadata"].get("uid") != before["metadata"].get("uid"):
                 return
-            if not patience.goes_on(f"{reference}: it is being deleted"):
+            if not patience.wait(f"{reference}: it is being deleted"):
                 raise LocalCloudError(
-                    "\n  ".join([f"{reference} {patience.ended('was not gone')}", *self._holders(live)])
+                    "\n  ".join([f"{reference} {patience.describe_end('was not gone')}", *self._holders(live)])
                 )
 
     def _holders(self, live: Mapping[str, Any]) -> list[str]:
@@ -320,7 +320,7 @@ def _without_managed_fields(live: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _selector(workload: Mapping[str, Any]) -> str:
-    """Return a label selector as text, of a workload's or a Service's ``spec.selector``; empty when there is none."""
+    """Return a label selector as text, of a workload's or a Service's ``spec.selector``; empty without a selector."""
     selector = (workload.get("spec") or {}).get("selector") or {}
     if not isinstance(selector, Mapping):
         return ""

@@ -84,7 +84,7 @@ class Releases:
     def apply(self, inputs: Mapping[str, Any], *, timeout_seconds: float) -> ApplyResult:
         """Install or upgrade a release where it differs from the program, and await its objects as Helm does.
 
-        A missing chart is no failure: an existing release stays unchanged; otherwise definitions stand in for the
+        A missing chart is no failure: an existing release stays unchanged; otherwise placeholders define the
         chart's kinds that the stack itself creates.
         """
         release = wanted(inputs, timeout_seconds=timeout_seconds)

@@ -1,8 +1,8 @@
-"""The list of a stack's resources on this machine, by which an ``up`` finds what has left the program.
+"""The inventory of a stack's resources on this machine, by which ``up`` finds resources that have left the program.
 
-``made.json`` lists the resources of the last whole ``up``. From the beginning of an ``up`` until its whole end,
-``unfinished.json`` stands in its place: it lists everything that this ``up`` may make, and everything that was there
-before. A kill at any moment leaves one of the two, and each names all that exists.
+``made.json`` lists the resources of the last successful ``up``. While ``up`` runs, and after a failure,
+``unfinished.json`` replaces it: the resources of the new program, and those of earlier programs. A kill at any moment
+leaves one of the two files, and each lists every resource that may exist.
 """
 
 import json
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from graphlib import TopologicalSorter
+from pathlib import Path
 from typing import Any
 
 from trainium_eks import whole_file
@@ -22,8 +23,8 @@ from trainium_eks.plan.resource_types import replacements
 
 
 @dataclass(frozen=True)
-class MadeResource:
-    """One resource, with the place of what was made for it."""
+class Item:
+    """One resource of a stack."""
 
     urn: str
     type: str
@@ -31,9 +32,9 @@ class MadeResource:
     """Kind of the maker: ``object``, ``release``, ``nodes``, ``addon``, or ``simulated`` for a resource in name only.
     """
     reference: Mapping[str, Any]
-    """The data by which its maker finds it again."""
+    """The data by which its maker finds it on this machine."""
     inputs: Mapping[str, Any]
-    """As made; secrets are hidden."""
+    """Inputs as used on this machine; secrets are hidden."""
     outputs: Mapping[str, Any]
     ignore_changes: tuple[str, ...] = ()
     replaced_with: tuple[str, ...] = ()
@@ -43,16 +44,16 @@ class MadeResource:
     protect: bool = False
     retain: bool = False
     whole: bool = False
-    """Whether an ``up`` that made it has ended well."""
+    """Whether an ``up`` with this resource has succeeded."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return what sets it apart from other resources, and from its own earlier name."""
+        """Return the identity: a resource that has a new name on this machine is another item."""
         return self.urn, json.dumps(self.reference, sort_keys=True)
 
 
-def load(paths: Paths) -> list[MadeResource]:
-    """Return the resources that may exist, in the order in which they were made; none before the first ``up``."""
+def load(paths: Paths) -> list[Item]:
+    """Return the resources that may exist, in the order of creation; none before the first ``up``."""
     file = next((each for each in (paths.unfinished, paths.made) if each.exists()), None)
     if file is None:
         return []
@@ -63,32 +64,32 @@ def load(paths: Paths) -> list[MadeResource]:
         raise LocalCloudError(f"{file} is damaged, or of another version of trn ({error!r}): {fix}") from None
 
 
-def begin(paths: Paths, plan: Graph, before: list[MadeResource]) -> None:
-    """Write down what an ``up`` may make, before it makes anything."""
+def begin(paths: Paths, plan: Graph, before: list[Item]) -> None:
+    """Write the list of an ``up``, before it makes a resource."""
     known = {each.key: each for each in before}
-    planned = [replace(each, whole=each.key in known and known[each.key].whole) for each in resources(plan)]
-    # What has left the program was made before, but nothing of the program is made from it: it is deleted first.
-    _write(paths, "unfinished", [*planned, *left_over(before, planned)])
+    planned = [replace(each, whole=each.key in known and known[each.key].whole) for each in list_items(plan)]
+    # No resource of the program depends on the removed ones: after a kill they are deleted first.
+    _write(paths.unfinished, [*planned, *find_removed(before, planned)])
     paths.made.unlink(missing_ok=True)
 
 
-def complete(paths: Paths, made: list[MadeResource]) -> None:
-    """Write down what a whole ``up`` has made."""
-    _write(paths, "made", [replace(each, whole=True) for each in made])
+def complete(paths: Paths, made: list[Item]) -> None:
+    """Write the list of a successful ``up``."""
+    _write(paths.made, [replace(each, whole=True) for each in made])
     paths.unfinished.unlink()
 
 
-def left_over(before: list[MadeResource], now: list[MadeResource]) -> list[MadeResource]:
-    """Return the resources that are no longer asked for, in the order in which they were made."""
+def find_removed(before: list[Item], now: list[Item]) -> list[Item]:
+    """Return the resources that have left the program, in the order of creation."""
     asked = {each.key for each in now}
     return [each for each in before if each.key not in asked]
 
 
-def count_simulated(before: list[MadeResource], now: list[MadeResource]) -> Counter[str]:
-    """Return the number of changes by kind of change, of the resources that exist in name only."""
+def count_simulated(before: list[Item], now: list[Item]) -> Counter[str]:
+    """Return the number of simulated resources by their change."""
     whole = {each.key: each.inputs for each in before if each.whole}
 
-    def change(resource: MadeResource) -> Change:
+    def change(resource: Item) -> Change:
         if resource.key not in whole:
             return Change.CREATED
         return Change.SAME if whole[resource.key] == resource.inputs else Change.UPDATED
@@ -96,18 +97,18 @@ def count_simulated(before: list[MadeResource], now: list[MadeResource]) -> Coun
     return Counter(change(each) for each in now if each.kind == "simulated")
 
 
-def resources(graph: Graph) -> list[MadeResource]:
+def list_items(graph: Graph) -> list[Item]:
     """Return the resources of a program, each after those that it depends on."""
     edges = {each.urn: (*each.dependencies, each.parent, each.provider) for each in graph.resources}
     order = (graph.by_urn[urn] for urn in TopologicalSorter(edges).static_order() if urn in graph.by_urn)
-    made = (_made(each) for each in order if each.custom)
-    # The name of such an object depends on the answer of a real one, and is known when that is made.
-    return [each for each in made if UNKNOWN not in json.dumps(each.reference)]
+    items = (_item(each) for each in order if each.custom)
+    # A name that comes from a real object is known only after the creation of that object.
+    return [each for each in items if UNKNOWN not in json.dumps(each.reference)]
 
 
-def _made(resource: Resource) -> MadeResource:
+def _item(resource: Resource) -> Item:
     kind, outputs, options = kind_of(resource.type), resource.outputs, resource.options
-    return MadeResource(
+    return Item(
         urn=resource.urn,
         type=resource.type,
         kind=kind,
@@ -122,17 +123,16 @@ def _made(resource: Resource) -> MadeResource:
     )
 
 
-def _parsed(data: Mapping[str, Any]) -> MadeResource:
-    values: dict[str, Any] = {each.name: data[each.name] for each in fields(MadeResource)}
+def _parsed(data: Mapping[str, Any]) -> Item:
+    values: dict[str, Any] = {each.name: data[each.name] for each in fields(Item)}
     lists = {name: tuple(values[name]) for name in ("ignore_changes", "replaced_with")}
-    return MadeResource(**{**values, **lists})
+    return Item(**{**values, **lists})
 
 
-def _write(paths: Paths, name: str, made: list[MadeResource]) -> None:
-    """Write a list in the form of Pulumi's state, which ``trn doctor`` compares with the cluster."""
-    file = getattr(paths, name)
+def _write(file: Path, items: list[Item]) -> None:
+    """Write the items in the form of Pulumi's state, which ``trn doctor`` compares with the cluster."""
     # As in Pulumi's state, a resource with an id exists.
-    states = [{**asdict(each), "id": each.urn, "ignoreChanges": each.ignore_changes} for each in made]
+    states = [{**asdict(each), "id": each.urn, "ignoreChanges": each.ignore_changes} for each in items]
     data = {"version": 3, "deployment": {"resources": states}}
     try:
         whole_file.write(file, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
