@@ -3,12 +3,11 @@
 import re
 from typing import Any
 
-from trainium_eks.kube.cluster import Cluster
+from trainium_eks.diagnose.cluster_state import ClusterState
+from trainium_eks.diagnose.local_report import LocalReport
 from trainium_eks.model.catalogue import addon_records, chart_workloads
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.verify.check_input import CheckInput
-from trainium_eks.operate.verify.local_report import LocalReport
 from trainium_eks.operate.verify.verify import verify
 
 Object = dict[str, Any]
@@ -171,8 +170,7 @@ def judged(spoil=lambda _: None, *, local=None, stack=None, version="v1.35.4", u
     made = objects()
     spoil(made)
     held = {kind: tuple(found) for kind, found in made.items()}
-    cluster = Cluster(version, held, unserved, unread or {})
-    checks = [*verify(CheckInput(stack or outputs(), cluster, local))]
+    checks = verify(ClusterState(stack or outputs(), version, held, unserved, unread or {}, local=local))
     by_id = {check.id: check for check in checks}
     assert len(by_id) == len(checks), "two checks have the same id"
     return by_id

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import yaml
 
-from trainium_eks.jobs.explain.cluster_snapshot import moment, of_objects
+from trainium_eks.jobs.observed.job_snapshot import moment, of_objects
 from trainium_eks.model.outputs import NodeGroupOutput
 
-FOLDER = Path(__file__).parent / "unit/jobs/explain/snapshots"
+FOLDER = Path(__file__).parent / "unit/diagnose/snapshots"
 
 
 def _group(name, type_, most, efa):

@@ -19,10 +19,10 @@ from urllib.parse import parse_qs
 import web_server
 from web_server import Handler
 
-from trainium_eks.kube.cluster import KINDS
+from trainium_eks.diagnose.cluster_state import CHECKED_KINDS
 
 SERVED = {
-    **KINDS,
+    **CHECKED_KINDS,
     "Pod": "v1",
     "Event": "v1",
     "Job": "batch.volcano.sh/v1alpha1",

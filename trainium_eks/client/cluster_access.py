@@ -17,11 +17,11 @@ from trainium_eks.client import kubeconfig_variable
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.client.notices import notice
 from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.diagnose.local_report import LocalReport, ReportError
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.model.validation.parsing import parse_yaml
-from trainium_eks.operate.verify.local_report import LocalReport, ReportError
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from trainium_eks.client import reading
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.client.logs import PodFilter, PodLine, has_begun, targets, waiting_for
 from trainium_eks.client.session import Session
-from trainium_eks.jobs.explain.watched import WatchedJob, of
+from trainium_eks.jobs.observed.watched import WatchedJob, of
 from trainium_eks.jobs.watch import steps
 from trainium_eks.jobs.watch.log_lines import LogLine, parse
 from trainium_eks.kube.cluster import Object, name_of

@@ -9,12 +9,12 @@ from trainium_eks.aws.sessions import Aws
 from trainium_eks.client import reading
 from trainium_eks.client.notices import notice
 from trainium_eks.client.session import Session
-from trainium_eks.jobs.explain import why_not_started
-from trainium_eks.jobs.explain.cluster_snapshot import FAILURES, ClusterSnapshot, is_bound, is_running
-from trainium_eks.jobs.explain.reason import Reason
-from trainium_eks.jobs.explain.watched import WatchedJob
-from trainium_eks.jobs.explain.why_pending import why, why_ended
+from trainium_eks.diagnose import why_not_started
+from trainium_eks.diagnose.reason import Reason
+from trainium_eks.diagnose.why_pending import why, why_ended
 from trainium_eks.jobs.objects import capacity_block
+from trainium_eks.jobs.observed.job_snapshot import FAILURES, JobSnapshot, is_bound, is_running
+from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit, Restart
 from trainium_eks.jobs.watch.steps import Progress
@@ -101,7 +101,7 @@ def look(session: Session, name: str) -> JobStatus:
         return _status(session, job, snapshot.now, pods, waits, trouble, endings.restarts(snapshot))
     # A job of Kubernetes or of the Training Operator: from its pods alone.
     pods = reading.in_rank_order(job, reading.pods_of(session, job))
-    snapshot = ClusterSnapshot(reading.now(), job.source, pods=tuple(pods))
+    snapshot = JobSnapshot(reading.now(), job.source, pods=tuple(pods))
     waiting = job.ended is None and not any(map(is_running, pods))
     waits = next(why_not_started.reasons(snapshot), None) if waiting else None
     return _status(session, job, snapshot.now, pods, waits, None, [])

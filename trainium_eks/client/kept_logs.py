@@ -16,9 +16,9 @@ from trainium_eks.client import logs, reading
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.logs import LogOptions, PodFilter, PodLine
 from trainium_eks.client.session import Session
-from trainium_eks.jobs.explain.cluster_snapshot import moment
-from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.objects.identity import ROLE
+from trainium_eks.jobs.observed.job_snapshot import moment
+from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.watch.cloudwatch_logs import CloudWatchLogs
 from trainium_eks.jobs.watch.log_lines import LogLine
 from trainium_eks.kube.cluster import Object, name_of

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from trainium_eks.client import reading
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.session import Session
-from trainium_eks.jobs.explain.watched import WatchedJob
-from trainium_eks.jobs.explain.why_pending import why
+from trainium_eks.diagnose.why_pending import why
+from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.watch.endings import exits, first_failure
 from trainium_eks.jobs.watch.log_lines import LogLine, parse, pod_names, seconds
 from trainium_eks.kube.cluster import Object, name_of

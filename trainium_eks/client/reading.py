@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.client.session import Session
-from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, of_objects
-from trainium_eks.jobs.explain.watched import WatchedJob, owner_of, watched
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, by_process_rank
+from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, of_objects
+from trainium_eks.jobs.observed.watched import WatchedJob, owner_of, watched
 from trainium_eks.jobs.watch.steps import Progress, parse_all, progress
 from trainium_eks.kube import pod_logs
 from trainium_eks.kube.cluster import Object, name_of, namespace_of
@@ -16,7 +16,6 @@ from trainium_eks.kube.pod_logs import TAIL_LINES
 from trainium_eks.model.annotations import annotation
 from trainium_eks.model.policies.admission import SCHEDULER
 from trainium_eks.model.validation.problems import nearest
-from trainium_eks.operate.verify.scheduling import unscheduled
 
 THREADS = 8
 
@@ -83,7 +82,7 @@ def _are(names: Sequence[str]) -> str:
     return f"is {shown}" if len(names) == 1 else f"are {shown}{' and more' if len(names) > 5 else ''}"
 
 
-def around(session: Session, job: WatchedJob) -> ClusterSnapshot:
+def around(session: Session, job: WatchedJob) -> JobSnapshot:
     """Return a snapshot of a Volcano job and the objects around it, read at the same time."""
     with ThreadPoolExecutor(len(_AROUND)) as pool:
         asked = {
@@ -100,7 +99,7 @@ def around(session: Session, job: WatchedJob) -> ClusterSnapshot:
         job.source,
         found,
         groups=session.outputs.node_groups,
-        unscheduled=unscheduled(session.source.local),
+        unscheduled=session.source.local.unscheduled if session.source.local else "",
         is_local=session.is_local,
     )
 

@@ -11,10 +11,10 @@ from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
 from trainium_eks.client.train_request import local_example, request_of, taken
 from trainium_eks.jobs.data.workspace import Workspace
-from trainium_eks.jobs.explain.watched import of as watched_job
 from trainium_eks.jobs.objects import capacity_block, forms
 from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.jobs.objects.options import Form, TrainOptions
+from trainium_eks.jobs.observed.watched import of as watched_job
 from trainium_eks.jobs.submit import planning, submission
 from trainium_eks.jobs.submit.requests import Plan
 from trainium_eks.kube.api import ApiError, NoSuchKindError, ObjectReference

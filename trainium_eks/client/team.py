@@ -31,8 +31,8 @@ from trainium_eks.client.follow import Follower
 from trainium_eks.client.logs import LogOptions, choose, has_begun, read_all, targets
 from trainium_eks.client.notices import notice
 from trainium_eks.client.session import Session, open_session
-from trainium_eks.jobs.explain.watched import WatchedJob
 from trainium_eks.jobs.objects.options import TrainOptions
+from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.watch.steps import Progress, TrainingStep, parse, parse_all
 from trainium_eks.kube.api import ObjectReference
 from trainium_eks.kube.errors import ClusterError

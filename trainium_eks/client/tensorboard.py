@@ -12,9 +12,9 @@ from trainium_eks.client import reading
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
+from trainium_eks.diagnose import why_not_started
 from trainium_eks.jobs.data.staging import DATA
-from trainium_eks.jobs.explain import why_not_started
-from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot
+from trainium_eks.jobs.observed.job_snapshot import JobSnapshot
 from trainium_eks.jobs.watch import tensorboard
 from trainium_eks.jobs.watch.profiling import output_of
 from trainium_eks.kube import pod_channels
@@ -103,7 +103,7 @@ def _await_running(session: Session, pod: ObjectReference, image: str, say: Say)
         if _phase(found) == "Running":
             return
         about = {"metadata": {"name": pod.name}, "spec": {}}
-        reason = next(why_not_started.reasons(ClusterSnapshot(reading.now(), about, pods=(found,))), None)
+        reason = next(why_not_started.reasons(JobSnapshot(reading.now(), about, pods=(found,))), None)
         waits = reason.sentence if reason else "it waits for a node of the CPU pool"
         if reason and reason.fix:
             raise CommandError(FAILED, f"TensorBoard does not start: {waits}\n  → {reason.fix}")

@@ -144,6 +144,18 @@ def test_keys_to_leave_off_at_first_exist():
     assert [key for key in keys if not re.search(rf"`(?:\w+\[?\]?\.)*{re.escape(key)}`", known)] == []
 
 
+def test_each_promise_names_existing_tests():
+    rows = {}
+    for line in (ROOT / "docs" / "promises.md").read_text().splitlines():
+        if found := re.match(r"\| ([MN]\d\d) \|", line):
+            rows[found[1]] = re.findall(r"`([\w/]+\.py)::(\w+)`", line)
+    assert [row for row in rows if row[0] == "M"] == [f"M{number:02}" for number in range(1, 40)]
+    assert [row for row, tests in rows.items() if not tests] == []
+    named = [each for tests in rows.values() for each in tests]
+    gone = [f"{file}::{name}" for file, name in named if f"def {name}(" not in (ROOT / "tests" / file).read_text()]
+    assert gone == [], "name another test that shows the promise in docs/promises.md"
+
+
 def test_generated_pages_are_current():
     assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["stale"]() == [], "run make docs"
 

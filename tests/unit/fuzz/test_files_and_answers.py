@@ -20,6 +20,7 @@ from trainium_eks.cli.jobs import kubeconfig
 from trainium_eks.cli.shared import programs
 from trainium_eks.client import cluster_access, kubeconfig_variable
 from trainium_eks.client.failure import TRACEBACK, CommandError
+from trainium_eks.diagnose.local_report import LocalReport, ReportError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.kube.types import ApiError
@@ -34,7 +35,6 @@ from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.observe.alerts import firing
 from trainium_eks.operate.cleanup.state import StackState, StateError
 from trainium_eks.operate.review import preview, review
-from trainium_eks.operate.verify.local_report import LocalReport, ReportError
 from trainium_eks.plan.recording import assumptions
 from trainium_eks.plan.recording.project import ProjectError, load_project
 from trainium_eks.plan.resource_types import access

@@ -14,11 +14,9 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import NameResolutionError, NewConnectionError, ProtocolError, ReadTimeoutError
 
 from trainium_eks.kube import api as api_module
-from trainium_eks.kube import cluster, drift, pod_logs
+from trainium_eks.kube import drift, pod_logs
 from trainium_eks.kube import requests as requests_module
 from trainium_eks.kube.api import Api, ApiError, ApiKind, NoSuchKindError, ObjectReference, in_parallel
-from trainium_eks.kube.api_reader import ApiReader
-from trainium_eks.kube.cluster import ReadError
 from trainium_eks.kube.errors import ClusterError
 
 CONFIG_MAPS = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
@@ -100,19 +98,6 @@ def test_retry_after_of_the_server_is_respected(play):
     api, _ = play(busy, {"ok": 1})
     api.request("GET", "/version")
     assert api_module.time.monotonic() == 7
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (refusal(403, "Forbidden"), "refuses this machine's credentials.*list-access-entries"),
-        (refusal(404, "NotFound"), "gives no version"),
-        ({"major": "1"}, "is not a Kubernetes API server"),
-    ],
-)
-def test_server_without_a_version_is_refused(play, answer, said):
-    with pytest.raises(ReadError, match=f"(?s){said}"):
-        ApiReader(play(answer)[0]).version()
 
 
 QUOTA = "/api/v1/namespaces/team/resourcequotas/team"
@@ -375,27 +360,6 @@ def test_drift_hides_secret_values_and_reports_immutable_fields(play):
     assert drifted(play, live_object(), invalid) == ("ConfigMap ns/a", ("data: is immutable",))
     with pytest.raises(ApiError, match="a webhook"):
         drifted(play, live_object(), refusal(403, "Forbidden", "a webhook denied it"))
-
-
-def test_snapshot_names_unserved_and_forbidden_kinds():
-    node = {"metadata": {"name": "n", "labels": {cluster.GROUP_LABEL: "g"}}}
-
-    class Reader:
-        def version(self):
-            return "v1.35.4-eks-1a2b3c4"
-
-        def list(self, _, kind):
-            if kind == "Pod":
-                raise ReadError("forbidden")
-            return [node] if kind == "Node" else None
-
-    found = cluster.read(Reader(), {"Node": "v1", "Queue": "scheduling.volcano.sh/v1beta1", "Pod": "v1"})
-    assert (found.unserved, found.unread, found.of("Queue")) == ({"Queue"}, {"Pod": "forbidden"}, ())
-    assert (found.find("Node", "n"), found.find("Node", "n", "ns")) == (node, None)
-    assert (found.nodes_of("g"), found.nodes_of("h")) == ((node,), ())
-    with pytest.raises(cluster.UnreadError, match="Pod objects could not be read: forbidden"):
-        found.of("Pod")
-    assert cluster.minor(found.version) == (1, 35)
 
 
 def connected(path, server):

@@ -10,10 +10,10 @@ from botocore.exceptions import HTTPClientError
 
 from trainium_eks.aws.sessions import why_not_answered
 from trainium_eks.client.failure import failure_of
+from trainium_eks.diagnose.findings import unreachable
 from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.machine_faults import machine_fault
-from trainium_eks.operate.doctor.findings import unreachable
 
 
 def fault(code, *place):

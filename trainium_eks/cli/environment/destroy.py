@@ -141,8 +141,8 @@ def goes_on_costing(graph: Graph) -> Iterator[str]:
 
 def running_jobs(stack: str, project: Path) -> list[str] | None:
     """Return the jobs of all teams that have not ended, ``namespace/name``; None when the cluster cannot be asked."""
-    from trainium_eks.jobs.explain.watched import watched
     from trainium_eks.jobs.objects.forms import KINDS
+    from trainium_eks.jobs.observed.watched import watched
     from trainium_eks.kube.api import NoSuchKindError
 
     def listed(api: "Api") -> list[str]:

@@ -78,7 +78,7 @@ def _parts(report: "Report", *, everything: bool) -> "Iterator[RenderableType]":
 
     from trainium_eks.cli.shared.report import sections
     from trainium_eks.model.finding import Status
-    from trainium_eks.operate.doctor.diagnosis import HEADINGS
+    from trainium_eks.operate.verify.verify import HEADINGS
 
     if not everything:
         yield from sections(report.of(Status.FAIL), HEADINGS)
@@ -100,8 +100,8 @@ def summary(report: "Report", subject: str) -> "RenderableType":
     from rich.text import Text
 
     from trainium_eks.cli.shared.report import counted
+    from trainium_eks.diagnose.diagnosis import UNREAD
     from trainium_eks.model.finding import Status
-    from trainium_eks.operate.doctor.diagnosis import UNREAD
 
     others = counted(report.summary, Status.PASS, Status.NOT_CHECKED, Status.NOT_APPLICABLE)
     rest = f"; {others}." if others else "."

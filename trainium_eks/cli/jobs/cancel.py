@@ -19,7 +19,7 @@ from trainium_eks.model.validation.problems import plural
 if TYPE_CHECKING:
     from trainium_eks.client.ending import EndedJob
     from trainium_eks.client.session import Session
-    from trainium_eks.jobs.explain.watched import WatchedJob
+    from trainium_eks.jobs.observed.watched import WatchedJob
     from trainium_eks.jobs.sagemaker.service import SageMakerJobs
 
 MOST_FILES = 12
@@ -96,7 +96,7 @@ def _end(session: "Session", managed: "SageMakerJobs | None", job: "WatchedJob",
 
 
 def _text(each: "EndedJob") -> str:
-    from trainium_eks.jobs.explain.room import some
+    from trainium_eks.jobs.observed.free_capacity import some
     from trainium_eks.jobs.sagemaker.job import STOP_SECONDS
 
     if each.pods_left:

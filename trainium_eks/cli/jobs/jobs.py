@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from trainium_eks.client.sagemaker import ListedJobs
     from trainium_eks.client.session import Session
-    from trainium_eks.jobs.explain.watched import WatchedJob
+    from trainium_eks.jobs.observed.watched import WatchedJob
     from trainium_eks.jobs.watch.steps import Progress
 
 LOOK_SECONDS = 2.0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trainium_eks.cli.shared.log_lines import Printer
     from trainium_eks.client.logs import LogOptions, PodFilter
     from trainium_eks.client.session import Session
-    from trainium_eks.jobs.explain.watched import WatchedJob
+    from trainium_eks.jobs.observed.watched import WatchedJob
     from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerWork
 
 app = App(panel=JOBS)
@@ -85,7 +85,7 @@ def logs(
 def follow_job(session: "Session", job: "WatchedJob", wanted: "PodFilter", printer: "Printer") -> int:
     """Print lines as they come until the job has ended; return 0 when it succeeded."""
     from trainium_eks.client.follow import Follower
-    from trainium_eks.jobs.explain.cluster_snapshot import FAILURES
+    from trainium_eks.jobs.observed.job_snapshot import FAILURES
 
     follower = Follower(session, job, wanted, notice)
     try:

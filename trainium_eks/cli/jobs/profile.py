@@ -16,7 +16,7 @@ from trainium_eks.model.validation.problems import plural
 
 if TYPE_CHECKING:
     from trainium_eks.client.session import Session
-    from trainium_eks.jobs.explain.watched import WatchedJob
+    from trainium_eks.jobs.observed.watched import WatchedJob
 
 LOOK_SECONDS = 2.0
 
@@ -38,7 +38,7 @@ def profile(
     """
     from trainium_eks.client import reading
     from trainium_eks.client.session import open_session
-    from trainium_eks.jobs.explain.watched import of
+    from trainium_eks.jobs.observed.watched import of
     from trainium_eks.jobs.watch import profiling
 
     say = silent if cluster.as_json else notice

@@ -141,7 +141,7 @@ def _await(session: "Session", cluster: ClusterOptions, name: str) -> None:
 
 def _tell(session: "Session", cluster: ClusterOptions, served: "ModelService", state: str) -> None:
     from trainium_eks.client import serving
-    from trainium_eks.jobs.explain.cluster_snapshot import is_running
+    from trainium_eks.jobs.observed.job_snapshot import is_running
     from trainium_eks.jobs.serve.serving import PORT
     from trainium_eks.kube.cluster import name_of
 

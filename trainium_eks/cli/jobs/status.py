@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trainium_eks.client.device_use import DeviceUse, NodeReading
     from trainium_eks.client.job_status import JobStatus
     from trainium_eks.client.session import Session
-    from trainium_eks.jobs.explain.reason import Reason
+    from trainium_eks.diagnose.reason import Reason
     from trainium_eks.jobs.watch.idleness import GroupUse
     from trainium_eks.jobs.watch.steps import Progress
 
@@ -163,7 +163,7 @@ def _state(found: "JobStatus") -> "Iterator[Line]":
 
 
 def _reason(start: str, reason: "Reason") -> "Iterator[Line]":
-    from trainium_eks.jobs.explain.reason import Cause
+    from trainium_eks.diagnose.reason import Cause
 
     is_usual = reason.cause in (Cause.STARTING, Cause.ENDING, Cause.QUEUE, Cause.CAPACITY)
     yield f"{start}{reason.sentence}", "yellow" if is_usual else "red"
@@ -194,7 +194,7 @@ def _failure(found: "JobStatus", age: str) -> "Iterator[Line]":
 
 
 def _details(found: "JobStatus") -> "Iterator[Line]":
-    from trainium_eks.jobs.explain.room import some
+    from trainium_eks.jobs.observed.free_capacity import some
     from trainium_eks.jobs.watch.endings import first_failure
 
     job = found.job

@@ -86,7 +86,7 @@ def _submit(prepared: "PreparedJob", asked: TrainOptions, cluster: ClusterOption
     from trainium_eks.cli.jobs.logs import explain, follow_job
     from trainium_eks.cli.shared.log_lines import Printer
     from trainium_eks.client import logs, reading, scaling, submitting, torchx
-    from trainium_eks.jobs.explain.cluster_snapshot import FAILURES
+    from trainium_eks.jobs.observed.job_snapshot import FAILURES
 
     job = prepared.job
     submitting.validate(prepared, session, say)

@@ -22,8 +22,8 @@ from trainium_eks.local.control_plane.control_plane import StartResult
 from trainium_eks.local.deployment import Result
 from trainium_eks.local.events import Done, Event, Failed, Working
 from trainium_eks.model import finding
-from trainium_eks.operate.doctor.diagnosis import HEADINGS
 from trainium_eks.operate.review.words import short_type
+from trainium_eks.operate.verify.verify import HEADINGS
 from trainium_eks.plan.graph import Graph
 
 _MARKS = {

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +11,21 @@ from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import WRONG_USAGE, CommandError, as_typed
 from trainium_eks.client.project import find_project
 from trainium_eks.client.session import find_namespace, open_session
-from trainium_eks.kube import cluster as snapshots
+from trainium_eks.diagnose.cluster_state import CHECKED_KINDS, KINDS, TEAM_KINDS, ReadError, read
+from trainium_eks.diagnose.diagnosis import diagnose, known_names
+from trainium_eks.diagnose.findings import found as finding
+from trainium_eks.diagnose.findings import unreachable
 from trainium_eks.kube import pod_logs
 from trainium_eks.kube.api import Api
-from trainium_eks.kube.api_reader import ApiReader
-from trainium_eks.kube.cluster import Object, ReadError, namespace_of
+from trainium_eks.kube.cluster import Object, namespace_of
 from trainium_eks.kube.errors import ClusterError, MissingError
 from trainium_eks.kube.pod_text import printable
 from trainium_eks.model.finding import Report, Status
 from trainium_eks.model.validation.parsing import MISSHAPEN
 from trainium_eks.model.validation.problems import nearest
 from trainium_eks.operate.cleanup.state import StackState, StateError
-from trainium_eks.operate.doctor.diagnosis import diagnose, known_names
-from trainium_eks.operate.doctor.examination import KINDS, TEAM_KINDS, Examination
-from trainium_eks.operate.doctor.findings import found as finding
-from trainium_eks.operate.doctor.findings import unreachable
-from trainium_eks.operate.verify.check_input import CheckInput, ObjectComparison
-from trainium_eks.operate.verify.comparison import OBJECTS, compare
+from trainium_eks.operate.verify.comparison import OBJECTS, ObjectComparison, compare
+from trainium_eks.operate.verify.verify import verify
 from trainium_eks.operate.verify.workloads import ENDED
 
 PAUSE_SECONDS = 5.0
@@ -97,8 +94,11 @@ def with_closing(failure: CommandError, cluster: ClusterOptions, namespace: str,
 def _examined(
     source: StackAccess, api: Api, namespace: str, name: str, cluster: ClusterOptions, checks: bool, faults: bool
 ) -> Report:
-    kinds = (TEAM_KINDS if namespace else KINDS) if faults else snapshots.KINDS
-    found = snapshots.read(ApiReader(api, namespace), kinds)
+    def log(pod: Object, previous: bool) -> list[str]:
+        return pod_logs.tail(api, namespace_of(pod) or namespace, pod, previous=previous)
+
+    kinds = (TEAM_KINDS if namespace else KINDS) if faults else CHECKED_KINDS
+    found = read(api, source.outputs, kinds, namespace, source.local, log)
     if not namespace and "Pod" in found.unread and source.outputs.namespaces:
         # A researcher's own kubeconfig: of the team that it names, the first otherwise.
         first = find_namespace(source.outputs, None).name
@@ -106,22 +106,17 @@ def _examined(
 
     if len(found.unread) == len(kinds):
         raise ReadError(f"your user may read nothing (401 or 403): {next(iter(found.unread.values()))}")
-
-    def log(pod: Object, previous: bool) -> list[str]:
-        return pod_logs.tail(api, namespace_of(pod) or namespace, pod, previous=previous)
-
     made = ObjectComparison()
     if namespace and not name:
         made = ObjectComparison(unread={OBJECTS: "an administrator's kubeconfig compares them"})
     elif not namespace and checks and faults:
         made = _compared(source, api, cluster.directory)
-    examination = Examination(CheckInput(source.outputs, found, source.local, made), datetime.now(UTC), log, namespace)
-    names = known_names(examination)
+    names = known_names(found)
     if name and name not in names and not any(each.startswith(f"{name}-") for each in names):
         near = nearest(name, names)
         meant = f"did you mean {near}?" if near else "`trn jobs` lists jobs, `trn doctor --list` faults and alerts"
         raise CommandError(WRONG_USAGE, f"{namespace} has no job {name!r}, and no fault or alert is called so: {meant}")
-    report = diagnose(examination, name, checks=checks, faults=faults)
+    report = diagnose(found, name, checked=verify(found, made) if checks else (), faults=faults)
     facts = {"stack": source.stack or None, "cluster": source.outputs.cluster_name, "server": api.server}
     simulated = list(source.local.simulated) if source.local else []
     return replace(report, facts={**facts, "local": source.local is not None, "simulated": simulated, **report.facts})

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from trainium_eks.aws.sessions import AwsError, client, saying
-from trainium_eks.jobs.explain.watched import WatchedJob
+from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.job import SageMakerJob, namespace_uri
 from trainium_eks.jobs.sagemaker.request import ARCHIVE, LAUNCH, launch_script, training_request
 from trainium_eks.jobs.sagemaker.serving import VARIANT

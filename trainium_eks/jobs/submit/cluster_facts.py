@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainium_eks.jobs.data import staging
-from trainium_eks.jobs.explain.watched import watched
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.objects.forms import KINDS
 from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL
 from trainium_eks.jobs.objects.options import Form
+from trainium_eks.jobs.observed.watched import watched
 from trainium_eks.kube.api import Api, ApiError, NoSuchKindError
 from trainium_eks.kube.cluster import GROUP_LABEL, name_of
 from trainium_eks.model.annotations import annotation

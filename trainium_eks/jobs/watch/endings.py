@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, moment, when
 from trainium_eks.jobs.objects.identity import node_rank
 from trainium_eks.jobs.objects.job import REFUSED
+from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, moment, when
 from trainium_eks.jobs.watch.log_lines import LogLine
 from trainium_eks.kube.cluster import Object, name_of
 
@@ -165,7 +165,7 @@ def _after(log: Sequence[str], words: str) -> str:
     return next((line.partition(words)[2].strip() for line in reversed(log) if words in line), "")
 
 
-def restarts(snapshot: ClusterSnapshot) -> list[Restart]:
+def restarts(snapshot: JobSnapshot) -> list[Restart]:
     """Return each restart of the gang that Volcano remembers, the oldest first, with its cause as far as events tell.
 
     Volcano deletes the pods of a gang that it restarts, and with them their exit codes and logs.
@@ -175,7 +175,7 @@ def restarts(snapshot: ClusterSnapshot) -> list[Restart]:
     return [Restart(at, _cause(snapshot, at)) for at in dict.fromkeys(found)]
 
 
-def _cause(snapshot: ClusterSnapshot, at: datetime) -> str:
+def _cause(snapshot: JobSnapshot, at: datetime) -> str:
     told = [
         event
         for event in snapshot.events

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from trainium_eks.jobs.explain.cluster_snapshot import is_over, moment
-from trainium_eks.jobs.explain.room import amounts_in_queue
+from trainium_eks.jobs.observed.free_capacity import amounts_in_queue
+from trainium_eks.jobs.observed.job_snapshot import is_over, moment
 from trainium_eks.kube import pod_text
 from trainium_eks.kube.cluster import GROUP_LABEL, Object, condition, labels_of, name_of
 from trainium_eks.model.catalogue.instances import Catalogue

@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.jobs.explain.room import requests
 from trainium_eks.jobs.objects.identity import JOB_API, KIND_LABEL
+from trainium_eks.jobs.observed.free_capacity import requests
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.model.catalogue.instances import NEURON_RESOURCE
 from trainium_eks.model.validation.problems import Problem

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.jobs.explain.cluster_snapshot import moment
-from trainium_eks.jobs.explain.watched import WatchedJob
+from trainium_eks.jobs.observed.job_snapshot import moment
+from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.submit.planning import catalogue
 from trainium_eks.jobs.submit.saving import interval_seconds
 from trainium_eks.jobs.watch.steps import Progress

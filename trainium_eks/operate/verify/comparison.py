@@ -5,10 +5,13 @@ import base64
 import gzip
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
+from trainium_eks.diagnose.cluster_state import ClusterState
+from trainium_eks.diagnose.local_report import LocalReport
 from trainium_eks.kube import drift
 from trainium_eks.kube.api import Api, ApiError, NoSuchKindError, in_parallel
 from trainium_eks.kube.cluster import Object, labels_of, name_of
@@ -19,11 +22,29 @@ from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.cleanup.state import StackState, StateResource
 from trainium_eks.operate.verify import additions
-from trainium_eks.operate.verify.check_input import CheckInput, ObjectComparison
-from trainium_eks.operate.verify.local_report import LocalReport
 
 OBJECTS = "objects of the stack"
 _RELEASE = "kubernetes:helm.sh/v3:Release"
+
+
+@dataclass(frozen=True)
+class ObjectComparison:
+    """The comparison of a stack's objects with its cluster."""
+
+    drifted: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """``Kind namespace/name`` to its differences, a line each."""
+    count: int = 0
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Objects, in words, that were not compared, to the reason."""
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """Object of a Helm release to the command that sets it back on AWS, where an `up` does not look into releases."""
+    groups: Sequence[StateResource] = ()
+    """Node groups of the state."""
+    huge_pages: Mapping[str, int] = field(default_factory=dict)
+    """Name of a node group in EKS to the 2 MiB pages that its user data reserves on each node."""
+    added: Mapping[str, str] = field(default_factory=dict)
+    """``Kind namespace/name`` of objects beside the stack's that bear on a team, to what they say."""
+
 
 _Wanted = tuple[Object, str, str]
 """Manifest, namespace where it names none, and the command of Helm that applies it again."""
@@ -116,18 +137,17 @@ def _added(
     return dict(additions.added([one for each in found for one in each], made, additions.Teams(places, groups, people)))
 
 
-def checks(examined: CheckInput) -> Iterator[Finding]:
+def checks(cluster: ClusterState, made: ObjectComparison) -> Iterator[Finding]:
     """Check that each object is as the stack made it."""
-    made = examined.made
-    for about, lines in sorted({**made.drifted, **dict(_nodes(examined))}.items()):
-        command = made.commands.get(about) if examined.local is None else ""
+    for about, lines in sorted({**made.drifted, **dict(_nodes(cluster, made.groups))}.items()):
+        command = made.commands.get(about) if cluster.local is None else ""
         if any(drift.ADDED in line for line in lines):
             kind, _, place = about.partition(" ")
             namespace, _, name = place.rpartition("/")
             command = " ".join(
                 filter(None, ("kubectl edit", kind.lower(), name, namespace and f"--namespace {namespace}"))
             )
-        remedy = BY_NAME["object-drifted"].mend(restore=command or examined.restore)
+        remedy = BY_NAME["object-drifted"].mend(restore=command or cluster.restore)
         detail, faults = (lines[0], ()) if len(lines) == 1 else (f"{len(lines)} fields are not as made", lines)
         yield failed(f"objects/{about.replace(' ', '/')}", about, detail, remedy, faults, fault="object-drifted")
     for about, does in sorted(made.added.items()):
@@ -136,7 +156,7 @@ def checks(examined: CheckInput) -> Iterator[Finding]:
         remedy = BY_NAME["object-added"].mend(object=f"{kind.lower()} {name}" + (namespace and f" -n {namespace}"))
         detail = f"the stack did not make it: {does}"
         yield failed(f"objects/{about.replace(' ', '/')}", about, detail, remedy, fault="object-added")
-    yield from _short_of_pages(examined)
+    yield from _short_of_pages(cluster, made.huge_pages)
     if made.count:
         yield passed("objects/all", "objects", f"{made.count - len(made.drifted)} as the stack made them")
     for what, why in made.unread.items():
@@ -186,29 +206,29 @@ def _of_release(api: Api, name: str, namespace: str) -> list[_Wanted]:
     return [(each, namespace, command) for each in found]
 
 
-def _short_of_pages(examined: CheckInput) -> Iterator[Finding]:
-    for group, pages in examined.made.huge_pages.items():
-        for node in examined.cluster.nodes_of(group):
+def _short_of_pages(cluster: ClusterState, huge_pages: Mapping[str, int]) -> Iterator[Finding]:
+    for group, pages in huge_pages.items():
+        for node in cluster.nodes_of(group):
             has = (node.get("status", {}).get("capacity") or {}).get("hugepages-2Mi", "0")
             if (quantity(has) or 0) < pages * 2**21:
                 remedy = BY_NAME["hugepages-missing"].mend(node=name_of(node))
-                remedy = remedy if examined.local is None else f"{examined.deploy} sets it back"
+                remedy = remedy if cluster.local is None else f"{cluster.deploy} sets it back"
                 detail = f"hugepages-2Mi is {has}, was made as {2 * pages}Mi"
                 id_ = f"objects/Node/{name_of(node)}/hugepages"
                 yield failed(id_, f"Node {name_of(node)}", detail, remedy, fault="hugepages-missing")
 
 
-def _nodes(examined: CheckInput) -> Iterator[tuple[str, list[str]]]:
+def _nodes(cluster: ClusterState, groups: Sequence[StateResource]) -> Iterator[tuple[str, list[str]]]:
     """Yield the nodes that lack a label or a taint of their managed group. The gate's taint is taken off again."""
     effects = {eks: effect for effect, eks in EKS_EFFECTS.items()}
-    for group in examined.made.groups:
+    for group in groups:
         due = [
             (each["key"], each.get("value") or "", effects[each["effect"]])
             for each in group.inputs.get("taints") or ()
             if each["key"] != FABRIC_UNTESTED.key
         ]
         labels = group.inputs.get("labels") or {}
-        for node in examined.cluster.nodes_of(str(group.outputs.get("nodeGroupName"))):
+        for node in cluster.nodes_of(str(group.outputs.get("nodeGroupName"))):
             has = {(each["key"], each.get("value") or "", each["effect"]) for each in node["spec"].get("taints") or ()}
             lines = [
                 f"label {key} is {labels_of(node).get(key, 'missing')}, was made as {value}"

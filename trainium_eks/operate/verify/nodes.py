@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from trainium_eks.diagnose.cluster_state import ClusterState
 from trainium_eks.kube.cluster import GROUP_LABEL, Object, condition, is_ready, labels_of, minor, name_of
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import EFA_RESOURCE, NEURON_RESOURCE, NVIDIA_RESOURCE
@@ -10,14 +11,13 @@ from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.verify.check_input import CheckInput
 
 
-def server(examined: CheckInput) -> Iterator[Finding]:
+def server(cluster: ClusterState) -> Iterator[Finding]:
     """Check that the API server answers with a version that this release knows, and that nodes are not too far from
     it. Builds of add-ons that are not pinned stand in the config."""
     known = versions.KUBERNETES_STANDARD_SUPPORT
-    version = examined.cluster.version
+    version = cluster.version
     major, own = minor(version)
     if f"{major}.{own}" in known:
         yield passed("server/version", "API server", f"answers, {version}")
@@ -25,12 +25,12 @@ def server(examined: CheckInput) -> Iterator[Finding]:
         detail = f"answers, {version}; this release has no pins for it, only for {', '.join(known)}"
         remedy = "set cluster.kubernetesVersion to one of these, or update trainium-eks"
         yield failed("server/version", "API server", detail, remedy)
-    yield _kubelets(examined, major, own)
+    yield _kubelets(cluster, major, own)
 
 
-def _kubelets(examined: CheckInput, major: int, own: int) -> Finding:
+def _kubelets(cluster: ClusterState, major: int, own: int) -> Finding:
     subject = "kubelet versions"
-    nodes = examined.cluster.of("Node")
+    nodes = cluster.of("Node")
     if not nodes:
         return not_applicable("server/kubelets", subject, "there is no node")
     faults, found = [], set()
@@ -49,21 +49,21 @@ def _kubelets(examined: CheckInput, major: int, own: int) -> Finding:
         return passed("server/kubelets", subject, shown)
     rule = "not newer than the server, at most 3 minor versions older"
     detail = f"{_of(len(faults), len(nodes))} unsupported (supported: {rule})"
-    remedy = f"upgrade the node groups to the cluster's version: {examined.deploy}"
+    remedy = f"upgrade the node groups to the cluster's version: {cluster.deploy}"
     return failed("server/kubelets", subject, detail, remedy, faults)
 
 
-def counts(examined: CheckInput) -> Iterator[Finding]:
+def counts(cluster: ClusterState) -> Iterator[Finding]:
     """Check that each accelerator group has as many Ready nodes as the stack says, and that every other node is
     Ready."""
-    for group in examined.outputs.node_groups:
-        yield _count(examined, group)
-    yield _others(examined)
+    for group in cluster.outputs.node_groups:
+        yield _count(cluster, group)
+    yield _others(cluster)
 
 
-def _count(examined: CheckInput, group: NodeGroupOutput) -> Finding:
+def _count(cluster: ClusterState, group: NodeGroupOutput) -> Finding:
     id_ = f"nodes/{group.name}"
-    nodes = examined.cluster.nodes_of(group.eks_name)
+    nodes = cluster.nodes_of(group.eks_name)
     ready = sum(map(_usable, nodes))
     bounds = f"{group.min_size} to {group.max_size}"
     wants = bounds if group.desired_size is None else f"{group.desired_size} ({bounds})"
@@ -74,10 +74,10 @@ def _count(examined: CheckInput, group: NodeGroupOutput) -> Finding:
     few = group.min_size if group.desired_size is None else group.desired_size
     many = group.max_size if group.desired_size is None else group.desired_size
     if len(nodes) < few:
-        return failed(id_, group.name, detail, _few(examined, group), fault="nodes-missing")
+        return failed(id_, group.name, detail, _few(cluster, group), fault="nodes-missing")
     if len(nodes) > many:
         remedy = (
-            f"somebody scaled it outside the stack: {examined.restore} sets it back; a group with an autoscaler "
+            f"somebody scaled it outside the stack: {cluster.restore} sets it back; a group with an autoscaler "
             "needs ignoreDesiredSize: true"
         )
         return failed(id_, group.name, detail, remedy)
@@ -86,21 +86,21 @@ def _count(examined: CheckInput, group: NodeGroupOutput) -> Finding:
     return passed(id_, group.name, detail)
 
 
-def _few(examined: CheckInput, group: NodeGroupOutput) -> str:
-    if examined.local is not None:
-        return f"{examined.deploy} makes them"
-    outputs = examined.outputs
+def _few(cluster: ClusterState, group: NodeGroupOutput) -> str:
+    if cluster.local is not None:
+        return f"{cluster.deploy} makes them"
+    outputs = cluster.outputs
     names = {"region": outputs.region, "cluster": outputs.cluster_name, "group": group.eks_name}
     return BY_NAME["nodes-missing"].mend(**names)
 
 
-def _others(examined: CheckInput) -> Finding:
+def _others(cluster: ClusterState) -> Finding:
     """Check system and CPU nodes, which the outputs give no size for: at least one, and all of them Ready."""
     id_, subject = "nodes/others", "system and other nodes"
-    own = {group.eks_name for group in examined.outputs.node_groups}
-    nodes = [node for node in examined.cluster.of("Node") if labels_of(node).get(GROUP_LABEL) not in own]
+    own = {group.eks_name for group in cluster.outputs.node_groups}
+    nodes = [node for node in cluster.of("Node") if labels_of(node).get(GROUP_LABEL) not in own]
     if not nodes:
-        remedy = f"DNS and controllers run there: {examined.deploy} makes the system node group"
+        remedy = f"DNS and controllers run there: {cluster.deploy} makes the system node group"
         return failed(id_, subject, "there is none", remedy)
     wrong = [node for node in nodes if not _usable(node)]
     detail = f"{len(nodes) - len(wrong)} of {len(nodes)} Ready"
@@ -130,16 +130,16 @@ def _unusable(id_: str, subject: str, detail: str, nodes: Sequence[Object], faul
     return failed(id_, subject, detail, BY_NAME[fault].mend(node=name_of(node)), faults, fault=fault)
 
 
-def devices(examined: CheckInput) -> Iterator[Finding]:
+def devices(cluster: ClusterState) -> Iterator[Finding]:
     """Check that every Ready accelerator node offers as many devices and EFA interfaces as its type has."""
-    for group in examined.outputs.node_groups:
+    for group in cluster.outputs.node_groups:
         for resource, wants in group.resources.items():
-            yield _device(examined, group, resource, wants)
+            yield _device(cluster, group, resource, wants)
 
 
-def _device(examined: CheckInput, group: NodeGroupOutput, resource: str, wants: int) -> Finding:
+def _device(cluster: ClusterState, group: NodeGroupOutput, resource: str, wants: int) -> Finding:
     id_, subject = f"devices/{group.name}/{resource}", f"{group.name} {resource}"
-    nodes = examined.cluster.nodes_of(group.eks_name)
+    nodes = cluster.nodes_of(group.eks_name)
     ready = [node for node in nodes if is_ready(node)]
     if not ready:
         return not_applicable(id_, subject, "no Ready node" if nodes else "no node")
@@ -152,8 +152,8 @@ def _device(examined: CheckInput, group: NodeGroupOutput, resource: str, wants: 
     for node in wrong:
         causes.setdefault(_cause(node, resource, wants), node)
     remedy = "; ".join(_device_remedy(cause, node, resource) for cause, node in causes.items())
-    if examined.local is not None:
-        remedy = f"the nodes are simulated, and somebody changed them: {examined.deploy} sets them back"
+    if cluster.local is not None:
+        remedy = f"the nodes are simulated, and somebody changed them: {cluster.deploy} sets them back"
     return failed(id_, subject, detail, remedy, faults, fault=next(iter(causes)))
 
 

@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
+from trainium_eks.diagnose.cluster_state import ClusterState
 from trainium_eks.kube.cluster import Object, is_ready, name_of
 from trainium_eks.model.config.namespaces import VOLCANO as VOLCANO_NAMESPACE
 from trainium_eks.model.finding import Finding, failed, not_applicable, not_checked, passed
 from trainium_eks.model.sizing.quantities import quantity
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.verify.check_input import CheckInput
-from trainium_eks.operate.verify.local_report import LocalReport
 
 VOLCANO = "volcano"
 
@@ -30,9 +29,9 @@ WEBHOOK_CONFIGURATIONS: Mapping[str, tuple[str, ...]] = {
 """Webhooks of chart 1.15 by its default ``enabled_admissions``, which the stack leaves as it is (values.yaml)."""
 
 
-def namespaces(examined: CheckInput) -> Iterator[Finding]:
+def namespaces(cluster: ClusterState) -> Iterator[Finding]:
     """Check that each team's namespace is there, with the service account of its jobs."""
-    outputs, cluster = examined.outputs, examined.cluster
+    outputs = cluster.outputs
     if not outputs.namespaces:
         yield not_applicable("namespaces/all", "namespaces", "the stack has none")
     for each in outputs.namespaces:
@@ -42,44 +41,44 @@ def namespaces(examined: CheckInput) -> Iterator[Finding]:
         if phase != "Active":
             fault = "namespace-terminating" if found else "namespace-missing"
             detail = f"is {phase}, not Active" if found else "does not exist"
-            remedy = BY_NAME[fault].mend(namespace=each.name, deploy=examined.deploy)
+            remedy = BY_NAME[fault].mend(namespace=each.name, deploy=cluster.deploy)
             yield failed(id_, each.name, detail, remedy, fault=fault, objects=(f"Namespace {each.name}",))
         elif cluster.find("ServiceAccount", each.service_account, each.name) is None:
             detail, fault = f"has no service account {each.service_account}", "service-account-missing"
             about = (f"ServiceAccount {each.name}/{each.service_account}",)
-            remedy = BY_NAME[fault].mend(deploy=examined.deploy)
+            remedy = BY_NAME[fault].mend(deploy=cluster.deploy)
             yield failed(id_, each.name, detail, remedy, fault=fault, objects=about)
         else:
             yield passed(id_, each.name, f"Active, service account {each.service_account}")
 
 
-def queues(examined: CheckInput) -> Iterator[Finding]:
+def queues(cluster: ClusterState) -> Iterator[Finding]:
     """Check that each queue is there and Open, and that the nodes can meet the guarantees of all."""
-    outputs, cluster, local = examined.outputs, examined.cluster, examined.local
+    outputs = cluster.outputs
     if not outputs.queues:
         yield not_applicable("queues/all", "queues", "the stack has none")
     missing = "the cluster knows no queues" if "Queue" in cluster.unserved else "does not exist"
     for name in outputs.queues:
         queue = cluster.find("Queue", name)
         if queue is None:
-            reason = without_volcano(local)
+            reason = cluster.missing(VOLCANO)
             if reason and "Queue" in cluster.unserved:
                 yield not_checked(f"queues/{name}", name, reason)
             else:
-                remedy = f"{examined.deploy} makes it"
+                remedy = f"{cluster.deploy} makes it"
                 about = (f"Queue {name}",)
                 yield failed(f"queues/{name}", name, missing, remedy, fault="queue-missing", objects=about)
         else:
-            yield _state(examined, name, queue)
-    yield _guarantees(examined)
+            yield _state(cluster, name, queue)
+    yield _guarantees(cluster)
 
 
-def _guarantees(examined: CheckInput) -> Finding:
+def _guarantees(cluster: ClusterState) -> Finding:
     """Check that the Ready nodes can meet the queues' guarantees: Volcano reserves these even beyond the nodes'
     capacity."""
     id_, subject = "queues/guarantees", "guarantees"
     wanted: dict[str, Decimal] = {}
-    for queue in examined.cluster.of("Queue") if "Queue" not in examined.cluster.unserved else ():
+    for queue in cluster.of("Queue") if "Queue" not in cluster.unserved else ():
         spec = queue.get("spec", {})
         # A queue below another shares in its guarantee; those at the top are below Volcano's root.
         if spec.get("parent", "root") in ("", "root"):
@@ -88,7 +87,7 @@ def _guarantees(examined: CheckInput) -> Finding:
     if not wanted:
         return not_applicable(id_, subject, "no queue has one")
     present = dict.fromkeys(wanted, Decimal(0))
-    for node in filter(is_ready, examined.cluster.of("Node")):
+    for node in filter(is_ready, cluster.of("Node")):
         for resource in wanted:
             present[resource] += quantity(node.get("status", {}).get("allocatable", {}).get(resource)) or 0
     faults = [
@@ -104,27 +103,27 @@ def _guarantees(examined: CheckInput) -> Finding:
     return passed(id_, subject, shown)
 
 
-def _state(examined: CheckInput, name: str, queue: Object) -> Finding:
+def _state(cluster: ClusterState, name: str, queue: Object) -> Finding:
     id_ = f"queues/{name}"
     state = queue.get("status", {}).get("state", "")
     if state == "Open":
         return passed(id_, name, "Open")
     # Volcano's controllers write the state: where they do not run, an empty one says nothing about the queue.
-    reason = without_volcano(examined.local) or simulated_volcano(examined.local, CONTROLLERS, "nobody opens queues")
+    reason = simulated_volcano(cluster, CONTROLLERS, "nobody opens queues")
     if not state and reason:
         return not_checked(id_, name, reason)
     if not state:
-        remedy = logs_of(examined, CONTROLLERS, "volcano-controllers")
+        remedy = logs_of(cluster, CONTROLLERS, "volcano-controllers")
         return failed(id_, name, "none: the controllers have not seen it", remedy, fault="volcano-controllers-silent")
     remedy = BY_NAME["queue-closed"].mend(queue=name)
     return failed(id_, name, f"is {state}, and takes no jobs", remedy, fault="queue-closed")
 
 
-def webhooks(examined: CheckInput) -> Iterator[Finding]:
+def webhooks(cluster: ClusterState) -> Iterator[Finding]:
     """Check that the API server calls Volcano's webhooks for jobs and queues, and trusts their certificate."""
     id_, subject = "volcano/webhooks", "webhooks"
     wanted = [(kind, f"{WEBHOOK_PREFIX}{each}") for kind, names in WEBHOOK_CONFIGURATIONS.items() for each in names]
-    found = {(kind, name_of(each)): each for kind in WEBHOOK_CONFIGURATIONS for each in examined.cluster.of(kind)}
+    found = {(kind, name_of(each)): each for kind in WEBHOOK_CONFIGURATIONS for each in cluster.of(kind)}
     faults = [f"{name}: missing" for kind, name in wanted if (kind, name) not in found]
     # The webhook manager writes its authority into them when it starts; until then every call fails.
     faults += [
@@ -132,13 +131,13 @@ def webhooks(examined: CheckInput) -> Iterator[Finding]:
         for kind, name in wanted
         if (kind, name) in found and not _is_trusted(found[kind, name])
     ]
-    reason = without_volcano(examined.local) or simulated_volcano(examined.local, WEBHOOKS, "its webhooks are left out")
+    reason = simulated_volcano(cluster, WEBHOOKS, "its webhooks are left out")
     if not faults:
         yield passed(id_, subject, f"{len(wanted)} configurations, all with a certificate authority")
     elif reason:
         yield not_checked(id_, subject, reason)
     else:
-        remedy = f"{logs_of(examined, WEBHOOKS, 'volcano-admission')}; missing ones come with {examined.restore}"
+        remedy = f"{logs_of(cluster, WEBHOOKS, 'volcano-admission')}; missing ones come with {cluster.restore}"
         detail = f"{len(faults)} of {len(wanted)} configurations do not work"
         missing = [f"{kind} {name}" for kind, name in wanted if (kind, name) not in found]
         yield failed(id_, subject, detail, remedy, faults, fault="webhook-not-answering", objects=missing)
@@ -148,27 +147,16 @@ def _is_trusted(configuration: Object) -> bool:
     return all(each["clientConfig"].get("caBundle") for each in configuration.get("webhooks") or ())
 
 
-def without_volcano(local: LocalReport | None) -> str:
-    """Return why Volcano's chart is not on this machine; empty when it is, or on AWS."""
-    return local.missing(VOLCANO) if local is not None else ""
-
-
-def unscheduled(local: LocalReport | None) -> str:
-    """Return why nobody schedules jobs on this machine; empty where Volcano runs, and on AWS."""
-    if local is None or local.real_volcano:
-        return ""
-    return without_volcano(local) or "vc-scheduler is not on PATH"
-
-
-def simulated_volcano(local: LocalReport | None, binary: str, so: str) -> str:
+def simulated_volcano(cluster: ClusterState, binary: str, so: str) -> str:
     """Return why one of Volcano's processes does not run on this machine; empty when it does, or on AWS."""
-    if local is None or local.real_volcano:
-        return ""
+    missing = cluster.missing(VOLCANO)
+    if missing or cluster.local is None or cluster.local.real_volcano:
+        return missing
     return f"{binary} is not on PATH, so {so}"
 
 
-def logs_of(examined: CheckInput, binary: str, deployment: str) -> str:
+def logs_of(cluster: ClusterState, binary: str, deployment: str) -> str:
     """Return the command that shows the log of one of Volcano's processes."""
-    if examined.local is not None:
+    if cluster.local is not None:
         return f"trn local logs {binary}"
     return f"kubectl -n {VOLCANO_NAMESPACE} logs deploy/{deployment}"

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
-from trainium_eks.jobs.explain.hypernodes import shared_members
+from trainium_eks.diagnose.cluster_state import ClusterState
+from trainium_eks.diagnose.hypernodes import shared_members
 from trainium_eks.jobs.submit import planning
 from trainium_eks.kube.cluster import labels_of, name_of
 from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
 from trainium_eks.model.finding import Finding, failed, not_applicable, passed
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.verify.check_input import CheckInput
 from trainium_eks.topology import tree
 
 
-def hypernodes(examined: CheckInput) -> Iterator[Finding]:
+def hypernodes(cluster: ClusterState) -> Iterator[Finding]:
     """Check that the HyperNodes match the nodes' labels, and that no member has two parents.
 
     Over a member with two parents Volcano's scheduler refuses the whole topology, and with it every job that has
@@ -21,10 +21,10 @@ def hypernodes(examined: CheckInput) -> Iterator[Finding]:
     makes no such member; a person can, or Volcano's own discovery where somebody turned it on.
     """
     id_, subject = "topology/hypernodes", "HyperNodes"
-    found = {name_of(each): each for each in examined.cluster.of("HyperNode")}
-    nodes = {name_of(each): labels_of(each) for each in examined.cluster.of("Node")}
-    due = tree.changes(tree.hypernodes(nodes, planning.topology_labels(examined.outputs)), found)
-    if examined.local is not None and not examined.local.real_volcano:
+    found = {name_of(each): each for each in cluster.of("HyperNode")}
+    nodes = {name_of(each): labels_of(each) for each in cluster.of("Node")}
+    due = tree.changes(tree.hypernodes(nodes, planning.topology_labels(cluster.outputs)), found)
+    if cluster.local is not None and not cluster.local.real_volcano:
         yield not_applicable(id_, subject, "Volcano does not run on this machine")
     elif not found and not due:
         yield not_applicable(id_, subject, "there are none: no node names its switches")
@@ -45,12 +45,12 @@ def hypernodes(examined: CheckInput) -> Iterator[Finding]:
         yield passed(id_, subject, f"{len(found)}, as the nodes' labels say")
 
 
-def switches(examined: CheckInput) -> Iterator[Finding]:
+def switches(cluster: ClusterState) -> Iterator[Finding]:
     """Check that each node names its switches, where a node of its group names one, and its UltraServer, where its type
     is in one: Volcano places no gang by the network on a node that is in no HyperNode."""
-    types = planning.catalogue(examined.outputs)
-    for group in examined.outputs.node_groups:
-        nodes = {name_of(node): labels_of(node) for node in examined.cluster.nodes_of(group.eks_name)}
+    types = planning.catalogue(cluster.outputs)
+    for group in cluster.outputs.node_groups:
+        nodes = {name_of(node): labels_of(node) for node in cluster.nodes_of(group.eks_name)}
         named = any({*EC2_TOPOLOGY_LABELS} & labels.keys() for labels in nodes.values())
         due: tuple[str, ...] = EC2_TOPOLOGY_LABELS if named else ()
         due += ULTRASERVER_LABELS if types[group.instance_type].ultraserver_nodes else ()
@@ -58,7 +58,7 @@ def switches(examined: CheckInput) -> Iterator[Finding]:
             f"{name}: {label} is missing" for name, labels in nodes.items() for label in due if label not in labels
         ]
         if faults:
-            remedy = BY_NAME["switch-unknown"].mend(restore=examined.deploy if examined.local is not None else "")
+            remedy = BY_NAME["switch-unknown"].mend(restore=cluster.deploy if cluster.local is not None else "")
             id_, subject = f"topology/{group.name}", f"{group.name} switches"
             yield failed(id_, subject, f"{len(faults)} labels missing", remedy, faults, fault="switch-unknown")
 

@@ -4,6 +4,7 @@ needs them."""
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from trainium_eks.diagnose.cluster_state import ClusterState
 from trainium_eks.kube.cluster import Object
 from trainium_eks.model.catalogue import addon_records
 from trainium_eks.model.catalogue import chart_workloads as model
@@ -13,7 +14,6 @@ from trainium_eks.model.finding import Finding, Status, failed, not_applicable, 
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.operate.verify import scheduling
-from trainium_eks.operate.verify.check_input import CheckInput
 
 DEVICE_PLUGINS: Mapping[str, str] = {
     "neuron-helm-chart": NEURON_RESOURCE,
@@ -54,54 +54,54 @@ PROCESSES: Mapping[str, str] = {
 _RESOURCES: Mapping[str, str] = {"neuron": NEURON_RESOURCE, "nvidia": NVIDIA_RESOURCE, "efa": EFA_RESOURCE}
 
 
-def plugins(examined: CheckInput) -> Iterator[Finding]:
+def plugins(cluster: ClusterState) -> Iterator[Finding]:
     """Check EKS add-ons, device plugins, etcd for the rendezvous, and optional charts where they are installed."""
-    offered = {resource for group in examined.outputs.node_groups for resource in group.resources}
+    offered = {resource for group in cluster.outputs.node_groups for resource in group.resources}
     for addon in addon_records.installed():
-        region, name = examined.outputs.region, examined.outputs.cluster_name
+        region, name = cluster.outputs.region, cluster.outputs.cluster_name
         why = f"aws eks describe-addon --region {region} --cluster-name {name} --addon-name {addon.name}"
         for workload in addon.workloads:
-            yield _judge(examined, addon.name, workload, why)
+            yield _judge(cluster, addon.name, workload, why)
     for chart, resource in DEVICE_PLUGINS.items():
         if resource in offered:
-            yield from _of_chart(examined, chart)
+            yield from _of_chart(cluster, chart)
     for chart, resource in OPTIONAL.items():
         if resource in offered:
-            yield from _of_optional(examined, chart)
-    for chart in (*OBSERVING, *((FSX_EXPORTER,) if examined.outputs.shared_volume else ())):
-        yield from _of_optional(examined, chart)
-    if examined.outputs.rendezvous != "c10d":
-        yield from _of_chart(examined, ETCD_CHART)
+            yield from _of_optional(cluster, chart)
+    for chart in (*OBSERVING, *((FSX_EXPORTER,) if cluster.outputs.shared_volume else ())):
+        yield from _of_optional(cluster, chart)
+    if cluster.outputs.rendezvous != "c10d":
+        yield from _of_chart(cluster, ETCD_CHART)
 
 
-def processes(examined: CheckInput) -> Iterator[Finding]:
+def processes(cluster: ClusterState) -> Iterator[Finding]:
     """Check that the local cloud's processes of the last `up` still run. Volcano's have a section of their own."""
-    for program in sorted((examined.local.processes if examined.local else frozenset()) - {*PROCESSES.values()}):
+    for program in sorted((cluster.local.processes if cluster.local else frozenset()) - {*PROCESSES.values()}):
         id_ = f"server/{program}"
-        if examined.local and program not in examined.local.running:
+        if cluster.local and program not in cluster.local.running:
             yield failed(id_, program, "has ended", BY_NAME[ENDED].mend(process=program), fault=ENDED)
         else:
             yield passed(id_, program, "runs on this machine")
 
 
-def volcano(examined: CheckInput) -> Iterator[Finding]:
+def volcano(cluster: ClusterState) -> Iterator[Finding]:
     """Check Volcano's three processes, and the controller that keeps its HyperNodes."""
-    local = examined.local
+    local = cluster.local
     for workload in model.charts()[scheduling.VOLCANO]:
         id_, program = f"volcano/{workload.name}", PROCESSES[workload.name]
-        if local is None or scheduling.without_volcano(local):
-            yield _judge(examined, scheduling.VOLCANO, workload, _status_of(scheduling.VOLCANO, workload), id_=id_)
+        if local is None or local.missing(scheduling.VOLCANO):
+            yield _judge(cluster, scheduling.VOLCANO, workload, _status_of(scheduling.VOLCANO, workload), id_=id_)
         elif not local.real_volcano:
-            reason = scheduling.simulated_volcano(local, program, "its pods are only simulated")
+            reason = scheduling.simulated_volcano(cluster, program, "its pods are only simulated")
             yield not_checked(id_, workload.name, reason)
         # A local cluster's pods are simulated even where the processes are real: these run beside it.
         elif program in local.running:
             yield passed(id_, workload.name, f"{program} runs on this machine")
         else:
-            remedy = f"trn local logs {program}; {examined.deploy}"
+            remedy = f"trn local logs {program}; {cluster.deploy}"
             yield failed(id_, workload.name, f"{program} has ended", remedy, fault="volcano-process-down")
     yield _judge(
-        examined,
+        cluster,
         model.HYPERNODES.name,
         model.HYPERNODES,
         "kubectl get events -n volcano-system",
@@ -109,24 +109,24 @@ def volcano(examined: CheckInput) -> Iterator[Finding]:
     )
 
 
-def _of_chart(examined: CheckInput, chart: str) -> Iterator[Finding]:
+def _of_chart(cluster: ClusterState, chart: str) -> Iterator[Finding]:
     for workload in model.charts()[chart]:
-        yield _judge(examined, chart, workload, _status_of(chart, workload))
+        yield _judge(cluster, chart, workload, _status_of(chart, workload))
 
 
-def _of_optional(examined: CheckInput, chart: str) -> Iterator[Finding]:
+def _of_optional(cluster: ClusterState, chart: str) -> Iterator[Finding]:
     for workload in model.charts()[chart]:
-        there = examined.cluster.find("Namespace", workload.namespace) is not None
-        if there or (examined.local is not None and examined.local.missing(chart)):
-            yield _judge(examined, chart, workload, _status_of(chart, workload))
+        there = cluster.find("Namespace", workload.namespace) is not None
+        if there or cluster.missing(chart):
+            yield _judge(cluster, chart, workload, _status_of(chart, workload))
         else:
             reason = f"off in this stack: there is no namespace {workload.namespace}"
             yield not_applicable(_id(chart, workload), workload.name, reason)
 
 
-def _judge(examined: CheckInput, owner: str, workload: Workload, why: str, *, id_: str = "") -> Finding:
+def _judge(cluster: ClusterState, owner: str, workload: Workload, why: str, *, id_: str = "") -> Finding:
     """Check one workload; ``why`` is the command that shows why its owner did not make it."""
-    check = _of_workload(examined, owner, workload, why, id_ or _id(owner, workload))
+    check = _of_workload(cluster, owner, workload, why, id_ or _id(owner, workload))
     about = (f"{workload.kind} {workload.namespace}/{workload.name}",)
     data = {"fault": _fault_of(owner, workload), "objects": about}
     return replace(check, data=data) if check.status is Status.FAIL else check
@@ -141,26 +141,26 @@ def _fault_of(owner: str, workload: Workload) -> str:
     return "dns-not-running" if workload.name == "coredns" else "workload-not-running"
 
 
-def _of_workload(examined: CheckInput, owner: str, workload: Workload, why: str, id_: str) -> Finding:
-    found = examined.cluster.find(workload.kind, workload.name, workload.namespace)
+def _of_workload(cluster: ClusterState, owner: str, workload: Workload, why: str, id_: str) -> Finding:
+    found = cluster.find(workload.kind, workload.name, workload.namespace)
     if found is None:
-        reason = examined.local.missing(owner, RELEASES.get(owner, owner)) if examined.local is not None else ""
+        reason = cluster.missing(owner, RELEASES.get(owner, owner))
         if reason:
             return not_checked(id_, workload.name, reason)
         if workload.kind == "DaemonSet" and workload.nodes == "none":
             return not_applicable(id_, workload.name, "there is no node for it")
-        remedy = f"{why}; {examined.deploy} makes it" if examined.local is None else f"{examined.deploy} makes it"
+        remedy = f"{why}; {cluster.deploy} makes it" if cluster.local is None else f"{cluster.deploy} makes it"
         detail = f"{workload.kind} {workload.namespace}/{workload.name} does not exist"
         return failed(id_, workload.name, detail, remedy)
     if workload.kind == "DaemonSet":
-        return _daemon_set(id_, workload, found, _nodes_for(examined, workload))
+        return _daemon_set(id_, workload, found, _nodes_for(cluster, workload))
     return _replicas(id_, workload, found)
 
 
-def _nodes_for(examined: CheckInput, workload: Workload) -> Sequence[Object]:
+def _nodes_for(cluster: ClusterState, workload: Workload) -> Sequence[Object]:
     if workload.nodes == "all":
-        return examined.cluster.of("Node")
-    return () if workload.nodes == "none" else examined.nodes_with(_RESOURCES[workload.nodes])
+        return cluster.of("Node")
+    return () if workload.nodes == "none" else cluster.nodes_with(_RESOURCES[workload.nodes])
 
 
 def _daemon_set(id_: str, workload: Workload, found: Object, nodes: Sequence[Object]) -> Finding:

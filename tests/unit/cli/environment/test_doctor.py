@@ -253,7 +253,7 @@ def test_local_up_ends_with_the_same_checks(local, project, sound, trn, monkeypa
     def up(outputs):
         """What comes after the last resource."""
         graph = Graph("trainium-eks", "dev", (), outputs)
-        started = StartResult("https://127.0.0.1:1", "v1.35.4", (), (), 0.0)
+        started = StartResult("https://127.0.0.1:1", "v1.35.4", (), 0.0)
         result = UpResult(graph, outputs, started, {}, {}, (), real_volcano=False, seconds=1.0)
         monkeypatch.setattr("trainium_eks.local.deployment.up", lambda *_: result)
         monkeypatch.setattr(local_up_command, "WELL_WITHIN_SECONDS", 0.0)

@@ -11,13 +11,13 @@ from training_jobs import job
 
 from trainium_eks.cli.jobs import serve
 from trainium_eks.client.cluster_access import StackAccess
+from trainium_eks.diagnose.local_report import LocalReport
 from trainium_eks.jobs.objects import volcano_job
 from trainium_eks.jobs.objects.identity import JOB_API
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.catalogue import versions
-from trainium_eks.operate.verify.local_report import LocalReport
 
 STACK = outputs(
     nodeGroups=[

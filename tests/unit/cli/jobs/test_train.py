@@ -18,6 +18,7 @@ from trainium_eks.cli.app import app
 from trainium_eks.cli.jobs import train
 from trainium_eks.client import scaling
 from trainium_eks.client.cluster_access import StackAccess
+from trainium_eks.diagnose.local_report import LocalReport
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API
 from trainium_eks.jobs.objects.options import TrainOptions, words
 from trainium_eks.jobs.submit.examples import EXAMPLES
@@ -29,7 +30,6 @@ from trainium_eks.local.runtime.isolation import Chosen
 from trainium_eks.local.spec.plan import Isolation
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem
-from trainium_eks.operate.verify.local_report import LocalReport
 
 STACK = outputs(
     nodeGroups=[

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from training_jobs import job
 
-from trainium_eks.jobs.explain.watched import of
 from trainium_eks.jobs.objects import forms, identity, volcano_job
 from trainium_eks.jobs.objects.command import place_by_label, shell
 from trainium_eks.jobs.objects.job import Program, Topology, TrainingJob
+from trainium_eks.jobs.observed.watched import of
 
 KUBEFLOW = ("pytorchjob", "trainjob")
 

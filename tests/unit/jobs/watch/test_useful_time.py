@@ -6,9 +6,9 @@ import pytest
 from cluster_snapshots import outputs
 from training_jobs import job
 
-from trainium_eks.jobs.explain.cluster_snapshot import moment
-from trainium_eks.jobs.explain.watched import of
 from trainium_eks.jobs.objects import volcano_job
+from trainium_eks.jobs.observed.job_snapshot import moment
+from trainium_eks.jobs.observed.watched import of
 from trainium_eks.jobs.watch.steps import parse_all, progress
 from trainium_eks.jobs.watch.useful_time import JobFigures, measured
 

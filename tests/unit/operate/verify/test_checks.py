@@ -24,9 +24,9 @@ from cluster_snapshots import (
     workload,
 )
 
+from trainium_eks.diagnose.local_report import LocalReport
 from trainium_eks.model.catalogue import addon_records, chart_workloads
 from trainium_eks.model.finding import Status
-from trainium_eks.operate.verify.local_report import LocalReport
 
 UNREACHABLE = "chart repository not reachable: https://volcano-sh.github.io"
 VOLCANO = ("volcano-scheduler", "volcano-controllers", "volcano-admission")

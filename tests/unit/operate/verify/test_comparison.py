@@ -5,13 +5,12 @@ import json
 import pytest
 from cluster_snapshots import NEURON, accelerated, group, outputs
 
-from trainium_eks.kube.cluster import Cluster
+from trainium_eks.diagnose.cluster_state import ClusterState
+from trainium_eks.diagnose.local_report import LocalReport, ReportError
 from trainium_eks.model.finding import Status, failed
 from trainium_eks.operate.cleanup.state import StateResource
 from trainium_eks.operate.verify.additions import Teams, added
-from trainium_eks.operate.verify.check_input import CheckInput, ObjectComparison
-from trainium_eks.operate.verify.comparison import checks, untold
-from trainium_eks.operate.verify.local_report import LocalReport, ReportError
+from trainium_eks.operate.verify.comparison import ObjectComparison, checks, untold
 
 
 def test_each_drifted_object_fails_and_uncompared_kinds_are_reported():
@@ -22,7 +21,7 @@ def test_each_drifted_object_fails_and_uncompared_kinds_are_reported():
     }
     hidden, mended = {"values of secrets": "the state hides them"}, {"ConfigMap v/c": "helm get manifest"}
     made = ObjectComparison(drifted, 9, hidden, mended)
-    found = {each.subject: each for each in checks(CheckInput(outputs(), Cluster("v1"), None, made))}
+    found = {each.subject: each for each in checks(ClusterState(outputs()), made)}
     assert found["Queue test"].details == drifted["Queue test"]
     assert found["ConfigMap v/c"].text == "does not exist"
     assert {name: each.fix for name, each in found.items() if each.fix} == {
@@ -44,7 +43,7 @@ def test_a_node_has_the_labels_and_taints_of_its_group():
         node["spec"]["taints"] = [{"key": NEURON, "value": "true", "effect": "NoExecute"}]
         of = StateResource("u", "t", "i", {"labels": labels, "taints": taints}, {"nodeGroupName": "ng1-eks"})
         made = ObjectComparison(groups=[of])
-        found = checks(CheckInput(outputs(), Cluster("v1", {"Node": (node,)}), None, made))
+        found = checks(ClusterState(outputs(), objects={"Node": (node,)}), made)
         return [(each.subject, " ".join([each.text, *each.details])) for each in found]
 
     taint = f"taint {NEURON}=true:NoSchedule is missing"
@@ -146,7 +145,7 @@ def test_foreign_object_that_affects_a_team_is_named(kind, namespace, body, said
     assert found.keys() == ({about} if said else set())
     assert said in found.get(about, "")
     made = ObjectComparison(added={"RoleBinding a/b": "gives"})
-    [finding] = [each for each in checks(CheckInput(outputs(), Cluster("v1"), None, made)) if each.fault]
+    [finding] = [each for each in checks(ClusterState(outputs()), made) if each.fault]
     assert "kubectl delete rolebinding b -n a; to keep it: kubectl annotate rolebinding b -n a" in finding.fix
 
 
@@ -155,7 +154,7 @@ def test_nodes_huge_pages_equal_its_user_data():
     nodes[0]["status"]["capacity"] = {"hugepages-2Mi": "5Gi"}
     nodes[1]["status"]["capacity"] = {"hugepages-2Mi": "0"}
     made = ObjectComparison(huge_pages={"ng1-eks": 2560})
-    found = [*checks(CheckInput(outputs(), Cluster("v1", {"Node": tuple(nodes)}), None, made))]
+    found = [*checks(ClusterState(outputs(), objects={"Node": tuple(nodes)}), made)]
     assert [(each.subject, each.fault, each.text) for each in found] == [
         ("Node without", "hugepages-missing", "hugepages-2Mi is 0, was made as 5120Mi")
     ]

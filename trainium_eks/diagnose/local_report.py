@@ -35,6 +35,11 @@ class LocalReport:
                 return reason
         return ""
 
+    @property
+    def unscheduled(self) -> str:
+        """Return why nobody schedules jobs on this machine; empty where Volcano runs."""
+        return "" if self.real_volcano else self.missing("volcano") or "vc-scheduler is not on PATH"
+
     @staticmethod
     def load(path: Path, running: Collection[str] = ()) -> "LocalReport":
         """Return the report in a file, with the stack's processes that run now.

@@ -5,18 +5,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from trainium_eks.jobs.explain import why_not_started, why_pending
-from trainium_eks.jobs.explain.cluster_snapshot import (
+from trainium_eks.diagnose import why_not_started, why_pending
+from trainium_eks.diagnose.cluster_recognizers import PATIENCE
+from trainium_eks.diagnose.cluster_state import ClusterState
+from trainium_eks.diagnose.findings import found, of_reason
+from trainium_eks.diagnose.pod_recognizers import REPEATED, is_recent, of_exit
+from trainium_eks.jobs.objects.identity import by_process_rank
+from trainium_eks.jobs.observed.job_snapshot import (
     ENDED,
     FAILURES,
-    ClusterSnapshot,
+    JobSnapshot,
     is_bound,
     is_over,
     is_running,
     moment,
     wanted_pods,
 )
-from trainium_eks.jobs.objects.identity import by_process_rank
 from trainium_eks.jobs.submit.examples import EXAMPLES
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.steps import parse_all, progress
@@ -27,10 +31,6 @@ from trainium_eks.model.annotations import annotation
 from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.observe.faults.catalogue import BY_NAME, in_log
-from trainium_eks.operate.doctor.cluster_recognizers import PATIENCE
-from trainium_eks.operate.doctor.examination import Examination
-from trainium_eks.operate.doctor.findings import found, of_reason
-from trainium_eks.operate.doctor.pod_recognizers import REPEATED, is_recent, of_exit
 
 
 def ended_at(job: Object) -> datetime | None:
@@ -41,24 +41,24 @@ def ended_at(job: Object) -> datetime | None:
     )
 
 
-def findings(examination: Examination, job: Object, *, is_asked: bool) -> Iterator[Finding]:
+def findings(cluster: ClusterState, job: Object, *, is_asked: bool) -> Iterator[Finding]:
     """Yield the faults of one job; of one that was asked for by its name also its wait for its turn, and an old end."""
-    snapshot = examination.around(job)
+    snapshot = cluster.around(job)
     about = f"job {name_of(job)} of {namespace_of(job)}"
     if snapshot.phase in ENDED:
-        if snapshot.phase in FAILURES and (is_asked or is_recent(examination, ended_at(job))):
-            yield from _end(examination, snapshot, about)
+        if snapshot.phase in FAILURES and (is_asked or is_recent(cluster, ended_at(job))):
+            yield from _end(cluster, snapshot, about)
         return
-    yield from _block(examination, snapshot, about)
+    yield from _block(cluster, snapshot, about)
     reason = why_pending.why(snapshot)
     failed = [pod for pod in snapshot.pods if (pod.get("status") or {}).get("phase") == "Failed"]
     if reason is not None and reason.fault == "crash-loop":
-        yield from _end(examination, snapshot, about, is_previous=True)
+        yield from _end(cluster, snapshot, about, is_previous=True)
     elif reason is not None and reason.fault and (is_asked or not BY_NAME[reason.fault].waits):
         yield of_reason(reason, about, namespace_of(job))
     elif snapshot.phase == "Running" and endings.first_failure(endings.exits(failed)):
         # No policy of the job restarts or ends it: the rest waits for that pod.
-        yield from _end(examination, replace(snapshot, pods=tuple(failed)), about)
+        yield from _end(cluster, replace(snapshot, pods=tuple(failed)), about)
     elif reason is None:
         lost = next(why_not_started.lost_nodes(snapshot), None)
         if lost is not None:
@@ -66,15 +66,13 @@ def findings(examination: Examination, job: Object, *, is_asked: bool) -> Iterat
         else:
             yield from _half_ended(snapshot, about, PATIENCE if is_asked else REPEATED)
             if is_asked:
-                yield from _standstill(examination, snapshot, about)
+                yield from _standstill(cluster, snapshot, about)
     yield from _parts(snapshot, about)
-    if "Service" not in examination.examined.cluster.unread:
-        yield from _service(examination, snapshot, about)
+    if "Service" not in cluster.unread:
+        yield from _service(cluster, snapshot, about)
 
 
-def _end(
-    examination: Examination, snapshot: ClusterSnapshot, about: str, *, is_previous: bool = False
-) -> Iterator[Finding]:
+def _end(cluster: ClusterState, snapshot: JobSnapshot, about: str, *, is_previous: bool = False) -> Iterator[Finding]:
     reason = why_pending.why_ended(snapshot)
     namespace = namespace_of(snapshot.job)
     if reason is not None and reason.fault:
@@ -83,7 +81,7 @@ def _end(
     ended = endings.first_failure(endings.exits(snapshot.pods))
     if ended is not None:
         pod = next(pod for pod in snapshot.pods if name_of(pod) == ended.pod)
-        yield of_exit(examination, pod, ended, about, snapshot.name, is_previous=is_previous)
+        yield of_exit(cluster, pod, ended, about, snapshot.name, is_previous=is_previous)
         return
     told = [each.cause for each in endings.restarts(snapshot) if each.cause != endings.UNKNOWN]
     if told:
@@ -96,7 +94,7 @@ def _end(
     yield found("end-unexplained", about, sentence, job=snapshot.name, namespace=namespace)
 
 
-def _half_ended(snapshot: ClusterSnapshot, about: str, patience: timedelta) -> Iterator[Finding]:
+def _half_ended(snapshot: JobSnapshot, about: str, patience: timedelta) -> Iterator[Finding]:
     """Yield a fault for a gang of which some nodes have ended with success, and others go on alone."""
     over = [pod for pod in snapshot.pods if (pod.get("status") or {}).get("phase") == "Succeeded"]
     last = max((each.finished for each in endings.exits(over) if each.finished), default=None)
@@ -107,16 +105,16 @@ def _half_ended(snapshot: ClusterSnapshot, about: str, patience: timedelta) -> I
         yield found("training-stalled", about, sentence, job=snapshot.name, namespace=namespace_of(snapshot.job))
 
 
-def _block(examination: Examination, snapshot: ClusterSnapshot, about: str) -> Iterator[Finding]:
+def _block(cluster: ClusterState, snapshot: JobSnapshot, about: str) -> Iterator[Finding]:
     # Whose pods all run is in a block that was extended: its end at the submission says nothing.
     if snapshot.pods and all(map(is_running, snapshot.pods)):
         return
     ends = pod_text.time((snapshot.job["metadata"].get("annotations") or {}).get(annotation("capacity-block-ends")))
-    if ends is not None and ends < examination.now:
+    if ends is not None and ends < cluster.now:
         yield found("capacity-block-ended", about, f"its Capacity Block ended at {ends:%Y-%m-%d %H:%M} UTC")
 
 
-def _parts(snapshot: ClusterSnapshot, about: str) -> Iterator[Finding]:
+def _parts(snapshot: JobSnapshot, about: str) -> Iterator[Finding]:
     """Yield a fault for a gang of which some pods have run for a while, and others have no node."""
     running = [pod for pod in snapshot.pods if is_running(pod)]
     homeless = [pod for pod in snapshot.pods if not is_bound(pod) and not is_over(pod)]
@@ -129,33 +127,29 @@ def _parts(snapshot: ClusterSnapshot, about: str) -> Iterator[Finding]:
         yield found("gang-partly-placed", about, sentence, **names)
 
 
-def _service(examination: Examination, snapshot: ClusterSnapshot, about: str) -> Iterator[Finding]:
+def _service(cluster: ClusterState, snapshot: JobSnapshot, about: str) -> Iterator[Finding]:
     """Yield a fault for a gang without its headless Service. Volcano makes it before the pods."""
     job, namespace = snapshot.job, namespace_of(snapshot.job)
     is_wanted = "svc" in (job["spec"].get("plugins") or {}) and wanted_pods(job) > 1
-    if (
-        is_wanted
-        and any(map(is_running, snapshot.pods))
-        and snapshot.name not in examination.names("Service", namespace)
-    ):
+    if is_wanted and any(map(is_running, snapshot.pods)) and snapshot.name not in cluster.names("Service", namespace):
         sentence = f"there is no Service {snapshot.name}, by which its ranks find each other"
         yield found("rendezvous-service-missing", about, sentence, job=snapshot.name, namespace=namespace)
 
 
-def _standstill(examination: Examination, snapshot: ClusterSnapshot, about: str) -> Iterator[Finding]:
+def _standstill(cluster: ClusterState, snapshot: JobSnapshot, about: str) -> Iterator[Finding]:
     """Yield the fault of a running job without steps, by its logs: without a known line the standstill itself."""
     launcher = (snapshot.job["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun")
     try:
         pods = by_process_rank(snapshot.pods, launcher)
     except ValueError:
         pods = sorted(snapshot.pods, key=name_of)
-    log = [*examination.log(pods[0], False)] if pods else []
-    steps = progress(parse_all(log), examination.now.timestamp(), running=True)
+    log = [*cluster.log(pods[0], False)] if pods else []
+    steps = progress(parse_all(log), cluster.now.timestamp(), running=True)
     if steps is not None and not steps.stalled:
         return
     names = {"job": snapshot.name, "namespace": namespace_of(snapshot.job)}
     for pod in pods[:2]:
-        known = in_log(log if pod is pods[0] else examination.log(pod, False))
+        known = in_log(log if pod is pods[0] else cluster.log(pod, False))
         if known is not None:
             yield found(known[0].name, about, f"{name_of(pod)}: {known[1]}", **names)
             return
@@ -166,7 +160,7 @@ def _standstill(examination: Examination, snapshot: ClusterSnapshot, about: str)
     command = json.dumps(snapshot.job["spec"])
     # A script of one's own may print no steps.
     if began and log and any(f" {example.module}" in command for example in EXAMPLES.values()):
-        minutes = (examination.now - max(began)) // timedelta(minutes=1)
+        minutes = (cluster.now - max(began)) // timedelta(minutes=1)
         if minutes >= AlertSettings().first_step_minutes:
             words = f"it has run for {minutes} min, and the last {plural(len(log), 'line')} of rank 0 show no step"
             yield found("training-stalled", about, words, **names)

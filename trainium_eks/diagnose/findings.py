@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from trainium_eks.jobs.explain.reason import Reason, shortened
+from trainium_eks.diagnose.reason import Reason, shortened
 from trainium_eks.model.finding import Finding, failed
 from trainium_eks.observe.faults.catalogue import BY_NAME, in_message
 from trainium_eks.observe.faults.fault import Speaker

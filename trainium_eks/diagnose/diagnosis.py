@@ -1,43 +1,39 @@
-"""The diagnosis: all recognizers over one examination, causes before their consequences."""
+"""The diagnosis: all recognizers over one cluster, causes before their consequences."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from trainium_eks.jobs.explain import why_not_started
-from trainium_eks.jobs.explain.cluster_snapshot import job_of
-from trainium_eks.jobs.explain.watched import owner_of
+from trainium_eks.diagnose import cluster_recognizers, job_recognizers, pod_recognizers, why_not_started
+from trainium_eks.diagnose.cluster_state import ClusterState
+from trainium_eks.diagnose.findings import unique
+from trainium_eks.jobs.observed.job_snapshot import job_of
+from trainium_eks.jobs.observed.watched import owner_of
 from trainium_eks.kube.cluster import Object, name_of, namespace_of
 from trainium_eks.model.finding import Finding, Report, Status, not_checked
-from trainium_eks.operate.doctor import cluster_recognizers, job_recognizers, pod_recognizers
-from trainium_eks.operate.doctor.examination import Examination
-from trainium_eks.operate.doctor.findings import FAULTS, unique
-from trainium_eks.operate.verify import verify
 
 _SHOWN = ("Node", "Queue", "Job", "Pod", "Namespace", "PersistentVolumeClaim")
 UNREAD = "unread"
 """Section of the kinds that the reader may not list."""
-HEADINGS = {**verify.HEADINGS, FAULTS: "Faults", UNREAD: "Not looked at"}
 _PLACING = ("devices", "efa", "gang", "hypernodes", "node", "pod-too", "pod-un", "pool", "taint", "topology", "volcano")
 """Starts of the names of faults that leave a job without nodes: a fault of the cluster may be their cause."""
 
 
-def diagnose(examination: Examination, name: str = "", *, checks: bool = True, faults: bool = True) -> Report:
-    """Return the findings of a stack, or of one job, service or pod and its surroundings: of the checks, and the faults
-    that no check looks for."""
-    cluster = examination.examined.cluster
-    logs, read = set(), examination.log
+def diagnose(cluster: ClusterState, name: str = "", *, checked: Sequence[Finding] = (), faults: bool = True) -> Report:
+    """Return the findings of a stack, or of one job, service or pod and its surroundings: ``checked`` are those of the
+    checks, and with ``faults`` come those that no check looks for."""
+    logs, read = set(), cluster.log
 
     def log(pod: Object, previous: bool) -> Sequence[str]:
         logs.add(name_of(pod))
         return read(pod, previous)
 
-    examination = replace(examination, log=log)
-    around = cluster_recognizers.checks(examination) if checks else []
+    cluster = replace(cluster, log=log)
+    around = [*checked]
     told: list[Finding] = []
     if faults:
-        around += cluster_recognizers.findings(examination)
-        told = [*_of_jobs(examination, name), *_of_pods(examination, name)]
+        around += cluster_recognizers.findings(cluster)
+        told = [*_of_jobs(cluster, name), *_of_pods(cluster, name)]
     # Who asks for one job hears of the cluster's own faults where the job has no place.
     if name:
         around = [each for each in around if each.status is Status.FAIL]
@@ -45,7 +41,7 @@ def diagnose(examination: Examination, name: str = "", *, checks: bool = True, f
     else:
         findings = [*around, *told]
     # A command without a namespace asks in the stack's first.
-    for first in examination.examined.outputs.namespaces[:1]:
+    for first in cluster.outputs.namespaces[:1]:
         short = re.compile(rf" --namespace {re.escape(first.name)}(?![\w-])")
         findings = [replace(each, fix=short.sub("", each.fix)) for each in findings]
     unread = [
@@ -53,14 +49,14 @@ def diagnose(examination: Examination, name: str = "", *, checks: bool = True, f
         for kind, reason in cluster.unread.items()
         if kind != "Job" or "Job" not in cluster.objects
     ]
-    looked = {kind: len(examination.of(kind)) for kind in _SHOWN if kind in cluster.objects} | {"log": len(logs)}
+    looked = {kind: len(cluster.readable(kind)) for kind in _SHOWN if kind in cluster.objects} | {"log": len(logs)}
     return Report({"lookedAt": looked}, (*unique(findings), *unread))
 
 
-def known_names(examination: Examination) -> set[str]:
+def known_names(cluster: ClusterState) -> set[str]:
     """Return the names that :func:`diagnose` finds something by: of jobs, and of the owners of other pods."""
-    return {name_of(job) for job in examination.of("Job")} | {
-        each for pod in examination.of("Pod") for each in (owner_of(pod), job_of(pod)) if each
+    return {name_of(job) for job in cluster.readable("Job")} | {
+        each for pod in cluster.readable("Pod") for each in (owner_of(pod), job_of(pod)) if each
     }
 
 
@@ -68,30 +64,30 @@ def _is_asked(pod: Object, name: str) -> bool:
     return name in (owner_of(pod), job_of(pod)) or name_of(pod).startswith(f"{name}-") or name_of(pod) == name
 
 
-def _of_jobs(examination: Examination, name: str) -> Iterator[Finding]:
-    for job in examination.of("Job"):
+def _of_jobs(cluster: ClusterState, name: str) -> Iterator[Finding]:
+    for job in cluster.readable("Job"):
         if not name or name_of(job) == name:
-            yield from job_recognizers.findings(examination, job, is_asked=bool(name))
+            yield from job_recognizers.findings(cluster, job, is_asked=bool(name))
 
 
-def _of_pods(examination: Examination, name: str) -> Iterator[Finding]:
-    ends = {job["metadata"].get("uid"): job_recognizers.ended_at(job) for job in examination.of("Job")}
-    pods = [pod for pod in examination.of("Pod") if not name or _is_asked(pod, name)]
+def _of_pods(cluster: ClusterState, name: str) -> Iterator[Finding]:
+    ends = {job["metadata"].get("uid"): job_recognizers.ended_at(job) for job in cluster.readable("Job")}
+    pods = [pod for pod in cluster.readable("Pod") if not name or _is_asked(pod, name)]
     others: list[Object] = []
-    yield from pod_recognizers.uncounted(examination, pods)
+    yield from pod_recognizers.uncounted(cluster, pods)
     for pod in pods:
         owners = [owner.get("uid") for owner in pod["metadata"].get("ownerReferences") or ()]
         gang = next((uid for uid in owners if uid in ends), "")
-        yield from pod_recognizers.lingering(examination, pod, ends.get(gang))
+        yield from pod_recognizers.lingering(cluster, pod, ends.get(gang))
         if not gang:
             others.append(pod)
-            yield from pod_recognizers.starting(examination, _job(pod), pod, _about(pod))
+            yield from pod_recognizers.starting(cluster, _job(pod), pod, _about(pod))
     for read, (pod, ended) in enumerate(pod_recognizers.failed(others)):
-        is_news = bool(name) or pod_recognizers.is_recent(examination, ended.finished)
+        is_news = bool(name) or pod_recognizers.is_recent(cluster, ended.finished)
         if read < pod_recognizers.MOST_LOGS and is_news and not why_not_started.ended_by_node(pod):
-            yield pod_recognizers.of_exit(examination, pod, ended, _about(pod), _job(pod))
+            yield pod_recognizers.of_exit(cluster, pod, ended, _about(pod), _job(pod))
     if not name:
-        yield from pod_recognizers.refused(examination)
+        yield from pod_recognizers.refused(cluster)
 
 
 def _job(pod: Object) -> str:

@@ -3,7 +3,7 @@
 import pytest
 from recorded_scenes import of as scene_of
 
-from trainium_eks.jobs.explain import watched
+from trainium_eks.jobs.observed import watched
 
 CREATED = "2026-11-22T05:00:00Z"
 DONE = "2026-11-22T05:10:00Z"

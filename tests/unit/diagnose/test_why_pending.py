@@ -6,8 +6,8 @@ import pytest
 import yaml
 from recorded_scenes import GROUPS, of
 
-from trainium_eks.jobs.explain.reason import Cause
-from trainium_eks.jobs.explain.why_pending import why, why_ended
+from trainium_eks.diagnose.reason import Cause
+from trainium_eks.diagnose.why_pending import why, why_ended
 from trainium_eks.model.volcano_config import ULTRASERVER_LABELS
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_over, job_of, wanted_pods
+from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, is_bound, is_over, job_of, wanted_pods
 from trainium_eks.kube.cluster import Object, is_ready, labels_of, name_of, namespace_of
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.sizing.quantities import quantity, shown
@@ -87,7 +87,7 @@ def _of_container(container: Object) -> dict[str, Decimal]:
     return {resource: amount for resource, text in wanted.items() if (amount := quantity(text))}
 
 
-def asks(snapshot: ClusterSnapshot) -> list[Ask]:
+def asks(snapshot: JobSnapshot) -> list[Ask]:
     """Return the requests of the job's pods without a node: existing pods, and pods still to be created."""
     bound = sum(map(is_bound, snapshot.pods))
     missing = wanted_pods(snapshot.job) - bound
@@ -103,7 +103,7 @@ def asks(snapshot: ClusterSnapshot) -> list[Ask]:
     return list(found.values()) if missing > 0 else []
 
 
-def nodes_for(ask: Ask, snapshot: ClusterSnapshot) -> list[Node]:
+def nodes_for(ask: Ask, snapshot: JobSnapshot) -> list[Node]:
     """Return the nodes that the node selector and the tolerations allow, ready or not."""
     taken: dict[str, dict[str, dict[str, Decimal]]] = {}
     for pod in (*snapshot.pods, *snapshot.others):
@@ -119,7 +119,7 @@ def nodes_for(ask: Ask, snapshot: ClusterSnapshot) -> list[Node]:
     ]
 
 
-def _holder(pod: Object, snapshot: ClusterSnapshot) -> str:
+def _holder(pod: Object, snapshot: JobSnapshot) -> str:
     """Return the job of a pod; of another team's also its namespace."""
     namespace = namespace_of(pod)
     is_own = namespace in ("", namespace_of(snapshot.job))

@@ -2,7 +2,7 @@
 
 Volcano's own words seldom say it. A job that its queue has no room for, that no switch has enough nodes for, or that
 asks for more memory than there is, all get ``pod group is not ready, 3 Pending, 3 minAvailable`` (Volcano 1.15,
-recorded in ``tests/unit/jobs/explain/snapshots``). So the queue, the nodes and the topology are reckoned anew here;
+recorded in ``tests/unit/diagnose/snapshots``). So the queue, the nodes and the topology are reckoned anew here;
 Volcano's words come last.
 """
 
@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 
-from trainium_eks.jobs.explain import why_no_room, why_not_started
-from trainium_eks.jobs.explain.cluster_snapshot import (
+from trainium_eks.diagnose import why_no_room, why_not_started
+from trainium_eks.diagnose.reason import Cause, Reason, held
+from trainium_eks.jobs.observed.free_capacity import asks
+from trainium_eks.jobs.observed.job_snapshot import (
     ENDED,
-    ClusterSnapshot,
+    JobSnapshot,
     is_bound,
     is_over,
     is_running,
@@ -22,8 +24,6 @@ from trainium_eks.jobs.explain.cluster_snapshot import (
     wanted_pods,
     when,
 )
-from trainium_eks.jobs.explain.reason import Cause, Reason, held
-from trainium_eks.jobs.explain.room import asks
 from trainium_eks.kube.cluster import condition, name_of
 from trainium_eks.model.sizing.quantities import quantity, shown
 from trainium_eks.observe.faults.catalogue import in_message
@@ -57,7 +57,7 @@ _COUNTS = re.compile(r"\d+ [^,;:]+(?:, \d+ [^,;:]+)+")
 _REFUSED = re.compile(r'Message:"(?P<message>(?:[^"\\]|\\.)*)"')
 
 
-def why(snapshot: ClusterSnapshot) -> Reason | None:
+def why(snapshot: JobSnapshot) -> Reason | None:
     """Return the reason why a job is not running; None for a job that runs with all its pods, or has ended."""
     if snapshot.phase in ENDED or (
         snapshot.pods and len(snapshot.pods) >= wanted_pods(snapshot.job) and _all_run(snapshot)
@@ -67,14 +67,14 @@ def why(snapshot: ClusterSnapshot) -> Reason | None:
     return _unknown(snapshot) if reason is None else _with_words(snapshot, reason)
 
 
-def _with_words(snapshot: ClusterSnapshot, reason: Reason) -> Reason:
+def _with_words(snapshot: JobSnapshot, reason: Reason) -> Reason:
     """Return a computed reason with the scheduler's words at its end, where these say something: a wrong computation
     shows beside them."""
     words = _telling(snapshot) if reason.cause in _COMPUTED else ()
     return replace(reason, sentence=f"{reason.sentence} (Volcano says: {words[0]})") if words else reason
 
 
-def why_ended(snapshot: ClusterSnapshot) -> Reason | None:
+def why_ended(snapshot: JobSnapshot) -> Reason | None:
     """Return the reason of an end that no program caused: a node's kubelet ended a pod, or Volcano gave up making the
     job's pods; None for a job with another end."""
     if snapshot.phase not in ENDED or snapshot.phase == "Completed":
@@ -90,11 +90,11 @@ def why_ended(snapshot: ClusterSnapshot) -> Reason | None:
     return Reason(reason.cause, f"Volcano gave up making its pods: {reason.sentence}", fix, reason.fault)
 
 
-def _all_run(snapshot: ClusterSnapshot) -> bool:
+def _all_run(snapshot: JobSnapshot) -> bool:
     return all(is_running(pod) or (pod.get("status") or {}).get("phase") == "Succeeded" for pod in snapshot.pods)
 
 
-def _reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+def _reasons(snapshot: JobSnapshot) -> Iterator[Reason]:
     """Yield the reasons that hold the job, the nearest cause first."""
     yield from _leaving(snapshot)
     yield from _queue_state(snapshot)
@@ -114,7 +114,7 @@ def _reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     yield from _kept_back(snapshot)
 
 
-def _leaving(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+def _leaving(snapshot: JobSnapshot) -> Iterator[Reason]:
     """Yield a reason for pods that leave. The phase alone tells only why they do: it changes before and after them."""
     leaving = [pod for pod in snapshot.pods if pod["metadata"].get("deletionTimestamp")]
     left = "1 pod is" if len(snapshot.pods) == 1 else f"{len(snapshot.pods)} pods are"
@@ -128,7 +128,7 @@ def _leaving(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         yield Reason(Cause.ENDING, f"{pods} being ended, and made anew after that", "")
 
 
-def _between(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+def _between(snapshot: JobSnapshot) -> Iterator[Reason]:
     """Yield a reason for a gang between two tries: a pod has failed, or old pods are gone and some new ones missing."""
     for pod in snapshot.pods:
         if (pod.get("status") or {}).get("phase") == "Failed":
@@ -147,7 +147,7 @@ def _between(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         yield Reason(Cause.STARTING, sentence, "")
 
 
-def _queue_state(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+def _queue_state(snapshot: JobSnapshot) -> Iterator[Reason]:
     name = snapshot.job["spec"].get("queue") or "default"
     if snapshot.queues is None or snapshot.unscheduled:
         return
@@ -162,7 +162,7 @@ def _queue_state(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         yield held(Cause.CLOSED, "queue-closed", sentence, queue=name)
 
 
-def _refused(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+def _refused(snapshot: JobSnapshot) -> Iterator[Reason]:
     """Yield a reason if the API server refuses the pods that Volcano creates, as seen in the job's events."""
     if len(snapshot.pods) >= wanted_pods(snapshot.job):
         return
@@ -195,7 +195,7 @@ def _refused(snapshot: ClusterSnapshot) -> Iterator[Reason]:
     )
 
 
-def _held_by_quota(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+def _held_by_quota(snapshot: JobSnapshot) -> Iterator[Reason]:
     """Yield a reason if the scheduler lets no pods be created for the job, because the quota would not hold them
     all."""
     if not _is_kept_back(snapshot):
@@ -224,7 +224,7 @@ def _amounts(text: str) -> dict[str, Decimal]:
     }
 
 
-def _is_judged(snapshot: ClusterSnapshot) -> bool:
+def _is_judged(snapshot: JobSnapshot) -> bool:
     """Return whether Volcano's scheduler has looked at the job."""
     if snapshot.podgroup is None:
         return False
@@ -234,7 +234,7 @@ def _is_judged(snapshot: ClusterSnapshot) -> bool:
     return any(condition(pod, "PodScheduled") for pod in snapshot.pods)
 
 
-def _nobody_looks(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+def _nobody_looks(snapshot: JobSnapshot) -> Iterator[Reason]:
     if snapshot.unscheduled:
         sentence = f"Volcano does not run here: {snapshot.unscheduled}; jobs are checked but not scheduled"
         yield held(Cause.VOLCANO, "volcano-absent", sentence)
@@ -254,7 +254,7 @@ def _nobody_looks(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         yield held(Cause.VOLCANO, "volcano-scheduler-silent", sentence, log=log)
 
 
-def _forgotten(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+def _forgotten(snapshot: JobSnapshot) -> Iterator[Reason]:
     """Yield a reason if the scheduler has let the job in and its controllers make no pods: they hear of a PodGroup by
     changes alone, and one that was let in before they saw it never wakes its job (volcano#5325)."""
     phase = ((snapshot.podgroup or {}).get("status") or {}).get("phase")
@@ -269,14 +269,14 @@ def _forgotten(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         yield held(Cause.VOLCANO, "volcano-controllers-missed-it", sentence, job=snapshot.name, restart=restart)
 
 
-def _is_kept_back(snapshot: ClusterSnapshot) -> bool:
+def _is_kept_back(snapshot: JobSnapshot) -> bool:
     """Return whether the scheduler lets no pods be created for the job: its action `enqueue` has looked, and left it
     ``Pending``."""
     phase = ((snapshot.podgroup or {}).get("status") or {}).get("phase")
     return phase == "Pending" and not snapshot.pods and not snapshot.unscheduled
 
 
-def _kept_back(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+def _kept_back(snapshot: JobSnapshot) -> Iterator[Reason]:
     """Yield a reason if the job would fit beside the running jobs. Volcano reserves room for whole gangs in the order
     of their admission, even for gangs that no node suits (plugins ``overcommit``, ``proportion`` and ``capacity``)."""
     if _is_kept_back(snapshot) and snapshot.nodes is not None and snapshot.queues is not None:
@@ -284,7 +284,7 @@ def _kept_back(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         yield held(Cause.QUEUE, "room-reserved", sentence)
 
 
-def _unknown(snapshot: ClusterSnapshot) -> Reason:
+def _unknown(snapshot: JobSnapshot) -> Reason:
     """Return Volcano's own words as the reason, when no better one is known."""
     words = [*_telling(snapshot), *_words(snapshot)]
     if words:
@@ -294,7 +294,7 @@ def _unknown(snapshot: ClusterSnapshot) -> Reason:
     return Reason(Cause.STARTING, sentence, "")
 
 
-def _words(snapshot: ClusterSnapshot) -> list[str]:
+def _words(snapshot: JobSnapshot) -> list[str]:
     texts = [condition(pod, "PodScheduled").get("message", "") for pod in snapshot.pods if not is_bound(pod)]
     texts += _of_gang(snapshot)
     texts += [
@@ -305,7 +305,7 @@ def _words(snapshot: ClusterSnapshot) -> list[str]:
     return [_COUNTS.sub(_in_order, text) for text in texts if text and not _PLACED.match(text)]
 
 
-def _telling(snapshot: ClusterSnapshot) -> list[str]:
+def _telling(snapshot: JobSnapshot) -> list[str]:
     """Return the words about a pod's own troubles, which say more than the gang's."""
     return [each for each in _words(snapshot) if "pod group is not ready" not in each and "can possibly" not in each]
 
@@ -315,7 +315,7 @@ def _in_order(counts: re.Match[str]) -> str:
     return ", ".join(sorted(counts[0].split(", ")))
 
 
-def _of_gang(snapshot: ClusterSnapshot) -> list[str]:
+def _of_gang(snapshot: JobSnapshot) -> list[str]:
     """Return Volcano's messages about the gang as a whole."""
     conditions = (snapshot.podgroup or {}).get("status", {}).get("conditions") or ()
     return [str(each.get("message", "")) for each in conditions if each.get("type") == "Unschedulable"]

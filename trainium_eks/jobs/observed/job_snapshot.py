@@ -17,7 +17,7 @@ person has aborted an ``Aborted`` one."""
 
 
 @dataclass(frozen=True)
-class ClusterSnapshot:
+class JobSnapshot:
     """A Volcano job and its surroundings. A kind that may not be read is None."""
 
     now: datetime
@@ -54,9 +54,7 @@ class ClusterSnapshot:
         return (self.now - moment(self.job["metadata"]["creationTimestamp"])).total_seconds()
 
 
-def of_objects(
-    now: datetime, job: Object, found: Mapping[str, Iterable[Object] | None], **rest: Any
-) -> ClusterSnapshot:
+def of_objects(now: datetime, job: Object, found: Mapping[str, Iterable[Object] | None], **rest: Any) -> JobSnapshot:
     """Return the snapshot of a job, from lists of its namespace and of the cluster. ``found`` has the objects by kind,
     None for a kind that may not be read."""
 
@@ -79,7 +77,7 @@ def of_objects(
         if each["involvedObject"].get("uid") in about
         or (each["involvedObject"].get("kind") == "Pod" and str(each["involvedObject"].get("name")).startswith(name))
     ]
-    return ClusterSnapshot(
+    return JobSnapshot(
         now,
         job,
         podgroup,

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_over, job_of
-from trainium_eks.jobs.explain.hypernodes import shared_members
-from trainium_eks.jobs.explain.reason import Cause, Reason, held
-from trainium_eks.jobs.explain.room import (
+from trainium_eks.diagnose.hypernodes import shared_members
+from trainium_eks.diagnose.reason import Cause, Reason, held
+from trainium_eks.jobs.observed.free_capacity import (
     Ask,
     Node,
     amounts_in_queue,
@@ -17,6 +16,7 @@ from trainium_eks.jobs.explain.room import (
     some,
     untolerated,
 )
+from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, is_bound, is_over, job_of
 from trainium_eks.kube.cluster import Object, labels_of, name_of
 from trainium_eks.model.catalogue.instances import (
     EFA_RESOURCE,
@@ -39,7 +39,7 @@ _NOT_SHOWN = {
 """Resource, up to the first dash, to the fault of nodes that have none of it."""
 
 
-def reasons(snapshot: ClusterSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason]:
+def reasons(snapshot: JobSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason]:
     """Yield the reasons that keep the job's pods from nodes, the nearest cause first."""
     if snapshot.unscheduled:
         return
@@ -64,7 +64,7 @@ def reasons(snapshot: ClusterSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason
 # --- The queue --------------------------------------------------------------------------------------------------------
 
 
-def _queue(snapshot: ClusterSnapshot, wanted: Sequence[Ask], *, is_empty: bool = False) -> Iterator[Reason]:
+def _queue(snapshot: JobSnapshot, wanted: Sequence[Ask], *, is_empty: bool = False) -> Iterator[Reason]:
     """Yield reasons in the job's queue and its parents, with their present load or as if empty."""
     queues = {name_of(each): each for each in snapshot.queues or ()}
     total: dict[str, Decimal] = {}
@@ -98,7 +98,7 @@ def _above_capability(queue: str, resource: str, most: Decimal, needs: Decimal, 
 
 
 def _queue_in_use(
-    snapshot: ClusterSnapshot, queue: str, resource: str, most: Decimal, needs: Decimal, in_use: Decimal
+    snapshot: JobSnapshot, queue: str, resource: str, most: Decimal, needs: Decimal, in_use: Decimal
 ) -> Reason:
     ours = _held(snapshot, queue, resource)
     ending = _held(snapshot, queue, resource, are_ending=True)
@@ -118,7 +118,7 @@ def _queue_in_use(
     return held(Cause.QUEUE, "queue-full", sentence, job=next(iter(ours)))
 
 
-def _held(snapshot: ClusterSnapshot, queue: str, resource: str, *, are_ending: bool = False) -> dict[str, Decimal]:
+def _held(snapshot: JobSnapshot, queue: str, resource: str, *, are_ending: bool = False) -> dict[str, Decimal]:
     """Return each of the team's jobs in a queue with its amount of a resource, the largest first: of pods that stay, or
     of pods that are being deleted, the job's own among them."""
     found: dict[str, Decimal] = {}
@@ -136,7 +136,7 @@ def _held(snapshot: ClusterSnapshot, queue: str, resource: str, *, are_ending: b
 # --- The nodes --------------------------------------------------------------------------------------------------------
 
 
-def _never(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
+def _never(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     """Yield a reason if no node of the selected kind could ever take such a pod, even when it is empty."""
     if snapshot.nodes is None:
         return
@@ -153,7 +153,7 @@ def _never(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
             yield held(Cause.CAPACITY, missing or "pod-too-large", sentence, amount=said(has, resource), **names)
 
 
-def _more_than_all_groups(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
+def _more_than_all_groups(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     """Yield a reason if the job needs more nodes than its node groups can have together, so that no waiting helps."""
     groups = _groups(snapshot, ask)
     most = max(sum(group.max_size for group in groups), len(nodes_for(ask, snapshot)))
@@ -163,7 +163,7 @@ def _more_than_all_groups(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reaso
         yield held(Cause.CAPACITY, "job-larger-than-pool", sentence, nodes=most, group=groups[0].name)
 
 
-def _capacity(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
+def _capacity(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     """Yield a reason if there are too few nodes, or too few that are free."""
     if snapshot.nodes is None:
         return
@@ -200,7 +200,7 @@ def _troubled(ask: Ask, nodes: Sequence[Node], troubled: Sequence[Node]) -> Reas
     return held(Cause.NODE, fault, sentence, node=first.name)
 
 
-def _too_few(snapshot: ClusterSnapshot, ask: Ask, nodes: Sequence[Node], usable: Sequence[Node]) -> Reason:
+def _too_few(snapshot: JobSnapshot, ask: Ask, nodes: Sequence[Node], usable: Sequence[Node]) -> Reason:
     there = "none is there" if not nodes else f"{len(usable)} {'is' if len(usable) == 1 else 'are'} there"
     group = _group(snapshot, ask)
     # Nodes of the team's other jobs stay theirs, as far as the group can grow.
@@ -212,7 +212,7 @@ def _too_few(snapshot: ClusterSnapshot, ask: Ask, nodes: Sequence[Node], usable:
     return Reason(Cause.CAPACITY, f"it needs {_nodes(ask.count, ask)}, and {there}", fix, fault)
 
 
-def _busy(snapshot: ClusterSnapshot, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) -> Reason:
+def _busy(snapshot: JobSnapshot, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) -> Reason:
     busy = [node for node in usable if node not in free]
     theirs = holders(busy)
     parts = [node for node in busy if any("/" in each and node.left(each) > 0 for each in ask.each)]
@@ -231,9 +231,7 @@ def _busy(snapshot: ClusterSnapshot, ask: Ask, usable: Sequence[Node], free: Seq
     return Reason(Cause.CAPACITY, sentence, fix, fault)
 
 
-def _held_by_others(
-    snapshot: ClusterSnapshot, ask: Ask, usable: Sequence[Node], free: Sequence[Node]
-) -> Iterator[Reason]:
+def _held_by_others(snapshot: JobSnapshot, ask: Ask, usable: Sequence[Node], free: Sequence[Node]) -> Iterator[Reason]:
     """Yield a reason if nodes look free only because a researcher does not see other teams' pods, which show in the
     queues' sums alone."""
     for resource, each in ask.each.items():
@@ -252,7 +250,7 @@ def _held_by_others(
             return
 
 
-def _held_in_part(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
+def _held_in_part(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     """Yield a reason if the job's pods find no nodes, and other teams' pods, which are not seen, can keep them out only
     by a part of each node."""
     nodes = nodes_for(ask, snapshot)
@@ -269,7 +267,7 @@ def _held_in_part(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
             return
 
 
-def _unseen(snapshot: ClusterSnapshot, resource: str) -> Decimal:
+def _unseen(snapshot: JobSnapshot, resource: str) -> Decimal:
     """Return the amount of devices, or interfaces, of pods that are not seen: what queues count beyond the seen."""
     if "/" not in resource:
         return Decimal(0)
@@ -293,12 +291,12 @@ def _nodes(count: int, ask: Ask) -> str:
     return f"{plural(count, 'node')}{kind}"
 
 
-def _group(snapshot: ClusterSnapshot, ask: Ask) -> NodeGroupOutput | None:
+def _group(snapshot: JobSnapshot, ask: Ask) -> NodeGroupOutput | None:
     """Return the largest group with nodes that the ask selects."""
     return next(iter(_groups(snapshot, ask)), None)
 
 
-def _groups(snapshot: ClusterSnapshot, ask: Ask) -> list[NodeGroupOutput]:
+def _groups(snapshot: JobSnapshot, ask: Ask) -> list[NodeGroupOutput]:
     """Return the groups with nodes that the ask selects, the largest first."""
     selector = ask.spec.get("nodeSelector") or {}
 
@@ -330,7 +328,7 @@ def _scale(group: NodeGroupOutput | None, needed: int, ask: Ask) -> str:
 # --- The network ------------------------------------------------------------------------------------------------------
 
 
-def _topology(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
+def _topology(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     spec = snapshot.job["spec"]
     parts: Object = next(filter(None, (task.get("partitionPolicy") for task in spec.get("tasks") or ())), {})
     asked = spec.get("networkTopology") or parts.get("networkTopology") or {}
@@ -362,7 +360,7 @@ def _topology(snapshot: ClusterSnapshot, ask: Ask) -> Iterator[Reason]:
 
 
 def _whole_parts(
-    snapshot: ClusterSnapshot, ask: Ask, size: int, label: str, parts: dict[str, set[str]]
+    snapshot: JobSnapshot, ask: Ask, size: int, label: str, parts: dict[str, set[str]]
 ) -> Iterator[Reason]:
     """Yield the reason if too few UltraServers, or halves, have all their nodes free. ``parts`` map each id to its
     nodes."""
@@ -380,7 +378,7 @@ def _whole_parts(
     yield held(Cause.TOPOLOGY, "ultraserver-busy", sentence, wait=f"wait for {theirs}" if theirs else "")
 
 
-def _close_enough(snapshot: ClusterSnapshot, ask: Ask, tier: int, groups: dict[str, set[str]]) -> Iterator[Reason]:
+def _close_enough(snapshot: JobSnapshot, ask: Ask, tier: int, groups: dict[str, set[str]]) -> Iterator[Reason]:
     nodes = {node.name: node for node in nodes_for(ask, snapshot) if not node.trouble and node.could_fit(ask.each)}
     most = max(len(members & nodes.keys()) for members in groups.values())
     together = f"{_nodes(ask.count, ask)} within tier {tier} of the network"

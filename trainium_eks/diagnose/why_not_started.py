@@ -4,16 +4,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
-from trainium_eks.jobs.explain.cluster_snapshot import (
-    ClusterSnapshot,
+from trainium_eks.diagnose.reason import Cause, Reason, held, shortened
+from trainium_eks.jobs.observed.free_capacity import some
+from trainium_eks.jobs.observed.job_snapshot import (
+    JobSnapshot,
     is_bound,
     is_over,
     is_running,
     moment,
     wanted_pods,
 )
-from trainium_eks.jobs.explain.reason import Cause, Reason, held, shortened
-from trainium_eks.jobs.explain.room import some
 from trainium_eks.kube.cluster import Object, condition, is_ready, name_of, namespace_of
 from trainium_eks.observe.faults.catalogue import in_message
 from trainium_eks.observe.faults.fault import Speaker
@@ -58,7 +58,7 @@ def speaker(event: Object) -> Speaker | None:
     return _SPEAKERS.get(str(event.get("reason")))
 
 
-def reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+def reasons(snapshot: JobSnapshot) -> Iterator[Reason]:
     """Yield the reasons why pods that have nodes wait."""
     waiting = [pod for pod in snapshot.pods if is_bound(pod) and not is_running(pod) and not is_over(pod)]
     for pod in waiting:
@@ -85,7 +85,7 @@ def _statuses(pod: Object) -> Sequence[Object]:
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
-def _image(snapshot: ClusterSnapshot, pod: Object, image: str, waits: Object) -> Reason:
+def _image(snapshot: JobSnapshot, pod: Object, image: str, waits: Object) -> Reason:
     # Older kubelets name the cause in the event alone.
     failed = [each for each in reversed(_about(snapshot, (pod,), "Failed")) if speaker(each) is Speaker.REGISTRY]
     said = [str(waits.get("message", "")), *(str(each.get("message")) for each in failed)]
@@ -114,7 +114,7 @@ def _last_words(message: str) -> str:
     return words if len(words) <= 120 else words[-120:].partition(": ")[2] or words[-120:]
 
 
-def _config(snapshot: ClusterSnapshot, pod: Object, waits: Object) -> Reason:
+def _config(snapshot: JobSnapshot, pod: Object, waits: Object) -> Reason:
     words = " ".join(str(waits.get("message", "")).split()) or waits["reason"]
     known = in_message(words, Speaker.RUNTIME)
     fault = known.name if known else "container-not-made"
@@ -136,7 +136,7 @@ def ended_by_node(pod: Object) -> Reason | None:
     return held(Cause.NODE, fault, sentence, node=node, namespace=namespace_of(pod))
 
 
-def lost_nodes(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+def lost_nodes(snapshot: JobSnapshot) -> Iterator[Reason]:
     """Yield a reason for pods on nodes that are gone or not ready: Kubernetes waits minutes before it gives them up."""
     if snapshot.nodes is None:
         return
@@ -154,7 +154,7 @@ def _has_sound_node(pod: Object, nodes: dict[str, Object]) -> bool:
     return node is not None and is_ready(node)
 
 
-def claims(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+def claims(snapshot: JobSnapshot) -> Iterator[Reason]:
     """Yield a reason for claims that are missing or not bound. Volcano 1.15 says nothing of a missing one: the pod gets
     no condition."""
     if snapshot.claims is None:
@@ -176,7 +176,7 @@ def claims(snapshot: ClusterSnapshot) -> Iterator[Reason]:
             yield held(Cause.VOLUME, "claim-not-bound", sentence, **names)
 
 
-def warned(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Iterator[Reason]:
+def warned(snapshot: JobSnapshot, waiting: Sequence[Object]) -> Iterator[Reason]:
     """Yield a reason for the newest warning about pods that wait, if it is of a volume, of the network and the runtime,
     or names a fault."""
     left = {pod["metadata"].get("uid"): pod for pod in waiting}
@@ -195,18 +195,18 @@ def warned(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Iterator[Rea
                 yield held(Cause.CONFIG, fault, f"{name_of(pod)}: {words}", **_names(snapshot, pod))
 
 
-def _unmounted(snapshot: ClusterSnapshot, pod: Object, words: str) -> Reason:
+def _unmounted(snapshot: JobSnapshot, pod: Object, words: str) -> Reason:
     known = in_message(words, Speaker.VOLUME)
     sentence = f"a volume of {name_of(pod)} does not mount: {shortened(words)}"
     return held(Cause.VOLUME, known.name if known else "mount-failed", sentence, **_names(snapshot, pod))
 
 
-def _names(snapshot: ClusterSnapshot, pod: Object) -> dict[str, object]:
+def _names(snapshot: JobSnapshot, pod: Object) -> dict[str, object]:
     node = pod["spec"].get("nodeName")
     return {"pod": name_of(pod), "namespace": namespace_of(pod), "job": snapshot.name, "node": node}
 
 
-def _about(snapshot: ClusterSnapshot, pods: Sequence[Object], *reasons: str) -> list[Object]:
+def _about(snapshot: JobSnapshot, pods: Sequence[Object], *reasons: str) -> list[Object]:
     """Return the events of some pods with one of these reasons, the oldest first."""
     uids = {pod["metadata"].get("uid") for pod in pods}
     return [
@@ -216,7 +216,7 @@ def _about(snapshot: ClusterSnapshot, pods: Sequence[Object], *reasons: str) -> 
     ]
 
 
-def _under_way(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Reason:
+def _under_way(snapshot: JobSnapshot, waiting: Sequence[Object]) -> Reason:
     pulling = {event["involvedObject"]["name"] for event in _about(snapshot, waiting, "Pulling")}
     pulling -= {event["involvedObject"]["name"] for event in _about(snapshot, waiting, "Pulled")}
     # A container that runs and is not ready yet may load for long.
@@ -233,13 +233,13 @@ def _under_way(snapshot: ClusterSnapshot, waiting: Sequence[Object]) -> Reason:
     return Reason(Cause.STARTING, "; ".join(filter(None, (has, doing, _last_warning(snapshot, waiting)))), "")
 
 
-def _waited(snapshot: ClusterSnapshot, pod: Object) -> timedelta:
+def _waited(snapshot: JobSnapshot, pod: Object) -> timedelta:
     """Return the time since a pod has a node."""
     since = condition(pod, "PodScheduled").get("lastTransitionTime") or pod["metadata"]["creationTimestamp"]
     return snapshot.now - moment(since)
 
 
-def _last_warning(snapshot: ClusterSnapshot, pods: Sequence[Object]) -> str:
+def _last_warning(snapshot: JobSnapshot, pods: Sequence[Object]) -> str:
     """Return the newest event of the first pod of which it is a warning; empty where all have gone on since."""
     for pod in pods:
         about = (

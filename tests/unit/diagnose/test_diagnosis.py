@@ -8,12 +8,11 @@ import pytest
 import recorded_scenes
 from cluster_snapshots import EFA, NEURON, Object, named, objects, outputs, unfilled
 
-from trainium_eks.jobs.explain.why_pending import why
-from trainium_eks.kube.cluster import Cluster
+from trainium_eks.diagnose.cluster_state import ClusterState
+from trainium_eks.diagnose.diagnosis import diagnose
+from trainium_eks.diagnose.why_pending import why
 from trainium_eks.model.finding import Status
-from trainium_eks.operate.doctor.diagnosis import diagnose
-from trainium_eks.operate.doctor.examination import Examination
-from trainium_eks.operate.verify.check_input import CheckInput
+from trainium_eks.operate.verify.verify import verify
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -22,10 +21,10 @@ def ago(seconds):
     return (NOW - timedelta(seconds=seconds)).isoformat()
 
 
-def examined(made, name="", log=(), stack=None, now=NOW, **rest):
-    cluster = Cluster("v1.35.4", {kind: tuple(found) for kind, found in made.items()})
-    examination = Examination(CheckInput(stack or outputs(), cluster), now, lambda _pod, _previous: log)
-    found = diagnose(examination, name, **rest).of(Status.FAIL)
+def examined(made, name="", log=(), stack=None, now=NOW, checks=True):
+    held = {kind: tuple(found) for kind, found in made.items()}
+    cluster = ClusterState(stack or outputs(), "v1.35.4", held, now=now, log=lambda _pod, _previous: log)
+    found = diagnose(cluster, name, checked=verify(cluster) if checks else ()).of(Status.FAIL)
     assert {each.fault: unfilled(each) for each in found} == {each.fault: set() for each in found}
     return found
 
@@ -394,8 +393,8 @@ def test_finding_of_a_pod_without_sandbox_ends_with_its_event(words, rest, fault
     found = examined(running(creating(words, **rest)), "gang", checks=False)
     assert [each.fault for each in found] == ([fault] if fault else [])
     assert all(each.text.endswith(words[-len(CNI) :]) and len(each.text) <= 300 for each in found)
-    snapshot = Cluster("v1", {kind: tuple(each) for kind, each in running(creating(words, **rest)).items()})
-    around = Examination(CheckInput(outputs(), snapshot), NOW, lambda *_: ()).around(snapshot.objects["Job"][0])
+    held = {kind: tuple(each) for kind, each in running(creating(words, **rest)).items()}
+    around = ClusterState(outputs(), objects=held, now=NOW).around(held["Job"][0])
     assert why(around).sentence.endswith(words), "`trn status` quotes it at once"
 
 
@@ -476,8 +475,7 @@ def test_stalled_training_is_recognised_by_its_log_or_its_steps():
     assert finding.fault == "volume-full"
     assert len(finding.text) <= 300
     # What may not be read is no fault.
-    cluster = Cluster("v1.35.4", {"Pod": ()}, unread={"Node": "forbidden"})
-    examination = Examination(CheckInput(outputs(), cluster), NOW, lambda _pod, _previous: (), "training")
-    found = diagnose(examination)
+    cluster = ClusterState(outputs(), "v1.35.4", {"Pod": ()}, unread={"Node": "forbidden"}, namespace="training")
+    found = diagnose(cluster, checked=verify(cluster))
     assert [(each.id, each.text) for each in found.of(Status.NOT_CHECKED)] == [("unread/Node", "forbidden")]
     assert "devices-not-shown" not in [each.fault for each in found.findings]

@@ -4,9 +4,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
-from trainium_eks.jobs.explain import why_not_started
-from trainium_eks.jobs.explain.cluster_snapshot import ClusterSnapshot, is_bound, is_over, is_running, moment, when
+from trainium_eks.diagnose import why_not_started
+from trainium_eks.diagnose.cluster_recognizers import PATIENCE
+from trainium_eks.diagnose.cluster_state import ClusterState
+from trainium_eks.diagnose.findings import found, of_reason
 from trainium_eks.jobs.objects.job import REFUSED
+from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, is_bound, is_over, is_running, moment, when
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit
 from trainium_eks.kube.cluster import Object, condition, name_of, namespace_of
@@ -14,9 +17,6 @@ from trainium_eks.model.finding import Finding
 from trainium_eks.model.policies.admission import ACCELERATOR_PREFIXES, GROUP_ANNOTATION, SCHEDULER
 from trainium_eks.observe.faults.catalogue import in_log, in_message
 from trainium_eks.observe.faults.fault import Speaker
-from trainium_eks.operate.doctor.cluster_recognizers import PATIENCE
-from trainium_eks.operate.doctor.examination import Examination
-from trainium_eks.operate.doctor.findings import found, of_reason
 
 RECENT = timedelta(hours=1)
 """Age of an end that is still news: Kubernetes keeps events as long."""
@@ -28,7 +28,7 @@ AFTER_GRACE = timedelta(seconds=20)
 """Time after its grace period in which a kubelet has long finished a pod."""
 
 MOST_LOGS = 32
-"""Logs that one examination reads."""
+"""Logs that one cluster reads."""
 
 RAISED = "program-raised"
 """Fault of any exception of Python, the last of the catalogue."""
@@ -50,26 +50,26 @@ _CODES = {
 }
 
 
-def is_recent(examination: Examination, at: datetime | None) -> bool:
+def is_recent(cluster: ClusterState, at: datetime | None) -> bool:
     """Return whether something happened within :data:`RECENT`."""
-    return at is not None and examination.now - at < RECENT
+    return at is not None and cluster.now - at < RECENT
 
 
-def starting(examination: Examination, job: str, pod: Object, about: str) -> Iterator[Finding]:
+def starting(cluster: ClusterState, job: str, pod: Object, about: str) -> Iterator[Finding]:
     """Yield the reasons why a pod outside a gang does not start; ``job`` is its name in the commands of remedies."""
     uid = pod["metadata"].get("uid")
     events = tuple(
-        sorted((each for each in examination.of("Event") if each["involvedObject"].get("uid") == uid), key=when)
+        sorted((each for each in cluster.readable("Event") if each["involvedObject"].get("uid") == uid), key=when)
     )
     if is_over(pod) or is_running(pod) or pod["metadata"].get("deletionTimestamp"):
         return
-    snapshot = ClusterSnapshot(examination.now, {"metadata": {"name": job}, "spec": {}}, pods=(pod,), events=events)
+    snapshot = JobSnapshot(cluster.now, {"metadata": {"name": job}, "spec": {}}, pods=(pod,), events=events)
     if not is_bound(pod):
         for reason in why_not_started.warned(snapshot, [pod]):
             yield of_reason(reason, about, namespace_of(pod))
             return
         scheduled = condition(pod, "PodScheduled")
-        waits = examination.now - moment(pod["metadata"]["creationTimestamp"]) > PATIENCE
+        waits = cluster.now - moment(pod["metadata"]["creationTimestamp"]) > PATIENCE
         if waits and scheduled.get("status") == "False":
             words = f"no node takes {name_of(pod)}: {scheduled.get('message')}"
             yield found("pod-unplaced", about, words, pod=name_of(pod), namespace=namespace_of(pod))
@@ -78,33 +78,33 @@ def starting(examination: Examination, job: str, pod: Object, about: str) -> Ite
         if reason.fault == "crash-loop":
             ended = endings.first_failure(endings.exits([pod]))
             if ended is not None:
-                yield of_exit(examination, pod, ended, about, job, is_previous=True)
+                yield of_exit(cluster, pod, ended, about, job, is_previous=True)
                 return
         if reason.fault:
             yield of_reason(reason, about, namespace_of(pod))
             return
 
 
-def refused(examination: Examination) -> Iterator[Finding]:
+def refused(cluster: ClusterState) -> Iterator[Finding]:
     """Yield faults of owners without pods, such as a ReplicaSet, because the API server refuses their pods."""
     owners = {
-        owner.get("uid") for pod in examination.of("Pod") for owner in pod["metadata"].get("ownerReferences") or ()
+        owner.get("uid") for pod in cluster.readable("Pod") for owner in pod["metadata"].get("ownerReferences") or ()
     }
-    jobs = {job["metadata"].get("uid") for job in examination.of("Job")}
-    for event in sorted(examination.of("Event"), key=when, reverse=True):
+    jobs = {job["metadata"].get("uid") for job in cluster.readable("Job")}
+    for event in sorted(cluster.readable("Event"), key=when, reverse=True):
         about = event["involvedObject"]
-        is_news = event.get("reason") == "FailedCreate" and examination.now - when(event) < REPEATED
+        is_news = event.get("reason") == "FailedCreate" and cluster.now - when(event) < REPEATED
         if not is_news or about.get("uid") in owners | jobs:
             continue
         known = in_message(str(event.get("message")), Speaker.ADMISSION)
-        names = {"job": about.get("name"), "namespace": about.get("namespace"), "deploy": examination.examined.deploy}
+        names = {"job": about.get("name"), "namespace": about.get("namespace"), "deploy": cluster.deploy}
         fault = known.name if known else "pods-refused"
         where = f"{about.get('kind')} {about.get('name')} of {about.get('namespace')}"
         yield found(fault, where, str(event.get("message")), **names)
 
 
 def of_exit(
-    examination: Examination, pod: Object, ended: Exit, about: str, job: str, *, is_previous: bool = False
+    cluster: ClusterState, pod: Object, ended: Exit, about: str, job: str, *, is_previous: bool = False
 ) -> Finding:
     """Return the fault that ended a container: by its log, its message, its exit code."""
     namespace = namespace_of(pod)
@@ -113,7 +113,7 @@ def of_exit(
     start = f"{ended.pod} ended with {ended.meaning}"
     if ended.reason == "OOMKilled":
         return found("out-of-memory", about, f"{start}: {ended.message}".rstrip(": "), **names)
-    log = [*examination.log(pod, is_previous)]
+    log = [*cluster.log(pod, is_previous)]
     error = endings.first_error(log)
     known = in_log([error, _BEFORE_ERROR.sub("", error)]) if error else None
     if known is not None:
@@ -129,14 +129,14 @@ def of_exit(
     return found(fault, about, f"{start}: {error or ended.message}".rstrip(": "), **names)
 
 
-def lingering(examination: Examination, pod: Object, ended_at: datetime | None) -> Iterator[Finding]:
+def lingering(cluster: ClusterState, pod: Object, ended_at: datetime | None) -> Iterator[Finding]:
     """Yield faults of pods that should be gone, or that their node has refused or ended. ``ended_at`` is None while
     their job goes on, or where they have none."""
     name, namespace = name_of(pod), namespace_of(pod)
     about = f"pod {name} of {namespace}"
     leaving = pod["metadata"].get("deletionTimestamp")
     if leaving:
-        if examination.now - moment(leaving) > AFTER_GRACE:
+        if cluster.now - moment(leaving) > AFTER_GRACE:
             held = ", ".join(pod["metadata"].get("finalizers") or ()) or f"node {pod['spec'].get('nodeName')}"
             sentence = f"is Terminating since {leaving} ({held})"
             yield found("pod-stuck-terminating", about, sentence, pod=name, namespace=namespace)
@@ -144,16 +144,16 @@ def lingering(examination: Examination, pod: Object, ended_at: datetime | None) 
     if reason := why_not_started.ended_by_node(pod):
         if ended_at is None:  # the end of a job tells it of its pods
             yield of_reason(reason, about, namespace)
-    elif ended_at is not None and is_bound(pod) and not is_over(pod) and examination.now - ended_at > PATIENCE:
+    elif ended_at is not None and is_bound(pod) and not is_over(pod) and cluster.now - ended_at > PATIENCE:
         sentence = f"runs on {pod['spec']['nodeName']} although its job ended at {ended_at:%H:%M:%S}"
         yield found("devices-held-after-end", about, sentence, pod=name, namespace=namespace)
 
 
-def uncounted(examination: Examination, pods: Iterable[Object]) -> Iterator[Finding]:
+def uncounted(cluster: ClusterState, pods: Iterable[Object]) -> Iterator[Finding]:
     """Yield pods of Volcano with devices that no queue counts, because their PodGroup does not exist."""
-    if "PodGroup" not in examination.examined.cluster.objects:
+    if "PodGroup" not in cluster.objects:
         return
-    groups = {(namespace_of(each), name_of(each)) for each in examination.of("PodGroup")}
+    groups = {(namespace_of(each), name_of(each)) for each in cluster.readable("PodGroup")}
     for pod in pods:
         spec, namespace = pod["spec"], namespace_of(pod)
         asked = {name for one in spec["containers"] for name in (one.get("resources") or {}).get("limits") or ()}

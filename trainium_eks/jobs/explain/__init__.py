@@ -1,1 +1,0 @@
-"""Explanation of a waiting job: its queue, the nodes, its pods, and the remedy."""

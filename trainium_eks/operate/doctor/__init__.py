@@ -1,1 +1,0 @@
-"""The doctor: faults of the catalogue, recognised in one snapshot of a cluster and the last lines of logs."""
