@@ -42,9 +42,9 @@ def kubeconfig(
         )
     team = "" if admin else find_namespace(source.outputs, namespace, outputs).name
     if source.paths is not None and source.has_own_kubeconfig:
-        from trainium_eks.local.control_plane import researchers
+        from trainium_eks.local import access
 
-        file: Path | None = source.paths.kubeconfig if admin else researchers.kubeconfig(source.paths, team)
+        file: Path | None = source.paths.kubeconfig if admin else access.make_kubeconfig(source.paths, team)
         if path:
             write(f"{file}\n")
             return

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trainium_eks.kube.api import FIELD_MANAGER, Api, ApiError, NoSuchKindError, ObjectReference
+from trainium_eks.kube.volume_users import find_volume_users
 from trainium_eks.local.changes import ApplyResult, Change, LocalCloudError
 from trainium_eks.local.objects import awaits, counts
-from trainium_eks.local.objects.holders import holding
 from trainium_eks.local.patience import Patience
 
 __all__ = ["ObjectReference", "Objects"]
@@ -146,7 +146,9 @@ class Objects:
         if (reference.api_version, reference.kind) != ("v1", "PersistentVolumeClaim"):
             return
         pods = self._api.list("v1", "Pod", namespace=reference.namespace)
-        held = [each for each in holding(pods, reference.name) if not each["metadata"].get("deletionTimestamp")]
+        held = [
+            each for each in find_volume_users(pods, reference.name) if not each["metadata"].get("deletionTimestamp")
+        ]
         if held:
             names = ", ".join(f"{each['metadata']['name']} ({each['status'].get('phase')})" for each in held)
             raise LocalCloudError(
@@ -242,7 +244,7 @@ class Objects:
         if finalizers:
             lines.append(f"held by finalizers: {', '.join(map(str, finalizers))}")
         if live["kind"] == "PersistentVolumeClaim":
-            users = holding(self._api.list("v1", "Pod", namespace=metadata["namespace"]), metadata["name"])
+            users = find_volume_users(self._api.list("v1", "Pod", namespace=metadata["namespace"]), metadata["name"])
             lines += [f"used by Pod {pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in users]
         if live["kind"] == "PersistentVolume" and (claim := spec.get("claimRef")):
             lines.append(f"bound to PersistentVolumeClaim {claim.get('namespace')}/{claim.get('name')}")
