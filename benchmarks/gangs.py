@@ -1,8 +1,8 @@
 """How long a gang takes on the local cloud, from its submission until all its pods run, with a real Volcano.
 
 Run by hand on an idle machine: ``python benchmarks/gangs.py``. Each gang is a Volcano job of N pods on N nodes, each
-with a whole node's devices. Two times are told: until the last pod runs, which is when training can begin, and until
-the job's own status says so, which is what people watch. Exit code 1 when a budget is exceeded.
+with a whole node's devices. It reports two times: until the last pod runs, when training can begin, and until the job's
+status shows it, which users watch. Exit code 1 when a budget is exceeded.
 """
 
 import argparse
@@ -90,9 +90,9 @@ def _cloud(nodes: int) -> Iterator[Clients]:
 
 
 def _gang(clients: Clients, name: str, size: int) -> Gang:
-    """Submits one gang, follows it until it runs, and takes it away again.
+    """Submit one gang, follow it until it runs, and delete it.
 
-    Each has a name of its own: Volcano may still be at the end of the last one.
+    Each has its own name: Volcano may still be at the end of the last one.
     """
     labels = f"{JOB_LABEL}={name}"
     with ThreadPoolExecutor(1) as watcher:

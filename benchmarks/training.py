@@ -1,7 +1,7 @@
 """How fast ``finetune`` trains, beside transformers' Trainer and a plain PyTorch loop, with the same model and rows.
 
 Run by hand on an idle machine, in the environment of ``make torch``: ``.venv/workloads/bin/python
-benchmarks/training.py --device cuda --compile``. The ranks of each contestant are processes of their own, and the
+benchmarks/training.py --device cuda --compile``. The ranks of each contestant are separate processes, and the
 contestants take turns. Optimizer (fused AdamW), clipping, schedule, precision, attention and activation checkpointing
 agree; each logs as by default. The time runs from the end of one update to the end of a later one; on CPUs it is the
 processors' time of a rank, which other work on the machine changes little.

@@ -77,8 +77,8 @@ def make_control_plane(
 
 
 def _mocked(name: str, region: str) -> Any:
-    """Return the attributes of a cluster that are read here. pulumi_eks makes the cluster in a process of its own,
-    which does not run under Pulumi's mocks; a real engine always has the cluster."""
+    """Return the attributes of a cluster that are read here. pulumi_eks makes the cluster in a separate process, which
+    does not run under Pulumi's mocks; a real engine always has the cluster."""
     return SimpleNamespace(
         name=f"{name}-mocked",
         arn=f"arn:aws:eks:{region}:000000000000:cluster/{name}-mocked",

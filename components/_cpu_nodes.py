@@ -114,6 +114,6 @@ def tag_new_nodes(name: str, group: aws.eks.NodeGroup, tags: Tags, *, parent: pu
 def autoscaling_group(group: aws.eks.NodeGroup) -> pulumi.Output[str]:
     """Return the name of the Auto Scaling group that EKS made for a managed node group: one each (EKS user guide).
 
-    Pulumi's mocks in their usual form answer with a resource's inputs alone, so there is none.
+    Pulumi's mocks usually answer only with a resource's inputs, without this output.
     """
     return group.resources.apply(lambda made: str((made[0].autoscaling_groups or ())[0].name) if made else "mocked")

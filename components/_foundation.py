@@ -7,7 +7,7 @@ import pulumi
 
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.config import stack_config as model
-from trainium_eks.model.config.network import ranges_beyond
+from trainium_eks.model.config.network import additional_ranges
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation.config_model import mark_validated
 
@@ -71,7 +71,7 @@ def make_foundation(name: str, config: StackConfig, stack: pulumi.Resource) -> F
         region=config.region,
         vpc_id=network.vpc_id,
         vpc_cidr_block=network.cidr_block,
-        peer_cidr_blocks=ranges_beyond(config.existing_network or config.network),
+        peer_cidr_blocks=additional_ranges(config.existing_network or config.network),
         subnet_ids_by_zone={zone: network.private_subnet_id(zone) for zone in network.zone_ids},
         egress=tuple(network.egress),
         node_groups=config.node_groups,

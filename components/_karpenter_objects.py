@@ -65,8 +65,8 @@ def accelerator_node_class(
 ) -> dict[str, Any]:
     """Return the ``spec`` of an accelerator pool's EC2NodeClass, with the interfaces, disks and limits of a node group.
 
-    No huge pages: Karpenter's table of capacities has none, so that it starts no node for a pod that requests them, and
-    counts their memory as available to pods (karpenter-provider-aws#3315, karpenter#751).
+    No huge pages: Karpenter's table of capacities lacks them, so that it starts no node for a pod that requests them,
+    and counts their memory as available to pods (karpenter-provider-aws#3315, karpenter#751).
     """
     as_group = NodeGroupConfig(name=pool.name, instance_type=pool.instance_type)
     spec = _node_class(setting, pool.name, subnet, groups, node_groups.root_volume_gib(as_group, instance))

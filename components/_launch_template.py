@@ -34,8 +34,7 @@ class Interface:
 
 def interfaces(instance: InstanceType, interface_layout: str = "catalogue") -> tuple[Interface, ...]:
     """Return the interfaces of a node, one with EFA on each card that supports EFA; none for types without EFA.
-    ValueError: the layout (see :func:`.addresses.address_interfaces`) has EFA on card 0, and the type's card 0 has
-    none.
+    ValueError: the layout (see :func:`.addresses.address_interfaces`) has EFA on card 0, which the type's card 0 lacks.
 
     The node's first interface must hold an address, so it is never ``efa-only`` (EC2 user guide, EFA on accelerated
     instance types).

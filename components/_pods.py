@@ -124,7 +124,7 @@ def container(
 
 
 def unprivileged() -> k8s.core.v1.PodSecurityContextArgs:
-    """Return the security context of a pod that runs as the user nobody."""
+    """Return the security context of a pod that runs as an unprivileged user (65534)."""
     return k8s.core.v1.PodSecurityContextArgs(
         run_as_non_root=True,
         run_as_user=NOBODY,

@@ -126,8 +126,8 @@ def request_level() -> k8s.flowcontrol.v1.PriorityLevelConfigurationSpecArgs:
 
 
 def request_flow(level: pulumi.Input[str], group: str, namespace: str) -> k8s.flowcontrol.v1.FlowSchemaSpecArgs:
-    """Return the spec that puts all requests of a team's researchers and pods into its priority level, each person's
-    into queues of their own."""
+    """Return the spec that puts all requests of a team's researchers and pods into its priority level, with separate
+    queues for each person."""
     everything = ["*"]
     accounts = k8s.flowcontrol.v1.ServiceAccountSubjectArgs(namespace=namespace, name="*")
     return k8s.flowcontrol.v1.FlowSchemaSpecArgs(

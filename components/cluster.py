@@ -283,7 +283,7 @@ class TrainiumCluster(pulumi.ComponentResource):
         """Let the VPC and its peers reach the private endpoint through the cluster's security group: by default the
         group admits its members alone.
 
-        EKS makes the group during the same ``up`` that then uses the API, so nobody could add the rule by hand in time
+        EKS makes the group during the same ``up`` that then uses the API, so the rule cannot be added by hand in time
         (terraform-aws-eks#1863; EKS user guide, cluster endpoint).
         """
         args = self._args

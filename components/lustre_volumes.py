@@ -299,7 +299,7 @@ class LustreVolumes(pulumi.ComponentResource):
 def _name(
     made: k8s.core.v1.PersistentVolume | k8s.core.v1.PersistentVolumeClaim | k8s.storage.v1.StorageClass,
 ) -> pulumi.Output[str]:
-    """Return the name that the provider made for an object without ``metadata`` of its own."""
+    """Return the name that the provider made for an object without ``metadata``."""
     return made.metadata.apply(lambda told: str(told["name"]) if told else "mocked")
 
 

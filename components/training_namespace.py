@@ -108,8 +108,8 @@ def validate(args: TrainingNamespaceArgs) -> list[Problem]:
 class TrainingNamespace(pulumi.ComponentResource):
     """A namespace in which one team trains, through its own queues and no others.
 
-    The Kubernetes provider comes by ``opts.providers``. Nobody has access before the admission policies exist: the role
-    binding waits for them.
+    The Kubernetes provider comes by ``opts.providers``. No user has access before the admission policies exist: the
+    role binding waits for them.
     """
 
     namespace: pulumi.Output[str]

@@ -34,7 +34,7 @@ from trainium_eks.model.validation.problems import config_path
 from trainium_eks.observe import rules
 from trainium_eks.observe.alerts import runbook
 from trainium_eks.observe.faults import catalogue
-from trainium_eks.plan.rules import NOT_JUDGED, RULES, STANDING_WAIVERS
+from trainium_eks.plan.rules import CONFIG_ALONE, NOT_JUDGED, RULES, STANDING_WAIVERS
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "components"
@@ -158,7 +158,7 @@ def alert_table() -> str:
 
 
 def rule_tables() -> dict[str, str]:
-    """Return the table of the rules and the three lists below it, by the names of their marks."""
+    """Return the table of the rules and the four lists below it, by the names of their marks."""
     rows = (
         (
             f'<a id="{rule.id.lower()}"></a>{rule.id}',
@@ -179,6 +179,9 @@ def rule_tables() -> dict[str, str]:
     return {
         "rules": _table(("Rule", "Severity", "What is wanted, and why", "Source", "File"), rows),
         "waived": "\n".join(f"- **{name}**: {reason}" for name, reason in STANDING_WAIVERS.items()),
+        "config_alone": "\n".join(
+            f'- <a id="{name.lower()}"></a>**{name}**: {what}' for name, what in CONFIG_ALONE.items()
+        ),
         "not_judged": "\n".join(f"- **{name}**: {reason}" for name, reason in NOT_JUDGED.items()),
         "beyond_pack": "\n".join(beyond),
     }
@@ -211,7 +214,7 @@ def folders() -> str:
 
 
 def data_columns() -> str:
-    """Return a table of the columns and fields of trainings' data; those of which the same is said share a row."""
+    """Return a table of the columns and fields of trainings' data; those with the same text share a row."""
     rows: dict[tuple[str, ...], tuple[list[str], dict[str, None]]] = {}
     file = ROOT / "workloads" / "trainium_workloads" / "finetune" / "columns.csv"
     for each in csv.DictReader(file.read_text().splitlines()):

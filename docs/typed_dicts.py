@@ -147,7 +147,7 @@ def _bases(model: type[ConfigModel]) -> list[type[ConfigModel]]:
 
 
 def _written(annotation: Any, known: set[type]) -> str:
-    """A field's type as somebody may give it: any sequence for a tuple, a dictionary for a model."""
+    """A field's type as a caller may give it: any sequence for a tuple, a dictionary for a model."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation is type(None):
         return "None"

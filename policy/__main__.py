@@ -57,7 +57,7 @@ def policy(rule: Rule) -> Policy:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
         try:
             for finding in pack.broken(rule, args.resources):
-                report(finding.message, finding.urn)
+                report(finding.text, finding.subject)
         except NotSeenError as reason:
             args.not_applicable(str(reason))
 

@@ -41,7 +41,7 @@ def creating(type_, inputs):
 
 @contextmanager
 def left_in_moto():
-    """A broken stack `dev`, a healthy stack `dev-2` and things of nobody; the ids of what `dev` left."""
+    """A broken stack `dev`, a healthy stack `dev-2` and resources without an owner; the ids of what `dev` left."""
     with mock_aws():
         ec2 = _client("ec2")
         vpc, subnet = _network(ec2, "dev")
@@ -132,7 +132,7 @@ def _key():
 
 
 def session():
-    """A session whose clients get an empty answer where moto has none."""
+    """A session whose clients get an empty answer for requests unknown to moto."""
     core = botocore.session.Session()
     keys = {"ec2.DescribePlacementGroups": "PlacementGroups", "fsx.DescribeDataRepositoryAssociations": "Associations"}
     for event, key in keys.items():

@@ -7,6 +7,7 @@ from typing import Any
 from typer.main import get_command
 
 from trainium_eks.cli.app import app
+from trainium_eks.cli.shared.command import LazyGroup
 
 ROOT: Any = get_command(app)
 _SHELL = re.compile(r"^(&&|\|\|?|;|>>?|<|2>&1|&)$")
@@ -17,8 +18,13 @@ def commands(command=ROOT, path=()):
     parts = getattr(command, "commands", None)
     if not parts:
         yield path, command
-    for name, part in sorted((parts or {}).items()):
-        yield from commands(part, (*path, name))
+    for name in sorted(parts or {}):
+        yield from commands(imported(command, name), (*path, name))
+
+
+def imported(group, name):
+    """Return a command of a group, imported where the group imports it when it is called."""
+    return group.load(name) if isinstance(group, LazyGroup) else group.commands[name]
 
 
 def words(line):

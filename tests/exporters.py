@@ -27,7 +27,7 @@ def recorded(exporter):
 
 
 def _counted(lines, seconds):
-    """The lines after a time, counters having gone on as before."""
+    """The lines after a time, with counters that grow at the same rate."""
     counters = {line.split()[2] for line in lines if line.startswith("# TYPE") and line.endswith(" counter")}
     for line in lines:
         sample = SAMPLE.fullmatch(line)

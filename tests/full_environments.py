@@ -1,4 +1,4 @@
-"""The environments, each with every feature that goes with it."""
+"""The environments, each with every feature that it can have."""
 
 import json
 from collections.abc import Mapping

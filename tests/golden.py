@@ -3,8 +3,8 @@
 For each resource: its URN, the inputs whose change replaces it, whose outputs its inputs are made from, what else it
 waits for, its parent and provider, and the options that the engine acts on. A URN that changes is a resource that
 Pulumi deletes and makes anew, and so does an input of the replace class; without an edge or an option a stack works on
-a lucky day. When a change is meant, and the release notes say so: ``make golden`` shows it and accepts it; then commit
-the difference.
+a lucky day. When a change is intended, and is in the release notes: ``make golden`` shows it and accepts it; then
+commit the difference.
 """
 
 import argparse

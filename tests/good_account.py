@@ -1,4 +1,4 @@
-"""An account in which nothing stands in the way of the environments, for tests of the preflight."""
+"""An account in which every environment can be built, for tests of the preflight."""
 
 from datetime import UTC, datetime
 

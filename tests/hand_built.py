@@ -127,7 +127,7 @@ def changed(graph, name, /, **inputs):
 
 
 def waiting(graph, name, *others):
-    """The graph with one resource waiting for others besides."""
+    """The graph, with one resource that also waits for others."""
     more = {urn(other, graph) for other in others}
     return _edited(graph, name, lambda it: replace(it, dependencies=tuple(sorted({*it.dependencies, *more}))))
 
@@ -138,7 +138,7 @@ def optioned(graph, name, options):
 
 
 def without(graph, *names):
-    """The graph without some resources, and without anybody waiting for them."""
+    """The graph without some resources and without dependencies on them."""
     gone = {resource.urn for resource in graph.resources if resource.name in names}
 
     def left(urns):

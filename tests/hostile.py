@@ -1,4 +1,4 @@
-"""Texts and documents that somebody chose to break a reader with, as strategies of hypothesis."""
+"""Hostile texts and documents, as strategies of hypothesis."""
 
 import copy
 import json

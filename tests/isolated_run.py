@@ -1,4 +1,4 @@
-"""Isolation of a run of the tests or of a benchmark: variables, a home, and a place for temporary files of its own.
+"""Isolation of a run of the tests or of a benchmark: variables, a home, and a separate directory for temporary files.
 
 The processes of a run end with it, for any reason: a second process watches the run, and then kills those that are
 left. That process also removes the directories of earlier runs, with the processes left of those.

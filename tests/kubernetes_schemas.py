@@ -55,7 +55,7 @@ def _closed(schema):
 
 
 def _defined(definition):
-    """A kind by what stands in for its definition on the local cloud."""
+    """A kind by its placeholder definition on the local cloud."""
     (version,) = definition["spec"]["versions"]
     whole = _closed(version["schema"]["openAPIV3Schema"])
     namespaced = {"namespace": _NAMES} if definition["spec"]["scope"] == "Namespaced" else {}
@@ -108,7 +108,7 @@ CUSTOM_KINDS: Mapping[tuple[str, str], Mapping[str, Any]] = {
 
 def schema_faults(graph):
     """What is wrong with the Kubernetes objects of a recorded program; empty when every one fits its schema.
-    A value that only a real run would know, or a secret, is taken for a good one."""
+    A value that only a real run would know, or a secret, counts as valid."""
     objects = (each for each in graph.resources if each.type.startswith(PREFIX) and each.type not in NO_OBJECTS)
     return [f"{each.type} {each.name}: {fault}" for each in objects for fault in object_faults(each.inputs)]
 

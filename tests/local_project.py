@@ -1,4 +1,4 @@
-"""A Pulumi project in a directory of its own, and `trn` for it: for tests of the local cloud."""
+"""A Pulumi project in its own directory, and `trn` for it: for tests of the local cloud."""
 
 import json
 import os
@@ -79,7 +79,7 @@ class LocalProject:
         """The environment that `trn` runs in.
 
         Volcano runs where it was put on PATH: what a machine's cache happens to hold must not decide what is tested.
-        The Training Operator takes minutes to build: who wants it says so.
+        The Training Operator takes minutes to build: a test that wants it asks for it.
         """
         ours = {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
         ours["TRN_TRAINING_OPERATOR"] = "off"

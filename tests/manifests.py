@@ -106,7 +106,7 @@ def path(api, manifest, below=""):
 
 
 def live(api, manifest):
-    """The object as it is; empty where there is none."""
+    """The object as it is, or an empty dictionary."""
     return api.get(api.reference(manifest)) or {}
 
 

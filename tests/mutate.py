@@ -142,8 +142,8 @@ class Trees:
 def trees(directory, workers):
     """Return copies of the repository with their bytecode.
 
-    Bytecode is told apart by time and size as a rule: a fault of the same size, planted within a second, would not be
-    read. It is told apart by the source's digest here.
+    Python recognises stale bytecode by time and size: a fault of the same size, planted within a second, would not be
+    read. Here it is recognised by the source's digest.
     """
     first, *others = (directory / str(number) for number in range(workers))
     shutil.copytree(ROOT, first, ignore=_LEFT_OUT, symlinks=True)

@@ -1,8 +1,9 @@
-"""An API server that keeps what it is told, and the seat of a researcher before it."""
+"""An API server that remembers all requests, and a researcher's session with it."""
 
 import json
+import os
 import shlex
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -10,15 +11,16 @@ from typer.testing import CliRunner
 from trainium_eks.aws.sessions import Aws
 from trainium_eks.cli.app import app
 from trainium_eks.client import session
-from trainium_eks.client.session import Session
+from trainium_eks.kube.api import Api
 from trainium_eks.kube.types import ApiError, ApiKind, NoSuchKindError, ObjectReference
+from trainium_eks.local.control_plane import researchers
 
 NOW = "2026-11-21T10:00:00Z"
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/train:sdk2.30.0"
 
 
 class RememberingApi:
-    """Keeps objects; its controllers do at once what they are told to do here."""
+    """Keeps objects; its controllers act at once, as configured here."""
 
     server = "https://remembering.example"
 
@@ -86,12 +88,11 @@ class RememberingApi:
 
 def take_seat(monkeypatch, source, api):
     """Commands open their sessions there, and ECR holds one image."""
-
-    @contextmanager
-    def opened(_):
-        yield Session(source, source.outputs.namespaces[0], api, Path("kubeconfig"))  # type: ignore[arg-type]
-
-    monkeypatch.setattr(session, "open_session", opened)
+    file = Path(os.devnull)
+    monkeypatch.setattr(session, "find_source", lambda *_: source)
+    monkeypatch.setattr(session, "open_kubeconfig", lambda _: nullcontext(file))
+    monkeypatch.setattr(researchers, "kubeconfig", lambda *_: file)
+    monkeypatch.setattr(Api, "connect", lambda _: api)
     monkeypatch.setattr(Aws, "newest_image", lambda *_: IMAGE)
     monkeypatch.setattr(Aws, "image_problem", lambda *_: None)
 

@@ -180,7 +180,6 @@ FAULTS = (
         for rule, row in rows(Path(__file__).with_suffix(".yaml").read_text())
     ),
     Fault("R19", "an agent that cannot see GPUs", UNSEEN_GPUS, unseen_gpus, frozenset({"R62"})),
-    Fault("R24", "four interfaces", "has 4", put("base-template", "networkInterfaces", lambda old: old[:4])),
     Fault("R25", "no group at all", "securityGroups", bare_interfaces),
     Fault("R56", "egress is open", "Egress", network_policies_of_ingress),
     Fault("R57", "too many", "1000", many_identities),

@@ -98,7 +98,7 @@ def environment():
 @cache
 def _recorded():
     """The environment with readable ids and images by digest. The config lets a stack have one autoscaler; here
-    Karpenter's nodes stand beside a group that Cluster Autoscaler serves, so that one program has every type."""
+    Karpenter's nodes are in one program with a group of Cluster Autoscaler, so that it has every type."""
     config = {
         f"trainium-eks:{key}": each if isinstance(each, str) else json.dumps(each) for key, each in CONFIG.items()
     }

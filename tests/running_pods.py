@@ -41,7 +41,7 @@ class Pods:
         return self.api.get(self.api.reference(manifest("Pod", name, self.namespace)))
 
     def when(self, name, is_so):
-        """The pod, once it is so. It must stay so until somebody has looked, however late that is."""
+        """The pod, once it is so. The state must last until it was read, however late."""
 
         def found():
             pod = self.get(name)

@@ -52,7 +52,8 @@ for _name, _exporter, _labels in _read():
 
 
 def unknown(server, query):
-    """What a query asks for and nobody serves or records; the labels of recorded series are not looked at."""
+    """Series and labels of a query that are neither served nor recorded; the labels of recorded series are not looked
+    at."""
     found = []
     for name, labels in server.selectors(query):
         if name in LABELS:

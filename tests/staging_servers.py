@@ -32,8 +32,6 @@ class FileServer:
     """Whether a whole file comes with its length."""
     breaks_after: Callable[[str, int], int | None] = lambda *_: None
     """Path and number of the request (from 0) to the bytes after which the connection is cut."""
-    spoils: Callable[[str, int], bool] = lambda *_: False
-    """Path and number of the request to whether one byte of the answer is wrong."""
     status: Callable[[str, int], int] = lambda *_: 200
     """Path and number of the request to a status instead of the file; 200 for the file."""
     seconds_a_piece: float = 0
@@ -42,15 +40,6 @@ class FileServer:
     seen: list[tuple[str, str, Mapping[str, str]]] = field(default_factory=list)
     """Method, path and headers of each request."""
     sent_bytes: int = 0
-    at_once: int = 0
-    most_at_once: int = 0
-
-    def list_of(self, files):
-        """Serves the files and their list; the list's URL."""
-        self.files |= {f"/{path}": content for path, content in files.items()}
-        lines = (f"{hashlib.sha256(content).hexdigest()}  {path}" for path, content in files.items())
-        self.files["/SHA256SUMS"] = "\n".join(lines).encode()
-        return f"{self.url}/SHA256SUMS"
 
 
 @contextmanager
@@ -61,16 +50,7 @@ def file_server():
 
     class Page(Handler):
         def do_GET(self):  # noqa: N802 - the name that the server calls
-            with lock:
-                stub.at_once += 1
-                stub.most_at_once = max(stub.most_at_once, stub.at_once)
-            try:
-                self._answer(body=self.headers.get("Range") != "bytes=0-0")
-            finally:
-                with lock:
-                    stub.at_once -= 1
-
-        def _answer(self, *, body):
+            body = self.headers.get("Range") != "bytes=0-0"
             path = unquote(urlsplit(self.path).path)
             with lock:
                 number = stub.asked[path]
@@ -95,13 +75,11 @@ def file_server():
             headers |= {"Content-Length": len(piece)} if stub.lengths or wanted else {"Connection": "close"}
             self.answer(206 if wanted else 200, headers)
             if body:
-                self._send(piece, stub.breaks_after(path, number), spoiled=stub.spoils(path, number))
+                self._send(piece, stub.breaks_after(path, number))
             else:
                 self.wfile.write(piece)
 
-        def _send(self, piece, cut, *, spoiled):
-            if spoiled and piece:
-                piece = piece[:-1] + bytes([piece[-1] ^ 1])
+        def _send(self, piece, cut):
             piece = piece if cut is None else piece[:cut]
             for at in range(0, len(piece), 16384):
                 try:

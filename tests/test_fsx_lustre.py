@@ -1,4 +1,4 @@
-"""FsxLustre under Pulumi's mocks: an example to copy for a stack of one's own."""
+"""FsxLustre under Pulumi's mocks: an example to copy for your own stack."""
 
 from typing import Any
 

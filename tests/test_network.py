@@ -1,4 +1,4 @@
-"""Network under Pulumi's mocks: an example to copy for a stack of one's own."""
+"""Network under Pulumi's mocks: an example to copy for your own stack."""
 
 import pulumi
 import pytest

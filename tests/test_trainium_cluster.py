@@ -1,6 +1,6 @@
-"""TrainiumCluster under Pulumi's mocks: an example to copy for a stack of one's own.
+"""TrainiumCluster under Pulumi's mocks: an example to copy for your own stack.
 
-pulumi_eks builds the control plane in a process of its own, which no mocks replace: its outputs are placeholders here.
+pulumi_eks builds the control plane in a separate process, which mocks do not reach: its outputs are placeholders here.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""VolcanoStack under Pulumi's mocks: an example to copy for a stack of one's own."""
+"""VolcanoStack under Pulumi's mocks: an example to copy for your own stack."""
 
 import pulumi
 import pulumi_kubernetes as k8s

@@ -1,4 +1,4 @@
-"""Tools, a Go, servers and images that stand in for the real ones when the toolchain is tested."""
+"""Fake tools, a fake Go, servers and images for tests of the toolchain."""
 
 import contextlib
 import hashlib
@@ -55,10 +55,6 @@ mod)
     echo 'package source' > "$here/source/of_the_module.go"
     chmod -R a-w "$here/source"
     printf '{"Path": "%s", "Dir": "%s"}\n' "$4" "$here/source"
-    ;;
-list)
-    for n in 1 2 3; do echo "go: downloading example.org/module$n v1.0.$n" >&2; done
-    printf 'fmt\nexample.org/module1\nexample.org/module2\nexample.org/main\n'
     ;;
 build)
     exec >&2 # as go, which has its progress and its complaints there

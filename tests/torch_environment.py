@@ -2,7 +2,7 @@
 
     PYTHONPATH=. .venv/bin/python tests/torch_environment.py [--only-provide] [arguments of pytest]
 
-Where neither can be had, it says so in a line and is content.
+If neither is available, it prints one line and succeeds.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ def main(arguments):
 
 
 def provide():
-    """The environment's interpreter; the first time this takes minutes, and says so."""
+    """The environment's interpreter; the first time this takes minutes, which it prints."""
     image = _image()
     python = ENVIRONMENT / "bin" / "python"
     made_of = hashlib.sha256(f"{image.reference}\n{image.path}\n{REQUIREMENTS.read_text()}".encode()).hexdigest()

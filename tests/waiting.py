@@ -17,7 +17,7 @@ def until(done, what="it", seconds=SECONDS):
 
 
 def out_of_time(attempt, told):
-    """What is told by an attempt whose time must run out after it has told something. It gets few seconds, so that the
+    """The output of an attempt whose time must run out after it has printed something. It gets few seconds, so that the
     test is short, and more where the machine has not brought it there by then."""
     found = ()
     for seconds in (1, 4, 16, 64):

@@ -20,8 +20,8 @@ from typing import Any
 
 import pulumi
 
-from trainium_eks.plan.backend import Registration, SimulationError, UnknownTypeError
-from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Options, Resource
+from trainium_eks.plan.backend import SimulationError, UnknownTypeError
+from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph, Resource
 from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.lookup_answers import Lookup, placeholder
 from trainium_eks.plan.recording.program import RecordingError, RecordingTimeoutError, record_program
@@ -66,8 +66,9 @@ def record(
         stack: name of the stack.
         config: key to text, as Pulumi stores it. Keys without namespace are the project's.
         preview: leave values that a provider computes unknown, as in the first preview of a stack.
-        assumptions: answers for look-ups; other look-ups get a placeholder. When None, a look-up is an error:
-            components should look nothing up.
+        assumptions: answers for look-ups; of the others identity, region, partition, zones, AMI, VPC, subnets, security
+            group, cluster and SSM parameter get a placeholder. When None, a look-up is an error: components should look
+            nothing up.
         timeout_seconds: longest time without progress, after which a program waits for something that never comes.
 
     Raises:
@@ -93,9 +94,10 @@ def record(
 class Mocks(pulumi.runtime.Mocks):
     """Mocks that answer from the simulation: ids and ARNs of the right form, computed properties.
 
-    ``pulumi.runtime.set_mocks(Mocks())``. Look-ups get placeholders; a resource type that the simulation does not know
-    answers with its inputs. ``pulumi_eks`` builds the control plane of a ``TrainiumCluster`` in a process of its own,
-    which no mocks replace: its outputs are placeholders with the word ``mocked``; :func:`record` has the real form.
+    ``pulumi.runtime.set_mocks(Mocks())``. Look-ups get the placeholders of :func:`record`; a resource type that the
+    simulation does not know answers with its inputs. ``pulumi_eks`` builds the control plane of a ``TrainiumCluster``
+    in a separate process, which mocks do not reach: its outputs are placeholders with the word ``mocked``;
+    :func:`record` has the real form.
 
     Args:
         region: AWS region of resources with a provider that sets none.
@@ -111,17 +113,8 @@ class Mocks(pulumi.runtime.Mocks):
             return "", dict(args.inputs)
         urn = _urn(args.typ, args.name)
         provider = provider_urn(args.provider or "")
-        asked = Registration(
-            urn=urn,
-            type=args.typ,
-            name=args.name,
-            parent="",
-            inputs=args.inputs,
-            provider=_urn(_PROVIDER, provider.rsplit("::", 1)[-1]) if provider else "",
-            dependencies=(),
-            options=Options(),
-            dry_run=False,
-        )
+        explicit = _urn(_PROVIDER, provider.rsplit("::", 1)[-1]) if provider else ""
+        asked = Resource(urn, args.typ, args.name, inputs=args.inputs, provider=explicit)
         try:
             identity, computed = self._simulation.create(asked)
         except UnknownTypeError:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def write(file: Path, content: str | bytes, mode: int = 0o600) -> None:
-    """Replace a file's content in one step; nobody else can read the new file before it has its mode."""
+    """Replace a file's content in one step; no other user can read the new file before it has its mode."""
     part = file.with_name(f".{file.name}.part")
     part.unlink(missing_ok=True)
     # O_EXCL: in a directory of many users, such as /tmp, nobody can put a link in the part's place.

@@ -68,7 +68,7 @@ def trainium_ddp(
         name: name of the job; TorchX makes it unique
         instance_type: EC2 type of the nodes, a name of the catalogue
         bf16: train in BF16, with stochastic rounding on Trainium; False for FP32
-        precision: another one in its place: tf32, fp16, fp8, as far as the backend has it
+        precision: to use another: tf32, fp16, fp8, as far as the backend has it
         cacheset: key of the compile cache that the job reads, or fills with --precompile; empty for none
         cache_options: JSON object with the options on which the compiled graphs depend
         precompile: compile the graphs of a short run, and train nothing

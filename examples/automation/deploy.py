@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     parser = argparse.ArgumentParser(description="Bring an environment up from Python.")
     parser.add_argument("command", choices=("preview", "up", "destroy"))
-    parser.add_argument("--stack", default="dev", help="reads Pulumi.<stack>.yaml; is made when there is none")
+    parser.add_argument("--stack", default="dev", help="reads Pulumi.<stack>.yaml; is made when it is missing")
     parser.add_argument("--wait", type=float, default=1800, metavar="SECONDS", help="for nodes and queues after `up`")
     asked = parser.parse_args(arguments)
     if not (PROJECT / f"Pulumi.{asked.stack}.yaml").is_file():

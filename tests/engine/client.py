@@ -21,7 +21,7 @@ class InvalidInputsError(Exception):
 
 @dataclass
 class Connection:
-    """What the engine has of one provider: a channel of its own."""
+    """What the engine has of one provider: a separate channel."""
 
     stub: provider_pb2_grpc.ResourceProviderStub
 

@@ -79,7 +79,7 @@ def called(urn):
 
 
 class Rig:
-    """A project directory, a Pulumi home and a state of its own."""
+    """A project directory, with a separate Pulumi home and state."""
 
     def __init__(self, root):
         self.project, self._home, self._state, self._tools = (
@@ -147,7 +147,7 @@ class Rig:
         return self._events("destroy", "--yes", "--skip-preview", "--json", "--stack", stack, *arguments)
 
     def recorded(self, stack, *, dry_run=False):
-        """What `trn plan` has of the stack, in this process: a process of its own for each would take too long."""
+        """What `trn plan` has of the stack, in this process: a separate process for each would take too long."""
         project = load_project(self.project)
         settings = project.stack(stack)
         # The engine runs a program in its project, and charts are named from there; here they are the repository's.

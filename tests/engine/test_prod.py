@@ -8,7 +8,7 @@ from engine.rig import called, succeeded
 
 
 def karpenter(config):
-    """Karpenter for Cluster Autoscaler, with a pool of accelerators, and Amazon Managed Grafana besides."""
+    """Karpenter for Cluster Autoscaler, with a pool of accelerators, and Amazon Managed Grafana."""
     pool = {"name": "inference", "instanceType": "inf2.48xlarge", "maxNodes": 2}
     config["trainium-eks:autoscaling"] = {"karpenter": {"acceleratorPools": [pool]}}
     config["trainium-eks:observability"]["grafana"] = {"managed": {}}

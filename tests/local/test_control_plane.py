@@ -175,8 +175,8 @@ def test_pod_with_a_device_tolerates_its_taint_runs_and_is_deleted(api, namespac
 
 
 def test_job_pods_succeed_and_other_pods_keep_running(api, namespace, trainium_node):
-    """Volcano's is called Job, too. Here it is of a group that nobody serves: of one that is served, Kubernetes would
-    look for the owner, and collect the pod as garbage."""
+    """Volcano's is called Job, too. Here it is of an API group that is not served: of one that is served, Kubernetes
+    would look for the owner, and collect the pod as garbage."""
     owner = {"apiVersion": "batch.example.com/v1alpha1", "kind": "Job", "name": "train", "uid": "1", "controller": True}
     trainer = training_pod("trainer-0", namespace, trainium_node, {"ownerReferences": [owner]})
     api.create(trainer)

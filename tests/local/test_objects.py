@@ -39,7 +39,7 @@ def objects(api):
 
 @pytest.fixture
 def here(api, namespace):
-    """Puts an object into the test's namespace, or where its kind has none names it after that and deletes it."""
+    """Puts an object into the test's namespace; a cluster-wide one is named after it and deleted later."""
     made = []
 
     def placed(wanted):

@@ -1,4 +1,4 @@
-"""docs/training.md and docs/models.md: each command is run as it stands there, and what it shows is compared."""
+"""docs/training.md and docs/models.md: each command is run as printed, and its output is compared."""
 
 import json
 import os

@@ -3,15 +3,15 @@
 import contextlib
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from manifests import manifest, patch
-from running_pods import ENDLESS, TOLD, a_namespace, cpu_nodes, go_on, phase, processes_of, state, status
+from running_pods import ENDLESS, a_namespace, cpu_nodes, phase, processes_of, state, status
 from waiting import SECONDS, until
 
 from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.agent.agent import shims
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
 from trainium_eks.local.control_plane.programs import AGENT, SHIM
@@ -67,60 +67,41 @@ def kill(paths, name):
     until(lambda: not is_running(paths, name), f"{name} has ended")
 
 
-def renew_agent(paths, plane):
-    kill(paths, AGENT)
-    assert plane.start().started == (AGENT,)
+def shims(paths):
+    """The running shims by the uids of their pods."""
+    found = [each for each in processes.running(paths) if each.name == SHIM]
+    # The children of a shim, which hold the sandbox and wait for containers, look like it: the oldest is the shim.
+    return {Path(each.command[-1]).name: each.pid for each in reversed(found)}
 
 
 def shim(paths, uid):
-    return shims(paths)[uid].pid
+    return shims(paths)[uid]
 
 
-def test_pods_survive_their_agent_and_are_adopted_by_the_next(plane, own, pods):
-    stays = pods.make(TICKS)
-    ends = pods.make(f"{TOLD}; echo done; exit 4")
-    deleted = pods.make(TICKS)
-    running = {name: pods.running(name) for name in (stays, ends, deleted)}
-    uids = {name: pod["metadata"]["uid"] for name, pod in running.items()}
-    before = shim(own, uids[stays])
+def test_pods_end_with_their_agent_and_restart_by_their_policy(plane, own, pods):
+    """As on a node that is lost and comes back."""
+    once, again, deleted = pods.make(TICKS), pods.make(TICKS, spec={"restartPolicy": "Always"}), pods.make(TICKS)
+    uids = {name: pods.running(name)["metadata"]["uid"] for name in (once, again, deleted)}
     kill(own, AGENT)
+    until(lambda: not shims(own), "the pods end with the agent")
     pods.delete(deleted, gracePeriodSeconds=0)
-    go_on(own, running[ends])
-    until(lambda: uids[ends] not in shims(own), "the pod ends that was told to go on")
     assert plane.start().started == (AGENT,)
-    pod = pods.ended(ends)
-    assert (state(pod)["terminated"]["exitCode"], pods.log(ends)) == (4, "done\n")
-    assert shim(own, uids[stays]) == before
-    count = pods.log(stays).count("\n")
-    until(lambda: pods.log(stays).count("\n") > count)
-    assert status(pods.running(stays))["restartCount"] == 0
+    ended = state(pods.ended(once))["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
+    pod = pods.when(again, lambda pod: status(pod)["restartCount"] == 1 and "running" in state(pod))
+    assert status(pod)["lastState"]["terminated"]["exitCode"] == 137
     until(lambda: not processes_of(own, uids[deleted]) and not (own.pods / uids[deleted]).exists())
 
 
-def test_adopted_pod_ends_with_its_last_container(plane, own, pods):
-    """Whoever waits for a container looks like the shim that forked it off, and ends with that container."""
-    container = {"image": "local/python", "command": ["sh", "-c", f"{TOLD}; echo done"]}
-    name = pods.make(spec={"containers": [{"name": name, **container} for name in ("c", "d")]})
-    pod = pods.when(name, lambda pod: all("running" in state(pod, each) for each in (0, 1)))
-    renew_agent(own, plane)
-    go_on(own, pod, "d")
-    pod = pods.when(name, lambda pod: "terminated" in state(pod, 1))
-    assert (phase(pod), *state(pod)) == ("Running", "running")
-    go_on(own, pod, "c")
-    assert phase(pods.ended(name)) == "Succeeded"
-
-
-def test_pods_of_a_terminating_namespace_are_adopted(plane, own, own_api):
-    """They get no new tokens."""
+def test_terminating_pod_is_removed_after_its_agent_is_lost(plane, own, own_api):
     with a_namespace(own_api) as pods:
         deaf = {"terminationGracePeriodSeconds": ENDLESS}
         name = pods.make("trap '' TERM; echo deaf; while :; do sleep 0.1; done", spec=deaf)
         pods.await_log(name, "deaf")
-    pod = pods.when(name, lambda pod: pod["metadata"].get("deletionTimestamp"))
-    renew_agent(own, plane)
-    until(lambda: "it is being terminated" in processes.log_file(own, AGENT).read_text(), "the agent asks for a token")
-    pods.delete(name, gracePeriodSeconds=0)
-    until(lambda: not processes_of(own, pod["metadata"]["uid"]), "its processes end")
+    pods.when(name, lambda pod: pod["metadata"].get("deletionTimestamp"))
+    kill(own, AGENT)
+    plane.start()
+    pods.gone(name)
 
 
 def test_killed_shim_ends_its_pod(own, pods):
@@ -204,7 +185,7 @@ def test_down_leaves_no_process(plane, own, pods):
     uid = pods.running(name)["metadata"]["uid"]
     assert processes_of(own, uid)
     kill(own, AGENT)
-    assert SHIM in plane.stop()
+    plane.stop()
     assert processes_of(own, uid) == []
     assert processes.running(own) == []
     plane.start()  # for whoever cleans up
@@ -222,8 +203,8 @@ def test_down_ends_processes_of_a_killed_shim(binaries, tmp_path, monkeypatch):
             name = pods.make(DAEMON)
             pods.await_log(name, "daemon")
             uid = pods.running(name)["metadata"]["uid"]
-            kill(paths, AGENT)
             os.kill(shim(paths, uid), signal.SIGKILL)
+            kill(paths, AGENT)
             until(lambda: not is_running(paths, SHIM))
             left = processes_of(paths, uid)
             plane.stop()  # the API server, too, which the rest of this block asks in vain

@@ -234,7 +234,7 @@ def test_stopping_everything_ends_helm(place):
 
 @pytest.mark.parametrize(("installed", "helm_too"), [(False, True), (True, True), (False, False)])
 def test_killed_helm_is_recovered(place, installed, helm_too):
-    """Whether or not Helm goes with ``trn``: one that is left behind must not go on beside the next."""
+    """Whether or not Helm ends with ``trn``: one that is left behind must not go on beside the next."""
     write_chart(place.root / "thing", it=CONFIG_MAP, web=DEPLOYMENT)
     if installed:
         place.apply()

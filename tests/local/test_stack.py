@@ -28,7 +28,7 @@ def project(binaries, tmp_path_factory):
 
 
 def trn(project, *words):
-    """What a command does in this process: one of its own takes a second to start, and these ask little."""
+    """What a command does in this process: starting a process takes a second, and these commands are short."""
     where = ["--stack", "local", "--directory", str(project.path)]
     return CliRunner().invoke(app, [*words, *where], catch_exceptions=False)
 

@@ -42,7 +42,7 @@ def _any_job():
 
 @pytest.fixture
 def stage(team, paths, tmp_path):
-    """Runs the command as the team's researcher, on a cluster that is none of this machine."""
+    """Runs the command as the team's researcher, on a cluster that counts as remote."""
     namespace = {"name": team, "queues": ["eyes"], "serviceAccount": "training", "claim": "fsx-claim"}
     file = tmp_path / "exported.json"
     file.write_text(outputs(namespaces=[namespace]).model_dump_json(by_alias=True))
@@ -107,7 +107,7 @@ def test_failed_staging_job_ends_the_command_with_its_reason(stage, api, team, m
 
 
 def test_researcher_may_build_images_in_the_cluster(stage, api, team, paths):
-    """The pod passes the baseline level of Pod Security and the team's policies; the login goes with the Job."""
+    """The pod passes the baseline level of Pod Security and the team's policies; the login is deleted with the Job."""
     researcher = Api.connect(researchers.kubeconfig(paths, team))
     job, needs = _built("image-a", "r.example/x:a")
     batch_jobs.submit(researcher, job, needs)

@@ -15,7 +15,7 @@ from training_jobs import job
 from waiting import until
 
 from trainium_eks.jobs.data.workspace import pack
-from trainium_eks.jobs.objects import forms, volcano_job
+from trainium_eks.jobs.objects import forms, pod, volcano_job
 from trainium_eks.jobs.objects.identity import TRAINER_API
 from trainium_eks.jobs.objects.job import CompileCache, Program, Topology
 from trainium_eks.jobs.objects.options import TrainOptions
@@ -123,7 +123,7 @@ def kubeflow(api, team, tmp_path_factory):
 
 
 def _is_served(api, defined):
-    """Whether the API server says so of a kind whose definition it has established."""
+    """Whether the API server reports a kind's definition as established."""
     spec = defined["spec"]
     versions = [each["name"] for each in spec["versions"] if each["served"]]
     try:
@@ -157,7 +157,7 @@ def test_job_and_its_pods_are_admitted(api, researcher, name):
 @pytest.mark.parametrize("form", ["pytorchjob", "trainjob"])
 @pytest.mark.parametrize("name", ["two nodes", "everything", "the local cloud's", "p4d.24xlarge"])
 def test_kubeflows_objects_and_their_pods_are_admitted(kubeflow, api, researcher, name, form):
-    """Their definitions judge each field, by rules of their own, too; the namespace's policies judge the pods."""
+    """Their definitions check each field, with CEL rules, too; the namespace's policies judge the pods."""
     made = forms.objects(replace(JOBS[name], form=form, options=TrainOptions(hf_secret="hugging-face:hub"), retries=3))
     for each in made:
         assert researcher.create(each, dry_run=True)["spec"].keys() >= each["spec"].keys()
@@ -233,7 +233,7 @@ def test_files_are_deleted_with_their_job_and_a_refused_job_leaves_none(research
     files = ObjectReference("v1", "ConfigMap", TEAM, "with-files-workspace")
     wanted = _job(name="with-files", has_workspace=True, program=Program(packed.script))
     found = _submitted_with(researcher, wanted, files, packed.archive)
-    assert found["binaryData"] == {volcano_job.ARCHIVE: packed.archive}
+    assert found["binaryData"] == {pod.ARCHIVE: packed.archive}
     refused = _job(name="refused", has_workspace=True, queue="theirs")
     with pytest.raises(ApiError, match=r"spec\.queue"):
         submission.submit(researcher, refused, forms.objects(refused), packed.archive)

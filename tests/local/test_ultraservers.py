@@ -67,7 +67,7 @@ class Cloud:
         until(lambda: not any(map(self.pods, names)), f"the pods of {names} go")
 
     def check_variables(self, name, nodes, size):
-        """Each pod is told its node's place; numbers count the nodes of one UltraServer after the other."""
+        """Each pod gets its node's place; numbers count the nodes of one UltraServer after the other."""
         places = self.places(name, nodes)
         named = {pod: [self.labels[node][f"{LABEL}-{it}-{size}"] for it in IDS] for pod, node in places.items()}
         first, numbers = min(places, key=named.get), {}

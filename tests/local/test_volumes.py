@@ -76,7 +76,7 @@ class Stack:
         self._project.kubectl("dev", *arguments)
 
     def run_pod(self, team, *, finishes):
-        """A pod that mounts the team's claim; it runs, or has run. What takes it away."""
+        """A pod that mounts the team's claim; it runs, or has run. The change that removes the volume."""
         mounted = [{"name": "data", "persistentVolumeClaim": {"claimName": lustre.CLAIM}}]
         pod = pod_spec(restartPolicy="Never", volumes=mounted)
         pod["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]

@@ -73,7 +73,8 @@ class Tool:
 
 
 def kill(process):
-    """Kills a program and all that it has started, as a lost machine does: Airflow's tasks have groups of their own."""
+    """Kills a program and all that it has started, as a lost machine does: Airflow's tasks have separate process
+    groups."""
     for pid in psutil.pids():
         with contextlib.suppress(ProcessLookupError):
             if os.getsid(pid) == process.pid:

@@ -1,4 +1,4 @@
-"""Runs a training as the ranks of a gang, each a process of its own, and kills them when a test wants it.
+"""Runs a training as the ranks of a gang, each a separate process, and kills them when a test wants it.
 
 Importing PyTorch takes 6 seconds, so ranks are forked from a server that did it once. Nothing is calculated in that
 server and it has a single thread, so what is forked from it is as sound as a fresh interpreter, but for two things: the
@@ -149,7 +149,7 @@ def start(module, *arguments, log, environment=None):
 
 
 def step_lines(output):
-    """The step lines among what a rank printed; one that a kill cut off is none."""
+    """The step lines among what a rank printed; one that a kill truncated does not count."""
     found = []
     for line in output.splitlines():
         if line.startswith("{"):

@@ -1,4 +1,4 @@
-"""Models that see the future are told from those that do not, whatever their class."""
+"""Models that see future tokens are distinguished from causal ones, whatever their class."""
 
 import pytest
 from trainium_workloads.causality import sees_future

@@ -163,7 +163,7 @@ def test_step_lines_and_tensorboard_curves_are_written(gang, tmp_path):
 
 
 def test_only_rank_0_is_scraped_during_training(gang, tmp_path):
-    """Rank 1 of the same machine would find the port taken, and say so."""
+    """Rank 1 of the same machine would find the port taken, and report it."""
     common = ("--output", "out", "--steps", 30, "--checkpoint-every", 10, "--no-async-checkpoint")
     ended = gang(TOY, *common, "--keep-pages", environment={"TRN_METRICS_PORT": str(free_port())})
     pages = [parse(json.loads(line)) for line in (tmp_path / "pages.jsonl").read_text().splitlines()]

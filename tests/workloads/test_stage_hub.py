@@ -68,8 +68,8 @@ def test_token_is_sent_only_to_the_hub(the_hub, stage, monkeypatch):
         ("hf://datasets/org/none", None, "there is no such repository"),
         ("hf://datasets/org", None, "is none of the Hub's"),
         ("hf://datasets/org/name/none", None, "holds no files below none"),
-        ("hf://datasets/org/name", "data/a b.parquet", "data/a b.parquet came twice with wrong bytes"),
-        ("hf://datasets/org/name", "data/c.json", "data/c.json came twice with wrong bytes"),
+        ("hf://datasets/org/name", "data/a b.parquet", "data/a b.parquet came with wrong bytes"),
+        ("hf://datasets/org/name", "data/c.json", "data/c.json came with wrong bytes"),
     ],
 )
 def test_missing_or_spoilt_hub_file_is_not_placed(the_hub, stage, tmp_path, source, spoiled, said):

@@ -93,7 +93,7 @@ def main():
     )
     parser.add_argument("--slow-write", type=float, default=0, help="seconds until a checkpoint's state is written")
     parser.add_argument("--hold-write", type=int, default=0, help="the third write stops, half done, at this sync")
-    parser.add_argument("--free-memory", type=int, help="bytes that the host is said to have")
+    parser.add_argument("--free-memory", type=int, help="bytes of memory that the host pretends to have")
     add_options(parser, Options(steps=40, learning_rate=0.02, precision="fp32", batch_size=4, checkpoint_seconds=0))
     arguments = parser.parse_args()
     options = options_of(arguments)

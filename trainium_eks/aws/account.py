@@ -114,7 +114,7 @@ class Account:
         Raises :class:`NotCheckedError` where AWS could not be queried, and :class:`RequestError` for an error as the
         answer, whose code names the cause.
         """
-        return self._said(service, operation, lambda client: getattr(client, operation)(**parameters), region)
+        return self._send(service, operation, lambda client: getattr(client, operation)(**parameters), region)
 
     def pages(self, service: str, operation: str, key: str, **parameters: Json) -> list[Json]:
         """Return all items under a key of all pages of an answer. Raises as :meth:`call` does."""
@@ -125,7 +125,7 @@ class Account:
             pages = client.get_paginator(operation).paginate(**parameters)
             return [item for page in pages for item in page.get(key, ())]
 
-        return self._said(service, operation, read)
+        return self._send(service, operation, read)
 
     def once(self, name: str, read: Callable[[], T]) -> T:
         """Return a value that is read once for all callers of the name; they all get the same error."""
@@ -134,7 +134,7 @@ class Account:
         result: T = held.get(read)
         return result
 
-    def _said(self, service: str, operation: str, ask: Callable[[Any], T], region: str = "") -> T:
+    def _send(self, service: str, operation: str, ask: Callable[[Any], T], region: str = "") -> T:
         """Send a request, and turn AWS' errors into ours."""
         try:
             from botocore.exceptions import ClientError  # type: ignore[import-untyped]

@@ -46,7 +46,7 @@ class Repository:
         return self.url.partition("/")[0]
 
     def digest(self, tag: str) -> str:
-        """Return the digest of the image with this tag; empty where there is none."""
+        """Return the digest of the image with this tag, or an empty string."""
         parts = ECR_URL.fullmatch(self.url)
         if parts is None:
             return _digest_by_protocol(self.url, tag)

@@ -168,7 +168,8 @@ def _refuse_pages(operation_model: Any, response_dict: Any, **_: object) -> None
 
 
 def why_not_answered(error: Exception) -> str | None:
-    """Return in one line why there is no answer of AWS; None where the error is none of boto3's, or an answer."""
+    """Return in one line why there is no answer of AWS, or None for an answer and for an error that boto3 did not
+    raise."""
     from botocore.exceptions import (  # type: ignore[import-untyped]
         BotoCoreError,
         ConnectionError,

@@ -1,4 +1,4 @@
-"""Commands of ``trn`` and their options. A command imports the module with its work only when it runs."""
+"""The commands of ``trn``, each in a module that is imported when the command is called."""
 
 import io
 import itertools
@@ -8,33 +8,50 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from trainium_eks.cli import images, local
-from trainium_eks.cli.environment import acceptance, check, comment, deploy, doctor, fabric, orphans, plan
-from trainium_eks.cli.jobs import (
-    cancel,
-    jobs,
-    kubeconfig,
-    logs,
-    predict,
-    profile,
-    scale,
-    secret,
-    serve,
-    stage,
-    status,
-    tensorboard,
-    train,
-    wait,
-)
+from trainium_eks import __version__
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.command import ENVIRONMENT, EXIT_CODES, IMAGES, LOCAL, App
+from trainium_eks.cli.shared.command import ENVIRONMENT, EXIT_CODES, IMAGES, JOBS, LOCAL, App, Entry, LazyGroup
 from trainium_eks.client.failure import FAILED, INTERRUPTED, TRACEBACK, failure_of, unexpected
 
+COMMANDS = {
+    "plan": Entry("environment.plan", "Show an environment's resources, cost, time to ready and rules.", ENVIRONMENT),
+    "check": Entry(
+        "environment.check", "Ask AWS whether an `up` would succeed: quotas, capacity, rights.", ENVIRONMENT
+    ),
+    "deploy": Entry("environment.deploy", "Run the real `pulumi`, after checks of tools and cost.", ENVIRONMENT),
+    "doctor": Entry(
+        "environment.doctor", "Name the faults of the stack, or of one job, with their remedies.", ENVIRONMENT
+    ),
+    "fabric": Entry("environment.fabric", "Test nodes, network and storage by a gang (docs/checks.md).", ENVIRONMENT),
+    "orphans": Entry(
+        "environment.orphans", "List what a stack or an interrupted update left in the account.", ENVIRONMENT
+    ),
+    "acceptance": Entry("environment.acceptance", "Build an environment, test it, destroy it, report.", ENVIRONMENT),
+    "comment": Entry("environment.comment", "Write a pull request's effects as one comment.", ENVIRONMENT),
+    "train": Entry("jobs.train", "Train on a gang of whole nodes.", JOBS),
+    "scale": Entry("jobs.scale", "Change the number of nodes of a node group.", JOBS),
+    "kubeconfig": Entry("jobs.kubeconfig", "Print a kubeconfig with your namespace in its context.", JOBS),
+    "secret": Entry("jobs.secret", "Store a token for gated models or a tracker in a Secret.", JOBS),
+    "stage": Entry("jobs.stage", "Copy a data set to the team's shared volume.", JOBS),
+    "serve": Entry("jobs.serve", "Serve a trained model over HTTP.", JOBS),
+    "predict": Entry("jobs.predict", "Predict all texts of a file with a trained model.", JOBS),
+    "jobs": Entry("jobs.jobs", "List jobs: state, nodes and ranks, restarts, last step.", JOBS),
+    "status": Entry("jobs.status", "Show one job, or the environment's cost and idle accelerators.", JOBS),
+    "wait": Entry("jobs.wait", "Wait until a job has ended.", JOBS),
+    "cancel": Entry("jobs.cancel", "Cancel a job; its output stays.", JOBS),
+    "logs": Entry("jobs.logs", "Show a job's log: rank 0, another rank, or all.", JOBS),
+    "tensorboard": Entry("jobs.tensorboard", "Open TensorBoard on a job's logs.", JOBS),
+    "profile": Entry("jobs.profile", "Profile some training steps with Neuron's profiler.", JOBS),
+    "image": Entry("images", "Build and push the training image.", IMAGES),
+    "local": Entry("local", "Run the whole stack on this machine.", LOCAL),
+}
 
-class Commands(TyperGroup):
+
+class Commands(LazyGroup):
     """Command group that reports errors without a traceback."""
+
+    entries = COMMANDS
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command and report its error, on standard error or with ``--json`` as a document."""
@@ -74,26 +91,15 @@ def _keep_near_suggestions(error: dict[str, Any]) -> None:
 
 app = App(
     name="trn",
-    panel=ENVIRONMENT,
     cls=Commands,
     help="Plan and run training environments on AWS Trainium with Amazon EKS.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
 )
-for part in (plan, check, deploy, doctor, fabric, orphans, acceptance, comment):
-    app.add_typer(part.app)
-for part in (train, scale, kubeconfig, secret, stage, serve, predict):
-    app.add_typer(part.app)
-for part in (jobs, status, wait, cancel, logs, tensorboard, profile):
-    app.add_typer(part.app)
-app.add_typer(images.app, name="image", rich_help_panel=IMAGES)
-app.add_typer(local.app, name="local", rich_help_panel=LOCAL)
 
 
 def _show_version(asked: bool) -> None:
     if asked:
-        from trainium_eks import __version__
-
         typer.echo(f"trn {__version__}")
         raise typer.Exit
 

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.client import kubeconfig_variable
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import notice
 from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.diagnose.local_report import LocalReport, ReportError
+from trainium_eks.kube.api import Api
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.config_model import ConfigModelError
@@ -123,6 +125,17 @@ def kubeconfig_file(text: str) -> Iterator[Path]:
         Path(name).unlink(missing_ok=True)
 
 
+@contextmanager
+def open_stack(stack: str, project: Path) -> Iterator[Api]:
+    """Yield a connection to a deployed stack's cluster, by the kubeconfig of its outputs. CommandError: the cluster
+    cannot be asked."""
+    try:
+        with kubeconfig_file(StackOutputs.load(stack, directory=project).kubeconfig) as file:
+            yield Api.connect(file)
+    except (ClusterError, RuntimeError, ValueError) as error:
+        raise CommandError(FAILED, str(error)) from None
+
+
 def check_commands(kubeconfig: str) -> None:
     """Check that the token command of a kubeconfig is installed: without a token the API server would refuse the
     client."""
@@ -146,9 +159,9 @@ def _commands(kubeconfig: str) -> Iterator[str]:
 
 
 def _local(stack: str, paths: Paths) -> StackAccess:
-    try:
-        from trainium_eks.local import access
+    from trainium_eks.local import access
 
+    try:
         report = LocalReport.load(paths.report, access.list_processes(paths))
     except ReportError as error:
         raise CommandError(WRONG_USAGE, f"{error}; `trn local up` writes it again") from None

@@ -14,6 +14,7 @@ from trainium_eks.client.session import Session
 from trainium_eks.jobs.observed.watched import WatchedJob, of
 from trainium_eks.jobs.watch import steps
 from trainium_eks.jobs.watch.log_lines import LogLine, parse
+from trainium_eks.kube.api import ObjectReference
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
 
@@ -166,8 +167,6 @@ class Follower:
     def _left(self, stream: _Stream) -> Literal["nothing", "the rest", "more"]:
         """Return the part of a log that may follow: nothing when the pod is gone or replaced, for then the name is
         another's; the rest when its containers have ended; else more."""
-        from trainium_eks.kube.api import ObjectReference
-
         try:
             pod = self._session.api.get(ObjectReference("v1", "Pod", self._session.namespace.name, stream.pod))
         except ClusterError:

@@ -83,13 +83,13 @@ def read(session: Session, name: str, options: LogOptions) -> KeptLines:
     found = reading.jobs(session)
     job = reading.named(found, name)
     if job is None and not reading.keeps(session):
-        raise reading.no_such(session, name, found)
+        raise reading.missing_job_error(session, name, found)
     since = logs.since_of(options)
     if job is not None:
         # An earlier job of the same name is another job.
         return _of_job(session, job, options, max(since, job.created))
     sought = _removed(name, options, since)
-    missing = reading.no_such(session, name, found)
+    missing = reading.missing_job_error(session, name, found)
     nothing = CommandError(missing.code, f"{missing.title}; nothing that it wrote since {_second(since)} is kept")
     lines = _in_order([_kept(session, sought)], sought, options)
     return KeptLines(sought.wanted, lines, [], nothing, is_one_node=sought.node is not None)

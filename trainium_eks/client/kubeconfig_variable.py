@@ -80,7 +80,7 @@ def _context(text: str) -> Mapping[str, Any]:
 
 
 def _cluster(text: str) -> Mapping[str, Any]:
-    """Return the cluster of the current context; empty where there is none."""
+    """Return the cluster of the current context, or an empty dictionary."""
     try:
         return _one(parse_yaml(text)["clusters"], _context(text)["cluster"], "cluster")
     except (ValueError, KeyError, TypeError, AttributeError):

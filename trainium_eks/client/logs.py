@@ -13,6 +13,7 @@ from trainium_eks.diagnose.why_pending import why
 from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.watch.endings import exits, first_failure
 from trainium_eks.jobs.watch.log_lines import LogLine, parse, pod_names, seconds
+from trainium_eks.kube.api import ApiError
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.model.annotations import annotation
 
@@ -151,7 +152,6 @@ def read(session: Session, job: WatchedJob, wanted: PodFilter) -> tuple[Iterator
 
 def read_all(session: Session, wanted: PodFilter, pods: Sequence[Object]) -> tuple[list[list[PodLine]], list[str]]:
     """Return the lines of each pod, with all its ranks, and the errors of unreadable logs."""
-    from trainium_eks.kube.api import ApiError
 
     def read(pod: Object) -> tuple[list[PodLine], str]:
         place = wanted.places.get(name_of(pod), 0)
@@ -183,11 +183,11 @@ def has_begun(pod: Object) -> bool:
 def no_log(session: Session, job: WatchedJob, chosen: Sequence[Object], there: Sequence[Object]) -> str:
     """Return the reason why there is no log, and other places to look."""
     if job.ended is not None and not chosen:
-        return f"{job.name} is {job.state.lower()}: {_gone(session, job, there)}"
+        return f"{job.name} is {job.state.lower()}: {_explain_missing_pods(session, job, there)}"
     return f"{job.name} has no log yet: {waiting_for(session, job) or 'its containers are being made'}"
 
 
-def _gone(session: Session, job: WatchedJob, there: Sequence[Object]) -> str:
+def _explain_missing_pods(session: Session, job: WatchedJob, there: Sequence[Object]) -> str:
     which = "that pod is gone" if there else "the pods are gone"
     left = f"what is left: trn logs {job.name} --all" if there else "what it wrote is on the volume"
     if reading.keeps(session):

@@ -11,6 +11,7 @@ from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, of_objects
 from trainium_eks.jobs.observed.watched import WatchedJob, owner_of, watched
 from trainium_eks.jobs.watch.steps import Progress, parse_all, progress
 from trainium_eks.kube import pod_logs
+from trainium_eks.kube.api import ApiError, NoSuchKindError
 from trainium_eks.kube.cluster import Object, name_of, namespace_of
 from trainium_eks.kube.pod_logs import TAIL_LINES
 from trainium_eks.model.annotations import annotation
@@ -58,7 +59,7 @@ def find(session: Session, name: str) -> WatchedJob:
     found = jobs(session)
     job = named(found, name)
     if job is None:
-        raise no_such(session, name, found)
+        raise missing_job_error(session, name, found)
     return job
 
 
@@ -67,7 +68,7 @@ def named(found: Sequence[WatchedJob], name: str) -> WatchedJob | None:
     return next((job for job in found if job.name == name), None)
 
 
-def no_such(session: Session, name: str, found: Sequence[WatchedJob]) -> CommandError:
+def missing_job_error(session: Session, name: str, found: Sequence[WatchedJob]) -> CommandError:
     """Return the failure for an unknown name of a job."""
     names = [job.name for job in found]
     near = nearest(name, names)
@@ -162,8 +163,6 @@ def _list(
     session: Session, api_version: str, kind: str, *, everywhere: bool = False, fields: str = ""
 ) -> list[Object] | None:
     """Return all objects of a kind; none where the server does not serve it; None where they may not be read."""
-    from trainium_eks.kube.api import ApiError, NoSuchKindError
-
     try:
         namespace = "" if everywhere else session.namespace.name
         return [*session.api.list(api_version, kind, namespace=namespace, fields=fields)]

@@ -77,8 +77,8 @@ class ListedJobs:
         self._found: list[SageMakerWork] = []
 
     def at(self, now: datetime) -> list[SageMakerWork]:
-        """Return the jobs that go on or ended recently. Where AWS does not answer, a notice says so: the cluster's jobs
-        are shown all the same."""
+        """Return running jobs and jobs that ended recently. If AWS does not answer, print a notice: the cluster's
+        jobs are shown all the same."""
         if self._jobs is not None and time.monotonic() - self._read >= LIST_SECONDS:
             self._read = time.monotonic()
             try:

@@ -22,7 +22,7 @@ LOOK_SECONDS = 10.0
 def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> None:
     """Scale up a group that has fewer nodes than a gang needs; do not wait for nodes on AWS, as the gang does.
 
-    A caller without permission gets a warning, and the job waits until somebody with permission or an autoscaler scales
+    A caller without permission gets a warning, and the job waits until an autoscaler or a user with permission scales
     the group.
     """
     there = len(cluster_facts.nodes_of(session.api, group))

@@ -136,7 +136,7 @@ def _without_leftovers(there: Mapping[str, Any], wanted: Json) -> Json:
 
 
 def stop(session: Session, name: str) -> None:
-    """End a service. The Service goes with its Deployment, as its owner."""
+    """End a service. The Deployment owns the Service, so they are deleted together."""
     namespace, reference = session.namespace.name, _reference(session, name)
     deployment = session.api.get(reference)
     if deployment is None or not _is_ours(deployment):

@@ -4,17 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trainium_eks.client import kubeconfig_variable
 from trainium_eks.client.cluster_access import StackAccess, find_source, open_kubeconfig
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.kube.api import Api
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
 from trainium_eks.model.validation.problems import nearest
-
-if TYPE_CHECKING:
-    from trainium_eks.kube.api import Api
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,7 @@ class Session:
 
     source: StackAccess
     namespace: NamespaceOutput
-    api: "Api"
+    api: Api
     """Client of the API server, with the researcher's rights."""
     kubeconfig: Path
     """File behind :attr:`api`, for programs such as kubectl; gone after the session unless it is the local cloud's."""
@@ -43,8 +40,6 @@ class Session:
 def open_session(cluster: ClusterOptions) -> Iterator[Session]:
     """Open a session. Without a kubeconfig of the caller, the local cloud's API server is used as the team's
     researcher, never as the administrator."""
-    from trainium_eks.kube.api import Api
-
     source = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory)
     if source.paths is not None and source.has_own_kubeconfig:
         namespace = find_namespace(source.outputs, cluster.namespace, cluster.outputs)

@@ -57,7 +57,7 @@ def _with_token(request: StageRequest, session: Session) -> tuple[StageRequest, 
     name = request.token_secret.partition(":")[0] or DEFAULT_SECRET
     if not request.token_secret and not request.source.startswith("hf:"):
         return request, []
-    if tokens.is_there(session.api, session.namespace.name, name):
+    if tokens.token_exists(session.api, session.namespace.name, name):
         return replace(request, token_secret=request.token_secret or name), []
     return request, [missing_secret(name)] if request.token_secret else []
 

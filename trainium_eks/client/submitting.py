@@ -59,11 +59,11 @@ def prepare(asked: TrainOptions, session: Session, say: Say) -> PreparedJob:
     problems = [*([wrong] if wrong else []), *others]
     if plan.job is None or plan.group is None or wrong is not None:
         refused = [each for each in problems if each.severity is Severity.REFUSE]
-        raise CommandError(WRONG_USAGE, f"{_what(plan)} was not submitted", refused, spell=str)
+        raise CommandError(WRONG_USAGE, f"{_name_job(plan)} was not submitted", refused, spell=str)
     return PreparedJob(plan.job, plan.group, forms.objects(plan.job), workspace, tuple(problems), plan.saving)
 
 
-def _what(plan: Plan) -> str:
+def _name_job(plan: Plan) -> str:
     return f"the job {plan.job.name}" if plan.job else "the job"
 
 

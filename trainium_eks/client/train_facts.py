@@ -70,7 +70,7 @@ def _missing_secrets(asked: TrainOptions, session: Session) -> frozenset[str]:
     names = {HUB_OPTION: asked.hf_secret.partition(":")[0], TRACK_OPTION: asked.track_secret}
     valid = {option: name for option, name in names.items() if NAME.fullmatch(name)}
     namespace = session.namespace.name
-    return frozenset(option for option, name in valid.items() if not tokens.is_there(session.api, namespace, name))
+    return frozenset(option for option, name in valid.items() if not tokens.token_exists(session.api, namespace, name))
 
 
 def _local_image(wanted: str | None) -> tuple[str, Problem | None, bool]:

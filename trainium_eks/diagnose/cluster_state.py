@@ -131,7 +131,7 @@ class ClusterState:
         return "pulumi up --refresh" if self.local is None else "trn local up"
 
     def missing(self, *names: str) -> str:
-        """Return why the local cloud has none of these charts or releases; empty where it has one, and on AWS."""
+        """Return why these charts or releases are not on the local cloud; empty where one is, and on AWS."""
         return self.local.missing(*names) if self.local is not None else ""
 
     def around(self, job: Object) -> JobSnapshot:

@@ -20,8 +20,8 @@ _PLACING = ("devices", "efa", "gang", "hypernodes", "node", "pod-too", "pod-un",
 
 
 def diagnose(cluster: ClusterState, name: str = "", *, checked: Sequence[Finding] = (), faults: bool = True) -> Report:
-    """Return the findings of a stack, or of one job, service or pod and its surroundings: ``checked`` are those of the
-    checks, and with ``faults`` come those that no check looks for."""
+    """Return the findings of a stack, or of one job, service or pod and its surroundings: those of the checks
+    (``checked``), and with ``faults`` also the faults of the catalogue that no check looks for."""
     logs, read = set(), cluster.log
 
     def log(pod: Object, previous: bool) -> Sequence[str]:
@@ -33,7 +33,9 @@ def diagnose(cluster: ClusterState, name: str = "", *, checked: Sequence[Finding
     told: list[Finding] = []
     if faults:
         around += cluster_recognizers.findings(cluster)
-        told = [*_of_jobs(cluster, name), *_of_pods(cluster, name)]
+        jobs = [job for job in cluster.readable("Job") if not name or name_of(job) == name]
+        told = [each for job in jobs for each in job_recognizers.findings(cluster, job, is_asked=bool(name))]
+        told += _of_pods(cluster, name)
     # Who asks for one job hears of the cluster's own faults where the job has no place.
     if name:
         around = [each for each in around if each.status is Status.FAIL]
@@ -62,12 +64,6 @@ def known_names(cluster: ClusterState) -> set[str]:
 
 def _is_asked(pod: Object, name: str) -> bool:
     return name in (owner_of(pod), job_of(pod)) or name_of(pod).startswith(f"{name}-") or name_of(pod) == name
-
-
-def _of_jobs(cluster: ClusterState, name: str) -> Iterator[Finding]:
-    for job in cluster.readable("Job"):
-        if not name or name_of(job) == name:
-            yield from job_recognizers.findings(cluster, job, is_asked=bool(name))
 
 
 def _of_pods(cluster: ClusterState, name: str) -> Iterator[Finding]:

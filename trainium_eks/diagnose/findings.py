@@ -17,7 +17,7 @@ FAULTS = "faults"
 def found(fault: str, about: str, sentence: str, **names: object) -> Finding:
     """Return the finding of a fault, with the remedy of the catalogue and its names of objects.
 
-    The name ``rank`` is the rank of the node whose log tells it, None for no gang's.
+    The name ``rank`` is the rank of the node whose log was read; None outside a gang.
     """
     remedy = _placed(BY_NAME[fault].mend(**names), str(names.get("namespace") or ""), names.get("rank"))
     return _failure(fault, about, " ".join(sentence.split()), remedy)

@@ -42,7 +42,7 @@ def ended_at(job: Object) -> datetime | None:
 
 
 def findings(cluster: ClusterState, job: Object, *, is_asked: bool) -> Iterator[Finding]:
-    """Yield the faults of one job; of one that was asked for by its name also its wait for its turn, and an old end."""
+    """Yield the faults of one job; with ``is_asked`` (by its name) also the wait for its turn, and an old end."""
     snapshot = cluster.around(job)
     about = f"job {name_of(job)} of {namespace_of(job)}"
     if snapshot.phase in ENDED:

@@ -37,7 +37,7 @@ class LocalReport:
 
     @property
     def unscheduled(self) -> str:
-        """Return why nobody schedules jobs on this machine; empty where Volcano runs."""
+        """Return why jobs are not scheduled on this machine; empty where Volcano runs."""
         return "" if self.real_volcano else self.missing("volcano") or "vc-scheduler is not on PATH"
 
     @staticmethod

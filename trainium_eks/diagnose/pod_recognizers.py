@@ -130,8 +130,8 @@ def of_exit(
 
 
 def lingering(cluster: ClusterState, pod: Object, ended_at: datetime | None) -> Iterator[Finding]:
-    """Yield faults of pods that should be gone, or that their node has refused or ended. ``ended_at`` is None while
-    their job goes on, or where they have none."""
+    """Yield faults of pods that should be gone, or that their node has refused or ended. ``ended_at``: None for a
+    running job, and without a job."""
     name, namespace = name_of(pod), namespace_of(pod)
     about = f"pod {name} of {namespace}"
     leaving = pod["metadata"].get("deletionTimestamp")

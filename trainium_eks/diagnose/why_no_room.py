@@ -9,11 +9,11 @@ from trainium_eks.jobs.observed.free_capacity import (
     Ask,
     Node,
     amounts_in_queue,
+    format_amount,
     holders,
+    name_some,
     nodes_for,
     requests,
-    said,
-    some,
     untolerated,
 )
 from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, is_bound, is_over, job_of
@@ -26,6 +26,7 @@ from trainium_eks.model.catalogue.instances import (
     NVIDIA_RESOURCE,
 )
 from trainium_eks.model.outputs import NodeGroupOutput
+from trainium_eks.model.sizing.quantities import shown
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.model.volcano_config import ULTRASERVER_LABELS
 from trainium_eks.observe.faults.catalogue import BY_NAME
@@ -91,9 +92,11 @@ def _above_capability(queue: str, resource: str, most: Decimal, needs: Decimal, 
     each = max(ask.each.get(resource, Decimal(0)) for ask in wanted)
     fitting = int(most // each)
     ask_for = (
-        f"ask for at most {plural(fitting, 'node')}" if fitting else f"ask for at most {said(most, resource)} a node"
+        f"ask for at most {plural(fitting, 'node')}"
+        if fitting
+        else f"ask for at most {format_amount(most, resource)} a node"
     )
-    sentence = f"it needs {said(needs, resource)}, and queue {queue} may use {said(most, '').strip()} in all"
+    sentence = f"it needs {format_amount(needs, resource)}, and queue {queue} may use {shown(most)} in all"
     return held(Cause.QUEUE, "queue-too-small", sentence, ask=ask_for)
 
 
@@ -103,13 +106,13 @@ def _queue_in_use(
     ours = _held(snapshot, queue, resource)
     ending = _held(snapshot, queue, resource, are_ending=True)
     others = in_use - sum((*ours.values(), *ending.values()), Decimal(0))
-    names = [f"{job} ({said(amount, '').strip()})" for job, amount in ours.items()]
-    names += [f"pods of {job} that are being ended ({said(amount, '').strip()})" for job, amount in ending.items()]
+    names = [f"{job} ({shown(amount)})" for job, amount in ours.items()]
+    names += [f"pods of {job} that are being ended ({shown(amount)})" for job, amount in ending.items()]
     if others > 0:
-        names.append(f"other teams' jobs ({said(others, '').strip()})")
+        names.append(f"other teams' jobs ({shown(others)})")
     sentence = (
-        f"queue {queue} may use {said(most, resource)}; {said(in_use, '').strip()} "
-        f"are in use by {some(names, most=4)}, and it needs {said(needs, '').strip()}"
+        f"queue {queue} may use {format_amount(most, resource)}; {shown(in_use)} "
+        f"are in use by {name_some(names, most=4)}, and it needs {shown(needs)}"
     )
     if ending and others + sum(ours.values(), Decimal(0)) + needs <= most:
         return Reason(Cause.ENDING, sentence, "", "queue-full")
@@ -147,10 +150,11 @@ def _never(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     for resource, amount in ask.each.items():
         has = max(node.whole.get(resource, Decimal(0)) for node in nodes)
         if has < amount:
-            sentence = f"each of its pods asks for {said(amount, resource)}, and a {kind} has {said(has, resource)}"
+            holds, asks = format_amount(has, resource), format_amount(amount, resource)
+            sentence = f"each of its pods asks for {asks}, and a {kind} has {holds}"
             missing = "" if has else _NOT_SHOWN.get(resource.partition("-")[0], "")
             names = {"node": nodes[0].name, "plugin": "device plugin", "ami": "trn doctor names the reason"}
-            yield held(Cause.CAPACITY, missing or "pod-too-large", sentence, amount=said(has, resource), **names)
+            yield held(Cause.CAPACITY, missing or "pod-too-large", sentence, amount=holds, **names)
 
 
 def _more_than_all_groups(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
@@ -158,7 +162,7 @@ def _more_than_all_groups(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     groups = _groups(snapshot, ask)
     most = max(sum(group.max_size for group in groups), len(nodes_for(ask, snapshot)))
     if groups and ask.count > most:
-        names = some([group.name for group in groups])
+        names = name_some([group.name for group in groups])
         sentence = f"it needs {_nodes(ask.count, ask)}, and {names} can have {most} at most: it is never placed"
         yield held(Cause.CAPACITY, "job-larger-than-pool", sentence, nodes=most, group=groups[0].name)
 
@@ -194,7 +198,7 @@ def _troubled(ask: Ask, nodes: Sequence[Node], troubled: Sequence[Node]) -> Reas
     kinds = " or ".join(sorted({node.trouble for node in troubled}))
     sentence = (
         f"it needs {_nodes(ask.count, ask)}, and {len(troubled)} of the {len(nodes)} are {kinds} "
-        f"({some([node.name for node in troubled], most=2)})"
+        f"({name_some([node.name for node in troubled], most=2)})"
     )
     fault = "node-cordoned" if first.trouble == "cordoned" else "node-not-ready"
     return held(Cause.NODE, fault, sentence, node=first.name)
@@ -207,7 +211,7 @@ def _too_few(snapshot: JobSnapshot, ask: Ask, nodes: Sequence[Node], usable: Seq
     busy = [node for node in usable if not node.fits(ask.each)]
     fix = _scale(group, ask.count + len(busy), ask)
     if group is not None and ask.count <= group.max_size < ask.count + len(busy):
-        fix = f"trn scale {group.name} {group.max_size}, and wait for {some([*holders(busy)])}"
+        fix = f"trn scale {group.name} {group.max_size}, and wait for {name_some([*holders(busy)])}"
     fault = "type-without-group" if group is None else "nodes-too-few" if nodes else "pool-at-zero"
     return Reason(Cause.CAPACITY, f"it needs {_nodes(ask.count, ask)}, and {there}", fix, fault)
 
@@ -221,7 +225,7 @@ def _busy(snapshot: JobSnapshot, ask: Ask, usable: Sequence[Node], free: Sequenc
     are = "is" if len(free) < 2 else "are"
     sentence = (
         f"it needs {_nodes(ask.count, ask)} to itself; of the {len(usable)} there, {len(free) or 'none'} {are} free "
-        f"({some(names, most=4)})"
+        f"({name_some(names, most=4)})"
     )
     if len(free) + len(parts) >= ask.count:
         return held(Cause.CAPACITY, "nodes-held-in-part", sentence, job=next(iter(partly)))
@@ -243,7 +247,8 @@ def _held_by_others(snapshot: JobSnapshot, ask: Ask, usable: Sequence[Node], fre
             scale = _scale(group, ask.count + len(usable) - len(free) + taken, ask)
             yield Reason(
                 Cause.CAPACITY,
-                f"it needs {_nodes(ask.count, ask)} to itself, and other teams' jobs hold {said(unseen, resource)}",
+                f"it needs {_nodes(ask.count, ask)} to itself, and other teams' jobs hold "
+                f"{format_amount(unseen, resource)}",
                 f"wait for them, or {scale}" if scale.startswith("trn scale") else "wait for them",
                 "nodes-busy",
             )
@@ -260,19 +265,20 @@ def _held_in_part(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     for resource in ask.each:
         unseen = _unseen(snapshot, resource)
         if snapshot.pods and free >= ask.count > free - unseen:
-            sentence = (
-                f"it needs {_nodes(ask.count, ask)} to itself, and other teams' pods hold {said(unseen, resource)}"
-            )
-            yield held(Cause.CAPACITY, "nodes-held-in-part", f"{sentence}, a part of each node", job="them")
+            held_amount = f"other teams' pods hold {format_amount(unseen, resource)}, a part of each node"
+            sentence = f"it needs {_nodes(ask.count, ask)} to itself, and {held_amount}"
+            yield held(Cause.CAPACITY, "nodes-held-in-part", sentence, job="them")
             return
 
 
 def _unseen(snapshot: JobSnapshot, resource: str) -> Decimal:
-    """Return the amount of devices, or interfaces, of pods that are not seen: what queues count beyond the seen."""
+    """Return the amount of devices, or interfaces, of pods that are not seen: what the queues count, less the pods that
+    are seen."""
     if "/" not in resource:
         return Decimal(0)
     queues = {name_of(each): each for each in snapshot.queues or ()}
-    leaves = [each for name, each in queues.items() if name != "root" and not _is_parent(name, queues)]
+    parents = {"root", *(each["spec"].get("parent") for each in queues.values())}
+    leaves = [each for name, each in queues.items() if name not in parents]
     counted = (amounts_in_queue(queue, "allocated").get(resource, Decimal(0)) for queue in leaves)
     seen = (
         requests(pod["spec"]).get(resource, Decimal(0))
@@ -280,10 +286,6 @@ def _unseen(snapshot: JobSnapshot, resource: str) -> Decimal:
         if is_bound(pod) and not is_over(pod)
     )
     return sum(counted, Decimal(0)) - sum(seen, Decimal(0))
-
-
-def _is_parent(name: str, queues: dict[str, Object]) -> bool:
-    return any(each["spec"].get("parent") == name for each in queues.values())
 
 
 def _nodes(count: int, ask: Ask) -> str:
@@ -337,7 +339,7 @@ def _topology(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     shared = shared_members(snapshot.hypernodes)
     if shared:
         surplus = dict.fromkeys(name for parents in shared for name in parents[1:])
-        twice = some([" and ".join(names) for names in shared], most=2)
+        twice = name_some([" and ".join(names) for names in shared], most=2)
         sentence = f"Volcano knows a part of the network twice ({twice}) and places no job by it"
         yield held(Cause.TOPOLOGY, "hypernodes-doubled", sentence, hypernodes=" ".join(surplus))
     if asked.get("mode", "hard") != "hard":
@@ -372,9 +374,9 @@ def _whole_parts(
     number, kind = ask.count // size, "UltraServer" if label == ULTRASERVER_LABELS[0] else "half UltraServer"
     left = {part: len(parts[part]) - len(taken[part]) for part in sorted(taken)}
     best = sorted(left, key=lambda part: -left[part])
-    shown = some([f"{left[part]} of {size} nodes of {kind} {part} are free" for part in best])
+    shown = name_some([f"{left[part]} of {size} nodes of {kind} {part} are free" for part in best])
     sentence = f"it must have {plural(number, kind)} to itself: {shown}"
-    theirs = some([*holders([nodes[name] for part in best for name in taken[part] & nodes.keys()])])
+    theirs = name_some([*holders([nodes[name] for part in best for name in taken[part] & nodes.keys()])])
     yield held(Cause.TOPOLOGY, "ultraserver-busy", sentence, wait=f"wait for {theirs}" if theirs else "")
 
 
@@ -392,7 +394,7 @@ def _close_enough(snapshot: JobSnapshot, ask: Ask, tier: int, groups: dict[str, 
     if best < ask.count:
         largest = [members for members in groups.values() if len(members & nodes.keys()) >= ask.count]
         in_the_way = holders([node for name, node in nodes.items() if any(name in each for each in largest)])
-        wait = f"wait for {some([*in_the_way], most=3)}, or " if in_the_way else ""
+        wait = f"wait for {name_some([*in_the_way], most=3)}, or " if in_the_way else ""
         yield Reason(
             Cause.TOPOLOGY,
             f"it must have {together}: {len(free)} are free, but at most {best} of them together",

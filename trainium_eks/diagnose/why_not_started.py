@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from trainium_eks.diagnose.reason import Cause, Reason, held, shortened
-from trainium_eks.jobs.observed.free_capacity import some
+from trainium_eks.jobs.observed.free_capacity import name_some
 from trainium_eks.jobs.observed.job_snapshot import (
     JobSnapshot,
     is_bound,
@@ -141,17 +141,13 @@ def lost_nodes(snapshot: JobSnapshot) -> Iterator[Reason]:
     if snapshot.nodes is None:
         return
     nodes = {name_of(node): node for node in snapshot.nodes}
-    lost = [pod for pod in snapshot.pods if is_bound(pod) and not _has_sound_node(pod, nodes)]
+    ready = {name for name, node in nodes.items() if is_ready(node)}
+    lost = [pod for pod in snapshot.pods if is_bound(pod) and pod["spec"]["nodeName"] not in ready]
     if not lost:
         return
     names = list(dict.fromkeys(str(pod["spec"]["nodeName"]) for pod in lost))
     state = "gone" if names[0] not in nodes else "not ready"
-    yield held(Cause.NODE, "node-lost", f"its node {some(names, most=2)} is {state}", pod=name_of(lost[0]))
-
-
-def _has_sound_node(pod: Object, nodes: dict[str, Object]) -> bool:
-    node = nodes.get(pod["spec"]["nodeName"])
-    return node is not None and is_ready(node)
+    yield held(Cause.NODE, "node-lost", f"its node {name_some(names, most=2)} is {state}", pod=name_of(lost[0]))
 
 
 def claims(snapshot: JobSnapshot) -> Iterator[Reason]:
@@ -168,7 +164,7 @@ def claims(snapshot: JobSnapshot) -> Iterator[Reason]:
     )
     for name in wanted:
         if name not in bound:
-            has = f"the namespace has {some(sorted(bound))}" if bound else "the namespace has none"
+            has = f"the namespace has {name_some(sorted(bound))}" if bound else "the namespace has none"
             yield held(Cause.VOLUME, "claim-missing", f"there is no claim {name}; {has}", job=snapshot.name)
         elif bound[name] != "Bound":
             sentence = f"its claim {name} is {bound[name]}, not Bound"

@@ -59,9 +59,9 @@ _REFUSED = re.compile(r'Message:"(?P<message>(?:[^"\\]|\\.)*)"')
 
 def why(snapshot: JobSnapshot) -> Reason | None:
     """Return the reason why a job is not running; None for a job that runs with all its pods, or has ended."""
-    if snapshot.phase in ENDED or (
-        snapshot.pods and len(snapshot.pods) >= wanted_pods(snapshot.job) and _all_run(snapshot)
-    ):
+    running = [pod for pod in snapshot.pods if is_running(pod) or pod.get("status", {}).get("phase") == "Succeeded"]
+    is_complete = snapshot.pods and len(snapshot.pods) == len(running) >= wanted_pods(snapshot.job)
+    if snapshot.phase in ENDED or is_complete:
         return None
     reason = next(_reasons(snapshot), None)
     return _unknown(snapshot) if reason is None else _with_words(snapshot, reason)
@@ -90,10 +90,6 @@ def why_ended(snapshot: JobSnapshot) -> Reason | None:
     return Reason(reason.cause, f"Volcano gave up making its pods: {reason.sentence}", fix, reason.fault)
 
 
-def _all_run(snapshot: JobSnapshot) -> bool:
-    return all(is_running(pod) or (pod.get("status") or {}).get("phase") == "Succeeded" for pod in snapshot.pods)
-
-
 def _reasons(snapshot: JobSnapshot) -> Iterator[Reason]:
     """Yield the reasons that hold the job, the nearest cause first."""
     yield from _leaving(snapshot)
@@ -108,7 +104,7 @@ def _reasons(snapshot: JobSnapshot) -> Iterator[Reason]:
     wanted = asks(snapshot)
     # Without pods and without a verdict, nobody has looked: the reckoning below would be a guess.
     if not _is_judged(snapshot):
-        yield from _nobody_looks(snapshot)
+        yield from _not_scheduled(snapshot)
     yield from _forgotten(snapshot)
     yield from why_no_room.reasons(snapshot, wanted)
     yield from _kept_back(snapshot)
@@ -234,7 +230,7 @@ def _is_judged(snapshot: JobSnapshot) -> bool:
     return any(condition(pod, "PodScheduled") for pod in snapshot.pods)
 
 
-def _nobody_looks(snapshot: JobSnapshot) -> Iterator[Reason]:
+def _not_scheduled(snapshot: JobSnapshot) -> Iterator[Reason]:
     if snapshot.unscheduled:
         sentence = f"Volcano does not run here: {snapshot.unscheduled}; jobs are checked but not scheduled"
         yield held(Cause.VOLCANO, "volcano-absent", sentence)
@@ -255,8 +251,8 @@ def _nobody_looks(snapshot: JobSnapshot) -> Iterator[Reason]:
 
 
 def _forgotten(snapshot: JobSnapshot) -> Iterator[Reason]:
-    """Yield a reason if the scheduler has let the job in and its controllers make no pods: they hear of a PodGroup by
-    changes alone, and one that was let in before they saw it never wakes its job (volcano#5325)."""
+    """Yield a reason if the scheduler has let the job in and its controllers make no pods: a PodGroup that was let
+    in before they saw it never changes again, and only a change wakes its job (volcano#5325)."""
     phase = ((snapshot.podgroup or {}).get("status") or {}).get("phase")
     if phase != "Inqueue" or snapshot.phase != "Pending" or snapshot.pods:
         return

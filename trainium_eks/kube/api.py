@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from kubernetes.client.api_client import ApiClient  # type: ignore[import-untyped]
-
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import FIELD_MANAGER, Requests
 from trainium_eks.kube.types import ApiError, ApiKind, Cause, NoSuchKindError, ObjectReference
@@ -40,7 +38,7 @@ Objects = list[dict[str, Any]]
 class Api(Requests):
     """Kinds and objects of one API server. Safe to use from many threads."""
 
-    def __init__(self, client: ApiClient, kubeconfig: Path) -> None:
+    def __init__(self, client: Any, kubeconfig: Path) -> None:
         super().__init__(client, kubeconfig)
         self._kinds: dict[str, dict[str, ApiKind]] = {}
         self._kinds_lock = threading.Lock()
@@ -63,7 +61,7 @@ class Api(Requests):
             now = time.monotonic()
             deadline = deadline or (now + DISCOVERY_SECONDS if self._is_defined(api_version, kind) else now)
             if now >= deadline:
-                raise NoSuchKindError(self._no_such_kind(api_version, kind, known))
+                raise NoSuchKindError(self._explain_unknown_kind(api_version, kind, known))
             time.sleep(0.1)
 
     def _discover(self, api_version: str) -> dict[str, ApiKind]:
@@ -100,7 +98,7 @@ class Api(Requests):
             for spec in (each["spec"] for each in definitions)
         )
 
-    def _no_such_kind(self, api_version: str, kind: str, known: Mapping[str, ApiKind]) -> str:
+    def _explain_unknown_kind(self, api_version: str, kind: str, known: Mapping[str, ApiKind]) -> str:
         start = f"the API server serves no {kind} in {api_version}"
         if known:
             return f"{start}; there it serves {', '.join(sorted(known))}"

@@ -16,7 +16,7 @@ def name_of(each: Object) -> str:
 
 
 def namespace_of(each: Object) -> str:
-    """Return an object's namespace; empty when it has none."""
+    """Return an object's namespace, or an empty string."""
     return str(each["metadata"].get("namespace", ""))
 
 
@@ -26,7 +26,7 @@ def labels_of(each: Object) -> Mapping[str, str]:
 
 
 def condition(each: Object, type_: str) -> Mapping[str, Any]:
-    """Return a condition of an object's status; empty when it has none of that type."""
+    """Return a condition of an object's status, or an empty dictionary."""
     conditions = each.get("status", {}).get("conditions") or ()
     return next((found for found in conditions if found.get("type") == type_), {})
 

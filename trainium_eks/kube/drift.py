@@ -2,7 +2,7 @@
 
 A dry run of server-side apply answers with the object as an apply would leave it, with the API server's own defaults,
 forms of quantities and keys of lists. It changes nothing, but needs the right to patch. Fields that the manifest leaves
-out, and entries that others added to a list with keys, are nobody's drift: an apply leaves them alone.
+out, and entries that others added to a list with keys, do not count as drift: an apply leaves them alone.
 """
 
 import json
@@ -123,17 +123,17 @@ def _added(manifest: Object, live: Object) -> Iterator[str]:
         # A restart is a person's, too, and no drift.
         if manager.startswith("kubectl") and manager != "kubectl-rollout" and not entry.get("subresource"):
             fields = {key: value for key, value in entry["fieldsV1"].items() if key not in ("f:metadata", "f:status")}
-            yield from (f"{path}{ADDED}{manager}" for path in _beyond(fields, manifest, ""))
+            yield from (f"{path}{ADDED}{manager}" for path in _added_paths(fields, manifest, ""))
 
 
-def _beyond(fields: Mapping[str, Any], wanted: Mapping[str, Any], path: str) -> Iterator[str]:
+def _added_paths(fields: Mapping[str, Any], wanted: Mapping[str, Any], path: str) -> Iterator[str]:
     """Yield the paths of managed fields that a manifest leaves out; lists are compared whole."""
     for key in (key for key in fields if key.startswith("f:")):
         value = wanted.get(key[2:])
         if value is None:
             yield f"{path}{key[2:]}"
         elif isinstance(value, Mapping):
-            yield from _beyond(fields[key], value, f"{path}{key[2:]}.")
+            yield from _added_paths(fields[key], value, f"{path}{key[2:]}.")
 
 
 def _text(value: object) -> str:

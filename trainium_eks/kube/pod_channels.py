@@ -13,12 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from kubernetes.client import CoreV1Api  # type: ignore[import-untyped]
-from kubernetes.client.configuration import Configuration  # type: ignore[import-untyped]
-from kubernetes.client.exceptions import ApiException  # type: ignore[import-untyped]
-from kubernetes.config import new_client_from_config  # type: ignore[import-untyped]
-from kubernetes.stream import portforward, stream  # type: ignore[import-untyped]
-
 from trainium_eks.kube.pod_text import REPORT_CHARACTERS, json_object, mapping
 
 CHUNK = 65536
@@ -60,7 +54,7 @@ def lines(session: Caller, pod: str, container: str, command: Sequence[str]) -> 
     exec_ = _core(session).connect_get_namespaced_pod_exec
     wanted = {"command": list(command), "container": container, "stdout": True, "stderr": True}
     unwanted = {"stdin": False, "tty": False, "_preload_content": False}
-    channel = _opened(lambda: stream(exec_, pod, session.namespace.name, **wanted, **unwanted))
+    channel = _opened(lambda: _kubernetes().stream.stream(exec_, pod, session.namespace.name, **wanted, **unwanted))
     try:
         rest, complaint = "", ""
         while channel.is_open():
@@ -130,18 +124,26 @@ def check_port_forward(session: Caller, pod: str, port: int) -> None:
 
 def _port(session: Caller, pod: str, port: int) -> Any:
     forward = _core(session).connect_get_namespaced_pod_portforward
-    return _opened(lambda: portforward(forward, pod, session.namespace.name, ports=str(port)))
+    return _opened(lambda: _kubernetes().stream.portforward(forward, pod, session.namespace.name, ports=str(port)))
+
+
+def _kubernetes() -> Any:
+    """Return the official client, which is imported here because it takes longer than a help text."""
+    import kubernetes.stream  # type: ignore[import-untyped]
+
+    return kubernetes
 
 
 def _opened(open_: Callable[[], Any]) -> Any:
     """Return the opened channel. NoChannelError: it was refused, or the server does not answer."""
+    refused = _kubernetes().client.ApiException
     try:
         return open_()
-    except ApiException as error:
+    except refused as error:
         raise NoChannelError(_why(error)) from None
     except AttributeError as error:
         # Version 36 of the client stumbles over a refusal, which has no body, and hides it.
-        if isinstance(error.__context__, ApiException):
+        if isinstance(error.__context__, refused):
             raise NoChannelError(_why(error.__context__)) from None
         raise
 
@@ -149,7 +151,7 @@ def _opened(open_: Callable[[], Any]) -> Any:
 def _ending(told: str) -> str:
     """Return the reason why a command ended badly; empty where it ended well.
 
-    A kubelet that runs no commands says so in its own words: the API server has opened the channel by then.
+    A kubelet that runs no commands refuses with its own message: the API server has opened the channel by then.
     """
     status = json_object(told) if told else {"status": "Success"}
     if status is None or "status" not in status:
@@ -163,14 +165,17 @@ def _ending(told: str) -> str:
 
 
 def _core(session: Caller) -> Any:
-    settings = Configuration()
-    client = new_client_from_config(str(session.kubeconfig), client_configuration=settings, persist_config=False)
+    official = _kubernetes()
+    settings = official.client.Configuration()
+    client = official.config.new_client_from_config(
+        str(session.kubeconfig), client_configuration=settings, persist_config=False
+    )
     if urlsplit(str(settings.host)).hostname in ("127.0.0.1", "localhost", "::1"):
         settings.proxy = None  # of the environment; a proxy does not reach this machine's own loopback
-    return CoreV1Api(client)
+    return official.client.CoreV1Api(client)
 
 
-def _why(error: ApiException) -> str:
+def _why(error: Any) -> str:
     """Return ``Handshake status 403 Forbidden -+-+- {headers} -+-+- body`` without headers and body."""
     text = str(error.reason or error.body or error)
     return text.partition(" -+-+-")[0].strip()

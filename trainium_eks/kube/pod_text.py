@@ -1,6 +1,6 @@
 """Text that pods and their owners write: log lines, messages, annotations, variables, files on the volume.
 
-Nobody has checked any of it. Every command reads it by the functions here, which bound its size and return None for
+It is unchecked input. Every command reads it by the functions here, which bound its size and return None for
 texts that they cannot take; :func:`printable` makes it fit for a terminal.
 """
 

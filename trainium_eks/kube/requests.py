@@ -13,10 +13,6 @@ from urllib.parse import urlsplit
 
 import urllib3
 import yaml
-from kubernetes.client.api_client import ApiClient  # type: ignore[import-untyped]
-from kubernetes.client.configuration import Configuration  # type: ignore[import-untyped]
-from kubernetes.client.exceptions import ApiException  # type: ignore[import-untyped]
-from kubernetes.config import ConfigException, new_client_from_config  # type: ignore[import-untyped]
 
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.types import ApiError
@@ -46,7 +42,7 @@ _ETCD_PASSING = ("etcdserver: leader changed", "etcdserver: no leader", "etcdser
 class Requests:
     """Client of one API server. Safe to use from many threads. ``kubeconfig`` is the client's origin, for messages."""
 
-    def __init__(self, client: ApiClient, kubeconfig: Path) -> None:
+    def __init__(self, client: Any, kubeconfig: Path) -> None:
         self._client = client
         self._kubeconfig = kubeconfig
 
@@ -56,6 +52,11 @@ class Requests:
         kubeconfig."""
         if not kubeconfig.is_file():
             raise ClusterError(f"there is no kubeconfig {kubeconfig}: the local cloud makes it with `trn local up`")
+        # Here, not at the top: the client imports a thousand classes, which takes longer than a help text.
+        from kubernetes.client.api_client import ApiClient  # type: ignore[import-untyped]
+        from kubernetes.client.configuration import Configuration  # type: ignore[import-untyped]
+        from kubernetes.config import ConfigException, new_client_from_config  # type: ignore[import-untyped]
+
         settings = Configuration()
         settings.connection_pool_maxsize = 64
         settings.retries = False  # requests are repeated here, where it is known which may be
@@ -109,6 +110,8 @@ class Requests:
         timeout_seconds: float = REQUEST_SECONDS,
     ) -> str:
         """Send as :meth:`request` does, and return an answer that is no JSON (``/healthz``, logs)."""
+        from kubernetes.client.exceptions import ApiException  # type: ignore[import-untyped]
+
         started, tries = time.monotonic(), 0
         while True:
             spent = time.monotonic() - started

@@ -19,7 +19,7 @@ Annotation = Literal[
 
 
 def annotation(name: Annotation) -> str:
-    """Key of an annotation that ``trn`` writes on its jobs; plain TorchX jobs have none of them.
+    """Key of an annotation that ``trn`` writes on its jobs; plain TorchX jobs lack them.
 
     ``launcher`` is ``torchrun`` or ``gang`` (the standard library's), the others are what they are called.
     """

@@ -53,7 +53,7 @@ class Finding:
 
     @property
     def fault(self) -> str:
-        """Return the name of the fault in the catalogue; empty where it has none."""
+        """Return the name of the fault in the catalogue, or empty."""
         return str(self.data.get("fault", ""))
 
     def to_json(self) -> dict[str, Any]:

@@ -2,43 +2,27 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from trainium_eks.model.catalogue import regions
-from trainium_eks.plan.graph import Options
+from trainium_eks.plan.graph import Resource
 
 ACCOUNT = "000000000000"
 """The AWS account of simulated resources."""
 
 
-@dataclass(frozen=True)
-class Registration:
-    """One custom resource that a program registers."""
-
-    urn: str
-    type: str
-    name: str
-    parent: str
-    inputs: Mapping[str, Any]
-    """Inputs as sent, secrets in clear; ``[unknown]`` for values that the engine would not know yet."""
-    provider: str
-    """URN of the explicit provider, or empty."""
-    dependencies: tuple[str, ...]
-    options: Options
-    dry_run: bool
-    property_dependencies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Input name to the URNs it came from."""
+Registration = Resource
 
 
 class Backend(Protocol):
     """The source of the providers' answers: a simulation, a local Kubernetes cluster, or both."""
 
-    def create(self, registration: Registration) -> tuple[str, Mapping[str, Any]]:
-        """Return the id of the resource and its computed properties; inputs need not be repeated.
+    def create(self, resource: Resource) -> tuple[str, Mapping[str, Any]]:
+        """Return the id of a resource and its computed properties; inputs need not be repeated. Its inputs are as sent,
+        with secrets in clear and ``[unknown]`` for values that the engine would not know yet; it has no outputs.
 
-        Called from several threads at once. With ``dry_run`` nothing may be changed outside. A resource without an
-        answer is a :class:`SimulationError`.
+        Called from several threads at once. A resource without an answer is a :class:`SimulationError`.
         """
         ...
 
@@ -48,7 +32,7 @@ class Backend(Protocol):
 
 
 class SimulationError(Exception):
-    """A registration without an answer. The message names the remedy."""
+    """A resource without an answer. The message names the remedy."""
 
 
 class UnknownTypeError(SimulationError):
@@ -57,20 +41,20 @@ class UnknownTypeError(SimulationError):
 
 @dataclass(frozen=True)
 class Call:
-    """One registration, with the sources of every answer."""
+    """One resource, with the sources of every answer."""
 
-    registration: Registration
+    resource: Resource
     region: str
 
     @property
     def inputs(self) -> Mapping[str, Any]:
         """The inputs as sent."""
-        return self.registration.inputs
+        return self.resource.inputs
 
     @property
     def digest(self) -> str:
         """Eight hexadecimal digits that belong to this resource alone."""
-        return hashlib.sha256(self.registration.urn.encode()).hexdigest()[:8]
+        return hashlib.sha256(self.resource.urn.encode()).hexdigest()[:8]
 
     def sim(self, prefix: str) -> str:
         """Return an id of the service's form: ``vpc-sim-1a2b3c4d``."""
@@ -81,7 +65,7 @@ class Call:
         if given := self.inputs.get(field):
             return str(given)
         prefix = self.inputs.get(f"{field}Prefix")
-        return f"{prefix}sim-{self.digest}" if prefix else f"{self.registration.name}-sim-{self.digest}"
+        return f"{prefix}sim-{self.digest}" if prefix else f"{self.resource.name}-sim-{self.digest}"
 
     def arn(self, service: str, resource: str, *, region: str | None = None, account: str = ACCOUNT) -> str:
         """Return an ARN in the partition of the region; ``region=""`` for global services."""

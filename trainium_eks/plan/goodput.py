@@ -83,7 +83,7 @@ def expect(graph: Graph, catalogue: Catalogue = CATALOGUE) -> Training | None:
     if isinstance(entries, Mapping) and entries:
         catalogue = with_entries(catalogue, entries)
     megabytes = max((_megabytes_per_second(each) for each in graph.of_type(fsx.FILE_SYSTEM.token)), default=0.0)
-    told = _told(graph)
+    told = _training_config(graph)
     state = told.checkpoint_gigabytes
     gangs = [
         gang
@@ -116,7 +116,7 @@ def _gangs(
         yield Gang(group.name, name, nodes, rate, goodput.expect(run), hourly, is_spot)
 
 
-def _told(graph: Graph) -> TrainingConfig:
+def _training_config(graph: Graph) -> TrainingConfig:
     """Return the config's ``training`` section; the defaults when it is invalid, as in a foreign program."""
     section = graph.config.get("training")
     try:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from trainium_eks.model.config.stack_config import decode
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan import rules, waivers
 from trainium_eks.plan.graph import RETAIN_ON_DELETE, SECRETS, STACK_TYPE, UNKNOWN, Graph, Options, Resource
 from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.paths import value_at
-from trainium_eks.plan.rules import RULES, Judgement, Rule, RuleResult, may_be_unseen
+from trainium_eks.plan.rules import RULES, Rule, RuleResult, may_be_unseen
 
 _MADE_UP = re.compile(r"-[0-9a-f]{7,8}")
 """The end of a name that a provider makes of a logical name: 7 digits in AWS, 8 in Kubernetes."""
@@ -84,7 +85,7 @@ class Pack:
         self._inputs[urn] = plain(inputs)
         self._judged = None
 
-    def broken(self, rule: Rule, resources: Iterable[SeenResource]) -> tuple[Judgement, ...]:
+    def broken(self, rule: Rule, resources: Iterable[SeenResource]) -> tuple[Finding, ...]:
         """Return the findings against a rule that no waiver covers. Raise NotSeenError when no visible value breaks the
         rule, and an invisible one may."""
         graph, verdicts = self._judge(resources)
@@ -95,7 +96,7 @@ class Pack:
         if failures and not seen:
             raise NotSeenError("some values are known only during the update")
         if verdict.unseen and not failures:
-            raise NotSeenError("; ".join(dict.fromkeys(each.message for each in verdict.unseen)))
+            raise NotSeenError("; ".join(dict.fromkeys(each.text for each in verdict.unseen)))
         return seen if verdict.status == "fail" else ()
 
     def not_judged(self, resources: Sequence[SeenResource]) -> str:
@@ -196,5 +197,5 @@ def _as_given(seen: SeenResource, inputs: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def _is_default_provider(resource: Resource) -> bool:
-    """Return whether the engine added a provider for component packages; no resource of ours is made with it."""
+    """Return whether the engine added a provider for component packages; the library makes no resource with it."""
     return resource.type.startswith("pulumi:providers:") and resource.name.startswith("default")

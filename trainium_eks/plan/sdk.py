@@ -1,7 +1,7 @@
 """Every touch of the Pulumi SDK's private parts, in one place.
 
 The SDK (3.272) offers mocks for unit tests, which see less than the engine does: no options, no exports, no
-transforms. To stand in the engine's place a recording sets the SDK's own context and reads some of its internals.
+transforms. To replace the engine, a recording sets the SDK's own context and reads some of its internals.
 They may move in any release; ``tests/unit/plan/recording/test_sdk.py`` says which one did.
 """
 

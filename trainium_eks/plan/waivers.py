@@ -75,7 +75,7 @@ def _useless(rule: str, status: Mapping[str, str], not_judged: Iterable[str]) ->
     if rule in not_judged:
         return "waived, but not judged from a plan"
     if rule not in status:
-        return "waived, but there is no such rule"
+        return "waived, but nothing asks for it"
     return {"pass": "waived, but the rule passes", "n/a": "waived, but the rule does not apply"}.get(status[rule], "")
 
 

@@ -1,4 +1,4 @@
-"""Sums over all ranks: by PyTorch's gloo where there is PyTorch, over plain TCP where there is none.
+"""Sums over all ranks: by PyTorch's gloo if PyTorch is installed, else over plain TCP.
 
 Both take the variables that ``torchrun`` and :mod:`trainium_workloads.gang` set: ``RANK``, ``WORLD_SIZE``,
 ``MASTER_ADDR``, ``MASTER_PORT``.

@@ -95,7 +95,7 @@ class Checkpoints:
         return None
 
     def at(self, step: int) -> Path | None:
-        """Return the path of a step's checkpoint; None where there is none that is not damaged."""
+        """Return the path of a step's checkpoint, or None if there is no intact one."""
         with suppress(OSError):
             return next((each.path for each in self._complete() if each.step == step and not _damage(each.path)), None)
         return None

@@ -65,7 +65,7 @@ class Compilation:
                 return 0 if self._is_complete() else self._compile(directory)
         except InUseError as note:
             by = str(note).partition("\n")[0]
-            return _said(f"compile cache {self.cache.name} is being compiled by {by}", IN_USE)
+            return _report(f"compile cache {self.cache.name} is being compiled by {by}", IN_USE)
 
     def join(self) -> int:
         """Run the command beside the job's process that compiles, in the same directory. Return 0 where nothing is left
@@ -79,7 +79,7 @@ class Compilation:
                     return self._command(directory)
             time.sleep(0.5)
         waited = f"after {self.patience_seconds:.0f} s"
-        return _said(f"nobody of job {self.job} compiles {self.cache.name} {waited}", IN_USE)
+        return _report(f"nobody of job {self.job} compiles {self.cache.name} {waited}", IN_USE)
 
     def _is_complete(self) -> bool:
         state = self.cache.state(self.options)
@@ -90,14 +90,14 @@ class Compilation:
     def _compile(self, directory: Path) -> int:
         cache = self.cache
         if code := self._command(directory):
-            return _said(f"the command ended with {code}; what it compiled is kept for the next attempt", code)
+            return _report(f"the command ended with {code}; what it compiled is kept for the next attempt", code)
         cache.await_helpers(directory)
         try:
             graphs = cache.publish(directory, self.options, self.command)
         except IncompleteError as error:
-            return _said(str(error), NOT_COMPILED)
+            return _report(str(error), NOT_COMPILED)
         what = f"{graphs} graphs" if graphs else "no graph (without Neuron devices there is nothing to compile)"
-        return _said(f"compile cache {cache.name} is complete: {what}", 0)
+        return _report(f"compile cache {cache.name} is complete: {what}", 0)
 
     def _command(self, directory: Path) -> int:
         """Run the command to its end; pass SIGTERM on."""
@@ -122,7 +122,7 @@ def _say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def _said(message: str, code: int) -> int:
+def _report(message: str, code: int) -> int:
     _say(message)
     return code
 
@@ -136,16 +136,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cache = Cache(asked.root, asked.key)
         if asked.verb == "check":
             verdict = cache.check(asked.options)
-            return _said(verdict.message, verdict.code)
+            return _report(verdict.message, verdict.code)
         if not command:
-            return _said("name the command that compiles, after --", 2)
+            return _report("name the command that compiles, after --", 2)
         compilation = Compilation(cache, asked.options, command, asked.job)
         return compilation.run() if asked.verb == "run" else compilation.join()
     except ValueError as error:
-        return _said(str(error), 2)
+        return _report(str(error), 2)
     except OSError as error:
         where = error.filename or asked.root
-        return _said(f"compile cache {asked.key}: {where}: {error.strerror}. What training reads is as it was", 1)
+        return _report(f"compile cache {asked.key}: {where}: {error.strerror}. What training reads is as it was", 1)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -100,8 +100,8 @@ def files_of(data: Path, split: str, kinds: Sequence[str], *, is_alone: bool = F
 
     ``data`` is a directory, or a file of any name. For the split ``test``, ``validation`` stands where no other is
     there. ``kinds`` are ends of the names of files that can be read. ``is_alone``: a directory is one of this split
-    where no name tells a split; one to train with always is. Refusal: there are none, or neither names nor
-    ``README.md`` tell them from others, or they are of several kinds.
+    where no name tells a split; one to train with always is. Refusal: they are missing, neither names nor ``README.md``
+    distinguish them from others, or they are of several kinds.
     """
     if not data.exists():
         raise RefusalError(f"{data} is not there; trn stage SOURCE --to {data} puts it there")

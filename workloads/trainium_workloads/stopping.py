@@ -62,7 +62,7 @@ class Stopping:
 
     @property
     def reason(self) -> str:
-        """Reason to stop, in a few words; empty while there is none."""
+        """Reason to stop, in a few words, or an empty string."""
         if self._signalled:
             return "SIGTERM"
         self._look()

@@ -88,7 +88,7 @@ def stamps(files: Sequence[Path]) -> list[tuple[str, int, int]]:
 
 
 def read_tokenizer(directory: Path, **settings: Any) -> tuple[Any, list[str]]:
-    """Return the tokenizer in a directory, and the digests of its files, for a key. Refusal: there is none."""
+    """Return the tokenizer in a directory, and the digests of its files, for a key. Refusal: it is missing."""
     from transformers import AutoTokenizer
 
     try:

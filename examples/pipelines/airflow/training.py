@@ -1,7 +1,7 @@
 """An Airflow DAG: data, a gang that trains on a team's queue, and a verdict.
 
 The job belongs to the DAG's run, not to the process that waits for it. A task that is tried again, because its worker
-was lost or the scheduler was restarted, finds its job. A task that somebody stops or clears cancels the job.
+was lost or the scheduler was restarted, finds its job. A task that a person stops or clears cancels the job.
 """
 
 import hashlib

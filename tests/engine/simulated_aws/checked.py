@@ -1,6 +1,6 @@
 """The inputs of a resource as a provider's Check answers them: the engine keeps them, and a policy pack sees them.
 
-pulumi-aws fills in four things before anybody looks at a resource: ``region``, ``tagsAll`` (the provider's default tags
+pulumi-aws fills in four things before it checks a resource: ``region``, ``tagsAll`` (the provider's default tags
 under the resource's own), a name where the program gave none, and the defaults of Terraform's schema. Sources: in
 pulumi/pulumi-aws ``provider/region.go``, ``tags.go``, ``autonaming.go`` and ``resources.go``; in
 pulumi/pulumi-terraform-bridge ``pkg/tfbridge/schema.go`` (``applyDefaults``, which leaves false, 0 and "" out); the

@@ -8,8 +8,7 @@ from engine.simulated_aws.checked import DEFAULTS
 from engine.simulated_aws.inventory import Inventory, Thing
 from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 
-from trainium_eks.plan.backend import Registration
-from trainium_eks.plan.graph import SECRET, UNKNOWN, Options, Resource
+from trainium_eks.plan.graph import SECRET, UNKNOWN, Resource
 from trainium_eks.plan.recording import wire
 from trainium_eks.plan.recording.monitor import preview_state
 from trainium_eks.plan.resource_types import registry
@@ -80,7 +79,7 @@ class Cloud:
 
     def account(self, urn: str, config: Mapping[str, Any], cluster: str = "") -> Account:
         simulation = Simulation(str(config.get("region") or DEFAULT_REGION))
-        simulation.create(_registration(urn, type_of(urn), urn.rpartition("::")[2], config, ""))
+        simulation.create(Resource(urn, type_of(urn), urn.rpartition("::")[2], inputs=config))
         return Account(simulation, urn, config, cluster)
 
     def planned(self, account: Account, asked: ResourceRequest) -> struct_pb2.Struct:
@@ -162,14 +161,10 @@ def _refusal(thing: Thing, others: Iterable[Thing]) -> str | None:
 
 
 def _answer(account: Account, asked: ResourceRequest, made_as: str) -> tuple[str, dict[str, Any]]:
-    registration = _registration(made_as, asked.type, asked.name, asked.plain, account.provider)
-    identity, computed = account.simulation.create(registration)
+    resource = Resource(made_as, asked.type, asked.name, inputs=asked.plain, provider=account.provider)
+    identity, computed = account.simulation.create(resource)
     # AWS' provider, being made from Terraform's, answers the id as a property too; Kubernetes' provider does not.
     return identity, {**computed, **({"id": identity} if asked.type.startswith("aws:") else {})}
-
-
-def _registration(urn: str, type_: str, name: str, inputs: Inputs, provider: str) -> Registration:
-    return Registration(urn, type_, name, "", inputs, provider, dependencies=(), options=Options(), dry_run=False)
 
 
 def _cluster(account: Account, type_: str) -> str:

@@ -32,7 +32,9 @@ class ChildFailedError(Exception):
 
 def construct(request: provider_pb2.ConstructRequest) -> provider_pb2.ConstructResponse:
     inputs = wire.decode(request.inputs, mask=False)
-    beyond = eks_cluster.beyond(inputs) if request.type == eks_cluster.TYPE else "its own provider builds it"
+    beyond = (
+        eks_cluster.unsupported_inputs(inputs) if request.type == eks_cluster.TYPE else "its own provider builds it"
+    )
     if beyond and request.type != _KUSTOMIZATION:
         raise SimulationError(
             f"what the component {request.type} creates is not known here ({beyond}). Use plain resources (for Helm "

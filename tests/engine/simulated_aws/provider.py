@@ -28,8 +28,8 @@ _ENGINES_OWN = frozenset({"version", "pluginDownloadURL", "pluginChecksums", "__
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
     """Simulated provider of one package (``aws``, ``eks`` or ``kubernetes``) for every engine that attaches.
 
-    Each provider resource of a program has a connection of its own, which tells the requests of two providers of one
-    package apart. A look-up or a method call is not answered: it would need an AWS account.
+    Each provider resource of a program has a separate connection, which distinguishes two providers of one package. A
+    look-up or a method call is not answered: it would need an AWS account.
     """
 
     def __init__(self, package: str, version: str, cloud: Cloud) -> None:

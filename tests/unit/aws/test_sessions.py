@@ -14,7 +14,7 @@ from trainium_eks.aws.sessions import Aws, AwsError, CannotAskError, GroupSize, 
 from trainium_eks.model.catalogue.training_images import MIRROR_PREFIX
 from trainium_eks.model.finding import Status
 from trainium_eks.operate.cleanup import orphans
-from trainium_eks.operate.cleanup.marks import Marks
+from trainium_eks.operate.cleanup.stack_tags import Marks
 
 REGION = "us-west-2"
 REPOSITORY = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/trn/training"
@@ -118,7 +118,7 @@ def test_scale_sends_only_the_size_and_reports_missing_rights(canned):
 
 @pytest.fixture
 def proxy(monkeypatch):
-    """A proxy that answers every request to AWS with a body of its own; a call sets status and body."""
+    """A proxy that answers every request to AWS with its own page; a call sets status and body."""
     said = {"status": 200, "body": b""}
 
     class Page(Handler):

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from command_lines import ROOT, commands, parse, words
+from command_lines import ROOT, commands, imported, parse, words
 from typer.testing import CliRunner
 
 from trainium_eks import __version__, cli
@@ -71,7 +71,7 @@ def test_help_groups_commands_like_the_readme_and_unknown_options_fail():
     listed = {group: re.findall(r"`([a-z ]+)`", text) for group, text in rows}
     for group in (IMAGES, LOCAL):
         name, first = listed[group][0].split()
-        assert {first, *listed[group][1:]} == ROOT.commands[name].commands.keys()
+        assert {first, *listed[group][1:]} == imported(ROOT, name).commands.keys()
         listed[group] = [name]
     assert [*shown] == [*listed] == [ENVIRONMENT, JOBS, IMAGES, LOCAL]
     assert shown == listed
@@ -234,7 +234,7 @@ def test_failed_command_reports_its_error(monkeypatch, error, code, told, as_jso
     def stopped(*_):
         raise error
 
-    monkeypatch.setattr("trainium_eks.client.session.open_session", stopped)
+    monkeypatch.setattr("trainium_eks.cli.jobs.train.open_session", stopped)
     # After `--` stand the script's own arguments.
     shown = CliRunner().invoke(app, ["train", "--stack", "dev", *(["--json"] if as_json else []), "--", "--json"])
     assert shown.exit_code == code

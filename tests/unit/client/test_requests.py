@@ -78,7 +78,7 @@ def test_malformed_option_is_refused(given, said):
 )
 def test_missing_job_is_reported_with_the_existing_ones(names, said):
     session = SimpleNamespace(namespace=SimpleNamespace(name="team"))
-    found = reading.no_such(session, "trial-8", [SimpleNamespace(name=name) for name in names])
+    found = reading.missing_job_error(session, "trial-8", [SimpleNamespace(name=name) for name in names])
     assert found.title.startswith(f"namespace team has no job 'trial-8': {said}")
 
 

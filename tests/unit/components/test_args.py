@@ -1,4 +1,4 @@
-"""What every component shares: how args are read and what is said of them."""
+"""What every component shares: how args are read, and the messages about them."""
 
 import pulumi
 import pulumi_aws as aws

@@ -93,7 +93,7 @@ def test_control_plane_is_pulumi_eks_with_its_other_features_off(record):
     ],
 )
 def test_api_endpoint_is_open_to_named_ranges_and_privately_to_the_vpc(record, endpoint, opened):
-    """Its interfaces are in a group that lets in its own members alone, and a deployment runner is none of them."""
+    """Its interfaces are in a group that admits only its members, to which a deployment runner does not belong."""
     peers = ("10.200.0.0/16",)
     graph = built(record, vpc_cidr_block="10.0.0.0/16", peer_cidr_blocks=peers, endpoint=endpoint)
     network, public = one(graph, EKS).inputs["vpcConfig"], endpoint.get("public_access_cidrs")

@@ -1,4 +1,4 @@
-"""Cluster Autoscaler: which groups it finds, what it is told of them, what its role may do, and its flags."""
+"""Cluster Autoscaler: which groups it finds, the tags it reads from them, what its role may do, and its flags."""
 
 import pytest
 from unit.components.parts import LEAST, STACK, of_kind, one, statements

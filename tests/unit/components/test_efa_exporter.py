@@ -19,7 +19,7 @@ def exporter():
 
 @pytest.fixture
 def sysfs(tmp_path):
-    """As on a trn1.32xlarge, with two of its interfaces, and a Mellanox one that is none of EFA's."""
+    """As on a trn1.32xlarge, with two of its interfaces, and a Mellanox one, which is not EFA."""
     for name, driver in (("rdmap16s27", "efa"), ("rdmap32s27", "efa"), ("mlx5_0", "mlx5_core")):
         home = tmp_path / "class" / "infiniband" / name
         counters = home / "ports" / "1" / "hw_counters"

@@ -1,4 +1,4 @@
-"""The gate in a stack: who carries its taint, who tolerates it, and what its controller is told."""
+"""The gate in a stack: which nodes have its taint, which pods tolerate it, and its controller's settings."""
 
 import json
 import os

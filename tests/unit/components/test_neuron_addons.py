@@ -89,7 +89,7 @@ def test_efa_plugin_runs_on_efa_types_including_gpus(record):
 
 
 def test_monitor_knows_every_neuron_type_of_catalogue_and_config(record):
-    """R62: upstream's own manifest leaves trn2 out, and nothing says so."""
+    """R62: upstream's own manifest leaves trn2 out without a word."""
     catalogue = with_entries(CATALOGUE, {"trn3.48xlarge": {"like": "trn2.48xlarge"}})
     neuron = {name for name, kind in CATALOGUE.items() if kind.family == "neuron"}
     for more, types in (({}, neuron), ({"catalogue": catalogue}, {*neuron, "trn3.48xlarge"})):

@@ -13,7 +13,7 @@ NODE = {"metadata": {"name": "n", "labels": {GROUP_LABEL: "g"}}}
 
 
 def server(version):
-    """An API of a cluster with one node, which serves no queues and shows nobody its pods."""
+    """An API of a cluster with one node, which serves no queues and forbids to list pods."""
 
     def answer(*_, **__):
         if isinstance(version, Exception):

@@ -199,7 +199,7 @@ def in_set(name, age, **status):
 
 
 def crashed(seconds, **status):
-    """A pod of a set that has ended with an error; more may be told of its end."""
+    """A pod of a set that has ended with an error; its end may have more findings."""
     ended = {"terminated": {"exitCode": 3, "reason": "Error", "finishedAt": ago(seconds)}}
     return in_set("one", 900, phase="Failed", containerStatuses=[{"name": "c", "state": ended}], **status)
 

@@ -283,7 +283,7 @@ def test_every_part_of_the_wide_policy_is_needed():
 
 
 def test_key_policy_naming_the_role_grants_no_use_of_the_key():
-    """Who may write a key's policy could name itself in it: an explicit denial stands above that."""
+    """Who may write a key's policy could name itself in it: an explicit denial overrides that."""
     named = {"Statement": {"Effect": "Allow", "Action": "kms:*", "Resource": "*"}}
     own_use, by_service = (
         IamRequest("kms:Decrypt", KEY, context) for context in ({}, {"kms:ViaService": "fsx.us-west-2.amazonaws.com"})

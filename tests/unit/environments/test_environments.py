@@ -1,5 +1,5 @@
 """The committed environments, each recorded from the very program that `pulumi up` runs. What the rules and the golden
-plan see (who protects data, which network is adopted, which zone holds the files) is said there."""
+plan see (who protects data, which network is adopted, which zone holds the files) is tested there."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A new version of the library takes nothing away from the stacks of a released one without saying so."""
+"""A new version of the library removes nothing from the stacks of a released one unannounced."""
 
 from pathlib import Path
 

@@ -5,6 +5,7 @@ import json
 import re
 import runpy
 import threading
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -142,6 +143,16 @@ def test_keys_to_leave_off_at_first_exist():
     known = (ROOT / "docs" / "config.md").read_text()
     assert len(keys) > 10
     assert [key for key in keys if not re.search(rf"`(?:\w+\[?\]?\.)*{re.escape(key)}`", known)] == []
+
+
+def test_files_that_a_change_touches_exist():
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("| change |")[2].partition("\n\n")[0]
+    named = re.findall(r"`([\w./*-]+(?:/|\.(?:py|pyi|yaml|toml|csv|json|md)))`", table)
+    folders = [ROOT / name for name in ("trainium_eks", "components", "docs", "tests")]
+    files = {file.relative_to(ROOT).as_posix() for each in folders for file in each.rglob("*")}
+    files |= {file.name for file in ROOT.iterdir()}
+    assert len(named) > 30
+    assert [name for name in named if not any(fnmatch(f"/{file}", f"*/{name.rstrip('/')}") for file in files)] == []
 
 
 def test_each_promise_names_existing_tests():

@@ -1,4 +1,4 @@
-"""Every program that is shown plans green in a project of its own; every component has an example and a page."""
+"""Every example program plans without failures in a separate project; every component has an example and a page."""
 
 import json
 import re

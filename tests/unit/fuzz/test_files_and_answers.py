@@ -1,4 +1,4 @@
-"""Files and answers that somebody damaged: each reader says so in a sentence that names them, or does without."""
+"""Damaged files and answers: each reader reports them in a sentence with their name, or works without."""
 
 import json
 
@@ -9,7 +9,7 @@ from hostile import JSON, NASTY, TEXT, as_text, budget, damaged
 from hypothesis import given
 from hypothesis import strategies as st
 from trainium_workloads.graph_cache import Cache
-from trainium_workloads.stage import destination, web
+from trainium_workloads.stage import destination
 from trainium_workloads.stage.files import StageError
 from typer.testing import CliRunner
 
@@ -25,12 +25,12 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.kube.types import ApiError
 from trainium_eks.local import inventory, lock
-from trainium_eks.local.agent import pod_files
 from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.images import images
 from trainium_eks.local.nodes import resizing
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.runtime.isolation import Chosen
+from trainium_eks.local.spec.plan import read
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.observe.alerts import firing
 from trainium_eks.operate.cleanup.state import StackState, StateError
@@ -83,7 +83,7 @@ def text(file):
 
 
 def placed(file, *places):
-    """The directory of the file, where its content stands at these places, too."""
+    """The directory of the file, whose content is also at these places."""
     for place in places:
         there = file.parent / place
         there.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def _project(file):
 
 def _staged(file):
     place = placed(file, *(f"staged/{name}" for name in (destination.MARKER, destination.MANIFEST))) / "staged"
-    request = {"source": "s3://a/b", "list": False, "extract": False, "include": [], "exclude": []}
+    request = {"source": "s3://a/b", "extract": False, "include": [], "exclude": []}
     return destination.Destination(place, request).complete(replace=False)
 
 
@@ -132,7 +132,7 @@ FILES = {
         {"isolation": "net", "refused": {}},
         lambda file: Chosen.load(placed(file, "isolation.json")),
     ),
-    "state of a pod": ({"containers": {"c": {"state": "running", "pid": 1}}}, pod_files.read),
+    "state of a pod": ({"containers": {"c": {"state": "running", "pid": 1}}}, read),
     "compile cache": (
         MARK,
         lambda file: Cache(placed(file, "caches/key/complete.json") / "caches", "key").check({"batch": 1}),
@@ -157,15 +157,11 @@ ANSWERS = {
         {"findings": [{"id": "a", "status": "fail"}]},
         lambda document: _or_value_error(lambda: review.findings(document)),
     ),
-    "list of files": (
-        [{"url": "https://a/b", "path": "b", "sha256": "0" * 64, "size": 1}],
-        lambda document: list(web.entries("https://a/list", as_text(document))),
-    ),
 }
 
 
 def outcome_of(read):
-    """What people are told by a reader that takes no exception, or one of those that are sentences."""
+    """The message of a reader, which succeeds or raises one of the exceptions that are sentences."""
     try:
         return f"read: {type(read())}"
     except SAID as error:

@@ -161,7 +161,7 @@ COMMANDS += ("status alpha --devices", "status", "logs alpha --since 1h", "jobs 
 
 
 def objects():
-    """A team's jobs, with all of their owners' texts that commands read."""
+    """A team's jobs, with every text of their owners that commands read."""
     found = snapshot("queue_full")
     for job in found["Job"]:
         noted = {"world-size": "64", "nodes": "2", "launcher": "gang", "capacity-block-ends": "2026-11-23T00:00:00Z"}

@@ -1,4 +1,4 @@
-"""Channels into pods, and the pod agent's own client: what passes, and how an end or a refusal is told."""
+"""Channels into pods, and the pod agent's own client: the bytes that pass, and how an end or a refusal is reported."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ def run(monkeypatch):
         channel.peek_stderr.side_effect = [bool(complaint), False, False]
         channel.read_stderr.return_value = complaint
         channel.read_channel.side_effect = {pod_channels.ERROR_CHANNEL: end}.get
-        monkeypatch.setattr(pod_channels, "stream", lambda *_, **__: channel)
+        monkeypatch.setattr("kubernetes.stream.stream", lambda *_, **__: channel)
         try:
             for line in pod_channels.lines(SESSION, "p", "c", ["x"]):
                 found.append(line)
@@ -67,7 +67,7 @@ def test_refused_channel_is_reported_without_its_headers(monkeypatch):
         raise ApiException(status=0, reason="Handshake status 403 Forbidden -+-+- {'date': 'now'} -+-+- body")
 
     monkeypatch.setattr(pod_channels, "_core", lambda _: SimpleNamespace(connect_get_namespaced_pod_portforward=""))
-    monkeypatch.setattr(pod_channels, "portforward", refused)
+    monkeypatch.setattr("kubernetes.stream.portforward", refused)
     with pytest.raises(NoChannelError, match=r"^Handshake status 403 Forbidden$"):
         pod_channels.check_port_forward(SESSION, "p", 80)
 

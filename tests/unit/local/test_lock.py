@@ -72,7 +72,7 @@ def test_unsigned_lock_holder_is_waited_for(paths):
 
 
 def test_lock_on_a_removed_file_does_not_count(paths, monkeypatch):
-    """``down`` removes the directory and then lets go: a lock on the removed file would keep nobody out."""
+    """``down`` removes the directory and then lets go: a lock on the removed file would protect nothing."""
     flock, removed = fcntl.flock, []
 
     def down_ends_first(descriptor, operation):

@@ -23,7 +23,7 @@ TEXTS = {
 
 
 def summary_of(alert, labels):
-    """The text of an alert that fires, with its labels in their places; a silent one has none."""
+    """The text of a firing alert, with its labels filled in; a silent one has no text."""
     if not labels:
         return ""
     text = re.sub(r"{{ if not .*?{{ end }}", "", TEXTS[alert]["summary"])

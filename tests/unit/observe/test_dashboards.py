@@ -1,4 +1,4 @@
-"""The dashboards that ship: of series that somebody serves, and each panel with words to act by."""
+"""The dashboards that ship: of served series, and each panel with a description of what to do."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What Prometheus is told to scrape: series of gangs, of the file system, and of one pod of each training."""
+"""The scrape configuration of Prometheus: series of gangs, of the file system, and of one pod of each training."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""An acceptance run: its order, its limits, its crashes, and a report that names nobody."""
+"""An acceptance run: its order, its limits, its crashes, and a report without names."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ FACTS |= {"denied": [DENIED]}
 
 
 class Trial:
-    """Steps of ten minutes each by a clock of its own: plan, up (billed), train, scale; destroy and leftovers close."""
+    """Steps of ten minutes each on a fake clock: plan, up (billed), train, scale; destroy and leftovers close."""
 
     def __init__(self, folder, **acts):
         folder.mkdir(exist_ok=True)

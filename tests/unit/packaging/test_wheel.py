@@ -1,5 +1,5 @@
 """The wheel: built from the tree, installed without its heavy dependencies, used from somewhere else, and what type
-checkers see of it: every mistake in a user's program, and none where there is none."""
+checkers see of it: every mistake in a user's program, and accept a correct one."""
 
 import json
 import os

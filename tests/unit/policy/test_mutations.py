@@ -23,7 +23,7 @@ def mutations(stack):
 def faults(graph):
     """What rules say. The environment's waivers do not count, the library's own do."""
     return {
-        (verdict.id, finding.urn, finding.message)
+        (verdict.id, finding.subject, finding.text)
         for verdict in judge(graph, {})
         if verdict.status == "fail"
         for finding in verdict.failures

@@ -17,6 +17,20 @@ def server():
 
 
 @pytest.fixture
+def folder(tmp_path):
+    """Write files below a directory of this machine, and return its URL."""
+
+    def write(files):
+        for path, content in files.items():
+            file = tmp_path / "from" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        return (tmp_path / "from").as_uri()
+
+    return write
+
+
+@pytest.fixture
 def stage(tmp_path, capsys, monkeypatch):
     """Run the command in this process; its exit code, its lines, and what the last one says."""
     monkeypatch.setattr(copying, "pause", lambda seconds: time.sleep(min(seconds, 0.002)))

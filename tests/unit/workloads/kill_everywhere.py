@@ -72,7 +72,7 @@ def _run(place, options=None):
 
 
 def _compile(_, directory):
-    """As the SDK does, which waits for ever for a lock that somebody left; here, because a process takes too long."""
+    """As the SDK does, which waits for ever for an abandoned lock; here, because a process takes too long."""
     for number in range(3):
         module = directory / "cc-2" / f"MODULE_{number}"
         module.mkdir(parents=True, exist_ok=True)

@@ -294,7 +294,7 @@ sys.exit(1 if rank.returncode else 0)
 
 
 def _hears(other, words):
-    """It says so, its ranks end, and it stays: Volcano would end a job of which all pods have failed."""
+    """It reports it, its ranks end, and it stays: Volcano would end a job of which all pods have failed."""
     until(lambda: words in other.output.read_text())
     until(lambda: not psutil.Process(other.process.pid).children())
     assert other.process.poll() is None

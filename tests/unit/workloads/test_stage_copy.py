@@ -17,8 +17,10 @@ from types import SimpleNamespace
 
 import pytest
 from staging_servers import content_of
-from trainium_workloads.stage import web
+from trainium_workloads.stage import here, web
 from trainium_workloads.stage.destination import Destination
+from trainium_workloads.stage.files import CopyInterruptedError, File
+from trainium_workloads.stage.here import Here
 from waiting import SECONDS, until
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "workloads")}
@@ -44,32 +46,29 @@ def test_destination_appears_complete_with_its_marker(server, stage, tmp_path):
     assert marker["source"] == f"{server.url}/some/set.bin?token=x"
 
 
-def test_listed_files_are_fetched_in_parallel_and_verified(server, stage, tmp_path):
-    files = {f"part/{index}.bin": random_bytes(40_000 + index, index) for index in range(20)}
-    server.seconds_a_piece = 0.005
-    ended = stage(server.list_of(files), "--list")
+def test_files_of_a_directory_are_fetched_at_once_and_verified(folder, stage, tmp_path, monkeypatch):
+    files = {f"part/{index}.bin": random_bytes(40_000 + index, index) for index in range(8)}
+    together, fetch = threading.Barrier(4), Here.fetch
+
+    def fetch_together(*arguments):
+        together.wait(SECONDS)
+        return fetch(*arguments)
+
+    monkeypatch.setattr(Here, "fetch", fetch_together)
+    ended = stage(folder(files), "--workers", "4")
     assert (ended.code, content_of(tmp_path / "set")) == (0, files)
-    assert server.most_at_once > 4
     assert "no checksum" not in ended.message
     manifest = [json.loads(line) for line in (tmp_path / "set/.stage-files.jsonl").read_text().splitlines()]
     sums = {line["path"]: line["checksum"] for line in manifest}
     assert sums == {path: f"sha256:{hashlib.sha256(content).hexdigest()}" for path, content in files.items()}
 
 
-def test_json_list_sets_each_files_destination(server, stage, tmp_path):
-    server.files |= {"/x/1": b"one", "/x/2": b"two"}
-    entries = [{"url": "x/1", "path": "deep/one.txt", "size": 3}, {"url": f"{server.url}/x/2"}]
-    server.files["/list.json"] = json.dumps(entries).encode()
-    assert stage(f"{server.url}/list.json", "--list").code == 0
-    assert content_of(tmp_path / "set") == {"2": b"two", "deep/one.txt": b"one"}
-
-
-def test_include_and_exclude_select_files(server, stage, tmp_path):
+def test_include_and_exclude_select_files(folder, stage, tmp_path):
     (tmp_path / "set").mkdir()
-    url = server.list_of({"a.txt": b"a", "b.txt": b"b", "c.bin": b"c"})
-    assert stage(url, "--list", "--include", "*.txt", "--exclude", "b*").code == 0
+    url = folder({"a.txt": b"a", "b.txt": b"b", "c.bin": b"c"})
+    assert stage(url, "--include", "*.txt", "--exclude", "b*").code == 0
     assert content_of(tmp_path / "set") == {"a.txt": b"a"}
-    ended = stage(url, "--list", "--include", "*.png", to="none")
+    ended = stage(url, "--include", "*.png", to="none")
     assert (ended.code, ended.message) == (1, f"of the 3 files of {url}, --include and --exclude choose none")
 
 
@@ -91,18 +90,19 @@ def test_server_errors_are_retried_without_loss(server, stage, tmp_path, faults,
     assert (server.sent_bytes <= len(CONTENT) + twice, "wrong bytes" in str(ended.lines)) == (True, False)
 
 
-def test_wrong_bytes_are_fetched_again_and_never_published(server, stage, tmp_path):
-    url = server.list_of({"set.bin": CONTENT})
-    server.spoils = lambda path, _: path == "/set.bin"
-    ended = stage(url, "--list")
+def test_wrong_bytes_end_the_copy_and_never_appear(folder, stage, tmp_path, monkeypatch):
+    url = folder({"set.bin": CONTENT})
+    with monkeypatch.context() as patch:
+        patch.setattr(here.shutil, "copyfile", lambda _, to: Path(to).write_bytes(CONTENT[:-1] + b"?"))
+        ended = stage(url)
     assert (ended.code, ended.stage, (tmp_path / "set").exists()) == (1, "failed", False)
-    said = r"came twice with wrong bytes: its checksum is sha256:\w{64}, and should be sha256:\w{64}"
+    said = r"came with wrong bytes: its checksum is sha256:\w{64}, and should be sha256:\w{64}"
     assert re.search(said, ended.message)
-    server.asked.clear()
-    server.spoils = lambda path, number: path == "/set.bin" and number == 0
-    ended = stage(url, "--list")
+    with monkeypatch.context() as patch:
+        patch.setattr(here.shutil, "copyfile", lambda _, to: Path(to).write_bytes(CONTENT[:-1]))
+        assert f"it has {len(CONTENT) - 1:,} bytes, and should have {len(CONTENT):,}" in stage(url).message
+    ended = stage(url)
     assert (ended.code, ended.bytes, content_of(tmp_path / "set")) == (0, len(CONTENT), {"set.bin": CONTENT})
-    assert any("wrong bytes" in line.get("message", "") for line in ended.lines)
 
 
 def test_file_changed_during_the_copy_is_not_mixed(server, stage, tmp_path):
@@ -133,15 +133,21 @@ def test_interrupted_download_resumes_later(server, stage, tmp_path):
     assert server.sent_bytes == len(CONTENT) - 2 * CHUNK
 
 
-def test_file_damaged_between_attempts_is_fetched_again(server, stage, tmp_path):
+def test_file_damaged_between_attempts_is_fetched_again(folder, stage, tmp_path, monkeypatch):
     files = {"a.bin": random_bytes(2000), "b.bin": random_bytes(1000)}  # the larger comes first
-    url = server.list_of(files)
-    server.status = lambda path, _: 503 if path == "/b.bin" else 200
-    assert stage(url, "--list", "--workers", "1").code == 75
+    url, fetch = folder(files), Here.fetch
+
+    def fetch_first(source, file, part):
+        if file.path == "b.bin":
+            raise CopyInterruptedError("broken off")
+        return fetch(source, file, part)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Here, "fetch", fetch_first)
+        assert stage(url, "--workers", "1").code == 75
     (tmp_path / ".stage-set/files/a.bin").write_bytes(b"short")
     (tmp_path / ".stage-set/files/stray.bin").write_bytes(b"of nobody")
-    server.status = lambda *_: 200
-    assert stage(url, "--list").code == 0
+    assert stage(url).code == 0
     assert content_of(tmp_path / "set") == files
 
 
@@ -157,7 +163,8 @@ def test_oversized_copy_is_refused_and_a_full_disk_is_reported(server, stage, mo
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(web.Web, "fetch", full)
-    ended = stage(server.list_of({"a": b"1"}), "--list")
+    server.files["/set.bin"] = b"1"
+    ended = stage(f"{server.url}/set.bin")
     assert (ended.code, "No space left on device; " in ended.message) == (1, True)
 
 
@@ -179,48 +186,51 @@ def test_invalid_source_or_destination_is_refused(server, stage, tmp_path, sourc
 
 
 @pytest.mark.parametrize("path", ["../out", "/etc/x", "a/../../out", ".stage.json", "a\nb", "a//b"])
-def test_listed_path_outside_the_destination_is_refused(server, stage, tmp_path, path):
-    server.files |= {"/x": b"x", "/list.json": json.dumps([{"url": "x", "path": path}]).encode()}
-    ended = stage(f"{server.url}/list.json", "--list")
+def test_path_outside_the_destination_is_refused(folder, stage, tmp_path, monkeypatch, path):
+    monkeypatch.setattr(Here, "list_files", lambda _: [File(path, str(tmp_path / "from/x"), 1)])
+    ended = stage(folder({"x": b"x"}))
     assert (ended.code, ended.stage, "names a file" in ended.message) == (1, "failed", True)
     assert not list(tmp_path.rglob("out"))
 
 
-def test_file_and_directory_with_one_name_are_refused(server, stage):
-    ended = stage(server.list_of({"a": b"1", "a/b": b"2"}), "--list")
+def test_file_and_directory_of_one_name_are_refused(stage, monkeypatch):
+    # As keys of S3 may be.
+    monkeypatch.setattr(Here, "list_files", lambda _: [File("a", "/a", 1), File("a/b", "/a/b", 1)])
+    ended = stage("file:///x")
     assert (ended.code, "has both a file 'a' and files below it" in ended.message) == (1, True)
 
 
-def test_second_run_copies_nothing_and_notices_missing_files(server, stage, tmp_path):
-    url = server.list_of({"a": b"1", "b": b"2"})
-    assert stage(url, "--list").code == 0
-    asked = server.asked.total()
-    ended = stage(url, "--list", to=str(tmp_path / "set"))
+def test_second_run_copies_nothing_and_notices_missing_files(folder, stage, tmp_path, monkeypatch):
+    url = folder({"a": b"1", "b": b"2"})
+    assert stage(url).code == 0
+    with monkeypatch.context() as patch:
+        patch.delattr(Here, "fetch")
+        ended = stage(url, to=str(tmp_path / "set"))
     assert (ended.code, ended.stage, "was complete already" in ended.message) == (0, "unchanged", True)
-    assert (server.asked.total(), (tmp_path / ".stage-set").exists()) == (asked, False)
+    assert not (tmp_path / ".stage-set").exists()
     (tmp_path / "set/a").unlink()
-    ended = stage(url, "--list")
+    ended = stage(url)
     assert (ended.code, "but a has gone: --replace" in ended.message) == (1, True)
-    assert stage(url, "--list", "--replace").code == 0
+    assert stage(url, "--replace").code == 0
     assert content_of(tmp_path / "set") == {"a": b"1", "b": b"2"}
 
 
 def test_staged_set_of_another_source_is_not_reused(server, stage, tmp_path):
-    one = server.list_of({"a": b"1"})
-    server.files["/other"] = b"2"
-    assert stage(one, "--list").code == 0
+    one = f"{server.url}/one"
+    server.files |= {"/one": b"1", "/other": b"2"}
+    assert stage(one).code == 0
     ended = stage(f"{server.url}/other")
     assert (ended.code, f'{{"source": "{one}"' in ended.message) == (1, True)
     assert stage(f"{server.url}/other", "--replace").code == 0
     assert content_of(tmp_path / "set") == {"other": b"2"}
 
 
-def test_users_files_are_never_replaced(server, stage, tmp_path):
+def test_users_files_are_never_replaced(folder, stage, tmp_path):
     (tmp_path / "set").mkdir()
     (tmp_path / "set/mine").write_text("precious")
-    url = server.list_of({"a": b"1"})
+    url = folder({"a": b"1"})
     for options in ([], ["--replace"]):
-        ended = stage(url, "--list", *options)
+        ended = stage(url, *options)
         assert (ended.code, "not staged" in ended.message) == (1, True)
     assert content_of(tmp_path / "set") == {"mine": b"precious"}
 
@@ -261,7 +271,7 @@ def test_proxy_of_the_environment_is_used(server, stage, tmp_path, monkeypatch):
     assert stage(f"{server.url}/set.bin", to="direct").code == 0
     assert {path for _, path, _ in server.seen} == {"/set.bin"}
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
-    pool = web.Web("https://host.example/x", 1, is_list=False)._pool
+    pool = web.Web("https://host.example/x")._pool
     assert (pool.proxy.host, pool.proxy.port) == ("proxy.example", 3128)
 
 
@@ -272,14 +282,14 @@ def start(root, *arguments):
 
 FORKS = """
 import os, signal, sys, time
-from trainium_workloads.stage import copying, destination, web
+from trainium_workloads.stage import copying, destination, here, web
 from trainium_workloads.stage.__main__ import main
 for line in sys.stdin:
-    to, seconds = line.split()
+    source, to, seconds = line.split()
     child = os.fork()
     if not child:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        os._exit(main([sys.argv[1], "--list", "--to", to, "--root", sys.argv[2], "--workers", "4"]))
+        os._exit(main([source, "--to", to, "--root", sys.argv[1], "--workers", "4"]))
     time.sleep(float(seconds))
     os.kill(child, signal.SIGKILL)
     print(os.waitpid(child, 0)[1], flush=True)
@@ -287,25 +297,26 @@ for line in sys.stdin:
 """Copies in forks of a Python without threads, each killed after its time: a new Python takes longer to start."""
 
 
-def test_copy_killed_at_any_of_fifty_moments_resumes_to_the_same_content(server, tmp_path):
+def test_copy_killed_at_any_of_fifty_moments_resumes(server, folder, tmp_path):
     files = {f"{index}.bin": random_bytes(150_000 + 1_300_000 * (index % 4 == 0), index) for index in range(12)}
-    url = server.list_of(files)
-    server.seconds_a_piece = 0.002
+    server.files["/0.bin"] = files["0.bin"]
+    server.seconds_a_piece = 0.001
+    sources = [(folder(files), files), (f"{server.url}/0.bin", {"0.bin": files["0.bin"]})]
     chance = random.Random(7)
-    kills = 0
-    command = [sys.executable, "-c", FORKS, url, str(tmp_path)]
+    kills = number = 0
+    command = [sys.executable, "-c", FORKS, str(tmp_path)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
     with subprocess.Popen(command, env=ENVIRONMENT, **pipes) as forks:
-        number = 0
         while kills < 50:
+            source, wanted = sources[number % 2]
             to, status, attempt, number = f"set{number}", -1, 0, number + 1
             while status:
                 attempt += 1
-                forks.stdin.write(f"{to} {chance.random() * 0.06 + 0.006 * attempt}\n")
+                forks.stdin.write(f"{source} {to} {chance.random() * 0.04 + 0.006 * attempt}\n")
                 status = int(forks.stdout.readline())
                 kills += status != 0
                 assert status in (0, signal.SIGKILL)
-                assert not (tmp_path / to).exists() or content_of(tmp_path / to) == files
+                assert not (tmp_path / to).exists() or content_of(tmp_path / to) == wanted
             assert sorted(path.name for path in tmp_path.glob(f"*{to}*")) == [f".stage-{to}.lock", to]
         forks.stdin.close()
 

@@ -1,28 +1,38 @@
 """``trn acceptance``: an environment made, tried and destroyed, step by step, with a report for others."""
 
+import json
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
-from trainium_eks.cli.shared.command import ENVIRONMENT, RUNS_HERE, App
+from trainium_eks import __version__, whole_file
+from trainium_eks.cli.environment import acceptance_steps as trial
+from trainium_eks.cli.environment import deploy
+from trainium_eks.cli.environment.acceptance_steps import Facts
+from trainium_eks.cli.shared import recording
+from trainium_eks.cli.shared.command import RUNS_HERE, App
+from trainium_eks.cli.shared.console import Console, show_sections, table
 from trainium_eks.cli.shared.durations import duration
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
 from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError, as_typed
 from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.problems import plural
+from trainium_eks.operate.acceptance import report
+from trainium_eks.operate.acceptance.commands import Commands
+from trainium_eks.operate.acceptance.run import Limits, Run, RunError, State, Step, StepResult
+from trainium_eks.operate.cleanup.state import StackState, StateError
+from trainium_eks.plan import cost
+from trainium_eks.plan.graph import Graph
 
-if TYPE_CHECKING:
-    from trainium_eks.cli.environment.acceptance_steps import Facts
-    from trainium_eks.operate.acceptance.run import Limits, Run, State, Step, StepResult
-    from trainium_eks.plan.graph import Graph
-
-app = App(panel=ENVIRONMENT)
+app = App()
 
 FOLDER = ".acceptance"
 """Directory of the runs in a project: ``.acceptance/<stack>/<time of its beginning>``."""
@@ -33,16 +43,21 @@ def acceptance(
     context: typer.Context,
     stack: Stack = "",
     max_usd: Annotated[
-        float, typer.Option("--max-usd", min=0.01, metavar="USD", help="Most that the run may cost, at list prices.")
+        float,
+        typer.Option(
+            "--max-usd", min=0.01, metavar="USD", help="Stop before the run costs more than this (list prices)."
+        ),
     ] = 60,
     max_hours: Annotated[
         float, typer.Option("--max-hours", min=0.1, metavar="HOURS", help="Longest time until everything is deleted.")
     ] = 4,
-    keep: Annotated[bool, typer.Option("--keep", help="Do not destroy; the same command without it does.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the environment; run again without --keep to destroy it.")
+    ] = False,
     on_local_cloud: Annotated[
         bool, typer.Option("--local", help="Use the local cloud, where nothing costs anything.")
     ] = False,
-    agreed: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for the cost.")] = False,
+    agreed: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation of the cost.")] = False,
     no_color: NoColor = False,
     directory: Directory = None,
 ) -> None:
@@ -52,11 +67,6 @@ def acceptance(
 
     Exit code: 0 when every step passed that can be tried here; 1 otherwise; 2 for wrong usage.
     """
-    from trainium_eks.cli.environment import acceptance_steps as trial
-    from trainium_eks.cli.shared import recording
-    from trainium_eks.operate.acceptance.commands import Commands
-    from trainium_eks.operate.acceptance.run import Run, RunError, State
-
     if context.obj == RUNS_HERE and not on_local_cloud:
         raise typer.BadParameter(
             f"the local cloud of {stack} runs here: --local, or name another", param_hint="--stack"
@@ -95,10 +105,8 @@ def acceptance(
     raise typer.Exit(INTERRUPTED if interrupted else 0 if passed else FAILED)
 
 
-def _open(project: Path, stack: str, *, is_local: bool) -> "tuple[Path, State | None]":
+def _open(project: Path, stack: str, *, is_local: bool) -> tuple[Path, State | None]:
     """Return the folder of the last run and its state where that has not ended; else a new run's folder."""
-    from trainium_eks.operate.acceptance.run import State
-
     files = sorted((project / FOLDER / stack).glob("*/run.json"))
     if files:
         state = State.load(files[-1])
@@ -112,12 +120,8 @@ def _open(project: Path, stack: str, *, is_local: bool) -> "tuple[Path, State | 
     return project / FOLDER / stack / datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ"), None
 
 
-def _refuse_others(graph: "Graph", project: Path, *, is_local: bool) -> None:
-    """Refuse a stack with resources of somebody else: the end of the run would destroy them."""
-    from trainium_eks.cli.environment.deploy import complaints
-    from trainium_eks.local.paths import Paths
-    from trainium_eks.operate.cleanup.state import StackState, StateError
-
+def _refuse_others(graph: Graph, project: Path, *, is_local: bool) -> None:
+    """Refuse a stack with resources that another owner made: the end of the run would destroy them."""
     protected = [each.name for each in graph.resources if each.options.protect and each.custom]
     if protected:
         title = f"{graph.stack} protects {plural(len(protected), 'resource')}, and a run destroys at its end"
@@ -126,7 +130,7 @@ def _refuse_others(graph: "Graph", project: Path, *, is_local: bool) -> None:
         there = Paths.of(project, graph.stack).root.exists()
         how = f"trn local down --stack {graph.stack}"
     else:
-        if missing := complaints():
+        if missing := deploy.complaints():
             raise CommandError(WRONG_USAGE, "\n".join(missing))
         try:
             there = not StackState.ask(graph.stack, project).is_empty
@@ -139,10 +143,7 @@ def _refuse_others(graph: "Graph", project: Path, *, is_local: bool) -> None:
         raise CommandError(WRONG_USAGE, f"{title}.\n  Take another stack, or remove this one first: {how}")
 
 
-def _limits(graph: "Graph", known: "Facts", max_usd: float, max_hours: float) -> "Limits":
-    from trainium_eks.operate.acceptance.run import Limits
-    from trainium_eks.plan import cost
-
+def _limits(graph: Graph, known: Facts, max_usd: float, max_hours: float) -> Limits:
     bill = cost.estimate(graph)
     if bill.unknown and not known.local:
         what = ", ".join(bill.unknown)
@@ -154,7 +155,7 @@ def _limits(graph: "Graph", known: "Facts", max_usd: float, max_hours: float) ->
     return Limits(max_usd, max_hours * 3600, 0.0 if known.local else bill.hourly_usd, closing)
 
 
-def _check_limits(steps: "Sequence[Step]", limits: "Limits") -> None:
+def _check_limits(steps: Sequence[Step], limits: Limits) -> None:
     """Refuse limits below the planned times of the steps that are to come. Without any, the run only destroys."""
     wanted = sum(each.planned_seconds for each in steps if not each.closes and not each.unless)
     if wanted > max(limits.billed_seconds, 0):
@@ -164,11 +165,7 @@ def _check_limits(steps: "Sequence[Step]", limits: "Limits") -> None:
         raise CommandError(WRONG_USAGE, f"{title}: --max-usd {usd * 1.5:.0f} --max-hours {wanted / 2400:.1f}")
 
 
-def _show_plan(steps: "Sequence[Step]", limits: "Limits", state: "State | None", folder: Path) -> None:
-    from rich.text import Text
-
-    from trainium_eks.cli.shared.console import show_sections, table
-
+def _show_plan(steps: Sequence[Step], limits: Limits, state: State | None, folder: Path) -> None:
     made = table("STEP", "SHOWS", "PLANNED", folded=("SHOWS",))
     for each in steps:
         found = state.result(each.name) if state else None
@@ -185,23 +182,19 @@ def _show_plan(steps: "Sequence[Step]", limits: "Limits", state: "State | None",
     show_sections([made, Text(f"{goes_on}{cost}")])
 
 
-def _agree(stack: str, limits: "Limits") -> None:
+def _agree(stack: str, limits: Limits) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise CommandError(WRONG_USAGE, "nobody can be asked for the cost here: --yes agrees to it")
     if not typer.confirm(f"Make {stack}, try it and destroy it, for at most {limits.max_usd:g} USD?"):
         raise CommandError(FAILED, "Nothing was begun.")
 
 
-def _teller(*, no_color: bool) -> "Callable[[Step, StepResult | None], None]":
-    from rich.text import Text
-
-    from trainium_eks.cli.shared.console import Console
-
+def _teller(*, no_color: bool) -> Callable[[Step, StepResult | None], None]:
     console = Console(stderr=True, no_color=no_color or None, highlight=False, emoji=False)
     status = console.status("Beginning")
     styles = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "not reached": ("–", "yellow")}
 
-    def tell(step: "Step", result: "StepResult | None") -> None:
+    def tell(step: Step, result: StepResult | None) -> None:
         if result is None and console.is_terminal:
             status.update(f"{step.name}: {step.claim} ({duration(step.planned_seconds)} planned)")
             status.start()
@@ -214,9 +207,7 @@ def _teller(*, no_color: bool) -> "Callable[[Step, StepResult | None], None]":
     return tell
 
 
-def _facts(graph: "Graph", known: "Facts") -> Mapping[str, Any]:
-    from trainium_eks import __version__
-
+def _facts(graph: Graph, known: Facts) -> Mapping[str, Any]:
     return {
         "region": str(graph.outputs.get("region", "")),
         "nodes": f"{known.nodes} x {known.group['instanceType']}",
@@ -226,20 +217,15 @@ def _facts(graph: "Graph", known: "Facts") -> Mapping[str, Any]:
     }
 
 
-def _write(run: "Run", steps: "Sequence[Step]", folder: Path, facts: Mapping[str, Any]) -> bool:
+def _write(run: Run, steps: Sequence[Step], folder: Path, facts: Mapping[str, Any]) -> bool:
     """Write both reports; return whether the environment passed."""
-    import json
-
-    from trainium_eks import whole_file
-    from trainium_eks.operate.acceptance import report
-
     found = report.document(run, steps, facts)
     whole_file.write(folder / "acceptance.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n", 0o644)
     whole_file.write(folder / "acceptance.md", report.markdown(found), 0o644)
     return bool(found["passed"])
 
 
-def _end(run: "Run", folder: Path, project: Path, *, keep: bool) -> str:
+def _end(run: Run, folder: Path, project: Path, *, keep: bool) -> str:
     where = folder.relative_to(project)
     lines = [f"Report: {where}/acceptance.md and .json; the output of the commands' last calls is beside them."]
     again = f"trn acceptance --stack {run.state.stack}{' --local' if run.state.local else ''}"

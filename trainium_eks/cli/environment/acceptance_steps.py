@@ -5,21 +5,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trainium_eks import whole_file
+from trainium_eks.aws.sessions import client, saying
 from trainium_eks.client.cluster_access import find_source, open_kubeconfig
-from trainium_eks.client.failure import CommandError
+from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.jobs.watch.steps import parse_all
+from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.validation.parsing import MISSHAPEN
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.operate.acceptance.commands import Answer, Commands, findings
 from trainium_eks.operate.acceptance.run import Step, StepError
-
-if TYPE_CHECKING:
-    from trainium_eks.kube.api import Api
-    from trainium_eks.plan.graph import Graph
+from trainium_eks.plan import timeline
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.resource_types.rows import eks
 
 KILLED, LOST, STALLED = "acceptance-killed", "acceptance-lost", "acceptance-stalled"
 """Names of the run's jobs."""
@@ -62,12 +63,8 @@ class Facts:
         return int(self.group["desiredSize"])
 
 
-def facts(graph: "Graph", *, local: bool) -> Facts:
+def facts(graph: Graph, *, local: bool) -> Facts:
     """Return the facts; CommandError for a program without a group of two nodes."""
-    from trainium_eks.client.failure import WRONG_USAGE
-    from trainium_eks.plan import timeline
-    from trainium_eks.plan.resource_types.rows import eks
-
     groups = [each for each in graph.outputs.get("nodeGroups") or () if (each.get("desiredSize") or 0) >= 2]
     if not groups:
         title = (
@@ -264,7 +261,7 @@ class _Acts:
         return ""
 
     def leftovers(self) -> str:
-        """Search the account until nothing but what a destroy keeps on purpose is found. AWS' lists name deleted
+        """Search the account until only resources are found that a destroy keeps on purpose. AWS' lists name deleted
         resources for minutes; resources that AWS leaves, or makes anew, by a known race are removed and reported."""
         if self._known.local:
             answer = self._commands.must("local", "down")
@@ -355,13 +352,11 @@ class _Acts:
         if self._known.local:
             self._commands.must("scale", str(self._known.group["name"]), str(self._known.nodes))
         else:
-            from trainium_eks.aws.sessions import client, saying
-
             with _as_step(), saying(f"end the instance {instance}"):
                 client("ec2", self._source().outputs.region).terminate_instances(InstanceIds=[instance])
         return "a node was lost"
 
-    def _pods(self, api: "Api", job: str) -> list[dict[str, Any]]:
+    def _pods(self, api: Api, job: str) -> list[dict[str, Any]]:
         namespace = self._source().outputs.namespaces[0].name
         found = api.list("v1", "Pod", namespace=namespace, labels=f"volcano.sh/job-name={job}")
         bound = [each for each in found if each["spec"].get("nodeName")]
@@ -382,9 +377,7 @@ class _Acts:
         return find_source(self._commands.stack, kept if kept.is_file() else None, None, self._commands.project)
 
     @contextmanager
-    def _api(self) -> Iterator["Api"]:
-        from trainium_eks.kube.api import Api
-
+    def _api(self) -> Iterator[Api]:
         with _as_step(), open_kubeconfig(self._source()) as file:
             yield Api.connect(file)
 

@@ -1,19 +1,25 @@
 """``trn check``: a test of quotas, capacity and rights on AWS before an ``up`` begins."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
-from trainium_eks.cli.shared.command import ENVIRONMENT, App
+from trainium_eks.aws.account import Account, NoCredentialsError, NotCheckedError, RequestError
+from trainium_eks.cli.shared import output, recording
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.console import show_sections
+from trainium_eks.cli.shared.report import counted, sections
 from trainium_eks.cli.shared.with_cluster_options import Directory, Json, NoColor, Stack
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.model.finding import Report, Status
+from trainium_eks.operate.preflight import run as preflight
+from trainium_eks.plan.graph import Graph
 
-if TYPE_CHECKING:
-    from trainium_eks.aws.account import Account
-    from trainium_eks.model.finding import Report
-    from trainium_eks.plan.graph import Graph
-
-app = App(panel=ENVIRONMENT, asks_cloud=False)
+app = App(asks_cloud=False)
 
 _HEADINGS = {
     "account": "Account and rights",
@@ -35,10 +41,6 @@ def check(stack: Stack = "", as_json: Json = False, no_color: NoColor = False, d
     Exit code: 0, also with warnings and with questions that could not be asked; 1 when something fails; 2 for wrong
     usage, and without credentials.
     """
-    from trainium_eks.cli.shared import output, recording
-    from trainium_eks.client.failure import FAILED, WRONG_USAGE
-    from trainium_eks.client.project import check_stack, find_project
-
     project = find_project(directory)
     check_stack(project, stack)
     report = look(recording.record(project, stack), quiet=as_json)
@@ -50,15 +52,11 @@ def check(stack: Stack = "", as_json: Json = False, no_color: NoColor = False, d
     raise typer.Exit(WRONG_USAGE if not report.facts["account"] else FAILED if report.failed else 0)
 
 
-def look(graph: "Graph", *, quiet: bool = False) -> "Report":
+def look(graph: Graph, *, quiet: bool = False) -> Report:
     """Check a recorded program against AWS, with a spinner at a terminal. CommandError: the program names no region."""
-    from trainium_eks.client.failure import WRONG_USAGE, CommandError
-    from trainium_eks.operate.preflight import run as preflight
-
     try:
         if quiet or not sys.stderr.isatty():
             return preflight.look(graph)
-        from rich.console import Console
 
         with Console(stderr=True).status(f"Asking AWS about {graph.stack}"):
             return preflight.look(graph)
@@ -66,14 +64,8 @@ def look(graph: "Graph", *, quiet: bool = False) -> "Report":
         raise CommandError(WRONG_USAGE, str(error)) from None
 
 
-def show(report: "Report", *, only_troubles: bool = False, no_color: bool = False) -> None:
+def show(report: Report, *, only_troubles: bool = False, no_color: bool = False) -> None:
     """Print a preflight to stdout; of one before an ``up``, its failures and warnings."""
-    from rich.text import Text
-
-    from trainium_eks.cli.shared.console import show_sections
-    from trainium_eks.cli.shared.report import sections
-    from trainium_eks.model.finding import Status
-
     facts = report.facts
     account = facts["account"] and f"account {facts['account']}"
     header = [Text(" · ".join(filter(None, (facts["stack"], facts["region"], account))), "bold")]
@@ -85,12 +77,7 @@ def show(report: "Report", *, only_troubles: bool = False, no_color: bool = Fals
     show_sections([*header, *sections(findings, _HEADINGS), _summary(report)], no_color=no_color)
 
 
-def _summary(report: "Report") -> Any:
-    from rich.text import Text
-
-    from trainium_eks.cli.shared.report import counted
-    from trainium_eks.model.finding import Status
-
+def _summary(report: Report) -> Any:
     stack, fails = report.facts["stack"], len(report.of(Status.FAIL))
     rest = counted(report.summary, Status.WARN, Status.NOT_CHECKED, Status.PASS)
     if fails:
@@ -102,11 +89,8 @@ def _summary(report: "Report") -> Any:
     return Text(f"✓ Nothing that was checked stands in the way of {stack}: {rest}.", "bold green")
 
 
-def signed_in(account: "Account") -> "Account":
+def signed_in(account: Account) -> Account:
     """Return the account. CommandError: there are no credentials for it, or AWS does not take them."""
-    from trainium_eks.aws.account import NoCredentialsError, NotCheckedError, RequestError
-    from trainium_eks.client.failure import WRONG_USAGE, CommandError
-
     try:
         account.caller()
     except NoCredentialsError as error:

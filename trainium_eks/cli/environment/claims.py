@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.client.cluster_access import kubeconfig_file
+from trainium_eks.client.cluster_access import open_stack
 from trainium_eks.client.failure import FAILED, CommandError
-from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.volume_users import find_volume_users
-from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.operate.cleanup.state import StackState, StateError
 
@@ -62,7 +60,7 @@ class Holder:
 Ask = Callable[[Iterable[Claim]], tuple[Holder, ...]]
 
 
-def leaving(preview: Mapping[str, Any]) -> tuple[Claim, ...]:
+def deleted_claims(preview: Mapping[str, Any]) -> tuple[Claim, ...]:
     """Return the claims that an update deletes and that a team's pods may hold, by ``pulumi preview --json``.
 
     A claim that another deleted resource depends on is left out: that resource is the stack's own job, and the engine
@@ -94,7 +92,7 @@ def _metadata(state: Mapping[str, Any]) -> Mapping[str, Any]:
     return metadata if isinstance(metadata, Mapping) else {}
 
 
-def ahead(project: Path, stack: str, arguments: Sequence[str]) -> tuple[Claim, ...]:
+def preview_claims(project: Path, stack: str, arguments: Sequence[str]) -> tuple[Claim, ...]:
     """Return the claims that ``pulumi up`` would delete; empty where the stack has no claims yet."""
     try:
         if not any(StackState.ask(stack, project).of_type(CLAIM)):
@@ -105,7 +103,7 @@ def ahead(project: Path, stack: str, arguments: Sequence[str]) -> tuple[Claim, .
     command = ["pulumi", "preview", "--json", "--stack", stack, *passed]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     try:
-        return leaving(parse_json(done.stdout[done.stdout.index("{") :]))
+        return deleted_claims(parse_json(done.stdout[done.stdout.index("{") :]))
     except ValueError:
         said = (done.stderr or done.stdout).strip()[-500:] or "no answer"
         raise CommandError(FAILED, f"pulumi preview: {said}") from None
@@ -116,16 +114,8 @@ def ask_cluster(project: Path, stack: str) -> Ask:
     raises a :class:`CommandError` when the cluster cannot be asked."""
 
     def ask(claims: Iterable[Claim]) -> tuple[Holder, ...]:
-        # The Kubernetes client takes most of a second to import.
-        from trainium_eks.kube.api import Api
-
-        try:
-            outputs = StackOutputs.load(stack, directory=project)
-            with kubeconfig_file(outputs.kubeconfig) as file:
-                api = Api.connect(file)
-                pods = {name: api.list("v1", "Pod", namespace=name) for name in {each.namespace for each in claims}}
-        except (ClusterError, RuntimeError, ValueError) as error:
-            raise CommandError(FAILED, str(error)) from None
+        with open_stack(stack, project) as api:
+            pods = {name: api.list("v1", "Pod", namespace=name) for name in {each.namespace for each in claims}}
         return tuple(holder for claim in claims for holder in holders(claim, pods[claim.namespace]))
 
     return ask
@@ -151,7 +141,7 @@ def _for_kubectl(owner: Mapping[str, Any] | None) -> str:
     return f"{kind}.{group}/{owner.get('name')}" if group else f"{kind}/{owner.get('name')}"
 
 
-def told(claims: Sequence[Claim]) -> str:
+def format_claims(claims: Sequence[Claim]) -> str:
     """Return a message that lists the claims an update deletes."""
     lines = [f"  {claim}{' (with its namespace and pods)' if claim.with_namespace else ''}" for claim in claims]
     return "\n".join(["This update deletes claims of the shared file system:", *lines])

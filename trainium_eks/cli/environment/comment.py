@@ -5,21 +5,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from trainium_eks import __version__
-from trainium_eks.cli.shared.command import ENVIRONMENT, App
+from trainium_eks.cli.shared import output, programs, recording
+from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, Stack, Stub
+from trainium_eks.cli.shared.programs import Programs, document
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, complain
 from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.operate.review import review, scrubbing
+from trainium_eks.operate.review.comment import PLATFORMS, render
+from trainium_eks.operate.review.review import Refusal, Review
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording.project import load_project
 
-if TYPE_CHECKING:
-    from trainium_eks.cli.shared.programs import Programs
-    from trainium_eks.operate.review.review import Review
-
-app = App(panel=ENVIRONMENT, asks_cloud=False)
+app = App(asks_cloud=False)
 
 
 class PlatformName(StrEnum):
@@ -41,9 +44,7 @@ class FailOn(StrEnum):
 @app.command(example="trn comment --stack prod --against origin/main --output comment.md")
 def comment(
     stack: Stack = "",
-    against: Annotated[
-        str | None, typer.Option("--against", help="Plan the project now and as of a git commit, or a saved plan.")
-    ] = None,
+    against: Annotated[str | None, typer.Option("--against", help="Compare with a git commit or a saved plan.")] = None,
     before: Annotated[Path | None, typer.Option("--before", help="Saved plan of the base branch.")] = None,
     after: Annotated[Path | None, typer.Option("--after", help="Saved plan of the request.")] = None,
     preview: Annotated[
@@ -53,17 +54,20 @@ def comment(
     platform: Annotated[PlatformName, typer.Option("--platform", help="Markdown dialect.")] = PlatformName.github,
     output: Annotated[Path | None, typer.Option("--output", help="Write the comment to this file.")] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Also keep both plans in this folder.")] = None,
-    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit with 1 from this verdict on.")] = FailOn.blocked,
+    fail_on: Annotated[
+        FailOn, typer.Option("--fail-on", help="Exit with 1 for this verdict or a worse one.")
+    ] = FailOn.blocked,
     accept_losses: Annotated[
-        bool, typer.Option("--accept-losses", help="Somebody has accepted that data or running work is lost.")
+        bool, typer.Option("--accept-losses", help="Do not block on lost data or jobs; a person has approved it.")
     ] = False,
-    commit: Annotated[str, typer.Option("--commit", help="Commit that is shown.")] = "",
-    link: Annotated[str, typer.Option("--link", help="Address of the run, for text that does not fit.")] = "",
+    commit: Annotated[str, typer.Option("--commit", help="Commit to show in the comment.")] = "",
+    link: Annotated[str, typer.Option("--link", help="URL of the CI run, for text that does not fit.")] = "",
     scrub: Annotated[
-        list[str] | None, typer.Option("--scrub", metavar="REGEX", help="Blank this text, too; may be repeated.")
+        list[str] | None,
+        typer.Option("--scrub", metavar="REGEX", help="Remove text that matches REGEX; may be repeated."),
     ] = None,
     show_account_ids: Annotated[
-        bool, typer.Option("--show-account-ids", help="Show account ids whole, not their last four digits.")
+        bool, typer.Option("--show-account-ids", help="Show complete account ids, not only the last four digits.")
     ] = False,
     stub: Stub = None,
     directory: Directory = None,
@@ -92,9 +96,7 @@ def _programs(
     preview: Path | None,
     directory: Path | None,
     stub: Path | None,
-) -> "Programs":
-    from trainium_eks.cli.shared import programs, recording
-
+) -> Programs:
     if [against, before, preview].count(None) != 2 or (before and not after):
         wanted = "--against REF, --before FILE with --after FILE, or --preview FILE"
         raise CommandError(WRONG_USAGE, f"what is to be compared? Give one of {wanted}")
@@ -107,13 +109,7 @@ def _programs(
     return programs.recorded(project, stack, str(against), recording.load_assumptions(stub))
 
 
-def _review(programs: "Programs", stack: str, directory: Path | None, preflight: Path | None) -> "Review":
-    from trainium_eks.cli.shared.programs import document
-    from trainium_eks.operate.review import review
-    from trainium_eks.operate.review.review import Refusal, Review
-    from trainium_eks.plan.graph import Graph
-    from trainium_eks.plan.recording.project import load_project
-
+def _review(programs: Programs, stack: str, directory: Path | None, preflight: Path | None) -> Review:
     before, after, preview = programs.before, programs.after, programs.preview
     named = next((each for each in (after, before) if isinstance(each, Graph)), None)
     project = named.project if named else load_project(find_project(directory)).name
@@ -137,15 +133,12 @@ def _review(programs: "Programs", stack: str, directory: Path | None, preflight:
 
 
 def _text(
-    judged: "Review", programs: "Programs", platform: str, scrub: Sequence[str], link: str, *, show_accounts: bool
+    judged: Review, programs: Programs, platform: str, scrub: Sequence[str], link: str, *, show_accounts: bool
 ) -> str:
-    from trainium_eks.operate.review import comment, scrubbing
-    from trainium_eks.plan.graph import Graph
-
     graphs = [each for each in (programs.before, programs.after) if isinstance(each, Graph)]
     try:
         scrubber = scrubbing.scrubber(graphs, scrub, show_accounts=show_accounts)
-        return comment.render(judged, comment.PLATFORMS[platform], scrubber, link)
+        return render(judged, PLATFORMS[platform], scrubber, link)
     except re.error as error:
         raise CommandError(WRONG_USAGE, f"--scrub {error.pattern!r} is no regular expression: {error}") from None
     except ValueError as error:
@@ -154,8 +147,6 @@ def _text(
 
 def _write(text: str, path: Path | None) -> None:
     if path is None:
-        from trainium_eks.cli.shared import output
-
         output.write(text)
         return
     try:

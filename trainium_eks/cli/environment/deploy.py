@@ -13,19 +13,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.shared.command import ENVIRONMENT, RUNS_HERE, App
+from trainium_eks.cli.environment import check, claims, destroy
+from trainium_eks.cli.shared import recording
+from trainium_eks.cli.shared.command import RUNS_HERE, App
 from trainium_eks.cli.shared.options import Directory, Stack
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.operate.denied_calls import find_denied_calls, format_denied_calls
+from trainium_eks.plan import cost
+from trainium_eks.plan.graph import Graph
 
-if TYPE_CHECKING:
-    from trainium_eks.plan.graph import Graph
-
-app = App(panel=ENVIRONMENT)
+app = App()
 
 PARALLEL = 32
 """Operations at a time. Pulumi's default is 4 for each CPU: on two CPUs the long waits (node groups, add-ons,
@@ -64,8 +66,6 @@ def deploy(
     calls that AWS denied with their remedies, and runs once more where AWS needs time after a change.
     `destroy` names the jobs that end and exports files that S3 lacks (not with --no-export; --export-minutes=120).
     """
-    from trainium_eks.cli.shared import recording
-
     if context.obj == RUNS_HERE:
         raise typer.BadParameter(f"the local cloud of {stack} runs here; name the stack on AWS", param_hint="--stack")
     project = find_project(directory)
@@ -128,12 +128,9 @@ def complaints() -> list[str]:
     return [complaint for tool in TOOLS if (complaint := tool.complaint()) is not None]
 
 
-def run(operation: str, graph: "Graph", project: Path, arguments: Sequence[str]) -> None:
-    """Run ``pulumi`` after the operation's own checks: ``up`` as a child, whose denied calls are listed, the others in
-    place of this process."""
-    from trainium_eks.cli.environment import destroy
-    from trainium_eks.plan import cost
-
+def run(operation: str, graph: Graph, project: Path, arguments: Sequence[str]) -> None:
+    """Run ``pulumi`` after the operation's own checks: ``up`` as a child, to list its denied calls, the others in place
+    of this process."""
     bill = cost.estimate(graph)
     line = f"{graph.stack}: about ${bill.hourly_usd:,.2f} an hour, ${bill.monthly_usd:,.0f} a month at desired sizes"
     typer.echo(f"{line}; no price known for {', '.join(bill.unknown)}" if bill.unknown else line)
@@ -163,8 +160,6 @@ def run_up(command: Sequence[str]) -> int:
     Returns:
         The exit code of the last run.
     """
-    from trainium_eks.operate.denied_calls import find_denied_calls, format_denied_calls
-
     for is_last in (False, True):
         code, messages = _run_with_events(command)
         calls = find_denied_calls(messages) if code else ()
@@ -217,10 +212,8 @@ def _messages(events: str) -> Iterator[str]:
             yield f"aws:kms:Key {made.get('urn')} created"
 
 
-def check_account(graph: "Graph") -> None:
+def check_account(graph: Graph) -> None:
     """Stop before an update that would fail on AWS; print the failed checks and the warnings."""
-    from trainium_eks.cli.environment import check
-
     try:
         found = check.look(graph)
     except CommandError:
@@ -232,7 +225,7 @@ def check_account(graph: "Graph") -> None:
         )
 
 
-def confirm_cost(graph: "Graph", arguments: Sequence[str], hourly_usd: float) -> None:
+def confirm_cost(graph: Graph, arguments: Sequence[str], hourly_usd: float) -> None:
     """Ask at a terminal whether the environment may cost its hourly price; ask only where pulumi would ask, too."""
     told = os.environ.get("PULUMI_SKIP_CONFIRMATIONS", "").lower() in ("1", "true")
     if told or any(each in CONFIRMED for each in arguments) or not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -241,20 +234,18 @@ def confirm_cost(graph: "Graph", arguments: Sequence[str], hourly_usd: float) ->
         raise CommandError(FAILED, "Nothing was changed.")
 
 
-def spare_jobs(graph: "Graph", project: Path, arguments: Sequence[str], *, patient: bool) -> None:
+def spare_jobs(graph: Graph, project: Path, arguments: Sequence[str], *, patient: bool) -> None:
     """Stop before an update that pods would hold up half-way; with ``patient``, wait for them."""
-    from trainium_eks.cli.environment import claims
-
     ask = claims.ask_cluster(project, graph.stack)
     try:
-        going = claims.ahead(project, graph.stack, arguments)
+        going = claims.preview_claims(project, graph.stack, arguments)
     except CommandError as failure:
         # The update itself will say the same, or more.
         typer.echo(f"Cannot check which claims this deletes and pods hold: {failure.title}", err=True)
         return
     if not going:
         return
-    typer.echo(claims.told(going))
+    typer.echo(claims.format_claims(going))
     # With its namespace a claim goes, and its pods end: the request implies that.
     held = [claim for claim in going if not claim.with_namespace]
     try:

@@ -3,21 +3,22 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+from trainium_eks.aws import sessions
 from trainium_eks.cli.shared import stack_state
+from trainium_eks.client.cluster_access import open_stack
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
-from trainium_eks.kube.errors import ClusterError
+from trainium_eks.jobs.objects.forms import KINDS
+from trainium_eks.jobs.observed.watched import watched
+from trainium_eks.kube.api import Api, NoSuchKindError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.validation.problems import plural
+from trainium_eks.operate.cleanup import exporting, monitoring_volumes
 from trainium_eks.operate.cleanup.state import StackState, StateError
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.resource_types import registry
-
-if TYPE_CHECKING:
-    from trainium_eks.kube.api import Api
 
 NO_EXPORT = "--no-export"
 """Leaves out the export of linked file systems. Ours, not pulumi's."""
@@ -46,7 +47,7 @@ def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
     if lines := data_lines(graph):
         typer.echo("\n".join(["What holds data:", *lines]))
     refuse_protected(graph, arguments)
-    if lines := list(goes_on_costing(graph)):
+    if lines := list(remaining_costs(graph)):
         typer.echo("\n".join(["What goes on costing money afterwards:", *lines]))
     if PREVIEW_ONLY in arguments:
         return others
@@ -62,7 +63,7 @@ def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
         return others
     if any(state.of_type(CLUSTER)):
         confirmed = any(each in CONFIRMED for each in arguments)
-        agree_to_end(running_jobs(graph.stack, project), confirmed=confirmed)
+        confirm_job_end(running_jobs(graph.stack, project), confirmed=confirmed)
         export(state, graph.stack, project, minutes)
         if confirmed:  # pulumi has not asked yet otherwise
             delete_claims(graph.stack, project)
@@ -122,7 +123,7 @@ def refuse_protected(graph: Graph, arguments: Sequence[str]) -> None:
     )
 
 
-def goes_on_costing(graph: Graph) -> Iterator[str]:
+def remaining_costs(graph: Graph) -> Iterator[str]:
     """Yield a line for each resource that outlives the stack, with its list price in us-east-1."""
     for each in graph.resources:
         kept = each.options.retain_on_delete or each.options.protect
@@ -141,11 +142,8 @@ def goes_on_costing(graph: Graph) -> Iterator[str]:
 
 def running_jobs(stack: str, project: Path) -> list[str] | None:
     """Return the jobs of all teams that have not ended, ``namespace/name``; None when the cluster cannot be asked."""
-    from trainium_eks.jobs.objects.forms import KINDS
-    from trainium_eks.jobs.observed.watched import watched
-    from trainium_eks.kube.api import NoSuchKindError
 
-    def listed(api: "Api") -> list[str]:
+    def listed(api: Api) -> list[str]:
         found = []
         for kind in KINDS.values():
             try:
@@ -161,29 +159,23 @@ def running_jobs(stack: str, project: Path) -> list[str] | None:
 
 def delete_claims(stack: str, project: Path) -> None:
     """Delete the claims of the monitoring while their CSI driver runs; name the volumes that are left."""
-    from trainium_eks.operate.cleanup import monitoring_volumes
-
     if left := _in_cluster(
         stack, project, monitoring_volumes.delete_claims, "delete the claims of the monitoring first"
     ):
         typer.echo(f"Volumes that outlive their claims: {', '.join(left)} (trn orphans shows them)", err=True)
 
 
-def _in_cluster(stack: str, project: Path, act: "Callable[[Api], list[str]]", what: str) -> list[str] | None:
-    """Return what the function returns; None, with a line on standard error, where it cannot be done."""
-    from trainium_eks.client.cluster_access import kubeconfig_file
-    from trainium_eks.kube.api import Api
-    from trainium_eks.model.outputs import StackOutputs
-
+def _in_cluster(stack: str, project: Path, act: Callable[[Api], list[str]], what: str) -> list[str] | None:
+    """Return the result of a function of the cluster; None, with a line on standard error, where it cannot be asked."""
     try:
-        with kubeconfig_file(StackOutputs.load(stack, directory=project).kubeconfig) as file:
-            return act(Api.connect(file))
-    except (ClusterError, RuntimeError, ValueError, CommandError) as error:
-        typer.echo(f"Cannot {what}: {error.title if isinstance(error, CommandError) else error}", err=True)
+        with open_stack(stack, project) as api:
+            return act(api)
+    except CommandError as error:
+        typer.echo(f"Cannot {what}: {error.title}", err=True)
         return None
 
 
-def agree_to_end(jobs: Sequence[str] | None, *, confirmed: bool) -> None:
+def confirm_job_end(jobs: Sequence[str] | None, *, confirmed: bool) -> None:
     """Return when no jobs run, or when the caller agrees that they end."""
     if not jobs:
         return
@@ -204,9 +196,6 @@ def agree_to_end(jobs: Sequence[str] | None, *, confirmed: bool) -> None:
 
 def export(state: StackState, stack: str, project: Path, minutes: float) -> None:
     """Export the file systems that are linked to a bucket, or name the data that is lost without an export."""
-    from trainium_eks.aws import sessions
-    from trainium_eks.operate.cleanup import exporting
-
     file_systems = exporting.linked(state)
     names = ", ".join(file_systems)
     if file_systems and not minutes:

@@ -1,22 +1,31 @@
 """``trn doctor``: the checks and faults of a stack or a job, the pages of faults and alerts, and the firing alerts."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from trainium_eks.cli.shared.command import ENVIRONMENT, App
+from trainium_eks.cli.environment import doctor_alerts
+from trainium_eks.cli.environment.doctor_alerts import SCHEMA_VERSION, SEVERITIES
+from trainium_eks.cli.shared import examine, output
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.console import show_sections, table
+from trainium_eks.cli.shared.report import counted, sections
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.model.validation.problems import plural
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, as_typed
+from trainium_eks.client.notices import notice
+from trainium_eks.diagnose.diagnosis import UNREAD
+from trainium_eks.model.finding import Report, Status
+from trainium_eks.model.validation.problems import nearest, plural
+from trainium_eks.observe import rules
+from trainium_eks.observe.alerts import runbook
+from trainium_eks.observe.faults import catalogue
+from trainium_eks.operate.verify.verify import HEADINGS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from rich.console import RenderableType
-
-    from trainium_eks.model.finding import Report
-
-app = App(panel=ENVIRONMENT)
+app = App()
 
 
 @app.command(example="trn doctor bert-tiny")
@@ -25,9 +34,7 @@ def doctor(
     name: Annotated[
         str | None, typer.Argument(help="Name of a job, or of a fault or an alert to explain.", show_default=False)
     ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show the checks that pass, too, and those that do not apply here.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include checks that pass or do not apply.")] = False,
     wait: Annotated[
         float, typer.Option("--wait", min=0, metavar="SECONDS", help="Repeat until nothing fails, at most this long.")
     ] = 0,
@@ -39,17 +46,13 @@ def doctor(
     """Name each fault of the stack, or of one job, with its cause and remedy. The command changes nothing.
 
     Of a stack it checks nodes, devices, plugins, volumes and queues against its outputs, and objects against its state.
-    With the name of a fault or an alert: print its page. A job of such a name is asked for with --namespace.
+    With the name of a fault or an alert: print its page. Give --namespace for a job that has the name of an alert.
 
     Exit code: 0 when no fault is found; 1 when one is, or an alert fires; 2 for wrong usage.
     """
-    from trainium_eks.client.failure import FAILED
-
     if name is None and listing:
         _list(cluster)
     elif name is None and firing:
-        from trainium_eks.cli.environment import doctor_alerts
-
         raise typer.Exit(doctor_alerts.run(cluster))
     # A job that is called as a page is asked for with its namespace.
     elif name is None or cluster.namespace or not _page(cluster, name):
@@ -57,12 +60,8 @@ def doctor(
         raise typer.Exit(FAILED if report.failed else 0)
 
 
-def _examined(cluster: ClusterOptions, name: str, wait: float, *, everything: bool) -> "Report":
+def _examined(cluster: ClusterOptions, name: str, wait: float, *, everything: bool) -> Report:
     """Show the findings, after the last repetition."""
-    from trainium_eks.cli.shared import examine, output
-    from trainium_eks.cli.shared.console import show_sections
-    from trainium_eks.client.notices import notice
-
     report = examine.until_well(lambda: examine.diagnosis(cluster, name), wait, notice)
     if cluster.as_json:
         output.write_json(report.to_json())
@@ -72,14 +71,7 @@ def _examined(cluster: ClusterOptions, name: str, wait: float, *, everything: bo
     return report
 
 
-def _parts(report: "Report", *, everything: bool) -> "Iterator[RenderableType]":
-    from rich.console import Group
-    from rich.text import Text
-
-    from trainium_eks.cli.shared.report import sections
-    from trainium_eks.model.finding import Status
-    from trainium_eks.operate.verify.verify import HEADINGS
-
+def _parts(report: Report, *, everything: bool) -> Iterator[RenderableType]:
     if not everything:
         yield from sections(report.of(Status.FAIL), HEADINGS)
         return
@@ -94,15 +86,8 @@ def _parts(report: "Report", *, everything: bool) -> "Iterator[RenderableType]":
     yield from sections(report.findings, HEADINGS)
 
 
-def summary(report: "Report", subject: str) -> "RenderableType":
-    """Return the number of faults and of other findings, of objects that were looked at, and what was not."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from trainium_eks.cli.shared.report import counted
-    from trainium_eks.diagnose.diagnosis import UNREAD
-    from trainium_eks.model.finding import Status
-
+def summary(report: Report, subject: str) -> RenderableType:
+    """Return the numbers of faults, of other findings and of the examined objects, and what was not examined."""
     others = counted(report.summary, Status.PASS, Status.NOT_CHECKED, Status.NOT_APPLICABLE)
     rest = f"; {others}." if others else "."
     if looked := report.facts.get("lookedAt"):
@@ -122,14 +107,6 @@ def summary(report: "Report", subject: str) -> "RenderableType":
 
 def _page(cluster: ClusterOptions, name: str) -> bool:
     """Show the page of a fault or an alert; return whether there is one. CommandError: no job can have the name."""
-    from trainium_eks.cli.environment.doctor_alerts import SCHEMA_VERSION
-    from trainium_eks.cli.shared import output
-    from trainium_eks.client.failure import WRONG_USAGE, CommandError, as_typed
-    from trainium_eks.model.validation.problems import nearest
-    from trainium_eks.observe import rules
-    from trainium_eks.observe.alerts import runbook
-    from trainium_eks.observe.faults import catalogue
-
     severities = rules.severities()
     alert = next((each for each in severities if each.lower() == name.lower()), "")
     fault = catalogue.BY_NAME.get(name)
@@ -150,16 +127,6 @@ def _page(cluster: ClusterOptions, name: str) -> bool:
 
 
 def _list(cluster: ClusterOptions) -> None:
-    from rich.text import Text
-
-    from trainium_eks.cli.environment.doctor_alerts import SCHEMA_VERSION, SEVERITIES
-    from trainium_eks.cli.shared import output
-    from trainium_eks.cli.shared.console import show_sections
-    from trainium_eks.client.failure import as_typed
-    from trainium_eks.observe import rules
-    from trainium_eks.observe.alerts import runbook
-    from trainium_eks.observe.faults import catalogue
-
     found = [(name, severity, runbook.about(name)) for name, severity in rules.severities().items()]
     faults = [(each.name, each.symptom) for each in catalogue.FAULTS]
     if cluster.as_json:
@@ -167,27 +134,11 @@ def _list(cluster: ClusterOptions) -> None:
         named = [{"name": name, "about": symptom} for name, symptom in faults]
         output.write_json({"schemaVersion": SCHEMA_VERSION, "alerts": listed, "faults": named})
         return
-    hint = as_typed("trn doctor NAME prints a page, trn doctor says what is wrong with the stack now.")
-    shown = [
-        _table(("FAULT", "YOU SEE"), ((Text(name), symptom) for name, symptom in faults)),
-        _table(
-            ("ALERT", "SEVERITY", "MEANS"),
-            ((Text(name), Text(severity, SEVERITIES.get(severity, "")), about) for name, severity, about in found),
-        ),
-        Text(hint),
-    ]
-    show_sections(shown, no_color=cluster.no_color)
-
-
-def _table(columns: tuple[str, ...], rows: "Iterable[tuple[Any, ...]]") -> "RenderableType":
-    """Return a table; its last column is text of many words."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in columns[:-1]:
-        table.add_column(name, no_wrap=True)
-    table.add_column(columns[-1], overflow="fold")
-    for *cells, last in rows:
-        table.add_row(*cells, Text(last.replace("`", "")))
-    return table
+    of_faults = table("FAULT", "YOU SEE", folded=("YOU SEE",))
+    for name, symptom in faults:
+        of_faults.add_row(name, Text(symptom.replace("`", "")))
+    of_alerts = table("ALERT", "SEVERITY", "MEANS", folded=("MEANS",))
+    for name, severity, about in found:
+        of_alerts.add_row(name, Text(severity, SEVERITIES.get(severity, "")), Text(about.replace("`", "")))
+    hint = Text(as_typed("trn doctor NAME prints a page, trn doctor says what is wrong with the stack now."))
+    show_sections([of_faults, of_alerts, hint], no_color=cluster.no_color)

@@ -19,7 +19,9 @@ from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, CommandError, as_typed
 from trainium_eks.client.session import Session, open_session
-from trainium_eks.kube.cluster import Object, name_of
+from trainium_eks.kube import pod_channels
+from trainium_eks.kube.api import ApiError
+from trainium_eks.kube.cluster import is_ready, name_of
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.config import namespaces
 from trainium_eks.model.outputs import NamespaceOutput
@@ -83,8 +85,6 @@ def _firing(cluster: ClusterOptions) -> list[Firing]:
 
 def _pod(session: Session) -> str:
     """Return the name of a ready Prometheus pod: all copies compute the same alerts."""
-    from trainium_eks.kube.api import ApiError
-
     try:
         found = session.api.list("v1", "Pod", namespace=NAMESPACE.name, labels=LABELS)
     except ApiError as error:
@@ -95,7 +95,7 @@ def _pod(session: Session) -> str:
         title = f"there is no Prometheus in the cluster (no pod {LABELS} in the namespace {NAMESPACE.name})"
         where = "the local cloud runs none" if session.is_local else "`observability.metrics` in the config installs it"
         raise CommandError(FAILED, f"{title}: {where}")
-    ready = [pod for pod in found if _is_ready(pod)]
+    ready = [pod for pod in found if is_ready(pod)]
     if not ready:
         names = ", ".join(map(name_of, found))
         raise CommandError(
@@ -111,16 +111,9 @@ def _refused(session: Session) -> str:
     )
 
 
-def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-
 @contextmanager
 def _forwarded(session: Session, pod: str) -> Iterator[str]:
     """Yield the address on this machine that leads to the pod."""
-    from trainium_eks.kube import pod_channels
-
     try:
         pod_channels.check_port_forward(session, pod, PORT)
     except pod_channels.NoChannelError as error:

@@ -4,13 +4,21 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+from rich.console import Group
+from rich.padding import Padding
+from rich.text import Text
 
-from trainium_eks.cli.shared.command import ENVIRONMENT, App
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.console import answer
+from trainium_eks.cli.shared.report import table
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client import fabric as fabric_test
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED
+from trainium_eks.client.session import open_session
+from trainium_eks.jobs.objects.options import TrainOptions
 
-app = App(panel=ENVIRONMENT)
+app = App()
 
 
 class Benchmark(StrEnum):
@@ -23,7 +31,7 @@ class Benchmark(StrEnum):
 @app.command(example="trn fabric --group trn1-32xl-ng1 --against last")
 @with_cluster_options
 def fabric(
-    arguments: Annotated[list[str] | None, typer.Argument(help="Further arguments of its script, after --.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(help="Further arguments for its script, after --.")] = None,
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Node group; default: each that has nodes.")
     ] = None,
@@ -33,28 +41,22 @@ def fabric(
     against: Annotated[
         str, typer.Option("--against", metavar="last|FILE", help="Compare with the last good report.")
     ] = "",
-    tool: Annotated[Benchmark | None, typer.Option("--tool", help="Benchmark to run within each node instead.")] = None,
-    image: Annotated[str | None, typer.Option("--image", help="Image, as of `trn train`.")] = None,
+    tool: Annotated[
+        Benchmark | None, typer.Option("--tool", help="Run this benchmark within each node instead.")
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option("--image", help="Container image; default: the one `trn train` uses.")
+    ] = None,
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Test the nodes, network and storage of node groups by a gang that does what trainings do (docs/checks.md).
+    """Test the nodes, network and storage of node groups with a gang that works as trainings do (docs/checks.md).
 
     Exit code: 0 when nothing failed; 1 when something did or the cluster cannot be reached; 2 for wrong usage.
     """
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.text import Text
-
-    from trainium_eks.cli.shared.console import answer
-    from trainium_eks.cli.shared.report import table
-    from trainium_eks.client import fabric
-    from trainium_eks.client.session import open_session
-    from trainium_eks.jobs.objects.options import TrainOptions
-
     asked = TrainOptions(tuple(arguments or ()), image=image, group=group, nodes=nodes)
     with open_session(cluster) as session:
-        results = fabric.test(session, asked, against, tool.value if tool else None)
+        results = fabric_test.test(session, asked, against, tool.value if tool else None)
     parts = []
     for each in results:
         size = f"{len(each.report.get('nodes', ()))} nodes of {each.group.instance_type}"

@@ -4,22 +4,27 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from trainium_eks.cli.shared.command import ENVIRONMENT, App
+from trainium_eks.aws.account import Account
+from trainium_eks.cli.environment import check
+from trainium_eks.cli.shared import output, report, stack_state
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
 from trainium_eks.client.failure import FAILED, CommandError, as_typed
 from trainium_eks.client.project import find_project
+from trainium_eks.model.catalogue import prices
+from trainium_eks.model.finding import Report, Status
+from trainium_eks.operate.cleanup import orphans as search
+from trainium_eks.operate.cleanup.recovery import OPERATIONS
+from trainium_eks.operate.cleanup.stack_tags import Marks
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
-
-    from trainium_eks.model.finding import Report
-
-app = App(panel=ENVIRONMENT)
+app = App()
 
 COMMAND_WIDTH = 72
 """Columns after which a command continues in the next line."""
@@ -45,10 +50,6 @@ def orphans(
 
     Exit code: 0 when nothing is left and everything was looked at; 1 otherwise; 2 for wrong usage.
     """
-    from trainium_eks.cli.shared import output
-    from trainium_eks.cli.shared.console import show_sections
-    from trainium_eks.model.finding import Status
-
     found = look(stack, state, cluster, region, directory)
     if as_json:
         output.write_json(found.to_json())
@@ -61,14 +62,8 @@ def orphans(
     raise typer.Exit(FAILED if found.of(Status.FAIL, Status.NOT_CHECKED) else 0)
 
 
-def look(stack: str, state: Path | None, cluster: str | None, region: str | None, directory: Path | None) -> "Report":
+def look(stack: str, state: Path | None, cluster: str | None, region: str | None, directory: Path | None) -> Report:
     """Search the account."""
-    from trainium_eks.aws.account import Account
-    from trainium_eks.cli.environment import check
-    from trainium_eks.cli.shared import stack_state
-    from trainium_eks.operate.cleanup import orphans as search
-    from trainium_eks.operate.cleanup.marks import Marks
-
     try:
         project = find_project(directory)
     except CommandError:
@@ -83,14 +78,8 @@ def look(stack: str, state: Path | None, cluster: str | None, region: str | None
     return search.look(account, Marks(cluster=cluster) if cluster is not None else Marks(stack=stack), held)
 
 
-def sections(found: "Report") -> "Iterator[tuple[RenderableType, Sequence[str]]]":
+def sections(found: Report) -> Iterator[tuple[RenderableType, Sequence[str]]]:
     """Yield the parts of the report for people, each with the commands that follow it."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from trainium_eks.cli.shared import report
-    from trainium_eks.operate.cleanup.recovery import OPERATIONS
-
     facts = found.facts
     stack, region, live = facts["subject"], facts["region"], facts["liveClusters"]
     header = [Text(f"{stack} · {region}", "bold")]
@@ -123,13 +112,7 @@ def sections(found: "Report") -> "Iterator[tuple[RenderableType, Sequence[str]]]
     yield _summary(found), ()
 
 
-def _summary(found: "Report") -> "Text":
-    from rich.text import Text
-
-    from trainium_eks.model.catalogue import prices
-    from trainium_eks.model.finding import Status
-    from trainium_eks.operate.cleanup.recovery import OPERATIONS
-
+def _summary(found: Report) -> Text:
     operations = [each for each in found.findings if each.section == OPERATIONS]
     left = sum(each.status is Status.FAIL for each in found.findings if each.section != OPERATIONS)
     if left:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.command import ENVIRONMENT, App
+from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack, Stub
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, complain
 from trainium_eks.client.project import check_stack, find_project
@@ -20,7 +20,7 @@ from trainium_eks.client.project import check_stack, find_project
 if TYPE_CHECKING:
     from trainium_eks.cli.shared.plan_report import Plan
 
-app = App(panel=ENVIRONMENT, asks_cloud=False)
+app = App(asks_cloud=False)
 
 
 @app.command(example="trn plan --stack prod --against main")
@@ -38,7 +38,10 @@ def plan(
         ),
     ] = "",
     accept_losses: Annotated[
-        bool, typer.Option("--accept-losses", help="With --against: lost data and running work do not block.")
+        bool,
+        typer.Option(
+            "--accept-losses", help="With --against: do not block on lost data or jobs; a person has approved it."
+        ),
     ] = False,
     stub: Stub = None,
     no_color: NoColor = False,
@@ -132,7 +135,7 @@ def _show(found: "Plan", *, as_json: bool, no_color: bool) -> None:
 
 
 def _unwanted(found: "Plan", kinds: Sequence[str]) -> str:
-    """Return the number of changes of each given kind; empty when there are none."""
+    """Return the number of changes of each given kind, or an empty string."""
     compared = found.review.comparison if found.review else None
     counts = [(kind, sum(each.kind == kind for each in compared.changes.items)) for kind in kinds] if compared else []
     return ", ".join(f"{count} {kind}" for kind, count in counts if count)

@@ -1,5 +1,6 @@
 """``trn image build``: the training image, built on this machine."""
 
+from trainium_eks.cli.images import building
 from trainium_eks.cli.images.options import ImageOptions
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import cluster_options_without
@@ -17,8 +18,6 @@ def build(options: ImageOptions, *, cluster: ClusterOptions) -> None:
 
     Exit code: 0; 1 when it cannot be built; 2 for wrong usage.
     """
-    from trainium_eks.cli.images import building
-
     planned = building.plan(options, cluster)
     with building.opened_engine(options.engine) as engine:
         did = building.build(engine, planned)

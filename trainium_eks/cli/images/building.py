@@ -18,6 +18,7 @@ from trainium_eks.jobs.data.tree import NotInsideError
 from trainium_eks.jobs.images import engines, images
 from trainium_eks.jobs.images.engines import Engine
 from trainium_eks.jobs.images.images import Context, ImageRequest
+from trainium_eks.local.images.images import workloads
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation.problems import Problem
 
@@ -41,8 +42,6 @@ class BuildableImage:
 
 def plan(options: ImageOptions, cluster: ClusterOptions) -> BuildableImage:
     """Return the image to build, with its repository and tag."""
-    from trainium_eks.local.images.images import workloads
-
     outputs = outputs_of(cluster)
     request = images.request_for(outputs, options.target, options.base)
     if isinstance(request, Problem):

@@ -1,4 +1,4 @@
-"""``--in-cluster``: image builds by a Job on the CPU pool; the caller's login goes with the Job."""
+"""``--in-cluster``: image builds by a Job on the CPU pool; the caller's login is deleted with the Job."""
 
 import secrets
 

@@ -19,22 +19,26 @@ class ImageOptions:
 
     target: Annotated[
         str | None,
-        Option("--for", metavar="TARGET", about="trn1, trn2, jax, cuda or cpu; default: the first group's."),
+        Option(
+            "--for",
+            metavar="TARGET",
+            about="Target: trn1, trn2, jax, cuda or cpu; default: that of the first node group.",
+        ),
     ] = None
     base: Annotated[
         str | None, Option("--base", metavar="IMAGE", about="Start from this image, pinned by its tag.")
     ] = None
     requirements: Annotated[
-        Path | None, Option("--requirements", metavar="FILE", about="Python packages instead of ours, for pip.")
+        Path | None, Option("--requirements", metavar="FILE", about="Requirements file with other Python packages.")
     ] = None
     file: Annotated[
         Path | None,
-        Option("--file", metavar="DOCKERFILE", about="Your own; it is given BASE and our files, too."),
+        Option("--file", metavar="DOCKERFILE", about="Your own Dockerfile; it gets BASE and our files."),
     ] = None
     context: Annotated[
-        Path | None, Option("--context", metavar="DIR", about="A directory whose files the Dockerfile may copy.")
+        Path | None, Option("--context", metavar="DIR", about="Directory whose files the Dockerfile may copy.")
     ] = None
-    tag: Annotated[str | None, Option("--tag", about="Instead of the one that follows from the content.")] = None
+    tag: Annotated[str | None, Option("--tag", about="Tag; default: a digest of the image's contents.")] = None
     engine: Annotated[
-        str | None, Option("--engine", about="docker, podman or finch; default: the first that works.")
+        str | None, Option("--engine", about="Engine: docker, podman or finch; default: the first that works.")
     ] = None

@@ -1,9 +1,12 @@
 """``trn image push``: the training image in the stack's repository."""
 
+from trainium_eks.cli.images import building
+from trainium_eks.cli.images import in_cluster as jobs
 from trainium_eks.cli.images.options import ImageOptions, InCluster
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import FAILED, CommandError
 
 app = App()
 
@@ -15,9 +18,6 @@ def push(options: ImageOptions, in_cluster: InCluster = False, *, cluster: Clust
 
     Exit code: 0; 1 when it cannot be built or pushed; 2 for wrong usage.
     """
-    from trainium_eks.cli.images import building
-    from trainium_eks.client.failure import FAILED, CommandError
-
     planned = building.plan(options, cluster)
     digest = planned.repository.digest(planned.tag)
     if digest:
@@ -30,8 +30,6 @@ def push(options: ImageOptions, in_cluster: InCluster = False, *, cluster: Clust
         building.report(cluster, planned.reference, "is there already", digest)
         return
     if in_cluster:
-        from trainium_eks.cli.images import in_cluster as jobs
-
         jobs.build(cluster, planned)
     else:
         with building.opened_engine(options.engine) as engine:

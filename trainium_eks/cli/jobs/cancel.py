@@ -3,47 +3,47 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client import ending, reading, sagemaker
 from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.ending import EndedJob
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import say, silent
+from trainium_eks.client.session import Session, open_session
+from trainium_eks.jobs.observed.free_capacity import name_some
+from trainium_eks.jobs.observed.watched import WatchedJob
+from trainium_eks.jobs.sagemaker.job import STOP_SECONDS
+from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
 from trainium_eks.kube.pod_text import printable
 from trainium_eks.model.validation.problems import plural
-
-if TYPE_CHECKING:
-    from trainium_eks.client.ending import EndedJob
-    from trainium_eks.client.session import Session
-    from trainium_eks.jobs.observed.watched import WatchedJob
-    from trainium_eks.jobs.sagemaker.service import SageMakerJobs
 
 MOST_FILES = 12
 """Names of files that are shown; JSON has all."""
 
-app = App(panel=JOBS)
+app = App()
 
 
 @app.command(example="trn cancel bert-tiny")
 @with_cluster_options
 def cancel(
     job: Annotated[str | None, typer.Argument(help="Name of the job.", show_default=False)] = None,
-    everything: Annotated[bool, typer.Option("--all", help="End all jobs of the namespace that go on.")] = False,
-    agreed: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Cancel all running and waiting jobs of the namespace.")
+    ] = False,
+    agreed: Annotated[bool, typer.Option("--yes", "-y", help="With --all: skip the confirmation.")] = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """End a job: its processes get SIGTERM and their grace period, then it is removed. Its output stays.
+    """Cancel a job: its processes get SIGTERM and their grace period, then it is deleted. Its output stays.
 
     Exit code: 0; 1 when pods are still there after their grace period; 2 when there is no such job.
     """
-    from trainium_eks.client import reading, sagemaker
-    from trainium_eks.client.session import open_session
-
     with open_session(cluster) as session:
         if (job is None) == (not everything):
             raise CommandError(WRONG_USAGE, "give the name of a job, or --all")
@@ -54,7 +54,7 @@ def cancel(
             found = [*found, *(managed.jobs(None) if everything else [one] if one is not None else [])]
         wanted = [each for each in found if each.name == job or (everything and each.ended is None)]
         if job is not None and not wanted:
-            raise reading.no_such(session, job, found)
+            raise reading.missing_job_error(session, job, found)
         if everything and wanted and not agreed:
             _agree(cluster, session.namespace.name, wanted)
         done = [_end(session, managed, each, cluster) for each in wanted]
@@ -68,7 +68,7 @@ def cancel(
     raise typer.Exit(FAILED if left else 0)
 
 
-def _agree(cluster: ClusterOptions, namespace: str, wanted: "Sequence[WatchedJob]") -> None:
+def _agree(cluster: ClusterOptions, namespace: str, wanted: Sequence[WatchedJob]) -> None:
     names = ", ".join(job.name for job in wanted)
     question = f"End {plural(len(wanted), 'job')} of {namespace}, your colleagues' too ({names})?"
     if cluster.as_json or not sys.stdin.isatty():
@@ -79,11 +79,8 @@ def _agree(cluster: ClusterOptions, namespace: str, wanted: "Sequence[WatchedJob
         raise CommandError(WRONG_USAGE, "Nothing was ended.")
 
 
-def _end(session: "Session", managed: "SageMakerJobs | None", job: "WatchedJob", cluster: ClusterOptions) -> "EndedJob":
+def _end(session: Session, managed: SageMakerJobs | None, job: WatchedJob, cluster: ClusterOptions) -> EndedJob:
     """End a job of the cluster; stop one of SageMaker, which keeps its name, unless it has ended."""
-    from trainium_eks.client import ending
-    from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerWork
-
     if managed is None or not isinstance(job, SageMakerWork):
         return ending.end(session, job, silent if cluster.as_json else say)
     if job.kind == ENDPOINT:
@@ -95,10 +92,7 @@ def _end(session: "Session", managed: "SageMakerJobs | None", job: "WatchedJob",
     return ending.EndedJob(job.name, 0, job.checkpoints, None, (), stopping=job.ended is None)
 
 
-def _text(each: "EndedJob") -> str:
-    from trainium_eks.jobs.observed.free_capacity import some
-    from trainium_eks.jobs.sagemaker.job import STOP_SECONDS
-
+def _text(each: EndedJob) -> str:
     if each.pods_left:
         return printable(
             f"{each.name} is deleted, but {each.pods_left} of its pods are still there after their grace period: "
@@ -110,6 +104,6 @@ def _text(each: "EndedJob") -> str:
     if not each.output:
         return printable(f"{each.name} has ended and is removed.")
     step = f", checkpoint of step {each.checkpoint}" if each.checkpoint is not None else ""
-    there = f": {some(each.files, MOST_FILES)}" if each.files else ""
+    there = f": {name_some(each.files, MOST_FILES)}" if each.files else ""
     where = printable(f"  on the volume: {each.output}{step}{there}")
     return f"{printable(each.name)} has ended and is removed.\n{where}"

@@ -5,26 +5,28 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared import console
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.console import lines, table
 from trainium_eks.cli.shared.durations import duration
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client import reading
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import INTERRUPTED, CommandError, as_typed
 from trainium_eks.client.notices import notice
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-    from rich.text import Text
-
-    from trainium_eks.client.sagemaker import ListedJobs
-    from trainium_eks.client.session import Session
-    from trainium_eks.jobs.observed.watched import WatchedJob
-    from trainium_eks.jobs.watch.steps import Progress
+from trainium_eks.client.sagemaker import ListedJobs
+from trainium_eks.client.session import Session, open_session
+from trainium_eks.jobs.observed.watched import WatchedJob
+from trainium_eks.jobs.sagemaker.service import LISTED_DAYS
+from trainium_eks.jobs.watch.steps import Progress
+from trainium_eks.kube.errors import ClusterError
 
 LOOK_SECONDS = 2.0
 RECENTLY = timedelta(hours=1)
@@ -42,13 +44,15 @@ _COLORS = {
     "Terminated": "red",
 }
 
-app = App(panel=JOBS)
+app = App()
 
 
 @app.command(example="trn jobs --namespace training")
 @with_cluster_options
 def jobs(
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Add jobs that ended over an hour ago.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Include jobs that ended more than an hour ago.")
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes as they happen, until Ctrl-C.")] = False,
     all_teams: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="Show the jobs of all teams whose jobs you may read.")
@@ -62,8 +66,6 @@ def jobs(
     """
     if all_teams and (watch or cluster.namespace):
         raise typer.BadParameter(f"--all-namespaces goes without --{'watch' if watch else 'namespace'}")
-    from trainium_eks.cli.shared import console
-    from trainium_eks.client.session import open_session
 
     with open_session(cluster) as session:
         if all_teams:
@@ -84,10 +86,10 @@ class _Listing:
     """The jobs at one moment."""
 
     namespace: str
-    jobs: "list[WatchedJob]"
+    jobs: list[WatchedJob]
     hidden: int
     """Number of jobs that ended earlier, and are not listed."""
-    progress: "Mapping[str, Progress]"
+    progress: Mapping[str, Progress]
     now: datetime
 
     def to_json(self) -> dict[str, Any]:
@@ -101,9 +103,7 @@ class _Listing:
         ]
         return {"namespace": self.namespace, "jobs": listed}
 
-    def shown(self) -> "RenderableType":
-        from trainium_eks.cli.shared.console import lines
-
+    def shown(self) -> RenderableType:
         if self.jobs:
             return _JobTable(self)
         if self.hidden:
@@ -114,16 +114,12 @@ class _Listing:
 
 
 class _JobTable:
-    """The table of jobs, as wide as there is room: where there is little, kind and queue stand below the name."""
+    """The table of jobs, as wide as there is room: in a narrow one, kind and queue are on a line below the name."""
 
     def __init__(self, listing: _Listing) -> None:
         self._listing = listing
 
-    def __rich_console__(self, console: object, options: Any) -> "Iterable[Table]":
-        from rich.text import Text
-
-        from trainium_eks.cli.shared.console import table
-
+    def __rich_console__(self, console: object, options: Any) -> Iterable[Table]:
         wide = options.max_width >= WIDE
         apart = ("KIND", "QUEUE") if wide else ()
         headings = ("JOB", *apart, "STATE", "NODES", "RUN", "RESTARTS" if wide else "TRY", "TIME", "STEP")
@@ -146,9 +142,7 @@ class _JobTable:
         yield made
 
 
-def _step(where: "Progress | None") -> "Text":
-    from rich.text import Text
-
+def _step(where: Progress | None) -> Text:
     if where is None:
         return Text("-", "dim")
     total = f"/{where.last.total}" if where.last.total is not None else ""
@@ -160,9 +154,7 @@ def _step(where: "Progress | None") -> "Text":
     return text
 
 
-def _look(session: "Session", everything: bool, managed: "ListedJobs | None" = None) -> _Listing:
-    from trainium_eks.client import reading
-
+def _look(session: Session, everything: bool, managed: ListedJobs | None = None) -> _Listing:
     found, now = reading.jobs(session), reading.now()
     shown = [job for job in found if everything or job.ended is None or now - job.ended < RECENTLY]
     progress, hidden = reading.progress_of_all(session, shown), len(found) - len(shown)
@@ -171,20 +163,12 @@ def _look(session: "Session", everything: bool, managed: "ListedJobs | None" = N
     return _Listing(session.namespace.name, shown, hidden, progress, now)
 
 
-def _managed(session: "Session", everything: bool) -> "ListedJobs":
-    from trainium_eks.client.sagemaker import ListedJobs
-    from trainium_eks.jobs.sagemaker.service import LISTED_DAYS
-
+def _managed(session: Session, everything: bool) -> ListedJobs:
     return ListedJobs(session, timedelta(days=LISTED_DAYS) if everything else RECENTLY)
 
 
-def _all_teams(first: "Session", cluster: ClusterOptions, everything: bool) -> None:
+def _all_teams(first: Session, cluster: ClusterOptions, everything: bool) -> None:
     """Show the jobs of one team after another; fail where no team's jobs may be read."""
-    from rich.text import Text
-
-    from trainium_eks.cli.shared import console
-    from trainium_eks.client.session import open_session
-
     refused: list[CommandError] = []
     for team in first.outputs.namespaces:
         # The local cloud has a researcher of each team; elsewhere the caller's own rights decide.
@@ -202,13 +186,8 @@ def _all_teams(first: "Session", cluster: ClusterOptions, everything: bool) -> N
         notice(each.title)
 
 
-def _live(session: "Session", cluster: ClusterOptions, everything: bool) -> None:
+def _live(session: Session, cluster: ClusterOptions, everything: bool) -> None:
     """Show the jobs until Ctrl-C; in a pipe, each new state. An unreachable server is retried."""
-    from rich.console import Group
-
-    from trainium_eks.cli.shared import console
-    from trainium_eks.kube.errors import ClusterError
-
     managed, last = _managed(session, everything), None
     with console.screen(cluster) as draw:
         while True:

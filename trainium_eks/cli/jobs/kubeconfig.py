@@ -7,32 +7,33 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.output import write
 from trainium_eks.cli.shared.with_cluster_options import Directory, Json, Namespace, Outputs, Stack
+from trainium_eks.client.cluster_access import find_source, find_stack
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.session import find_namespace
+from trainium_eks.local import access
 from trainium_eks.model.validation.parsing import parse_yaml
 
-app = App(panel=JOBS)
+app = App()
 
 
 @app.command(example="trn kubeconfig --namespace training > kubeconfig.yaml")
 def kubeconfig(
     stack: Stack = "",
     namespace: Namespace = None,
-    admin: Annotated[bool, typer.Option("--admin", help="Print the administrator's file, of a local cloud.")] = False,
-    path: Annotated[bool, typer.Option("--path", help="Print the path of the file, of a local cloud.")] = False,
+    admin: Annotated[
+        bool, typer.Option("--admin", help="Print the administrator's kubeconfig of a local cloud.")
+    ] = False,
+    path: Annotated[bool, typer.Option("--path", help="Print the path of a local cloud's kubeconfig.")] = False,
     outputs: Outputs = None,
     as_json: Json = False,
     directory: Directory = None,
 ) -> None:
     """Print a kubeconfig with your namespace in its context: trn kubeconfig > kubeconfig.yaml."""
-    import yaml
-
-    from trainium_eks.client.cluster_access import find_source, find_stack
-    from trainium_eks.client.session import find_namespace
-
     own = admin or path  # not another file that the variable KUBECONFIG names
     source = find_stack(stack, outputs, directory) if own else find_source(stack, outputs, None, directory)
     if own and source.paths is None:
@@ -42,8 +43,6 @@ def kubeconfig(
         )
     team = "" if admin else find_namespace(source.outputs, namespace, outputs).name
     if source.paths is not None and source.has_own_kubeconfig:
-        from trainium_eks.local import access
-
         file: Path | None = source.paths.kubeconfig if admin else access.make_kubeconfig(source.paths, team)
         if path:
             write(f"{file}\n")

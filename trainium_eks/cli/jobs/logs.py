@@ -2,25 +2,27 @@
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared import log_lines
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.log_lines import Printer
 from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
+from trainium_eks.client import kept_logs, reading, sagemaker
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError
+from trainium_eks.client.follow import Follower
+from trainium_eks.client.logs import LogOptions, PodFilter, choose, first_failed, read
 from trainium_eks.client.notices import notice, say
+from trainium_eks.client.session import Session, open_session
+from trainium_eks.jobs.observed.job_snapshot import FAILURES
+from trainium_eks.jobs.observed.watched import WatchedJob
+from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerWork
 from trainium_eks.kube.pod_text import printable
 
-if TYPE_CHECKING:
-    from trainium_eks.cli.shared.log_lines import Printer
-    from trainium_eks.client.logs import LogOptions, PodFilter
-    from trainium_eks.client.session import Session
-    from trainium_eks.jobs.observed.watched import WatchedJob
-    from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerWork
-
-app = App(panel=JOBS)
+app = App()
 
 
 @app.command(example="trn logs bert-tiny --follow")
@@ -28,34 +30,27 @@ app = App(panel=JOBS)
 def logs(
     job: Job,
     rank: Annotated[int | None, typer.Option("--rank", "-r", help="Rank to show; default: 0.")] = None,
-    node: Annotated[int | None, typer.Option("--node", help="Node whose ranks are shown, counted from 0.")] = None,
+    node: Annotated[int | None, typer.Option("--node", help="Show all ranks of this node, counted from 0.")] = None,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Show all nodes, each line with its node.")] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on, over restarts too, until the job ends.")
+        bool, typer.Option("--follow", "-f", help="Follow the log until the job ends, across restarts.")
     ] = False,
     since: Annotated[
         str | None,
-        typer.Option("--since", help="Show the last 90s, 10m, 2h, or from a time on; also of pods that are gone."),
+        typer.Option("--since", help="Show lines since 90s, 10m or 2h ago, or since a time; includes deleted pods."),
     ] = None,
     tail: Annotated[int | None, typer.Option("--tail", min=0, help="Show only the last lines of each node.")] = None,
     previous: Annotated[
-        bool, typer.Option("--previous", "-p", help="Show the container before it was restarted in its pod.")
+        bool, typer.Option("--previous", "-p", help="Show the container before its last restart in the same pod.")
     ] = False,
-    timestamps: Annotated[
-        bool, typer.Option("--timestamps", "-t", help="Show the time of each line before it.")
-    ] = False,
+    timestamps: Annotated[bool, typer.Option("--timestamps", "-t", help="Show a timestamp before each line.")] = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Show a job's output: rank 0, another rank, or all. With --since also of deleted pods and removed jobs.
+    """Show a job's log: rank 0, another rank, or all. With --since also of deleted pods and jobs.
 
     Exit code: 0; 1 when there is no log, and with --follow when the job did not succeed; 2 for wrong usage.
     """
-    from trainium_eks.cli.shared import log_lines
-    from trainium_eks.client import kept_logs, reading, sagemaker
-    from trainium_eks.client.logs import LogOptions, choose, read
-    from trainium_eks.client.session import open_session
-
     options = LogOptions(rank, node, everything, follow, since, tail, previous)
     with open_session(cluster) as session:
         if (managed := sagemaker.find(session, job)) is not None:
@@ -70,7 +65,7 @@ def logs(
         found = reading.jobs(session)
         there = reading.named(found, job)
         if there is None:
-            failure = reading.no_such(session, job, found)
+            failure = reading.missing_job_error(session, job, found)
             offer = f". What a removed job wrote: trn logs {job} --since 24h" if reading.keeps(session) else ""
             raise CommandError(failure.code, f"{failure.title}{offer}")
         wanted = choose(there, options)
@@ -82,11 +77,8 @@ def logs(
         _complain(troubles)
 
 
-def follow_job(session: "Session", job: "WatchedJob", wanted: "PodFilter", printer: "Printer") -> int:
+def follow_job(session: Session, job: WatchedJob, wanted: PodFilter, printer: Printer) -> int:
     """Print lines as they come until the job has ended; return 0 when it succeeded."""
-    from trainium_eks.client.follow import Follower
-    from trainium_eks.jobs.observed.job_snapshot import FAILURES
-
     follower = Follower(session, job, wanted, notice)
     try:
         for lines in follower.batches():
@@ -98,10 +90,9 @@ def follow_job(session: "Session", job: "WatchedJob", wanted: "PodFilter", print
     return 0 if follower.state == "Completed" else FAILED
 
 
-def explain(session: "Session", job: "WatchedJob", cluster: ClusterOptions) -> None:
+def explain(session: Session, job: WatchedJob, cluster: ClusterOptions) -> None:
     """Print on stderr why a job failed: the node that ended first, the doctor's findings, and where more stands."""
     from trainium_eks.cli.shared.examine import closing
-    from trainium_eks.client.logs import first_failed
 
     if first := first_failed(session, job):
         notice(f"{job.name}: {first}")
@@ -110,11 +101,8 @@ def explain(session: "Session", job: "WatchedJob", cluster: ClusterOptions) -> N
 
 
 def _of_sagemaker(
-    jobs: "SageMakerJobs", job: "SageMakerWork", options: "LogOptions", cluster: ClusterOptions, *, timestamps: bool
+    jobs: SageMakerJobs, job: SageMakerWork, options: LogOptions, cluster: ClusterOptions, *, timestamps: bool
 ) -> int:
-    from trainium_eks.cli.shared import log_lines
-    from trainium_eks.client import sagemaker
-
     node, since = sagemaker.chosen(job, options)
     if options.follow:
         return log_lines.follow_sagemaker(jobs, job.name, cluster, node, since, timestamps=timestamps)

@@ -1,22 +1,31 @@
 """``trn predict``: predict a file with a trained classifier, or ask an endpoint of SageMaker."""
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from trainium_eks.cli.shared import model_options, output
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client import sagemaker, serving
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError, as_typed
 from trainium_eks.client.notices import Say, notice, say, silent
+from trainium_eks.client.sagemaker_serving import SageMakerModels
+from trainium_eks.client.serving import ModelRequest
+from trainium_eks.client.session import open_session
+from trainium_eks.jobs.data.staging import DATA
+from trainium_eks.jobs.objects import batch_jobs
+from trainium_eks.jobs.sagemaker import serving as requests
+from trainium_eks.jobs.serve import serving_refusals as refusals
+from trainium_eks.jobs.serve.serving import CONTAINER, PREDICT, Batch
+from trainium_eks.jobs.serve.serving import job as job_of
+from trainium_eks.kube.api import ApiError
 from trainium_eks.kube.pod_text import LINE_CHARACTERS, json_object, printable, whole
+from trainium_eks.model.validation.problems import Problem
 
-if TYPE_CHECKING:
-    from trainium_eks.client.serving import ModelRequest
-
-app = App(panel=JOBS)
+app = App()
 
 
 @app.command(example="trn predict reviews /data/reviews.jsonl --to /data/predictions.jsonl")
@@ -37,7 +46,7 @@ def predict(
     ] = None,
     on: model_options.On = "eks",
     field: Annotated[str, typer.Option("--field", help="Column or key with the text; default: content, or text.")] = "",
-    replace: Annotated[bool, typer.Option("--replace", help="Write OUTPUT even if it is there.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite OUTPUT.")] = False,
     group: model_options.Group = None,
     instance_type: model_options.InstanceType = None,
     devices: model_options.Devices = None,
@@ -54,15 +63,6 @@ def predict(
 
     Exit code: the Job's: 0 when the predictions are there, 1 when not; 2 for a request that cannot run.
     """
-    from trainium_eks.client import serving
-    from trainium_eks.client.session import open_session
-    from trainium_eks.jobs.data.staging import DATA
-    from trainium_eks.jobs.objects import batch_jobs
-    from trainium_eks.jobs.serve import serving_refusals as refusals
-    from trainium_eks.jobs.serve.serving import CONTAINER, PREDICT, Batch
-    from trainium_eks.jobs.serve.serving import job as job_of
-    from trainium_eks.kube.api import ApiError
-
     if text:
         if on != "sagemaker" or input_ or to:
             raise typer.BadParameter("--text asks an endpoint: with --on sagemaker, without INPUT and --to")
@@ -140,8 +140,6 @@ class _LogDisplay:
 
 def _ask(cluster: ClusterOptions, name: str, texts: list[str]) -> None:
     """Show an endpoint's predictions of texts, the namespace's or the stack's."""
-    from trainium_eks.client.sagemaker_serving import SageMakerModels
-
     name, answer = SageMakerModels(cluster).ask(name, texts)
     rows = answer.get("predictions") if isinstance(answer, dict) else None
     if not isinstance(rows, list) and not cluster.as_json:
@@ -157,7 +155,7 @@ def _ask(cluster: ClusterOptions, name: str, texts: list[str]) -> None:
 
 def _transform(
     cluster: ClusterOptions,
-    wanted: "ModelRequest",
+    wanted: ModelRequest,
     source: str,
     target: str,
     field: str,
@@ -167,12 +165,6 @@ def _transform(
     dry_run: bool,
 ) -> None:
     """Transform a file of S3, or a prefix."""
-    from trainium_eks.client import sagemaker
-    from trainium_eks.client.sagemaker_serving import SageMakerModels
-    from trainium_eks.jobs.sagemaker import serving as requests
-    from trainium_eks.jobs.serve.serving import PREDICT
-    from trainium_eks.model.validation.problems import Problem
-
     models = SageMakerModels(cluster)
     wrong = [*requests.file_problems(source, target, models.where)]
     wrong += [Problem("--replace", "batch transform replaces its output", "leave it out")] if replace else []

@@ -2,25 +2,26 @@
 result."""
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
+from trainium_eks.client import logs, reading
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import Say, notice, silent
+from trainium_eks.client.session import Session, open_session
+from trainium_eks.jobs.observed.watched import WatchedJob, of
+from trainium_eks.jobs.watch import profiling
+from trainium_eks.jobs.watch.log_lines import pod_names
 from trainium_eks.model.validation.problems import plural
-
-if TYPE_CHECKING:
-    from trainium_eks.client.session import Session
-    from trainium_eks.jobs.observed.watched import WatchedJob
 
 LOOK_SECONDS = 2.0
 
-app = App(panel=JOBS)
+app = App()
 
 
 @app.command(example="trn profile bert-tiny")
@@ -28,19 +29,14 @@ app = App(panel=JOBS)
 def profile(
     job: Job,
     rank: Annotated[int, typer.Option("--rank", "-r", min=0, help="Rank whose node is profiled.")] = 0,
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps that are run.")] = 10,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Number of training steps to run.")] = 10,
     *,
     cluster: ClusterOptions,
 ) -> None:
     """Profile some training steps of a job with Neuron's profiler, into /data/profiles/<job>.
 
-    The job is run again for that, in as many nodes: the Neuron runtime cannot be told to profile a process that runs.
+    The job is run again for that, in as many nodes: the Neuron runtime cannot start to profile a running process.
     """
-    from trainium_eks.client import reading
-    from trainium_eks.client.session import open_session
-    from trainium_eks.jobs.observed.watched import of
-    from trainium_eks.jobs.watch import profiling
-
     say = silent if cluster.as_json else notice
     with open_session(cluster) as session:
         found = reading.find(session, job)
@@ -67,12 +63,8 @@ def profile(
     output.answer(document, text, as_json=cluster.as_json)
 
 
-def _place(session: "Session", job: "WatchedJob", rank: int) -> int:
+def _place(session: Session, job: WatchedJob, rank: int) -> int:
     """Return the node of a rank, of a job that can be profiled."""
-    from trainium_eks.client import logs
-    from trainium_eks.jobs.watch import profiling
-    from trainium_eks.jobs.watch.log_lines import pod_names
-
     if session.is_local:
         title = "the local cloud's Neuron devices are simulated: there is nothing to profile (py-spy shows CPU time)"
         raise CommandError(FAILED, title)
@@ -88,10 +80,8 @@ def _place(session: "Session", job: "WatchedJob", rank: int) -> int:
     return pod_names(job.source, "gang").index(wanted.pods[0])
 
 
-def _steps_done(session: "Session", name: str, steps: int, say: Say) -> int | None:
+def _steps_done(session: Session, name: str, steps: int, say: Say) -> int | None:
     """Wait until the job has run the steps, or ended; return the last of them."""
-    from trainium_eks.client import logs, reading
-
     said = ""
     while True:
         job = reading.find(session, name)

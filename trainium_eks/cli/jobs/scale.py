@@ -4,15 +4,19 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared import examine, output
+from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client import scaling
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.client.notices import say, silent
+from trainium_eks.client.session import open_session
+from trainium_eks.jobs.submit import cluster_facts, planning
+from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.validation.problems import plural
 
-app = App(panel=JOBS)
+app = App()
 
 
 @app.command(example="trn scale trn1-32xl-ng1 4")
@@ -28,12 +32,6 @@ def scale(
 
     Exit code: 0; 1 when nodes are not Ready in time; 2 for a number that the group cannot have.
     """
-    from trainium_eks.cli.shared import examine
-    from trainium_eks.client import scaling
-    from trainium_eks.client.session import open_session
-    from trainium_eks.jobs.submit import cluster_facts, planning
-    from trainium_eks.model.outputs import NodeGroupOutput
-
     tell = silent if cluster.as_json else say
     with open_session(cluster) as session:
         found = planning.find_group(session.outputs, group)

@@ -3,20 +3,29 @@ written to a command line, into a job's object, or to the output."""
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from getpass import getpass
+from typing import Annotated
 
 import typer
 
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.session import Session, open_session
+from trainium_eks.jobs.data import tokens
+from trainium_eks.jobs.objects import token_reference
+from trainium_eks.jobs.objects.token_reference import (
+    DEFAULT_SECRET,
+    TOKEN_KEY,
+    TOKEN_VARIABLES,
+    TRACKING_VARIABLES,
+    reference_problem,
+)
+from trainium_eks.kube.api import ApiError, ObjectReference
 
-if TYPE_CHECKING:
-    from trainium_eks.client.session import Session
-
-app = App(panel=JOBS)
+app = App()
 
 
 @app.command(example="trn secret --from-aws ml/hugging-face")
@@ -28,25 +37,19 @@ def secret(
     ] = "",
     json_key: Annotated[str, typer.Option("--json-key", help="Key of the token in a JSON object of several.")] = "",
     track: Annotated[
-        bool, typer.Option("--track", help="Put the variables of MLflow and Weights & Biases there, as you have them.")
+        bool, typer.Option("--track", help="Store the MLflow and Weights & Biases variables of your shell.")
     ] = False,
-    delete: Annotated[bool, typer.Option("--delete", help="Take the Secret away.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the Secret.")] = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Put a token for gated models into your namespace: from the variable HF_TOKEN, a pipe, or typed unseen.
+    """Store a token for gated models in a Secret: from the variable HF_TOKEN, a pipe, or a hidden prompt.
 
-    It is never printed, and stands in no job: `trn stage` and `trn train --hf-secret` refer to it by its name. With
+    It is never printed, and no job contains it: `trn stage` and `trn train --hf-secret` refer to it by its name. With
     --track it holds the variables for `trn train --track-secret`: MLFLOW_TRACKING_URI, WANDB_API_KEY and the like.
 
     Exit code: 0; 1 when it is refused; 2 when there is no token.
     """
-    from trainium_eks.client.session import open_session
-    from trainium_eks.jobs.data import tokens
-    from trainium_eks.jobs.objects import token_reference
-    from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, TOKEN_KEY, reference_problem
-    from trainium_eks.kube.api import ApiError, ObjectReference
-
     if track and name == DEFAULT_SECRET:
         name = token_reference.TRACKING_SECRET
     if track and from_aws:
@@ -77,21 +80,14 @@ def secret(
 
 def _tracking() -> dict[str, str]:
     """Return the variables of trackers that the environment has."""
-    from trainium_eks.jobs.objects.token_reference import TRACKING_VARIABLES
-
     found = {key: os.environ[key].strip() for key in TRACKING_VARIABLES if os.environ.get(key, "").strip()}
     if not found:
         raise CommandError(WRONG_USAGE, f"no Secret was made: export one or more of {', '.join(TRACKING_VARIABLES)}")
     return found
 
 
-def _token(name: str, from_aws: str, json_key: str, session: "Session") -> str:
+def _token(name: str, from_aws: str, json_key: str, session: Session) -> str:
     """Return the token from Secrets Manager, the environment, a pipe, or a hidden prompt."""
-    from getpass import getpass
-
-    from trainium_eks.jobs.data import tokens
-    from trainium_eks.jobs.objects.token_reference import TOKEN_VARIABLES
-
     if from_aws:
         return tokens.from_secrets_manager(from_aws, session.outputs.region, json_key)
     if given := os.environ.get(TOKEN_VARIABLES[0]):

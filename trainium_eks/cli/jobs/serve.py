@@ -2,26 +2,30 @@
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from trainium_eks.cli.shared import model_options, output
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client import serving
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError, as_typed
 from trainium_eks.client.notices import notice, say
+from trainium_eks.client.sagemaker_serving import SageMakerModels
+from trainium_eks.client.serving import ModelRequest
+from trainium_eks.client.session import Session, open_session
+from trainium_eks.jobs.observed.job_snapshot import is_running
+from trainium_eks.jobs.sagemaker import serving as requests
 from trainium_eks.jobs.serve.engines import Engine
-
-if TYPE_CHECKING:
-    from trainium_eks.client.serving import ModelRequest
-    from trainium_eks.client.session import Session
-    from trainium_eks.jobs.serve.serving import ModelService
+from trainium_eks.jobs.serve.serving import PORT, SERVE, ModelService, objects
+from trainium_eks.kube.api import ApiError
+from trainium_eks.kube.cluster import name_of
 
 LOOK_SECONDS = 0.5
 
-app = App(panel=JOBS)
+app = App()
 
 
 @app.command(example="trn serve reviews --replicas 2")
@@ -29,7 +33,9 @@ app = App(panel=JOBS)
 def serve(
     model: Annotated[str | None, typer.Argument(help=model_options.MODEL)] = None,
     on: model_options.On = "eks",
-    replicas: Annotated[int, typer.Option("--replicas", min=1, help="Pods, or instances, that answer.")] = 1,
+    replicas: Annotated[
+        int, typer.Option("--replicas", min=1, help="Number of pods, or of SageMaker's instances.")
+    ] = 1,
     group: model_options.Group = None,
     instance_type: model_options.InstanceType = None,
     devices: model_options.Devices = None,
@@ -44,23 +50,19 @@ def serve(
         ),
     ] = "auto",
     name: Annotated[str, typer.Option("--name", help="Name of the service; default: serve-<job>.")] = "",
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the model answers.")] = True,
-    stop: Annotated[
-        str | None, typer.Option("--stop", "--delete", metavar="NAME", help="End this service instead.")
-    ] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the model has answered a request.")] = True,
+    stop: Annotated[str | None, typer.Option("--stop", "--delete", metavar="NAME", help="Delete this service.")] = None,
     dry_run: model_options.DryRun = False,
     *,
     cluster: ClusterOptions,
 ) -> None:
-    """Let a trained model answer over HTTP: a Deployment and a Service in your namespace, ready once it has answered.
+    """Serve a trained model over HTTP: a Deployment and a Service in your namespace, ready once it has answered.
 
     A classifier answers POST /predict, a model that generates text OpenAI's POST /v1/chat/completions. The same command
     again with another model changes the service without a gap. On SageMaker: an endpoint.
 
     Exit code: 0; 1 when the model does not answer; 2 for a request that cannot run.
     """
-    from trainium_eks.client.serving import ModelRequest
-
     if stop is not None:
         if model is not None:
             raise CommandError(WRONG_USAGE, "either a model to serve, or --stop NAME")
@@ -80,10 +82,6 @@ class _InterruptedError(Exception):
 
 
 def _stop(cluster: ClusterOptions, name: str, *, is_endpoint: bool) -> None:
-    from trainium_eks.client import serving
-    from trainium_eks.client.sagemaker_serving import SageMakerModels
-    from trainium_eks.client.session import open_session
-
     if is_endpoint:
         models = SageMakerModels(cluster)
         name = models.endpoint(name).name
@@ -94,12 +92,7 @@ def _stop(cluster: ClusterOptions, name: str, *, is_endpoint: bool) -> None:
     output.answer({"name": name, "state": "stopped"}, f"{name} is ended", as_json=cluster.as_json)
 
 
-def _on_eks(cluster: ClusterOptions, wanted: "ModelRequest", replicas: int, *, wait: bool, dry_run: bool) -> None:
-    from trainium_eks.client import serving
-    from trainium_eks.client.session import open_session
-    from trainium_eks.jobs.serve.serving import SERVE, objects
-    from trainium_eks.kube.api import ApiError
-
+def _on_eks(cluster: ClusterOptions, wanted: ModelRequest, replicas: int, *, wait: bool, dry_run: bool) -> None:
     with open_session(cluster) as session:
         served = replace(serving.find(session, wanted, SERVE), replicas=replicas)
         if dry_run:
@@ -116,9 +109,7 @@ def _on_eks(cluster: ClusterOptions, wanted: "ModelRequest", replicas: int, *, w
         _tell(session, cluster, served, "ready" if wait else "submitted")
 
 
-def _await(session: "Session", cluster: ClusterOptions, name: str) -> None:
-    from trainium_eks.client import serving
-
+def _await(session: Session, cluster: ClusterOptions, name: str) -> None:
     said = ""
     try:
         while True:
@@ -139,12 +130,7 @@ def _await(session: "Session", cluster: ClusterOptions, name: str) -> None:
         raise _InterruptedError(f"{name} goes on; trn serve --stop {name} ends it") from None
 
 
-def _tell(session: "Session", cluster: ClusterOptions, served: "ModelService", state: str) -> None:
-    from trainium_eks.client import serving
-    from trainium_eks.jobs.observed.job_snapshot import is_running
-    from trainium_eks.jobs.serve.serving import PORT
-    from trainium_eks.kube.cluster import name_of
-
+def _tell(session: Session, cluster: ClusterOptions, served: ModelService, state: str) -> None:
     namespace = session.namespace.name
     url = served.url(namespace)
     shown = {"name": served.name, "namespace": namespace, "state": state, "url": url, "model": served.model}
@@ -166,12 +152,8 @@ def _tell(session: "Session", cluster: ClusterOptions, served: "ModelService", s
     output.answer(document, as_typed("\n".join(lines)), as_json=cluster.as_json)
 
 
-def _on_sagemaker(cluster: ClusterOptions, wanted: "ModelRequest", replicas: int, *, wait: bool, dry_run: bool) -> None:
+def _on_sagemaker(cluster: ClusterOptions, wanted: ModelRequest, replicas: int, *, wait: bool, dry_run: bool) -> None:
     """Make an endpoint, or let it answer with another model."""
-    from trainium_eks.client.sagemaker_serving import SageMakerModels
-    from trainium_eks.jobs.sagemaker import serving as requests
-    from trainium_eks.jobs.serve.serving import SERVE
-
     models = SageMakerModels(cluster)
     made, exists = models.planned(wanted, SERVE, instances=replicas)
     if dry_run:

@@ -5,19 +5,23 @@ from typing import Annotated
 import typer
 
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.progress import shown_progress
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client import staging
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError
+from trainium_eks.client.session import open_session
+from trainium_eks.jobs.data.presets import PRESETS
+from trainium_eks.jobs.data.staging import CONTAINER, DATA, StageRequest
+from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.kube.pod_text import LINE_CHARACTERS, printable
 
-app = App(panel=JOBS)
+app = App()
 
 
 def _show_presets(asked: bool) -> None:
     if asked:
-        from trainium_eks.jobs.data.presets import PRESETS
-
         for name, preset in PRESETS.items():
             size = f"; {preset.size}" if preset.size else ""
             output.write(f"{name}: {preset.about}{size}\n  {preset.source} -> {preset.to}\n")
@@ -38,18 +42,18 @@ def stage(
         bool,
         typer.Option("--list", help="Show the presets and exit.", callback=_show_presets, is_eager=True),
     ] = False,
-    file_list: Annotated[
-        bool, typer.Option("--file-list", help="SOURCE is a list of files: sha256sum's lines, URLs, or JSON.")
+    extract: Annotated[
+        bool, typer.Option("--extract", help="Unpack archives (tar, zip) and do not keep them.")
     ] = False,
-    extract: Annotated[bool, typer.Option("--extract", help="Unpack archives (tar, zip); they are not kept.")] = False,
     include: Annotated[
-        list[str] | None, typer.Option("--include", metavar="PATTERN", help="Take only such files ('*.parquet').")
+        list[str] | None,
+        typer.Option("--include", metavar="PATTERN", help="Copy only files that match PATTERN ('*.parquet')."),
     ] = None,
-    exclude: Annotated[list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Omit such files.")] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Copy anew, and throw away the earlier staged files.")
-    ] = False,
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Show the progress until the end.")] = True,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Skip files that match PATTERN.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Copy again and delete the files staged earlier.")] = False,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Show the progress until the copy ends.")] = True,
     token_secret: Annotated[
         str,
         typer.Option(
@@ -62,7 +66,7 @@ def stage(
         str, typer.Option("--endpoint", metavar="URL", help="An S3-compatible store, or a mirror of the Hub.")
     ] = "",
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, max=256, help="Files or pieces fetched at once; default: 16.")
+        int | None, typer.Option("--workers", min=1, max=256, help="Parallel downloads; default: 16.")
     ] = None,
     image: Annotated[
         str, typer.Option("--image", help="Image with boto3 and huggingface_hub, for clusters without egress.")
@@ -78,16 +82,10 @@ def stage(
     Exit code: the Job's: 0 when the data is there, 1 when not; 2 for wrong usage.
     """
     del presets  # its callback has acted
-    from trainium_eks.cli.shared.progress import shown_progress
-    from trainium_eks.client import staging
-    from trainium_eks.client.session import open_session
-    from trainium_eks.jobs.data.staging import CONTAINER, DATA, StageRequest
-    from trainium_eks.jobs.objects import batch_jobs
 
     asked = StageRequest(
         source,
         to,
-        is_list=file_list,
         extract=extract,
         include=tuple(include or ()),
         exclude=tuple(exclude or ()),

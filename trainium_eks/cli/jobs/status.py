@@ -3,30 +3,33 @@ its present cost and its idle accelerators."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any
 
 import typer
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared import console, output
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.console import Line, answer, lines, table
 from trainium_eks.cli.shared.durations import duration
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client import job_status, reading
 from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.device_use import DeviceUse, NodeReading
 from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError, as_typed
+from trainium_eks.client.job_status import JobStatus
+from trainium_eks.client.session import Session, open_session
+from trainium_eks.diagnose.reason import Cause, Reason
+from trainium_eks.jobs.observed.free_capacity import name_some
+from trainium_eks.jobs.submit import planning
+from trainium_eks.jobs.watch.endings import first_failure
+from trainium_eks.jobs.watch.idleness import GroupUse, uses
+from trainium_eks.jobs.watch.steps import Progress
+from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.validation.problems import plural
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from rich.console import RenderableType
-    from rich.table import Table
-
-    from trainium_eks.cli.shared.console import Line
-    from trainium_eks.client.device_use import DeviceUse, NodeReading
-    from trainium_eks.client.job_status import JobStatus
-    from trainium_eks.client.session import Session
-    from trainium_eks.diagnose.reason import Reason
-    from trainium_eks.jobs.watch.idleness import GroupUse
-    from trainium_eks.jobs.watch.steps import Progress
 
 LOOK_SECONDS = 2.0
 SHOWN_RESTARTS = 5
@@ -37,7 +40,7 @@ WIDE = 90
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
-app = App(panel=JOBS)
+app = App()
 
 
 @app.command(example="trn status bert-tiny")
@@ -47,7 +50,7 @@ def status(
         str | None,
         typer.Argument(help="Name of the job, as `trn jobs` shows it; default: the environment.", show_default=False),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again until the job ends, or Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Update until the job ends, or Ctrl-C.")] = False,
     devices: Annotated[
         bool,
         typer.Option("--devices", help="Show how busy its nodes are, by neuron-monitor or nvidia-smi in its pods."),
@@ -62,9 +65,6 @@ def status(
     """
     if job is None and (watch or devices):
         raise typer.BadParameter(f"{'--watch' if watch else '--devices'} needs a job")
-    from trainium_eks.cli.shared import console
-    from trainium_eks.client import job_status
-    from trainium_eks.client.session import open_session
 
     with open_session(cluster) as session:
         if job is None:
@@ -73,8 +73,6 @@ def status(
         found = job_status.look(session, job)
         use = None
         if devices:
-            from trainium_eks.client.device_use import DeviceUse
-
             use = DeviceUse(session)
         if watch and found.job.ended is None:
             try:
@@ -89,12 +87,8 @@ def status(
     raise typer.Exit(FAILED if found.failed or unread else 0)
 
 
-def _live(session: "Session", cluster: ClusterOptions, found: "JobStatus", use: "DeviceUse | None") -> int:
+def _live(session: Session, cluster: ClusterOptions, found: JobStatus, use: DeviceUse | None) -> int:
     """Show the job until it has ended; in a pipe, each new state. An unreachable server is retried."""
-    from trainium_eks.cli.shared import console, output
-    from trainium_eks.client import job_status
-    from trainium_eks.kube.errors import ClusterError
-
     last: object = None
     with console.screen(cluster) as draw:
         while True:
@@ -121,17 +115,12 @@ def _live(session: "Session", cluster: ClusterOptions, found: "JobStatus", use: 
                 continue
 
 
-def _document(found: "JobStatus", use: "DeviceUse | None") -> dict[str, Any]:
+def _document(found: JobStatus, use: DeviceUse | None) -> dict[str, Any]:
     return {**found.to_json(), "devices": [node.to_json() for node in use.nodes] if use else None}
 
 
-def _shown(found: "JobStatus", use: "DeviceUse | None") -> "RenderableType":
+def _shown(found: JobStatus, use: DeviceUse | None) -> RenderableType:
     """Return the status of a job, the most important part first."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from trainium_eks.cli.shared.console import lines
-
     job = found.job
     each = job.ranks_per_node
     ranks = f" x {plural(each, 'rank')}" if each else ""
@@ -146,7 +135,7 @@ def _shown(found: "JobStatus", use: "DeviceUse | None") -> "RenderableType":
     return Group(*parts)
 
 
-def _state(found: "JobStatus") -> "Iterator[Line]":
+def _state(found: JobStatus) -> Iterator[Line]:
     job = found.job
     age = duration(job.seconds(found.now))
     if found.waits is not None:
@@ -162,22 +151,18 @@ def _state(found: "JobStatus") -> "Iterator[Line]":
         yield from _reason("but " if job.ended is None else "because ", found.trouble)
 
 
-def _reason(start: str, reason: "Reason") -> "Iterator[Line]":
-    from trainium_eks.diagnose.reason import Cause
-
+def _reason(start: str, reason: Reason) -> Iterator[Line]:
     is_usual = reason.cause in (Cause.STARTING, Cause.ENDING, Cause.QUEUE, Cause.CAPACITY)
     yield f"{start}{reason.sentence}", "yellow" if is_usual else "red"
     if reason.fix:
         yield _fix(reason.fix)
 
 
-def _fix(fix: str) -> "Line":
+def _fix(fix: str) -> Line:
     return f"→ {as_typed(fix)}", "cyan"
 
 
-def _failure(found: "JobStatus", age: str) -> "Iterator[Line]":
-    from trainium_eks.jobs.watch.endings import first_failure
-
+def _failure(found: JobStatus, age: str) -> Iterator[Line]:
     state, first = found.job.state.lower(), first_failure(found.exits)
     if first is None:
         yield f"{state} after {age}", "red"
@@ -193,10 +178,7 @@ def _failure(found: "JobStatus", age: str) -> "Iterator[Line]":
         yield first.message, "red"
 
 
-def _details(found: "JobStatus") -> "Iterator[Line]":
-    from trainium_eks.jobs.observed.free_capacity import some
-    from trainium_eks.jobs.watch.endings import first_failure
-
+def _details(found: JobStatus) -> Iterator[Line]:
     job = found.job
     if found.progress is not None:
         yield from steps_lines(found.progress)
@@ -210,7 +192,7 @@ def _details(found: "JobStatus") -> "Iterator[Line]":
         useful = f"{100 * measured.useful_fraction:.1f} % of the time since it first ran was useful"
         yield f"{useful}{better}", "yellow" if better else ""
     if found.nodes:
-        yield f"on {some(found.nodes, most=4)}", "dim"
+        yield f"on {name_some(found.nodes, most=4)}", "dim"
     if job.restarts:
         yield f"restarts: {job.tries}", "yellow"
         yield from ((f"  {each.at:%H:%M:%S} {each.cause}", "") for each in found.restarts[-SHOWN_RESTARTS:])
@@ -224,13 +206,13 @@ def _details(found: "JobStatus") -> "Iterator[Line]":
         yield f"by EC2 its block ends at {present}, which its ranks do not know yet; to tell them: {tell}", "bold red"
     others = [each for each in found.exits if each.code and each != first_failure(found.exits)]
     if others and job.ended is not None:
-        yield "then: " + some([f"{each.pod} {each.meaning}" for each in others], most=3), "dim"
+        yield "then: " + name_some([f"{each.pod} {each.meaning}" for each in others], most=3), "dim"
     if found.last_lines:
         yield "last lines:", "bold"
         yield "  " + "\n".join(found.last_lines), ""
 
 
-def steps_lines(where: "Progress") -> "Iterator[Line]":
+def steps_lines(where: Progress) -> Iterator[Line]:
     """Yield a run's progress, in a few lines."""
     last = where.last
     total = f" of {last.total}" if last.total is not None else ""
@@ -257,14 +239,10 @@ def steps_lines(where: "Progress") -> "Iterator[Line]":
 class UsageTable:
     """Table with a row for each node; each core as a bar, where there is room."""
 
-    def __init__(self, nodes: "Sequence[NodeReading]") -> None:
+    def __init__(self, nodes: Sequence[NodeReading]) -> None:
         self._nodes = nodes
 
-    def __rich_console__(self, console: object, options: Any) -> "Iterator[Table]":
-        from rich.text import Text
-
-        from trainium_eks.cli.shared.console import table
-
+    def __rich_console__(self, console: object, options: Any) -> Iterator[Table]:
         headings = ("NODE", "BUSY", "EACH CORE", "DEVICE MEM", "CPU", "HOST MEM", "ERR")
         made = table(*headings, folded=("NODE", "EACH CORE"), wide=options.max_width >= WIDE)
         for node in self._nodes:
@@ -304,15 +282,8 @@ def memory(used: float | None, total: float | None) -> str:
     return f"{used / 1024**3:.1f}G" if used >= 1024**3 else f"{used / 1024**2:.0f}M"
 
 
-def _environment(session: "Session", cluster: ClusterOptions) -> None:
+def _environment(session: Session, cluster: ClusterOptions) -> None:
     """Show node groups and costs, and the idle nodes; simulated nodes cost nothing, so there is nothing to mend."""
-    from rich.console import Group
-
-    from trainium_eks.cli.shared.console import answer, lines, table
-    from trainium_eks.client import reading
-    from trainium_eks.jobs.submit import planning
-    from trainium_eks.jobs.watch.idleness import uses
-
     outputs = session.outputs
     nodes, pods, queues = reading.in_cluster(session, ("v1", "Node"), ("v1", "Pod"), reading.QUEUES)
     found = uses(outputs.node_groups, nodes or (), pods=pods, queues=queues, catalogue=planning.catalogue(outputs))
@@ -344,7 +315,7 @@ def _environment(session: "Session", cluster: ClusterOptions) -> None:
     answer(cluster, document, Group(lines([(outputs.cluster_name, "bold")]), made, lines([*sums, *wasted])))
 
 
-def _idle(each: "GroupUse", now: "datetime") -> "Line":
+def _idle(each: GroupUse, now: datetime) -> Line:
     if each.idle is None:
         return "not known: pods of other teams may not be read, and no idle guard notes it", "dim"
     if not each.idle:
@@ -353,7 +324,7 @@ def _idle(each: "GroupUse", now: "datetime") -> "Line":
     return f"{plural(each.idle, 'node')}{since}", "yellow"
 
 
-def _wasted(each: "GroupUse", *, is_local: bool) -> "Iterator[Line]":
+def _wasted(each: GroupUse, *, is_local: bool) -> Iterator[Line]:
     idle = f"{each.group.name}: {each.idle} of {each.nodes} nodes idle"
     usd = "" if each.idle_hourly_usd is None else f"{each.idle_hourly_usd:,.2f} USD an hour"
     if is_local:

@@ -8,14 +8,17 @@ from typing import Annotated, Never
 import typer
 
 from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
+from trainium_eks.client import tensorboard as board
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, CommandError
 from trainium_eks.client.notices import notice, silent
+from trainium_eks.client.session import open_session
+from trainium_eks.jobs.watch.tensorboard import PORT, pod_name
 from trainium_eks.kube.pod_text import printable
 
-app = App(panel=JOBS)
+app = App()
 
 
 @app.command(example="trn tensorboard bert-tiny")
@@ -23,7 +26,7 @@ app = App(panel=JOBS)
 def tensorboard(
     job: Job,
     image: Annotated[
-        str | None, typer.Option("--image", help="Image with TensorBoard in it; default: the job's own.")
+        str | None, typer.Option("--image", help="Image with TensorBoard; default: the job's image.")
     ] = None,
     port: Annotated[
         int,
@@ -41,10 +44,6 @@ def tensorboard(
 
     It runs as a pod of the team on the CPU pool; for the local cloud, whose volume is a directory, on this machine.
     """
-    from trainium_eks.client import tensorboard as board
-    from trainium_eks.client.session import open_session
-    from trainium_eks.jobs.watch.tensorboard import PORT, pod_name
-
     with open_session(cluster) as session:
         if not session.namespace.claim:
             raise CommandError(FAILED, f"the namespace {session.namespace.name} has no shared volume to read logs from")

@@ -4,26 +4,34 @@ import json
 import math
 import shlex
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
+import yaml
 
-from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.jobs.logs import explain, follow_job
+from trainium_eks.cli.shared import log_lines, output
+from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.durations import duration
+from trainium_eks.cli.shared.log_lines import Printer
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
+from trainium_eks.client import logs, reading, sagemaker, scaling, submitting, torchx
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, as_typed
 from trainium_eks.client.notices import say
+from trainium_eks.client.session import Session, open_session
+from trainium_eks.client.submitting import PreparedJob
+from trainium_eks.jobs.objects import volcano_job
+from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.jobs.objects.options import TrainOptions
+from trainium_eks.jobs.observed.job_snapshot import FAILURES
+from trainium_eks.jobs.sagemaker.job import SageMakerJob
+from trainium_eks.jobs.sagemaker.request import launch_script, training_request
+from trainium_eks.jobs.submit.saving import VARIABLE, interval_seconds
+from trainium_eks.model.sizing.goodput import Goodput
+from trainium_eks.model.validation.problems import describe
 
-if TYPE_CHECKING:
-    from trainium_eks.client.session import Session
-    from trainium_eks.client.submitting import PreparedJob
-    from trainium_eks.jobs.objects.job import TrainingJob
-    from trainium_eks.jobs.sagemaker.job import SageMakerJob
-    from trainium_eks.model.sizing.goodput import Goodput
-
-app = App(panel=JOBS)
+app = App()
 
 
 @app.command(example="trn train --example gradient-sum --nodes 2")
@@ -36,10 +44,6 @@ def train(options: TrainOptions, *, cluster: ClusterOptions) -> None:
 
     Exit code: 0; 1 when it was refused or did not end well; 2 for a job that cannot run.
     """
-    from trainium_eks.client import submitting
-    from trainium_eks.client.session import open_session
-    from trainium_eks.model.validation.problems import describe
-
     if options.on == "sagemaker":
         raise typer.Exit(_on_sagemaker(options, cluster))
     with open_session(cluster) as session:
@@ -57,12 +61,7 @@ def train(options: TrainOptions, *, cluster: ClusterOptions) -> None:
             raise typer.Exit(_submit(prepared, options, cluster, session))
 
 
-def _show(prepared: "PreparedJob", cluster: ClusterOptions) -> None:
-    import yaml
-
-    from trainium_eks.client import torchx
-    from trainium_eks.jobs.objects import volcano_job
-
+def _show(prepared: PreparedJob, cluster: ClusterOptions) -> None:
     job = prepared.job
     is_volcano = job.form == "volcano"
     command = torchx.command(job) if is_volcano else None
@@ -82,12 +81,7 @@ def _show(prepared: "PreparedJob", cluster: ClusterOptions) -> None:
     output.write(yaml.safe_dump_all(plain, sort_keys=False, width=1000) + "".join(f"{line}\n" for line in lines))
 
 
-def _submit(prepared: "PreparedJob", asked: TrainOptions, cluster: ClusterOptions, session: "Session") -> int:
-    from trainium_eks.cli.jobs.logs import explain, follow_job
-    from trainium_eks.cli.shared.log_lines import Printer
-    from trainium_eks.client import logs, reading, scaling, submitting, torchx
-    from trainium_eks.jobs.observed.job_snapshot import FAILURES
-
+def _submit(prepared: PreparedJob, asked: TrainOptions, cluster: ClusterOptions, session: Session) -> int:
     job = prepared.job
     submitting.validate(prepared, session, say)
     if asked.scale:
@@ -119,9 +113,7 @@ def _submit(prepared: "PreparedJob", asked: TrainOptions, cluster: ClusterOption
     return 0 if state in ("", submitting.SUCCEEDED) else FAILED
 
 
-def _document(job: "TrainingJob", state: str) -> dict[str, Any]:
-    from trainium_eks.jobs.submit.saving import interval_seconds
-
+def _document(job: TrainingJob, state: str) -> dict[str, Any]:
     return {
         "schemaVersion": output.SCHEMA_VERSION,
         "job": job.name,
@@ -142,7 +134,7 @@ def _document(job: "TrainingJob", state: str) -> dict[str, Any]:
     }
 
 
-def _submitted(job: "TrainingJob", saving: "Goodput | None", *, waits: bool) -> str:
+def _submitted(job: TrainingJob, saving: Goodput | None, *, waits: bool) -> str:
     lines = [f"Submitted {job.name}: {job.program} on {_size(job)} of {job.instance.name}, queue {job.queue}."]
     if job.output:
         lines.append(f"  Output: {job.output}")
@@ -157,10 +149,7 @@ def _submitted(job: "TrainingJob", saving: "Goodput | None", *, waits: bool) -> 
     return "\n".join(lines)
 
 
-def _saving(proposed: "Goodput") -> str:
-    from trainium_eks.cli.shared.durations import duration
-    from trainium_eks.jobs.submit.saving import VARIABLE
-
+def _saving(proposed: Goodput) -> str:
     run = proposed.run
     mean = run.seconds_between_faults
     between = f", a fault every {duration(mean)}" if math.isfinite(mean) else ""
@@ -171,7 +160,7 @@ def _saving(proposed: "Goodput") -> str:
     )
 
 
-def _size(job: "TrainingJob") -> str:
+def _size(job: TrainingJob) -> str:
     nodes = "1 node" if job.nodes == 1 else f"{job.nodes} nodes"
     ranks = "1 rank" if job.ranks_per_node == 1 else f"{job.ranks_per_node} ranks"
     return f"{nodes} with {ranks}" + (" each" if job.nodes > 1 else "")
@@ -179,12 +168,6 @@ def _size(job: "TrainingJob") -> str:
 
 def _on_sagemaker(asked: TrainOptions, cluster: ClusterOptions) -> int:
     """Submit a training job to SageMaker, and follow it unless it is detached; return the exit code."""
-    import yaml
-
-    from trainium_eks.cli.shared import log_lines
-    from trainium_eks.client import sagemaker
-    from trainium_eks.jobs.sagemaker.request import launch_script, training_request
-
     made, archive, jobs = sagemaker.planned(asked, cluster)
     if asked.dry_run:
         request, script = training_request(made), launch_script(made)
@@ -205,7 +188,7 @@ def _on_sagemaker(asked: TrainOptions, cluster: ClusterOptions) -> int:
     return 0 if ended is None or ended.state == "Completed" else FAILED
 
 
-def _sagemaker_document(made: "SageMakerJob", state: str | None) -> dict[str, Any]:
+def _sagemaker_document(made: SageMakerJob, state: str | None) -> dict[str, Any]:
     job = made.job
     return {
         "schemaVersion": output.SCHEMA_VERSION,
@@ -223,7 +206,7 @@ def _sagemaker_document(made: "SageMakerJob", state: str | None) -> dict[str, An
     }
 
 
-def _submitted_to_sagemaker(made: "SageMakerJob") -> str:
+def _submitted_to_sagemaker(made: SageMakerJob) -> str:
     job, spot = made.job, " on Spot" if made.spot else ""
     return (
         f"Submitted {job.name}: {job.program} on {job.nodes} x {made.instance_type}{spot}, {job.ranks_per_node} ranks "

@@ -4,13 +4,17 @@ from typing import Annotated
 
 import typer
 
-from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.command import JOBS, App
+from trainium_eks.cli.shared import examine, output
+from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
+from trainium_eks.client import reading, sagemaker, submitting
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.session import open_session
+from trainium_eks.client.team import AWAY_SECONDS
+from trainium_eks.jobs.watch.log_lines import seconds
 
-app = App(panel=JOBS)
+app = App()
 
 
 @app.command(example="trn wait bert-tiny --timeout 2h && trn serve bert-tiny")
@@ -18,7 +22,7 @@ app = App(panel=JOBS)
 def wait(
     job: Job,
     timeout: Annotated[
-        str | None, typer.Option("--timeout", help="Longest wait: 90s, 10m or 2h; default: to the job's end.")
+        str | None, typer.Option("--timeout", help="Longest wait: 90s, 10m or 2h; default: no limit.")
     ] = None,
     *,
     cluster: ClusterOptions,
@@ -28,12 +32,6 @@ def wait(
     Exit code: 0 when the job has completed; 1 when it failed, was deleted, or goes on after --timeout; 2 when there is
     no such job.
     """
-    from trainium_eks.cli.shared import examine
-    from trainium_eks.client import reading, sagemaker, submitting
-    from trainium_eks.client.session import open_session
-    from trainium_eks.client.team import AWAY_SECONDS
-    from trainium_eks.jobs.watch.log_lines import seconds
-
     with open_session(cluster) as session:
         longest = seconds(timeout) if timeout is not None else None
         if timeout is not None and longest is None:

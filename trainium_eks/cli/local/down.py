@@ -1,7 +1,10 @@
 """``trn local down``: the stack, taken off this machine."""
 
+from trainium_eks.cli.local.target import paths_of
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
+from trainium_eks.cli.shared.output import write
+from trainium_eks.local import deployment
 
 app = App(otherwise="local")
 
@@ -9,10 +12,6 @@ app = App(otherwise="local")
 @app.command(example="trn local down")
 def down(stack: Stack = "", no_color: NoColor = False, directory: Directory = None) -> None:
     """Stop the stack's processes and remove everything that belongs to it; cached programs and charts stay."""
-    from trainium_eks.cli.local.target import paths_of
-    from trainium_eks.cli.shared.output import write
-    from trainium_eks.local import deployment
-
     del no_color  # nothing here has one
     paths = paths_of(stack, directory)
     there = paths.root.exists()

@@ -4,9 +4,11 @@ from typing import Annotated
 
 import typer
 
+from trainium_eks.cli.local.target import paths_of
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, Stack
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.local.runtime import exec_command
 
 app = App(otherwise="local")
 
@@ -19,7 +21,7 @@ app = App(otherwise="local")
 def execute(
     pod: Annotated[str, typer.Argument(help="Name of a pod with a local/ image.")],
     command: Annotated[list[str] | None, typer.Argument(help="Command, after --.")] = None,
-    container: Annotated[str | None, typer.Option("--container", "-c", help="Default: the first container.")] = None,
+    container: Annotated[str | None, typer.Option("--container", "-c", help="Container; default: the first.")] = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="Namespace; needed where several pods have the name.")
     ] = None,
@@ -30,9 +32,6 @@ def execute(
 
     On a terminal the command has a terminal, too. Exit code: the command's.
     """
-    from trainium_eks.cli.local.target import paths_of
-    from trainium_eks.local.runtime import exec_command
-
     if not command:
         raise CommandError(WRONG_USAGE, f"what is to be run? For a shell: trn local exec {pod} -- sh")
     found = exec_command.find(paths_of(stack, directory), pod, namespace, container)

@@ -2,17 +2,21 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from trainium_eks.cli.shared.command import App
+from trainium_eks.cli.shared.console import show_sections
+from trainium_eks.cli.shared.output import write_json
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.local.images import images
+from trainium_eks.local.images.images import LocalImage
+from trainium_eks.local.images.installing import Recipe, known_recipe
+from trainium_eks.plan.graph import SCHEMA_VERSION
 
-if TYPE_CHECKING:
-    from trainium_eks.local.images.images import LocalImage
-
-app = App(otherwise="local", help="Environments for pods that run: images `local/…`.")
+app = App(otherwise="local", help="Environments for pods that run: images `local/…`.", invoke_without_command=True)
 
 
 @app.callback()
@@ -23,12 +27,6 @@ def show(
     """List the images that pods of local clouds can have; they are shared by all stacks of this user."""
     if context.invoked_subcommand is not None:
         return
-    from rich.table import Table
-
-    from trainium_eks.cli.shared.console import show_sections
-    from trainium_eks.cli.shared.output import write_json
-    from trainium_eks.local.images import images
-    from trainium_eks.plan.graph import SCHEMA_VERSION
 
     found = images.all_images()
     if as_json:
@@ -47,13 +45,10 @@ def show(
 def make(
     name: Annotated[str, typer.Argument(help="`torch`, or any name together with --requirements.")],
     requirements: Annotated[
-        Path | None, typer.Option("--requirements", "-r", metavar="FILE", help="A requirements file of pip.")
+        Path | None, typer.Option("--requirements", "-r", metavar="FILE", help="Requirements file for pip.")
     ] = None,
 ) -> None:
     """Make an image: a virtual environment in the cache, with the packages of the requirements file."""
-    from trainium_eks.local.images import images
-    from trainium_eks.local.images.installing import Recipe, known_recipe
-
     short = name.removeprefix(images.PREFIX)
     if requirements is None:
         recipe = known_recipe(short)
@@ -67,10 +62,8 @@ def make(
 
 
 @app.command(example="trn local images path torch")
-def path(name: Annotated[str, typer.Argument(help="Image's name, with `:<tag>` a certain one.")]) -> None:
+def path(name: Annotated[str, typer.Argument(help="Image's name, optionally with its tag: torch:<tag>.")]) -> None:
     """Print an image's directory: its programs, `python` first among them, are in `bin` there."""
-    from trainium_eks.local.images import images
-
     image = images.find(name)
     if image is None:
         raise CommandError(WRONG_USAGE, f"there is no image {name}: {images.how_to_make(name)}")
@@ -78,21 +71,19 @@ def path(name: Annotated[str, typer.Argument(help="Image's name, with `:<tag>` a
 
 
 @app.command(example="trn local images remove torch")
-def remove(name: Annotated[str, typer.Argument(help="Image's name, with `:<tag>` only that one.")]) -> None:
+def remove(name: Annotated[str, typer.Argument(help="Image's name; with `:<tag>` only that tag.")]) -> None:
     """Remove an image from the cache."""
-    from trainium_eks.local.images import images
-
     for image in images.remove(name):
         typer.echo(f"Removed {image.reference} ({_size(image)}).")
 
 
-def _size(image: "LocalImage") -> str:
+def _size(image: LocalImage) -> str:
     if not image.size_bytes:
         return "-"
     return f"{image.size_bytes / 2**30:.1f} GiB" if image.size_bytes >= 2**30 else f"{image.size_bytes / 2**20:.0f} MiB"
 
 
-def _to_json(image: "LocalImage") -> dict[str, object]:
+def _to_json(image: LocalImage) -> dict[str, object]:
     made = datetime.fromtimestamp(image.made, UTC).isoformat(timespec="seconds") if image.made else None
     return {
         "name": f"local/{image.name}",

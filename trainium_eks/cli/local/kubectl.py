@@ -6,8 +6,13 @@ from typing import Annotated
 
 import typer
 
+from trainium_eks.cli.local import target
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, Stack
+from trainium_eks.client import kubeconfig_variable
+from trainium_eks.local import toolchain
+from trainium_eks.local.control_plane.ports import Settings
+from trainium_eks.model.catalogue.versions import KUBERNETES
 
 app = App(otherwise="local")
 
@@ -22,12 +27,6 @@ def kubectl(
     directory: Directory = None,
 ) -> None:
     """Run kubectl against the local cluster: `trn local kubectl get nodes`. Options of trn come first."""
-    from trainium_eks.cli.local import target
-    from trainium_eks.client import kubeconfig_variable
-    from trainium_eks.local import toolchain
-    from trainium_eks.local.control_plane.ports import Settings
-    from trainium_eks.model.catalogue.versions import KUBERNETES
-
     file = target.kubeconfig_of(stack, directory)
     environment = {**os.environ}
     files = kubeconfig_variable.named()

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from trainium_eks.cli.local.target import paths_of
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, Stack
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
@@ -22,8 +23,6 @@ def logs(
     directory: Directory = None,
 ) -> None:
     """Show the log of a process."""
-    from trainium_eks.cli.local.target import paths_of
-
     files = {file.stem: file for file in sorted(paths_of(stack, directory).logs.glob("*.log"))}
     if not files:
         raise CommandError(WRONG_USAGE, f"{stack} has no logs here: it was not started (`trn local up`)")

@@ -121,7 +121,8 @@ class ConsoleReporter:
 
 
 def show(result: Result, stack: str, found: finding.Report | None, *, no_color: bool = False) -> None:
-    """Print the result of an ``up``, its outputs and the checks after it (None for a program that has none)."""
+    """Print the result of an ``up``, its outputs and the checks after it (None for a program without outputs for the
+    checks)."""
     show_sections(_sections(result, stack, found), no_color=no_color)
 
 

@@ -4,18 +4,24 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from trainium_eks.cli.local import progress
+from trainium_eks.cli.shared import recording
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError
 from trainium_eks.client.project import check_stack, find_project
-
-if TYPE_CHECKING:
-    from trainium_eks.model.finding import Report
+from trainium_eks.local import deployment
+from trainium_eks.local.deployment import UpFailedError
+from trainium_eks.model.finding import Report
+from trainium_eks.model.outputs import StackOutputs
+from trainium_eks.model.validation.config_model import ConfigModelError
+from trainium_eks.plan.recording.process import ProgramFailedError, ProgramTimeoutError, ProjectError
+from trainium_eks.plan.recording.project import InvalidConfigError
 
 WELL_WITHIN_SECONDS = 30.0
 """Seconds for which an ``up`` repeats failing checks at its end."""
@@ -36,9 +42,6 @@ def up(
 
     Exit code: 0; 1 when something failed; 2 for wrong usage.
     """
-    from trainium_eks.cli.local import progress
-    from trainium_eks.local import deployment
-
     project = find_project(directory)
     check_stack(project, stack)
     with _failures(project, stack):
@@ -56,14 +59,12 @@ def up(
 
 def _checks(
     stack: str, directory: Path | None, outputs: Mapping[str, Any], phase: Callable[[str], None]
-) -> "Report | None":
+) -> Report | None:
     """Return the doctor's checks; None for a program without a training stack's outputs.
 
     Failing checks are repeated for some seconds, because controllers answer an ``up`` with a delay.
     """
     from trainium_eks.cli.shared import examine
-    from trainium_eks.model.outputs import StackOutputs
-    from trainium_eks.model.validation.config_model import ConfigModelError
 
     try:
         StackOutputs.parse(outputs)
@@ -77,11 +78,6 @@ def _checks(
 @contextmanager
 def _failures(project: Path, stack: str) -> Iterator[None]:
     """Raise a :class:`CommandError` in place of the errors of a program and of its resources."""
-    from trainium_eks.cli.shared import recording
-    from trainium_eks.local.deployment import UpFailedError
-    from trainium_eks.plan.recording.process import ProgramFailedError, ProgramTimeoutError, ProjectError
-    from trainium_eks.plan.recording.project import InvalidConfigError
-
     try:
         yield
     except InvalidConfigError as error:

@@ -1,14 +1,17 @@
 """Base of all commands: the choice of the stack, its display, and the example in the help."""
 
+import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
+from trainium_eks.client.failure import CommandError
 from trainium_eks.client.project import find_project
+from trainium_eks.local.paths import Paths
 
 STACK_VARIABLE = "TRN_STACK"
 """Environment variable with the stack of commands that are given no ``--stack``."""
@@ -22,17 +25,52 @@ EXIT_CODES = (
 )
 
 
+class Entry(NamedTuple):
+    """A command of a group that is not imported yet."""
+
+    module: str
+    """Module of ``trainium_eks.cli`` with the command as ``app``: ``jobs.train``."""
+    about: str
+    """Its line in the group's help."""
+    panel: str | None = None
+    """Its heading there."""
+
+
+class LazyGroup(TyperGroup):
+    """A group that imports a command when it is called; its help needs the entries alone."""
+
+    entries: Mapping[str, Entry] = {}
+
+    def __init__(self, *, entries: Mapping[str, Entry] | None = None, **options: Any) -> None:
+        """Make a group of entries, by the names of their commands; None for those of the class."""
+        super().__init__(**options)
+        self.entries = entries or self.entries
+        self._imported: dict[str, Any] = {}
+        for name, each in self.entries.items():
+            self.add_command(TyperCommand(name, short_help=each.about, rich_help_panel=each.panel))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the called command, imported."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, self.load(name) if name and found else None, rest
+
+    def load(self, name: str) -> Any:
+        """Return a command, imported."""
+        if name not in self._imported:
+            app = importlib.import_module(f"trainium_eks.cli.{self.entries[name].module}").app
+            self._imported[name] = app if isinstance(app, TyperGroup) else typer.main.get_command(app)
+            self._imported[name].name = name
+        return self._imported[name]
+
+
 class App(typer.Typer):
     """A typer app: every command has an example and shows its stack."""
 
-    def __init__(
-        self, *, otherwise: str = "dev", panel: str | None = None, asks_cloud: bool = True, **options: Any
-    ) -> None:
-        """Make an app with the default stack of its commands, and their heading in the help. ``asks_cloud``: whether
-        they ask a running cloud, so that of several one must be named."""
+    def __init__(self, *, otherwise: str = "dev", asks_cloud: bool = True, **options: Any) -> None:
+        """Make an app with the default stack of its commands. ``asks_cloud``: whether they ask a running cloud, so that
+        of several one must be named."""
         super().__init__(add_completion=False, pretty_exceptions_enable=False, **options)
         self._otherwise = otherwise
-        self._panel = panel
         self._asks_cloud = asks_cloud
 
     def command(  # type: ignore[override]
@@ -41,7 +79,7 @@ class App(typer.Typer):
         """Return typer's decorator of a command, whose help ends with an example."""
         kind = type("Command", (_Command,), {"otherwise": self._otherwise, "asks_cloud": self._asks_cloud})
         epilog = f"Example: {example}"
-        return super().command(name, cls=kind, epilog=epilog, rich_help_panel=self._panel, **options)
+        return super().command(name, cls=kind, epilog=epilog, **options)
 
 
 class _Command(TyperCommand):
@@ -88,9 +126,6 @@ def choose(given: str, directory: Path | None, otherwise: str, *, asks_cloud: bo
 
 def _local_clouds(directory: Path | None) -> list[str]:
     """Return the project's stacks with a running local cloud; read no processes where none has been made."""
-    from trainium_eks.client.failure import CommandError
-    from trainium_eks.local.paths import Paths
-
     try:
         project = find_project(directory)
     except CommandError:

@@ -18,8 +18,6 @@ InstanceType = Annotated[
 Devices = Annotated[
     int | None, typer.Option("--devices", min=1, help="Devices of a pod, with --group; default: 1, or a whole node.")
 ]
-Image = Annotated[
-    str | None, typer.Option("--image", help="Image with PyTorch and trainium_workloads; default: as of `trn train`.")
-]
+Image = Annotated[str | None, typer.Option("--image", help="Container image; default: the one `trn train` uses.")]
 Queue = Annotated[str | None, typer.Option("--queue", help="Queue of accelerator pods; default: the namespace's.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the objects and make nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the objects and create nothing.")]

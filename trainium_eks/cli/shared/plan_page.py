@@ -29,7 +29,7 @@ Lines = Iterator[str]
 
 
 class _OwnPlanScrubber(Scrubber):
-    """Scrubber of a reader's own plan: blanks what stands in a Secret or under a credential's name alone."""
+    """Scrubber of a reader's own plan: hides only the values of Secrets and of keys named like credentials."""
 
     def text(self, text: str) -> str:
         return text[:WINDOW]
@@ -47,7 +47,7 @@ def show(plan: Plan, *, no_color: bool = False) -> None:
 
 
 def page(plan: Plan) -> str:
-    """Return the plan, part by part. A comparison stands in the place of the tree, which would drown it."""
+    """Return the plan, part by part. A comparison replaces the tree, which is much longer."""
     parts = [_header(plan.graph)]
     parts += [_resources(plan.graph), outputs(plan.graph)] if plan.review is None else [_changes(plan.review)]
     parts += [_kubernetes_api(plan), _cost(plan), _training(plan.training), _autoscaling(plan), _time_to_ready(plan)]
@@ -59,17 +59,17 @@ def _header(graph: Graph) -> Lines:
     count = sum(resource.custom for resource in graph.resources)
     region, kind = str(graph.config.get("region", "")), "production" if graph.production else ""
     title = filter(None, (graph.project, graph.stack, region, kind, f"{count} resources"))
-    yield f"**{' · '.join(map(WORDS.said, title))}**"
+    yield f"**{' · '.join(map(WORDS.sentence, title))}**"
     if graph.simulated:
         yield f"\nSimulated: nothing was contacted. The answers of {_and(graph.simulated)} are made up;"
         yield "ids that start with sim- and account 000000000000 do not exist."
     for warning in graph.warnings:
-        yield f"\n! Warning: {WORDS.said(warning)}"
+        yield f"\n! Warning: {WORDS.sentence(warning)}"
     if graph.unjudged:
         yield f"\n! Not simulated, so shown without parts, price, time and rules: {_and(graph.unjudged)}."
     if graph.placeholders:
         yield "\n! Answered by placeholders (give the real answers with --stub FILE):\n"
-        yield from (f"- {WORDS.said(placeholder)}" for placeholder in graph.placeholders)
+        yield from (f"- {WORDS.sentence(placeholder)}" for placeholder in graph.placeholders)
 
 
 # --- resources ----------------------------------------------------------------------------------------------------
@@ -91,10 +91,10 @@ def _inside(graph: Graph, children: Sequence[Resource], above: str, bullet: str)
         if shown is None:
             counted[type_] += 1
             continue
-        facts = [WORDS.said(fact) for fact in shown.facts(graph, resource) if fact]
+        facts = [WORDS.sentence(fact) for fact in shown.facts(graph, resource) if fact]
         if shown.joined_as:
             name = shown.joined_as(resource) or name
-            joined.setdefault(type_, []).append(" ".join([WORDS.said(name), *facts]))
+            joined.setdefault(type_, []).append(" ".join([WORDS.sentence(name), *facts]))
         else:
             yield f"{bullet}{type_} {WORDS.code(name)}{': ' if facts else ''}{', '.join(facts)}"
     for type_, names in joined.items():
@@ -116,14 +116,14 @@ def _leaves(graph: Graph, children: Sequence[Resource]) -> Iterator[Resource]:
 
 
 def _short_name(resource: Resource, above: str) -> str:
-    """Return a resource's name without its component's name: the component's line stands above it."""
+    """Return a resource's name without its component's name: the component's line is above it."""
     return resource.name.removeprefix(f"{above}-") if above else resource.name
 
 
 def outputs(graph: Graph) -> Lines:
     """Yield the stack's outputs, long ones shortened."""
     yield "**Outputs**\n"
-    rows = [(WORDS.said(name), WORDS.code(_shown(value), _OUTPUT_LENGTH)) for name, value in graph.outputs.items()]
+    rows = [(WORDS.sentence(name), WORDS.code(_shown(value), _OUTPUT_LENGTH)) for name, value in graph.outputs.items()]
     yield from table(("", ""), sorted(rows))
 
 
@@ -151,7 +151,8 @@ def _changes(review: "Review") -> Lines:
 
     compared = review.comparison
     assert compared is not None
-    yield f"**Changes since {WORDS.said(review.since)}**: {sections.counts(compared) if compared.changes else 'none'}\n"
+    counts = sections.counts(compared) if compared.changes else "none"
+    yield f"**Changes since {WORDS.sentence(review.since)}**: {counts}\n"
     yield from sections.risk_table(review, WORDS)
     yield from sections.changes_by_component(review, WORDS)
     yield from sections.cost_part(review, WORDS)
@@ -171,7 +172,7 @@ def _kubernetes_api(plan: Plan) -> Lines:
         inside = ("the cluster's own nodes", *each.private)
         yield f"- private endpoint: {_and(inside)}, port 443"
         if each.first_up:
-            yield f"- the first `up` reaches it from {WORDS.said(each.first_up)}"
+            yield f"- the first `up` reaches it from {WORDS.sentence(each.first_up)}"
         else:
             yield "- ✗ the first `up` reaches it from nowhere: it stops at the first Kubernetes object"
 
@@ -181,7 +182,7 @@ def _cost(plan: Plan) -> Lines:
     cost, prefix = plan.cost, _common_prefix(plan.graph)
     rows: list[tuple[str, ...]] = [
         (
-            WORDS.said(component.component.removeprefix(prefix) or "stack"),
+            WORDS.sentence(component.component.removeprefix(prefix) or "stack"),
             _contents(component),
             f"${component.hourly_usd:,.2f}{' + ?' if component.unknown else ''}",
             f"${component.hourly_usd * HOURS_PER_MONTH:,.0f}",
@@ -200,7 +201,7 @@ def _price_notes(cost: Cost) -> Lines:
     if cost.unknown:
         yield f"! No price is known for {_and(cost.unknown)}; it is not in the total.\n"
     for what, note in dict.fromkeys((item.what, item.note) for item in cost.items if item.note):
-        yield f"{WORDS.said(what)}: {note}.\n"
+        yield f"{WORDS.sentence(what)}: {note}.\n"
     dates = "; ".join(f"{what} {date}" for what, date in cost.price_dates.items())
     yield f"List prices of {', '.join(cost.price_regions)} ({dates})."
     yield f"Billed by use and not counted: {', '.join(cost.not_counted)}."
@@ -223,7 +224,7 @@ def _contents(component: ComponentCost) -> str:
     shown = []
     for what, (now, most) in counts.items():
         amount = f"{now:g}" if now == most else f"{now:g} to {most:g}"
-        shown.append(WORDS.said(what if amount == "1" else f"{amount} × {what}"))
+        shown.append(WORDS.sentence(what if amount == "1" else f"{amount} × {what}"))
     return ", ".join(shown)
 
 
@@ -245,13 +246,13 @@ def _training(found: Training | None) -> Lines:
     if any(gang.is_spot and not gang.rate.is_configured for gang in found.gangs):
         yield "Spot interruptions come on top: training.failuresPerNodeYear."
     if unknown := dict.fromkeys(gang.instance_type for gang in found.gangs if gang.hourly_usd is None):
-        yield f"No price is known for {WORDS.said(', '.join(unknown))}."
+        yield f"No price is known for {WORDS.sentence(', '.join(unknown))}."
 
 
 def _gang(gang: Gang) -> Iterator[str]:
     expected, dollars = gang.expected, gang.usd_per_useful_hour
     between = expected.run.seconds_between_faults
-    yield WORDS.said(f"{gang.nodes} × {gang.instance_type}")
+    yield WORDS.sentence(f"{gang.nodes} × {gang.instance_type}")
     yield duration(between) if math.isfinite(between) else "never"
     yield duration(expected.interval_seconds)
     yield duration(expected.run.save_seconds)
@@ -266,7 +267,7 @@ def _autoscaling(plan: Plan) -> Lines:
     yield "**Autoscaling**\n"
     for pool in plan.autoscaling.pools:
         size = f"{pool.minimum} to {pool.maximum} × {pool.instance_type}"
-        yield f"- {WORDS.said(pool.pool)}: {WORDS.said(size)}, by {pool.by}"
+        yield f"- {WORDS.sentence(pool.pool)}: {WORDS.sentence(size)}, by {pool.by}"
     yield from (f"- {limit}" for limit in plan.autoscaling.limits)
 
 
@@ -311,10 +312,10 @@ def _rules(plan: Plan) -> Lines:
 
     failed = sorted(having("fail"), key=lambda verdict: (_SEVERITIES[verdict.severity], verdict.id))
     rows = [("✗", each.id, "<br>".join([f"**{each.title}** ({each.severity})", *_faults(each)])) for each in failed]
-    rows += [("~", each.id, f"{each.title}: waived: {WORDS.said(each.reason)}") for each in having("waived")]
+    rows += [("~", each.id, f"{each.title}: waived: {WORDS.sentence(each.reason)}") for each in having("waived")]
     for verdict in having("unseen"):
-        why = "; ".join(dict.fromkeys(finding.message for finding in verdict.unseen))
-        rows.append(("?", verdict.id, f"{verdict.title}: not judged: {WORDS.said(why)}"))
+        why = "; ".join(dict.fromkeys(finding.text for finding in verdict.unseen))
+        rows.append(("?", verdict.id, f"{verdict.title}: not judged: {WORDS.sentence(why)}"))
     yield "**Rules**\n"
     yield from table(("", "", ""), rows)
     if failed:
@@ -323,20 +324,20 @@ def _rules(plan: Plan) -> Lines:
     for status, word in (("pass", "pass"), ("n/a", "do not apply")):
         if found := having(status):
             yield f"{len(found)} {word}: {' '.join(verdict.id for verdict in found)}\n"
-    yield from (f"✗ {WORDS.said(line)}\n" for line in plan.stale_waivers)
+    yield from (f"✗ {WORDS.sentence(line)}\n" for line in plan.stale_waivers)
 
 
 def _faults(verdict: RuleResult) -> Lines:
     faults = verdict.failures
     shown = faults if len(faults) <= MOST_FAULTS else faults[: MOST_FAULTS - 1]
-    yield from (f"{_name(finding.urn)}: {WORDS.said(finding.message)}" for finding in shown)
+    yield from (f"{_name(finding.subject)}: {WORDS.sentence(finding.text)}" for finding in shown)
     if len(shown) < len(faults):
         yield f"and {len(faults) - len(shown)} more"
 
 
 def _verdict(plan: Plan) -> Lines:
     """Yield the last line: whether this environment can be built, or the comment's verdict on a change."""
-    stack = WORDS.said(plan.graph.stack)
+    stack = WORDS.sentence(plan.graph.stack)
     edges = len(plan.timeline.forbidden_edges) + len(plan.timeline.missing_edges)
     failed = [verdict.id for verdict in plan.verdicts if verdict.status == "fail"]
     stale = [line.partition(":")[0] for line in plan.stale_waivers]
@@ -359,11 +360,11 @@ def _verdict(plan: Plan) -> Lines:
 
 
 def _name(urn: str) -> str:
-    return WORDS.said(urn.rsplit("::", 1)[-1])
+    return WORDS.sentence(urn.rsplit("::", 1)[-1])
 
 
 def _and(names: Sequence[str]) -> str:
-    said = [WORDS.said(name) for name in names]
+    said = [WORDS.sentence(name) for name in names]
     return " and ".join(filter(None, (", ".join(said[:-1]), said[-1])))
 
 

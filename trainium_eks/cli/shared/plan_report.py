@@ -2,7 +2,7 @@
 
 import json
 import stat
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +62,7 @@ class Plan:
         data["kubernetesApi"] = [endpoint.to_json() for endpoint in self.endpoints]
         data["notSimulated"] = [resource.urn for resource in self.graph.not_simulated]
         data["timeToReady"] = _time_json(self.timeline)
-        data["rules"] = [asdict(verdict) for verdict in self.verdicts]
+        data["rules"] = [verdict.to_json() for verdict in self.verdicts]
         data["staleWaivers"] = list(self.stale_waivers)
         if self.review is not None and (compared := self.review.comparison) is not None:
             earlier = compared.before.cost

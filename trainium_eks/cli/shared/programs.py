@@ -1,10 +1,9 @@
 """The programs that a plan or a comment compares: recorded now, saved, of a commit with its own components, or of a
 preview."""
 
-import io
 import json
+import os
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -80,7 +79,7 @@ def of_preview(path: Path, plan: Path | None, stack: str) -> Programs:
 
 
 def saved(path: Path, stack: str) -> Graph | Refusal:
-    """Return a saved plan, or the refusal that ``trn plan --json`` printed in its place."""
+    """Return a saved plan, or the refusal that ``trn plan --json`` printed instead."""
     data = document(path)
     if isinstance(data, Mapping) and "resources" not in data and "problems" in data:
         return refusal(data, str(data.get("title") or f"Pulumi.{stack}.yaml: nothing was planned"))
@@ -155,13 +154,12 @@ def _of_commit(name: str, commit: str, project: Path, stack: str, given: Assumpt
     inside = _git(project, "rev-parse", "--show-prefix")
     top = _git(project, "rev-parse", "--show-toplevel")
     with tempfile.TemporaryDirectory(prefix="trn-plan-") as directory:
-        archive = subprocess.run(["git", "-C", top, "archive", commit], capture_output=True, check=False)
-        if archive.returncode:
-            raise CommandError(WRONG_USAGE, f"git archive {commit} failed: {archive.stderr.decode().strip()}")
-        if _git(project, "ls-tree", "--full-tree", commit):  # tarfile reads no archive without a file
-            with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-                tar.extractall(directory, filter="data")
-        there = Path(directory).resolve() / inside
+        # An index of its own, so that the user's working tree and index stay as they are.
+        tree = Path(directory).resolve() / "tree"
+        index = {"GIT_INDEX_FILE": f"{directory}/index"}
+        _git(project, "-c", "core.sparseCheckout=false", "read-tree", commit, **index)
+        _git(Path(top), "checkout-index", "--all", f"--prefix={tree}/", **index)
+        there = tree / inside
         if _is_new(there, stack):
             return Graph(load_project(project).name, stack, (), {})
         try:
@@ -182,9 +180,10 @@ def _is_new(before: Path, stack: str) -> bool:
         return False  # recording reports the error
 
 
-def _git(project: Path, *arguments: str) -> str:
+def _git(project: Path, *arguments: str, **variables: str) -> str:
+    command = ["git", "-C", str(project), *arguments]
     try:
-        done = subprocess.run(["git", "-C", str(project), *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise CommandError(WRONG_USAGE, "git is not on PATH", detail="git is not on PATH") from None
     if done.returncode:

@@ -53,7 +53,7 @@ class ShownProgress:
             self._show(found)
 
     def count(self, key: str) -> int:
-        """Return a number of the last line; 0 where it has none."""
+        """Return a number of the last line, or 0."""
         return whole(self.last.get(key)) or 0
 
     def _show(self, found: Mapping[str, Any]) -> None:

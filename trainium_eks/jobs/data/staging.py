@@ -1,7 +1,7 @@
 """Staging as Kubernetes objects: the Job that copies a data set to a team's volume, and the code that it runs.
 
-The code travels in a ConfigMap, and installs its packages where its image has none of them, so that data can be staged
-before any image of one's own is pushed.
+The code travels in a ConfigMap, and installs its packages if the image lacks them, so that data can be staged before
+the stack has a training image.
 """
 
 import hashlib
@@ -61,7 +61,6 @@ class StageRequest:
     """``s3://…``, ``https://…``, ``hf://…``, or ``file:///…`` on the local cloud."""
     to: str
     """Directory on the team's volume, relative to its root."""
-    is_list: bool = False
     extract: bool = False
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -77,7 +76,7 @@ class StageRequest:
     @property
     def arguments(self) -> list[str]:
         """Return the arguments for ``python -m trainium_workloads.stage``, with the volume as root."""
-        flags = (("--list", self.is_list), ("--extract", self.extract), ("--replace", self.replace))
+        flags = (("--extract", self.extract), ("--replace", self.replace))
         return [
             self.source,
             *("--to", self.to, "--root", DATA),
@@ -90,7 +89,7 @@ class StageRequest:
     @property
     def digest(self) -> str:
         """Return the digest of all fields that decide the content."""
-        deciding = [self.source, self.to, self.is_list, self.extract, self.include, self.exclude, self.endpoint]
+        deciding = [self.source, self.to, self.extract, self.include, self.exclude, self.endpoint]
         return hashlib.sha256(json.dumps(deciding).encode()).hexdigest()[:16]
 
 

@@ -31,7 +31,7 @@ def cleaned(token: str) -> str:
     return token
 
 
-def is_there(api: Api, namespace: str, name: str) -> bool:
+def token_exists(api: Api, namespace: str, name: str) -> bool:
     """Return whether a namespace has a Secret, as far as its caller may know."""
     try:
         api.create(_manifest(namespace, name, {}), dry_run=True)
@@ -47,7 +47,7 @@ def put(api: Api, namespace: str, name: str, values: Mapping[str, str]) -> bool:
     made = _manifest(namespace, name, encoded)
     try:
         # A refusal is known before the old one is deleted.
-        was_there = is_there(api, namespace, name)
+        was_there = token_exists(api, namespace, name)
         if was_there:
             api.delete(reference, propagation="Background")
         api.create(made)

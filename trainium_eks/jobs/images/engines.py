@@ -26,7 +26,7 @@ _LAST_LINES = 2
 
 
 class EngineError(ClusterError):
-    """An engine failed, or there is none; the text names the remedy."""
+    """An engine failed or is missing; the text names the remedy."""
 
 
 class NoEngineError(EngineError, MissingError):

@@ -3,7 +3,7 @@
 buildah builds rootless: in a user namespace, RUN steps in a chroot. That asks for nothing that the baseline level of
 Pod Security forbids: no privileged container, no host path, no added capability, and seccomp left as the node has it.
 It does need to make a user namespace, which containerd's default seccomp profile (``RuntimeDefault``) forbids, so the
-profile stays unset, and EKS' nodes then apply none. BuildKit's rootless mode needs the same, and a daemon besides.
+profile stays unset, and EKS' nodes then apply none. BuildKit's rootless mode needs the same, and a daemon.
 """
 
 import base64

@@ -109,7 +109,7 @@ def context(
 ) -> Context:
     """Return all files and arguments that the image is made of.
 
-    Texts of a requirements file or a Dockerfile stand in place of ours, and a directory adds further files.
+    A given requirements file or Dockerfile replaces ours, and a directory adds files.
     """
     base = BASES[request.target]
     files = dict(_files(own_files)) if own_files is not None else {}

@@ -244,7 +244,8 @@ def _gate(job: TrainingJob) -> list[str]:
 
 def _compile(job: TrainingJob, place: RankWords, launch: str) -> list[str]:
     """Return lines that compile, with the launch as the last. Node 0 is the cache's writer, and the others join it:
-    all of them compile into one directory that nobody reads before they are done, or none has anything to do."""
+    all of them compile into one directory, which is read only after the last has finished; otherwise there is nothing
+    to do."""
     launch = f'"$@" {"neuron_parallel_compile " if job.backend == "xla" else ""}{launch}'
     if job.cache is None:
         return [launch]

@@ -1,4 +1,4 @@
-"""Environment variables of a job's containers, by the devices of its nodes. Each stands beside its source."""
+"""Environment variables of a job's containers, by the devices of its nodes. Each variable has its source next to it."""
 
 from trainium_eks.jobs.objects import capacity_block
 from trainium_eks.jobs.objects.job import DATA, TrainingJob

@@ -1,7 +1,7 @@
 """A training job: one frozen model of a gang, from which each form of it is made.
 
-Needs the standard library and the catalogue alone, as do :mod:`.resources`, :mod:`.environment`, :mod:`.command` and
-:mod:`.volcano_job`: the TorchX component runs where neither Pulumi nor pydantic is.
+Needs the standard library and the catalogue alone, as do :mod:`.resources`, :mod:`.environment`, :mod:`.command`,
+:mod:`.pod` and :mod:`.volcano_job`: the TorchX component runs where neither Pulumi nor pydantic is.
 """
 
 from collections.abc import Mapping

@@ -74,11 +74,12 @@ class TrainOptions:
     ] = None
     """`.git`, environments and caches stay behind. Without a workspace the script travels alone."""
     image: Annotated[
-        str | None, _what("--image", about="Image; default: the image pushed last, on a local stack local/torch.")
+        str | None,
+        _what("--image", about="Container image; default: the one pushed last, on a local stack local/torch."),
     ] = None
     """The default is `local/python` where `local/torch` has not been made."""
     data: Annotated[
-        tuple[str, ...], _what("--data", about="Path on the shared volume that must be there.", metavar="PATH")
+        tuple[str, ...], _what("--data", about="Path on the shared volume that must exist.", metavar="PATH")
     ] = ()
     """The job ends at once where the volume lacks the path."""
     env: Annotated[tuple[str, ...], _what("--env", "-e", about="Environment variable.", metavar="NAME=VALUE")] = ()
@@ -101,22 +102,22 @@ class TrainOptions:
     """`sagemaker` needs `sageMaker` in the stack's config, and refuses options about groups, queues and volumes."""
     spot: Annotated[bool, _where("--spot", about="SageMaker: Spot instances, with checkpoints in S3.")] = False
     keep_alive: Annotated[
-        int, _where("--keep-alive", about="SageMaker: instances stay for the next job of the kind.", metavar="SECONDS")
+        int,
+        _where("--keep-alive", about="SageMaker: keep the instances for the next job of this kind.", metavar="SECONDS"),
     ] = 0
-    max_hours: Annotated[float, _where("--max-hours", about="SageMaker: longest run.")] = 24.0
+    max_hours: Annotated[float, _where("--max-hours", about="SageMaker: longest run, in hours.")] = 24.0
     channel: Annotated[
         tuple[str, ...],
         _where("--channel", about="SageMaker: data, from s3:// or a path on the shared volume.", metavar="NAME=SOURCE"),
     ] = ()
     """The script finds it in `SM_CHANNEL_<NAME>`, `/opt/ml/input/data/<name>`."""
     group: Annotated[str | None, _where("--group", "-g", about="Node group; default: the stack's first.")] = None
-    instance_type: Annotated[str | None, _where("--instance-type", about="Type of the nodes, in place of --group.")] = (
-        None
-    )
+    instance_type: Annotated[str | None, _where("--instance-type", about="Instance type, in place of --group.")] = None
     nodes: Annotated[int | None, _where("--nodes", "-N", about="Nodes of the gang; default: 2.")] = None
     """The default is 1 where the group has no more nodes, or its type no EFA."""
     ranks_per_node: Annotated[
-        int | None, _where("--ranks-per-node", about="Ranks; default: one per NeuronCore or GPU, 1 on a local stack.")
+        int | None,
+        _where("--ranks-per-node", about="Ranks per node; default: one per NeuronCore or GPU, 1 on a local stack."),
     ] = None
     """PyTorch/XLA on Trn1 takes 1, 2, 8 or 32."""
     queue: Annotated[str | None, _where("--queue", "-q", about="Queue; default: the namespace's first.")] = None
@@ -134,7 +135,9 @@ class TrainOptions:
         ),
     ] = "1"
     """With `half` and `ultraserver` a larger gang takes several, each whole (docs/ultraservers.md)."""
-    scale: Annotated[bool, _where("--scale/--no-scale", about="Scale the group to the gang, if it is smaller.")] = True
+    scale: Annotated[
+        bool, _where("--scale/--no-scale", about="Scale up the node group if it is smaller than the gang.")
+    ] = True
 
     precision: Annotated[
         str,
@@ -148,26 +151,30 @@ class TrainOptions:
     bf16: Annotated[bool | None, _how("--bf16/--no-bf16", about="--precision bf16, or fp32.")] = None
     backend: Annotated[
         Backend | None,
-        _how("--backend", about="Default: the type's backend; cpu on a local stack.", metavar="xla|neuron|cuda|cpu"),
+        _how(
+            "--backend",
+            about="Backend; default: the instance type's, cpu on a local stack.",
+            metavar="xla|neuron|cuda|cpu",
+        ),
     ] = None
     """`xla` on Trn1, `neuron` (TorchNeuron) on Trn2 and later."""
     cache_set: Annotated[
         str, _how("--cache-set", "--model", about="Compile cache to use: a name for the model and its settings.")
     ] = ""
     """With a cache, training begins only when the cache is whole."""
-    compiler: Annotated[str, _how("--compiler", about="Compiler's version, where the image's tag does not tell.")] = ""
-    precompile: Annotated[bool, _how("--precompile", about="Fill the compile cache by a short run; then train.")] = (
-        False
-    )
+    compiler: Annotated[
+        str, _how("--compiler", about="Version of the compiler, if the image's tag does not have it.")
+    ] = ""
+    precompile: Annotated[bool, _how("--precompile", about="Only fill the compile cache, with a short run.")] = False
     """Give the script few steps; `trn train` with the same options then finds the cache whole."""
     retries: Annotated[
-        int | None, _how("--retries", about="Number of the fault that ends the job; default: 50, compile 3.")
+        int | None, _how("--retries", about="Failures after which the job ends; default: 50 (3 while compiling).")
     ] = None
     failed_starts: Annotated[
         str,
         _how(
             "--failed-starts",
-            about="Failed starts in a row, with one exit code before the first step, that end the job; 0: none.",
+            about="Failures in a row before the first step, with one exit code, after which the job ends; 0: no limit.",
             metavar="N[:CODE,CODE]",
         ),
     ] = "3"
@@ -181,7 +188,7 @@ class TrainOptions:
         float | None,
         _how(
             "--checkpoint-seconds",
-            about="Training between two checkpoints; default: the best for these nodes (docs/goodput.md).",
+            about="Time between checkpoints; default: the best for these nodes (docs/goodput.md).",
             metavar="SECONDS",
         ),
     ] = None
@@ -207,18 +214,18 @@ class TrainOptions:
         Form,
         _how(
             "--kind",
-            about="The object: Volcano's Job, or one for a Kubeflow controller.",
+            about="Kind of object: Volcano's Job, or one for a Kubeflow controller.",
             metavar="volcano|pytorchjob|trainjob",
         ),
     ] = "volcano"
 
     name: Annotated[str, _then("--name", about="Name of the job; default: a new one.")] = ""
     """A new name begins with the script's."""
-    detach: Annotated[bool, _then("--detach", "-d", about="Return once it is submitted; otherwise rank 0's log.")] = (
-        False
-    )
+    detach: Annotated[
+        bool, _then("--detach", "-d", about="Return once the job is submitted; default: follow rank 0's log.")
+    ] = False
     """With the log, the exit code is the job's."""
-    wait: Annotated[bool, _then("--wait", about="Wait for the end without the log.")] = False
+    wait: Annotated[bool, _then("--wait", about="Wait until the job ends, without its log.")] = False
     dry_run: Annotated[
         bool, _then("--dry-run", about="Print the job and the equal torchx command; submit nothing.")
     ] = False

@@ -16,8 +16,8 @@ _LAUNCHER = re.compile(
 
 
 def fault_of(program: Program, content: bytes | None = None) -> tuple[str, str] | None:
-    """Return why the ranks cannot run a program, and the remedy; None where nothing speaks against it. The content is
-    None where the script is the image's, of which the name alone is known."""
+    """Return why the ranks cannot run a program, and the remedy; None where nothing speaks against it. The content:
+    None for a script of the image, whose text is unknown."""
     path, named = PurePosixPath(program.script), re.search(rb"[\w./-]+\.py\b", content or b"")
     ranks = f"trn starts the ranks itself: --script {named[0].decode() if named else 'FILE.py'} -- ARGUMENTS"
     if _LAUNCHER.fullmatch(path.name or program.module):

@@ -1,6 +1,6 @@
 """A training job in TorchX's terms, and the equivalent ``torchx run`` command. Does not import TorchX.
 
-TorchX fills in macros for each replica (``${replica_id}``), so the job is rendered once with marks in their places.
+TorchX fills in macros for each replica (``${replica_id}``), so the job is rendered once with a mark for each macro.
 """
 
 import json
@@ -22,8 +22,8 @@ from trainium_eks.jobs.objects.job import (
     TrainingJob,
 )
 from trainium_eks.jobs.objects.options import TrainOptions
+from trainium_eks.jobs.objects.pod import pod_overlay
 from trainium_eks.jobs.objects.resources import Resources
-from trainium_eks.jobs.objects.volcano_job import pod_overlay
 from trainium_eks.model import scraping
 from trainium_eks.model.catalogue.backends import Backend, backend_of
 from trainium_eks.model.catalogue.instances import (

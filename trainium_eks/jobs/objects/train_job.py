@@ -7,12 +7,10 @@ starts all nodes anew after a fault of one, as Volcano does, and counts.
 
 from typing import Any
 
-from trainium_eks.jobs.objects import volcano_job
-from trainium_eks.jobs.objects.command import ATTEMPT, NODE_RANK, place_by_label
-from trainium_eks.jobs.objects.environment import environment
-from trainium_eks.jobs.objects.identity import COMPLETION_INDEX_LABEL, KIND_LABEL, RESTART_LABEL, TRAINER_API
+from trainium_eks.jobs.objects import pod
+from trainium_eks.jobs.objects.command import ATTEMPT, place_by_label
+from trainium_eks.jobs.objects.identity import COMPLETION_INDEX_LABEL, RESTART_LABEL, TRAINER_API
 from trainium_eks.jobs.objects.job import REFUSED, TrainingJob
-from trainium_eks.jobs.objects.pytorch_job import app_labels, from_label, schedule
 from trainium_eks.model.policies.admission import QUEUE_ANNOTATION
 
 NODE = "node"
@@ -25,12 +23,8 @@ _FAILED_FOR_GOOD = "PodFailurePolicy"
 
 def manifests(job: TrainingJob) -> list[dict[str, Any]]:
     """Return the runtime, and the TrainJob that refers to it."""
-    metadata = {
-        "name": job.name,
-        "namespace": job.namespace,
-        "labels": {**app_labels(job), KIND_LABEL: job.kind},
-        "annotations": {**volcano_job.annotations(job), QUEUE_ANNOTATION: job.queue},
-    }
+    metadata = pod.kubeflow_metadata(job)
+    metadata["annotations"][QUEUE_ANNOTATION] = job.queue
     trainer = {"numNodes": job.nodes, "numProcPerNode": job.ranks_per_node}
     reference = {"apiGroup": TRAINER_API.partition("/")[0], "kind": "TrainingRuntime", "name": job.name}
     train_job = {
@@ -82,12 +76,6 @@ def _job_set(job: TrainingJob) -> dict[str, Any]:
 def _template(job: TrainingJob) -> dict[str, Any]:
     # JobSet's names: <set>-<job>-<its number>-<pod's number>, below a service of the set's name.
     place = place_by_label(f"{job.name}-{NODE}-0-0.{job.name}")
-    pod = volcano_job.plain_pod(job, NODE, place, environment(job), app_labels(job))
-    volcano_job.complete_pod(pod, job)
-    spec = pod["spec"]
-    schedule(spec, job)
-    spec["containers"][0]["env"] += [
-        from_label(NODE_RANK, COMPLETION_INDEX_LABEL),
-        from_label(ATTEMPT, RESTART_LABEL),
-    ]
-    return pod
+    made = pod.kubeflow_pod(job, NODE, place, COMPLETION_INDEX_LABEL)
+    made["spec"]["containers"][0]["env"].append(pod.variable_of_label(ATTEMPT, RESTART_LABEL))
+    return made

@@ -69,7 +69,7 @@ class Node:
 
 
 def requests(spec: Object) -> dict[str, Decimal]:
-    """Return the sum of the requests of a pod's containers; a limit counts as a request where there is none, as in the
+    """Return the sum of the requests of a pod's containers; without a request its limit counts, as in the
     API server."""
     total: dict[str, Decimal] = {}
     for container in spec.get("containers") or ():
@@ -173,14 +173,14 @@ def _amounts(found: Object | None) -> dict[str, Decimal]:
     return {resource: amount for resource, text in (found or {}).items() if (amount := quantity(text)) is not None}
 
 
-def said(amount: Decimal, resource: str) -> str:
+def format_amount(amount: Decimal, resource: str) -> str:
     """Return ``16 aws.amazon.com/neuron``; memory in GiB."""
     if resource == "memory":
         return f"{float(amount / 1024**3):.4g} GiB memory"
     return f"{shown(amount)} {resource}"
 
 
-def some(names: Sequence[str], most: int = 3) -> str:
+def name_some(names: Sequence[str], most: int = 3) -> str:
     """Return ``a``, ``a and b``, ``a, b and 4 more``."""
     if len(names) > most:
         names = [*names[: most - 1], f"{len(names) - most + 1} more"]

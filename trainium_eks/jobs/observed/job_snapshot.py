@@ -18,7 +18,7 @@ person has aborted an ``Aborted`` one."""
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """A Volcano job and its surroundings. A kind that may not be read is None."""
+    """A Volcano job and its surroundings. None stands for a kind that the user may not read."""
 
     now: datetime
     job: Object

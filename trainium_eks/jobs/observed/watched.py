@@ -127,7 +127,7 @@ def owner_of(pod: Object) -> str:
 
 
 def templates(job: Object) -> list[Object]:
-    """Return the templates of the pods of a Volcano job or a PyTorchJob; a TrainJob's stand in its runtime."""
+    """Return the templates of the pods of a Volcano job or a PyTorchJob; those of a TrainJob are in its runtime."""
     parts = [*(job["spec"].get("tasks") or ()), *(job["spec"].get("pytorchReplicaSpecs") or {}).values()]
     return [part["template"] for part in parts]
 
@@ -226,7 +226,7 @@ def _of_pytorch(job: Object) -> WatchedJob:
 
 
 def _of_trainer(job: Object) -> WatchedJob:
-    """Return a TrainJob. Its restarts stand in its JobSet, and its queue in its runtime: ``trn`` notes it."""
+    """Return a TrainJob. Its restarts are in its JobSet; its queue is in its runtime, and ``trn`` notes it."""
     status, trainer = job.get("status") or {}, job["spec"].get("trainer") or {}
     true = [each for each in status.get("conditions") or () if each.get("status") == "True"]
     last = next((each for each in true if each["type"] in _TRAINER_STATES), None)

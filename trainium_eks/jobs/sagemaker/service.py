@@ -71,8 +71,8 @@ class SageMakerJobs:
         self._region, self._where, self._namespace = region, where, namespace
 
     def submit(self, made: SageMakerJob, archive: str = "") -> None:
-        """Upload the launch script and the workspace, and create the job. An error says, too, that a job of the same
-        ``--name`` goes on, whose checkpoints this job would overwrite."""
+        """Upload the launch script and the workspace, and create the job. It is also an error if a job with the same
+        ``--name`` is running, because this job would overwrite its checkpoints."""
         self._check_alone(made)
         bucket, _, prefix = made.uri("code", made.job.name).removeprefix("s3://").partition("/")
         files = {LAUNCH: launch_script(made).encode()} | ({ARCHIVE: base64.b64decode(archive)} if archive else {})
@@ -91,8 +91,7 @@ class SageMakerJobs:
             raise AwsError(f"the job {other.name} goes on and writes to {mine}: {fix}")
 
     def jobs(self, ended_since: datetime | None) -> list[SageMakerWork]:
-        """Return the namespace's jobs that go on, and jobs that ended after a time. None means jobs that go on
-        alone."""
+        """Return the namespace's running jobs, and jobs that ended after a time. None: only running jobs."""
         with saying("list SageMaker's training jobs"):
             sagemaker = self._client()
             found = [self._training(sagemaker, name) for name in self._names(sagemaker, "TrainingJob", ended_since)]
@@ -219,7 +218,7 @@ class SageMakerJobs:
 
 
 def _described(operation: Any, **name: str) -> dict[str, Any]:
-    """Return the answer of an operation that describes one resource; empty where there is none of the name."""
+    """Return the answer of an operation that describes one resource, or an empty dictionary for an unknown name."""
     from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
     try:

@@ -151,8 +151,8 @@ def endpoint_request(made: ServedModel, *, exists: bool) -> dict[str, Any]:
 
 
 def transform_request(made: ServedModel, source: str, target: str) -> dict[str, Any]:
-    """Return the parameters of CreateTransformJob. The source is JSON lines, or a prefix with such files; each becomes
-    ``<target>/<file>.out``."""
+    """Return the parameters of CreateTransformJob. The source is a file of JSON lines, or a prefix of such files: each
+    becomes ``<target>/<file>.out``."""
     key = {"VolumeKmsKeyId": made.where.kms_key_arn} if sagemaker_hosting.takes_volume_key(made.instance) else {}
     return {
         "TransformJobName": made.version,

@@ -119,7 +119,7 @@ def engine_problems(engine: Engine, where: ServingNodes, *, has_image: bool) -> 
 
 def model_of(model: str, output: str) -> str:
     """Return the directory on the volume of a job's model. The model is a job's name or a path; the job's output is
-    empty where nobody knows it."""
+    empty if unknown."""
     if is_path(model):
         return path_on_volume(model) or model
     written = output.removeprefix(f"{DATA}/") if output else f"output/{model}"

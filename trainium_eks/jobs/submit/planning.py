@@ -154,7 +154,8 @@ def _job(
 
 
 def _topology(request: JobRequest, outputs: StackOutputs) -> Topology | None:
-    """Return the demand in Volcano's tiers: layers of switches stand above UltraServers, if the stack has any."""
+    """Return the demand in Volcano's tiers: UltraServers, if the stack has any, are the tiers below the layers of
+    switches."""
     if not request.topology:
         return None
     within = volcano_config.WITHIN_ULTRASERVER

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from trainium_eks.jobs.objects import volcano_job
+from trainium_eks.jobs.objects import pod
 from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.kube.api import Api, ApiError
 
@@ -34,7 +34,7 @@ def submit(
 ) -> dict[str, Any]:
     """Create the job; return it as the API server has it. The last object is the job itself. Nothing is left of a
     refused one."""
-    belonging = [*([volcano_job.workspace(job, archive)] if archive else []), *objects[:-1]]
+    belonging = [*([pod.workspace(job, archive)] if archive else []), *objects[:-1]]
     made: list[dict[str, Any]] = []
     try:
         for each in (*belonging, objects[-1]):

@@ -68,8 +68,8 @@ def uses(
     queues: Iterable[Object] | None,
     catalogue: Catalogue,
 ) -> list[GroupUse]:
-    """Return the use of each group, as far as it could be read. Pods and queues are None where they may not be read, as
-    by a researcher."""
+    """Return the use of each group, as far as it could be read. Pods and queues: None without the right to read them,
+    which researchers lack."""
     running = None if pods is None else list(pods)
     allocated = None if queues is None else _allocated(queues)
     found = []

@@ -1,8 +1,8 @@
 """The agent: the kubelet of all pods with local images, one process for each stack.
 
 It watches pods, services and nodes, keeps a worker for each pod that is run here, and answers the API server's requests
-for logs. All of it runs in one thread. Pods keep running when the agent ends, and the next agent finds them by their
-shims.
+for logs. All of it runs in one thread. The pods end with the agent, as with a node that is lost; the next agent starts
+those again that may be.
 
 ``python -m trainium_eks.local.agent.agent --root=.local/<stack> --server=HOST:PORT --listen=HOST:PORT``
 """
@@ -27,7 +27,6 @@ from urllib.parse import quote
 from trainium_eks.kube.async_client import ApiClient, ApiStatusError
 from trainium_eks.local.agent import log_retention
 from trainium_eks.local.agent.log_server import ContainerRun, LogServer, NoLogError
-from trainium_eks.local.agent.pod_files import read
 from trainium_eks.local.agent.pod_processes import Process
 from trainium_eks.local.agent.watching import rounds
 from trainium_eks.local.agent.worker import Worker
@@ -43,7 +42,7 @@ from trainium_eks.local.runtime.shim import AGENT_SOCKET
 from trainium_eks.local.spec import hosts
 from trainium_eks.local.spec.hosts import Host
 from trainium_eks.local.spec.known import Body
-from trainium_eks.local.spec.plan import Isolation, PodDirectory
+from trainium_eks.local.spec.plan import Isolation, PodDirectory, read
 from trainium_eks.local.spec.planning import is_ours
 
 _LOG = logging.getLogger("pods")
@@ -67,12 +66,10 @@ class Agent:
         self._last_address = network.GATEWAY
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._services: dict[str, Body] = {}
-        self._shims = shims(paths)
         self._hosts_due = False
         self._prune_due = False
         self.network_pid = 0
         self.api_server = self._server = server
-        self._gateway: Gateway | None = None
         self.isolation = self._choose()
 
     # --- Isolation ------------------------------------------------------------------------------------------------
@@ -96,10 +93,7 @@ class Agent:
         return Isolation.PLAIN
 
     def _network(self) -> int:
-        """Return the process that holds the pods' network; start it when there is none."""
-        for each in processes.running(self._paths):
-            if each.name == NETWORK:
-                return each.pid
+        """Start the process that holds the pods' network, and return its id."""
         log = processes.log_file(self._paths, NETWORK)
         with log.open("ab") as errors:
             holder = subprocess.Popen(
@@ -224,7 +218,7 @@ class Agent:
         server = await LogServer(self._find_run).serve(*listen, tls)
         if self.isolation is Isolation.NET:
             await self._open_gateway()
-            self.when_ended(self.network_pid, self._network_lost)
+            self.when_ended(self.network_pid, lambda: _end("the pods' network is gone: its holder has ended"))
         watches = [
             asyncio.create_task(each) for each in (self._watch_services(), self._watch_pods(), self._watch_nodes())
         ]
@@ -237,11 +231,8 @@ class Agent:
         heard.close()
 
     async def _open_gateway(self) -> None:
-        if self._gateway is not None:
-            self._gateway.close()
-        self._gateway = Gateway(self.network_pid, self._server, self._holder_of)
         try:
-            await self._gateway.serve()
+            await Gateway(self.network_pid, self._server, self._holder_of).serve()
         except OSError as error:
             _LOG.error("pods have no way out of their network: %s", error)
         else:
@@ -272,17 +263,6 @@ class Agent:
         asyncio.get_running_loop().add_reader(heard, hear)
         return heard
 
-    def _network_lost(self) -> None:
-        _LOG.error("the pods' network is gone: its holder has ended")
-        lost = self.network_pid
-        with contextlib.suppress(OSError):
-            self.network_pid = self._network()
-            self.when_ended(self.network_pid, self._network_lost)
-            self._reopening = asyncio.create_task(self._open_gateway())
-        for each in self._workers.values():
-            if each.uses_network == lost:
-                each.end_shim()
-
     # --- Watching -------------------------------------------------------------------------------------------------
 
     async def _watch_pods(self) -> None:
@@ -310,14 +290,12 @@ class Agent:
         elif worker is not None:
             worker.update(pod)
         else:
-            worker = self._workers[uid] = Worker(pod, self, self._shims.pop(uid, None))
+            worker = self._workers[uid] = Worker(pod, self)
             task = self._tasks[uid] = asyncio.create_task(worker.run())
             task.add_done_callback(_end_if_failed)
 
     def _drop_unknown(self, there: Mapping[str, Body]) -> None:
-        """Remove shims and directories of pods that were deleted while no agent ran."""
-        for uid in [uid for uid in self._shims if uid not in there]:
-            self._shims.pop(uid).signal(signal.SIGTERM)
+        """Remove directories of pods that were deleted while no agent ran."""
         for each in self._paths.pods.iterdir():
             if (each / "plan.json").exists() and each.name not in there and each.name not in self._workers:
                 asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._clear, PodDirectory(each))
@@ -341,12 +319,12 @@ class Agent:
                     await self.client.request("GET", f"/api/v1/nodes/{quote(node)}")
                 except ApiStatusError as error:
                     if error.status == 404:
-                        self._node_gone(node)
+                        self._end_pods_of(node)
             async for line in events:
                 if line.startswith(b'{"type":"DELETED"'):
-                    self._node_gone(json.loads(line)["object"]["metadata"]["name"])
+                    self._end_pods_of(json.loads(line)["object"]["metadata"]["name"])
 
-    def _node_gone(self, name: str) -> None:
+    def _end_pods_of(self, name: str) -> None:
         for each in self._workers.values():
             if each.node == name and each.host is not None:
                 _LOG.info("node %s is gone, and with it %s", name, each.directory.path.name)
@@ -380,22 +358,19 @@ class Agent:
         return ContainerRun(worker.directory, container, restart, is_running)
 
 
-def shims(paths: Paths) -> dict[str, Process]:
-    """Return the running shims by the uids of their pods."""
-    found = [each for each in processes.running(paths) if each.name == SHIM]
-    # The children of a shim, which hold the sandbox and wait for containers, look like it: the oldest is the shim.
-    return {Path(each.command[-1]).name: Process(each.pid) for each in reversed(found)}
-
-
 def _read_state(directory: PodDirectory) -> dict[str, Any]:
     return read(directory.state) or {}
 
 
 def _end_if_failed(task: "asyncio.Task[None]") -> None:
     """End the agent when one of its tasks fails, so that the error is seen; the next `up` starts the agent again."""
-    if not task.cancelled() and task.exception() is not None:
-        _LOG.error("failed", exc_info=task.exception())
-        os.kill(os.getpid(), signal.SIGTERM)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _end("failed", error)
+
+
+def _end(why: str, error: BaseException | None = None) -> None:
+    _LOG.error(why, exc_info=error)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -415,6 +390,8 @@ def main(arguments: Sequence[str]) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)
     paths = Paths(given.root)
     paths.pods.mkdir(exist_ok=True, mode=0o700)
+    # Of an agent before this one, where the system does not end them with it.
+    processes.stop(paths, [SHIM, NETWORK])
     client_tls = ssl.create_default_context(cafile=str(paths.pki / "ca.crt"))
     client_tls.load_cert_chain(paths.pki / f"{AGENT}.crt", paths.pki / f"{AGENT}.key")
     server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

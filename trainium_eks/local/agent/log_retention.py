@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainium_eks.local.agent.pod_files import read
 from trainium_eks.local.runtime.output import Reader
-from trainium_eks.local.spec.plan import PodDirectory
+from trainium_eks.local.spec.plan import PodDirectory, read
 
 MOST_BYTES = 256 * 2**20
 

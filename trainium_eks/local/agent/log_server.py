@@ -1,4 +1,4 @@
-"""The server for logs of pods, which stands in for the kubelets of all nodes.
+"""The server for logs of pods, which replaces the kubelets of all nodes.
 
 It serves the API server only, and checks its client certificate.
 """

@@ -1,8 +1,7 @@
-"""The files of a pod's directory: reading, and writing as a whole or not at all."""
+"""The files of a pod's directory, written as a whole or not at all."""
 
 import os
 from pathlib import Path
-from typing import Any
 
 from trainium_eks import whole_file
 from trainium_eks.local.runtime import beneath
@@ -10,7 +9,6 @@ from trainium_eks.local.spec.known import UnmetError
 from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory
 from trainium_eks.local.spec.planning import StartablePod
 from trainium_eks.local.spec.volumes import File
-from trainium_eks.model.validation.parsing import parse_json
 
 # No server answers there, and the failure comes at once: names missing from /etc/hosts are unknown without a wait.
 _NO_NAMES = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
@@ -44,15 +42,6 @@ def _make_below(mount: Mount, container: str) -> None:
     except OSError as error:
         why = f"failed to prepare subPath {mount.below!r} for {mount.target}: {error.strerror}"
         raise UnmetError("CreateContainerConfigError", why, container) from None
-
-
-def read(file: Path) -> dict[str, Any] | None:
-    """Return the JSON object in a file; None when there is none."""
-    try:
-        data = parse_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) else None
 
 
 def put(file: File) -> None:

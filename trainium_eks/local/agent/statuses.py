@@ -88,7 +88,7 @@ def unknown(pod: Body) -> dict[str, Any]:
     }
 
 
-def is_told(made: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
+def is_reported(made: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
     """Return whether the API server has a status already; its additional fields do not count."""
     return all(_without_nothing(value) == _without_nothing(_part(told, key, value)) for key, value in made.items())
 

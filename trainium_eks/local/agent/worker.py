@@ -17,16 +17,16 @@ from urllib.parse import quote
 from trainium_eks import whole_file
 from trainium_eks.kube.async_client import ApiStatusError, UnreachableError
 from trainium_eks.local.agent import statuses
-from trainium_eks.local.agent.pod_files import prepare, put, read
+from trainium_eks.local.agent.pod_files import prepare
 from trainium_eks.local.agent.pod_processes import Process
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.spec import volumes
 from trainium_eks.local.spec.hosts import Host
 from trainium_eks.local.spec.known import Body, PlanInputs, UnmetError
-from trainium_eks.local.spec.plan import Isolation, PodDirectory, RestartPolicy
+from trainium_eks.local.spec.plan import Isolation, PodDirectory, RestartPolicy, read
 from trainium_eks.local.spec.planning import StartablePod, hostname, planned
-from trainium_eks.local.spec.volumes import File, TokenRequest
+from trainium_eks.local.spec.volumes import TokenRequest
 
 if TYPE_CHECKING:
     from trainium_eks.local.agent.agent import Agent
@@ -36,18 +36,18 @@ _UNMET_SECONDS = 3.0
 _TROUBLE_SECONDS = 2.0
 _NEW_SANDBOX_SECONDS = 10.0
 _STRATEGIC_MERGE = "application/strategic-merge-patch+json"
-_TOKEN_RENEWED_AFTER = 0.8
-"""Share of a token's lifetime, as for kubelets."""
+_TOKEN_SECONDS = 366 * 86400
+"""Lifetime of service account tokens, which are not renewed. They end with their pod."""
 
 
 class Worker:
     """The worker of one pod."""
 
-    def __init__(self, pod: dict[str, Any], around: "Agent", shim: Process | None) -> None:
+    def __init__(self, pod: dict[str, Any], around: "Agent") -> None:
         """Make the worker of a pod that is bound to a node."""
         self.pod = pod
         self._around = around
-        self._shim = shim
+        self._shim: Process | None = None
         self._directory = around.directory(pod["metadata"]["uid"])
         self._changed = asyncio.Event()
         self._changed.set()
@@ -58,10 +58,7 @@ class Worker:
         self._node: Body = {}
         self._address = _address(self._directory)
         self._deletion_sent = False
-        self._tokens_at: float | None = None
         self._ready = False
-        if shim is not None:
-            around.when_ended(shim.pid, self.look)
 
     # --- For the agent --------------------------------------------------------------------------------------------
 
@@ -114,17 +111,6 @@ class Worker:
     def node(self) -> str:
         """Return the name of the pod's node."""
         return str(self.pod["spec"].get("nodeName") or "")
-
-    @property
-    def uses_network(self) -> int:
-        """Return the id of the process that holds the network of the running pod; 0 for none."""
-        plan = read(self._directory.plan) or {}
-        return int(plan.get("network_pid") or 0) if self._shim is not None else 0
-
-    def end_shim(self) -> None:
-        """End all processes of the pod, as when a machine fails."""
-        if self._shim is not None:
-            self._shim.signal(signal.SIGTERM)
 
     def write_hosts(self) -> None:
         """Update the pod's hosts file."""
@@ -199,7 +185,7 @@ class Worker:
         await self._report(state)
         if self._is_deleted and self._shim is None:
             await self._finish_deletion()
-        return await self._renew_tokens()
+        return None
 
     async def _end_at_once(self) -> float | None:
         if self._shim is not None:
@@ -229,7 +215,7 @@ class Worker:
             if not await self._find_node():
                 return _UNMET_SECONDS
             self._address = self._address or self._around.free_address()
-            made, tokens = await self._plan()
+            made = await self._plan()
             self._prepare(made)
         except UnmetError as unmet:
             return await self._wait_for(unmet)
@@ -243,7 +229,6 @@ class Worker:
         self._around.hosts_changed()
         self._shim = Process(self._around.start_shim(self._directory))
         self._around.when_ended(self._shim.pid, self.look)
-        self._tokens_at = _renewal(tokens)
         _LOG.info("%s: shim %d started, at %s", self._name, self._shim.pid, self._address)
         return None
 
@@ -262,7 +247,7 @@ class Worker:
             return False
         return True
 
-    async def _plan(self) -> tuple[StartablePod, tuple[TokenRequest, ...]]:
+    async def _plan(self) -> StartablePod:
         pod, around = self.pod, self._around
         namespace = pod["metadata"]["namespace"]
         named = volumes.references(pod)
@@ -282,7 +267,7 @@ class Worker:
             network_pid=around.network_pid,
             proxy=around.proxy,
         )
-        return planned(pod, known), named.tokens
+        return planned(pod, known)
 
     def _image(self, reference: str) -> LocalImage | None:
         image = images.find(reference)
@@ -309,7 +294,7 @@ class Worker:
         path = f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{quote(account)}/token"
         bound = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]}
         for each in wanted:
-            spec: dict[str, Any] = {"expirationSeconds": each.seconds, "boundObjectRef": bound}
+            spec: dict[str, Any] = {"expirationSeconds": _TOKEN_SECONDS, "boundObjectRef": bound}
             spec["audiences"] = [each.audience] if each.audience else []
             body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
             try:
@@ -392,7 +377,7 @@ class Worker:
         if ready != self._ready:
             self._ready = ready
             self._around.hosts_changed()
-        if statuses.is_told(made, self.pod.get("status") or {}):
+        if statuses.is_reported(made, self.pod.get("status") or {}):
             return
         body = {"metadata": {"uid": self.pod["metadata"]["uid"]}, "status": made}
         try:
@@ -407,26 +392,6 @@ class Worker:
         if self._is_over:
             self._around.hosts_changed()
 
-    async def _renew_tokens(self) -> float | None:
-        """Renew tokens that are due; return the seconds until the next renewal."""
-        if self._shim is None:
-            return None
-        wanted = volumes.references(self.pod).tokens
-        if not wanted:
-            return None
-        if self._tokens_at is None or time.time() >= self._tokens_at:
-            try:
-                found = await self._get_tokens(wanted)
-            except UnmetError as unmet:
-                # Its namespace is being deleted, or its account is gone. The pod keeps its present tokens.
-                _LOG.warning("%s: %s", self._name, unmet.message)
-                return _UNMET_SECONDS
-            for each in wanted:
-                file = self._directory.volume(each.volume) / each.path
-                put(File(file, found[each.volume][each.path].encode(), volumes.FILE_MODE))
-            self._tokens_at = _renewal(wanted)
-        return max((self._tokens_at or 0) - time.time(), 1.0)
-
     def _path(self) -> str:
         metadata = self.pod["metadata"]
         return f"/api/v1/namespaces/{metadata['namespace']}/pods/{quote(metadata['name'])}"
@@ -438,7 +403,3 @@ def _version(pod: Body) -> int:
 
 def _address(directory: PodDirectory) -> str:
     return str((read(directory.plan) or {}).get("address") or "")
-
-
-def _renewal(tokens: Sequence[TokenRequest]) -> float | None:
-    return time.time() + _TOKEN_RENEWED_AFTER * min(each.seconds for each in tokens) if tokens else None

@@ -1,6 +1,6 @@
 """Certificates and kubeconfigs of a stack's control plane. When any certificate cannot be used, all are made anew.
 
-Two authorities, as in a cluster made by kubeadm: a client of the API server is none of etcd.
+Two authorities, as in a cluster made by kubeadm: clients of the API server are not clients of etcd.
 Keys are on the curve P-256, which takes milliseconds; RSA would be a tenth of the start-up.
 """
 
@@ -8,8 +8,7 @@ import base64
 import ipaddress
 import json
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -129,7 +128,7 @@ def ensure(paths: Paths, service_range: str) -> bool:
     if all(_is_usable(paths.pki, each) for each in wanted):
         return False
     making = paths.pki.with_name(f"{paths.pki.name}.new")
-    with _writing(paths.pki):
+    with writing(paths.pki):
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True, mode=0o700)
         for each in wanted:
@@ -176,7 +175,7 @@ def service_account_kubeconfig(paths: Paths, program: str, namespace: str, accou
     name of a certificate has at most 64 characters. Raise ClusterError where the directory cannot be written.
     """
     file = kubeconfig(paths, program)
-    with _writing(file):
+    with writing(file):
         made = json.loads(kubeconfig(paths, ADMINISTRATOR).read_text())
         for each in made["users"]:
             each["user"]["as"] = f"system:serviceaccount:{namespace}:{account}"
@@ -189,7 +188,7 @@ _UNUSABLE = (OSError, ValueError, TypeError, InvalidSignature, UnsupportedAlgori
 
 def _keep(paths: Paths, wanted: Certificate) -> None:
     if not _is_usable(paths.pki, wanted):
-        with _writing(paths.pki):
+        with writing(paths.pki):
             _issue(paths.pki, wanted)
 
 
@@ -253,7 +252,7 @@ def _general_name(host: str) -> x509.GeneralName:
 
 def _write_kubeconfig(paths: Paths, file: Path, server: str, client: str, user: str, namespace: str = "") -> None:
     """Write a kubeconfig with the certificate and key of a client; its context is in the namespace."""
-    with _writing(file):
+    with writing(file):
         credentials = {
             "client-certificate-data": _base64(certificate(paths, client)),
             "client-key-data": _base64(key(paths, client)),
@@ -265,10 +264,3 @@ def _write_kubeconfig(paths: Paths, file: Path, server: str, client: str, user: 
 
 def _base64(file: Path) -> str:
     return base64.b64encode(file.read_bytes()).decode()
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Raise ClusterError where a file below the path cannot be written."""
-    with writing(path):
-        yield

@@ -19,7 +19,7 @@ _ROLE_BINDINGS = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
 def kubeconfig(paths: Paths, namespace: str) -> Path:
     """Return the file of a kubeconfig for a team's researcher, with the team's namespace in its context.
 
-    Without a group that has a role in the namespace there is none.
+    A namespace without a group that has a role there has no researcher.
     """
     plane = ControlPlane(paths, {})
     teams = _groups(plane.get(_ROLE_BINDINGS))

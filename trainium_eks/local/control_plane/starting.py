@@ -1,5 +1,6 @@
 """One attempt to start a control plane, from any state."""
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -68,7 +69,8 @@ class Attempt:
         processes.stop_these(wrong, timeout_seconds=_WATCHED_SECONDS)
         if not settings.is_complete and "etcd" not in kept:
             # A first start that was cut off: it holds no user's data, and may be incomplete.
-            self._remove_data()
+            with writing(self._paths.etcd), contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(self._paths.etcd)
         missing = [name for name in wanted if name not in kept]
         if missing:
             self._progress(f"Starting {', '.join(missing)}")
@@ -80,7 +82,8 @@ class Attempt:
         for name in (each for each in wanted if each not in _SERVERS):
             if name in missing:
                 if name == "kwok":
-                    self._release_nodes()
+                    # A killed kwok cannot release its nodes' leases, and a new one would wait 160 s for them.
+                    api_server(self._paths, self._port).delete(_LEASES)
                 self._spawn(name, wanted[name])
         speak_until = min(time.monotonic() + _SPEAKS_WITHIN_SECONDS, self._deadline)
         self._wait("the new processes to settle", lambda: self._has_settled(speak_until), settings)
@@ -94,11 +97,8 @@ class Attempt:
     def undo(self) -> None:
         """End the processes that this attempt started, in reverse order."""
         processes.stop_these(reversed(self.started.values()), timeout_seconds=3)
-        if programs.AGENT in self.started and not any(
-            each.name == programs.SHIM for each in processes.running(self._paths)
-        ):
-            # It belongs to the agent, and no other process uses it.
-            processes.stop(self._paths, [programs.NETWORK])
+        if programs.AGENT in self.started:
+            processes.stop(self._paths, [programs.SHIM, programs.NETWORK])
 
     def _prepare_directory(self) -> None:
         with writing(self._paths.root):
@@ -129,11 +129,6 @@ class Attempt:
                 wrong.append(each)
         return set(kept), sorted(wrong, key=lambda each: processes.NAMES.index(each.name))
 
-    def _remove_data(self) -> None:
-        with writing(self._paths.etcd):
-            if self._paths.etcd.exists():
-                shutil.rmtree(self._paths.etcd)
-
     def _spawn(self, name: str, command: list[str]) -> None:
         self._log_sizes[name] = processes.log_size(self._paths, name)
         self._silent_at = time.monotonic()
@@ -145,10 +140,6 @@ class Attempt:
         # the start of many nodes. Up to a point: with 1,000 nodes the API server would take 4 GB and more.
         environment = {"HOME": str(self._paths.root), "GOGC": "400", "GOMEMLIMIT": "1500MiB"}
         self.started[name] = processes.start(self._paths, name, command, environment)
-
-    def _release_nodes(self) -> None:
-        """Delete nodes' leases: a killed kwok cannot release them, and a new one would wait 160 s."""
-        api_server(self._paths, self._port).delete(_LEASES)
 
     def _has_settled(self, speak_until: float) -> bool:
         """Return whether new processes ran on after their first log line, which would be about an unknown flag.

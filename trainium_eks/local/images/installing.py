@@ -86,7 +86,7 @@ def adds_to(recipe: Recipe, older: str) -> bool:
 def take_over(older: Path, place: Path) -> None:
     """Put an image's packages into a new environment of the same interpreter, by hard links.
 
-    The images stay independent: pip and Python never write into a file, they put another in its place.
+    The images stay independent: pip and Python never write into an existing file, they replace it.
     """
     for source in older.glob("lib*/python*/site-packages"):
         if source.parents[1].is_symlink():

@@ -42,20 +42,12 @@ class Gateway:
         self._network_pid = network_pid
         self._api_server = api_server
         self._holder_of = holder_of
-        self._servers: list[asyncio.Server] = []
 
     async def serve(self) -> None:
         """Begin to listen."""
         proxy, api = await opened_in(self._network_pid, _listening)
-        self._servers = [
-            await asyncio.start_server(self._proxied, sock=proxy, limit=_HEAD_LIMIT),
-            await asyncio.start_server(self._to_api_server, sock=api),
-        ]
-
-    def close(self) -> None:
-        """Stop listening."""
-        for each in self._servers:
-            each.close()
+        await asyncio.start_server(self._proxied, sock=proxy, limit=_HEAD_LIMIT)
+        await asyncio.start_server(self._to_api_server, sock=api)
 
     async def _to_api_server(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):

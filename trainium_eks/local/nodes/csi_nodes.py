@@ -74,8 +74,4 @@ def _driver(driver: str, node: str, instance: InstanceType) -> dict[str, Any]:
 
 
 def _is_as(live: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
-    if live is None:
-        return False
-    # Earlier releases made it a dependent of the node.
-    spec = {"drivers": live["spec"].get("drivers") or []}
-    return "ownerReferences" not in live["metadata"] and bool(spec == wanted["spec"])
+    return live is not None and {"drivers": live["spec"].get("drivers") or []} == wanted["spec"]

@@ -1,4 +1,4 @@
-"""Simulated nodes on the API server. kwok stands in for their kubelets."""
+"""Simulated nodes on the API server. kwok replaces their kubelets."""
 
 import datetime
 import time
@@ -52,7 +52,9 @@ class Nodes:
         registered = csi_nodes.apply(self._api, pool, [*kept, *made], self._drivers)
         if new or changed or not all(_is_ready(live[name]) for name in wanted):
             self._await_ready(pool.key, wanted, timeout_seconds)
-        in_parallel(lambda name: self._api.delete(_reference(name), propagation="Background"), surplus)
+        in_parallel(
+            lambda name: self._api.delete(ObjectReference("v1", "Node", "", name), propagation="Background"), surplus
+        )
         if not (new or changed or surplus or registered):
             return ApplyResult(Change.SAME)
         drivers_told = registered - len(new)
@@ -60,7 +62,7 @@ class Nodes:
         return ApplyResult(Change.UPDATED if live else Change.CREATED, notes=notes)
 
     def delete(self, key: str) -> None:
-        """Delete all nodes of a group; no error when there are none."""
+        """Delete all nodes of a group; no error without any."""
         for api_version, kind in (("v1", "Node"), ("storage.k8s.io/v1", "CSINode")):
             self._api.delete_all(api_version, kind, labels=f"{SIMULATED_POOL_LABEL}={key}")
 
@@ -116,7 +118,7 @@ class Nodes:
 
 def _wanted(pool: NodePool, live: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the group's desired nodes. Existing nodes keep their numbers, the lowest first; gaps are filled."""
-    there = sorted(_number(name) for name in live if name.startswith(pool.stem))
+    there = sorted(int(name.partition(".")[0][-6:]) for name in live if name.startswith(pool.stem))
     size = pool.size
     if pool.keep_size:
         # While a roll is under way both generations are there, and the larger one is the group's size.
@@ -211,11 +213,3 @@ def _notes(new: int, changed: int, surplus: int, drivers_told: int) -> tuple[str
         (max(drivers_told, 0), "told of storage drivers"),
     )
     return ("nodes: " + ", ".join(f"{count} {what}" for count, what in parts if count),)
-
-
-def _reference(name: str) -> ObjectReference:
-    return ObjectReference("v1", "Node", "", name)
-
-
-def _number(name: str) -> int:
-    return int(name.partition(".")[0][-6:])

@@ -322,7 +322,7 @@ def _without_managed_fields(live: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _selector(workload: Mapping[str, Any]) -> str:
-    """Return a label selector as text, of a workload's or a Service's ``spec.selector``; empty without a selector."""
+    """Return a label selector as text, of a workload's or a Service's ``spec.selector``, or an empty string."""
     selector = (workload.get("spec") or {}).get("selector") or {}
     if not isinstance(selector, Mapping):
         return ""

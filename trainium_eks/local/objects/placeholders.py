@@ -1,4 +1,4 @@
-"""Custom resource definitions that replace a chart's definitions while the chart is not available.
+"""Placeholders for a chart's custom resource definitions while the chart is not available.
 
 Only for the kinds that the stack itself creates, so that a real API server still checks its objects: but for
 Karpenter's kinds the fields are the real ones, and a misspelt field is refused. The placeholders are removed before

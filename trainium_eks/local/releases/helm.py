@@ -84,8 +84,8 @@ class Releases:
     def apply(self, inputs: Mapping[str, Any], *, timeout_seconds: float) -> ApplyResult:
         """Install or upgrade a release where it differs from the program, and await its objects as Helm does.
 
-        A missing chart is no failure: an existing release stays unchanged; otherwise placeholders define the
-        chart's kinds that the stack itself creates.
+        A missing chart is no failure: an existing release stays unchanged; otherwise placeholders define the kinds of
+        the chart that the stack itself creates.
         """
         release = wanted(inputs, timeout_seconds=timeout_seconds)
         self._helm.end_left_behind(release.name, release.namespace)

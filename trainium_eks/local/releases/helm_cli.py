@@ -71,7 +71,7 @@ class HelmCli:
         }
 
     def status(self, name: str, namespace: str) -> ReleaseStatus | None:
-        """Return the newest revision of a release; None for an absent release."""
+        """Return the newest revision of a release, or None."""
         try:
             release = parse_json(self._on_cluster("status", name, namespace, "--output", "json"))
         except HelmError as error:

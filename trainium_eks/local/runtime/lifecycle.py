@@ -1,7 +1,7 @@
 """The starts, restarts and ends of a pod's containers: the rules of the kubelet, without a process or a clock.
 
 A :class:`Lifecycle` takes events with their time, and returns the next steps. Times are seconds since the epoch. Source
-of the rules: Kubernetes' documentation, "Pod Lifecycle", "Init Containers", "Sidecar Containers".
+of the rules: Kubernetes' documentation, "Pod Lifecycle", "Init Containers".
 """
 
 from collections.abc import Iterable, Mapping
@@ -160,12 +160,11 @@ class Lifecycle:
         if deadline is not None and not self.stopping and now >= self._begun + deadline:
             self.stop(now, self._plan.grace_seconds, "DeadlineExceeded", "Pod was active longer than its deadline")
         if self.stopping:
-            self._end_all(now)
+            for status in self._all():
+                if status.state == "running" and status.kill_at is None:
+                    status.kill_at = self._kill_at
         else:
             made += self._start_steps(now)
-            if self._is_over():
-                # Sidecars end after the containers that they serve, the last first.
-                self._end_sidecars(now)
         for status in self._all():
             made += self._probe_steps(status, now)
             made += self._kill_steps(status, now)
@@ -286,7 +285,7 @@ class Lifecycle:
             "reason": self.reason,
             "message": self.message,
             "initialized": all(_is_past(each) for each in self._init),
-            "containers": {each.plan.name: _told(each) for each in self._all()},
+            "containers": {each.plan.name: _container_state(each) for each in self._all()},
         }
 
     # --- Inside ---------------------------------------------------------------------------------------------------
@@ -334,28 +333,6 @@ class Lifecycle:
         status.state, status.started_at, status.is_starting = "running", now, True
         return [Start(status.plan, status.restarts)]
 
-    def _end_all(self, now: float) -> None:
-        # The containers that a sidecar serves end first, and only then the sidecar.
-        groups = [[each for each in self._all() if not each.plan.is_sidecar]]
-        groups += [[each] for each in reversed(self._init) if each.plan.is_sidecar]
-        for group in groups:
-            alive = [each for each in group if each.state == "running"]
-            for status in alive:
-                if status.kill_at is None:
-                    status.kill_at = self._kill_at
-            if alive and now < self._kill_at:
-                break
-
-    def _end_sidecars(self, now: float) -> None:
-        for status in reversed(self._init):
-            if status.plan.is_sidecar and status.state == "running":
-                if status.kill_at is None:
-                    self._kill(status, now, self._plan.grace_seconds)
-                return
-            if status.plan.is_sidecar and status.state == "waiting":
-                status.state, status.is_done, status.reason = "terminated", True, "Completed"
-                status.started_at = status.finished_at = now
-
     def _kill(self, status: _Status, now: float, grace_seconds: float, why: str = "") -> None:
         status.kill_at = now + grace_seconds
         status.message = why
@@ -391,7 +368,7 @@ class Lifecycle:
 
     def _decide(self, status: _Status, now: float) -> None:
         """Decide after an end whether the container restarts, and when."""
-        if self.stopping or not self._may_restart(status) or (self._is_over() and status.plan.is_sidecar):
+        if self.stopping or not self._may_restart(status):
             status.is_done = True
             return
         lasted = status.finished_at - status.started_at
@@ -411,24 +388,22 @@ class Lifecycle:
 
     def _may_restart(self, status: _Status) -> bool:
         policy = status.plan.restart
-        if status.plan.is_sidecar:
-            return True
         if status in self._init:
             return status.exit_code != 0 and policy is not RestartPolicy.NEVER
         return policy is RestartPolicy.ALWAYS or (policy is RestartPolicy.ON_FAILURE and status.exit_code != 0)
 
     def _is_failed(self) -> bool:
         """Return whether an init container failed for good, which keeps all others from starting."""
-        return any(each.is_done and each.exit_code != 0 and not each.plan.is_sidecar for each in self._init)
+        return any(each.is_done and each.exit_code != 0 for each in self._init)
 
     def _is_over(self) -> bool:
-        """Return whether no container but sidecars runs or will run again."""
+        """Return whether no container runs or will run again."""
         return self._is_failed() or all(each.is_done for each in self._main)
 
 
 def _is_past(status: _Status) -> bool:
     """Return whether the containers after an init container may start."""
-    return status.started if status.plan.is_sidecar else (status.is_done and status.exit_code == 0)
+    return status.is_done and status.exit_code == 0
 
 
 def _is_due_later(status: _Status, probed: _Probe) -> bool:
@@ -440,7 +415,7 @@ def _is_due_later(status: _Status, probed: _Probe) -> bool:
     return status.started
 
 
-def _told(status: _Status) -> dict[str, Any]:
+def _container_state(status: _Status) -> dict[str, Any]:
     told: dict[str, Any] = {
         "state": status.state,
         "reason": status.reason,

@@ -1,4 +1,4 @@
-"""The file system that a container sees: the machine's, read-only, with the pod's volumes in their places.
+"""The file system that a container sees: the machine's files, read-only, with the pod's volumes mounted at their paths.
 
 A user namespace may not put an overlay on ``/``. So the root is a small file system in memory, into which the machine's
 directories are bound. A directory that must show a path missing on the machine (``/etc/volcano``) is built the same way

@@ -1,6 +1,6 @@
-"""The shim: one process a pod, which runs its containers and outlives the agent.
+"""The shim: one process a pod, which runs its containers and ends with the agent.
 
-It reads ``plan.json``, writes ``state.json`` at each change and reports the change to the agent, if one runs. It takes
+It reads ``plan.json``, writes ``state.json`` at each change and reports the change to the agent. It takes
 orders by signals: SIGHUP, read ``stop.json`` and end the pod that way; SIGTERM, end everything at once. ``python -m
 trainium_eks.local.runtime.shim <directory of the pod>``; standard library alone, so that it starts at once.
 """
@@ -15,13 +15,11 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from trainium_eks import whole_file
 from trainium_eks.local import linux
-from trainium_eks.local.runtime import beneath, memory, probing
+from trainium_eks.local.runtime import beneath, probing, process_tree
 from trainium_eks.local.runtime.lifecycle import (
-    KILLED,
     CheckKind,
     CheckRun,
     ContainerEnd,
@@ -32,8 +30,7 @@ from trainium_eks.local.runtime.lifecycle import (
 )
 from trainium_eks.local.runtime.output import Writer
 from trainium_eks.local.runtime.sandbox import NOT_STARTED, LiveContainer, Sandbox, StartError
-from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, PodPlan
-from trainium_eks.model.validation.parsing import parse_json
+from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, PodPlan, read
 
 AGENT_SOCKET = "agent.sock"
 """Socket at which the agent hears of changes, in the directory of all pods."""
@@ -52,8 +49,6 @@ class _Running:
     started: LiveContainer
     writer: Writer
     restart: int
-    reason: str = ""
-    message: str = ""
     ended: int | None = None
     """Its exit code, once it has ended; its output may still be read."""
     written_at: float = 0.0
@@ -75,12 +70,11 @@ class Shim:
     def __init__(self, directory: PodDirectory) -> None:
         self._directory = directory
         self._plan = PodPlan.from_json(directory.plan.read_text(encoding="utf-8"))
-        self._life = Lifecycle(self._plan, time.time(), _read(directory.state))
+        self._life = Lifecycle(self._plan, time.time(), read(directory.state))
         self._running: dict[str, _Running] = {}
         self._doing: dict[int, _Doing] = {}
         self._selector = selectors.DefaultSelector()
         self._told = ""
-        self._memory = memory.Watch(self._plan)
         self._stop_now = False
         self._problem = ""
 
@@ -95,6 +89,7 @@ class Shim:
         self._selector.register(wakeup, selectors.EVENT_READ, "signals")
         if linux.AVAILABLE:
             linux.adopt_orphans()
+            linux.die_with_parent(signal.SIGTERM)
         try:
             self._sandbox = Sandbox(self._plan, self._directory)
         except OSError as error:
@@ -169,7 +164,7 @@ class Shim:
 
     def _kill(self, running: _Running) -> None:
         if self._plan.isolation is Isolation.PLAIN:
-            memory.kill_tree(running.started.pid)
+            process_tree.kill_tree(running.started.pid)
         else:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(running.started.pid, signal.SIGKILL)
@@ -182,13 +177,13 @@ class Shim:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if self._plan.isolation is Isolation.PLAIN:
-            memory.kill_descendants(os.getpid())
+            process_tree.kill_descendants(os.getpid())
 
     # --- Events ---------------------------------------------------------------------------------------------------
 
     def _wait(self, wakeup: int) -> None:
         now = time.time()
-        times = [self._life.next_time(), self._memory.next_time, *(each.deadline for each in self._doing.values())]
+        times = [self._life.next_time(), *(each.deadline for each in self._doing.values())]
         times += [each.written_at + FLUSH_SECONDS for each in self._running.values() if each.writer.has_rest]
         timeout = min(times) - now
         for key, _ in self._selector.select(None if timeout == float("inf") else max(timeout, 0)):
@@ -199,7 +194,6 @@ class Shim:
         now = time.time()
         self._flush(now)
         self._reap(now)
-        self._watch_memory(now)
         for pid, doing in self._doing.items():
             if now >= doing.deadline:
                 # Its end is noticed like any other.
@@ -214,7 +208,7 @@ class Shim:
             self._hear_stop()
 
     def _hear_stop(self) -> None:
-        order = _read(self._directory.stop)
+        order = read(self._directory.stop)
         if order is not None:
             # Counted from the order's time: a shim may be started for a pod that is to end.
             begun = float(order["at"])
@@ -258,7 +252,7 @@ class Shim:
 
     def _end(self, name: str, running: _Running, now: float) -> None:
         if self._plan.isolation is Isolation.PLAIN:
-            memory.kill_tree(running.started.pid)
+            process_tree.kill_tree(running.started.pid)
         # All its output is in the pipe by now; output of a process that it left behind is not awaited.
         with contextlib.suppress(BlockingIOError, KeyError):
             while data := os.read(running.started.output, 2**16):
@@ -269,10 +263,9 @@ class Shim:
         running.writer.close(now)
         del self._running[name]
         code = running.ended or 0
-        reason = running.reason if code == KILLED else ""
         container = next(each for each in self._plan.all_containers if each.name == name)
-        message = running.message if reason else self._last_words(container, code, running.restart)
-        self._life.ended(name, ContainerEnd(code, reason, message), now)
+        message = self._last_words(container, code, running.restart)
+        self._life.ended(name, ContainerEnd(code, message=message), now)
 
     def _last_words(self, container: Container, code: int, restart: int) -> str:
         """Return the container's termination message (``terminationMessagePath``)."""
@@ -298,15 +291,6 @@ class Shim:
         if doing.step.kind is CheckKind.PRE_STOP and code:
             sys.stderr.write(f"preStop hook of {doing.step.container.name}: {message}\n")
 
-    def _watch_memory(self, now: float) -> None:
-        if now < self._memory.next_time:
-            return
-        alive = {name: each.started.pid for name, each in self._running.items() if each.ended is None}
-        for name, why in self._memory.too_much(alive, now).items():
-            running = self._running[name]
-            running.reason, running.message = why
-            self._kill(running)
-
     # --- State ----------------------------------------------------------------------------------------------------
 
     def _write_state(self, problem: str = "") -> None:
@@ -326,14 +310,6 @@ class Shim:
             sender.setblocking(False)
             # By a short name: a socket's path is limited to some 100 characters, and this process runs in there.
             sender.sendto(self._plan.uid.encode(), f"../{AGENT_SOCKET}")
-
-
-def _read(file: Path) -> dict[str, Any] | None:
-    try:
-        data = parse_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) else None
 
 
 def main(argument: str) -> None:

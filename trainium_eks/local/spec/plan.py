@@ -1,6 +1,6 @@
 """The shim's input: everything of a pod resolved, so that the shim asks no other process.
 
-Standard library alone, like all that a shim imports.
+Little else is imported, as by all that a shim imports.
 """
 
 import dataclasses
@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from trainium_eks.model.validation.parsing import parse_json
 
 
 class Isolation(StrEnum):
@@ -89,15 +91,11 @@ class Container:
     """Working directory; made when it is missing."""
     mounts: tuple[Mount, ...] = ()
     restart: RestartPolicy = RestartPolicy.ALWAYS
-    is_sidecar: bool = False
-    """Whether it is an init container that keeps running beside the others."""
     startup: Probe | None = None
     readiness: Probe | None = None
     liveness: Probe | None = None
     post_start: Action | None = None
     pre_stop: Action | None = None
-    memory_bytes: int = 0
-    """Memory limit, above which it is killed; 0 for no limit."""
     termination_log: str = ""
     """File of the machine that holds the container's termination message."""
     message_from_log: bool = False
@@ -227,3 +225,12 @@ class PodDirectory:
     def root(self, name: str) -> Path:
         """Return the directory in which the container's file system is built."""
         return self.container(name) / "root"
+
+
+def read(file: Path) -> dict[str, Any] | None:
+    """Return the JSON object in a file, or None."""
+    try:
+        data = parse_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None

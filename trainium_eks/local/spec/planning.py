@@ -15,7 +15,6 @@ from trainium_eks.local.spec.known import Body, PlanInputs, UnmetError
 from trainium_eks.local.spec.plan import Action, Container, Isolation, Mount, PodPlan, Probe, RestartPolicy
 from trainium_eks.local.spec.volumes import File, Volume
 from trainium_eks.model.annotations import MACHINE_PATH
-from trainium_eks.model.sizing.quantities import quantity
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Search path for programs after the image's programs."""
@@ -104,6 +103,9 @@ def _container(
     body: Body, pod: Body, found: Mapping[str, Volume], known: PlanInputs, policy: RestartPolicy
 ) -> Container:
     name = body["name"]
+    if body.get("restartPolicy"):
+        why = "a restartPolicy of its own (a sidecar) is not known here: make it one of the pod's containers"
+        raise UnmetError("CreateContainerConfigError", why, name)
     image = known.find_image(body["image"])
     if image is None:
         why = f"Container image {body['image']!r} is not on this machine: {images.how_to_make(body['image'])}"
@@ -135,8 +137,6 @@ def _container(
         argv = tuple(rewritten(each, seen, names) for each in argv)
         actions = {kind: _rewritten_action(each, seen, names) for kind, each in actions.items()}
         directory = rewritten(directory, seen, ()) if body.get("workingDir") else scratch
-    is_sidecar = body.get("restartPolicy") == "Always"
-    limits = (body.get("resources") or {}).get("limits") or {}
     probes = {kind: _probe(body.get(f"{kind}Probe"), actions[kind]) for kind in _PROBES}
     return Container(
         name=name,
@@ -145,11 +145,9 @@ def _container(
         directory=directory,
         mounts=(*own, *_hidden(image, pod, known), *mounts) if known.isolation is not Isolation.PLAIN else mounts,
         restart=policy,
-        is_sidecar=is_sidecar,
         **probes,
         post_start=actions["postStart"],
         pre_stop=actions["preStop"],
-        memory_bytes=int(quantity(str(limits.get("memory") or "0")) or 0),
         termination_log=log,
         message_from_log=body.get("terminationMessagePolicy") == "FallbackToLogsOnError",
         read_only_root=bool((body.get("securityContext") or {}).get("readOnlyRootFilesystem")),

@@ -43,7 +43,6 @@ class TokenRequest:
     volume: str
     path: str
     audience: str
-    seconds: int
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,7 @@ def references(pod: Body) -> References:
                 secrets.add(source["secret"].get("secretName") or source["secret"].get("name"))
             if "serviceAccountToken" in source:
                 asked = source["serviceAccountToken"]
-                seconds = int(asked.get("expirationSeconds") or 3600)
-                tokens.append(TokenRequest(volume["name"], asked["path"], asked.get("audience") or "", seconds))
+                tokens.append(TokenRequest(volume["name"], asked["path"], asked.get("audience") or ""))
         if "persistentVolumeClaim" in volume:
             claims.add(volume["persistentVolumeClaim"]["claimName"])
     return References(tuple(sorted(config_maps)), tuple(sorted(secrets)), tuple(tokens), tuple(sorted(claims)))

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -75,7 +74,7 @@ def found(environment: Mapping[str, str]) -> str:
 
 
 def provide(environment: Mapping[str, str], progress: Callable[[str], None]) -> tuple[str, str]:
-    """Return a ``go`` for builds, and its release (``go1.27.3``); it is installed where there is none from 1.25 on.
+    """Return a ``go`` for builds, and its release (``go1.27.3``); it is installed if missing or older than 1.25.
 
     Where it cannot be installed, an older one serves that fetches a newer Go by itself.
     """
@@ -171,8 +170,7 @@ def source(module: str, version: str, sums: Path, scratch: Path, environment: Ma
         done = subprocess.run(
             [go, "mod", "download", "-json", module],
             cwd=place,
-            # Not a newer Go, which would be fetched only to unpack a file.
-            env={**go_environment(environment), "GOTOOLCHAIN": "local"},
+            env=go_environment(environment),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -182,15 +180,6 @@ def source(module: str, version: str, sums: Path, scratch: Path, environment: Ma
         told = json.loads(done.stdout) if done.stdout.strip() else {}
     except (OSError, ValueError) as error:
         raise GoError(f"{go} does not say where {module} is: {error}") from None
-    listed = (place / "go.sum").read_text().splitlines()
-    if "requires go >=" in told.get("Error", "") and f"{module} v{version} {told.get('Sum')}" in listed:
-        # Go has the module and its checksum, but does not unpack it because it needs a newer Go.
-        try:
-            with zipfile.ZipFile(told["Zip"]) as files:
-                files.extractall(place)
-        except (OSError, zipfile.BadZipFile) as error:
-            raise GoError(f"{told['Zip']} cannot be unpacked: {error}") from None
-        return place / f"{module}@v{version}"
     if done.returncode or not told.get("Dir"):
         complaints = [*str(told.get("Error", "")).splitlines(), *done.stderr.splitlines()]
         raise GoError(failure("mod download", done.returncode, complaints))

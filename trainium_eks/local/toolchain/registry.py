@@ -64,16 +64,10 @@ class Notes:
 
 
 class Registry:
-    """The image of one tool, fetched with an anonymous token where the registry wants one.
+    """The image of one tool, fetched with an anonymous token where the registry wants one."""
 
-    ``save`` downloads an address into a file, with an ``Authorization``, and returns the SHA-256 of the content.
-    """
-
-    def __init__(
-        self, tool: Tool, save: Callable[[str, Path, str], str], say: Callable[[str], None], notes: Notes
-    ) -> None:
+    def __init__(self, tool: Tool, say: Callable[[str], None], notes: Notes) -> None:
         self._tool = tool
-        self._save = save
         self._say = say
         self._notes = notes
         self._authorization = ""
@@ -126,7 +120,7 @@ class Registry:
         """Return whether the layer has the program, which is then in the file."""
         raw = to.with_suffix(".layer")
         url = f"{self._tool.image}/blobs/{digest}"
-        actual = self._authorized(lambda: self._save(url, raw, self._authorization))
+        actual = self._authorized(lambda: web.save(url, raw, self._authorization))
         if f"sha256:{actual}" != digest:
             raise RefusedError(f"WRONG CHECKSUM: {url} has sha256 {actual}")
         member = PurePosixPath(self._tool.member)

@@ -64,7 +64,7 @@ def provide(
 
     Several processes may call it at the same time: one provides, the others wait for it.
 
-    ``progress`` is called at most about once a second. A failure within the time of patience counts, without a new
+    ``progress`` gets a line for each step. A failure within the time of patience counts, without a new
     attempt.
     """
     provided: dict[str, Binary] = {}

@@ -41,16 +41,12 @@ def get(url: str, headers: Mapping[str, str] | None = None, authorization: str =
         return _answered(url, response.read)
 
 
-def save(url: str, to: Path, authorization: str, tell: Callable[[int, int], None]) -> str:
-    """Save a file and return its SHA-256.
-
-    ``tell`` is called often, with the numbers of bytes so far and in all (0: unknown).
-    """
+def save(url: str, to: Path, authorization: str = "") -> str:
+    """Save a file and return its SHA-256."""
     digest = hashlib.sha256()
     done = 0
     with _opened(url, _STALL_SECONDS, None, authorization) as response:
         length = response.headers.get("Content-Length") or ""
-        total = int(length) if length.isdigit() else 0
         with store.writing(to.parent):
             to.write_bytes(b"")
         while chunk := _answered(url, lambda: response.read(_CHUNK_BYTES)):
@@ -58,9 +54,8 @@ def save(url: str, to: Path, authorization: str, tell: Callable[[int, int], None
             done += len(chunk)
             with store.writing(to.parent), to.open("ab") as file:
                 file.write(chunk)
-            tell(done, total)
-    if length.isdigit() and done != total:
-        raise UnreachableError(f"{url} broke off after {done} of {total} bytes")
+    if length.isdigit() and done != int(length):
+        raise UnreachableError(f"{url} broke off after {done} of {length} bytes")
     return digest.hexdigest()
 
 

@@ -116,9 +116,9 @@ def _ebs_settings(region: str, _catalogue: Catalogue) -> Mapping[str, Any]:
 
 
 def _monitoring_settings(_region: str, catalogue: Catalogue) -> Mapping[str, Any]:
-    """Return tolerations for the DCGM server, which by default has none (containers-roadmap#2567). Without a DCGM
-    server on a GPU node the agent permanently reports the node's hardware as broken. Set with and without GPU groups: a
-    group that is added later starts nodes before an update of the add-on would be complete."""
+    """Return tolerations for the DCGM server; without them it tolerates no taint (containers-roadmap#2567). Without a
+    DCGM server on a GPU node the agent permanently reports the node's hardware as broken. Set with and without GPU
+    groups: a group that is added later starts nodes before an update of the add-on would be complete."""
     taints = {
         (taint.key, taint.effect)
         for name, each in catalogue.items()

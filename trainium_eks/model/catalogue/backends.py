@@ -1,4 +1,4 @@
-"""Backends of PyTorch, and the environment variables of their processes. Each variable stands beside its source."""
+"""Backends of PyTorch, and the environment variables of their processes. Each variable has its source next to it."""
 
 from typing import Literal
 

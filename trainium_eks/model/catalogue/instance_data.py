@@ -16,7 +16,7 @@ Where they come from:
   :data:`BLOCK_PRICE_DATE`. They change with demand. None where none was found.
 - Quota codes: Service Quotas of EC2, all counted in vCPU. Empty where no quota of that kind is known.
 - SageMaker names: botocore's TrainingInstanceType.
-- EFA: p6-b300.48xlarge is the only type whose card 0 has none; its 16 EFA interfaces are on cards 1 to 16.
+- EFA: p6-b300.48xlarge is the only type without EFA on card 0; its 16 EFA interfaces are on cards 1 to 16.
 - Hugepages: the EKS user guide's NCCL tests ask 5120 MiB (2560 pages of 2 MiB) of GPU nodes with EFA; the Neuron
   samples ask for none.
 """

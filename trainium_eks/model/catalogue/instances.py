@@ -1,6 +1,6 @@
 """The catalogue: every fact about an instance type that this project uses.
 
-Nothing here is looked up at run time. Sources and dates stand in :mod:`trainium_eks.model.catalogue.instance_data`;
+Nothing here is looked up at run time. Sources and dates are in :mod:`trainium_eks.model.catalogue.instance_data`;
 :func:`~trainium_eks.model.catalogue.instance_entries.with_entries` adds and changes entries from the stack's config
 (``instanceTypes``).
 """
@@ -169,7 +169,7 @@ _SPELLED = re.compile(r"(?:ml\.)?(?P<family>[a-z]+)(?P<generation>\d+)[a-z0-9-]*
 
 def near(name: str, types: Iterable[str]) -> str | None:
     """Return the type that a name misspells, or None. The type has the generation of the name and about its size, hence
-    its price: nobody who writes g5.8xlarge means p5.48xlarge."""
+    its price: g5.8xlarge is no misspelling of p5.48xlarge."""
     wanted = _SPELLED.match(name.lower())
     return nearest(name, [each for each in types if wanted and _alike(wanted, each)], same_numbers=False)
 

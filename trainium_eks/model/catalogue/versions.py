@@ -60,7 +60,7 @@ a waiver of R05; most days since an AMI release."""
 
 
 def successor(version: str) -> str:
-    """Return the next minor version where the pinned Volcano certifies it; empty where this release has none."""
+    """Return the next minor version where the pinned Volcano certifies it, or empty."""
     return f"1.{minor(version) + 1}" if minor(version) < minor(KUBERNETES) else ""
 
 

@@ -58,7 +58,7 @@ def eks_capacity_type(capacity: OnDemand | Spot | Reservation | CapacityBlock) -
 def validate(
     capacity: OnDemand | Spot | Reservation | CapacityBlock, *, region: str, instance: InstanceType | None
 ) -> list[Problem]:
-    """Return the problems of a group's capacity. Paths are relative to it; ``instance`` is None for unknown types."""
+    """Return the problems of a group's capacity. Paths are relative to it; ``instance``: None for an unknown type."""
     found = []
     if instance is not None and not sells(instance, capacity):
         reason = f"the catalogue does not have {instance.name} as {capacity.type}"

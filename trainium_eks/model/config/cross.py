@@ -253,7 +253,7 @@ def range_problems(config: "StackConfig", vpc_range: str) -> list[Problem]:
 
 def first_up_problems(config: "StackConfig") -> list[Problem]:
     """Return the problem of a first `up` that cannot reach the Kubernetes API: a VPC that the stack makes itself then
-    holds no machine and has no peer. Rule R91 checks the same in the recorded program."""
+    holds no machine and has no peer."""
     endpoint, used = config.cluster.endpoint, config.existing_network or config.network
     found = under("cluster.endpoint", cluster.peer_problems(endpoint, used.peer_cidr_blocks))
     if endpoint.public_access_cidrs or endpoint.private_access_via is None or config.existing_network is not None:

@@ -54,7 +54,7 @@ class ExistingSubnet(ConfigModel):
 
 
 class ExistingNetworkConfig(ConfigModel):
-    """An existing VPC. Private subnets need a NAT or endpoints of their own."""
+    """An existing VPC. Private subnets need a NAT or endpoints."""
 
     vpc_id: formats.VpcId
     """Id of the VPC."""
@@ -97,7 +97,7 @@ def existing_problems(network: ExistingNetworkConfig, *, region: str) -> list[Pr
     return found
 
 
-def ranges_beyond(network: NetworkConfig | ExistingNetworkConfig) -> tuple[str, ...]:
+def additional_ranges(network: NetworkConfig | ExistingNetworkConfig) -> tuple[str, ...]:
     """Return the ranges outside the VPC's primary range that reach its private addresses: the ranges of subnets in the
     VPC's further ranges, and the peers' ranges."""
     own = subnets(network).values() if isinstance(network, ExistingNetworkConfig) else ()

@@ -35,7 +35,7 @@ _Percent = Annotated[StrictInt | None, Bounds(1, 100, "%")]
 
 
 class NodeRepairOverrideConfig(ConfigModel):
-    """One fault of a node, and EKS' action in place of its own choice. The names of the keys are the EKS API's."""
+    """One fault of a node, and the action that overrides EKS' default. The names of the keys are the EKS API's."""
 
     node_monitoring_condition: Literal[
         "AcceleratedHardwareReady", "ContainerRuntimeReady", "KernelReady", "NetworkingReady", "StorageReady", "Ready"
@@ -196,7 +196,7 @@ def reservation_problems(uses: Iterable[Use]) -> list[Problem]:
 
 
 def version_of(group: NodeGroupConfig, cluster_version: str) -> str:
-    """Return the minor version of the group's nodes; the cluster's version if the group has none."""
+    """Return the minor version of the group's nodes, or the cluster's version."""
     return cluster_version if group.kubernetes_version is None else group.kubernetes_version
 
 

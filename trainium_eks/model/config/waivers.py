@@ -10,7 +10,10 @@ import pydantic
 from trainium_eks.model.validation.config_model import ConfigModel, LooseStr
 from trainium_eks.model.validation.problems import Problem, join, join_key
 
-RULES = tuple(f"R{number:02}" for number in range(1, 100))
+_GONE = (10, 20, 27, 40, 59)
+"""Numbers of rules that earlier releases had."""
+
+RULES = tuple(f"R{number:02}" for number in range(1, 100) if number not in _GONE)
 """The rules that a waiver can name."""
 
 FORM = "a waiver has a reason and its last day: {reason: <your reason>, expires: <YYYY-MM-DD>}"

@@ -201,8 +201,8 @@ def claimed_volume(gib: int) -> Line:
 def file_system(
     storage_capacity_gib: int, deployment_type: str, throughput_per_tib: int, metadata_iops: int | None = None
 ) -> tuple[Line, ...]:
-    """Return the lines of a Lustre file system. ``throughput_per_tib`` (MB/s) is ignored for SCRATCH_2; automatic
-    metadata IOPS are None."""
+    """Return the lines of a Lustre file system. ``throughput_per_tib`` (MB/s) is ignored for SCRATCH_2; None: automatic
+    metadata IOPS."""
     shown = f" {throughput_per_tib} MB/s/TiB" if deployment_type == "PERSISTENT_2" else ""
     try:
         price = _hourly(prices.lustre_monthly_usd(storage_capacity_gib, deployment_type, throughput_per_tib))

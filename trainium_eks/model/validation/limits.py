@@ -183,7 +183,7 @@ def of_places(places: Iterable[LimitedValue]) -> list[Problem]:
 
 def walk(data: ConfigModel, path: str = "") -> Iterator[LimitedValue]:
     """Yield every value that the models declare, outer ones first. Free-form mappings (chart values) are left out, and
-    so are fields without a value (a malformed field has none) and fields of no use beside others."""
+    so are fields without a value (malformed ones, too) and fields that other fields make useless."""
     for name in (each for each in type(data).model_fields if each in vars(data) and each not in data.unused()):
         yield from walk_field(type(data), name, getattr(data, name), path)
 

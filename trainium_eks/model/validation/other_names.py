@@ -38,7 +38,7 @@ def _squashed(name: str) -> str:
 
 @functools.cache
 def _sections() -> Mapping[str, tuple[list[str], dict[str, str]]]:
-    """Return for each model the words for it, and other tools' names with what stands in their place."""
+    """Return for each model its description, and other tools' names with our replacement."""
     found: dict[str, tuple[list[str], dict[str, str]]] = {}
     for section in _table():
         for model in section["models"]:
@@ -51,7 +51,7 @@ def _sections() -> Mapping[str, tuple[list[str], dict[str, str]]]:
 
 @functools.cache
 def _values() -> Mapping[tuple[str, str, str], str]:
-    """Return model, field and value to what stands in the value's place."""
+    """Return our value for another tool's value, by model, field and value."""
     rows = ((model, row) for section in _table() for model in section["models"] for row in section.get("values", ()))
     return {(model, field, word): ours for model, (words, field, ours) in rows for word in words}
 

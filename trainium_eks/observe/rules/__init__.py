@@ -22,7 +22,8 @@ _SECONDS = {"minutes": 60, "hours": 3600, "days": 86_400}
 def recording(hourly_usd: Mapping[str, float]) -> list[Group]:
     """Return the recording rules, as ``groups`` of a rule file.
 
-    A type that is missing from ``hourly_usd`` (instance type to USD an hour) costs nothing here, and no panel says so.
+    A type that is missing from ``hourly_usd`` (instance type to USD an hour) costs nothing here, without a notice on
+    any panel.
     """
     prices = [{"instance_type": name, "hourly_usd": f"{price:g}"} for name, price in sorted(hourly_usd.items())]
     found = []
@@ -76,7 +77,7 @@ def _thresholds(settings: AlertSettings) -> dict[str, str]:
 
 
 def _filled(value: Any, places: Mapping[str, str]) -> Any:
-    """Return rules with their places filled, and refuse a place that nobody fills."""
+    """Return rules with their placeholders filled. Raises ValueError for a placeholder without a value."""
     if isinstance(value, dict):
         return {key: _filled(each, places) for key, each in value.items()}
     if isinstance(value, list):

@@ -1,5 +1,5 @@
-"""The report of an acceptance run, for people and tools of other accounts: no account id, ARN, address or name of a
-machine stands in it."""
+"""The report of an acceptance run, for people and tools of other accounts: without account ids, ARNs, addresses and
+names of machines."""
 
 import ipaddress
 import re

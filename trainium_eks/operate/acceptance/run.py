@@ -32,7 +32,7 @@ class Outcome(StrEnum):
 
 
 class StepError(Exception):
-    """A step's claim does not hold. The text says why; findings of commands come along as plain data."""
+    """A step's claim does not hold. The text is the reason; ``findings`` are those of commands, as plain data."""
 
     def __init__(self, text: str, findings: Sequence[Mapping[str, Any]] = ()) -> None:
         super().__init__(text)

@@ -4,11 +4,11 @@ SageMaker."""
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from trainium_eks.aws.tags import cluster_of, tags_of
 from trainium_eks.model.catalogue import prices, sagemaker_hosting
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.operate.cleanup import kinds
 from trainium_eks.operate.cleanup.left_over import LeftOver, Where
-from trainium_eks.operate.preflight.tags import cluster_of, tags_of
 
 Json = Mapping[str, Any]
 

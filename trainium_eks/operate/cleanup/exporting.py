@@ -71,7 +71,9 @@ class Export:
             return
         try:
             self._switch_off(associations)
-            self._await("its link to be ready", self._is_available)
+            self._await(
+                "its link to be ready", lambda: {each["Lifecycle"] for each in self._associations()} <= {"AVAILABLE"}
+            )
             self._await("the task that runs on it to end", lambda: not self._running())
             self._finish(self._start(str(associations[0]["DataRepositoryPath"])))
         except _TimeOverError as over:
@@ -142,9 +144,6 @@ class Export:
                 AssociationId=association["AssociationId"],
                 S3={**kept, "AutoExportPolicy": {"Events": list(events)}},
             )
-
-    def _is_available(self) -> bool:
-        return all(each["Lifecycle"] == "AVAILABLE" for each in self._associations())
 
     def _running(self) -> bool:
         with sessions.saying(f"look at the tasks of {self._file_system}"):

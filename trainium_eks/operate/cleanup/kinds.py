@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainium_eks.aws.tags import cluster_of, tags_of
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.operate.cleanup.left_over import FREE, LeftOver, Where, monthly
-from trainium_eks.operate.preflight.tags import cluster_of, tags_of
 
 Json = Mapping[str, Any]
 Tags = Mapping[str, str]
@@ -22,10 +22,6 @@ CLAIM = ("kubernetes.io/created-for/pvc/namespace", "kubernetes.io/created-for/p
 CLAIM_RACE = "the CSI driver was deleted before it had deleted the volume of a deleted claim"
 
 GIB = 1024**3
-
-
-def _cluster(_: Json, tags: Tags) -> tuple[str, ...]:
-    return (cluster_of(tags),)
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ class ResourceKind:
     called: str = ""
     """Field of the name; empty for none."""
     note: Callable[[Json, Tags], str] = lambda *_: ""
-    owners: Callable[[Json, Tags], tuple[str, ...]] = _cluster
+    owners: Callable[[Json, Tags], tuple[str, ...]] = lambda _, tags: (cluster_of(tags),)
     """Names of its makers, which use it while the state holds them."""
     goes_with: Callable[[Json, Tags], tuple[str, ...]] = lambda *_: ()
     """Names of resources that take it along."""
@@ -69,10 +65,6 @@ def on_demand_hourly(types: Iterable[str], catalogue: Catalogue = CATALOGUE) -> 
     found = [catalogue.price(each) if each in catalogue else None for each in types]
     known = [price.hourly_usd for price in found if price is not None]
     return sum(known) if len(known) == len(found) else None
-
-
-def _said(note: str) -> Callable[[Json, Tags], str]:
-    return lambda *_: note
 
 
 def _claim(tags: Tags) -> str:
@@ -146,14 +138,14 @@ KINDS = (
         "public address", "ec2", "describe_addresses", "Addresses", "AllocationId",
         ("release-address", "--allocation-id"),
         hourly=lambda _: prices.PUBLIC_IPV4_HOURLY,
-        note=_said("after the NAT gateway that uses it"),
+        note=lambda *_: "after the NAT gateway that uses it",
     ),
     ResourceKind(
         "network interface", "ec2", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId",
         ("delete-network-interface", "--network-interface-id"),
         # An interface in use goes with its user; only AWS can remove its own interfaces.
         counts=lambda each: each["Status"] == "available" and not each.get("RequesterManaged"),
-        note=_said("holds up its subnet and its security groups"),
+        note=lambda *_: "holds up its subnet and its security groups",
     ),
     ResourceKind(
         "security group", "ec2", "describe_security_groups", "SecurityGroups", "GroupId",
@@ -183,11 +175,11 @@ KINDS = (
         "route table", "ec2", "describe_route_tables", "RouteTables", "RouteTableId",
         ("delete-route-table", "--route-table-id"),
         counts=lambda each: not any(one.get("Main") for one in each.get("Associations", ())),
-        note=_said("after its subnets"),
+        note=lambda *_: "after its subnets",
     ),
     ResourceKind(
         "VPC", "ec2", "describe_vpcs", "Vpcs", "VpcId", ("delete-vpc", "--vpc-id"),
-        note=_said("last: after all that is in it"),
+        note=lambda *_: "last: after all that is in it",
     ),
     ResourceKind(
         "key alias", "kms", "list_aliases", "Aliases", "AliasName", ("delete-alias", "--alias-name"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from trainium_eks.aws.account import Account
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.finding import Finding, Status
-from trainium_eks.operate.cleanup.marks import Marks
+from trainium_eks.operate.cleanup.stack_tags import Marks
 
 FREE = 0.0
 """Price of a resource that costs nothing by itself."""

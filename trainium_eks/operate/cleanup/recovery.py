@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from trainium_eks.aws.account import Account, NotCheckedError, RequestError
+from trainium_eks.aws.tags import tags_of
 from trainium_eks.model.finding import Finding, Status
 from trainium_eks.operate.cleanup.kinds import KINDS, ResourceKind
 from trainium_eks.operate.cleanup.state import PendingOperation, StackState, StateResource
-from trainium_eks.operate.preflight.tags import tags_of
 
 Action = Literal["import", "clear", "refresh", "look"]
 """``import`` by the id that was found, ``clear`` an operation for a resource that AWS does not have, ``refresh`` for

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainium_eks.aws.account import RequestError
+from trainium_eks.aws.tags import cluster_of, tags_of
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.sizing import bill
 from trainium_eks.operate.cleanup.kinds import GIB
 from trainium_eks.operate.cleanup.left_over import FREE, LeftOver, Where, monthly
-from trainium_eks.operate.preflight.tags import cluster_of, tags_of
 
 Json = Mapping[str, Any]
 

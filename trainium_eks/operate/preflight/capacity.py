@@ -92,7 +92,7 @@ class _CapacityChecks:
             or self._at_another_time(group, found)
             or self._no_ultraserver(group, found)
             or self._too_small(group, found)
-            or passed(_told(found))
+            or passed(_describe_reservation(found))
         )
 
     def _of_another_kind(self, group: Group, found: Mapping[str, Any]) -> Finding | None:
@@ -167,7 +167,7 @@ class _CapacityChecks:
 
     def _too_small(self, group: Group, found: Mapping[str, Any]) -> Finding | None:
         total, free = found.get("TotalInstanceCount", 0), found.get("AvailableInstanceCount", 0)
-        told = _told(found)
+        told = _describe_reservation(found)
         if group.desired > total:
             return failed(f"{told}; {group.desired} are asked for", _set(group, "desired_size", total))
         if group.maximum > total:
@@ -212,7 +212,7 @@ def _set(group: Group, field: str, value: str | int) -> str:
     return config_set(join(group.path, group.field(field)), value)
 
 
-def _told(found: Mapping[str, Any]) -> str:
+def _describe_reservation(found: Mapping[str, Any]) -> str:
     told = f"{found.get('AvailableInstanceCount', 0)} of {found.get('TotalInstanceCount', 0)} instances free"
     return f"{told} until {_date(found['EndDate'])}" if found.get("EndDate") else told
 

@@ -8,8 +8,8 @@ from trainium_eks.aws.account import Account, RequestError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation.problems import config_set
+from trainium_eks.operate.preflight.existing_resources import AccountState
 from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.present import AccountState
 from trainium_eks.operate.preflight.question import Question, failed, passed, warned
 
 KEY = "aws:kms/key:Key"

@@ -264,6 +264,7 @@ class Needs:
         inputs, settings = group.resource.inputs, group.settings
         name = text(mapping(inputs.get("labels")).get(POOL_LABEL)) or group.resource.name
         placement = text(at(settings, "placement.groupName"))
+        is_made_here = self._view.named(placement, "aws:ec2/placementGroup:PlacementGroup") is not None
         disks = (at(each, "ebs.volumeSize") for each in items(settings.get("blockDeviceMappings")))
         reservation = text(group.reservation)
         buying = BUYING.get(text(inputs.get("capacityType")), "reservation" if reservation else "on-demand")
@@ -277,7 +278,7 @@ class Needs:
             maximum=_whole(at(inputs, "scalingConfig.maxSize")),
             buying=buying,
             reservation=reservation,
-            placement_group="" if self._made_here(placement) else placement,
+            placement_group="" if is_made_here else placement,
             ami_type=text(inputs.get("amiType")),
             release=text(inputs.get("releaseVersion")),
             root_gib=sum(_whole(size) for size in disks) or _whole(inputs.get("diskSize")),
@@ -287,20 +288,18 @@ class Needs:
     def _pool(self, pool: Pool) -> Iterator[Group]:
         """Yield a pool at its limit, once for each reservation; of several types the smallest stands for all, because
         the limit counts CPUs."""
-        types = sorted((each for each in pool.types if each in self._view.catalogue), key=self._vcpus)
-        inputs = pool.node_class.inputs if pool.node_class is not None else {}
-        spec = mapping(inputs.get("spec"))
-        terms = [text(at(each, "id")) for each in items(spec.get("capacityReservationSelectorTerms"))]
-        disks = (text(at(each, "ebs.volumeSize")).removesuffix("Gi") for each in items(spec.get("blockDeviceMappings")))
-        subnets = (at(each, "id") for each in items(spec.get("subnetSelectorTerms")))
+        instance = min(pool.instances, key=lambda each: each.vcpus, default=None)
+        terms = [text(at(each, "id")) for each in items(pool.settings.get("capacityReservationSelectorTerms"))]
+        disks = (at(each, "ebs.volumeSize") for each in items(pool.settings.get("blockDeviceMappings")))
+        sizes = (text(each).removesuffix("Gi") for each in disks)
         name = text(at(pool.resource.inputs, "metadata.name"))
         for reservation in filter(None, terms) if any(terms) else ("",):
             yield Group(
                 name=name,
                 path=self._pool_path(name),
-                instance_type=types[0] if types else "",
-                instance=self._view.catalogue[types[0]] if types else None,
-                zones=tuple(dict.fromkeys(filter(None, map(self._view.zone_of, subnets)))),
+                instance_type=instance.name if instance else "",
+                instance=instance,
+                zones=tuple(dict.fromkeys(filter(None, map(self._view.zone_of, pool.subnets)))),
                 desired=0,
                 maximum=pool.maximum if reservation == (terms or [""])[0] else 0,
                 buying="reservation" if reservation else "on-demand",
@@ -308,13 +307,10 @@ class Needs:
                 placement_group="",
                 ami_type="",
                 release="",
-                root_gib=sum(int(size) for size in disks if size.isdigit()),
-                interfaces=len(items(spec.get("networkInterfaces"))) or 1,
+                root_gib=sum(int(size) for size in sizes if size.isdigit()),
+                interfaces=len(items(pool.settings.get("networkInterfaces"))) or 1,
                 karpenters=True,
             )
-
-    def _vcpus(self, type_: str) -> int:
-        return self._view.catalogue[type_].vcpus
 
     def _pool_path(self, name: str) -> str:
         section = "autoscaling.karpenter"
@@ -326,9 +322,6 @@ class Needs:
         if name in own:
             return join("node_groups", own.index(name))
         return {"system": "cluster.system_nodes", "cpu": "cluster.cpu_nodes"}.get(name, "")
-
-    def _made_here(self, placement: str) -> bool:
-        return not placement or self._view.named(placement, "aws:ec2/placementGroup:PlacementGroup") is not None
 
     def _buckets(self) -> Iterator[Bucket]:
         for link in self._view.of(ASSOCIATION):

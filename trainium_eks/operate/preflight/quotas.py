@@ -12,8 +12,8 @@ from typing import Any
 from trainium_eks.aws.account import Account, RequestError
 from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation.problems import config_path
+from trainium_eks.operate.preflight.existing_resources import AccountState, on_demand_quota, spot_quota
 from trainium_eks.operate.preflight.needs import Group, Needs
-from trainium_eks.operate.preflight.present import AccountState, on_demand_quota, spot_quota
 from trainium_eks.operate.preflight.question import Question, failed, passed, warned
 
 GIB_PER_TIB = 1024
@@ -106,7 +106,7 @@ class _QuotaChecks:
         free = has - used
         ask = f"request {used + max(wanted, most):,} or more: {_request(quota, used + max(wanted, most), self._region)}"
         if wanted > free:
-            return failed(f"{detail}: {_what_fits(groups, free)}", f"{ask}; or {_smaller(groups, free)}")
+            return failed(f"{detail}: {_list_fitting(groups, free)}", f"{ask}; or {_smaller(groups, free)}")
         if most > free:
             names = ", ".join(f"{group.name} {group.maximum} x {group.vcpus}" for group in groups if group.maximum)
             return warned(f"{detail}; at their largest sizes the groups need {most:,} ({names})", ask)
@@ -218,7 +218,7 @@ def _maximum(group: Group) -> int:
     return group.maximum
 
 
-def _what_fits(groups: list[Group], free: float) -> str:
+def _list_fitting(groups: list[Group], free: float) -> str:
     """Return in words how many nodes fit into the free vCPUs."""
     each = max(group.vcpus for group in groups)
     room = max(0, int(free // each))

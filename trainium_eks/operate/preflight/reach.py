@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from trainium_eks.aws.account import NotCheckedError
 from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation.problems import config_path
+from trainium_eks.operate.preflight.existing_resources import AccountState
 from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.present import AccountState
 from trainium_eks.operate.preflight.question import Question, failed, passed, warned
 from trainium_eks.plan.rules._endpoint import HTTPS, Endpoint
 

@@ -13,8 +13,8 @@ from trainium_eks.model.config.network import ExistingSubnet, subnets
 from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import config_path, config_set
+from trainium_eks.operate.preflight.existing_resources import AccountState
 from trainium_eks.operate.preflight.needs import Bucket, Needs
-from trainium_eks.operate.preflight.present import AccountState
 from trainium_eks.operate.preflight.question import Question, failed, passed, warned
 
 CLUSTER_SUBNET_ADDRESSES = 16

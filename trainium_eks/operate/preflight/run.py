@@ -8,8 +8,8 @@ from dataclasses import replace
 from trainium_eks.aws.account import Account, NotCheckedError, RequestError, WriteAttemptedError
 from trainium_eks.model.finding import Finding, Report, not_checked
 from trainium_eks.operate.preflight import capacity, identity, keys, quotas, reach, resource_conflicts, versions
+from trainium_eks.operate.preflight.existing_resources import AccountState
 from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.present import AccountState
 from trainium_eks.operate.preflight.question import Question
 from trainium_eks.plan.graph import Graph
 
@@ -17,11 +17,11 @@ AT_ONCE = 16
 """Questions at the same time. They wait for AWS; nothing is computed."""
 
 
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
-
-
-def look(graph: Graph, account: Account | None = None, now: Callable[[], datetime.datetime] = _now) -> Report:
+def look(
+    graph: Graph,
+    account: Account | None = None,
+    now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
+) -> Report:
     """Put all questions that the program gives reason for; the fact ``account`` is empty where AWS could not be asked.
 
     No answer of AWS is raised as an error, and nothing is written. ValueError: the program names no region.

@@ -99,7 +99,7 @@ def _footer(review: Review, words: Words, link: str) -> list[str]:
         facts.insert(0, f"commit {words.code(review.commit[:12])}")
     graph = review.comparison.after.graph if review.comparison else None
     versions = {**review.versions, **(provider_versions(graph) if graph else {})}
-    facts += [f"{words.said(name)} {words.said(version)}" for name, version in sorted(versions.items())]
+    facts += [f"{words.sentence(name)} {words.sentence(version)}" for name, version in sorted(versions.items())]
     if link:
         facts.append(f"[the whole plan]({link})")
     return ["", f"<sub>{' · '.join(facts)}</sub>"]

@@ -228,7 +228,7 @@ def _at(value: Any, steps: tuple[str | int, ...]) -> Any:
 
 def _phantom(steps: Iterable[Mapping[str, Any]], after: Graph, changes: Changes) -> frozenset[str]:
     """Return the URNs of replacements that will not happen. These are providers replaced for an input that is merely
-    unknown, without a replaced or created source, and resources replaced only because such a provider is."""
+    unknown, without a replaced or created source, and resources replaced only because of them."""
     made = {change.resource.urn for change in changes.items if change.kind in ("replace", "create")}
     reasons = {step["urn"]: _reasons(step) for step in steps}
     providers = set()

@@ -108,7 +108,8 @@ class Comparison:
 
     @cached_property
     def billed(self) -> Cost:
-        """Return what is billed after the change: the cost of the later program, and of what AWS keeps besides."""
+        """Return the cost after the change: of the later program, and of the resources that AWS keeps after their
+        removal."""
         graph = with_kept_inputs(self.after.graph, self.changes)
         return self.after.cost if graph is self.after.graph else cost.estimate(graph)
 
@@ -119,7 +120,7 @@ class Comparison:
 
     @cached_property
     def time(self) -> Timeline | None:
-        """Return the modelled time of the created and replaced resources; None when there are none."""
+        """Return the modelled time of the created and replaced resources; None without any."""
         made = {
             change.resource.urn for change in self.changes.of("create", "replace") if self.real(change.resource.urn)
         }
@@ -185,7 +186,7 @@ class Review:
 
     @cached_property
     def reservations(self) -> tuple[str, ...]:
-        """Return the reasons why somebody must look at the change, in our words."""
+        """Return the reasons for a review by a person, in our words."""
         found: list[str] = []
         if self.base_failed:
             found.append("the base cannot be planned, so everything is shown as new")

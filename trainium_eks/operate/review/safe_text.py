@@ -1,9 +1,9 @@
-"""Text of unknown authors, made safe to stand in a comment.
+"""Text of unknown authors, made safe for a comment.
 
 Names, values and messages come from the request: a branch of a stranger may hold any. Everything that is not our own
-wording stands in a code span or a code block, where GitHub, GitLab and Bitbucket read no Markdown, no HTML, no
-``@mention`` and no reference to an issue, and neither can be left: backticks become quotes, lines are one line, and
-characters that steer a terminal or the order of letters become a mark.
+wording is in a code span or a code block, where GitHub, GitLab and Bitbucket read no Markdown, no HTML, no ``@mention``
+and no reference to an issue, and neither can be left: backticks become quotes, lines are one line, and characters that
+steer a terminal or the order of letters become a mark.
 """
 
 import re
@@ -52,7 +52,7 @@ def code(text: str, length: int = 160) -> str:
     return f"`{shown}`" if shown else "` `"
 
 
-def said(text: str, length: int = 400) -> str:
+def sentence(text: str, length: int = 400) -> str:
     """Return a sentence as prose if it has letters and plain punctuation alone and begins with a letter (GitLab runs a
     line like ``/merge``), else as a code span. Text in backticks becomes code spans."""
     shown = cut(" ".join(text.split()), length)

@@ -1,4 +1,4 @@
-"""The parts of a comment above its details, each a list of lines; an empty part has none."""
+"""The parts of a comment above its details, each a list of lines; an empty part has no lines."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def refusal(review: Review, words: Words, most: int) -> Lines:
     refused = review.refusal
     if refused is None:
         return []
-    lines = [words.said(refused.title), ""]
+    lines = [words.sentence(refused.title), ""]
     rows = []
     for problem in refused.problems:
         value = words.code(shown(problem.value)) if problem.value is not None else ""
@@ -60,10 +60,10 @@ def refusal(review: Review, words: Words, most: int) -> Lines:
         waived = f"or waive {words.code(problem.rule)} with a reason" if problem.rule else ""
         mend = "; ".join(
             each
-            for each in (words.said(spelled(problem.fix, _key)) if problem.fix else "", good, allowed, waived)
+            for each in (words.sentence(spelled(problem.fix, _key)) if problem.fix else "", good, allowed, waived)
             if each
         )
-        rows.append((words.code(problem.path or "config"), value, words.said(spelled(problem.reason, _key)), mend))
+        rows.append((words.code(problem.path or "config"), value, words.sentence(spelled(problem.reason, _key)), mend))
     return lines + table(("Where", "Found", "What is wrong", "What is right"), rows, most, "more problems")
 
 
@@ -83,7 +83,7 @@ def risk_table(review: Review, words: Words, most: int = ALL) -> Lines:
     marks = {"refused": "⛔", "loss": "🔎" if review.losses_accepted else "⛔", "review": "🔎"}
     found: dict[tuple[str, ...], list[Resource]] = {}
     for risk in review.comparison.risks:
-        note = words.said(risk.note, 240) if risk.note else ""
+        note = words.sentence(risk.note, 240) if risk.note else ""
         why = "<br>".join(each for each in (words.why(risk.resource, risk.paths), note) if each)
         same = risk.resource.type if risk.weight == "review" else risk.resource.urn
         found.setdefault((marks[risk.weight], risk.what, why, same), []).append(risk.resource)
@@ -199,7 +199,7 @@ def policy(review: Review, words: Words, most: int) -> Lines:
     for verdict in compared.after.verdicts:
         earlier = compared.before.by_id.get(verdict.id)
         if verdict.status == "waived" and (earlier is None or earlier.reason != verdict.reason):
-            waiver = f"waived: {words.said(verdict.reason)}"
+            waiver = f"waived: {words.sentence(verdict.reason)}"
             rows.append((verdict.id, verdict.severity, "", verdict.title, f"{waiver}{_expiry(compared, verdict)}"))
     edges = [("wrong", pair) for pair in compared.after.timeline.forbidden_edges]
     edges += [("missing", pair) for pair in compared.after.timeline.missing_edges]
@@ -209,24 +209,24 @@ def policy(review: Review, words: Words, most: int) -> Lines:
     stale = compared.after.stale_waivers
     lines = [f"**Policy**: {_tally(compared)}", ""]
     lines += table(("Rule", "Severity", "Resource", "What", "State"), rows, most, "more findings")
-    lines += [f"- stale waiver: {words.said(each)}" for each in stale[:most]]
+    lines += [f"- stale waiver: {words.sentence(each)}" for each in stale[:most]]
     return [*lines, ""] if stale else lines
 
 
 def _broken(compared: Comparison, verdict: RuleResult, words: Words) -> Iterator[tuple[str, ...]]:
     earlier = compared.before.by_id.get(verdict.id)
-    known = {finding.urn for finding in earlier.failures} if earlier else set()
+    known = {finding.subject for finding in earlier.failures} if earlier else set()
     built = any(each.custom for each in compared.before.graph.resources)
     for finding in verdict.failures:
         word = "**fails**" if compared.certain else "fails, unless what `up` alone knows mends it"
-        state = f"{word}, as before" if finding.urn in known else f"{word}, new" if built else word
-        resource = compared.after.graph.by_urn.get(finding.urn)
-        name = words.resource(resource) if resource else words.code(name_of(finding.urn))
-        yield verdict.id, verdict.severity, name, f"{verdict.title}: {words.said(finding.message, 240)}", state
+        state = f"{word}, as before" if finding.subject in known else f"{word}, new" if built else word
+        resource = compared.after.graph.by_urn.get(finding.subject)
+        name = words.resource(resource) if resource else words.code(name_of(finding.subject))
+        yield verdict.id, verdict.severity, name, f"{verdict.title}: {words.sentence(finding.text, 240)}", state
 
 
 def _expiry(compared: Comparison, verdict: RuleResult) -> str:
-    """Return the last day of a waiver; the library's own waivers have none."""
+    """Return the last day of a waiver; the library's own waivers have no last day."""
     waiver = waivers.of(compared.after.graph).get(verdict.id)
     return f" (until {waiver.last_day})" if waiver and waiver.last_day else ""
 
@@ -249,7 +249,7 @@ def preflight(review: Review, words: Words, most: int) -> Lines:
     tally = Counter(check.status for check in review.checks)
     told = (Status.PASS, Status.FAIL, Status.WARN, Status.NOT_CHECKED)
     rows = [
-        (f"{_CHECK_MARKS.get(each.status, '')}{each.status}", *map(words.said, (each.subject, each.text, each.fix)))
+        (f"{_CHECK_MARKS.get(each.status, '')}{each.status}", *map(words.sentence, (each.subject, each.text, each.fix)))
         for each in review.checks
         if each.status in told[1:]
     ]
@@ -354,7 +354,7 @@ def unknowns(review: Review, words: Words, most: int) -> Lines:
                 rows.append((words.resource(change.resource), words.code(path.path), source))
     graph = compared.after.graph
     lines = table(("Resource", "Input", "Comes from"), rows, min(most, 10), "more inputs")
-    lines += [f"- look-up answered by a placeholder: {words.said(each)}" for each in graph.placeholders[:most]]
+    lines += [f"- look-up answered by a placeholder: {words.sentence(each)}" for each in graph.placeholders[:most]]
     if graph.unjudged:
         lines.append(f"- not simulated, so neither priced, timed nor judged: {words.code(', '.join(graph.unjudged))}")
     return ["**Not known before `up`**", "", *lines, ""] if lines else []

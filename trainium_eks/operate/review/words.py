@@ -27,9 +27,9 @@ class Words:
         """Return a code span."""
         return safe_text.code(self.scrubber.text(text), length)
 
-    def said(self, text: str, length: int = 400) -> str:
+    def sentence(self, text: str, length: int = 400) -> str:
         """Return a sentence of a rule, a check or a refusal."""
-        return safe_text.said(self.scrubber.text(text), length)
+        return safe_text.sentence(self.scrubber.text(text), length)
 
     def in_block(self, text: str) -> str:
         """Return a line in a code block."""

@@ -1,4 +1,4 @@
-"""Objects that somebody added beside a stack's: rights of its researchers, and limits of its teams' namespaces.
+"""Objects that a person added beside a stack's: rights of its researchers, and limits of its teams' namespaces.
 
 Objects with an owner belong to a controller (Volcano makes a NetworkPolicy for a job), and those that EKS and
 Kubernetes bring to every cluster are known by their names: ``kubectl get mutatingwebhookconfigurations`` of
@@ -53,7 +53,7 @@ class Teams:
 
 def added(objects: Collection[Object], made: Collection[str], teams: Teams) -> Iterator[tuple[str, str]]:
     """Yield the objects of :data:`KINDS` that bear on a team and that neither the stack (``made``: ``Kind
-    namespace/name``) nor a controller made, each with what it says."""
+    namespace/name``) nor a controller made, each with a description."""
     for each in objects:
         kind, namespace, metadata = str(each["kind"]), namespace_of(each), each["metadata"]
         about = f"{kind} {f'{namespace}/' if namespace else ''}{name_of(each)}"

@@ -112,7 +112,7 @@ def _added(
     teams: Collection[str],
     unread: dict[str, str],
 ) -> dict[str, str]:
-    """Return the objects that somebody added; a kind that may not be listed goes into ``unread``."""
+    """Return the objects that a person added; a kind that may not be listed goes into ``unread``."""
 
     def listed(kind: str) -> Sequence[Object]:
         try:
@@ -163,15 +163,15 @@ def checks(cluster: ClusterState, made: ObjectComparison) -> Iterator[Finding]:
         yield not_checked(f"objects/{what}", what, why)
 
 
-def untold(found: Sequence[Finding]) -> list[Finding]:
-    """Return findings without lost or stopped objects that another failure is about: one fault is told once."""
+def without_repeats(found: Sequence[Finding]) -> list[Finding]:
+    """Return findings without lost or stopped objects that another failure is about: each fault is reported once."""
     told = {about for each in found if each.status is Status.FAIL for about in each.data.get("objects", ())}
 
-    def is_told(check: Finding) -> bool:
+    def is_repeated(check: Finding) -> bool:
         is_lost = check.text in (drift.GONE, drift.ENDING) or check.text.startswith("spec.replicas is 0,")
         return check.section == "objects" and is_lost and check.subject in told
 
-    return [each for each in found if not is_told(each)]
+    return [each for each in found if not is_repeated(each)]
 
 
 def _manifest(resource: StateResource) -> Object:

@@ -15,7 +15,7 @@ from trainium_eks.observe.faults.catalogue import BY_NAME
 
 def server(cluster: ClusterState) -> Iterator[Finding]:
     """Check that the API server answers with a version that this release knows, and that nodes are not too far from
-    it. Builds of add-ons that are not pinned stand in the config."""
+    it. The config names the builds of add-ons that are not pinned."""
     known = versions.KUBERNETES_STANDARD_SUPPORT
     version = cluster.version
     major, own = minor(version)

@@ -129,7 +129,7 @@ def webhooks(cluster: ClusterState) -> Iterator[Finding]:
     faults += [
         f"{name}: no certificate authority"
         for kind, name in wanted
-        if (kind, name) in found and not _is_trusted(found[kind, name])
+        if not all(each["clientConfig"].get("caBundle") for each in found.get((kind, name), {}).get("webhooks") or ())
     ]
     reason = simulated_volcano(cluster, WEBHOOKS, "its webhooks are left out")
     if not faults:
@@ -141,10 +141,6 @@ def webhooks(cluster: ClusterState) -> Iterator[Finding]:
         detail = f"{len(faults)} of {len(wanted)} configurations do not work"
         missing = [f"{kind} {name}" for kind, name in wanted if (kind, name) not in found]
         yield failed(id_, subject, detail, remedy, faults, fault="webhook-not-answering", objects=missing)
-
-
-def _is_trusted(configuration: Object) -> bool:
-    return all(each["clientConfig"].get("caBundle") for each in configuration.get("webhooks") or ())
 
 
 def simulated_volcano(cluster: ClusterState, binary: str, so: str) -> str:

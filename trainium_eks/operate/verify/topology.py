@@ -18,7 +18,7 @@ def hypernodes(cluster: ClusterState) -> Iterator[Finding]:
 
     Over a member with two parents Volcano's scheduler refuses the whole topology, and with it every job that has
     ``spec.networkTopology`` (``addChild`` and ``updateAncestors`` of its ``hyper_node_info.go``, 1.15). The controller
-    makes no such member; a person can, or Volcano's own discovery where somebody turned it on.
+    makes no such member; a person can, or Volcano's own discovery where it is on.
     """
     id_, subject = "topology/hypernodes", "HyperNodes"
     found = {name_of(each): each for each in cluster.of("HyperNode")}

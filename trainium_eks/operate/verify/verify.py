@@ -70,4 +70,4 @@ def verify(cluster: ClusterState, made: ObjectComparison | None = None) -> list[
                 fault = each.fault or NOT_AS_DECLARED
                 told = {**each.data, "fault": fault, "cause": BY_NAME[fault].cause}
                 found.append(replace(each, data=told) if each.status is Status.FAIL else each)
-    return comparison.untold(found)
+    return comparison.without_repeats(found)

@@ -75,7 +75,7 @@ def plugins(cluster: ClusterState) -> Iterator[Finding]:
 
 
 def processes(cluster: ClusterState) -> Iterator[Finding]:
-    """Check that the local cloud's processes of the last `up` still run. Volcano's have a section of their own."""
+    """Check that the local cloud's processes of the last `up` still run. Another section has Volcano's."""
     for program in sorted((cluster.local.processes if cluster.local else frozenset()) - {*PROCESSES.values()}):
         id_ = f"server/{program}"
         if cluster.local and program not in cluster.local.running:

@@ -82,7 +82,7 @@ def with_standing_ids(after: Graph, old: Mapping[str, Resource]) -> Graph:
 
 
 def _swaps(now: Any, before: Any) -> Iterator[tuple[str, str]]:
-    """Yield each text that differs, with the earlier text in its place. Short texts are words, not ids."""
+    """Yield each text that differs, with the earlier text that replaces it. Short texts are words, not ids."""
     if isinstance(now, Mapping) and isinstance(before, Mapping):
         for key in now.keys() & before.keys():
             yield from _swaps(now[key], before[key])

@@ -29,7 +29,7 @@ def carry_on(after: Graph, new: Mapping[str, Resource], changes: dict[str, Resou
             continue
         more = [
             path
-            for path in (*_taken_anew(resource, changes), *_new_version(resource, changes))
+            for path in (*_replaced_inputs(resource, changes), *_new_version(resource, changes))
             if not any(covers(path.path, each.path) for each in own)
         ]
         if more:
@@ -44,7 +44,7 @@ def _replaced_cause(resource: Resource, changes: Mapping[str, ResourceChange]) -
     return next((urn for urn in replaced if changes[urn].kind == "replace"), "")
 
 
-def _taken_anew(resource: Resource, changes: Mapping[str, ResourceChange]) -> Iterator[PathChange]:
+def _replaced_inputs(resource: Resource, changes: Mapping[str, ResourceChange]) -> Iterator[PathChange]:
     """Yield the inputs that come from replaced resources, each once."""
     found: dict[str, str] = {}
     for name, urns in sorted(resource.property_dependencies.items()):

@@ -60,7 +60,7 @@ def difference(before: Cost, after: Cost) -> CostDifference:
         hourly = _minus([line.hourly_usd for line in more], [line.hourly_usd for line in less])
         most = _minus([line.maximum_hourly_usd for line in more], [line.maximum_hourly_usd for line in less])
         if hourly is None or most is None or max(abs(hourly), abs(most)) >= LEAST_USD:
-            steps.append(CostStep(urn, _told(less, more), hourly, most))
+            steps.append(CostStep(urn, _describe_lines(less, more), hourly, most))
     steps.sort(key=lambda step: (step.hourly_usd is not None, -abs(step.hourly_usd or 0), step.urn))
     whole = _minus([step.hourly_usd for step in steps], [])
     return CostDifference(
@@ -98,7 +98,7 @@ def _bound(gone: list[Line], added: list[Line]) -> float | None:
     return bound if bound >= LEAST_USD else None
 
 
-def _told(less: list[Line], more: list[Line]) -> str:
+def _describe_lines(less: list[Line], more: list[Line]) -> str:
     was, is_ = _lines(less), _lines(more)
     if was and is_:
         return f"{is_} instead of {was}"

@@ -53,7 +53,7 @@ class ChangeContext:
             adopted = (Effect(ADOPTED),) if self.resource.options.import_id else ()
             brief = _brief(row.creation, self.resource, NEW_AND_NOT_UNDERSTOOD)
             return (*adopted, *self._concerns(lambda each: each.new), *brief)
-        found = (*self._stays(), *self._concerns(self._is_touched))
+        found = (*self._kept(), *self._concerns(self._is_touched))
         open_ = tuple(path for path in self.change.paths if not self._is_explained(path))
         if kind == "replace" or not open_:
             return found
@@ -66,7 +66,7 @@ class ChangeContext:
         own = self.change.kind != "replace" or not self.change.follows
         return own and not effects and all(self._is_explained(path) for path in self.change.paths)
 
-    def _stays(self) -> Iterator[Effect]:
+    def _kept(self) -> Iterator[Effect]:
         for entry, path in kept_inputs(self.change):
             if entry.note:
                 yield Effect(STAYS, (path,), entry.note)

@@ -20,14 +20,10 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from trainium_eks.plan.recording.protocol import ALIVE, Answer, RecordingRequest, Status, UnknownProtocolError
-from trainium_eks.plan.recording.watchdog import Standstill, Steps
+from trainium_eks.plan.recording.protocol import Answer, RecordingRequest, Status, UnknownProtocolError
 
 if TYPE_CHECKING:
     from trainium_eks.plan.backend import Backend
-
-# Beyond the program's own limit: for a program that computes without end, which only another thread can notice.
-_GRACE_SECONDS = 1.0
 
 _LOOK_SECONDS = 0.5
 
@@ -56,9 +52,6 @@ def main() -> None:
 def _recorded(request: RecordingRequest, program: Path) -> Answer:
     from trainium_eks.plan.recording.program import RecordingError, RecordingTimeoutError, record_program
 
-    # From now on the program must move; importing Pulumi's SDK takes as long as the machine lets it.
-    steps = Steps()
-    _watch(Path(request.answer), program, steps, request.timeout_seconds)
     # As `python __main__.py`: the program's directory comes first; the project's own was put there by `-m`.
     sys.path.insert(0, str(program.parent))
     sys.argv = [str(program)]
@@ -73,7 +66,7 @@ def _recorded(request: RecordingRequest, program: Path) -> Answer:
             timeout_seconds=request.timeout_seconds,
             backend=_backend(request),
             assumptions=request.assumptions,
-            steps=steps,
+            on_spin=functools.partial(_leave_at, program, threading.get_ident(), Path(request.answer)),
         )
     except RecordingTimeoutError as error:
         return Answer(Status.TIMEOUT, pending=error.pending)
@@ -153,7 +146,7 @@ def _is_own(filename: str, program: Path) -> bool:
 
 
 def _leave_with(parent: int) -> None:
-    """End this process when its parent has ended for any reason: nobody would read the answer."""
+    """End this process when its parent has ended for any reason: the answer would have no reader."""
 
     def follow() -> None:
         while os.getppid() == parent:
@@ -163,22 +156,12 @@ def _leave_with(parent: int) -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def _watch(answer_file: Path, program: Path, steps: Steps, timeout_seconds: float) -> None:
-    """End the process when the program computes without end, and touch the ``ALIVE`` file meanwhile."""
-    main_thread = threading.main_thread().ident
-    standstill = Standstill(lambda: steps.count, timeout_seconds + _GRACE_SECONDS, _LOOK_SECONDS)
-
-    def follow() -> None:
-        while not standstill.look():
-            answer_file.with_name(ALIVE).touch()
-            time.sleep(_LOOK_SECONDS)
-        frame = sys._current_frames().get(main_thread or 0)
-        places = [place for place in _places(frame) if _is_own(place[0], program)]
-        pending = tuple(f"running {Path(file).name}:{line}, in {name}" for file, line, name in places[:1])
-        Answer(Status.TIMEOUT, pending=pending).write(answer_file)
-        os._exit(0)
-
-    threading.Thread(target=follow, daemon=True).start()
+def _leave_at(program: Path, thread: int, answer_file: Path) -> None:
+    """End this process, whose program computes without end, with the line where it does."""
+    places = [place for place in _places(sys._current_frames().get(thread)) if _is_own(place[0], program)]
+    pending = tuple(f"running {Path(file).name}:{line}, in {name}" for file, line, name in places[:1])
+    Answer(Status.TIMEOUT, pending=pending).write(answer_file)
+    os._exit(0)
 
 
 def _places(frame: FrameType | None) -> Iterator[tuple[str, int, str]]:

@@ -50,9 +50,11 @@ _REQUIRED: Mapping[str, object] = {
 
 
 def construct(component: Resource, inputs: Mapping[str, Any], provider: str, create: Create) -> ClusterOutputs:
-    """Register the component's children and return its outputs. The inputs are in clear, and :func:`beyond` finds
-    none among them that makes it build more; the provider is the URN of the AWS provider that it was given, or
-    empty."""
+    """Register the component's children and return its outputs.
+
+    The inputs are in clear, and :func:`unsupported_inputs` finds none among them. The provider is the URN of the AWS
+    provider that the component was given, or empty.
+    """
     inherited = Options(protect=component.options.protect)
     base = Resource(urn="", type="", name="", parent=component.urn, provider=provider, options=inherited)
     cluster_urn, cluster = create(_cluster(component, inputs, base))
@@ -75,7 +77,7 @@ def construct(component: Resource, inputs: Mapping[str, Any], provider: str, cre
     )
 
 
-def beyond(inputs: Mapping[str, Any]) -> str:
+def unsupported_inputs(inputs: Mapping[str, Any]) -> str:
     """Return the requirements on the inputs that do not hold, without which the component builds more than
     :func:`construct` knows; empty when all hold."""
     wrong = []

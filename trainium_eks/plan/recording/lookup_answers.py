@@ -1,12 +1,10 @@
-"""Placeholders for the look-ups that most programs make: recognisable, and of the SDK's own result types."""
+"""Placeholders for the look-ups that most programs make: recognisable, and of the provider's form."""
 
 import hashlib
 import importlib
 import json
 import re
 import sys
-import types
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +13,7 @@ import yaml
 
 from trainium_eks.model.catalogue import regions
 from trainium_eks.plan import sdk
-from trainium_eks.plan.backend import ACCOUNT, TIME
+from trainium_eks.plan.backend import ACCOUNT
 
 
 @dataclass(frozen=True)
@@ -47,24 +45,10 @@ Answer = dict[str, Any]
 
 
 def placeholder(lookup: Lookup) -> Answer | None:
-    """Return the made-up answer: every field of the SDK's result class has a value. None for a look-up that neither the
-    table nor an installed SDK has."""
+    """Return the made-up answer: the arguments, and the fields that programs read. None for a look-up that the table
+    does not have."""
     answerer = _ANSWERS.get(lookup.token)
-    if answerer is None and _result_class(lookup.token) is None:
-        return None
-    return completed(lookup, answerer(lookup) if answerer else {})
-
-
-def completed(lookup: Lookup, answer: Mapping[str, Any]) -> Answer:
-    """Return the answer with the other fields of the SDK's result class: the arguments, and made-up values."""
-    result = _result_class(lookup.token)
-    if result is None:
-        return {**answer}
-    fields = sdk.output_types(result)
-    asked = {name: value for name, value in lookup.arguments.items() if name in fields}
-    given = {**asked, **answer}
-    made = {name: _made_up(lookup, name, type_) for name, type_ in fields.items() if name not in given}
-    return {**made, **given}
+    return {**lookup.arguments, **answerer(lookup)} if answerer else None
 
 
 def fields(token: str) -> tuple[str, ...]:
@@ -89,38 +73,7 @@ def _result_class(token: str) -> type | None:
     return found if isinstance(found, type) and sdk.is_output_type(found) else None
 
 
-def _made_up(lookup: Lookup, name: str, type_: Any) -> Any:
-    origin, arguments = typing.get_origin(type_), typing.get_args(type_)
-    if origin in (typing.Union, types.UnionType):
-        return _made_up(lookup, name, next(each for each in arguments if each is not type(None)))
-    if origin is not None and issubclass(origin, Mapping):
-        return {}
-    if origin is not None and issubclass(origin, Sequence):
-        # One of each kind of object, so that `result.identities[0]` works; texts are only where the table has them.
-        return [_made_up(lookup, name, arguments[0])] if sdk.is_output_type(arguments[0]) else []
-    if isinstance(type_, type) and sdk.is_output_type(type_):
-        return {field: _made_up(lookup, field, inner) for field, inner in sdk.output_types(type_).items()}
-    if type_ in (bool, int, float):
-        return type_()
-    return _text(lookup, name)
-
-
-def _text(lookup: Lookup, name: str) -> str:
-    service = lookup.token.split(":")[1].partition("/")[0]
-    fixed = {"region": lookup.region, "ownerId": ACCOUNT, "accountId": ACCOUNT, "id": f"sim-{lookup.digest}"}
-    if name in fixed:
-        return fixed[name]
-    if name == "arn" or name.endswith("Arn"):
-        return lookup.arn("sts" if service == "index" else service, f"sim-{lookup.digest}")
-    return TIME if name in ("createdAt", "creationDate") else f"sim-{name}-{lookup.digest}"
-
-
 # --- the table ----------------------------------------------------------------------------------------------------
-
-
-def _caller_identity(lookup: Lookup) -> Answer:
-    arn = lookup.arn("iam", "user/sim")
-    return {"accountId": ACCOUNT, "id": ACCOUNT, "arn": arn, "userId": "AIDASIM"}
 
 
 def _region(lookup: Lookup) -> Answer:
@@ -144,30 +97,23 @@ def _zones(lookup: Lookup) -> Answer:
     }
 
 
-def _subnets(lookup: Lookup) -> Answer:
-    return {"ids": [f"subnet-sim-{lookup.digest}-{number}" for number in (1, 2)]}
-
-
-def _identified(prefix: str, service: str, kind: str) -> Callable[[Lookup], Answer]:
-    """Return an answerer for a thing of EC2 with an id of its form: the requested id, or a made-up one."""
-
-    def answer(lookup: Lookup) -> Answer:
-        identity = lookup.text("id", f"{prefix}-sim-{lookup.digest}")
-        arn = lookup.arn(service, f"{kind}/{identity}")
-        return {"id": identity, "arn": arn}
-
-    return answer
+def _of_ec2(lookup: Lookup, prefix: str, kind: str) -> Answer:
+    """Return id and ARN of a thing of EC2: the requested id, or one of its form."""
+    identity = lookup.text("id", f"{prefix}-sim-{lookup.digest}")
+    return {"id": identity, "arn": lookup.arn("ec2", f"{kind}/{identity}"), "tags": {}}
 
 
 def _vpc(lookup: Lookup) -> Answer:
-    return {**_identified("vpc", "ec2", "vpc")(lookup), "cidrBlock": lookup.text("cidrBlock", "10.0.0.0/16")}
+    return {**_of_ec2(lookup, "vpc", "vpc"), "cidrBlock": lookup.text("cidrBlock", "10.0.0.0/16")}
 
 
 def _subnet(lookup: Lookup) -> Answer:
     return {
-        **_identified("subnet", "ec2", "subnet")(lookup),
+        **_of_ec2(lookup, "subnet", "subnet"),
         "vpcId": lookup.text("vpcId", f"vpc-sim-{lookup.digest}"),
         "cidrBlock": lookup.text("cidrBlock", "10.0.0.0/18"),
+        "availabilityZone": f"{lookup.region}-sim-1",
+        "availabilityZoneId": "sim-az1",
     }
 
 
@@ -176,34 +122,23 @@ def _ami(lookup: Lookup) -> Answer:
     return {"id": identity, "imageId": identity, "arn": lookup.arn("ec2", f"image/{identity}", account="")}
 
 
-def _named(service: str, kind: str) -> Callable[[Lookup], Answer]:
-    """Return an answerer for a thing that is looked up by its name."""
-
-    def answer(lookup: Lookup) -> Answer:
-        name = lookup.text("name", f"sim-{lookup.digest}")
-        return {"id": name, "name": name, "arn": lookup.arn(service, f"{kind}{name}")}
-
-    return answer
-
-
 def _parameter(lookup: Lookup) -> Answer:
-    value = f"sim-value-{lookup.digest}"
-    name = lookup.text("name", "sim").removeprefix("/")
-    arn = lookup.arn("ssm", f"parameter/{name}")
-    return {"id": lookup.text("name", "sim"), "arn": arn, "value": value, "insecureValue": value, "type": "String"}
+    value, name = f"sim-value-{lookup.digest}", lookup.text("name", "sim")
+    arn = lookup.arn("ssm", f"parameter/{name.removeprefix('/')}")
+    return {"id": name, "arn": arn, "value": value, "insecureValue": value, "type": "String"}
 
 
 def _cluster(lookup: Lookup) -> Answer:
+    name = lookup.text("name", f"sim-{lookup.digest}")
+    network = {"vpcId": f"vpc-sim-{lookup.digest}", "clusterSecurityGroupId": f"sg-sim-{lookup.digest}"}
     return {
-        **_named("eks", "cluster/")(lookup),
+        "id": name,
+        "arn": lookup.arn("eks", f"cluster/{name}"),
         "endpoint": f"https://sim-{lookup.digest}.eks.{lookup.region}.sim",
         "status": "ACTIVE",
+        "certificateAuthorities": [{"data": f"sim-{lookup.digest}"}],
+        "vpcConfig": {**network, "subnetIds": [], "securityGroupIds": []},
     }
-
-
-def _bucket(lookup: Lookup) -> Answer:
-    bucket = lookup.text("bucket", f"sim-{lookup.digest}")
-    return {"id": bucket, "bucket": bucket, "arn": f"arn:{regions.partition(lookup.region)}:s3:::{bucket}"}
 
 
 def _policy_document(lookup: Lookup) -> Answer:
@@ -265,32 +200,22 @@ def _decoded_yaml(lookup: Lookup) -> Answer:
 
 
 _ANSWERS: Mapping[str, Callable[[Lookup], Answer]] = {
-    "aws:acm/getCertificate:getCertificate": lambda lookup: {"arn": lookup.arn("acm", f"certificate/{lookup.digest}")},
     "aws:ec2/getAmi:getAmi": _ami,
-    "aws:ec2/getSecurityGroup:getSecurityGroup": _identified("sg", "ec2", "security-group"),
+    "aws:ec2/getSecurityGroup:getSecurityGroup": lambda lookup: _of_ec2(lookup, "sg", "security-group"),
     "aws:ec2/getSubnet:getSubnet": _subnet,
-    "aws:ec2/getSubnets:getSubnets": _subnets,
+    "aws:ec2/getSubnets:getSubnets": lambda lookup: {"ids": [f"subnet-sim-{lookup.digest}-{n}" for n in (1, 2)]},
     "aws:ec2/getVpc:getVpc": _vpc,
-    "aws:ecr/getRepository:getRepository": _named("ecr", "repository/"),
-    "aws:eks/getAddonVersion:getAddonVersion": lambda lookup: {"version": f"v0.0.0-sim-{lookup.digest}"},
     "aws:eks/getCluster:getCluster": _cluster,
     "aws:eks/getClusterAuth:getClusterAuth": lambda lookup: {"token": f"sim-{lookup.digest}"},
-    "aws:iam/getPolicy:getPolicy": _named("iam", "policy/"),
     "aws:iam/getPolicyDocument:getPolicyDocument": _policy_document,
-    "aws:iam/getRole:getRole": _named("iam", "role/"),
     "aws:index/getAvailabilityZones:getAvailabilityZones": _zones,
-    "aws:index/getCallerIdentity:getCallerIdentity": _caller_identity,
-    "aws:index/getDefaultTags:getDefaultTags": lambda _lookup: {"tags": {}},
+    "aws:index/getCallerIdentity:getCallerIdentity": lambda lookup: {
+        **dict.fromkeys(("accountId", "id"), ACCOUNT),
+        "arn": lookup.arn("iam", "user/sim"),
+        "userId": "AIDASIM",
+    },
     "aws:index/getPartition:getPartition": _partition,
     "aws:index/getRegion:getRegion": _region,
-    "aws:kms/getAlias:getAlias": _named("kms", ""),
-    "aws:kms/getKey:getKey": lambda lookup: {"arn": lookup.arn("kms", f"key/sim-{lookup.digest}")},
-    "aws:route53/getZone:getZone": lambda lookup: {"zoneId": f"ZSIM{lookup.digest.upper()}"},
-    "aws:s3/getBucket:getBucket": _bucket,
-    "aws:secretsmanager/getSecret:getSecret": _named("secretsmanager", "secret:"),
-    "aws:secretsmanager/getSecretVersion:getSecretVersion": lambda lookup: {
-        "secretString": f"sim-{lookup.digest}",
-    },
     "aws:ssm/getParameter:getParameter": _parameter,
     "kubernetes:helm:template": lambda _lookup: {"result": []},
     "kubernetes:kustomize:directory": lambda _lookup: {"result": []},

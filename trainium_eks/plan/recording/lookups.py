@@ -25,7 +25,7 @@ class Lookups:
         lookup = Lookup(token, arguments, region)
         given = self._assumptions.of_lookup(token, arguments)
         if given is not None:
-            return lookup_answers.completed(lookup, given)
+            return {**arguments, **given}
         answer = lookup_answers.placeholder(lookup)
         if answer is None:
             raise UnknownLookupError(_how_to_give(f"the program calls {token}", token, lookup_answers.fields(token)))
@@ -83,6 +83,7 @@ def _shown(arguments: Mapping[str, Any]) -> str:
 def _how_to_give(subject: str, token: str, fields: tuple[str, ...]) -> str:
     shown = ", ".join(f"{name}: ..." for name in fields[:8]) or "..."
     return (
-        f"{subject}, and no placeholder is known for its answer. Give the answer in a file, with --stub FILE:\n"
+        f"{subject}, and a plan makes up no answer to it. Give the answer in answers.<stack>.yaml beside the stack's "
+        f"config, or with --stub FILE:\n"
         f"  lookups:\n    {token}: {{{shown}}}"
     )

@@ -15,9 +15,9 @@ from pulumi.runtime.proto import callback_pb2, engine_pb2, provider_pb2, resourc
 
 from trainium_eks.model.validation import limits
 from trainium_eks.plan import sdk
-from trainium_eks.plan.backend import Backend, Registration, SimulationError, UnknownTypeError
+from trainium_eks.plan.backend import Backend, SimulationError, UnknownTypeError
 from trainium_eks.plan.graph import SECRET, STACK_TYPE, UNKNOWN, Graph, Resource
-from trainium_eks.plan.recording import eks_cluster, registration, values, wire
+from trainium_eks.plan.recording import eks_cluster, registration, wire
 from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.lookups import Lookups, UnknownLookupError
 from trainium_eks.plan.recording.transforms import Run, Transforms
@@ -244,8 +244,8 @@ class Monitor(sdk.BaseMonitor):
             project=self.project,
             stack=self.stack,
             resources=tuple(resources),
-            outputs=values.ordered(self._hide(self._outputs.get(stack_urn, {}))),
-            config=values.ordered(config),
+            outputs=wire.ordered(self._hide(self._outputs.get(stack_urn, {}))),
+            config=wire.ordered(config),
             simulated=tuple(sorted(simulated - {"pulumi"})),
             warnings=tuple(sorted({str(self._hide(message)) for message in self.engine.messages})),
             placeholders=tuple(sorted(str(self._hide(each)) for each in placeholders)),
@@ -279,8 +279,8 @@ class Monitor(sdk.BaseMonitor):
         outputs = {**resource.outputs, **self._outputs.get(resource.urn, {})}
         return replace(
             resource,
-            inputs=values.ordered(self._hide(resource.inputs)),
-            outputs=values.ordered(self._hide(outputs)),
+            inputs=wire.ordered(self._hide(resource.inputs)),
+            outputs=wire.ordered(self._hide(outputs)),
             options=options,
             # Resources that the program read are not this stack's, and exist already.
             dependencies=tuple(urn for urn in resource.dependencies if urn not in self._read),
@@ -302,21 +302,9 @@ class Monitor(sdk.BaseMonitor):
     ) -> tuple[str, dict[str, Any]]:
         """Record the backend's answer and return it: an id (empty when unknown) and the state."""
         subject = f"{resource.type} {resource.name}"
-        asked = Registration(
-            urn=resource.urn,
-            type=resource.type,
-            name=resource.name,
-            parent=resource.parent,
-            inputs=inputs,
-            provider=resource.provider,
-            dependencies=resource.dependencies,
-            options=resource.options,
-            dry_run=self.dry_run,
-            property_dependencies=resource.property_dependencies,
-        )
         self.in_flight.add(subject)
         try:
-            identity, computed = self._answer(asked)
+            identity, computed = self._answer(replace(resource, inputs=inputs))
         finally:
             self.in_flight.discard(subject)
         identity = resource.options.import_id or ("" if self.dry_run else identity)
@@ -333,7 +321,7 @@ class Monitor(sdk.BaseMonitor):
             self._entries[resource.urn].resource = replace(resource, outputs={**shown, "id": identity or UNKNOWN})
         return identity, state
 
-    def _answer(self, asked: Registration) -> tuple[str, Mapping[str, Any]]:
+    def _answer(self, asked: Resource) -> tuple[str, Mapping[str, Any]]:
         try:
             return self._backend.create(asked)
         except UnknownTypeError:
@@ -347,14 +335,18 @@ class Monitor(sdk.BaseMonitor):
     def _construct(
         self, request: resource_pb2.RegisterResourceRequest, component: Resource
     ) -> resource_pb2.RegisterResourceResponse:
-        """Answer for a component that another process would build. Only ``eks:index:Cluster`` has its children here,
-        and with some options it has none here, either."""
+        """Answer for a component that another process would build. Only ``eks:index:Cluster`` gets its children here,
+        and not with every option."""
         if request.type == _KUSTOMIZATION:
             # Its provider fetches it during the update: the objects are the kustomization's, at its pinned ref.
             self.engine.messages.append(f"{component.name}: the objects of {request.type} are not in the plan")
             return resource_pb2.RegisterResourceResponse(urn=component.urn, object=wire.encode({"resources": []}))
         inputs = wire.decode(request.object, mask=False)
-        beyond = eks_cluster.beyond(inputs) if request.type == eks_cluster.TYPE else "it is built by its own package"
+        beyond = (
+            eks_cluster.unsupported_inputs(inputs)
+            if request.type == eks_cluster.TYPE
+            else "it is built by its own package"
+        )
         if beyond and self._foreign:
             self.engine.messages.append(
                 f"{component.name}: not simulated: {request.type} is a component that another package builds in its "
@@ -412,7 +404,7 @@ class Monitor(sdk.BaseMonitor):
 
     def _hide(self, value: Any) -> Any:
         """Return the value without any text that the program declared secret, at any place."""
-        return values.hidden(value, self._secrets)
+        return wire.hidden(value, self._secrets)
 
 
 def preview_state(computed: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:

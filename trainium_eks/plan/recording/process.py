@@ -18,7 +18,6 @@ from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.project import InvalidConfigError, Project, ProjectError, StackSettings, load_project
 from trainium_eks.plan.recording.protocol import (
-    ALIVE,
     PROTOCOL,
     Answer,
     LiveBackend,
@@ -26,14 +25,12 @@ from trainium_eks.plan.recording.protocol import (
     Status,
     UnknownProtocolError,
 )
-from trainium_eks.plan.recording.watchdog import Standstill
 
 __all__ = ["InvalidConfigError", "Live", "ProgramFailedError", "ProgramTimeoutError", "ProjectError", "record"]
 
-# The child ends itself and reports pending work; a child that is silent for this much longer is killed.
-_GRACE_SECONDS = 30.0
-
-_LOOK_SECONDS = 1.0
+# The child reports a program that stands still, and ends itself. One that cannot even do that, because it was stopped,
+# is killed after this many times the limit: a program that moves may take long.
+_LIMITS = 12
 
 # No line of JSON contains this character.
 _LAST_LINE = b"\0\n"
@@ -134,7 +131,7 @@ _NEEDED = ("pulumi", "pydantic", "yaml")
 
 
 def _interpreter(project: Project) -> str:
-    """Return the Python of the project's virtual environment; this one where there is none."""
+    """Return the Python of the project's virtual environment, or this one."""
     own = project.environment / "bin" / "python" if project.environment else None
     return str(own) if own is not None and own.is_file() else sys.executable
 
@@ -224,43 +221,14 @@ def _run(
     try:
         if events is not None:
             request = replace(request, live=events.begin())
-        if not _ends(process, request, scratch / ALIVE):
-            raise ProgramTimeoutError(request.timeout_seconds, ())
+        process.communicate(request.to_json().encode(), timeout=_LIMITS * request.timeout_seconds)
+    except subprocess.TimeoutExpired:
+        raise ProgramTimeoutError(request.timeout_seconds, ()) from None
     finally:
         _end(process)
         if events is not None:
             events.end()
     return process.returncode, printed.read_text(errors="replace")
-
-
-def _ends(process: "subprocess.Popen[bytes]", request: RecordingRequest, alive: Path) -> bool:
-    """Send the request and wait for the process to end; return false when it was killed for its silence."""
-    standstill = Standstill(lambda: _touched(alive), request.timeout_seconds + _GRACE_SECONDS, _LOOK_SECONDS)
-    ended, silent = threading.Event(), threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(_LOOK_SECONDS):
-            if standstill.look():
-                silent.set()
-                process.kill()
-                return
-
-    watcher = threading.Thread(target=watch, name="watch", daemon=True)
-    watcher.start()
-    try:
-        process.communicate(request.to_json().encode())
-    finally:
-        ended.set()
-        watcher.join()
-    return not silent.is_set()
-
-
-def _touched(file: Path) -> int:
-    """Return the time when a file was touched, ns; 0 when it does not exist."""
-    try:
-        return file.stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0
 
 
 class _Events:

@@ -7,10 +7,13 @@ context, so one process can record any number of programs one after another.
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
+import threading
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
+
+from pulumi import Output
 
 from trainium_eks import fetched
 from trainium_eks.model.config.stack_config import decode
@@ -20,11 +23,12 @@ from trainium_eks.plan.backend import Backend
 from trainium_eks.plan.graph import SECRET, Graph
 from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.monitor import Monitor, RecordingError
-from trainium_eks.plan.recording.pending import pending
-from trainium_eks.plan.recording.watchdog import Standstill, Steps
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
 
 __all__ = ["RecordingError", "RecordingTimeoutError", "record_program"]
+
+_LOOKS = 10
+"""Looks at a program in its time limit."""
 
 # Registrations block their thread while the backend answers, and asyncio's default of 6 threads on 2 cores makes a
 # live backend slow and can starve.
@@ -53,7 +57,7 @@ def record_program(
     assumptions: Assumptions | None = None,
     foreign: bool = False,
     timeout_seconds: float = 60,
-    steps: Steps | None = None,
+    on_spin: Callable[[], None] = lambda: None,
 ) -> Graph:
     """Run ``program``, the work of ``__main__.py``, inside a stack and return the graph of its registrations.
 
@@ -62,8 +66,8 @@ def record_program(
     of a foreign program, others of which get a placeholder; without them a look-up is an error. With ``foreign``,
     unknown resource types are recorded with their inputs, and components of other packages without their children and
     with unknown outputs; otherwise they are an error. The program is stopped when nothing has moved in it for
-    ``timeout_seconds``; only ``record`` can stop a program that computes without end. ``steps`` counts its steps, for a
-    watcher in another thread.
+    ``timeout_seconds``. Nothing in this process can stop a program that computes without end: ``on_spin`` is called in
+    another thread then, and may end the process.
 
     Raise RecordingError for a duplicate URN, a look-up, an unknown input or what is foreign, RecordingTimeoutError with
     the pending registrations, and any exception of the program.
@@ -82,7 +86,7 @@ def record_program(
         secrets={full[key] for key in secret if key in full},
     )
     try:
-        used = contextvars.copy_context().run(_drive, program, monitor, full, secret, steps or Steps(), timeout_seconds)
+        used = contextvars.copy_context().run(_drive, program, monitor, full, secret, timeout_seconds, on_spin)
     except Exception as error:
         if made_up := monitor.made_up_answers(stack):
             error.add_note(made_up)
@@ -95,8 +99,8 @@ def _drive(
     monitor: Monitor,
     config: Mapping[str, str],
     secret_keys: Collection[str],
-    steps: Steps,
     timeout_seconds: float,
+    on_spin: Callable[[], None],
 ) -> Mapping[str, str]:
     """Run the program on a separate event loop, which is never the thread's current loop; return the config with the
     values that the program set."""
@@ -107,16 +111,16 @@ def _drive(
     loop.set_default_executor(executor)
     # A failed registration fails every task that waits for it; only the first error has the reason, and is raised.
     loop.set_exception_handler(lambda _loop, _context: None)
-    origins = _Origins(steps)
+    origins = _Origins()
     loop.set_task_factory(origins.task)
     callbacks = sdk.enter(monitor, monitor, monitor.engine, loop, config, secret_keys)
     monitor.run_callback = callbacks.run
     task = loop.create_task(sdk.run(program))
     finished = False
     try:
-        finished = loop.run_until_complete(_ends(task, Standstill(lambda: steps.count, timeout_seconds)))
+        finished = _ends(loop, task, origins, timeout_seconds, on_spin)
         if not finished:
-            raise RecordingTimeoutError(timeout_seconds, pending(loop, monitor.in_flight))
+            raise RecordingTimeoutError(timeout_seconds, _pending(loop, monitor.in_flight))
         _result(task, monitor, origins)
     except SystemExit as error:
         # As under the engine: registrations made before `sys.exit(0)` count.
@@ -128,20 +132,50 @@ def _drive(
     return sdk.config()
 
 
-async def _ends(task: "asyncio.Task[None]", standstill: Standstill) -> bool:
-    """Wait for a program's end; return false when it is stuck."""
-    while not task.done():
-        await asyncio.wait({task}, timeout=standstill.every_seconds)
-        if standstill.look():
-            break
+def _ends(
+    loop: asyncio.AbstractEventLoop,
+    task: "asyncio.Task[None]",
+    origins: "_Origins",
+    timeout_seconds: float,
+    on_spin: Callable[[], None],
+) -> bool:
+    """Run a program to its end; return false when nothing has moved in it in all looks of the time limit.
+
+    Looks are counted and not time: a watcher that gets no turn on the processor does not look meanwhile, either.
+    """
+    stuck, ended = asyncio.Event(), threading.Event()
+
+    def watch() -> None:
+        seen, still = origins.steps, 0
+        while not ended.wait(timeout_seconds / _LOOKS):
+            seen, still = origins.steps, still + 1 if origins.steps == seen else 0
+            if still == _LOOKS:
+                loop.call_soon_threadsafe(stuck.set)
+            if still > _LOOKS:  # the loop got no turn meanwhile
+                on_spin()
+                return
+
+    async def wait() -> None:
+        standstill = asyncio.ensure_future(stuck.wait())
+        await asyncio.wait({task, standstill}, return_when=asyncio.FIRST_COMPLETED)
+        standstill.cancel()
+
+    threading.Thread(target=watch, name="watch", daemon=True).start()
+    try:
+        loop.run_until_complete(wait())
+    finally:
+        ended.set()
     return task.done()
 
 
 class _Origins:
-    """The first traceback of each exception. On its way through Pulumi's futures it loses the frames of the program."""
+    """The first traceback of each exception. On its way through Pulumi's futures it loses the frames of the program.
 
-    def __init__(self, steps: Steps) -> None:
-        self._steps = steps
+    ``steps`` counts the beginnings and ends of tasks; another thread may read it.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
         # By identity, since an exception need not be hashable; the exception is kept so that its id stays its own.
         self._raised: dict[int, tuple[BaseException, TracebackType | None]] = {}
 
@@ -155,7 +189,7 @@ class _Origins:
         raised."""
         task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
         task.add_done_callback(self._note)
-        self._steps.step()
+        self.steps += 1
         return task
 
     def restored(self, error: BaseException) -> BaseException:
@@ -164,7 +198,7 @@ class _Origins:
         return error.with_traceback(raised_with)
 
     def _note(self, task: "asyncio.Task[Any]") -> None:
-        self._steps.step()
+        self.steps += 1
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._raised.setdefault(id(error), (error, error.__traceback__))
@@ -186,6 +220,40 @@ def _close(loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor, *, wai
         loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
     executor.shutdown(wait=wait, cancel_futures=True)
     loop.close()
+
+
+def _pending(loop: asyncio.AbstractEventLoop, in_flight: Collection[str]) -> tuple[str, ...]:
+    """Return the registrations and exports that are not done, sorted; a best effort when the program's event loop
+    runs in another thread. ``in_flight`` has the registrations that the backend is working on."""
+    found = {f"{item} (being created)" for item in in_flight}
+    for task in asyncio.all_tasks(loop):
+        what = sdk.waiting(task)
+        if what is None:
+            continue
+        waits = tuple(_unresolved(what.values, ""))
+        if waits:
+            found.add(f"{what.subject} (waiting for: {', '.join(waits)})")
+        elif not (what.is_registration and what.subject in in_flight):
+            found.add(what.subject)
+    return tuple(sorted(found))
+
+
+def _unresolved(value: Any, path: str) -> Iterator[str]:
+    """Yield the paths inside the inputs of a registration that have no value yet."""
+    if isinstance(value, Output):
+        if not sdk.is_resolved(value):
+            yield path
+    elif isinstance(value, asyncio.Future):
+        if not value.done():
+            yield path
+    elif isinstance(value, Mapping):
+        for key in value:
+            yield from _unresolved(value[key], f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _unresolved(item, f"{path}[{index}]")
+    elif sdk.is_input_object(value):
+        yield from _unresolved(vars(value), path)
 
 
 def _full_key(key: str, project: str) -> str:

@@ -111,7 +111,7 @@ class Project:
 
 
 def load_project(directory: Path) -> Project:
-    """Return the project in ``directory``. Raise ProjectError when there is none, or it is not a readable Python
+    """Return the project in ``directory``. Raises ProjectError if it is missing, or is not a readable Python
     project."""
     directory = directory.resolve()
     path = _existing(directory, "Pulumi")

@@ -18,9 +18,6 @@ PROTOCOL = 1
 LIVE_PROTOCOL = 2
 """Version of a request that names a backend: a package that does not know it must not simulate instead."""
 
-ALIVE = "alive"
-"""File beside the answer that the program's process touches while it watches the program."""
-
 
 class UnknownProtocolError(Exception):
     """A message of a version that this side does not know; ``version`` is None when it names none."""

@@ -1,6 +1,7 @@
-"""Pulumi's wire format (protobuf structs with signatures), as plain data and back."""
+"""Pulumi's wire format (protobuf structs with signatures), as plain data and back, and data without secrets."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,10 @@ from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 
 from trainium_eks.plan import sdk
 from trainium_eks.plan.graph import SECRET, UNKNOWN
+
+# Shorter secrets ("1", "on") are words that appear everywhere; replacing them in messages would only garble those.
+_SHORTEST_HIDDEN = 6
+
 
 # A double holds every whole number up to here; beyond, a float that looks whole may differ from the intended number.
 _LARGEST_EXACT = 2**53
@@ -48,6 +53,21 @@ def encode(properties: Mapping[str, Any], *, secret: frozenset[str] = frozenset(
             for key, value in properties.items()
         }
     )
+
+
+def hidden(value: Any, secrets: Collection[str]) -> Any:
+    """Return the value without any of the secret texts, also where they are part of another text."""
+    texts = sorted((text for text in secrets if len(text) >= _SHORTEST_HIDDEN), key=len, reverse=True)
+    return _replaced(value, re.compile("|".join(re.escape(text) for text in texts))) if texts else value
+
+
+def ordered(value: Any) -> Any:
+    """Return the value with objects' keys sorted: two runs must not differ by the order of registrations."""
+    if isinstance(value, Mapping):
+        return {key: ordered(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [ordered(item) for item in value]
+    return value
 
 
 def _plain(value: struct_pb2.Value, mask: bool) -> Any:
@@ -136,3 +156,13 @@ def _value(plain: Any) -> struct_pb2.Value:
     if isinstance(plain, Sequence):
         return struct_pb2.Value(list_value=struct_pb2.ListValue(values=[_value(item) for item in plain]))
     raise TypeError(f"{type(plain).__name__} cannot be sent to a Pulumi program")
+
+
+def _replaced(value: Any, secrets: re.Pattern[str]) -> Any:
+    if isinstance(value, str):
+        return secrets.sub(SECRET, value)
+    if isinstance(value, Mapping):
+        return {key: _replaced(item, secrets) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, secrets) for item in value]
+    return value

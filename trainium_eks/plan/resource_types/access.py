@@ -81,13 +81,13 @@ def _listed(items: list[str]) -> str:
 
 def reached_from_more(before: Any, after: Any) -> str:
     """Return the ranges, one or a list, that no earlier range covers."""
-    return _listed(_beyond(_listed_of(after), _listed_of(before)))
+    return _listed(_uncovered(_listed_of(after), _listed_of(before)))
 
 
 def reached_from_outside(before: Any, after: Any) -> str:
     """Return the ranges that no earlier range covers. A new rule for private ranges connects the parts of an
     environment, and is left out."""
-    found = _beyond(_listed_of(after), _listed_of(before))
+    found = _uncovered(_listed_of(after), _listed_of(before))
     return _listed([each for each in found if before is not None or not _private(each)])
 
 
@@ -101,7 +101,7 @@ def _ranges(rules: Any) -> list[Any]:
     return [one for each in found for key in ("cidrBlocks", "ipv6CidrBlocks") for one in _listed_of(each.get(key))]
 
 
-def _beyond(new: Iterable[Any], old: Iterable[Any]) -> list[str]:
+def _uncovered(new: Iterable[Any], old: Iterable[Any]) -> list[str]:
     """Return the ranges that no earlier range covers; an unreadable range counts as new."""
     known = [network for each in old if (network := _network(each)) is not None]
     found = []

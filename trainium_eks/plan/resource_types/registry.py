@@ -19,7 +19,7 @@ MODULES = tuple(import_module(each.name) for each in pkgutil.iter_modules(rows._
 
 
 def rows_of(module: ModuleType) -> Iterator[ResourceType]:
-    """Yield the rows of a module: those with a name of their own, and the others in ``TYPES``."""
+    """Yield the rows of a module: those with a constant, and the others in ``TYPES``."""
     named = (each for each in vars(module).values() if isinstance(each, ResourceType))
     yield from (row for row in (*named, *getattr(module, "TYPES", ())) if not row.token.endswith("*"))
 
@@ -45,7 +45,7 @@ def of(resource: Resource) -> ResourceType:
 
 def _no_answer(call: Call) -> Answer:
     raise UnknownTypeError(
-        f"the resource type {call.registration.type} is not simulated: it has no row in plan/resource_types/rows"
+        f"the resource type {call.resource.type} is not simulated: it has no row in plan/resource_types/rows"
     )
 
 

@@ -35,7 +35,7 @@ def replaced_with(resource: Resource) -> tuple[str, ...]:
 
 def replaces(resource: Resource, path: str, before: object, after: object) -> bool:
     """Return whether changing ``path`` (``launchTemplate.id``, ``subnetIds[0]``) from one value to the other
-    replaces the resource of the new program. A value is None when it was not set, or is removed."""
+    replaces the resource of the new program. None: the value was not set, or is removed."""
     if registry.of(resource).keeps(path, before, after):
         return False
     for each in registry.of(resource).replaced_by:

@@ -8,7 +8,8 @@ SDK's class does not take: a simulation that accepts anything proves nothing.
 from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.plan.backend import Answer, Call, Registration, SimulationError
+from trainium_eks.plan.backend import Answer, Call, SimulationError
+from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.resource_types import default_tags, registry, sdk_inputs
 from trainium_eks.plan.resource_types.resource_type import REGION, ResourceType
 from trainium_eks.plan.resource_types.rows import providers
@@ -24,31 +25,31 @@ class Simulation:
         self._region = region
         self._providers: dict[str, Mapping[str, Any]] = {}
 
-    def create(self, registration: Registration) -> Answer:
+    def create(self, resource: Resource) -> Answer:
         """See :class:`Backend`."""
-        row = registry.find(registration.type) or registry.UNKNOWN_TYPE
-        found = sdk_inputs.faults(registration.type, registration.inputs)
+        row = registry.find(resource.type) or registry.UNKNOWN_TYPE
+        found = sdk_inputs.faults(resource.type, resource.inputs)
         if found:
-            raise SimulationError(f"{registration.type} does not take these inputs:\n  " + "\n  ".join(found))
-        if registration.type == providers.AWS.token:
-            self._providers[registration.urn] = registration.inputs
-        identity, computed = row.simulated(Call(registration, self._region_of(registration)))
-        return identity, {**self._common(row, registration), **computed}
+            raise SimulationError(f"{resource.type} does not take these inputs:\n  " + "\n  ".join(found))
+        if resource.type == providers.AWS.token:
+            self._providers[resource.urn] = resource.inputs
+        identity, computed = row.simulated(Call(resource, self._region_of(resource)))
+        return identity, {**self._common(row, resource), **computed}
 
     def simulates(self, type_: str) -> bool:
         """See :class:`Backend`."""
         return registry.find(type_) is not None
 
-    def _region_of(self, registration: Registration) -> str:
-        provider = self._providers.get(registration.provider, {})
-        return str(registration.inputs.get("region") or provider.get("region") or self._region)
+    def _region_of(self, resource: Resource) -> str:
+        provider = self._providers.get(resource.provider, {})
+        return str(resource.inputs.get("region") or provider.get("region") or self._region)
 
-    def _common(self, row: ResourceType, registration: Registration) -> dict[str, Any]:
+    def _common(self, row: ResourceType, resource: Resource) -> dict[str, Any]:
         """Return ``region`` and ``tagsAll``, which the AWS provider computes for every type that has the input."""
         if not row.token.startswith("aws:"):
             return {}
-        common: dict[str, Any] = {"region": self._region_of(registration)} if REGION in row.replaced_by else {}
+        common: dict[str, Any] = {"region": self._region_of(resource)} if REGION in row.replaced_by else {}
         if row.tagged:
-            provider = self._providers.get(registration.provider, {})
-            common["tagsAll"] = default_tags.laid_over(registration.inputs, provider)
+            provider = self._providers.get(resource.provider, {})
+            common["tagsAll"] = default_tags.laid_over(resource.inputs, provider)
         return common

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.resource_types.rows import karpenter
-from trainium_eks.plan.rules._facts import NodeGroup, interfaces
+from trainium_eks.plan.rules._facts import NodeGroup
 from trainium_eks.plan.rules._objects import object_name, releases
-from trainium_eks.plan.rules._read import Json, at, given, items, listed, mapping, number, text, user_data
+from trainium_eks.plan.rules._read import Json, at, given, items, mapping, text
 from trainium_eks.plan.rules._view import View
 
 CLUSTER_AUTOSCALER = "cluster-autoscaler"
@@ -39,12 +39,14 @@ def group_tags(view: View, group: NodeGroup) -> Mapping[str, Json]:
 
 @dataclass(frozen=True)
 class Pool:
-    """One NodePool of Karpenter, with its EC2NodeClass."""
+    """One NodePool of Karpenter, with its EC2NodeClass; the attributes that a managed group has, too, mean the same."""
 
     resource: Resource
     node_class: Resource | None
     types: tuple[str, ...]
     """The instance types that it may start; empty when it names none."""
+    instances: tuple[InstanceType, ...]
+    """Those that the catalogue knows."""
     maximum: int
     """Most nodes, of the smallest of its types; 0 without a limit."""
 
@@ -52,6 +54,32 @@ class Pool:
     def spec(self) -> Mapping[str, Json]:
         """The template of its nodes."""
         return mapping(at(self.resource.inputs, "spec.template.spec"))
+
+    @property
+    def settings(self) -> Mapping[str, Json]:
+        """The spec of its EC2NodeClass; empty without one."""
+        return mapping(at(self.node_class.inputs, "spec")) if self.node_class else {}
+
+    @property
+    def subnets(self) -> Sequence[Json]:
+        """Ids of the subnets that its nodes start in; some may be known only during the update."""
+        return [at(each, "id") for each in items(self.settings.get("subnetSelectorTerms")) if given(at(each, "id"))]
+
+    @property
+    def scripts(self) -> tuple[str, ...]:
+        """The user data."""
+        return (text(self.settings.get("userData")),)
+
+    @property
+    def is_bottlerocket(self) -> bool:
+        """Whether its nodes run Bottlerocket."""
+        terms = items(self.settings.get("amiSelectorTerms"))
+        return any(text(at(each, "alias")).startswith("bottlerocket") for each in terms)
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether it may start nodes with Neuron devices or GPUs."""
+        return any(each.family != "cpu" for each in self.instances)
 
 
 def node_pools(view: View) -> Iterator[Pool]:
@@ -61,64 +89,14 @@ def node_pools(view: View) -> Iterator[Pool]:
         types = karpenter.instance_types(each)
         name = text(at(each.inputs, "spec.template.spec.nodeClassRef.name"))
         most = max((karpenter.most_nodes(each, type_, view.catalogue) for type_ in types), default=0)
-        yield Pool(each, classes.get(name), types, most)
+        known = tuple(view.catalogue[type_] for type_ in types if type_ in view.catalogue)
+        yield Pool(each, classes.get(name), types, known, most)
 
 
-@dataclass(frozen=True)
-class Supply:
-    """The nodes of one instance type that a node group, or a NodePool of Karpenter, may have."""
-
-    resource: Resource
-    type_name: str
-    """EC2 type, or empty when it cannot be seen."""
-    instance: InstanceType | None
-    """None for a type that the catalogue does not know."""
-    most: float | None
-    """Most nodes; None when it is unknown."""
-    fewest: float | None
-    subnets: Sequence[Json]
-    """Ids of the subnets that its nodes start in; some may be known only during the update."""
-    interface_types: tuple[str, ...]
-    """``interface``, ``efa`` and ``efa-only``, one for each requested network interface."""
-    boot: tuple[str, ...]
-    bottlerocket: bool
-    accelerated: bool
-    """Whether the nodes carry Neuron devices or GPUs, by the catalogue, else by a group's AMI."""
-
-
-def supplies(view: View) -> Iterator[Supply]:
-    """Yield the possible nodes of each node group, and of each NodePool of Karpenter once for each of its types."""
-    for group in view.node_groups:
-        yield Supply(
-            resource=group.resource,
-            type_name=group.type_name,
-            instance=group.instance,
-            most=number(group.max_size),
-            fewest=number(at(group.resource.inputs, "scalingConfig.minSize")),
-            subnets=listed(group.resource.inputs.get("subnetIds")),
-            interface_types=tuple(each.type for each in interfaces(group)),
-            boot=user_data(group.settings.get("userData")) or (),
-            bottlerocket=text(group.resource.inputs.get("amiType")).startswith("BOTTLEROCKET"),
-            accelerated=group.accelerated,
-        )
-    for pool in node_pools(view):
-        spec = mapping(at(pool.node_class.inputs, "spec")) if pool.node_class else {}
-        for type_name in pool.types:
-            instance = view.catalogue.get(type_name)
-            yield Supply(
-                resource=pool.resource,
-                type_name=type_name,
-                instance=instance,
-                most=karpenter.most_nodes(pool.resource, type_name, view.catalogue),
-                fewest=0,
-                subnets=[at(each, "id") for each in items(spec.get("subnetSelectorTerms")) if given(at(each, "id"))],
-                interface_types=tuple(text(at(each, "interfaceType")) for each in items(spec.get("networkInterfaces"))),
-                boot=(text(spec.get("userData")),),
-                bottlerocket=any(
-                    text(at(each, "alias")).startswith("bottlerocket") for each in items(spec.get("amiSelectorTerms"))
-                ),
-                accelerated=instance is not None and instance.family != "cpu",
-            )
+def nodes_of(view: View) -> Iterator[NodeGroup | Pool]:
+    """Yield every managed node group, and every pool of Karpenter."""
+    yield from view.node_groups
+    yield from node_pools(view)
 
 
 def _discovery_keys(release: Resource) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
 """Subjects of rules: a control plane, a node group, a network interface, a rule of a security group."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.rules._read import Json, at, items, listed, mapping, text, true
+from trainium_eks.plan.rules._read import Json, at, items, listed, mapping, text, true, user_data
 
 CLUSTER = "aws:eks/cluster:Cluster"
 EKS_CLUSTER = "eks:index:Cluster"
@@ -75,6 +75,26 @@ class NodeGroup:
     """None for a type that the catalogue does not know."""
 
     @property
+    def instances(self) -> tuple[InstanceType, ...]:
+        """The type, where the catalogue knows it."""
+        return () if self.instance is None else (self.instance,)
+
+    @property
+    def subnets(self) -> Sequence[Json]:
+        """Ids of the subnets that its nodes start in; some may be known only during the update."""
+        return listed(self.resource.inputs.get("subnetIds"))
+
+    @property
+    def scripts(self) -> tuple[str, ...]:
+        """The parts of the user data; empty when it cannot be read."""
+        return user_data(self.settings.get("userData")) or ()
+
+    @property
+    def is_bottlerocket(self) -> bool:
+        """Whether its nodes run Bottlerocket."""
+        return text(self.resource.inputs.get("amiType")).startswith("BOTTLEROCKET")
+
+    @property
     def accelerated(self) -> bool:
         """Whether its nodes carry Neuron devices or GPUs, by the catalogue, else by the AMI."""
         if self.instance is not None:
@@ -112,10 +132,8 @@ class NodeGroup:
 class Interface:
     """One network interface of a launch template."""
 
-    path: str
-    card: Json
-    device: Json
     type: str
+    """``interface``, ``efa`` or ``efa-only``."""
     security_groups: tuple[Json, ...]
 
     @property
@@ -178,13 +196,10 @@ def interfaces(group: NodeGroup) -> tuple[Interface, ...]:
     """Return the network interfaces of a node group's launch template."""
     return tuple(
         Interface(
-            path=f"networkInterfaces[{index}]",
-            card=at(each, "networkCardIndex") or 0,
-            device=at(each, "deviceIndex") or 0,
             type=text(at(each, "interfaceType")) or "interface",
             security_groups=tuple(items(at(each, "securityGroups"))),
         )
-        for index, each in enumerate(items(group.settings.get("networkInterfaces")))
+        for each in items(group.settings.get("networkInterfaces"))
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._view import View
 
@@ -12,27 +13,19 @@ Severity = Literal["high", "medium", "low"]
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """Result of a rule for one resource."""
-
-    urn: str
-    ok: bool | None
-    """Whether the resource keeps the rule; None when the deciding value cannot be seen here."""
-    message: str
-    """For a fault: the property path, the value found and the wanted value. For None: the value that cannot be seen,
-    and the reason. Otherwise: the value found."""
-
-
-@dataclass(frozen=True)
 class Rule:
-    """One rule. No finding means that it does not apply, never that it passes."""
+    """One rule. No finding means that it does not apply, never that it passes.
+
+    A finding's subject is the URN of the resource. The text of a fault has the property path, the value found and the
+    wanted value; of what is not checked, the value that cannot be seen and why; otherwise, the value found.
+    """
 
     id: str
     title: str
     severity: Severity
     source: str
     """Ids of the same requirement elsewhere (Checkov, Trivy, CIS, Security Hub), or the source of the experience."""
-    check: Callable[[View], Iterable[Judgement]]
+    check: Callable[[View], Iterable[Finding]]
     beyond_pack: str = ""
     """Requirements of the rule that a policy pack cannot see, and the reason; empty when a pack sees all of them."""
     follows_ids: bool = False
@@ -48,19 +41,24 @@ class Rule:
 
 def rule(
     id_: str, title: str, severity: Severity, source: str, **more: Any
-) -> Callable[[Callable[[View], Iterator[Judgement]]], Rule]:
+) -> Callable[[Callable[[View], Iterator[Finding]]], Rule]:
     """Return a decorator that makes a :class:`Rule` of a function; the docstring is the rule's explanation; ``more``
     are its other fields."""
 
     return functools.partial(Rule, id_, title, severity, source, **more)
 
 
-def unseen(resource: Resource, why: str) -> Judgement:
+def broken(urn: str, fault: str) -> Finding:
+    """Return the finding against a resource that breaks the rule."""
+    return Finding(Status.FAIL, urn, fault)
+
+
+def unseen(resource: Resource, why: str) -> Finding:
     """Return the finding for a resource with a deciding part that cannot be seen here."""
-    return Judgement(resource.urn, None, why)
+    return Finding(Status.NOT_CHECKED, resource.urn, why)
 
 
-def judged(resource: Resource, faults: Iterable[str], good: str) -> Iterator[Judgement]:
+def judged(resource: Resource, faults: Iterable[str], good: str) -> Iterator[Finding]:
     """Yield one failing finding for each fault; without faults, a passing finding with the message ``good``."""
-    found = [Judgement(resource.urn, False, fault) for fault in faults]
-    yield from found or [Judgement(resource.urn, True, good)]
+    found = [broken(resource.urn, fault) for fault in faults]
+    yield from found or [Finding(Status.PASS, resource.urn, good)]

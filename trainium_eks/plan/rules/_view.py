@@ -216,17 +216,6 @@ class View:
             return zone(subnet)
         return text(at(self._existing_subnets.get(text(subnet_id)), "zoneId"))
 
-    def range_of(self, subnet_id: Json) -> str:
-        """Return the address range of a subnet made here or named by the config; empty when it is unknown."""
-        subnet = self.named(subnet_id, SUBNET)
-        if subnet is not None:
-            return text(subnet.inputs.get("cidrBlock"))
-        return text(at(self._existing_subnets.get(text(subnet_id)), "cidrBlock"))
-
-    def is_ours(self, subnet_id: Json) -> bool:
-        """Return whether a subnet is made here or named by the config."""
-        return self.named(subnet_id, SUBNET) is not None or text(subnet_id) in self._existing_subnets
-
     def public(self, subnet: Resource) -> bool:
         """Return whether a subnet routes to an internet gateway; without route tables, its role tag decides."""
         tables = [

@@ -1,17 +1,14 @@
-"""R79-R82, R90: rights of autoscalers, and facts and limits of the nodes that they buy."""
+"""R79, R81, R82 and R90: rights of autoscalers, and facts and limits of the nodes that they buy."""
 
 import re
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 
 from trainium_eks.model.catalogue.instance_data import NO_DEVICES_IN_EC2
-from trainium_eks.model.catalogue.node_templates import OPTIONS, TEMPLATE
 from trainium_eks.model.config.karpenter import EBS_CLUSTER_TAG
-from trainium_eks.model.sizing.quantities import quantity
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan.resource_types.rows.karpenter import NODE_CLASS
-from trainium_eks.plan.rules._autoscaled import Pool, autoscalers, group_tags, node_pools, served_groups
-from trainium_eks.plan.rules._facts import QUEUE, NodeGroup
-from trainium_eks.plan.rules._objects import object_name, releases
+from trainium_eks.plan.rules._autoscaled import Pool, node_pools, served_groups
+from trainium_eks.plan.rules._objects import releases
 from trainium_eks.plan.rules._read import (
     Json,
     actions,
@@ -23,13 +20,12 @@ from trainium_eks.plan.rules._read import (
     listed,
     mapping,
     missing,
-    number,
     show,
     statements,
     text,
     true,
 )
-from trainium_eks.plan.rules._rule import Judgement, judged, rule
+from trainium_eks.plan.rules._rule import judged, rule
 from trainium_eks.plan.rules._view import View
 
 SCALING_ACTIONS = (
@@ -50,7 +46,7 @@ TAGGED = re.compile(r"(aws|autoscaling|ec2):(ResourceTag|RequestTag)/.+")
 
 
 @rule("R79", "Let an autoscaler start and end only its own cluster's nodes", "high", "Cluster Autoscaler README, own")
-def autoscaler_rights(view: View) -> Iterator[Judgement]:
+def autoscaler_rights(view: View) -> Iterator[Finding]:
     """An account holds other clusters, and other instances: a statement that may change the size of a group, or run and
     terminate instances, has a condition on a tag, or names its groups."""
     for policy in view.of("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
@@ -74,67 +70,11 @@ def _unbound(statement: Mapping[str, Json]) -> Iterator[str]:
         yield f"allows {named} on {nodes[0]}, wanted a Condition on a tag of the cluster"
 
 
-@rule(
-    "R80",
-    "Tell Cluster Autoscaler what an empty group has, and let it end no gang",
-    "high",
-    "autoscaler#597, #2947, Cluster Autoscaler README and FAQ",
-)
-def described_groups(view: View) -> Iterator[Judgement]:
-    """Cluster Autoscaler knows an empty group by its tags alone, and of a Neuron node in use only CPU and memory. So
-    each accelerator group that it serves is tagged with its devices, EFA interfaces and taints; only empty nodes of it
-    go; and it is no larger than the largest gang that a queue lets run, because pods that wait for their queue buy
-    nodes too. The region comes by value: a pod does not reach the instance metadata. Independent of
-    `model/config/autoscaling.py`, which validates the config."""
-    for release in autoscalers(view):
-        values = mapping(release.inputs.get("values"))
-        faults = [] if given(values.get("awsRegion")) else ["values.awsRegion is unset, wanted the region"]
-        path = "extraArgs.skip-nodes-with-custom-controller-pods"
-        if text(at(values, path)) == "false":
-            faults.append(f"values.{path} is false, wanted true: jobs of Volcano would be moved")
-        yield from judged(release, faults, "knows its region and leaves jobs alone")
-    for group in served_groups(view):
-        if group.accelerated and group.instance is not None:
-            faults = [*_tag_faults(view, group), *_size_faults(view, group)]
-            yield from judged(group.resource, faults, "is described, bounded, and loses empty nodes only")
-
-
-def _tag_faults(view: View, group: NodeGroup) -> Iterator[str]:
-    tags = group_tags(view, group)
-    wanted = {
-        f"{TEMPLATE}/resources/{name}": str(count)
-        for name, count in view.catalogue.device_resources(group.type_name).items()
-    }
-    wanted |= {
-        f"{TEMPLATE}/taint/{each.key}": f"{each.value}:{each.effect}" for each in view.catalogue.taints(group.type_name)
-    }
-    wanted |= {f"{OPTIONS}/scaledownutilizationthreshold": "0", f"{OPTIONS}/ignoredaemonsetsutilization": "true"}
-    for key, value in wanted.items():
-        if str(tags.get(key)) != value:
-            yield f"the Auto Scaling group's tag {key} is {show(tags.get(key))}, wanted {show(value)}"
-
-
-def _size_faults(view: View, group: NodeGroup) -> Iterator[str]:
-    most, nodes = number(group.max_size), _largest_gang(view, group)
-    if most is not None and nodes is not None and most > nodes:
-        yield f"scalingConfig.maxSize is {most:g}, wanted at most {nodes}, which is all that one queue may use"
-
-
-def _largest_gang(view: View, group: NodeGroup) -> int | None:
-    """Return the nodes that the largest queue may use; None without a bound for every queue."""
-    device, count = next(iter(view.catalogue.device_resources(group.type_name).items()))
-    parents = {text(at(queue.inputs, "spec.parent")) for queue in view.of(QUEUE)}
-    leaves = [queue for queue in view.of(QUEUE) if object_name(queue) not in parents]
-    bounds = [quantity(mapping(at(queue.inputs, "spec.capability")).get(device)) for queue in leaves]
-    known = [bound for bound in bounds if bound is not None]
-    return int(max(known) // Decimal(count)) if known and len(known) == len(bounds) else None
-
-
 @rule("R81", "Let one autoscaler serve a pod", "high", "Karpenter, migrating from Cluster Autoscaler; own")
-def one_autoscaler(view: View) -> Iterator[Judgement]:
+def one_autoscaler(view: View) -> Iterator[Finding]:
     """Two autoscalers that see the same waiting pod both buy a node for it. A NodePool without a taint serves every pod
     without a selector, as does each CPU group that Cluster Autoscaler serves; and a NodePool of an accelerator type
-    serves the gangs that request the type, while somebody is about to scale the node group of that type."""
+    starts nodes for gangs for which a user is about to scale the node group of that type."""
     served_cpu = [group for group in served_groups(view) if not group.accelerated]
     owners = {group.type_name: group.resource.name for group in view.accelerator_groups}
     for pool in node_pools(view):
@@ -155,7 +95,7 @@ def one_autoscaler(view: View) -> Iterator[Judgement]:
     "high",
     "CKV_AWS_79, CKV_AWS_341, Karpenter best practices, own",
 )
-def karpenter_nodes(view: View) -> Iterator[Judgement]:
+def karpenter_nodes(view: View) -> Iterator[Finding]:
     """Karpenter's nodes have no launch template of the program, so that no other rule sees them. Their metadata service
     answers one hop away and by token; their volumes are encrypted, in production with a customer key; their image is
     pinned; none has a public address. A pool has a limit. Accelerator nodes carry their taint, go only when they are
@@ -178,7 +118,7 @@ def karpenter_nodes(view: View) -> Iterator[Judgement]:
     "AmazonEBSCSIDriverEKSClusterScopedPolicy",
     follows_ids=True,
 )
-def attachable_nodes(view: View) -> Iterator[Judgement]:
+def attachable_nodes(view: View) -> Iterator[Finding]:
     """The EBS driver's role attaches a volume only to an instance with a tag of its cluster. EKS tags the nodes of
     managed groups; nodes of an EC2NodeClass have the tags of its `spec.tags`, and without the tag a pod with a claim
     waits for its volume for ever."""

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._facts import BUCKETS
 from trainium_eks.plan.rules._read import allows, at, differs, items, mapping, principals, show, statements, true
-from trainium_eks.plan.rules._rule import Judgement, judged, rule
+from trainium_eks.plan.rules._rule import judged, rule
 from trainium_eks.plan.rules._view import View
 
 PUBLIC_ACCESS_BLOCK = ("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",)
@@ -23,7 +24,7 @@ SWITCHES = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restric
 
 
 @rule("R46", "Block public access to buckets", "high", "CKV2_AWS_6, AWS-0086, AWS-0087, AWS-0091, AWS-0093")
-def public_access(view: View) -> Iterator[Judgement]:
+def public_access(view: View) -> Iterator[Finding]:
     """All four switches, so that no later ACL or policy opens the bucket; no ACL, and none that can be given."""
     for bucket in view.of(*BUCKETS):
         blocks = view.referring(bucket, "bucket", *PUBLIC_ACCESS_BLOCK)
@@ -37,7 +38,7 @@ def public_access(view: View) -> Iterator[Judgement]:
 
 
 @rule("R47", "Encrypt buckets with KMS and a bucket key", "high", "CKV_AWS_19, CKV_AWS_145, AWS-0088, AWS-0132")
-def encryption(view: View) -> Iterator[Judgement]:
+def encryption(view: View) -> Iterator[Finding]:
     """SSE-KMS; with a bucket key, a million small objects do not mean a million calls to KMS."""
     path = "applyServerSideEncryptionByDefault.sseAlgorithm"
     for bucket in view.of(*BUCKETS):
@@ -52,7 +53,7 @@ def encryption(view: View) -> Iterator[Judgement]:
 
 
 @rule("R48", "Version buckets and expire old versions", "medium", "CKV_AWS_21, CKV2_AWS_61, AWS-0090")
-def versions_and_lifecycle(view: View) -> Iterator[Judgement]:
+def versions_and_lifecycle(view: View) -> Iterator[Finding]:
     """Versions survive a mistaken delete or an export that overwrites; without a lifecycle, old checkpoints pile up for
     ever."""
     for bucket in view.of(*BUCKETS):
@@ -74,7 +75,7 @@ def versions_and_lifecycle(view: View) -> Iterator[Judgement]:
     "CKV_AWS_70, CKV_AWS_93, own",
     reads_computed=True,
 )
-def tls_only(view: View) -> Iterator[Judgement]:
+def tls_only(view: View) -> Iterator[Finding]:
     """The bucket's policy denies requests without TLS and grants nothing to everybody."""
     for bucket in view.of(*BUCKETS):
         policies = view.referring(bucket, "bucket", *POLICY)
@@ -87,7 +88,7 @@ def tls_only(view: View) -> Iterator[Judgement]:
 
 
 @rule("R50", "Keep buckets that are not empty", "high", "own")
-def kept(view: View) -> Iterator[Judgement]:
+def kept(view: View) -> Iterator[Finding]:
     """forceDestroy would empty the bucket on `pulumi destroy`; in production Pulumi's protect refuses the step."""
     for bucket in view.of(*BUCKETS):
         faults = ["forceDestroy is true, wanted false"] if true(bucket.inputs.get("forceDestroy")) else []

@@ -1,14 +1,14 @@
-"""R01-R11, R91: the control plane, its logs and its key, and access to its endpoint."""
+"""R01-R09, R11: the control plane, its logs and its key, and access to its endpoint."""
 
 import re
 from collections.abc import Iterator
 
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.config.cluster import LOG_TYPES
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.model.validation import ranges
 from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules._endpoint import endpoints
-from trainium_eks.plan.rules._facts import SUBNET, ControlPlane
+from trainium_eks.plan.rules._facts import ControlPlane
 from trainium_eks.plan.rules._read import (
     Json,
     allows,
@@ -17,7 +17,6 @@ from trainium_eks.plan.rules._read import (
     given,
     items,
     known,
-    listed,
     mapping,
     number,
     principals,
@@ -26,7 +25,7 @@ from trainium_eks.plan.rules._read import (
     text,
     true,
 )
-from trainium_eks.plan.rules._rule import Judgement, judged, rule, unseen
+from trainium_eks.plan.rules._rule import judged, rule
 from trainium_eks.plan.rules._view import View
 
 ANYWHERE = ("0.0.0.0/0", "::/0")
@@ -44,7 +43,7 @@ CALLER_CONDITIONS = (
 
 
 @rule("R01", "Log all five control-plane log types", "medium", "CKV_AWS_37, AWS-0038, CIS 2.1.1")
-def control_plane_logs(view: View) -> Iterator[Judgement]:
+def control_plane_logs(view: View) -> Iterator[Finding]:
     """Without audit and authenticator logs no action can be traced to its author later; all five types are on."""
     for plane in view.control_planes:
         path, found = plane.read("enabledClusterLogTypes", "enabledClusterLogTypes")
@@ -54,12 +53,12 @@ def control_plane_logs(view: View) -> Iterator[Judgement]:
 
 
 @rule("R02", "Never open the API endpoint to every address", "high", "CKV_AWS_38, AWS-0041, CIS 5.4.1")
-def public_ranges(view: View) -> Iterator[Judgement]:
+def public_ranges(view: View) -> Iterator[Finding]:
     """A public endpoint names the ranges that reach it, no more than a /8 together; EKS opens it to 0.0.0.0/0 when
     nothing is named. Independent of `model/config/cluster.py`, which validates the config."""
     for plane in view.control_planes:
         if not _public(plane):
-            yield Judgement(plane.resource.urn, True, "the public endpoint is off")
+            yield Finding(Status.PASS, plane.resource.urn, "the public endpoint is off")
         else:
             yield from judged(plane.resource, _open_ranges(plane), "the public endpoint names its ranges")
 
@@ -70,7 +69,7 @@ def public_ranges(view: View) -> Iterator[Judgement]:
     "high",
     "CKV_AWS_39, AWS-0040, EKS.1, CT.EKS.PR.1, CIS 5.4.2",
 )
-def production_endpoint(view: View) -> Iterator[Judgement]:
+def production_endpoint(view: View) -> Iterator[Finding]:
     """Production is reached from inside the VPC, or from ranges that its owner has named. Independent of
     `model/config/cluster.py`, which validates the config."""
     if not view.production:
@@ -90,7 +89,7 @@ def production_endpoint(view: View) -> Iterator[Judgement]:
     "CKV_AWS_58, AWS-0039, CT.EKS.PR.2, CIS 5.3.1",
     reads_computed=True,
 )
-def secrets_key(view: View) -> Iterator[Judgement]:
+def secrets_key(view: View) -> Iterator[Finding]:
     """Envelope encryption with a key of this account: without it, a copy of etcd's disk reveals the tokens."""
     for plane in view.control_planes:
         path, key = plane.read("encryptionConfig.provider.keyArn", "encryptionConfigKeyArn")
@@ -102,7 +101,7 @@ def secrets_key(view: View) -> Iterator[Judgement]:
 
 
 @rule("R05", "Run a Kubernetes version in standard support", "medium", "CKV_AWS_339, own")
-def standard_support(view: View) -> Iterator[Judgement]:
+def standard_support(view: View) -> Iterator[Finding]:
     """Extended support costs 0.60 USD an hour instead of 0.10, and ends. A version with less than 30 days of standard
     support left is no better: EKS upgrades the control plane by itself when they are over, or the price rises. The rule
     compares today's date with the pinned table of support dates. Independent of `model/config/cluster.py`, which
@@ -123,7 +122,7 @@ def standard_support(view: View) -> Iterator[Judgement]:
 
 
 @rule("R06", "Protect the cluster from deletion", "medium", "own")
-def deletion_protection(view: View) -> Iterator[Judgement]:
+def deletion_protection(view: View) -> Iterator[Finding]:
     """EKS refuses the deletion (deletionProtection) and Pulumi refuses the step (protect), so that a preview which
     would replace the cluster fails. Environments that are torn down waive this. Independent of
     `model/config/cluster.py`, which validates the config."""
@@ -136,7 +135,7 @@ def deletion_protection(view: View) -> Iterator[Judgement]:
 
 
 @rule("R07", "Make nobody an administrator for having run the first update", "medium", "CIS 4.1.1, CIS 5.5.1")
-def creator(view: View) -> Iterator[Judgement]:
+def creator(view: View) -> Iterator[Finding]:
     """The identity that ran the first `up` stays an administrator of the cluster, unless the cluster says otherwise."""
     for plane in view.control_planes:
         faults = []
@@ -154,7 +153,7 @@ def creator(view: View) -> Iterator[Judgement]:
     "CKV_AWS_66, CKV_AWS_338, CKV_AWS_158, AWS-0017",
     follows_ids=True,
 )
-def log_groups(view: View) -> Iterator[Judgement]:
+def log_groups(view: View) -> Iterator[Finding]:
     """If there is no log group, EKS makes one for its logs without key or retention; so ours exists before a cluster
     that logs, under the cluster's name. Every log group is kept 365 days or for ever, and has a KMS key; R84 checks the
     group of container logs."""
@@ -187,36 +186,12 @@ def is_of_containers(group: Resource) -> bool:
 
 
 @rule("R09", "Set the support policy explicitly", "low", "own")
-def support_policy(view: View) -> Iterator[Judgement]:
+def support_policy(view: View) -> Iterator[Finding]:
     """Unset means EXTENDED: the day standard support ends, the control plane costs six times as much."""
     for plane in view.control_planes:
         path, found = plane.read("upgradePolicy.supportType", "upgradePolicy.supportType")
         faults = [] if found in ("STANDARD", "EXTENDED") else [f"{path} is {show(found)}, wanted STANDARD or EXTENDED"]
         yield from judged(plane.resource, faults, f"the policy is {found}")
-
-
-@rule(
-    "R10",
-    "Place the control plane in two zones, in private subnets with room",
-    "high",
-    "EKS network requirements",
-    follows_ids=True,
-)
-def control_plane_subnets(view: View) -> Iterator[Judgement]:
-    """EKS needs subnets in two zones; a version upgrade needs free addresses there (we ask for 16; AWS' minimum is 6).
-    Independent of `model/config/network.py`, which validates the config."""
-    for plane in view.control_planes:
-        faults: list[str] = []
-        if plane.component is not None and given(plane.component.inputs.get("publicSubnetIds")):
-            faults.append("publicSubnetIds is set, wanted private subnets only")
-        path, ids = plane.read("vpcConfig.subnetIds", "subnetIds")
-        if not given(ids) and plane.component is not None:
-            path, ids = "privateSubnetIds", plane.component.inputs.get("privateSubnetIds")
-        if not all(map(known, listed(ids))):
-            yield unseen(plane.resource, f"{path} is known only during the update")
-            continue
-        faults += _subnet_faults(view, path, ids)
-        yield from judged(plane.resource, faults, "private subnets in two zones, 16 addresses or more in each")
 
 
 @rule(
@@ -226,32 +201,11 @@ def control_plane_subnets(view: View) -> Iterator[Judgement]:
     "CKV_AWS_7, CKV_AWS_33, CKV_AWS_227, CKV2_AWS_64, AWS-0065",
     reads_computed=True,
 )
-def keys(view: View) -> Iterator[Judgement]:
+def keys(view: View) -> Iterator[Finding]:
     """A customer key is enabled, rotates, waits seven days or more before it is deleted, and has its own policy with
     named principals (a star counts as named only with a condition on the caller)."""
     for key in view.of("aws:kms/key:Key"):
         yield from judged(key, _key_faults(view, key), "rotates, with a policy of named principals")
-
-
-@rule(
-    "R91",
-    "Let the first update reach a private endpoint",
-    "high",
-    "EKS cluster endpoint, terraform-aws-eks#1863",
-    follows_ids=True,
-)
-def reached(view: View) -> Iterator[Judgement]:
-    """Kubernetes objects need the API. With the public endpoint off it is reached from the VPC and from networks tied
-    to it: so the network exists before the program, with a machine in it, and the cluster's security group lets in a
-    range on port 443. A program that makes the VPC itself stops on its first update. Independent of
-    `model/config/cross.py`, which validates the config."""
-    for endpoint in endpoints(view):
-        faults = []
-        if not endpoint.public and endpoint.own_network:
-            faults.append("vpcConfig.subnetIds are made by this program, wanted a network with a machine in it before")
-        if not endpoint.public and not endpoint.private:
-            faults.append("no rule of the cluster's security group opens port 443 to a range, wanted one")
-        yield from judged(endpoint.plane.resource, faults, f"the first update comes from {endpoint.first_up}")
 
 
 def _public(plane: ControlPlane) -> bool:
@@ -270,25 +224,6 @@ def _open_ranges(plane: ControlPlane) -> list[str]:
     if opened > ranges.MOST_PUBLIC_ADDRESSES:
         faults.append(f"{path} opens {opened:,} addresses, wanted {ranges.MOST_PUBLIC_ADDRESSES:,} (a /8) at most")
     return faults
-
-
-def _subnet_faults(view: View, path: str, ids: Json) -> Iterator[str]:
-    if not items(ids):
-        yield f"{path} is {show(ids)}, wanted subnets in two zones"
-        return
-    zones = {view.zone_of(each) for each in items(ids)}
-    if "" in zones:
-        unseen = [each for each in items(ids) if not view.zone_of(each)]
-        yield f"{path} has {show(unseen)} whose zone is in neither program nor config, wanted subnets in two zones"
-    elif len(zones) < 2:
-        yield f"{path} is in zone {', '.join(zones)} alone, wanted two zones"
-    for each in items(ids):
-        prefix = view.range_of(each).partition("/")[2]
-        if prefix.isdigit() and 2 ** (32 - int(prefix)) - 5 < 16:
-            yield f"{path}: {show(each)} is a /{prefix}, wanted 16 free addresses or more"
-        subnet = view.named(each, SUBNET)
-        if subnet is not None and view.public(subnet):
-            yield f"{path}: {show(each)} ({subnet.name}) routes to an internet gateway, wanted a private subnet"
 
 
 def _key_faults(view: View, key: Resource) -> Iterator[str]:

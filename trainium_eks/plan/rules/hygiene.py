@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.plan.graph import SECRET, SECRETS, Resource
 from trainium_eks.plan.rules._facts import CLUSTER, EKS_CLUSTER, LAUNCH_TEMPLATE
 from trainium_eks.plan.rules._read import Json, at, document, given, items, known, leaves, listed, mapping, show, text
-from trainium_eks.plan.rules._rule import Judgement, judged, rule
+from trainium_eks.plan.rules._rule import broken, judged, rule
 from trainium_eks.plan.rules._view import View
 
 AWS_PROVIDER = "pulumi:providers:aws"
@@ -28,7 +29,7 @@ TAGS = {
     "pulumi-eks#207, pulumi-eks#352",
     beyond_pack="which outputs are secret, because the policy SDK unwraps secrets; a kubeconfig's content is seen",
 )
-def kubeconfig(view: View) -> Iterator[Judgement]:
+def kubeconfig(view: View) -> Iterator[Finding]:
     """Exported kubeconfigs and outputs named like a secret are secret outputs. A kubeconfig runs `aws eks get-token`
     and comes from the cluster alone: a token in it goes stale, and an origin that changes makes every Kubernetes object
     look replaced."""
@@ -41,7 +42,7 @@ def kubeconfig(view: View) -> Iterator[Judgement]:
             faults.append(f"output {name} is in plain text, wanted a secret output")
         faults += [f"output {name}.{fault}" for fault in _credentials(value)]
     if named and untold and not faults:
-        yield Judgement(view.stack_urn, None, f"whether {', '.join(named)} are secret outputs is not told")
+        yield Finding(Status.NOT_CHECKED, view.stack_urn, f"whether {', '.join(named)} are secret outputs is not told")
     elif named:
         yield from _of_stack(view, faults, f"secret: {', '.join(named)}")
     for provider in view.of(KUBERNETES_PROVIDER):
@@ -49,7 +50,7 @@ def kubeconfig(view: View) -> Iterator[Judgement]:
 
 
 @rule("R66", "Tag everything with owner, cost centre and environment", "low", "own")
-def tags(view: View) -> Iterator[Judgement]:
+def tags(view: View) -> Iterator[Finding]:
     """The provider's default tags reach every AWS resource of the program, but not the instances and volumes that EC2
     launches from a template: these need tag specifications. Independent of `model/config/stack_config.py`, which
     validates the config."""
@@ -72,7 +73,7 @@ def tags(view: View) -> Iterator[Judgement]:
 
 
 @rule("R67", "Use explicit providers, bound to an account", "medium", "own")
-def providers(view: View) -> Iterator[Judgement]:
+def providers(view: View) -> Iterator[Finding]:
     """The AWS provider has a region and the accounts it may touch, so that a wrong profile fails before anything is
     built; and no AWS or Kubernetes resource falls back to the default provider, which takes the caller's own
     credentials. Independent of `model/config/stack_config.py`, which validates the config."""
@@ -89,12 +90,12 @@ def providers(view: View) -> Iterator[Judgement]:
             continue
         if any(above.type == EKS_CLUSTER for above in view.graph.ancestors(resource)):
             continue  # made inside pulumi-eks' remote component, by the component's own provider
-        yield Judgement(resource.urn, False, "options.provider is the default one, wanted an explicit provider")
+        yield broken(resource.urn, "options.provider is the default one, wanted an explicit provider")
 
 
-def _of_stack(view: View, faults: list[str], good: str) -> Iterator[Judgement]:
-    found = [Judgement(view.stack_urn, False, fault) for fault in faults]
-    yield from found or [Judgement(view.stack_urn, True, good)]
+def _of_stack(view: View, faults: list[str], good: str) -> Iterator[Finding]:
+    found = [broken(view.stack_urn, fault) for fault in faults]
+    yield from found or [Finding(Status.PASS, view.stack_urn, good)]
 
 
 def _credentials(kubeconfig_: Json) -> Iterator[str]:

@@ -7,11 +7,12 @@ that writes the policies.
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._facts import RELEASE
 from trainium_eks.plan.rules._objects import NAMESPACE, is_tenant, namespace, object_name
 from trainium_eks.plan.rules._read import Json, at, given, items, mapping, show, text, true
-from trainium_eks.plan.rules._rule import Judgement, judged, rule
+from trainium_eks.plan.rules._rule import judged, rule
 from trainium_eks.plan.rules._view import View
 
 POLICY = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
@@ -78,7 +79,7 @@ BOUNDED = ("pods", "requests.cpu", "requests.memory", "requests.storage")
 
 
 @rule("R70", "Make each Kubernetes object once", "high", "own")
-def one_object(view: View) -> Iterator[Judgement]:
+def one_object(view: View) -> Iterator[Finding]:
     """Two resources that are one object (the same cluster, API group, kind, namespace and name) overwrite each other,
     and deleting one deletes the other's object too. A Helm release is identified by its namespace and name."""
     first: dict[tuple[str, ...], Resource] = {}
@@ -93,7 +94,7 @@ def one_object(view: View) -> Iterator[Judgement]:
 
 
 @rule("R71", "Keep teams out of each other's share", "high", "own, PSS", follows_ids=True)
-def teams_apart(view: View) -> Iterator[Judgement]:
+def teams_apart(view: View) -> Iterator[Finding]:
     """In a team's namespace (of a TrainingNamespace, or with a ResourceQuota) admission policies check pods, Volcano's
     jobs, PodGroups and commands, on creation and on update, and refuse objects that they cannot evaluate. No role is
     bound before they exist, and no role may write objects that bypass them. The quota limits pods, CPU, memory,
@@ -114,7 +115,7 @@ def teams_apart(view: View) -> Iterator[Judgement]:
 
 
 @rule("R78", "Judge all that a team submits, without exceptions", "high", "own, CVE-2020-8554", follows_ids=True)
-def submissions(view: View) -> Iterator[Judgement]:
+def submissions(view: View) -> Iterator[Finding]:
     """In a team's namespace admission policies also check all other kinds that lead to pods, changes of a number of
     pods, and Services: the pods themselves are checked anyway (R71), but the author would not see the refusal; a
     Service with external addresses takes the traffic of other namespaces. They check the metadata of each kind that a

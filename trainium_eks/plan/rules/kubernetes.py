@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from trainium_eks.model.catalogue.addon_records import ADDONS
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._facts import ADDON, RELEASE, ROLE
 from trainium_eks.plan.rules._objects import (
@@ -34,7 +35,7 @@ from trainium_eks.plan.rules._read import (
     text,
     true,
 )
-from trainium_eks.plan.rules._rule import Judgement, judged, rule
+from trainium_eks.plan.rules._rule import broken, judged, rule
 from trainium_eks.plan.rules._view import View
 
 ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
@@ -52,7 +53,7 @@ DEFAULT_RESOURCES = ("dcgm-exporter", "karpenter-crd")
 
 
 @rule("R51", "Label every namespace for Pod Security", "high", "PSS, CIS 4.2.1-5")
-def pod_security(view: View) -> Iterator[Judgement]:
+def pod_security(view: View) -> Iterator[Finding]:
     """Without the enforce label a namespace admits anything. A namespace that Helm makes has no labels, so
     namespaces are made by the program."""
     for each in view.of(NAMESPACE):
@@ -62,11 +63,13 @@ def pod_security(view: View) -> Iterator[Judgement]:
         yield from judged(each, faults, f"enforces {level}")
     for release in view.of(RELEASE):
         if true(release.inputs.get("createNamespace")):
-            yield Judgement(release.urn, False, "createNamespace is true, wanted a labelled Namespace of the program")
+            yield Finding(
+                Status.FAIL, release.urn, "createNamespace is true, wanted a labelled Namespace of the program"
+            )
 
 
 @rule("R52", "Run privileged only what must", "high", "CKV_K8S_16, CKV_K8S_20, CKV_K8S_2, CKV_K8S_5")
-def privileged(view: View) -> Iterator[Judgement]:
+def privileged(view: View) -> Iterator[Finding]:
     """A privileged pod controls its node. The EFA plugin, neuron-monitor, the node-problem detector and the FSx driver
     need it; nothing else does. A chart's defaults are reviewed when the chart is chosen, not here."""
     for workload in pod_makers(view):
@@ -80,7 +83,7 @@ def privileged(view: View) -> Iterator[Judgement]:
 
 
 @rule("R53", "Pin images and charts", "high", "CKV_K8S_14, CKV_K8S_43")
-def pinned(view: View) -> Iterator[Judgement]:
+def pinned(view: View) -> Iterator[Finding]:
     """Every image has a tag that does not move, in production a digest for the pods of the program itself; every
     chart an exact version, or a directory of the repository; every EKS add-on a version."""
     for workload in pod_makers(view):
@@ -100,7 +103,7 @@ def pinned(view: View) -> Iterator[Judgement]:
 
 
 @rule("R54", "Set what pods request and may use", "medium", "CKV_K8S_10-13, kube-score container-resources")
-def resources(view: View) -> Iterator[Judgement]:
+def resources(view: View) -> Iterator[Finding]:
     """CPU and memory requests, and a memory limit: a leak then kills its pod and not the node. A CPU limit is left to
     the author, because it throttles. The tests of our own charts check theirs."""
     for workload in pod_makers(view):
@@ -127,8 +130,8 @@ def resources(view: View) -> Iterator[Judgement]:
 @rule(
     "R55", "Grant named verbs on named resources", "high", "CKV_K8S_49, CKV_K8S_38, CKV_K8S_41, CKV_K8S_42, CIS 4.1.3-6"
 )
-def rbac(view: View) -> Iterator[Judgement]:
-    """No star in a role, nobody bound to cluster-admin, and no API token in a pod that does not call the API: a
+def rbac(view: View) -> Iterator[Finding]:
+    """No star in a role, no binding to cluster-admin, and no API token in a pod that does not call the API: a
     service account mounts one only when a role is bound to it."""
     for role in view.of(
         "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "kubernetes:rbac.authorization.k8s.io/v1:Role"
@@ -154,10 +157,10 @@ def rbac(view: View) -> Iterator[Judgement]:
 
 
 @rule("R56", "Deny traffic by default, allow it within a job", "medium", "CKV2_K8S_6, CIS 4.3.2, CIS 5.4.4")
-def network_policies(view: View) -> Iterator[Judgement]:
+def network_policies(view: View) -> Iterator[Finding]:
     """Each team's namespace (of a TrainingNamespace, or one with a ResourceQuota) denies both directions by default and
-    lets its own pods talk to each other. The VPC CNI must be told to enforce network policies. EFA traffic bypasses
-    them."""
+    lets its own pods talk to each other. The VPC CNI enforces network policies only if its setting asks for it. EFA
+    traffic bypasses them."""
     for each in view.of(NAMESPACE):
         if is_tenant(view, each):
             yield from judged(
@@ -172,7 +175,9 @@ def network_policies(view: View) -> Iterator[Judgement]:
         yield from judged(addon, faults, "enforces network policies")
     if not addons:
         for plane in view.control_planes:
-            yield Judgement(plane.resource.urn, False, "add-on vpc-cni is missing, wanted it with enableNetworkPolicy")
+            yield Finding(
+                Status.FAIL, plane.resource.urn, "add-on vpc-cni is missing, wanted it with enableNetworkPolicy"
+            )
 
 
 @rule(
@@ -181,7 +186,7 @@ def network_policies(view: View) -> Iterator[Judgement]:
     "high",
     "CKV_AWS_60, CKV_AWS_61, CIS 5.2.1, EKS quota",
 )
-def pod_identity(view: View) -> Iterator[Judgement]:
+def pod_identity(view: View) -> Iterator[Finding]:
     """One role for each controller, trusted to EKS' pod identity alone (AssumeRole and TagSession); at most 1000
     associations a cluster, which is EKS' quota. No role of the program trusts everybody."""
     users: dict[str, list[str]] = {}
@@ -197,15 +202,15 @@ def pod_identity(view: View) -> Iterator[Judgement]:
     yield from _addon_identity_findings(view, users)
     for urn, names in users.items():
         if len(names) > 1:
-            yield Judgement(urn, False, f"one role for {', '.join(sorted(names))}, wanted a role each")
+            yield broken(urn, f"one role for {', '.join(sorted(names))}, wanted a role each")
     for role in view.of(ROLE):
         for statement in statements(role.inputs.get("assumeRolePolicy")) or ():
             if allows(statement) and any(who == "*" for _, who in principals(statement)):
-                yield Judgement(role.urn, False, 'assumeRolePolicy.Principal is "*", wanted named principals')
+                yield broken(role.urn, 'assumeRolePolicy.Principal is "*", wanted named principals')
     if len(view.of(ASSOCIATION)) > MOST_ASSOCIATIONS:
         count = len(view.of(ASSOCIATION))
-        yield Judgement(
-            view.stack_urn, False, f"{count} pod identity associations, wanted {MOST_ASSOCIATIONS} or fewer"
+        yield Finding(
+            Status.FAIL, view.stack_urn, f"{count} pod identity associations, wanted {MOST_ASSOCIATIONS} or fewer"
         )
 
 
@@ -279,7 +284,7 @@ def _bindings(view: View) -> tuple[Resource, ...]:
     )
 
 
-def _token_findings(view: View, bound: set[tuple[str, str]]) -> Iterator[Judgement]:
+def _token_findings(view: View, bound: set[tuple[str, str]]) -> Iterator[Finding]:
     accounts = {}
     for account in view.of("kubernetes:core/v1:ServiceAccount"):
         place = (namespace(account), object_name(account))
@@ -342,7 +347,7 @@ def _trust_faults(role: Resource) -> Iterator[str]:
         yield f"assumeRolePolicy.Statement[].Action of {role.name} lacks {', '.join(sorted(lacking))}"
 
 
-def _addon_identity_findings(view: View, users: dict[str, list[str]]) -> Iterator[Judgement]:
+def _addon_identity_findings(view: View, users: dict[str, list[str]]) -> Iterator[Finding]:
     """Check that add-ons that call AWS have a role by Pod Identity, in the add-on or by a separate association."""
     stated = {
         (text(each.inputs.get("namespace")), text(each.inputs.get("serviceAccount"))) for each in view.of(ASSOCIATION)

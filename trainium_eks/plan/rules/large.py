@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 
 from trainium_eks.model.catalogue.cached_images import UPSTREAMS
+from trainium_eks.model.finding import Finding
 from trainium_eks.model.sizing import addresses
 from trainium_eks.plan.rules._autoscaled import node_pools
 from trainium_eks.plan.rules._images import CACHE_RULE, REPOSITORY, images
 from trainium_eks.plan.rules._read import Json, at, document, given, mapping, number, show, text, true
-from trainium_eks.plan.rules._rule import Judgement, judged, rule
+from trainium_eks.plan.rules._rule import judged, rule
 from trainium_eks.plan.rules._view import View
 
 LARGE = 100
@@ -29,20 +30,13 @@ def most_nodes(view: View) -> int:
     return int(sum(size or 0 for size in sizes))
 
 
-def held_addresses(view: View) -> addresses.PodAddresses:
-    """Return the addresses that the VPC CNI holds on each node by its add-on's settings, the stack's where unseen."""
-    env = next((_cni_environment(addon.inputs) for addon in view.addons("vpc-cni")), {})
-    warm, least = (number(env.get(name)) for name in ("WARM_IP_TARGET", "MINIMUM_IP_TARGET"))
-    return addresses.PODS if warm is None or least is None else addresses.PodAddresses(int(warm), int(least))
-
-
 @rule(
     "R95",
     "Provision the control plane of more than 300 nodes",
     "medium",
     "EKS best practices scalability, EKS provisioned control plane",
 )
-def control_plane_tier(view: View) -> Iterator[Judgement]:
+def control_plane_tier(view: View) -> Iterator[Finding]:
     """EKS scales a control plane after the load, and gangs of hundreds of nodes start at once: AWS asks for a plan
     beyond 300 nodes. A tier is there before the load; the smallest costs less than one accelerator node."""
     most = most_nodes(view)
@@ -55,7 +49,7 @@ def control_plane_tier(view: View) -> Iterator[Judgement]:
 
 
 @rule("R96", "Let CoreDNS grow with more than 100 nodes", "medium", "EKS CoreDNS autoscaling")
-def dns_scaling(view: View) -> Iterator[Judgement]:
+def dns_scaling(view: View) -> Iterator[Finding]:
     """The add-on runs two replicas for any number of nodes. EKS' own autoscaling runs one for 16 nodes, up to its
     bound: a gang that starts looks up names on all its nodes at once."""
     most = most_nodes(view)
@@ -73,7 +67,7 @@ def dns_scaling(view: View) -> Iterator[Judgement]:
 
 
 @rule("R97", "Bound node repair in more than 100 nodes", "medium", "EKS node repair")
-def repair_bounds(view: View) -> Iterator[Judgement]:
+def repair_bounds(view: View) -> Iterator[Finding]:
     """Until a fifth of a group is broken EKS replaces all its broken nodes at the same time. A fault that is elsewhere
     (an image, a driver, a switch) then takes many nodes of a large group, which capacity may not give back. R19 asks
     for repair itself."""
@@ -93,7 +87,7 @@ def repair_bounds(view: View) -> Iterator[Judgement]:
 @rule(
     "R98", "Take pods' addresses in one call in more than 100 nodes", "medium", "amazon-vpc-cni-k8s, EKS best practices"
 )
-def addresses_at_once(view: View) -> Iterator[Judgement]:
+def addresses_at_once(view: View) -> Iterator[Finding]:
     """With WARM_IP_TARGET alone each pod of a node costs calls of EC2, which throttles the account in large clusters,
     and nodes then wait for addresses. MINIMUM_IP_TARGET takes the addresses of a node's pods at its start, in one
     call."""
@@ -109,7 +103,7 @@ def addresses_at_once(view: View) -> Iterator[Judgement]:
 
 
 @rule("R99", "Cache images for more than 100 nodes", "medium", "ECR pull through cache, Docker Hub usage limits")
-def cached_images(view: View) -> Iterator[Judgement]:
+def cached_images(view: View) -> Iterator[Finding]:
     """All nodes behind a NAT gateway are one address for a registry: Docker Hub gives it 100 images in six hours,
     others slow it down. A pull-through cache of ECR brings each image once, where ECR can, into a repository that the
     program makes: nodes may make none. `trn check` names the images that ECR does not cache."""

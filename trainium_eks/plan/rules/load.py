@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import yaml
 
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan.rules._objects import NAMESPACE, is_tenant, namespace, object_name, releases
 from trainium_eks.plan.rules._read import Json, at, items, mapping, text
-from trainium_eks.plan.rules._rule import Judgement, judged, rule
+from trainium_eks.plan.rules._rule import judged, rule
 from trainium_eks.plan.rules._view import View
 
 QUOTA = "kubernetes:core/v1:ResourceQuota"
@@ -16,7 +17,7 @@ CONFIGURATION = "values.custom.scheduler_config_override"
 
 
 @rule("R89", "Hold jobs back while their namespace's quota is full", "high", "Volcano plugin resourcequota, own")
-def held_back(view: View) -> Iterator[Judgement]:
+def held_back(view: View) -> Iterator[Finding]:
     """Volcano makes the pods of every waiting job, and the API server refuses those beyond the quota again and again,
     unless the scheduler has the action enqueue and the plugin resourcequota. Each team's quota counts Volcano jobs,
     too, which stay in etcd, and all teams share that."""

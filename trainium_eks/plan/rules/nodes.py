@@ -1,4 +1,4 @@
-"""R12-R23, R30 and R94: launch templates, images, rights, updates and the gate of nodes."""
+"""R12-R19, R21-R23, R30 and R94: launch templates, images, rights, updates and the gate of nodes."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from trainium_eks.model.catalogue.instances import EKS_EFFECTS, FABRIC_UNTESTED
 from trainium_eks.model.config.namespaces import FABRIC_GATE
 from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._autoscaled import node_pools, served_groups
 from trainium_eks.plan.rules._facts import DEPLOYMENT, LAUNCH_TEMPLATE, ROLE, SUBNET, NodeGroup
@@ -20,14 +21,13 @@ from trainium_eks.plan.rules._read import (
     given,
     items,
     mapping,
-    number,
     show,
     statements,
     text,
     true,
     user_data,
 )
-from trainium_eks.plan.rules._rule import Judgement, judged, rule
+from trainium_eks.plan.rules._rule import judged, rule
 from trainium_eks.plan.rules._view import View
 
 WORKER_POLICIES = frozenset({"AmazonEKSWorkerNodePolicy"})
@@ -49,13 +49,13 @@ SECRETS = (
 
 
 @rule("R12", "Require IMDSv2 on nodes", "high", "CKV_AWS_79, AWS-0028, AWS-0130")
-def imds_v2(view: View) -> Iterator[Judgement]:
+def imds_v2(view: View) -> Iterator[Finding]:
     """Version 1 of the metadata service gives the node's credentials to every caller that can make it send one GET."""
     yield from _of_templates(view, lambda inputs: differs(inputs, "metadataOptions.httpTokens", "required"), "required")
 
 
 @rule("R13", "Limit metadata to one hop", "high", "CKV_AWS_341, EKS best practices IAM")
-def hop_limit(view: View) -> Iterator[Judgement]:
+def hop_limit(view: View) -> Iterator[Finding]:
     """With one hop, pods off the host network cannot take the node's role; charts get region and cluster as values
     instead."""
     path = "metadataOptions.httpPutResponseHopLimit"
@@ -63,7 +63,7 @@ def hop_limit(view: View) -> Iterator[Judgement]:
 
 
 @rule("R14", "Leave no SSH path to nodes", "medium", "CKV_AWS_100, CIS 3")
-def no_ssh(view: View) -> Iterator[Judgement]:
+def no_ssh(view: View) -> Iterator[Finding]:
     """Nodes are reached through Session Manager: no key pair, no remoteAccess, no rule for port 22 alone."""
     for group in view.node_groups:
         faults = ["remoteAccess is set, wanted unset"] if given(group.resource.inputs.get("remoteAccess")) else []
@@ -72,13 +72,13 @@ def no_ssh(view: View) -> Iterator[Judgement]:
         yield from judged(group.resource, faults, "no key pair and no remote access")
     for each in view.security_rules:
         if each.inbound and each.first_port == 22 == each.last_port:
-            yield Judgement(
-                each.resource.urn, False, f"{each.path or 'fromPort'}: port 22 is let in, wanted no SSH rule"
+            yield Finding(
+                Status.FAIL, each.resource.urn, f"{each.path or 'fromPort'}: port 22 is let in, wanted no SSH rule"
             )
 
 
 @rule("R15", "Give nodes no public address", "high", "CKV_AWS_88, CKV_AWS_130, AWS-0164, CIS 5.4.3")
-def no_public_addresses(view: View) -> Iterator[Judgement]:
+def no_public_addresses(view: View) -> Iterator[Finding]:
     """Neither a launch template nor a subnet with nodes assigns public addresses; nodes reach out through NAT or
     endpoints. A public subnet without nodes may, for load balancers and bastions."""
     for template in view.of(LAUNCH_TEMPLATE):
@@ -96,7 +96,7 @@ def no_public_addresses(view: View) -> Iterator[Judgement]:
 
 
 @rule("R16", "Encrypt node volumes, as gp3", "high", "CKV_AWS_8, CKV_AWS_189, AWS-0008, AWS-0026")
-def node_volumes(view: View) -> Iterator[Judgement]:
+def node_volumes(view: View) -> Iterator[Finding]:
     """Every volume of a launch template is encrypted and gp3; in production with a customer key. EBS storage classes
     are encrypted too."""
     yield from _of_templates(view, lambda inputs: _volume_faults(view, inputs), "encrypted gp3")
@@ -106,7 +106,7 @@ def node_volumes(view: View) -> Iterator[Judgement]:
 
 
 @rule("R17", "Put no secret into user data", "high", "CKV_AWS_46, AWS-0029, AWS-0129")
-def user_data_secrets(view: View) -> Iterator[Judgement]:
+def user_data_secrets(view: View) -> Iterator[Finding]:
     """Every process of a node can read its user data, and so can every identity that may describe the template."""
     for template in view.of(LAUNCH_TEMPLATE):
         yield from judged(template, _secret_faults(template.inputs.get("userData")), "no secret in its user data")
@@ -119,7 +119,7 @@ def user_data_secrets(view: View) -> Iterator[Judgement]:
     "CKV_AWS_274, CKV_AWS_275, CKV_AWS_62, CKV_AWS_63, CKV_AWS_286-290, CKV2_AWS_40, CKV2_AWS_56, AWS-0057, CIS 5.1.3",
     reads_computed=True,
 )
-def node_roles(view: View) -> Iterator[Judgement]:
+def node_roles(view: View) -> Iterator[Finding]:
     """A node's role is every pod's role on the host network: worker policy, image pull and Session Manager. The
     VPC CNI gets its policy by Pod Identity instead. No policy of the program allows every action."""
     for role in _node_roles(view):
@@ -127,8 +127,10 @@ def node_roles(view: View) -> Iterator[Judgement]:
     unseen = [group for group in view.node_groups if not view.refers(group.resource, "nodeRoleArn", ROLE)]
     for group in unseen:
         found = show(group.resource.inputs.get("nodeRoleArn"))
-        yield Judgement(
-            group.resource.urn, False, f"nodeRoleArn {found} is not a role of this program: its policies are unseen"
+        yield Finding(
+            Status.FAIL,
+            group.resource.urn,
+            f"nodeRoleArn {found} is not a role of this program: its policies are unseen",
         )
     for addon in view.addons("vpc-cni"):
         good = any(CNI_POLICY in _policies(view, role) for role in _pod_roles(view, addon))
@@ -145,7 +147,7 @@ def node_roles(view: View) -> Iterator[Judgement]:
 
 
 @rule("R19", "Repair broken nodes automatically", "medium", "EKS best practices data plane, containers-roadmap#2567")
-def node_repair(view: View) -> Iterator[Judgement]:
+def node_repair(view: View) -> Iterator[Finding]:
     """Node repair is off by default, and learns of Neuron and GPU faults only from the monitoring agent. The agent's
     GPU part (the DCGM server) tolerates no taint by default, and on a GPU node without it the agent reports the GPUs as
     broken."""
@@ -161,17 +163,8 @@ def node_repair(view: View) -> Iterator[Judgement]:
         yield from judged(agent, _dcgm_faults(view, agent), "its DCGM server tolerates the GPU nodes' taints")
 
 
-@rule("R20", "Set how a node group updates", "medium", "EKS API, own")
-def updates(view: View) -> Iterator[Judgement]:
-    """At most 100 nodes at a time (the API's limit), set explicitly; reserved capacity has no spare node to start
-    first, so its groups update with strategy MINIMAL. Independent of `model/config/node_groups.py`, which validates the
-    config."""
-    for group in view.node_groups:
-        yield from judged(group.resource, _update_faults(group), "its update is explicit")
-
-
 @rule("R21", "Leave the size of autoscaled groups alone", "medium", "terraform-aws-eks FAQ, pulumi-eks#1380")
-def autoscaled_sizes(view: View) -> Iterator[Judgement]:
+def autoscaled_sizes(view: View) -> Iterator[Finding]:
     """Where an autoscaler or a person sets the size, an `up` must not set it back. This means groups with
     `ignoreDesiredSize` in the config, groups tagged for Cluster Autoscaler, and groups with the tags that it looks for:
     every group, when it looks for the tags that EKS sets."""
@@ -192,7 +185,7 @@ def autoscaled_sizes(view: View) -> Iterator[Judgement]:
 
 
 @rule("R22", "Taint and label accelerator nodes", "high", "terraform-aws-eks Neuron pattern, TorchX 0.7")
-def taints(view: View) -> Iterator[Judgement]:
+def taints(view: View) -> Iterator[Finding]:
     """Without the taint, any pod takes an accelerator node. The taint's key is the resource's name, for which
     Kubernetes adds the toleration by itself (TorchX 0.7 adds none)."""
     for group in view.accelerator_groups:
@@ -200,7 +193,7 @@ def taints(view: View) -> Iterator[Judgement]:
 
 
 @rule("R23", "Use the AMI family that fits the type", "high", "EKS AMITypes")
-def ami_types(view: View) -> Iterator[Judgement]:
+def ami_types(view: View) -> Iterator[Finding]:
     """The Neuron AMI on Trainium and Inferentia, the NVIDIA AMI on GPUs, the standard one elsewhere; never AL2, which
     ends at Kubernetes 1.32. Bottlerocket's plain variant carries the Neuron driver."""
     for group in view.node_groups:
@@ -210,7 +203,7 @@ def ami_types(view: View) -> Iterator[Judgement]:
 
 
 @rule("R30", "Pin the launch template's version, leave the group's name to Pulumi", "medium", "NodeGroup ForceNew list")
-def pinned_template(view: View) -> Iterator[Judgement]:
+def pinned_template(view: View) -> Iterator[Finding]:
     """$Latest rolls nodes outside any plan. A fixed group name collides when a change replaces the group, because
     the new one is made first."""
     for group in view.node_groups:
@@ -223,13 +216,15 @@ def pinned_template(view: View) -> Iterator[Judgement]:
         yield from judged(group.resource, faults, "version pinned, name left to Pulumi")
 
 
-def _of_templates(view: View, faults_of: Callable[[Json], Iterator[str]], good: str) -> Iterator[Judgement]:
+def _of_templates(view: View, faults_of: Callable[[Json], Iterator[str]], good: str) -> Iterator[Finding]:
     """Yield findings for each launch template; a node group without one takes EKS' own, which fits no rule here."""
     for template in view.of(LAUNCH_TEMPLATE):
         yield from judged(template, faults_of(template.inputs), good)
     for group in view.node_groups:
         if group.template is None:
-            yield Judgement(group.resource.urn, False, "launchTemplate is not of this program, wanted one that says so")
+            yield Finding(
+                Status.FAIL, group.resource.urn, "launchTemplate is not of this program, wanted one that says so"
+            )
 
 
 def _name(group: NodeGroup) -> str:
@@ -321,19 +316,6 @@ def _pod_roles(view: View, addon: Resource) -> Iterator[Resource]:
             yield from view.refers(each, "roleArn", ROLE)
 
 
-def _update_faults(group: NodeGroup) -> Iterator[str]:
-    config = mapping(group.resource.inputs.get("updateConfig"))
-    count, share = config.get("maxUnavailable"), config.get("maxUnavailablePercentage")
-    if not given(count) and not given(share):
-        yield "updateConfig.maxUnavailable is unset, wanted 1 to 100"
-    for path, found in (("maxUnavailable", count), ("maxUnavailablePercentage", share)):
-        size = number(found)
-        if given(found) and (size is None or not 1 <= size <= 100):
-            yield f"updateConfig.{path} is {show(found)}, wanted 1 to 100"
-    if group.reservation is not None:
-        yield from differs(group.resource.inputs, "updateConfig.updateStrategy", "MINIMAL")
-
-
 def _belongs(view: View, resource: Resource, name: str) -> bool:
     """Return whether a node group is the config's group of this name, by its label, else by its or a parent's name."""
     pool = mapping(resource.inputs.get("labels")).get(POOL_LABEL)
@@ -378,7 +360,7 @@ def _ami_faults(group: NodeGroup) -> Iterator[str]:
 
 
 @rule("R94", "Let a gate open the nodes that it closes, and no others", "high", "node-readiness-controller#253, own")
-def fabric_gate(view: View) -> Iterator[Judgement]:
+def fabric_gate(view: View) -> Iterator[Finding]:
     """Nodes with the gate's taint take no job until the gate has tested them: a pool that the gate does not know stays
     closed for ever. Beside gated pools one without the taint takes jobs on untested nodes. Karpenter starts nodes for
     jobs whose pods do not tolerate a startup taint, and none where the same taint is a lasting one."""

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from trainium_eks.model.config.observability import SHORTEST_LOGS_IN_PRODUCTION_DAYS
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._objects import namespace, releases, walk
 from trainium_eks.plan.rules._read import (
@@ -21,7 +22,7 @@ from trainium_eks.plan.rules._read import (
     text,
     true,
 )
-from trainium_eks.plan.rules._rule import Judgement, judged, rule
+from trainium_eks.plan.rules._rule import judged, rule
 from trainium_eks.plan.rules._view import View
 from trainium_eks.plan.rules.cluster import LOG_GROUP, is_of_containers
 from trainium_eks.plan.rules.kubernetes import NETWORK_POLICY
@@ -41,7 +42,7 @@ ACTIONS_ON_ONE = re.compile(r"(aps|sns):.*|logs:(CreateLogStream|Put.*|Get.*|Fil
 
 
 @rule("R83", "Encrypt stored metrics with a customer key", "medium", "own")
-def stored_metrics(view: View) -> Iterator[Judgement]:
+def stored_metrics(view: View) -> Iterator[Finding]:
     """A workspace of Amazon Managed Prometheus has a KMS key of the account, which cannot be given to it later; the
     volume of the cluster's own Prometheus is a claim, so that the storage class encrypts it."""
     for workspace in view.of("aws:amp/workspace:Workspace"):
@@ -60,7 +61,7 @@ def stored_metrics(view: View) -> Iterator[Judgement]:
     "CKV_AWS_66, CKV_AWS_158",
     follows_ids=True,
 )
-def container_logs(view: View) -> Iterator[Judgement]:
+def container_logs(view: View) -> Iterator[Finding]:
     """The log shipper would make a group without key and without end: the group exists before it and it may make none.
     In production the logs are kept 30 days or longer. Independent of `model/config/observability.py`, which validates
     the config."""
@@ -85,7 +86,7 @@ def container_logs(view: View) -> Iterator[Judgement]:
 
 
 @rule("R85", "Let nobody outside into the monitoring namespace", "high", "CKV2_K8S_6, CIS 4.3.2")
-def closed(view: View) -> Iterator[Judgement]:
+def closed(view: View) -> Iterator[Finding]:
     """Prometheus and Alertmanager have no login, and hold every series of every team. A network policy selects all pods
     of their namespace, and none lets in other namespaces or every address on any port but the operator's webhook."""
     for release in releases(view, STACK):
@@ -103,10 +104,10 @@ def closed(view: View) -> Iterator[Judgement]:
 
 
 @rule("R86", "Show Prometheus and Grafana to nobody outside the cluster", "high", "CKV_K8S_43, own")
-def private(view: View) -> Iterator[Judgement]:
-    """No part of the stack has an ingress, a route, or a service with an address outside the cluster; Grafana lets
-    nobody in without a login, and its password does not stand in the values, which Pulumi's state keeps. Amazon Managed
-    Grafana, which is public, authenticates by IAM Identity Center or SAML."""
+def private(view: View) -> Iterator[Finding]:
+    """No part of the stack has an ingress, a route, or a service with an address outside the cluster; Grafana requires
+    a login, and its password is not in the values, which Pulumi's state keeps. Amazon Managed Grafana, which is public,
+    authenticates by IAM Identity Center or SAML."""
     for release in releases(view, STACK):
         yield from judged(release, _exposed(mapping(release.inputs.get("values"))), "inside the cluster only")
     for workspace in view.of("aws:grafana/workspace:Workspace"):
@@ -117,7 +118,7 @@ def private(view: View) -> Iterator[Judgement]:
 
 
 @rule("R87", "Let the stack alone say what is scraped and computed", "medium", "own")
-def own_objects(view: View) -> Iterator[Judgement]:
+def own_objects(view: View) -> Iterator[Finding]:
     """The operator takes monitors and rules from every namespace by default: an author of one there can have Prometheus
     call any address, or exhaust its memory. They come from its own namespace alone."""
     for release in releases(view, STACK):
@@ -131,7 +132,7 @@ def own_objects(view: View) -> Iterator[Judgement]:
 
 
 @rule("R88", "Name what agents of metrics and logs may write and read", "high", "CKV_AWS_290, CKV_AWS_355")
-def named_resources(view: View) -> Iterator[Judgement]:
+def named_resources(view: View) -> Iterator[Finding]:
     """A role that writes metrics, logs or alerts names the workspace, group or topic: with a star it could read or
     spoil the data of every other environment of the account."""
     for policy in view.of("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
@@ -154,7 +155,7 @@ def named_resources(view: View) -> Iterator[Judgement]:
     "EBS CSI driver, Kubernetes storage topology; own",
     follows_ids=True,
 )
-def volumes_in_one_zone(view: View) -> Iterator[Judgement]:
+def volumes_in_one_zone(view: View) -> Iterator[Finding]:
     """An EBS volume stays in the zone where it was made. When the nodes there are replaced and nodes of other zones
     have room, a pod that may run anywhere waits for its zone. So a pod that claims a volume selects nodes, and every
     managed group that it selects is in the same zone."""

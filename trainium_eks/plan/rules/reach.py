@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.rules._facts import RELEASE, ROLE
 from trainium_eks.plan.rules._images import CACHE_RULE
@@ -28,7 +29,7 @@ from trainium_eks.plan.rules._read import (
     text,
     true,
 )
-from trainium_eks.plan.rules._rule import Judgement, judged, rule
+from trainium_eks.plan.rules._rule import judged, rule
 from trainium_eks.plan.rules._view import View
 from trainium_eks.plan.rules.hygiene import AWS_PROVIDER
 
@@ -51,7 +52,7 @@ LEADING_ACTIONS = (
 
 
 @rule("R73", "Grant no AWS right that leads to others", "high", "CKV_AWS_107-111, CKV_AWS_286-290, CIS 5.1.2")
-def aws_rights(view: View) -> Iterator[Judgement]:
+def aws_rights(view: View) -> Iterator[Finding]:
     """No broad policy of AWS' own is attached; no statement allows all actions of a service, or all but some; and a
     right that leads to other roles, keys or secrets names its resources or has a condition. A role is assumed by
     services and by the environment's own accounts."""
@@ -123,7 +124,7 @@ LEADING_RESOURCES: Mapping[str, frozenset[str]] = {
     "high",
     "CIS 4.1.2, CIS 4.1.8-4.1.12, Kubernetes RBAC good practices",
 )
-def kubernetes_rights(view: View) -> Iterator[Judgement]:
+def kubernetes_rights(view: View) -> Iterator[Finding]:
     """No role impersonates, binds or escalates, makes tokens or volumes (a volume may be any directory of a node),
     proxies to kubelets, or changes admission webhooks; no cluster-wide role reads secrets."""
     for role in view.of(*RBAC_ROLES):
@@ -147,7 +148,7 @@ def _leads(granted: Json, *, cluster_wide: bool) -> Iterator[str]:
 
 
 @rule("R75", "Keep images as they were pushed", "medium", "CKV_AWS_51, CKV_AWS_136, CKV_AWS_163, AWS-0030, CIS 5.1.1")
-def repositories(view: View) -> Iterator[Judgement]:
+def repositories(view: View) -> Iterator[Finding]:
     """A repository's tags do not move, images are scanned when they are pushed and encrypted with a customer key, and
     they do not go with the repository, unless they are a cache's copies."""
     caches = tuple(f"{text(each.inputs.get('ecrRepositoryPrefix'))}/" for each in view.of(CACHE_RULE))
@@ -166,7 +167,7 @@ def repositories(view: View) -> Iterator[Judgement]:
 
 
 @rule("R76", "Keep pods off their host", "high", "CKV_K8S_17-19, CKV_K8S_20, CKV_K8S_27, CIS 4.2.2-4.2.5, CIS 4.3.2")
-def pods_apart(view: View) -> Iterator[Judgement]:
+def pods_apart(view: View) -> Iterator[Finding]:
     """Outside namespaces that are privileged for a reason, no pod of the program itself sees its host's network, files
     or processes, or may gain privileges. A namespace that is privileged is no team's and holds a chart or a pod that
     needs it. Where the program itself runs pods, a policy denies traffic, and no policy lets in every address."""
@@ -232,7 +233,7 @@ def _host_faults(maker: PodMaker) -> Iterator[str]:
 
 
 @rule("R77", "Name who has access to the cluster", "high", "CIS 4.1.1, CIS 4.1.7, CIS 5.5.1")
-def access(view: View) -> Iterator[Judgement]:
+def access(view: View) -> Iterator[Finding]:
     """Access entries are the only way in (no aws-auth ConfigMap), each names one principal, and none is in a group of
     Kubernetes' own, such as system:masters."""
     for plane in view.control_planes:

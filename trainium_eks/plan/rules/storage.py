@@ -3,28 +3,21 @@
 from collections.abc import Iterator
 
 from trainium_eks.model.catalogue import lustre
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan.graph import RETAIN_ON_DELETE, Resource
-from trainium_eks.plan.rules._autoscaled import supplies
+from trainium_eks.plan.rules._autoscaled import nodes_of
 from trainium_eks.plan.rules._facts import ASSOCIATION, BUCKETS, FILE_SYSTEM, SecurityRule
 from trainium_eks.plan.rules._objects import namespace
-from trainium_eks.plan.rules._read import Json, at, differs, given, items, known, missing, number, show, text, true
-from trainium_eks.plan.rules._rule import Judgement, judged, rule, unseen
+from trainium_eks.plan.rules._read import Json, at, differs, items, known, missing, number, show, text
+from trainium_eks.plan.rules._rule import judged, rule, unseen
 from trainium_eks.plan.rules._view import View
 
 EVENTS = ("NEW", "CHANGED", "DELETED")
 VOLUME = "kubernetes:core/v1:PersistentVolume"
-LNET_EFA = "lnetctl net add --net efa"
-"""The command that gives Lustre's network an EFA interface."""
-THROUGHPUT = {
-    ("PERSISTENT_2", "SSD"): lustre.THROUGHPUT_PER_TIB,
-    ("PERSISTENT_1", "SSD"): (50, 100, 200),
-    ("PERSISTENT_1", "HDD"): (12, 40),
-}
-"""MB/s for each TiB that FSx takes, by deployment and storage type (FSx API)."""
 
 
 @rule("R38", "Encrypt the file system with a customer key", "high", "CKV_AWS_190")
-def file_system_key(view: View) -> Iterator[Judgement]:
+def file_system_key(view: View) -> Iterator[Finding]:
     """Persistent file systems take a customer key; SCRATCH ones cannot, and FSx encrypts them with its own."""
     for file_system in _persistent(view):
         yield from judged(file_system, missing(file_system.inputs, "kmsKeyId", "a KMS key"), "has a KMS key")
@@ -38,7 +31,7 @@ def file_system_key(view: View) -> Iterator[Judgement]:
     beyond_pack="whether the bucket of a link to S3 outlives the stack, because the engine does not tell a pack of"
     " retainOnDelete; a protected bucket is seen",
 )
-def durability(view: View) -> Iterator[Judgement]:
+def durability(view: View) -> Iterator[Finding]:
     """One of two ways, because FSx takes no backups of a file system linked to S3. Backups: a retention above zero and
     a last backup on deletion. S3: automatic import and export of every event, to a bucket that outlives the stack. In
     production the type is PERSISTENT_2 and Pulumi's protect is on. Elsewhere, SCRATCH keeps nothing by choice and is
@@ -65,19 +58,11 @@ def durability(view: View) -> Iterator[Judgement]:
             yield from judged(file_system, faults, "linked to S3" if links else "backed up")
 
 
-@rule("R40", "Size the file system as FSx allows", "high", "FSx API")
-def sizes(view: View) -> Iterator[Judgement]:
-    """FSx refuses any other size, throughput or metadata IOPS after minutes of waiting. Independent of
-    `model/config/storage.py`, which validates the config."""
-    for file_system in view.of(FILE_SYSTEM):
-        yield from judged(file_system, _size_faults(file_system), "size and throughput are on FSx's grid")
-
-
 @rule("R41", "Put the file system in the accelerators' zone", "medium", "EKS best practices storage", follows_ids=True)
-def same_zone(view: View) -> Iterator[Judgement]:
+def same_zone(view: View) -> Iterator[Finding]:
     """Another zone is slower and costs for every gigabyte. With groups, or Karpenter's pools, in several zones, use one
     of these. Independent of `model/config/cross.py`, which validates the config."""
-    subnets = {str(each) for supply in supplies(view) if supply.accelerated for each in supply.subnets}
+    subnets = {str(each) for nodes in nodes_of(view) if nodes.accelerated for each in nodes.subnets}
     if not subnets:
         return
     zones = {view.zone_of(each) for each in subnets}
@@ -101,7 +86,7 @@ def same_zone(view: View) -> Iterator[Judgement]:
     "aws-fsx-csi-driver troubleshooting, FSx guide",
     follows_ids=True,
 )
-def lustre_ports(view: View) -> Iterator[Judgement]:
+def lustre_ports(view: View) -> Iterator[Finding]:
     """TCP 988 and 1018-1023, from the file system's group to itself in both directions, and for every client group in
     both directions. FSx refuses to create a file system when its group does not allow the traffic yet, so the rules
     within the group come first."""
@@ -109,28 +94,8 @@ def lustre_ports(view: View) -> Iterator[Judgement]:
         yield from judged(file_system, _port_faults(view, file_system), "ports 988 and 1018-1023 are open both ways")
 
 
-@rule("R43", "Use EFA on Lustre only with everything it needs", "medium", "FSx API, pulumi-aws")
-def lustre_efa(view: View) -> Iterator[Judgement]:
-    """PERSISTENT_2, a metadata configuration, and a security group that allows all traffic within itself; none of it
-    can be changed later. And nodes that use it: user data gives LNet their EFA interfaces, else the mount is over TCP.
-    Independent of `model/config/storage.py`, which validates the config."""
-    for file_system in view.of(FILE_SYSTEM):
-        if not true(file_system.inputs.get("efaEnabled")):
-            continue
-        faults = list(differs(file_system.inputs, "deploymentType", "PERSISTENT_2"))
-        faults += missing(file_system.inputs, "metadataConfiguration", "a metadata configuration")
-        for inbound, word in ((True, "inbound"), (False, "outbound")):
-            within = [each for each in _rules(view, file_system) if each.to_itself and each.all_protocols]
-            if not any(each.inbound is inbound for each in within):
-                faults.append(f"securityGroupIds has no {word} rule for all traffic to itself, wanted one for EFA")
-        nodes = list(supplies(view))
-        if nodes and not any(LNET_EFA in part for each in nodes for part in each.boot):
-            faults.append(f"efaEnabled is true, and no node's user data has {LNET_EFA}, wanted it, or efaEnabled unset")
-        yield from judged(file_system, faults, "has all that EFA needs")
-
-
 @rule("R44", "Log the warnings and errors of a link to S3", "low", "own")
-def lustre_logs(view: View) -> Iterator[Judgement]:
+def lustre_logs(view: View) -> Iterator[Finding]:
     """A failing S3 export is seen nowhere else. A file system without a link has nothing to log."""
     for file_system in view.of(FILE_SYSTEM):
         if not view.referring(file_system, "fileSystemId", ASSOCIATION):
@@ -141,7 +106,7 @@ def lustre_logs(view: View) -> Iterator[Judgement]:
 
 
 @rule("R45", "Retain static volumes", "high", "Kubernetes persistent volumes")
-def retained_volumes(view: View) -> Iterator[Judgement]:
+def retained_volumes(view: View) -> Iterator[Finding]:
     """A deleted claim must not delete the file system that other claims share."""
     for volume in view.of(VOLUME):
         faults = differs(volume.inputs, "spec.persistentVolumeReclaimPolicy", "Retain")
@@ -155,7 +120,7 @@ def retained_volumes(view: View) -> Iterator[Judgement]:
     "FSx guide, mounting from a specific fileset",
     follows_ids=True,
 )
-def own_directories(view: View) -> Iterator[Judgement]:
+def own_directories(view: View) -> Iterator[Finding]:
     """Pods may run as any user, including root, whom file modes do not stop. So the volume of a namespace in which
     people work mounts that team's own directory, not the root, and no other team's. Where teams share the file system,
     each also has a separate user. Independent of `model/config/namespaces.py`, which validates the config."""
@@ -230,42 +195,6 @@ def _linked_buckets(view: View, link: Resource) -> tuple[Resource, ...]:
     name = text(link.inputs.get("dataRepositoryPath")).removeprefix("s3://").partition("/")[0]
     named = view.named(name, *BUCKETS)
     return (named,) if named is not None else view.refers(link, "dataRepositoryPath", *BUCKETS)
-
-
-def _size_faults(file_system: Resource) -> Iterator[str]:
-    inputs = file_system.inputs
-    kind = text(inputs.get("deploymentType")) or "SCRATCH_1"
-    storage = text(inputs.get("storageType")) or "SSD"
-    size, speed = number(inputs.get("storageCapacity")), number(inputs.get("perUnitStorageThroughput"))
-    if storage == "INTELLIGENT_TIERING":
-        return
-    allowed = THROUGHPUT.get((kind, storage))
-    if allowed and speed not in allowed:
-        found = show(inputs.get("perUnitStorageThroughput"))
-        yield f"perUnitStorageThroughput is {found} on {kind}, wanted one of {', '.join(map(str, allowed))}"
-    if not allowed and speed is not None:
-        yield f"perUnitStorageThroughput is {show(speed)} on {kind} {storage}, wanted unset"
-    wanted = _wrong_size(kind, storage, size, speed, true(inputs.get("efaEnabled")))
-    if wanted and not (size is None and given(inputs.get("backupId"))):
-        yield f"storageCapacity is {show(inputs.get('storageCapacity'))} on {kind} {storage}, wanted {wanted}"
-    iops = at(inputs, "metadataConfiguration.iops")
-    rate = number(iops)
-    if iops is not None and rate not in lustre.METADATA_IOPS:
-        yield f"metadataConfiguration.iops is {show(iops)}, wanted 1500, 3000, 6000 or a multiple of 12000 to 192000"
-
-
-def _wrong_size(kind: str, storage: str, size: float | None, speed: float | None, efa: bool) -> str:
-    """Return the wanted size in place of a wrong one, GiB; empty when the size is right."""
-    if size is None or size <= 0:
-        return "a size that can be seen"
-    if efa and kind == "PERSISTENT_2":
-        step = lustre.EFA_STEP_GIB.get(int(speed or 0), 4800)
-        return "" if size % step == 0 else f"a multiple of {step} (with EFA)"
-    if storage == "HDD":
-        step = 1800 if speed == 40 else 6000
-        return "" if size % step == 0 else f"a multiple of {step}"
-    step = 3600 if kind == "SCRATCH_1" else 2400
-    return "" if size in (1200, 2400) or size % step == 0 else f"1200, 2400 or a multiple of {step}"
 
 
 def _rules(view: View, file_system: Resource) -> tuple[SecurityRule, ...]:

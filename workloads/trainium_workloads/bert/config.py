@@ -15,8 +15,8 @@ SIZES = tuple(_SIZES)
 
 def config_of(size: str, backend: str, *, vocabulary: int | None = None, dropout: float = 0.1) -> BertConfig:
     """Return the configuration of a BERT of one of :data:`SIZES`. The backend decides how attention is computed;
-    ``vocabulary`` is None for the size's own; ``dropout`` is the share of features and attention weights that training
-    drops, below 1."""
+    ``vocabulary``: None for the size's default; ``dropout`` is the share of features and attention weights that
+    training drops, below 1."""
     layers, hidden, heads, intermediate, tokens, positions = _SIZES[size]
     return BertConfig(
         num_hidden_layers=layers,

@@ -37,7 +37,7 @@ def make(count: int, *, sequence: int, predictions: int, vocabulary: int, seed: 
     """Return examples for pre-training: arrays by the columns of the data set (see :mod:`.wikicorpus`). The same seed
     gives the same examples.
 
-    A text is words of one topic, each said twice, so that a hidden word stands beside itself; the second sentence
+    A text is words of one topic, each said twice, so that a hidden word is next to its copy; the second sentence
     follows the first when its topic is the same. Words and masks are the paper's: 15 % are to be predicted, and of
     these 80 % are hidden by ``[MASK]``, 10 % replaced by another word and 10 % left. ``sequence`` counts padding and is
     at least :data:`SHORTEST`; ``predictions`` are places for words to predict, of which unused ones are 0;

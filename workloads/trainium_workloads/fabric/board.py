@@ -202,5 +202,5 @@ class Board:
         os._exit(code)
 
     def _get(self, key: str) -> str:
-        """Return a text; empty where there is none yet."""
+        """Return a text, or empty before the first one."""
         return str(self._store.get(key).decode()) if self._store.check([key]) else ""

@@ -48,8 +48,8 @@ class Report:
         return Report(Path(asked.reports) / asked.label, head)
 
     def finish(self, findings: list[Finding]) -> bool:
-        """Judge, print and write the report; return whether nothing failed. The last good report comes along in the
-        printed line: a reader of the log may not reach the volume. A volume that hangs holds nothing up."""
+        """Judge, print and write the report; return whether nothing failed. The printed line contains the last good
+        report: a reader of the log may not reach the volume. A volume that hangs holds nothing up."""
         document = {
             **self.head,
             "ok": all(each.ok for each in findings),

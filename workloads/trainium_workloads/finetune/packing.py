@@ -45,7 +45,7 @@ def write(file: Path, documents: Iterator[Document], length: int, packing: Packi
             count += len(some)
     if not count:
         raise RefusalError(f"no document has a token to learn within --seq-len {length}: take a longer one")
-    sys.stdout.write(f"{count:,} examples of {length} tokens{packed.told(count)}, in {file.parent.parent}\n")
+    sys.stdout.write(f"{count:,} examples of {length} tokens{packed.summary(count)}, in {file.parent.parent}\n")
 
 
 def _cut(tokens: Iterator[int], length: int) -> Iterator[_Example]:
@@ -71,7 +71,7 @@ class _Packed:
             for each in _rows(some, self._size) if side_by_side else ([one] for one in some):
                 yield self._example(each, side_by_side)
 
-    def told(self, count: int) -> str:
+    def summary(self, count: int) -> str:
         if not count or not self._tokens:
             return ""
         lines = [f"{100 * (1 - self._tokens / count / self._size):.1f} % padding"]

@@ -40,7 +40,7 @@ class Document(NamedTuple):
 
 
 class Encoder:
-    """Makes documents of rows. ``loss_on`` is None for the default of the row's kind. ``counts`` are numbers of rows:
+    """Makes documents of rows. ``loss_on``: None for the default of the row's kind. ``counts`` are numbers of rows:
     left out as :data:`NO_ANSWER` or :data:`EMPTY`, or :data:`OPEN` or :data:`DOUBLE`."""
 
     def __init__(self, tokenizer: Any, loss_on: LossOn | None) -> None:
@@ -77,7 +77,9 @@ class Encoder:
             return False
         messages = row.messages
         texts = (
-            [row.completion] if isinstance(row.completion, str) else [_said(messages[n]) for n in self._answers(row)]
+            [row.completion]
+            if isinstance(row.completion, str)
+            else [_answer_text(messages[n]) for n in self._answers(row)]
         )
         reason = "" if texts and all(each.strip() for each in texts) else EMPTY if texts else NO_ANSWER
         self.counts[reason] += bool(reason)
@@ -264,7 +266,7 @@ def _words(message: Message) -> str:
     return str(message["content"]).strip() or str(name)
 
 
-def _said(answer: Message) -> str:
+def _answer_text(answer: Message) -> str:
     return str(answer["content"] or answer.get("tool_calls", ""))
 
 

@@ -1,6 +1,6 @@
 """Predictions for a file: ``python -m trainium_workloads.serving.batch MODEL INPUT --to OUTPUT``.
 
-INPUT is JSON lines, CSV or Parquet. OUTPUT is JSON lines or, if its name says so, CSV: ``row`` (from 1), ``label``,
+INPUT is JSON lines, CSV or Parquet. OUTPUT is JSON lines or, if its name ends so, CSV: ``row`` (from 1), ``label``,
 ``score``. It appears only when it is complete.
 """
 

@@ -37,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from trainium_workloads.stage.destination import Destination
 
             directory = below(asked.root, asked.to)
-            request = {name: getattr(asked, name) for name in ("source", "list", "extract", "include", "exclude")}
-            source = source_of(asked.source, asked.workers, is_list=asked.list)
+            request = {name: getattr(asked, name) for name in ("source", "extract", "include", "exclude")}
+            source = source_of(asked.source, asked.workers)
             copy = Copy(Destination(directory, request), source, progress, asked.workers)
             marker, did = copy.run(replace=asked.replace)
         except StageError as error:
@@ -77,16 +77,14 @@ def install(scheme: str, progress: Progress) -> None:
     )
 
 
-def source_of(url: str, workers: int, *, is_list: bool) -> Source:
+def source_of(url: str, workers: int) -> Source:
     """Return the source of a URL; StageError: it is of no kind of source. Each library is imported for its own sources
     alone."""
     scheme = url.partition("://")[0]
     if scheme in ("http", "https"):
         from trainium_workloads.stage.web import Web
 
-        return Web(url, workers, is_list=is_list)
-    if is_list:
-        raise StageError(f"the list {url} must be on a web server, http or https")
+        return Web(url)
     if scheme == "s3":
         from trainium_workloads.stage.s3 import S3
 
@@ -121,7 +119,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("source", help="s3://…, https://…, hf://datasets/ORG/NAME[@rev] or file:///…")
     parser.add_argument("--to", required=True, help="directory below the root")
     parser.add_argument("--root", type=Path, default=Path("/data"), help="where the volume is mounted")
-    parser.add_argument("--list", action="store_true", help="the source is a list of files")
     parser.add_argument("--extract", action="store_true", help="unpack archives")
     parser.add_argument("--include", action="append", default=[], metavar="PATTERN")
     parser.add_argument("--exclude", action="append", default=[], metavar="PATTERN")

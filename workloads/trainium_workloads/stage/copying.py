@@ -14,7 +14,6 @@ from trainium_workloads.stage.files import (
     CopyInterruptedError,
     File,
     Source,
-    SourceChangedError,
     StageError,
     check_paths,
     measure,
@@ -97,35 +96,30 @@ class Copy:
                 raise
 
     def _fetch(self, file: File) -> None:
-        """Fetch, verify and place one file; fetch it once more where its bytes are wrong."""
+        """Fetch, verify and place one file."""
         part = self._destination.part(file)
-        for is_last in (False, True):
-            answered = self._bytes(file, part)
-            size, expected = part.stat().st_size, file.checksum or answered
-            sha256, got = measure(part, expected.partition(":")[0] or "sha256")
-            if file.size not in (None, size):
-                wrong = f"it has {size:,} bytes, and should have {file.size:,}"
-            elif expected and expected != got:
-                wrong = f"its checksum is {got}, and should be {expected}"
-            else:
-                self._destination.place(file, sha256.removeprefix("sha256:"), expected)
-                self._progress.add(size)
-                return
+        answered = self._bytes(file, part)
+        size, expected = part.stat().st_size, file.checksum or answered
+        sha256, got = measure(part, expected.partition(":")[0] or "sha256")
+        wrong = f"its checksum is {got}, and should be {expected}" if expected not in ("", got) else ""
+        if file.size not in (None, size):
+            wrong = f"it has {size:,} bytes, and should have {file.size:,}"
+        if wrong:
             part.unlink()
-            if is_last:
-                raise StageError(f"{file.where} came twice with wrong bytes: {wrong}")
-            self._progress.tell(f"{file.path} came with wrong bytes ({wrong}): fetched again")
+            raise StageError(f"{file.where} came with wrong bytes: {wrong}")
+        self._destination.place(file, sha256.removeprefix("sha256:"), expected)
+        self._progress.add(size)
 
     def _bytes(self, file: File, part: Path) -> str:
-        """Fetch a file, again within limits where it is interrupted. A try that adds to its part is none in vain."""
+        """Fetch a file, again within limits where it is interrupted. A try that adds to its part counts as progress."""
         vain = 0
         while True:
             before = _size(part)
             try:
                 return self._source.fetch(file, part)
-            except CopyInterruptedError as error:
+            except CopyInterruptedError:
                 vain = 0 if _size(part) > before else vain + 1
-                if isinstance(error, SourceChangedError) or vain == ATTEMPTS or self._stopped.is_set():
+                if vain == ATTEMPTS or self._stopped.is_set():
                     raise
                 pause(min(2.0**vain, LONGEST_PAUSE_SECONDS))
 

@@ -110,7 +110,8 @@ class Destination:
         return total
 
     def place(self, file: File, sha256: str, checksum: str) -> None:
-        """Move a whole file to its place, and note it with the source's checksum, empty where the source has none."""
+        """Move a whole file to its place, and note it with the source's checksum, which is empty for a source without
+        checksums."""
         part, target = self.part(file), self.files / file.path
         with part.open("rb+") as written:
             os.fsync(written)

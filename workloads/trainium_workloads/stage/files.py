@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Protocol
 
 RESERVED = ".stage"
 """Prefix of the copier's own names at the top of a destination."""
@@ -20,10 +20,6 @@ class CopyInterruptedError(Exception):
     """Error that another try may not have: another try resumes the copy."""
 
 
-class SourceChangedError(CopyInterruptedError):
-    """Error of a file that is another than the listed one: the next try needs a new listing."""
-
-
 @dataclass(frozen=True)
 class File:
     """One file of a source."""
@@ -37,8 +33,8 @@ class File:
     version: str = ""
     """Server's mark of the content's version; empty where the server sends none, or the address has one version."""
     checksum: str = ""
-    """Expected checksum, ``sha256:<hexadecimal>``; empty where the listing has none. Other kinds are ``sha1``, ``md5``,
-    ``git`` (SHA-1 of git's blob) and ``parts/<bytes>`` (S3's ETag of parts of that size, the last may be shorter)."""
+    """Expected checksum, ``sha256:<hexadecimal>``; empty where the listing has none. Other kinds are ``sha1``, ``md5``
+    and ``git`` (SHA-1 of git's blob)."""
 
 
 class Source(Protocol):
@@ -79,23 +75,14 @@ def check_paths(files: Iterable[File], source: str) -> None:
 
 
 def measure(path: Path, kind: str) -> tuple[str, str]:
-    """Return a file's checksums ``sha256:…`` and ``kind:…``; the file is read once.
-
-    S3's ETag of an upload in parts is the MD5 of the parts' MD5s, and their number (user guide, "Checking object
-    integrity").
-    """
-    size, (name, _, part_size) = path.stat().st_size, kind.partition("/")
-    algorithm = {"git": "sha1", "parts": "md5"}.get(name, name)
-    bytes_of_part = int(part_size or size or 1)
-    sha256, parts = hashlib.sha256(), list[Any]()
+    """Return a file's checksums ``sha256:…`` and ``kind:…``; the file is read once."""
+    sha256 = other = hashlib.sha256()
+    if kind != "sha256":
+        blob = b"blob %d\0" % path.stat().st_size if kind == "git" else b""
+        other = hashlib.new("sha1" if kind == "git" else kind, blob)
     with path.open("rb") as file:
-        for start in range(0, size or 1, bytes_of_part):
-            parts.append(hashlib.new(algorithm, b"blob %d\0" % size if kind == "git" else b""))
-            hashes = [sha256] if kind == "sha256" else [sha256, parts[-1]]
-            while piece := file.read(min(BUFFER, start + bytes_of_part - file.tell())):
-                for each in hashes:
-                    each.update(piece)
-    found = (sha256 if kind == "sha256" else parts[0]).hexdigest()
-    if part_size:
-        found = f"{hashlib.md5(b''.join(each.digest() for each in parts)).hexdigest()}-{len(parts)}"
-    return f"sha256:{sha256.hexdigest()}", f"{kind}:{found}"
+        while piece := file.read(BUFFER):
+            sha256.update(piece)
+            if other is not sha256:
+                other.update(piece)
+    return f"sha256:{sha256.hexdigest()}", f"{kind}:{other.hexdigest()}"

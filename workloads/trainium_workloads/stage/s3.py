@@ -21,7 +21,7 @@ from botocore.config import Config  # type: ignore[import-untyped]
 from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
 from s3transfer.exceptions import S3DownloadFailedError, S3ValidationError  # type: ignore[import-untyped]
 
-from trainium_workloads.stage.files import BUFFER, CopyInterruptedError, File, SourceChangedError, StageError
+from trainium_workloads.stage.files import BUFFER, CopyInterruptedError, File, StageError
 
 PIECE_BYTES = 16 * BUFFER
 """Size of the pieces in which a larger object is fetched."""
@@ -84,13 +84,13 @@ class S3:
 
     def fetch(self, file: File, part: Path) -> str:
         """See :class:`trainium_workloads.stage.files.Source`. An object of several pieces begins anew after a kill."""
-        which = {"Bucket": self._bucket, "Key": file.where.removeprefix(f"s3://{self._bucket}/")}
-        same = {**which, "IfMatch": file.version, "ChecksumMode": "ENABLED"}
+        key = file.where.removeprefix(f"s3://{self._bucket}/")
+        same = {"Bucket": self._bucket, "Key": key, "IfMatch": file.version, "ChecksumMode": "ENABLED"}
 
         def get() -> Any:
             if (file.size or 0) > PIECE_BYTES:
                 head = self._client.head_object(**same)
-                self._transfer.download_file(*which.values(), str(part))
+                self._transfer.download_file(self._bucket, key, str(part))
                 return head
             answer = self._client.get_object(**same)
             with part.open("wb") as out:
@@ -98,15 +98,7 @@ class S3:
                     out.write(piece)
             return answer
 
-        headers = self._ask(get)["ResponseMetadata"]["HTTPHeaders"]
-        found, several = checksum_of(headers), re.fullmatch(r'"[0-9a-f]{32}-(\d+)"', file.version)
-        if found or not several or not file.size or _is_encrypted(headers):
-            return found
-        size = int(self._ask(lambda: self._client.head_object(**which, PartNumber=1))["ContentLength"])
-        # The ETag tells nothing where parts before the last differ in size.
-        is_even = size and -(-file.size // size) == int(several[1])
-        etag = file.version.strip('"')
-        return f"parts/{size}:{etag}" if is_even else ""
+        return checksum_of(self._ask(get)["ResponseMetadata"]["HTTPHeaders"])
 
     def _ask(self, call: Callable[[], _T]) -> _T:
         """Return the answer to a request; sign all requests from the first refusal on, where there are credentials."""
@@ -115,18 +107,18 @@ class S3:
             return call()
         except ClientError as error:
             if was_signed or not _wants_signature(error) or boto3.Session().get_credentials() is None:
-                raise self._said(error) from None
+                raise self._translated(error) from None
         except (BotoCoreError, RetriesExceededError, S3DownloadFailedError, S3ValidationError) as error:
             raise CopyInterruptedError(f"{self._source}: {error}") from None
         self._connect(None)
         return self._ask(call)
 
-    def _said(self, error: ClientError) -> Exception:
+    def _translated(self, error: ClientError) -> Exception:
         """Return the copier's error for one of S3."""
         status, code = error.response["ResponseMetadata"]["HTTPStatusCode"], error.response["Error"]["Code"]
         text = error.response["Error"].get("Message", "")
         if status == 412:
-            return SourceChangedError(f"{self._source} changed after it was listed")
+            return CopyInterruptedError(f"{self._source} changed after it was listed")
         if status >= 500 or status == 429 or code in ("SlowDown", "RequestTimeout", "RequestTimeTooSkewed"):
             return CopyInterruptedError(f"{self._source}: {code}: {text}")
         if code == "NoSuchBucket" or (status == 404 and not self._key):
@@ -166,9 +158,6 @@ def checksum_of(headers: Mapping[str, str]) -> str:
             except binascii.Error:  # of the parts' checksums: a dash and their number follow
                 continue
     etag = headers.get("etag", "").strip('"')
-    return f"md5:{etag}" if re.fullmatch(r"[0-9a-f]{32}", etag) and not _is_encrypted(headers) else ""
-
-
-def _is_encrypted(headers: Mapping[str, str]) -> bool:
     by_customer = "x-amz-server-side-encryption-customer-algorithm" in headers
-    return by_customer or headers.get("x-amz-server-side-encryption", "AES256") != "AES256"
+    is_encrypted = by_customer or headers.get("x-amz-server-side-encryption", "AES256") != "AES256"
+    return f"md5:{etag}" if re.fullmatch(r"[0-9a-f]{32}", etag) and not is_encrypted else ""

@@ -1,10 +1,11 @@
-"""Unpacking of archives in their place, into a new tree without the archives.
+"""Unpacking of archives in place, into a new tree without the archives.
 
 A kill leaves the archives as they are, and the next try unpacks them anew. Members are taken by tarfile's ``data``
 filter (PEP 706): none leaves the directory, by name or by link, and none is a device.
 """
 
 import os
+import platform
 import shutil
 import tarfile
 import zipfile
@@ -68,6 +69,11 @@ def _extract(archive: Path, directory: Path, check_room: Callable[[int], None]) 
                 check_path(info.filename.rstrip("/"), archive.name)
                 check_room(info.file_size)
                 zipped.extract(info, directory)  # a link becomes a file with its target's name in it
+    elif not hasattr(tarfile, "data_filter"):
+        raise StageError(
+            f"{archive.name} cannot be unpacked safely by Python {platform.python_version()}: tarfile's data filter "
+            "came with 3.11.4; give an image with a newer Python, or unpack the archive before"
+        )
     else:
         with tarfile.open(archive) as tar:
             tar.extractall(directory, filter=filtered)

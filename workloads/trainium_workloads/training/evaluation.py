@@ -71,7 +71,7 @@ class Evaluation:
 
     def resume(self, state: Mapping[str, Any]) -> str:
         """Take the state of a checkpoint, and return an empty text. Losses of other examples cannot be compared: the
-        best step then begins anew, and the text says so."""
+        best step is then forgotten, and the text reports it."""
         of = state.get("of", self.state["of"])
         if of != self.state["of"] and state.get("step"):
             return f"its evaluations were of {of}, here they are of {self.state['of']}: the best step begins anew"

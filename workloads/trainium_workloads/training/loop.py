@@ -141,7 +141,7 @@ def _loader(examples: Examples, order: Order, options: Options, first: int, last
     return DataLoader(
         examples,
         batch_sampler=order.batches(first, last),
-        collate_fn=_as_it_is,
+        collate_fn=_identity,
         num_workers=options.workers,
         pin_memory=options.backend == "cuda",
         # A separate one: it draws a number at its start, which would shift the first step's numbers after a resume.
@@ -149,7 +149,7 @@ def _loader(examples: Examples, order: Order, options: Options, first: int, last
     )
 
 
-def _as_it_is(batch: Batch) -> Batch:
+def _identity(batch: Batch) -> Batch:
     return batch
 
 

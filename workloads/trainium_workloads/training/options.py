@@ -169,7 +169,7 @@ def alone(values: object, needs: Sequence[tuple[str, object, str, object]]) -> l
 
 
 def too_small(values: object, least: Mapping[str, float]) -> list[str]:
-    """Return a sentence for each option that is less than its least value; options that are None are left out."""
+    """Return a sentence for each option that is less than its least value; options without a value are left out."""
     return [
         f"{_spelling(name)} must be {bound} or more, not {value}"
         for name, bound in least.items()

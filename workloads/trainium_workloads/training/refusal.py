@@ -22,7 +22,7 @@ class NotSavedError(Exception):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text, or the name of its class where it has none."""
+    """Return the first line of an error's text, or the name of its class for an empty text."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

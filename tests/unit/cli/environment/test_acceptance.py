@@ -16,10 +16,9 @@ from outcome import ends
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
-from trainium_eks.cli.environment import acceptance_steps, deploy
+from trainium_eks.cli.environment import acceptance, acceptance_steps, deploy
 from trainium_eks.cli.shared import command, recording
 from trainium_eks.kube import api
-from trainium_eks.operate.acceptance import commands
 from trainium_eks.operate.acceptance import run as runs
 from trainium_eks.operate.acceptance.commands import Answer, Commands
 from trainium_eks.operate.cleanup.state import StackState, StateError, StateResource
@@ -104,13 +103,13 @@ def cluster(monkeypatch):
     clock = SimpleNamespace(now=time.time())
     passing = SimpleNamespace(time=lambda: clock.now, sleep=lambda seconds: setattr(clock, "now", clock.now + seconds))
     monkeypatch.setattr(acceptance_steps, "time", passing)
-    monkeypatch.setattr(commands, "Commands", Trn)
+    monkeypatch.setattr(acceptance, "Commands", Trn)
     for name, value in (("answers", dict(ANSWERS)), ("failing", set()), ("asked", []), ("gone", []), ("removed", [])):
         monkeypatch.setattr(Trn, name, value)
     found = SimpleNamespace(outputs=outputs(region="us-west-2"))
 
     def find_source(stack, file, *_):
-        clock.now += 0 if file else commands.Commands.seconds  # pulumi stack output
+        clock.now += 0 if file else acceptance.Commands.seconds  # pulumi stack output
         Trn.asked.append("pulumi stack output") if not file else None
         return found
 
@@ -128,7 +127,7 @@ def cluster(monkeypatch):
         )
 
         def connect(_):
-            clock.now += commands.Commands.seconds  # aws eks get-token
+            clock.now += acceptance.Commands.seconds  # aws eks get-token
             return served
 
         monkeypatch.setattr(api.Api, "connect", staticmethod(connect))
@@ -197,8 +196,8 @@ class SlowTrn(Trn):
 def test_gang_runs_until_it_is_harmed_even_with_slow_answers(project, cluster, monkeypatch, replaced):
     for name, value in {"clock": cluster, "gang": None, "replaced": replaced}.items():
         monkeypatch.setattr(SlowTrn, name, value)
-    monkeypatch.setattr(commands, "Commands", SlowTrn)
-    monkeypatch.setattr(runs, "Run", partial(runs.Run, now=lambda: cluster.now))
+    monkeypatch.setattr(acceptance, "Commands", SlowTrn)
+    monkeypatch.setattr(acceptance, "Run", partial(runs.Run, now=lambda: cluster.now))
     run("--max-usd", "30")
     assert outcomes(report(project), "passed") == EVERY, report(project)["steps"]
     assert Trn.asked.count("pulumi stack output") == 1, "every later step reads the file"

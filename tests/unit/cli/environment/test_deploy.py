@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from trainium_eks.aws import sessions
 from trainium_eks.cli.app import app
 from trainium_eks.cli.environment import check, claims, deploy, destroy
-from trainium_eks.cli.environment.claims import Claim, Holder, holders, leaving
+from trainium_eks.cli.environment.claims import Claim, Holder, deleted_claims, holders
 from trainium_eks.client.failure import CommandError
 from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.finding import Finding, Report, Status
@@ -141,14 +141,15 @@ def test_destroy_shows_the_fate_of_data_and_remaining_costs():
         Resource("u4", KEY, "other", options=plain),
         Resource("u5", destroy.LUSTRE, "scratch", options=plain),
     )
-    lines = list(destroy.goes_on_costing(Graph("p", "dev", resources, {})))
+    lines = list(destroy.remaining_costs(Graph("p", "dev", resources, {})))
     told = ("key: $1.00 a", "bucket: $0.023 a", "the last backup of files: $0.05 a")
     assert [line.split(" month")[0].strip() for line in lines] == [*told]
 
 
 @pytest.fixture
 def run(path, handed, monkeypatch, capsys):
-    """Hands a command over, whose check has this result, unless it stops first; what is said, and what stopped it."""
+    """Hands a command over, whose check has this result, unless it stops first; its output, and the error that stopped
+    it."""
 
     def call(command, *arguments, outcome=Status.PASS, kept=()):
         facts = {"stack": "dev", "region": "us-west-2", "account": "1"}
@@ -236,7 +237,7 @@ def test_deleted_claims_are_named_once_and_awaited_until_their_pods_end(monkeypa
         own,  # the claim of the stack's own job is not a team's
         step("replace", "kubernetes:batch/v1:Job", "directories", propertyDependencies={"spec": [own["urn"]]}),
     ]
-    assert leaving({"steps": steps}) == (TEAM, Claim("vision", lustre.CLAIM))
+    assert deleted_claims({"steps": steps}) == (TEAM, Claim("vision", lustre.CLAIM))
     pods = [
         pod("b", phase="Succeeded", ownerReferences=[JOB]),
         pod("a", ownerReferences=[JOB]),
@@ -316,7 +317,7 @@ def test_claims_are_named_without_waiting_and_no_claims_need_no_preview(hand_ove
     assert (path / "calls").read_text() == "stack export --stack dev\n"
     (path / "pulumi").write_text("#!/bin/sh\necho 'error: no stack named dev' >&2\nexit 1\n")
     with pytest.raises(CommandError, match="pulumi stack export --stack dev: error: no stack named dev"):
-        claims.ahead(path, "dev", [])
+        claims.preview_claims(path, "dev", [])
 
 
 # --- What a destroy says and does first -------------------------------------------------------------------------------
@@ -389,7 +390,7 @@ def test_unreadable_state_stops_destroy_and_minutes_must_be_a_number(prepare, tm
 )
 def test_running_jobs_are_named_and_a_script_must_confirm(jobs, confirmed, stops, capsys):
     with pytest.raises(CommandError, match="Nothing was destroyed") if stops else nullcontext():
-        destroy.agree_to_end(jobs, confirmed=confirmed)
+        destroy.confirm_job_end(jobs, confirmed=confirmed)
     [said, *_] = capsys.readouterr().out.splitlines() or [""]
     assert said == (f"{'1 job has' if stops else '2 jobs have'} not ended: {', '.join(jobs)}" if jobs else "")
 

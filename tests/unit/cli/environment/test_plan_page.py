@@ -11,16 +11,17 @@ from hand_built import changed, environment, waiting, without
 from outcome import ends
 
 from trainium_eks.cli.shared import plan_page, plan_report
+from trainium_eks.model.finding import Finding, Status
 from trainium_eks.plan import rules
 from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules import Judgement, RuleResult
+from trainium_eks.plan.rules import RuleResult
 
 STALE = {"reason": "x", "expires": "2027-03-31"}
 FEWER = changed(environment(), "trn1", scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 4})
 
 
 def _verdict(id_, status, *messages, severity="high", reason=""):
-    findings = tuple(Judgement(f"urn::{index}", False, message) for index, message in enumerate(messages))
+    findings = tuple(Finding(Status.FAIL, f"urn::{index}", message) for index, message in enumerate(messages))
     return RuleResult(id_, f"Title of {id_}", severity, "", status, reason, findings)
 
 
@@ -211,7 +212,9 @@ def test_failed_rules_come_first_by_severity_then_waived_with_reason(planned, ve
     assert lines[4].endswith("waived: because of this |")
     assert "pulumi config set --path waivers.R04" in lines[5]
     assert lines[6:] == ["1 pass: R01", "1 do not apply: R02"]
-    verdicts.append(replace(_verdict("R06", "unseen"), findings=(Judgement("urn::6", None, "known later"),)))
+    verdicts.append(
+        replace(_verdict("R06", "unseen"), findings=(Finding(Status.NOT_CHECKED, "urn::6", "known later"),))
+    )
     assert _cells(_part(_page(), "Rules")[5]) == ["?", "R06", "Title of R06: not judged: known later"]
     result = planned()
     assert result.exit_code == 1

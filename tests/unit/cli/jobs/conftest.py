@@ -4,8 +4,6 @@ import pytest
 import watched_team
 from recorded_scenes import now, snapshot
 
-# A first import while a seat is taken would keep that seat's `open_session` for the tests that follow.
-from trainium_eks.cli.shared import examine  # noqa: F401
 from trainium_eks.client import ending, reading
 
 

@@ -29,7 +29,7 @@ STACK = outputs(
 
 
 class Cluster(RememberingApi):
-    """Its Deployments are as ready as they are told to be, and its Jobs end at once."""
+    """Its Deployments have the configured readiness, and its Jobs end at once."""
 
     def __init__(self):
         super().__init__()

@@ -58,11 +58,11 @@ def container_of(job):
 
 
 def test_objects_are_valid_and_the_copier_parses_its_arguments():
-    hub = StageRequest("hf://d/a/b", "x", True, True, ("*.x", "z"), ("y",), True, 4, "https://m", "s")
+    hub = StageRequest("hf://d/a/b", "x", True, ("*.x", "z"), ("y",), True, 4, "https://m", "s")
     for each in objects(hub):
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
     asked = vars(copier._parser().parse_args(hub.arguments))
-    switches = {"list": True, "extract": True, "replace": True, "workers": 4, "include": ["*.x", "z"], "exclude": ["y"]}
+    switches = {"extract": True, "replace": True, "workers": 4, "include": ["*.x", "z"], "exclude": ["y"]}
     assert asked.items() >= ({"source": "hf://d/a/b", "to": "x", "root": Path("/data")} | switches).items()
     env = {each["name"]: each for each in container_of(objects(hub)[1])["env"]}
     assert env["HF_ENDPOINT"]["value"] == "https://m"

@@ -116,7 +116,7 @@ def test_image_request_follows_from_the_stack_and_the_command():
 
 
 class Recorded:
-    """Engines that note what they are told; the services of ``broken`` do not run, the subcommand ``fails`` fails."""
+    """Engines that record their commands; the services of ``broken`` do not run, the subcommand ``fails`` fails."""
 
     def __init__(self, broken=(), fails=""):
         self.broken, self.fails = broken, fails

@@ -1,4 +1,4 @@
-"""The objects of Kubeflow's controllers: the same gang as Volcano's, and what each of them needs besides."""
+"""The objects of Kubeflow's controllers: the same gang as Volcano's, with the additions of each kind."""
 
 import subprocess
 from dataclasses import replace

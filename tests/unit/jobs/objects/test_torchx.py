@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from training_jobs import job
 
-from trainium_eks.jobs.objects import torchx_app, volcano_job
+from trainium_eks.jobs.objects import pod, torchx_app, volcano_job
 from trainium_eks.jobs.objects.job import CompileCache, Program
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.objects.resources import local_share
@@ -61,7 +61,7 @@ needs_torchx = pytest.mark.skipif(
 
 
 def _torchx(version, wanted):
-    """The Volcano job that TorchX makes when it is told what ``trn train`` prints."""
+    """The Volcano job that TorchX makes from the command that ``trn train`` prints."""
     words = torchx_app.run_command(wanted, str(COMPONENT))
     settings = dict(pair.split("=") for pair in words[words.index("-cfg") + 1].split(","))
     options = words[words.index(f"{COMPONENT}:trainium_ddp") + 1 :]
@@ -82,7 +82,7 @@ def _as_nightly(wanted, version):
     made = json.loads(json.dumps(volcano_job.torchx_job(wanted)).replace('"0.7.0"', json.dumps(version)))
     for task in made["spec"]["tasks"]:
         spec = task["template"]["spec"]
-        overlay = volcano_job.pod_overlay(wanted)["spec"]
+        overlay = pod.pod_overlay(wanted)["spec"]
         spec["volumes"][0] = overlay.pop("__join__:volumes:name")[0]
         spec |= overlay
         spec["containers"][0]["env"].append({"name": "TORCHX_IMAGE", "value": wanted.image})

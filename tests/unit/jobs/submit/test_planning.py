@@ -289,7 +289,7 @@ SUM = Program(module="trainium_workloads.gradient_sum")
 
 
 def _saves(stack=None, **changes):
-    """The plan on a group of many nodes, and the interval that the job is told."""
+    """The plan on a group of many nodes, and the checkpoint interval of the job."""
     groups = [{**group("ng1", NEURON, 256, 2), "maxSize": 256}]
     large = {"queues": {"test": {}}, "queueNames": ["test"], "sharedVolume": FAST, **(stack or {})}
     made = _plan(stack=_stack(groups, **large), **changes)

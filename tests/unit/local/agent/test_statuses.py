@@ -120,7 +120,7 @@ def test_pod_deleted_during_its_deletion_request_is_cleaned_up(tmp_path):
     around = Around(tmp_path)
 
     async def run():
-        around.worker = Worker(POD, around, None)
+        around.worker = Worker(POD, around)
         await asyncio.wait_for(around.worker.run(), 5)
 
     # Not asyncio.run: it would leave this thread without a loop, which Pulumi's mocks in other tests look for.

@@ -76,7 +76,7 @@ def daemon_set(name, wanted, available):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that passes only while somebody sleeps."""
+    """Time that passes only in calls of sleep."""
 
     def sleep(seconds):
         assert seconds > 0

@@ -89,12 +89,12 @@ def test_container_plan_has_every_field_of_its_pod():
             "volumeMounts": [{"name": "m", "mountPath": "/etc/m/"}],
         },
         volumes=[{"name": "m", "configMap": {"name": "m", "items": [{"key": "l", "path": "deep/l", "mode": 0o400}]}}],
-        initContainers=[{"name": "side", "image": "local/python", "command": ["x"], "restartPolicy": "Always"}],
+        initContainers=[{"name": "side", "image": "local/python", "command": ["x"]}],
         terminationGracePeriodSeconds=0,
     )
     made = planning.planned(body, known(services=services))
     assert PodPlan.from_json(made.plan.to_json()) == made.plan
-    assert (made.plan.grace_seconds, made.plan.network_pid, made.plan.init[0].is_sidecar) == (0, 7, True)
+    assert (made.plan.grace_seconds, made.plan.network_pid) == (0, 7)
     assert [(str(file.path), file.content, file.mode) for file in made.files] == [
         ("/s/pods/u/volumes/m/deep/l", b"w", 0o400)
     ]
@@ -116,7 +116,7 @@ def test_container_plan_has_every_field_of_its_pod():
     }
     assert wanted.items() <= container.environment.items()
     assert not [name for name in container.environment if name.startswith(("HEADLESS", "ELSEWHERE"))]
-    assert (container.memory_bytes, container.read_only_root, container.message_from_log) == (2**30, True, True)
+    assert (container.read_only_root, container.message_from_log) == (True, True)
     own = ["/dev/termination-log", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf"]
     assert [each.target for each in container.mounts if each.target not in sys.base_prefix] == [*own, "/etc/m"]
     assert container.mounts[-1].read_only, "Kubernetes makes its content"
@@ -136,6 +136,7 @@ def value_from(**source):
         (value_from(secretKeyRef={"name": "none", "key": "k"}), 'secret "none" not found'),
         (value_from(fieldRef={"fieldPath": "spec.hostname"}), "unsupported pod field: spec.hostname"),
         ({"command": []}, "no command specified"),
+        ({"restartPolicy": "Always"}, r"a restartPolicy of its own \(a sidecar\) is not known here"),
         ({"livenessProbe": {"grpc": {"port": 1}}}, "gRPC"),
         ({"livenessProbe": {"tcpSocket": {"port": "web"}}}, "no port of the container is called 'web'"),
     ],

@@ -1,4 +1,4 @@
-"""Which tools are taken, and what is said of those that are missing."""
+"""Which tools are used, and the message about missing ones."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Volcano's programs out of its images, by digest; and what is said where none can be had."""
+"""Volcano's programs out of its images, by digest; and the message if none is available."""
 
 import shutil
 

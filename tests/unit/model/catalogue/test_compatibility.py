@@ -1,4 +1,4 @@
-"""docs/compatibility.md: every pair that it calls refused is refused, on a bad input of its own."""
+"""docs/compatibility.md: every pair that it lists as refused is refused, with a bad input for each."""
 
 import re
 from pathlib import Path

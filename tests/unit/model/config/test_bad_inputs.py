@@ -213,7 +213,7 @@ OF_SHAPE = {"production": "maybe", "queues": [{}], "nodeGroups": 3, "nodeGroup":
 
 
 def test_one_answer_names_every_problem_of_the_stack():
-    """Nothing may come to light in a second round that could be said in the first."""
+    """No problem may appear in a second round that the first could have reported."""
     sections = {config_path(problem.path).split(".")[0].split("[")[0] for problem in judged(laid_over(SOUND, FAULTS))}
     assert sections >= FAULTS.keys() - {"region"}
     of_shape = {config_path(problem.path) for problem in judged(laid_over(SOUND, OF_SHAPE))}

@@ -33,7 +33,7 @@ def another(spec, name):
     """Return a value of a field that is within its limits and not its default.
 
     Raises:
-        LookupError: for text with a form (a bound of its length is none), lists and mappings: give a value in
+        LookupError: for text with a format (more than a maximum length), lists and mappings: give a value in
             ``full_config.yaml``.
     """
     own, annotation = limits.declared(spec)[name]

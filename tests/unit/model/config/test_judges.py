@@ -23,7 +23,7 @@ from trainium_eks.model.sizing.queues import QueueConfig
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModelError, read
 from trainium_eks.model.validation.problems import Severity, config_path, with_value
-from trainium_eks.plan.rules import NOT_JUDGED, RULES, judge
+from trainium_eks.plan.rules import CONFIG_ALONE, NOT_JUDGED, RULES, judge
 
 NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
 TRN = {"name": "train", "instanceType": "trn1.32xlarge"}
@@ -346,7 +346,7 @@ def test_config_and_rule_refuse_the_same_ranges(blocks, wide):
     builder.add("aws:eks/cluster:Cluster", "cluster", vpcConfig=access)
     failing = {result.id for result in judge(builder.graph({"production": True})) if result.status == "fail"}
     assert failing & {"R02", "R03"} == ({"R02", "R03"} if wide else set())
-    assert set(waivers.RULES) == {rule.id for rule in RULES} | set(NOT_JUDGED)
+    assert set(waivers.RULES) == {rule.id for rule in RULES} | set(NOT_JUDGED) | set(CONFIG_ALONE)
 
 
 def test_queue_defaults_come_from_pool_parent_and_guarantee():

@@ -104,7 +104,8 @@ def test_proposed_interval_is_optimal_for_any_run(run, factor):
 
 
 def test_without_faults_only_checkpoints_cost_time():
-    """Two nodes would save each five hours; each 25 minutes takes 1 % of the time, and nobody loses an afternoon."""
+    """Two nodes would save each five hours; each 25 minutes takes 1 % of the time, and no failure costs an
+    afternoon."""
     run = ModelRun(130 * DAY, 15, 600, 300)
     assert goodput.best_seconds(run) > 5 * HOUR
     assert goodput.expect(run).interval_seconds == 25 * MINUTE

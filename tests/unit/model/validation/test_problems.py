@@ -1,4 +1,4 @@
-"""How problems and faults of shape are said: to who writes a config file, and to who writes Python."""
+"""The wording of problems and of faults of shape: to who writes a config file, and to who writes Python."""
 
 import json
 import shlex

@@ -1,5 +1,5 @@
-"""What a broken stack left in an account of moto's, what of it is told from what others have, and what to do about the
-operations of an interrupted update."""
+"""What a broken stack left in an account of moto's, how it is distinguished from other owners' resources, and what to
+do about the operations of an interrupted update."""
 
 import shlex
 from dataclasses import replace
@@ -12,8 +12,8 @@ from trainium_eks.aws.account import READS, Account
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.operate.cleanup import orphans
-from trainium_eks.operate.cleanup.marks import Marks
 from trainium_eks.operate.cleanup.recovery import FINDERS, OPERATIONS, advise, commands
+from trainium_eks.operate.cleanup.stack_tags import Marks
 from trainium_eks.operate.cleanup.state import StackState, StateResource
 from trainium_eks.plan.resource_types import registry
 

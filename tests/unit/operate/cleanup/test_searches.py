@@ -8,6 +8,7 @@ from aws_double import AwsDouble, AwsError
 from cleanup_accounts import CLUSTER, own, state
 
 from trainium_eks.aws.account import READS, Account
+from trainium_eks.aws.tags import cluster_of
 from trainium_eks.kube.api import NoSuchKindError
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
@@ -15,8 +16,7 @@ from trainium_eks.model.config.namespaces import MONITORING
 from trainium_eks.model.finding import Status
 from trainium_eks.operate.cleanup import compute, kinds, monitoring_volumes, orphans, services
 from trainium_eks.operate.cleanup.left_over import Where
-from trainium_eks.operate.cleanup.marks import Marks
-from trainium_eks.operate.preflight.tags import cluster_of
+from trainium_eks.operate.cleanup.stack_tags import Marks
 
 DEV = Marks(stack="dev")
 FILES = {

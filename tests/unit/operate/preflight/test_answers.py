@@ -14,8 +14,8 @@ from good_account import ACCOUNT, ADOPTED, DEPLOYER, GOOD, NOW, QUOTAS, SUPPORTE
 from trainium_eks.aws.account import Account
 from trainium_eks.model.finding import Status
 from trainium_eks.operate.preflight import reach
+from trainium_eks.operate.preflight.existing_resources import AccountState, on_demand_quota, spot_quota
 from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.present import AccountState, on_demand_quota, spot_quota
 from trainium_eks.operate.preflight.run import answered, look
 from trainium_eks.plan.graph import Graph, Resource
 

@@ -204,7 +204,7 @@ DATA_KEY, OTHER_KEY = (f"arn:aws:kms:us-west-2:111122223333:key/{name}" for name
 
 
 def encrypted(key, told="", **more):
-    """Answers of an account whose bucket encrypts with a key, and whose keys are as they are told to be."""
+    """Answers of an account whose bucket encrypts with a key, and whose keys have the given state."""
     default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
     rules = [{"ApplyServerSideEncryptionByDefault": default}] if key else []
     return {

@@ -156,7 +156,7 @@ def test_account_ids_are_shortened_and_plain_names_are_shown():
         "/merge": "`/merge`",
         "`a` @me `b`": "`'a' @me 'b'`",
     }.items():
-        assert safe_text.said(words) == said
+        assert safe_text.sentence(words) == said
 
 
 _TYPES = ("aws:s3/bucket:Bucket", "aws:iam/role:Role", "kubernetes:core/v1:ConfigMap", "aws:eks/nodeGroup:NodeGroup")

@@ -1,4 +1,4 @@
-"""Every replacement and deletion that loses data or running work is told, and nothing else is: over all types and all
+"""Every replacement and deletion that loses data or running work is reported, and nothing else: over all types and all
 inputs of their rows."""
 
 import copy

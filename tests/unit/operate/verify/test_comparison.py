@@ -10,7 +10,7 @@ from trainium_eks.diagnose.local_report import LocalReport, ReportError
 from trainium_eks.model.finding import Status, failed
 from trainium_eks.operate.cleanup.state import StateResource
 from trainium_eks.operate.verify.additions import Teams, added
-from trainium_eks.operate.verify.comparison import ObjectComparison, checks, untold
+from trainium_eks.operate.verify.comparison import ObjectComparison, checks, without_repeats
 
 
 def test_each_drifted_object_fails_and_uncompared_kinds_are_reported():
@@ -57,7 +57,7 @@ def test_lost_object_is_reported_once_beside_a_changed_one():
         lost = ("ServiceAccount victim/trainer", "Deployment kube-system/coredns")
         checked = failed("queues/victim", "victim", "is Closed, trainer and coredns are not ready", "up", objects=lost)
         found = [checked, failed(f"objects/{about}", about, text, "up", lines)]
-        return [each.subject for each in untold(found)]
+        return [each.subject for each in without_repeats(found)]
 
     assert subjects("ServiceAccount victim/trainer", "does not exist") == ["victim"]
     assert subjects("Deployment kube-system/coredns", "spec.replicas is 0, was made as 2") == ["victim"]

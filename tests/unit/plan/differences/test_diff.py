@@ -230,7 +230,7 @@ def test_lost_data_is_listed_first_and_the_rest_by_component():
 
 
 def test_removed_guard_is_listed_first_and_in_json():
-    """Without it `destroy` deletes the data, and no input says so."""
+    """Without it `destroy` deletes the data, although no input changes."""
     before = optioned(environment(), "lustre", Options(retain_on_delete=True, custom_timeouts={"create": "1h"}))
     changes = _compare(optioned(environment(), "lustre", Options()), before)
     assert [option.option for option in changes.options] == ["retainOnDelete", "customTimeouts"]

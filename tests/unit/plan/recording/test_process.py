@@ -1,4 +1,4 @@
-"""Recording a project's own program in a process of its own."""
+"""Recording of a project's program in a separate process."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def project(directory, program, stack="config: {}"):
 
 
 def runs(pid):
-    """Whether a process goes on; what has ended may still be listed until somebody has asked for its exit code."""
+    """Whether a process goes on; an ended process may still be listed until its exit code was read."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -222,7 +222,7 @@ def test_endless_program_is_stopped_with_its_position(tmp_path):
 
 @pytest.mark.slow
 def test_unresponsive_process_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(process, "_LIMITS", 1)
     program = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n"
     with pytest.raises(ProgramTimeoutError, match="did not say"):
         record(project(tmp_path, program), "dev", timeout_seconds=8)

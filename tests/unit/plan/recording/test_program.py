@@ -16,7 +16,6 @@ from waiting import SECONDS, out_of_time
 
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Options
 from trainium_eks.plan.recording.program import RecordingError, RecordingTimeoutError
-from trainium_eks.plan.recording.watchdog import Standstill
 from trainium_eks.plan.resource_types.simulation import Simulation
 
 
@@ -201,14 +200,6 @@ def test_hanging_resource_is_named_with_its_dependency(record):
         released.set()
     waits = {"aws:ec2/vpc:Vpc v (waiting for: cidr_block)", "exports (waiting for: stuck)"}
     assert {"aws:ec2/eip:Eip e (being created)", *waits} <= set(found)
-
-
-def test_program_is_stuck_after_as_many_idle_looks_as_the_limit():
-    every_second = Standstill(lambda: 0, 3, 1)
-    assert [every_second.look() for _ in range(4)] == [False, False, True, True]
-    by_default = Standstill(lambda: 0, 60, None)
-    assert by_default.every_seconds == 6
-    assert [by_default.look() for _ in range(10)] == [False] * 9 + [True]
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ import pulumi_kubernetes as k8s
 import pytest
 from pulumi import _types
 
-from trainium_eks.plan.backend import Registration, SimulationError
-from trainium_eks.plan.graph import UNKNOWN, Options
+from trainium_eks.plan.backend import SimulationError
+from trainium_eks.plan.graph import UNKNOWN, Resource
 from trainium_eks.plan.resource_types import sdk_inputs
 from trainium_eks.plan.resource_types.registry import ROWS
 from trainium_eks.plan.resource_types.simulation import Simulation
@@ -16,15 +16,15 @@ from trainium_eks.plan.resource_types.simulation import Simulation
 AWS = sorted(token for token in ROWS if token.startswith("aws:"))
 
 
-def registration(type_, inputs):
+def resource(type_, inputs):
     importlib.import_module("pulumi_aws")
     urn = f"urn:pulumi:test::trainium-eks::{type_}::thing"
-    return Registration(urn, type_, "thing", "", inputs, "", (), Options(), False)
+    return Resource(urn, type_, "thing", inputs=inputs)
 
 
 @pytest.mark.parametrize("type_", AWS)
 def test_every_answer_has_the_sdks_type_and_the_simulated_account(type_):
-    asked = registration(type_, {})
+    asked = resource(type_, {})
     _, computed = Simulation("us-gov-west-1").create(asked)
     assert set(computed) <= set(_types.resource_types(sdk_inputs.resource_class(type_)))
     assert json.dumps(computed) == json.dumps(Simulation("us-gov-west-1").create(asked)[1])
@@ -34,13 +34,13 @@ def test_every_answer_has_the_sdks_type_and_the_simulated_account(type_):
             assert (partition, region in ("us-gov-west-1", "")) == ("aws-us-gov", True)
             assert account == "000000000000" or type_ == "aws:s3/bucket:Bucket"
     unknown = dict.fromkeys(sdk_inputs.input_types(type_) or {}, UNKNOWN)
-    identity, _ = Simulation().create(registration(type_, unknown))
+    identity, _ = Simulation().create(resource(type_, unknown))
     assert isinstance(identity, str), "inputs may not be known yet"
 
 
 def test_given_name_is_kept_and_a_missing_one_is_generated():
     def name(**inputs):
-        return str(Simulation().create(registration("aws:iam/role:Role", inputs))[1]["name"])
+        return str(Simulation().create(resource("aws:iam/role:Role", inputs))[1]["name"])
 
     assert name(name="mine") == "mine"
     assert name(namePrefix="pre-").startswith("pre-sim-")
@@ -51,7 +51,7 @@ def test_an_unknown_type_is_an_error():
     for type_ in ("aws:ivs/channel:Channel", "random:index/randomId:RandomId", "pulumi:providers:gcp"):
         assert not Simulation().simulates(type_)
         with pytest.raises(SimulationError, match=type_):
-            Simulation().create(registration(type_, {}))
+            Simulation().create(resource(type_, {}))
 
 
 def test_object_in_a_text_or_object_field_is_checked_as_an_object():

@@ -2,16 +2,11 @@
 
 from collections.abc import Mapping
 
-from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.resource_types.resource_type import REGION, ResourceType
 
 
-def _tag(call: Call) -> Answer:
-    return f"{call.text('autoscalingGroupName')},{call.mapping('tag').get('key', '')}", {}
-
-
-def _gone(tag: Resource) -> str:
+def _removal_effect(tag: Resource) -> str:
     """Return the effect of removing a group's tag: none for a tag that its nodes inherit, which names their payer."""
     handed_on = isinstance(tag.inputs.get("tag"), Mapping) and tag.inputs["tag"].get("propagateAtLaunch") is True
     return "" if handed_on else "Cluster Autoscaler finds it no more"
@@ -19,10 +14,10 @@ def _gone(tag: Resource) -> str:
 
 TAG = ResourceType(
     token="aws:autoscaling/tag:Tag",
-    simulated=_tag,
+    simulated=lambda call: (f"{call.text('autoscalingGroupName')},{call.mapping('tag').get('key', '')}", {}),
     tagged=False,
     replaced_by=(REGION, "autoscalingGroupName", "tag.key"),
     understood=("tag.value",),
     creation="",
-    deletion=_gone,
+    deletion=_removal_effect,
 )

@@ -1,10 +1,8 @@
 """AWS Budgets: mails about spending."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from trainium_eks.plan.backend import ACCOUNT, Answer, Call
-from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types.resource_type import Concern, ResourceType, ShownType
 
 
@@ -19,21 +17,17 @@ def _budget(call: Call) -> Answer:
     }
 
 
-def _amount(_graph: Graph, budget: Resource) -> Iterable[str]:
-    yield f"{budget.inputs.get('limitAmount', '?')} USD a month"
-
-
 def _raised(before: Any, after: Any) -> bool:
     """Return whether an amount, which is a text, rose."""
     return float(after) > float(before)
 
 
-def _told_fewer(before: Any, after: Any) -> bool:
+def _notifies_fewer(before: Any, after: Any) -> bool:
     """Return whether any address gets mails for fewer of the thresholds."""
-    return not _told(before) <= _told(after)
+    return not _notified(before) <= _notified(after)
 
 
-def _told(notifications: Any) -> set[tuple[Any, ...]]:
+def _notified(notifications: Any) -> set[tuple[Any, ...]]:
     return {
         (each.get("notificationType"), each.get("threshold"), email)
         for each in notifications or ()
@@ -47,10 +41,10 @@ BUDGET = ResourceType(
     named_by=("name",),
     replaced_by=("accountId", "name", "namePrefix"),
     # Without actions a budget costs nothing (AWS Budgets pricing).
-    shown=ShownType(_amount),
+    shown=ShownType(lambda _graph, budget: [f"{budget.inputs.get('limitAmount', '?')} USD a month"]),
     understood=(
         Concern("limitAmount", _raised, "the mails come later"),
-        Concern("notifications", _told_fewer, "fewer people are told, or for fewer reasons"),
+        Concern("notifications", _notifies_fewer, "fewer people are told, or for fewer reasons"),
     ),
     creation="",
     deletion="nobody is told what it costs",

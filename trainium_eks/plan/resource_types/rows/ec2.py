@@ -154,7 +154,7 @@ def instance_type(graph: Graph, resource: Resource) -> str:
 
 
 def root_disk(template: Resource | None) -> Mapping[str, Any]:
-    """Return the first volume of a launch template; empty where the template has none."""
+    """Return the first volume of a launch template, or an empty dictionary."""
     mappings = template.inputs.get("blockDeviceMappings") if template else None
     for mapping in mappings if isinstance(mappings, list) else ():
         if isinstance(mapping, Mapping) and isinstance(mapping.get("ebs"), Mapping):

@@ -36,7 +36,7 @@ def _repository_facts(_graph: Graph, repository: Resource) -> Iterable[str]:
 
 
 def _has_own_images(repository: Resource) -> bool:
-    """Return whether a repository has images of its own, and no copies that a pull-through cache rule fills in: the
+    """Return whether a repository holds pushed images, and no copies of a pull-through cache: the
     upstream registry still has those."""
     return not any(PULL_THROUGH_CACHE_RULE.token in urn for urn in repository.dependencies)
 

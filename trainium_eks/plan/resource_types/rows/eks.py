@@ -302,10 +302,6 @@ def _addon(call: Call) -> Answer:
     return f"{cluster}:{addon}", {"arn": arn, "createdAt": TIME, "modifiedAt": TIME}
 
 
-def _addon_seconds(addon: Resource) -> float:
-    return addons.known(_addon_name(addon)).seconds
-
-
 def _addon_name(addon: Resource) -> str:
     return str(addon.inputs.get("addonName", ""))
 
@@ -318,7 +314,7 @@ ADDON = ResourceType(
     token="aws:eks/addon:Addon",
     simulated=_addon,
     replaced_by=(REGION, "clusterName", "addonName"),
-    seconds=_addon_seconds,
+    seconds=lambda addon: addons.known(_addon_name(addon)).seconds,
     shown=ShownType(_addon_facts, joined_as=_addon_name),
     local="addon",
     understood=(

@@ -42,10 +42,6 @@ def _release(call: Call) -> Answer:
     return f"{namespace}/{name}", {"name": name, "namespace": namespace, "status": status, "resourceNames": {}}
 
 
-def _seconds(release: Resource) -> float:
-    return VOLCANO_SECONDS if is_volcano(release) else RELEASE_SECONDS
-
-
 CLAIM_SIZES = re.compile(r"(\.requests\.storage|\.persistence\.size)$")
 """Paths of values from which charts take the size of a claimed volume."""
 
@@ -118,7 +114,7 @@ RELEASE = ResourceType(
     named_by=("namespace", "name"),
     tagged=False,
     replaced_by=("name", "namespace"),
-    seconds=_seconds,
+    seconds=lambda release: VOLCANO_SECONDS if is_volcano(release) else RELEASE_SECONDS,
     price=_claims,
     shown=ShownType(_facts),
     local="release",

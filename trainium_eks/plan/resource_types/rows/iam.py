@@ -32,10 +32,6 @@ def _role_policy(call: Call) -> Answer:
     return f"{call.text('role')}:{name}", {"name": name}
 
 
-def _role_policy_attachment(call: Call) -> Answer:
-    return f"{call.text('role')}/{call.text('policyArn')}", {}
-
-
 ROLE = ResourceType(
     token="aws:iam/role:Role",
     simulated=_role,
@@ -72,7 +68,7 @@ ROLE_POLICY = ResourceType(
 
 ROLE_POLICY_ATTACHMENT = ResourceType(
     token="aws:iam/rolePolicyAttachment:RolePolicyAttachment",
-    simulated=_role_policy_attachment,
+    simulated=lambda call: (f"{call.text('role')}/{call.text('policyArn')}", {}),
     tagged=False,
     replaced_by=("role", "policyArn"),
     understood=(

@@ -18,7 +18,7 @@ from trainium_eks.plan.resource_types.resource_type import (
 
 
 def _key(call: Call) -> Answer:
-    identity = f"sim-{uuid.uuid5(uuid.NAMESPACE_URL, call.registration.urn)}"
+    identity = f"sim-{uuid.uuid5(uuid.NAMESPACE_URL, call.resource.urn)}"
     return identity, {"keyId": identity, "arn": call.arn("kms", f"key/{identity}")}
 
 
@@ -29,10 +29,6 @@ def _alias(call: Call) -> Answer:
         "arn": call.arn("kms", name),
         "targetKeyArn": call.arn("kms", f"key/{call.text('targetKeyId').rsplit('/', 1)[-1]}"),
     }
-
-
-def _key_policy(call: Call) -> Answer:
-    return call.text("keyId"), {}
 
 
 def _key_deleted(key: Resource) -> str:
@@ -67,7 +63,7 @@ ALIAS = ResourceType(
 
 KEY_POLICY = ResourceType(
     token="aws:kms/keyPolicy:KeyPolicy",
-    simulated=_key_policy,
+    simulated=lambda call: (call.text("keyId"), {}),
     tagged=False,
     replaced_by=(REGION, "keyId"),
     understood=access.POLICY,

@@ -53,7 +53,7 @@ def _cluster_wide(call: Call) -> Answer:
 def _any_kind(call: Call) -> Answer:
     """Return the answer for a kind without a row. Only the cluster knows whether a custom kind is namespaced: its
     namespace is the program's."""
-    group_version, _, kind = call.registration.type.removeprefix(PREFIX).rpartition(":")
+    group_version, _, kind = call.resource.type.removeprefix(PREFIX).rpartition(":")
     group = group_version.partition("/")[0]
     kind = kind.removesuffix("Patch")
     return _object(call, "default" if group in BUILT_IN_GROUPS and kind not in CLUSTER_WIDE else "")
@@ -64,13 +64,13 @@ def _object(call: Call, namespace: str) -> Answer:
     inputs = call.inputs
     missing = [field for field in ("apiVersion", "kind") if not inputs.get(field)]
     if missing:
-        raise SimulationError(f"{call.registration.type} has no {' and no '.join(missing)}")
+        raise SimulationError(f"{call.resource.type} has no {' and no '.join(missing)}")
     metadata = dict(call.mapping("metadata"))
-    prefix = metadata.get("generateName") or f"{call.registration.name}-"
+    prefix = metadata.get("generateName") or f"{call.resource.name}-"
     metadata.setdefault("name", f"{prefix}sim-{call.digest}")
     if namespace:
         metadata.setdefault("namespace", namespace)
-    metadata["uid"] = str(uuid.uuid5(uuid.NAMESPACE_URL, call.registration.urn))
+    metadata["uid"] = str(uuid.uuid5(uuid.NAMESPACE_URL, call.resource.urn))
     metadata["creationTimestamp"] = TIME
     within = metadata.get("namespace")
     identity = f"{within}/{metadata['name']}" if within else str(metadata["name"])
@@ -91,10 +91,6 @@ CLUSTER_WIDE = frozenset(_LISTS["clusterWide"])
 
 def _named(_graph: Graph, resource: Resource) -> Iterable[str]:
     yield str(value_at(resource.inputs, "metadata.name") or "")
-
-
-def _size(_graph: Graph, volume: Resource) -> Iterable[str]:
-    yield str(value_at(volume.inputs, "spec.capacity.storage") or "")
 
 
 def _amounts(_graph: Graph, queue: Resource) -> Iterable[str]:
@@ -189,7 +185,7 @@ PERSISTENT_VOLUME = kind(
     *(f"spec.{source}" for source in _LISTS["volumeSources"]),
     namespaced=False,
     price=BilledElsewhere("file systems and volumes"),
-    shown=ShownType(_size),
+    shown=ShownType(lambda _graph, volume: [str(value_at(volume.inputs, "spec.capacity.storage") or "")]),
     holds=Holds("its tie to the files", Worth.TIE),
     understood=(
         "spec.capacity",

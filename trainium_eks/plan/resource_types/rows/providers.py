@@ -4,14 +4,9 @@ import json
 import uuid
 from typing import Any
 
-from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.resource_types import access
 from trainium_eks.plan.resource_types.resource_type import REGION, Concern, ResourceType, When
-
-
-def _provider(call: Call) -> Answer:
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, call.registration.urn)), {}
 
 
 def _may_be_another_cluster(provider: Resource, _before: object, _after: object) -> bool:
@@ -28,7 +23,7 @@ def _more_accounts(before: Any, after: Any) -> str:
 def _row(token: str, replaced_by: tuple[str | When, ...], understood: tuple[str | Concern, ...] = ()) -> ResourceType:
     return ResourceType(
         token=token,
-        simulated=_provider,
+        simulated=lambda call: (str(uuid.uuid5(uuid.NAMESPACE_URL, call.resource.urn)), {}),
         tagged=False,
         replaced_by=replaced_by,
         seconds=0,

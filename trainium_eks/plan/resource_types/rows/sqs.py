@@ -11,10 +11,6 @@ def _queue(call: Call) -> Answer:
     return url, {"name": name, "url": url, "arn": call.arn("sqs", name)}
 
 
-def _queue_policy(call: Call) -> Answer:
-    return call.text("queueUrl"), {}
-
-
 QUEUE = ResourceType(
     token="aws:sqs/queue:Queue",
     simulated=_queue,
@@ -26,7 +22,7 @@ QUEUE = ResourceType(
 
 QUEUE_POLICY = ResourceType(
     token="aws:sqs/queuePolicy:QueuePolicy",
-    simulated=_queue_policy,
+    simulated=lambda call: (call.text("queueUrl"), {}),
     tagged=False,
     replaced_by=(REGION, "queueUrl"),
     understood=access.POLICY,

@@ -55,16 +55,12 @@ def _vpc(call: Call) -> Answer:
     }
 
 
-def _vpc_facts(_graph: Graph, vpc: Resource) -> Iterable[str]:
-    yield str(vpc.inputs.get("cidrBlock", ""))
-
-
 VPC = ResourceType(
     token="aws:ec2/vpc:Vpc",
     simulated=_vpc,
     replaced_by=(REGION, "cidrBlock", "instanceTenancy", "ipv4IpamPoolId", "ipv4NetmaskLength"),
     seconds=12,
-    shown=ShownType(_vpc_facts),
+    shown=ShownType(lambda _graph, vpc: [str(vpc.inputs.get("cidrBlock", ""))]),
     holds=Holds("everything in it", Worth.GROUND),
     refuses_deletion=RefusesDeletion("DependencyViolation: The vpc '{id}' has dependencies and cannot be deleted."),
     creation="",
@@ -228,10 +224,6 @@ def _vpc_endpoint(call: Call) -> Answer:
     }
 
 
-def _endpoint_seconds(endpoint: Resource) -> float:
-    return 60 if is_interface_endpoint(endpoint) else 6
-
-
 def _endpoint_price(_graph: Graph, endpoint: Resource, _catalogue: Catalogue) -> Iterator[Line]:
     if is_interface_endpoint(endpoint):
         yield bill.interface_endpoints(len(endpoint.inputs.get("subnetIds") or ()))
@@ -246,7 +238,7 @@ VPC_ENDPOINT = ResourceType(
     token="aws:ec2/vpcEndpoint:VpcEndpoint",
     simulated=_vpc_endpoint,
     replaced_by=(REGION, "vpcId", "serviceName", "serviceRegion", "vpcEndpointType"),
-    seconds=_endpoint_seconds,
+    seconds=lambda endpoint: 60 if is_interface_endpoint(endpoint) else 6,
     price=_endpoint_price,
     shown=ShownType(_endpoint_facts),
     understood=access.POLICY,

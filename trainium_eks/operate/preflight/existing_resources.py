@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.aws.account import Account, RequestError
+from trainium_eks.aws.tags import cluster_of, tags_of
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.tags import cluster_of, tags_of
 
 _RUNNING = {"Name": "instance-state-name", "Values": ["pending", "running"]}
 _STANDARD = frozenset("acdhimrtz")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from trainium_eks.operate.preflight.tags import cluster_of
+from trainium_eks.aws.tags import cluster_of
 
 PARTS = (
     *("autoscaler", "budget", "cluster", "fsx", "gpu", "grafana", "idle", "images", "karpenter", "key", "logs"),
