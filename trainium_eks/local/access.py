@@ -1,7 +1,8 @@
 """The local cloud as the client sees it: kubeconfigs, processes, sizes of node groups, kept logs, files of volumes, and
 images.
 
-The client imports this module alone.
+The client imports this module alone. Two imports are inside functions: with them comes the package cryptography, which
+most commands need not load.
 """
 
 import heapq
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from trainium_eks.local.agent import log_retention
 from trainium_eks.local.agent.log_retention import KeptLine
-from trainium_eks.local.control_plane import ports, processes, researchers
+from trainium_eks.local.control_plane import processes
 from trainium_eks.local.images import images
 from trainium_eks.local.images.installing import known_recipe
 from trainium_eks.local.nodes import resizing
@@ -28,6 +29,8 @@ __all__ = ["Paths", "images", "known_recipe"]
 
 def make_kubeconfig(paths: Paths, namespace: str) -> Path:
     """Return the file of a kubeconfig for a team's researcher, with the team's namespace in its context."""
+    from trainium_eks.local.control_plane import researchers
+
     return researchers.kubeconfig(paths, namespace)
 
 
@@ -67,5 +70,7 @@ def list_files(paths: Paths, namespace: str, claim: str, directory: str) -> tupl
 
 def free_port_of_pod(paths: Paths) -> int | None:
     """Return a free port for a pod on this machine's network; None where each pod has a network."""
+    from trainium_eks.local.control_plane import ports
+
     chosen = Chosen.load(paths.pods)
     return None if chosen is None or chosen.isolation is Isolation.NET else ports.free_port(set())
