@@ -208,15 +208,6 @@ def waivers_of(args: object) -> dict[str, str]:
     return reasons(args.get("waivers") if isinstance(args, Mapping) else getattr(args, "waivers", None))
 
 
-def merge_args(spec: type[A], section: ConfigModel, /, **wiring: Any) -> A:
-    """Return a component's args: the config section that they extend, and the wiring that the stack adds.
-
-    ``NetworkArgs`` extends ``NetworkConfig``: ``merge_args(NetworkArgs, config.network, region=config.region)``. Values
-    are passed through uncopied, so Outputs stay themselves.
-    """
-    return spec(**{**dict(section), **wiring})
-
-
 def computed(value: pulumi.Output[str], mocked: str = "mocked") -> pulumi.Output[str]:
     """Return a property that the provider computes; ``mocked`` under Pulumi's mocks, which in their usual form answer
     with a resource's inputs alone."""

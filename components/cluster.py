@@ -23,7 +23,7 @@ from trainium_eks.model.validation.config_model import StrictBool, mark_validate
 from trainium_eks.model.validation.problems import Problem, join, join_key, nearest, under
 
 from . import _addons, _iam, _ids
-from ._args import LustreNetwork, Tags, Text, merge_args, outputs, validate_args, waivers_of
+from ._args import LustreNetwork, Tags, Text, outputs, validate_args, waivers_of
 from ._charts import plain_problems
 from ._control_plane import Setting, make_control_plane
 from ._cpu_nodes import CpuPool, autoscaling_group, make_cpu_nodes
@@ -393,13 +393,11 @@ class TrainiumCluster(pulumi.ComponentResource):
         together."""
         args = self._args
         zone = group_judge.zone_of(group) or next(iter(args.subnet_ids_by_zone))
-        wiring = merge_args(
-            AcceleratorNodeGroupArgs,
-            group,
+        wiring = AcceleratorNodeGroupArgs(
+            **{**dict(group), "kubernetes_version": group_judge.version_of(group, args.kubernetes_version)},
             region=args.region,
             cluster_name=self.cluster_name,
             cluster_security_group_id=self.cluster_security_group_id,
-            kubernetes_version=group_judge.version_of(group, args.kubernetes_version),
             vpc_id=args.vpc_id,
             subnet_id=args.subnet_ids_by_zone[zone],
             node_role_arn=self.node_role_arn,

@@ -6,26 +6,40 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
+from trainium_eks.model.catalogue import node_templates
+from trainium_eks.model.config import idle
 from trainium_eks.model.config import stack_config as model
+from trainium_eks.model.config.autoscaling import served_groups
 from trainium_eks.model.config.capacity import CapacityBlock, Reservation
-from trainium_eks.model.config.node_groups import NodeGroupConfig
+from trainium_eks.model.config.namespaces import NamespaceConfig
+from trainium_eks.model.config.node_groups import POOL_LABEL, NodeGroupConfig
 from trainium_eks.model.config.stack_config import StackConfig
+from trainium_eks.model.config.storage import FileSystemConfig
 from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing import queues as queue_model
-from trainium_eks.model.validation.config_model import mark_validated
 
-from ._args import merge_args, outputs, validate_args, waivers_of
+from ._args import outputs, validate_args, waivers_of
 from ._dicts import StackConfigDict
-from ._foundation import make_foundation
+from ._fabric_gate import make_gate
+from ._foundation import Foundation
+from ._shared_storage import SharedStorage
 from ._stack_config import name_problems
-from ._stack_nodes import make_autoscaling, make_device_addons, make_fabric_gate, make_idle_guard
-from ._stack_observability import make_logs, make_metrics
-from ._stack_sagemaker import make_sagemaker
-from ._stack_storage import make_storage, make_volumes
+from .cluster_autoscaler import AutoscaledGroup, ClusterAutoscaler
+from .fsx_lustre import FsxLustre
+from .gpu_addons import GpuAddons
+from .idle_guard import GuardedGroup, IdleGuard
 from .image_cache import cache_of, from_cache
-from .image_repository import ImageRepository, ImageRepositoryArgs
-from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
-from .volcano_stack import VolcanoStack, VolcanoStackArgs
+from .image_repository import ImageRepository
+from .karpenter import Karpenter
+from .log_shipping import LogShipping
+from .lustre_volumes import LustreVolumes
+from .managed_grafana import ManagedGrafana
+from .metrics_stack import MetricsStack
+from .neuron_addons import NeuronAddons
+from .sagemaker_endpoint import SageMakerEndpoint
+from .sagemaker_training import SageMakerTraining
+from .training_namespace import TrainingNamespace
+from .volcano_stack import VolcanoStack
 
 NOTIFICATIONS = ((50, "ACTUAL"), (80, "ACTUAL"), (100, "ACTUAL"), (100, "FORECASTED"))
 """Per cent of the budget's amount in a month, and the cost that is compared: actual or forecast."""
@@ -74,19 +88,19 @@ class TrainingStack(pulumi.ComponentResource):
         self._config = config
         self._queues = queue_model.resolve(config.queues, model.pool(config))
 
-        self._base = make_foundation(name, config, self)
-        self._shared = make_storage(self._base)
+        self._base = Foundation(self, name, config)
+        self._shared = self._make_file_system()
         self._volcano = self._make_volcano()
-        make_device_addons(self._base, self._volcano)
-        make_autoscaling(self._base)
-        self._volumes = make_volumes(self._base, self._shared)
-        self._namespaces = self._make_namespaces()
+        self._make_device_plugins()
+        self._make_autoscalers()
+        self._volumes = self._make_volumes()
+        self._namespaces = {each.name: self._make_namespace(each) for each in config.namespaces}
         self._repository = self._make_repository()
-        make_metrics(self._base, self._shared)
-        self._logs = make_logs(self._base)
-        make_idle_guard(self._base)
-        make_fabric_gate(self._base)
-        self._sagemaker = make_sagemaker(self._base, self._shared, self._repository)
+        self._make_metrics()
+        self._logs = self._make_logs()
+        self._make_idle_guard()
+        self._make_fabric_gate()
+        self._sagemaker = self._make_sagemaker()
         self._make_spending_alert()
 
         self.cluster_name = self._base.cluster.cluster_name
@@ -124,53 +138,235 @@ class TrainingStack(pulumi.ComponentResource):
             "otherHourlyUsd": round(bill.of_config(config.model_copy(update={"node_groups": ()})).hourly_usd, 4),
         }
 
+    def _make_file_system(self) -> SharedStorage | None:
+        base, section = self._base, self._config.file_system
+        if section is None:
+            return None
+        made = base.make(
+            FsxLustre,
+            "fsx",
+            section,
+            subnet_id=self._file_system_subnet(section),
+            client_security_group_ids={"cluster": base.cluster.cluster_security_group_id},
+            tags=base.tags,
+        )
+        return SharedStorage(section, made)
+
+    def _file_system_subnet(self, section: FileSystemConfig) -> pulumi.Output[str]:
+        return self._base.network.private_subnet_id(section.zone_id or model.accelerator_zone(self._config))
+
     def _make_volcano(self) -> VolcanoStack:
         config = self._config
-        args = merge_args(
-            VolcanoStackArgs,
+        return self._base.make(
+            VolcanoStack,
+            "volcano",
             config.volcano,
+            self._base.in_cluster(),
+            is_validated=False,
             queues=self._queues,
             pool=model.pool(config),
             rests_at_zero=model.rests_at_zero(config),
             topology_labels=model.topology_labels(config),
             rendezvous_namespaces=tuple(each.name for each in config.namespaces),
-            waivers=waivers_of(config),
         )
-        return VolcanoStack(f"{self._name}-volcano", args, self._base.in_cluster())
 
-    def _make_namespaces(self) -> dict[str, TrainingNamespace]:
-        config, base = self._config, self._base
-        capability = {queue.name: dict(queue.capability or {}) for queue in self._queues}
-        made: dict[str, TrainingNamespace] = {}
-        linked = self._shared.linked_bucket(config.region) if self._shared else {}
-        for each in config.namespaces:
-            args = merge_args(
-                TrainingNamespaceArgs,
-                each,
-                region=config.region,
-                cluster_name=base.cluster.cluster_name,
-                queue_capability=_sum(capability[queue] for queue in each.queues if isinstance(queue, str)),
-                room=model.room(config),
-                shared_nodes=model.shared_nodes(config, each),
-                volume_name=self._volumes.volume_name(each.name) if self._volumes else None,
-                volume_gib=config.file_system.storage_capacity_gib if config.file_system else 0,
-                volume_class=self._volumes.shared_class_name if self._volumes else "",
-                **{"kms_key_arn": base.key.key_arn, **linked},
-                permissions_boundary=config.permissions_boundary,
-                rendezvous=config.volcano.rendezvous,
+    def _make_device_plugins(self) -> None:
+        """Make the device plugins of the families in use; the EFA plugin is installed once, even for both families."""
+        base, config = self._base, self._config
+        family = {each: base.catalogue.find(each).family for each in base.accelerator_types}
+        neuron = tuple(each for each, its in family.items() if its == "neuron")
+        gpu = tuple(each for each, its in family.items() if its == "nvidia")
+        if neuron:
+            base.make(
+                NeuronAddons,
+                "neuron",
+                config.neuron_addons,
+                base.in_cluster(),
+                is_validated=False,
+                instance_types=neuron,
+                efa_instance_types=base.efa_types,
+            )
+        if gpu:
+            base.make(
+                GpuAddons,
+                "gpu",
+                config.gpu_addons,
+                base.in_cluster(),
+                is_validated=False,
+                instance_types=gpu,
+                efa_instance_types=() if neuron else base.efa_types,
                 volcano=self._volcano.admission,
             )
-            made[each.name] = TrainingNamespace(f"{self._name}-{each.name}", mark_validated(args), base.in_cluster())
-        return made
+
+    def _make_autoscalers(self) -> None:
+        """Make Karpenter and Cluster Autoscaler; they run on the system nodes, which neither removes."""
+        base, autoscaling = self._base, self._config.autoscaling
+        if autoscaling.karpenter is not None:
+            base.make(
+                Karpenter,
+                "karpenter",
+                autoscaling.karpenter,
+                base.in_cluster(),
+                is_validated=False,
+                cluster_security_group_id=base.cluster.cluster_security_group_id,
+                node_selector={POOL_LABEL: "system"},
+                tags=base.tags,
+            )
+        if autoscaling.cluster_autoscaler is not None:
+            base.make(
+                ClusterAutoscaler,
+                "autoscaler",
+                autoscaling.cluster_autoscaler,
+                base.in_cluster(),
+                groups=(self._autoscaled_cpu_pool(), *map(self._autoscaled, served_groups(self._config))),
+                node_selector={POOL_LABEL: "system"},
+                tags=base.tags,
+            )
+
+    def _autoscaled_cpu_pool(self) -> AutoscaledGroup:
+        nodes = self._config.cluster.cpu_nodes
+        return AutoscaledGroup(
+            name="cpu",
+            instance_type=nodes.instance_type,
+            autoscaling_group=self._base.cluster.autoscaling_group("cpu"),
+            labels={POOL_LABEL: "cpu"},
+            resources=node_templates.of_cpu_nodes(nodes),
+        )
+
+    def _autoscaled(self, group: NodeGroupConfig) -> AutoscaledGroup:
+        """Return an accelerator group with the labels and resources of its nodes, which an empty group has not."""
+        cluster = self._base.cluster
+        return AutoscaledGroup(
+            name=group.name,
+            instance_type=group.instance_type,
+            autoscaling_group=cluster.autoscaling_group(group.name),
+            labels=cluster.groups[group.name].labels,
+            resources=node_templates.of_group(group, self._base.catalogue),
+        )
+
+    def _make_volumes(self) -> LustreVolumes | None:
+        """Make a volume for each namespace; volumes wait for the cluster, the file system does not."""
+        if self._shared is None:
+            return None
+        section, file_system = self._shared.config, self._shared.file_system
+        return self._base.make(
+            LustreVolumes,
+            "volumes",
+            None,
+            self._base.in_cluster(*file_system.client_access),
+            is_validated=False,
+            file_system_id=file_system.file_system_id,
+            dns_name=file_system.dns_name,
+            mount_name=file_system.mount_name,
+            storage_capacity_gib=section.storage_capacity_gib,
+            subnet_id=self._file_system_subnet(section),
+            security_group_id=file_system.security_group_id,
+            root=self._shared.root,
+            on_demand=section.on_demand,
+            namespaces={each.name: each.training_user_id for each in self._config.namespaces},
+        )
+
+    def _make_namespace(self, section: NamespaceConfig) -> TrainingNamespace:
+        config, volumes = self._config, self._volumes
+        capability = {queue.name: dict(queue.capability or {}) for queue in self._queues}
+        linked = self._shared.linked_bucket(config.region) if self._shared else {}
+        return self._base.make(
+            TrainingNamespace,
+            section.name,
+            section,
+            self._base.in_cluster(),
+            queue_capability=_sum(capability[queue] for queue in section.queues if isinstance(queue, str)),
+            room=model.room(config),
+            shared_nodes=model.shared_nodes(config, section),
+            volume_name=volumes.volume_name(section.name) if volumes else None,
+            volume_gib=config.file_system.storage_capacity_gib if config.file_system else 0,
+            volume_class=volumes.shared_class_name if volumes else "",
+            **linked,
+            rendezvous=config.volcano.rendezvous,
+            volcano=self._volcano.admission,
+        )
 
     def _make_repository(self) -> ImageRepository | None:
-        config, base = self._config, self._base
-        if config.image_repository is None:
-            return None
-        args = merge_args(
-            ImageRepositoryArgs, config.image_repository, region=config.region, kms_key_arn=base.key.key_arn
+        section = self._config.image_repository
+        return self._base.make(ImageRepository, "images", section) if section is not None else None
+
+    def _make_metrics(self) -> None:
+        """Make Prometheus with its exporters, and Grafana, in the cluster or as a service."""
+        base, shared, section = self._base, self._shared, self._config.observability
+        if section.metrics is None:
+            return
+        cluster = self._config.cluster
+        others = (cluster.system_nodes.instance_type, cluster.cpu_nodes.instance_type)
+        metrics = base.make(
+            MetricsStack,
+            "metrics",
+            section.metrics,
+            base.in_cluster(),
+            grafana=section.grafana,
+            instance_types=tuple(dict.fromkeys((*base.accelerator_types, *others))),
+            efa_instance_types=base.efa_types,
+            node_selector={POOL_LABEL: "cpu"},
+            file_system_id=shared.file_system.file_system_id if shared else None,
+            exports_to_s3=shared is not None and shared.exports_to_s3,
+            tags=base.tags,
         )
-        return ImageRepository(f"{self._name}-images", mark_validated(args), base.child())
+        if section.grafana is not None and section.grafana.managed is not None:
+            workspace, tags = metrics.workspace_arn, base.tags
+            base.make(ManagedGrafana, "grafana", section.grafana.managed, workspace_arn=workspace, tags=tags)
+
+    def _make_logs(self) -> LogShipping | None:
+        base, section = self._base, self._config.observability.logs
+        return base.make(LogShipping, "logs", section, base.in_cluster(), tags=base.tags) if section else None
+
+    def _make_idle_guard(self) -> None:
+        base, section = self._base, self._config.idle_guard
+        groups = {group.name: self._guarded(group) for group in idle.guarded(self._config)}
+        if section is not None and groups:
+            base.make(IdleGuard, "idle", section, base.in_cluster(), groups=groups, tags=base.tags)
+
+    def _guarded(self, group: NodeGroupConfig) -> GuardedGroup:
+        return GuardedGroup(
+            eks_name=self._base.cluster.groups[group.name].node_group_name,
+            devices=tuple(self._base.catalogue.device_resources(group.instance_type)),
+            minimum=group.min_size,
+            removes=idle.removes_from(group),
+        )
+
+    def _make_fabric_gate(self) -> None:
+        base, section = self._base, self._config.fabric_gate
+        if section is not None and base.accelerator_pools:
+            make_gate(base.name, section, base.accelerator_pools, base.catalogue, base.in_cluster())
+
+    def _make_sagemaker(self) -> SageMakerTraining | None:
+        """Make role, security group and bucket of SageMaker's training jobs, and the endpoints."""
+        base, config, section = self._base, self._config, self._config.sage_maker
+        if section is None:
+            return None
+        repository, shared, subnets = self._repository, self._shared, tuple(base.subnets().values())
+        linked = shared.bucket() if section.bucket is None and shared is not None else {}
+        made = base.make(
+            SageMakerTraining,
+            "sagemaker",
+            section,
+            subnet_ids=subnets,
+            repository_arn=repository.repository_arn if repository else None,
+            file_system_security_group_id=shared.file_system.security_group_id if shared else None,
+            protect=config.production,
+            tags=base.tags,
+            **linked,
+        )
+        for each in config.sage_maker_endpoints:
+            base.make(
+                SageMakerEndpoint,
+                each.name,
+                each,
+                subnet_ids=subnets,
+                bucket=made.bucket_name,
+                bucket_key_arn=linked.get("bucket_key_arn", section.bucket_key_arn),
+                prefix=section.prefix,
+                tags=base.tags,
+            )
+        return made
 
     def _make_spending_alert(self) -> None:
         """Make a budget that sends e-mails, over all resources with the environment's tag ``Environment``."""

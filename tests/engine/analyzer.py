@@ -16,7 +16,7 @@ from rule_programs import kubeconfig
 
 from trainium_eks.plan.graph import SECRET, UNKNOWN
 from trainium_eks.plan.policy_pack import Pack
-from trainium_eks.plan.rules._read import leaves
+from trainium_eks.plan.reading import leaves
 
 SENTINEL = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 

@@ -42,14 +42,20 @@ class Repository:
 
     @property
     def registry(self) -> str:
-        """Return the host, with its port if it has one."""
+        """Return the host."""
         return self.url.partition("/")[0]
+
+    @property
+    def _place(self) -> re.Match[str]:
+        """Return the account, the region and the name. AwsError: the URL is none of ECR's."""
+        found = ECR_URL.fullmatch(self.url)
+        if found is None:
+            raise AwsError(f"{self.url} is no image repository of ECR: export the stack's outputs again")
+        return found
 
     def digest(self, tag: str) -> str:
         """Return the digest of the image with this tag, or an empty string."""
-        parts = ECR_URL.fullmatch(self.url)
-        if parts is None:
-            return _digest_by_protocol(self.url, tag)
+        parts = self._place
         try:
             with sessions.saying(f"look into the image repository {self.url}"):
                 answer = sessions.client("ecr", parts["region"]).describe_images(
@@ -61,11 +67,9 @@ class Repository:
             raise self._explained(error) from None
         return str(answer["imageDetails"][0]["imageDigest"])
 
-    def login(self) -> Login | None:
-        """Return a login; None where the registry is not ECR's and needs none."""
-        parts = ECR_URL.fullmatch(self.url)
-        if parts is None:
-            return None
+    def login(self) -> Login:
+        """Return a login."""
+        parts = self._place
         try:
             with sessions.saying(f"log in to {self.registry}"):
                 answer = sessions.client("ecr", parts["region"]).get_authorization_token()
@@ -83,15 +87,13 @@ class Repository:
             )
         if error.code in sessions.NOT_ALLOWED:
             return sessions.NotAllowedError(
-                f"{error}\n  What pushing takes: {json.dumps(policy(self.url))}", error.code
+                f"{error}\n  What pushing takes: {json.dumps(policy(self._place))}", error.code
             )
         return error
 
 
-def policy(url: str) -> dict[str, Any]:
-    """Return the IAM policy by which a person or a role may push to a repository."""
-    parts = ECR_URL.fullmatch(url)
-    assert parts is not None
+def policy(parts: re.Match[str]) -> dict[str, Any]:
+    """Return the IAM policy by which a person or a role may push to a repository, a match of ``ECR_URL``."""
     partition = "aws-cn" if parts["region"].startswith("cn-") else "aws"
     arn = f"arn:{partition}:ecr:{parts['region']}:{parts['registry']}:repository/{parts['name']}"
     everywhere, here = PUSH_ACTIONS[:1], PUSH_ACTIONS[1:]
@@ -102,23 +104,3 @@ def policy(url: str) -> dict[str, Any]:
             {"Effect": "Allow", "Action": list(here), "Resource": arn},
         ],
     }
-
-
-def _digest_by_protocol(url: str, tag: str) -> str:
-    """Return the digest from the registry itself, by HEAD (OCI distribution spec, checking if content exists)."""
-    import urllib3
-
-    host, _, name = url.partition("/")
-    scheme = "http" if re.match(r"(localhost|127\.0\.0\.1)(:|$)", host) else "https"
-    kinds = ("vnd.oci.image.index.v1", "vnd.oci.image.manifest.v1")
-    older = ("vnd.docker.distribution.manifest.list.v2", "vnd.docker.distribution.manifest.v2")
-    accept = ", ".join(f"application/{kind}+json" for kind in (*kinds, *older))
-    try:
-        answer = urllib3.request(
-            "HEAD", f"{scheme}://{host}/v2/{name}/manifests/{tag}", headers={"Accept": accept}, timeout=10, retries=2
-        )
-    except urllib3.exceptions.HTTPError as error:
-        raise AwsError(f"the registry {host} cannot be reached: {error}") from None
-    if answer.status not in (200, 404):
-        raise AwsError(f"the registry {host} answers with {answer.status}")
-    return str(answer.headers.get("Docker-Content-Digest", "")) if answer.status == 200 else ""

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.client import logs, reading, scaling, submitting
+from trainium_eks.client import reading
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, as_typed
-from trainium_eks.client.follow import MOST_PODS, Follower
+from trainium_eks.client.follow import MOST_PODS
+from trainium_eks.client.logs import LogOptions
 from trainium_eks.client.notices import notice
 from trainium_eks.client.session import Session
+from trainium_eks.client.team import Job, Team
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.submit import planning
 from trainium_eks.kube.errors import ClusterError
@@ -97,16 +99,14 @@ def _test(
     before: dict[str, Any] | None,
     session: Session,
 ) -> GroupTest:
-    prepared = submitting.prepare(_options(group, asked, tool, session), session, notice)
-    job = prepared.job
+    team = Team(session)
+    submission = team.plan(_options(group, asked, tool, session))
+    job = submission.job
     if job.launcher == "gang":
         title = f"the fabric test needs PyTorch, which {job.image} does not have"
         fix = "`trn local images make torch` makes local/torch" if session.is_local else "name an image by --image"
         raise CommandError(WRONG_USAGE, f"{title}: {fix}")
-    submitting.validate(prepared, session, notice)
-    if asked.nodes is not None:
-        scaling.for_gang(session, group, job.nodes, notice)
-    submitting.submit(prepared, session, notice)
+    team.create(submission)
     notice(as_typed(f"{job.name} tests {job.nodes} nodes of {group.name}; its log: trn logs {job.name} -f"))
     lines, pods = _follow(job.name, job.nodes, session)
     try:
@@ -140,6 +140,7 @@ def _options(group: NodeGroupOutput, asked: TrainOptions, tool: str | None, sess
         arguments=(*arguments, *asked.arguments),
         group=group.name,
         nodes=nodes,
+        scale=asked.nodes is not None,
         # The benchmark takes the devices itself, so the ranks leave them alone.
         backend="cpu" if tool else None,
         ranks_per_node=1 if tool else None,
@@ -157,9 +158,9 @@ def _follow(name: str, nodes: int, session: Session) -> tuple[list[str], dict[st
     lines: list[str] = []
     places: dict[str, str] = {}
     job = reading.find(session, name)
-    wanted = logs.choose(job, logs.LogOptions(follow=True, everything=nodes <= MOST_PODS))
+    options = LogOptions(follow=True, everything=nodes <= MOST_PODS)
     try:
-        for batch in Follower(session, job, wanted, notice).batches():
+        for batch in Job.of(session, job).log(options).batches:
             lines.extend(each.line.text for each in batch)
             if batch and not places:
                 with contextlib.suppress(ClusterError):  # the names of pods will do

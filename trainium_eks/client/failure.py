@@ -11,7 +11,7 @@ from trainium_eks.kube.errors import ClusterError, MissingError
 from trainium_eks.kube.pod_text import printable
 from trainium_eks.model.machine_faults import machine_fault
 from trainium_eks.model.validation.problems import Problem, Setting, config_path, config_set, describe
-from trainium_eks.plan.graph import SCHEMA_VERSION
+from trainium_eks.plan.resource import SCHEMA_VERSION
 
 FAILED = 1
 """Something was found or failed: invalid config, a program that fails, a rule that is broken."""

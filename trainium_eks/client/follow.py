@@ -9,7 +9,7 @@ from typing import Literal
 
 from trainium_eks.client import reading
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
-from trainium_eks.client.logs import PodFilter, PodLine, has_begun, targets, waiting_for
+from trainium_eks.client.logs import JobLog, PodFilter, PodLine, has_begun, targets, waiting_for
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.observed.watched import WatchedJob, of
 from trainium_eks.jobs.watch import steps
@@ -39,6 +39,16 @@ class _Stream:
     place: int
     last: str = ""
     done: threading.Event = field(default_factory=threading.Event)
+
+
+def follow(session: Session, job: WatchedJob, wanted: PodFilter, say: Callable[[str], None]) -> JobLog:
+    """Return the lines of the chosen pods and rank, present and coming, until the job has ended.
+
+    Raises:
+        CommandError: more nodes than can be followed.
+    """
+    follower = Follower(session, job, wanted, say)
+    return JobLog(follower.batches(), wanted.nodes, job=job, state=lambda: follower.state)
 
 
 class Follower:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from trainium_eks.client import logs, reading
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
-from trainium_eks.client.logs import LogOptions, PodFilter, PodLine
+from trainium_eks.client.logs import JobLog, LogOptions, PodFilter, PodLine
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.objects.identity import ROLE
 from trainium_eks.jobs.observed.job_snapshot import moment
@@ -27,19 +27,6 @@ from trainium_eks.local import access
 
 _TO_MILLISECONDS = len("2026-11-22T05:30:00.000")
 """Length of a line's time down to milliseconds, which every event in CloudWatch has."""
-
-
-@dataclass(frozen=True)
-class KeptLines:
-    """Lines of a job, in the order of time."""
-
-    wanted: PodFilter
-    lines: Iterator[PodLine]
-    troubles: list[str]
-    nothing: CommandError | None
-    """The failure where there are no lines; None where lines exist, of other ranks."""
-    is_one_node: bool = False
-    """Whether all lines are of one node, although the job was removed and its pods' names are not known."""
 
 
 @dataclass(frozen=True)
@@ -78,25 +65,19 @@ def node_of(job: str, pod: str) -> int | None:
     return int(next((each for each in found.groups() if each is not None), 0))
 
 
-def read(session: Session, name: str, options: LogOptions) -> KeptLines:
-    """Return the lines of a job, perhaps a removed one, since ``options.since``."""
-    found = reading.jobs(session)
-    job = reading.named(found, name)
-    if job is None and not reading.keeps(session):
-        raise reading.missing_job_error(session, name, found)
-    since = logs.since_of(options)
-    if job is not None:
-        # An earlier job of the same name is another job.
-        return _of_job(session, job, options, max(since, job.created))
-    sought = _removed(name, options, since)
-    missing = reading.missing_job_error(session, name, found)
-    nothing = CommandError(missing.code, f"{missing.title}; nothing that it wrote since {_second(since)} is kept")
+def read_removed(session: Session, name: str, options: LogOptions, missing: CommandError) -> JobLog:
+    """Return the lines of a removed job since ``options.since``; ``missing`` is the failure for its unknown name."""
+    sought = _removed(name, options, logs.since_of(options))
+    title = f"{missing.title}; nothing that it wrote since {_second(sought.since)} is kept"
     lines = _in_order([_kept(session, sought)], sought, options)
-    return KeptLines(sought.wanted, lines, [], nothing, is_one_node=sought.node is not None)
+    # The names of its pods are not known, but the only node is.
+    return JobLog(logs.batches(lines), None if sought.node is None else 1, nothing=CommandError(missing.code, title))
 
 
-def _of_job(session: Session, job: WatchedJob, options: LogOptions, since: datetime) -> KeptLines:
-    """Return the kept lines of a job's pods, and then the lines of its existing pods."""
+def read(session: Session, job: WatchedJob, options: LogOptions) -> JobLog:
+    """Return the lines of a job since ``options.since``: kept ones, and then the lines of its existing pods."""
+    # An earlier job of the same name is another job.
+    since = max(logs.since_of(options), job.created)
     wanted, there = logs.choose(job, options), reading.pods_of(session, job)
     chosen = logs.targets(there, wanted)
     live, troubles = logs.read_all(session, wanted, [pod for pod in chosen if logs.has_begun(pod)])
@@ -118,7 +99,8 @@ def _of_job(session: Session, job: WatchedJob, options: LogOptions, since: datet
         nothing = CommandError(FAILED, f"{job.name} wrote nothing since {_second(since)} that is kept")
     elif not live:
         nothing = CommandError(FAILED, logs.no_log(session, job, chosen, there))
-    return KeptLines(wanted, _in_order([before, *live], sought, options), troubles, nothing)
+    lines = _in_order([before, *live], sought, options)
+    return JobLog(logs.batches(lines), wanted.nodes, troubles, nothing, job)
 
 
 def _removed(name: str, options: LogOptions, since: datetime) -> _Search:

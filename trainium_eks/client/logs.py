@@ -1,9 +1,10 @@
 """Logs of existing pods: the choice of pods and ranks, and their lines."""
 
 import heapq
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from trainium_eks.client import reading
@@ -35,6 +36,11 @@ class LogOptions:
     tail: int | None = None
     previous: bool = False
 
+    @property
+    def reads_store(self) -> bool:
+        """Whether the stack's log store is read, too, which has the lines of deleted pods."""
+        return self.since is not None and not self.follow and not self.previous
+
 
 @dataclass(frozen=True)
 class PodFilter:
@@ -48,6 +54,11 @@ class PodFilter:
     query: dict[str, str]
     """Parameters of the API's logs."""
 
+    @property
+    def nodes(self) -> int | None:
+        """Number of the chosen nodes; None for all pods that the job has."""
+        return len(self.pods) if self.pods is not None else None
+
 
 @dataclass(frozen=True)
 class PodLine:
@@ -56,6 +67,38 @@ class PodLine:
     pod: str
     place: int
     line: LogLine
+
+
+@dataclass(frozen=True)
+class JobLog:
+    """The chosen lines of a job, from its pods, the log store, or SageMaker."""
+
+    batches: Iterator[Sequence[PodLine]]
+    """Lines in the order of time; of a followed log as they come, and empty batches while none come."""
+    nodes: int | None = None
+    """Number of nodes that the lines are of; None where the names of the pods do not tell it."""
+    troubles: list[str] = field(default_factory=list)
+    """Errors of logs that could not be read."""
+    nothing: CommandError | None = None
+    """The failure if there are no lines; None where the job has lines, of other ranks."""
+    job: WatchedJob | None = None
+    """The job on the cluster; None for a removed one, and for one of SageMaker."""
+    state: Callable[[], str] = str
+    """Returns the state in which a followed job has ended; empty for a removed one."""
+
+    def lines(self) -> Iterator[PodLine]:
+        """Yield the lines one by one."""
+        for batch in self.batches:
+            yield from batch
+
+
+BATCH_LINES = 1000
+
+
+def batches(lines: Iterator[PodLine]) -> Iterator[Sequence[PodLine]]:
+    """Yield lines in batches, each as it is read."""
+    while batch := [*itertools.islice(lines, BATCH_LINES)]:
+        yield batch
 
 
 def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
@@ -138,16 +181,19 @@ def targets(pods: Sequence[Object], wanted: PodFilter) -> list[Object]:
     return sorted(found, key=lambda pod: (wanted.places.get(name_of(pod), 0), name_of(pod)))
 
 
-def read(session: Session, job: WatchedJob, wanted: PodFilter) -> tuple[Iterator[PodLine], list[str]]:
-    """Return the lines of the chosen pods and rank in the order of time, and the errors of unreadable logs."""
+def read(session: Session, job: WatchedJob, wanted: PodFilter) -> JobLog:
+    """Return the lines of the chosen pods and rank."""
     there = reading.pods_of(session, job)
     chosen = targets(there, wanted)
     pods = [pod for pod in chosen if has_begun(pod)]
     if not pods:
-        raise CommandError(FAILED, no_log(session, job, chosen, there))
+        reason = no_log(session, job, chosen, there)
+        return JobLog(iter(()), wanted.nodes, nothing=CommandError(FAILED, reason), job=job)
     answers, troubles = read_all(session, wanted, pods)
-    lines = heapq.merge(*answers, key=lambda each: each.line.stamp)
-    return (each for each in lines if each.line.is_of(wanted.local_rank)), troubles
+    merged = heapq.merge(*answers, key=lambda each: each.line.stamp)
+    lines = (each for each in merged if each.line.is_of(wanted.local_rank))
+    nothing = CommandError(FAILED, troubles[0]) if troubles else None
+    return JobLog(batches(lines), wanted.nodes, troubles, nothing, job)
 
 
 def read_all(session: Session, wanted: PodFilter, pods: Sequence[Object]) -> tuple[list[list[PodLine]], list[str]]:

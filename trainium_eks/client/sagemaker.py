@@ -3,20 +3,22 @@ no cluster."""
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from trainium_eks.client import train_facts
 from trainium_eks.client.cluster_access import find_stack
 from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.ending import EndedJob
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
-from trainium_eks.client.logs import LogOptions, PodLine, check_choice, since_of
+from trainium_eks.client.logs import JobLog, LogOptions, PodLine, check_choice, since_of
 from trainium_eks.client.notices import notice
 from trainium_eks.client.session import Session, find_namespace
-from trainium_eks.client.train_request import request_of, taken
+from trainium_eks.client.train_request import read_options, request_of
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.sagemaker import job as sagemaker_job
 from trainium_eks.jobs.sagemaker.job import SageMakerJob
-from trainium_eks.jobs.sagemaker.service import SageMakerJobs, SageMakerWork
+from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.pod_text import printable
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
@@ -31,6 +33,21 @@ LATE_MS = 30_000
 """Milliseconds by which CloudWatch may show a line after a later one."""
 
 
+def stop(jobs: SageMakerJobs, job: SageMakerWork) -> EndedJob:
+    """Stop a running or waiting job; no other job can have its name.
+
+    Raises:
+        CommandError: an endpoint, which ``trn serve`` ends.
+    """
+    if job.kind == ENDPOINT:
+        raise CommandError(
+            WRONG_USAGE, f"{job.name} is an endpoint: trn serve --on sagemaker --stop {job.name} ends it"
+        )
+    if job.ended is None:
+        jobs.stop(job)
+    return EndedJob(job.name, 0, job.checkpoints, None, (), stopping=job.ended is None)
+
+
 def stack_of(cluster: ClusterOptions) -> tuple[StackOutputs, NamespaceOutput]:
     """Return the outputs of a stack on AWS, and the team's namespace."""
     source = find_stack(cluster.stack, cluster.outputs, cluster.directory)
@@ -39,18 +56,37 @@ def stack_of(cluster: ClusterOptions) -> tuple[StackOutputs, NamespaceOutput]:
     return source.outputs, find_namespace(source.outputs, cluster.namespace, cluster.outputs)
 
 
-def planned(asked: TrainOptions, cluster: ClusterOptions) -> tuple[SageMakerJob, str, SageMakerJobs]:
-    """Return the validated training job, the archive of its files, and the service that runs it."""
-    asked = taken(asked)
-    outputs, namespace = stack_of(cluster)
-    request, workspace, wrong = request_of(asked)
-    image, no_image, _ = train_facts.registry_image(asked.image, outputs)
-    made = sagemaker_job.plan(request, outputs, namespace, image, train_facts.unique())
-    problems = [*filter(None, (wrong, no_image)), *(made if isinstance(made, tuple) else ())]
-    if problems or isinstance(made, tuple):
-        raise CommandError(WRONG_USAGE, "the job was not submitted", problems, spell=str)
-    service = SageMakerJobs(outputs.region, made.where, made.job.namespace)
-    return made, workspace.archive if workspace else "", service
+@dataclass(frozen=True)
+class SageMakerSubmission:
+    """A training job that can be submitted to SageMaker, with the archive of its files; empty for none."""
+
+    made: SageMakerJob
+    archive: str
+
+
+class SageMakerTarget:
+    """SageMaker, in the account of a stack on AWS; needs no way to the cluster."""
+
+    def __init__(self, cluster: ClusterOptions) -> None:
+        self._outputs, self._namespace = stack_of(cluster)
+
+    def plan(self, options: TrainOptions) -> SageMakerSubmission:
+        """Return the job of the options, as :meth:`Team.plan`."""
+        options = read_options(options)
+        request, workspace, wrong = request_of(options)
+        image, no_image, _ = train_facts.registry_image(options.image, self._outputs)
+        made = sagemaker_job.plan(request, self._outputs, self._namespace, image, train_facts.unique())
+        problems = [*filter(None, (wrong, no_image)), *(made if isinstance(made, tuple) else ())]
+        if problems or isinstance(made, tuple):
+            raise CommandError(WRONG_USAGE, "the job was not submitted", problems, spell=str)
+        return SageMakerSubmission(made, workspace.archive if workspace else "")
+
+    def create(self, submission: SageMakerSubmission) -> "ManagedJob":
+        """Submit the job."""
+        made = submission.made
+        service = SageMakerJobs(self._outputs.region, made.where, made.job.namespace)
+        service.submit(made, submission.archive)
+        return ManagedJob(service, made.job.name)
 
 
 def jobs_of(session: Session) -> SageMakerJobs | None:
@@ -61,11 +97,10 @@ def jobs_of(session: Session) -> SageMakerJobs | None:
     return SageMakerJobs(session.outputs.region, where, session.namespace.name)
 
 
-def find(session: Session, name: str) -> tuple[SageMakerJobs, SageMakerWork] | None:
-    """Return the job of a name with its service; None where SageMaker has none."""
+def find(session: Session, name: str) -> "ManagedJob | None":
+    """Return the job of that name; None if SageMaker has no such job."""
     jobs = jobs_of(session)
-    job = jobs.find(name) if jobs else None
-    return (jobs, job) if jobs is not None and job is not None else None
+    return ManagedJob(jobs, name) if jobs is not None and jobs.find(name) is not None else None
 
 
 class ListedJobs:
@@ -88,16 +123,67 @@ class ListedJobs:
         return self._found
 
 
-def wait(jobs: SageMakerJobs, name: str, timeout_seconds: float | None = None) -> SageMakerWork:
-    """Wait until the job has ended, and return it; raise a TimeoutError when it goes on after that time."""
-    begun = time.monotonic()
-    while True:
-        job = _there(jobs, name)
-        if job.ended is not None:
-            return job
-        if timeout_seconds is not None and time.monotonic() - begun >= timeout_seconds:
-            raise TimeoutError(f"{name} has not ended after {timeout_seconds:g} s")
-        time.sleep(LOOK_SECONDS)
+class ManagedJob:
+    """One job of the team on SageMaker."""
+
+    def __init__(self, jobs: SageMakerJobs, name: str) -> None:
+        self._jobs = jobs
+        self.name = name
+
+    def state(self) -> SageMakerWork:
+        """Return the job as SageMaker has it now. CommandError: it is not there."""
+        job = self._jobs.find(self.name)
+        if job is None:
+            raise CommandError(FAILED, f"the job {self.name} is not there")
+        return job
+
+    def wait(self, timeout_seconds: float | None = None) -> str:
+        """Wait until the job has ended; return its state. TimeoutError: it goes on after that time."""
+        begun = time.monotonic()
+        while True:
+            job = self.state()
+            if job.ended is not None:
+                return job.state
+            if timeout_seconds is not None and time.monotonic() - begun >= timeout_seconds:
+                raise TimeoutError(f"{self.name} has not ended after {timeout_seconds:g} s")
+            time.sleep(LOOK_SECONDS)
+
+    def log(self, options: LogOptions) -> JobLog:
+        """Return the lines that the job has written; with ``follow`` those to come, too."""
+        job = self.state()
+        node, since = chosen(job, options)
+        nodes = None if node is None else 1
+        if options.follow:
+            return JobLog(self._coming_lines(node, since), nodes, state=lambda: self.state().state)
+        rank = None if options.everything or options.node is not None else 0
+        lines = self._jobs.lines(job, node, since)
+        found = [PodLine(job.name, place, line) for _, place, _, line in lines if line.is_of(rank)]
+        if options.tail is not None:
+            found = found[-options.tail :] if options.tail else []
+        nothing = CommandError(FAILED, f"{job.name} has no log yet: it is {job.state}{why(job)}")
+        return JobLog(iter([found]), nodes, nothing=nothing)
+
+    def _coming_lines(self, node: int | None, since_ms: int) -> Iterator[list[PodLine]]:
+        """Yield the lines as they come, with late ones, until the job has ended; then a notice says how."""
+        seen: dict[str, int] = {}
+        is_last = False
+        while True:
+            # First the state: lines of a job that has ended by then are all there, or come within one more read.
+            job = self.state()
+            batch = []
+            for event, place, moment, line in self._jobs.lines(job, node, since_ms):
+                if event not in seen:
+                    seen[event] = moment
+                    if node is None or line.is_of(0):
+                        batch.append(PodLine(job.name, place, line))
+            yield batch
+            if is_last:
+                notice(f"{self.name} is {job.state}{why(job)}")
+                return
+            is_last = job.ended is not None
+            since_ms = max(since_ms, max(seen.values(), default=since_ms + LATE_MS) - LATE_MS)
+            seen = {event: moment for event, moment in seen.items() if moment >= since_ms}
+            time.sleep(LOOK_SECONDS)
 
 
 def chosen(job: SageMakerWork, options: LogOptions) -> tuple[int | None, int]:
@@ -113,48 +199,6 @@ def chosen(job: SageMakerWork, options: LogOptions) -> tuple[int | None, int]:
     return None if options.everything else options.node or 0, since
 
 
-def lines(jobs: SageMakerJobs, job: SageMakerWork, options: LogOptions) -> list[PodLine]:
-    """Return the lines that a job has written."""
-    node, since = chosen(job, options)
-    rank = None if options.everything or options.node is not None else 0
-    found = [PodLine(job.name, place, line) for _, place, _, line in jobs.lines(job, node, since) if line.is_of(rank)]
-    if options.tail is not None:
-        found = found[-options.tail :] if options.tail else []
-    if not found:
-        raise CommandError(FAILED, f"{job.name} has no log yet: it is {job.state}{why(job)}")
-    return found
-
-
-def coming_lines(jobs: SageMakerJobs, name: str, node: int | None, since_ms: int = 0) -> Iterator[list[PodLine]]:
-    """Yield the lines as they come, with late ones, until the job has ended; then a notice says how."""
-    seen: dict[str, int] = {}
-    is_last = False
-    while True:
-        # First the state: lines of a job that has ended by then are all there, or come within one more read.
-        job = _there(jobs, name)
-        batch = []
-        for event, place, moment, line in jobs.lines(job, node, since_ms):
-            if event not in seen:
-                seen[event] = moment
-                if node is None or line.is_of(0):
-                    batch.append(PodLine(job.name, place, line))
-        yield batch
-        if is_last:
-            notice(f"{name} is {job.state}{why(job)}")
-            return
-        is_last = job.ended is not None
-        since_ms = max(since_ms, max(seen.values(), default=since_ms + LATE_MS) - LATE_MS)
-        seen = {event: moment for event, moment in seen.items() if moment >= since_ms}
-        time.sleep(LOOK_SECONDS)
-
-
 def why(job: SageMakerWork) -> str:
     """Return SageMaker's reason for a job's state, after a colon; empty without one."""
     return f": {printable(job.reason)}" if job.reason else ""
-
-
-def _there(jobs: SageMakerJobs, name: str) -> SageMakerWork:
-    job = jobs.find(name)
-    if job is None:
-        raise CommandError(FAILED, f"the job {name} is not there")
-    return job

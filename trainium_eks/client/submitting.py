@@ -2,26 +2,22 @@
 
 import shlex
 import time
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import replace
 
 from trainium_eks.client import train_facts
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
-from trainium_eks.client.train_request import local_example, request_of, taken
-from trainium_eks.jobs.data.workspace import Workspace
+from trainium_eks.client.train_request import local_example, read_options, request_of
 from trainium_eks.jobs.objects import capacity_block, forms
 from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.jobs.objects.options import Form, TrainOptions
 from trainium_eks.jobs.observed.watched import of as watched_job
 from trainium_eks.jobs.submit import planning, submission
-from trainium_eks.jobs.submit.requests import Plan
+from trainium_eks.jobs.submit.requests import Submission
 from trainium_eks.kube.api import ApiError, NoSuchKindError, ObjectReference
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.model.outputs import NodeGroupOutput
-from trainium_eks.model.sizing.goodput import Goodput
-from trainium_eks.model.validation.problems import Problem, Severity
+from trainium_eks.model.validation.problems import Severity
 
 SUCCEEDED = "Completed"
 """State of a job after all its ranks have ended well."""
@@ -29,59 +25,46 @@ SUCCEEDED = "Completed"
 LOOK_SECONDS = 0.5
 
 
-@dataclass(frozen=True)
-class PreparedJob:
-    """A job that can be submitted."""
+def plan(options: TrainOptions, session: Session, say: Say) -> Submission:
+    """Return the job of the options, with all that belongs to it.
 
-    job: TrainingJob
-    group: NodeGroupOutput
-    objects: list[dict[str, Any]]
-    """Objects to submit; the job itself is the last."""
-    workspace: Workspace | None
-    warnings: tuple[Problem, ...] = field(default=())
-    saving: Goodput | None = None
-    """Proposed interval of checkpoints; None where the caller chose it."""
-
-
-def prepare(asked: TrainOptions, session: Session, say: Say) -> PreparedJob:
-    """Return the requested job, validated."""
-    asked = taken(asked)
+    Raises:
+        CommandError: refused, with all problems.
+    """
+    options = read_options(options)
     if session.is_local:
-        small = local_example(asked)
-        if small.arguments != asked.arguments:
-            say(f"A small one, for this machine: --example {asked.example} -- {shlex.join(small.arguments)}")
-        asked = small
-    request, workspace, wrong = request_of(asked)
-    facts = train_facts.gather(asked, request.kind, session)
-    plan = planning.plan(request, session.outputs, session.namespace, facts)
+        small = local_example(options)
+        if small.arguments != options.arguments:
+            say(f"A small one, for this machine: --example {options.example} -- {shlex.join(small.arguments)}")
+        options = small
+    request, workspace, wrong = request_of(options)
+    facts = train_facts.gather(options, request.kind, session)
+    planned = planning.plan(request, session.outputs, session.namespace, facts)
+    found = planned if isinstance(planned, tuple) else planned.warnings
     # A script that is not there is said once, not as a missing script as well.
-    others = [each for each in plan.problems if not (wrong and each.path == wrong.path)]
-    problems = [*([wrong] if wrong else []), *others]
-    if plan.job is None or plan.group is None or wrong is not None:
+    problems = [*([wrong] if wrong else []), *(each for each in found if not (wrong and each.path == wrong.path))]
+    if isinstance(planned, tuple) or wrong is not None:
         refused = [each for each in problems if each.severity is Severity.REFUSE]
-        raise CommandError(WRONG_USAGE, f"{_name_job(plan)} was not submitted", refused, spell=str)
-    return PreparedJob(plan.job, plan.group, forms.objects(plan.job), workspace, tuple(problems), plan.saving)
+        name = "the job" if isinstance(planned, tuple) else f"the job {planned.job.name}"
+        raise CommandError(WRONG_USAGE, f"{name} was not submitted", refused, spell=str)
+    return replace(planned, workspace=workspace)
 
 
-def _name_job(plan: Plan) -> str:
-    return f"the job {plan.job.name}" if plan.job else "the job"
-
-
-def validate(prepared: PreparedJob, session: Session, say: Say) -> None:
+def validate(submitted: Submission, session: Session, say: Say) -> None:
     """Let the API server validate the job without creating it."""
     try:
-        submission.validate(session.api, prepared.objects, say)
+        submission.validate(session.api, submitted.objects, say)
     except NoSuchKindError:
-        raise CommandError(FAILED, no_controller(prepared.job.form, session)) from None
+        raise CommandError(FAILED, no_controller(submitted.job.form, session)) from None
 
 
-def submit(prepared: PreparedJob, session: Session, say: Say) -> None:
+def submit(submitted: Submission, session: Session, say: Say) -> None:
     """Create the job with the objects and files that belong to it."""
-    archive = prepared.workspace.archive if prepared.workspace else ""
-    if (job := prepared.job).capacity_block:
+    archive = submitted.workspace.archive if submitted.workspace else ""
+    if (job := submitted.job).capacity_block:
         # What is known now is also true for the jobs that run in the block already.
         session.api.apply(capacity_block.config_map(job.namespace, job.capacity_block, job.capacity_ends))
-    submission.submit(session.api, prepared.job, prepared.objects, archive, say)
+    submission.submit(session.api, submitted.job, submitted.objects, archive, say)
 
 
 def reference_of(job: TrainingJob) -> ObjectReference:

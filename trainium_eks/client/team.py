@@ -17,22 +17,24 @@ Errors, of all calls: :class:`~trainium_eks.client.failure.CommandError` (``titl
 cannot be served, :class:`~trainium_eks.kube.errors.ClusterError` where the cluster refuses or does not answer.
 """
 
-import heapq
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from trainium_eks.client import ending, reading, scaling, submitting
+from trainium_eks.client import ending, kept_logs, reading, sagemaker, scaling, submitting, torchx
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.ending import EndedJob
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
-from trainium_eks.client.follow import Follower
-from trainium_eks.client.logs import LogOptions, choose, has_begun, read_all, targets
-from trainium_eks.client.notices import notice
+from trainium_eks.client.follow import follow
+from trainium_eks.client.logs import JobLog, LogOptions, choose, read
+from trainium_eks.client.notices import Say, notice
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.observed.watched import WatchedJob
+from trainium_eks.jobs.sagemaker.service import SageMakerWork
+from trainium_eks.jobs.submit.requests import Submission
 from trainium_eks.jobs.watch.steps import Progress, TrainingStep, parse, parse_all
 from trainium_eks.kube.api import ObjectReference
 from trainium_eks.kube.errors import ClusterError
@@ -51,12 +53,13 @@ class Team:
     """One namespace of a stack, opened by :func:`connect`."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self.session = session
+        """The open connection, as the team's researcher."""
 
     @property
     def namespace(self) -> str:
         """Name of the team's namespace."""
-        return self._session.namespace.name
+        return self.session.namespace.name
 
     def submit(self, options: TrainOptions) -> "Job":
         """Validate and submit a job, as ``trn train --detach``; return the job.
@@ -70,24 +73,92 @@ class Team:
         """
         if options.on != "eks" or options.torchx:
             raise CommandError(WRONG_USAGE, "only `trn train` submits to SageMaker and by TorchX")
-        prepared = submitting.prepare(options, self._session, notice)
-        submitting.validate(prepared, self._session, notice)
-        if options.scale:
-            scaling.for_gang(self._session, prepared.group, prepared.job.nodes, notice)
-        submitting.submit(prepared, self._session, notice)
-        return Job(self._session, submitting.reference_of(prepared.job))
+        return self.create(self.plan(options))
+
+    def plan(self, options: TrainOptions, say: Say = notice) -> Submission:
+        """Return the job of the options, with all that belongs to it.
+
+        Raises:
+            CommandError: refused, with all problems.
+        """
+        return submitting.plan(options, self.session, say)
+
+    def create(self, submission: Submission, say: Say = notice) -> "Job":
+        """Let the API server validate the job, scale its node group up, and create it, or let TorchX do so."""
+        job = submission.job
+        submitting.validate(submission, self.session, say)
+        if job.options.scale:
+            scaling.for_gang(self.session, submission.group, job.nodes, say)
+        if job.options.torchx:
+            job = replace(job, name=torchx.submit(job, self.session))
+        else:
+            submitting.submit(submission, self.session, say)
+        return Job(self.session, submitting.reference_of(job))
 
     def find(self, name: str) -> "Job | None":
         """Return the job of that name, ended or not; None without one."""
         found = reading.named(self.jobs(), name)
-        if found is None:
-            return None
-        kind, version = found.source["kind"], found.source["apiVersion"]
-        return Job(self._session, ObjectReference(version, kind, self.namespace, name))
+        return Job.of(self.session, found) if found else None
 
     def jobs(self) -> list[WatchedJob]:
-        """Return the state of all jobs of the namespace, the newest first."""
-        return reading.jobs(self._session)
+        """Return the state of all jobs of the namespace on EKS, the newest first."""
+        return reading.jobs(self.session)
+
+    def log(self, name: str, options: LogOptions) -> JobLog:
+        """Return the log of a job on EKS or SageMaker; with ``since`` also of a removed one.
+
+        Raises:
+            CommandError: no such job, or options that do not go together.
+        """
+        if (managed := sagemaker.find(self.session, name)) is not None:
+            return managed.log(options)
+        found = self.jobs()
+        if (job := reading.named(found, name)) is not None:
+            return Job.of(self.session, job).log(options)
+        missing, keeps = reading.missing_job_error(self.session, name, found), reading.keeps(self.session)
+        if options.reads_store:
+            if not keeps:
+                raise missing
+            return kept_logs.read_removed(self.session, name, options, missing)
+        offer = f". What a removed job wrote: trn logs {name} --since 24h" if keeps else ""
+        raise CommandError(missing.code, f"{missing.title}{offer}")
+
+    def wait(self, name: str, timeout_seconds: float | None = None) -> str:
+        """Wait for the end of a job on EKS or SageMaker, as :meth:`Job.wait`; return its state.
+
+        Raises:
+            TimeoutError: the job goes on after that time.
+            CommandError: no such job, or it was deleted.
+        """
+        if (managed := sagemaker.find(self.session, name)) is not None:
+            return managed.wait(timeout_seconds)
+        return Job.of(self.session, reading.find(self.session, name)).wait(timeout_seconds)
+
+    def jobs_to_cancel(self, name: str | None) -> list[WatchedJob]:
+        """Return the job of that name on EKS or SageMaker; for None all that have not ended.
+
+        Raises:
+            CommandError: no such job.
+        """
+        found, managed = self.jobs(), sagemaker.jobs_of(self.session)
+        if managed is not None:
+            found += managed.jobs(None) if name is None else filter(None, [managed.find(name)])
+        if name is None:
+            return [each for each in found if each.ended is None]
+        if wanted := [each for each in found if each.name == name]:
+            return wanted
+        raise reading.missing_job_error(self.session, name, found)
+
+    def cancel(self, job: WatchedJob, say: Say = notice) -> EndedJob:
+        """Delete a job and wait until its pods are gone; a job of SageMaker is stopped, and keeps its name.
+
+        Raises:
+            CommandError: an endpoint of SageMaker.
+        """
+        managed = sagemaker.jobs_of(self.session)
+        if managed is not None and isinstance(job, SageMakerWork):
+            return sagemaker.stop(managed, job)
+        return ending.end(self.session, job, say)
 
 
 class Job:
@@ -96,6 +167,11 @@ class Job:
     def __init__(self, session: Session, reference: ObjectReference) -> None:
         self._session = session
         self._reference = reference
+
+    @classmethod
+    def of(cls, session: Session, state: WatchedJob) -> "Job":
+        """Return the job of a state."""
+        return cls(session, session.api.reference(state.source))
 
     @property
     def name(self) -> str:
@@ -126,6 +202,14 @@ class Job:
             self._reference, self._session, timeout_seconds=timeout_seconds, away_seconds=AWAY_SECONDS
         )
 
+    def log(self, options: LogOptions) -> JobLog:
+        """Return the job's log, as :meth:`Team.log`."""
+        job = self.state()
+        if options.reads_store:
+            return kept_logs.read(self._session, job, options)
+        wanted = choose(job, options)
+        return follow(self._session, job, wanted, notice) if options.follow else read(self._session, job, wanted)
+
     def logs(self, *, rank: int | None = None, everything: bool = False, follow: bool = False) -> Iterator[str]:
         """Yield the lines of existing pods.
 
@@ -137,19 +221,11 @@ class Job:
         Raises:
             CommandError: no such rank, both arguments, or more nodes than can be followed.
         """
-        job = self.state()
-        wanted = choose(job, LogOptions(rank=rank, everything=everything, follow=follow))
-        if follow:
-            for lines in Follower(self._session, job, wanted, notice).batches():
-                yield from (each.line.text for each in lines)
-            return
-        pods = [pod for pod in targets(reading.pods_of(self._session, job), wanted) if has_begun(pod)]
-        answers, troubles = read_all(self._session, wanted, pods) if pods else ([], [])
-        if troubles:
-            raise ClusterError(troubles[0])
-        for each in heapq.merge(*answers, key=lambda shown: shown.line.stamp):
-            if each.line.is_of(wanted.local_rank):
-                yield each.line.text
+        log = self.log(LogOptions(rank=rank, everything=everything, follow=follow))
+        if log.troubles:
+            raise ClusterError(log.troubles[0])
+        for each in log.lines():
+            yield each.line.text
 
     def steps(self) -> list[TrainingStep]:
         """Return the steps in the last :data:`STEP_LINES` lines of rank 0's log, in the order of their lines; none
@@ -209,6 +285,12 @@ def connect(
     Raises:
         CommandError: no stack, no such namespace, or no way to the cluster.
     """
-    options = ClusterOptions(stack, namespace, outputs, kubeconfig, directory)
+    with open_team(ClusterOptions(stack, namespace, outputs, kubeconfig, directory)) as team:
+        yield team
+
+
+@contextmanager
+def open_team(options: ClusterOptions) -> Iterator[Team]:
+    """Open a team's namespace, as :func:`connect` does."""
     with open_session(options) as session:
         yield Team(session)

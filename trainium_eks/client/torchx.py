@@ -6,7 +6,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import trainium_eks
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.objects import torchx_app, volcano_job
@@ -17,11 +16,7 @@ _HANDLE = re.compile(r"kubernetes://[^/\s]*/[^:\s]+:(?P<name>[a-z0-9-]+)")
 
 def command(job: TrainingJob) -> list[str]:
     """Return the command line by which TorchX submits the same job."""
-    # The component's file is inside the package in a wheel, and beside the package in a checkout.
-    package = Path(trainium_eks.__file__).parent
-    places = (package / "workloads", package.parent / "workloads")
-    found = next((place for place in places if place.is_dir()), places[-1])
-    return torchx_app.run_command(job, str(found / "torchx_components.py"))
+    return torchx_app.run_command(job, str(Path(__file__).with_name("torchx_components.py")))
 
 
 def submit(job: TrainingJob, session: Session) -> str:

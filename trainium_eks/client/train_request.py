@@ -24,11 +24,11 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number", Path:
 """Type of a field to the value that it takes, for people."""
 
 
-def taken(asked: TrainOptions) -> TrainOptions:
+def read_options(options: TrainOptions) -> TrainOptions:
     """Return the options in the types of their fields, from values as people write them in Python: a path or a number
     as text, a number among arguments, one text for several arguments (read as a shell reads it), one value in place of
     several, a mapping of variables."""
-    given = {each.name: _as_field(each.name, getattr(asked, each.name)) for each in fields(asked)}
+    given = {each.name: _as_field(each.name, getattr(options, each.name)) for each in fields(options)}
     problems = [
         Problem(_option(name), "it holds a NUL, which no command line can", "leave the NUL out")
         for name, value in given.items()
@@ -40,7 +40,7 @@ def taken(asked: TrainOptions) -> TrainOptions:
         problems += [_problem(str(each["loc"][0]), given, each["msg"]) for each in error.errors()]
     if problems:
         raise CommandError(WRONG_USAGE, "the job was not submitted", problems, spell=str)
-    return replace(asked, **dict(checked))
+    return replace(options, **dict(checked))
 
 
 @functools.cache
@@ -79,38 +79,38 @@ def _problem(name: str, given: Mapping[str, Any], wrong: str) -> Problem:
     return Problem(_option(name), reason, fix, value=shown, allowed=allowed, good=nearest(str(value), allowed))
 
 
-def local_example(asked: TrainOptions) -> TrainOptions:
+def local_example(options: TrainOptions) -> TrainOptions:
     """Return an example on a local stack, small where no arguments are given: this machine's CPU does the work."""
-    example = EXAMPLES.get(asked.example)
-    if example is None or asked.arguments or asked.script_args:
-        return asked
-    return replace(asked, arguments=example.local_arguments)
+    example = EXAMPLES.get(options.example)
+    if example is None or options.arguments or options.script_args:
+        return options
+    return replace(options, arguments=example.local_arguments)
 
 
-def request_of(asked: TrainOptions) -> tuple[JobRequest, Workspace | None, Problem | None]:
+def request_of(options: TrainOptions) -> tuple[JobRequest, Workspace | None, Problem | None]:
     """Return the request, the files that travel with it, and their problem."""
-    program, workspace, wrong = _program(asked)
-    given = {each.name: getattr(asked, each.name) for each in fields(asked)}
-    if asked.bf16 is not None:
-        given["precision"] = "bf16" if asked.bf16 else "fp32"
+    program, workspace, wrong = _program(options)
+    given = {each.name: getattr(options, each.name) for each in fields(options)}
+    if options.bf16 is not None:
+        given["precision"] = "bf16" if options.bf16 else "fp32"
     has_workspace = workspace is not None
-    request = JobRequest(**given, program=program, variables=_variables(asked.env), has_workspace=has_workspace)
+    request = JobRequest(**given, program=program, variables=_variables(options.env), has_workspace=has_workspace)
     return request, workspace, wrong
 
 
-def _program(asked: TrainOptions) -> tuple[Program, Workspace | None, Problem | None]:
+def _program(options: TrainOptions) -> tuple[Program, Workspace | None, Problem | None]:
     """Return a script of this machine with the files that travel with it; or an absolute path, or a script for TorchX,
     without files, as a file of the image."""
-    arguments = (*_words(asked.script_args), *asked.arguments)
-    module = asked.module or _example(asked.example)
-    script, is_images = asked.script.removeprefix(IMAGE_PREFIX), asked.script.startswith(IMAGE_PREFIX)
-    if not script or is_images or asked.torchx:
-        return Program(script, module, arguments), None, _unused(asked.workspace)
-    if asked.workspace is not None and Path(script).is_relative_to(asked.workspace.absolute()):
-        script = str(Path(script).relative_to(asked.workspace.absolute()))
+    arguments = (*_words(options.script_args), *options.arguments)
+    module = options.module or _example(options.example)
+    script, is_images = options.script.removeprefix(IMAGE_PREFIX), options.script.startswith(IMAGE_PREFIX)
+    if not script or is_images or options.torchx:
+        return Program(script, module, arguments), None, _unused(options.workspace)
+    if options.workspace is not None and Path(script).is_relative_to(options.workspace.absolute()):
+        script = str(Path(script).relative_to(options.workspace.absolute()))
     if script.startswith("/"):
-        return Program(script, module, arguments), None, _of_this_machine(Path(script), asked.workspace)
-    packed = pack(script, asked.workspace)
+        return Program(script, module, arguments), None, _of_this_machine(Path(script), options.workspace)
+    packed = pack(script, options.workspace)
     if isinstance(packed, Problem):
         return Program(script, module, arguments), None, packed
     return Program(packed.script, module, arguments), packed, None

@@ -21,6 +21,6 @@ Annotation = Literal[
 def annotation(name: Annotation) -> str:
     """Key of an annotation that ``trn`` writes on its jobs; plain TorchX jobs lack them.
 
-    ``launcher`` is ``torchrun`` or ``gang`` (the standard library's), the others are what they are called.
+    ``launcher`` is ``torchrun`` or ``gang`` (the standard library's), the others have the values of their names.
     """
     return f"trainium-eks/{name}"

@@ -6,11 +6,10 @@ from typing import Any, Literal
 
 from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.reading import at, mapping, number, text
 from trainium_eks.plan.rules._autoscaled import node_pools, served_groups
-from trainium_eks.plan.rules._facts import NodeGroup
 from trainium_eks.plan.rules._objects import object_name
-from trainium_eks.plan.rules._read import at, mapping, number, text
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.subjects import NodeGroup
 
 Scaler = Literal["Cluster Autoscaler", "Karpenter"]
 
@@ -74,12 +73,12 @@ class Autoscaling:
 
 def read(graph: Graph) -> Autoscaling | None:
     """Return the scaled pools of a recorded program; None without any."""
-    pools = tuple(_pools(View(graph)))
+    pools = tuple(_pools(graph))
     return Autoscaling(pools) if pools else None
 
 
-def _pools(view: View) -> Iterator[ScaledPool]:
-    for group in served_groups(view):
+def _pools(graph: Graph) -> Iterator[ScaledPool]:
+    for group in served_groups(graph):
         yield ScaledPool(
             pool=text(mapping(group.resource.inputs.get("labels")).get(POOL_LABEL)) or group.resource.name,
             by="Cluster Autoscaler",
@@ -88,8 +87,8 @@ def _pools(view: View) -> Iterator[ScaledPool]:
             instance_type=group.type_name,
             family=group.instance.family if group.instance else "cpu",
         )
-    for pool in node_pools(view):
-        families = [view.catalogue[name].family for name in pool.types if name in view.catalogue]
+    for pool in node_pools(graph):
+        families = [graph.catalogue[name].family for name in pool.types if name in graph.catalogue]
         yield ScaledPool(
             pool=object_name(pool.resource),
             by="Karpenter",

@@ -234,7 +234,7 @@ def test_failed_command_reports_its_error(monkeypatch, error, code, told, as_jso
     def stopped(*_):
         raise error
 
-    monkeypatch.setattr("trainium_eks.cli.jobs.train.open_session", stopped)
+    monkeypatch.setattr("trainium_eks.cli.jobs.train.open_team", stopped)
     # After `--` stand the script's own arguments.
     shown = CliRunner().invoke(app, ["train", "--stack", "dev", *(["--json"] if as_json else []), "--", "--json"])
     assert shown.exit_code == code

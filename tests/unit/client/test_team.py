@@ -13,7 +13,7 @@ from recorded_scenes import now, snapshot
 from trainium_eks.client import ending, follow, reading, submitting, team
 from trainium_eks.client.failure import CommandError
 from trainium_eks.client.team import TrainOptions, connect
-from trainium_eks.client.train_request import taken
+from trainium_eks.client.train_request import read_options
 from trainium_eks.jobs.objects.options import Option
 from trainium_eks.kube.api import Api
 
@@ -154,7 +154,7 @@ def test_options_accept_common_spellings():
         ("env", {"A": 1}, ("A=1",)),
         ("data", "bert", ("bert",)),
     ):
-        assert getattr(taken(TrainOptions(**{field: written})), field) == meant
+        assert getattr(read_options(TrainOptions(**{field: written})), field) == meant
 
 
 def test_invalid_options_are_all_named_at_once(training, api):

@@ -1,5 +1,6 @@
 """State of a cluster read by one list a kind: what is not served, and what may not be read."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -40,6 +41,9 @@ def test_state_names_unserved_and_forbidden_kinds():
     with pytest.raises(UnreadError, match="Pod objects could not be read: forbidden"):
         found.of("Pod")
     assert found.readable("Pod") == ()
+    around = found.around({"metadata": {"name": "job"}})
+    assert (around.pods, around.nodes) == ((), (NODE,))
+    assert replace(found, unread={"Queue": "forbidden"}).around({"metadata": {"name": "job"}}).queues is None
     assert minor(found.version) == (1, 35)
 
 

@@ -474,8 +474,17 @@ def test_stalled_training_is_recognised_by_its_log_or_its_steps():
     [finding] = examined(made, "gang", ["\x1b[2J" + "x" * 9000 + " No space left on device"])
     assert finding.fault == "volume-full"
     assert len(finding.text) <= 300
-    # What may not be read is no fault.
+    made = running(of_node("Ready", "Unknown"))
+    made["Node"][3]["status"]["conditions"].pop(0)
+    assert faults(made) == ["node-not-ready", "node-lost"]
+    # Another job's end is not the asked one's.
+    made = running(failed(exits(1, rank=0)))
+    made["Job"].append(job("other", "Failed", [], 30)[0])
+    assert [each.subject for each in examined(made, "gang")] == [finding.subject]
+    assert len(examined(made)) > 1
+    # What may not be read is no fault, and a researcher is told of nothing else.
     cluster = ClusterState(outputs(), "v1.35.4", {"Pod": ()}, unread={"Node": "forbidden"}, namespace="training")
     found = diagnose(cluster, checked=verify(cluster))
     assert [(each.id, each.text) for each in found.of(Status.NOT_CHECKED)] == [("unread/Node", "forbidden")]
+    assert {each.section for each in found.findings} <= {"nodes", "devices", "topology", "queues", "objects", "unread"}
     assert "devices-not-shown" not in [each.fault for each in found.findings]

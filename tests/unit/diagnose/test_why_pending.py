@@ -161,6 +161,13 @@ def busy_nodes_alone(found):
     found["Node"] = [node for node in found["Node"] if node["metadata"]["name"] in held]
 
 
+def above_another(found):
+    """The queue has one below it, whose amounts are in its own."""
+    only("delta")(found)
+    [queue] = [each for each in found["Queue"] if each["metadata"]["name"] == "test"]
+    found["Queue"].append({**queue, "metadata": {"name": "part"}, "spec": {"parent": "test"}})
+
+
 def two_do_not_answer(found):
     for node in found["Node"][:2]:
         node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
@@ -236,6 +243,7 @@ CHANGES = {
         for order in (("2 Pending", "1 Bound"), ("1 Bound", "2 Pending"))
     },
     "nodes look free": only("delta"),
+    "nodes look free in a queue above another": above_another,
     "its pods have a part": parts("alpha"),
     "another team's pods have a part": parts("alpha", namespace="speech"),
     "a part of each node is held unseen": together(

@@ -7,8 +7,8 @@ import full_environments
 import pytest
 from golden import ROOT
 
+from trainium_eks.plan.reading import leaves
 from trainium_eks.plan.recording.process import record
-from trainium_eks.plan.rules._read import leaves
 
 
 def recorded(cache, dry_run):

@@ -13,7 +13,7 @@ from trainium_eks.model.config.stack_config import load, validate
 from trainium_eks.model.finding import Status
 from trainium_eks.model.sizing import bill
 from trainium_eks.plan import waivers
-from trainium_eks.plan.rules import RULES, View
+from trainium_eks.plan.rules import RULES
 
 FIRST = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
 """The day of all other tests (conftest.py)."""
@@ -39,7 +39,7 @@ def dated_messages(config, graph):
     """Yield the messages of a plan that depend on the day."""
     for each in validate(config):
         yield f"{each.severity} {each.rule}".strip() + f" {each.path}: {each.reason}"
-    yield from (f"rule R05: {each.text}" for each in R05.check(View(graph)) if each.status is Status.FAIL)
+    yield from (f"rule R05: {each.text}" for each in R05.check(graph) if each.status is Status.FAIL)
     yield from (f"waiver {each.fault.partition(';')[0]}" for each in waivers.of(graph).values() if each.fault)
     yield f"note: {bill.control_plane(config.cluster.kubernetes_version, config.cluster.support_type).note}"
 

@@ -7,9 +7,9 @@ import pytest
 from engine.simulated_aws import diff_response
 from golden import ROOT
 
+from trainium_eks.plan.reading import leaves
 from trainium_eks.plan.recording.assumptions import Assumptions, of_stack
 from trainium_eks.plan.recording.process import record
-from trainium_eks.plan.rules._read import leaves
 
 PRODUCTION = ROOT / "examples" / "production"
 EVERY_OBJECT = ("rules[0].filter.prefix", "rules[1].filter.prefix")

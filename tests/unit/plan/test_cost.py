@@ -1,4 +1,4 @@
-"""What a program costs: each priced type, what has no price, and config that changes prices."""
+"""Cost of a program: each priced type, types without a price, and config that changes prices."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the plan expects of gangs on a recorded program."""
+"""Expected goodput of the gangs of a recorded program."""
 
 import pytest
 from hand_built import changed, environment, without

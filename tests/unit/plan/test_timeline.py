@@ -1,4 +1,4 @@
-"""The modelled time to ready: what decides it, what bounds it, and which edges are wrong."""
+"""The modelled time to ready: its critical path, its lower bound, and wrong edges."""
 
 import pytest
 from hand_built import Builder, changed, environment, urn, waiting, with_parts, without

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from trainium_workloads.fabric import node
-from trainium_workloads.fabric.hunt import judge, rounds
 from trainium_workloads.fabric.node import ToolError
+from trainium_workloads.fabric.slow_node_search import judge, rounds
 
 NEURON_LS = '[{"neuron_device": 0, "nc_count": 2}, {"neuron_device": 1, "nc_count": 2}]'
 NVIDIA_SMI = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\nGPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-2)"

@@ -56,7 +56,11 @@ def plan(options: ImageOptions, cluster: ClusterOptions) -> BuildableImage:
         made_of = images.context(request, workloads(), **texts, own_files=options.context)
     except (NotInsideError, OSError) as refused:
         raise CommandError(WRONG_USAGE, f"--context {options.context}: {refused}") from None
-    return BuildableImage(request, made_of, repository_of(outputs), options.tag or images.tag(request, made_of))
+    if not outputs.image_repository:
+        title = "the stack has no image repository: take `imageRepository: null` out of its config, and update it"
+        raise CommandError(WRONG_USAGE, title)
+    repository = Repository(outputs.image_repository)
+    return BuildableImage(request, made_of, repository, options.tag or images.tag(request, made_of))
 
 
 def outputs_of(cluster: ClusterOptions) -> StackOutputs:
@@ -72,16 +76,6 @@ def outputs_of(cluster: ClusterOptions) -> StackOutputs:
     return source.outputs
 
 
-def repository_of(outputs: StackOutputs) -> Repository:
-    """Return the stack's repository; a :class:`CommandError` where it has none."""
-    if not outputs.image_repository:
-        raise CommandError(
-            WRONG_USAGE,
-            "the stack has no image repository: take `imageRepository: null` out of its config, and update it",
-        )
-    return Repository(outputs.image_repository)
-
-
 @contextmanager
 def opened_engine(asked: str | None) -> Iterator[Engine]:
     """Yield the engine with that name, or the first that works, with a temporary file for logins."""
@@ -89,13 +83,6 @@ def opened_engine(asked: str | None) -> Iterator[Engine]:
         raise CommandError(WRONG_USAGE, f"--engine {asked} is none of {', '.join(engines.ENGINES)}")
     with tempfile.TemporaryDirectory(prefix="trn-login-") as directory:
         yield engines.find(asked, Path(directory, "auth.json"))
-
-
-def log_in(engine: Engine, repository: Repository) -> None:
-    """Log the engine in to the stack's registry, where that is ECR."""
-    login = repository.login()
-    if login is not None:
-        engine.login(login.registry, login.user, login.password)
 
 
 def build(engine: Engine, planned: BuildableImage) -> bool:

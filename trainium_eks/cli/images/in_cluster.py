@@ -22,11 +22,6 @@ def build(cluster: ClusterOptions, planned: BuildableImage) -> None:
             f"{image_jobs.MOST_CONTEXT_BYTES:,}: give a smaller --context, or build with an engine",
         )
     login = planned.repository.login()
-    if login is None:
-        url = planned.repository.url
-        raise CommandError(
-            WRONG_USAGE, f"{url} is no repository of ECR, to which alone a Job in the cluster can log in"
-        )
     with open_session(cluster) as session:
         name = f"image-{planned.tag.lower().replace('.', '-').replace('_', '-')[:40].strip('-')}-{secrets.token_hex(3)}"
         namespace = session.namespace.name

@@ -34,6 +34,6 @@ def push(options: ImageOptions, in_cluster: InCluster = False, *, cluster: Clust
     else:
         with building.opened_engine(options.engine) as engine:
             building.build(engine, planned)
-            building.log_in(engine, planned.repository)
+            engine.login(planned.repository.login())
             engine.push(planned.reference)
     building.report(cluster, planned.reference, "pushed", planned.repository.digest(planned.tag))

@@ -10,16 +10,14 @@ import typer
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
-from trainium_eks.client import ending, reading, sagemaker
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.ending import EndedJob
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.notices import say, silent
-from trainium_eks.client.session import Session, open_session
+from trainium_eks.client.team import open_team
 from trainium_eks.jobs.observed.free_capacity import name_some
 from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.job import STOP_SECONDS
-from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
 from trainium_eks.kube.pod_text import printable
 from trainium_eks.model.validation.problems import plural
 
@@ -44,27 +42,21 @@ def cancel(
 
     Exit code: 0; 1 when pods are still there after their grace period; 2 when there is no such job.
     """
-    with open_session(cluster) as session:
-        if (job is None) == (not everything):
-            raise CommandError(WRONG_USAGE, "give the name of a job, or --all")
-        managed = sagemaker.jobs_of(session)
-        found = reading.jobs(session)
-        if managed is not None:
-            one = managed.find(job) if job is not None else None
-            found = [*found, *(managed.jobs(None) if everything else [one] if one is not None else [])]
-        wanted = [each for each in found if each.name == job or (everything and each.ended is None)]
-        if job is not None and not wanted:
-            raise reading.missing_job_error(session, job, found)
+    if (job is None) == (not everything):
+        raise CommandError(WRONG_USAGE, "give the name of a job, or --all")
+    with open_team(cluster) as team:
+        wanted = team.jobs_to_cancel(job)
         if everything and wanted and not agreed:
-            _agree(cluster, session.namespace.name, wanted)
-        done = [_end(session, managed, each, cluster) for each in wanted]
+            _agree(cluster, team.namespace, wanted)
+        done = [team.cancel(each, silent if cluster.as_json else say) for each in wanted]
         text = "\n".join(map(_text, done)) if done else "Nothing to end: no job is under way."
         output.answer({"jobs": [each.to_json() for each in done]}, text, as_json=cluster.as_json)
         left = [each.name for each in done if each.pods_left]
         if left and not cluster.as_json:
+            # Only pods that stay need the doctor's modules.
             from trainium_eks.cli.shared import examine
 
-            say(examine.closing(replace(cluster, namespace=session.namespace.name), left[0]))
+            say(examine.closing(replace(cluster, namespace=team.namespace), left[0]))
     raise typer.Exit(FAILED if left else 0)
 
 
@@ -77,19 +69,6 @@ def _agree(cluster: ClusterOptions, namespace: str, wanted: Sequence[WatchedJob]
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandError(WRONG_USAGE, "Nothing was ended.")
-
-
-def _end(session: Session, managed: SageMakerJobs | None, job: WatchedJob, cluster: ClusterOptions) -> EndedJob:
-    """End a job of the cluster; stop one of SageMaker, which keeps its name, unless it has ended."""
-    if managed is None or not isinstance(job, SageMakerWork):
-        return ending.end(session, job, silent if cluster.as_json else say)
-    if job.kind == ENDPOINT:
-        raise CommandError(
-            WRONG_USAGE, f"{job.name} is an endpoint: trn serve --on sagemaker --stop {job.name} ends it"
-        )
-    if job.ended is None:
-        managed.stop(job)
-    return ending.EndedJob(job.name, 0, job.checkpoints, None, (), stopping=job.ended is None)
 
 
 def _text(each: EndedJob) -> str:

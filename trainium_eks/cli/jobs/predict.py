@@ -12,6 +12,7 @@ from trainium_eks.client import sagemaker, serving
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError, as_typed
 from trainium_eks.client.notices import Say, notice, say, silent
+from trainium_eks.client.sagemaker import ManagedJob
 from trainium_eks.client.sagemaker_serving import SageMakerModels
 from trainium_eks.client.serving import ModelRequest
 from trainium_eks.client.session import open_session
@@ -178,7 +179,9 @@ def _transform(
     if follow:
         notice(f"{name} is under way: trn logs {name} -f, trn cancel {name}")
         try:
-            ended = sagemaker.wait(models.jobs, name)
+            transform = ManagedJob(models.jobs, name)
+            transform.wait()
+            ended = transform.state()
         except KeyboardInterrupt:
             say(as_typed(f"\nThe job {name} goes on; trn logs {name} follows it"))
             raise typer.Exit(INTERRUPTED) from None

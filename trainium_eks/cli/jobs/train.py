@@ -3,30 +3,33 @@
 import json
 import math
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import typer
 import yaml
 
-from trainium_eks.cli.jobs.logs import explain, follow_job
-from trainium_eks.cli.shared import log_lines, output
+from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.durations import duration
-from trainium_eks.cli.shared.log_lines import Printer
+from trainium_eks.cli.shared.log_lines import explain, follow_log
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
-from trainium_eks.client import logs, reading, sagemaker, scaling, submitting, torchx
+from trainium_eks.client import submitting, torchx
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, as_typed
+from trainium_eks.client.logs import LogOptions
 from trainium_eks.client.notices import say
-from trainium_eks.client.session import Session, open_session
-from trainium_eks.client.submitting import PreparedJob
+from trainium_eks.client.sagemaker import ManagedJob, SageMakerTarget
+from trainium_eks.client.team import Job, Team, open_team
 from trainium_eks.jobs.objects import volcano_job
 from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.observed.job_snapshot import FAILURES
 from trainium_eks.jobs.sagemaker.job import SageMakerJob
 from trainium_eks.jobs.sagemaker.request import launch_script, training_request
+from trainium_eks.jobs.submit.requests import Submission
 from trainium_eks.jobs.submit.saving import VARIABLE, interval_seconds
 from trainium_eks.model.sizing.goodput import Goodput
 from trainium_eks.model.validation.problems import describe
@@ -45,72 +48,83 @@ def train(options: TrainOptions, *, cluster: ClusterOptions) -> None:
     Exit code: 0; 1 when it was refused or did not end well; 2 for a job that cannot run.
     """
     if options.on == "sagemaker":
-        raise typer.Exit(_on_sagemaker(options, cluster))
-    with open_session(cluster) as session:
-        prepared = submitting.prepare(options, session, say)
-        if prepared.warnings:
-            say(describe(prepared.warnings))
-        if session.is_local:
+        target = SageMakerTarget(cluster)
+        planned = target.plan(options)
+        if options.dry_run:
+            _show_request(planned.made, cluster)
+            return
+        managed = target.create(planned)
+        _say_submitted(_managed_summary(planned.made), cluster)
+        raise typer.Exit(_follow(managed, partial(_managed_document, planned.made), options, cluster))
+    with open_team(cluster) as team:
+        submission, is_local = team.plan(options, say), team.session.is_local
+        job = submission.job
+        if submission.warnings:
+            say(describe(submission.warnings))
+        if is_local:
             say(
-                f"Local cloud: backend {prepared.job.backend}, {_size(prepared.job)}; devices are accounted for, "
-                "this machine's CPU does the work."
+                f"Local cloud: backend {job.backend}, {_size(job)}; devices are accounted for, this machine's CPU does "
+                "the work."
             )
         if options.dry_run:
-            _show(prepared, cluster)
-        else:
-            raise typer.Exit(_submit(prepared, options, cluster, session))
+            _show(submission, cluster)
+            return
+        created = team.create(submission, say)
+        # TorchX names its jobs itself.
+        job = replace(job, name=created.name)
+        # Here no node is lost, and nothing is as fast or as slow as the stack's file system.
+        saving = None if is_local else submission.saving
+        _say_submitted(_summary(job, saving, watched=not options.detach), cluster)
+        raise typer.Exit(_follow(created, partial(_document, job), options, cluster, team))
 
 
-def _show(prepared: PreparedJob, cluster: ClusterOptions) -> None:
-    job = prepared.job
+def _say_submitted(summary: str, cluster: ClusterOptions) -> None:
+    if not cluster.as_json:
+        say(as_typed(summary))
+
+
+def _follow(
+    job: Job | ManagedJob,
+    document: Callable[[str], dict[str, Any]],
+    options: TrainOptions,
+    cluster: ClusterOptions,
+    team: Team | None = None,
+) -> int:
+    """Follow a job as the options ask for; return the exit code. ``team``: the one on whose cluster it runs."""
+    if not (options.detach or options.wait or cluster.as_json):
+        code = follow_log(job.log(LogOptions(follow=True)), cluster, team)
+        if code == INTERRUPTED:
+            say(as_typed(f"The job {job.name} goes on: trn logs {job.name} -f · trn cancel {job.name}"))
+        return code
+    state = job.wait() if options.wait and not options.detach else ""
+    if cluster.as_json:
+        output.write_json(document(state))
+    elif state:
+        reason = job.state().reason if isinstance(job, ManagedJob) else ""
+        say(f"The job {job.name} is {state}.{f' {reason}' if reason else ''}")
+        if team is not None and state in FAILURES:
+            explain(team, job.state(), cluster)
+    return 0 if state in ("", submitting.SUCCEEDED) else FAILED
+
+
+def _show(submission: Submission, cluster: ClusterOptions) -> None:
+    job = submission.job
     is_volcano = job.form == "volcano"
     command = torchx.command(job) if is_volcano else None
-    *before, itself = prepared.objects
+    *before, itself = submission.objects
     if cluster.as_json:
         document = {"schemaVersion": output.SCHEMA_VERSION, "job": itself, "torchx": command}
         output.write_json(document | ({"before": before} if before else {}))
         return
     lines = [f"# The same by TorchX: {shlex.join(command)}"] if command else []
-    if prepared.workspace is not None:
-        size = f"{prepared.workspace.size_bytes / 1024:.1f} KiB"
-        lines.append(f"# {prepared.workspace.files} files ({size}) travel in the ConfigMap {job.workspace_name};")
+    if submission.workspace is not None:
+        size = f"{submission.workspace.size_bytes / 1024:.1f} KiB"
+        lines.append(f"# {submission.workspace.files} files ({size}) travel in the ConfigMap {job.workspace_name};")
         lines += ["# TorchX brings no files: there the image must hold the script."] if command else []
     if is_volcano and volcano_job.is_one_task(job):
         lines.append("# TorchX would make a task for each node: from some hundred nodes on more than etcd takes.")
-    plain = json.loads(json.dumps(prepared.objects))  # nothing twice, which YAML would write as a reference
+    plain = json.loads(json.dumps(submission.objects))  # nothing twice, which YAML would write as a reference
     output.write(yaml.safe_dump_all(plain, sort_keys=False, width=1000) + "".join(f"{line}\n" for line in lines))
-
-
-def _submit(prepared: PreparedJob, asked: TrainOptions, cluster: ClusterOptions, session: Session) -> int:
-    job = prepared.job
-    submitting.validate(prepared, session, say)
-    if asked.scale:
-        scaling.for_gang(session, prepared.group, job.nodes, say)
-    if asked.torchx:
-        job = replace(job, name=torchx.submit(job, session))
-    else:
-        submitting.submit(prepared, session, say)
-    follows = not (asked.detach or asked.wait or cluster.as_json)
-    waits = asked.wait and not asked.detach
-    if not cluster.as_json:
-        # Here no node is lost, and nothing is as fast or as slow as the stack's file system.
-        saving = None if session.is_local else prepared.saving
-        say(as_typed(_submitted(job, saving, waits=waits or follows)))
-    if follows:
-        found = reading.find(session, job.name)
-        wanted = logs.choose(found, logs.LogOptions(follow=True))
-        code = follow_job(session, found, wanted, Printer(cluster, wanted))
-        if code == INTERRUPTED:
-            say(as_typed(f"The job {job.name} goes on: trn logs {job.name} -f · trn cancel {job.name}"))
-        return code
-    state = submitting.wait(submitting.reference_of(job), session) if waits else ""
-    if cluster.as_json:
-        output.write_json(_document(job, state))
-    elif waits:
-        say(f"The job {job.name} is {state}.")
-        if state in FAILURES:
-            explain(session, reading.find(session, job.name), cluster)
-    return 0 if state in ("", submitting.SUCCEEDED) else FAILED
 
 
 def _document(job: TrainingJob, state: str) -> dict[str, Any]:
@@ -134,7 +148,7 @@ def _document(job: TrainingJob, state: str) -> dict[str, Any]:
     }
 
 
-def _submitted(job: TrainingJob, saving: Goodput | None, *, waits: bool) -> str:
+def _summary(job: TrainingJob, saving: Goodput | None, *, watched: bool) -> str:
     lines = [f"Submitted {job.name}: {job.program} on {_size(job)} of {job.instance.name}, queue {job.queue}."]
     if job.output:
         lines.append(f"  Output: {job.output}")
@@ -144,7 +158,7 @@ def _submitted(job: TrainingJob, saving: Goodput | None, *, waits: bool) -> str:
         lines.append(f"  Compile cache: {job.cache.directory}")
     if job.capacity_ends:
         lines.append(f"  The nodes' Capacity Block ends at {job.capacity_ends}; save before.")
-    if not waits:
+    if not watched:
         lines.append(f"  Watch: trn status {job.name} · trn logs {job.name} -f")
     return "\n".join(lines)
 
@@ -166,29 +180,13 @@ def _size(job: TrainingJob) -> str:
     return f"{nodes} with {ranks}" + (" each" if job.nodes > 1 else "")
 
 
-def _on_sagemaker(asked: TrainOptions, cluster: ClusterOptions) -> int:
-    """Submit a training job to SageMaker, and follow it unless it is detached; return the exit code."""
-    made, archive, jobs = sagemaker.planned(asked, cluster)
-    if asked.dry_run:
-        request, script = training_request(made), launch_script(made)
-        shown = yaml.safe_dump(request, sort_keys=False, width=1000) + "# The script of its containers:\n" + script
-        output.answer({"request": request, "script": script}, shown.removesuffix("\n"), as_json=cluster.as_json)
-        return 0
-    jobs.submit(made, archive)
-    name = made.job.name
-    if not cluster.as_json:
-        say(as_typed(_submitted_to_sagemaker(made)))
-    if not (asked.detach or asked.wait or cluster.as_json):
-        return log_lines.follow_sagemaker(jobs, name, cluster)
-    ended = sagemaker.wait(jobs, name) if asked.wait and not asked.detach else None
-    if cluster.as_json:
-        output.write_json(_sagemaker_document(made, ended.state if ended else None))
-    elif ended is not None:
-        say(f"The job {name} is {ended.state}.{f' {ended.reason}' if ended.reason else ''}")
-    return 0 if ended is None or ended.state == "Completed" else FAILED
+def _show_request(made: SageMakerJob, cluster: ClusterOptions) -> None:
+    request, script = training_request(made), launch_script(made)
+    shown = yaml.safe_dump(request, sort_keys=False, width=1000) + "# The script of its containers:\n" + script
+    output.answer({"request": request, "script": script}, shown.removesuffix("\n"), as_json=cluster.as_json)
 
 
-def _sagemaker_document(made: SageMakerJob, state: str | None) -> dict[str, Any]:
+def _managed_document(made: SageMakerJob, state: str) -> dict[str, Any]:
     job = made.job
     return {
         "schemaVersion": output.SCHEMA_VERSION,
@@ -202,11 +200,11 @@ def _sagemaker_document(made: SageMakerJob, state: str | None) -> dict[str, Any]
         "backend": job.backend,
         "output": made.uri("output"),
         "checkpoints": made.uri("checkpoints"),
-        "state": state,
+        "state": state or None,
     }
 
 
-def _submitted_to_sagemaker(made: SageMakerJob) -> str:
+def _managed_summary(made: SageMakerJob) -> str:
     job, spot = made.job, " on Spot" if made.spot else ""
     return (
         f"Submitted {job.name}: {job.program} on {job.nodes} x {made.instance_type}{spot}, {job.ranks_per_node} ranks "

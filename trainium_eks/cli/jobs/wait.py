@@ -7,11 +7,10 @@ import typer
 from trainium_eks.cli.shared import examine, output
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
-from trainium_eks.client import reading, sagemaker, submitting
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
-from trainium_eks.client.session import open_session
-from trainium_eks.client.team import AWAY_SECONDS
+from trainium_eks.client.submitting import SUCCEEDED
+from trainium_eks.client.team import open_team
 from trainium_eks.jobs.watch.log_lines import seconds
 
 app = App()
@@ -32,17 +31,13 @@ def wait(
     Exit code: 0 when the job has completed; 1 when it failed, was deleted, or goes on after --timeout; 2 when there is
     no such job.
     """
-    with open_session(cluster) as session:
+    with open_team(cluster) as team:
         longest = seconds(timeout) if timeout is not None else None
         if timeout is not None and longest is None:
             raise CommandError(WRONG_USAGE, f"--timeout {timeout}: give a duration: 90s, 10m or 2h")
         try:
-            if (managed := sagemaker.find(session, job)) is not None:
-                state = sagemaker.wait(managed[0], job, longest).state
-            else:
-                reference = session.api.reference(reading.find(session, job).source)
-                state = submitting.wait(reference, session, timeout_seconds=longest, away_seconds=AWAY_SECONDS)
+            state = team.wait(job, longest)
         except TimeoutError as error:
-            raise examine.with_closing(CommandError(FAILED, str(error)), cluster, session.namespace.name, job) from None
+            raise examine.with_closing(CommandError(FAILED, str(error)), cluster, team.namespace, job) from None
     output.answer({"job": job, "state": state}, f"The job {job} is {state}.", as_json=cluster.as_json)
-    raise typer.Exit(0 if state == submitting.SUCCEEDED else FAILED)
+    raise typer.Exit(0 if state == SUCCEEDED else FAILED)

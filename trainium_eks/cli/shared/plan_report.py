@@ -16,7 +16,6 @@ from trainium_eks.plan.goodput import Training
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.rules import RuleResult
 from trainium_eks.plan.rules._endpoint import Endpoint, endpoints
-from trainium_eks.plan.rules._view import View
 from trainium_eks.plan.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def make(graph: Graph) -> Plan:
         verdicts,
         goodput.expect(graph),
         autoscaling.read(graph),
-        endpoints=tuple(endpoints(View(graph))),
+        endpoints=tuple(endpoints(graph)),
     )
 
 

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from trainium_eks.aws.ecr import Login
 from trainium_eks.jobs.images.images import DOCKERFILE, PLATFORM
 from trainium_eks.kube.errors import ClusterError, MissingError
 
@@ -77,7 +77,7 @@ class Engine:
                 ) from None
         given = (part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}"))
         file = str(directory / DOCKERFILE)
-        options = ["--platform", PLATFORM, *self._transport(base), *given, "--file", file, "--tag", reference]
+        options = ["--platform", PLATFORM, *given, "--file", file, "--tag", reference]
         run([self.name, "build", *options, str(directory)])
 
     def has(self, reference: str) -> bool:
@@ -86,16 +86,16 @@ class Engine:
 
     def pull(self, reference: str) -> None:
         """Pull an image from its registry."""
-        run([self.name, "pull", "--platform", PLATFORM, *self._transport(reference), reference])
+        run([self.name, "pull", "--platform", PLATFORM, reference])
 
     def push(self, reference: str) -> None:
         """Push an image to its registry."""
-        run([self.name, "push", *self._transport(reference), *self._logins(), reference])
+        run([self.name, "push", *self._logins(), reference])
 
-    def login(self, registry: str, user: str, password: str) -> None:
+    def login(self, login: Login) -> None:
         """Log in. The password is written to the engine's input: arguments can be read by everybody on a machine."""
-        given = ("--username", user, "--password-stdin", *self._transport(registry), *self._logins(login=True))
-        run([self.name, "login", *given, registry], stdin=password)
+        given = ("--username", login.user, "--password-stdin", *self._logins(login=True))
+        run([self.name, "login", *given, login.registry], stdin=login.password)
 
     def _logins(self, *, login: bool = False) -> list[str]:
         """Return the options for our login, which is for the stack's registry alone; pulls use the user's own
@@ -103,12 +103,6 @@ class Engine:
         if self.name != "podman" or self.auth_file is None or not (login or self.auth_file.exists()):
             return []
         return ["--authfile", str(self.auth_file)]
-
-    def _transport(self, reference: str) -> list[str]:
-        if self.name != "podman" or not _is_loopback(reference):
-            return []
-        # The others trust loopback registries without TLS, too.
-        return ["--tls-verify=false"]
 
 
 def find(asked: str | None, auth_file: Path | None = None) -> Engine:
@@ -126,11 +120,6 @@ def find(asked: str | None, auth_file: Path | None = None) -> Engine:
         why.append(f"{name} is here, but does not work: {last}{_REMEDIES.get(name, '')}")
     others = "" if asked else "; or use the cluster with --in-cluster"
     raise NoEngineError("\n".join(why) + others)
-
-
-def _is_loopback(reference: str) -> bool:
-    host = urlsplit(f"//{reference.partition('/')[0]}").hostname or ""
-    return host in ("localhost", "127.0.0.1", "::1")
 
 
 def _shown(process: "subprocess.Popen[str]", stdin: str) -> str:

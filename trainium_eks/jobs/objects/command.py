@@ -7,7 +7,6 @@ other, it would be killed after the whole grace period (decision 37).
 
 import json
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trainium_eks.jobs.objects.job import C10D, DATA, REFUSED, CompileCache, TrainingJob
@@ -179,7 +178,7 @@ def _launch(job: TrainingJob, place: RankWords) -> str:
     """Return the launcher with its options, the program and its arguments."""
     program = [job.program.script] if job.program.script else ["-m", job.program.module]
     options = _torchrun(job, place) if job.launcher == "torchrun" else _gang(job, place)
-    return f"{options} {_joined([*program, *job.program.arguments])}"
+    return f"{options} {shlex.join([*program, *job.program.arguments])}"
 
 
 def _torchrun(job: TrainingJob, place: RankWords) -> str:
@@ -189,7 +188,7 @@ def _torchrun(job: TrainingJob, place: RankWords) -> str:
     elif job.nodes == 1:
         rendezvous = "--rdzv_backend c10d --rdzv_endpoint localhost:0"
     elif job.rendezvous == C10D:
-        rendezvous = f"--rdzv_backend c10d --rdzv_endpoint {_endpoint(place)}"
+        rendezvous = f'--rdzv_backend c10d --rdzv_endpoint "{place.rank0_host}":{PORT}'
     else:
         rendezvous = f"--rdzv_backend etcd-v2 --rdzv_endpoint {shlex.quote(job.rendezvous)}"
         # etcd remembers that a rendezvous was closed, so the same name would not do for a gang that starts again.
@@ -222,10 +221,6 @@ def _gang(job: TrainingJob, place: RankWords, port: int = PORT) -> str:
     return f"{words} --stay {STAY_SECONDS} --failed_starts {job.options.failed_starts}{record}"
 
 
-def _endpoint(place: RankWords) -> str:
-    return f'"{place.rank0_host}":{PORT}'
-
-
 _HAS_WORKLOADS = "python3 -c 'import trainium_workloads' 2>/dev/null"
 _CACHE = f"python3 -m trainium_workloads.compile_cache {{verb}} --root {DATA}/compile-cache"
 
@@ -253,7 +248,3 @@ def _compile(job: TrainingJob, place: RankWords, launch: str) -> list[str]:
     is_first = f'[ "{place.node_rank}" = 0 ]'
     chosen = f"if {is_first}; then {words['run']}; else {words['join']}; fi"
     return [f"if {_HAS_WORKLOADS}; then {chosen}; fi", launch]
-
-
-def _joined(words: Iterable[str]) -> str:
-    return " ".join(map(shlex.quote, words))

@@ -54,7 +54,11 @@ _RESTARTS = ("PodEvicted", "PodFailed")
 def manifest(job: TrainingJob) -> dict[str, Any]:
     """Return the job as ``trn`` submits it."""
     made = one_task_job(job) if is_one_task(job) else torchx_job(job)
-    made["metadata"] |= {"namespace": job.namespace, "labels": _job_labels(job), "annotations": annotations(job)}
+    made["metadata"] |= {
+        "namespace": job.namespace,
+        "labels": {**_pod_labels(job), KIND_LABEL: job.kind},
+        "annotations": annotations(job),
+    }
     if job.topology is not None:
         _keep_together(made["spec"], job, job.topology)
     for task in made["spec"]["tasks"]:
@@ -152,7 +156,3 @@ def _pod_labels(job: TrainingJob) -> dict[str, str]:
         "app.kubernetes.io/managed-by": "torchx.pytorch.org",
         "app.kubernetes.io/instance": job.name,
     }
-
-
-def _job_labels(job: TrainingJob) -> dict[str, str]:
-    return {**_pod_labels(job), KIND_LABEL: job.kind}

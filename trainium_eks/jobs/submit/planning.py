@@ -12,7 +12,7 @@ from trainium_eks.jobs.objects import resources
 from trainium_eks.jobs.objects.job import C10D, CompileCache, Precision, Topology, TrainingJob
 from trainium_eks.jobs.submit import refusals, saving
 from trainium_eks.jobs.submit.examples import example_of
-from trainium_eks.jobs.submit.requests import Facts, JobRequest, Plan
+from trainium_eks.jobs.submit.requests import Facts, JobRequest, Submission
 from trainium_eks.model import volcano_config
 from trainium_eks.model.catalogue.backends import backend_of
 from trainium_eks.model.catalogue.instance_entries import with_entries
@@ -80,20 +80,22 @@ def find_group(
     return (Problem("--instance-type", reason, value=instance_type, allowed=types, good=good),)
 
 
-def plan(request: JobRequest, outputs: StackOutputs, namespace: NamespaceOutput, facts: Facts) -> Plan:
-    """Return the job, or all problems at once."""
+def plan(
+    request: JobRequest, outputs: StackOutputs, namespace: NamespaceOutput, facts: Facts
+) -> Submission | tuple[Problem, ...]:
+    """Return the job, or all problems at once: refusals with the warnings beside them."""
     group = find_group(outputs, request.group, request.instance_type)
     if not isinstance(group, NodeGroupOutput):
-        return Plan(None, None, group)
+        return group
     instance = catalogue(outputs)[group.instance_type]
     job = _job(request, outputs, namespace, facts, group, instance)
     found = refusals.problems(request, job, group, outputs, namespace, facts)
     refused = any(problem.severity is Severity.REFUSE for problem in found)
     if refused:
-        return Plan(None, group, found)
+        return found
     proposed = saving.propose(request, outputs, namespace, instance, job.nodes)
     job = replace(job, env={**saving.variables(request, proposed), **job.env})
-    return Plan(job, group, found, proposed)
+    return Submission(job, group, found, proposed)
 
 
 def _job(

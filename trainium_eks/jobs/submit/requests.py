@@ -1,9 +1,12 @@
-"""A researcher's request, the facts gathered for it, and the plan."""
+"""A researcher's request, the facts gathered for it, and the submission that follows from both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
+from trainium_eks.jobs.data.workspace import Workspace
+from trainium_eks.jobs.objects import forms
 from trainium_eks.jobs.objects.job import Program, TrainingJob
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.model import scraping
@@ -52,13 +55,19 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The plan for a request."""
+class Submission:
+    """A job that can be submitted, with all that belongs to it."""
 
-    job: TrainingJob | None
-    """None when a problem must be mended first."""
-    group: NodeGroupOutput | None
-    problems: tuple[Problem, ...]
-    """All problems; beside a job, warnings alone. Paths are the command's options."""
+    job: TrainingJob
+    group: NodeGroupOutput
+    warnings: tuple[Problem, ...] = ()
+    """Their paths are the command's options."""
     saving: Goodput | None = None
     """Proposed interval of checkpoints, where none was requested, and its expected goodput."""
+    workspace: Workspace | None = None
+    """Files that travel with the job; None for none."""
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        """The objects to submit; the job itself is the last."""
+        return forms.objects(self.job)

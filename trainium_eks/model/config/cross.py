@@ -187,7 +187,7 @@ def address_problems(
 
 def address_demand(config: "StackConfig", catalogue: Catalogue, zones: Sequence[str], zone: str) -> dict[str, int]:
     """Return the addresses needed in one zone by each user of addresses, every group at its largest. ``zones`` are
-    those of the private subnets, the accelerator zone first."""
+    the zones of the private subnets, the accelerator zone first."""
     return dict(_demand(config, catalogue, zones, zone))
 
 

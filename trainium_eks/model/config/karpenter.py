@@ -211,7 +211,7 @@ def zone_problems(config: "StackConfig", catalogue: Catalogue, zones: Sequence[s
 
 def _cpu_type_problems(karpenter: KarpenterConfig, catalogue: Catalogue, zone: str, region: str) -> Iterator[Problem]:
     """Yield a problem if the catalogue has no CPU type of the section in the zone: a warning if it has none in the
-    region, about which it may know too little."""
+    region: the catalogue may know too little of the region."""
     offered = {name: kind.zones.get(region, ()) for name, kind in catalogue.items() if kind.family == "cpu"}
     here = [offered[name] for name in karpenter.instance_types if name in offered]
     others = tuple(name for name, zones in offered.items() if zone in zones)

@@ -268,8 +268,8 @@ def room(config: StackConfig) -> dict[str, str]:
 
 
 def shared_nodes(config: StackConfig, namespace: NamespaceConfig) -> dict[str, dict[str, str]]:
-    """Return each instance type with devices, and what pods can ask of one of its nodes; empty where the namespace's
-    pods may take any part of them, because it is the only one."""
+    """Return each instance type with devices, and the resources that pods can request on one of its nodes; empty where
+    the namespace's pods may take any part of them, because it is the only one."""
     if len(config.namespaces) == 1 and namespace.partial_nodes is not False:
         return {}
     catalogue = _catalogue_or_default(config)
@@ -302,7 +302,7 @@ def validate(config: StackConfig) -> tuple[Problem, ...]:
 
 
 def _holding(config: StackConfig, problem: Problem, told: Iterable[Problem]) -> Problem:
-    """Return the problem with a fix that was tried: with what else it takes, or without a value that would not do."""
+    """Return the problem with a tried fix: with all values that it needs, or without a value that does not suffice."""
     if not problem.is_settable:
         return problem
     known = {(each.path, each.reason[:_BEGINNING]) for each in told}

@@ -1,4 +1,4 @@
-"""Names that other tools have for what the config has, too: the table ``other_names.yaml``, read for messages alone."""
+"""Names of other tools for keys of the config: the table ``other_names.yaml``, read for messages alone."""
 
 import functools
 import re

@@ -11,12 +11,11 @@ from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation.config_model import ConfigModelError, read
 from trainium_eks.model.validation.problems import join
 from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.reading import at, items, leaves, mapping, number, text
 from trainium_eks.plan.rules._autoscaled import Pool, node_pools
 from trainium_eks.plan.rules._endpoint import Endpoint, endpoints
-from trainium_eks.plan.rules._facts import ADDON, ASSOCIATION, CLUSTER, FILE_SYSTEM, VPC, NodeGroup, interfaces
 from trainium_eks.plan.rules._images import CACHE_RULE, images
-from trainium_eks.plan.rules._read import at, items, leaves, mapping, number, text
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.subjects import ADDON, ASSOCIATION, CLUSTER, FILE_SYSTEM, VPC, NodeGroup, interfaces
 
 SIMULATED = re.compile(r"\bsim-[0-9a-f]{8}|(?<!\d)0{12}(?!\d)")
 """Values that recording invents: the end of a generated name, and the account."""
@@ -115,7 +114,6 @@ class Needs:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.stack = graph.stack
-        self._view = View(graph)
 
     @cached_property
     def config(self) -> StackConfig | None:
@@ -139,54 +137,54 @@ class Needs:
     @cached_property
     def cluster_name(self) -> str:
         """Return the cluster's name; for a generated name the part before Pulumi's random ending, with its dash."""
-        names = [plane.name for plane in self._view.control_planes]
+        names = [plane.name for plane in self.graph.control_planes]
         return SIMULATED.sub("", names[0]) if names else ""
 
     @cached_property
     def kubernetes(self) -> str:
         """Return the minor version of the control plane; empty without one."""
-        found = (text(plane.read("version", "version")[1]) for plane in self._view.control_planes)
+        found = (text(plane.read("version", "version")[1]) for plane in self.graph.control_planes)
         return next(filter(None, found), "")
 
     @cached_property
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the access settings of each cluster's API endpoint."""
-        return tuple(endpoints(self._view))
+        return tuple(endpoints(self.graph))
 
     @cached_property
     def addons(self) -> Mapping[str, str]:
         """Return EKS add-ons, each with its pinned version (empty for EKS' default)."""
-        each = self._view.of(ADDON)
+        each = self.graph.of_type(ADDON)
         return {text(a.inputs.get("addonName")): text(a.inputs.get("addonVersion")) for a in each}
 
     @cached_property
     def admins(self) -> Mapping[str, str]:
         """Return the ARNs that get an access entry, each with the name of the resource that creates the entry."""
-        entries = self._view.of("aws:eks/accessEntry:AccessEntry")
+        entries = self.graph.of_type("aws:eks/accessEntry:AccessEntry")
         return {text(each.inputs.get("principalArn")): each.name for each in entries}
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """Return every managed node group, and every pool of Karpenter, once for each of its reservations."""
-        pools = (group for pool in node_pools(self._view) for group in self._pool(pool))
-        return (*(self._group(group) for group in self._view.node_groups), *pools)
+        pools = (group for pool in node_pools(self.graph) for group in self._pool(pool))
+        return (*(self._group(group) for group in self.graph.node_groups), *pools)
 
     @property
     def vpcs(self) -> int:
         """Return the number of VPCs that the program creates."""
-        return len(self._view.of(VPC))
+        return len(self.graph.of_type(VPC))
 
     @property
     def elastic_ips(self) -> int:
         """Return the number of Elastic IP addresses that the program allocates."""
-        return len(self._view.of("aws:ec2/eip:Eip"))
+        return len(self.graph.of_type("aws:ec2/eip:Eip"))
 
     @cached_property
     def file_systems(self) -> tuple[FileSystem, ...]:
         """Return the Lustre file systems that the program creates."""
         return tuple(
             FileSystem(text(each.inputs.get("deploymentType")), _whole(each.inputs.get("storageCapacity")))
-            for each in self._view.of(FILE_SYSTEM)
+            for each in self.graph.of_type(FILE_SYSTEM)
         )
 
     @cached_property
@@ -232,26 +230,26 @@ class Needs:
     @cached_property
     def caches(self) -> Mapping[str, str]:
         """Return the prefix of each pull-through cache rule, with the ARN of its secret; empty for none."""
-        rules = self._view.of(CACHE_RULE)
+        rules = self.graph.of_type(CACHE_RULE)
         return {text(e.inputs.get("ecrRepositoryPrefix")): text(e.inputs.get("credentialArn")) for e in rules}
 
     @cached_property
     def uncached(self) -> tuple[str, ...]:
         """Return the images of charts and pods that do not come from an ECR registry, without tags."""
-        found = (each for _, of_resource in images(self._view) for each in of_resource)
+        found = (each for _, of_resource in images(self.graph) for each in of_resource)
         return tuple(sorted({each for each in found if ".dkr.ecr." not in each}))
 
     @cached_property
     def linked_services(self) -> tuple[str, ...]:
         """Return the services that need a service-linked role in the account."""
         uses = {
-            "eks.amazonaws.com": self._view.of(CLUSTER),
-            "eks-nodegroup.amazonaws.com": self._view.node_groups,
-            "autoscaling.amazonaws.com": self._view.node_groups,
+            "eks.amazonaws.com": self.graph.of_type(CLUSTER),
+            "eks-nodegroup.amazonaws.com": self.graph.node_groups,
+            "autoscaling.amazonaws.com": self.graph.node_groups,
             "spot.amazonaws.com": [group for group in self.groups if group.buying == "spot"],
-            "fsx.amazonaws.com": self._view.of(FILE_SYSTEM),
+            "fsx.amazonaws.com": self.graph.of_type(FILE_SYSTEM),
             "pullthroughcache.ecr.amazonaws.com": list(filter(None, self.caches.values())),
-            "sagemaker.application-autoscaling.amazonaws.com": self._view.of("aws:appautoscaling/target:Target"),
+            "sagemaker.application-autoscaling.amazonaws.com": self.graph.of_type("aws:appautoscaling/target:Target"),
         }
         return tuple(service for service, needed in uses.items() if needed)
 
@@ -264,7 +262,7 @@ class Needs:
         inputs, settings = group.resource.inputs, group.settings
         name = text(mapping(inputs.get("labels")).get(POOL_LABEL)) or group.resource.name
         placement = text(at(settings, "placement.groupName"))
-        is_made_here = self._view.named(placement, "aws:ec2/placementGroup:PlacementGroup") is not None
+        is_made_here = self.graph.named(placement, "aws:ec2/placementGroup:PlacementGroup") is not None
         disks = (at(each, "ebs.volumeSize") for each in items(settings.get("blockDeviceMappings")))
         reservation = text(group.reservation)
         buying = BUYING.get(text(inputs.get("capacityType")), "reservation" if reservation else "on-demand")
@@ -273,7 +271,7 @@ class Needs:
             path=self._path(name),
             instance_type=group.type_name,
             instance=group.instance,
-            zones=tuple(dict.fromkeys(filter(None, map(self._view.zone_of, items(inputs.get("subnetIds")))))),
+            zones=tuple(dict.fromkeys(filter(None, map(self.graph.zone_of, items(inputs.get("subnetIds")))))),
             desired=_whole(at(inputs, "scalingConfig.desiredSize")),
             maximum=_whole(at(inputs, "scalingConfig.maxSize")),
             buying=buying,
@@ -299,7 +297,7 @@ class Needs:
                 path=self._pool_path(name),
                 instance_type=instance.name if instance else "",
                 instance=instance,
-                zones=tuple(dict.fromkeys(filter(None, map(self._view.zone_of, pool.subnets)))),
+                zones=tuple(dict.fromkeys(filter(None, map(self.graph.zone_of, pool.subnets)))),
                 desired=0,
                 maximum=pool.maximum if reservation == (terms or [""])[0] else 0,
                 buying="reservation" if reservation else "on-demand",
@@ -324,7 +322,7 @@ class Needs:
         return {"system": "cluster.system_nodes", "cpu": "cluster.cpu_nodes"}.get(name, "")
 
     def _buckets(self) -> Iterator[Bucket]:
-        for link in self._view.of(ASSOCIATION):
+        for link in self.graph.of_type(ASSOCIATION):
             name = text(link.inputs.get("dataRepositoryPath")).removeprefix("s3://").split("/")[0]
             if name and not SIMULATED.search(name):
                 key = text(at(self.graph.config, "fileSystem.durability.bucketKeyArn"))
@@ -336,7 +334,7 @@ class Needs:
                 yield Bucket(name, f"namespace {text(at(namespace, 'name'))}", f"namespaces[{index}].data_bucket", key)
 
     def _fixed(self, type_: str, key: str) -> tuple[str, ...]:
-        names = (text(each.inputs.get(key)) for each in self._view.of(type_))
+        names = (text(each.inputs.get(key)) for each in self.graph.of_type(type_))
         return tuple(name for name in names if name and not SIMULATED.search(name))
 
 

@@ -19,7 +19,7 @@ def kept_inputs(change: ResourceChange) -> Iterator[tuple[Kept, PathChange]]:
 
 
 def with_kept_inputs(graph: Graph, changes: Changes) -> Graph:
-    """Return the later program with the inputs that stay on AWS: what is billed after an ``up``."""
+    """Return the later program with the inputs that stay on AWS, as it is billed after an ``up``."""
     inputs = {
         change.resource.urn: _set(inputs, path.path.split("."), path.before)
         for change in changes.items

@@ -157,7 +157,7 @@ def _leave_with(parent: int) -> None:
 
 
 def _leave_at(program: Path, thread: int, answer_file: Path) -> None:
-    """End this process, whose program computes without end, with the line where it does."""
+    """End this process while its program computes without end; the answer names the running line."""
     places = [place for place in _places(sys._current_frames().get(thread)) if _is_own(place[0], program)]
     pending = tuple(f"running {Path(file).name}:{line}, in {name}" for file, line, name in places[:1])
     Answer(Status.TIMEOUT, pending=pending).write(answer_file)

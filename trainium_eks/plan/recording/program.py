@@ -69,7 +69,7 @@ def record_program(
     ``timeout_seconds``. Nothing in this process can stop a program that computes without end: ``on_spin`` is called in
     another thread then, and may end the process.
 
-    Raise RecordingError for a duplicate URN, a look-up, an unknown input or what is foreign, RecordingTimeoutError with
+    Raise RecordingError for a duplicate URN, a look-up, an unknown input or a foreign type, RecordingTimeoutError with
     the pending registrations, and any exception of the program.
     """
     full = {_full_key(key, project): value for key, value in (config or {}).items()}

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from trainium_eks.model.validation.problems import Problem, config_set, describe, nearest
-from trainium_eks.plan.graph import SECRET
+from trainium_eks.plan.resource import SECRET
 
 
 class ProjectError(Exception):
@@ -23,8 +23,8 @@ class ProjectError(Exception):
 
 
 class InvalidConfigError(Exception):
-    """A stack's config, or a component's arguments made from it, that is refused. ``settings`` are those that the
-    program would get, when the declared types refused them; ``component`` is the component with invalid arguments
+    """A stack's config, or a component's arguments made from it, that is refused. ``settings`` are the
+    program's, when the declared types refused them; ``component`` is the component with invalid arguments
     (``Network net``), empty when the stack's file is invalid; ``note`` names look-ups with made-up answers."""
 
     def __init__(

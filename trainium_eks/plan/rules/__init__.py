@@ -17,9 +17,8 @@ from typing import Any, Literal
 from trainium_eks.model.finding import Finding, Status
 from trainium_eks.plan import waivers
 from trainium_eks.plan.graph import UNKNOWN, Graph
-from trainium_eks.plan.rules._read import leaves, show
+from trainium_eks.plan.reading import leaves, show
 from trainium_eks.plan.rules._rule import Rule, Severity
-from trainium_eks.plan.rules._view import View
 
 __all__ = [
     "CONFIG_ALONE",
@@ -95,7 +94,7 @@ class RuleResult:
 
     @property
     def unseen(self) -> tuple[Finding, ...]:
-        """The findings beyond the view of this graph."""
+        """The findings beyond the graph of this graph."""
         return tuple(finding for finding in self.findings if finding.status is Status.NOT_CHECKED)
 
 
@@ -105,8 +104,7 @@ def judge(graph: Graph, accepted: Mapping[str, str] | None = None) -> tuple[Rule
     valid waivers; the library's :data:`STANDING_WAIVERS` always apply."""
     given = waivers.of(graph)
     own = {id_: each.reason for id_, each in given.items() if each.holds} if accepted is None else dict(accepted)
-    view = View(graph)
-    return tuple(_verdict(rule, tuple(_seen(rule, graph, rule.check(view))), own) for rule in RULES)
+    return tuple(_verdict(rule, tuple(_seen(rule, graph, rule.check(graph))), own) for rule in RULES)
 
 
 def may_be_unseen(rule: Rule, finding: Finding, graph: Graph) -> bool:

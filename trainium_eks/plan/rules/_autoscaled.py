@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainium_eks.model.catalogue.instances import InstanceType
-from trainium_eks.plan.graph import Resource
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.reading import Json, at, given, items, mapping, text
 from trainium_eks.plan.resource_types.rows import karpenter
-from trainium_eks.plan.rules._facts import NodeGroup
 from trainium_eks.plan.rules._objects import object_name, releases
-from trainium_eks.plan.rules._read import Json, at, given, items, mapping, text
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.subjects import NodeGroup
 
 CLUSTER_AUTOSCALER = "cluster-autoscaler"
 GROUP_TAG = "aws:autoscaling/tag:Tag"
@@ -17,23 +16,23 @@ EKS_DISCOVERY = "k8s.io/cluster-autoscaler/"
 """Prefix of the tags that EKS puts on every managed group, and that the chart looks for by default."""
 
 
-def autoscalers(view: View) -> tuple[Resource, ...]:
+def autoscalers(graph: Graph) -> tuple[Resource, ...]:
     """Return the releases of Cluster Autoscaler."""
-    return releases(view, CLUSTER_AUTOSCALER)
+    return releases(graph, CLUSTER_AUTOSCALER)
 
 
-def served_groups(view: View) -> Iterator[NodeGroup]:
+def served_groups(graph: Graph) -> Iterator[NodeGroup]:
     """Yield the groups that carry every tag that a Cluster Autoscaler looks for."""
-    wanted = [_discovery_keys(release) for release in autoscalers(view)]
-    for group in view.node_groups if wanted else ():
-        tags = group_tags(view, group)
+    wanted = [_discovery_keys(release) for release in autoscalers(graph)]
+    for group in graph.node_groups if wanted else ():
+        tags = group_tags(graph, group)
         if any(all(key in tags or key.startswith(EKS_DISCOVERY) for key in keys) for keys in wanted):
             yield group
 
 
-def group_tags(view: View, group: NodeGroup) -> Mapping[str, Json]:
+def group_tags(graph: Graph, group: NodeGroup) -> Mapping[str, Json]:
     """Return the tags that the program puts on a group's Auto Scaling group."""
-    tags = view.referring(group.resource, "autoscalingGroupName", GROUP_TAG)
+    tags = graph.referring(group.resource, "autoscalingGroupName", GROUP_TAG)
     return {text(at(each.inputs, "tag.key")): at(each.inputs, "tag.value") for each in tags}
 
 
@@ -82,21 +81,21 @@ class Pool:
         return any(each.family != "cpu" for each in self.instances)
 
 
-def node_pools(view: View) -> Iterator[Pool]:
+def node_pools(graph: Graph) -> Iterator[Pool]:
     """Yield Karpenter's pools."""
-    classes = {object_name(each): each for each in view.of(karpenter.NODE_CLASS.token)}
-    for each in view.of(karpenter.NODE_POOL.token):
+    classes = {object_name(each): each for each in graph.of_type(karpenter.NODE_CLASS.token)}
+    for each in graph.of_type(karpenter.NODE_POOL.token):
         types = karpenter.instance_types(each)
         name = text(at(each.inputs, "spec.template.spec.nodeClassRef.name"))
-        most = max((karpenter.most_nodes(each, type_, view.catalogue) for type_ in types), default=0)
-        known = tuple(view.catalogue[type_] for type_ in types if type_ in view.catalogue)
+        most = max((karpenter.most_nodes(each, type_, graph.catalogue) for type_ in types), default=0)
+        known = tuple(graph.catalogue[type_] for type_ in types if type_ in graph.catalogue)
         yield Pool(each, classes.get(name), types, known, most)
 
 
-def nodes_of(view: View) -> Iterator[NodeGroup | Pool]:
+def nodes_of(graph: Graph) -> Iterator[NodeGroup | Pool]:
     """Yield every managed node group, and every pool of Karpenter."""
-    yield from view.node_groups
-    yield from node_pools(view)
+    yield from graph.node_groups
+    yield from node_pools(graph)
 
 
 def _discovery_keys(release: Resource) -> tuple[str, ...]:

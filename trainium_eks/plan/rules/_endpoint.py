@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.plan.rules._facts import SUBNET, ControlPlane
-from trainium_eks.plan.rules._read import at, items, text
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.reading import at, items, text
+from trainium_eks.plan.subjects import SUBNET, ControlPlane
 
 HTTPS = 443
 
@@ -43,10 +43,10 @@ class Endpoint:
         }
 
 
-def endpoints(view: View) -> Iterator[Endpoint]:
+def endpoints(graph: Graph) -> Iterator[Endpoint]:
     """Yield the endpoint of each cluster."""
-    for plane in view.control_planes:
-        yield Endpoint(plane, _public(plane), tuple(_private(view, plane)), _is_own(view, plane))
+    for plane in graph.control_planes:
+        yield Endpoint(plane, _public(plane), tuple(_private(graph, plane)), _is_own(graph, plane))
 
 
 def _public(plane: ControlPlane) -> tuple[str, ...]:
@@ -56,13 +56,13 @@ def _public(plane: ControlPlane) -> tuple[str, ...]:
     return () if on is False else tuple(map(text, items(ranges))) or ("0.0.0.0/0",)
 
 
-def _private(view: View, plane: ControlPlane) -> Iterator[str]:
+def _private(graph: Graph, plane: ControlPlane) -> Iterator[str]:
     group = at(plane.cluster.outputs, "vpcConfig.clusterSecurityGroupId") if plane.cluster else None
-    for rule in view.rules_of(group) if group else ():
+    for rule in graph.rules_of(group) if group else ():
         if rule.inbound and rule.covers(HTTPS):
             yield from map(text, rule.cidrs)
 
 
-def _is_own(view: View, plane: ControlPlane) -> bool:
+def _is_own(graph: Graph, plane: ControlPlane) -> bool:
     path = "vpcConfig.subnetIds" if plane.cluster else "subnetIds"
-    return bool(view.refers(plane.resource, path, SUBNET))
+    return bool(graph.refers(plane.resource, path, SUBNET))

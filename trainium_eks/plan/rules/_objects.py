@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules._facts import RELEASE
-from trainium_eks.plan.rules._read import Json, at, items, mapping, text
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.reading import Json, at, items, mapping, text
+from trainium_eks.plan.subjects import RELEASE
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
 TENANT = "trainium-eks:index:TrainingNamespace"
@@ -39,10 +38,10 @@ class PodMaker:
                 yield f"{self.path}.{kind}[{index}]", each
 
 
-def pod_makers(view: View) -> Iterator[PodMaker]:
+def pod_makers(graph: Graph) -> Iterator[PodMaker]:
     """Yield every object of the program that makes pods. Objects of charts are not among them."""
     for type_, path in POD_SPECS.items():
-        for resource in view.of(type_):
+        for resource in graph.of_type(type_):
             yield PodMaker(resource, path, at(resource.inputs, path))
 
 
@@ -56,9 +55,9 @@ def is_local(release: Resource) -> bool:
     return text(release.inputs.get("chart")).startswith(("./", "../", "/"))
 
 
-def releases(view: View, *charts: str) -> tuple[Resource, ...]:
+def releases(graph: Graph, *charts: str) -> tuple[Resource, ...]:
     """Return the Helm releases of these charts; of all charts when none are named."""
-    return tuple(each for each in view.of(RELEASE) if not charts or chart_name(each) in charts)
+    return tuple(each for each in graph.of_type(RELEASE) if not charts or chart_name(each) in charts)
 
 
 def object_name(resource: Resource) -> str:
@@ -71,12 +70,12 @@ def namespace(resource: Resource) -> str:
     return text(at(resource.inputs, "metadata.namespace")) or text(resource.inputs.get("namespace")) or "default"
 
 
-def is_tenant(view: View, home: Resource) -> bool:
+def is_tenant(graph: Graph, home: Resource) -> bool:
     """Return whether a Namespace is a team's: of a TrainingNamespace, or with a ResourceQuota."""
-    if any(above.type == TENANT for above in view.graph.ancestors(home)):
+    if any(above.type == TENANT for above in graph.ancestors(home)):
         return True
     name = object_name(home)
-    return any(namespace(each) == name for each in view.beside(home).of("kubernetes:core/v1:ResourceQuota"))
+    return any(namespace(each) == name for each in graph.beside(home).of_type("kubernetes:core/v1:ResourceQuota"))
 
 
 def walk(value: Json, path: str = "") -> Iterator[tuple[str, Mapping[str, Json]]]:

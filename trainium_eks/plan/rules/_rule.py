@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainium_eks.model.finding import Finding, Status
-from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.graph import Graph, Resource
 
 Severity = Literal["high", "medium", "low"]
 
@@ -17,7 +16,7 @@ class Rule:
     """One rule. No finding means that it does not apply, never that it passes.
 
     A finding's subject is the URN of the resource. The text of a fault has the property path, the value found and the
-    wanted value; of what is not checked, the value that cannot be seen and why; otherwise, the value found.
+    wanted value. If the rule was not checked, it has the value that cannot be seen and why; otherwise, the value found.
     """
 
     id: str
@@ -25,7 +24,7 @@ class Rule:
     severity: Severity
     source: str
     """Ids of the same requirement elsewhere (Checkov, Trivy, CIS, Security Hub), or the source of the experience."""
-    check: Callable[[View], Iterable[Finding]]
+    check: Callable[[Graph], Iterable[Finding]]
     beyond_pack: str = ""
     """Requirements of the rule that a policy pack cannot see, and the reason; empty when a pack sees all of them."""
     follows_ids: bool = False
@@ -41,7 +40,7 @@ class Rule:
 
 def rule(
     id_: str, title: str, severity: Severity, source: str, **more: Any
-) -> Callable[[Callable[[View], Iterator[Finding]]], Rule]:
+) -> Callable[[Callable[[Graph], Iterator[Finding]]], Rule]:
     """Return a decorator that makes a :class:`Rule` of a function; the docstring is the rule's explanation; ``more``
     are its other fields."""
 

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping
 from trainium_eks.model.catalogue.instance_data import NO_DEVICES_IN_EC2
 from trainium_eks.model.config.karpenter import EBS_CLUSTER_TAG
 from trainium_eks.model.finding import Finding
-from trainium_eks.plan.resource_types.rows.karpenter import NODE_CLASS
-from trainium_eks.plan.rules._autoscaled import Pool, node_pools, served_groups
-from trainium_eks.plan.rules._objects import releases
-from trainium_eks.plan.rules._read import (
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.reading import (
     Json,
     actions,
     allows,
@@ -25,8 +23,10 @@ from trainium_eks.plan.rules._read import (
     text,
     true,
 )
+from trainium_eks.plan.resource_types.rows.karpenter import NODE_CLASS
+from trainium_eks.plan.rules._autoscaled import Pool, node_pools, served_groups
+from trainium_eks.plan.rules._objects import releases
 from trainium_eks.plan.rules._rule import judged, rule
-from trainium_eks.plan.rules._view import View
 
 SCALING_ACTIONS = (
     "autoscaling:DetachInstances",
@@ -46,10 +46,10 @@ TAGGED = re.compile(r"(aws|autoscaling|ec2):(ResourceTag|RequestTag)/.+")
 
 
 @rule("R79", "Let an autoscaler start and end only its own cluster's nodes", "high", "Cluster Autoscaler README, own")
-def autoscaler_rights(view: View) -> Iterator[Finding]:
+def autoscaler_rights(graph: Graph) -> Iterator[Finding]:
     """An account holds other clusters, and other instances: a statement that may change the size of a group, or run and
     terminate instances, has a condition on a tag, or names its groups."""
-    for policy in view.of("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
+    for policy in graph.of_type("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
         found = statements(policy.inputs.get("policy")) or ()
         scaling = [(index, each) for index, each in enumerate(found) if allows(each) and _scales(each)]
         faults = [f"policy.Statement[{index}] {fault}" for index, each in scaling for fault in _unbound(each)]
@@ -71,13 +71,13 @@ def _unbound(statement: Mapping[str, Json]) -> Iterator[str]:
 
 
 @rule("R81", "Let one autoscaler serve a pod", "high", "Karpenter, migrating from Cluster Autoscaler; own")
-def one_autoscaler(view: View) -> Iterator[Finding]:
+def one_autoscaler(graph: Graph) -> Iterator[Finding]:
     """Two autoscalers that see the same waiting pod both buy a node for it. A NodePool without a taint serves every pod
     without a selector, as does each CPU group that Cluster Autoscaler serves; and a NodePool of an accelerator type
     starts nodes for gangs for which a user is about to scale the node group of that type."""
-    served_cpu = [group for group in served_groups(view) if not group.accelerated]
-    owners = {group.type_name: group.resource.name for group in view.accelerator_groups}
-    for pool in node_pools(view):
+    served_cpu = [group for group in served_groups(graph) if not group.accelerated]
+    owners = {group.type_name: group.resource.name for group in graph.accelerator_groups}
+    for pool in node_pools(graph):
         faults = [
             f"spec.template.spec.requirements has {name}, which {owners[name]} has too, wanted one of the two"
             for name in pool.types
@@ -95,20 +95,20 @@ def one_autoscaler(view: View) -> Iterator[Finding]:
     "high",
     "CKV_AWS_79, CKV_AWS_341, Karpenter best practices, own",
 )
-def karpenter_nodes(view: View) -> Iterator[Finding]:
+def karpenter_nodes(graph: Graph) -> Iterator[Finding]:
     """Karpenter's nodes have no launch template of the program, so that no other rule sees them. Their metadata service
     answers one hop away and by token; their volumes are encrypted, in production with a customer key; their image is
     pinned; none has a public address. A pool has a limit. Accelerator nodes carry their taint, go only when they are
     empty and never for their age, and EC2 reports their devices: Karpenter knows no others. It hears of
     interruptions."""
-    for release in releases(view, "karpenter"):
+    for release in releases(graph, "karpenter"):
         told = given(at(release.inputs, "values.settings.interruptionQueue"))
         faults = [] if told else ["values.settings.interruptionQueue is unset, wanted the queue of interruptions"]
         yield from judged(release, faults, "hears of interruptions")
-    for pool in node_pools(view):
-        yield from judged(pool.resource, _pool_faults(view, pool), "is bounded, and loses no node in use")
-    for node_class in view.of(NODE_CLASS.token):
-        yield from judged(node_class, _class_faults(view, mapping(node_class.inputs.get("spec"))), "as other nodes")
+    for pool in node_pools(graph):
+        yield from judged(pool.resource, _pool_faults(graph, pool), "is bounded, and loses no node in use")
+    for node_class in graph.of_type(NODE_CLASS.token):
+        yield from judged(node_class, _class_faults(graph, mapping(node_class.inputs.get("spec"))), "as other nodes")
 
 
 @rule(
@@ -118,12 +118,12 @@ def karpenter_nodes(view: View) -> Iterator[Finding]:
     "AmazonEBSCSIDriverEKSClusterScopedPolicy",
     follows_ids=True,
 )
-def attachable_nodes(view: View) -> Iterator[Finding]:
+def attachable_nodes(graph: Graph) -> Iterator[Finding]:
     """The EBS driver's role attaches a volume only to an instance with a tag of its cluster. EKS tags the nodes of
     managed groups; nodes of an EC2NodeClass have the tags of its `spec.tags`, and without the tag a pod with a claim
     waits for its volume for ever."""
-    names = [plane.name for plane in view.control_planes if plane.name]
-    for node_class in view.of(NODE_CLASS.token) if view.addons("aws-ebs-csi-driver") else ():
+    names = [plane.name for plane in graph.control_planes if plane.name]
+    for node_class in graph.of_type(NODE_CLASS.token) if graph.addons("aws-ebs-csi-driver") else ():
         found = mapping(at(node_class.inputs, "spec.tags")).get(EBS_CLUSTER_TAG)
         good = found in names if names else given(found)
         wanted = show(names[0]) if names else "the cluster's name"
@@ -131,17 +131,17 @@ def attachable_nodes(view: View) -> Iterator[Finding]:
         yield from judged(node_class, faults, "its nodes are the cluster's to the EBS driver")
 
 
-def _pool_faults(view: View, pool: Pool) -> Iterator[str]:
+def _pool_faults(graph: Graph, pool: Pool) -> Iterator[str]:
     inputs = pool.resource.inputs
     yield from missing(inputs, "spec.limits", "a limit, such as {cpu: 64}")
     if pool.node_class is None:
         yield "spec.template.spec.nodeClassRef names no EC2NodeClass of this program, whose nodes are unseen"
-    accelerated = [name for name in pool.types if name in view.catalogue and view.catalogue.taints(name)]
+    accelerated = [name for name in pool.types if name in graph.catalogue and graph.catalogue.taints(name)]
     if not accelerated:
         return
     taints = {(at(each, "key"), at(each, "effect")) for each in items(pool.spec.get("taints"))}
     for name in accelerated:
-        lacking = [each.key for each in view.catalogue.taints(name) if (each.key, each.effect) not in taints]
+        lacking = [each.key for each in graph.catalogue.taints(name) if (each.key, each.effect) not in taints]
         if lacking:
             yield f"spec.template.spec.taints lacks {', '.join(lacking)}, wanted it for {name}"
         if name in NO_DEVICES_IN_EC2:
@@ -153,7 +153,7 @@ def _pool_faults(view: View, pool: Pool) -> Iterator[str]:
         yield f"spec.template.spec.terminationGracePeriod is {show(grace)}, wanted unset: drifted nodes in use would go"
 
 
-def _class_faults(view: View, spec: Mapping[str, Json]) -> Iterator[str]:
+def _class_faults(graph: Graph, spec: Mapping[str, Json]) -> Iterator[str]:
     if given(spec.get("metadataOptions")):
         yield from differs({"spec": spec}, "spec.metadataOptions.httpTokens", "required")
         yield from differs({"spec": spec}, "spec.metadataOptions.httpPutResponseHopLimit", 1)
@@ -161,7 +161,7 @@ def _class_faults(view: View, spec: Mapping[str, Json]) -> Iterator[str]:
         path = f"spec.blockDeviceMappings[{index}].ebs"
         if not true(at(disk, "ebs.encrypted")):
             yield f"{path}.encrypted is {show(at(disk, 'ebs.encrypted'))}, wanted true"
-        if view.production and not given(at(disk, "ebs.kmsKeyID")):
+        if graph.production and not given(at(disk, "ebs.kmsKeyID")):
             yield f"{path}.kmsKeyID is unset, wanted a KMS key in production"
     for term in items(spec.get("amiSelectorTerms")) or [{}]:
         alias, id_ = text(at(term, "alias")), at(term, "id")

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from trainium_eks.model.finding import Finding
-from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules._facts import BUCKETS
-from trainium_eks.plan.rules._read import allows, at, differs, items, mapping, principals, show, statements, true
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.reading import allows, at, differs, items, mapping, principals, show, statements, true
 from trainium_eks.plan.rules._rule import judged, rule
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.subjects import BUCKETS
 
 PUBLIC_ACCESS_BLOCK = ("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",)
 ENCRYPTION = (
@@ -24,25 +23,25 @@ SWITCHES = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restric
 
 
 @rule("R46", "Block public access to buckets", "high", "CKV2_AWS_6, AWS-0086, AWS-0087, AWS-0091, AWS-0093")
-def public_access(view: View) -> Iterator[Finding]:
+def public_access(graph: Graph) -> Iterator[Finding]:
     """All four switches, so that no later ACL or policy opens the bucket; no ACL, and none that can be given."""
-    for bucket in view.of(*BUCKETS):
-        blocks = view.referring(bucket, "bucket", *PUBLIC_ACCESS_BLOCK)
+    for bucket in graph.of_type(*BUCKETS):
+        blocks = graph.referring(bucket, "bucket", *PUBLIC_ACCESS_BLOCK)
         faults = [] if blocks else ["no BucketPublicAccessBlock names it, wanted one"]
         faults += [fault for each in blocks for switch in SWITCHES for fault in differs(each.inputs, switch, True)]
         if at(bucket.inputs, "acl") not in (None, "private"):
             faults.append(f"acl is {show(at(bucket.inputs, 'acl'))}, wanted none")
-        for each in view.referring(bucket, "bucket", "aws:s3/bucketOwnershipControls:BucketOwnershipControls"):
+        for each in graph.referring(bucket, "bucket", "aws:s3/bucketOwnershipControls:BucketOwnershipControls"):
             faults += differs(each.inputs, "rule.objectOwnership", "BucketOwnerEnforced")
         yield from judged(bucket, faults, "all public access is blocked")
 
 
 @rule("R47", "Encrypt buckets with KMS and a bucket key", "high", "CKV_AWS_19, CKV_AWS_145, AWS-0088, AWS-0132")
-def encryption(view: View) -> Iterator[Finding]:
+def encryption(graph: Graph) -> Iterator[Finding]:
     """SSE-KMS; with a bucket key, a million small objects do not mean a million calls to KMS."""
     path = "applyServerSideEncryptionByDefault.sseAlgorithm"
-    for bucket in view.of(*BUCKETS):
-        configurations = view.referring(bucket, "bucket", *ENCRYPTION)
+    for bucket in graph.of_type(*BUCKETS):
+        configurations = graph.referring(bucket, "bucket", *ENCRYPTION)
         rules = [each for one in configurations for each in items(one.inputs.get("rules"))]
         faults = [] if rules else ["no BucketServerSideEncryptionConfiguration names it, wanted SSE-KMS"]
         for each in rules:
@@ -53,15 +52,15 @@ def encryption(view: View) -> Iterator[Finding]:
 
 
 @rule("R48", "Version buckets and expire old versions", "medium", "CKV_AWS_21, CKV2_AWS_61, AWS-0090")
-def versions_and_lifecycle(view: View) -> Iterator[Finding]:
+def versions_and_lifecycle(graph: Graph) -> Iterator[Finding]:
     """Versions survive a mistaken delete or an export that overwrites; without a lifecycle, old checkpoints pile up for
     ever."""
-    for bucket in view.of(*BUCKETS):
-        versioning = view.referring(bucket, "bucket", *VERSIONING)
+    for bucket in graph.of_type(*BUCKETS):
+        versioning = graph.referring(bucket, "bucket", *VERSIONING)
         faults = [] if versioning else ["no BucketVersioning names it, wanted status Enabled"]
         for each in versioning:
             faults += differs(each.inputs, "versioningConfiguration.status", "Enabled")
-        lifecycles = view.referring(bucket, "bucket", *LIFECYCLE)
+        lifecycles = graph.referring(bucket, "bucket", *LIFECYCLE)
         rules = [each for one in lifecycles for each in items(one.inputs.get("rules"))]
         if not any(at(each, "status") == "Enabled" for each in rules):
             faults.append("no BucketLifecycleConfiguration with an enabled rule names it, wanted one")
@@ -75,10 +74,10 @@ def versions_and_lifecycle(view: View) -> Iterator[Finding]:
     "CKV_AWS_70, CKV_AWS_93, own",
     reads_computed=True,
 )
-def tls_only(view: View) -> Iterator[Finding]:
+def tls_only(graph: Graph) -> Iterator[Finding]:
     """The bucket's policy denies requests without TLS and grants nothing to everybody."""
-    for bucket in view.of(*BUCKETS):
-        policies = view.referring(bucket, "bucket", *POLICY)
+    for bucket in graph.of_type(*BUCKETS):
+        policies = graph.referring(bucket, "bucket", *POLICY)
         granted = [each for policy in policies for each in statements(policy.inputs.get("policy")) or ()]
         faults = [] if any(_denies_plain(each) for each in granted) else [_no_denial(policies)]
         for each in granted:
@@ -88,11 +87,11 @@ def tls_only(view: View) -> Iterator[Finding]:
 
 
 @rule("R50", "Keep buckets that are not empty", "high", "own")
-def kept(view: View) -> Iterator[Finding]:
+def kept(graph: Graph) -> Iterator[Finding]:
     """forceDestroy would empty the bucket on `pulumi destroy`; in production Pulumi's protect refuses the step."""
-    for bucket in view.of(*BUCKETS):
+    for bucket in graph.of_type(*BUCKETS):
         faults = ["forceDestroy is true, wanted false"] if true(bucket.inputs.get("forceDestroy")) else []
-        if view.production and not bucket.options.protect:
+        if graph.production and not bucket.options.protect:
             faults.append("options.protect is false, wanted true in production")
         yield from judged(bucket, faults, "not emptied by destroy")
 

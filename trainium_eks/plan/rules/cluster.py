@@ -7,9 +7,8 @@ from trainium_eks.model.catalogue import versions
 from trainium_eks.model.config.cluster import LOG_TYPES
 from trainium_eks.model.finding import Finding, Status
 from trainium_eks.model.validation import ranges
-from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules._facts import ControlPlane
-from trainium_eks.plan.rules._read import (
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.reading import (
     Json,
     allows,
     at,
@@ -26,7 +25,7 @@ from trainium_eks.plan.rules._read import (
     true,
 )
 from trainium_eks.plan.rules._rule import judged, rule
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.subjects import ControlPlane
 
 ANYWHERE = ("0.0.0.0/0", "::/0")
 LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
@@ -43,9 +42,9 @@ CALLER_CONDITIONS = (
 
 
 @rule("R01", "Log all five control-plane log types", "medium", "CKV_AWS_37, AWS-0038, CIS 2.1.1")
-def control_plane_logs(view: View) -> Iterator[Finding]:
+def control_plane_logs(graph: Graph) -> Iterator[Finding]:
     """Without audit and authenticator logs no action can be traced to its author later; all five types are on."""
-    for plane in view.control_planes:
+    for plane in graph.control_planes:
         path, found = plane.read("enabledClusterLogTypes", "enabledClusterLogTypes")
         lacking = [each for each in LOG_TYPES if each not in items(found)]
         faults = [f"{path} is {show(found)}, wanted also {', '.join(lacking)}"] if lacking else []
@@ -53,10 +52,10 @@ def control_plane_logs(view: View) -> Iterator[Finding]:
 
 
 @rule("R02", "Never open the API endpoint to every address", "high", "CKV_AWS_38, AWS-0041, CIS 5.4.1")
-def public_ranges(view: View) -> Iterator[Finding]:
+def public_ranges(graph: Graph) -> Iterator[Finding]:
     """A public endpoint names the ranges that reach it, no more than a /8 together; EKS opens it to 0.0.0.0/0 when
     nothing is named. Independent of `model/config/cluster.py`, which validates the config."""
-    for plane in view.control_planes:
+    for plane in graph.control_planes:
         if not _public(plane):
             yield Finding(Status.PASS, plane.resource.urn, "the public endpoint is off")
         else:
@@ -69,12 +68,12 @@ def public_ranges(view: View) -> Iterator[Finding]:
     "high",
     "CKV_AWS_39, AWS-0040, EKS.1, CT.EKS.PR.1, CIS 5.4.2",
 )
-def production_endpoint(view: View) -> Iterator[Finding]:
+def production_endpoint(graph: Graph) -> Iterator[Finding]:
     """Production is reached from inside the VPC, or from ranges that its owner has named. Independent of
     `model/config/cluster.py`, which validates the config."""
-    if not view.production:
+    if not graph.production:
         return
-    for plane in view.control_planes:
+    for plane in graph.control_planes:
         path, private = plane.read("vpcConfig.endpointPrivateAccess", "endpointPrivateAccess")
         faults = [] if true(private) else [f"{path} is {show(private)}, wanted true"]
         if _public(plane):
@@ -89,9 +88,9 @@ def production_endpoint(view: View) -> Iterator[Finding]:
     "CKV_AWS_58, AWS-0039, CT.EKS.PR.2, CIS 5.3.1",
     reads_computed=True,
 )
-def secrets_key(view: View) -> Iterator[Finding]:
+def secrets_key(graph: Graph) -> Iterator[Finding]:
     """Envelope encryption with a key of this account: without it, a copy of etcd's disk reveals the tokens."""
-    for plane in view.control_planes:
+    for plane in graph.control_planes:
         path, key = plane.read("encryptionConfig.provider.keyArn", "encryptionConfigKeyArn")
         faults = [] if given(key) else [f"{path} is unset, wanted the ARN of a KMS key"]
         resources = at(plane.cluster.inputs, "encryptionConfig.resources") if plane.cluster else None
@@ -101,12 +100,12 @@ def secrets_key(view: View) -> Iterator[Finding]:
 
 
 @rule("R05", "Run a Kubernetes version in standard support", "medium", "CKV_AWS_339, own")
-def standard_support(view: View) -> Iterator[Finding]:
+def standard_support(graph: Graph) -> Iterator[Finding]:
     """Extended support costs 0.60 USD an hour instead of 0.10, and ends. A version with less than 30 days of standard
     support left is no better: EKS upgrades the control plane by itself when they are over, or the price rises. The rule
     compares today's date with the pinned table of support dates. Independent of `model/config/cluster.py`, which
     validates the config."""
-    for plane in view.control_planes:
+    for plane in graph.control_planes:
         path, version = plane.read("version", "version")
         support = versions.KUBERNETES_STANDARD_SUPPORT.get(text(version))
         known_versions = ", ".join(sorted(versions.KUBERNETES_STANDARD_SUPPORT))
@@ -122,11 +121,11 @@ def standard_support(view: View) -> Iterator[Finding]:
 
 
 @rule("R06", "Protect the cluster from deletion", "medium", "own")
-def deletion_protection(view: View) -> Iterator[Finding]:
+def deletion_protection(graph: Graph) -> Iterator[Finding]:
     """EKS refuses the deletion (deletionProtection) and Pulumi refuses the step (protect), so that a preview which
     would replace the cluster fails. Environments that are torn down waive this. Independent of
     `model/config/cluster.py`, which validates the config."""
-    for plane in view.control_planes:
+    for plane in graph.control_planes:
         path, found = plane.read("deletionProtection", "deletionProtection")
         faults = [] if true(found) else [f"{path} is {show(found)}, wanted true"]
         if not plane.protected:
@@ -135,9 +134,9 @@ def deletion_protection(view: View) -> Iterator[Finding]:
 
 
 @rule("R07", "Make nobody an administrator for having run the first update", "medium", "CIS 4.1.1, CIS 5.5.1")
-def creator(view: View) -> Iterator[Finding]:
+def creator(graph: Graph) -> Iterator[Finding]:
     """The identity that ran the first `up` stays an administrator of the cluster, unless the cluster says otherwise."""
-    for plane in view.control_planes:
+    for plane in graph.control_planes:
         faults = []
         makes = plane.cluster and at(plane.cluster.inputs, "accessConfig.bootstrapClusterCreatorAdminPermissions")
         if makes is not False:
@@ -153,17 +152,17 @@ def creator(view: View) -> Iterator[Finding]:
     "CKV_AWS_66, CKV_AWS_338, CKV_AWS_158, AWS-0017",
     follows_ids=True,
 )
-def log_groups(view: View) -> Iterator[Finding]:
+def log_groups(graph: Graph) -> Iterator[Finding]:
     """If there is no log group, EKS makes one for its logs without key or retention; so ours exists before a cluster
     that logs, under the cluster's name. Every log group is kept 365 days or for ever, and has a KMS key; R84 checks the
     group of container logs."""
-    groups = [each for each in view.of(LOG_GROUP) if not is_of_containers(each)]
-    for plane in view.control_planes:
+    groups = [each for each in graph.of_type(LOG_GROUP) if not is_of_containers(each)]
+    for plane in graph.control_planes:
         if not given(plane.read("enabledClusterLogTypes", "enabledClusterLogTypes")[1]):
             continue
         pattern = re.escape(plane.name) if plane.name else ".+"
         named = [each for each in groups if re.fullmatch(f"/aws/eks/{pattern}/cluster", text(each.inputs.get("name")))]
-        before = view.upstream(*plane.members)
+        before = graph.upstream(*plane.members)
         faults = []
         if not named:
             faults.append(f"no log group named /aws/eks/{plane.name or '<cluster>'}/cluster, wanted one")
@@ -186,9 +185,9 @@ def is_of_containers(group: Resource) -> bool:
 
 
 @rule("R09", "Set the support policy explicitly", "low", "own")
-def support_policy(view: View) -> Iterator[Finding]:
+def support_policy(graph: Graph) -> Iterator[Finding]:
     """Unset means EXTENDED: the day standard support ends, the control plane costs six times as much."""
-    for plane in view.control_planes:
+    for plane in graph.control_planes:
         path, found = plane.read("upgradePolicy.supportType", "upgradePolicy.supportType")
         faults = [] if found in ("STANDARD", "EXTENDED") else [f"{path} is {show(found)}, wanted STANDARD or EXTENDED"]
         yield from judged(plane.resource, faults, f"the policy is {found}")
@@ -201,11 +200,11 @@ def support_policy(view: View) -> Iterator[Finding]:
     "CKV_AWS_7, CKV_AWS_33, CKV_AWS_227, CKV2_AWS_64, AWS-0065",
     reads_computed=True,
 )
-def keys(view: View) -> Iterator[Finding]:
+def keys(graph: Graph) -> Iterator[Finding]:
     """A customer key is enabled, rotates, waits seven days or more before it is deleted, and has its own policy with
     named principals (a star counts as named only with a condition on the caller)."""
-    for key in view.of("aws:kms/key:Key"):
-        yield from judged(key, _key_faults(view, key), "rotates, with a policy of named principals")
+    for key in graph.of_type("aws:kms/key:Key"):
+        yield from judged(key, _key_faults(graph, key), "rotates, with a policy of named principals")
 
 
 def _public(plane: ControlPlane) -> bool:
@@ -226,7 +225,7 @@ def _open_ranges(plane: ControlPlane) -> list[str]:
     return faults
 
 
-def _key_faults(view: View, key: Resource) -> Iterator[str]:
+def _key_faults(graph: Graph, key: Resource) -> Iterator[str]:
     yield from differs(key.inputs, "enableKeyRotation", True)
     window = key.inputs.get("deletionWindowInDays")
     days = number(window)
@@ -235,7 +234,7 @@ def _key_faults(view: View, key: Resource) -> Iterator[str]:
     if key.inputs.get("isEnabled") is False:
         yield "isEnabled is false, wanted true"
     own = [key.inputs["policy"]] if given(key.inputs.get("policy")) else []
-    policies = own + [each.inputs.get("policy") for each in view.referring(key, "keyId", KEY_POLICY)]
+    policies = own + [each.inputs.get("policy") for each in graph.referring(key, "keyId", KEY_POLICY)]
     if not policies:
         yield "policy is unset, wanted a key policy that names its users"
     for policy in policies:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from trainium_eks.model.finding import Finding
-from trainium_eks.plan.rules._facts import NodeGroup, interfaces
-from trainium_eks.plan.rules._read import Json, at, given, items, known, number, show
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.reading import Json, at, given, items, known, number, show
 from trainium_eks.plan.rules._rule import judged, rule, unseen
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.subjects import NodeGroup, interfaces
 
 SUBNETS_LATER = "subnetIds is known only during the update"
 LOCKABLE_MEMORY = "LimitMEMLOCK=infinity"
@@ -19,13 +19,13 @@ LOCKABLE_MEMORY = "LimitMEMLOCK=infinity"
     "high",
     "CKV_AWS_23, CKV_AWS_24, CKV_AWS_25, CKV_AWS_260, CKV_AWS_277, AWS-0099, AWS-0107",
 )
-def efa_security_groups(view: View) -> Iterator[Finding]:
+def efa_security_groups(graph: Graph) -> Iterator[Finding]:
     """EFA needs a rule for all traffic from the group to itself in both directions; a range instead of the group is not
     enough. Every rule has a description, and none lets in every address. Outbound to anywhere is allowed: nodes pull
     images and call AWS."""
-    for group in view.efa_groups:
-        yield from judged(group.resource, _self_rule_faults(view, group), "all traffic within its security group")
-    for each in view.security_rules:
+    for group in graph.efa_groups:
+        yield from judged(group.resource, _self_rule_faults(graph, group), "all traffic within its security group")
+    for each in graph.security_rules:
         faults = []
         prefix = f"{each.path}." if each.path else ""
         if not given(each.description):
@@ -36,9 +36,9 @@ def efa_security_groups(view: View) -> Iterator[Finding]:
 
 
 @rule("R26", "Keep an EFA group in one subnet", "high", "eksctl efaEnabled validation")
-def one_subnet(view: View) -> Iterator[Finding]:
+def one_subnet(graph: Graph) -> Iterator[Finding]:
     """EFA traffic does not leave a zone: nodes of a group in two zones cannot reach each other over EFA."""
-    for group in view.efa_groups:
+    for group in graph.efa_groups:
         if not _subnets_known(group):
             yield unseen(group.resource, SUBNETS_LATER)
             continue
@@ -48,10 +48,10 @@ def one_subnet(view: View) -> Iterator[Finding]:
 
 
 @rule("R28", "Take UltraServers whole", "high", "EKS capacity-blocks-mng, EC2 UltraServers")
-def whole_ultraservers(view: View) -> Iterator[Finding]:
+def whole_ultraservers(graph: Graph) -> Iterator[Finding]:
     """A Capacity Block of UltraServers is sold in whole UltraServers, and a part is paid for like the whole: the
     group's maximum is a multiple of an UltraServer's nodes."""
-    for group in view.node_groups:
+    for group in graph.node_groups:
         if group.capacity_type == "CAPACITY_BLOCK":
             size = (group.instance.ultraserver_nodes if group.instance is not None else 0) or 1
             found = f"scalingConfig.maxSize is {show(group.max_size)}"
@@ -61,11 +61,11 @@ def whole_ultraservers(view: View) -> Iterator[Finding]:
 
 
 @rule("R29", "Train on Spot only on purpose", "medium", "EKS best practices AI/ML")
-def spot(view: View) -> Iterator[Finding]:
+def spot(graph: Graph) -> Iterator[Finding]:
     """Spot takes one node with two minutes' notice, and the whole gang with it; a waiver says that it is meant. Types
     without EFA train alone and may use it. Spot and a reservation exclude each other. Independent of
     `model/config/capacity.py`, which validates the config."""
-    for group in view.accelerator_groups:
+    for group in graph.accelerator_groups:
         on_spot = group.capacity_type == "SPOT" or at(group.settings, "instanceMarketOptions.marketType") == "spot"
         faults = []
         if on_spot and (group.has_efa or group.instance is None):
@@ -78,17 +78,17 @@ def spot(view: View) -> Iterator[Finding]:
 
 
 @rule("R69", "Let EFA containers lock memory", "high", "EFA user guide, nvidia-container-toolkit#2037")
-def lockable_memory(view: View) -> Iterator[Finding]:
+def lockable_memory(graph: Graph) -> Iterator[Finding]:
     """EFA locks every buffer that it sends from. Containers inherit containerd's limit, 8 MiB by default, and
     CAP_IPC_LOCK does not help containers that do not run as root; user data raises the limit before containerd
     starts."""
-    for group in view.efa_groups:
+    for group in graph.efa_groups:
         raised = any(LOCKABLE_MEMORY in part for part in group.scripts)
         faults = [] if raised else [f"launch template: userData has no {LOCKABLE_MEMORY} for containerd, wanted one"]
         yield from judged(group.resource, faults, "containers may lock memory")
 
 
-def _self_rule_faults(view: View, group: NodeGroup) -> Iterator[str]:
+def _self_rule_faults(graph: Graph, group: NodeGroup) -> Iterator[str]:
     ids: dict[str, Json] = {str(each): each for face in interfaces(group) for each in face.security_groups}
     ids.update({str(each): each for each in items(group.settings.get("vpcSecurityGroupIds"))})
     if not ids:
@@ -98,7 +98,7 @@ def _self_rule_faults(view: View, group: NodeGroup) -> Iterator[str]:
         within = [
             each
             for name in ids.values()
-            for each in view.rules_of(name)
+            for each in graph.rules_of(name)
             if each.inbound is inbound and each.all_protocols and each.to_itself
         ]
         if not within:

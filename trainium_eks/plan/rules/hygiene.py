@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from trainium_eks.model.finding import Finding, Status
-from trainium_eks.plan.graph import SECRET, SECRETS, Resource
-from trainium_eks.plan.rules._facts import CLUSTER, EKS_CLUSTER, LAUNCH_TEMPLATE
-from trainium_eks.plan.rules._read import Json, at, document, given, items, known, leaves, listed, mapping, show, text
+from trainium_eks.plan.graph import SECRET, SECRETS, Graph, Resource
+from trainium_eks.plan.reading import Json, at, document, given, items, known, leaves, listed, mapping, show, text
 from trainium_eks.plan.rules._rule import broken, judged, rule
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.subjects import CLUSTER, EKS_CLUSTER, LAUNCH_TEMPLATE
 
 AWS_PROVIDER = "pulumi:providers:aws"
 KUBERNETES_PROVIDER = "pulumi:providers:kubernetes"
@@ -29,37 +28,37 @@ TAGS = {
     "pulumi-eks#207, pulumi-eks#352",
     beyond_pack="which outputs are secret, because the policy SDK unwraps secrets; a kubeconfig's content is seen",
 )
-def kubeconfig(view: View) -> Iterator[Finding]:
+def kubeconfig(graph: Graph) -> Iterator[Finding]:
     """Exported kubeconfigs and outputs named like a secret are secret outputs. A kubeconfig runs `aws eks get-token`
     and comes from the cluster alone: a token in it goes stale, and an origin that changes makes every Kubernetes object
     look replaced."""
     faults = []
-    named = [name for name in view.graph.outputs if SECRET_NAME.search(name) and "command" not in name.lower()]
-    untold = SECRETS in view.graph.untold
+    named = [name for name in graph.outputs if SECRET_NAME.search(name) and "command" not in name.lower()]
+    untold = SECRETS in graph.untold
     for name in named:
-        value = view.graph.outputs[name]
+        value = graph.outputs[name]
         if value != SECRET and given(value) and not untold:
             faults.append(f"output {name} is in plain text, wanted a secret output")
         faults += [f"output {name}.{fault}" for fault in _credentials(value)]
     if named and untold and not faults:
-        yield Finding(Status.NOT_CHECKED, view.stack_urn, f"whether {', '.join(named)} are secret outputs is not told")
+        yield Finding(Status.NOT_CHECKED, graph.stack_urn, f"whether {', '.join(named)} are secret outputs is not told")
     elif named:
-        yield from _of_stack(view, faults, f"secret: {', '.join(named)}")
-    for provider in view.of(KUBERNETES_PROVIDER):
-        yield from judged(provider, _provider_faults(view, provider), "kubeconfig by exec, from the cluster alone")
+        yield from _of_stack(graph, faults, f"secret: {', '.join(named)}")
+    for provider in graph.of_type(KUBERNETES_PROVIDER):
+        yield from judged(provider, _provider_faults(graph, provider), "kubeconfig by exec, from the cluster alone")
 
 
 @rule("R66", "Tag everything with owner, cost centre and environment", "low", "own")
-def tags(view: View) -> Iterator[Finding]:
+def tags(graph: Graph) -> Iterator[Finding]:
     """The provider's default tags reach every AWS resource of the program, but not the instances and volumes that EC2
     launches from a template: these need tag specifications. Independent of `model/config/stack_config.py`, which
     validates the config."""
-    for provider in view.of(AWS_PROVIDER):
+    for provider in graph.of_type(AWS_PROVIDER):
         found = mapping(at(document(provider.inputs.get("defaultTags")) or {}, "tags"))
         lacking = _lacking(found)
         faults = [f"defaultTags.tags lacks {', '.join(lacking)}"] if lacking else []
         yield from judged(provider, faults, "default tags name owner, cost centre and environment")
-    for template in view.of(LAUNCH_TEMPLATE):
+    for template in graph.of_type(LAUNCH_TEMPLATE):
         by_type = {
             text(at(each, "resourceType")): mapping(at(each, "tags"))
             for each in items(template.inputs.get("tagSpecifications"))
@@ -73,29 +72,29 @@ def tags(view: View) -> Iterator[Finding]:
 
 
 @rule("R67", "Use explicit providers, bound to an account", "medium", "own")
-def providers(view: View) -> Iterator[Finding]:
+def providers(graph: Graph) -> Iterator[Finding]:
     """The AWS provider has a region and the accounts it may touch, so that a wrong profile fails before anything is
     built; and no AWS or Kubernetes resource falls back to the default provider, which takes the caller's own
     credentials. Independent of `model/config/stack_config.py`, which validates the config."""
-    for provider in view.of(AWS_PROVIDER):
+    for provider in graph.of_type(AWS_PROVIDER):
         accounts = provider.inputs.get("allowedAccountIds")
         faults = [] if given(provider.inputs.get("region")) else ["region is unset, wanted one"]
         if not _json_list(accounts):
             faults.append(f"allowedAccountIds is {show(accounts)}, wanted the account of this environment")
         yield from judged(provider, faults, "has a region and its accounts")
-    for resource in view.graph.resources:
+    for resource in graph.resources:
         if not resource.custom or resource.type.partition(":")[0] not in ("aws", "kubernetes"):
             continue
         if resource.provider and "::default" not in resource.provider:
             continue
-        if any(above.type == EKS_CLUSTER for above in view.graph.ancestors(resource)):
+        if any(above.type == EKS_CLUSTER for above in graph.ancestors(resource)):
             continue  # made inside pulumi-eks' remote component, by the component's own provider
         yield broken(resource.urn, "options.provider is the default one, wanted an explicit provider")
 
 
-def _of_stack(view: View, faults: list[str], good: str) -> Iterator[Finding]:
-    found = [broken(view.stack_urn, fault) for fault in faults]
-    yield from found or [Finding(Status.PASS, view.stack_urn, good)]
+def _of_stack(graph: Graph, faults: list[str], good: str) -> Iterator[Finding]:
+    found = [broken(graph.stack_urn, fault) for fault in faults]
+    yield from found or [Finding(Status.PASS, graph.stack_urn, good)]
 
 
 def _credentials(kubeconfig_: Json) -> Iterator[str]:
@@ -113,7 +112,7 @@ def _credentials(kubeconfig_: Json) -> Iterator[str]:
             yield f"users[{index}].user has no exec.command, wanted one that asks for a token"
 
 
-def _provider_faults(view: View, provider: Resource) -> Iterator[str]:
+def _provider_faults(graph: Graph, provider: Resource) -> Iterator[str]:
     value = provider.inputs.get("kubeconfig")
     if not given(value):
         yield "kubeconfig is unset, wanted the cluster's (an ambient one may be another cluster's)"
@@ -122,13 +121,13 @@ def _provider_faults(view: View, provider: Resource) -> Iterator[str]:
             yield "kubeconfig is not JSON, wanted the cluster's"
         for fault in _credentials(value):
             yield f"kubeconfig.{fault}"
-    origins = [view.graph.by_urn.get(urn) for urn in provider.property_dependencies.get("kubeconfig", ())]
+    origins = [graph.by_urn.get(urn) for urn in provider.property_dependencies.get("kubeconfig", ())]
     strange = [
         each.name
         for each in origins
         if each is not None
         and each.type not in (EKS_CLUSTER, CLUSTER)
-        and not any(above.type == EKS_CLUSTER for above in view.graph.ancestors(each))
+        and not any(above.type == EKS_CLUSTER for above in graph.ancestors(each))
     ]
     if strange:
         yield f"kubeconfig comes from {', '.join(strange)}, wanted the cluster alone"

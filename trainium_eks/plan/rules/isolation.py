@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 from trainium_eks.model.finding import Finding
-from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules._facts import RELEASE
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.reading import Json, at, given, items, mapping, show, text, true
 from trainium_eks.plan.rules._objects import NAMESPACE, is_tenant, namespace, object_name
-from trainium_eks.plan.rules._read import Json, at, given, items, mapping, show, text, true
 from trainium_eks.plan.rules._rule import judged, rule
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.subjects import RELEASE
 
 POLICY = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
 POLICY_BINDING = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding"
@@ -79,11 +78,11 @@ BOUNDED = ("pods", "requests.cpu", "requests.memory", "requests.storage")
 
 
 @rule("R70", "Make each Kubernetes object once", "high", "own")
-def one_object(view: View) -> Iterator[Finding]:
+def one_object(graph: Graph) -> Iterator[Finding]:
     """Two resources that are one object (the same cluster, API group, kind, namespace and name) overwrite each other,
     and deleting one deletes the other's object too. A Helm release is identified by its namespace and name."""
     first: dict[tuple[str, ...], Resource] = {}
-    for resource in view.graph.resources:
+    for resource in graph.resources:
         identity = _identity(resource)
         if identity is None:
             continue
@@ -94,18 +93,18 @@ def one_object(view: View) -> Iterator[Finding]:
 
 
 @rule("R71", "Keep teams out of each other's share", "high", "own, PSS", follows_ids=True)
-def teams_apart(view: View) -> Iterator[Finding]:
+def teams_apart(graph: Graph) -> Iterator[Finding]:
     """In a team's namespace (of a TrainingNamespace, or with a ResourceQuota) admission policies check pods, Volcano's
     jobs, PodGroups and commands, on creation and on update, and refuse objects that they cannot evaluate. No role is
     bound before they exist, and no role may write objects that bypass them. The quota limits pods, CPU, memory,
     storage, and file systems made for claims. The stack's priority classes preempt nothing. Independent of
     `model/policies/admission.py`, which writes the policies."""
-    for home in view.of(NAMESPACE):
-        if is_tenant(view, home):
-            name, own = object_name(home), view.beside(home)
+    for home in graph.of_type(NAMESPACE):
+        if is_tenant(graph, home):
+            name, own = object_name(home), graph.beside(home)
             faults = [*_policy_faults(own, name), *_quota_faults(own, name), *_role_faults(own, name)]
             yield from judged(home, faults, "judged by admission, bounded by its quota")
-    for each in view.of(PRIORITY_CLASS):
+    for each in graph.of_type(PRIORITY_CLASS):
         faults = []
         if each.inputs.get("preemptionPolicy") != "Never":
             faults.append(f"preemptionPolicy is {show(each.inputs.get('preemptionPolicy'))}, wanted Never")
@@ -115,16 +114,16 @@ def teams_apart(view: View) -> Iterator[Finding]:
 
 
 @rule("R78", "Judge all that a team submits, without exceptions", "high", "own, CVE-2020-8554", follows_ids=True)
-def submissions(view: View) -> Iterator[Finding]:
+def submissions(graph: Graph) -> Iterator[Finding]:
     """In a team's namespace admission policies also check all other kinds that lead to pods, changes of a number of
     pods, and Services: the pods themselves are checked anyway (R71), but the author would not see the refusal; a
     Service with external addresses takes the traffic of other namespaces. They check the metadata of each kind that a
     role of the namespace may write, and the time that a deleted pod may stay: with either an object outlives its
     namespace or its node. Every policy there refuses something, and none has a condition by which a creation passes
     unchecked."""
-    for home in view.of(NAMESPACE):
-        if is_tenant(view, home):
-            name, own = object_name(home), view.beside(home)
+    for home in graph.of_type(NAMESPACE):
+        if is_tenant(graph, home):
+            name, own = object_name(home), graph.beside(home)
             guards = tuple(_guards(own, name))
             faults = [
                 *_unjudged(guards, name, SUBMITTED),
@@ -149,10 +148,10 @@ def _identity(resource: Resource) -> tuple[str, ...] | None:
     return (resource.provider, group, kind, text(at(resource.inputs, "metadata.namespace")), name)
 
 
-def _guards(view: View, home: str) -> Iterator[tuple[Resource, Resource]]:
+def _guards(graph: Graph, home: str) -> Iterator[tuple[Resource, Resource]]:
     """Yield the bindings in force in a namespace, each with its policy."""
-    policies = {object_name(each): each for each in view.of(POLICY)}
-    for binding in view.of(POLICY_BINDING):
+    policies = {object_name(each): each for each in graph.of_type(POLICY)}
+    for binding in graph.of_type(POLICY_BINDING):
         spec = mapping(binding.inputs.get("spec"))
         policy = policies.get(text(spec.get("policyName")))
         selector = mapping(at(spec, "matchResources.namespaceSelector"))
@@ -166,19 +165,19 @@ def _guards(view: View, home: str) -> Iterator[tuple[Resource, Resource]]:
             yield binding, policy
 
 
-def _policy_faults(view: View, home: str) -> Iterator[str]:
-    guards = tuple(_guards(view, home))
+def _policy_faults(graph: Graph, home: str) -> Iterator[str]:
+    guards = tuple(_guards(graph, home))
     yield from _unjudged(guards, home, JUDGED)
-    for binding in view.of(ROLE_BINDING):
+    for binding in graph.of_type(ROLE_BINDING):
         if namespace(binding) == home:
-            early = [guard.name for guard, _ in guards if guard.urn not in view.upstream(binding)]
+            early = [guard.name for guard, _ in guards if guard.urn not in graph.upstream(binding)]
             if early:
                 yield f"RoleBinding {binding.name} does not wait for {', '.join(sorted(early))}, wanted it to"
 
 
-def _written(view: View, home: str) -> Iterator[tuple[str, str]]:
+def _written(graph: Graph, home: str) -> Iterator[tuple[str, str]]:
     """Yield API group and resource of the objects that a role of a namespace allows to create or change."""
-    for role in view.of(ROLE):
+    for role in graph.of_type(ROLE):
         for each in items(role.inputs.get("rules")) if namespace(role) == home else ():
             if any(verb in CHANGING for verb in items(at(each, "verbs"))):
                 kinds = product(items(at(each, "apiGroups")), items(at(each, "resources")))
@@ -243,15 +242,15 @@ def _has(rule_: Json, key: str, wanted: str) -> bool:
     return bool({wanted, "*"} & set(map(str, items(at(rule_, key)))))
 
 
-def _quota_faults(view: View, home: str) -> Iterator[str]:
+def _quota_faults(graph: Graph, home: str) -> Iterator[str]:
     hard: dict[str, Json] = {}
-    for quota in view.of(QUOTA):
+    for quota in graph.of_type(QUOTA):
         if namespace(quota) == home and not given(at(quota.inputs, "spec.scopes")):
             hard |= mapping(at(quota.inputs, "spec.hard"))
     lacking = [name for name in BOUNDED if name not in hard]
     lacking += [
         f"{object_name(each)}.storageclass.storage.k8s.io/persistentvolumeclaims"
-        for each in view.of(STORAGE_CLASS)
+        for each in graph.of_type(STORAGE_CLASS)
         if each.inputs.get("provisioner") == FSX_DRIVER
     ]
     lacking = [name for name in lacking if name not in hard]
@@ -259,8 +258,8 @@ def _quota_faults(view: View, home: str) -> Iterator[str]:
         yield f"no ResourceQuota of {home} bounds {', '.join(lacking)}, wanted it bounded"
 
 
-def _role_faults(view: View, home: str) -> Iterator[str]:
-    for role in view.of(ROLE):
+def _role_faults(graph: Graph, home: str) -> Iterator[str]:
+    for role in graph.of_type(ROLE):
         if namespace(role) != home:
             continue
         for index, each in enumerate(items(role.inputs.get("rules"))):

@@ -5,20 +5,8 @@ from collections.abc import Iterator
 
 from trainium_eks.model.catalogue.addon_records import ADDONS
 from trainium_eks.model.finding import Finding, Status
-from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules._facts import ADDON, RELEASE, ROLE
-from trainium_eks.plan.rules._objects import (
-    NAMESPACE,
-    PodMaker,
-    chart_name,
-    is_local,
-    is_tenant,
-    namespace,
-    object_name,
-    pod_makers,
-    walk,
-)
-from trainium_eks.plan.rules._read import (
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.reading import (
     Json,
     actions,
     allows,
@@ -35,8 +23,19 @@ from trainium_eks.plan.rules._read import (
     text,
     true,
 )
+from trainium_eks.plan.rules._objects import (
+    NAMESPACE,
+    PodMaker,
+    chart_name,
+    is_local,
+    is_tenant,
+    namespace,
+    object_name,
+    pod_makers,
+    walk,
+)
 from trainium_eks.plan.rules._rule import broken, judged, rule
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.subjects import ADDON, RELEASE, ROLE
 
 ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
@@ -53,15 +52,15 @@ DEFAULT_RESOURCES = ("dcgm-exporter", "karpenter-crd")
 
 
 @rule("R51", "Label every namespace for Pod Security", "high", "PSS, CIS 4.2.1-5")
-def pod_security(view: View) -> Iterator[Finding]:
+def pod_security(graph: Graph) -> Iterator[Finding]:
     """Without the enforce label a namespace admits anything. A namespace that Helm makes has no labels, so
     namespaces are made by the program."""
-    for each in view.of(NAMESPACE):
+    for each in graph.of_type(NAMESPACE):
         level = mapping(at(each.inputs, "metadata.labels")).get(ENFORCE)
         wanted = ", ".join(LEVELS)
         faults = [] if level in LEVELS else [f"metadata.labels[{ENFORCE}] is {show(level)}, wanted one of {wanted}"]
         yield from judged(each, faults, f"enforces {level}")
-    for release in view.of(RELEASE):
+    for release in graph.of_type(RELEASE):
         if true(release.inputs.get("createNamespace")):
             yield Finding(
                 Status.FAIL, release.urn, "createNamespace is true, wanted a labelled Namespace of the program"
@@ -69,12 +68,12 @@ def pod_security(view: View) -> Iterator[Finding]:
 
 
 @rule("R52", "Run privileged only what must", "high", "CKV_K8S_16, CKV_K8S_20, CKV_K8S_2, CKV_K8S_5")
-def privileged(view: View) -> Iterator[Finding]:
+def privileged(graph: Graph) -> Iterator[Finding]:
     """A privileged pod controls its node. The EFA plugin, neuron-monitor, the node-problem detector and the FSx driver
     need it; nothing else does. A chart's defaults are reviewed when the chart is chosen, not here."""
-    for workload in pod_makers(view):
+    for workload in pod_makers(graph):
         yield from judged(workload.resource, _privilege_faults(workload), "not privileged")
-    for release in view.of(RELEASE):
+    for release in graph.of_type(RELEASE):
         faults = []
         for path, each in walk(mapping(release.inputs.get("values")), "values"):
             if true(each.get("privileged")) and not _may_be_privileged(chart_name(release), path):
@@ -83,19 +82,21 @@ def privileged(view: View) -> Iterator[Finding]:
 
 
 @rule("R53", "Pin images and charts", "high", "CKV_K8S_14, CKV_K8S_43")
-def pinned(view: View) -> Iterator[Finding]:
+def pinned(graph: Graph) -> Iterator[Finding]:
     """Every image has a tag that does not move, in production a digest for the pods of the program itself; every
     chart an exact version, or a directory of the repository; every EKS add-on a version."""
-    for workload in pod_makers(view):
-        faults = [fault for path, each in workload.containers for fault in _image_faults(view, path, at(each, "image"))]
+    for workload in pod_makers(graph):
+        faults = [
+            fault for path, each in workload.containers for fault in _image_faults(graph, path, at(each, "image"))
+        ]
         yield from judged(workload.resource, faults, "images are pinned")
-    for release in view.of(RELEASE):
+    for release in graph.of_type(RELEASE):
         yield from judged(release, _release_faults(release), "chart and images are pinned")
-    for addon in view.of(ADDON):
+    for addon in graph.of_type(ADDON):
         faults = [] if given(addon.inputs.get("addonVersion")) else ["addonVersion is unset, wanted a version"]
         yield from judged(addon, faults, f"version {addon.inputs.get('addonVersion')}")
     for type_ in ("kubernetes:kustomize/v2:Directory", "kubernetes:yaml/v2:ConfigFile", "kubernetes:yaml:ConfigFile"):
-        for each in view.of(type_):
+        for each in graph.of_type(type_):
             source = text(each.inputs.get("directory")) or text(each.inputs.get("file"))
             moving = "://" in source and not re.search(r"[?&/@=](v?\d+\.\d+(\.\d+)?|[0-9a-f]{40})([/&]|$)", source)
             faults = [f"source is {show(source)}, wanted a tag or commit in it"] if moving else []
@@ -103,17 +104,17 @@ def pinned(view: View) -> Iterator[Finding]:
 
 
 @rule("R54", "Set what pods request and may use", "medium", "CKV_K8S_10-13, kube-score container-resources")
-def resources(view: View) -> Iterator[Finding]:
+def resources(graph: Graph) -> Iterator[Finding]:
     """CPU and memory requests, and a memory limit: a leak then kills its pod and not the node. A CPU limit is left to
     the author, because it throttles. The tests of our own charts check theirs."""
-    for workload in pod_makers(view):
+    for workload in pod_makers(graph):
         faults = [
             fault
             for path, each in workload.containers
             for fault in _resource_faults(f"{path}.resources", at(each, "resources"))
         ]
         yield from judged(workload.resource, faults, "has requests and a memory limit")
-    for release in view.of(RELEASE):
+    for release in graph.of_type(RELEASE):
         if is_local(release) or chart_name(release) in DEFAULT_RESOURCES:
             continue
         stated = [
@@ -130,10 +131,10 @@ def resources(view: View) -> Iterator[Finding]:
 @rule(
     "R55", "Grant named verbs on named resources", "high", "CKV_K8S_49, CKV_K8S_38, CKV_K8S_41, CKV_K8S_42, CIS 4.1.3-6"
 )
-def rbac(view: View) -> Iterator[Finding]:
+def rbac(graph: Graph) -> Iterator[Finding]:
     """No star in a role, no binding to cluster-admin, and no API token in a pod that does not call the API: a
     service account mounts one only when a role is bound to it."""
-    for role in view.of(
+    for role in graph.of_type(
         "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "kubernetes:rbac.authorization.k8s.io/v1:Role"
     ):
         faults = [
@@ -144,7 +145,7 @@ def rbac(view: View) -> Iterator[Finding]:
         ]
         yield from judged(role, faults, "names what it grants")
     bound = set()
-    for binding in _bindings(view):
+    for binding in _bindings(graph):
         admin = at(binding.inputs, "roleRef.name") == "cluster-admin"
         faults = ["roleRef.name is cluster-admin, wanted a role of its own"] if admin else []
         for subject in items(binding.inputs.get("subjects")):
@@ -153,20 +154,20 @@ def rbac(view: View) -> Iterator[Finding]:
             elif at(subject, "name") in ("system:anonymous", "system:unauthenticated", "system:authenticated"):
                 faults.append(f"subjects has {show(at(subject, 'name'))}, wanted named users or groups")
         yield from judged(binding, faults, "binds named subjects")
-    yield from _token_findings(view, bound)
+    yield from _token_findings(graph, bound)
 
 
 @rule("R56", "Deny traffic by default, allow it within a job", "medium", "CKV2_K8S_6, CIS 4.3.2, CIS 5.4.4")
-def network_policies(view: View) -> Iterator[Finding]:
+def network_policies(graph: Graph) -> Iterator[Finding]:
     """Each team's namespace (of a TrainingNamespace, or one with a ResourceQuota) denies both directions by default and
     lets its own pods talk to each other. The VPC CNI enforces network policies only if its setting asks for it. EFA
     traffic bypasses them."""
-    for each in view.of(NAMESPACE):
-        if is_tenant(view, each):
+    for each in graph.of_type(NAMESPACE):
+        if is_tenant(graph, each):
             yield from judged(
-                each, _policy_faults(view.beside(each), object_name(each)), "denies by default, open within"
+                each, _policy_faults(graph.beside(each), object_name(each)), "denies by default, open within"
             )
-    addons = view.addons("vpc-cni")
+    addons = graph.addons("vpc-cni")
     for addon in addons:
         configuration = document(addon.inputs.get("configurationValues"))
         on = true(at(configuration, "enableNetworkPolicy"))
@@ -174,7 +175,7 @@ def network_policies(view: View) -> Iterator[Finding]:
         faults = [] if on else [f'configurationValues.enableNetworkPolicy is {shown}, wanted "true"']
         yield from judged(addon, faults, "enforces network policies")
     if not addons:
-        for plane in view.control_planes:
+        for plane in graph.control_planes:
             yield Finding(
                 Status.FAIL, plane.resource.urn, "add-on vpc-cni is missing, wanted it with enableNetworkPolicy"
             )
@@ -186,12 +187,12 @@ def network_policies(view: View) -> Iterator[Finding]:
     "high",
     "CKV_AWS_60, CKV_AWS_61, CIS 5.2.1, EKS quota",
 )
-def pod_identity(view: View) -> Iterator[Finding]:
+def pod_identity(graph: Graph) -> Iterator[Finding]:
     """One role for each controller, trusted to EKS' pod identity alone (AssumeRole and TagSession); at most 1000
     associations a cluster, which is EKS' quota. No role of the program trusts everybody."""
     users: dict[str, list[str]] = {}
-    for association in view.of(ASSOCIATION):
-        roles = view.refers(association, "roleArn", ROLE)
+    for association in graph.of_type(ASSOCIATION):
+        roles = graph.refers(association, "roleArn", ROLE)
         faults = [fault for role in roles for fault in _trust_faults(role)]
         if not roles:
             found = show(association.inputs.get("roleArn"))
@@ -199,18 +200,18 @@ def pod_identity(view: View) -> Iterator[Finding]:
         for role in roles:
             users.setdefault(role.urn, []).append(association.name)
         yield from judged(association, faults, "its role trusts Pod Identity alone")
-    yield from _addon_identity_findings(view, users)
+    yield from _addon_identity_findings(graph, users)
     for urn, names in users.items():
         if len(names) > 1:
             yield broken(urn, f"one role for {', '.join(sorted(names))}, wanted a role each")
-    for role in view.of(ROLE):
+    for role in graph.of_type(ROLE):
         for statement in statements(role.inputs.get("assumeRolePolicy")) or ():
             if allows(statement) and any(who == "*" for _, who in principals(statement)):
                 yield broken(role.urn, 'assumeRolePolicy.Principal is "*", wanted named principals')
-    if len(view.of(ASSOCIATION)) > MOST_ASSOCIATIONS:
-        count = len(view.of(ASSOCIATION))
+    if len(graph.of_type(ASSOCIATION)) > MOST_ASSOCIATIONS:
+        count = len(graph.of_type(ASSOCIATION))
         yield Finding(
-            Status.FAIL, view.stack_urn, f"{count} pod identity associations, wanted {MOST_ASSOCIATIONS} or fewer"
+            Status.FAIL, graph.stack_urn, f"{count} pod identity associations, wanted {MOST_ASSOCIATIONS} or fewer"
         )
 
 
@@ -234,7 +235,7 @@ def _privilege_faults(workload: PodMaker) -> Iterator[str]:
             yield f"{path}.securityContext.capabilities.add has {', '.join(sorted(added))}, wanted neither"
 
 
-def _image_faults(view: View, path: str, image: Json) -> Iterator[str]:
+def _image_faults(graph: Graph, path: str, image: Json) -> Iterator[str]:
     if not known(image):
         yield f"{path}.image is {show(image)}, wanted a pinned image"
         return
@@ -244,7 +245,7 @@ def _image_faults(view: View, path: str, image: Json) -> Iterator[str]:
         return
     if not tag or FLOATING.fullmatch(tag):
         yield f"{path}.image is {show(image)}, wanted a tag that does not move"
-    elif view.production:
+    elif graph.production:
         yield f"{path}.image is {show(image)}, wanted a digest (@sha256:...) in production"
 
 
@@ -277,23 +278,23 @@ def _resource_faults(path: str, value: Json) -> Iterator[str]:
             yield f"{path}.{below} is unset, wanted an amount"
 
 
-def _bindings(view: View) -> tuple[Resource, ...]:
-    return view.of(
+def _bindings(graph: Graph) -> tuple[Resource, ...]:
+    return graph.of_type(
         "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding",
         "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding",
     )
 
 
-def _token_findings(view: View, bound: set[tuple[str, str]]) -> Iterator[Finding]:
+def _token_findings(graph: Graph, bound: set[tuple[str, str]]) -> Iterator[Finding]:
     accounts = {}
-    for account in view.of("kubernetes:core/v1:ServiceAccount"):
+    for account in graph.of_type("kubernetes:core/v1:ServiceAccount"):
         place = (namespace(account), object_name(account))
         off = account.inputs.get("automountServiceAccountToken") is False
         accounts[place] = off
         used = place in bound
         faults = [] if off or used else ["automountServiceAccountToken is not false and no role is bound, wanted false"]
         yield from judged(account, faults, "its token is mounted only where it is used")
-    for workload in pod_makers(view):
+    for workload in pod_makers(graph):
         name = text(at(workload.spec, "serviceAccountName")) or "default"
         place = (namespace(workload.resource), name)
         mounts = at(workload.spec, "automountServiceAccountToken")
@@ -303,8 +304,8 @@ def _token_findings(view: View, bound: set[tuple[str, str]]) -> Iterator[Finding
         yield from judged(workload.resource, faults, "mounts no token it does not use")
 
 
-def _policy_faults(view: View, name: str) -> Iterator[str]:
-    policies = [each for each in view.of(NETWORK_POLICY) if namespace(each) == name]
+def _policy_faults(graph: Graph, name: str) -> Iterator[str]:
+    policies = [each for each in graph.of_type(NETWORK_POLICY) if namespace(each) == name]
     specs = [mapping(each.inputs.get("spec")) for each in policies]
     for direction in ("Ingress", "Egress"):
         if not any(
@@ -347,14 +348,15 @@ def _trust_faults(role: Resource) -> Iterator[str]:
         yield f"assumeRolePolicy.Statement[].Action of {role.name} lacks {', '.join(sorted(lacking))}"
 
 
-def _addon_identity_findings(view: View, users: dict[str, list[str]]) -> Iterator[Finding]:
+def _addon_identity_findings(graph: Graph, users: dict[str, list[str]]) -> Iterator[Finding]:
     """Check that add-ons that call AWS have a role by Pod Identity, in the add-on or by a separate association."""
     stated = {
-        (text(each.inputs.get("namespace")), text(each.inputs.get("serviceAccount"))) for each in view.of(ASSOCIATION)
+        (text(each.inputs.get("namespace")), text(each.inputs.get("serviceAccount")))
+        for each in graph.of_type(ASSOCIATION)
     }
     identities = {name: record.identity for name, record in ADDONS.items() if record.identity is not None}
     for name, identity in identities.items():
-        for addon in view.addons(name):
+        for addon in graph.addons(name):
             faults = []
             if given(addon.inputs.get("serviceAccountRoleArn")):
                 faults.append("serviceAccountRoleArn is set, wanted podIdentityAssociations")
@@ -362,7 +364,7 @@ def _addon_identity_findings(view: View, users: dict[str, list[str]]) -> Iterato
             if not pairs and (identity.namespace, identity.service_account) not in stated:
                 faults.append("podIdentityAssociations is unset, wanted a role of its own")
             for index, _ in enumerate(listed(pairs)):
-                for role in view.refers(addon, f"podIdentityAssociations[{index}].roleArn", ROLE):
+                for role in graph.refers(addon, f"podIdentityAssociations[{index}].roleArn", ROLE):
                     users.setdefault(role.urn, []).append(addon.name)
                     faults += _trust_faults(role)
             yield from judged(addon, faults, "its role trusts Pod Identity alone")

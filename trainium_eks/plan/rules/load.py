@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import yaml
 
 from trainium_eks.model.finding import Finding
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.reading import Json, at, items, mapping, text
 from trainium_eks.plan.rules._objects import NAMESPACE, is_tenant, namespace, object_name, releases
-from trainium_eks.plan.rules._read import Json, at, items, mapping, text
 from trainium_eks.plan.rules._rule import judged, rule
-from trainium_eks.plan.rules._view import View
 
 QUOTA = "kubernetes:core/v1:ResourceQuota"
 COUNTED = "count/jobs.batch.volcano.sh"
@@ -17,20 +17,22 @@ CONFIGURATION = "values.custom.scheduler_config_override"
 
 
 @rule("R89", "Hold jobs back while their namespace's quota is full", "high", "Volcano plugin resourcequota, own")
-def held_back(view: View) -> Iterator[Finding]:
+def held_back(graph: Graph) -> Iterator[Finding]:
     """Volcano makes the pods of every waiting job, and the API server refuses those beyond the quota again and again,
     unless the scheduler has the action enqueue and the plugin resourcequota. Each team's quota counts Volcano jobs,
     too, which stay in etcd, and all teams share that."""
-    for release in releases(view, "volcano"):
+    for release in releases(graph, "volcano"):
         found = at(release.inputs, CONFIGURATION)
         lacking = _lacking(found)
         faults = [f"{CONFIGURATION} lacks {' and '.join(lacking)}, wanted both"] if lacking else []
         yield from judged(release, faults, "jobs wait for their quota without pods")
-    for home in view.of(NAMESPACE):
-        if is_tenant(view, home):
+    for home in graph.of_type(NAMESPACE):
+        if is_tenant(graph, home):
             name = object_name(home)
             hard = [
-                mapping(at(each.inputs, "spec.hard")) for each in view.beside(home).of(QUOTA) if namespace(each) == name
+                mapping(at(each.inputs, "spec.hard"))
+                for each in graph.beside(home).of_type(QUOTA)
+                if namespace(each) == name
             ]
             # R71 judges a namespace without a quota.
             uncounted = any(hard) and not any(COUNTED in each for each in hard)

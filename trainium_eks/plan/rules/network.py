@@ -5,11 +5,10 @@ from collections.abc import Iterator
 
 from trainium_eks.model.config.network import COMPLETE_ENDPOINTS
 from trainium_eks.model.finding import Finding
-from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules._facts import SUBNET, VPC, zone
-from trainium_eks.plan.rules._read import Json, at, differs, given, mapping, show, text
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.reading import Json, at, differs, given, mapping, show, text
 from trainium_eks.plan.rules._rule import judged, rule
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.subjects import SUBNET, VPC, zone
 
 ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 NAT = "aws:ec2/natGateway:NatGateway"
@@ -20,10 +19,10 @@ Range = ipaddress.IPv4Network
 
 
 @rule("R31", "Keep flow logs of the VPC", "medium", "CKV2_AWS_11, AWS-0178")
-def flow_logs(view: View) -> Iterator[Finding]:
+def flow_logs(graph: Graph) -> Iterator[Finding]:
     """They show afterwards the source and the target of each accepted and each refused connection."""
-    for vpc in view.of(VPC):
-        logs = view.referring(vpc, "vpcId", "aws:ec2/flowLog:FlowLog")
+    for vpc in graph.of_type(VPC):
+        logs = graph.referring(vpc, "vpcId", "aws:ec2/flowLog:FlowLog")
         faults = [] if logs else ["no FlowLog has its vpcId, wanted one"]
         if logs and not any(at(each.inputs, "trafficType") == "ALL" for each in logs):
             faults.append(f'trafficType is {show(at(logs[0].inputs, "trafficType"))}, wanted "ALL"')
@@ -31,10 +30,10 @@ def flow_logs(view: View) -> Iterator[Finding]:
 
 
 @rule("R32", "Empty the default security group", "medium", "CKV2_AWS_12, AWS-0173")
-def default_security_group(view: View) -> Iterator[Finding]:
+def default_security_group(graph: Graph) -> Iterator[Finding]:
     """An instance started without a group gets the default group; an empty group allows nothing."""
-    for vpc in view.of(VPC):
-        groups = view.referring(vpc, "vpcId", "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup")
+    for vpc in graph.of_type(VPC):
+        groups = graph.referring(vpc, "vpcId", "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup")
         faults = [] if groups else ["no DefaultSecurityGroup has its vpcId, wanted an empty one"]
         for group in groups:
             filled = [key for key in ("ingress", "egress") if given(group.inputs.get(key))]
@@ -43,9 +42,9 @@ def default_security_group(view: View) -> Iterator[Finding]:
 
 
 @rule("R33", "Turn on DNS support and host names", "high", "EKS network requirements")
-def dns(view: View) -> Iterator[Finding]:
+def dns(graph: Graph) -> Iterator[Finding]:
     """Nodes register by their host name; without either setting they never become ready."""
-    for vpc in view.of(VPC):
+    for vpc in graph.of_type(VPC):
         support = vpc.inputs.get("enableDnsSupport")
         faults = [] if support is not False else ["enableDnsSupport is false, wanted true"]
         faults += differs(vpc.inputs, "enableDnsHostnames", True)
@@ -53,16 +52,16 @@ def dns(view: View) -> Iterator[Finding]:
 
 
 @rule("R34", "In production, give each zone its own way out", "medium", "EKS private clusters")
-def ways_out(view: View) -> Iterator[Finding]:
+def ways_out(graph: Graph) -> Iterator[Finding]:
     """A NAT gateway in every zone with private subnets, or interface endpoints for everything that nodes call; with one
     NAT, its zone's failure cuts off the others. Independent of `model/config/cross.py`, which validates the config."""
-    if not view.production:
+    if not graph.production:
         return
-    for vpc in view.of(VPC):
-        subnets = view.referring(vpc, "vpcId", SUBNET)
-        private = {zone(subnet) for subnet in subnets if not view.public(subnet)}
-        with_nat = {zone(subnet) for nat in view.of(NAT) for subnet in view.refers(nat, "subnetId", SUBNET)}
-        endpoints = {_service(each) for each in view.referring(vpc, "vpcId", ENDPOINT)}
+    for vpc in graph.of_type(VPC):
+        subnets = graph.referring(vpc, "vpcId", SUBNET)
+        private = {zone(subnet) for subnet in subnets if not graph.public(subnet)}
+        with_nat = {zone(subnet) for nat in graph.of_type(NAT) for subnet in graph.refers(nat, "subnetId", SUBNET)}
+        endpoints = {_service(each) for each in graph.referring(vpc, "vpcId", ENDPOINT)}
         lacking = [service for service in NEEDED_ENDPOINTS if service not in endpoints]
         faults = []
         if lacking and "" in private | with_nat:
@@ -74,28 +73,28 @@ def ways_out(view: View) -> Iterator[Finding]:
 
 
 @rule("R35", "Reach S3 by a gateway endpoint", "medium", "own")
-def s3_endpoint(view: View) -> Iterator[Finding]:
+def s3_endpoint(graph: Graph) -> Iterator[Finding]:
     """Data sets and images then bypass the NAT gateway, which charges by the gigabyte; a gateway endpoint costs
     nothing."""
-    for vpc in view.of(VPC):
+    for vpc in graph.of_type(VPC):
         gateways = [
             each
-            for each in view.referring(vpc, "vpcId", ENDPOINT)
+            for each in graph.referring(vpc, "vpcId", ENDPOINT)
             if _service(each) == "s3" and each.inputs.get("vpcEndpointType", "Gateway") == "Gateway"
         ]
         faults = [] if gateways else ["no VpcEndpoint of type Gateway for s3 has its vpcId, wanted one"]
-        associations = view.of("aws:ec2/vpcEndpointRouteTableAssociation:VpcEndpointRouteTableAssociation")
+        associations = graph.of_type("aws:ec2/vpcEndpointRouteTableAssociation:VpcEndpointRouteTableAssociation")
         if gateways and not associations and not any(given(each.inputs.get("routeTableIds")) for each in gateways):
             faults.append(f"routeTableIds of {gateways[0].name} is unset, wanted the private route tables")
         yield from judged(vpc, faults, "S3 is reached by a gateway endpoint")
 
 
 @rule("R36", "Tag subnets with their role", "low", "EKS load balancing")
-def subnet_tags(view: View) -> Iterator[Finding]:
+def subnet_tags(graph: Graph) -> Iterator[Finding]:
     """Load balancers find their subnets by these tags. Karpenter's discovery tag on a public subnet would start
     nodes there."""
-    for subnet in view.of(SUBNET):
-        public = view.public(subnet)
+    for subnet in graph.of_type(SUBNET):
+        public = graph.public(subnet)
         role = "kubernetes.io/role/elb" if public else "kubernetes.io/role/internal-elb"
         tags = mapping(subnet.inputs.get("tags"))
         faults = [] if str(tags.get(role)) == "1" else [f'tags[{role}] is {show(tags.get(role))}, wanted "1"']
@@ -105,13 +104,13 @@ def subnet_tags(view: View) -> Iterator[Finding]:
 
 
 @rule("R37", "Keep the range of services apart from the VPC's", "high", "EKS network requirements")
-def address_ranges(view: View) -> Iterator[Finding]:
+def address_ranges(graph: Graph) -> Iterator[Finding]:
     """Traffic to addresses that both have would go to services, and neither range can be changed later. Independent of
     `model/config/cross.py`, which validates the config."""
-    for plane in view.control_planes:
+    for plane in graph.control_planes:
         path, services = plane.read("kubernetesNetworkConfig.serviceIpv4Cidr", "kubernetesServiceIpAddressRange")
         if given(services):
-            faults = [fault for vpc in view.of(VPC) for fault in _overlaps(path, services, vpc)]
+            faults = [fault for vpc in graph.of_type(VPC) for fault in _overlaps(path, services, vpc)]
             yield from judged(plane.resource, faults, f"services have {services}")
 
 

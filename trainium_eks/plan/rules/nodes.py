@@ -7,11 +7,8 @@ from trainium_eks.model.catalogue.instances import EKS_EFFECTS, FABRIC_UNTESTED
 from trainium_eks.model.config.namespaces import FABRIC_GATE
 from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.finding import Finding, Status
-from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules._autoscaled import node_pools, served_groups
-from trainium_eks.plan.rules._facts import DEPLOYMENT, LAUNCH_TEMPLATE, ROLE, SUBNET, NodeGroup
-from trainium_eks.plan.rules._objects import object_name
-from trainium_eks.plan.rules._read import (
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.reading import (
     Json,
     actions,
     allows,
@@ -27,8 +24,10 @@ from trainium_eks.plan.rules._read import (
     true,
     user_data,
 )
+from trainium_eks.plan.rules._autoscaled import node_pools, served_groups
+from trainium_eks.plan.rules._objects import object_name
 from trainium_eks.plan.rules._rule import judged, rule
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.subjects import DEPLOYMENT, LAUNCH_TEMPLATE, ROLE, SUBNET, NodeGroup
 
 WORKER_POLICIES = frozenset({"AmazonEKSWorkerNodePolicy"})
 PULL_POLICIES = frozenset({"AmazonEC2ContainerRegistryReadOnly", "AmazonEC2ContainerRegistryPullOnly"})
@@ -49,28 +48,30 @@ SECRETS = (
 
 
 @rule("R12", "Require IMDSv2 on nodes", "high", "CKV_AWS_79, AWS-0028, AWS-0130")
-def imds_v2(view: View) -> Iterator[Finding]:
+def imds_v2(graph: Graph) -> Iterator[Finding]:
     """Version 1 of the metadata service gives the node's credentials to every caller that can make it send one GET."""
-    yield from _of_templates(view, lambda inputs: differs(inputs, "metadataOptions.httpTokens", "required"), "required")
+    yield from _of_templates(
+        graph, lambda inputs: differs(inputs, "metadataOptions.httpTokens", "required"), "required"
+    )
 
 
 @rule("R13", "Limit metadata to one hop", "high", "CKV_AWS_341, EKS best practices IAM")
-def hop_limit(view: View) -> Iterator[Finding]:
+def hop_limit(graph: Graph) -> Iterator[Finding]:
     """With one hop, pods off the host network cannot take the node's role; charts get region and cluster as values
     instead."""
     path = "metadataOptions.httpPutResponseHopLimit"
-    yield from _of_templates(view, lambda inputs: differs(inputs, path, 1), "one hop")
+    yield from _of_templates(graph, lambda inputs: differs(inputs, path, 1), "one hop")
 
 
 @rule("R14", "Leave no SSH path to nodes", "medium", "CKV_AWS_100, CIS 3")
-def no_ssh(view: View) -> Iterator[Finding]:
+def no_ssh(graph: Graph) -> Iterator[Finding]:
     """Nodes are reached through Session Manager: no key pair, no remoteAccess, no rule for port 22 alone."""
-    for group in view.node_groups:
+    for group in graph.node_groups:
         faults = ["remoteAccess is set, wanted unset"] if given(group.resource.inputs.get("remoteAccess")) else []
         if given(group.settings.get("keyName")):
             faults.append(f"launch template {_name(group)}: keyName is {show(group.settings['keyName'])}, wanted unset")
         yield from judged(group.resource, faults, "no key pair and no remote access")
-    for each in view.security_rules:
+    for each in graph.security_rules:
         if each.inbound and each.first_port == 22 == each.last_port:
             yield Finding(
                 Status.FAIL, each.resource.urn, f"{each.path or 'fromPort'}: port 22 is let in, wanted no SSH rule"
@@ -78,37 +79,37 @@ def no_ssh(view: View) -> Iterator[Finding]:
 
 
 @rule("R15", "Give nodes no public address", "high", "CKV_AWS_88, CKV_AWS_130, AWS-0164, CIS 5.4.3")
-def no_public_addresses(view: View) -> Iterator[Finding]:
+def no_public_addresses(graph: Graph) -> Iterator[Finding]:
     """Neither a launch template nor a subnet with nodes assigns public addresses; nodes reach out through NAT or
     endpoints. A public subnet without nodes may, for load balancers and bastions."""
-    for template in view.of(LAUNCH_TEMPLATE):
+    for template in graph.of_type(LAUNCH_TEMPLATE):
         faults = [
             f"networkInterfaces[{index}].associatePublicIpAddress is true, wanted false or unset"
             for index, each in enumerate(items(template.inputs.get("networkInterfaces")))
             if true(at(each, "associatePublicIpAddress"))
         ]
         yield from judged(template, faults, "no interface asks for a public address")
-    of_nodes = {each.urn for group in view.node_groups for each in view.refers(group.resource, "subnetIds", SUBNET)}
-    for subnet in view.of(SUBNET):
-        on = true(subnet.inputs.get("mapPublicIpOnLaunch")) and (subnet.urn in of_nodes or not view.public(subnet))
+    of_nodes = {each.urn for group in graph.node_groups for each in graph.refers(group.resource, "subnetIds", SUBNET)}
+    for subnet in graph.of_type(SUBNET):
+        on = true(subnet.inputs.get("mapPublicIpOnLaunch")) and (subnet.urn in of_nodes or not graph.public(subnet))
         faults = ["mapPublicIpOnLaunch is true, wanted false or unset"] if on else []
         yield from judged(subnet, faults, "gives nodes no public address")
 
 
 @rule("R16", "Encrypt node volumes, as gp3", "high", "CKV_AWS_8, CKV_AWS_189, AWS-0008, AWS-0026")
-def node_volumes(view: View) -> Iterator[Finding]:
+def node_volumes(graph: Graph) -> Iterator[Finding]:
     """Every volume of a launch template is encrypted and gp3; in production with a customer key. EBS storage classes
     are encrypted too."""
-    yield from _of_templates(view, lambda inputs: _volume_faults(view, inputs), "encrypted gp3")
-    for storage in view.of("kubernetes:storage.k8s.io/v1:StorageClass"):
+    yield from _of_templates(graph, lambda inputs: _volume_faults(graph, inputs), "encrypted gp3")
+    for storage in graph.of_type("kubernetes:storage.k8s.io/v1:StorageClass"):
         if storage.inputs.get("provisioner") == "ebs.csi.aws.com":
             yield from judged(storage, differs(storage.inputs, "parameters.encrypted", True), "volumes are encrypted")
 
 
 @rule("R17", "Put no secret into user data", "high", "CKV_AWS_46, AWS-0029, AWS-0129")
-def user_data_secrets(view: View) -> Iterator[Finding]:
+def user_data_secrets(graph: Graph) -> Iterator[Finding]:
     """Every process of a node can read its user data, and so can every identity that may describe the template."""
-    for template in view.of(LAUNCH_TEMPLATE):
+    for template in graph.of_type(LAUNCH_TEMPLATE):
         yield from judged(template, _secret_faults(template.inputs.get("userData")), "no secret in its user data")
 
 
@@ -119,12 +120,12 @@ def user_data_secrets(view: View) -> Iterator[Finding]:
     "CKV_AWS_274, CKV_AWS_275, CKV_AWS_62, CKV_AWS_63, CKV_AWS_286-290, CKV2_AWS_40, CKV2_AWS_56, AWS-0057, CIS 5.1.3",
     reads_computed=True,
 )
-def node_roles(view: View) -> Iterator[Finding]:
+def node_roles(graph: Graph) -> Iterator[Finding]:
     """A node's role is every pod's role on the host network: worker policy, image pull and Session Manager. The
     VPC CNI gets its policy by Pod Identity instead. No policy of the program allows every action."""
-    for role in _node_roles(view):
-        yield from judged(role, _node_role_faults(view, role), "worker and pull policies only")
-    unseen = [group for group in view.node_groups if not view.refers(group.resource, "nodeRoleArn", ROLE)]
+    for role in _node_roles(graph):
+        yield from judged(role, _node_role_faults(graph, role), "worker and pull policies only")
+    unseen = [group for group in graph.node_groups if not graph.refers(group.resource, "nodeRoleArn", ROLE)]
     for group in unseen:
         found = show(group.resource.inputs.get("nodeRoleArn"))
         yield Finding(
@@ -132,11 +133,11 @@ def node_roles(view: View) -> Iterator[Finding]:
             group.resource.urn,
             f"nodeRoleArn {found} is not a role of this program: its policies are unseen",
         )
-    for addon in view.addons("vpc-cni"):
-        good = any(CNI_POLICY in _policies(view, role) for role in _pod_roles(view, addon))
+    for addon in graph.addons("vpc-cni"):
+        good = any(CNI_POLICY in _policies(graph, role) for role in _pod_roles(graph, addon))
         faults = [] if good else [f"podIdentityAssociations has no role with {CNI_POLICY}, wanted one"]
         yield from judged(addon, faults, f"has {CNI_POLICY} by Pod Identity")
-    for policy in view.of("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
+    for policy in graph.of_type("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
         granted = statements(policy.inputs.get("policy"))
         if granted is None:
             faults = [f"policy is {show(policy.inputs.get('policy'))}, wanted a readable document"]
@@ -147,36 +148,34 @@ def node_roles(view: View) -> Iterator[Finding]:
 
 
 @rule("R19", "Repair broken nodes automatically", "medium", "EKS best practices data plane, containers-roadmap#2567")
-def node_repair(view: View) -> Iterator[Finding]:
+def node_repair(graph: Graph) -> Iterator[Finding]:
     """Node repair is off by default, and learns of Neuron and GPU faults only from the monitoring agent. The agent's
     GPU part (the DCGM server) tolerates no taint by default, and on a GPU node without it the agent reports the GPUs as
     broken."""
-    for group in view.node_groups:
+    for group in graph.node_groups:
         yield from judged(
             group.resource, differs(group.resource.inputs, "nodeRepairConfig.enabled", True), "repair is on"
         )
-    agents = view.addons(MONITORING_AGENT)
-    for plane in view.control_planes:
+    agents = graph.addons(MONITORING_AGENT)
+    for plane in graph.control_planes:
         faults = [] if agents else [f"add-on {MONITORING_AGENT} is missing, wanted it installed"]
         yield from judged(plane.resource, faults, "the monitoring agent is installed")
     for agent in agents:
-        yield from judged(agent, _dcgm_faults(view, agent), "its DCGM server tolerates the GPU nodes' taints")
+        yield from judged(agent, _dcgm_faults(graph, agent), "its DCGM server tolerates the GPU nodes' taints")
 
 
 @rule("R21", "Leave the size of autoscaled groups alone", "medium", "terraform-aws-eks FAQ, pulumi-eks#1380")
-def autoscaled_sizes(view: View) -> Iterator[Finding]:
+def autoscaled_sizes(graph: Graph) -> Iterator[Finding]:
     """Where an autoscaler or a person sets the size, an `up` must not set it back. This means groups with
     `ignoreDesiredSize` in the config, groups tagged for Cluster Autoscaler, and groups with the tags that it looks for:
     every group, when it looks for the tags that EKS sets."""
-    scaled = {group.resource.urn for group in served_groups(view)}
+    scaled = {group.resource.urn for group in served_groups(graph)}
     elsewhere = [
-        text(at(each, "name"))
-        for each in items(view.graph.config.get("nodeGroups"))
-        if true(at(each, "ignoreDesiredSize"))
+        text(at(each, "name")) for each in items(graph.config.get("nodeGroups")) if true(at(each, "ignoreDesiredSize"))
     ]
-    for group in view.node_groups:
+    for group in graph.node_groups:
         tagged = any("k8s.io/cluster-autoscaler/enabled" in key for key in mapping(group.resource.inputs.get("tags")))
-        named = any(name and _belongs(view, group.resource, name) for name in elsewhere)
+        named = any(name and _belongs(graph, group.resource, name) for name in elsewhere)
         if tagged or named or group.resource.urn in scaled:
             ignored = {"scalingConfig", "scalingConfig.desiredSize"}.intersection(group.resource.options.ignore_changes)
             shown = list(group.resource.options.ignore_changes)
@@ -185,28 +184,28 @@ def autoscaled_sizes(view: View) -> Iterator[Finding]:
 
 
 @rule("R22", "Taint and label accelerator nodes", "high", "terraform-aws-eks Neuron pattern, TorchX 0.7")
-def taints(view: View) -> Iterator[Finding]:
+def taints(graph: Graph) -> Iterator[Finding]:
     """Without the taint, any pod takes an accelerator node. The taint's key is the resource's name, for which
     Kubernetes adds the toleration by itself (TorchX 0.7 adds none)."""
-    for group in view.accelerator_groups:
-        yield from judged(group.resource, _taint_faults(view, group), "tainted and labelled as the catalogue says")
+    for group in graph.accelerator_groups:
+        yield from judged(group.resource, _taint_faults(graph, group), "tainted and labelled as the catalogue says")
 
 
 @rule("R23", "Use the AMI family that fits the type", "high", "EKS AMITypes")
-def ami_types(view: View) -> Iterator[Finding]:
+def ami_types(graph: Graph) -> Iterator[Finding]:
     """The Neuron AMI on Trainium and Inferentia, the NVIDIA AMI on GPUs, the standard one elsewhere; never AL2, which
     ends at Kubernetes 1.32. Bottlerocket's plain variant carries the Neuron driver."""
-    for group in view.node_groups:
+    for group in graph.node_groups:
         yield from judged(
             group.resource, _ami_faults(group), f"{group.resource.inputs.get('amiType')} fits {group.type_name}"
         )
 
 
 @rule("R30", "Pin the launch template's version, leave the group's name to Pulumi", "medium", "NodeGroup ForceNew list")
-def pinned_template(view: View) -> Iterator[Finding]:
+def pinned_template(graph: Graph) -> Iterator[Finding]:
     """$Latest rolls nodes outside any plan. A fixed group name collides when a change replaces the group, because
     the new one is made first."""
-    for group in view.node_groups:
+    for group in graph.node_groups:
         version = at(group.resource.inputs, "launchTemplate.version")
         moving = not given(version) or text(version).startswith("$")
         faults = [f"launchTemplate.version is {show(version)}, wanted a version number"] if moving else []
@@ -216,11 +215,11 @@ def pinned_template(view: View) -> Iterator[Finding]:
         yield from judged(group.resource, faults, "version pinned, name left to Pulumi")
 
 
-def _of_templates(view: View, faults_of: Callable[[Json], Iterator[str]], good: str) -> Iterator[Finding]:
+def _of_templates(graph: Graph, faults_of: Callable[[Json], Iterator[str]], good: str) -> Iterator[Finding]:
     """Yield findings for each launch template; a node group without one takes EKS' own, which fits no rule here."""
-    for template in view.of(LAUNCH_TEMPLATE):
+    for template in graph.of_type(LAUNCH_TEMPLATE):
         yield from judged(template, faults_of(template.inputs), good)
-    for group in view.node_groups:
+    for group in graph.node_groups:
         if group.template is None:
             yield Finding(
                 Status.FAIL, group.resource.urn, "launchTemplate is not of this program, wanted one that says so"
@@ -231,7 +230,7 @@ def _name(group: NodeGroup) -> str:
     return group.template.name if group.template is not None else ""
 
 
-def _volume_faults(view: View, inputs: Json) -> Iterator[str]:
+def _volume_faults(graph: Graph, inputs: Json) -> Iterator[str]:
     mapped = items(at(inputs, "blockDeviceMappings"))
     if not mapped:
         yield "blockDeviceMappings is unset, wanted an encrypted gp3 root volume"
@@ -243,7 +242,7 @@ def _volume_faults(view: View, inputs: Json) -> Iterator[str]:
             yield f"blockDeviceMappings[{index}].{fault}"
         for fault in differs(each, "ebs.volumeType", "gp3"):
             yield f"blockDeviceMappings[{index}].{fault}"
-        if view.production and not given(at(each, "ebs.kmsKeyId")):
+        if graph.production and not given(at(each, "ebs.kmsKeyId")):
             yield f"{path}.kmsKeyId is unset, wanted a KMS key in production"
 
 
@@ -260,36 +259,36 @@ def _secret_faults(value: Json) -> Iterator[str]:
                 yield f"userData part {index} looks like it holds {what}, wanted none"
 
 
-def _node_roles(view: View) -> tuple[Resource, ...]:
-    roles = [role for group in view.node_groups for role in view.refers(group.resource, "nodeRoleArn", ROLE)]
+def _node_roles(graph: Graph) -> tuple[Resource, ...]:
+    roles = [role for group in graph.node_groups for role in graph.refers(group.resource, "nodeRoleArn", ROLE)]
     return tuple({role.urn: role for role in roles}.values())
 
 
-def _policies(view: View, role: Resource) -> frozenset[str]:
+def _policies(graph: Graph, role: Resource) -> frozenset[str]:
     """Return the names of a role's managed policies, from attachments and from the role itself."""
-    arns = [each.inputs.get("policyArn") for each in view.referring(role, "role", ATTACHMENT)]
+    arns = [each.inputs.get("policyArn") for each in graph.referring(role, "role", ATTACHMENT)]
     arns += items(role.inputs.get("managedPolicyArns"))
     return frozenset(text(arn).rpartition("/")[2] or show(arn) for arn in arns)
 
 
-def _node_role_faults(view: View, role: Resource) -> Iterator[str]:
-    found = _policies(view, role)
+def _node_role_faults(graph: Graph, role: Resource) -> Iterator[str]:
+    found = _policies(graph, role)
     shown = ", ".join(sorted(found)) or "none"
     if not found >= WORKER_POLICIES or not found & PULL_POLICIES:
         yield f"policies are {shown}, wanted AmazonEKSWorkerNodePolicy and AmazonEC2ContainerRegistryPullOnly"
     extra = found - WORKER_POLICIES - PULL_POLICIES - OPTIONAL_POLICIES
     if extra:
         yield f"policies have {', '.join(sorted(extra))}, wanted worker, pull and Session Manager policies only"
-    own = [each.name for each in view.referring(role, "role", "aws:iam/rolePolicy:RolePolicy")]
+    own = [each.name for each in graph.referring(role, "role", "aws:iam/rolePolicy:RolePolicy")]
     if own or given(role.inputs.get("inlinePolicies")):
         yield f"inline policies {', '.join(own) or 'in inlinePolicies'}, wanted none on a node's role"
 
 
-def _dcgm_faults(view: View, agent: Resource) -> Iterator[str]:
+def _dcgm_faults(graph: Graph, agent: Resource) -> Iterator[str]:
     """Yield a fault for each taint of a GPU group that the agent's DCGM server does not tolerate, once each."""
     values = document(agent.inputs.get("configurationValues"))
     tolerated = [mapping(each) for each in items(at(values, "dcgmAgent.tolerations"))]
-    gpus = [group for group in view.node_groups if group.instance is not None and group.instance.family == "nvidia"]
+    gpus = [group for group in graph.node_groups if group.instance is not None and group.instance.family == "nvidia"]
     taints = [mapping(each) for group in gpus for each in items(group.resource.inputs.get("taints"))]
     unmet = [each for each in taints if not any(_tolerates(toleration, each) for toleration in tolerated)]
     for taint in dict.fromkeys(f"{each.get('key')}:{each.get('effect')}" for each in unmet):
@@ -306,36 +305,36 @@ def _tolerates(toleration: Mapping[str, Json], taint: Mapping[str, Json]) -> boo
     return key == taint.get("key") and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def _pod_roles(view: View, addon: Resource) -> Iterator[Resource]:
+def _pod_roles(graph: Graph, addon: Resource) -> Iterator[Resource]:
     """Yield the roles that an add-on's pods get by Pod Identity, in the add-on or by a separate association of
     ``aws-node``."""
     for index, _ in enumerate(items(addon.inputs.get("podIdentityAssociations"))):
-        yield from view.refers(addon, f"podIdentityAssociations[{index}].roleArn", ROLE)
-    for each in view.of(ASSOCIATION):
+        yield from graph.refers(addon, f"podIdentityAssociations[{index}].roleArn", ROLE)
+    for each in graph.of_type(ASSOCIATION):
         if (each.inputs.get("namespace"), each.inputs.get("serviceAccount")) == ("kube-system", "aws-node"):
-            yield from view.refers(each, "roleArn", ROLE)
+            yield from graph.refers(each, "roleArn", ROLE)
 
 
-def _belongs(view: View, resource: Resource, name: str) -> bool:
+def _belongs(graph: Graph, resource: Resource, name: str) -> bool:
     """Return whether a node group is the config's group of this name, by its label, else by its or a parent's name."""
     pool = mapping(resource.inputs.get("labels")).get(POOL_LABEL)
     if pool is not None:
         return bool(pool == name)
-    names = (resource.name, *(above.name for above in view.graph.ancestors(resource)))
+    names = (resource.name, *(above.name for above in graph.ancestors(resource)))
     return any(each == name or each.endswith(f"-{name}") for each in names)
 
 
-def _taint_faults(view: View, group: NodeGroup) -> Iterator[str]:
+def _taint_faults(graph: Graph, group: NodeGroup) -> Iterator[str]:
     if group.instance is None:
         yield f"instance type {group.type_name or 'unknown'} is not in the catalogue, so its taint is unknown"
         return
     found = {(text(at(each, "key")), text(at(each, "effect"))) for each in items(group.resource.inputs.get("taints"))}
-    for taint in view.catalogue.taints(group.type_name):
+    for taint in graph.catalogue.taints(group.type_name):
         if (taint.key, taint.eks_effect) not in found:
             shown = ", ".join(sorted(f"{key}:{effect}" for key, effect in found)) or "unset"
             yield f"taints is {shown}, wanted {taint.key}:{taint.eks_effect}"
     labels = mapping(group.resource.inputs.get("labels"))
-    wanted = view.catalogue.node_labels(group.type_name)
+    wanted = graph.catalogue.node_labels(group.type_name)
     for key, value in wanted.items():
         if not _set_by_eks(key) and labels.get(key) != value:
             yield f"labels[{key}] is {show(labels.get(key))}, wanted {show(value)}"
@@ -360,18 +359,18 @@ def _ami_faults(group: NodeGroup) -> Iterator[str]:
 
 
 @rule("R94", "Let a gate open the nodes that it closes, and no others", "high", "node-readiness-controller#253, own")
-def fabric_gate(view: View) -> Iterator[Finding]:
+def fabric_gate(graph: Graph) -> Iterator[Finding]:
     """Nodes with the gate's taint take no job until the gate has tested them: a pool that the gate does not know stays
     closed for ever. Beside gated pools one without the taint takes jobs on untested nodes. Karpenter starts nodes for
     jobs whose pods do not tolerate a startup taint, and none where the same taint is a lasting one."""
     found = [
         (group.resource, "taints", text(mapping(group.resource.inputs.get("labels")).get(POOL_LABEL)))
-        for group in view.accelerator_groups
+        for group in graph.accelerator_groups
     ]
-    for pool in node_pools(view):
-        if any(name in view.catalogue and view.catalogue.taints(name) for name in pool.types):
+    for pool in node_pools(graph):
+        if any(name in graph.catalogue and graph.catalogue.taints(name) for name in pool.types):
             found.append((pool.resource, "spec.template.spec.startupTaints", object_name(pool.resource)))
-    gates = [each for each in view.of(DEPLOYMENT) if object_name(each) == FABRIC_GATE]
+    gates = [each for each in graph.of_type(DEPLOYMENT) if object_name(each) == FABRIC_GATE]
     known = {name for each in gates for name in _gated_pools(each)}
     is_tainted = {resource.urn: _has_gate_taint(at(resource.inputs, path)) for resource, path, _ in found}
     for resource, path, name in found if gates or any(is_tainted.values()) else ():

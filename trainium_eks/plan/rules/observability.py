@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from trainium_eks.model.config.observability import SHORTEST_LOGS_IN_PRODUCTION_DAYS
 from trainium_eks.model.finding import Finding
-from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules._objects import namespace, releases, walk
-from trainium_eks.plan.rules._read import (
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.reading import (
     Json,
     actions,
     allows,
@@ -22,8 +21,8 @@ from trainium_eks.plan.rules._read import (
     text,
     true,
 )
+from trainium_eks.plan.rules._objects import namespace, releases, walk
 from trainium_eks.plan.rules._rule import judged, rule
-from trainium_eks.plan.rules._view import View
 from trainium_eks.plan.rules.cluster import LOG_GROUP, is_of_containers
 from trainium_eks.plan.rules.kubernetes import NETWORK_POLICY
 
@@ -42,13 +41,13 @@ ACTIONS_ON_ONE = re.compile(r"(aps|sns):.*|logs:(CreateLogStream|Put.*|Get.*|Fil
 
 
 @rule("R83", "Encrypt stored metrics with a customer key", "medium", "own")
-def stored_metrics(view: View) -> Iterator[Finding]:
+def stored_metrics(graph: Graph) -> Iterator[Finding]:
     """A workspace of Amazon Managed Prometheus has a KMS key of the account, which cannot be given to it later; the
     volume of the cluster's own Prometheus is a claim, so that the storage class encrypts it."""
-    for workspace in view.of("aws:amp/workspace:Workspace"):
+    for workspace in graph.of_type("aws:amp/workspace:Workspace"):
         faults = [] if given(workspace.inputs.get("kmsKeyArn")) else ["kmsKeyArn is unset, wanted a KMS key"]
         yield from judged(workspace, faults, "has a customer key")
-    for release in releases(view, STACK):
+    for release in releases(graph, STACK):
         path = "values.prometheus.prometheusSpec.storageSpec.volumeClaimTemplate"
         faults = [] if given(at(release.inputs, path)) else [f"{path} is unset, wanted a claim"]
         yield from judged(release, faults, "on an encrypted volume")
@@ -61,21 +60,21 @@ def stored_metrics(view: View) -> Iterator[Finding]:
     "CKV_AWS_66, CKV_AWS_158",
     follows_ids=True,
 )
-def container_logs(view: View) -> Iterator[Finding]:
+def container_logs(graph: Graph) -> Iterator[Finding]:
     """The log shipper would make a group without key and without end: the group exists before it and it may make none.
     In production the logs are kept 30 days or longer. Independent of `model/config/observability.py`, which validates
     the config."""
-    groups = [each for each in view.of(LOG_GROUP) if is_of_containers(each)]
+    groups = [each for each in graph.of_type(LOG_GROUP) if is_of_containers(each)]
     for group in groups:
-        days, least = group.inputs.get("retentionInDays"), SHORTEST_LOGS_IN_PRODUCTION_DAYS if view.production else 1
+        days, least = group.inputs.get("retentionInDays"), SHORTEST_LOGS_IN_PRODUCTION_DAYS if graph.production else 1
         kept = number(days)
         short = kept is None or (kept != 0 and kept < least)
         faults = [f"retentionInDays is {show(days)}, wanted {least} or more"] if short else []
         if not given(group.inputs.get("kmsKeyId")):
             faults.append("kmsKeyId is unset, wanted a KMS key")
         yield from judged(group, faults, "kept for a time, encrypted")
-    for release in releases(view, SHIPPER):
-        before = view.upstream(release)
+    for release in releases(graph, SHIPPER):
+        before = graph.upstream(release)
         faults = []
         if not any(group.urn in before for group in groups):
             faults.append("does not depend on a log group /trainium-eks/<cluster>/containers, wanted the group first")
@@ -86,12 +85,12 @@ def container_logs(view: View) -> Iterator[Finding]:
 
 
 @rule("R85", "Let nobody outside into the monitoring namespace", "high", "CKV2_K8S_6, CIS 4.3.2")
-def closed(view: View) -> Iterator[Finding]:
+def closed(graph: Graph) -> Iterator[Finding]:
     """Prometheus and Alertmanager have no login, and hold every series of every team. A network policy selects all pods
     of their namespace, and none lets in other namespaces or every address on any port but the operator's webhook."""
-    for release in releases(view, STACK):
+    for release in releases(graph, STACK):
         home = namespace(release)
-        policies = [each for each in view.of(NETWORK_POLICY) if namespace(each) == home]
+        policies = [each for each in graph.of_type(NETWORK_POLICY) if namespace(each) == home]
         denying = [
             each
             for each in policies
@@ -104,13 +103,13 @@ def closed(view: View) -> Iterator[Finding]:
 
 
 @rule("R86", "Show Prometheus and Grafana to nobody outside the cluster", "high", "CKV_K8S_43, own")
-def private(view: View) -> Iterator[Finding]:
+def private(graph: Graph) -> Iterator[Finding]:
     """No part of the stack has an ingress, a route, or a service with an address outside the cluster; Grafana requires
     a login, and its password is not in the values, which Pulumi's state keeps. Amazon Managed Grafana, which is public,
     authenticates by IAM Identity Center or SAML."""
-    for release in releases(view, STACK):
+    for release in releases(graph, STACK):
         yield from judged(release, _exposed(mapping(release.inputs.get("values"))), "inside the cluster only")
-    for workspace in view.of("aws:grafana/workspace:Workspace"):
+    for workspace in graph.of_type("aws:grafana/workspace:Workspace"):
         found = items(workspace.inputs.get("authenticationProviders"))
         good = bool(found) and set(map(str, found)) <= {"AWS_SSO", "SAML"}
         faults = [] if good else [f"authenticationProviders is {show(found)}, wanted AWS_SSO or SAML"]
@@ -118,10 +117,10 @@ def private(view: View) -> Iterator[Finding]:
 
 
 @rule("R87", "Let the stack alone say what is scraped and computed", "medium", "own")
-def own_objects(view: View) -> Iterator[Finding]:
+def own_objects(graph: Graph) -> Iterator[Finding]:
     """The operator takes monitors and rules from every namespace by default: an author of one there can have Prometheus
     call any address, or exhaust its memory. They come from its own namespace alone."""
-    for release in releases(view, STACK):
+    for release in releases(graph, STACK):
         home, spec = namespace(release), at(release.inputs, "values.prometheus.prometheusSpec")
         faults = []
         for key in SELECTORS:
@@ -132,10 +131,10 @@ def own_objects(view: View) -> Iterator[Finding]:
 
 
 @rule("R88", "Name what agents of metrics and logs may write and read", "high", "CKV_AWS_290, CKV_AWS_355")
-def named_resources(view: View) -> Iterator[Finding]:
+def named_resources(graph: Graph) -> Iterator[Finding]:
     """A role that writes metrics, logs or alerts names the workspace, group or topic: with a star it could read or
     spoil the data of every other environment of the account."""
-    for policy in view.of("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
+    for policy in graph.of_type("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
         found = statements(policy.inputs.get("policy")) or ()
         ours = [(index, each) for index, each in enumerate(found) if _on_one(each)]
         faults = [
@@ -155,16 +154,16 @@ def named_resources(view: View) -> Iterator[Finding]:
     "EBS CSI driver, Kubernetes storage topology; own",
     follows_ids=True,
 )
-def volumes_in_one_zone(view: View) -> Iterator[Finding]:
+def volumes_in_one_zone(graph: Graph) -> Iterator[Finding]:
     """An EBS volume stays in the zone where it was made. When the nodes there are replaced and nodes of other zones
     have room, a pod that may run anywhere waits for its zone. So a pod that claims a volume selects nodes, and every
     managed group that it selects is in the same zone."""
-    for release in releases(view, STACK):
+    for release in releases(graph, STACK):
         faults = [
             fault
             for path, volume in ZONAL.items()
             if given(at(release.inputs, f"{path}.{volume}")) and at(release.inputs, f"{path}.{volume}") is not False
-            for fault in _spread(view, path, mapping(at(release.inputs, f"{path}.nodeSelector")))
+            for fault in _spread(graph, path, mapping(at(release.inputs, f"{path}.nodeSelector")))
         ]
         yield from judged(release, faults, "on the nodes of one zone")
 
@@ -177,15 +176,15 @@ ZONAL: Mapping[str, str] = {
 """Path in the chart's values that describes a pod to the key that gives it a volume."""
 
 
-def _spread(view: View, path: str, selector: Mapping[str, Json]) -> Iterator[str]:
+def _spread(graph: Graph, path: str, selector: Mapping[str, Json]) -> Iterator[str]:
     if not selector:
         yield f"{path}.nodeSelector is unset, wanted labels of nodes in one zone"
         return
     groups = [
-        each for each in view.node_groups if selector.items() <= mapping(each.resource.inputs.get("labels")).items()
+        each for each in graph.node_groups if selector.items() <= mapping(each.resource.inputs.get("labels")).items()
     ]
-    zones = {view.zone_of(subnet) for each in groups for subnet in items(each.resource.inputs.get("subnetIds"))}
-    if view.node_groups and not groups:
+    zones = {graph.zone_of(subnet) for each in groups for subnet in items(each.resource.inputs.get("subnetIds"))}
+    if graph.node_groups and not groups:
         yield f"{path}.nodeSelector {show(selector)} selects no managed node group, wanted one"
     elif len(zones) > 1:
         yield f"{path}.nodeSelector {show(selector)} selects nodes in {', '.join(sorted(zones))}, wanted one zone"

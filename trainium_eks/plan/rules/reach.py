@@ -4,19 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from trainium_eks.model.finding import Finding
-from trainium_eks.plan.graph import Resource
-from trainium_eks.plan.rules._facts import RELEASE, ROLE
-from trainium_eks.plan.rules._images import CACHE_RULE
-from trainium_eks.plan.rules._objects import (
-    NAMESPACE,
-    PodMaker,
-    chart_name,
-    is_tenant,
-    namespace,
-    object_name,
-    pod_makers,
-)
-from trainium_eks.plan.rules._read import (
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.reading import (
     Json,
     actions,
     allows,
@@ -29,9 +18,19 @@ from trainium_eks.plan.rules._read import (
     text,
     true,
 )
+from trainium_eks.plan.rules._images import CACHE_RULE
+from trainium_eks.plan.rules._objects import (
+    NAMESPACE,
+    PodMaker,
+    chart_name,
+    is_tenant,
+    namespace,
+    object_name,
+    pod_makers,
+)
 from trainium_eks.plan.rules._rule import judged, rule
-from trainium_eks.plan.rules._view import View
 from trainium_eks.plan.rules.hygiene import AWS_PROVIDER
+from trainium_eks.plan.subjects import RELEASE, ROLE
 
 BROAD_POLICIES = re.compile(r"/(AdministratorAccess|PowerUserAccess|SystemAdministrator|\w*FullAccess)$")
 """AWS' own policies that grant a whole service or more."""
@@ -52,20 +51,20 @@ LEADING_ACTIONS = (
 
 
 @rule("R73", "Grant no AWS right that leads to others", "high", "CKV_AWS_107-111, CKV_AWS_286-290, CIS 5.1.2")
-def aws_rights(view: View) -> Iterator[Finding]:
+def aws_rights(graph: Graph) -> Iterator[Finding]:
     """No broad policy of AWS' own is attached; no statement allows all actions of a service, or all but some; and a
     right that leads to other roles, keys or secrets names its resources or has a condition. A role is assumed by
     services and by the environment's own accounts."""
-    for attachment in view.of("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
+    for attachment in graph.of_type("aws:iam/rolePolicyAttachment:RolePolicyAttachment"):
         broad = BROAD_POLICIES.search(text(attachment.inputs.get("policyArn")))
         faults = [f"policyArn is {broad[1]}, wanted a policy for what is needed"] if broad else []
         yield from judged(attachment, faults, "not a broad policy")
-    for policy in view.of("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
+    for policy in graph.of_type("aws:iam/rolePolicy:RolePolicy", "aws:iam/policy:Policy"):
         found = statements(policy.inputs.get("policy")) or ()
         faults = [f"policy.Statement[{index}] {fault}" for index, each in enumerate(found) for fault in _leading(each)]
         yield from judged(policy, faults, "leads to nothing else")
-    accounts = _accounts(view)
-    for role in view.of(ROLE):
+    accounts = _accounts(graph)
+    for role in graph.of_type(ROLE):
         trusted = statements(role.inputs.get("assumeRolePolicy")) or ()
         faults = [
             f"assumeRolePolicy trusts {who}, wanted services or this environment's account"
@@ -94,8 +93,8 @@ def _pattern(action: str) -> str:
     return re.escape(action).replace(r"\*", ".*").replace(r"\?", ".")
 
 
-def _accounts(view: View) -> frozenset[str]:
-    shown = " ".join(str(each.inputs.get("allowedAccountIds")) for each in view.of(AWS_PROVIDER))
+def _accounts(graph: Graph) -> frozenset[str]:
+    shown = " ".join(str(each.inputs.get("allowedAccountIds")) for each in graph.of_type(AWS_PROVIDER))
     return frozenset(re.findall(r"\d{12}", shown))
 
 
@@ -124,10 +123,10 @@ LEADING_RESOURCES: Mapping[str, frozenset[str]] = {
     "high",
     "CIS 4.1.2, CIS 4.1.8-4.1.12, Kubernetes RBAC good practices",
 )
-def kubernetes_rights(view: View) -> Iterator[Finding]:
+def kubernetes_rights(graph: Graph) -> Iterator[Finding]:
     """No role impersonates, binds or escalates, makes tokens or volumes (a volume may be any directory of a node),
     proxies to kubelets, or changes admission webhooks; no cluster-wide role reads secrets."""
-    for role in view.of(*RBAC_ROLES):
+    for role in graph.of_type(*RBAC_ROLES):
         faults = [
             f"rules[{index}] {fault}"
             for index, each in enumerate(items(role.inputs.get("rules")))
@@ -148,11 +147,11 @@ def _leads(granted: Json, *, cluster_wide: bool) -> Iterator[str]:
 
 
 @rule("R75", "Keep images as they were pushed", "medium", "CKV_AWS_51, CKV_AWS_136, CKV_AWS_163, AWS-0030, CIS 5.1.1")
-def repositories(view: View) -> Iterator[Finding]:
+def repositories(graph: Graph) -> Iterator[Finding]:
     """A repository's tags do not move, images are scanned when they are pushed and encrypted with a customer key, and
     they do not go with the repository, unless they are a cache's copies."""
-    caches = tuple(f"{text(each.inputs.get('ecrRepositoryPrefix'))}/" for each in view.of(CACHE_RULE))
-    for repository in view.of("aws:ecr/repository:Repository"):
+    caches = tuple(f"{text(each.inputs.get('ecrRepositoryPrefix'))}/" for each in graph.of_type(CACHE_RULE))
+    for repository in graph.of_type("aws:ecr/repository:Repository"):
         inputs = repository.inputs
         faults = []
         if at(inputs, "imageTagMutability") != "IMMUTABLE":
@@ -167,28 +166,28 @@ def repositories(view: View) -> Iterator[Finding]:
 
 
 @rule("R76", "Keep pods off their host", "high", "CKV_K8S_17-19, CKV_K8S_20, CKV_K8S_27, CIS 4.2.2-4.2.5, CIS 4.3.2")
-def pods_apart(view: View) -> Iterator[Finding]:
+def pods_apart(graph: Graph) -> Iterator[Finding]:
     """Outside namespaces that are privileged for a reason, no pod of the program itself sees its host's network, files
     or processes, or may gain privileges. A namespace that is privileged is no team's and holds a chart or a pod that
     needs it. Where the program itself runs pods, a policy denies traffic, and no policy lets in every address."""
-    homes = {object_name(each): each for each in view.of(NAMESPACE)}
+    homes = {object_name(each): each for each in graph.of_type(NAMESPACE)}
     privileged = {name for name, each in homes.items() if _level(each) == "privileged"} | {"kube-system"}
-    makers = tuple(pod_makers(view))
+    makers = tuple(pod_makers(graph))
     for maker in makers:
         faults = [] if namespace(maker.resource) in privileged else list(_host_faults(maker))
         home = namespace(maker.resource)
-        if home in homes and not is_tenant(view, homes[home]) and not _denies(view, home):
+        if home in homes and not is_tenant(graph, homes[home]) and not _denies(graph, home):
             faults.append(f"no NetworkPolicy denies traffic in {home}, wanted one that selects every pod")
         yield from judged(maker.resource, faults, "apart from its host")
-    charts = {namespace(each) for each in view.of(RELEASE) if chart_name(each) not in MODEST_CHARTS}
+    charts = {namespace(each) for each in graph.of_type(RELEASE) if chart_name(each) not in MODEST_CHARTS}
     needy = {namespace(each.resource) for each in makers if any(_host_faults(each))}
     for name, each in homes.items():
         if name in privileged:
-            why = "it is a team's" if is_tenant(view, each) else "no chart or pod in it needs that"
-            needed = name in charts | needy and not is_tenant(view, each)
+            why = "it is a team's" if is_tenant(graph, each) else "no chart or pod in it needs that"
+            needed = name in charts | needy and not is_tenant(graph, each)
             faults = [] if needed else [f"pod-security enforce is privileged, but {why}: wanted baseline"]
             yield from judged(each, faults, "privileged for what runs there")
-    for policy in view.of(NETWORK_POLICY):
+    for policy in graph.of_type(NETWORK_POLICY):
         open_ = [index for index, each in enumerate(items(at(policy.inputs, "spec.ingress"))) if not at(each, "from")]
         faults = [
             f"spec.ingress[{index}] lets in everybody, wanted a from" for index in open_ if not _ports(policy, index)
@@ -210,12 +209,12 @@ def _level(home: Resource) -> str:
     return text(labels.get("pod-security.kubernetes.io/enforce")) if isinstance(labels, Mapping) else ""
 
 
-def _denies(view: View, home: str) -> bool:
+def _denies(graph: Graph, home: str) -> bool:
     return any(
         namespace(each) == home
         and at(each.inputs, "spec.podSelector") in ({}, None)
         and "Ingress" in items(at(each.inputs, "spec.policyTypes"))
-        for each in view.of(NETWORK_POLICY)
+        for each in graph.of_type(NETWORK_POLICY)
     )
 
 
@@ -233,14 +232,14 @@ def _host_faults(maker: PodMaker) -> Iterator[str]:
 
 
 @rule("R77", "Name who has access to the cluster", "high", "CIS 4.1.1, CIS 4.1.7, CIS 5.5.1")
-def access(view: View) -> Iterator[Finding]:
+def access(graph: Graph) -> Iterator[Finding]:
     """Access entries are the only way in (no aws-auth ConfigMap), each names one principal, and none is in a group of
     Kubernetes' own, such as system:masters."""
-    for plane in view.control_planes:
+    for plane in graph.control_planes:
         path, mode = plane.read("accessConfig.authenticationMode", "authenticationMode")
         faults = [] if mode == "API" else [f'{path} is {show(mode)}, wanted "API"']
         yield from judged(plane.resource, faults, "access entries only")
-    for entry in view.of("aws:eks/accessEntry:AccessEntry"):
+    for entry in graph.of_type("aws:eks/accessEntry:AccessEntry"):
         groups = [text(each) for each in items(entry.inputs.get("kubernetesGroups"))]
         faults = [
             f"kubernetesGroups has {each}, wanted groups of your own" for each in groups if each.startswith("system:")

@@ -9,13 +9,12 @@ from trainium_eks.model import volcano_config
 from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, InstanceType
 from trainium_eks.model.finding import Finding
-from trainium_eks.plan.graph import Resource
+from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.reading import Json, at, items, mapping, number, show, text, true
 from trainium_eks.plan.rules._autoscaled import Pool, nodes_of
-from trainium_eks.plan.rules._facts import DEPLOYMENT, NodeGroup
 from trainium_eks.plan.rules._objects import namespace, object_name, releases, walk
-from trainium_eks.plan.rules._read import Json, at, items, mapping, number, show, text, true
 from trainium_eks.plan.rules._rule import broken, judged, rule
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.subjects import DEPLOYMENT, NodeGroup
 
 MOUNTS_ACCEPTED = re.compile(r"accept-nvidia-visible-devices-as-volume-mounts\s*=\s*true")
 """The setting of NVIDIA's container runtime, as its file or ``nvidia-ctk config`` has it. Bottlerocket has it on."""
@@ -48,10 +47,10 @@ PLUGINS = {
 
 
 @rule("R61", "Keep etcd inside the cluster", "medium", "torchx resources/etcd.yaml")
-def rendezvous(view: View) -> Iterator[Finding]:
+def rendezvous(graph: Graph) -> Iterator[Finding]:
     """The rendezvous etcd is one pod without a password: a ClusterIP service, and a network policy that names the
     allowed peers. Our chart has both; its values must not undo them."""
-    for release in (each for each in releases(view) if "etcd" in text(each.inputs.get("chart"))):
+    for release in (each for each in releases(graph) if "etcd" in text(each.inputs.get("chart"))):
         values = mapping(release.inputs.get("values"))
         kind = at(values, "service.type")
         faults = [] if kind in (None, "ClusterIP") else [f'values.service.type is {show(kind)}, wanted "ClusterIP"']
@@ -59,8 +58,8 @@ def rendezvous(view: View) -> Iterator[Finding]:
         if policy is not None and not true(policy):
             faults.append(f"values.networkPolicy.enabled is {show(policy)}, wanted true")
         yield from judged(release, faults, "reached inside the cluster only")
-    guarded = {namespace(each) for each in view.of("kubernetes:networking.k8s.io/v1:NetworkPolicy")}
-    for service in view.of("kubernetes:core/v1:Service"):
+    guarded = {namespace(each) for each in graph.of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy")}
+    for service in graph.of_type("kubernetes:core/v1:Service"):
         if any(number(at(port, "port")) == 2379 for port in items(at(service.inputs, "spec.ports"))):
             kind = at(service.inputs, "spec.type")
             faults = [] if kind in (None, "ClusterIP") else [f'spec.type is {show(kind)}, wanted "ClusterIP"']
@@ -70,34 +69,34 @@ def rendezvous(view: View) -> Iterator[Finding]:
 
 
 @rule("R62", "Install device plugins on every type of the pool", "high", "aws-do-eks#56, own")
-def plugin_types(view: View) -> Iterator[Finding]:
+def plugin_types(graph: Graph) -> Iterator[Finding]:
     """Plugin charts list instance types; a type that is missing gets no plugin, and a DaemonSet with DESIRED 0 looks
     healthy. The list holds the pool's types and the plugin tolerates their taints; every family in the pool has its
     plugin. Where the NVIDIA plugin hands out devices as mounts, the nodes' runtime accepts them."""
-    found = {name: releases(view, name) for name in PLUGINS}
+    found = {name: releases(graph, name) for name in PLUGINS}
     for name, plugin in PLUGINS.items():
-        served = [(each, type_) for each in nodes_of(view) for type_ in each.instances if _is_served(type_, plugin)]
+        served = [(each, type_) for each in nodes_of(graph) for type_ in each.instances if _is_served(type_, plugin)]
         types = sorted({type_.name for _, type_ in served})
         nodes = [each for each, _ in served]
         for release in found[name] if served else ():
-            yield from judged(release, _plugin_faults(view, release, plugin, types, nodes), "lists the pool's types")
+            yield from judged(release, _plugin_faults(graph, release, plugin, types, nodes), "lists the pool's types")
         if served and plugin.device and not found[name]:
             fault = f"no Release of chart {name} for {', '.join(types)}, wanted one"
-            for plane in view.control_planes:
+            for plane in graph.control_planes:
                 yield broken(plane.resource.urn, fault)
 
 
 @rule("R63", "Let only one controller repair nodes", "medium", "own")
-def one_recovery(view: View) -> Iterator[Finding]:
+def one_recovery(graph: Graph) -> Iterator[Finding]:
     """EKS node repair and Neuron's node recovery both replace a broken node; together they fight, and with neither
     a broken device stays in the gang."""
     recovering = [
         release.name
-        for release in releases(view, "neuron-helm-chart")
+        for release in releases(graph, "neuron-helm-chart")
         if true(at(release.inputs, "values.npd.nodeRecovery.enabled"))
         and at(release.inputs, "values.npd.enabled") is not False
     ]
-    for group in view.accelerator_groups:
+    for group in graph.accelerator_groups:
         repair = true(at(group.resource.inputs, "nodeRepairConfig.enabled"))
         neuron = group.instance is None or group.instance.family == "neuron"
         faults = []
@@ -111,13 +110,13 @@ def one_recovery(view: View) -> Iterator[Finding]:
 
 
 @rule("R93", "Let Volcano discover no HyperNodes by label", "high", "volcano#5877, own")
-def discovery(view: View) -> Iterator[Finding]:
+def discovery(graph: Graph) -> Iterator[Finding]:
     """Volcano 1.15 names a HyperNode at random when its cache shows none for the switch, and the cache lags while nodes
     join together: one switch gets two, and no job with a topology is placed any more. VolcanoStack's own controller
     names them after the switch; where a group's nodes are in UltraServers, it must know the labels of those, too, by
     which `--tier` counts Volcano's tiers."""
     path = "values.custom.controller_config_override"
-    for release in releases(view, "volcano"):
+    for release in releases(graph, "volcano"):
         found = at(release.inputs, path)
         if isinstance(found, str):
             by_label = re.search(r"source:\s*[\"']?label\b", found) is not None
@@ -126,8 +125,8 @@ def discovery(view: View) -> Iterator[Finding]:
             by_label = any(at(each, "source") == "label" and true(at(each, "enabled")) for each in sources)
         faults = [f"{path}: networkTopologyDiscovery has the source label, wanted none"] if by_label else []
         yield from judged(release, faults, "discovers no HyperNodes by label")
-    due = volcano_config.topology_labels((each.type_name for each in view.node_groups), view.catalogue)
-    for controller in view.of(DEPLOYMENT):
+    due = volcano_config.topology_labels((each.type_name for each in graph.node_groups), graph.catalogue)
+    for controller in graph.of_type(DEPLOYMENT):
         if object_name(controller) == HYPERNODES.name and namespace(controller) == HYPERNODES.namespace:
             arguments = json.dumps(at(controller.inputs, "spec.template.spec.containers"))
             lacking = [each for each in due if each in volcano_config.ULTRASERVER_LABELS and each not in arguments]
@@ -140,7 +139,7 @@ def _is_served(type_: InstanceType, plugin: Plugin) -> bool:
 
 
 def _plugin_faults(
-    view: View, release: Resource, plugin: Plugin, wanted: list[str], nodes: list[NodeGroup | Pool]
+    graph: Graph, release: Resource, plugin: Plugin, wanted: list[str], nodes: list[NodeGroup | Pool]
 ) -> Iterator[str]:
     values = mapping(release.inputs.get("values"))
     path, found = (plugin.types, at(values, plugin.types)) if plugin.types else _affinity(values)
@@ -150,7 +149,7 @@ def _plugin_faults(
             yield f"values.{path} is {show(found)}, wanted also {', '.join(lacking)}"
     if plugin.serves == "nvidia" and "volume-mounts" in text(at(values, "deviceListStrategy")):
         yield from _unmounted(nodes)
-    keys = {taint.key for name in wanted for taint in view.catalogue.taints(name)}
+    keys = {taint.key for name in wanted for taint in graph.catalogue.taints(name)}
     stated = at(values, plugin.tolerations)
     tolerated = plugin.tolerated if stated is None else [text(at(each, "key")) for each in items(stated)]
     everything = any(at(each, "key") is None and at(each, "operator") == "Exists" for each in items(stated))

@@ -4,22 +4,21 @@ from collections.abc import Iterator
 
 from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.finding import Finding
-from trainium_eks.plan.graph import RETAIN_ON_DELETE, Resource
+from trainium_eks.plan.graph import RETAIN_ON_DELETE, Graph, Resource
+from trainium_eks.plan.reading import Json, at, differs, items, known, missing, number, show, text
 from trainium_eks.plan.rules._autoscaled import nodes_of
-from trainium_eks.plan.rules._facts import ASSOCIATION, BUCKETS, FILE_SYSTEM, SecurityRule
 from trainium_eks.plan.rules._objects import namespace
-from trainium_eks.plan.rules._read import Json, at, differs, items, known, missing, number, show, text
 from trainium_eks.plan.rules._rule import judged, rule, unseen
-from trainium_eks.plan.rules._view import View
+from trainium_eks.plan.subjects import ASSOCIATION, BUCKETS, FILE_SYSTEM, SecurityRule
 
 EVENTS = ("NEW", "CHANGED", "DELETED")
 VOLUME = "kubernetes:core/v1:PersistentVolume"
 
 
 @rule("R38", "Encrypt the file system with a customer key", "high", "CKV_AWS_190")
-def file_system_key(view: View) -> Iterator[Finding]:
+def file_system_key(graph: Graph) -> Iterator[Finding]:
     """Persistent file systems take a customer key; SCRATCH ones cannot, and FSx encrypts them with its own."""
-    for file_system in _persistent(view):
+    for file_system in _persistent(graph):
         yield from judged(file_system, missing(file_system.inputs, "kmsKeyId", "a KMS key"), "has a KMS key")
 
 
@@ -31,22 +30,22 @@ def file_system_key(view: View) -> Iterator[Finding]:
     beyond_pack="whether the bucket of a link to S3 outlives the stack, because the engine does not tell a pack of"
     " retainOnDelete; a protected bucket is seen",
 )
-def durability(view: View) -> Iterator[Finding]:
+def durability(graph: Graph) -> Iterator[Finding]:
     """One of two ways, because FSx takes no backups of a file system linked to S3. Backups: a retention above zero and
     a last backup on deletion. S3: automatic import and export of every event, to a bucket that outlives the stack. In
     production the type is PERSISTENT_2 and Pulumi's protect is on. Elsewhere, SCRATCH keeps nothing by choice and is
     not judged. Independent of `model/config/storage.py`, which validates the config."""
-    for file_system in view.of(FILE_SYSTEM):
+    for file_system in graph.of_type(FILE_SYSTEM):
         scratch = text(file_system.inputs.get("deploymentType")).startswith("SCRATCH")
-        if scratch and not view.production:
+        if scratch and not graph.production:
             continue
         faults = list(differs(file_system.inputs, "deploymentType", "PERSISTENT_2"))
-        links = view.referring(file_system, "fileSystemId", ASSOCIATION)
+        links = graph.referring(file_system, "fileSystemId", ASSOCIATION)
         faults += _linked_faults(file_system, links) if links else _backup_faults(file_system)
-        if view.production and not file_system.options.protect:
+        if graph.production and not file_system.options.protect:
             faults.append("options.protect is false, wanted true in production")
-        buckets = [bucket for link in links for bucket in _linked_buckets(view, link) if not bucket.options.protect]
-        untold = buckets if RETAIN_ON_DELETE in view.graph.untold else []
+        buckets = [bucket for link in links for bucket in _linked_buckets(graph, link) if not bucket.options.protect]
+        untold = buckets if RETAIN_ON_DELETE in graph.untold else []
         faults += [
             f"bucket {bucket.name} is neither retained on delete nor protected, wanted retainOnDelete"
             for bucket in buckets
@@ -59,20 +58,20 @@ def durability(view: View) -> Iterator[Finding]:
 
 
 @rule("R41", "Put the file system in the accelerators' zone", "medium", "EKS best practices storage", follows_ids=True)
-def same_zone(view: View) -> Iterator[Finding]:
+def same_zone(graph: Graph) -> Iterator[Finding]:
     """Another zone is slower and costs for every gigabyte. With groups, or Karpenter's pools, in several zones, use one
     of these. Independent of `model/config/cross.py`, which validates the config."""
-    subnets = {str(each) for nodes in nodes_of(view) if nodes.accelerated for each in nodes.subnets}
+    subnets = {str(each) for nodes in nodes_of(graph) if nodes.accelerated for each in nodes.subnets}
     if not subnets:
         return
-    zones = {view.zone_of(each) for each in subnets}
-    for file_system in view.of(FILE_SYSTEM):
+    zones = {graph.zone_of(each) for each in subnets}
+    for file_system in graph.of_type(FILE_SYSTEM):
         own = at(file_system.inputs, "subnetIds")
         first = at(own, "[0]") if items(own) else own
         if not all(map(known, (first, *subnets))):
             yield unseen(file_system, "subnets are known only during the update, so zones are not compared")
             continue
-        here = view.zone_of(first)
+        here = graph.zone_of(first)
         good = (text(first) and text(first) in subnets) or (here and here in zones)
         wanted = ", ".join(sorted(each or "an unseen zone" for each in zones))
         faults = [] if good else [f"subnetIds[0] {show(first)} is in {here or 'an unseen zone'}, wanted {wanted}"]
@@ -86,19 +85,19 @@ def same_zone(view: View) -> Iterator[Finding]:
     "aws-fsx-csi-driver troubleshooting, FSx guide",
     follows_ids=True,
 )
-def lustre_ports(view: View) -> Iterator[Finding]:
+def lustre_ports(graph: Graph) -> Iterator[Finding]:
     """TCP 988 and 1018-1023, from the file system's group to itself in both directions, and for every client group in
     both directions. FSx refuses to create a file system when its group does not allow the traffic yet, so the rules
     within the group come first."""
-    for file_system in view.of(FILE_SYSTEM):
-        yield from judged(file_system, _port_faults(view, file_system), "ports 988 and 1018-1023 are open both ways")
+    for file_system in graph.of_type(FILE_SYSTEM):
+        yield from judged(file_system, _port_faults(graph, file_system), "ports 988 and 1018-1023 are open both ways")
 
 
 @rule("R44", "Log the warnings and errors of a link to S3", "low", "own")
-def lustre_logs(view: View) -> Iterator[Finding]:
+def lustre_logs(graph: Graph) -> Iterator[Finding]:
     """A failing S3 export is seen nowhere else. A file system without a link has nothing to log."""
-    for file_system in view.of(FILE_SYSTEM):
-        if not view.referring(file_system, "fileSystemId", ASSOCIATION):
+    for file_system in graph.of_type(FILE_SYSTEM):
+        if not graph.referring(file_system, "fileSystemId", ASSOCIATION):
             continue
         yield from judged(
             file_system, differs(file_system.inputs, "logConfiguration.level", "WARN_ERROR"), "WARN_ERROR"
@@ -106,9 +105,9 @@ def lustre_logs(view: View) -> Iterator[Finding]:
 
 
 @rule("R45", "Retain static volumes", "high", "Kubernetes persistent volumes")
-def retained_volumes(view: View) -> Iterator[Finding]:
+def retained_volumes(graph: Graph) -> Iterator[Finding]:
     """A deleted claim must not delete the file system that other claims share."""
-    for volume in view.of(VOLUME):
+    for volume in graph.of_type(VOLUME):
         faults = differs(volume.inputs, "spec.persistentVolumeReclaimPolicy", "Retain")
         yield from judged(volume, faults, "reclaim policy Retain")
 
@@ -120,14 +119,14 @@ def retained_volumes(view: View) -> Iterator[Finding]:
     "FSx guide, mounting from a specific fileset",
     follows_ids=True,
 )
-def own_directories(view: View) -> Iterator[Finding]:
+def own_directories(graph: Graph) -> Iterator[Finding]:
     """Pods may run as any user, including root, whom file modes do not stop. So the volume of a namespace in which
     people work mounts that team's own directory, not the root, and no other team's. Where teams share the file system,
     each also has a separate user. Independent of `model/config/namespaces.py`, which validates the config."""
-    volumes = [each for each in view.of(VOLUME) if at(each.inputs, "spec.csi.driver") == lustre.DRIVER]
-    peopled = {namespace(each) for each in view.of("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding")}
+    volumes = [each for each in graph.of_type(VOLUME) if at(each.inputs, "spec.csi.driver") == lustre.DRIVER]
+    peopled = {namespace(each) for each in graph.of_type("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding")}
     mounts = {each.urn: _mount(each) for each in volumes}
-    users = _users(view)
+    users = _users(graph)
     for volume in volumes:
         here = text(at(volume.inputs, "spec.claimRef.namespace"))
         if here not in peopled:
@@ -141,7 +140,7 @@ def own_directories(view: View) -> Iterator[Finding]:
         for urn, (other_host, other) in mounts.items():
             parts = "/" in other and f"{directory}/".startswith(f"{other}/")
             if urn != volume.urn and host == other_host and parts:
-                faults.append(f"{directory} is within what {view.graph.by_urn[urn].name} mounts too")
+                faults.append(f"{directory} is within what {graph.by_urn[urn].name} mounts too")
         others = [name for name, user in users.items() if name != here and user == users.get(here)]
         if others:
             faults.append(f"user {users[here]} is also that of {', '.join(others)}, wanted one for each team")
@@ -154,16 +153,16 @@ def _mount(volume: Resource) -> tuple[str, str]:
     return text(at(attributes, "dnsname")), text(at(attributes, "mountname")).strip("/")
 
 
-def _users(view: View) -> dict[str, int]:
+def _users(graph: Graph) -> dict[str, int]:
     """Return namespace of the config to the id of its jobs' user."""
     return {
         text(at(each, "name")): int(number(at(each, "trainingUserId")) or lustre.DEFAULT_USER_ID)
-        for each in items(view.graph.config.get("namespaces"))
+        for each in items(graph.config.get("namespaces"))
     }
 
 
-def _persistent(view: View) -> Iterator[Resource]:
-    for file_system in view.of(FILE_SYSTEM):
+def _persistent(graph: Graph) -> Iterator[Resource]:
+    for file_system in graph.of_type(FILE_SYSTEM):
         if not text(file_system.inputs.get("deploymentType")).startswith("SCRATCH"):
             yield file_system
 
@@ -190,25 +189,25 @@ def _linked_faults(file_system: Resource, links: tuple[Resource, ...]) -> Iterat
                 yield f"{link.name}: s3.{policy}.events is {show(list(found))}, wanted also {', '.join(lacking)}"
 
 
-def _linked_buckets(view: View, link: Resource) -> tuple[Resource, ...]:
+def _linked_buckets(graph: Graph, link: Resource) -> tuple[Resource, ...]:
     """Return the bucket of a link, when this program makes it; an existing bucket is not checked."""
     name = text(link.inputs.get("dataRepositoryPath")).removeprefix("s3://").partition("/")[0]
-    named = view.named(name, *BUCKETS)
-    return (named,) if named is not None else view.refers(link, "dataRepositoryPath", *BUCKETS)
+    named = graph.named(name, *BUCKETS)
+    return (named,) if named is not None else graph.refers(link, "dataRepositoryPath", *BUCKETS)
 
 
-def _rules(view: View, file_system: Resource) -> tuple[SecurityRule, ...]:
+def _rules(graph: Graph, file_system: Resource) -> tuple[SecurityRule, ...]:
     """Return the rules of the file system's own security groups."""
-    return tuple(each for group in items(file_system.inputs.get("securityGroupIds")) for each in view.rules_of(group))
+    return tuple(each for group in items(file_system.inputs.get("securityGroupIds")) for each in graph.rules_of(group))
 
 
-def _port_faults(view: View, file_system: Resource) -> Iterator[str]:
+def _port_faults(graph: Graph, file_system: Resource) -> Iterator[str]:
     groups = file_system.inputs.get("securityGroupIds")
     if not items(groups):
         yield f"securityGroupIds is {show(groups)}, wanted a group with Lustre's ports"
         return
-    rules = _rules(view, file_system)
-    before = view.upstream(file_system)
+    rules = _rules(graph, file_system)
+    before = graph.upstream(file_system)
     for inbound, word in ((True, "inbound"), (False, "outbound")):
         one_way = [each for each in rules if each.inbound is inbound]
         within = [each for each in one_way if each.to_itself or (not inbound and each.from_anywhere)]
@@ -223,7 +222,7 @@ def _port_faults(view: View, file_system: Resource) -> Iterator[str]:
             closed = _closed([*everywhere, *(each for each in one_way if client in each.peers)])
             if closed:
                 yield f"securityGroupIds: {word} for client group {show(client)} lacks tcp {closed}"
-    if view.node_groups and not _clients(rules) and _closed([each for each in rules if each.inbound and each.cidrs]):
+    if graph.node_groups and not _clients(rules) and _closed([each for each in rules if each.inbound and each.cidrs]):
         yield "securityGroupIds: no rule lets the nodes in, wanted tcp 988 and 1018-1023 from their group"
 
 

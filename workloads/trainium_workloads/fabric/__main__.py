@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Never
 
 from trainium_workloads.fabric import node, report
-from trainium_workloads.fabric.board import Board, hold_sigterm
 from trainium_workloads.fabric.collectives import OPERATIONS, SIZES, Collectives, CollectiveTime, Floor
-from trainium_workloads.fabric.hunt import Pair, judge, rounds
+from trainium_workloads.fabric.heartbeats import Heartbeats, hold_sigterm
 from trainium_workloads.fabric.node import TOOLS, Finding
 from trainium_workloads.fabric.report import Report
+from trainium_workloads.fabric.slow_node_search import Pair, judge, rounds
 from trainium_workloads.training import backends
 from trainium_workloads.training.options import Options
 from trainium_workloads.training.refusal import EXIT_CODE, RefusalError, guarded
@@ -29,8 +29,8 @@ _FAULT_SIZE = 1 << 20
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a rank of the test; the board ends the process with the gang's exit code. Refusal: an option is wrong, or the
-    backend's device or package is not here."""
+    """Run a rank of the test; the heartbeats end the process with the gang's exit code. Refusal: an option is wrong, or
+    the backend's device or package is not here."""
     hold_sigterm()
     asked = _parser().parse_args(arguments)
     per_node = asked.ranks_per_node or int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         backend = backends.start(Options(backend=asked.backend))
     except Exception as error:
-        # There is no board yet: the rank whose device fails reports for its node.
+        # There are no heartbeats yet: the rank whose device fails reports for its node.
         number = int(os.environ.get("RANK", "0")) // per_node
         said = f"node {number} ({node.node_name()}) has no backend {asked.backend}: {_line(error)}"
         findings = [*node.inspect(expected, number), Finding("error", False, said, number)]
@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         rank.run()
     except Exception as error:  # noqa: BLE001 - of the backend's network, whose errors have no common class
-        rank.board.fail(_line(error))
+        rank.heartbeats.fail(_line(error))
 
 
 def _line(error: Exception) -> str:
@@ -110,14 +110,14 @@ class _Rank:
         self._floor = Floor(**floor) if floor else None
         self._found: list[Finding] = []
         sizes = (backend.rank, backend.world_size, per_node)
-        self.board = Board(*sizes, backend.share, asked.silent_seconds, self._conclude)
+        self.heartbeats = Heartbeats(*sizes, backend.share, asked.silent_seconds, self._conclude)
 
     def run(self) -> Never:
         """Run all stages."""
         self._found += self._check_nodes()
         if self._asked.tool is None:
             self._found += self._check_collectives()
-        self.board.end([])
+        self.heartbeats.end([])
 
     def _enter(self, name: str) -> None:
         if name.startswith("all-gather") and "dead" in self._faults:
@@ -125,20 +125,20 @@ class _Rank:
         while name.startswith("all-gather") and "hang" in self._faults:
             time.sleep(60)
         benchmark = len(OPERATIONS) * node.BENCHMARK_SECONDS if self._asked.tool else 0.0
-        self.board.enter(name, self._asked.stage_seconds + benchmark)
+        self.heartbeats.enter(name, self._asked.stage_seconds + benchmark)
 
     # Nodes
 
     def _check_nodes(self) -> list[Finding]:
         """Let the first rank of each node check it; return all nodes' findings in rank 0."""
         if self._is_first:
-            self.board.post(f"name/{self._node}", node.node_name())
+            self.heartbeats.post(f"name/{self._node}", node.node_name())
         self._enter("the checks of the nodes")
         if self._is_first:
-            self.board.post(f"node/{self._node}", json.dumps(self._inspect()))
+            self.heartbeats.post(f"node/{self._node}", json.dumps(self._inspect()))
         self._enter("the wait for the checks of the nodes")
-        told = [json.loads(text) for text in self.board.collect([f"node/{each}" for each in range(self._nodes)])]
-        names = self.board.collect([f"name/{each}" for each in range(self._nodes)])
+        told = [json.loads(text) for text in self.heartbeats.collect([f"node/{each}" for each in range(self._nodes)])]
+        names = self.heartbeats.collect([f"name/{each}" for each in range(self._nodes)])
         self._report.nodes = [{"name": name, **each["facts"]} for name, each in zip(names, told, strict=True)]
         findings = [Finding(**found) for each in told for found in each["findings"]]
         if self._asked.tool:
@@ -179,10 +179,10 @@ class _Rank:
         slow = [each for each in measured if not each.ok]
         findings = [report.floor_finding(operation, measured) for operation in OPERATIONS]
         if slow:
-            findings += self._hunt(collectives, max(each.size for each in slow))
+            findings += self._search(collectives, max(each.size for each in slow))
         return findings
 
-    def _hunt(self, collectives: Collectives, size: int) -> list[Finding]:
+    def _search(self, collectives: Collectives, size: int) -> list[Finding]:
         """Test pairs of nodes, and return the findings about them."""
         assert self._floor is not None
         seconds: dict[Pair, float] = {}

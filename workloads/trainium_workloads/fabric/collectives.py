@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from trainium_workloads.fabric.hunt import Pair
+from trainium_workloads.fabric.slow_node_search import Pair
 from trainium_workloads.training.backends import Backend
 
 OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from trainium_workloads.fabric.collectives import CollectiveTime
-from trainium_workloads.fabric.hunt import Pair
 from trainium_workloads.fabric.node import Finding, mount_type, node_name, probe_storage
+from trainium_workloads.fabric.slow_node_search import Pair
 
 SCHEMA_VERSION = 1
 _VOLUME_SECONDS = 8.0

@@ -5,7 +5,6 @@ the text that the rendered conversation has after the generation prompt: the con
 without it and with it. A template that renders a prefix otherwise than the whole is refused.
 """
 
-import functools
 import json
 import re
 from collections import Counter
@@ -79,7 +78,7 @@ class Encoder:
         texts = (
             [row.completion]
             if isinstance(row.completion, str)
-            else [_answer_text(messages[n]) for n in self._answers(row)]
+            else [str(messages[n]["content"] or messages[n].get("tool_calls", "")) for n in self._answers(row)]
         )
         reason = "" if texts and all(each.strip() for each in texts) else EMPTY if texts else NO_ANSWER
         self.counts[reason] += bool(reason)
@@ -165,7 +164,7 @@ class Encoder:
         words = _words(messages[number])
         if whole.startswith(before) and turn.startswith(before) and words in turn[len(before) :]:
             # Some templates put thoughts before the last message alone, and the tokenizer's end after it.
-            for end in ("", self._end):
+            for end in ("", str(self._tokenizer.eos_token)):
                 said = turn[len(before) :].removesuffix(end)
                 if whole.startswith(said, len(before)):
                     return len(before), len(before) + len(said)
@@ -174,10 +173,6 @@ class Encoder:
                 if at >= 0 and begin >= 0 and said[:at].endswith(whole[len(before) : begin]):
                     return len(before), begin + len(said) - at
         raise RefusalError(_ambiguous(row, before))
-
-    @functools.cached_property
-    def _end(self) -> str:
-        return str(self._tokenizer.eos_token)
 
     def _text(self, row: Row, messages: Sequence[Message], **settings: bool) -> str:
         settings = {**row.settings, **settings}
@@ -264,10 +259,6 @@ def _words(message: Message) -> str:
     calls = message.get("tool_calls") or [{}]
     name = (calls[-1].get("function") or calls[-1]).get("name", "")
     return str(message["content"]).strip() or str(name)
-
-
-def _answer_text(answer: Message) -> str:
-    return str(answer["content"] or answer.get("tool_calls", ""))
 
 
 def _ambiguous(row: Row, before: str) -> str:

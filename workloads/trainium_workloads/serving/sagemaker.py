@@ -84,7 +84,7 @@ class Invocations:
 
 
 def _request(record: Any) -> tuple[str, dict[str, Any]]:
-    """Return the path and the body of a request to the server; ValueError: it is none."""
+    """Return the path and the body of a request to the server; ValueError: the record is none of these."""
     if isinstance(record, dict) and "texts" in record:
         return "/predict", record
     if isinstance(record, dict) and ("messages" in record or "prompt" in record):

@@ -30,8 +30,8 @@ Json = dict[str, Any]
 
 
 class Destination:
-    """A directory on the volume that is there whole or not at all. ``request`` are the options that decide the content;
-    they stand in the marker."""
+    """A directory on the volume that is there whole or not at all. ``request`` are the options that decide the content,
+    which the marker records."""
 
     def __init__(self, directory: Path, request: Json) -> None:
         self.directory, self.request = directory, request

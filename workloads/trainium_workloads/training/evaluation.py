@@ -35,7 +35,7 @@ class _Part:
 
 def divided(task: Task, options: Options) -> tuple[Examples, Examples | None]:
     """Return the examples to train with, and those to evaluate with: the task's own, or ``--eval-fraction`` of all, the
-    same for any number of ranks; None without. Refusal: they cannot be divided, or there are none to evaluate with."""
+    same for any number of ranks; None without. Refusal: the examples cannot be divided, or too few are left."""
     examples, own = task.examples(), getattr(task, "evaluated", None)
     if options.eval_fraction and own is not None:
         raise RefusalError("--eval-fraction is for trainings without --eval-data: leave one out")

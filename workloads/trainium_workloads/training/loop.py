@@ -87,7 +87,8 @@ def train(task: Task, options: Options, backend: Backend, layout: Layout | None 
     scraped = _scraped(backend, order, progress, began) if backend.rank == 0 else None
     # What only compiles makes its losses up.
     tracks = backend.rank == 0 and done < last and os.environ.get(ONLY_COMPILES) != "1"
-    trackers = _trackers(task, options) if tracks else []
+    parameters = {**asdict(options), **task.identity}
+    trackers = [Tracker(each, options.output, parameters) for each in options.trackers if tracks]
     with Metrics(options, tokens, done + 1, scraped, trackers) as metrics, closing(progress):
         loss, reason = math.nan, ""
 
@@ -168,11 +169,6 @@ def _scraped(backend: Backend, order: Order, progress: Progress, began: float) -
     if progress.resumed_from is not None:
         scraped.saved(progress.last_saved, progress.resumed_from.path.stat().st_mtime)
     return scraped
-
-
-def _trackers(task: Task, options: Options) -> list[Tracker]:
-    parameters = {**asdict(options), **task.identity}
-    return [Tracker(each, options.output, parameters) for each in options.trackers]
 
 
 def _check(means: Mapping[str, float], step: int, progress: Progress, state: State, metrics: Metrics) -> None:

@@ -14,7 +14,7 @@ from waiting import SECONDS, until
 from trainium_eks.cli.jobs import profile
 from trainium_eks.cli.jobs import tensorboard as command
 from trainium_eks.cli.jobs.status import bars, memory
-from trainium_eks.client import device_use, session, tensorboard
+from trainium_eks.client import device_use, tensorboard
 from trainium_eks.client.failure import CommandError
 
 NODE_0, NODE_1 = "alpha-trainer-0-0", "alpha-trainer-1-0"
@@ -196,7 +196,7 @@ def test_tensorboard_of_a_local_stack_takes_the_place_of_the_command(call, local
     logs = local.claim / "output/alpha/tensorboard"
     logs.mkdir(parents=True)
     ran = []
-    monkeypatch.setattr(session, "open_session", lambda _: nullcontext(local.session))
+    monkeypatch.setattr(command, "open_session", lambda _: nullcontext(local.session))
     monkeypatch.setattr(tensorboard, "logs_of", lambda *_: (DIRECTORY, ""))
     monkeypatch.setattr(os, "execv", lambda program, words: ran.append((program, words)))
     out = call.ends(0, "tensorboard alpha")

@@ -4,9 +4,11 @@ import json
 import shlex
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
+import typer
 import yaml
 from cluster_snapshots import EFA, NEURON, group, outputs
 from outcome import ends
@@ -89,7 +91,12 @@ def _typed(number, option):
 
 def test_each_option_reaches_the_job(monkeypatch):
     arrived = []
-    monkeypatch.setattr(train, "_on_sagemaker", lambda asked, _: arrived.append(asked) or 0)
+
+    def plan(options):
+        arrived.append(options)
+        raise typer.Exit
+
+    monkeypatch.setattr(train, "SageMakerTarget", lambda _: SimpleNamespace(plan=plan))
     named = [each for each in fields(TrainOptions) if get_args(each.type)[1].names]
     given = {each.name: _typed(number, each) for number, each in enumerate(named, start=100)}
     line = [word for words_, _ in given.values() for word in words_]

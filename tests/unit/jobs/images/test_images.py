@@ -43,6 +43,7 @@ from trainium_eks.model.outputs import NamespaceOutput
 URL = "123456789012.dkr.ecr.us-west-2.amazonaws.com/trn-dev/training"
 TRN1 = BASES["trn1"].image or ""
 REQUEST = ImageRequest("trn1", TRN1)
+LOGIN = Login("123456789012.dkr.ecr.us-west-2.amazonaws.com", "AWS", "the-password")
 TEAM = NamespaceOutput(name="vision", queues=("eyes",), service_account="training", claim="fsx-claim")
 
 
@@ -183,7 +184,7 @@ def test_password_is_never_an_argument(name, tmp_path, installed):
         file.write_text("{}")
     told = [[each for each in argv if "auth" in each] for argv in runner.ran]
     assert told == [[], ["--authfile", str(file)] if name == "podman" else []]
-    engine.login("r.example", "AWS", "the-password")
+    engine.login(LOGIN)
     assert runner.inputs[-1] == "the-password"
     assert not [argument for argv in runner.ran for argument in argv if "the-password" in argument]
     assert ("--authfile" in runner.ran[-1]) is (name == "podman")
@@ -234,6 +235,9 @@ def test_ecrs_refusal_is_shown_with_the_missing_rights(canned):
     canned.add_client_error("describe_images", "RepositoryNotFoundException", "does not exist")
     with pytest.raises(sessions.AwsError, match="deleted after the stack's last update"):
         Repository(URL).digest("a")
+    for ask in (Repository("registry.example/a").login, lambda: Repository("registry.example/a").digest("a")):
+        with pytest.raises(sessions.AwsError, match=r"registry\.example/a is no image repository of ECR"):
+            ask()
 
 
 # --- Commands ---------------------------------------------------------------------------------------------------------
@@ -334,7 +338,6 @@ def test_stack_without_a_repository_builds_no_image(trn, exported, monkeypatch):
 # --- In the cluster ---------------------------------------------------------------------------------------------------
 
 
-LOGIN = Login("123456789012.dkr.ecr.us-west-2.amazonaws.com", "AWS", "the-password")
 BUILD = image_jobs.build_objects(TEAM, "image-x-1", f"{URL}:x", images.context(REQUEST, workloads()), LOGIN)
 
 

@@ -22,7 +22,7 @@ from trainium_eks.jobs.objects.resources import local_share
 from trainium_eks.model.catalogue.instances import CATALOGUE
 
 ROOT = Path(__file__).resolve().parents[4]
-COMPONENT = ROOT / "workloads" / "torchx_components.py"
+COMPONENT = ROOT / "trainium_eks" / "client" / "torchx_components.py"
 
 _PROGRAM = """
 import json, sys

@@ -13,7 +13,7 @@ from trainium_eks.jobs.objects.environment import environment
 from trainium_eks.jobs.objects.job import Program, Topology
 from trainium_eks.jobs.submit import cluster_facts, planning, saving
 from trainium_eks.jobs.submit.planning import cache_key, compiler_of, graph_options
-from trainium_eks.jobs.submit.requests import Facts, JobRequest
+from trainium_eks.jobs.submit.requests import Facts, JobRequest, Submission
 from trainium_eks.model.validation.problems import Problem, Severity
 from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
 
@@ -52,15 +52,15 @@ def _plan(facts=FACTS, stack=STACK, **changes):
 
 def _job(*given, **changes):
     made = _plan(*given, **changes)
-    assert made.job is not None, made.problems
+    assert isinstance(made, Submission), made
     return made.job
 
 
 def _refused(*given, **changes):
     """The one problem that a request has."""
     made = _plan(*given, **changes)
-    assert made.job is None
-    [problem] = [each for each in made.problems if each.severity is Severity.REFUSE]
+    assert isinstance(made, tuple)
+    [problem] = [each for each in made if each.severity is Severity.REFUSE]
     return problem
 
 
@@ -148,9 +148,8 @@ def test_suspicious_option_is_warned_of():
         ({"facts": THREE, "topology": "hard", "tier": "3"}, None),
     ):
         made = _plan(**given)
-        assert [f"{each.path} {each.good}" for each in made.problems] == [warning][: warning is not None]
-        assert {each.severity for each in made.problems} <= {Severity.WARN}
-        assert made.job
+        assert [f"{each.path} {each.good}" for each in made.warnings] == [warning][: warning is not None]
+        assert {each.severity for each in made.warnings} <= {Severity.WARN}
 
 
 # --- What is refused, each with what mends it -------------------------------------------------------------------------
@@ -253,12 +252,12 @@ def test_impossible_request_is_refused_with_the_fix(changes, path, good, said):
 
 
 def test_all_problems_of_a_request_are_reported_at_once():
-    assert "no node group" in _plan(stack=_stack([])).problems[0].reason
+    assert "no node group" in _plan(stack=_stack([]))[0].reason
     missing = Problem("--image", "there is no such image on this machine", "make it")
     assert _refused(replace(FACTS, image_missing=missing)) is missing
     assert _job(COMPILING, cache_set="other").cache
     wrong = {"checkpoint_seconds": -5.0, "state_gb": math.nan, "priority": "none", "program": Program(), "name": "A B"}
-    found = {each.path: each for each in _plan(queue="tset", nodes=0, ranks_per_node=5, **wrong).problems}
+    found = {each.path: each for each in _plan(queue="tset", nodes=0, ranks_per_node=5, **wrong)}
     assert found.keys() >= {"--queue", "--ranks-per-node", "--priority", "--script", "--name"}
     assert (found["--queue"].allowed, found["--nodes"].reason) == (("test", "wide"), "it must be 1 or more")
     assert found["--checkpoint-seconds"].reason == found["--state-gb"].reason == "it must be 0 or more"
@@ -293,7 +292,7 @@ def _saves(stack=None, **changes):
     groups = [{**group("ng1", NEURON, 256, 2), "maxSize": 256}]
     large = {"queues": {"test": {}}, "queueNames": ["test"], "sharedVolume": FAST, **(stack or {})}
     made = _plan(stack=_stack(groups, **large), **changes)
-    assert made.job, made.problems
+    assert isinstance(made, Submission), made
     return made.saving, environment(made.job).get(saving.VARIABLE)
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from cluster_snapshots import NEURON, accelerated, group, outputs
+from cluster_snapshots import NEURON, REAL, accelerated, group, objects, outputs
 
 from trainium_eks.diagnose.cluster_state import ClusterState
 from trainium_eks.diagnose.local_report import LocalReport, ReportError
@@ -11,6 +11,7 @@ from trainium_eks.model.finding import Status, failed
 from trainium_eks.operate.cleanup.state import StateResource
 from trainium_eks.operate.verify.additions import Teams, added
 from trainium_eks.operate.verify.comparison import ObjectComparison, checks, without_repeats
+from trainium_eks.operate.verify.verify import verify
 
 
 def test_each_drifted_object_fails_and_uncompared_kinds_are_reported():
@@ -65,6 +66,12 @@ def test_lost_object_is_reported_once_beside_a_changed_one():
     assert subjects("Deployment kube-system/coredns", image) == ["victim", "Deployment kube-system/coredns"]
     for other in ("Namespace victim", "RoleBinding victim/trainer", "ServiceAccount other/trainer", "Queue victim"):
         assert subjects(other, "does not exist") == ["victim", other]
+    held = {kind: tuple(found) for kind, found in objects().items() if kind != "ServiceAccount"}
+    made = ObjectComparison({"ServiceAccount training/trainer": ("does not exist",)}, 1)
+    found = verify(ClusterState(outputs(), "v1.35.4", held), made)
+    assert [each.subject for each in found if each.status is Status.FAIL and "trainer" in each.text + each.subject] == [
+        "training"
+    ]
 
 
 RESEARCHERS = {"kind": "Group", "name": "trainium-eks:team:researchers"}
@@ -172,6 +179,7 @@ def test_local_report_is_read_and_a_malformed_one_is_refused(tmp_path):
     report = LocalReport.load(file, {"etcd"})
     assert report == LocalReport({"volcano": "no chart"}, ("aws",), real_volcano=False, running=frozenset({"etcd"}))
     assert (report.missing("volcano"), report.missing("neuron")) == ("no chart", "")
+    assert (report.unscheduled, REAL.unscheduled) == ("no chart", "")
     wrong = [json.dumps({**REPORT, **each}) for each in ({"schemaVersion": 2}, {"local": False})]
     for text in ("", "[]", "{}", *wrong):
         file.write_text(text)

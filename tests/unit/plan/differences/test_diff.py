@@ -1,4 +1,4 @@
-"""What changes between two programs, and what is lost by it."""
+"""Differences between two programs, and their losses."""
 
 import json
 from dataclasses import replace
@@ -26,7 +26,7 @@ def _of(changes, name):
 
 
 def _change(name, before, after):
-    """How one resource changes whose inputs do."""
+    """Return the change of one resource with changed inputs."""
     return _of(_compare(changed(environment(), name, **after), changed(environment(), name, **before)), name)
 
 
@@ -243,7 +243,7 @@ def test_removed_guard_is_listed_first_and_in_json():
 
 
 def _tagged(owner, **tags):
-    """A VPC, whose own tag wins over the provider's, and an alias, which takes no tags."""
+    """Return a program with a VPC that overrides a tag of the provider, and an alias, a type without tags."""
     build = Builder()
     defaults = json.dumps({"tags": {"Owner": owner, "Team": "a"}})
     build.add("pulumi:providers:aws", "aws", region="us-west-2", defaultTags=defaults)

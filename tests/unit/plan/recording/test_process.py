@@ -48,7 +48,7 @@ def runs(pid):
 
 
 def test_a_program_is_recorded_with_its_config_and_its_own_modules(tmp_path, monkeypatch):
-    """And nothing of what the shell holds."""
+    """Variables of the shell do not reach the program."""
     monkeypatch.setenv("AWS_REGION", "mars-north-1")
     monkeypatch.setenv("PULUMI_CONFIG", '{"proj:x": "ambient"}')
     (tmp_path / "parts").mkdir()
@@ -89,7 +89,7 @@ def test_two_recordings_in_processes_with_other_hashes_are_byte_identical(tmp_pa
 
 
 def test_refused_arguments_come_back_as_problems_without_traceback(tmp_path):
-    """Beside those of declared types, which may be why a program ends by itself."""
+    """The problems of Pulumi.yaml's types come with them: a wrong type may end the program."""
     program = """
         import pulumi
         from trainium_eks.model.validation.problems import Problem, Severity
@@ -249,7 +249,7 @@ def test_leftover_process_does_not_delay_the_recording(tmp_path):
 
 @pytest.mark.parametrize("left_behind", ["executed", "forked"])
 def test_daemon_started_by_a_backend_does_not_delay_the_recording(tmp_path, left_behind):
-    """One that is forked without being executed keeps every pipe of this process, whatever is done about it."""
+    """A daemon that is forked without exec keeps every pipe of this process open."""
     backend = f"""
         import os, time
         from trainium_eks.plan.resource_types.simulation import Simulation

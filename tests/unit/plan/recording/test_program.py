@@ -1,4 +1,4 @@
-"""A recorded program: what reaches the graph, and what is refused."""
+"""A recorded program: the content of its graph, and its refusals."""
 
 import asyncio
 import contextvars

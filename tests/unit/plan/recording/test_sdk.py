@@ -1,4 +1,4 @@
-"""What a release of Pulumi's SDK may change without an error in trainium_eks/plan/sdk.py; who uses private parts."""
+"""Parts of Pulumi's SDK that a release may change without an error in trainium_eks/plan/sdk.py."""
 
 import ast
 import asyncio
@@ -21,7 +21,7 @@ WHERE = f"Pulumi's SDK {version('pulumi')} moved what trainium_eks/plan/sdk.py u
 
 
 def test_recording_sets_every_field_of_pulumis_settings():
-    """Each is a context variable: one that is not set would come from whoever ran before in this process."""
+    """Each is a context variable: an unset one would keep the value of an earlier program in this process."""
     wanted = {name for name, value in vars(settings.Settings).items() if isinstance(value, property)}
     source = inspect.getsource(sdk.enter)
     missing = [name for name in wanted - {"rpc_manager"} if f"{name}=" not in source]

@@ -13,7 +13,7 @@ from trainium_eks.plan.recording.program import RecordingError, RecordingTimeout
 
 
 def tagging(mark):
-    """Adds its mark to the tag `order` of what has tags."""
+    """Return a transform that adds its mark to the tag `order` of resources with tags."""
 
     def transform(args):
         if args.type_ not in ("aws:ec2/eip:Eip", "aws:eks/cluster:Cluster"):

@@ -1,4 +1,4 @@
-"""Where inputs differ: what a plan's comparison and the engine's provider both say."""
+"""Differences of inputs: a plan's comparison and the engine's provider agree."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The simulation: every answer is one that the SDK's class has, and recognisable as made up."""
+"""The simulation: every answer is a property of the SDK's class, and recognisable as made up."""
 
 import importlib
 import json

@@ -1,6 +1,6 @@
-"""Every rule: passes on a whole environment, fails where it must and only there, and does not apply to nothing.
+"""Every rule passes on a whole environment, fails on its faults alone, and does not apply to an empty program.
 
-The policy pack says the same of what an engine shows it.
+The policy pack agrees on the resources that an engine shows it.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ def with_status(program, status="fail"):
 
 
 def broken(graph, *, preview=False):
-    """Each rule that the pack finds broken, with what breaks it. What it cannot judge is left out."""
+    """Yield each rule that the pack finds broken, with its finding; rules that it cannot judge are left out."""
     made, resources = pack(graph, preview=preview), shown(graph)
     for rule in RULES:
         with contextlib.suppress(NotSeenError):
@@ -344,7 +344,7 @@ def test_no_value_of_one_type_stops_a_rule():
 
 
 def test_unknown_references_are_followed_by_their_origin():
-    """In a first preview ids are unknown; what an input came from still tells which resource is meant."""
+    """In a first preview ids are unknown; the origin of an input still tells its resource."""
     program = environment()
     for name, path, origin in (
         ("base-nodes", "launchTemplate", "base-template"),

@@ -1,7 +1,7 @@
 """The TorchX component of this library: ``torchx run -s kubernetes … torchx_components.py:trainium_ddp``.
 
-Needs torchx and the package trainium_eks, without its dependencies: in a checkout it is found beside this file,
-elsewhere ``pip install --no-deps trainium-eks`` brings it.
+Needs torchx and the package trainium_eks, without its dependencies: ``pip install --no-deps trainium-eks`` brings it,
+and a checkout has it.
 """
 
 import sys
@@ -17,13 +17,8 @@ def _library() -> Any:
     try:
         from trainium_eks.jobs.objects import torchx_app
     except ModuleNotFoundError:
-        named = (word.rpartition(":")[0] for word in sys.argv if word.endswith(":trainium_ddp"))
-        # In a checkout this file's folder is beside the package, in the wheel inside it.
-        places = [place for file in named for place in Path(file).resolve().parents[1:3]]
-        root = next((place for place in places if (place / "trainium_eks" / "jobs").is_dir()), None)
-        if root is None:
-            raise SystemExit("trainium_ddp needs trainium_eks: pip install --no-deps trainium-eks") from None
-        sys.path.append(str(root))
+        named = next((word.rpartition(":")[0] for word in sys.argv if word.endswith(":trainium_ddp")), "")
+        sys.path.append(str(Path(named).resolve().parents[2] if named else ""))
         from trainium_eks.jobs.objects import torchx_app
     return torchx_app
 

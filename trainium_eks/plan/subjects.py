@@ -1,11 +1,11 @@
 """Subjects of rules: a control plane, a node group, a network interface, a rule of a security group."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainium_eks.model.catalogue.instances import InstanceType
-from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.rules._read import Json, at, items, listed, mapping, text, true, user_data
+from trainium_eks.plan.reading import Json, at, items, listed, mapping, text, true, user_data
+from trainium_eks.plan.resource import Resource
 
 CLUSTER = "aws:eks/cluster:Cluster"
 EKS_CLUSTER = "eks:index:Cluster"
@@ -203,13 +203,13 @@ def interfaces(group: NodeGroup) -> tuple[Interface, ...]:
     )
 
 
-def security_rules(graph: Graph) -> Iterator[SecurityRule]:
+def security_rules(of_type: Callable[..., Iterable[Resource]]) -> Iterator[SecurityRule]:
     """Yield every security-group rule, as a separate resource, in the older form, or inside its group."""
     for type_, inbound in (
         ("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", True),
         ("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", False),
     ):
-        for resource in graph.of_type(type_):
+        for resource in of_type(type_):
             cidrs = (resource.inputs.get("cidrIpv4"), resource.inputs.get("cidrIpv6"))
             yield SecurityRule(
                 resource=resource,
@@ -223,10 +223,10 @@ def security_rules(graph: Graph) -> Iterator[SecurityRule]:
                 cidrs=tuple(cidr for cidr in cidrs if cidr is not None),
                 description=resource.inputs.get("description"),
             )
-    for resource in graph.of_type("aws:ec2/securityGroupRule:SecurityGroupRule"):
+    for resource in of_type("aws:ec2/securityGroupRule:SecurityGroupRule"):
         group = resource.inputs.get("securityGroupId")
         yield _classic(resource, "", resource.inputs, group, resource.inputs.get("type") == "ingress")
-    for resource in graph.of_type("aws:ec2/securityGroup:SecurityGroup"):
+    for resource in of_type("aws:ec2/securityGroup:SecurityGroup"):
         for direction in ("ingress", "egress"):
             for index, each in enumerate(items(resource.inputs.get(direction))):
                 group = resource.outputs.get("id")

@@ -1,9 +1,8 @@
-"""Notice board of a gang: heartbeats of all ranks beside their collectives, the search for a rank that is gone or stays
-behind, and the common end.
+"""Heartbeats of all ranks beside their collectives, the search for a rank that is dead or late, and the common end.
 
-The board is a ``TCPStore`` beside the backend's, and works while a collective hangs, on every backend. A thread
-of each rank keeps the heartbeat; rank 0's thread judges. SIGTERM, which a launcher sends when a rank died, waits for
-the judgement.
+They are in a ``TCPStore`` beside the backend's, which answers while a collective hangs, on every backend. A thread of
+each rank keeps its heartbeat; rank 0's thread judges. SIGTERM, which a launcher sends when a rank died, waits for the
+judgement.
 """
 
 import os
@@ -38,13 +37,15 @@ Conclude = Callable[[list[Finding]], int]
 
 
 def hold_sigterm() -> None:
-    """Keep SIGTERM from ending this process or its later threads, until :class:`Board` waits for it; call it first."""
+    """Keep SIGTERM from ending this process or its later threads until :class:`Heartbeats` waits for it. Call this
+    first."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
-class Board:
-    """A rank's place at the notice board. ``share`` returns rank 0's text in all ranks; after ``silent_seconds`` of
-    silence a rank counts as gone; ``conclude`` is called once, in rank 0, or in its deputy when rank 0 is gone."""
+class Heartbeats:
+    """A rank's heartbeat, and its view of the others. ``share`` returns rank 0's text in all ranks; after
+    ``silent_seconds`` of silence a rank counts as dead; ``conclude`` is called once, in rank 0, or in its deputy when
+    rank 0 is dead."""
 
     def __init__(
         self,

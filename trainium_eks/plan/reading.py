@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trainium_eks.plan.graph import SECRET, UNKNOWN
+from trainium_eks.plan.resource import SECRET, UNKNOWN
 
 Json = Any
 """A recorded value: any JSON value."""

@@ -38,12 +38,13 @@ def judge(seconds: Mapping[Pair, float], limit: float, names: Sequence[str], wha
         said = f"no pair of nodes reaches the floor in {what} (slowest {worst:.3g} s, limit {limit:.3g} s)"
         return [Finding("pairs", False, f"{said}: not one node, but a cause that all share")]
     slow = [node for node in nodes if node not in fast]
+    best = {node: min(taken for pair, taken in seconds.items() if node in pair) for node in slow}
     if slow:
         return [
             Finding(
                 "slow-node",
                 False,
-                f"node {node} ({names[node]}) is slow: {what} takes it {_best(seconds, node):.3g} s at best with any "
+                f"node {node} ({names[node]}) is slow: {what} takes it {best[node]:.3g} s at best with any "
                 f"other node, limit {limit:.3g} s; pairs without it take {min(seconds.values()):.3g} s",
                 node,
             )
@@ -54,7 +55,3 @@ def judge(seconds: Mapping[Pair, float], limit: float, names: Sequence[str], wha
         said = ", ".join(f"{a} ({names[a]}) and {b} ({names[b]})" for a, b in links)
         return [Finding("pairs", False, f"only between nodes {said} is {what} slow: the way between them")]
     return [Finding("pairs", False, f"each pair of nodes alone is fast in {what}: the whole gang together is slow")]
-
-
-def _best(seconds: Mapping[Pair, float], node: int) -> float:
-    return min(taken for pair, taken in seconds.items() if node in pair)
