@@ -65,6 +65,7 @@ lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/python tests/line_budget.py
+	@$(BIN)/python tests/plain_english.py
 	@said=$$($(BIN)/lint-imports --no-cache --no-logo) || { echo "$$said"; exit 1; }
 
 types: $(VENV)/.dev

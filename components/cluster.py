@@ -62,7 +62,7 @@ class TrainiumClusterArgs(ClusterConfig):
     catalogue: Catalogue = pydantic.Field(default_factory=lambda: CATALOGUE)
     """Source of the types' facts."""
     vpc_cidr_block: Text | None = None
-    """Address range of the VPC. It may reach the private endpoint where that is somebody's way to the Kubernetes API;
+    """Address range of the VPC. It may reach the private endpoint if users reach the Kubernetes API that way;
     with None only the cluster's own nodes may."""
     peer_cidr_blocks: tuple[str, ...] = ()
     """Further ranges that may reach it then, of peers and of the VPC's further ranges."""

@@ -232,8 +232,8 @@ def test_fault_is_reported_with_its_fix(fault, found):
 
 
 LOCAL = {
-    "devices-not-shown": "the nodes are simulated, and somebody changed them",
-    "efa-not-shown": "the nodes are simulated, and somebody changed them",
+    "devices-not-shown": "the nodes are simulated, and were changed",
+    "efa-not-shown": "the nodes are simulated, and were changed",
     "dns-not-running": "kubectl -n kube-system scale deployment coredns --replicas=1",
     "workload-not-running": "kubectl -n kube-system scale deployment metrics-server --replicas=1",
     "storage-class-missing": "trn local up",

@@ -14,7 +14,7 @@ from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
-from trainium_eks.local.control_plane.programs import AGENT, SHIM
+from trainium_eks.local.control_plane.programs import AGENT, NETWORK, SHIM
 from trainium_eks.local.paths import Paths
 
 pytestmark = pytest.mark.slow
@@ -86,6 +86,7 @@ def test_pods_end_with_their_agent_and_restart_by_their_policy(plane, own, pods)
     until(lambda: not shims(own), "the pods end with the agent")
     pods.delete(deleted, gracePeriodSeconds=0)
     assert plane.start().started == (AGENT,)
+    assert [each.name for each in processes.running(own)].count(NETWORK) <= 1, "one network for one agent"
     ended = state(pods.ended(once))["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
     pod = pods.when(again, lambda pod: status(pod)["restartCount"] == 1 and "running" in state(pod))
@@ -101,7 +102,7 @@ def test_terminating_pod_is_removed_after_its_agent_is_lost(plane, own, own_api)
     pods.when(name, lambda pod: pod["metadata"].get("deletionTimestamp"))
     kill(own, AGENT)
     plane.start()
-    pods.gone(name)
+    pods.await_deleted(name)
 
 
 def test_killed_shim_ends_its_pod(own, pods):

@@ -260,7 +260,7 @@ def test_killed_helm_is_recovered(place, installed, helm_too):
     releases = place.releases(waiting=lambda line: told.append((line, any(map(_runs, helms)))))
     applied = releases.apply(place.inputs(), timeout_seconds=SECONDS)
     assert applied.outputs["status"]["status"] == "deployed"
-    # Before anything of the release is touched, nobody else works on it any more.
+    # Before anything of the release is touched, no other process works on it.
     assert [(line.partition(" was left pending-")[0], runs) for line, runs in told[:1]] == [
         (f"{place.namespace}/r", False)
     ]

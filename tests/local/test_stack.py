@@ -97,7 +97,7 @@ def test_user_can_act_as_a_researcher_of_a_team(project):
         project.kubectl("local", "get", "secrets", "-A", researcher)
     shown = trn(project, "kubeconfig", "--namespace", "kube-system")
     assert (shown.exit_code, shown.stdout) == (2, "")
-    assert "none of the stack's namespaces (training)" in shown.stderr
+    assert "not one of the stack's namespaces (training)" in shown.stderr
 
 
 def test_gang_trains_to_completion(project, volcano):
@@ -159,7 +159,7 @@ def test_up_adds_nodes_to_a_changed_group_and_deletes_a_removed_queue(project):
     assert len(project.get("local", *TRN1)) == 3
     assert queues() >= {"second"}
 
-    # What somebody else deleted meanwhile is made again.
+    # An object deleted by a user is recreated.
     project.kubectl("local", "delete", "limitrange", "-n", "training", "defaults")
     project.configure("local", nodeGroups=[{**GROUPS[0], "desiredSize": 1}, *GROUPS[1:]])
     shown = project.trn("local", "up")

@@ -137,7 +137,7 @@ def test_the_generator_writes_a_data_set(tmp_path, monkeypatch):
 
 
 def test_missing_or_empty_directory_is_refused_with_the_staging_command(tmp_path):
-    with pytest.raises(RefusalError, match=r"nowhere is no directory.*trn stage wikicorpus-bert-128.*--synthetic"):
+    with pytest.raises(RefusalError, match=r"nowhere is not a directory.*trn stage wikicorpus-bert-128.*--synthetic"):
         _open(tmp_path / "nowhere")
     with pytest.raises(RefusalError, match=r"no \.hdf5 files.*trn stage wikicorpus-bert-512"):
         _open(tmp_path, sequence=512)

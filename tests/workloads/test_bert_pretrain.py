@@ -48,7 +48,7 @@ def test_guides_options_train_on_its_files(gang, data, tmp_path):
     assert fmean(losses[-5:]) < losses[0] - 0.5, losses
     (saved,) = (tmp_path / "whole" / "checkpoints").glob("step-00000014-*.ckpt")
     shutil.copytree(saved, tmp_path / "parts" / "checkpoints" / saved.name)
-    rest = gang(MODULE, *arguments, "--output_dir", "parts", "--workers", 1)  # read in a process of its own: the same
+    rest = gang(MODULE, *arguments, "--output_dir", "parts", "--workers", 1)  # read in a separate process: the same
     assert rest.losses == {step: loss for step, loss in whole.losses.items() if step > 14}
 
 
@@ -141,7 +141,7 @@ def test_defaults_equal_the_published_training(monkeypatch):
     [
         ("", r"either --data-dir DIR .*trn stage wikicorpus-bert-128.* or --synthetic N"),
         ("--data-dir x --synthetic 5", r"either --data-dir DIR"),
-        ("--data-dir nowhere", r"nowhere is no directory"),
+        ("--data-dir nowhere", r"nowhere is not a directory"),
         ("--synthetic 0 --seq-len 8", r"--synthetic must be 1 or more, not 0; --seq-len must be 16 or more, not 8"),
         ("--synthetic 5 --size tiny --seq-len 512", r"have 512 tokens \(--seq-len\); --size tiny takes at most 128"),
         ("--synthetic 5 --dropout 1", r"--dropout must be 0 or more and less than 1, not 1.0"),

@@ -34,7 +34,7 @@ def test_losses_of_other_examples_are_not_compared(gang, made, tmp_path):
     gang(TUNE, *arguments(made, "run", *own, made / "texts" / "talks.jsonl", "--steps", 2), ranks=1)
     other = [*own, made / "texts" / "prompts.jsonl", "--steps", 3, "--learning-rate", 1e-12]
     resumed = gang(TUNE, *arguments(made, "run", *other), ranks=1)
-    said = ": the best step begins anew\nthe next steps are made with steps 3, not 2; learning_rate 1e-12"
+    said = ": the best step is reset\nthe next steps are made with steps 3, not 2; learning_rate 1e-12"
     assert said in resumed.out[0]
     assert [*evaluated(resumed)] == [2, 3], "the last step is evaluated with the new ones, too"
     lamb = [*other, "--optimizer", "lamb", "--sharding", "none"]

@@ -253,7 +253,7 @@ def run_here(trainings, monkeypatch, *arguments):
         (("--lora", 2, "--lora-targets", "nothing"), "--lora-targets nothing: "),
         (("--stochastic-rounding", "--precision", "bf16"), "keeps its parameters in FP32"),
         (("--backend", "xla"), "FSDP2, which PyTorch/XLA has not: use Trn2 or later"),
-        (("--model", "nowhere"), "nowhere is no directory; a name on the Hugging Face Hub is ORGANIZATION/NAME"),
+        (("--model", "nowhere"), "nowhere is not a directory; names on Hugging Face Hub are ORGANIZATION/NAME"),
         (("--model", "."), "./config.json cannot be read"),
         (("--export", "qwen3"), "--export qwen3 exists, and was not exported by this"),
     ],

@@ -290,7 +290,7 @@ def test_json_rows_need_no_common_schema(tmp_path, capsys):
 
 def test_conversations_between_texts_are_not_cut(made, tmp_path):
     path = lines(tmp_path / "a.jsonl", {"text": "each rank"}, {"prompt": "each rank", "completion": " waits"})
-    with pytest.raises(RefusalError, match=r"row 2 is no text, as .*row 1 is: take --packing documents"):
+    with pytest.raises(RefusalError, match=r"row 2 is not text, as .*row 1 is: take --packing documents"):
         text.prepare(path, made / "model", tmp_path, Form(8, VOCABULARY))
     assert len(Rows(text.prepare(path, made / "model", tmp_path, Form(8, VOCABULARY, packing="none")))) == 2
 

@@ -294,7 +294,7 @@ def test_training_with_only_damaged_checkpoints_does_not_restart(gang, tmp_path)
     [only] = (tmp_path / "out" / "checkpoints").glob("step-*")
     (only / "state.pt").write_bytes((only / "state.pt").read_bytes()[:-1])
     ended = gang(TOY, "--output", "out", "--steps", 8, code=78)
-    assert "no checkpoint is whole: restore one, or begin anew with another --output" in ended.err[0]
+    assert "no checkpoint is whole: restore one, or start over with another --output" in ended.err[0]
 
 
 # --- XLA ------------------------------------------------------------------------------------------------------------

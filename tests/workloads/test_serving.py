@@ -223,7 +223,7 @@ def test_classifier_answers_concurrent_requests(classifier, predictor):
         ("/predict", {"texts": ["a"] * 257}, JSON, 422, "at most 256 items"),
         ("/predict", b" " * (2 << 20), JSON, 413, "too large"),
         ("/invocations", b'"a"\n{"stars": 5}', LINES, 400, "line 2 is neither a text, nor has content or text"),
-        ("/invocations", b'{"text": 5}', LINES, 400, "line 1: the text is no string"),
+        ("/invocations", b'{"text": 5}', LINES, 400, "line 1: the text is not a string"),
         ("/invocations", b"{", LINES, 400, "line 1"),
         ("/invocations", b"[]", JSON, 400, "an object with texts, messages or prompt"),
         ("/invocations", b"a", "text/csv", 415, "Content-Type must be application/json or application/jsonlines"),

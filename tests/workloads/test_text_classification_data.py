@@ -102,7 +102,7 @@ def test_invalid_parquet_is_refused_with_its_row(tmp_path, prepared):
         prepared(file)
     parquet.write_table(pyarrow.table({"label": [0, 1], "text": ["a", "b"]}), file)
     parquet.write_table(pyarrow.table({"label": [1, 2], "text": ["a", "b"]}), test)
-    with pytest.raises(RefusalError, match=r"review 2: label 2 is none of 0 \(negative\), 1 \(positive\)"):
+    with pytest.raises(RefusalError, match=r"review 2: label 2 is not one of 0 \(negative\), 1 \(positive\)"):
         prepared(file, test=test)
     file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(RefusalError, match=r"train\.parquet has no reviews, or cannot be read as parquet.*--replace"):

@@ -27,8 +27,8 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Lead standard streams that are closed (``trn jobs >&-``) to nowhere: Python has none for them, and the next file
-    that is opened would get a stream's number, and other programs' output."""
+    """Open ``/dev/null`` for standard streams that are closed (``trn jobs >&-``). Otherwise the next opened file would
+    get the number of a stream, and the output of other programs."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)

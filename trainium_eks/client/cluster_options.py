@@ -1,12 +1,10 @@
-"""Options that all researchers' commands share. They have a module without other imports, because every command needs
-them and most are not run."""
+"""Options that all researchers' commands share."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 
-# Made at every start of `trn`, as :class:`TrainOptions` is.
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class ClusterOptions:
     """Options that every command of a researcher has."""
 

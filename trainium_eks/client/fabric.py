@@ -52,10 +52,10 @@ class GroupTest:
         }
 
 
-def test(session: Session, asked: TrainOptions, against: str, tool: str | None) -> list[GroupTest]:
+def test(session: Session, options: TrainOptions, against: str, tool: str | None) -> list[GroupTest]:
     """Test the node groups one after the other.
 
-    ``asked`` has the group, nodes, image and further arguments of the gang's script; ``against`` is ``last``, or a file
+    ``options`` has group, nodes, image and further arguments of the gang's script; ``against`` is ``last``, or a file
     with a report to compare with.
     """
     before = None
@@ -65,14 +65,14 @@ def test(session: Session, asked: TrainOptions, against: str, tool: str | None) 
         except (OSError, UnicodeDecodeError, fabric.ReportFaultError) as error:
             title = f"--against {against}: {error}; give `last` or a report of this test"
             raise CommandError(WRONG_USAGE, title) from None
-    return [_test(group, asked, tool, against, before, session) for group in _groups(asked, tool, session)]
+    return [_test(group, options, tool, against, before, session) for group in _groups(options, tool, session)]
 
 
-def _groups(asked: TrainOptions, tool: str | None, session: Session) -> list[NodeGroupOutput]:
+def _groups(options: TrainOptions, tool: str | None, session: Session) -> list[NodeGroupOutput]:
     """Return the requested group, else each group that has nodes."""
     outputs = session.outputs
-    if asked.group is not None:
-        found = planning.find_group(outputs, asked.group)
+    if options.group is not None:
+        found = planning.find_group(outputs, options.group)
         if not isinstance(found, NodeGroupOutput):
             raise CommandError(WRONG_USAGE, "no group can be tested", found, spell=str)
         return [found]
@@ -93,14 +93,14 @@ def _groups(asked: TrainOptions, tool: str | None, session: Session) -> list[Nod
 
 def _test(
     group: NodeGroupOutput,
-    asked: TrainOptions,
+    options: TrainOptions,
     tool: str | None,
     against: str,
     before: dict[str, Any] | None,
     session: Session,
 ) -> GroupTest:
     team = Team(session)
-    submission = team.plan(_options(group, asked, tool, session))
+    submission = team.plan(_options(group, options, tool, session))
     job = submission.job
     if job.launcher == "gang":
         title = f"the fabric test needs PyTorch, which {job.image} does not have"
@@ -123,24 +123,24 @@ def _test(
     return GroupTest(group, job.name, report, checks)
 
 
-def _options(group: NodeGroupOutput, asked: TrainOptions, tool: str | None, session: Session) -> TrainOptions:
-    """Return the gang as `trn train` would be asked for it."""
+def _options(group: NodeGroupOutput, options: TrainOptions, tool: str | None, session: Session) -> TrainOptions:
+    """Return the options by which `trn train` would submit the gang."""
     instance = planning.catalogue(session.outputs)[group.instance_type]
     claim = session.namespace.claim
     expected = fabric.expectation(group, instance, session.outputs, claim=claim, is_local=session.is_local)
-    nodes = asked.nodes or group.desired_size or None
-    if session.is_local and nodes is not None and asked.nodes is None:
+    nodes = options.nodes or group.desired_size or None
+    if session.is_local and nodes is not None and options.nodes is None:
         nodes = min(nodes, _LOCAL_NODES)
     arguments = ["--expect", json.dumps(expected, separators=(",", ":")), "--label", group.name]
     arguments += fabric_floors.LOCAL_ARGUMENTS if session.is_local else ()
     arguments += ["--tool", tool] if tool else []
     return replace(
-        asked,
+        options,
         module=fabric.MODULE,
-        arguments=(*arguments, *asked.arguments),
+        arguments=(*arguments, *options.arguments),
         group=group.name,
         nodes=nodes,
-        scale=asked.nodes is not None,
+        scale=options.nodes is not None,
         # The benchmark takes the devices itself, so the ranks leave them alone.
         backend="cpu" if tool else None,
         ranks_per_node=1 if tool else None,
@@ -167,6 +167,6 @@ def _follow(name: str, nodes: int, session: Session) -> tuple[list[str], dict[st
                     pods = reading.pods_of(session, job)
                     places.update({pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods})
     except KeyboardInterrupt:
-        notice(as_typed(f"The job {name} goes on: trn logs {name} -f · trn cancel {name}"))
+        notice(as_typed(f"The job {name} is still running: trn logs {name} -f · trn cancel {name}"))
         raise
     return lines, places

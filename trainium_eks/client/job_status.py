@@ -90,7 +90,7 @@ def look(session: Session, name: str) -> JobStatus:
     """Return the status of one job."""
     job = reading.find(session, name)
     if job.is_gang:
-        snapshot = reading.around(session, job)
+        snapshot = reading.job_snapshot(session, job)
         pods = reading.in_rank_order(job, snapshot.pods)
         waits, trouble = why(snapshot), why_ended(snapshot)
         if waits is None and job.ended is None:

@@ -40,7 +40,7 @@ def merged(files: Sequence[Path]) -> str:
                 known = {each["name"] for each in made[key]}
                 made[key] += [_absolute(each, one, file) for each in found.get(key) or () if each["name"] not in known]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = f"{VARIABLE} names {file}, which is no kubeconfig ({error}): correct it, or unset {VARIABLE}"
+            reason = f"{VARIABLE} names {file}, which is not a kubeconfig ({error}): correct it, or unset {VARIABLE}"
             raise CommandError(WRONG_USAGE, reason) from None
     return json.dumps(made)
 

@@ -105,7 +105,7 @@ def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
     """Return the pods and ranks that the options choose."""
     check_choice(options)
     if options.previous and options.follow:
-        raise CommandError(WRONG_USAGE, "what was before does not go on: --previous without --follow")
+        raise CommandError(WRONG_USAGE, "the previous container writes no more: give --previous without --follow")
     query = _query(options)
     if not job.names_its_pods or job.nodes > MOST_NODES:
         return PodFilter(None, {}, None, query)
@@ -244,7 +244,7 @@ def _explain_missing_pods(session: Session, job: WatchedJob, there: Sequence[Obj
 
 def waiting_for(session: Session, job: WatchedJob) -> str:
     """Return the reason why the job has not begun, with its remedy; empty when it has."""
-    reason = why(reading.around(session, job)) if job.is_gang else None
+    reason = why(reading.job_snapshot(session, job)) if job.is_gang else None
     if reason is None:
         return ""
     return f"{reason.sentence}\n  → {reason.fix}" if reason.fix else reason.sentence
@@ -265,7 +265,7 @@ def first_failed(session: Session, job: WatchedJob) -> str:
 def _why_none(pod: Object, wanted: PodFilter, error: Exception) -> str:
     if "previous" in wanted.query:
         return (
-            f"{name_of(pod)} has no log of before: its container has not been restarted in its pod. A gang that "
+            f"{name_of(pod)} has no previous log: its container has not been restarted in its pod. A gang that "
             "restarts gets new pods, and the logs of the old ones go with them (trn logs --follow shows them in time)"
         )
     return f"the log of {name_of(pod)} cannot be read: {error}"

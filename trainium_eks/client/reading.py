@@ -83,7 +83,7 @@ def _are(names: Sequence[str]) -> str:
     return f"is {shown}" if len(names) == 1 else f"are {shown}{' and more' if len(names) > 5 else ''}"
 
 
-def around(session: Session, job: WatchedJob) -> JobSnapshot:
+def job_snapshot(session: Session, job: WatchedJob) -> JobSnapshot:
     """Return a snapshot of a Volcano job and the objects around it, read at the same time."""
     with ThreadPoolExecutor(len(_AROUND)) as pool:
         asked = {
@@ -91,7 +91,7 @@ def around(session: Session, job: WatchedJob) -> JobSnapshot:
             for kind, (api_version, namespaced) in _AROUND.items()
         }
         found = {kind: answer.result() for kind, answer in asked.items()}
-    # Pods that Volcano has placed, whoever's they are: a researcher may not read them.
+    # Pods of all teams that Volcano has placed: a researcher may not read them.
     others = _list(session, "v1", "Pod", everywhere=True, fields=f"spec.schedulerName={SCHEDULER}") or ()
     own = ("", session.namespace.name)
     found["Pod"] = [*(found["Pod"] or ()), *(pod for pod in others if namespace_of(pod) not in own)]

@@ -34,7 +34,7 @@ def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> 
         resize(session, group, nodes, say)
     except NotAllowedError as error:
         say(f"warning: {error}")
-        say(f"  The job waits for {plural(nodes, 'node')}: ask whoever may run `trn scale {group.name} {nodes}`.")
+        say(f"  The job waits for {plural(nodes, 'node')}: ask a user who may run `trn scale {group.name} {nodes}`.")
 
 
 def size_problems(group: NodeGroupOutput, nodes: int) -> list[Problem]:

@@ -70,4 +70,4 @@ def find_namespace(outputs: StackOutputs, name: str | None, file: Path | None = 
             return each
     near = nearest(name, names)
     meant = f"; did you mean {near}?" if near else ""
-    raise CommandError(WRONG_USAGE, f"{name!r} is none of the stack's namespaces ({', '.join(names)}){meant}")
+    raise CommandError(WRONG_USAGE, f"{name!r} is not one of the stack's namespaces ({', '.join(names)}){meant}")

@@ -26,23 +26,28 @@ from pathlib import Path
 from trainium_eks.client import ending, kept_logs, reading, sagemaker, scaling, submitting, torchx
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.ending import EndedJob
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
 from trainium_eks.client.follow import follow
 from trainium_eks.client.logs import JobLog, LogOptions, choose, read
 from trainium_eks.client.notices import Say, notice
 from trainium_eks.client.session import Session, open_session
+from trainium_eks.jobs.objects import capacity_block
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.observed.watched import WatchedJob
+from trainium_eks.jobs.observed.watched import of as watched_job
 from trainium_eks.jobs.sagemaker.service import SageMakerWork
 from trainium_eks.jobs.submit.requests import Submission
+from trainium_eks.jobs.submit.submission import submit, validate
 from trainium_eks.jobs.watch.steps import Progress, TrainingStep, parse, parse_all
-from trainium_eks.kube.api import ObjectReference
+from trainium_eks.kube.api import ApiError, NoSuchKindError, ObjectReference
 from trainium_eks.kube.errors import ClusterError
 
 __all__ = ["EndedJob", "Job", "Progress", "Team", "TrainOptions", "TrainingStep", "WatchedJob", "connect"]
 
 AWAY_SECONDS = 600.0
 """Longest time without an answer of the API server that a wait outlives."""
+
+LOOK_SECONDS = 0.5
 
 STEP_LINES = 5_000
 """Last lines of rank 0's log that are searched for steps. Lines of more than 800 bytes on average exceed the limit of a
@@ -85,15 +90,21 @@ class Team:
 
     def create(self, submission: Submission, say: Say = notice) -> "Job":
         """Let the API server validate the job, scale its node group up, and create it, or let TorchX do so."""
-        job = submission.job
-        submitting.validate(submission, self.session, say)
+        session, job, objects = self.session, submission.job, submission.objects
+        try:
+            validate(session.api, objects, say)
+        except NoSuchKindError:
+            raise CommandError(FAILED, submitting.no_controller(job.form, session)) from None
         if job.options.scale:
-            scaling.for_gang(self.session, submission.group, job.nodes, say)
+            scaling.for_gang(session, submission.group, job.nodes, say)
+        reference = session.api.reference(objects[-1])
         if job.options.torchx:
-            job = replace(job, name=torchx.submit(job, self.session))
-        else:
-            submitting.submit(submission, self.session, say)
-        return Job(self.session, submitting.reference_of(job))
+            return Job(session, replace(reference, name=torchx.submit(job, session)))
+        if job.capacity_block:
+            # What is known now is also true for the jobs that run in the block already.
+            session.api.apply(capacity_block.config_map(job.namespace, job.capacity_block, job.capacity_ends))
+        submit(session.api, job, objects, submission.workspace.archive if submission.workspace else "", say)
+        return Job(session, reference)
 
     def find(self, name: str) -> "Job | None":
         """Return the job of that name, ended or not; None without one."""
@@ -114,7 +125,7 @@ class Team:
             return managed.log(options)
         found = self.jobs()
         if (job := reading.named(found, name)) is not None:
-            return Job.of(self.session, job).log(options)
+            return _log(self.session, job, options)
         missing, keeps = reading.missing_job_error(self.session, name, found), reading.keeps(self.session)
         if options.reads_store:
             if not keeps:
@@ -198,17 +209,29 @@ class Job:
             TimeoutError: the job goes on after that time.
             CommandError: the job was deleted.
         """
-        return submitting.wait(
-            self._reference, self._session, timeout_seconds=timeout_seconds, away_seconds=AWAY_SECONDS
-        )
+        begun = answered = time.monotonic()
+        while True:
+            try:
+                found = self._session.api.get(self._reference)
+            except ApiError:
+                raise
+            except ClusterError:
+                if time.monotonic() - answered >= AWAY_SECONDS:
+                    raise
+            else:
+                answered = time.monotonic()
+                if found is None:
+                    raise CommandError(FAILED, f"the job {self.name} was deleted")
+                seen = watched_job(found)
+                if seen.ended is not None:
+                    return seen.state
+            if timeout_seconds is not None and time.monotonic() - begun >= timeout_seconds:
+                raise TimeoutError(f"{self.name} has not ended after {timeout_seconds:g} s")
+            time.sleep(LOOK_SECONDS)
 
     def log(self, options: LogOptions) -> JobLog:
         """Return the job's log, as :meth:`Team.log`."""
-        job = self.state()
-        if options.reads_store:
-            return kept_logs.read(self._session, job, options)
-        wanted = choose(job, options)
-        return follow(self._session, job, wanted, notice) if options.follow else read(self._session, job, wanted)
+        return _log(self._session, self.state(), options)
 
     def logs(self, *, rank: int | None = None, everything: bool = False, follow: bool = False) -> Iterator[str]:
         """Yield the lines of existing pods.
@@ -256,12 +279,19 @@ class Job:
             measured = reading.progress_of(self._session, job, reading.pods_of(self._session, job))
             if measured is not None or time.monotonic() >= deadline:
                 return measured
-            time.sleep(submitting.LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)
 
     def cancel(self) -> EndedJob | None:
         """Delete the job and wait until its pods are gone; None where no such job was there."""
         found = reading.named(reading.jobs(self._session), self.name)
         return ending.end(self._session, found, notice) if found else None
+
+
+def _log(session: Session, job: WatchedJob, options: LogOptions) -> JobLog:
+    if options.reads_store:
+        return kept_logs.read(session, job, options)
+    wanted = choose(job, options)
+    return follow(session, job, wanted, notice) if options.follow else read(session, job, wanted)
 
 
 @contextmanager

@@ -27,9 +27,9 @@ def unique() -> str:
     return "".join(secrets.choice(_LETTERS) for _ in range(_UNIQUE_LENGTH))
 
 
-def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
+def gather(options: TrainOptions, form: Form, session: Session) -> Facts:
     """Return all facts for a request of a job of some form."""
-    image, missing, has_torch = image_of(asked.image, session)
+    image, missing, has_torch = image_of(options.image, session)
     api, namespace = session.api, session.namespace.name
     may_submit = cluster_facts.may_submit(api, namespace, form)
     jobs: cluster_facts.Objects = []
@@ -46,12 +46,12 @@ def gather(asked: TrainOptions, form: Form, session: Session) -> Facts:
         jobs=cluster_facts.jobs(api, namespace) if may_submit else {},
         services=cluster_facts.services(api, namespace) if may_submit else {},
         compiling=cluster_facts.compiling(jobs),
-        staging=cluster_facts.bringing(api, namespace) if asked.data and may_submit else {},
+        staging=cluster_facts.bringing(api, namespace) if options.data and may_submit else {},
         may_submit=may_submit,
-        missing_secrets=_missing_secrets(asked, session),
-        network_layers=cluster_facts.network_layers(api) if asked.topology else None,
+        missing_secrets=_missing_secrets(options, session),
+        network_layers=cluster_facts.network_layers(api) if options.topology else None,
         metrics_port=_metrics_port(session),
-        capacity_ends=_capacity_ends(asked, session),
+        capacity_ends=_capacity_ends(options, session),
     )
 
 
@@ -66,8 +66,8 @@ def image_of(wanted: str | None, session: Session) -> tuple[str, Problem | None,
     return _local_image(wanted) if session.is_local else registry_image(wanted, session.outputs)
 
 
-def _missing_secrets(asked: TrainOptions, session: Session) -> frozenset[str]:
-    names = {HUB_OPTION: asked.hf_secret.partition(":")[0], TRACK_OPTION: asked.track_secret}
+def _missing_secrets(options: TrainOptions, session: Session) -> frozenset[str]:
+    names = {HUB_OPTION: options.hf_secret.partition(":")[0], TRACK_OPTION: options.track_secret}
     valid = {option: name for option, name in names.items() if NAME.fullmatch(name)}
     namespace = session.namespace.name
     return frozenset(option for option, name in valid.items() if not tokens.token_exists(session.api, namespace, name))
@@ -108,9 +108,9 @@ def _no_image(repository: str) -> Problem:
     return Problem("--image", where, "build and push one: trn image push; or name it with --image")
 
 
-def _capacity_ends(asked: TrainOptions, session: Session) -> dict[str, str]:
+def _capacity_ends(options: TrainOptions, session: Session) -> dict[str, str]:
     """Return the end of the group's Capacity Block by its reservation; nothing for other groups."""
-    group = planning.find_group(session.outputs, asked.group, asked.instance_type)
+    group = planning.find_group(session.outputs, options.group, options.instance_type)
     if not isinstance(group, NodeGroupOutput) or group.capacity != "capacity-block" or session.is_local:
         return {}
     try:

@@ -73,7 +73,7 @@ def _option(name: str) -> str:
 def _problem(name: str, given: Mapping[str, Any], wrong: str) -> Problem:
     hint = get_args(_hints()[name])[0]
     allowed, value = words(hint), given[name]
-    reason = "there is no such word" if allowed else wrong[:1].lower() + wrong[1:]
+    reason = "it is not an allowed value" if allowed else wrong[:1].lower() + wrong[1:]
     fix = "" if allowed else f"give {next((text for kind, text in _KINDS.items() if kind in (hint, *get_args(hint))))}"
     shown = value if isinstance(value, str | int | float) else str(value)
     return Problem(_option(name), reason, fix, value=shown, allowed=allowed, good=nearest(str(value), allowed))
@@ -121,7 +121,7 @@ def _unused(workspace: Path | None) -> Problem | None:
     if workspace is None:
         return None
     fix = "name the file in it: --script FILE; or leave it out, and build the code into the image"
-    return Problem("--workspace", "it travels with a script of its own alone", fix, value=str(workspace))
+    return Problem("--workspace", "it is used only with a script", fix, value=str(workspace))
 
 
 def _of_this_machine(script: Path, workspace: Path | None) -> Problem | None:

@@ -37,8 +37,8 @@ def is_ready(node: Object) -> bool:
 
 
 def minor(version: str) -> tuple[int, int]:
-    """Return the major and minor of ``v1.35.4`` or ``v1.35.4-eks-1a2b3c4``; ValueError for text that is no version."""
+    """Return the major and minor of ``v1.35.4`` or ``v1.35.4-eks-1a2b3c4``; ValueError for other text."""
     found = re.match(r"v?(\d+)\.(\d+)", version)
     if found is None:
-        raise ValueError(f"{version!r} is no version")
+        raise ValueError(f"{version!r} is not a version")
     return int(found.group(1)), int(found.group(2))

@@ -148,14 +148,14 @@ def _opened(open_: Callable[[], Any]) -> Any:
         raise
 
 
-def _ending(told: str) -> str:
+def _ending(text: str) -> str:
     """Return the reason why a command ended badly; empty where it ended well.
 
     A kubelet that runs no commands refuses with its own message: the API server has opened the channel by then.
     """
-    status = json_object(told) if told else {"status": "Success"}
+    status = json_object(text) if text else {"status": "Success"}
     if status is None or "status" not in status:
-        return str((status or {}).get("message") or told).strip()
+        return str((status or {}).get("message") or text).strip()
     if status["status"] == "Success":
         return ""
     causes = mapping(status.get("details")).get("causes")

@@ -79,7 +79,7 @@ class Compilation:
                     return self._command(directory)
             time.sleep(0.5)
         waited = f"after {self.patience_seconds:.0f} s"
-        return _report(f"nobody of job {self.job} compiles {self.cache.name} {waited}", IN_USE)
+        return _report(f"no node of job {self.job} compiles {self.cache.name} {waited}", IN_USE)
 
     def _is_complete(self) -> bool:
         state = self.cache.state(self.options)

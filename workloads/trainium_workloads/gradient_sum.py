@@ -111,7 +111,10 @@ def _resume(checkpoints: Checkpoints, gang: allreduce.Reduction) -> tuple[int, f
             step, weight = int(state["step"]), float(state["weight"])
             print(f"resumed from step {step} ({found.path})", flush=True)
         else:
-            print(f"{found.path} is of {state['world_size']} ranks, not {gang.world_size}: starts anew", flush=True)
+            print(
+                f"{found.path} is of {state['world_size']} ranks, not {gang.world_size}: starts over",
+                flush=True,
+            )
     shared = gang.sum([float(step), weight])
     return int(shared[0]), shared[1]
 

@@ -60,7 +60,7 @@ class Cache:
     def __init__(self, root: Path, name: str) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", name):
             allowed = "at most 200 letters, digits, dots, dashes and underscores, no dot or dash first"
-            raise ValueError(f"{name!r} is no name of a cache: {allowed}")
+            raise ValueError(f"{name!r} is not a cache name: {allowed}")
         self.name = name
         self.directory = root / name
         self._staging = root / ".staging" / name
@@ -89,7 +89,7 @@ class Cache:
             return CacheState(OTHER_OPTIONS, f"{told}. Compile with these, too ({_COMPILE}), or train with those")
         if damage := self._damage(mark):
             return CacheState(NOT_THERE, f"compile cache {self.name} is damaged: {damage}. Compile again ({_COMPILE})")
-        # Nobody compiles a compiled graph: the holders of these locks were killed, and the SDK waits for them for ever.
+        # Compiled graphs need no lock: the holders of these were killed, and the SDK waits for them for ever.
         _unlock(each for each in _modules(self.directory) if _is_compiled(each))
         return CacheState(COMPLETE, f"compile cache {self.name} is complete: {len(mark['files'])} files")
 

@@ -9,11 +9,12 @@ from cluster_snapshots import outputs
 from training_jobs import job
 
 from trainium_eks.aws.sessions import GroupSize
-from trainium_eks.client import reading, scaling, submitting
+from trainium_eks.client import reading, scaling, submitting, team
 from trainium_eks.client.failure import CommandError, failure_of
 from trainium_eks.client.train_request import request_of
 from trainium_eks.jobs.objects.job import Program
 from trainium_eks.jobs.objects.options import TrainOptions
+from trainium_eks.jobs.submit.requests import Submission
 from trainium_eks.kube.errors import ClusterError, MissingError
 
 FOREIGN = ModuleNotFoundError("theirs", name="theirs.urllib3")
@@ -148,11 +149,13 @@ def test_scaling_waits_for_its_nodes_and_reports_eks_issues_once(monkeypatch):
 
 def test_submission_into_a_block_updates_its_end_for_running_jobs(monkeypatch):
     applied, submitted = [], []
-    monkeypatch.setattr(submitting.submission, "submit", lambda *given: submitted.append(given))
-    session = SimpleNamespace(api=SimpleNamespace(apply=applied.append))
+    monkeypatch.setattr(team, "validate", lambda *_: None)
+    monkeypatch.setattr(team, "submit", lambda *given: submitted.append(given))
+    session = SimpleNamespace(api=SimpleNamespace(apply=applied.append, reference=lambda made: made))
     for block in ("", "cr-1"):
-        made = job(capacity_ends=block and "2026-12-01T11:30:00Z", capacity_block=block)
-        submitting.submit(SimpleNamespace(job=made, objects=(), workspace=None), session, None)
+        ends, options = block and "2026-12-01T11:30:00Z", TrainOptions(scale=False)
+        made = job(capacity_ends=ends, capacity_block=block, options=options)
+        team.Team(session).create(Submission(made, GROUP))
     assert [(each["metadata"]["name"], each["data"]) for each in applied] == [
         ("capacity-block-cr-1", {"ends": "2026-12-01T11:30:00Z"})
     ]

@@ -10,7 +10,7 @@ import pytest
 import watched_team
 from recorded_scenes import now, snapshot
 
-from trainium_eks.client import ending, follow, reading, submitting, team
+from trainium_eks.client import ending, follow, reading, team
 from trainium_eks.client.failure import CommandError
 from trainium_eks.client.team import TrainOptions, connect
 from trainium_eks.client.train_request import read_options
@@ -30,7 +30,7 @@ def scene():
 def api(scene, monkeypatch):
     """The cluster, at the time when the scene was recorded."""
     monkeypatch.setattr(reading, "now", lambda: now(scene))
-    for module in (submitting, ending, follow):
+    for module in (team, ending, follow):
         monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
     with watched_team.cluster(scene) as stub:
         yield stub

@@ -16,7 +16,7 @@ from trainium_eks.observe.faults.fault import Speaker
 
 ROOT = Path(runbook.__file__).parents[2]
 COMMANDS = typer.main.get_command(app).commands
-CODE = "".join(file.read_text() for room in ("jobs", "operate") for file in (ROOT / room).rglob("*.py"))
+CODE = "".join(file.read_text() for room in ("diagnose", "jobs", "operate") for file in (ROOT / room).rglob("*.py"))
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

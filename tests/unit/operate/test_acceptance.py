@@ -150,7 +150,7 @@ def test_kept_run_is_destroyed_by_the_next_one(tmp_path):
 
 
 def test_failed_destroy_is_repeated_by_the_next_run_alone(tmp_path):
-    # An error that nobody foresaw is as good as another.
+    # An unexpected error counts like another.
     trial = Trial(tmp_path, train=KeyError("restarts"), destroy=StepError("a subnet is in use"))
     run = trial.run()
     run.go()
@@ -163,7 +163,7 @@ def test_failed_destroy_is_repeated_by_the_next_run_alone(tmp_path):
 @pytest.mark.parametrize("text", ["", "{", '{"schemaVersion": 0, "results": []}', '{"schemaVersion": 1}'])
 def test_foreign_state_file_is_refused_before_creation(tmp_path, text):
     (tmp_path / "run.json").write_text(text)
-    with pytest.raises(RunError, match="is no acceptance run of this release"):
+    with pytest.raises(RunError, match="is not an acceptance run of this release"):
         State.load(tmp_path / "run.json")
 
 
@@ -215,7 +215,7 @@ def test_command_gets_its_stack_first_and_its_answers_are_kept_apart(program, tm
         assert (answer.code, answer.complaint) == (0, "a / b")
     with pytest.raises(StepError, match=r"`trn check` ended with 1: a / b"):
         trn.must("check")
-    with pytest.raises(StepError, match="no JSON"):
+    with pytest.raises(StepError, match="not JSON"):
         program("print('no')").ask("check")
 
 

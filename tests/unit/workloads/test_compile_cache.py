@@ -72,7 +72,7 @@ def processes():
 @pytest.mark.parametrize("name", ["", "..", ".locks", "a/b", "-x", "x" * 201])
 def test_invalid_cache_key_is_refused(tmp_path, name, capsys):
     assert main(["check", "--root", str(tmp_path), f"--key={name}"]) == 2
-    assert "is no name of a cache" in capsys.readouterr().err
+    assert "is not a cache name" in capsys.readouterr().err
 
 
 def test_compiled_graph_is_found_and_not_recompiled(tmp_path, capsys):
@@ -101,7 +101,7 @@ def test_graphs_of_other_options_are_added_to_the_existing_ones(tmp_path):
     inode = (module(tmp_path, 0) / "model.neff").stat().st_ino
     assert compilation(tmp_path, COMPILE.replace("MODULE_2", "MODULE_3").replace("0 1 2", "0 1 3"), other).run() == 0
     assert neffs(tmp_path) == {f"MODULE_{n}": f"graph {n}" for n in range(4)}
-    # Whoever reads one of them now must not see it change.
+    # A reader of one of them must not see it change.
     assert (module(tmp_path, 0) / "model.neff").stat().st_ino == inode
     for options in (OPTIONS, other):
         assert cache(tmp_path).check(options).code == COMPLETE

@@ -223,7 +223,7 @@ def test_changed_world_size_starts_from_the_beginning(node, tmp_path):
     assert node(1, *_sum(tmp_path, "--steps", "2")).ended()[0] == 0
     code, output = node(1, *_sum(tmp_path, "--steps", "3"), ranks=2).ended()
     assert code == 0
-    assert "is of 1 ranks, not 2: starts anew" in output
+    assert "is of 1 ranks, not 2: starts over" in output
 
 
 def test_node_of_another_job_is_rejected(node, port, tmp_path):

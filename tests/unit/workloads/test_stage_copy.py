@@ -172,7 +172,7 @@ def test_oversized_copy_is_refused_and_a_full_disk_is_reported(server, stage, mo
     ("source", "to", "said"),
     [
         ("{}/none.bin", "set", "{}/none.bin: 404"),
-        ("ftp://host/set.bin", "set", "'ftp://host/set.bin' is no source: it "),
+        ("ftp://host/set.bin", "set", "'ftp://host/set.bin' is not a source: it "),
         *(("{}/x", to, "must be a directory below") for to in ("..", "/", ".", "../set", "/etc/set", ".stage-x")),
         ("{}/x", "link/set", "leads out of"),
     ],
@@ -210,7 +210,7 @@ def test_second_run_copies_nothing_and_notices_missing_files(folder, stage, tmp_
     assert not (tmp_path / ".stage-set").exists()
     (tmp_path / "set/a").unlink()
     ended = stage(url)
-    assert (ended.code, "but a has gone: --replace" in ended.message) == (1, True)
+    assert (ended.code, "but a is missing: --replace" in ended.message) == (1, True)
     assert stage(url, "--replace").code == 0
     assert content_of(tmp_path / "set") == {"a": b"1", "b": b"2"}
 
@@ -253,7 +253,7 @@ def test_local_files_are_copied_without_following_links_out(stage, tmp_path):
         make(tmp_path / "from/deep/x")
         ended = stage((tmp_path / "from").as_uri(), to="other")
         assert (ended.code, (tmp_path / "other").exists()) == (1, False)
-        assert re.search("deep/x (is a link out of .* to /etc|of .* is no regular file)", ended.message)
+        assert re.search("deep/x (is a link out of .* to /etc|of .* is not a regular file)", ended.message)
         (tmp_path / "from/deep/x").unlink()
 
 

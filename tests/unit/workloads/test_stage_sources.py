@@ -214,7 +214,7 @@ def test_archives_are_unpacked_in_place(folder, stage, tmp_path, archives, found
         ("set.tar", a_tar({"l": link("l", "/etc/passwd")}, "w"), ""),
         ("set.tar", a_tar({"l": link("l", "../.."), "l/out": b"x"}, "w"), ""),
         ("set.tar", a_tar({".stage.json": b"{}"}, "w"), ""),
-        *(("set.zip", a_zip({out: b"x"}), "no path below a directory") for out in ("../out", "/out", "a/../../out")),
+        *(("set.zip", a_zip({out: b"x"}), "not a path below a directory") for out in ("../out", "/out", "a/../../out")),
         ("set.tar.gz", a_tar({"a": b"a" * 100_000})[:-50], "set.tar.gz cannot be unpacked"),
         ("set.bin", b"x", "holds no archive to unpack"),
     ],

@@ -114,7 +114,7 @@ def _open(project: Path, stack: str, *, is_local: bool) -> tuple[Path, State | N
             if state.local is not is_local:
                 option = "with --local" if state.local else "without --local"
                 raise CommandError(
-                    WRONG_USAGE, f"a run of {stack} has not ended: go on with it, {option}, before another begins"
+                    WRONG_USAGE, f"a run of {stack} has not ended: resume it, {option}, before another begins"
                 )
             return files[-1].parent, state
     return project / FOLDER / stack / datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ"), None
@@ -178,13 +178,13 @@ def _show_plan(steps: Sequence[Step], limits: Limits, state: State | None, folde
         if limits.hourly_usd
         else f"Nothing costs anything here. About {duration(whole)} by AWS' times; the local cloud is faster."
     )
-    goes_on = f"Goes on with the run of {folder.name}. " if state else ""
+    goes_on = f"Resumes the run of {folder.name}. " if state else ""
     show_sections([made, Text(f"{goes_on}{cost}")])
 
 
 def _agree(stack: str, limits: Limits) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise CommandError(WRONG_USAGE, "nobody can be asked for the cost here: --yes agrees to it")
+        raise CommandError(WRONG_USAGE, "the cost cannot be confirmed without a terminal: --yes confirms it")
     if not typer.confirm(f"Make {stack}, try it and destroy it, for at most {limits.max_usd:g} USD?"):
         raise CommandError(FAILED, "Nothing was begun.")
 

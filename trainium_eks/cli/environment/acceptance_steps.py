@@ -101,13 +101,13 @@ def steps(commands: Commands, known: Facts) -> list[Step]:
     on, alone_do = do.with_doctor, do.alone
     return [
         Step("plan", "The config keeps every rule.", 10, alone_do(do.plan)),
-        Step("preflight", "Nothing that can be asked stands in the way.", 30, alone_do(do.preflight), ("plan",), alone),
+        Step("preflight", "No check of the account fails.", 30, alone_do(do.preflight), ("plan",), alone),
         Step("up", "The environment is made.", known.up_seconds, alone_do(do.up), first, bills=True),
         Step("verification", "Nodes, devices, plugins, volumes and queues are as promised.", 60, on(do.verify), up),
         Step("image", "There is an image to train with.", IMAGE_SECONDS, on(do.image), up),
         Step("fabric", "Nodes, network and storage do what a training asks of them.", gang, on(do.fabric), trained),
-        Step("training", f"{two} is killed and goes on from its checkpoint.", gang, on(do.training, KILLED), trained),
-        Step("node", f"{two} loses a node, gets another, and goes on.", lost, on(do.node, LOST), trained),
+        Step("training", f"{two} is killed and resumes from its checkpoint.", gang, on(do.training, KILLED), trained),
+        Step("node", f"{two} loses a node, gets another, and resumes.", lost, on(do.node, LOST), trained),
         Step("logs", "Log lines of deleted pods are kept.", 60, on(do.logs), ("training",), no_logs),
         Step("stall", "A training that stalls is called so.", STALL_SECONDS, on(do.stall, STALLED), trained),
         Step("alert", f"The alert {ALERT} fires for it.", STALL_SECONDS, on(do.alert, STALLED), ("stall",), no_alerts),

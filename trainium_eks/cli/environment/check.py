@@ -73,7 +73,7 @@ def show(report: Report, *, only_troubles: bool = False, no_color: bool = False)
     if only_troubles:
         header, findings = [], report.of(Status.FAIL, Status.WARN)
     elif not account:
-        findings = ()  # every line would say so
+        findings = ()  # every line would repeat it
     show_sections([*header, *sections(findings, _HEADINGS), _summary(report)], no_color=no_color)
 
 
@@ -86,7 +86,7 @@ def _summary(report: Report) -> Any:
     if not report.facts["account"]:
         why = f"None of {len(report.findings)} checks could be made: {report.findings[0].text}"
         return Text(f"? {why}.", "bold yellow")
-    return Text(f"✓ Nothing that was checked stands in the way of {stack}: {rest}.", "bold green")
+    return Text(f"✓ No check fails for {stack}: {rest}.", "bold green")
 
 
 def signed_in(account: Account) -> Account:

@@ -99,7 +99,7 @@ def _programs(
 ) -> Programs:
     if [against, before, preview].count(None) != 2 or (before and not after):
         wanted = "--against REF, --before FILE with --after FILE, or --preview FILE"
-        raise CommandError(WRONG_USAGE, f"what is to be compared? Give one of {wanted}")
+        raise CommandError(WRONG_USAGE, f"nothing to compare: give one of {wanted}")
     if preview is not None:
         return programs.of_preview(preview, after, stack)
     if before is not None and after is not None:
@@ -140,7 +140,7 @@ def _text(
         scrubber = scrubbing.scrubber(graphs, scrub, show_accounts=show_accounts)
         return render(judged, PLATFORMS[platform], scrubber, link)
     except re.error as error:
-        raise CommandError(WRONG_USAGE, f"--scrub {error.pattern!r} is no regular expression: {error}") from None
+        raise CommandError(WRONG_USAGE, f"--scrub {error.pattern!r} is not a regular expression: {error}") from None
     except ValueError as error:
         raise CommandError(WRONG_USAGE, str(error)) from None
 

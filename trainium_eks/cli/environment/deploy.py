@@ -221,7 +221,7 @@ def check_account(graph: Graph) -> None:
     check.show(found, only_troubles=True)
     if found.failed:
         raise CommandError(
-            FAILED, f"Mend what fails, or go on all the same with {SKIP_CHECK} (make up ARGS={SKIP_CHECK})."
+            FAILED, f"Fix the failures, or continue anyway with {SKIP_CHECK} (make up ARGS={SKIP_CHECK})."
         )
 
 

@@ -48,7 +48,7 @@ def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
         typer.echo("\n".join(["What holds data:", *lines]))
     refuse_protected(graph, arguments)
     if lines := list(remaining_costs(graph)):
-        typer.echo("\n".join(["What goes on costing money afterwards:", *lines]))
+        typer.echo("\n".join(["Remaining costs afterwards:", *lines]))
     if PREVIEW_ONLY in arguments:
         return others
     try:
@@ -136,7 +136,7 @@ def remaining_costs(graph: Graph) -> Iterator[str]:
         elif each.type == LUSTRE and not each.options.protect and each.inputs.get("skipFinalBackup") is False:
             yield (
                 f"  the last backup of {each.name}: ${prices.FSX_BACKUP_GIB_MONTH:.2f} a month for each GiB, until it "
-                "is deleted; automatic backups go with the file system"
+                "is deleted; automatic backups are deleted with the file system"
             )
 
 
@@ -185,7 +185,7 @@ def confirm_job_end(jobs: Sequence[str] | None, *, confirmed: bool) -> None:
     if confirmed:
         typer.echo("  They end with the cluster; what they write during an export may be lost.")
         return
-    if sys.stdin.isatty() and sys.stdout.isatty() and typer.confirm("End them and go on?"):
+    if sys.stdin.isatty() and sys.stdout.isatty() and typer.confirm("End them and continue?"):
         return
     raise CommandError(
         FAILED,

@@ -119,7 +119,7 @@ def _summary(found: Report) -> Text:
         unknown = ", ".join(found.facts["unknownPrices"])
         cost = f"about ${found.facts['hourlyUsd']:,.2f} an hour ({prices.REGION}'s list prices)"
         cost += f", and {unknown} at unknown prices" if unknown else ""
-        told = "none of it is called left over" if found.facts["liveClusters"] else "read all before you remove any"
+        told = "all of it may still be in use" if found.facts["liveClusters"] else "read all before you remove any"
         text = f"✗ {left} thing{'s are' if left > 1 else ' is'} left: {cost}. Nothing was removed; {told}."
         return Text(text, "bold red")
     if undecided := sum(each.status is Status.FAIL for each in operations):

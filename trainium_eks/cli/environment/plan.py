@@ -85,7 +85,7 @@ def _kinds(text: str) -> Sequence[str]:
     asked = [part.strip() for part in text.split(",") if part.strip()]
     unknown = [part for part in asked if part not in KINDS]
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(KINDS)}", param_hint="--fail-on")
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(KINDS)}", param_hint="--fail-on")
     return [kind for kind in KINDS if kind in asked]
 
 
@@ -110,7 +110,7 @@ def _make(
         before = pool.submit(earlier)
         now = pool.submit(recording.record, project, stack, given)
         made = plan_report.make(now.result())
-        return plan_report.against(made, since, before.result(), losses_accepted=accept_losses)
+        return plan_report.compare_with(made, since, before.result(), losses_accepted=accept_losses)
 
 
 @contextmanager

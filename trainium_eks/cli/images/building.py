@@ -45,12 +45,12 @@ def plan(options: ImageOptions, cluster: ClusterOptions) -> BuildableImage:
     outputs = outputs_of(cluster)
     request = images.request_for(outputs, options.target, options.base)
     if isinstance(request, Problem):
-        raise CommandError(WRONG_USAGE, "which image to build cannot be said", [request], spell=str)
+        raise CommandError(WRONG_USAGE, "the image to build is not clear", [request], spell=str)
     problem = images.tag_problem(options.tag) if options.tag is not None else None
     if problem:
-        raise CommandError(WRONG_USAGE, "the image cannot be called so", [problem], spell=str)
+        raise CommandError(WRONG_USAGE, "the image cannot have this tag", [problem], spell=str)
     if options.context is not None and not options.context.is_dir():
-        raise CommandError(WRONG_USAGE, f"--context {options.context} is no directory")
+        raise CommandError(WRONG_USAGE, f"--context {options.context} is not a directory")
     texts = {"requirements": _text(options.requirements, "--requirements"), "dockerfile": _text(options.file, "--file")}
     try:
         made_of = images.context(request, workloads(), **texts, own_files=options.context)
@@ -80,7 +80,7 @@ def outputs_of(cluster: ClusterOptions) -> StackOutputs:
 def opened_engine(asked: str | None) -> Iterator[Engine]:
     """Yield the engine with that name, or the first that works, with a temporary file for logins."""
     if asked is not None and asked not in engines.ENGINES:
-        raise CommandError(WRONG_USAGE, f"--engine {asked} is none of {', '.join(engines.ENGINES)}")
+        raise CommandError(WRONG_USAGE, f"--engine {asked} is not one of {', '.join(engines.ENGINES)}")
     with tempfile.TemporaryDirectory(prefix="trn-login-") as directory:
         yield engines.find(asked, Path(directory, "auth.json"))
 

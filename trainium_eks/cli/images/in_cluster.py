@@ -37,7 +37,7 @@ def build(cluster: ClusterOptions, planned: BuildableImage) -> None:
                     session.api, namespace, name, image_jobs.CONTAINER, line=shown.line, waiting=shown.waiting
                 )
             except KeyboardInterrupt:
-                shown.say(f"The Job {name} goes on; trn cancel {name} ends it")
+                shown.say(f"The Job {name} is still running; trn cancel {name} ends it")
                 raise
     if not end.succeeded:
         why = str(shown.last.get("message") or end.message)

@@ -64,7 +64,7 @@ def _agree(cluster: ClusterOptions, namespace: str, wanted: Sequence[WatchedJob]
     names = ", ".join(job.name for job in wanted)
     question = f"End {plural(len(wanted), 'job')} of {namespace}, your colleagues' too ({names})?"
     if cluster.as_json or not sys.stdin.isatty():
-        raise CommandError(WRONG_USAGE, f"{question} --yes says so")
+        raise CommandError(WRONG_USAGE, f"{question} --yes confirms it")
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -65,7 +65,7 @@ def jobs(
     With --watch --json, one document a line for each change; with --all-namespaces one for each team.
     """
     if all_teams and (watch or cluster.namespace):
-        raise typer.BadParameter(f"--all-namespaces goes without --{'watch' if watch else 'namespace'}")
+        raise typer.BadParameter(f"--all-namespaces excludes --{'watch' if watch else 'namespace'}")
 
     with open_session(cluster) as session:
         if all_teams:
@@ -80,8 +80,7 @@ def jobs(
                 raise typer.Exit(INTERRUPTED) from None  # that is how it is ended
 
 
-# Every start of `trn` makes this class: its comparison would take longer than all else of it.
-@dataclass(eq=False, repr=False)
+@dataclass
 class _Listing:
     """The jobs at one moment."""
 

@@ -39,7 +39,8 @@ def kubeconfig(
     if own and source.paths is None:
         option = "--admin" if admin else "--path"
         raise CommandError(
-            WRONG_USAGE, f"{option} is for a local cloud, and {stack or 'this stack'} has none here (`trn local up`)"
+            WRONG_USAGE,
+            f"{option} is for a local cloud, and {stack or 'this stack'} does not run here (`trn local up`)",
         )
     team = "" if admin else find_namespace(source.outputs, namespace, outputs).name
     if source.paths is not None and source.has_own_kubeconfig:

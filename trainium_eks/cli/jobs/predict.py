@@ -104,7 +104,7 @@ def predict(
                 session.api, namespace, batch.name, CONTAINER, line=shown.line, waiting=shown.waiting
             )
         except KeyboardInterrupt:
-            say(as_typed(f"\nThe Job {batch.name} goes on; {follows}"))
+            say(as_typed(f"\nThe Job {batch.name} is still running; {follows}"))
             raise typer.Exit(INTERRUPTED) from None
     message = "" if end.succeeded else shown.said or end.message
     if not end.succeeded and not cluster.as_json:
@@ -144,7 +144,7 @@ def _ask(cluster: ClusterOptions, name: str, texts: list[str]) -> None:
     name, answer = SageMakerModels(cluster).ask(name, texts)
     rows = answer.get("predictions") if isinstance(answer, dict) else None
     if not isinstance(rows, list) and not cluster.as_json:
-        raise CommandError(FAILED, f"{name} is no classifier: {printable(json.dumps(answer))[:200]}")
+        raise CommandError(FAILED, f"{name} is not a classifier: {printable(json.dumps(answer))[:200]}")
     lines = (
         f"{each.get('label')}  {each.get('score'):.3f}  {printable(text)}"
         for text, each in zip(texts, rows or (), strict=False)
@@ -183,7 +183,7 @@ def _transform(
             transform.wait()
             ended = transform.state()
         except KeyboardInterrupt:
-            say(as_typed(f"\nThe job {name} goes on; trn logs {name} follows it"))
+            say(as_typed(f"\nThe job {name} is still running; trn logs {name} follows it"))
             raise typer.Exit(INTERRUPTED) from None
         models.serving.forget(name)
         if ended.state != "Completed":

@@ -75,7 +75,7 @@ def _place(session: Session, job: WatchedJob, rank: int) -> int:
         raise CommandError(FAILED, f"{job.name} cannot be profiled", found, spell=str, setting=lambda *_: "")
     wanted = logs.choose(job, logs.LogOptions(rank=rank))
     if not wanted.pods:
-        title = f"{job.name} asks for {job.nodes:,} nodes; ranks of more than {logs.MOST_NODES:,} are not told apart"
+        title = f"{job.name} asks for {job.nodes:,} nodes; ranks are known of at most {logs.MOST_NODES:,}"
         raise CommandError(WRONG_USAGE, title)
     return pod_names(job.source, "gang").index(wanted.pods[0])
 

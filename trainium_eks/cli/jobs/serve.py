@@ -78,7 +78,7 @@ def serve(
 
 
 class _InterruptedError(Exception):
-    """Ctrl-C while a service goes on; the message says how it ends."""
+    """Ctrl-C while a service is still running; the message says how it ends."""
 
 
 def _stop(cluster: ClusterOptions, name: str, *, is_endpoint: bool) -> None:
@@ -127,7 +127,7 @@ def _await(session: Session, cluster: ClusterOptions, name: str) -> None:
                 notice(said)
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
-        raise _InterruptedError(f"{name} goes on; trn serve --stop {name} ends it") from None
+        raise _InterruptedError(f"{name} is still running; trn serve --stop {name} ends it") from None
 
 
 def _tell(session: Session, cluster: ClusterOptions, served: ModelService, state: str) -> None:
@@ -166,7 +166,7 @@ def _on_sagemaker(cluster: ClusterOptions, wanted: ModelRequest, replicas: int, 
         try:
             models.await_ready(made.name)
         except KeyboardInterrupt:
-            raise _InterruptedError(f"{made.name} goes on; {end} ends it") from None
+            raise _InterruptedError(f"{made.name} is still running; {end} ends it") from None
     document = {"name": made.name, "namespace": made.namespace, "state": "ready" if wait else "submitted"}
     document |= {"model": made.data, "image": made.image, "instanceType": made.instance_type}
     is_ready = "answers" if wait else "is being started"

@@ -113,7 +113,7 @@ def stage(
             try:
                 end = batch_jobs.follow(session.api, namespace, name, CONTAINER, line=shown.line, waiting=shown.waiting)
             except KeyboardInterrupt:
-                shown.say(f"The Job {name} goes on; the same command follows it again, trn cancel {name} ends it")
+                shown.say(f"The Job {name} is still running: the same command follows it, trn cancel {name} ends it")
                 raise typer.Exit(INTERRUPTED) from None
     message = str(shown.last.get("message") or end.message)[:LINE_CHARACTERS]
     if not end.succeeded and not cluster.as_json:

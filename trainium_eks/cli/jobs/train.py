@@ -94,7 +94,7 @@ def _follow(
     if not (options.detach or options.wait or cluster.as_json):
         code = follow_log(job.log(LogOptions(follow=True)), cluster, team)
         if code == INTERRUPTED:
-            say(as_typed(f"The job {job.name} goes on: trn logs {job.name} -f · trn cancel {job.name}"))
+            say(as_typed(f"The job {job.name} is still running: trn logs {job.name} -f · trn cancel {job.name}"))
         return code
     state = job.wait() if options.wait and not options.detach else ""
     if cluster.as_json:

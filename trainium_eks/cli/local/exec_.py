@@ -33,6 +33,6 @@ def execute(
     On a terminal the command has a terminal, too. Exit code: the command's.
     """
     if not command:
-        raise CommandError(WRONG_USAGE, f"what is to be run? For a shell: trn local exec {pod} -- sh")
+        raise CommandError(WRONG_USAGE, f"give a command to run. For a shell: trn local exec {pod} -- sh")
     found = exec_command.find(paths_of(stack, directory), pod, namespace, container)
     raise typer.Exit(exec_command.run(found, command))

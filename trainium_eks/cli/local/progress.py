@@ -104,7 +104,7 @@ class ConsoleReporter:
         if kind == "simulated" or (change is Change.SAME and not not_installed):
             return
         if not_installed:
-            # The whole reason stands at the end, once.
+            # The whole reason is printed at the end, once.
             short = f"  not installed: {shortened(not_installed)}"
             line = Text("· ", "yellow").append(_subject(urn)).append(short, "yellow")
         else:

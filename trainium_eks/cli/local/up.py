@@ -93,5 +93,5 @@ def _failures(project: Path, stack: str) -> Iterator[None]:
         detail = "\n".join([*parts, error.detail.strip()]).rstrip()
         raise CommandError(FAILED, str(error), detail=detail) from None
     except KeyboardInterrupt:
-        sys.stderr.write("\nInterrupted. What is done stays; the same command goes on from there.\n")
+        sys.stderr.write("\nInterrupted. Finished steps are kept; the same command continues from there.\n")
         raise typer.Exit(INTERRUPTED) from None

@@ -129,7 +129,7 @@ def _local_clouds(directory: Path | None) -> list[str]:
     try:
         project = find_project(directory)
     except CommandError:
-        return []  # the command itself says so
+        return []  # the command itself reports it
     made = [each.parent.name for each in sorted(project.glob(f".local/*/{Paths(Path()).settings.name}"))]
     if not made:
         return []

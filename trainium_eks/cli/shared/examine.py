@@ -78,7 +78,7 @@ def closing(cluster: ClusterOptions, name: str = "", *, checks: bool = True) -> 
     try:
         report = diagnosis(cluster, name, checks=checks)
     except (CommandError, ClusterError, OSError, ValueError):
-        return ""  # the command's own failure is told all the same
+        return ""  # the command's own failure is reported in any case
     failed = report.of(Status.FAIL)
     lines = [f"  {each.fault}: {each.subject}: {each.text}\n  → {each.fix}" for each in failed]
     return printable(as_typed("\n".join(["The doctor finds:", *lines]))) if lines else ""
@@ -136,7 +136,7 @@ def _compared(source: StackAccess, api: Api, directory: Path | None) -> ObjectCo
             return compare(api, StackState.ask(source.stack, find_project(directory)), None, teams)
         why = "outputs from a file do not name them"
     except FileNotFoundError:
-        why = "an `up` goes on, or did not end well"
+        why = "an `up` is running, or has failed"
     except (StateError, CommandError, ClusterError, OSError, *MISSHAPEN) as error:
         why = str(error).partition("\n")[0]
     return ObjectComparison(unread={OBJECTS: why})

@@ -24,7 +24,7 @@ class ShownProgress:
         self._bar = bar
         self._task: TaskID | None = None
         self._last_words = ""
-        self._told = 0.0
+        self._shown_at = 0.0
         self.last: Mapping[str, Any] = {}
         """The last line of the copier; empty where there was none."""
 
@@ -59,8 +59,8 @@ class ShownProgress:
     def _show(self, found: Mapping[str, Any]) -> None:
         words = described(found)
         if self._bar is None:
-            if time.monotonic() - self._told >= _LINE_SECONDS and self.count("total_bytes"):
-                self._told = time.monotonic()
+            if time.monotonic() - self._shown_at >= _LINE_SECONDS and self.count("total_bytes"):
+                self._shown_at = time.monotonic()
                 self.say(words)
             return
         if self._task is None:

@@ -21,7 +21,7 @@ class StackFile:
 
     @classmethod
     def find(cls, project: Project, stack: str) -> "StackFile | None":
-        """Return the file of a stack; None when it has none that can be read."""
+        """Return the file of a stack; None without a readable one."""
         path = project.stack_file(stack)
         try:
             root = yaml.compose(path.read_text(encoding="utf-8")) if path is not None else None

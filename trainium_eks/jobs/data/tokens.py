@@ -72,7 +72,7 @@ def from_secrets_manager(identity: str, region: str, key: str = "") -> str:
     try:
         held: dict[str, Any] = parse_json(text)
     except ValueError:
-        raise NoTokenError(f"the secret {identity} begins as a JSON object and is none") from None
+        raise NoTokenError(f"the secret {identity} starts like a JSON object but is not one") from None
     if not key and len(held) == 1:
         key = next(iter(held))
     if key not in held:

@@ -21,15 +21,15 @@ def files_below(root: Path, left_out: Collection[str]) -> Iterator[tuple[str, Pa
             path, place = entry.relative_to(root).as_posix(), entry.resolve()
             if not place.is_relative_to(top):
                 raise NotInsideError(
-                    f"{path} is a link out of {root}, to {place}; put a copy in its place, or take it away"
+                    f"{path} is a link out of {root}, to {place}; replace it with a copy, or remove it"
                 )
             if place in above:
-                raise NotInsideError(f"{path} is a link to a directory that it is in; take it away")
+                raise NotInsideError(f"{path} is a link to a directory that it is in; remove it")
             if place.is_dir():
                 yield from walk(entry, (*above, place))
             elif place.is_file():
                 yield path, place
             else:
-                raise NotInsideError(f"{path} is no regular file; take it away")
+                raise NotInsideError(f"{path} is not a regular file; remove it")
 
     return walk(root, (top,))

@@ -40,8 +40,7 @@ def words(hint: object) -> tuple[str, ...]:
     return tuple(word for part in get_args(hint) if get_origin(part) is Literal for word in words(part))
 
 
-# Every start of `trn` makes this class: its comparison and its representation would take longer than all else of it.
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class TrainOptions:
     """The options, in the order of the help; None or empty leaves a value to the stack.
 
@@ -55,7 +54,7 @@ class TrainOptions:
         str, _what("--script", about="Training script: a file that travels with the job; image:/PATH is the image's.")
     ] = ""
     """The path is one from here or from `--workspace`, relative to it or absolute. Any other absolute path is the
-    image's; one that this machine has, too, is refused until `image:` says so."""
+    image's; one that exists on this machine, too, is refused without `image:`."""
     module: Annotated[str, _what("--module", "-m", about="Python module of the image to run.")] = ""
     example: Annotated[
         str,

@@ -92,8 +92,8 @@ def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
 
 
 def kubeflow_pod(job: TrainingJob, name: str, place: RankWords, rank_label: str) -> dict[str, Any]:
-    """Return the template of a pod of the one container ``name`` for a Kubeflow controller, which labels each pod with
-    its node's number. Volcano's controllers set the scheduler and the priority on the pods of their own jobs."""
+    """Return the template of a pod with the container ``name`` for a Kubeflow controller, which labels each pod with
+    the number of its node. For Volcano's own jobs its controllers set scheduler and priority."""
     pod = torchx_pod(job, name, place, environment(job), _app_labels(job))
     complete_pod(pod, job)
     spec = pod["spec"]

@@ -21,10 +21,10 @@ def fault_of(program: Program, content: bytes | None = None) -> tuple[str, str] 
     path, named = PurePosixPath(program.script), re.search(rb"[\w./-]+\.py\b", content or b"")
     ranks = f"trn starts the ranks itself: --script {named[0].decode() if named else 'FILE.py'} -- ARGUMENTS"
     if _LAUNCHER.fullmatch(path.name or program.module):
-        return "it is a launcher, and each rank would start ranks of its own", ranks
+        return "it is a launcher, and each rank would start more ranks", ranks
     if not program.script:
         is_file = "/" in program.module or program.module.endswith((".py", ".ipynb", *_SHELLS))
-        return ("it is no name of a module", f"a file is named by --script {program.module}") if is_file else None
+        return ("it is not a module name", f"a file is named by --script {program.module}") if is_file else None
     first = (content or b"").partition(b"\n")[0].decode(errors="replace")
     words = [each.rpartition("/")[2] for each in first[2:].split() if not each.startswith("-") and "=" not in each]
     interpreter = next((each for each in words if each != "env"), "") if first.startswith("#!") else ""

@@ -153,7 +153,7 @@ def _problems(request: JobRequest, job: TrainingJob) -> Iterator[Problem]:
         reason = f"{job.instance.name} has no EFA, without which its nodes cannot train together"
         yield Problem("--nodes", reason, value=job.nodes, good=1)
     for each in sorted({*TOKEN_VARIABLES, *TRACKING_TOKENS} & request.variables.keys()):
-        reason = "it would stand in the job's script in S3, where others read it"
+        reason = "others could read it in the job's script in S3"
         yield Problem("--env", reason, "the container has no network: bring gated models by --channel", value=each)
     allowed = resources.allowed_ranks(job.instance)
     if job.ranks_per_node not in allowed:

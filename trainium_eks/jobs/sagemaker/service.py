@@ -87,8 +87,8 @@ class SageMakerJobs:
         mine = made.uri("checkpoints")
         other = next((each for each in self.jobs(None) if each.checkpoints == mine), None)
         if other is not None:
-            fix = f"trn cancel {other.name} stops it; another --name has checkpoints of its own"
-            raise AwsError(f"the job {other.name} goes on and writes to {mine}: {fix}")
+            fix = f"trn cancel {other.name} stops it; another --name has separate checkpoints"
+            raise AwsError(f"the job {other.name} is running and writes to {mine}: {fix}")
 
     def jobs(self, ended_since: datetime | None) -> list[SageMakerWork]:
         """Return the namespace's running jobs, and jobs that ended after a time. None: only running jobs."""

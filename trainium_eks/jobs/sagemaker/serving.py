@@ -101,7 +101,7 @@ def problems(made: ServedModel) -> Iterator[Problem]:
 def file_problems(source: str, target: str, where: SageMakerOutput) -> Iterator[Problem]:
     """Yield the problems of the input and the output of batch transform."""
     if not source.startswith(f"s3://{where.bucket}/"):
-        reason = f"it is no object of the bucket {where.bucket}, which the execution role reads"
+        reason = f"it is not an object of the bucket {where.bucket}, which the execution role reads"
         yield Problem("INPUT", reason, value=source, good=f"s3://{where.bucket}/<path>.jsonl")
     elif not source.endswith((".jsonl", "/")):
         yield Problem("INPUT", "it is neither JSON lines nor a prefix that ends with /", "name a .jsonl", value=source)

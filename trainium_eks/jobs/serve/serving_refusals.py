@@ -69,7 +69,7 @@ def problems(
         reason = f"another object ({holder}) has a Service of this name"
         found.append(Problem("--name", reason, value=name, good=f"serve-{name}"[:LONGEST_NAME]))
     if queue not in namespace.queues:
-        reason = f"it is none of the queues of {namespace.name}"
+        reason = f"it is not one of the queues of {namespace.name}"
         near = nearest(queue, namespace.queues)
         found.append(Problem("--queue", reason, value=queue, allowed=namespace.queues, good=near))
     found += _device_problems(where, instance, devices, is_whole=namespace.whole_nodes)

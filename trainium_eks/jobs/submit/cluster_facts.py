@@ -33,7 +33,7 @@ def jobs(api: Api, namespace: str) -> dict[str, str]:
 
 
 def services(api: Api, namespace: str) -> dict[str, str]:
-    """Return the Services of a namespace, each with its owner (``Deployment chat``), or itself where it has none;
+    """Return the Services of a namespace, each with its owner (``Deployment chat``), or itself without one;
     nothing where they may not be read."""
     try:
         found = api.list("v1", "Service", namespace=namespace)

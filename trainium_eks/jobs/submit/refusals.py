@@ -82,7 +82,7 @@ def _name_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[
         return [Problem("--name", reason, value=job.name, good=good if NAME.fullmatch(good) else "train")]
     if job.name in facts.jobs:
         reason = f"there is a job of this name ({facts.jobs[job.name]})"
-        fix = f"or take that one away: trn cancel {job.name}; without --name each job gets a name of its own"
+        fix = f"or take that one away: trn cancel {job.name}; without --name each job gets a unique name"
         return [Problem("--name", reason, fix, value=job.name, good=f"{request.name}-{facts.unique}"[:LONGEST_NAME])]
     # Controllers take a Service of the name for the job's own: its nodes would not find each other.
     ends = ("-master-0", "-worker-0") if request.kind == "pytorchjob" else ("",)
@@ -302,7 +302,7 @@ def _cache_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list
 def _token_problems(request: JobRequest, facts: Facts) -> list[Problem]:
     """Return the problems of tokens, which belong into a Secret: readers of jobs also read their variables."""
     found = []
-    reason = "it would stand in the job's object, where others read it"
+    reason = "others could read it in the job's object"
     for name in request.variables:
         fix = ""
         if name in secrets.TOKEN_VARIABLES:

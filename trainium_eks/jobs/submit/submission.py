@@ -53,7 +53,7 @@ def _create(
     api: Api, manifest: Mapping[str, Any], waiting: Callable[[str], None], *, dry_run: bool = False
 ) -> dict[str, Any]:
     """Create an object, again and again while the namespace's quota does not count its kind yet."""
-    begun, told = time.monotonic(), False
+    begun, said = time.monotonic(), False
     while True:
         try:
             return api.create(manifest, dry_run=dry_run)
@@ -68,9 +68,9 @@ def _create(
             if time.monotonic() - begun >= COUNTED_SECONDS:
                 mend = f"Ask an administrator why: kubectl describe resourcequota {unknown['quota']}"
                 raise ApiError(error.status, error.reason, f"{error.message}\n  {reason} {mend}") from None
-        if not told:
+        if not said:
             waiting(f"{reason} It counts kinds that are new to the cluster within 5.5 minutes; waiting for it.")
-            told = True
+            said = True
         time.sleep(RETRY_SECONDS)
 
 

@@ -142,8 +142,8 @@ def root_cause(log: str) -> tuple[int, int] | None:
 def first_error(log: Sequence[str]) -> str:
     """Return the error of the rank that failed first, from the end of its node's log: as the gang launcher prints it,
     else the last line of that rank's traceback, above torchrun's summary; empty where the log has neither."""
-    if told := _after(log, _FIRST_FAILURE):
-        return told
+    if failure := _after(log, _FIRST_FAILURE):
+        return failure
     _, _, after = "\n".join(log).partition(_ROOT_CAUSE)
     rank = _FIRST_RANK.search(after[:_SUMMARY_CHARACTERS])
     error, is_open = "", False
@@ -176,7 +176,7 @@ def restarts(snapshot: JobSnapshot) -> list[Restart]:
 
 
 def _cause(snapshot: JobSnapshot, at: datetime) -> str:
-    told = [
+    warnings = [
         event
         for event in snapshot.events
         if event["involvedObject"].get("kind") == "Pod"
@@ -184,8 +184,8 @@ def _cause(snapshot: JobSnapshot, at: datetime) -> str:
         and event.get("reason") not in _PLACING
         and (event.get("type") == "Warning" or event.get("reason") in _TELLING)
     ]
-    if told:
-        event = told[-1]
+    if warnings:
+        event = warnings[-1]
         return f"{event['involvedObject']['name']}: {' '.join(str(event.get('message', event['reason'])).split())}"
     still_there = first_failure(exits(snapshot.pods))
     # A pod of a later start ended after this restart.

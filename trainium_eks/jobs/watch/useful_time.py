@@ -53,10 +53,10 @@ def measured(job: WatchedJob, pods: Sequence[Object], progress: Progress, output
     useful = progress.last.number * progress.seconds_per_step / seconds
     if useful > 1:
         return None  # it went on from checkpoints that were there before it
-    told = interval_seconds(_environment(pods[0]))
+    interval = interval_seconds(_environment(pods[0]))
     better = _better(job, pods[0], progress, outputs)
-    same = told and better and 1 / WORTH_A_CHANGE <= better / told <= WORTH_A_CHANGE
-    return JobFigures(useful, progress.save_seconds, told, None if same or not told else better)
+    same = interval and better and 1 / WORTH_A_CHANGE <= better / interval <= WORTH_A_CHANGE
+    return JobFigures(useful, progress.save_seconds, interval, None if same or not interval else better)
 
 
 def _begun(job: WatchedJob) -> float:

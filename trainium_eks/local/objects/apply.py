@@ -120,7 +120,7 @@ class Objects:
             return Change.CREATED, self._api.apply(wanted)
         if before["metadata"].get("deletionTimestamp"):
             if reference.kind == "PersistentVolume":
-                make_room()  # the volume stays until its claim is gone, which nobody else deletes
+                make_room()  # the volume stays until its claim is gone, which no other owner deletes
             self._await_deletion(reference, before, patience)
             return Change.CREATED, self._api.apply(wanted)
         if (before.get("status") or {}).get("phase") != "Lost":  # a claim whose volume is gone never binds again
@@ -229,7 +229,7 @@ class Objects:
     def _await_deletion(self, reference: ObjectReference, before: Mapping[str, Any], patience: Patience) -> None:
         while True:
             live = self._api.get(reference)
-            # An object with another uid was made anew since, by a controller for instance.
+            # An object with another uid was recreated since, by a controller for instance.
             if live is None or live["metadata"].get("uid") != before["metadata"].get("uid"):
                 return
             if not patience.wait(f"{reference}: it is being deleted"):

@@ -164,7 +164,7 @@ class Releases:
         made = [webhooks.parsed(document) for document in webhooks.documents(status.manifest)]
         wrong = in_parallel(differs, made, threads=_CHECK_THREADS)
         return [
-            drift.placed(self._api, each, release.namespace)
+            drift.with_namespace(self._api, each, release.namespace)
             for each, is_wrong in zip(made, wrong, strict=True)
             if is_wrong
         ]

@@ -44,8 +44,8 @@ class Chosen:
     def sentences(self) -> tuple[str, ...]:
         """Return the sentences for the user."""
         what = {
-            Isolation.NET: "in namespaces of their own, network included",
-            Isolation.NS: "in namespaces of their own, on this machine's network",
+            Isolation.NET: "in separate namespaces, network included",
+            Isolation.NS: "in separate namespaces, on this machine's network",
             Isolation.PLAIN: "as plain processes",
         }[self.isolation]
         lines = [f"Pods with local/ images run here, {what}. Not isolated: {_NOT_ISOLATED[self.isolation]}."]

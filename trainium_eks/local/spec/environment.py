@@ -105,7 +105,7 @@ def command(container: Body, made: Mapping[str, str]) -> tuple[str, ...]:
     """Return a container's command and arguments."""
     argv = tuple(expanded(each, made) for each in (*(container.get("command") or ()), *(container.get("args") or ())))
     if not argv:
-        why = "no command specified: local images have none of their own, set `command`"
+        why = "no command specified: local images have no default, set `command`"
         raise UnmetError("CreateContainerError", why, container["name"])
     return argv
 

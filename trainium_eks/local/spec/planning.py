@@ -104,7 +104,7 @@ def _container(
 ) -> Container:
     name = body["name"]
     if body.get("restartPolicy"):
-        why = "a restartPolicy of its own (a sidecar) is not known here: make it one of the pod's containers"
+        why = "init containers with a restartPolicy (sidecars) are unsupported: make it one of the pod's containers"
         raise UnmetError("CreateContainerConfigError", why, name)
     image = known.find_image(body["image"])
     if image is None:

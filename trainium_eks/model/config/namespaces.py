@@ -70,7 +70,7 @@ class NamespaceConfig(ConfigModel):
     """Name of an S3 bucket, besides the stack's, in which its jobs may read and write below the prefix
     ``<namespace>/``."""
     data_bucket_key_arn: OutputText | None = None
-    """ARN of the KMS key that encrypts that bucket. Unset: it has no key of its own."""
+    """ARN of the KMS key that encrypts that bucket. Unset: the bucket uses no KMS key."""
     training_user_id: UserId = DEFAULT_USER_ID
     """UID and GID that own its directories on the file system and that its jobs run as; each team has its own."""
     partial_nodes: StrictBool | None = None

@@ -62,9 +62,10 @@ class GrafanaConfig(ConfigModel):
     in_cluster: StrictBool = True
     """Grafana in the cluster, reached by `kubectl port-forward`."""
     volume_gib: Annotated[StrictInt, Bounds(1, formats.LARGEST_ROOT_GIB, "GiB")] = 10
-    """Size of its volume, GiB; it holds users' settings and dashboards of their own."""
+    """Size of its volume, GiB; it holds users' settings and their own dashboards."""
     managed: ManagedGrafanaConfig | None = None
-    """Amazon Managed Grafana besides; null for none. It is billed by user, and its dashboards are imported by hand."""
+    """Amazon Managed Grafana in addition; null for none. It is billed by user, and its dashboards are imported by
+    hand."""
 
 
 class LogsConfig(ConfigModel):

@@ -33,7 +33,7 @@ class SageMakerConfig(ConfigModel):
     """Name of an existing bucket for data, checkpoints and models. Unset: the bucket behind the file system, else a new
     one."""
     bucket_key_arn: OutputText | None = None
-    """ARN of the KMS key that encrypts the existing bucket. Unset: the bucket has no key of its own."""
+    """ARN of the KMS key that encrypts the existing bucket. Unset: the bucket uses no KMS key."""
     prefix: Annotated[LooseStr, Length(900, "SageMaker")] = "sagemaker"
     """Key prefix of checkpoints and models, without slashes at its ends; the role may write nowhere else."""
     log_retention_days: formats.RetentionDays | None = None

@@ -32,7 +32,7 @@ class S3Durability(ConfigModel):
     """Name of an existing bucket in the same region. Unset: the stack makes one, versioned and retained."""
     bucket_key_arn: OutputText | None = None
     """ARN of the KMS key that encrypts the existing bucket. Jobs get its use through S3; its key policy lets FSx' role
-    ``AWSServiceRoleForFSxS3Access_*`` use it, too. Unset: the bucket has no key of its own."""
+    ``AWSServiceRoleForFSxS3Access_*`` use it, too. Unset: the bucket uses no KMS key."""
     prefix: Annotated[str, Length(900, "FSx")] = ""
     """Key prefix within the bucket, without leading slash."""
     file_system_path: Annotated[str, Length(4096, "FSx")] = "/"

@@ -40,7 +40,7 @@ class WaiverConfig(ConfigModel):
     """Why, for readers of the plan."""
     expires: Annotated[str, pydantic.BeforeValidator(_day)]
     """The last day on which it holds, ``YYYY-MM-DD`` in UTC, no more than a year ahead. From the next day on the plan
-    fails, until the rule passes or somebody sets another day."""
+    fails, until the rule passes or another day is set."""
 
     @pydantic.model_validator(mode="before")
     @classmethod

@@ -57,7 +57,7 @@ class VolcanoConfig(ConfigModel):
     rendezvous: Literal["c10d", "etcd"] = "c10d"
     """How workers find each other. ``c10d`` needs nothing; ``etcd`` adds a single etcd 3.5 in the cluster."""
     image_registry: str = "docker.io"
-    """Registry of Volcano's images (``volcanosh/…``), with a prefix of its own or none. Docker Hub bounds the pulls of
+    """Registry of Volcano's images (``volcanosh/…``), with or without its own prefix. Docker Hub bounds the pulls of
     all nodes behind one NAT together; a mirror, or a pull-through cache of ECR, does not
     (``111122223333.dkr.ecr.us-west-2.amazonaws.com/docker-hub``)."""
 

@@ -135,7 +135,7 @@ class State:
             return State(**data, results=tuple(results))
         except (OSError, *MISSHAPEN):
             raise RunError(
-                f"{file} is no acceptance run of this release: finish the run with the release that began it, or "
+                f"{file} is not an acceptance run of this release: finish the run with the release that began it, or "
                 "destroy the stack and remove the file"
             ) from None
 

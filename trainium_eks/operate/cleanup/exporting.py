@@ -79,13 +79,13 @@ class Export:
         except _TimeOverError as over:
             raise NotExportedError(
                 f"{over} did not happen within {self._patience.seconds / 60:g} minutes; nothing was destroyed. "
-                "The export goes on in AWS.\n"
+                "The export continues in AWS.\n"
                 "  Run it again, which waits for it, with more time (--export-minutes=600) or without it (--no-export)."
                 f"\n{self.resume()}"
             ) from None
         except KeyboardInterrupt:
             self._say(
-                f"\nStopped waiting; nothing was destroyed, and an export that has begun goes on.\n{self.resume()}"
+                f"\nStopped waiting; nothing was destroyed, and an export that has started continues.\n{self.resume()}"
             )
             raise
         except (NotExportedError, sessions.AwsError):

@@ -104,7 +104,7 @@ def _lustre_hourly(file_system: Json, lustre: Json) -> float | None:
     return None if any(line.hourly_usd is None for line in lines) else sum(line.hourly_usd or 0.0 for line in lines)
 
 
-EKS_LOGS = "EKS wrote it anew for the last lines of its deleted cluster (terraform-aws-eks#2446)"
+EKS_LOGS = "EKS recreated it for the last lines of its deleted cluster (terraform-aws-eks#2446)"
 
 
 def log_groups(where: Where) -> Iterator[LeftOver]:

@@ -131,7 +131,7 @@ class _CapacityChecks:
         now = self._now()
         if (ends is not None and ends <= now) or STATES.get(state) == "over":
             told = f"it ended {_date(ends)}" if ends is not None and ends <= now else f"it is {state}"
-            return failed(told, f"reserve anew and set {_key(group, 'capacity.id')}, or remove the group")
+            return failed(told, f"make a new reservation and set {_key(group, 'capacity.id')}, or remove the group")
         if STATES.get(state) == "coming" or (begins is not None and begins > now):
             # The time of a delayed one may be over.
             told = f"it is {state}"

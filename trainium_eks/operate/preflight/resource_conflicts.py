@@ -246,7 +246,7 @@ class _ConflictChecks:
             return passed("free")
         arn = found["arn"].removesuffix(":*")
         tags = self._account.call("logs", "list_tags_for_resource", resourceArn=arn)["tags"]
-        return self._taken(tags, f"aws logs delete-log-group --log-group-name {name}, once nobody needs its logs")
+        return self._taken(tags, f"aws logs delete-log-group --log-group-name {name}, once its logs are not needed")
 
     def _taken(self, tags: dict[str, str], remedy: str) -> Finding:
         if not self._present.owns(tags):

@@ -50,7 +50,7 @@ def render(review: Review, platform: Platform, scrubber: Scrubber, link: str = "
     for name in (review.project, review.stack):
         # Pulumi takes no other names, and the marker would not be found.
         if not NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a project or a stack")
+            raise ValueError(f"{name!r} is not the name of a project or a stack")
     words = Words(scrubber)
     first = [platform.hidden.format(f"trn-preview:{review.project}/{review.stack}"), ""]
     footer = _footer(review, words, link)

@@ -130,7 +130,7 @@ def _of_stack(before: Graph, after: Graph, changes: Changes) -> Iterator[Risk]:
         return
     for output in changes.outputs:
         gone = PathChange(f"outputs.{output.path}", output.before, output.after)
-        yield Risk("review", "an output is gone: whoever reads it fails", stack, (gone,))
+        yield Risk("review", "an output is removed: its readers fail", stack, (gone,))
     old, new = provider_versions(before), provider_versions(after)
     for package in sorted(old.keys() & new.keys()):
         if old[package] != new[package]:

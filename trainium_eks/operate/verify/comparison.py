@@ -57,7 +57,7 @@ def compare(api: Api, state: StackState, local: LocalReport | None, teams: Colle
     The comparison takes the right to patch: see :mod:`trainium_eks.kube.drift`.
     """
     if state.pending:
-        return ObjectComparison(unread={OBJECTS: "an update goes on, or was interrupted: trn orphans"})
+        return ObjectComparison(unread={OBJECTS: "an update is running, or was interrupted: trn orphans"})
     resources = [each for each in state.resources if each.id and not each.replaced]
     of_type = {type_: [each for each in resources if each.type == type_] for type_ in {each.type for each in resources}}
     wanted: list[_Wanted] = [

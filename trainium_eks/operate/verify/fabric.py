@@ -82,10 +82,10 @@ def read_report(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise ReportFaultError(f"it is no JSON ({error})") from None
+        raise ReportFaultError(f"it is not JSON ({error})") from None
     report = document.get("fabric", document) if isinstance(document, dict) else None
     if not isinstance(report, dict) or not isinstance(report.get("findings"), list):
-        raise ReportFaultError("it is no report of the fabric test")
+        raise ReportFaultError("it is not a report of the fabric test")
     if report.get("schemaVersion") != SCHEMA_VERSION:
         raise ReportFaultError(f"it has version {report.get('schemaVersion')!r}, and {SCHEMA_VERSION} is known")
     return report

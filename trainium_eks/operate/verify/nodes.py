@@ -77,7 +77,7 @@ def _count(cluster: ClusterState, group: NodeGroupOutput) -> Finding:
         return failed(id_, group.name, detail, _few(cluster, group), fault="nodes-missing")
     if len(nodes) > many:
         remedy = (
-            f"somebody scaled it outside the stack: {cluster.restore} sets it back; a group with an autoscaler "
+            f"it was scaled outside the stack: {cluster.restore} sets it back; a group with an autoscaler "
             "needs ignoreDesiredSize: true"
         )
         return failed(id_, group.name, detail, remedy)
@@ -153,7 +153,7 @@ def _device(cluster: ClusterState, group: NodeGroupOutput, resource: str, wants:
         causes.setdefault(_cause(node, resource, wants), node)
     remedy = "; ".join(_device_remedy(cause, node, resource) for cause, node in causes.items())
     if cluster.local is not None:
-        remedy = f"the nodes are simulated, and somebody changed them: {cluster.deploy} sets them back"
+        remedy = f"the nodes are simulated, and were changed: {cluster.deploy} sets them back"
     return failed(id_, subject, detail, remedy, faults, fault=next(iter(causes)))
 
 

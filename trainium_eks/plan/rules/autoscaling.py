@@ -86,7 +86,7 @@ def one_autoscaler(graph: Graph) -> Iterator[Finding]:
         if served_cpu and not items(pool.spec.get("taints")):
             other = served_cpu[0].resource.name
             faults.append(f"it has no taint, and Cluster Autoscaler serves {other}: wanted one of the two")
-        yield from judged(pool.resource, faults, "nobody else buys for its pods")
+        yield from judged(pool.resource, faults, "no other autoscaler serves its pods")
 
 
 @rule(

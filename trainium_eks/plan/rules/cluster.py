@@ -133,7 +133,7 @@ def deletion_protection(graph: Graph) -> Iterator[Finding]:
         yield from judged(plane.resource, faults, "EKS and Pulumi both refuse to delete it")
 
 
-@rule("R07", "Make nobody an administrator for having run the first update", "medium", "CIS 4.1.1, CIS 5.5.1")
+@rule("R07", "Do not leave the creator an administrator", "medium", "CIS 4.1.1, CIS 5.5.1")
 def creator(graph: Graph) -> Iterator[Finding]:
     """The identity that ran the first `up` stays an administrator of the cluster, unless the cluster says otherwise."""
     for plane in graph.control_planes:

@@ -147,7 +147,7 @@ def rbac(graph: Graph) -> Iterator[Finding]:
     bound = set()
     for binding in _bindings(graph):
         admin = at(binding.inputs, "roleRef.name") == "cluster-admin"
-        faults = ["roleRef.name is cluster-admin, wanted a role of its own"] if admin else []
+        faults = ["roleRef.name is cluster-admin, wanted a separate role"] if admin else []
         for subject in items(binding.inputs.get("subjects")):
             if at(subject, "kind") == "ServiceAccount":
                 bound.add((text(at(subject, "namespace")) or namespace(binding), text(at(subject, "name"))))
@@ -165,7 +165,7 @@ def network_policies(graph: Graph) -> Iterator[Finding]:
     for each in graph.of_type(NAMESPACE):
         if is_tenant(graph, each):
             yield from judged(
-                each, _policy_faults(graph.beside(each), object_name(each)), "denies by default, open within"
+                each, _policy_faults(graph.cluster_objects(each), object_name(each)), "denies by default, open within"
             )
     addons = graph.addons("vpc-cni")
     for addon in addons:
@@ -362,7 +362,7 @@ def _addon_identity_findings(graph: Graph, users: dict[str, list[str]]) -> Itera
                 faults.append("serviceAccountRoleArn is set, wanted podIdentityAssociations")
             pairs = items(addon.inputs.get("podIdentityAssociations"))
             if not pairs and (identity.namespace, identity.service_account) not in stated:
-                faults.append("podIdentityAssociations is unset, wanted a role of its own")
+                faults.append("podIdentityAssociations is unset, wanted a separate role")
             for index, _ in enumerate(listed(pairs)):
                 for role in graph.refers(addon, f"podIdentityAssociations[{index}].roleArn", ROLE):
                     users.setdefault(role.urn, []).append(addon.name)

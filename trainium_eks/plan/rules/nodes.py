@@ -222,7 +222,7 @@ def _of_templates(graph: Graph, faults_of: Callable[[Json], Iterator[str]], good
     for group in graph.node_groups:
         if group.template is None:
             yield Finding(
-                Status.FAIL, group.resource.urn, "launchTemplate is not of this program, wanted one that says so"
+                Status.FAIL, group.resource.urn, "launchTemplate is not of this program, wanted one of this program"
             )
 
 

@@ -84,7 +84,7 @@ def container_logs(graph: Graph) -> Iterator[Finding]:
         yield from judged(release, faults, "its log group exists before it")
 
 
-@rule("R85", "Let nobody outside into the monitoring namespace", "high", "CKV2_K8S_6, CIS 4.3.2")
+@rule("R85", "Close the monitoring namespace to other namespaces", "high", "CKV2_K8S_6, CIS 4.3.2")
 def closed(graph: Graph) -> Iterator[Finding]:
     """Prometheus and Alertmanager have no login, and hold every series of every team. A network policy selects all pods
     of their namespace, and none lets in other namespaces or every address on any port but the operator's webhook."""
@@ -102,7 +102,7 @@ def closed(graph: Graph) -> Iterator[Finding]:
         yield from judged(release, faults, "only its own pods get in")
 
 
-@rule("R86", "Show Prometheus and Grafana to nobody outside the cluster", "high", "CKV_K8S_43, own")
+@rule("R86", "Keep Prometheus and Grafana inside the cluster", "high", "CKV_K8S_43, own")
 def private(graph: Graph) -> Iterator[Finding]:
     """No part of the stack has an ingress, a route, or a service with an address outside the cluster; Grafana requires
     a login, and its password is not in the values, which Pulumi's state keeps. Amazon Managed Grafana, which is public,

@@ -171,7 +171,7 @@ def open_corpus(
     stage = f"trn stage wikicorpus-bert-{sequence if sequence == 512 else 128}"
     if not directory.is_dir():
         raise RefusalError(
-            f"{directory} is no directory. '{stage}' brings the data; --synthetic 10000 trains on made-up examples"
+            f"{directory} is not a directory. '{stage}' brings the data; --synthetic 10000 trains on made-up examples"
         )
     if not any(directory.rglob("*.hdf5")):
         raise RefusalError(f"{directory} holds no .hdf5 files to train from. '{stage}' brings them")
@@ -232,7 +232,7 @@ def _content(path: Path, vocabulary: int) -> Columns:
         if values.min() < 0 or values.max() >= limits.get(name, 2)
     ]
     if wrong:
-        raise RefusalError(f"{path} is no data set for this model: {'; '.join(wrong)}")
+        raise RefusalError(f"{path} is not a data set for this model: {'; '.join(wrong)}")
     return {name: values.astype(np.min_scalar_type(limits.get(name, 2) - 1)) for name, values in columns.items()}
 
 

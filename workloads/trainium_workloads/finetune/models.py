@@ -63,7 +63,7 @@ def _found(model: str, output: Path, seed: int) -> Path:
     directory = Path(model)
     if not directory.is_dir():
         if model.count("/") != 1 or model.startswith((".", "/")):
-            raise RefusalError(f"--model {model} is no directory; a name on the Hugging Face Hub is ORGANIZATION/NAME")
+            raise RefusalError(f"--model {model} is not a directory; names on Hugging Face Hub are ORGANIZATION/NAME")
         return _download(model, output)
     if any(directory.glob("*.safetensors")):
         return directory
@@ -85,7 +85,7 @@ def read_configuration(directory: Path) -> Any:
     except (OSError, ValueError, KeyError) as error:
         raise RefusalError(f"{directory}/config.json cannot be read: {first_line(error)}") from None
     if type(found) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise RefusalError(f"{directory} holds a {found.model_type}, which is no causal language model of transformers")
+        raise RefusalError(f"{directory} holds a {found.model_type}, which is not a causal model of transformers")
     if found.is_encoder_decoder:
         reason = "whose decoder alone, without what it reads, would be trained"
         raise RefusalError(f"{directory} holds a {found.model_type}, {reason}: take a causal language model")
@@ -113,7 +113,7 @@ def load(directory: Path, asked: Namespace, options: Options, backend: Backend) 
             dtype=torch.bfloat16 if asked.lora and is_mixed else torch.float32,
             local_files_only=True,
             use_safetensors=True,
-            ignore_mismatched_sizes=True,  # they are told, as missing ones are
+            ignore_mismatched_sizes=True,  # they are reported, as missing ones are
             output_loading_info=True,
             **settings,
         )
@@ -190,7 +190,7 @@ def export(
         (part / "chat_template.jinja").write_text(tells.chat_template, encoding="utf-8")
     (part / EXPORTED).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     for each in part.iterdir():
-        each.chmod(0o664)  # the package lets nobody else read weights, and a team shares a volume
+        each.chmod(0o664)  # the package lets no other user read weights, and a team shares a volume
     take_place(part, to)
 
 

@@ -17,7 +17,7 @@ from trainium_workloads.data_files import files_of
 from trainium_workloads.finetune import packing, rows
 from trainium_workloads.finetune.packing import Packing
 from trainium_workloads.finetune.targets import DOUBLE, EMPTY, NO_ANSWER, OPEN, Document, Encoder, LossOn
-from trainium_workloads.tokenized import Rows, kept, read_tokenizer, stamps
+from trainium_workloads.tokenized import Rows, cached_tokens, read_tokenizer, stamps
 from trainium_workloads.training.refusal import RefusalError
 
 _KINDS: Final = (".txt", ".jsonl", ".json", ".parquet", ".arrow")
@@ -77,7 +77,7 @@ def prepare(data: Path, tokenizer: Path, cache: Path, form: Form, split: str = "
         documents = _documents(chain(first, found), encoder)
         packing.write(file, documents, form.length, packs, pad)
 
-    return kept(cache, "texts", key, make)
+    return cached_tokens(cache, "texts", key, make)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def for_servers(tokenizer: Path, chat_template: Path | None, data: Rows) -> ForS
     some = data.at(range(min(len(data), packing.TOGETHER)))
     is_learnt = end is not None and bool((some.get("labels", some["tokens"]) == end).any())
     if ids and end is None and "labels" in some:
-        print(f"answers end with {after!r}, which is no token: give it to servers as a stop string", flush=True)
+        print(f"answers end with {after!r}, which is not a token: give it to servers as a stop string", flush=True)
     return ForServers(
         tokenizer, end if is_learnt and end != made.eos_token_id else None, other if printed != own else None
     )
@@ -140,7 +140,9 @@ def prepare_synthetic(count: int, length: int, seed: int, cache: Path) -> Path:
         yield from (Document(each.tolist(), []) for each in made)
         yield Document([0], [])  # the last example predicts it
 
-    return kept(cache, "synthetic", [count, length, seed], lambda file: packing.write(file, documents(), length, "cut"))
+    return cached_tokens(
+        cache, "synthetic", [count, length, seed], lambda file: packing.write(file, documents(), length, "cut")
+    )
 
 
 def _texts_alone(found: Iterator[rows.Row], first: list[rows.Row]) -> Iterator[rows.Row]:
@@ -148,7 +150,7 @@ def _texts_alone(found: Iterator[rows.Row], first: list[rows.Row]) -> Iterator[r
     of which pieces of all in a row would learn every token."""
     for row in found:
         if row.kind != "text":
-            fault = f"{row.place} is no text, as {first[0].place} is"
+            fault = f"{row.place} is not text, as {first[0].place} is"
             raise RefusalError(f"{fault}: take --packing documents, in which each row is learnt by its kind")
         yield row
 

@@ -53,7 +53,7 @@ class Invocations:
             try:
                 request = _request(json.loads(body))
             except ValueError as error:
-                await _answer(send, 400, _detail(f"the body is no request: {error}"))
+                await _answer(send, 400, _detail(f"the body is not a request: {error}"))
             else:
                 await self._app(*_posted(scope, receive, *request), send)
         elif content in LINES:
@@ -108,7 +108,7 @@ def _requests(body: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
         except (ValueError, TypeError) as error:
             raise ValueError(f"line {number} is neither a text, nor has {' or '.join(names)}: {error}") from None
         if request is None and not isinstance(text, str):
-            raise ValueError(f"line {number}: the text is no string")
+            raise ValueError(f"line {number}: the text is not a string")
         if texts and (request is not None or len(texts) == _TEXTS):
             yield "/predict", {"texts": texts}
             texts = []

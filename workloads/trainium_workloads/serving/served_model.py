@@ -39,6 +39,6 @@ def read(file: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(file.read_text(encoding="utf-8")))
     except OSError as error:
-        raise RefusalError(f"{file.parent} is no model's directory: {file.name}: {error.strerror or error}") from None
+        raise RefusalError(f"{file.parent} is not a model directory: {file.name}: {error.strerror or error}") from None
     except (ValueError, TypeError) as error:
-        raise RefusalError(f"{file} is no JSON object: {error}") from None
+        raise RefusalError(f"{file} is not a JSON object: {error}") from None

@@ -97,7 +97,7 @@ def source_of(url: str, workers: int) -> Source:
         from trainium_workloads.stage.here import Here
 
         return Here(url)
-    raise StageError(f"{url!r} is no source: it must begin with s3://, https://, http://, hf://, file://")
+    raise StageError(f"{url!r} is not a source: it must begin with s3://, https://, http://, hf://, file://")
 
 
 def below(root: Path, to: str) -> Path:
@@ -122,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--extract", action="store_true", help="unpack archives")
     parser.add_argument("--include", action="append", default=[], metavar="PATTERN")
     parser.add_argument("--exclude", action="append", default=[], metavar="PATTERN")
-    parser.add_argument("--replace", action="store_true", help="copy staged files anew")
+    parser.add_argument("--replace", action="store_true", help="copy staged files again")
     parser.add_argument("--workers", type=int, default=16, help="files or pieces that are fetched at once")
     return parser
 

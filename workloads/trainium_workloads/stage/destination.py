@@ -71,8 +71,8 @@ class Destination:
             raise StageError(f"{there} holds something else, {staged}: {there_is}. Give another --to, or --replace")
         for line in () if self.request["extract"] else _lines(there / MANIFEST):  # no line is of an unpacked file
             if (size := _size(there / line["path"])) != line["size"]:
-                wrong = "has gone" if size < 0 else f"has {size:,} bytes instead of {line['size']:,}"
-                raise StageError(f"{there} was {staged}, but {line['path']} {wrong}: --replace copies it anew")
+                wrong = "is missing" if size < 0 else f"has {size:,} bytes instead of {line['size']:,}"
+                raise StageError(f"{there} was {staged}, but {line['path']} {wrong}: --replace copies it again")
         return marker
 
     def missing(self, files: Iterable[File]) -> list[File]:

@@ -57,7 +57,7 @@ def check_path(path: str, source: str) -> None:
     parts = path.split("/")
     is_file = all(part not in ("", ".", "..") and len(part.encode(errors="surrogateescape")) < 256 for part in parts)
     if not is_file or any(ord(letter) < 32 for letter in path):
-        raise StageError(f"{source} names a file {path!r}, which is no path below a directory")
+        raise StageError(f"{source} names a file {path!r}, which is not a path below a directory")
     if path.startswith(RESERVED):
         raise StageError(f"{source} names a file {path!r}; names that begin with {RESERVED} are the copier's own")
 

@@ -36,7 +36,7 @@ class Here:
         if place != file and self._root.is_dir() and not place.is_relative_to(self._root.resolve()):
             raise StageError(f"{path} is a link out of {self._root}, to {place}: put copies in place of links (cp -rL)")
         if not place.is_file():
-            raise StageError(f"{path} of {self._root} is no regular file, nor a link to one: take it away")
+            raise StageError(f"{path} of {self._root} is not a regular file or a link to one: remove it")
         found = place.stat()
         return File(path, str(place), found.st_size, f"{found.st_mtime_ns}-{found.st_ino}")
 

@@ -28,7 +28,7 @@ class Web:
     def __init__(self, source: str) -> None:
         parts = urlsplit(source)
         if not parts.hostname:
-            raise StageError(f"{source} is no http or https URL")
+            raise StageError(f"{source} is not an http or https URL")
         self._source = source
         proxies = {} if urllib.request.proxy_bypass(parts.hostname) else urllib.request.getproxies()
         options: Any = {"retries": _RETRIES, "timeout": urllib3.Timeout(60)}

@@ -19,7 +19,7 @@ from transformers import BertTokenizer
 from trainium_workloads.atomic_write import take_place
 from trainium_workloads.data_files import READERS, files_of, kind_of, plain, rows_of
 from trainium_workloads.text_classification.make_data import reviews
-from trainium_workloads.tokenized import Rows, kept, read_tokenizer, room_in, stamps
+from trainium_workloads.tokenized import Rows, cached_tokens, read_tokenizer, room_in, stamps
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.first_rank import made_by
 from trainium_workloads.training.refusal import RefusalError
@@ -110,7 +110,7 @@ class ReviewSource:
             with self._raw(split) as raw:
                 _tokenize(raw, self._path(split), tokenizer, labels, file)
 
-        return kept(self._cache(split), split, key, make)
+        return cached_tokens(self._cache(split), split, key, make)
 
     @contextlib.contextmanager
     def _raw(self, split: str) -> Iterator[Dataset]:
@@ -174,7 +174,7 @@ def _tokenize(raw: Dataset, where: Path, tokenizer: Any, labels: Sequence[str], 
             if not isinstance(content, str):
                 raise RefusalError(f"{where}, review {index + 1}: {text} is {content!r}, no text")
             if label not in names and label not in range(len(names)):
-                raise RefusalError(f"{where}, review {index + 1}: label {label!r} is none of {known}")
+                raise RefusalError(f"{where}, review {index + 1}: label {label!r} is not one of {known}")
         told = tokenizer(batch[text], padding="max_length", truncation=True, return_token_type_ids=False)
         numbers = [names.index(each) if isinstance(each, str) else each for each in batch["label"]]
         return {**told, "labels": numbers}

@@ -74,7 +74,7 @@ class Evaluation:
         best step is then forgotten, and the text reports it."""
         of = state.get("of", self.state["of"])
         if of != self.state["of"] and state.get("step"):
-            return f"its evaluations were of {of}, here they are of {self.state['of']}: the best step begins anew"
+            return f"its evaluations were of {of}, here they are of {self.state['of']}: the best step is reset"
         self.state |= {**state, "of": self.state["of"]}
         return ""
 

@@ -69,7 +69,7 @@ class Options:
     checkpoint_seconds: float = _option(600.0, "time between two checkpoints; 0: by updates alone", 0)
     async_checkpoint: bool = _option(True, "copy the state to the host's memory, and write it beside the next steps")
     keep: int = _option(3, "complete checkpoints that stay", 1)
-    resume: bool = _option(True, "go on from the newest complete checkpoint of the output")
+    resume: bool = _option(True, "resume from the newest complete checkpoint of the output")
     eval_fraction: float = _option(0.0, "share of the examples that is evaluated instead of trained on", 0)
     eval_every: int = _option(0, "updates between two evaluations; 0: after the last alone", 0)
     patience: int = _option(0, "evaluations without a better loss that end the training; 0: none do", 0)

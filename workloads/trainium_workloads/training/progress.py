@@ -78,8 +78,8 @@ class Progress:
             for line in passed_over:
                 say(line)
             if passed_over and found is None:
-                # Weeks of training are not begun anew by themselves.
-                raise RefusalError("no checkpoint is whole: restore one, or begin anew with another --output")
+                # Weeks of training are not silently started over.
+                raise RefusalError("no checkpoint is whole: restore one, or start over with another --output")
         path = self._backend.share(str(found.path) if found else "")
         if not path:
             return 0
@@ -88,7 +88,7 @@ class Progress:
         facts = facts_of(Path(path))
         if wrong := differences(facts, self._identity, self._order):
             raise RefusalError(
-                f"{path} is of another training: {'; '.join(wrong)}. Or begin anew with another --output"
+                f"{path} is of another training: {'; '.join(wrong)}. Or start over with another --output"
             )
         self._layout.load(Path(path), state.model, state.optimizer)
         self.resumed_from = found

@@ -127,7 +127,7 @@ def main(kind: str, output: Path, name: str, parameters: str) -> None:
         except Exception as error:  # noqa: BLE001 - the packages' own, and the network's
             if says:
                 why = (str(error) or type(error).__name__).splitlines()[0]
-                sys.stdout.write(f"no curves in {kind} for now, the training goes on: {why}\n")
+                sys.stdout.write(f"no curves in {kind} for now, the training continues: {why}\n")
             says = False
             del points[:-10_000]
     # Without the packages' own ends, which may wait for a server.

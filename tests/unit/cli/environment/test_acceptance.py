@@ -255,7 +255,7 @@ def test_every_step_runs_its_own_command(project, cluster):
     assert "fabric --group trn1-2xl --nodes 1 --json\n" in asked, "its nodes have no EFA"
     assert "deploy preview --expect-no-changes\n" in asked
     assert asked.endswith("deploy destroy --yes --no-export\norphans --json")
-    # Planned from the program: 16 minutes of `up`; and the measured time stands beside it.
+    # Planned from the program: 16 minutes of `up`; and the measured time is next to it.
     up = next(each for each in found["steps"] if each["name"] == "up")
     assert 900 < up["plannedSeconds"] < 1000
     assert up["seconds"] >= 0
@@ -321,7 +321,7 @@ def test_ctrl_c_destroys_and_exits_with_130(project, cluster):
 def test_unaffordable_run_and_foreign_stack_are_refused(project, cluster, graph, monkeypatch):
     said = ends(2, CliRunner().invoke(app, [*WORDS, "--yes", "--max-usd", "1"]), "above the limits")
     assert "--max-usd" in said
-    ends(2, CliRunner().invoke(app, list(WORDS)), "--yes agrees to it")
+    ends(2, CliRunner().invoke(app, list(WORDS)), "--yes confirms it")
     with monkeypatch.context() as patch:
         patch.setattr(cost, "estimate", lambda _: SimpleNamespace(unknown=("trn9.large",), hourly_usd=1))
         ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "no price is known for trn9.large")
@@ -354,6 +354,6 @@ def test_resumed_run_is_not_mistaken_for_an_existing_stack(project, cluster, mon
     monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: made))
     ends(2, CliRunner().invoke(app, [*WORDS, "--local"]), "without --local")
     Trn.asked.clear()
-    ends(0, CliRunner().invoke(app, [*WORDS, "--max-usd", "1"]), "Goes on with the run of ")
+    ends(0, CliRunner().invoke(app, [*WORDS, "--max-usd", "1"]), "Resumes the run of ")
     assert [each.split()[0] for each in Trn.asked] == ["deploy", "orphans"]
     assert outcomes(report(project), "passed") == EVERY

@@ -83,11 +83,11 @@ def test_failed_checks_and_broken_config_block_in_the_comment(commented, files, 
 
 def test_usage_error_exits_2_and_writes_nothing(trn, files):
     for arguments, said in (
-        ("", "what is to be compared?"),
-        ("--before base.json", "what is to be compared?"),
+        ("", "nothing to compare: give one of"),
+        ("--before base.json", "nothing to compare: give one of"),
         ("--before base.json --after none.json", "cannot read"),
         ("--before base.json --after prod.json", "of stack prod, not of dev"),
-        ("--preview base.json", "is no preview"),
+        ("--preview base.json", "is not a preview"),
         ("--before base.json --after base.json --scrub (", "--scrub '('"),
         ("--before base.json --after base.json --preflight base.json", "trn check"),
     ):

@@ -232,7 +232,7 @@ def test_wait_ends_when_nothing_fails_or_at_its_limit(doctor, file, sound, monke
 def test_local_cloud_is_found_by_its_stack_and_bad_outputs_are_refused(doctor, project, local, tmp_path):
     simulated = "nodes and the pods on them are simulated, the answers of aws made up"
     missing = "?  volcano-scheduler    not checked: chart repository not reachable"
-    unended = "objects of the stack (an `up` goes on, or did not end well)"
+    unended = "objects of the stack (an `up` is running, or has failed)"
     shown = doctor("--stack", "dev", "--directory", project.path, "--all")
     ends(0, shown, simulated, missing, "4 not checked", unended)
     assert shown.stdout.startswith("dev · trn-dev · local cloud")

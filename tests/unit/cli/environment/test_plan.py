@@ -162,7 +162,7 @@ def test_fail_on_selects_the_failing_changes(planned, tmp_path, monkeypatch):
     assert planned(*since, "--fail-on", "replace", graph=fewer).exit_code == 0
     ends(1, planned(*since, "--fail-on", "replace,delete", graph=fewer), "--fail-on: 1 delete\n")
     ends(2, planned("--fail-on", "delete"), "--fail-on needs --against")
-    ends(2, planned(*since, "--fail-on", "vanish"), "'vanish' is none of create, delete, replace, update")
+    ends(2, planned(*since, "--fail-on", "vanish"), "'vanish' is not one of create, delete, replace, update")
 
 
 # --- A program that knows nothing of this library ---------------------------------------------------------------------
@@ -212,7 +212,7 @@ def test_every_resource_type_can_be_planned_with_unknown_inputs():
         for to in ("", UNKNOWN)
     )
     made = plan_report.make(after)
-    for plan in (made, plan_report.against(made, "it", before)):
+    for plan in (made, plan_report.compare_with(made, "it", before)):
         assert plan_page.page(plan)
         assert plan_report.text(plan)
 

@@ -126,7 +126,7 @@ def test_local_kubeconfig_reuses_a_certificate_and_can_be_the_admins(cloud, file
     assert trn("kubeconfig", "--admin", "--path", "--outputs", cloud.outputs).output == f"{cloud.kubeconfig}\n"
     minted = trn("kubeconfig", "--namespace", "training", "--path", "--outputs", cloud.outputs).output
     assert yaml.safe_load(Path(minted.strip()).read_text()) == document("minted-training")
-    refused = "--admin is for a local cloud, and this stack has none here"
+    refused = "--admin is for a local cloud, and this stack does not run here"
     ends(2, trn("kubeconfig", "--admin", "--outputs", files["outputs"]), refused)
 
 
@@ -174,7 +174,7 @@ def test_several_files_are_one_kubeconfig_and_a_tunnel_is_the_same_cluster(tmp_p
     assert cluster["cluster"]["certificate-authority"] == str(tmp_path / "ca.crt")
     for text in ("{", "[1]", "clusters: 3", "- 2026-99-99"):
         (tmp_path / "broken").write_text(text)
-        with pytest.raises(CommandError, match="broken, which is no kubeconfig"):
+        with pytest.raises(CommandError, match="broken, which is not a kubeconfig"):
             kubeconfig_variable.merged([tmp_path / "broken"])
     own, tunnel = document("a", **{"certificate-authority-data": "Y2E="}), document("a", "https://127.0.0.1:8443")
     tunnel["clusters"][0]["cluster"]["certificate-authority-data"] = "Y2E="

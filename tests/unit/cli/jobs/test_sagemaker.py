@@ -218,7 +218,7 @@ def test_endpoint_update_succeeds_or_rolls_back(call, cloud):
     cloud.status = [("Creating", ""), ("Failed", "no capacity for ml.inf2.xlarge")]
     call.ends(1, serve, "no capacity for ml.inf2.xlarge", f"trn logs {NAME}")
     cloud.double.answers[INVOKE] = {"Body": io.BytesIO(b'{"text": "x"}')}
-    call.ends(1, f"predict {NAME} --on sagemaker --text a", f'{NAME} is no classifier: {{"text": "x"}}')
+    call.ends(1, f"predict {NAME} --on sagemaker --text a", f'{NAME} is not a classifier: {{"text": "x"}}')
 
 
 def test_batch_transform_deletes_its_model_and_can_be_listed_and_cancelled(call, cloud):

@@ -176,11 +176,11 @@ def test_absolute_script_path_and_missing_script_are_refused(api, tmp_path, monk
     ("command", "words"),
     [
         ("train --example gradient-sums", "did you mean gradient-sum?"),
-        ("train --module m --backend gpu", "gpu: there is no such word\n    allowed: xla, neuron, cuda, cpu"),
+        ("train --module m --backend gpu", "gpu: it is not an allowed value\n    allowed: xla, neuron, cuda, cpu"),
         ("train --script launch.sh --torchx", "fix: trn starts the ranks itself: --script FILE.py"),
-        ("train --module torch.distributed.run -- train.py", "it is a launcher, and each rank would start ranks"),
+        ("train --module torch.distributed.run -- train.py", "it is a launcher, and each rank would start more ranks"),
         ("train --module src/train.py", "a file is named by --script src/train.py"),
-        ("train --module team.train --workspace .", "it travels with a script of its own alone"),
+        ("train --module team.train --workspace .", "it is used only with a script"),
         ("train --module m --env A", "write it as NAME=VALUE"),
         ("train --module m --env HF_TOKEN=hf_Word", "trn secret hugging-face; then --hf-secret hugging-face"),
         ('train --module m --script-args "\'"', "cannot be read as words of a shell"),
@@ -359,7 +359,7 @@ def test_train_scales_a_group_that_is_too_small(api, scaled, monkeypatch):
     assert len(scaled) == 1
     # Who may not scale submits all the same.
     monkeypatch.setattr(Aws, "scale", refuse)
-    ends(0, trn("train --module m --nodes 3 --detach"), "ask whoever may run")
+    ends(0, trn("train --module m --nodes 3 --detach"), "ask a user who may run")
     assert len(api.objects) == 4
 
 

@@ -9,7 +9,7 @@ from recorded_scenes import now, snapshot
 
 from trainium_eks.aws.sessions import Aws
 from trainium_eks.cli.jobs import jobs, status
-from trainium_eks.client import ending, job_status, submitting
+from trainium_eks.client import ending, job_status, team
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.objects import capacity_block
 from trainium_eks.jobs.watch.useful_time import JobFigures
@@ -147,7 +147,7 @@ def test_a_wait_ends_with_the_job(call, api, state, code, monkeypatch):
         ended = {"phase": state, "lastTransitionTime": "2026-11-22T05:40:00Z"}
         api.named("Job", "alpha")["status"]["state"] = ended
 
-    monkeypatch.setattr(submitting.time, "sleep", pause)
+    monkeypatch.setattr(team.time, "sleep", pause)
     assert call("wait", "alpha") == (code, f"The job alpha is {state}.\n")
     assert json.loads(call("wait", "alpha", "--json")[1]) == {"schemaVersion": 1, "job": "alpha", "state": state}
 
@@ -185,7 +185,7 @@ def test_cancel_ends_one_job_or_all_after_confirmation(call, api):
     api.logs["alpha-trainer-0-0"] = ['{"step": 12, "time": 1763000000.0, "checkpoint_step": 10}']
     call.ends(2, "cancel")
     call.ends(2, "cancel alpha --all")
-    call.ends(2, "cancel --all", "End 2 jobs of training, your colleagues' too (beta, alpha)? --yes says so")
+    call.ends(2, "cancel --all", "End 2 jobs of training, your colleagues' too (beta, alpha)? --yes confirms it")
     assert api.deleted == []
     signal = "2 pods of alpha get SIGTERM and up to 30 s"
     left = "on the volume: /data/output/alpha, checkpoint of step 10"

@@ -74,7 +74,7 @@ def test_missing_script_names_the_nearest_and_a_large_one_its_files(code):
         (lambda at: at.symlink_to("../.."), r"model/x is a link out of "),
         (lambda at: at.symlink_to("../model"), r"model/x is a link to a directory that it is in"),
         (lambda at: at.symlink_to(".."), r"model/x is a link to a directory that it is in"),
-        (os.mkfifo, r"model/x is no regular file"),
+        (os.mkfifo, r"model/x is not a regular file"),
     ],
 )
 def test_files_outside_the_workspace_are_not_packed(code, make, reason):
@@ -82,7 +82,7 @@ def test_files_outside_the_workspace_are_not_packed(code, make, reason):
     problem = pack("train.py", code)
     assert problem.path == "--workspace"
     assert re.match(reason, problem.reason)
-    assert "take" in problem.fix
+    assert "remove it" in problem.fix
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_tag_follows_from_all_inputs_and_the_context_has_only_our_package(tmp_pa
     assert made.files["deep/inside"] == b"x"
     assert not [path for path in made.files if "pycache" in path or ".git" in path]
     (tmp_path / "deep" / "out").symlink_to("/etc/passwd")
-    with pytest.raises(NotInsideError, match=r"deep/out is a link out of .*, to /etc/passwd; put a copy in its place"):
+    with pytest.raises(NotInsideError, match=r"deep/out is a link out of .*, to /etc/passwd; replace it with a copy"):
         images.context(REQUEST, workloads(), own_files=tmp_path)
 
 
@@ -308,8 +308,8 @@ def test_failed_image_command_is_reported(trn, exported, canned, installed, fail
     [
         ("build --tag a,b", "not a tag"),
         ("build --requirements /none/r.txt", "--requirements /none/r.txt: No such file or directory"),
-        ("build --context /none", "--context /none is no directory"),
-        ("push --engine buildah", "is none of docker, podman, finch"),
+        ("build --context /none", "--context /none is not a directory"),
+        ("push --engine buildah", "is not one of docker, podman, finch"),
         ("push --in-cluster --context {own}", "give a smaller --context, or build with an engine"),
     ],
 )

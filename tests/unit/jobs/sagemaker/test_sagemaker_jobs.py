@@ -251,7 +251,7 @@ def test_second_job_of_a_name_waits_and_log_lines_keep_to_their_node(doubled):
     answers = {"ListTrainingJobs": {"TrainingJobSummaries": [summary("TrainingJob", JOB, "InProgress")]}}
     answers["ListTransformJobs"] = {"TransformJobSummaries": []}
     jobs, double = doubled(**answers, DescribeTrainingJob=training("InProgress", "Training"))
-    with pytest.raises(AwsError, match="another --name has checkpoints of its own"):
+    with pytest.raises(AwsError, match="another --name has separate checkpoints"):
         jobs.submit(made(name="bert"))
     assert "sagemaker:CreateTrainingJob" not in [name for name, _ in double.asked]
     streams = ("training-bert/algo-1", "training-bert/algo-12", "training-bert2/algo-1")

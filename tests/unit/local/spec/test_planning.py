@@ -136,7 +136,7 @@ def value_from(**source):
         (value_from(secretKeyRef={"name": "none", "key": "k"}), 'secret "none" not found'),
         (value_from(fieldRef={"fieldPath": "spec.hostname"}), "unsupported pod field: spec.hostname"),
         ({"command": []}, "no command specified"),
-        ({"restartPolicy": "Always"}, r"a restartPolicy of its own \(a sidecar\) is not known here"),
+        ({"restartPolicy": "Always"}, r"init containers with a restartPolicy"),
         ({"livenessProbe": {"grpc": {"port": 1}}}, "gRPC"),
         ({"livenessProbe": {"tcpSocket": {"port": "web"}}}, "no port of the container is called 'web'"),
     ],

@@ -124,7 +124,7 @@ def test_failed_files_stop_destroy_and_automatic_export_is_on_again(lives, faile
 
 def test_stopped_wait_for_an_export_names_the_commands_to_continue():
     fsx = Fsx("EXECUTING")
-    said = r"within 2 minutes; nothing was destroyed\. The export goes on(.|\n)*fsx update-data-repository-association"
+    said = r"within 2 minutes; nothing was destroyed\. The export continues(.|\n)*fsx update-data-repository-assoc"
     with pytest.raises(NotExportedError, match=said):
         fsx.export(minutes=2).run()
     assert fsx.events == []  # FSx takes no export task while it is on

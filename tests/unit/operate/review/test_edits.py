@@ -36,7 +36,7 @@ def keys(edit):
 
 
 def _with_thresholds(edit):
-    """Return the edit with every threshold that is a number, one above its default, where it says so."""
+    """Return the edit with every threshold that is a number, one above its default, if the case asks for it."""
     numbers = {row.path: row.default.strip("`") for row in config_tables.rows(AlertSettings)}
     above = {key: int(number) + 1 for key, number in numbers.items() if number.isdigit()}
     return {key: above if value == {"THRESHOLDS": 1} else value for key, value in edit.items()}
@@ -62,7 +62,7 @@ def verdict(before, after, monkeypatch):
     comment = Review("trainium-eks", "dev", "offline", "base", compared)
     monkeypatch.setattr(review, "of_plans", lambda *_: compared)
     side = compared.after
-    plan = plan_report.against(plan_report.Plan(after, side.cost, side.timeline, side.verdicts), "base", before)
+    plan = plan_report.compare_with(plan_report.Plan(after, side.cost, side.timeline, side.verdicts), "base", before)
     monkeypatch.undo()
     assert plan.review.outcome is comment.outcome
     assert f" {comment.outcome}: " in plan_page.page(plan).strip().splitlines()[-1]

@@ -207,5 +207,5 @@ def test_a_huge_value_or_traceback_is_cut():
     assert "The program cannot be planned" in text
     # A name that Pulumi does not take is refused.
     for name in ("", "a/b", "x -->", "a" * 101, "é"):
-        with pytest.raises(ValueError, match="no name"):
+        with pytest.raises(ValueError, match="is not the name"):
             comment.render(replace(judged, stack=name), PLATFORMS["github"], Scrubber())

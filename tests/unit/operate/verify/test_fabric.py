@@ -60,7 +60,7 @@ def test_last_report_of_a_log_is_used_and_a_malformed_one_is_refused():
     assert fabric.find_report(["[default0]:ok", f"[default0]:{line}"]) == _report()
     assert fabric.find_report(["nothing"]) is None
     newer = json.dumps(_report(schemaVersion=2))
-    for text, says in (('{"fabric":{"sch', "no JSON"), ("[]", "no report of the fabric test"), (newer, "version 2")):
+    for text, says in (('{"fabric":{"sch', "not JSON"), ("[]", "not a report of the fabric"), (newer, "version 2")):
         with pytest.raises(ReportFaultError, match=says):
             fabric.read_report(text)
 

@@ -44,8 +44,8 @@ BUDGET = ResourceType(
     shown=ShownType(lambda _graph, budget: [f"{budget.inputs.get('limitAmount', '?')} USD a month"]),
     understood=(
         Concern("limitAmount", _raised, "the mails come later"),
-        Concern("notifications", _notifies_fewer, "fewer people are told, or for fewer reasons"),
+        Concern("notifications", _notifies_fewer, "fewer addresses are notified, or for fewer reasons"),
     ),
     creation="",
-    deletion="nobody is told what it costs",
+    deletion="no address is notified of the cost",
 )

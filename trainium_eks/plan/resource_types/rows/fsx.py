@@ -126,7 +126,7 @@ FILE_SYSTEM = ResourceType(
     creation="",
     kept=(
         Kept("efaEnabled", "a file system keeps EFA; only a new one is made without"),
-        Kept("logConfiguration", "FSx goes on writing events to the log"),
+        Kept("logConfiguration", "FSx keeps writing events to the log"),
         # Left out with mode AUTOMATIC, in which FSx sets the IOPS itself.
         Kept("metadataConfiguration.iops", ""),
     ),

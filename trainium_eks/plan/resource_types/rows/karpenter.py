@@ -81,7 +81,7 @@ NODE_POOL = kind(
     understood=(
         Concern("spec.limits", concerns.grows, "may start more nodes"),
         Concern("spec.template", concerns.changed, DRIFTS),
-        Concern("spec.disruption", concerns.changed, "when it takes nodes away is another"),
+        Concern("spec.disruption", concerns.changed, "the time when it removes nodes changes"),
     ),
     creation="starts nodes by itself",
 )

@@ -192,7 +192,7 @@ PERSISTENT_VOLUME = kind(
         Concern(
             "spec.persistentVolumeReclaimPolicy",
             concerns.no_longer("Retain"),
-            "the volume's data goes with its claim",
+            "the volume's data is deleted with its claim",
         ),
     ),
     creation="",
