@@ -197,8 +197,8 @@ def test_invalid_template_fails_with_helms_message_and_leaves_nothing(place, tem
 
 def test_waiting_or_refused_pod_is_named_with_its_reason(place):
     write_chart(place.root / "thing", web=DEPLOYMENT)
-    until_named(place, r"pod web-\S+: 0/\d+ nodes are available", values={"node": "none"})
-    assert any("pod web-" in line for line in place.told)
+    until_named(place, r"1 pod: not scheduled: Unschedulable: 0/\d+ nodes are available", values={"node": "none"})
+    assert any("1 pod: not scheduled" in line for line in place.told)
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     place.api.apply(manifest("Namespace", place.namespace, metadata={"labels": labels}))
     until_named(place, r"web-\S+: .*violates PodSecurity")

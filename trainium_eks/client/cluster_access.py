@@ -159,17 +159,13 @@ def _commands(kubeconfig: str) -> Iterator[str]:
 
 
 def _local(stack: str, paths: Paths) -> StackAccess:
+    from trainium_eks.local import access
+
     try:
-        report = LocalReport.load(paths.report, _running(paths))
+        report = LocalReport.load(paths.report, access.list_processes(paths))
     except ReportError as error:
         raise CommandError(WRONG_USAGE, f"{error}; `trn local up` writes it again") from None
     return StackAccess(stack, _read(paths.outputs), report, paths)
-
-
-def _running(paths: Paths) -> set[str]:
-    from trainium_eks.local.control_plane import processes
-
-    return {each.name for each in processes.running(paths)}
 
 
 def _read(file: Path) -> StackOutputs:

@@ -16,8 +16,7 @@ from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, missing_secret
 from trainium_eks.kube.api import ApiError
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.images import images
-from trainium_eks.local.images.installing import known_recipe
+from trainium_eks.local.access import images, known_recipe
 from trainium_eks.model.validation.problems import Problem, nearest
 
 
