@@ -44,7 +44,7 @@ def main() -> int:
     isolated_run.isolate()
     ups: dict[int, Up] = {}
     with tempfile.TemporaryDirectory(prefix="trn-benchmark-") as directory:
-        # The repository's program in a directory of its own.
+        # The repository's program in its own directory.
         project = LocalProject.of_the_repository(Path(directory), **REAL_VOLCANO)
         project.configure("local")
         for nodes in sizes:

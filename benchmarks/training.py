@@ -214,7 +214,7 @@ def _print(turns: dict[str, list[Measured]], asked: argparse.Namespace) -> None:
     seconds = {name: statistics.median(second for second, _ in of) for name, of in turns.items()}
     length, batch = asked.rows
     tokens = length * batch * asked.ranks
-    # A frozen weight has no gradient of its own. A position attends to half of the others, on average.
+    # A frozen weight has no gradient. A position attends to half of the others, on average.
     of_weights = (4 if asked.lora else 6) * asked.parameters
     per_token = of_weights + 6 * length * SIZES[asked.device]["num_hidden_layers"] * SIZES[asked.device]["hidden_size"]
     peak = next((value for card, value in PEAKS.items() if card in asked.card), None)

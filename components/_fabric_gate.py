@@ -70,7 +70,7 @@ def _tested(gate: FabricGateConfig, pool: str, type_: str, catalogue: Catalogue)
     container = {
         "name": "test",
         "image": image,
-        # The rank with the rendezvous is told so, because a pod does not always know itself by its host name.
+        # The rank with the rendezvous gets a setting, because a pod does not always know itself by its host name.
         "command": [
             "bash",
             "-c",

@@ -197,7 +197,7 @@ def controller(
             strategy=k8s.apps.v1.DeploymentStrategyArgs(type="Recreate"),
             selector=k8s.meta.v1.LabelSelectorArgs(match_labels=selected),
             template=k8s.core.v1.PodTemplateSpecArgs(
-                # A pod does not start anew when its ConfigMap changes.
+                # A pod does not restart when its ConfigMap changes.
                 metadata=k8s.meta.v1.ObjectMetaArgs(labels=selected, annotations={"trainium-eks/code": digest}),
                 spec=pod,
             ),

@@ -133,7 +133,7 @@ _MAX_PODS = """\
 
 # Containers inherit containerd's limit, 8 MiB by systemd's default. Neither Kubernetes nor CAP_IPC_LOCK raises it for
 # a container that does not run as root (nvidia-container-toolkit#2037). A base runtime spec in a NodeConfig would have
-# to repeat every limit that the image sets. containerd is not running yet; where it is, it starts anew.
+# to repeat every limit that the image sets. containerd is not running yet; where it is, it restarts.
 _LOCKABLE_MEMORY = """\
 mkdir -p /etc/systemd/system/containerd.service.d
 printf '[Service]\\nLimitMEMLOCK=infinity\\n' > /etc/systemd/system/containerd.service.d/50-memlock.conf
@@ -143,8 +143,8 @@ systemctl try-restart containerd.service
 
 # The device plugin makes such mounts, and no team may (they are host paths). NVIDIA_VISIBLE_DEVICES stands in many
 # images, and may come from a ConfigMap, which no admission policy sees. Images had the variable obeyed until April 2026
-# and ignored since (amazon-eks-ami#2706): both are said here, so that every release does the same. The runtime reads
-# its file anew for each container.
+# and ignored since (amazon-eks-ami#2706): both are set here, so that every release does the same. The runtime reads
+# its file again for each container.
 _NVIDIA_DEVICES_BY_MOUNT = """\
 nvidia-ctk config --in-place \\
   --set accept-nvidia-visible-devices-as-volume-mounts=true \\

@@ -252,7 +252,7 @@ def _pod(args: IdleGuardArgs) -> k8s.core.v1.PodSpecArgs:
             PROGRAM.container(
                 "decide",
                 [LIST],
-                # Not in the ConfigMap, which Pulumi makes anew when anything in it changes.
+                # Not in the ConfigMap, which Pulumi replaces when anything in it changes.
                 env=[k8s.core.v1.EnvVarArgs(name="SETTINGS", value=pulumi.Output.json_dumps(settings(args)))],
                 mounts=[told],
             )

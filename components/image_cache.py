@@ -62,7 +62,7 @@ class ImageCache(pulumi.ComponentResource):
         super().__init__("trainium-eks:index:ImageCache", name, {}, opts)
         cache = cache_of(args, args.region, args.account_id)
         secrets = {"docker.io": args.docker_hub_secret_arn, "ghcr.io": args.github_secret_arn}
-        # Name in the registry of each image that the cache stands for.
+        # Name in the registry of each image that the cache serves.
         cached = sorted(cache.of(each).partition("/")[2] for each in set(args.images) if cache.of(each) != each)
         rules = [
             aws.ecr.PullThroughCacheRule(
@@ -101,7 +101,7 @@ def from_cache(cache: Cache) -> pulumi.ResourceTransform:
         props, values = dict(args.props), args.props.get("values")
         if args.type_ == RELEASE and isinstance(values, dict):
             props["values"] = cache.in_values(str(props.get("chart", "")).rstrip("/").rpartition("/")[2], values)
-        return pulumi.ResourceTransformResult(cache.within(props), args.opts)
+        return pulumi.ResourceTransformResult(cache.rewrite_images(props), args.opts)
 
     return replace
 

@@ -281,7 +281,7 @@ class LustreVolumes(pulumi.ComponentResource):
                 active_deadline_seconds=SETUP_SECONDS,
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     metadata=k8s.meta.v1.ObjectMetaArgs(
-                        # A new file system has no directories: this makes the job anew for it.
+                        # A new file system has no directories: this replaces the job for it.
                         annotations={"trainium-eks/file-system": self._args.file_system_id}
                     ),
                     spec=_setup_pod(teams, lustre.fileset(MOUNT_PATH, self._args.root), _name(claim)),

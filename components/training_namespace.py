@@ -276,7 +276,7 @@ class TrainingNamespace(pulumi.ComponentResource):
             nodes=self._args.shared_nodes,
             partial_nodes=bool(self._args.partial_nodes),
         )
-        policies = admission.policies(limits, researchers.written())
+        policies = admission.policies(limits, researchers.writable_kinds())
         return {name: _team_policies.admission_policy(policy) for name, policy in policies.items()}
 
     def _let_researchers_in(self, guards: Sequence[pulumi.Resource]) -> None:

@@ -87,7 +87,7 @@ GOOD: dict[str, Answer] = {
     "ec2:DescribeRegions": {"Regions": [{"RegionName": "us-west-2", "OptInStatus": "opt-in-not-required"}]},
     "iam:GetRole": role,
     "iam:GetPolicy": {"Policy": {"DefaultVersionId": "v1"}},
-    "iam:GetPolicyVersion": lambda _: {"PolicyVersion": {"Document": "{}"}},  # botocore changes it in its place
+    "iam:GetPolicyVersion": lambda _: {"PolicyVersion": {"Document": "{}"}},  # botocore changes it in place
     "iam:SimulatePrincipalPolicy": lambda asked: {
         "EvaluationResults": [{"EvalActionName": each, "EvalDecision": "allowed"} for each in asked["ActionNames"]]
     },

@@ -36,7 +36,7 @@ _OURS = {
     "AWS_EC2_METADATA_DISABLED": "true",
     "GIT_CONFIG_NOSYSTEM": "1",
     "LANG": "C.UTF-8",
-    # Rule R05 asks whether a version is still in standard support: the answer must not change while nobody looks.
+    # Rule R05 asks whether a version is still in standard support: the answer must not change with the date.
     "SOURCE_DATE_EPOCH": "1795219200",  # 2026-11-21
 }
 
@@ -66,7 +66,7 @@ def isolate():
     os.environ.update({name: str(place) for name, place in places.items()})
     os.environ.update(kept | _OURS | {RUN: str(directory), "HOME": str(home), "TMPDIR": str(directory)})
     tempfile.tempdir = None
-    # In a session of its own, Ctrl-C does not reach it.
+    # In a separate session, Ctrl-C does not reach it.
     command = [sys.executable, __file__, str(os.getpid()), str(directory)]
     os.posix_spawn(sys.executable, command, {}, setsid=True)
 

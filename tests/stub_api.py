@@ -177,7 +177,7 @@ class StubApi:
         while True:
             found = self.named("Pod", pod)
             is_there = found is not None and found["metadata"].get("uid") == uid
-            # First whether it has ended, then what it said: nobody says anything after that.
+            # First whether it has ended, then its log, which is then complete.
             has_ended = not is_there or found["status"]["phase"] != "Running"  # type: ignore[index]
             for line in self.logs.get(pod, [])[at:] if is_there else ():
                 yield line

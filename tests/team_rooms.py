@@ -44,7 +44,7 @@ def in_force(api, record, queues, definitions=()):
     for each in (*definitions, *made):
         objects.apply(each, timeout_seconds=300)
     yield
-    for each in reversed(made):  # nobody waits for the end of a namespace
+    for each in reversed(made):  # no test waits for the end of a namespace
         api.delete(api.reference(each), propagation="Background")
     for each in definitions:  # other tests define them in their own way
         objects.delete(api.reference(each), timeout_seconds=300)

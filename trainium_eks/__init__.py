@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from components import *  # noqa: F403 (the public names stand there, once)
+    from components import *  # noqa: F403 (the public names are listed there, once)
 
 __version__ = "0.1.0"
 

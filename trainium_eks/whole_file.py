@@ -8,7 +8,7 @@ def write(file: Path, content: str | bytes, mode: int = 0o600) -> None:
     """Replace a file's content in one step; no other user can read the new file before it has its mode."""
     part = file.with_name(f".{file.name}.part")
     part.unlink(missing_ok=True)
-    # O_EXCL: in a directory of many users, such as /tmp, nobody can put a link in the part's place.
+    # O_EXCL: in a directory of many users, such as /tmp, no other user can replace the part by a link.
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as opened:

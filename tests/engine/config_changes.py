@@ -73,7 +73,7 @@ DOES = {
     "queue added": {"create": {"Queue trn-dev-volcano-nightly"}},
     "queue removed": {"delete": {"Queue trn-dev-volcano-batch"}},
     # The job makes the teams' directories: its list is new, and a job cannot be changed.
-    # A second team also bounds the first one: its jobs take whole nodes, and its requests have seats of their own.
+    # A second team also bounds the first one: its jobs take whole nodes, and its requests have separate seats.
     "namespace added": {"replace": {"Job trn-dev-volumes-directories"}, "update": WHOLE_NODES},
     "Kubernetes version": {"update": VERSION},
     "storage size": {"update": LARGER},

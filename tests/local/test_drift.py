@@ -64,7 +64,7 @@ CHANGES = [
 @pytest.mark.parametrize("name", BODIES)
 def test_unchanged_object_has_no_difference(api, namespace, name, how):
     """Quantities, defaults and nothings are in the server's form, whoever made it."""
-    made = drift.placed(api, BODIES[name], namespace)
+    made = drift.with_namespace(api, BODIES[name], namespace)
     (api.apply if how == "applied" else api.create)(made)
     patch(api, made, {"metadata": {"labels": {"o": "p"}, "annotations": {"o": "p"}}})
 
@@ -84,7 +84,7 @@ def test_unchanged_object_has_no_difference(api, namespace, name, how):
 
 @pytest.mark.parametrize(("name", "change", "said"), CHANGES)
 def test_change_is_reported_with_both_values(api, namespace, name, change, said):
-    made = drift.placed(api, BODIES[name], namespace)
+    made = drift.with_namespace(api, BODIES[name], namespace)
     api.apply(made)
     patch(api, made, change)
     [line] = drift.differences(api, BODIES[name], namespace)[1]
@@ -111,9 +111,9 @@ def test_missing_ending_and_recreated_objects_are_reported(api, namespace):
     assert drift.differences(api, BODIES["binding"], namespace)[1] == (drift.GONE,)
     assert drift.differences(api, body("Nothing", api_version="example.org/v1")) == ("Nothing x", (drift.GONE,))
     other = {**BODIES["binding"], "roleRef": {**ROLE, "name": "other"}}
-    api.apply(drift.placed(api, other, namespace))
+    api.apply(drift.with_namespace(api, other, namespace))
     assert "cannot change roleRef" in drift.differences(api, BODIES["binding"], namespace)[1][0]
-    kept = drift.placed(api, body("ConfigMap", metadata={"finalizers": ["example.org/kept"]}), namespace)
+    kept = drift.with_namespace(api, body("ConfigMap", metadata={"finalizers": ["example.org/kept"]}), namespace)
     api.apply(kept)
     api.delete(api.reference(kept), propagation="Background")
     assert drift.differences(api, kept, namespace)[1] == (drift.ENDING,)
@@ -122,10 +122,10 @@ def test_missing_ending_and_recreated_objects_are_reported(api, namespace):
 
 def test_manual_addition_is_drift_and_a_restart_is_not(api, namespace):
     policy = body("NetworkPolicy", spec={"podSelector": {}, "policyTypes": ["Ingress"]})
-    api.apply(drift.placed(api, policy, namespace))
+    api.apply(drift.with_namespace(api, policy, namespace))
 
     def found(manager):
-        placed = drift.placed(api, policy, namespace)
+        placed = drift.with_namespace(api, policy, namespace)
         patch(api, placed, {"spec": {"ingress": None}})
         patch(api, placed, {"spec": {"ingress": [{}]}}, fieldManager=manager)
         return drift.differences(api, policy, namespace)[1]
@@ -148,7 +148,7 @@ def test_drift_of_a_stacks_state_and_releases_is_found(api, namespace):
         api.create(manifest("Secret", f"v{version}", namespace, metadata={"labels": told}, data={"release": packed}))
 
     def found(teams=(), **changes):
-        quota = drift.placed(api, BODIES["quota"], namespace)
+        quota = drift.with_namespace(api, BODIES["quota"], namespace)
         objects = [
             {"id": "a", "type": "kubernetes:core/v1:ResourceQuota", "inputs": quota, **changes},
             {"id": "b", "type": comparison._RELEASE, "outputs": {"name": "rel", "namespace": namespace}},
@@ -159,8 +159,10 @@ def test_drift_of_a_stacks_state_and_releases_is_found(api, namespace):
         deployment = {"resources": [{"urn": "u", **each} for each in objects]}
         return comparison.compare(api, StackState.parse(json.dumps({"deployment": deployment}), "state"), None, teams)
 
-    api.create(drift.placed(api, body("Secret", stringData={"a": "b"}), namespace))
-    sealed = drift.placed(api, body("Secret", stringData={drift._PULUMIS_SECRET: "1", "ciphertext": "2"}), namespace)
+    api.create(drift.with_namespace(api, body("Secret", stringData={"a": "b"}), namespace))
+    sealed = drift.with_namespace(
+        api, body("Secret", stringData={drift._PULUMIS_SECRET: "1", "ciphertext": "2"}), namespace
+    )
     gone = {f"ResourceQuota {namespace}/x": (drift.GONE,)}
     assert found().drifted == gone | {f"Helm release {namespace}/rel": ("is not deployed",)}
     deployed(9, "superseded")
@@ -170,8 +172,8 @@ def test_drift_of_a_stacks_state_and_releases_is_found(api, namespace):
         f"ConfigMap {namespace}/chart": (drift.GONE,),
     }
     quota = {**BODIES["quota"], "spec": {"hard": {**BODIES["quota"]["spec"]["hard"], "pods": "7"}}}
-    api.apply(drift.placed(api, quota, namespace))
-    api.apply(drift.placed(api, {**chart, "data": {"of": "somebody"}}, namespace))
+    api.apply(drift.with_namespace(api, quota, namespace))
+    api.apply(drift.with_namespace(api, {**chart, "data": {"of": "somebody"}}, namespace))
     said = {
         f"ConfigMap {namespace}/chart": ("data.of is somebody, was made as chart",),
         f"ResourceQuota {namespace}/x": ("spec.hard.pods is 7, was made as 2",),
@@ -183,7 +185,7 @@ def test_drift_of_a_stacks_state_and_releases_is_found(api, namespace):
         f"--force-conflicts --namespace {namespace} -f -"
     }
     theirs = body("ResourceQuota", spec={"hard": {"pods": "0"}}, metadata={"name": "theirs"})
-    api.create(drift.placed(api, theirs, namespace))
+    api.create(drift.with_namespace(api, theirs, namespace))
     everybody = {**SUBJECTS[0], "name": "system:authenticated"}
     role = {**ROLE, "kind": "ClusterRole", "name": "cluster-admin"}
     binding = manifest("ClusterRoleBinding", namespace, subjects=[everybody], roleRef=role)

@@ -77,7 +77,7 @@ def test_log_of_the_previous_container_is_readable_after_a_restart(pods):
 def test_crash_looping_container_waits_longer_each_time(pods):
     name = pods.make("exit 1", spec={"restartPolicy": "Always"})
     pod = pods.when(name, is_waiting("CrashLoopBackOff"))
-    # The first restart is at once. Whoever looks late finds the second wait, which is twice as long, or the third.
+    # The first restart is at once. A late look finds the second wait, which is twice as long, or the third.
     restarts = status(pod)["restartCount"]
     assert phase(pod) == "Running"
     assert restarts >= 2

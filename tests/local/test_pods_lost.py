@@ -102,7 +102,7 @@ def test_terminating_pod_is_removed_after_its_agent_is_lost(plane, own, own_api)
     pods.when(name, lambda pod: pod["metadata"].get("deletionTimestamp"))
     kill(own, AGENT)
     plane.start()
-    pods.gone(name)
+    pods.await_deleted(name)
 
 
 def test_killed_shim_ends_its_pod(own, pods):

@@ -197,8 +197,8 @@ def test_invalid_template_fails_with_helms_message_and_leaves_nothing(place, tem
 
 def test_waiting_or_refused_pod_is_named_with_its_reason(place):
     write_chart(place.root / "thing", web=DEPLOYMENT)
-    until_named(place, r"pod web-\S+: 0/\d+ nodes are available", values={"node": "none"})
-    assert any("pod web-" in line for line in place.told)
+    until_named(place, r"1 pod: not scheduled: Unschedulable: 0/\d+ nodes are available", values={"node": "none"})
+    assert any("1 pod: not scheduled" in line for line in place.told)
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     place.api.apply(manifest("Namespace", place.namespace, metadata={"labels": labels}))
     until_named(place, r"web-\S+: .*violates PodSecurity")
@@ -260,7 +260,7 @@ def test_killed_helm_is_recovered(place, installed, helm_too):
     releases = place.releases(waiting=lambda line: told.append((line, any(map(_runs, helms)))))
     applied = releases.apply(place.inputs(), timeout_seconds=SECONDS)
     assert applied.outputs["status"]["status"] == "deployed"
-    # Before anything of the release is touched, nobody else works on it any more.
+    # Before anything of the release is touched, no other process works on it.
     assert [(line.partition(" was left pending-")[0], runs) for line, runs in told[:1]] == [
         (f"{place.namespace}/r", False)
     ]

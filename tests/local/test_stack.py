@@ -159,7 +159,7 @@ def test_up_adds_nodes_to_a_changed_group_and_deletes_a_removed_queue(project):
     assert len(project.get("local", *TRN1)) == 3
     assert queues() >= {"second"}
 
-    # What somebody else deleted meanwhile is made again.
+    # An object deleted by a user is recreated.
     project.kubectl("local", "delete", "limitrange", "-n", "training", "defaults")
     project.configure("local", nodeGroups=[{**GROUPS[0], "desiredSize": 1}, *GROUPS[1:]])
     shown = project.trn("local", "up")

@@ -98,7 +98,7 @@ def test_failed_staging_job_ends_the_command_with_its_reason(stage, api, team, m
         patch(api, job, {"spec": {"activeDeadlineSeconds": 1}})
         return follow(*arguments, **options)
 
-    # Not before: a Job that has ended already is not followed, but made anew.
+    # Not before: a Job that has ended already is not followed, but recreated.
     monkeypatch.setattr(batch_jobs, "follow", too_long)
     code, out, err = stage("https://host.example/x", "data/failed")
     assert (code, out) == (1, "")

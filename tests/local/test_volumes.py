@@ -174,7 +174,7 @@ def test_terminating_volume_waits_for_a_running_pod_then_is_recreated(stack):
     stack.kubectl("delete", "-n", "vision", holder)
     stack.up("vision")
     assert stack.claims()["vision"] == "fs-00000001::vision"
-    # A claim whose volume is gone is made anew with it.
+    # A claim without its volume is recreated with it.
     name = stack.volume("vision")
     stack.kubectl("delete", "pv", name, "--wait=false")
     stack.kubectl("patch", "pv", name, "-p", '{"metadata": {"finalizers": null}}')

@@ -48,7 +48,7 @@ def test_guides_options_train_on_its_files(gang, data, tmp_path):
     assert fmean(losses[-5:]) < losses[0] - 0.5, losses
     (saved,) = (tmp_path / "whole" / "checkpoints").glob("step-00000014-*.ckpt")
     shutil.copytree(saved, tmp_path / "parts" / "checkpoints" / saved.name)
-    rest = gang(MODULE, *arguments, "--output_dir", "parts", "--workers", 1)  # read in a process of its own: the same
+    rest = gang(MODULE, *arguments, "--output_dir", "parts", "--workers", 1)  # read in a separate process: the same
     assert rest.losses == {step: loss for step, loss in whole.losses.items() if step > 14}
 
 

@@ -77,10 +77,10 @@ def find_stack(stack: str, outputs: Path | None, directory: Path | None) -> Stac
 
 def _with_variable(source: StackAccess) -> StackAccess:
     """Return the source with the kubeconfig of the variable; the same source where that leads to another cluster."""
-    files = kubeconfig_variable.named()
+    files = kubeconfig_variable.list_files()
     if not files:
         return source
-    text = kubeconfig_variable.merged(files)
+    text = kubeconfig_variable.merge_files(files)
     own = source.paths.kubeconfig if source.paths is not None else None
     stacks = source.outputs.kubeconfig if own is None else own.read_text(encoding="utf-8") if own.is_file() else ""
     elsewhere = kubeconfig_variable.other_server(text, stacks)
@@ -159,17 +159,13 @@ def _commands(kubeconfig: str) -> Iterator[str]:
 
 
 def _local(stack: str, paths: Paths) -> StackAccess:
+    from trainium_eks.local import access
+
     try:
-        report = LocalReport.load(paths.report, _running(paths))
+        report = LocalReport.load(paths.report, access.list_processes(paths))
     except ReportError as error:
         raise CommandError(WRONG_USAGE, f"{error}; `trn local up` writes it again") from None
     return StackAccess(stack, _read(paths.outputs), report, paths)
-
-
-def _running(paths: Paths) -> set[str]:
-    from trainium_eks.local.control_plane import processes
-
-    return {each.name for each in processes.running(paths)}
 
 
 def _read(file: Path) -> StackOutputs:

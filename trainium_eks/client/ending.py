@@ -4,7 +4,6 @@ The object is deleted, as `torchx cancel` does, and not aborted by a Volcano Com
 them their logs; but an aborted job keeps its name from the next one, and its script's ConfigMap (decision 41).
 """
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from trainium_eks.client.session import Session
 from trainium_eks.jobs.observed.job_snapshot import is_over
 from trainium_eks.jobs.observed.watched import WatchedJob, templates
 from trainium_eks.kube.cluster import Object
-from trainium_eks.local.runtime import beneath
+from trainium_eks.local import access
 
 MARGIN_SECONDS = 30.0
 """Seconds for deleting pods, beyond their grace period."""
@@ -104,13 +103,5 @@ def _files(session: Session, directory: str) -> tuple[str, ...]:
     paths = session.source.paths
     if paths is None or not directory.startswith("/data/"):
         return ()
-    # Neither the variable that names the directory nor a link in it may lead out of the claim.
-    claim = paths.claims / session.namespace.name / session.namespace.claim
-    try:
-        found = beneath.opened(claim, directory.removeprefix("/data/"), os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return ()
-    try:
-        return tuple(sorted(os.listdir(found)))
-    finally:
-        os.close(found)
+    namespace = session.namespace
+    return access.list_files(paths, namespace.name, namespace.claim, directory.removeprefix("/data/"))

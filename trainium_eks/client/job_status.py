@@ -18,7 +18,7 @@ from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit, Restart
 from trainium_eks.jobs.watch.steps import Progress
-from trainium_eks.jobs.watch.useful_time import JobFigures, measured
+from trainium_eks.jobs.watch.useful_time import JobFigures, measure_job
 from trainium_eks.kube import pod_text
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
@@ -90,7 +90,7 @@ def look(session: Session, name: str) -> JobStatus:
     """Return the status of one job."""
     job = reading.find(session, name)
     if job.is_gang:
-        snapshot = reading.around(session, job)
+        snapshot = reading.job_snapshot(session, job)
         pods = reading.in_rank_order(job, snapshot.pods)
         waits, trouble = why(snapshot), why_ended(snapshot)
         if waits is None and job.ended is None:
@@ -138,7 +138,7 @@ def _status(
         endings.first_error(log) if first else "",
         tuple(log[-LAST_LINES:]) if first else (),
         pod_text.time(ends),
-        measured(job, pods, progress, session.outputs) if progress else None,
+        measure_job(job, pods, progress, session.outputs) if progress else None,
         extended,
     )
 

@@ -23,8 +23,7 @@ from trainium_eks.jobs.watch.cloudwatch_logs import CloudWatchLogs
 from trainium_eks.jobs.watch.log_lines import LogLine
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.agent import log_retention
-from trainium_eks.local.runtime.output import timestamp
+from trainium_eks.local import access
 
 _TO_MILLISECONDS = len("2026-11-22T05:30:00.000")
 """Length of a line's time down to milliseconds, which every event in CloudWatch has."""
@@ -131,11 +130,8 @@ def _kept(session: Session, sought: _Search) -> Iterator[PodLine]:
     paths, group, namespace = session.source.paths, session.outputs.log_group, session.namespace.name
     lines: Iterable[tuple[str, LogLine]]
     if paths is not None:
-        pods = [pod for pod in log_retention.pods(paths.kept, namespace) if sought.place(pod) is not None]
-        since = timestamp(sought.since.timestamp())
-        files = (log_retention.lines(paths.kept, namespace, pod, since) for pod in pods)
-        merged = heapq.merge(*files, key=lambda line: line.stamp)
-        lines = ((line.pod, LogLine(line.stamp, line.text)) for line in merged)
+        found = access.read_kept_logs(paths, namespace, sought.since, lambda pod: sought.place(pod) is not None)
+        lines = ((line.pod, LogLine(line.stamp, line.text)) for line in found)
     else:
         assert group is not None
         pods = [*(sought.wanted.pods or ())]

@@ -244,7 +244,7 @@ def _explain_missing_pods(session: Session, job: WatchedJob, there: Sequence[Obj
 
 def waiting_for(session: Session, job: WatchedJob) -> str:
     """Return the reason why the job has not begun, with its remedy; empty when it has."""
-    reason = why(reading.around(session, job)) if job.is_gang else None
+    reason = why(reading.job_snapshot(session, job)) if job.is_gang else None
     if reason is None:
         return ""
     return f"{reason.sentence}\n  → {reason.fix}" if reason.fix else reason.sentence

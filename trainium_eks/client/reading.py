@@ -57,13 +57,13 @@ def jobs(session: Session) -> list[WatchedJob]:
 def find(session: Session, name: str) -> WatchedJob:
     """Return the job of that name."""
     found = jobs(session)
-    job = named(found, name)
+    job = find_named(found, name)
     if job is None:
         raise missing_job_error(session, name, found)
     return job
 
 
-def named(found: Sequence[WatchedJob], name: str) -> WatchedJob | None:
+def find_named(found: Sequence[WatchedJob], name: str) -> WatchedJob | None:
     """Return the job of that name; None without one."""
     return next((job for job in found if job.name == name), None)
 
@@ -83,7 +83,7 @@ def _are(names: Sequence[str]) -> str:
     return f"is {shown}" if len(names) == 1 else f"are {shown}{' and more' if len(names) > 5 else ''}"
 
 
-def around(session: Session, job: WatchedJob) -> JobSnapshot:
+def job_snapshot(session: Session, job: WatchedJob) -> JobSnapshot:
     """Return a snapshot of a Volcano job and the objects around it, read at the same time."""
     with ThreadPoolExecutor(len(_AROUND)) as pool:
         asked = {
@@ -91,7 +91,7 @@ def around(session: Session, job: WatchedJob) -> JobSnapshot:
             for kind, (api_version, namespaced) in _AROUND.items()
         }
         found = {kind: answer.result() for kind, answer in asked.items()}
-    # Pods that Volcano has placed, whoever's they are: a researcher may not read them.
+    # Pods of all teams that Volcano has placed: a researcher may not read them.
     others = _list(session, "v1", "Pod", everywhere=True, fields=f"spec.schedulerName={SCHEDULER}") or ()
     own = ("", session.namespace.name)
     found["Pod"] = [*(found["Pod"] or ()), *(pod for pod in others if namespace_of(pod) not in own)]

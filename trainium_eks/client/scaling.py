@@ -9,6 +9,7 @@ from trainium_eks.client.session import Session
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.kube.api import ApiError, NoSuchKindError
 from trainium_eks.kube.cluster import is_ready
+from trainium_eks.local import access
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.validation.problems import Problem, plural
 
@@ -77,9 +78,7 @@ def resize(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> No
     """Set the number of nodes: at EKS, or in the local cloud, which has the nodes at once."""
     paths = session.source.paths
     if paths is not None:
-        from trainium_eks.local.nodes import resizing
-
-        resizing.resize(paths, group.eks_name, nodes, planning.catalogue(session.outputs), say)
+        access.resize_group(paths, group.eks_name, nodes, planning.catalogue(session.outputs), say)
     else:
         Aws(session.outputs.region).scale(session.outputs.cluster_name, group.eks_name, nodes)
     if group.desired_size is not None and group.desired_size != nodes:

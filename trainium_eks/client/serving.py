@@ -21,7 +21,7 @@ from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.jobs.watch.profiling import output_of
 from trainium_eks.kube.api import ObjectReference
 from trainium_eks.kube.cluster import name_of
-from trainium_eks.local.runtime import beneath
+from trainium_eks.local import access
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.catalogue.versions import IMAGES
 from trainium_eks.model.outputs import NodeGroupOutput
@@ -250,9 +250,9 @@ def _missing(session: Session, directory: str) -> list[Problem]:
     paths = session.source.paths
     if paths is None or not session.namespace.claim:
         return []
-    claim = paths.claims / session.namespace.name / session.namespace.claim
+    namespace = session.namespace
     for name in ("config.json", "adapter_config.json"):
-        config = beneath.real_path(claim, f"{directory}/{name}")
+        config = access.find_file(paths, namespace.name, namespace.claim, f"{directory}/{name}")
         if config is not None and config.is_file():
             return []
     reason = f"there is no model at {DATA}/{directory}"

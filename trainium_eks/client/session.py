@@ -43,9 +43,9 @@ def open_session(cluster: ClusterOptions) -> Iterator[Session]:
     source = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory)
     if source.paths is not None and source.has_own_kubeconfig:
         namespace = find_namespace(source.outputs, cluster.namespace, cluster.outputs)
-        from trainium_eks.local.control_plane import researchers
+        from trainium_eks.local import access
 
-        file = researchers.kubeconfig(source.paths, namespace.name)
+        file = access.make_kubeconfig(source.paths, namespace.name)
         yield Session(source, namespace, Api.connect(file), file)
         return
     with open_kubeconfig(source) as file:

@@ -34,7 +34,7 @@ def plan(options: TrainOptions, session: Session, say: Say) -> Submission:
     facts = train_facts.gather(options, request.kind, session)
     planned = planning.plan(request, session.outputs, session.namespace, facts)
     found = planned if isinstance(planned, tuple) else planned.warnings
-    # A script that is not there is said once, not as a missing script as well.
+    # A missing script file is reported once, not also as a missing option.
     problems = [*([wrong] if wrong else []), *(each for each in found if not (wrong and each.path == wrong.path))]
     if isinstance(planned, tuple) or wrong is not None:
         refused = [each for each in problems if each.severity is Severity.REFUSE]

@@ -20,8 +20,7 @@ from trainium_eks.jobs.watch.profiling import output_of
 from trainium_eks.kube import pod_channels
 from trainium_eks.kube.api import ObjectReference
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.images import images
-from trainium_eks.local.runtime import beneath
+from trainium_eks.local import access
 from trainium_eks.model.validation.problems import nearest
 
 START_SECONDS = 600.0
@@ -40,7 +39,7 @@ class NotStartedError(CommandError):
 def logs_of(session: Session, name: str, image: str | None) -> tuple[str, str]:
     """Return the directory of a job's logs, and the image to read them with: the job's own without another."""
     found = reading.jobs(session)
-    job = reading.named(found, name)
+    job = reading.find_named(found, name)
     if job is None and image is None and not session.is_local:
         near = nearest(name, [each.name for each in found])
         removed = "of one that was removed, name an image with TensorBoard by --image"
@@ -144,9 +143,9 @@ def local_command(session: Session, name: str, directory: str, port: int) -> lis
     """Return the command line of TensorBoard on this machine: on the local cloud the claim is a directory here."""
     paths = session.source.paths
     assert paths is not None
-    claim = paths.claims / session.namespace.name / session.namespace.claim
-    logs = beneath.real_path(claim, directory.removeprefix(f"{DATA}/"))
-    programs = (image.path / "bin" / "tensorboard" for image in images.all_images())
+    namespace = session.namespace
+    logs = access.find_file(paths, namespace.name, namespace.claim, directory.removeprefix(f"{DATA}/"))
+    programs = (image.path / "bin" / "tensorboard" for image in access.images.all_images())
     program = shutil.which("tensorboard") or next((str(each) for each in programs if each.is_file()), None)
     if program is None:
         title = "no tensorboard on PATH, nor in a local image: make one (trn local images make torch), or install it"

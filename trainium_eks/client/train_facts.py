@@ -12,9 +12,8 @@ from trainium_eks.jobs.objects.token_reference import HUB_OPTION, NAME, TRACK_OP
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.jobs.submit.requests import Facts
 from trainium_eks.kube.api import ApiError, NoSuchKindError
-from trainium_eks.local.images import images
-from trainium_eks.local.runtime.isolation import Chosen
-from trainium_eks.local.spec.plan import Isolation
+from trainium_eks.local import access
+from trainium_eks.local.access import images
 from trainium_eks.model import scraping
 from trainium_eks.model.outputs import NodeGroupOutput, StackOutputs
 from trainium_eks.model.validation.problems import Problem
@@ -58,13 +57,8 @@ def gather(options: TrainOptions, form: Form, session: Session) -> Facts:
 
 def _metrics_port(session: Session) -> int:
     """Return the fixed port; a free port for each job where pods are on this machine's network."""
-    chosen = Chosen.load(session.source.paths.pods) if session.source.paths else None
-    if chosen is None or chosen.isolation is Isolation.NET:
-        return scraping.PORT
-    # The module makes certificates, too, and what those need takes as long to import as a help text.
-    from trainium_eks.local.control_plane import ports
-
-    return ports.free_port(set())
+    paths = session.source.paths
+    return (access.free_port_of_pod(paths) if paths else None) or scraping.PORT
 
 
 def image_of(wanted: str | None, session: Session) -> tuple[str, Problem | None, bool]:

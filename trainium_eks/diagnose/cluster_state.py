@@ -134,7 +134,7 @@ class ClusterState:
         """Return why these charts or releases are not on the local cloud; empty where one is, and on AWS."""
         return self.local.missing(*names) if self.local is not None else ""
 
-    def around(self, job: Object) -> JobSnapshot:
+    def snapshot_of(self, job: Object) -> JobSnapshot:
         """Return one Volcano job with its surroundings."""
         here = ("", namespace_of(job))
         objects = {

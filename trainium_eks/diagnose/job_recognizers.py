@@ -43,7 +43,7 @@ def ended_at(job: Object) -> datetime | None:
 
 def findings(cluster: ClusterState, job: Object, *, is_asked: bool) -> Iterator[Finding]:
     """Yield the faults of one job; with ``is_asked`` (by its name) also the wait for its turn, and an old end."""
-    snapshot = cluster.around(job)
+    snapshot = cluster.snapshot_of(job)
     about = f"job {name_of(job)} of {namespace_of(job)}"
     if snapshot.phase in ENDED:
         if snapshot.phase in FAILURES and (is_asked or is_recent(cluster, ended_at(job))):
@@ -158,7 +158,7 @@ def _standstill(cluster: ClusterState, snapshot: JobSnapshot, about: str) -> Ite
         return
     began = [moment(at) for pod in pods if (at := condition(pod, "Ready").get("lastTransitionTime"))]
     command = json.dumps(snapshot.job["spec"])
-    # A script of one's own may print no steps.
+    # A user's script may print no steps.
     if began and log and any(f" {example.module}" in command for example in EXAMPLES.values()):
         minutes = (cluster.now - max(began)) // timedelta(minutes=1)
         if minutes >= AlertSettings().first_step_minutes:

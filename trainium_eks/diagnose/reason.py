@@ -66,6 +66,6 @@ def shortened(sentence: str) -> str:
     return sentence if len(sentence) <= _LONGEST else f"{sentence[:100]} ... {sentence[105 - _LONGEST :]}"
 
 
-def held(cause: Cause, fault: str, sentence: str, **names: object) -> Reason:
+def fault_reason(cause: Cause, fault: str, sentence: str, **names: object) -> Reason:
     """Return the reason that a fault of the catalogue is, with the fault's remedy."""
     return Reason(cause, sentence, BY_NAME[fault].mend(**names), fault)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 from trainium_eks.diagnose.hypernodes import shared_members
-from trainium_eks.diagnose.reason import Cause, Reason, held
+from trainium_eks.diagnose.reason import Cause, Reason, fault_reason
 from trainium_eks.jobs.observed.free_capacity import (
     Ask,
     Node,
@@ -97,7 +97,7 @@ def _above_capability(queue: str, resource: str, most: Decimal, needs: Decimal, 
         else f"ask for at most {format_amount(most, resource)} a node"
     )
     sentence = f"it needs {format_amount(needs, resource)}, and queue {queue} may use {shown(most)} in all"
-    return held(Cause.QUEUE, "queue-too-small", sentence, ask=ask_for)
+    return fault_reason(Cause.QUEUE, "queue-too-small", sentence, ask=ask_for)
 
 
 def _queue_in_use(
@@ -118,7 +118,7 @@ def _queue_in_use(
         return Reason(Cause.ENDING, sentence, "", "queue-full")
     if not ours:
         return Reason(Cause.QUEUE, sentence, "wait for other teams' jobs", "queue-full")
-    return held(Cause.QUEUE, "queue-full", sentence, job=next(iter(ours)))
+    return fault_reason(Cause.QUEUE, "queue-full", sentence, job=next(iter(ours)))
 
 
 def _held(snapshot: JobSnapshot, queue: str, resource: str, *, are_ending: bool = False) -> dict[str, Decimal]:
@@ -154,7 +154,7 @@ def _never(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
             sentence = f"each of its pods asks for {asks}, and a {kind} has {holds}"
             missing = "" if has else _NOT_SHOWN.get(resource.partition("-")[0], "")
             names = {"node": nodes[0].name, "plugin": "device plugin", "ami": "trn doctor names the reason"}
-            yield held(Cause.CAPACITY, missing or "pod-too-large", sentence, amount=holds, **names)
+            yield fault_reason(Cause.CAPACITY, missing or "pod-too-large", sentence, amount=holds, **names)
 
 
 def _more_than_all_groups(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
@@ -164,7 +164,7 @@ def _more_than_all_groups(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     if groups and ask.count > most:
         names = name_some([group.name for group in groups])
         sentence = f"it needs {_nodes(ask.count, ask)}, and {names} can have {most} at most: it is never placed"
-        yield held(Cause.CAPACITY, "job-larger-than-pool", sentence, nodes=most, group=groups[0].name)
+        yield fault_reason(Cause.CAPACITY, "job-larger-than-pool", sentence, nodes=most, group=groups[0].name)
 
 
 def _capacity(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
@@ -184,7 +184,7 @@ def _capacity(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
         key = next(iter(taints.values()))
         fault = "fabric-untested" if key == FABRIC_UNTESTED.key else "taint-not-tolerated"
         sentence = f"{_nodes(len(taints), ask)} of {len(nodes)} keep its pods away by the taint {key}"
-        yield held(Cause.TAINT, fault, sentence, taint=key)
+        yield fault_reason(Cause.TAINT, fault, sentence, taint=key)
     elif troubled and lacking > 0 and len(usable) + len(troubled) >= ask.count:
         yield _troubled(ask, nodes, troubled)
     elif lacking > 0:
@@ -201,7 +201,7 @@ def _troubled(ask: Ask, nodes: Sequence[Node], troubled: Sequence[Node]) -> Reas
         f"({name_some([node.name for node in troubled], most=2)})"
     )
     fault = "node-cordoned" if first.trouble == "cordoned" else "node-not-ready"
-    return held(Cause.NODE, fault, sentence, node=first.name)
+    return fault_reason(Cause.NODE, fault, sentence, node=first.name)
 
 
 def _too_few(snapshot: JobSnapshot, ask: Ask, nodes: Sequence[Node], usable: Sequence[Node]) -> Reason:
@@ -228,7 +228,7 @@ def _busy(snapshot: JobSnapshot, ask: Ask, usable: Sequence[Node], free: Sequenc
         f"({name_some(names, most=4)})"
     )
     if len(free) + len(parts) >= ask.count:
-        return held(Cause.CAPACITY, "nodes-held-in-part", sentence, job=next(iter(partly)))
+        return fault_reason(Cause.CAPACITY, "nodes-held-in-part", sentence, job=next(iter(partly)))
     scale = _scale(_group(snapshot, ask), ask.count + len(busy), ask)
     wait = f"wait for {next(iter(theirs))}" if theirs else "wait"
     fix, fault = (f"{wait}, or {scale}", "nodes-busy") if scale.startswith("trn scale") else (wait, "pool-at-max")
@@ -267,7 +267,7 @@ def _held_in_part(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
         if snapshot.pods and free >= ask.count > free - unseen:
             held_amount = f"other teams' pods hold {format_amount(unseen, resource)}, a part of each node"
             sentence = f"it needs {_nodes(ask.count, ask)} to itself, and {held_amount}"
-            yield held(Cause.CAPACITY, "nodes-held-in-part", sentence, job="them")
+            yield fault_reason(Cause.CAPACITY, "nodes-held-in-part", sentence, job="them")
             return
 
 
@@ -341,14 +341,14 @@ def _topology(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
         surplus = dict.fromkeys(name for parents in shared for name in parents[1:])
         twice = name_some([" and ".join(names) for names in shared], most=2)
         sentence = f"Volcano knows a part of the network twice ({twice}) and places no job by it"
-        yield held(Cause.TOPOLOGY, "hypernodes-doubled", sentence, hypernodes=" ".join(surplus))
+        yield fault_reason(Cause.TOPOLOGY, "hypernodes-doubled", sentence, hypernodes=" ".join(surplus))
     if asked.get("mode", "hard") != "hard":
         return
     tier = int(asked.get("highestTierAllowed", 1))
     groups = _groups_within(snapshot.hypernodes, tier)
     if not groups:
         sentence = f"it must be within tier {tier} of the network, and Volcano knows no part of the network"
-        yield held(Cause.TOPOLOGY, "topology-unknown", sentence)
+        yield fault_reason(Cause.TOPOLOGY, "topology-unknown", sentence)
         return
     domains = {each["spec"].get("tierName"): each["spec"]["tier"] for each in snapshot.hypernodes}
     label = next((label for label in ULTRASERVER_LABELS if domains.get(label) == tier), "")
@@ -377,7 +377,7 @@ def _whole_parts(
     shown = name_some([f"{left[part]} of {size} nodes of {kind} {part} are free" for part in best])
     sentence = f"it must have {plural(number, kind)} to itself: {shown}"
     theirs = name_some([*holders([nodes[name] for part in best for name in taken[part] & nodes.keys()])])
-    yield held(Cause.TOPOLOGY, "ultraserver-busy", sentence, wait=f"wait for {theirs}" if theirs else "")
+    yield fault_reason(Cause.TOPOLOGY, "ultraserver-busy", sentence, wait=f"wait for {theirs}" if theirs else "")
 
 
 def _close_enough(snapshot: JobSnapshot, ask: Ask, tier: int, groups: dict[str, set[str]]) -> Iterator[Reason]:
@@ -387,7 +387,7 @@ def _close_enough(snapshot: JobSnapshot, ask: Ask, tier: int, groups: dict[str, 
     loosen = f"--topology hard --tier {tier + 1}, or --topology soft"
     if most < ask.count:
         sentence = f"it must have {together}, and no part of it has more than {most}"
-        yield held(Cause.TOPOLOGY, "topology-too-narrow", sentence, looser=loosen, nodes=most)
+        yield fault_reason(Cause.TOPOLOGY, "topology-too-narrow", sentence, looser=loosen, nodes=most)
         return
     free = {name for name, node in nodes.items() if node.fits(ask.each)}
     best = max(len(members & free) for members in groups.values())

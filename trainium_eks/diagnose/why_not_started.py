@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
-from trainium_eks.diagnose.reason import Cause, Reason, held, shortened
+from trainium_eks.diagnose.reason import Cause, Reason, fault_reason, shortened
 from trainium_eks.jobs.observed.free_capacity import name_some
 from trainium_eks.jobs.observed.job_snapshot import (
     JobSnapshot,
@@ -68,7 +68,7 @@ def reasons(snapshot: JobSnapshot) -> Iterator[Reason]:
                 yield _image(snapshot, pod, str(status.get("image") or ""), waits)
             elif waits.get("reason") == "CrashLoopBackOff":
                 sentence = f"a container of {name_of(pod)} ends again and again: {waits.get('message', '')}"
-                yield held(Cause.CONFIG, "crash-loop", sentence, job=snapshot.name)
+                yield fault_reason(Cause.CONFIG, "crash-loop", sentence, job=snapshot.name)
             elif waits.get("reason") in _BEFORE:
                 if waits.get("message"):  # by the local cloud; a kubelet says it in events
                     yield _unmounted(snapshot, pod, str(waits["message"]))
@@ -94,9 +94,9 @@ def _image(snapshot: JobSnapshot, pod: Object, image: str, waits: Object) -> Rea
         name = image.removeprefix(_LOCAL).partition(":")[0]
         how = "" if name == "torch" else " --requirements FILE"
         sentence = f"this machine has no image {image}"
-        return held(Cause.IMAGE, "image-not-on-machine", sentence, image=f"{name}{how}")
+        return fault_reason(Cause.IMAGE, "image-not-on-machine", sentence, image=f"{name}{how}")
     if reason == "InvalidImageName":
-        return held(Cause.IMAGE, "image-name-invalid", f"{image!r} is not an image name: {message or reason}")
+        return fault_reason(Cause.IMAGE, "image-name-invalid", f"{image!r} is not an image name: {message or reason}")
     known = in_message(message, Speaker.REGISTRY)
     fault = known.name if known else "image-unreachable"
     sentence = f"the image {image} cannot be pulled"
@@ -105,7 +105,7 @@ def _image(snapshot: JobSnapshot, pod: Object, image: str, waits: Object) -> Rea
     elif fault == "image-refused":
         sentence = f"the registry refuses to give {image} to the nodes"
     words = _last_words(message)
-    return held(Cause.IMAGE, fault, f"{sentence}: {reason if words in ('', image) else words}", image=image)
+    return fault_reason(Cause.IMAGE, fault, f"{sentence}: {reason if words in ('', image) else words}", image=image)
 
 
 def _last_words(message: str) -> str:
@@ -119,7 +119,7 @@ def _config(snapshot: JobSnapshot, pod: Object, waits: Object) -> Reason:
     known = in_message(words, Speaker.RUNTIME)
     fault = known.name if known else "container-not-made"
     sentence = f"a container of {name_of(pod)} cannot be made: {words}"
-    return held(Cause.CONFIG, fault, sentence, **_names(snapshot, pod))
+    return fault_reason(Cause.CONFIG, fault, sentence, **_names(snapshot, pod))
 
 
 def ended_by_node(pod: Object) -> Reason | None:
@@ -133,7 +133,7 @@ def ended_by_node(pod: Object) -> Reason | None:
     fault = known.name if known else "pod-ended-by-node"
     node = pod["spec"].get("nodeName")
     sentence = f"{name_of(pod)} was refused or ended by node {node}: {words}"
-    return held(Cause.NODE, fault, sentence, node=node, namespace=namespace_of(pod))
+    return fault_reason(Cause.NODE, fault, sentence, node=node, namespace=namespace_of(pod))
 
 
 def lost_nodes(snapshot: JobSnapshot) -> Iterator[Reason]:
@@ -147,7 +147,7 @@ def lost_nodes(snapshot: JobSnapshot) -> Iterator[Reason]:
         return
     names = list(dict.fromkeys(str(pod["spec"]["nodeName"]) for pod in lost))
     state = "gone" if names[0] not in nodes else "not ready"
-    yield held(Cause.NODE, "node-lost", f"its node {name_some(names, most=2)} is {state}", pod=name_of(lost[0]))
+    yield fault_reason(Cause.NODE, "node-lost", f"its node {name_some(names, most=2)} is {state}", pod=name_of(lost[0]))
 
 
 def claims(snapshot: JobSnapshot) -> Iterator[Reason]:
@@ -165,11 +165,11 @@ def claims(snapshot: JobSnapshot) -> Iterator[Reason]:
     for name in wanted:
         if name not in bound:
             has = f"the namespace has {name_some(sorted(bound))}" if bound else "the namespace has none"
-            yield held(Cause.VOLUME, "claim-missing", f"there is no claim {name}; {has}", job=snapshot.name)
+            yield fault_reason(Cause.VOLUME, "claim-missing", f"there is no claim {name}; {has}", job=snapshot.name)
         elif bound[name] != "Bound":
             sentence = f"its claim {name} is {bound[name]}, not Bound"
             names = {"claim": name, "namespace": namespace_of(snapshot.job), "deploy": "trn local up or pulumi up"}
-            yield held(Cause.VOLUME, "claim-not-bound", sentence, **names)
+            yield fault_reason(Cause.VOLUME, "claim-not-bound", sentence, **names)
 
 
 def warned(snapshot: JobSnapshot, waiting: Sequence[Object]) -> Iterator[Reason]:
@@ -188,13 +188,13 @@ def warned(snapshot: JobSnapshot, waiting: Sequence[Object]) -> Iterator[Reason]
                 event["reason"] == _SANDBOX and _waited(snapshot, pod) > _RETRIED
             ):
                 fault = known.name if known else "sandbox-not-made"
-                yield held(Cause.CONFIG, fault, f"{name_of(pod)}: {words}", **_names(snapshot, pod))
+                yield fault_reason(Cause.CONFIG, fault, f"{name_of(pod)}: {words}", **_names(snapshot, pod))
 
 
 def _unmounted(snapshot: JobSnapshot, pod: Object, words: str) -> Reason:
     known = in_message(words, Speaker.VOLUME)
     sentence = f"a volume of {name_of(pod)} does not mount: {shortened(words)}"
-    return held(Cause.VOLUME, known.name if known else "mount-failed", sentence, **_names(snapshot, pod))
+    return fault_reason(Cause.VOLUME, known.name if known else "mount-failed", sentence, **_names(snapshot, pod))
 
 
 def _names(snapshot: JobSnapshot, pod: Object) -> dict[str, object]:
@@ -222,7 +222,7 @@ def _under_way(snapshot: JobSnapshot, waiting: Sequence[Object]) -> Reason:
             minutes = overdue // timedelta(minutes=1)
             said = _last_warning(snapshot, [pod]) or "no event says why"
             sentence = f"{name_of(pod)} has had a node for {minutes} min and does not run; {said}"
-            return held(Cause.CONFIG, "container-not-made", sentence, **_names(snapshot, pod))
+            return fault_reason(Cause.CONFIG, "container-not-made", sentence, **_names(snapshot, pod))
     total = len(snapshot.pods)
     has = "all its pods have nodes" if total > 1 else "its pod has a node"
     doing = f"{len(pulling)} of {total} pull the image" if pulling else f"{total - len(waiting)} of {total} run already"

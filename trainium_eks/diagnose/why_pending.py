@@ -12,7 +12,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from trainium_eks.diagnose import why_no_room, why_not_started
-from trainium_eks.diagnose.reason import Cause, Reason, held
+from trainium_eks.diagnose.reason import Cause, Reason, fault_reason
 from trainium_eks.jobs.observed.free_capacity import asks
 from trainium_eks.jobs.observed.job_snapshot import (
     ENDED,
@@ -102,7 +102,7 @@ def _reasons(snapshot: JobSnapshot) -> Iterator[Reason]:
         return
     yield from why_not_started.claims(snapshot)
     wanted = asks(snapshot)
-    # Without pods and without a verdict, nobody has looked: the reckoning below would be a guess.
+    # Without pods and without a verdict, Volcano has not judged it: the estimate below would be a guess.
     if not _is_judged(snapshot):
         yield from _not_scheduled(snapshot)
     yield from _forgotten(snapshot)
@@ -152,10 +152,10 @@ def _queue_state(snapshot: JobSnapshot) -> Iterator[Reason]:
         known = ", ".join(sorted(name_of(each) for each in snapshot.queues if name_of(each) not in ("root", "default")))
         deploy = "trn local up" if snapshot.is_local else "pulumi up"
         sentence = f"there is no queue {name}"
-        yield held(Cause.QUEUE, "queue-missing", sentence, queues=known or "the stack", deploy=deploy)
+        yield fault_reason(Cause.QUEUE, "queue-missing", sentence, queues=known or "the stack", deploy=deploy)
     elif (state := (queue.get("status") or {}).get("state", "Open")) not in ("Open", "", "Unknown"):
         sentence = f"queue {name} is {state.lower()} and starts no jobs"
-        yield held(Cause.CLOSED, "queue-closed", sentence, queue=name)
+        yield fault_reason(Cause.CLOSED, "queue-closed", sentence, queue=name)
 
 
 def _refused(snapshot: JobSnapshot) -> Iterator[Reason]:
@@ -174,7 +174,7 @@ def _refused(snapshot: JobSnapshot) -> Iterator[Reason]:
     quota = re.search(r"exceeded quota: (\S+), requested: (\S+), used: (\S+), limited: (\S+)", message)
     if quota:
         name, requested, used, limited = quota.groups()
-        yield held(
+        yield fault_reason(
             Cause.QUOTA,
             "quota-full",
             f"the namespace's quota {name} is used up: {made}, the next one needs {requested}, {used} of "
@@ -182,7 +182,7 @@ def _refused(snapshot: JobSnapshot) -> Iterator[Reason]:
         )
         return
     known = in_message(message, Speaker.ADMISSION)
-    yield held(
+    yield fault_reason(
         Cause.REFUSED,
         known.name if known else "pods-refused",
         f"the API server refuses its pods: {why_refused or message}",
@@ -208,7 +208,7 @@ def _held_by_quota(snapshot: JobSnapshot) -> Iterator[Reason]:
     never = [name for name, amount in requested.items() if name in limited and amount > limited[name]]
     fault = "quota-too-small" if never else "quota-full"
     sentence = f"the namespace's quota has no room for it: it needs {'; '.join(lacking)}"
-    yield held(Cause.QUOTA, fault, sentence, resources=", ".join(never))
+    yield fault_reason(Cause.QUOTA, fault, sentence, resources=", ".join(never))
 
 
 def _amounts(text: str) -> dict[str, Decimal]:
@@ -233,7 +233,7 @@ def _is_judged(snapshot: JobSnapshot) -> bool:
 def _not_scheduled(snapshot: JobSnapshot) -> Iterator[Reason]:
     if snapshot.unscheduled:
         sentence = f"Volcano does not run here: {snapshot.unscheduled}; jobs are checked but not scheduled"
-        yield held(Cause.VOLCANO, "volcano-absent", sentence)
+        yield fault_reason(Cause.VOLCANO, "volcano-absent", sentence)
         return
     where = "trn local logs {}" if snapshot.is_local else "kubectl -n volcano-system logs deploy/volcano-{}"
     if snapshot.age_seconds < PATIENCE_SECONDS:
@@ -242,12 +242,12 @@ def _not_scheduled(snapshot: JobSnapshot) -> Iterator[Reason]:
         log = where.format("vc-controller-manager" if snapshot.is_local else "controllers")
         sentence = f"Volcano's controllers have not seen it for {snapshot.age_seconds:.0f} s: "
         sentence += "they do not run, or lag far behind"
-        yield held(Cause.VOLCANO, "volcano-controllers-silent", sentence, log=log)
+        yield fault_reason(Cause.VOLCANO, "volcano-controllers-silent", sentence, log=log)
     elif not (snapshot.podgroup or {}).get("status", {}).get("phase"):
         log = where.format("vc-scheduler" if snapshot.is_local else "scheduler")
         sentence = f"Volcano's scheduler has not looked at it for {snapshot.age_seconds:.0f} s: "
         sentence += "it does not run, or hangs"
-        yield held(Cause.VOLCANO, "volcano-scheduler-silent", sentence, log=log)
+        yield fault_reason(Cause.VOLCANO, "volcano-scheduler-silent", sentence, log=log)
 
 
 def _forgotten(snapshot: JobSnapshot) -> Iterator[Reason]:
@@ -262,7 +262,7 @@ def _forgotten(snapshot: JobSnapshot) -> Iterator[Reason]:
     if silent > FORGOTTEN_SECONDS:
         sentence = f"Volcano's scheduler let it in, and its controllers have made no pod in {silent:.0f} s"
         restart = _RESTART_LOCAL_CONTROLLERS if snapshot.is_local else ""
-        yield held(Cause.VOLCANO, "volcano-controllers-missed-it", sentence, job=snapshot.name, restart=restart)
+        yield fault_reason(Cause.VOLCANO, "volcano-controllers-missed-it", sentence, job=snapshot.name, restart=restart)
 
 
 def _is_kept_back(snapshot: JobSnapshot) -> bool:
@@ -277,7 +277,7 @@ def _kept_back(snapshot: JobSnapshot) -> Iterator[Reason]:
     of their admission, even for gangs that no node suits (plugins ``overcommit``, ``proportion`` and ``capacity``)."""
     if _is_kept_back(snapshot) and snapshot.nodes is not None and snapshot.queues is not None:
         sentence = "there is room for it, which Volcano keeps for jobs that it has let in before and that still wait"
-        yield held(Cause.QUEUE, "room-reserved", sentence)
+        yield fault_reason(Cause.QUEUE, "room-reserved", sentence)
 
 
 def _unknown(snapshot: JobSnapshot) -> Reason:

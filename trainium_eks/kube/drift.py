@@ -22,7 +22,7 @@ IGNORED = "[ignored]"
 
 _PULUMIS_SECRET = "4dabf18193072939515e22adb298388d"
 """Key of every secret value in Pulumi's state."""
-# A manager of its own: fields that are left out stay the others'.
+# A separate manager: fields that are left out stay the others'.
 _DRY_RUN = {"dryRun": "All", "fieldManager": "trn-compare", "force": "true", "fieldValidation": "Ignore"}
 _SERVERS = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation")
 _LONGEST = 100
@@ -33,7 +33,7 @@ def differences(api: Api, manifest: Object, namespace: str = "") -> tuple[str, t
     :data:`ENDING` alone, or fields with their values (of a Secret without). Values that the manifest hides are not
     compared. ApiError: the dry run is refused, for want of rights or by a webhook that takes none."""
     try:
-        manifest = placed(api, manifest, namespace)
+        manifest = with_namespace(api, manifest, namespace)
     except NoSuchKindError:
         return f"{manifest['kind']} {manifest['metadata']['name']}", (GONE,)
     reference = api.reference(manifest)
@@ -47,7 +47,7 @@ def differences(api: Api, manifest: Object, namespace: str = "") -> tuple[str, t
     try:
         after = api.request("PATCH", path, wanted, query=_DRY_RUN, content_type="application/apply-patch+yaml")
     except ApiError as error:
-        # A field that no update changes: the object was deleted, and made anew with another value.
+        # A field that no update changes: the object was deleted, and recreated with another value.
         if error.reason != "Invalid" or not error.causes:
             raise
         return str(reference), tuple(dict.fromkeys(str(each).partition("\n")[0] for each in error.causes))
@@ -56,7 +56,7 @@ def differences(api: Api, manifest: Object, namespace: str = "") -> tuple[str, t
     return str(reference), tuple(f"{line.partition(' ')[0]} differs" if hidden else line for line in lines)
 
 
-def placed(api: Api, manifest: Object, namespace: str) -> dict[str, Any]:
+def with_namespace(api: Api, manifest: Object, namespace: str) -> dict[str, Any]:
     """Return a manifest with the namespace, if it names none and its kind has one."""
     has_one = api.kind(manifest["apiVersion"], manifest["kind"]).namespaced
     place = {"namespace": namespace or "default"} if has_one else {}

@@ -177,7 +177,7 @@ class Requests:
         self, method: str, path: str, body: object, query: Mapping[str, str], content_type: str, timeout_seconds: float
     ) -> str:
         headers = {"Accept": "application/json, */*", "Content-Type": content_type, "User-Agent": FIELD_MANAGER}
-        # Computed anew for each request: a token of `aws eks get-token` ends after 15 minutes.
+        # Computed again for each request: a token of `aws eks get-token` ends after 15 minutes.
         self._client.update_params_for_auth(headers, [], ["BearerToken"])
         answer = self._client.request(
             method,

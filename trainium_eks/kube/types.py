@@ -108,7 +108,7 @@ class ObjectReference:
         return f"{self.kind} {self.namespace + '/' if self.namespace else ''}{self.name}"
 
     def to_json(self) -> dict[str, str]:
-        """Return JSON for the ledger."""
+        """Return the reference as JSON."""
         return {"apiVersion": self.api_version, "kind": self.kind, "namespace": self.namespace, "name": self.name}
 
     @staticmethod

@@ -7,24 +7,24 @@ have put there (nodes, the workloads of EKS add-ons).
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local import inventory
 from trainium_eks.local.changes import ApplyResult, Change
 from trainium_eks.local.control_plane import pki
-from trainium_eks.local.events import Abandoned, BackendOptions, Begun, Done, Event, Failed, Tell, Waiting, to_json
-from trainium_eks.local.handlers import Maker, ResourceRequest, kind_of, makers
-from trainium_eks.local.ledger import Holding, Ledger, digest
+from trainium_eks.local.events import BackendOptions, Done, Event, Failed, Tell, Working, to_json
+from trainium_eks.local.inventory import Item
+from trainium_eks.local.makers import Makers, ResourceRequest, kind_of
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.plan.backend import Answer, Registration, SimulationError, UnknownTypeError
-from trainium_eks.plan.graph import UNKNOWN, Resource
-from trainium_eks.plan.resource_types import replacements
+from trainium_eks.plan.graph import UNKNOWN
 from trainium_eks.plan.resource_types.rows import ec2, eks, vpc
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
 
@@ -40,8 +40,8 @@ def open_backend(options: Mapping[str, Any], region: str, emit: Callable[[Mappin
     def tell(event: Event) -> None:
         emit(to_json(event))
 
-    backend = LocalBackend(Simulation(region or DEFAULT_REGION), Ledger.open(paths.ledger), tell, asked.adopted_zones)
-    made = makers(
+    backend = LocalBackend(Simulation(region or DEFAULT_REGION), inventory.load(paths), tell, asked.adopted_zones)
+    makers = Makers(
         paths,
         Path(asked.project),
         Path(asked.helm),
@@ -51,35 +51,38 @@ def open_backend(options: Mapping[str, Any], region: str, emit: Callable[[Mappin
         asked.csi_drivers,
         Programs({name: Path(path) for name, path in asked.volcano.items()}, asked.volcano_missing),
     )
-    backend.connect(made, endpoint=asked.server, authority=pki.certificate_authority_data(paths))
+    backend.connect(makers, endpoint=asked.server, authority=pki.certificate_authority_data(paths))
     return backend
 
 
 class LocalBackend:
-    """The backend that makes a program's resources on this machine. The first failure stops the rest."""
+    """The backend that makes a program's resources on this machine. The first failure stops the rest.
+
+    ``before`` are the resources that may exist from earlier.
+    """
 
     def __init__(
         self,
         simulation: Simulation,
-        ledger: Ledger,
+        before: Sequence[Item],
         tell: Tell,
         adopted_zones: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._simulation = simulation
-        self._ledger = ledger
+        self._before = before
+        self._whole = {each.urn for each in before if each.whole}
         self._tell = tell
-        self._makers: Mapping[str, Maker] = {}
         self._cluster: Mapping[str, Any] = {}
-        self._made: dict[str, Mapping[str, Any]] = {
+        self._known: dict[str, Mapping[str, Any]] = {
             subnet: {"availabilityZoneId": zone} for subnet, zone in adopted_zones.items()
         }
         self.stopped = threading.Event()
         """Set by the first failure: nothing new begins, and waits that are under way are given up."""
         self._thread = threading.local()
 
-    def connect(self, made: Mapping[str, Maker], *, endpoint: str, authority: str) -> None:
+    def connect(self, makers: Makers, *, endpoint: str, authority: str) -> None:
         """Set the makers and the address of the cluster's API server."""
-        self._makers = made
+        self._makers = makers
         self._cluster = {"endpoint": endpoint, "certificateAuthority": {"data": authority}}
 
     def simulates(self, type_: str) -> bool:
@@ -88,17 +91,17 @@ class LocalBackend:
 
     def waiting(self, reason: str) -> None:
         """Report the reason for which the resource of the calling thread waits."""
-        self._tell(Waiting(getattr(self._thread, "urn", ""), reason))
+        self._tell(Working(getattr(self._thread, "urn", ""), reason))
 
     def create(self, registration: Registration) -> Answer:
         """Create a resource; see :class:`~trainium_eks.plan.backend.Backend`."""
         if self.stopped.is_set():
             raise SimulationError("not started: something else failed first")
         self._thread.urn = registration.urn
-        self._tell(Begun(registration.urn))
+        self._tell(Working(registration.urn))
         try:
             identity, computed = self._simulation.create(registration)
-            applied = self._apply(registration, identity, computed)
+            applied = self._apply(registration, computed)
         except UnknownTypeError:
             # The recording answers with the inputs, or refuses the program.
             self._tell(Done(registration.urn, "simulated", registration.name, Change.SAME))
@@ -119,64 +122,33 @@ class LocalBackend:
                 not_installed=applied.not_installed,
             )
         )
-        return identity, {**computed, **self._known_of(registration, identity), **applied.outputs}
+        if registration.type in REMEMBERED:
+            self._known[identity] = registration.inputs
+        cluster = self._cluster if registration.type == eks.CLUSTER.token else {}
+        return identity, {**computed, **cluster, **applied.outputs}
 
-    def _apply(self, registration: Registration, identity: str, computed: Mapping[str, Any]) -> ApplyResult:
-        kind = kind_of(registration.type)
+    def _apply(self, registration: Registration, computed: Mapping[str, Any]) -> ApplyResult:
         unknown = [name for name, value in registration.inputs.items() if UNKNOWN in json.dumps(value)]
-        if unknown and kind in ("object", "release"):
+        if unknown and kind_of(registration.type) in ("object", "release"):
             raise SimulationError(f"cannot be made here: {', '.join(unknown)} comes from what is not simulated")
-        maker = self._makers[kind]
-        held = self._ledger.of(registration.urn, kind)
-        asked = ResourceRequest(
-            registration, identity, computed, dict(self._made), held, lambda: self._make_room(registration.urn)
+        urn = registration.urn
+        is_update = urn in self._whole
+        return self._makers.apply(
+            ResourceRequest(registration, computed, dict(self._known), is_update, lambda: self._make_room(urn))
         )
-        holding = Holding(
-            urn=registration.urn,
-            type=registration.type,
-            kind=kind,
-            reference=maker.reference(asked),
-            digest=digest(registration.inputs),
-            after=tuple(filter(None, (*registration.dependencies, registration.parent, registration.provider))),
-            deleted_with=registration.options.deleted_with,
-            replaced_with=replacements.replaced_with(_resource(registration)),
-            protect=registration.options.protect,
-            retain=registration.options.retain_on_delete,
-        )
-        self._ledger.hold(holding, done=False)
-        applied = maker.apply(asked)
-        self._ledger.hold(holding, done=True)
-        return applied
 
     def _make_room(self, urn: str) -> None:
-        """Delete the holdings made from a resource that is about to be replaced, newest first.
+        """Delete what was made from a resource that is about to be replaced, newest first.
 
         Pulumi's engine deletes in this order: a volume's claim, and before it the job with a pod that holds the claim.
         """
-        for holding in reversed(self._ledger.made_from(urn)):
-            self._make_room(holding.urn)
-            self._makers[holding.kind].delete(holding.reference)
-            self._ledger.drop(holding)
-
-    def _known_of(self, registration: Registration, identity: str) -> Mapping[str, Any]:
-        """Return the real properties of a simulated resource, and remember its inputs where nodes depend on them."""
-        if registration.type in REMEMBERED:
-            self._made[identity] = registration.inputs
-        return self._cluster if registration.type == eks.CLUSTER.token else {}
+        for each in reversed(self._before):
+            if urn in each.replaced_with:
+                self._make_room(each.urn)
+                self._makers.delete(each.kind, each.reference)
 
     def _fail(self, urn: str, message: str) -> None:
-        event = Abandoned(urn, message) if self.stopped.is_set() else Failed(urn, message)
-        self.stopped.set()
-        self._tell(event)
-
-
-def _resource(registration: Registration) -> Resource:
-    """Return the resource that a registration describes, without computed properties."""
-    return Resource(
-        registration.urn,
-        registration.type,
-        registration.name,
-        inputs=registration.inputs,
-        property_dependencies=registration.property_dependencies,
-        options=registration.options,
-    )
+        """Report the first failure; others follow from it."""
+        if not self.stopped.is_set():
+            self.stopped.set()
+            self._tell(Failed(urn, message))

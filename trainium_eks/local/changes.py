@@ -16,6 +16,8 @@ class Change(StrEnum):
     REPLACED = "replaced"
     SAME = "same"
     DELETED = "deleted"
+    KEPT = "kept"
+    """It has left the program and stays, as its options say."""
 
 
 @dataclass(frozen=True)

@@ -6,46 +6,40 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from trainium_eks import whole_file
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local import toolchain
+from trainium_eks.local import inventory, toolchain
 from trainium_eks.local.changes import Change, LocalCloudError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane, StartResult, check_same_cluster
 from trainium_eks.local.control_plane.flags import SERVICE_RANGE
 from trainium_eks.local.control_plane.programs import SHIM
-from trainium_eks.local.events import BackendOptions, Deleted, Done, Event, Failed, Kept, from_json
-from trainium_eks.local.handlers import kind_of, made_as, makers
-from trainium_eks.local.ledger import Holding, Ledger, deletion_order
+from trainium_eks.local.events import BackendOptions, Done, Event, Failed, from_json
+from trainium_eks.local.inventory import Item
 from trainium_eks.local.lock import locked
+from trainium_eks.local.makers import Makers
 from trainium_eks.local.nodes.node_pools import adopted_zones
 from trainium_eks.local.nodes.scale import with_nodes
 from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.releases.parts import PartSource
-from trainium_eks.local.releases.training_operator import TrainingOperator
+from trainium_eks.local.releases import training_operator
+from trainium_eks.local.releases.training_operator import OperatorSource
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.local.runtime.isolation import Chosen
 from trainium_eks.model.catalogue.addon_records import ADDONS
 from trainium_eks.model.catalogue.versions import KUBERNETES
-from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording import assumptions
 from trainium_eks.plan.recording.process import Live, ProgramFailedError, ProgramTimeoutError, record
 from trainium_eks.plan.recording.project import load_project
 
-REPORT_VERSION = 1
-
 PROGRAM_SECONDS = 1800.0
 """How long a whole program may take: releases wait up to ten minutes each, several one after another."""
-
-_DELETIONS_AT_A_TIME = 16
 
 
 class Reporter(Protocol):
@@ -100,64 +94,6 @@ class Result:
         )
 
 
-@dataclass(frozen=True)
-class Report:
-    """The report of the last complete ``up``, for ``trn local kubectl`` and ``trn doctor``."""
-
-    server: str = ""
-    kubernetes: str = ""
-    not_installed: Mapping[str, str] = field(default_factory=dict)
-    """Reason why it is not on this machine, by name of Helm release or kustomization."""
-    simulated: tuple[str, ...] = ()
-    """Packages that the simulation answered for."""
-    real_volcano: bool = False
-    """Whether Volcano's own processes run."""
-
-    @staticmethod
-    def of(result: Result) -> "Report":
-        """Return the report of an ``up``."""
-        return Report(
-            server=result.started.server,
-            kubernetes=result.started.version,
-            not_installed=result.not_installed,
-            simulated=tuple(sorted(result.graph.simulated)),
-            real_volcano=result.real_volcano,
-        )
-
-    @staticmethod
-    def load(paths: Paths) -> "Report":
-        """Return the report of a stack; an empty one where no ``up`` has completed."""
-        try:
-            data = parse_json(paths.report.read_text(encoding="utf-8"))
-            return Report(
-                server=str(data["server"]),
-                kubernetes=str(data["kubernetes"]),
-                not_installed={each["name"]: each["reason"] for each in data["notInstalled"]},
-                simulated=tuple(data["simulated"]),
-                real_volcano=data["realVolcano"],
-            )
-        except (OSError, *MISSHAPEN):
-            return Report()
-
-    @property
-    def minor(self) -> str:
-        """Return the API server's minor version, ``1.35``; the library's default version where no control plane ran."""
-        parts = self.kubernetes.removeprefix("v").split(".")
-        return ".".join(parts[:2]) if len(parts) > 1 else KUBERNETES
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the versioned JSON form."""
-        return {
-            "schemaVersion": REPORT_VERSION,
-            "local": True,
-            "server": self.server,
-            "kubernetes": self.kubernetes,
-            "notInstalled": [{"name": name, "reason": why} for name, why in sorted(self.not_installed.items())],
-            "simulated": list(self.simulated),
-            "realVolcano": self.real_volcano,
-        }
-
-
 class UpFailedError(LocalCloudError):
     """The error of a program that failed, or that has failed resources.
 
@@ -199,7 +135,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
     binaries = toolchain.provide(*toolchain.kubernetes(minor), progress=reporter.phase)
     programs = {name: binary.path for name, binary in binaries.items()}
     volcano = _volcano(plan, reporter.phase)
-    operator = TrainingOperator.provided(plan, reporter.phase, os.environ)
+    operator = OperatorSource.of(plan, reporter.phase, os.environ)
     with locked(paths, f"trn local up --stack {asked.stack}"):
         reporter.phase("Starting Kubernetes")
         processes.trim_logs(paths)
@@ -207,9 +143,8 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         started = plane.start(reporter.phase)
         reporter.started(started)
         begun = time.monotonic()
-        paths.made.unlink(missing_ok=True)
-        ledger = Ledger.open(paths.ledger)
-        ledger.begin()
+        before = inventory.load(paths)
+        inventory.begin(paths, plan, before)
         tally = _Tally(reporter)
         options = BackendOptions(
             root=str(paths.root),
@@ -223,8 +158,10 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             volcano_missing=volcano.missing,
         )
         graph = _run_program(asked, adjust, answers, options, tally)
-        _delete_left_over(paths, asked.project, programs, tally)
-        tally.notes += TrainingOperator.settle(graph, paths, operator, reporter.phase)
+        now = inventory.list_items(graph)
+        tally.changes["simulated"] = inventory.count_simulated(before, now)
+        _delete_all(inventory.find_removed(before, now), Makers(paths, asked.project, programs["helm"]), tally)
+        tally.notes += training_operator.settle(graph, paths, operator, reporter.phase)
         tally.notes += settle(plane.get, reporter.phase)
         tally.notes += [f"not simulated, so not made on this machine: {type_}" for type_ in plan.unjudged]
         if isolation := Chosen.load(paths.pods):
@@ -241,9 +178,8 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             seconds=time.monotonic() - begun,
         )
         _write(paths.outputs, outputs)
-        ran = [each.name for each in processes.running(paths) if each.name != SHIM]
-        _write(paths.report, {**Report.of(result).to_json(), "processes": sorted({*ran})})
-        _write(paths.made, _made(graph))
+        _write(paths.report, _report(result, paths))
+        inventory.complete(paths, now)
     return result
 
 
@@ -313,16 +249,11 @@ class _Tally:
                 self.notes += event.notes
                 if event.not_installed:
                     self.not_installed[event.name] = event.not_installed
-                else:
-                    self._count(event.kind, event.change)
-            case Deleted():
-                self._count(event.kind, Change.DELETED)
+                elif event.change is not Change.KEPT:
+                    self.changes.setdefault(event.kind, Counter())[event.change] += 1
             case Failed():
                 self.failures.append((event.urn, event.message))
         self.reporter.event(event)
-
-    def _count(self, kind: str, change: Change) -> None:
-        self.changes.setdefault(kind, Counter())[change] += 1
 
 
 def _answers(asked: UpRequest) -> assumptions.Assumptions | None:
@@ -343,7 +274,7 @@ def _run_program(
     def heard(event: Mapping[str, Any]) -> None:
         tally(from_json(event))
 
-    live = Live("trainium_eks.local.backend:open_backend", options.to_json(), heard)
+    live = Live("trainium_eks.local.backend:open_backend", asdict(options), heard)
     try:
         return record(
             asked.project,
@@ -363,57 +294,24 @@ def _run_program(
         raise UpFailedError(str(error), tuple(tally.failures)) from None
 
 
-def _delete_left_over(paths: Paths, project: Path, programs: Mapping[str, Path], tally: _Tally) -> None:
+def _delete_all(left: list[Item], makers: Makers, tally: _Tally) -> None:
     """Delete the resources that are no longer in the program, newest first."""
-    ledger = Ledger.open(paths.ledger)
-    left = ledger.left_over()
     if protected := [each.urn for each in left if each.protect]:
         listed = "\n".join(f"  {urn}" for urn in protected)
         raise UpFailedError(f"these are no longer in the program but protected, so nothing was deleted:\n{listed}")
-    if left:
-        made = makers(paths, project, programs["helm"])
-
-        gone = {each.urn for each in left}
-
-        def delete(holding: Holding) -> None:
-            if holding.retain:
-                ledger.drop(holding)
-                tally(Kept(holding.urn))
-                return
-            try:
-                if holding.deleted_with not in gone:
-                    made[holding.kind].delete(holding.reference)
-            except ClusterError as error:
-                tally(Failed(holding.urn, str(error)))
-                return
-            ledger.drop(holding)
-            tally(Deleted(holding.urn, holding.kind))
-
-        with ThreadPoolExecutor(_DELETIONS_AT_A_TIME) as pool:
-            for round_ in deletion_order(left):
-                list(pool.map(delete, round_))
-                if tally.failures:
-                    raise UpFailedError("what is no longer in the program could not be deleted", tuple(tally.failures))
-    ledger.compact()
-
-
-def _made(graph: Graph) -> dict[str, Any]:
-    """Return the graph's resources in the form of Pulumi's state, objects of Kubernetes as they are made here."""
-    resources = [
-        {
-            "urn": each.urn,
-            "type": each.type,
-            "id": each.urn,
-            "inputs": made_as(each.inputs, each.outputs) if kind_of(each.type) == "object" else each.inputs,
-            "outputs": {
-                key: each.outputs[key] for key in ("name", "namespace", "nodeGroupName") if key in each.outputs
-            },
-            "ignoreChanges": each.options.ignore_changes,
-        }
-        for each in graph.resources
-        if each.custom
-    ]
-    return {"version": 3, "deployment": {"resources": resources}}
+    deletable = {each.urn: each for each in left if not each.retain}
+    for each in reversed(left):
+        # A claim is deleted with its namespace, even while pods hold it.
+        deleted = deletable.get(each.deleted_with, each)
+        try:
+            if not each.retain:
+                makers.delete(deleted.kind, deleted.reference)
+        except ClusterError as error:
+            tally(Failed(each.urn, str(error)))
+            text = "what is no longer in the program could not be deleted"
+            raise UpFailedError(text, tuple(tally.failures)) from None
+        name = each.urn.rpartition("::")[2]
+        tally(Done(each.urn, each.kind, name, Change.KEPT if each.retain else Change.DELETED))
 
 
 def _outputs(graph: Graph, paths: Paths, stack: str) -> dict[str, Any]:
@@ -426,7 +324,19 @@ def _outputs(graph: Graph, paths: Paths, stack: str) -> dict[str, Any]:
     return outputs
 
 
-def _kustomizations(graph: Graph, operator: PartSource) -> dict[str, str]:
+def _report(result: Result, paths: Paths) -> dict[str, Any]:
+    """Return the report that ``trn doctor`` reads (:mod:`trainium_eks.operate.verify.local_report`)."""
+    return {
+        "schemaVersion": 1,
+        "local": True,
+        "notInstalled": [{"name": name, "reason": why} for name, why in sorted(result.not_installed.items())],
+        "simulated": sorted(result.graph.simulated),
+        "realVolcano": result.real_volcano,
+        "processes": sorted({each.name for each in processes.running(paths)} - {SHIM}),
+    }
+
+
+def _kustomizations(graph: Graph, operator: OperatorSource) -> dict[str, str]:
     """Return a reason for each kustomization, which Pulumi's Kubernetes provider would build but nothing here does."""
     reason = "Pulumi's Kubernetes provider builds it from files that it fetches; not made here"
     if operator.program is not None:

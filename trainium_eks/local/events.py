@@ -26,38 +26,28 @@ class BackendOptions:
     adopted_zones: Mapping[str, str] = field(default_factory=dict)
     """Zone id of each subnet that the stack adopts."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the options as plain data."""
-        return asdict(self)
-
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "BackendOptions":
-        """Return the options that :meth:`to_json` wrote."""
+        """Return the options of ``asdict``."""
         return BackendOptions(**{**data, "csi_drivers": tuple(data["csi_drivers"])})
 
 
 @dataclass(frozen=True)
-class Begun:
+class Working:
     """A resource is being worked on."""
 
     urn: str
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A resource waits for something."""
-
-    urn: str
-    reason: str
+    reason: str = ""
+    """What it waits for."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """A resource is as it should be."""
+    """A resource is as it should be, or gone."""
 
     urn: str
     kind: str
-    """See :attr:`trainium_eks.local.ledger.Holding.kind`."""
+    """See :attr:`trainium_eks.local.inventory.Item.kind`."""
     name: str
     change: Change
     notes: tuple[str, ...] = ()
@@ -73,36 +63,9 @@ class Failed:
     message: str
 
 
-@dataclass(frozen=True)
-class Abandoned:
-    """A resource was under way when something else failed."""
-
-    urn: str
-    message: str
-
-
-@dataclass(frozen=True)
-class Deleted:
-    """A resource that left the program is gone."""
-
-    urn: str
-    kind: str
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A resource that left the program stays, as its options say."""
-
-    urn: str
-
-
-Event = Begun | Waiting | Done | Failed | Abandoned | Deleted | Kept
+Event = Working | Done | Failed
 
 Tell = Callable[[Event], None]
-
-_EVENTS: Mapping[str, type[Event]] = {
-    each.__name__: each for each in (Begun, Waiting, Done, Failed, Abandoned, Deleted, Kept)
-}
 
 
 def to_json(event: Event) -> dict[str, Any]:
@@ -113,7 +76,10 @@ def to_json(event: Event) -> dict[str, Any]:
 def from_json(data: Mapping[str, Any]) -> Event:
     """Return the event that :func:`to_json` wrote."""
     rest = dict(data)
-    made = _EVENTS[rest.pop("event")]
-    if made is Done:
-        rest |= {"change": Change(rest["change"]), "notes": tuple(rest["notes"])}
-    return made(**rest)
+    match rest.pop("event"):
+        case "Done":
+            return Done(**rest | {"change": Change(rest["change"]), "notes": tuple(rest["notes"])})
+        case "Failed":
+            return Failed(**rest)
+        case _:
+            return Working(**rest)

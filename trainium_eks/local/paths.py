@@ -55,11 +55,6 @@ class Paths:
         return self.root / f"kubeconfig-{namespace}"
 
     @property
-    def ledger(self) -> Path:
-        """Return the ledger, one JSON line for each change of a holding."""
-        return self.root / "ledger.jsonl"
-
-    @property
     def pools(self) -> Path:
         """Return the directory of the node groups' settings, one JSON file each."""
         return self.root / "pools"
@@ -76,9 +71,14 @@ class Paths:
 
     @property
     def made(self) -> Path:
-        """Return the JSON file of the objects that the last ``up`` made, in the form of Pulumi's state. It is missing
-        during an ``up`` and after a failed one."""
+        """Return the JSON file of the resources of the last ``up``, in the form of Pulumi's state; absent while ``up``
+        runs, and after a failure."""
         return self.root / "made.json"
+
+    @property
+    def unfinished(self) -> Path:
+        """Return the JSON file that replaces :attr:`made` while ``up`` runs, and after a failure."""
+        return self.root / "unfinished.json"
 
     @property
     def pods(self) -> Path:

@@ -135,7 +135,7 @@ class Graph:
         recorded = next((each.urn for each in self.of_type(STACK_TYPE)), "")
         return recorded or f"urn:pulumi:{self.stack}::{self.project}::{STACK_TYPE}::{self.project}-{self.stack}"
 
-    def beside(self, resource: Resource) -> "Graph":
+    def cluster_objects(self, resource: Resource) -> "Graph":
         """Return the program with the Kubernetes objects of the resource's cluster alone.
 
         Another cluster may have a namespace of the same name.

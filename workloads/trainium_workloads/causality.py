@@ -26,7 +26,7 @@ def sees_future(configuration: Any) -> bool | None:
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 
     found = _tried(configuration, _differs)
-    # Of an encoder the worst is said.
+    # Of an encoder the worst case is reported.
     return True if found is None and type(configuration) in MODEL_FOR_MASKED_LM_MAPPING else found
 
 

@@ -89,7 +89,7 @@ class Cache:
             return CacheState(OTHER_OPTIONS, f"{told}. Compile with these, too ({_COMPILE}), or train with those")
         if damage := self._damage(mark):
             return CacheState(NOT_THERE, f"compile cache {self.name} is damaged: {damage}. Compile again ({_COMPILE})")
-        # Nobody compiles a compiled graph: the holders of these locks were killed, and the SDK waits for them for ever.
+        # Compiled graphs need no lock: the holders of these were killed, and the SDK waits for them for ever.
         _unlock(each for each in _modules(self.directory) if _is_compiled(each))
         return CacheState(COMPLETE, f"compile cache {self.name} is complete: {len(mark['files'])} files")
 

@@ -49,7 +49,7 @@ class Rows:
         return dict(self.table[list(indices)])
 
 
-def kept(cache: Path, name: str, key: object, make: Callable[[Path], object]) -> Path:
+def cached_tokens(cache: Path, name: str, key: object, make: Callable[[Path], object]) -> Path:
     """Return the Arrow file of some tokens, whose name begins with ``name``; make the file where it is not there or
     damaged. For one process. Refusal: the cache cannot be written.
 

@@ -53,7 +53,7 @@ def train(
     if code != 0:
         raise RuntimeError(f"the cluster does not answer as it should: {found}")
     print(f"{'found' if state else 'submitted'} {name}", flush=True)
-    # A cluster that does not answer is asked again; a job that somebody deleted is refused.
+    # A cluster that does not answer is asked again; a deleted job is refused.
     while (job := (found := trn("status", name)[1]).get("job", {})).get("ended") is None:
         time.sleep(2)
     for _ in range(100):  # the log cannot be read while the agent of its node starts again

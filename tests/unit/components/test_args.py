@@ -82,7 +82,7 @@ def test_accepted_arguments_are_judged_again_only_after_a_change():
     # But its name is.
     with pytest.raises(ArgumentError, match="too long"):
         validate_args(Sample, once, judge, "Sample s", naming=lambda _: [Problem("", "too long")])
-    # What is refused is not taken for judged.
+    # Refused arguments do not count as judged.
     args = Sample()
     for _ in range(2):
         with pytest.raises(ArgumentError):

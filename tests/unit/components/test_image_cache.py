@@ -97,7 +97,7 @@ def test_own_registry_is_kept_and_official_images_get_library():
     trainer = cache.in_values("kubeflow-trainer", {})
     assert trainer == {"runtimes": {"installer": {"image": {"registry": f"{HOST}/p/docker/library"}}}}
     spec = {"containers": [{"image": "quay.io/a/b:1@sha256:0"}, {"image": "nvcr.io/a/b:1"}]}
-    assert [each["image"] for each in cache.within(spec)["containers"]] == [
+    assert [each["image"] for each in cache.rewrite_images(spec)["containers"]] == [
         f"{HOST}/p/quay/a/b:1@sha256:0",
         "nvcr.io/a/b:1",
     ]

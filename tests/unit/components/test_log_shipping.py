@@ -46,7 +46,7 @@ def test_log_group_is_named_encrypted_and_the_only_one_writable(record):
     [statement] = statements(graph)
     assert statement["Action"] == ["logs:CreateLogStream", "logs:PutLogEvents"]
     assert statement["Resource"] == group.outputs["arn"] + ":*"
-    # Nobody gets into its namespace.
+    # No traffic enters its namespace.
     assert one(graph, "NetworkPolicy").inputs["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
     # A short time in production is acknowledged by a waiver.
     short = built(record, retention_days=7, production=True, waivers={"R84": "shipped elsewhere"})

@@ -46,7 +46,7 @@ def test_prometheus_is_a_pinned_release_that_is_rolled_back_on_failure(plain):
     assert (inputs["chart"], inputs["version"]) == (chart.chart, chart.version)
     assert inputs["repositoryOpts"] == {"repo": chart.repository}
     assert (inputs["namespace"], inputs["atomic"]) == ("monitoring", True)
-    # Nobody outside gets into the namespace but the API server.
+    # Only the API server reaches the namespace from outside.
     spec = one(plain, "NetworkPolicy").inputs["spec"]
     assert (spec["podSelector"], spec["policyTypes"]) == ({}, ["Ingress"])
     webhook = {"ports": [{"port": 10250, "protocol": "TCP"}]}

@@ -62,7 +62,7 @@ def _logs(answer, arn, region=REGION, actions=("kms:Decrypt",)):
 
 
 KEY_TABLE = [
-    # The account's own policies decide who administers the key: without this nobody could, ever.
+    # The account's own policies decide who administers the key: without this, no principal ever could.
     *each(True, ("kms:PutKeyPolicy", "kms:ScheduleKeyDeletion"), KEY, f"arn:aws:iam::{ACCOUNT}:root"),
     *each(False, ("kms:PutKeyPolicy",), KEY, f"arn:aws:iam::{OTHERS}:root"),
     *by_role(True, USE, AUTO_SCALING),

@@ -43,7 +43,7 @@ ALLOWED = admission.Limits(
     service_accounts=("default", "training"),
     reserved_names=("default-deny", "same-namespace", "dns", "https", "pod-identity", "metrics", "rendezvous"),
 )
-POLICIES = admission.policies(ALLOWED, researchers.written())
+POLICIES = admission.policies(ALLOWED, researchers.writable_kinds())
 
 
 def team(record, args=FULL, **changed):
@@ -226,7 +226,7 @@ def test_admission_covers_every_kind_that_makes_pods(record):
         ("flow.volcano.sh", "v1alpha1", "jobflows"),
         ("*", "*", "*/scale"),
         *(tuple(each.values()) for row in rows for each in row["matches"]),
-        *((match.group, match.version, match.resource) for match in researchers.written()),
+        *((match.group, match.version, match.resource) for match in researchers.writable_kinds()),
     }
     assert kinds == {each[:3] for each in matched}
     assert {(*kind, operation) for kind in kinds for operation in ("CREATE", "UPDATE")} <= matched

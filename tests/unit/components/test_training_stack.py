@@ -133,7 +133,7 @@ def test_idle_guard_removes_only_hourly_nodes_of_unmanaged_size(record):
         pulumi.export("nodeGroups", exports["nodeGroups"])
 
     graph = record(program, dry_run=False)
-    # The tools are told no size that is managed elsewhere.
+    # The tools get no size that is managed elsewhere.
     sizes = {each["name"]: each["desiredSize"] for each in graph.outputs["nodeGroups"]}
     assert sizes == {"fixed": 1, "scaled": None, "block": None}
     runs = one(graph, "CronJob").inputs["spec"]["jobTemplate"]["spec"]["template"]["spec"]

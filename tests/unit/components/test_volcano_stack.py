@@ -66,7 +66,7 @@ def test_two_schedulers_elect_a_leader_and_handle_a_gang_of_a_thousand(record, p
     selected = {spec["selector"]["matchLabels"]["app"]: spec["maxUnavailable"] for spec in budgets}
     assert selected == {"volcano-scheduler": 1, "volcano-controller": 1, "volcano-admission": 1}
     assert not [key for key in custom if key.endswith("tolerations")], "nothing of Volcano runs on accelerators"
-    # A single copy elects nobody and does not block drains.
+    # A single copy has no election and does not block drains.
     single = built(record, replicas=1, waivers={"R58": "a cluster for trying things out"})
     assert values(single)["custom"]["leader_elect_enable"] is False
     assert of_kind(single, "PodDisruptionBudget") == ()
@@ -104,7 +104,7 @@ def test_hypernodes_come_from_the_controller_and_not_from_discovery(record, plai
     rights = {each["resources"][0]: set(each["verbs"]) for each in rules}
     assert rights == {"nodes": {"get", "list", "watch"}, "hypernodes": {"list", "create", "patch", "delete"}}
     assert of_kind(built(record, topology_labels=()), "Deployment") == ()
-    # Its pod starts anew with other code, and only then.
+    # Its pod restarts with changed code, and only then.
     again = built(record)
     monkeypatch.setattr(Program, "sources", lambda _: dict.fromkeys(("tree.py", "controller.py", "api.py"), ""))
     before, same, other = (

@@ -41,9 +41,9 @@ def test_state_names_unserved_and_forbidden_kinds():
     with pytest.raises(UnreadError, match="Pod objects could not be read: forbidden"):
         found.of("Pod")
     assert found.readable("Pod") == ()
-    around = found.around({"metadata": {"name": "job"}})
+    around = found.snapshot_of({"metadata": {"name": "job"}})
     assert (around.pods, around.nodes) == ((), (NODE,))
-    assert replace(found, unread={"Queue": "forbidden"}).around({"metadata": {"name": "job"}}).queues is None
+    assert replace(found, unread={"Queue": "forbidden"}).snapshot_of({"metadata": {"name": "job"}}).queues is None
     assert minor(found.version) == (1, 35)
 
 

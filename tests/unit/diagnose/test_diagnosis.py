@@ -394,7 +394,7 @@ def test_finding_of_a_pod_without_sandbox_ends_with_its_event(words, rest, fault
     assert [each.fault for each in found] == ([fault] if fault else [])
     assert all(each.text.endswith(words[-len(CNI) :]) and len(each.text) <= 300 for each in found)
     held = {kind: tuple(each) for kind, each in running(creating(words, **rest)).items()}
-    around = ClusterState(outputs(), objects=held, now=NOW).around(held["Job"][0])
+    around = ClusterState(outputs(), objects=held, now=NOW).snapshot_of(held["Job"][0])
     assert why(around).sentence.endswith(words), "`trn status` quotes it at once"
 
 
@@ -482,7 +482,7 @@ def test_stalled_training_is_recognised_by_its_log_or_its_steps():
     made["Job"].append(job("other", "Failed", [], 30)[0])
     assert [each.subject for each in examined(made, "gang")] == [finding.subject]
     assert len(examined(made)) > 1
-    # What may not be read is no fault, and a researcher is told of nothing else.
+    # An unreadable kind is no fault, and a researcher gets no other report.
     cluster = ClusterState(outputs(), "v1.35.4", {"Pod": ()}, unread={"Node": "forbidden"}, namespace="training")
     found = diagnose(cluster, checked=verify(cluster))
     assert [(each.id, each.text) for each in found.of(Status.NOT_CHECKED)] == [("unread/Node", "forbidden")]

@@ -24,7 +24,7 @@ from trainium_eks.diagnose.local_report import LocalReport, ReportError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
 from trainium_eks.kube.types import ApiError
-from trainium_eks.local import deployment, ledger, lock
+from trainium_eks.local import inventory, lock
 from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.images import images
 from trainium_eks.local.nodes import resizing
@@ -63,7 +63,9 @@ RESOURCE = {"urn": f"urn:pulumi:dev::p::{BUCKET}::b", "type": BUCKET, "id": "b"}
 STATE = {"version": 3, "deployment": {"resources": [RESOURCE], "pending_operations": [PENDING]}}
 STEP = {"op": "update", "urn": RESOURCE["urn"], "oldState": {"type": "t"}}
 PREVIEW = {"config": {"p:a": "b"}, "steps": [STEP], "changeSummary": {"same": 1}, "diagnostics": []}
-HOLDING = {"urn": "u", "kind": "Object", "reference": {"kind": "Pod"}}
+MADE_RESOURCE = {**RESOURCE, "kind": "object", "reference": {"kind": "Pod"}, "inputs": {}, "outputs": {}}
+MADE_RESOURCE |= {"ignore_changes": [], "replaced_with": [], "deleted_with": "", "protect": False, "retain": False}
+MADE = {"version": 3, "deployment": {"resources": [{**MADE_RESOURCE, "whole": True}]}}
 POOL = {"pool": {"inputs": {"instanceTypes": ["m7i.4xlarge"]}}, "drivers": []}
 IMAGE = {"name": "torch", "tag": "0123456789ab", "hasTorch": True, "sizeBytes": 1, "made": 1.5, "requirements": ""}
 ALERT = {"labels": {"alertname": "A", "severity": "critical"}, "state": "firing", "activeAt": "2026-11-22T05:33:00Z"}
@@ -114,15 +116,14 @@ def _staged(file):
 FILES = {
     "a stack's outputs": (OUTPUTS, cluster_access._read),
     "kubeconfig of --kubeconfig": (KUBECONFIG, _connect),
-    "kubeconfig of the variable": (KUBECONFIG, lambda file: kubeconfig_variable.merged([file])),
+    "kubeconfig of the variable": (KUBECONFIG, lambda file: kubeconfig_variable.merge_files([file])),
     "kubeconfig that is printed": (KUBECONFIG, lambda file: kubeconfig._in_namespace(text(file), "n")),
     "saved plan": (PLAN, lambda file: programs.saved(file, "dev")),
     "stub answers": ({"lookups": {"aws:a": {"id": "x"}}, "stackReferences": {"a": {}}}, assumptions.load),
     "stack's config": ({"config": {"p:a": "b", "p:c": [1]}}, _project),
     "state": (STATE, lambda file: StackState.parse(text(file), file.name)),
     "report of a local cloud": (REPORT, LocalReport.load),
-    "report that up reads": (REPORT, lambda file: deployment.Report.load(paths(file, "report")).minor),
-    "ledger": ({"hold": HOLDING}, ledger.Ledger.open),
+    "list of made resources": (MADE, lambda file: inventory.load(paths(file, "made"))),
     "ports": ({"ports": {"etcd": 1}, "complete": True}, lambda file: Settings.load(paths(file, "settings"))),
     "lock": ({"pid": 1, "doing": "up", "since": 1.5}, lambda file: lock._held(paths(file, "lock"))),
     "node pool": (POOL, _resize),

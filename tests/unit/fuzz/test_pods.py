@@ -228,7 +228,7 @@ def test_hostile_job_cannot_break_a_teams_commands(command, served, tmp_path, mo
     @budget(6)
     @given(hostile({"Job": SCENE["Job"], "Pod": SCENE["Pod"]}, CHECKED), st.lists(TEXT, max_size=3))
     def run(changed, lines):
-        # The lists themselves stay: what is in them is what somebody wrote.
+        # The lists themselves stay: their entries are user input.
         served.objects = {**LISTS, **{kind: changed[kind] or LISTS[kind] for kind in changed}}
         served.logs = {pod["metadata"]["name"]: [*LOG, *lines] for pod in served.objects["Pod"]}
         code, out = call(served, tmp_path, command)

@@ -193,7 +193,7 @@ def test_kind_has_its_paths_and_the_default_namespace(play):
     reference = play(CONFIG_MAPS)[0].reference({**CONFIG_MAP, "metadata": {"name": "a"}})
     assert reference == ObjectReference("v1", "ConfigMap", "default", "a")
     assert str(reference) == "ConfigMap default/a"
-    assert ObjectReference.from_json(json.loads(json.dumps(reference.to_json()))) == reference, "as the ledger keeps it"
+    assert ObjectReference.from_json(json.loads(json.dumps(reference.to_json()))) == reference
 
 
 def test_new_kind_is_awaited_until_it_is_served(play):

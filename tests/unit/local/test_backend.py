@@ -1,7 +1,7 @@
 """Who answers for the providers in the local cloud, with makers that make nothing."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 
 import pulumi
@@ -10,26 +10,23 @@ import pulumi_kubernetes as k8s
 import pytest
 
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local import events
+from trainium_eks.local import events, inventory
 from trainium_eks.local.backend import LocalBackend
 from trainium_eks.local.changes import ApplyResult, Change
-from trainium_eks.local.events import BackendOptions, Begun, Failed
-from trainium_eks.local.handlers import ResourceRequest, kind_of, seconds
-from trainium_eks.local.ledger import Ledger
+from trainium_eks.local.events import BackendOptions, Failed, Working
+from trainium_eks.local.makers import ResourceRequest, kind_of, seconds
 from trainium_eks.local.nodes.node_pools import adopted_zones
 from trainium_eks.plan.recording.program import RecordingError, record_program
 from trainium_eks.plan.resource_types.simulation import Simulation
 
 
 @dataclass
-class Maker:
-    """Remembers what it was asked for, and refuses one."""
+class Makers:
+    """Records the requests, and refuses one."""
 
     refused: str = ""
     asked: list[ResourceRequest] = field(default_factory=list)
-
-    def reference(self, asked):
-        return {"name": asked.registration.name}
+    deleted: list[str] = field(default_factory=list)
 
     def apply(self, asked):
         self.asked.append(asked)
@@ -38,17 +35,18 @@ class Maker:
         real = kind_of(asked.registration.type) == "object"
         return ApplyResult(Change.CREATED, {"status": {"phase": "Active"}} if real else {})
 
-    def delete(self, reference):
-        raise AssertionError(reference)
+    def delete(self, _kind, reference):
+        self.deleted.append(reference["name"])
+
+    def of(self, type_):
+        return [each for each in self.asked if each.registration.type == type_]
 
 
 class Cloud:
-    def __init__(self, directory, refused="", adopted=MappingProxyType({})):
-        self.makers = {kind: Maker(refused) for kind in ("object", "release", "nodes", "addon", "simulated")}
-        self.ledger = Ledger.open(directory / "ledger")
-        self.ledger.begin()
+    def __init__(self, refused="", adopted=MappingProxyType({}), before=()):
+        self.makers = Makers(refused)
         self.events = []
-        self.backend = LocalBackend(Simulation(), self.ledger, self.events.append, adopted)
+        self.backend = LocalBackend(Simulation(), before, self.events.append, adopted)
         self.backend.connect(self.makers, endpoint="https://127.0.0.1:1", authority="Q0E=")
 
     def run(self, program):
@@ -58,13 +56,16 @@ class Cloud:
         return [event.urn.rpartition("::")[2] for event in self.events if isinstance(event, kind)]
 
 
+NAMESPACE = "kubernetes:core/v1:Namespace"
+
+
 def _namespace(name, *after, **options):
     opts = pulumi.ResourceOptions(depends_on=list(after), **options)
     return k8s.core.v1.Namespace(name, metadata={"name": name}, opts=opts)
 
 
-def test_object_that_needs_an_unsimulated_value_is_refused(tmp_path):
-    cloud = Cloud(tmp_path)
+def test_object_that_needs_an_unsimulated_value_is_refused():
+    cloud = Cloud()
 
     def program(*, uses):
         topic = aws.sns.Topic("topic")
@@ -75,8 +76,8 @@ def test_object_that_needs_an_unsimulated_value_is_refused(tmp_path):
         cloud.run(lambda: program(uses=True))
 
 
-def test_creation_is_recorded_before_and_after_and_stops_at_a_failure(tmp_path):
-    cloud = Cloud(tmp_path, refused="bad")
+def test_nothing_begins_after_the_first_failure():
+    cloud = Cloud(refused="bad")
 
     def program():
         _namespace("after", _namespace("bad", _namespace("first")))
@@ -84,21 +85,18 @@ def test_creation_is_recorded_before_and_after_and_stops_at_a_failure(tmp_path):
     with pytest.raises(RecordingError, match="the server refuses bad"):
         cloud.run(program)
     assert cloud.names_of(Failed) == ["bad"]
-    assert "after" not in cloud.names_of(Begun)
-    assert "after" not in [asked.registration.name for asked in cloud.makers["object"].asked]
-    held = {each.urn.rpartition("::")[2]: each for each in Ledger.open(tmp_path / "ledger").holdings}
-    assert (held["first"].done, held["bad"].done, held["bad"].reference) == (True, False, {"name": "bad"})
-    assert held["first"].urn in held["bad"].after
-    begun = cloud.names_of(Begun)
+    begun = cloud.names_of(Working)
+    assert "after" not in begun
+    assert [asked.registration.name for asked in cloud.makers.of(NAMESPACE)] == ["first", "bad"]
     with pytest.raises(RecordingError, match="not started: something else failed first"):
         cloud.run(lambda: _namespace("room"))
-    assert cloud.names_of(Begun) == begun
+    assert cloud.names_of(Working) == begun
 
 
-def test_nodes_know_their_subnets_and_launch_templates(tmp_path):
+def test_nodes_know_their_subnets_and_launch_templates():
     adopted = adopted_zones({"existingNetwork": {"privateSubnets": [{"id": "subnet-1", "zoneId": "usw2-az1"}]}})
     assert adopted_zones({}) == {}
-    cloud, endpoints = Cloud(tmp_path, adopted=adopted), []
+    cloud, endpoints = Cloud(adopted=adopted), []
 
     def program():
         cluster = aws.eks.Cluster("c", role_arn="arn:aws:iam::000000000000:role/r", vpc_config={"subnet_ids": []})
@@ -116,12 +114,12 @@ def test_nodes_know_their_subnets_and_launch_templates(tmp_path):
 
     cloud.run(program)
     assert endpoints == ["https://127.0.0.1:1"]
-    types = ("aws:eks/cluster:Cluster", "kubernetes:core/v1:Namespace")
+    types = ("aws:eks/cluster:Cluster", NAMESPACE)
     assert [cloud.backend.simulates(each) for each in types] == [True, False]
-    (asked,) = cloud.makers["nodes"].asked
-    zones = [asked.made[subnet]["availabilityZoneId"] for subnet in asked.registration.inputs["subnetIds"]]
+    (asked,) = cloud.makers.of("aws:eks/nodeGroup:NodeGroup")
+    zones = [asked.known[subnet]["availabilityZoneId"] for subnet in asked.registration.inputs["subnetIds"]]
     assert zones == ["usw2-az4", "usw2-az1"]
-    assert asked.made[asked.registration.inputs["launchTemplate"]["id"]]["userData"] == "eA=="
+    assert asked.known[asked.registration.inputs["launchTemplate"]["id"]]["userData"] == "eA=="
 
 
 @pytest.mark.parametrize(
@@ -133,13 +131,16 @@ def test_nodes_know_their_subnets_and_launch_templates(tmp_path):
         ({"update": "20s"}, 300, 20),
     ],
 )
-def test_resource_has_its_programs_timeout(tmp_path, timeouts, first, later):
-    for expected in (first, later):
-        cloud = Cloud(tmp_path)
-        cloud.run(lambda: _namespace("room", custom_timeouts=pulumi.CustomTimeouts(**timeouts)))
-        (asked,) = cloud.makers["object"].asked
-        assert asked.timeout_seconds == expected
-    assert asked.held.done, "what it held before"
+def test_resource_has_the_time_limit_of_its_program(timeouts, first, later):
+    def asked(before):
+        cloud = Cloud(before=before)
+        graph = cloud.run(lambda: _namespace("room", custom_timeouts=pulumi.CustomTimeouts(**timeouts)))
+        (request,) = cloud.makers.of(NAMESPACE)
+        return request.timeout_seconds, inventory.list_items(graph)
+
+    seconds, now = asked([])
+    assert (seconds, asked(now)[0]) == (first, first), "an unfinished creation is none"
+    assert asked([replace(each, whole=True) for each in now])[0] == later
 
 
 def test_durations_are_parsed_like_gos():
@@ -152,11 +153,10 @@ def test_durations_are_parsed_like_gos():
 
 def test_events_and_options_survive_serialization():
     done = events.Done("u", "object", "name", Change.REPLACED, ("a note",), "no chart")
-    others = (events.Waiting("u", "for a pod"), Failed("u", "refused"), events.Abandoned("u", "refused"))
-    for event in (Begun("u"), done, *others, events.Deleted("u", "nodes"), events.Kept("u")):
+    for event in (Working("u"), Working("u", "for a pod"), done, Failed("u", "refused")):
         assert events.from_json(json.loads(json.dumps(events.to_json(event)))) == event
     options = BackendOptions("/r", "/p", "/h", "https://s", {"x.large": {"vcpus": 2}}, ("fsx.csi.aws.com",))
-    assert BackendOptions.from_json(json.loads(json.dumps(options.to_json()))) == options
+    assert BackendOptions.from_json(json.loads(json.dumps(asdict(options)))) == options
 
 
 def _files():
@@ -167,22 +167,16 @@ def _files():
     k8s.core.v1.ConfigMap("beside", data={"claim": "x"}, opts=pulumi.ResourceOptions(depends_on=[claim]))
 
 
-def test_dependents_of_a_replaced_volume_are_deleted_before_it(tmp_path):
-    Cloud(tmp_path).run(_files)
-    cloud = Cloud(tmp_path)
-    deleted = []
+def test_claim_and_its_job_are_deleted_before_their_replaced_volume():
+    before = inventory.list_items(Cloud().run(_files))
+    cloud = Cloud(before=before)
+    apply = cloud.makers.apply
 
-    class Replacing(Maker):
-        def delete(self, reference):
-            deleted.append(reference["name"])
+    def replacing(asked):
+        if asked.registration.name == "volume":
+            asked.make_room()
+        return apply(asked)
 
-        def apply(self, asked):
-            if asked.registration.name == "volume":
-                asked.make_room()
-            return super().apply(asked)
-
-    cloud.makers["object"] = Replacing()
+    cloud.makers.apply = replacing
     cloud.run(_files)
-    assert deleted == ["job", "claim"]
-    assert len(cloud.ledger.holdings) == len(Ledger.open(tmp_path / "ledger").holdings)
-    assert {each.urn.rpartition("::")[2] for each in cloud.ledger.holdings} >= {"volume", "claim", "job", "beside"}
+    assert [name.partition("-sim-")[0] for name in cloud.makers.deleted] == ["job", "claim"], "what only waits stays"

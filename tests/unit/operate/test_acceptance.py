@@ -150,7 +150,7 @@ def test_kept_run_is_destroyed_by_the_next_one(tmp_path):
 
 
 def test_failed_destroy_is_repeated_by_the_next_run_alone(tmp_path):
-    # An error that nobody foresaw is as good as another.
+    # An unexpected error counts like another.
     trial = Trial(tmp_path, train=KeyError("restarts"), destroy=StepError("a subnet is in use"))
     run = trial.run()
     run.go()

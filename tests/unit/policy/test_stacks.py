@@ -46,7 +46,7 @@ def test_a_sound_stack_breaks_no_policy(stack, tmp_path):
     assert broken(built) == []
     assert pack(built).stale_waivers(shown(built)) == ()
     said = pack(built).not_judged(shown(built))
-    linked = {"R39"} if stack == "dev" else set()  # to a bucket of its own, that may go
+    linked = {"R39"} if stack == "dev" else set()  # to its own bucket, which may be deleted
     assert ids(said) == {"R65"} | linked
 
 

@@ -238,7 +238,7 @@ def test_a_cluster_is_deleted_with_its_objects_but_not_before_its_nodes(clouds, 
     with pytest.raises(grpc.RpcError, match="Cluster has nodegroups attached"):
         aws.delete(CLUSTER, identity)
     aws.delete(GROUP, group)
-    aws.delete(CLUSTER, identity)  # an add-on is in nobody's way
+    aws.delete(CLUSTER, identity)  # an add-on blocks nothing
     aws.delete("aws:eks/addon:Addon", addon)
     (left,) = json.loads(state.read_text())["things"]
     assert left["urn"] == urn(CONFIG_MAP, "elsewhere")

@@ -121,7 +121,7 @@ class Cluster(Connection):
     [
         ([report("t-0", "t-1", detail="")], GateResult(passed=("a", "b"))),
         ([report("t-0", "t-1", fault=1)], GateResult(failed={"b": FAULT})),
-        # Without a node to name nobody is cordoned; nor where all fail alike, by the image or the network.
+        # Without a node to name, no node is cordoned; nor where all fail alike, by the image or the network.
         ([report("t-0", "t-1")], GateResult(note=FAULT)),
         (
             [report("t-0", "t-1", fault=0), report("t-0", "t-1", fault=1)],

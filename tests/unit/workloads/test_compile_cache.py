@@ -101,7 +101,7 @@ def test_graphs_of_other_options_are_added_to_the_existing_ones(tmp_path):
     inode = (module(tmp_path, 0) / "model.neff").stat().st_ino
     assert compilation(tmp_path, COMPILE.replace("MODULE_2", "MODULE_3").replace("0 1 2", "0 1 3"), other).run() == 0
     assert neffs(tmp_path) == {f"MODULE_{n}": f"graph {n}" for n in range(4)}
-    # Whoever reads one of them now must not see it change.
+    # A reader of one of them must not see it change.
     assert (module(tmp_path, 0) / "model.neff").stat().st_ino == inode
     for options in (OPTIONS, other):
         assert cache(tmp_path).check(options).code == COMPLETE

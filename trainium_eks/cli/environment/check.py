@@ -73,7 +73,7 @@ def show(report: Report, *, only_troubles: bool = False, no_color: bool = False)
     if only_troubles:
         header, findings = [], report.of(Status.FAIL, Status.WARN)
     elif not account:
-        findings = ()  # every line would say so
+        findings = ()  # every line would repeat it
     show_sections([*header, *sections(findings, _HEADINGS), _summary(report)], no_color=no_color)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from trainium_eks.client.cluster_access import open_stack
 from trainium_eks.client.failure import FAILED, CommandError
-from trainium_eks.local.objects.holders import holding
+from trainium_eks.kube.volume_users import find_volume_users
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.operate.cleanup.state import StackState, StateError
 
@@ -124,7 +124,7 @@ def ask_cluster(project: Path, stack: str) -> Ask:
 def holders(claim: Claim, pods: Iterable[Mapping[str, Any]]) -> tuple[Holder, ...]:
     """Return the pods of the claim's namespace that hold the claim, by name."""
     found = []
-    for pod in holding(pods, claim.name):
+    for pod in find_volume_users(pods, claim.name):
         metadata = pod["metadata"]
         owner = next((each for each in metadata.get("ownerReferences") or () if each.get("controller")), None)
         phase = str((pod.get("status") or {}).get("phase", "Unknown"))

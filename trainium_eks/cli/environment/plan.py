@@ -110,7 +110,7 @@ def _make(
         before = pool.submit(earlier)
         now = pool.submit(recording.record, project, stack, given)
         made = plan_report.make(now.result())
-        return plan_report.against(made, since, before.result(), losses_accepted=accept_losses)
+        return plan_report.compare_with(made, since, before.result(), losses_accepted=accept_losses)
 
 
 @contextmanager

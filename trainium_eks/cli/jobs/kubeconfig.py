@@ -15,7 +15,7 @@ from trainium_eks.cli.shared.with_cluster_options import Directory, Json, Namesp
 from trainium_eks.client.cluster_access import find_source, find_stack
 from trainium_eks.client.failure import WRONG_USAGE, CommandError
 from trainium_eks.client.session import find_namespace
-from trainium_eks.local.control_plane import researchers
+from trainium_eks.local import access
 from trainium_eks.model.validation.parsing import parse_yaml
 
 app = App()
@@ -44,7 +44,7 @@ def kubeconfig(
         )
     team = "" if admin else find_namespace(source.outputs, namespace, outputs).name
     if source.paths is not None and source.has_own_kubeconfig:
-        file: Path | None = source.paths.kubeconfig if admin else researchers.kubeconfig(source.paths, team)
+        file: Path | None = source.paths.kubeconfig if admin else access.make_kubeconfig(source.paths, team)
         if path:
             write(f"{file}\n")
             return

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainium_eks.cli.environment import doctor
-from trainium_eks.cli.shared.console import Console, shortened, show_sections
+from trainium_eks.cli.shared.console import Console, shorten_reason, show_sections
 from trainium_eks.cli.shared.markdown import Markdown
 from trainium_eks.cli.shared.plan_page import outputs
 from trainium_eks.cli.shared.report import sections
@@ -20,7 +20,7 @@ from trainium_eks.client.failure import as_typed
 from trainium_eks.local.changes import Change
 from trainium_eks.local.control_plane.control_plane import StartResult
 from trainium_eks.local.deployment import Result
-from trainium_eks.local.events import Begun, Deleted, Done, Event, Failed, Kept, Waiting
+from trainium_eks.local.events import Done, Event, Failed, Working
 from trainium_eks.model import finding
 from trainium_eks.operate.review.words import short_type
 from trainium_eks.operate.verify.verify import HEADINGS
@@ -80,20 +80,16 @@ class ConsoleReporter:
         """Show an event of a resource."""
         subject = _subject(event.urn)
         match event:
-            case Begun():
-                self._working[event.urn] = subject
-            case Waiting():
-                self._working[event.urn] = f"{subject}: {event.reason}"
+            case Working():
+                self._working[event.urn] = f"{subject}: {event.reason}" if event.reason else subject
+            case Done(change=Change.KEPT):
+                self._print(Text(f"  {subject} is kept (retain on delete)", "dim"))
             case Done():
                 self._finish(event.urn)
                 self._changed(event.urn, event.kind, event.change, event.not_installed)
             case Failed():
                 self._finish(event.urn)
                 self._print(Text(f"✗ {subject}", "bold red"))
-            case Deleted():
-                self._changed(event.urn, event.kind, Change.DELETED, "")
-            case Kept():
-                self._print(Text(f"  {subject} is kept (retain on delete)", "dim"))
         self._show_progress()
 
     def _print(self, line: Text) -> None:
@@ -108,8 +104,8 @@ class ConsoleReporter:
         if kind == "simulated" or (change is Change.SAME and not not_installed):
             return
         if not_installed:
-            # The whole reason stands at the end, once.
-            short = f"  not installed: {shortened(not_installed)}"
+            # The whole reason is printed at the end, once.
+            short = f"  not installed: {shorten_reason(not_installed)}"
             line = Text("· ", "yellow").append(_subject(urn)).append(short, "yellow")
         else:
             mark, color = _MARKS[change]

@@ -78,7 +78,7 @@ def closing(cluster: ClusterOptions, name: str = "", *, checks: bool = True) -> 
     try:
         report = diagnosis(cluster, name, checks=checks)
     except (CommandError, ClusterError, OSError, ValueError):
-        return ""  # the command's own failure is told all the same
+        return ""  # the command's own failure is reported in any case
     failed = report.of(Status.FAIL)
     lines = [f"  {each.fault}: {each.subject}: {each.text}\n  → {each.fix}" for each in failed]
     return printable(as_typed("\n".join(["The doctor finds:", *lines]))) if lines else ""
@@ -115,7 +115,7 @@ def _examined(
     if name and name not in names and not any(each.startswith(f"{name}-") for each in names):
         near = nearest(name, names)
         meant = f"did you mean {near}?" if near else "`trn jobs` lists jobs, `trn doctor --list` faults and alerts"
-        raise CommandError(WRONG_USAGE, f"{namespace} has no job {name!r}, and no fault or alert is called so: {meant}")
+        raise CommandError(WRONG_USAGE, f"{namespace} has no job {name!r}, and no fault or alert of this name: {meant}")
     report = diagnose(found, name, checked=verify(found, made) if checks else (), faults=faults)
     facts = {"stack": source.stack or None, "cluster": source.outputs.cluster_name, "server": api.server}
     simulated = list(source.local.simulated) if source.local else []

@@ -91,7 +91,7 @@ def make(graph: Graph) -> Plan:
     )
 
 
-def against(plan: Plan, since: str, before: Graph, *, losses_accepted: bool = False) -> Plan:
+def compare_with(plan: Plan, since: str, before: Graph, *, losses_accepted: bool = False) -> Plan:
     """Return the same plan with the changes since another program (a file, or a commit), and a comment's verdict."""
     # A plan without a comparison does without it.
     from trainium_eks.operate.review import review

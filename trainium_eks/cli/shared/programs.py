@@ -154,7 +154,7 @@ def _of_commit(name: str, commit: str, project: Path, stack: str, given: Assumpt
     inside = _git(project, "rev-parse", "--show-prefix")
     top = _git(project, "rev-parse", "--show-toplevel")
     with tempfile.TemporaryDirectory(prefix="trn-plan-") as directory:
-        # An index of its own, so that the user's working tree and index stay as they are.
+        # A separate index, so that the user's working tree and index stay as they are.
         tree = Path(directory).resolve() / "tree"
         index = {"GIT_INDEX_FILE": f"{directory}/index"}
         _git(project, "-c", "core.sparseCheckout=false", "read-tree", commit, **index)
@@ -165,7 +165,7 @@ def _of_commit(name: str, commit: str, project: Path, stack: str, given: Assumpt
         try:
             return recording.record(there, stack, given)
         except CommandError as failure:
-            # The directory is gone when somebody reads this: readers know the commit.
+            # The directory no longer exists when this is read: readers know the commit.
             title = failure.title.replace(str(there), name)
             raise CommandError(failure.code, f"as of {name}: {title}", failure.problems, failure.detail) from None
 

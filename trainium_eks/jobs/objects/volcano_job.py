@@ -125,7 +125,7 @@ def _keep_together(spec: dict[str, Any], job: TrainingJob, topology: Topology) -
     if _parts(job) == 1:
         spec["networkTopology"] = demand
         for number, task in enumerate(spec["tasks"] if topology.together else ()):
-            # Ranks follow the nodes' numbers: so do the pods, where each has a template of its own.
+            # Ranks follow the nodes' numbers: so do the pods, where each has a separate template.
             label = f"{ULTRASERVER}-node-id-{topology.together}"
             term = {"matchExpressions": [{"key": label, "operator": "In", "values": [str(number)]}]}
             required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}

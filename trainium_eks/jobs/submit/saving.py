@@ -35,7 +35,7 @@ def propose(
     ):
         return None
     gigabytes = state_gigabytes(request, outputs)
-    # A script of one's own may write while it stands still.
+    # A user's script may write while it is stalled.
     is_beside = example_of(request.program.module) is not None
     if not gigabytes:
         return None

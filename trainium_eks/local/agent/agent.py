@@ -38,7 +38,7 @@ from trainium_eks.local.network.gateway import Gateway
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.runtime import isolation
 from trainium_eks.local.runtime.isolation import Chosen
-from trainium_eks.local.runtime.shim import AGENT_SOCKET
+from trainium_eks.local.runtime.shim import AGENT_SOCKET, AGENT_VARIABLE
 from trainium_eks.local.spec import hosts
 from trainium_eks.local.spec.hosts import Host
 from trainium_eks.local.spec.known import Body
@@ -155,7 +155,7 @@ class Agent:
         with directory.shim_log.open("ab") as log:
             return subprocess.Popen(
                 command,
-                env=python_environment(),
+                env={**python_environment(), AGENT_VARIABLE: str(os.getpid())},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

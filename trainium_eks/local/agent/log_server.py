@@ -92,7 +92,7 @@ class LogServer:
         namespace, pod, container = names
         try:
             run = self._find(namespace, pod, container, query.get("previous", ["false"])[0] == "true")
-            wanted = asked(query, time.time())
+            wanted = parse_filter(query, time.time())
         except (NoLogError, ValueError) as error:
             await _say(writer, 400, str(error))
             return
@@ -106,7 +106,7 @@ class LogServer:
             reader.close()
 
 
-def asked(query: Mapping[str, list[str]], now: float) -> LogFilter:
+def parse_filter(query: Mapping[str, list[str]], now: float) -> LogFilter:
     """Return the log filter for the parameters of a request.
 
     A :class:`ValueError` names a parameter that cannot be parsed.

@@ -38,7 +38,7 @@ def prepare(place: PodDirectory, made: StartablePod) -> None:
 
 def _make_below(mount: Mount, container: str) -> None:
     try:
-        os.close(beneath.made(mount.source, mount.below))
+        os.close(beneath.open_or_create(mount.source, mount.below))
     except OSError as error:
         why = f"failed to prepare subPath {mount.below!r} for {mount.target}: {error.strerror}"
         raise UnmetError("CreateContainerConfigError", why, container) from None

@@ -53,7 +53,7 @@ def status(
     return made
 
 
-def lost(state: Mapping[str, Any], now: float) -> dict[str, Any]:
+def lost_state(state: Mapping[str, Any], now: float) -> dict[str, Any]:
     """Return the final state of a pod without a shim that is not started again."""
     containers = {}
     for name, each in (state.get("containers") or {}).items():

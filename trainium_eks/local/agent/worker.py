@@ -207,7 +207,7 @@ class Worker:
         was_running = (self.pod.get("status") or {}).get("phase") == "Running"
         policy = RestartPolicy(self.pod["spec"].get("restartPolicy") or "Always")
         if (state is not None or was_running) and (policy is RestartPolicy.NEVER or self._is_deleted):
-            told = statuses.lost(state or statuses.unknown(self.pod), time.time())
+            told = statuses.lost_state(state or statuses.unknown(self.pod), time.time())
             self._directory.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             whole_file.write(self._directory.state, json.dumps(told))
             return None
@@ -386,7 +386,7 @@ class Worker:
             )
         except ApiStatusError as error:
             if error.status in (404, 409):
-                return  # it is gone, or another one has its name: the watch says so
+                return  # it is gone, or another one has its name: the watch reports it
             raise
         self.update(answer)
         if self._is_over:

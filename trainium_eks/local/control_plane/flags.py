@@ -88,7 +88,7 @@ def _api_server(paths: Paths, ports: Mapping[str, int], service_range: str) -> l
         f"--service-account-key-file={pki.certificate(paths, pki.SERVICE_ACCOUNT)}",
         f"--service-account-signing-key-file={pki.key(paths, pki.SERVICE_ACCOUNT)}",
         f"--service-cluster-ip-range={service_range}",
-        # One server stands in for all kubelets: no node has a separate port.
+        # One server replaces all kubelets: no node has a separate port.
         f"--kubelet-preferred-address-types={kubelet.ADDRESS_TYPE}",
         f"--kubelet-port={ports[kubelet.PORT]}",
         f"--kubelet-certificate-authority={pki.certificate(paths, 'ca')}",
@@ -139,7 +139,7 @@ def _kwok(paths: Paths, server: str) -> list[str]:
         f"--kubeconfig={pki.kubeconfig(paths, 'kwok')}",
         f"--master={server}",
         f"--config={STAGES}",
-        # It listens nowhere: its own server would answer anybody.
+        # It listens nowhere: its own server has no authentication.
         "--server-address=",
         "--node-port=0",
         f"--manage-nodes-with-annotation-selector={NODE_SELECTOR}",

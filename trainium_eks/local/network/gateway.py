@@ -58,7 +58,7 @@ class Gateway:
         with contextlib.suppress(OSError, ValueError, EOFError, TimeoutError, asyncio.LimitOverrunError):
             async with asyncio.timeout(_HEAD_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
-            host, port, first = asked(head)
+            host, port, first = parse_request(head)
             client = str(writer.get_extra_info("peername")[0])
             try:
                 async with asyncio.timeout(_CONNECT_SECONDS):
@@ -87,7 +87,7 @@ class Gateway:
         return await asyncio.open_connection(host, port)
 
 
-def asked(head: bytes) -> tuple[str, int, bytes]:
+def parse_request(head: bytes) -> tuple[str, int, bytes]:
     """Return host and port of a request to a proxy, and the first bytes to send there: none for ``CONNECT``.
 
     A :class:`ValueError` says that it is no request to a proxy.

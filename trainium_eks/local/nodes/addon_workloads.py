@@ -62,7 +62,7 @@ class AddonWorkloads:
 
 def manifests(addon: str, version: str, region: str) -> list[dict[str, Any]]:
     """Return the stand-ins for an add-on, in the order to make them; empty for an unknown add-on."""
-    record = addons.known(addon)
+    record = addons.addon_record(addon)
     accounts = sorted({each.pod.service_account for each in record.workloads} - {"default"})
     made = [_object("v1", "ServiceAccount", name) for name in accounts]
     if driver := record.driver:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trainium_eks.local.objects.awaits import Ready, readiness
+from trainium_eks.local.objects.awaits import readiness
 
 DAEMON_SETS = "/apis/apps/v1/daemonsets"
 UNMOVED_SECONDS = 15.0
@@ -42,6 +42,6 @@ def _waiting(daemon_sets: list[Mapping[str, Any]]) -> list[str]:
     for each in daemon_sets:
         # A list's items do not say their kind.
         state = readiness({"apiVersion": "apps/v1", "kind": "DaemonSet", **each})
-        if not isinstance(state, Ready):
+        if not state.ready:
             found.append(f"DaemonSet {each['metadata']['namespace']}/{each['metadata']['name']}: {state.reason}")
     return found

@@ -11,23 +11,19 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trainium_eks.kube.api import FIELD_MANAGER, Api, ApiError, NoSuchKindError, ObjectReference
+from trainium_eks.kube.volume_users import find_volume_users
 from trainium_eks.local.changes import ApplyResult, Change, LocalCloudError
 from trainium_eks.local.objects import awaits, counts
-from trainium_eks.local.objects.awaits import FailedState, Readiness, Ready, RelatedObjects, Waiting
-from trainium_eks.local.objects.holders import holding
+from trainium_eks.local.patience import Patience
 
 __all__ = ["ObjectReference", "Objects"]
 
-SHORTEST_SECONDS = 0.05
-"""Shortest interval between two looks at an object; it grows."""
-LONGEST_SECONDS = 0.5
 COUNTING_SECONDS = 5.0
 """Interval between two requests to count a quota's objects again."""
-QUIET_SECONDS = 2.0
 
 # The API server's words for a field that cannot be changed: `field is immutable` (most kinds), `updates to provisioner
 # are forbidden` (StorageClass), `cannot change roleRef`, `may not change once set` (a Service's cluster IP), `pod
@@ -68,7 +64,7 @@ class Objects:
         try:
             wanted = _normalised(manifest)
             reference = self._reference(wanted)
-            patience = _Patience(awaits.timeout_seconds(wanted, timeout_seconds), self._stopping, self._waiting)
+            patience = Patience(awaits.timeout_seconds(wanted, timeout_seconds), self._waiting, self._stopping)
         except ValueError as error:
             raise LocalCloudError(f"{manifest.get('kind')} {_name(manifest)}: {error}") from error
         try:
@@ -86,18 +82,15 @@ class Objects:
 
     def await_counts(self, *, timeout_seconds: float) -> None:
         """Wait until the quotas of all namespaces count the custom kinds that they limit."""
-        self._await_counts(None, _Patience(timeout_seconds, self._stopping, self._waiting))
+        self._await_counts(None, Patience(timeout_seconds, self._waiting, self._stopping))
 
     def delete(self, reference: ObjectReference, *, timeout_seconds: float) -> None:
         """Delete an object with its dependents, and wait until it is gone. An absent object is no error."""
-        patience = _Patience(timeout_seconds, self._stopping, self._waiting)
+        patience = Patience(timeout_seconds, self._waiting, self._stopping)
         try:
             before = self._api.get(reference)
-            if before is None:
-                return
-            self._check_not_held(reference)
-            self._api.delete(reference)
-            self._await_gone(reference, before, patience)
+            if before is not None:
+                self._delete(reference, before, patience)
         except ApiError as error:
             raise _about(reference, error, "deleting it: ") from error
 
@@ -119,21 +112,17 @@ class Objects:
         self,
         reference: ObjectReference,
         wanted: Mapping[str, Any],
-        patience: "_Patience",
+        patience: Patience,
         make_room: Callable[[], None],
     ) -> tuple[Change, dict[str, Any]]:
         before = self._api.get(reference)
-        if before is not None and self._is_ending(reference, before):
-            claim = (before.get("spec") or {}).get("claimRef") if reference.kind == "PersistentVolume" else None
-            if claim:
-                # The volume stays until its claim is gone, which nobody else deletes.
-                held = ObjectReference("v1", "PersistentVolumeClaim", claim["namespace"], claim["name"])
-                self._check_not_held(held, finished=False)
-                make_room()
-            self._await_gone(reference, before, patience)
-            before = None
         if before is None:
-            return Change.CREATED, self._create(reference, wanted, patience)
+            return Change.CREATED, self._api.apply(wanted)
+        if before["metadata"].get("deletionTimestamp"):
+            if reference.kind == "PersistentVolume":
+                make_room()  # the volume stays until its claim is gone, which no other owner deletes
+            self._await_deletion(reference, before, patience)
+            return Change.CREATED, self._api.apply(wanted)
         if (before.get("status") or {}).get("phase") != "Lost":  # a claim whose volume is gone never binds again
             try:
                 after = self._api.apply(wanted)
@@ -143,40 +132,22 @@ class Objects:
                     raise
         self._check_replacement(wanted)
         make_room()
+        self._delete(reference, before, patience)
+        return Change.REPLACED, self._api.apply(wanted)
+
+    def _delete(self, reference: ObjectReference, before: Mapping[str, Any], patience: Patience) -> None:
         self._check_not_held(reference)
         self._api.delete(reference)
-        self._await_gone(reference, before, patience)
-        return Change.REPLACED, self._create(reference, wanted, patience)
+        self._await_deletion(reference, before, patience)
 
-    def _is_ending(self, reference: ObjectReference, live: Mapping[str, Any]) -> bool:
-        """Return whether an object is being deleted, or will be with its namespace."""
-        if live["metadata"].get("deletionTimestamp"):
-            return True
-        namespace = self._api.get(_namespace(reference)) if reference.namespace else None
-        return namespace is not None and bool(namespace["metadata"].get("deletionTimestamp"))
-
-    def _create(self, reference: ObjectReference, wanted: Mapping[str, Any], patience: "_Patience") -> dict[str, Any]:
-        try:
-            return self._api.apply(wanted)
-        except ApiError as error:
-            if not any(cause.reason == "NamespaceTerminating" for cause in error.causes):
-                raise
-        namespace = _namespace(reference)
-        if live := self._api.get(namespace):
-            self._await_gone(namespace, live, patience)
-        return self._api.apply(wanted)
-
-    def _check_not_held(self, reference: ObjectReference, *, finished: bool = True) -> None:
-        """Raise ClusterError when pods, also ``finished`` ones, hold a claim: its deletion would wait for them, and
-        could not be undone."""
+    def _check_not_held(self, reference: ObjectReference) -> None:
+        """Raise ClusterError when pods, also finished ones, hold a claim: its deletion would wait for them, and could
+        not be undone."""
         if (reference.api_version, reference.kind) != ("v1", "PersistentVolumeClaim"):
             return
         pods = self._api.list("v1", "Pod", namespace=reference.namespace)
-        ended = () if finished else ("Succeeded", "Failed")
         held = [
-            each
-            for each in holding(pods, reference.name)
-            if not each["metadata"].get("deletionTimestamp") and each["status"].get("phase") not in ended
+            each for each in find_volume_users(pods, reference.name) if not each["metadata"].get("deletionTimestamp")
         ]
         if held:
             names = ", ".join(f"{each['metadata']['name']} ({each['status'].get('phase')})" for each in held)
@@ -195,21 +166,21 @@ class Objects:
 
     # --- Awaiting -------------------------------------------------------------------------------------------------
 
-    def _await_ready(self, reference: ObjectReference, live: dict[str, Any], patience: "_Patience") -> dict[str, Any]:
+    def _await_ready(self, reference: ObjectReference, live: dict[str, Any], patience: Patience) -> dict[str, Any]:
         while True:
-            state = self._readiness(live)
-            if isinstance(state, Ready):
+            state = awaits.readiness(live, self._related(live))
+            if state.ready:
                 return live
-            if isinstance(state, FailedState):
+            if state.failed:
                 raise LocalCloudError(f"{reference} failed: {state.reason}")
-            if not patience.goes_on(f"{reference}: {state.reason}"):
-                raise LocalCloudError(self._not_ready(reference, live, state, patience))
+            if not patience.wait(f"{reference}: {state.reason}"):
+                raise LocalCloudError(self._not_ready(reference, live, state.reason, patience))
             found = self._api.get(reference)
             if found is None:
                 raise LocalCloudError(f"{reference} was deleted by somebody else while it was awaited")
             live = found
 
-    def _await_counts(self, quota: ObjectReference | None, patience: "_Patience") -> None:
+    def _await_counts(self, quota: ObjectReference | None, patience: Patience) -> None:
         """Wait for the counts of one quota, or of all; see :meth:`await_counts`."""
         asked = -math.inf
         while True:
@@ -219,36 +190,31 @@ class Objects:
                 return
             [(first, missing), *_] = behind
             place = f"ResourceQuota {first['metadata']['namespace']}/{first['metadata']['name']}"
-            if not patience.goes_on(f"{place}: Kubernetes has not counted {', '.join(missing)} yet"):
-                raise LocalCloudError(f"{place} {patience.ended('was not counted')}: {', '.join(missing)}")
+            if not patience.wait(f"{place}: Kubernetes has not counted {', '.join(missing)} yet"):
+                raise LocalCloudError(f"{place} {patience.describe_end('was not counted')}: {', '.join(missing)}")
             if time.monotonic() - asked > COUNTING_SECONDS:
                 asked = time.monotonic()
                 for each, _ in behind:
                     counts.count_again(self._api, each)
 
-    def _readiness(self, live: Mapping[str, Any]) -> Readiness:
-        relation = awaits.relates_to(live)
-        if not relation:
-            return awaits.readiness(live)
+    def _related(self, live: Mapping[str, Any]) -> awaits.Related:
+        """Return a reader of the objects, of a kind, that an object's readiness depends on."""
         metadata, spec = live["metadata"], live.get("spec") or {}
-        if relation == "StorageClass":
-            name = spec.get("storageClassName")
-            reference = ObjectReference("storage.k8s.io/v1", "StorageClass", "", name or "")
-            return awaits.readiness(live, RelatedObjects(storage_class=self._api.get(reference) if name else None))
-        if relation == "EndpointSlice":
-            slices = self._api.list(
-                "discovery.k8s.io/v1",
-                "EndpointSlice",
-                namespace=metadata["namespace"],
-                labels=f"kubernetes.io/service-name={metadata['name']}",
-            )
-            return awaits.readiness(live, RelatedObjects(endpoint_slices=slices))
-        return awaits.readiness(live, RelatedObjects(pods=self._pods(live)))
 
-    def _not_ready(
-        self, reference: ObjectReference, live: Mapping[str, Any], state: Waiting, patience: "_Patience"
-    ) -> str:
-        lines = [f"{reference} {patience.ended('was not ready')}: {state.reason}"]
+        def related(kind: str) -> Sequence[Mapping[str, Any]]:
+            if kind == "StorageClass":
+                name = spec.get("storageClassName")
+                found = self._api.get(ObjectReference("storage.k8s.io/v1", kind, "", name)) if name else None
+                return [found] if found else []
+            if kind == "EndpointSlice":
+                labels = f"kubernetes.io/service-name={metadata['name']}"
+                return self._api.list("discovery.k8s.io/v1", kind, namespace=metadata["namespace"], labels=labels)
+            return self._pods(live)
+
+        return related
+
+    def _not_ready(self, reference: ObjectReference, live: Mapping[str, Any], reason: str, patience: Patience) -> str:
+        lines = [f"{reference} {patience.describe_end('was not ready')}: {reason}"]
         lines += awaits.pods_wait_for(self._pods(live))
         events = self._api.list("v1", "Event", namespace=reference.namespace or "default", fields="type!=Normal")
         lines += awaits.warnings(events, reference.name)
@@ -260,15 +226,15 @@ class Objects:
         selector = _selector(workload)
         return self._api.list("v1", "Pod", namespace=namespace, labels=selector) if namespace and selector else []
 
-    def _await_gone(self, reference: ObjectReference, before: Mapping[str, Any], patience: "_Patience") -> None:
+    def _await_deletion(self, reference: ObjectReference, before: Mapping[str, Any], patience: Patience) -> None:
         while True:
             live = self._api.get(reference)
-            # An object with another uid was made anew since, by a controller for instance.
+            # An object with another uid was recreated since, by a controller for instance.
             if live is None or live["metadata"].get("uid") != before["metadata"].get("uid"):
                 return
-            if not patience.goes_on(f"{reference}: it is being deleted"):
+            if not patience.wait(f"{reference}: it is being deleted"):
                 raise LocalCloudError(
-                    "\n  ".join([f"{reference} {patience.ended('was not gone')}", *self._holders(live)])
+                    "\n  ".join([f"{reference} {patience.describe_end('was not gone')}", *self._holders(live)])
                 )
 
     def _holders(self, live: Mapping[str, Any]) -> list[str]:
@@ -278,41 +244,12 @@ class Objects:
         if finalizers:
             lines.append(f"held by finalizers: {', '.join(map(str, finalizers))}")
         if live["kind"] == "PersistentVolumeClaim":
-            users = holding(self._api.list("v1", "Pod", namespace=metadata["namespace"]), metadata["name"])
+            users = find_volume_users(self._api.list("v1", "Pod", namespace=metadata["namespace"]), metadata["name"])
             lines += [f"used by Pod {pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in users]
         if live["kind"] == "PersistentVolume" and (claim := spec.get("claimRef")):
             lines.append(f"bound to PersistentVolumeClaim {claim.get('namespace')}/{claim.get('name')}")
         conditions = (live.get("status") or {}).get("conditions") or () if live["kind"] == "Namespace" else ()
         return lines + [each.get("message", "") for each in conditions if each.get("status") == "True"]
-
-
-class _Patience:
-    """The time limit for one object, which all its steps share."""
-
-    def __init__(self, seconds: float, stopping: threading.Event, waiting: Callable[[str], None]) -> None:
-        self._seconds = seconds
-        self._stopping = stopping
-        self._waiting = waiting
-        self._started = time.monotonic()
-        self._pause = SHORTEST_SECONDS
-        self._told = ""
-
-    def goes_on(self, state: str) -> bool:
-        """Pause before the next look; return False when the time is over."""
-        spent = time.monotonic() - self._started
-        if spent >= self._seconds or self._stopping.is_set():
-            return False
-        if spent > QUIET_SECONDS and state != self._told:
-            self._told = state
-            self._waiting(state)
-        self._stopping.wait(min(self._pause, self._seconds - spent))
-        self._pause = min(self._pause * 1.3, LONGEST_SECONDS)
-        return True
-
-    def ended(self, what: str) -> str:
-        """Return how the wait ended, for a message."""
-        spent = time.monotonic() - self._started
-        return f"{what} when everything was stopped" if self._stopping.is_set() else f"{what} after {spent:.0f} s"
 
 
 def _normalised(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -378,10 +315,6 @@ def _about(reference: ObjectReference, error: ApiError, doing: str = "") -> ApiE
 def _name(manifest: Mapping[str, Any]) -> str:
     metadata = manifest.get("metadata") or {}
     return "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
-
-
-def _namespace(reference: ObjectReference) -> ObjectReference:
-    return ObjectReference("v1", "Namespace", "", reference.namespace)
 
 
 def _without_managed_fields(live: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ status``; a kind without a rule, such as a custom one, is ready as soon as it is
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 Object = Mapping[str, Any]
@@ -19,59 +19,34 @@ TIMEOUT_SECONDS = "pulumi.com/timeoutSeconds"
 
 
 @dataclass(frozen=True)
-class Ready:
-    """The state of an object that matches its manifest."""
+class Readiness:
+    """The state of an object: ready, or not yet and why, or failed: it will not become ready by waiting."""
+
+    reason: str = ""
+    failed: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Return whether the object matches its manifest."""
+        return not self.reason
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """The state of an object that is not ready yet."""
+Related = Callable[[str], Sequence[Object]]
+"""Reads the other objects that an object's readiness depends on, of the kind ``StorageClass`` (of a claim),
+``EndpointSlice`` (of a Service) or ``Pod`` (of a failed Job, for the reasons)."""
 
-    reason: str
-
-
-@dataclass(frozen=True)
-class FailedState:
-    """The state of an object that will not become ready by waiting."""
-
-    reason: str
+_READY = Readiness()
 
 
-Readiness = Ready | Waiting | FailedState
-
-
-@dataclass(frozen=True)
-class RelatedObjects:
-    """Other objects that an object's readiness depends on; :func:`relates_to` names their kind."""
-
-    storage_class: Object | None = None
-    endpoint_slices: Sequence[Object] = field(default=())
-    pods: Sequence[Object] = field(default=())
-    """Pods of a failed Job, for the reasons."""
-
-
-def readiness(object_: Object, related: RelatedObjects | None = None) -> Readiness:
-    """Return whether an object is ready.
-
-    ``related`` are the objects that :func:`relates_to` asks for.
-    """
+def readiness(object_: Object, related: Related = lambda _: ()) -> Readiness:
+    """Return whether an object is ready."""
     metadata = object_.get("metadata") or {}
     if (metadata.get("annotations") or {}).get(SKIP_AWAIT) == "true":
-        return Ready()
+        return _READY
     if metadata.get("deletionTimestamp"):
-        return Waiting("it is being deleted")
+        return Readiness("it is being deleted")
     rule = _RULES.get((_group(object_), str(object_.get("kind"))))
-    return rule(object_, related or RelatedObjects()) if rule else Ready()
-
-
-def relates_to(object_: Object) -> str:
-    """Return the kind that :func:`readiness` needs: ``StorageClass``, ``EndpointSlice``, ``Pod``, or empty for none."""
-    kind = (_group(object_), object_.get("kind"))
-    if kind == ("", "PersistentVolumeClaim") and _status(object_).get("phase") != "Bound":
-        return "StorageClass"
-    if kind == ("", "Service"):
-        return "EndpointSlice" if _selects_pods(object_) else ""
-    return "Pod" if kind == ("batch", "Job") and _condition(object_, "Failed").get("status") == "True" else ""
+    return rule(object_, related) if rule else _READY
 
 
 def timeout_seconds(object_: Object, default: float) -> float:
@@ -108,168 +83,170 @@ def warnings(events: Sequence[Object], reference_name: str, *, most: int = 5) ->
 # --- Rules per kind -----------------------------------------------------------------------------------------------
 
 
-def _deployment(object_: Object, _: RelatedObjects) -> Readiness:
+def _deployment(object_: Object, _: Related) -> Readiness:
     if reason := _unseen(object_):
-        return Waiting(reason)
+        return Readiness(reason)
     spec, status = object_.get("spec") or {}, _status(object_)
     if spec.get("paused"):
-        return Ready()  # nothing rolls out until a user resumes it
+        return _READY  # nothing rolls out until a user resumes it
     wanted = spec.get("replicas", 1)
     progressing = _condition(object_, "Progressing")
     stuck = f" ({progressing.get('message')})" if progressing.get("status") == "False" else ""
     if status.get("updatedReplicas", 0) < wanted:
-        return Waiting(f"{status.get('updatedReplicas', 0)} of {wanted} pods are of the newest template{stuck}")
+        return Readiness(f"{status.get('updatedReplicas', 0)} of {wanted} pods are of the newest template{stuck}")
     if status.get("replicas", 0) > status.get("updatedReplicas", 0):
-        return Waiting(f"{status['replicas'] - status.get('updatedReplicas', 0)} old pods still run{stuck}")
+        return Readiness(f"{status['replicas'] - status.get('updatedReplicas', 0)} old pods still run{stuck}")
     if status.get("availableReplicas", 0) < wanted:
-        return Waiting(f"{status.get('availableReplicas', 0)} of {wanted} pods are available{stuck}")
-    return Ready()
+        return Readiness(f"{status.get('availableReplicas', 0)} of {wanted} pods are available{stuck}")
+    return _READY
 
 
-def _stateful_set(object_: Object, _: RelatedObjects) -> Readiness:
+def _stateful_set(object_: Object, _: Related) -> Readiness:
     if reason := _unseen(object_):
-        return Waiting(reason)
+        return Readiness(reason)
     spec, status = object_.get("spec") or {}, _status(object_)
     wanted, strategy = spec.get("replicas", 1), spec.get("updateStrategy") or {}
     if status.get("readyReplicas", 0) < wanted:
-        return Waiting(f"{status.get('readyReplicas', 0)} of {wanted} pods are ready")
+        return Readiness(f"{status.get('readyReplicas', 0)} of {wanted} pods are ready")
     if strategy.get("type") == "OnDelete":
-        return Ready()
+        return _READY
     partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
     if status.get("updateRevision") == status.get("currentRevision"):
-        return Ready()
+        return _READY
     updated, of_those = status.get("updatedReplicas", 0), max(wanted - partition, 0)
     if partition and updated >= of_those:
-        return Ready()
-    return Waiting(f"{updated} of {of_those} pods are of the newest template")
+        return _READY
+    return Readiness(f"{updated} of {of_those} pods are of the newest template")
 
 
-def _daemon_set(object_: Object, _: RelatedObjects) -> Readiness:
+def _daemon_set(object_: Object, _: Related) -> Readiness:
     if reason := _unseen(object_):
-        return Waiting(reason)
+        return Readiness(reason)
     status = _status(object_)
     wanted = status.get("desiredNumberScheduled", 0)
     on_delete = ((object_.get("spec") or {}).get("updateStrategy") or {}).get("type") == "OnDelete"
     if not on_delete and status.get("updatedNumberScheduled", 0) < wanted:
-        return Waiting(f"{status.get('updatedNumberScheduled', 0)} of {wanted} pods are of the newest template")
+        return Readiness(f"{status.get('updatedNumberScheduled', 0)} of {wanted} pods are of the newest template")
     if status.get("numberAvailable", 0) < wanted:
-        return Waiting(f"{status.get('numberAvailable', 0)} of {wanted} pods are available")
-    return Ready()
+        return Readiness(f"{status.get('numberAvailable', 0)} of {wanted} pods are available")
+    return _READY
 
 
-def _replication_controller(object_: Object, _: RelatedObjects) -> Readiness:
+def _replication_controller(object_: Object, _: Related) -> Readiness:
     if reason := _unseen(object_):
-        return Waiting(reason)
+        return Readiness(reason)
     wanted, available = (object_.get("spec") or {}).get("replicas", 1), _status(object_).get("availableReplicas", 0)
-    return Ready() if available >= wanted else Waiting(f"{available} of {wanted} pods are available")
+    return _READY if available >= wanted else Readiness(f"{available} of {wanted} pods are available")
 
 
-def _job(object_: Object, related: RelatedObjects) -> Readiness:
+def _job(object_: Object, related: Related) -> Readiness:
     spec, status = object_.get("spec") or {}, _status(object_)
     if _condition(object_, "Complete").get("status") == "True" or spec.get("suspend"):
-        return Ready()  # a suspended job runs when a user resumes it
+        return _READY  # a suspended job runs when a user resumes it
     failed = _condition(object_, "Failed")
     if failed.get("status") == "True":
         why = ": ".join(filter(None, (failed.get("reason"), failed.get("message")))) or "the job failed"
-        return FailedState("\n  ".join([why, *pods_wait_for(related.pods)]))
-    return Waiting(
+        return Readiness("\n  ".join([why, *pods_wait_for(related("Pod"))]), failed=True)
+    return Readiness(
         f"{status.get('succeeded', 0)} of {spec.get('completions', 1)} pods have succeeded, "
         f"{status.get('active', 0)} active, {status.get('failed', 0)} failed"
     )
 
 
-def _pod(object_: Object, _: RelatedObjects) -> Readiness:
+def _pod(object_: Object, _: Related) -> Readiness:
     phase = _status(object_).get("phase")
     if phase == "Succeeded" or _condition(object_, "Ready").get("status") == "True":
-        return Ready()
+        return _READY
     reason = _pod_reason(object_) or f"it is {phase or 'not yet seen by the scheduler'}"
-    return FailedState(reason) if phase == "Failed" else Waiting(reason)
+    return Readiness(reason, failed=phase == "Failed")
 
 
-def _claim(object_: Object, related: RelatedObjects) -> Readiness:
+def _claim(object_: Object, related: Related) -> Readiness:
     phase = _status(object_).get("phase") or "Pending"
     if phase == "Bound":
-        return Ready()
+        return _READY
     if phase == "Lost":
-        return FailedState(f"its volume {(object_.get('spec') or {}).get('volumeName')} is gone")
-    if (related.storage_class or {}).get("volumeBindingMode") == "WaitForFirstConsumer":
-        return Ready()  # bound when a pod uses it
-    return Waiting(f"it is {phase}, not Bound")
+        return Readiness(f"its volume {(object_.get('spec') or {}).get('volumeName')} is gone", failed=True)
+    if any(each.get("volumeBindingMode") == "WaitForFirstConsumer" for each in related("StorageClass")):
+        return _READY  # bound when a pod uses it
+    return Readiness(f"it is {phase}, not Bound")
 
 
-def _volume(object_: Object, _: RelatedObjects) -> Readiness:
+def _volume(object_: Object, _: Related) -> Readiness:
     status, spec = _status(object_), object_.get("spec") or {}
     phase = status.get("phase")
     if phase in ("Available", "Bound"):
-        return Ready()
+        return _READY
     if phase == "Failed":
-        return FailedState(f"it is Failed: {status.get('message') or status.get('reason') or 'no reason is given'}")
+        why = status.get("message") or status.get("reason") or "no reason is given"
+        return Readiness(f"it is Failed: {why}", failed=True)
     if phase == "Released" and spec.get("persistentVolumeReclaimPolicy") == "Retain":
         claim = spec.get("claimRef") or {}
         name = (object_.get("metadata") or {}).get("name")
-        return FailedState(
+        return Readiness(
             f"it is Released: it still names the claim {claim.get('namespace')}/{claim.get('name')} that is gone, and "
             "Kubernetes binds it to no other; once its data is not that claim's any more: kubectl patch "
-            f'persistentvolume {name} --type=json -p \'[{{"op":"remove","path":"/spec/claimRef/uid"}}]\''
+            f'persistentvolume {name} --type=json -p \'[{{"op":"remove","path":"/spec/claimRef/uid"}}]\'',
+            failed=True,
         )
-    return Waiting(f"it is {phase or 'not yet seen by the controller'}, neither Available nor Bound")
+    return Readiness(f"it is {phase or 'not yet seen by the controller'}, neither Available nor Bound")
 
 
-def _service(object_: Object, related: RelatedObjects) -> Readiness:
+def _service(object_: Object, related: Related) -> Readiness:
     spec = object_.get("spec") or {}
     if spec.get("type") == "LoadBalancer" and not (_status(object_).get("loadBalancer") or {}).get("ingress"):
-        return Waiting("no load balancer has an address for it")
+        return Readiness("no load balancer has an address for it")
     if not _selects_pods(object_):
-        return Ready()
+        return _READY
     ready = sum(
         1
-        for each in related.endpoint_slices
+        for each in related("EndpointSlice")
         for endpoint in each.get("endpoints") or ()
         if (endpoint.get("conditions") or {}).get("ready", True)
     )
-    return Ready() if ready else Waiting("no pod that it selects is ready")
+    return _READY if ready else Readiness("no pod that it selects is ready")
 
 
-def _ingress(object_: Object, _: RelatedObjects) -> Readiness:
+def _ingress(object_: Object, _: Related) -> Readiness:
     if (_status(object_).get("loadBalancer") or {}).get("ingress"):
-        return Ready()
-    return Waiting("no ingress controller has given it an address")
+        return _READY
+    return Readiness("no ingress controller has given it an address")
 
 
-def _definition(object_: Object, _: RelatedObjects) -> Readiness:
+def _definition(object_: Object, _: Related) -> Readiness:
     names = _condition(object_, "NamesAccepted")
     if names.get("status") == "False":
-        return FailedState(f"its names are taken: {names.get('message')}")
+        return Readiness(f"its names are taken: {names.get('message')}", failed=True)
     established = _condition(object_, "Established")
     if established.get("status") == "True":
-        return Ready()
-    return Waiting(established.get("message") or "it is not Established")
+        return _READY
+    return Readiness(established.get("message") or "it is not Established")
 
 
-def _api_service(object_: Object, _: RelatedObjects) -> Readiness:
+def _api_service(object_: Object, _: Related) -> Readiness:
     available = _condition(object_, "Available")
     if available.get("status") == "True":
-        return Ready()
-    return Waiting(available.get("message") or "it is not Available")
+        return _READY
+    return Readiness(available.get("message") or "it is not Available")
 
 
-def _namespace(object_: Object, _: RelatedObjects) -> Readiness:
+def _namespace(object_: Object, _: Related) -> Readiness:
     phase = _status(object_).get("phase")
-    return Ready() if phase == "Active" else Waiting(f"it is {phase or 'not Active'}")
+    return _READY if phase == "Active" else Readiness(f"it is {phase or 'not Active'}")
 
 
-def _quota(object_: Object, _: RelatedObjects) -> Readiness:
+def _quota(object_: Object, _: Related) -> Readiness:
     wanted, seen = (object_.get("spec") or {}).get("hard") or {}, _status(object_).get("hard") or {}
-    return Ready() if wanted == seen else Waiting("the controller has not seen its limits")
+    return _READY if wanted == seen else Readiness("the controller has not seen its limits")
 
 
-def _secret(object_: Object, _: RelatedObjects) -> Readiness:
+def _secret(object_: Object, _: Related) -> Readiness:
     if object_.get("type") != "kubernetes.io/service-account-token" or (object_.get("data") or {}).get("token"):
-        return Ready()
-    return Waiting("its service account's token is not made")
+        return _READY
+    return Readiness("its service account's token is not made")
 
 
-_RULES: Mapping[tuple[str, str], Callable[[Object, RelatedObjects], Readiness]] = {
+_RULES: Mapping[tuple[str, str], Callable[[Object, Related], Readiness]] = {
     ("apps", "Deployment"): _deployment,
     ("apps", "StatefulSet"): _stateful_set,
     ("apps", "DaemonSet"): _daemon_set,

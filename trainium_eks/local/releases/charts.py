@@ -117,7 +117,7 @@ class Charts:
         try:
             chart = _read(package, f"the cache: {package}")
         except ClusterError:
-            return None  # pulled anew, over it
+            return None  # pulled again, over it
         return chart if _is_version(chart, name, wanted.version) else None
 
     def _pulled(self, wanted: ReleaseInputs, name: str) -> FoundChart | Missing:

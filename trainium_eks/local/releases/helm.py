@@ -19,7 +19,7 @@ from trainium_eks.kube import drift
 from trainium_eks.kube.api import Api, ApiError, ObjectReference, in_parallel
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.changes import ApplyResult, Change, LocalCloudError
-from trainium_eks.local.objects import placeholders
+from trainium_eks.local.objects import awaits, placeholders
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import webhooks
@@ -89,7 +89,7 @@ class Releases:
         """
         release = wanted(inputs, timeout_seconds=timeout_seconds)
         self._helm.end_left_behind(release.name, release.namespace)
-        before = self._settled(release)
+        before = self._sound(release)
         chart = self._charts.find(release)
         if isinstance(chart, Missing):
             return self._without_chart(release, chart, before)
@@ -123,10 +123,7 @@ class Releases:
         self._helm.end_left_behind(name, namespace)
         status = self._helm.status(name, namespace)
         if status is not None:
-            try:
-                self._helm.uninstall(name, namespace, timeout_seconds=DELETE_SECONDS)
-            except HelmError as error:
-                raise LocalCloudError(f"uninstalling the Helm release {namespace}/{name}: {error}") from error
+            self._uninstall(name, namespace, DELETE_SECONDS)
             # Last, so that its webhooks still answered when their objects were deleted.
             if _is_volcano(name, status):
                 self._volcano.stop()
@@ -134,22 +131,21 @@ class Releases:
 
     # --- One release ----------------------------------------------------------------------------------------------
 
-    def _settled(self, release: ReleaseInputs) -> ReleaseStatus | None:
-        """Return the release after undoing an interrupted operation: Helm refuses to touch such a release."""
-        name, namespace, seconds = release.name, release.namespace, release.timeout_seconds
-        status = self._helm.status(name, namespace)
-        if status is None or not (status.is_interrupted or status.status == "uninstalled"):
+    def _sound(self, release: ReleaseInputs) -> ReleaseStatus | None:
+        """Return the release. Half of one, which a kill leaves and Helm refuses to touch, is uninstalled: it is made
+        anew."""
+        status = self._helm.status(release.name, release.namespace)
+        if status is None or status.status in ("deployed", "failed", "superseded"):
             return status
-        good = self._helm.last_deployed(name, namespace) if status.status.startswith("pending-") else None
-        self._waiting(f"{_name(release)} was left {status.status}: {'rolled back' if good else 'uninstalled'} first")
+        self._waiting(f"{_name(release)} was left {status.status}: uninstalled first")
+        self._uninstall(release.name, release.namespace, release.timeout_seconds)
+        return None
+
+    def _uninstall(self, name: str, namespace: str, timeout_seconds: float) -> None:
         try:
-            if good is None:
-                self._helm.uninstall(name, namespace, timeout_seconds=seconds)
-                return None
-            self._helm.roll_back(name, namespace, good, timeout_seconds=seconds)
+            self._helm.uninstall(name, namespace, timeout_seconds=timeout_seconds)
         except HelmError as error:
-            raise LocalCloudError(f"Helm release {_name(release)} was left {status.status}: {error}") from error
-        return self._helm.status(name, namespace)
+            raise LocalCloudError(f"uninstalling the Helm release {namespace}/{name}: {error}") from error
 
     @staticmethod
     def _is_current(status: ReleaseStatus, mark: _Mark) -> bool:
@@ -168,7 +164,7 @@ class Releases:
         made = [webhooks.parsed(document) for document in webhooks.documents(status.manifest)]
         wrong = in_parallel(differs, made, threads=_CHECK_THREADS)
         return [
-            drift.placed(self._api, each, release.namespace)
+            drift.with_namespace(self._api, each, release.namespace)
             for each, is_wrong in zip(made, wrong, strict=True)
             if is_wrong
         ]
@@ -284,17 +280,8 @@ class _Pods:
         return "".join(f"\n  {reason}" for reason in self._reasons[:5])
 
     def _found(self) -> list[str]:
-        found = []
-        for pod in self._api.list("v1", "Pod", namespace=self._namespace):
-            conditions = {each["type"]: each for each in (pod.get("status") or {}).get("conditions") or []}
-            unready = conditions.get("PodScheduled", {})
-            if unready.get("status") == "True":
-                unready = conditions.get("Ready", {})
-            if unready.get("status") == "False" and unready.get("reason") != "PodCompleted":
-                why = unready.get("message") or unready.get("reason") or "not ready"
-                found.append(f"pod {pod['metadata']['name']}: {why}")
-        if found:
-            return sorted(found)
+        if found := awaits.pods_wait_for(self._api.list("v1", "Pod", namespace=self._namespace)):
+            return found
         # Pods that could not even be made: forbidden by Pod Security, by a quota, by a webhook.
         events = self._api.list("v1", "Event", namespace=self._namespace, fields="reason=FailedCreate")
         return sorted({f"{each['involvedObject']['name']}: {each.get('message', '')}" for each in events})

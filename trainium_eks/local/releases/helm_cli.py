@@ -46,11 +46,6 @@ class ReleaseStatus:
     manifest: str
     hooks: tuple[str, ...] = ()
 
-    @property
-    def is_interrupted(self) -> bool:
-        """Return whether an operation on it was begun and is not done."""
-        return self.status.startswith("pending-") or self.status == "uninstalling"
-
 
 class HelmCli:
     """A runner of ``helm`` commands. Safe to use from many threads.
@@ -89,12 +84,6 @@ class HelmCli:
             int(release["version"]), info["status"], info.get("description", ""), release.get("manifest", ""), hooks
         )
 
-    def last_deployed(self, name: str, namespace: str) -> int | None:
-        """Return the revision that a release can go back to; None when none was ever complete."""
-        revisions = parse_json(self._on_cluster("history", name, namespace, "--output", "json"))
-        good = [each["revision"] for each in revisions if each["status"] in ("deployed", "superseded")]
-        return max(good, default=None)
-
     def upgrade(
         self,
         name: str,
@@ -127,17 +116,6 @@ class HelmCli:
             # Each hook, the wait for the objects, and both again when it is rolled back.
             timeout_seconds=4 * timeout_seconds + GRACE_SECONDS,
             look=look,
-        )
-
-    def roll_back(self, name: str, namespace: str, revision: int, *, timeout_seconds: float) -> None:
-        """Roll back to a revision, without waiting for its pods."""
-        self._on_cluster(
-            "rollback",
-            name,
-            namespace,
-            str(revision),
-            *("--timeout", _duration(timeout_seconds)),
-            timeout_seconds=2 * timeout_seconds + GRACE_SECONDS,
         )
 
     def uninstall(self, name: str, namespace: str, *, timeout_seconds: float) -> None:

@@ -6,20 +6,27 @@ its certificates itself, and they are put where it reads them, as the kubelet wo
 """
 
 import base64
-from collections.abc import Mapping
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from trainium_eks import whole_file
-from trainium_eks.kube.api import ApiError, ObjectReference
+from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port
 from trainium_eks.local.control_plane.processes import Running, writing
-from trainium_eks.local.releases import parts
-from trainium_eks.local.releases.parts import PartOfStack, PartSource
+from trainium_eks.local.objects.apply import Objects
+from trainium_eks.local.paths import Paths
+from trainium_eks.local.patience import READY_SECONDS, await_answers
+from trainium_eks.local.toolchain import go_command, sources, store
 from trainium_eks.model.config import namespaces
 from trainium_eks.plan.graph import Graph
 
@@ -30,33 +37,81 @@ _SECRET, _WEBHOOKS = f"{NAME}-webhook-cert", f"validator.{NAME}.kubeflow.org"
 _RESOURCE = "pytorchjobs"
 _OURS = {"trainium-eks/local": NAME}
 _CERTIFICATES = Path("k8s-webhook-server", "serving-certs")
+# The definition of PyTorchJobs, and the webhooks from upstream: files of its module, of one document each.
+_MANIFESTS = (f"manifests/base/crds/kubeflow.org_{_RESOURCE}.yaml", "manifests/base/webhook/manifests.yaml")
 
 
-class TrainingOperator(PartOfStack):
-    """The operator of a stack."""
+@dataclass(frozen=True)
+class OperatorSource:
+    """The operator's program and manifests, or the reason why they are missing."""
 
-    part = toolchain.TRAINING_OPERATOR
+    program: Path | None = None
+    manifests: tuple[Mapping[str, Any], ...] = ()
+    missing: str = ""
 
     @staticmethod
-    def is_wanted(graph: Graph) -> bool:
-        """Return whether a stack installs the operator."""
-        return any(each.name.endswith(f"-{NAME}") for each in graph.of_type("kubernetes:kustomize/v2:Directory"))
+    def of(graph: Graph, progress: Callable[[str], None], environment: Mapping[str, str]) -> "OperatorSource":
+        """Return the source for a stack that installs the operator; an empty one for another stack."""
+        if not is_wanted(graph):
+            return OperatorSource()
+        part = toolchain.TRAINING_OPERATOR
+        if toolchain.is_off(part, environment):
+            return OperatorSource(missing=f"{part.switch} is off")
+        try:
+            [program] = toolchain.provide(
+                part, progress=progress, environment=environment, patience_seconds=toolchain.PATIENCE_SECONDS
+            ).values()
+            with store.writing(Path(tempfile.gettempdir())), tempfile.TemporaryDirectory(prefix="trn-part-") as scratch:
+                base = sources.source(part, Path(scratch), environment)
+                manifests = tuple(yaml.safe_load((base / file).read_text(encoding="utf-8")) for file in _MANIFESTS)
+            return OperatorSource(program.path, manifests)
+        except toolchain.UnavailableError as error:
+            return OperatorSource(missing=f"{NAME} could not be found or built ({error.last})")
+        except (go_command.GoError, store.UnwritableError) as error:
+            return OperatorSource(missing=f"its definitions cannot be had: {str(error).splitlines()[0]}")
 
-    # The definition of PyTorchJobs, and the webhooks from upstream.
-    manifests = (f"manifests/base/crds/kubeflow.org_{_RESOURCE}.yaml", "manifests/base/webhook/manifests.yaml")
 
-    def run(self, found: PartSource) -> str:
-        """Start the operator; see :meth:`.PartOfStack.run`."""
+def is_wanted(graph: Graph) -> bool:
+    """Return whether a stack installs the operator."""
+    return any(each.name.endswith(f"-{NAME}") for each in graph.of_type("kubernetes:kustomize/v2:Directory"))
+
+
+def settle(graph: Graph, paths: Paths, found: OperatorSource, phase: Callable[[str], None]) -> list[str]:
+    """Bring the operator in line with the stack's program (it runs, or is gone), and return the notes for the user."""
+    if is_wanted(graph):
+        phase(f"Starting {NAME}")
+        return [_Operator(paths, phase).run(found)]
+    if _running(paths):
+        _Operator(paths, phase).remove()
+    return []
+
+
+class _Operator:
+    """The operator of a stack with a running control plane."""
+
+    def __init__(self, paths: Paths, waiting: Callable[[str], None]) -> None:
+        self._paths = paths
+        self._waiting = waiting
+        self._api = Api.connect(paths.kubeconfig)
+        self._objects = Objects(self._api, waiting)
+        self._home = paths.root / NAME
+
+    def run(self, found: OperatorSource) -> str:
+        """Start the operator, or restart it for another program, wait for its answer, and return the note for the
+        user."""
         if found.program is None:
             self.remove()
             return f"PyTorchJobs are not run: {found.missing}"
-        before = self._kept(found.program)
-        webhook = parts.port(before, "webhook-server-port") if before else free_port(set())
-        health = parts.port(before, "health-probe-bind-address") if before else free_port({webhook})
+        before = _running(self._paths)
+        if before and not (before.command[0] == str(found.program) and found.program.stat().st_mtime <= before.started):
+            processes.stop(self._paths, [NAME])
+            before = None
+        webhook = _port(before, "webhook-server-port") if before else free_port(set())
+        health = _port(before, "health-probe-bind-address") if before else free_port({webhook})
         for manifest in _objects(found.manifests, webhook):
-            self._objects.apply(manifest, timeout_seconds=parts.READY_SECONDS)
+            self._objects.apply(manifest, timeout_seconds=READY_SECONDS)
         process = before or self._start(found.program, webhook, health)
-        parts.await_ready(self._paths, NAME, [process], lambda: self._not_ready(health), self._waiting)
+        await_answers(self._paths, NAME, [process], lambda: self._not_ready(health), self._waiting)
         return f"The Training Operator runs for real{'' if before else ' (started)'}: PyTorchJobs go through Volcano"
 
     def remove(self) -> None:
@@ -70,7 +125,7 @@ class TrainingOperator(PartOfStack):
         self._api.delete(ObjectReference(*webhooks, "", _WEBHOOKS))
         definition = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
         for each in (ObjectReference(*definition, "", f"{_RESOURCE}.kubeflow.org"), home):
-            self._objects.delete(each, timeout_seconds=parts.READY_SECONDS)
+            self._objects.delete(each, timeout_seconds=READY_SECONDS)
 
     def _start(self, program: Path, webhook: int, health: int) -> Running:
         arguments = [
@@ -114,6 +169,17 @@ class TrainingOperator(PartOfStack):
                 if not file.exists() or file.read_bytes() != content:
                     whole_file.write(file, content)
         return True
+
+
+def _running(paths: Paths) -> Running | None:
+    return next((each for each in processes.running(paths) if each.name == NAME), None)
+
+
+def _port(process: Running, flag: str) -> int:
+    """Return the port that a process was started with: the end of ``--flag=…``."""
+    found = next(re.search(r"(\d+)$", each) for each in process.command if each.startswith(f"--{flag}="))
+    assert found is not None, "it was started here"
+    return int(found[1])
 
 
 def _objects(upstream: tuple[Mapping[str, Any], ...], port: int) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import free_port, is_free
 from trainium_eks.local.control_plane.processes import Running, writing
 from trainium_eks.local.paths import Paths
-from trainium_eks.local.releases.parts import await_ready
+from trainium_eks.local.patience import await_answers
 from trainium_eks.local.releases.webhooks import Answering, documents, head, parsed
 from trainium_eks.model.sizing.queues import QUEUE_API
 from trainium_eks.model.validation.parsing import parse_json
@@ -153,7 +153,7 @@ class Volcano:
         now = {name: self._started(process, before.get(name), ports) for name, process in wanted.items()}
         started = [name for name, each in now.items() if before.get(name) is not each]
         waiting = self._waiting if started else lambda _: None
-        await_ready(self._paths, "Volcano", [*now.values()], lambda: self._not_ready(now, ports), waiting)
+        await_answers(self._paths, "Volcano", [*now.values()], lambda: self._not_ready(now, ports), waiting)
         if started:
             # It looks for new kinds when it starts, otherwise each 30 s, and the quotas that follow would wait for that
             # (`trainium_eks.local.objects.counts`). In EKS a minute passes before the quotas are made.

@@ -35,7 +35,7 @@ def opened(root: str | Path, path: str, flags: int = _PATH, *, links_in_root: bo
         os.close(directory)
 
 
-def made(root: str | Path, path: str, *, is_file: bool = False, links_in_root: bool = False) -> int:
+def open_or_create(root: str | Path, path: str, *, is_file: bool = False, links_in_root: bool = False) -> int:
     """Open a path in a directory as :func:`opened`, and make each part of it that is missing.
 
     ``is_file`` makes an empty file in the last place. ``ENOENT`` says, too, that a link on the path leads to nothing.

@@ -230,12 +230,12 @@ class Lifecycle:
             begun,
         )
         status.reason = ended.reason or ("Completed" if ended.exit_code == 0 else "Error")
-        # A container that a probe killed has no message; the probe's message stands for it.
+        # A container that a probe killed has no message; the probe's message replaces it.
         status.message = ended.message or (status.message if status.kill_at is not None else "")
         status.hook_running, status.is_starting, status.kill_at, status.probes = False, False, None, {}
         self._decide(status, now)
 
-    def found(self, name: str, kind: CheckKind, passed: bool, now: float, message: str = "") -> None:
+    def report_check(self, name: str, kind: CheckKind, passed: bool, now: float, message: str = "") -> None:
         """Take the outcome of a probe or a hook."""
         status = self._status(name)
         if kind is CheckKind.PRE_STOP:

@@ -107,14 +107,14 @@ def pinned(mount: Mount) -> Mount:
     """
     if not mount.below:
         return mount
-    descriptor = beneath.made(mount.source, mount.below)
+    descriptor = beneath.open_or_create(mount.source, mount.below)
     return Mount(f"/proc/self/fd/{descriptor}", mount.target, mount.read_only)
 
 
 def _mount(root: Path, mount: Mount) -> None:
     """Mount in the root. The target may lie in a volume that other pods change meanwhile."""
     is_file = not os.path.isdir(mount.source)
-    target = beneath.made(root, mount.target, is_file=is_file, links_in_root=True)
+    target = beneath.open_or_create(root, mount.target, is_file=is_file, links_in_root=True)
     try:
         place = f"/proc/self/fd/{target}"
         if not mount.read_only:

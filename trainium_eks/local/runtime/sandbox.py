@@ -72,7 +72,7 @@ class Sandbox:
         for each in (place, self._directory.scratch(container.name), self._directory.root(container.name)):
             each.mkdir(parents=True, exist_ok=True)
         if container.termination_log:
-            # Anew: the run before may have left any kind of file.
+            # Recreated: the previous run may have left any kind of file.
             Path(container.termination_log).unlink(missing_ok=True)
             Path(container.termination_log).touch()
         output, written = os.pipe()

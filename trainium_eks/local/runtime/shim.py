@@ -35,6 +35,9 @@ from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, Pod
 AGENT_SOCKET = "agent.sock"
 """Socket at which the agent hears of changes, in the directory of all pods."""
 
+AGENT_VARIABLE = "TRN_POD_AGENT"
+"""Environment variable with the agent's process id."""
+
 FLUSH_SECONDS = 0.5
 """How long the beginning of a line may wait for its end."""
 
@@ -90,6 +93,8 @@ class Shim:
         if linux.AVAILABLE:
             linux.adopt_orphans()
             linux.die_with_parent(signal.SIGTERM)
+            if os.getppid() != int(os.environ[AGENT_VARIABLE]):
+                return  # the agent ended before that call
         try:
             self._sandbox = Sandbox(self._plan, self._directory)
         except OSError as error:
@@ -147,7 +152,7 @@ class Shim:
     def _begin(self, step: CheckRun, now: float) -> None:
         running = self._running.get(step.container.name)
         if running is None or running.ended is not None:
-            self._life.found(step.container.name, step.kind, False, now, "the container does not run")
+            self._life.report_check(step.container.name, step.kind, False, now, "the container does not run")
             return
         pid, output = probing.begin(step.container, step.action, running.started.pid, self._plan, step.timeout_seconds)
         self._doing[pid] = _Doing(step, now + step.timeout_seconds, output)
@@ -287,7 +292,7 @@ class Shim:
         os.close(doing.output)
         late = doing.deadline == float("inf")
         message = "it took too long" if late else said.decode(errors="replace").strip() or f"exit code {code}"
-        self._life.found(doing.step.container.name, doing.step.kind, code == 0 and not late, now, message)
+        self._life.report_check(doing.step.container.name, doing.step.kind, code == 0 and not late, now, message)
         if doing.step.kind is CheckKind.PRE_STOP and code:
             sys.stderr.write(f"preStop hook of {doing.step.container.name}: {message}\n")
 

@@ -64,7 +64,7 @@ def go_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return ours
 
 
-def found(environment: Mapping[str, str]) -> str:
+def find_go(environment: Mapping[str, str]) -> str:
     """Return the ``go`` that was installed into the cache, else the one on PATH."""
     installed = _place(environment) / "go" / "bin" / "go"
     go = str(installed) if installed.is_file() else shutil.which("go", path=environment.get("PATH", ""))
@@ -80,7 +80,7 @@ def provide(environment: Mapping[str, str], progress: Callable[[str], None]) -> 
     """
     version = (0, 0)
     try:
-        go = found(environment)
+        go = find_go(environment)
         release = _release(go, environment)
         match = re.match(r"go(\d+)\.(\d+)", release)
         version = (int(match[1]), int(match[2])) if match else _WANTED_GO  # a development build
@@ -95,7 +95,7 @@ def provide(environment: Mapping[str, str], progress: Callable[[str], None]) -> 
         if version >= _OLDEST_GO:
             return go, release
         raise GoError(reason if is_offline(environment) else f"{reason}, and {error}") from None
-    go = found(environment)
+    go = find_go(environment)
     return go, _release(go, environment)
 
 
@@ -160,7 +160,7 @@ def _release(go: str, environment: Mapping[str, str]) -> str:
 
 def source(module: str, version: str, sums: Path, scratch: Path, environment: Mapping[str, str]) -> Path:
     """Return the directory with a module's source, which Go fetches if need be and checks against ``sources.sum``."""
-    go = found(environment)
+    go = find_go(environment)
     place = scratch / f"source-of-{module.replace('/', '-')}"
     with store.writing(scratch):
         place.mkdir()

@@ -37,21 +37,21 @@ class Cache:
         registry, _, rest = image.partition("/")
         return f"{self.prefix}/{UPSTREAMS[registry][0]}/{rest}".rstrip("/") if registry in self.registries else image
 
-    def within(self, value: Any) -> Any:
+    def rewrite_images(self, value: Any) -> Any:
         """Return an object's fields, or a chart's values, with each ``image`` in them from the cache."""
         if isinstance(value, list):
-            return [self.within(each) for each in value]
+            return [self.rewrite_images(each) for each in value]
         if not isinstance(value, Mapping):
             return value
         return {
-            key: self.of(each) if key == "image" and isinstance(each, str) else self.within(each)
+            key: self.of(each) if key == "image" and isinstance(each, str) else self.rewrite_images(each)
             for key, each in value.items()
         }
 
     def in_values(self, chart: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return a chart's values with its images from the cache; a registry or repository that the values name for
         themselves stays, unless the cache stands for it."""
-        found: dict[str, Any] = self.within(values)
+        found: dict[str, Any] = self.rewrite_images(values)
         for image, path, own in places(chart):
             if image.partition("/")[0] in self.registries:
                 *above, last = path.split(".")

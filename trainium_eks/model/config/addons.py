@@ -80,7 +80,7 @@ def pod_addresses(section: Mapping[str, AddonConfig]) -> PodAddresses:
     return PodAddresses(warm, least)
 
 
-def known(name: str) -> Addon:
+def addon_record(name: str) -> Addon:
     """Return the record of an add-on; for an unknown add-on, a record with its name alone.
 
     An unknown add-on is installed after the nodes, because its pods may need a node to be ACTIVE.
@@ -92,12 +92,12 @@ def version(section: Mapping[str, AddonConfig], name: str, kubernetes_version: s
     """Return the build of an add-on, the config's, else the pinned build; empty without either, which :func:`validate`
     refuses."""
     given = section.get(name)
-    return (given and given.version) or known(name).version(kubernetes_version)
+    return (given and given.version) or addon_record(name).version(kubernetes_version)
 
 
 def requested(section: Mapping[str, AddonConfig]) -> tuple[Addon, ...]:
     """Return the add-ons that are installed because the config names them, sorted by name."""
-    return tuple(each for name in sorted(section) if (each := known(name)).phase == "on request")
+    return tuple(each for name in sorted(section) if (each := addon_record(name)).phase == "on request")
 
 
 def validate(section: Mapping[str, AddonConfig], kubernetes_version: str) -> list[Problem]:
@@ -117,8 +117,8 @@ def _addon_problems(name: str, addon: AddonConfig) -> Iterator[Problem]:
         allowed = ("vX.Y.Z-eksbuild.N, as `aws eks describe-addon-versions` lists them",)
         fix = "name one of these, or leave it out for the pinned one"
         yield Problem("version", "it is not the build of an EKS add-on", fix, value=addon.version, allowed=allowed)
-    elif addon.version is not None and versions.numbers(addon.version) < known(name).least_version:
-        least = ".".join(map(str, known(name).least_version))
+    elif addon.version is not None and versions.numbers(addon.version) < addon_record(name).least_version:
+        least = ".".join(map(str, addon_record(name).least_version))
         reason = f"the stack's settings and role for it need {least} or later"
         yield Problem("version", reason, "raise it, or leave it out for the pinned one", value=addon.version)
     guess = nearest(name, ADDONS)
@@ -167,7 +167,7 @@ _SETTINGS = {"vpc-cni": _cni_problems, "coredns": _dns_problems}
 
 
 def _identity_problems(name: str, identity: AddonIdentityConfig) -> Iterator[Problem]:
-    if known(name).identity is not None:
+    if addon_record(name).identity is not None:
         yield Problem("", f"the stack gives {name} a role of its own", "remove it")
         return
     yield from formats.dns_subdomain("service_account", identity.service_account)

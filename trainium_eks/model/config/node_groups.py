@@ -22,8 +22,6 @@ ROOT_THROUGHPUT_MIBPS = 500
 """Throughput of every node's root volume, MiB/s: at gp3's 125 a 15 GiB Neuron image unpacks for two minutes; the
 3000 IOPS that gp3 starts with carry up to 750."""
 
-_ONE_ZONE = "a group has one zone, because EFA does not cross zones: give `zone_id`, and make a group for each zone"
-_ONE_TYPE = "a group has one instance type, because EFA interfaces are laid out for it: give `instance_type`"
 _RELEASE = re.compile(r"(?P<minor>1\.[0-9]+)\.[0-9]+-(?P<date>[0-9]{8})")
 
 POOL_LABEL = "trainium-eks/pool"

@@ -44,7 +44,7 @@ VIEWER_RULES: Rules = (
 """Rights of researchers to read in the whole cluster: queues and nodes show why a gang is pending."""
 
 
-def written() -> tuple[Match, ...]:
+def writable_kinds() -> tuple[Match, ...]:
     """Return the kinds of objects that researchers create or change."""
     verbs = {"create", "update", "patch"}
     return tuple(

@@ -97,7 +97,7 @@ def address_interfaces(instance: InstanceType, interface_layout: str) -> int:
         raise ValueError(f"unknown interface layout {interface_layout!r}")
     if layout != "efa" or not instance.has_efa:
         return 1
-    # Cards before the first with EFA carry a plain interface with an address of its own.
+    # Cards before the first with EFA carry a plain interface with its own address.
     return instance.first_efa_card + instance.efa_interfaces
 
 

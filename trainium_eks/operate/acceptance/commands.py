@@ -78,7 +78,7 @@ class Commands:
         surroundings = {**os.environ, "NO_COLOR": "1", "COLUMNS": "160"}
         out, err = (self.folder / f"{name}.{kind}" for kind in ("out", "err"))
         with out.open("wb") as output, err.open("wb") as errors:
-            # A session of its own: Ctrl-C at the terminal reaches this process alone, which passes it on once.
+            # A separate session: Ctrl-C at the terminal reaches this process alone, which passes it on once.
             process = subprocess.Popen(
                 command,
                 cwd=self.project,

@@ -143,7 +143,7 @@ KINDS = (
     ResourceKind(
         "network interface", "ec2", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId",
         ("delete-network-interface", "--network-interface-id"),
-        # An interface in use goes with its user; only AWS can remove its own interfaces.
+        # An interface in use is deleted with its user; only AWS can remove its own interfaces.
         counts=lambda each: each["Status"] == "available" and not each.get("RequesterManaged"),
         note=lambda *_: "holds up its subnet and its security groups",
     ),

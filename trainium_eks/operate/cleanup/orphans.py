@@ -70,7 +70,7 @@ def _search(account: Account, marks: Marks) -> tuple[list[LeftOver], list[Findin
         try:
             vpcs = account.pages("ec2", "describe_vpcs", "Vpcs")
             # VPCs that the stack only uses have no such tags.
-            marks = marks.within(each["VpcId"] for each in vpcs if marks.why("", tags_of(each.get("Tags", ()))))
+            marks = marks.with_vpcs(each["VpcId"] for each in vpcs if marks.why("", tags_of(each.get("Tags", ()))))
         except (NotCheckedError, RequestError) as error:
             unseen.append(_unseen("what is in the stack's VPC and has no mark of its own", error))
 

@@ -32,7 +32,7 @@ class Marks:
         """Return the prefix of the names."""
         return f"trn-{self.stack}-" if self.stack else self.cluster
 
-    def within(self, vpcs: Iterable[str]) -> "Marks":
+    def with_vpcs(self, vpcs: Iterable[str]) -> "Marks":
         """Return the same marks with the VPCs that the stack made."""
         return replace(self, vpcs=frozenset(vpcs))
 

@@ -29,7 +29,7 @@ class ClusterOutputs:
     cluster_urn: str
 
 
-# Input to the value that it must have; None stands for "not given, or false or empty".
+# Input to the value that it must have; None means "not given, or false or empty".
 _REQUIRED: Mapping[str, object] = {
     "skipDefaultNodeGroup": True,
     "skipDefaultSecurityGroups": True,

@@ -1,7 +1,7 @@
 """Inputs that a provider cannot change in place, read from the rows.
 
 The AWS rows' ``replaced_by`` is the ForceNew list of the Terraform AWS provider's schemas, which pulumi-aws bridges;
-``tests/unit/plan/resource_types/test_schema.py`` compares them with a schema when it is given one.
+``tests/unit/plan/resource_types/test_rows.py`` compares them with a schema when it is given one.
 """
 
 from trainium_eks.plan.graph import UNKNOWN, Resource

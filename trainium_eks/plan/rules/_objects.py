@@ -75,7 +75,9 @@ def is_tenant(graph: Graph, home: Resource) -> bool:
     if any(above.type == TENANT for above in graph.ancestors(home)):
         return True
     name = object_name(home)
-    return any(namespace(each) == name for each in graph.beside(home).of_type("kubernetes:core/v1:ResourceQuota"))
+    return any(
+        namespace(each) == name for each in graph.cluster_objects(home).of_type("kubernetes:core/v1:ResourceQuota")
+    )
 
 
 def walk(value: Json, path: str = "") -> Iterator[tuple[str, Mapping[str, Json]]]:

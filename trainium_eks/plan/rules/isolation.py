@@ -101,7 +101,7 @@ def teams_apart(graph: Graph) -> Iterator[Finding]:
     `model/policies/admission.py`, which writes the policies."""
     for home in graph.of_type(NAMESPACE):
         if is_tenant(graph, home):
-            name, own = object_name(home), graph.beside(home)
+            name, own = object_name(home), graph.cluster_objects(home)
             faults = [*_policy_faults(own, name), *_quota_faults(own, name), *_role_faults(own, name)]
             yield from judged(home, faults, "judged by admission, bounded by its quota")
     for each in graph.of_type(PRIORITY_CLASS):
@@ -123,7 +123,7 @@ def submissions(graph: Graph) -> Iterator[Finding]:
     unchecked."""
     for home in graph.of_type(NAMESPACE):
         if is_tenant(graph, home):
-            name, own = object_name(home), graph.beside(home)
+            name, own = object_name(home), graph.cluster_objects(home)
             guards = tuple(_guards(own, name))
             faults = [
                 *_unjudged(guards, name, SUBMITTED),

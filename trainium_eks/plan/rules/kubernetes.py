@@ -165,7 +165,7 @@ def network_policies(graph: Graph) -> Iterator[Finding]:
     for each in graph.of_type(NAMESPACE):
         if is_tenant(graph, each):
             yield from judged(
-                each, _policy_faults(graph.beside(each), object_name(each)), "denies by default, open within"
+                each, _policy_faults(graph.cluster_objects(each), object_name(each)), "denies by default, open within"
             )
     addons = graph.addons("vpc-cni")
     for addon in addons:

@@ -31,7 +31,7 @@ def held_back(graph: Graph) -> Iterator[Finding]:
             name = object_name(home)
             hard = [
                 mapping(at(each.inputs, "spec.hard"))
-                for each in graph.beside(home).of_type(QUOTA)
+                for each in graph.cluster_objects(home).of_type(QUOTA)
                 if namespace(each) == name
             ]
             # R71 judges a namespace without a quota.

@@ -113,7 +113,7 @@ def load(directory: Path, asked: Namespace, options: Options, backend: Backend) 
             dtype=torch.bfloat16 if asked.lora and is_mixed else torch.float32,
             local_files_only=True,
             use_safetensors=True,
-            ignore_mismatched_sizes=True,  # they are told, as missing ones are
+            ignore_mismatched_sizes=True,  # they are reported, as missing ones are
             output_loading_info=True,
             **settings,
         )
@@ -190,7 +190,7 @@ def export(
         (part / "chat_template.jinja").write_text(tells.chat_template, encoding="utf-8")
     (part / EXPORTED).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     for each in part.iterdir():
-        each.chmod(0o664)  # the package lets nobody else read weights, and a team shares a volume
+        each.chmod(0o664)  # the package lets no other user read weights, and a team shares a volume
     take_place(part, to)
 
 

@@ -17,7 +17,7 @@ from trainium_workloads.data_files import files_of
 from trainium_workloads.finetune import packing, rows
 from trainium_workloads.finetune.packing import Packing
 from trainium_workloads.finetune.targets import DOUBLE, EMPTY, NO_ANSWER, OPEN, Document, Encoder, LossOn
-from trainium_workloads.tokenized import Rows, kept, read_tokenizer, stamps
+from trainium_workloads.tokenized import Rows, cached_tokens, read_tokenizer, stamps
 from trainium_workloads.training.refusal import RefusalError
 
 _KINDS: Final = (".txt", ".jsonl", ".json", ".parquet", ".arrow")
@@ -77,7 +77,7 @@ def prepare(data: Path, tokenizer: Path, cache: Path, form: Form, split: str = "
         documents = _documents(chain(first, found), encoder)
         packing.write(file, documents, form.length, packs, pad)
 
-    return kept(cache, "texts", key, make)
+    return cached_tokens(cache, "texts", key, make)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,9 @@ def prepare_synthetic(count: int, length: int, seed: int, cache: Path) -> Path:
         yield from (Document(each.tolist(), []) for each in made)
         yield Document([0], [])  # the last example predicts it
 
-    return kept(cache, "synthetic", [count, length, seed], lambda file: packing.write(file, documents(), length, "cut"))
+    return cached_tokens(
+        cache, "synthetic", [count, length, seed], lambda file: packing.write(file, documents(), length, "cut")
+    )
 
 
 def _texts_alone(found: Iterator[rows.Row], first: list[rows.Row]) -> Iterator[rows.Row]:

@@ -47,7 +47,7 @@ def serve(options: argparse.Namespace) -> None:
         server = _answering(options)
         _check_continues(options.model, model)
         app = server.config.app
-        # The server has one model for all: nobody may unload it, or let it load others.
+        # The server has one model for all: no client may unload it, or let it load others.
         app.router.routes[:] = [each for each in app.router.routes if each.path not in ("/load_model", "/reset")]
         app.add_middleware(Draining, seconds=options.linger)
         app.add_middleware(Invocations)

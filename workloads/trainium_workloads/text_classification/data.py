@@ -19,7 +19,7 @@ from transformers import BertTokenizer
 from trainium_workloads.atomic_write import take_place
 from trainium_workloads.data_files import READERS, files_of, kind_of, plain, rows_of
 from trainium_workloads.text_classification.make_data import reviews
-from trainium_workloads.tokenized import Rows, kept, read_tokenizer, room_in, stamps
+from trainium_workloads.tokenized import Rows, cached_tokens, read_tokenizer, room_in, stamps
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.first_rank import made_by
 from trainium_workloads.training.refusal import RefusalError
@@ -110,7 +110,7 @@ class ReviewSource:
             with self._raw(split) as raw:
                 _tokenize(raw, self._path(split), tokenizer, labels, file)
 
-        return kept(self._cache(split), split, key, make)
+        return cached_tokens(self._cache(split), split, key, make)
 
     @contextlib.contextmanager
     def _raw(self, split: str) -> Iterator[Dataset]:

@@ -44,7 +44,7 @@ class Layout:
                 each.data = each.data.to(kind)
         model.to(backend.device)
         if len(list(model.parameters())) > len(parameters):
-            model.tie_weights()  # a move to XLA gave each layer a parameter of its own
+            model.tie_weights()  # a move to XLA gave each layer a separate parameter
         return model
 
     def data_ranks(self, backend: Backend) -> tuple[int, int]:

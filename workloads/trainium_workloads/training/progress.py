@@ -78,7 +78,7 @@ class Progress:
             for line in passed_over:
                 say(line)
             if passed_over and found is None:
-                # Weeks of training are not begun anew by themselves.
+                # Weeks of training are not silently started over.
                 raise RefusalError("no checkpoint is whole: restore one, or start over with another --output")
         path = self._backend.share(str(found.path) if found else "")
         if not path:

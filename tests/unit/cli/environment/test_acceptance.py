@@ -255,7 +255,7 @@ def test_every_step_runs_its_own_command(project, cluster):
     assert "fabric --group trn1-2xl --nodes 1 --json\n" in asked, "its nodes have no EFA"
     assert "deploy preview --expect-no-changes\n" in asked
     assert asked.endswith("deploy destroy --yes --no-export\norphans --json")
-    # Planned from the program: 16 minutes of `up`; and the measured time stands beside it.
+    # Planned from the program: 16 minutes of `up`; and the measured time is next to it.
     up = next(each for each in found["steps"] if each["name"] == "up")
     assert 900 < up["plannedSeconds"] < 1000
     assert up["seconds"] >= 0

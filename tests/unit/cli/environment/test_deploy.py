@@ -307,7 +307,7 @@ def test_claims_are_named_without_waiting_and_no_claims_need_no_preview(hand_ove
     assert len(hand_over(steps=REPLACED, shown="no outputs")) == 1
     said = capsys.readouterr()
     assert ("training/fsx-claim" in said.out, "Cannot ask the cluster" in said.err) == (True, True)
-    # A namespace goes with its claims and pods.
+    # A namespace is deleted with its claims and pods.
     gone = [step("delete", claims.CLAIM, lustre.CLAIM, "training"), step("delete", claims.NAMESPACE, "training")]
     with serving({"Pod": [pod("bert-0")]}) as api:
         assert len(hand_over(steps=gone, shown=outputs_of(api.kubeconfig))) == 2

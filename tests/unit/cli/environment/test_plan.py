@@ -212,7 +212,7 @@ def test_every_resource_type_can_be_planned_with_unknown_inputs():
         for to in ("", UNKNOWN)
     )
     made = plan_report.make(after)
-    for plan in (made, plan_report.against(made, "it", before)):
+    for plan in (made, plan_report.compare_with(made, "it", before)):
         assert plan_page.page(plan)
         assert plan_report.text(plan)
 

@@ -45,7 +45,7 @@ def _page(graph=None):
 
 
 def _against(after):
-    return plan_page.page(plan_report.against(plan_report.make(after), "main", environment()))
+    return plan_page.page(plan_report.compare_with(plan_report.make(after), "main", environment()))
 
 
 def _part(page, title):
@@ -234,7 +234,7 @@ def test_a_comparison_has_the_parts_of_a_comment():
     same = _against(environment())
     assert "**Changes since main**: none\n" in same
     assert "**Cost**: unchanged" in same
-    new = plan_report.against(plan_report.make(environment()), "main", replace(environment(), resources=()))
+    new = plan_report.compare_with(plan_report.make(environment()), "main", replace(environment(), resources=()))
     assert "21 create" in plan_page.page(new)
 
 

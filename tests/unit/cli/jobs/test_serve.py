@@ -85,7 +85,7 @@ def test_one_command_makes_a_deployment_and_its_service(cluster):
     assert deployment["spec"]["replicas"] == 2
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert (container["image"], container["args"][0]) == (IMAGE, "/data/output/polarity-1/model")
-    # It goes with the Deployment, whoever deletes that.
+    # It is deleted with the Deployment, by its owner reference.
     assert service["metadata"]["ownerReferences"][0]["uid"] == deployment["metadata"]["uid"]
     for line in (
         "answers in the namespace at http://serve-polarity-1.training.svc:8080\n",
@@ -137,11 +137,11 @@ def test_foreign_deployment_is_not_changed(cluster):
 
 def test_serve_reports_its_progress_and_stops_waiting_on_a_refusal(cluster):
     cluster.is_ready(0)
-    ended = {"terminated": {"exitCode": 78, "message": "refused: no model's directory\n"}}
+    ended = {"terminated": {"exitCode": 78, "message": "refused: not a model directory\n"}}
     cluster.pods = [pod(state=ended)]
-    stops = "serve --stop serve-one ends it\nrefused: no model's directory"
+    stops = "serve --stop serve-one ends it\nrefused: not a model directory"
     ends(1, trn("serve one"), "serve-one does not answer", stops)
-    # Another error may pass; after some tries nobody waits any more.
+    # Another error may pass; after some tries the wait ends.
     failed = {"terminated": {"exitCode": 1, "message": "broken"}}
     cluster.pods = [pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=failed, restartCount=3)]
     assert "broken" in trn("serve one").stderr

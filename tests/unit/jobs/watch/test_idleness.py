@@ -47,7 +47,7 @@ def test_idle_nodes_are_found_with_their_start():
         # Without the guard the queues tell whether anything runs.
         ([node("a"), node("b")], {"queues": [queue("test", 0), queue("root", 16)]}, 2, None),
         ([node("a"), node("b")], {"queues": [queue("test", 16), queue("root", 16)]}, None, None),
-        # Who may read nothing is told nothing.
+        # A user without rights gets no report.
         *(([node("a")], {}, None, None), ([], {}, 0, None)),
     ):
         (found,) = uses([GROUP], nodes, **{"pods": None, "queues": None, "catalogue": CATALOGUE, **read})

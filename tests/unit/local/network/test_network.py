@@ -9,7 +9,7 @@ import pytest
 from waiting import until
 
 from trainium_eks.local.network import network
-from trainium_eks.local.network.gateway import asked
+from trainium_eks.local.network.gateway import parse_request
 from trainium_eks.local.network.network import GATEWAY, free_address
 
 ROOT = Path(__file__).parents[4]
@@ -73,7 +73,7 @@ def test_proxy_request_is_parsed_and_a_malformed_one_is_refused():
     ):
         head = f"{line}\r\nHost: h\r\nProxy-Connection: keep-alive\r\nConnection: keep-alive\r\n\r\n".encode()
         sent = f"{first}\r\nConnection: close\r\nHost: h\r\n\r\n" if first else ""
-        assert asked(head) == (*place, sent.encode())
+        assert parse_request(head) == (*place, sent.encode())
     for line in ("GET / HTTP/1.1", "GET https://h/ HTTP/1.1", "nonsense", "CONNECT h HTTP/1.1"):
         with pytest.raises(ValueError, match=r".+"):
-            asked(f"{line}\r\n\r\n".encode())
+            parse_request(f"{line}\r\n\r\n".encode())

@@ -8,7 +8,7 @@ from manifests import manifest
 from components.volcano_stack import queue_spec
 from trainium_eks.kube.api import ApiError, Cause
 from trainium_eks.local.objects.apply import _is_immutable, _selector
-from trainium_eks.local.objects.awaits import FailedState, Ready, RelatedObjects, pods_wait_for, readiness, relates_to
+from trainium_eks.local.objects.awaits import pods_wait_for, readiness
 from trainium_eks.local.objects.placeholders import definitions
 from trainium_eks.model.sizing.queues import QueueConfig
 
@@ -111,11 +111,9 @@ CASES = [
 ]
 
 
-def describe_readiness(object_, related=None):
-    state = readiness(object_, related)
-    if isinstance(state, Ready):
-        return "ready"
-    return f"FAILED {state.reason}" if isinstance(state, FailedState) else state.reason
+def describe_readiness(object_, **related):
+    state = readiness(object_, lambda kind: related.get(kind, ()))
+    return f"FAILED {state.reason}" if state.failed else state.reason or "ready"
 
 
 @pytest.mark.parametrize(("object_", "state"), CASES, ids=[f"{case['kind']}-{state}" for case, state in CASES])
@@ -126,25 +124,15 @@ def test_readiness_is_ready_waiting_or_failed_with_a_reason(object_, state):
 def test_service_needs_a_ready_endpoint_and_a_failed_job_names_the_cause():
     def with_ready(*ready):
         slices = [{"endpoints": [{"conditions": {"ready": each}} for each in ready] or None}]
-        return describe_readiness(live("Service", APP), RelatedObjects(endpoint_slices=slices))
+        return describe_readiness(live("Service", APP), EndpointSlice=slices)
 
     assert [with_ready(*each) == "ready" for each in ((False, True), (False, False), ())] == [True, False, False]
     died = {"name": "main", "state": {"terminated": {"reason": "Error", "exitCode": 3}}}
     pod = live("Pod", phase="Failed", containerStatuses=[died])
     reasons = "BackoffLimitExceeded: too often\n  2 pods: container main: Error (exit code 3)"
-    assert describe_readiness(live("Job", **TOO_OFTEN), RelatedObjects(pods=[pod, pod])) == f"FAILED {reasons}"
-
-
-def test_related_objects_decide_readiness_where_needed():
-    related = {
-        "": [live("Deployment"), live("PersistentVolumeClaim", phase="Bound"), live("Job")],
-        "EndpointSlice": [live("Service", APP)],
-        "Pod": [live("Job", **TOO_OFTEN)],
-        "StorageClass": [live("PersistentVolumeClaim", phase="Pending")],
-    }
-    for kind, objects in related.items():
-        assert {relates_to(each) for each in objects} == {kind}
-    assert relates_to(live("Service", {**APP, "type": "ExternalName"})) == ""
+    assert describe_readiness(live("Job", **TOO_OFTEN), Pod=[pod, pod]) == f"FAILED {reasons}"
+    waits = {"volumeBindingMode": "WaitForFirstConsumer"}
+    assert describe_readiness(live("PersistentVolumeClaim", phase="Pending"), StorageClass=[waits]) == "ready"
 
 
 def test_waiting_pods_are_counted_by_reason():

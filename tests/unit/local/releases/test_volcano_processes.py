@@ -9,7 +9,7 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane.processes import Running
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import volcano
-from trainium_eks.local.releases.training_operator import TrainingOperator
+from trainium_eks.local.releases.training_operator import OperatorSource
 from trainium_eks.local.releases.volcano import Programs, Volcano, described
 from trainium_eks.plan.graph import Graph, Resource
 
@@ -65,7 +65,7 @@ def test_controllers_restart_after_api_server(tmp_path, monkeypatch, server_star
     monkeypatch.setattr(volcano.processes, "running", lambda _: running)
     monkeypatch.setattr(volcano.processes, "stop", lambda _, names=None: stopped.extend(names))
     monkeypatch.setattr(volcano.processes, "restart", lambda *_: None)
-    monkeypatch.setattr(volcano, "await_ready", lambda *_: None)
+    monkeypatch.setattr(volcano, "await_answers", lambda *_: None)
     monkeypatch.setattr(Volcano, "_started", lambda _, process, before, __: before or Running(process.name, 2, 30))
     here = Volcano(Paths(tmp_path), None, Programs(dict.fromkeys(volcano.DEPLOYMENTS, tmp_path)), lambda _: None)
     manifest = yaml.safe_dump_all(deployment(f"vol-{suffix}") for suffix in volcano.DEPLOYMENTS.values())
@@ -88,7 +88,7 @@ def test_missing_programs_are_reported_in_one_sentence_with_the_fix(tmp_path):
 def test_the_training_operator_can_be_left_out():
     def provided(*resources):
         graph = Graph(project="p", stack="s", resources=resources, outputs={})
-        found = TrainingOperator.provided(graph, lambda _: None, {"TRN_TRAINING_OPERATOR": "off", "PATH": ""})
+        found = OperatorSource.of(graph, lambda _: None, {"TRN_TRAINING_OPERATOR": "off", "PATH": ""})
         assert found.program is None
         return found.missing
 

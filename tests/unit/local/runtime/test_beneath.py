@@ -48,7 +48,7 @@ def where(descriptor):
 def test_symlink_cannot_lead_out_of_the_volume(way, volume, link, below):
     outside = volume.parent / "outside"
     (volume / "link").symlink_to(link.format(outside=outside))
-    for open_ in (beneath.opened, beneath.made):
+    for open_ in (beneath.opened, beneath.open_or_create):
         with pytest.raises(OSError, match="leads out of it"):
             open_(volume, below)
     assert [each.name for each in outside.iterdir()] == ["secret"]
@@ -56,13 +56,13 @@ def test_symlink_cannot_lead_out_of_the_volume(way, volume, link, below):
 
 
 def test_missing_path_is_created_and_a_dangling_link_is_not_followed(way, volume):
-    assert where(beneath.made(volume, "/a/./b//c")) == str(volume / "a/b/c")
-    assert where(beneath.made(volume, "a/b/file", is_file=True)) == str(volume / "a/b/file")
+    assert where(beneath.open_or_create(volume, "/a/./b//c")) == str(volume / "a/b/c")
+    assert where(beneath.open_or_create(volume, "a/b/file", is_file=True)) == str(volume / "a/b/file")
     assert (volume / "a/b/file").is_file()
-    assert where(beneath.made(volume, "a/b/c")) == str(volume / "a/b/c")
+    assert where(beneath.open_or_create(volume, "a/b/c")) == str(volume / "a/b/c")
     (volume / "link").symlink_to("nothing")
     with pytest.raises(OSError, match=r"No such file|leads out"):
-        beneath.made(volume, "link")
+        beneath.open_or_create(volume, "link")
     assert not (volume / "nothing").exists()
 
 
@@ -72,10 +72,10 @@ def test_links_resolve_and_absolute_ones_start_at_the_root(volume):
     inside = volume / "inside"
     for name, target in (("link", "inside"), ("root", "/inside"), ("up", "../../../../../inside")):
         (volume / name).symlink_to(target)
-    assert where(beneath.made(volume, "link/new")) == str(inside / "new")
+    assert where(beneath.open_or_create(volume, "link/new")) == str(inside / "new")
     assert beneath.real_path(volume, "link") == inside
     for link in ("root", "up"):
-        made = beneath.made(volume, f"{link}/file", is_file=True, links_in_root=True)
+        made = beneath.open_or_create(volume, f"{link}/file", is_file=True, links_in_root=True)
         assert where(made) == str(inside / "file")
 
 
@@ -104,7 +104,11 @@ def test_symlink_race_cannot_leave_volume(way, volume, swapped):
     found = {"": 0}
     for _ in range(2000):
         try:
-            place = where(beneath.made(volume, f"{swapped}/new")).removeprefix(f"{volume.parent}/").partition("/")[0]
+            place = (
+                where(beneath.open_or_create(volume, f"{swapped}/new"))
+                .removeprefix(f"{volume.parent}/")
+                .partition("/")[0]
+            )
         except OSError:
             place = ""
         found[place] = found.get(place, 0) + 1

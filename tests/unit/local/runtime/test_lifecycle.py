@@ -77,7 +77,7 @@ def test_container_failing_its_probe_is_terminated_and_then_killed(kind):
     life = begun(container(**{kind.value: PROBE}, restart=ALWAYS), grace_seconds=30)
     for now in (5, 15):
         assert words_of(life.steps(now)) == [f"{kind.value} c"]
-        life.found("c", kind, False, now, "refused")
+        life.report_check("c", kind, False, now, "refused")
     assert words_of(life.steps(15)) == ["term c"]
     assert life.next_time() == 45
     assert words_of(life.steps(45)) == ["kill c"]
@@ -115,11 +115,11 @@ def test_init_containers_come_first_and_hooks_before_sigterm():
     for now, passed, is_ready in ((7, True, True), (17, False, True), (27, False, False)):
         assert words_of(life.steps(now)) == ["readiness main"]
         assert life.next_time() == 100, "a probe that runs is not due"
-        life.found("main", CheckKind.READINESS, passed, now)
+        life.report_check("main", CheckKind.READINESS, passed, now)
         assert (state(life, "main")["ready"], life.next_time()) == (is_ready, now + 10)
     assert words_of(life.steps(100)) == ["preStop main"]
     assert (life.to_json()["reason"], words_of(life.steps(101))) == ("DeadlineExceeded", [])
-    life.found("main", CheckKind.PRE_STOP, True, 102)
+    life.report_check("main", CheckKind.PRE_STOP, True, 102)
     assert words_of(life.steps(102)) == ["term main"]
     life.ended("main", ContainerEnd(0), 103)
     assert life.is_ended
@@ -138,7 +138,7 @@ def test_a_failed_post_start_hook_ends_the_container():
     assert words_of(life.steps(0)) == ["start c"]
     assert words_of(list(life.started("c", 0))) == ["postStart c"]
     assert not state(life)["started"]
-    life.found("c", CheckKind.POST_START, False, 1, "no")
+    life.report_check("c", CheckKind.POST_START, False, 1, "no")
     assert words_of(life.steps(1)) == ["term c"]
 
 

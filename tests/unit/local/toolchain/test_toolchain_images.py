@@ -64,7 +64,7 @@ def test_images_are_fetched_once_with_a_token_by_their_digest(registry, tmp_path
     assert {file.name: file.read_bytes() for file in place.iterdir()} == dict.fromkeys(NAMES, BINARY)
     # The base image is not needed: layers are looked through from the last one.
     assert not [path for path in registry.asked if fakes.digest_of(BASE) in path]
-    # Each repository has a token of its own, and asks for it once.
+    # Each repository has its own token, and asks for it once.
     assert len([path for path in registry.asked if path.startswith("/token")]) == len(NAMES)
     registry.asked.clear()
     digests = {name: fakes.digest_of(registry.repositories[f"volcanosh/{name}"].manifests[TAG][1]) for name in NAMES}

@@ -32,7 +32,7 @@ LIMITS = Limits(
 )
 NODES = {each: CATALOGUE.allocatable(each) for each in ("trn1.32xlarge", "trn1.2xlarge", "p5.48xlarge")}
 POLICIES, WHOLE, PACKED = (
-    admission.policies(dataclasses.replace(LIMITS, **more), researchers.written())
+    admission.policies(dataclasses.replace(LIMITS, **more), researchers.writable_kinds())
     for more in ({}, {"nodes": NODES}, {"nodes": NODES, "partial_nodes": True})
 )
 KINDS = {name: row for name, row in admission.table()["policies"].items() if "templates" in row}
@@ -728,13 +728,13 @@ PODLESS = {("", "configmaps"), ("", "secrets"), ("", "services"), ("bus.volcano.
 def test_every_writable_kind_is_limited_and_counted():
     judged = {(match.group, match.resource) for name in KINDS for match in POLICIES[name].matches}
     hard = quotas.hard({}, {}, {})
-    for match in researchers.written():
+    for match in researchers.writable_kinds():
         kind = (match.group, match.resource)
         assert kind in judged | PODLESS, f"{kind}: no policy judges its templates and its number of pods"
         name = f"count/{match.resource}.{match.group}" if match.group else match.resource
         assert name in hard, f"{kind}: no quota counts its objects"
     assert {name for name, row in KINDS.items() if "counts" not in row} == {"pods"}
-    # A namespace without priorities says so.
+    # A namespace without priorities reports it.
     policy = admission.policies(dataclasses.replace(LIMITS, priority_classes=()), ())["queues"]
     assert [each.message for each in policy.validations][1] == "spec.priorityClassName must be unset in this namespace"
 

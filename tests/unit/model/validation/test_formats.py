@@ -167,6 +167,6 @@ def test_encrypted_structural_key_is_refused_and_not_overwritten(path, value):
     assert [each.reason.partition(",")[0] for each in here] == ["it is encrypted"]
     assert all(each.good is None for each in found)
     assert "pulumi config set" not in describe(found, config_path)
-    # What stands beside is judged all the same.
+    # Keys next to it are judged all the same.
     beside = laid_over(SOUND, {"owner": UNSEEN, "costCenter": "a\nb", "allowedAccountIds": [UNSEEN, "12"]})
     assert [each.path for each in judged(beside)] == ["cost_center", "allowed_account_ids[1]"]

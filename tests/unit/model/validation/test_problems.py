@@ -84,7 +84,7 @@ def test_problem_shows_its_value_the_allowed_values_and_the_fix():
         "    allowed: 1 to 450",
         "    fix: set node_groups[0].max_size to 450",
     ]
-    # A second way out and a waiver are said, too.
+    # A second fix and a waiver are shown, too.
     problem = Problem("a.b_c", "x", "or look at `d_e`", severity=Severity.ACKNOWLEDGE, rule="R29", good=False)
     assert describe([problem], config_path).splitlines()[1:] == [
         "    fix: pulumi config set --path a.bC false",

@@ -85,8 +85,8 @@ def test_interrupted_destroy_lists_everything_once_and_node_groups_first(left):
     assert [each.subject for each in result.findings[:3]] == [FORGOTTEN, KNOWN, CLUSTER]
     assert [each.id for each in result.findings if not each.data["commands"]] == []
     found = {
-        "instance": [],  # they go with their groups
-        "volume": [left.volume],  # the root volume goes with its instance
+        "instance": [],  # they are deleted with their groups
+        "volume": [left.volume],  # the root volume is deleted with its instance
         "NAT gateway": [f"{left.gateway} (trn-dev-network-nat-usw2-az1)"],
         "public address": [f"{left.address} (trn-dev-network-nat-usw2-az1)"],
         "load balancer": ["abc"],
@@ -106,7 +106,7 @@ def test_interrupted_destroy_lists_everything_once_and_node_groups_first(left):
     assert volume.data["hourlyUsd"] == round(prices.gp3_monthly_usd(100) / prices.HOURS_PER_MONTH, 4)
     assert volume.text.startswith("$0.01 an hour")
     assert "of the claim training/scratch: its data is lost" in volume.text
-    # What AWS leaves by a race of its own is named so, and nothing else is.
+    # Only leftovers of AWS' own races are marked as such.
     assert {each.section for each in result.findings if each.data.get("race")} == {"volume", "log group"}
     assert len(account.asked) > 20
     assert [each for each in account.asked if not each.partition(":")[2].startswith(READS)] == []

@@ -397,7 +397,7 @@ def test_machine_outside_the_allowed_ranges_is_warned_before_up(prod, dev):
     told = api(prod, {})
     assert (told.status, "10.200.0.0/16, 10.32.0.0/16" in told.text) == (Status.WARN, True)
     assert "Production from nothing" in told.fix
-    # The loopback's own range stands for the VPC that this machine is in.
+    # The loopback's range represents the VPC that this machine is in.
     inside = changed(prod, "trn-prod-cluster-api-from-vpc", cidrIpv4="127.0.0.0/8")
     assert api(inside, {}).status is Status.PASS
     assert api(dev, {}).status is Status.PASS

@@ -62,7 +62,7 @@ def verdict(before, after, monkeypatch):
     comment = Review("trainium-eks", "dev", "offline", "base", compared)
     monkeypatch.setattr(review, "of_plans", lambda *_: compared)
     side = compared.after
-    plan = plan_report.against(plan_report.Plan(after, side.cost, side.timeline, side.verdicts), "base", before)
+    plan = plan_report.compare_with(plan_report.Plan(after, side.cost, side.timeline, side.verdicts), "base", before)
     monkeypatch.undo()
     assert plan.review.outcome is comment.outcome
     assert f" {comment.outcome}: " in plan_page.page(plan).strip().splitlines()[-1]

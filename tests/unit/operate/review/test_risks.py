@@ -84,7 +84,7 @@ LOOSENED = [
 @pytest.mark.parametrize(("token", "before", "after", "words"), LOOSENED)
 def test_loosened_setting_is_a_risk_and_a_tightened_one_is_not(token, before, after, words):
     assert [each for each in _risk_names(token, before, after) if words in each]
-    if token != GROUP and "version" not in before:  # sizes and versions are told in both directions
+    if token != GROUP and "version" not in before:  # sizes and versions are risks in both directions
         assert not [each for each in _risk_names(token, after, before) if words in each]
 
 

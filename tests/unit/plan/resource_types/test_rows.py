@@ -113,7 +113,7 @@ KEYS = {"resources": ["secrets"]}
         # Encryption of secrets is put on in place.
         (CLUSTER, {}, "encryptionConfig", None, KEYS, False),
         (CLUSTER, {}, "encryptionConfig", KEYS, None, True),
-        # User data replaces an instance where the program says so.
+        # User data replaces an instance if the program asks for it.
         (INSTANCE, {}, "userData", "a", "b", False),
         (INSTANCE, {"userDataReplaceOnChange": False}, "userData", "a", "b", False),
         (INSTANCE, {"userDataReplaceOnChange": True}, "userData", "a", "b", True),

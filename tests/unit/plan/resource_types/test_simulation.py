@@ -59,7 +59,7 @@ def test_object_in_a_text_or_object_field_is_checked_as_an_object():
     [fault] = sdk_inputs.faults("aws:iam/rolePolicy:RolePolicy", {"policy": {"Statment": []}})
     assert "policy.Statment" in fault
     assert sdk_inputs.faults("aws:iam/rolePolicy:RolePolicy", {"policy": '{"Statement": []}'}) == []
-    # A nested type of the same name is not taken for the resource's inputs.
+    # A nested type of the same name is not mistaken for the resource's inputs.
     assert "versioningConfiguration" in (sdk_inputs.input_types("aws:s3/bucketVersioning:BucketVersioning") or {})
 
 

@@ -248,6 +248,7 @@ def assert_verdict(change, rule, status):
         (existing_network, "R41"),
         (endpoints_instead_of_nat, "R34"),
         (spot_without_efa, "R29"),
+        (spot_without_efa, "R62"),
         (gpu_group, "R62"),
         (gpu_group_with_devices_by_mount, "R62"),
         (subnets_by_their_tags, "R36"),

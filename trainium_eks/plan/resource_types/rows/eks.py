@@ -126,7 +126,7 @@ CLUSTER = ResourceType(
     ),
     kept=(
         Kept("controlPlaneScalingConfig", "EKS keeps and bills the tier: write `cluster.controlPlaneTier: standard`"),
-        # Left out when the public endpoint is turned off, where the ranges let nobody in.
+        # Left out when the public endpoint is turned off, where the ranges have no effect.
         Kept("vpcConfig.publicAccessCidrs", ""),
     ),
 )
@@ -314,7 +314,7 @@ ADDON = ResourceType(
     token="aws:eks/addon:Addon",
     simulated=_addon,
     replaced_by=(REGION, "clusterName", "addonName"),
-    seconds=lambda addon: addons.known(_addon_name(addon)).seconds,
+    seconds=lambda addon: addons.addon_record(_addon_name(addon)).seconds,
     shown=ShownType(_addon_facts, joined_as=_addon_name),
     local="addon",
     understood=(

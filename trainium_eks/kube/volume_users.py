@@ -6,7 +6,7 @@ from typing import Any
 Pod = Mapping[str, Any]
 
 
-def holding(pods: Iterable[Pod], claim_name: str) -> list[Pod]:
+def find_volume_users(pods: Iterable[Pod], claim_name: str) -> list[Pod]:
     """Return the pods of a namespace for which Kubernetes keeps one of its claims.
 
     A pod holds a claim from its binding to a node until its deletion: a finished pod does too (kube-controller-manager,
