@@ -95,9 +95,9 @@ def test_a_directory_without_a_classifier_is_refused(made, tmp_path):
         return str(refused.value)
 
     config = json.loads((made / "classifier/config.json").read_text())
-    assert "no model's directory: config.json: No such file" in words()
+    assert "not a model directory: config.json: No such file" in words()
     for content, expected in (
-        ("{", "config.json is no JSON object"),
+        ("{", "config.json is not a JSON object"),
         (config | {"architectures": ["BertForPreTraining"]}, "holds BertForPreTraining by its config.json"),
         (config | {"architectures": ["LlamaForCausalLM"]}, "generates text, and predictions need"),
         (config, "cannot be read"),

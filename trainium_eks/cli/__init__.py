@@ -3,6 +3,8 @@
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _ALIVE_SECONDS = 1.0
 
@@ -10,20 +12,28 @@ _ALIVE_SECONDS = 1.0
 def main() -> None:
     """Run the ``trn`` command line. The commands are imported here, so that importing this package costs nothing."""
     _open_closed_streams()
-    alive = threading.Timer(_ALIVE_SECONDS, lambda: sys.stderr.write("trn: loading its modules ...\n"))
-    alive.daemon = True
-    if sys.stderr.isatty():
-        alive.start()
     try:
-        from trainium_eks.cli.app import app
+        with notice_of_loading():
+            from trainium_eks.cli.app import app
     except ModuleNotFoundError as error:
         if error.name not in ("rich", "typer"):
             raise
         sys.stderr.write(f"the Python package {error.name} is missing: pip install 'trainium-eks[cli]' brings trn\n")
         sys.exit(2)
-    finally:
-        alive.cancel()
     app(prog_name="trn")
+
+
+@contextmanager
+def notice_of_loading() -> Iterator[None]:
+    """Say on a terminal that modules are loaded, if that takes more than a second, as the first time after a boot."""
+    timer = threading.Timer(_ALIVE_SECONDS, lambda: sys.stderr.write("trn: loading its modules ...\n"))
+    timer.daemon = True
+    if sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _open_closed_streams() -> None:

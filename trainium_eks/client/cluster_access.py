@@ -77,10 +77,10 @@ def find_stack(stack: str, outputs: Path | None, directory: Path | None) -> Stac
 
 def _with_variable(source: StackAccess) -> StackAccess:
     """Return the source with the kubeconfig of the variable; the same source where that leads to another cluster."""
-    files = kubeconfig_variable.named()
+    files = kubeconfig_variable.list_files()
     if not files:
         return source
-    text = kubeconfig_variable.merged(files)
+    text = kubeconfig_variable.merge_files(files)
     own = source.paths.kubeconfig if source.paths is not None else None
     stacks = source.outputs.kubeconfig if own is None else own.read_text(encoding="utf-8") if own.is_file() else ""
     elsewhere = kubeconfig_variable.other_server(text, stacks)

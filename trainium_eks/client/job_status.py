@@ -18,7 +18,7 @@ from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit, Restart
 from trainium_eks.jobs.watch.steps import Progress
-from trainium_eks.jobs.watch.useful_time import JobFigures, measured
+from trainium_eks.jobs.watch.useful_time import JobFigures, measure_job
 from trainium_eks.kube import pod_text
 from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.kube.errors import ClusterError
@@ -138,7 +138,7 @@ def _status(
         endings.first_error(log) if first else "",
         tuple(log[-LAST_LINES:]) if first else (),
         pod_text.time(ends),
-        measured(job, pods, progress, session.outputs) if progress else None,
+        measure_job(job, pods, progress, session.outputs) if progress else None,
         extended,
     )
 

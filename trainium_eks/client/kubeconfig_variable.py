@@ -17,7 +17,7 @@ _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFil
 """Keys of paths, which are relative to the file that they stand in."""
 
 
-def named() -> tuple[Path, ...]:
+def list_files() -> tuple[Path, ...]:
     """Return the existing files that the variable names; none for an unset variable."""
     files = [Path(each).expanduser() for each in os.environ.get(VARIABLE, "").split(os.pathsep) if each]
     there = tuple(each for each in files if each.is_file())
@@ -29,7 +29,7 @@ def named() -> tuple[Path, ...]:
     return there
 
 
-def merged(files: Sequence[Path]) -> str:
+def merge_files(files: Sequence[Path]) -> str:
     """Return one kubeconfig made of several as JSON: of each name and of the current context the first one counts."""
     made: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", **{key: [] for key in _LISTS}, "current-context": ""}
     for file in files:

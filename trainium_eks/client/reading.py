@@ -57,13 +57,13 @@ def jobs(session: Session) -> list[WatchedJob]:
 def find(session: Session, name: str) -> WatchedJob:
     """Return the job of that name."""
     found = jobs(session)
-    job = named(found, name)
+    job = find_named(found, name)
     if job is None:
         raise missing_job_error(session, name, found)
     return job
 
 
-def named(found: Sequence[WatchedJob], name: str) -> WatchedJob | None:
+def find_named(found: Sequence[WatchedJob], name: str) -> WatchedJob | None:
     """Return the job of that name; None without one."""
     return next((job for job in found if job.name == name), None)
 

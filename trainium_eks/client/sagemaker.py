@@ -151,7 +151,7 @@ class ManagedJob:
     def log(self, options: LogOptions) -> JobLog:
         """Return the lines that the job has written; with ``follow`` those to come, too."""
         job = self.state()
-        node, since = chosen(job, options)
+        node, since = _choose_node(job, options)
         nodes = None if node is None else 1
         if options.follow:
             return JobLog(self._coming_lines(node, since), nodes, state=lambda: self.state().state)
@@ -186,7 +186,7 @@ class ManagedJob:
             time.sleep(LOOK_SECONDS)
 
 
-def chosen(job: SageMakerWork, options: LogOptions) -> tuple[int | None, int]:
+def _choose_node(job: SageMakerWork, options: LogOptions) -> tuple[int | None, int]:
     """Return the chosen node, None for all, and the start of the log in milliseconds."""
     check_choice(options)
     if options.previous:

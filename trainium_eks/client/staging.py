@@ -20,7 +20,7 @@ from trainium_eks.local.access import images, known_recipe
 from trainium_eks.model.validation.problems import Problem, nearest
 
 
-def resolved(session: Session, asked: StageRequest) -> StageRequest:
+def resolve_request(session: Session, asked: StageRequest) -> StageRequest:
     """Return the validated request: of a preset with its source and directory, and with the Secret of the Hub's
     token."""
     preset = PRESETS.get(asked.source)
@@ -45,7 +45,7 @@ def resolved(session: Session, asked: StageRequest) -> StageRequest:
     return request
 
 
-def planned(session: Session, request: StageRequest) -> list[dict[str, Any]]:
+def plan_objects(session: Session, request: StageRequest) -> list[dict[str, Any]]:
     """Return the objects that would copy it, and make nothing."""
     name = staging.job_name(request, secrets.token_hex(3))
     return [*_objects(session, _with_image(request, session, make=False), name)]

@@ -108,7 +108,7 @@ class Team:
 
     def find(self, name: str) -> "Job | None":
         """Return the job of that name, ended or not; None without one."""
-        found = reading.named(self.jobs(), name)
+        found = reading.find_named(self.jobs(), name)
         return Job.of(self.session, found) if found else None
 
     def jobs(self) -> list[WatchedJob]:
@@ -124,7 +124,7 @@ class Team:
         if (managed := sagemaker.find(self.session, name)) is not None:
             return managed.log(options)
         found = self.jobs()
-        if (job := reading.named(found, name)) is not None:
+        if (job := reading.find_named(found, name)) is not None:
             return _log(self.session, job, options)
         missing, keeps = reading.missing_job_error(self.session, name, found), reading.keeps(self.session)
         if options.reads_store:
@@ -283,7 +283,7 @@ class Job:
 
     def cancel(self) -> EndedJob | None:
         """Delete the job and wait until its pods are gone; None where no such job was there."""
-        found = reading.named(reading.jobs(self._session), self.name)
+        found = reading.find_named(reading.jobs(self._session), self.name)
         return ending.end(self._session, found, notice) if found else None
 
 

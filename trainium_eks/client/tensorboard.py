@@ -39,7 +39,7 @@ class NotStartedError(CommandError):
 def logs_of(session: Session, name: str, image: str | None) -> tuple[str, str]:
     """Return the directory of a job's logs, and the image to read them with: the job's own without another."""
     found = reading.jobs(session)
-    job = reading.named(found, name)
+    job = reading.find_named(found, name)
     if job is None and image is None and not session.is_local:
         near = nearest(name, [each.name for each in found])
         removed = "of one that was removed, name an image with TensorBoard by --image"

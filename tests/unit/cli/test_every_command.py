@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from trainium_eks import __version__, cli
 from trainium_eks.cli.app import app
-from trainium_eks.cli.shared.command import ENVIRONMENT, IMAGES, JOBS, LOCAL, RUNS_HERE, choose
+from trainium_eks.cli.shared.command import ENVIRONMENT, IMAGES, JOBS, LOCAL, RUNS_HERE, Entry, LazyGroup, choose
 from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError, as_typed, complain
 from trainium_eks.kube.errors import ClusterError, MissingError
 from trainium_eks.local.control_plane import processes
@@ -152,14 +152,18 @@ def test_command_shows_progress_within_a_second(monkeypatch):
         @property
         def app(self):
             assert said.wait(30), "nothing was said while the modules were imported"
-            return lambda **_: None
+            said.clear()
+            return LazyGroup(name="group") if command else lambda **_: None
 
-    terminal = Terminal()
+    terminal, command = Terminal(), ""
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(cli, "_ALIVE_SECONDS", 0.01)
     monkeypatch.setitem(sys.modules, "trainium_eks.cli.app", SlowModule())
     cli.main()
-    assert terminal.getvalue() == "trn: loading its modules ...\n"
+    command = "slow"
+    monkeypatch.setattr("importlib.import_module", lambda _: SlowModule())
+    assert LazyGroup(entries={command: Entry("jobs.slow", "A command.")}).load(command).name == command
+    assert terminal.getvalue() == "trn: loading its modules ...\n" * 2
 
 
 def test_running_local_cloud_precedes_the_default_stack(project, monkeypatch):

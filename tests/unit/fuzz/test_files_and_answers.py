@@ -116,7 +116,7 @@ def _staged(file):
 FILES = {
     "a stack's outputs": (OUTPUTS, cluster_access._read),
     "kubeconfig of --kubeconfig": (KUBECONFIG, _connect),
-    "kubeconfig of the variable": (KUBECONFIG, lambda file: kubeconfig_variable.merged([file])),
+    "kubeconfig of the variable": (KUBECONFIG, lambda file: kubeconfig_variable.merge_files([file])),
     "kubeconfig that is printed": (KUBECONFIG, lambda file: kubeconfig._in_namespace(text(file), "n")),
     "saved plan": (PLAN, lambda file: programs.saved(file, "dev")),
     "stub answers": ({"lookups": {"aws:a": {"id": "x"}}, "stackReferences": {"a": {}}}, assumptions.load),

@@ -109,7 +109,7 @@ def steps(commands: Commands, known: Facts) -> list[Step]:
         Step("training", f"{two} is killed and resumes from its checkpoint.", gang, on(do.training, KILLED), trained),
         Step("node", f"{two} loses a node, gets another, and resumes.", lost, on(do.node, LOST), trained),
         Step("logs", "Log lines of deleted pods are kept.", 60, on(do.logs), ("training",), no_logs),
-        Step("stall", "A training that stalls is called so.", STALL_SECONDS, on(do.stall, STALLED), trained),
+        Step("stall", "A stalled training is reported.", STALL_SECONDS, on(do.stall, STALLED), trained),
         Step("alert", f"The alert {ALERT} fires for it.", STALL_SECONDS, on(do.alert, STALLED), ("stall",), no_alerts),
         Step("scale", "The group takes another size, and its own again.", node, on(do.scale), up, one_size),
         Step("again", "A second `up` would change nothing.", 60, on(do.again), up),

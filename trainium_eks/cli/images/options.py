@@ -40,5 +40,6 @@ class ImageOptions:
     ] = None
     tag: Annotated[str | None, Option("--tag", about="Tag; default: a digest of the image's contents.")] = None
     engine: Annotated[
-        str | None, Option("--engine", about="Engine: Engine: docker, podman or finch; default: the first that works.")
+        str | None,
+        Option("--engine", about="Engine: Engine: Engine: docker, podman or finch; default: the first that works."),
     ] = None

@@ -96,9 +96,9 @@ def stage(
         image=image,
     )
     with open_session(cluster) as session:
-        request = staging.resolved(session, asked)
+        request = staging.resolve_request(session, asked)
         if dry_run:
-            output.write_json({"apiVersion": "v1", "kind": "List", "items": staging.planned(session, request)})
+            output.write_json({"apiVersion": "v1", "kind": "List", "items": staging.plan_objects(session, request)})
             return
         namespace = session.namespace.name
         name, is_new = staging.job_of(session, request)

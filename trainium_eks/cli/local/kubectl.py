@@ -29,10 +29,10 @@ def kubectl(
     """Run kubectl against the local cluster: `trn local kubectl get nodes`. Options of trn come first."""
     file = target.kubeconfig_of(stack, directory)
     environment = {**os.environ}
-    files = kubeconfig_variable.named()
+    files = kubeconfig_variable.list_files()
     # The variable is left unchanged: kubectl reads several files itself.
     if not files or kubeconfig_variable.other_server(
-        kubeconfig_variable.merged(files), file.read_text(encoding="utf-8")
+        kubeconfig_variable.merge_files(files), file.read_text(encoding="utf-8")
     ):
         environment[kubeconfig_variable.VARIABLE] = str(file)
     minor = Settings.load(target.paths_of(stack, directory)).kubernetes or KUBERNETES

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainium_eks.cli.environment import doctor
-from trainium_eks.cli.shared.console import Console, shortened, show_sections
+from trainium_eks.cli.shared.console import Console, shorten_reason, show_sections
 from trainium_eks.cli.shared.markdown import Markdown
 from trainium_eks.cli.shared.plan_page import outputs
 from trainium_eks.cli.shared.report import sections
@@ -105,7 +105,7 @@ class ConsoleReporter:
             return
         if not_installed:
             # The whole reason is printed at the end, once.
-            short = f"  not installed: {shortened(not_installed)}"
+            short = f"  not installed: {shorten_reason(not_installed)}"
             line = Text("· ", "yellow").append(_subject(urn)).append(short, "yellow")
         else:
             mark, color = _MARKS[change]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from trainium_eks.cli import notice_of_loading
 from trainium_eks.client.failure import CommandError
 from trainium_eks.client.project import find_project
 from trainium_eks.local.paths import Paths
@@ -57,7 +58,8 @@ class LazyGroup(TyperGroup):
     def load(self, name: str) -> Any:
         """Return a command, imported."""
         if name not in self._imported:
-            app = importlib.import_module(f"trainium_eks.cli.{self.entries[name].module}").app
+            with notice_of_loading():
+                app = importlib.import_module(f"trainium_eks.cli.{self.entries[name].module}").app
             self._imported[name] = app if isinstance(app, TyperGroup) else typer.main.get_command(app)
             self._imported[name].name = name
         return self._imported[name]

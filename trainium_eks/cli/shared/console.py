@@ -60,7 +60,7 @@ def show_sections(parts: Iterable[RenderableType], *, no_color: bool = False) ->
     output.write("".join(f"{line.rstrip()}\n" for line in text.splitlines()) if piped else text)
 
 
-def shortened(reason: str) -> str:
+def shorten_reason(reason: str) -> str:
     """Return the reason for a missing installation without its bracketed detail: several may share it."""
     return reason.partition(" (")[0]
 

@@ -115,7 +115,7 @@ def _examined(
     if name and name not in names and not any(each.startswith(f"{name}-") for each in names):
         near = nearest(name, names)
         meant = f"did you mean {near}?" if near else "`trn jobs` lists jobs, `trn doctor --list` faults and alerts"
-        raise CommandError(WRONG_USAGE, f"{namespace} has no job {name!r}, and no fault or alert is called so: {meant}")
+        raise CommandError(WRONG_USAGE, f"{namespace} has no job {name!r}, and no fault or alert of this name: {meant}")
     report = diagnose(found, name, checked=verify(found, made) if checks else (), faults=faults)
     facts = {"stack": source.stack or None, "cluster": source.outputs.cluster_name, "server": api.server}
     simulated = list(source.local.simulated) if source.local else []

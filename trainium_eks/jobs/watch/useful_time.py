@@ -44,7 +44,9 @@ class JobFigures:
         }
 
 
-def measured(job: WatchedJob, pods: Sequence[Object], progress: Progress, outputs: StackOutputs) -> JobFigures | None:
+def measure_job(
+    job: WatchedJob, pods: Sequence[Object], progress: Progress, outputs: StackOutputs
+) -> JobFigures | None:
     """Return the measurements in the job's lines; None where they allow none: too early, no pace, or steps that another
     job made."""
     seconds = progress.last.time - _begun(job)

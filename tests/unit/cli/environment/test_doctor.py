@@ -105,7 +105,7 @@ def test_waiting_job_has_a_finding_with_cause_and_fix(team):
     assert (finding["id"], finding["fault"]) == ("faults/queue-full/job-beta-of-training", "queue-full")
     assert finding["fix"] == f"{remedy}: trn cancel alpha"
     call.ends(0, "doctor alpha", "✓ alpha: no fault found. Looked at")
-    nobody = "training has no job 'bata', and no fault or alert is called so: did you mean beta?"
+    nobody = "training has no job 'bata', and no fault or alert of this name: did you mean beta?"
     call.ends(2, "doctor bata", nobody)
     call.ends(2, "doctor queue-full --namespace training", "training has no job 'queue-full'")
 

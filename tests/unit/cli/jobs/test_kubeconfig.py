@@ -165,17 +165,17 @@ def test_several_files_are_one_kubeconfig_and_a_tunnel_is_the_same_cluster(tmp_p
     (tmp_path / "second").write_text(yaml.safe_dump(second))
     files = (str(tmp_path / each) for each in ("first", "none", "second", "third"))
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(files))
-    made = json.loads(kubeconfig_variable.merged(kubeconfig_variable.named()))
+    made = json.loads(kubeconfig_variable.merge_files(kubeconfig_variable.list_files()))
     assert made["current-context"] == "a"
     assert [each["cluster"]["server"] for each in made["clusters"]] == [HERE]
     assert [each["name"] for each in made["users"]] == ["a", "b"]
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "second"))
-    [cluster] = json.loads(kubeconfig_variable.merged(kubeconfig_variable.named()))["clusters"]
+    [cluster] = json.loads(kubeconfig_variable.merge_files(kubeconfig_variable.list_files()))["clusters"]
     assert cluster["cluster"]["certificate-authority"] == str(tmp_path / "ca.crt")
     for text in ("{", "[1]", "clusters: 3", "- 2026-99-99"):
         (tmp_path / "broken").write_text(text)
         with pytest.raises(CommandError, match="broken, which is not a kubeconfig"):
-            kubeconfig_variable.merged([tmp_path / "broken"])
+            kubeconfig_variable.merge_files([tmp_path / "broken"])
     own, tunnel = document("a", **{"certificate-authority-data": "Y2E="}), document("a", "https://127.0.0.1:8443")
     tunnel["clusters"][0]["cluster"]["certificate-authority-data"] = "Y2E="
     assert kubeconfig_variable.other_server(json.dumps(tunnel), json.dumps(own)) == ""

@@ -137,9 +137,9 @@ def test_foreign_deployment_is_not_changed(cluster):
 
 def test_serve_reports_its_progress_and_stops_waiting_on_a_refusal(cluster):
     cluster.is_ready(0)
-    ended = {"terminated": {"exitCode": 78, "message": "refused: no model's directory\n"}}
+    ended = {"terminated": {"exitCode": 78, "message": "refused: not a model directory\n"}}
     cluster.pods = [pod(state=ended)]
-    stops = "serve --stop serve-one ends it\nrefused: no model's directory"
+    stops = "serve --stop serve-one ends it\nrefused: not a model directory"
     ends(1, trn("serve one"), "serve-one does not answer", stops)
     # Another error may pass; after some tries the wait ends.
     failed = {"terminated": {"exitCode": 1, "message": "broken"}}

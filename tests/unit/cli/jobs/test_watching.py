@@ -99,12 +99,12 @@ def test_status_shows_progress_and_a_stall(call, api, scene):
 
 def test_status_shows_useful_time_interval_and_capacity_block_end(call, api, scene, monkeypatch):
     steps(api, "alpha-trainer-0-0", 1, 2, at=now(scene).timestamp() - 5)
-    monkeypatch.setattr(job_status, "measured", lambda *_: JobFigures(0.975, 12.0, 14400.0, 1200.0))
+    monkeypatch.setattr(job_status, "measure_job", lambda *_: JobFigures(0.975, 12.0, 14400.0, 1200.0))
     useful = "97.5 % of the time since it first ran was useful"
     better = f"{useful}; a checkpoint takes 12s: --checkpoint-seconds 1200 would be better than 14400"
     call.ends(0, "status alpha", better)
     assert json.loads(call("status", "alpha", "--json")[1])["measured"]["betterIntervalSeconds"] == 1200
-    monkeypatch.setattr(job_status, "measured", lambda *_: JobFigures(0.975, 12.0, 1200.0, None))
+    monkeypatch.setattr(job_status, "measure_job", lambda *_: JobFigures(0.975, 12.0, 1200.0, None))
     call.ends(0, "status alpha", f"{useful}\n")
     for ends, said in (
         ("2026-11-22T08:33:04Z", "its Capacity Block ends in 3h00m (2026-11-22 08:33 UTC)"),

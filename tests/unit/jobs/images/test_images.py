@@ -341,7 +341,7 @@ def test_stack_without_a_repository_builds_no_image(trn, exported, monkeypatch):
 BUILD = image_jobs.build_objects(TEAM, "image-x-1", f"{URL}:x", images.context(REQUEST, workloads()), LOGIN)
 
 
-def test_objects_of_a_build_are_valid_and_the_secret_alone_has_the_password():
+def test_build_objects_are_valid_and_only_the_secret_has_the_password():
     objects = [BUILD[0], *BUILD[1]]
     for each in objects:
         kubernetes_validate.validate(each, KUBERNETES, strict=True)

@@ -10,7 +10,7 @@ from trainium_eks.jobs.objects import volcano_job
 from trainium_eks.jobs.observed.job_snapshot import moment
 from trainium_eks.jobs.observed.watched import of
 from trainium_eks.jobs.watch.steps import parse_all, progress
-from trainium_eks.jobs.watch.useful_time import JobFigures, measured
+from trainium_eks.jobs.watch.useful_time import JobFigures, measure_job
 
 CREATED, RAN, AGAIN = "2026-11-22T05:00:00Z", "2026-11-22T06:00:00Z", "2026-11-22T06:40:00Z"
 
@@ -30,7 +30,7 @@ def _measured(*, last=300, after=4000, told="14400", **values):
     lines = [json.dumps({"step": last - at, "time": end - 10 * at, **values}) for at in (3, 2, 1, 0)]
     where = progress(parse_all(lines), end)
     run, pod = _submitted(told)
-    return measured(run, [pod], where, outputs())
+    return measure_job(run, [pod], where, outputs())
 
 
 @pytest.mark.parametrize(
