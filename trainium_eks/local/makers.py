@@ -119,7 +119,7 @@ class Makers:
         type_, inputs = asked.resource.type, asked.resource.inputs
         if type_.endswith("Patch") and not str(inputs.get("kind", "")).endswith("Patch"):
             raise LocalCloudError(
-                f"{type_} changes an object that somebody else owns, which the local cloud does not do; declare the "
+                f"{type_} changes an object of another owner, which the local cloud does not do; declare the "
                 "object itself"
             )
         manifest = made_as(inputs, asked.computed)
