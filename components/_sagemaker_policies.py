@@ -29,7 +29,7 @@ class Reach:
     """Reach of an execution role in its bucket and its logs."""
 
     reads: str
-    """Keys that it reads; ``*`` stands for any letters."""
+    """Keys that it reads; ``*`` matches any letters."""
     writes: str
     """Key prefix that it writes; empty for none."""
     log_groups: tuple[str, ...]

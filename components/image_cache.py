@@ -29,7 +29,7 @@ class ImageCacheArgs(ImageCacheConfig):
     kms_key_arn: _ids.KeyArn
     """Key for the images."""
     images: tuple[str, ...] = ()
-    """Images that it may bring, without tags; those of registries that it does not stand for are left out."""
+    """Images that it may bring, without tags; those of registries that it does not cache are left out."""
     tags: Tags = pydantic.Field(default_factory=dict)
     """Tags in addition to the provider's."""
 

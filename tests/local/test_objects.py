@@ -220,7 +220,7 @@ def test_object_that_cannot_be_recreated_is_not_deleted(objects, api, namespace)
         ),
         (
             {**config_map("NS"), "kind": "ConfigMapPatch"},
-            r".*a Patch resource changes an object that somebody else owns(?s:.*)",
+            r".*a Patch resource changes an object of another owner(?s:.*)",
         ),
     ],
     ids=["unknown field", "each fault on a line", "no namespace", "no such kind", "patch"],

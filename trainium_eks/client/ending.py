@@ -38,7 +38,7 @@ class EndedJob:
     files: tuple[str, ...]
     """Files in that directory; only on the local cloud, where the volume can be read."""
     stopping: bool = False
-    """Whether SageMaker was told to stop it, and goes on for its grace period."""
+    """Whether SageMaker stops it, and it runs until the end of its grace period."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -27,7 +27,7 @@ MOST_PODS = 64
 """Logs that are followed at the same time, each with its connection."""
 
 QUIET_SECONDS = 3600.0
-"""Seconds without a line after which a log is opened anew."""
+"""Seconds without a line after which a log is opened again."""
 
 
 @dataclass

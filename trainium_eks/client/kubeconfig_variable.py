@@ -14,7 +14,7 @@ VARIABLE = "KUBECONFIG"
 
 _LISTS = {"clusters": "cluster", "users": "user", "contexts": "context"}
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-"""Keys of paths, which are relative to the file that they stand in."""
+"""Keys of paths, which are relative to their file."""
 
 
 def list_files() -> tuple[Path, ...]:

@@ -19,7 +19,7 @@ from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.model.annotations import annotation
 
 MOST_NODES = 10_000
-"""Most nodes of a job for which ranks have names. Nobody keeps a job from asking for thousands of millions."""
+"""Most nodes of a job for which ranks have names. A job may ask for thousands of millions."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from trainium_eks.model.validation.problems import Problem, nearest
 _KINDS = {serving.SERVE: ("apps", "deployments"), serving.PREDICT: ("batch", "jobs")}
 """API group and plural of the created object, by kind of request."""
 _TRIES = 3
-"""Starts of a container that fails for an unknown reason, after which nobody waits for it."""
+"""Starts of a container that fails for an unknown reason, after which the wait ends."""
 
 Json = dict[str, Any]
 

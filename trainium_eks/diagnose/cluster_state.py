@@ -82,7 +82,7 @@ class ClusterState:
     objects: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
     """Kind to its objects; a kind that the server does not serve has none."""
     unserved: frozenset[str] = frozenset()
-    """Kinds that the server does not know, as before their definition is installed."""
+    """Kinds that the server does not know: their definition is not installed."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """Kind to why it could not be read."""
     now: datetime = field(default_factory=lambda: datetime.now(UTC))

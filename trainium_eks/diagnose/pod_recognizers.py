@@ -22,7 +22,7 @@ RECENT = timedelta(hours=1)
 """Age of an end that is still news: Kubernetes keeps events as long."""
 
 REPEATED = timedelta(minutes=5)
-"""Time within which a controller tries, and says so, again."""
+"""Time within which a controller tries again and reports it."""
 
 AFTER_GRACE = timedelta(seconds=20)
 """Time after its grace period in which a kubelet has long finished a pod."""

@@ -52,7 +52,7 @@ def read_kept_logs(paths: Paths, namespace: str, since: datetime, wanted: Callab
 
 
 def find_file(paths: Paths, namespace: str, claim: str, name: str) -> Path | None:
-    """Return a file or directory of a claim's volume; None where there is none, or a link leads out of the volume."""
+    """Return a file or directory of a claim's volume; None for a missing one, and for a link that leaves it."""
     return beneath.real_path(paths.claims / namespace / claim, name)
 
 

@@ -23,8 +23,8 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.plan.backend import Answer, Registration, SimulationError, UnknownTypeError
-from trainium_eks.plan.graph import UNKNOWN
+from trainium_eks.plan.backend import Answer, SimulationError, UnknownTypeError
+from trainium_eks.plan.graph import UNKNOWN, Resource
 from trainium_eks.plan.resource_types.rows import ec2, eks, vpc
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
 
@@ -93,48 +93,48 @@ class LocalBackend:
         """Report the reason for which the resource of the calling thread waits."""
         self._tell(Working(getattr(self._thread, "urn", ""), reason))
 
-    def create(self, registration: Registration) -> Answer:
+    def create(self, resource: Resource) -> Answer:
         """Create a resource; see :class:`~trainium_eks.plan.backend.Backend`."""
         if self.stopped.is_set():
             raise SimulationError("not started: something else failed first")
-        self._thread.urn = registration.urn
-        self._tell(Working(registration.urn))
+        self._thread.urn = resource.urn
+        self._tell(Working(resource.urn))
         try:
-            identity, computed = self._simulation.create(registration)
-            applied = self._apply(registration, computed)
+            identity, computed = self._simulation.create(resource)
+            applied = self._apply(resource, computed)
         except UnknownTypeError:
             # The recording answers with the inputs, or refuses the program.
-            self._tell(Done(registration.urn, "simulated", registration.name, Change.SAME))
+            self._tell(Done(resource.urn, "simulated", resource.name, Change.SAME))
             raise
         except (ClusterError, SimulationError) as error:
-            self._fail(registration.urn, str(error))
+            self._fail(resource.urn, str(error))
             raise SimulationError(str(error)) from None
         except Exception as error:
-            self._fail(registration.urn, f"internal error: {type(error).__name__}: {error}")
+            self._fail(resource.urn, f"internal error: {type(error).__name__}: {error}")
             raise
         self._tell(
             Done(
-                registration.urn,
-                kind=kind_of(registration.type),
-                name=str(computed.get("name") or registration.name),
+                resource.urn,
+                kind=kind_of(resource.type),
+                name=str(computed.get("name") or resource.name),
                 change=applied.change,
                 notes=applied.notes,
                 not_installed=applied.not_installed,
             )
         )
-        if registration.type in REMEMBERED:
-            self._known[identity] = registration.inputs
-        cluster = self._cluster if registration.type == eks.CLUSTER.token else {}
+        if resource.type in REMEMBERED:
+            self._known[identity] = resource.inputs
+        cluster = self._cluster if resource.type == eks.CLUSTER.token else {}
         return identity, {**computed, **cluster, **applied.outputs}
 
-    def _apply(self, registration: Registration, computed: Mapping[str, Any]) -> ApplyResult:
-        unknown = [name for name, value in registration.inputs.items() if UNKNOWN in json.dumps(value)]
-        if unknown and kind_of(registration.type) in ("object", "release"):
+    def _apply(self, resource: Resource, computed: Mapping[str, Any]) -> ApplyResult:
+        unknown = [name for name, value in resource.inputs.items() if UNKNOWN in json.dumps(value)]
+        if unknown and kind_of(resource.type) in ("object", "release"):
             raise SimulationError(f"cannot be made here: {', '.join(unknown)} comes from what is not simulated")
-        urn = registration.urn
+        urn = resource.urn
         is_update = urn in self._whole
         return self._makers.apply(
-            ResourceRequest(registration, computed, dict(self._known), is_update, lambda: self._make_room(urn))
+            ResourceRequest(resource, computed, dict(self._known), is_update, lambda: self._make_room(urn))
         )
 
     def _make_room(self, urn: str) -> None:

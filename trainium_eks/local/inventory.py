@@ -38,7 +38,7 @@ class Item:
     outputs: Mapping[str, Any]
     ignore_changes: tuple[str, ...] = ()
     replaced_with: tuple[str, ...] = ()
-    """URNs of the resources it is made from: when one of these is replaced, it is deleted first and made anew."""
+    """URNs of the resources it is made from: when one of these is replaced, it is deleted first and recreated."""
     deleted_with: str = ""
     """URN of the resource that is deleted with this one; empty for a resource that is deleted by itself."""
     protect: bool = False

@@ -20,7 +20,7 @@ from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases.helm import Releases
 from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
-from trainium_eks.plan.backend import Registration
+from trainium_eks.plan.resource import Resource
 from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION
 
@@ -32,9 +32,9 @@ _SIZE = "scalingConfig.desiredSize"
 
 @dataclass(frozen=True)
 class ResourceRequest:
-    """A registration with the simulation's answer: its computed properties."""
+    """A resource with the simulation's answer: its computed properties."""
 
-    registration: Registration
+    resource: Resource
     computed: Mapping[str, Any]
     known: Mapping[str, Mapping[str, Any]]
     """Id to inputs of the stack's launch templates and subnets that exist so far, adopted subnets among them."""
@@ -51,7 +51,7 @@ class ResourceRequest:
     @property
     def timeout_seconds(self) -> float:
         """Return the program's time limit, or :data:`TIMEOUT_SECONDS` where it gives none."""
-        given = self.registration.options.custom_timeouts
+        given = self.resource.options.custom_timeouts
         text = given.get("update" if self.is_update else "create") or given.get("create")
         return seconds(text) if text else TIMEOUT_SECONDS
 
@@ -86,13 +86,13 @@ class Makers:
         )
 
     def apply(self, asked: ResourceRequest) -> ApplyResult:
-        """Make a resource match its registration, from any state."""
-        inputs = asked.registration.inputs
-        match kind_of(asked.registration.type):
+        """Make a resource match the program, from any state."""
+        inputs = asked.resource.inputs
+        match kind_of(asked.resource.type):
             case "object":
                 return self._apply_object(asked)
             case "release":
-                named = {**inputs, **reference_of(asked.registration.type, inputs, asked.computed)}
+                named = {**inputs, **reference_of(asked.resource.type, inputs, asked.computed)}
                 return self._releases.apply(
                     named, timeout_seconds=float(inputs.get("timeout") or asked.timeout_seconds)
                 )
@@ -116,17 +116,17 @@ class Makers:
                 self._addons.delete(reference["addon"])
 
     def _apply_object(self, asked: ResourceRequest) -> ApplyResult:
-        type_, inputs = asked.registration.type, asked.registration.inputs
+        type_, inputs = asked.resource.type, asked.resource.inputs
         if type_.endswith("Patch") and not str(inputs.get("kind", "")).endswith("Patch"):
             raise LocalCloudError(
-                f"{type_} changes an object that somebody else owns, which the local cloud does not do; declare the "
+                f"{type_} changes an object of another owner, which the local cloud does not do; declare the "
                 "object itself"
             )
         manifest = made_as(inputs, asked.computed)
         return self._objects.apply(manifest, timeout_seconds=asked.timeout_seconds, make_room=asked.make_room)
 
     def _apply_nodes(self, asked: ResourceRequest) -> ApplyResult:
-        inputs = asked.registration.inputs
+        inputs = asked.resource.inputs
         zones = {id_: str(each.get("availabilityZoneId", "")) for id_, each in asked.known.items()}
         facts: dict[str, Any] = {
             "inputs": inputs,
@@ -135,7 +135,7 @@ class Makers:
             "region": asked.region,
             "template": asked.known.get((inputs.get("launchTemplate") or {}).get("id", "")),
         }
-        keep_size = asked.is_update and _SIZE in asked.registration.options.ignore_changes
+        keep_size = asked.is_update and _SIZE in asked.resource.options.ignore_changes
         pool = pool_of(**facts, catalogue=self._catalogue, keep_size=keep_size)
         resizing.record(self._paths, pool.key, facts, self._drivers)
         return self._nodes.apply(pool, timeout_seconds=asked.timeout_seconds)

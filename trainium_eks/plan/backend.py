@@ -12,9 +12,6 @@ ACCOUNT = "000000000000"
 """The AWS account of simulated resources."""
 
 
-Registration = Resource
-
-
 class Backend(Protocol):
     """The source of the providers' answers: a simulation, a local Kubernetes cluster, or both."""
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 CONNECT_SECONDS = 300.0
 """Longest wait for the other ranks: their nodes pull an image of gigabytes."""
 SILENT_SECONDS = 600.0
-"""Silence after which a rank is taken for dead."""
+"""Silence after which a rank counts as dead."""
 
 
 def join() -> "Reduction":

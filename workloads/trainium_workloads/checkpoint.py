@@ -42,7 +42,7 @@ class Checkpoints:
         self._directory = directory
         self._keep = keep
         self.best_step = 0
-        """Step whose checkpoint stays besides; 0 for none."""
+        """Another step whose checkpoint is kept; 0 for none."""
 
     def begin(self, step: int) -> Path:
         """Make the directory that all ranks write their files into; one process calls this, before the others write.

@@ -30,16 +30,16 @@ class Makers:
 
     def apply(self, asked):
         self.asked.append(asked)
-        if asked.registration.name == self.refused:
+        if asked.resource.name == self.refused:
             raise ClusterError(f"the server refuses {self.refused}")
-        real = kind_of(asked.registration.type) == "object"
+        real = kind_of(asked.resource.type) == "object"
         return ApplyResult(Change.CREATED, {"status": {"phase": "Active"}} if real else {})
 
     def delete(self, _kind, reference):
         self.deleted.append(reference["name"])
 
     def of(self, type_):
-        return [each for each in self.asked if each.registration.type == type_]
+        return [each for each in self.asked if each.resource.type == type_]
 
 
 class Cloud:
@@ -87,7 +87,7 @@ def test_nothing_begins_after_the_first_failure():
     assert cloud.names_of(Failed) == ["bad"]
     begun = cloud.names_of(Working)
     assert "after" not in begun
-    assert [asked.registration.name for asked in cloud.makers.of(NAMESPACE)] == ["first", "bad"]
+    assert [asked.resource.name for asked in cloud.makers.of(NAMESPACE)] == ["first", "bad"]
     with pytest.raises(RecordingError, match="not started: something else failed first"):
         cloud.run(lambda: _namespace("room"))
     assert cloud.names_of(Working) == begun
@@ -117,9 +117,9 @@ def test_nodes_know_their_subnets_and_launch_templates():
     types = ("aws:eks/cluster:Cluster", NAMESPACE)
     assert [cloud.backend.simulates(each) for each in types] == [True, False]
     (asked,) = cloud.makers.of("aws:eks/nodeGroup:NodeGroup")
-    zones = [asked.known[subnet]["availabilityZoneId"] for subnet in asked.registration.inputs["subnetIds"]]
+    zones = [asked.known[subnet]["availabilityZoneId"] for subnet in asked.resource.inputs["subnetIds"]]
     assert zones == ["usw2-az4", "usw2-az1"]
-    assert asked.known[asked.registration.inputs["launchTemplate"]["id"]]["userData"] == "eA=="
+    assert asked.known[asked.resource.inputs["launchTemplate"]["id"]]["userData"] == "eA=="
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_claim_and_its_job_are_deleted_before_their_replaced_volume():
     apply = cloud.makers.apply
 
     def replacing(asked):
-        if asked.registration.name == "volume":
+        if asked.resource.name == "volume":
             asked.make_room()
         return apply(asked)
 

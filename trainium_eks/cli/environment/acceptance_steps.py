@@ -26,14 +26,14 @@ KILLED, LOST, STALLED = "acceptance-killed", "acceptance-lost", "acceptance-stal
 """Names of the run's jobs."""
 
 STEPS, STEPS_AFTER, STEP_SECONDS, SAVE_EVERY = 20_000, 20, 0.5, 5
-"""Updates of a training that nobody harms (longer than any step may take) and after its resume, the pause of each, and
+"""Updates of an undisturbed training (longer than any step may take) and after its resume, the pause of each, and
 the updates between two checkpoints."""
 
 LOOK_SECONDS = 2.0
 SETTLE_SECONDS = 300.0
 """Time for AWS' lists to forget deleted resources, and for what it makes after a deletion to appear."""
 IMAGE_SECONDS = 600.0
-"""Build of a training image by a Job in the cluster: an estimate, since nobody has measured it on EKS."""
+"""Build of a training image by a Job in the cluster: an estimate, not measured on EKS."""
 GANG_SECONDS = 120.0
 """Start of a gang, its training until a checkpoint is seen, its restart and its end."""
 REPLACE_SECONDS = 600.0
@@ -68,7 +68,7 @@ def facts(graph: Graph, *, local: bool) -> Facts:
     groups = [each for each in graph.outputs.get("nodeGroups") or () if (each.get("desiredSize") or 0) >= 2]
     if not groups:
         title = (
-            f"{graph.stack} has no accelerator group with two nodes, and a gang of two is to be seen: set "
+            f"{graph.stack} has no accelerator group with two nodes, and the run needs a gang of two: set "
             "`desiredSize: 2` of one (Pulumi.acceptance.yaml is an example)"
         )
         raise CommandError(WRONG_USAGE, title)

@@ -62,7 +62,7 @@ class Engine:
 
     name: str
     auth_file: Path | None = None
-    """File in which podman keeps our login meanwhile; the others keep logins in stores of their own."""
+    """File in which podman keeps our login meanwhile; the others have separate stores."""
 
     def build(self, reference: str, directory: Path, arguments: Mapping[str, str]) -> None:
         """Build the image of a directory's Dockerfile."""

@@ -17,7 +17,7 @@ ARCHIVE = "workspace.tar.gz"
 """Names of the files in the channel of the code."""
 
 VOLUME_GIB = 500
-"""Storage of an instance without local disks of its own, GiB; at most as much of local disks is requested."""
+"""Storage of an instance without local disks, GiB; at most as much of local disks is requested."""
 
 SPOT_WAIT = 2
 """Times the longest run that a Spot job may take, its waits included."""

@@ -37,7 +37,7 @@ _ROOT_CAUSE = "Root Cause"
 _FIRST_RANK = re.compile(r"\brank\s*:\s*(\d{1,9})\s*\(local_rank(?:\s*:\s*(\d{1,9}))?")
 _EXIT_CODE = re.compile(r"\bexitcode\s*:\s*(-?\d{1,9})")
 _SUMMARY_CHARACTERS = 4096
-"""Characters of torchrun's summary after :data:`_ROOT_CAUSE`: rank and exit code stand in its first lines."""
+"""Characters of torchrun's summary after :data:`_ROOT_CAUSE`: rank and exit code are in its first lines."""
 
 
 @dataclass(frozen=True)

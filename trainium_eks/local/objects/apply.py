@@ -103,7 +103,7 @@ class Objects:
             kind = str(manifest.get("kind"))
             if kind.endswith("Patch"):
                 raise LocalCloudError(
-                    f"{kind} {_name(manifest)}: a Patch resource changes an object that somebody else owns, which the "
+                    f"{kind} {_name(manifest)}: a Patch resource changes an object of another owner, which the "
                     "local cloud does not do; declare the object itself"
                 ) from error
             raise LocalCloudError(f"{kind} {_name(manifest)}: {error}") from error
@@ -177,7 +177,7 @@ class Objects:
                 raise LocalCloudError(self._not_ready(reference, live, state.reason, patience))
             found = self._api.get(reference)
             if found is None:
-                raise LocalCloudError(f"{reference} was deleted by somebody else while it was awaited")
+                raise LocalCloudError(f"{reference} was deleted while it was awaited")
             live = found
 
     def _await_counts(self, quota: ObjectReference | None, patience: Patience) -> None:

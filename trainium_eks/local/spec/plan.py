@@ -99,7 +99,7 @@ class Container:
     termination_log: str = ""
     """File of the machine that holds the container's termination message."""
     message_from_log: bool = False
-    """Whether the end of a failed container's output stands in for that message."""
+    """Whether the end of a failed container's output replaces that message."""
     read_only_root: bool = False
 
 

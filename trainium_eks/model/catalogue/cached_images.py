@@ -30,7 +30,7 @@ class Cache:
     prefix: str
     """Registry with the start of its repositories: ``111122223333.dkr.ecr.us-west-2.amazonaws.com/project-stack``."""
     registries: Collection[str]
-    """The registries that it stands for, keys of :data:`UPSTREAMS`."""
+    """The registries that it caches, keys of :data:`UPSTREAMS`."""
 
     def of(self, image: str) -> str:
         """Return the cache's name for an image, or for a registry alone; the same where it does not stand for it."""

@@ -41,7 +41,7 @@ class Line:
     note: str = ""
     """Remark on the price; empty without one."""
     settings: str = ""
-    """Inputs that may decide a price that nobody knows: with others it may be another price."""
+    """Inputs that may decide an unknown price: with others it may be another price."""
 
     @property
     def hourly_usd(self) -> float | None:

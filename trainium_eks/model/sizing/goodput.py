@@ -111,7 +111,7 @@ class ModelRun:
     down_seconds: float
     """Mean time from a fault until the gang starts again. No fault can stop it during that time."""
     restart_seconds: float
-    """Time from the start to the first new step: start and load. A fault during it begins the wait anew."""
+    """Time from the start to the first new step: start and load. A fault during it restarts the wait."""
     beside_seconds: float = 0.0
     """Time from the end of that pause until the checkpoint is complete, beside the training."""
 

@@ -44,7 +44,7 @@ OBJECTS: Mapping[str, int] = {
     "count/cronjobs.batch.volcano.sh": 50,
     "count/commands.bus.volcano.sh": 10,
 }
-"""Default quota of each kind. Objects stay until somebody deletes them, all teams share one etcd of 8 GiB on EKS, and
+"""Default quota of each kind. Objects stay until they are deleted, all teams share one etcd of 8 GiB on EKS, and
 each may have 1.5 MiB."""
 
 _PER_POD = (VOLCANO_JOBS, "count/pytorchjobs.kubeflow.org", "count/trainjobs.trainer.kubeflow.org")

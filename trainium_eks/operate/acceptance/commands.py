@@ -27,7 +27,7 @@ WITH_OUTPUTS = ("train", "status", "wait", "logs", "cancel", "scale", "fabric", 
 ``doctor`` reads that state anyway."""
 
 LAST_LINES = 6
-"""Lines of a failed command's output that stand in its :class:`StepError`."""
+"""Lines of a failed command's output that its :class:`StepError` contains."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ class LeftOver:
     kind: str
     name: str
     why: str
-    """Mark by which it is taken for the stack's."""
+    """Mark by which it counts as the stack's."""
     hourly_usd: float | None
     """USD an hour; None where no price is known."""
     commands: tuple[str, ...]

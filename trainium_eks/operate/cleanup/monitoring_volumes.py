@@ -16,7 +16,7 @@ USERS = (
     ("monitoring.coreos.com/v1", "Alertmanager"),
     ("apps/v1", "Deployment"),
 )
-"""Objects whose pods hold claims there, and which go with the stack."""
+"""Objects whose pods hold claims there, and which are deleted with the stack."""
 
 
 def delete_claims(api: Api, sleep: Callable[[float], object] = time.sleep) -> list[str]:

@@ -183,7 +183,7 @@ def budgets(where: Where) -> Iterator[LeftOver]:
 
 
 LISTED_ELSEWHERE = ("autoscaling", "budgets", "ec2", "eks", "elasticloadbalancing", "fsx", "iam", "logs")
-"""Services with lists of their own, which name no deleted resource."""
+"""Services with separate lists, which name no deleted resource."""
 
 
 def tagged(where: Where) -> Iterator[LeftOver]:

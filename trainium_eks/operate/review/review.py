@@ -33,7 +33,7 @@ class Outcome(StrEnum):
     REVIEW = "REVIEW"
     """It can be deployed after a person has looked at it."""
     BLOCKED = "BLOCKED"
-    """It cannot be deployed, or it loses data or running work and nobody has accepted that."""
+    """It cannot be deployed, or it loses data or running work without an approval."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from trainium_eks.plan.resource_types.resource_type import Concern
 from trainium_eks.plan.resource_types.rows import eks, helm, kubernetes
 
 Weight = Literal["loss", "refused", "review"]
-"""``loss`` blocks until somebody accepts it; ``refused`` cannot be deployed at all; ``review`` wants a look."""
+"""``loss`` blocks until a person accepts it; ``refused`` cannot be deployed at all; ``review`` wants a look."""
 
 
 @dataclass(frozen=True)

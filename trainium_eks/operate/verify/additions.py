@@ -23,7 +23,7 @@ KINDS: Mapping[str, str] = {
 """Kinds that researchers do not make, with the API version; a server may not serve the last one."""
 
 EXPECTED = "trainium-eks/expected"
-"""Annotation of an object that somebody added and means to keep."""
+"""Annotation of an added object that is to be kept."""
 
 _BROUGHT_ALONG = re.compile(r"^(eks|aws|amazon|system:|pod-identity-webhook$|vpc-resource-)|amazonaws\.com")
 _EVERYBODY = ("system:authenticated", "system:unauthenticated", "system:serviceaccounts")

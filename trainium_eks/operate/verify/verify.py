@@ -14,7 +14,7 @@ from trainium_eks.operate.verify import comparison, nodes, scheduling, storage, 
 from trainium_eks.operate.verify.comparison import ObjectComparison
 
 NOT_AS_DECLARED = "not-as-declared"
-"""Fault of a failure without a fault of its own."""
+"""Fault of a failure without another fault."""
 
 _Check = Callable[[ClusterState], Iterable[Finding]]
 

@@ -122,7 +122,7 @@ def _rank(change: ResourceChange) -> tuple[int, int, int, str, int, str]:
 
 
 _UNSEEN_OPTIONS = frozenset({"aliases", "version", "import_id"})
-"""Options without an effect of their own when they change."""
+"""Options whose change has no effect."""
 
 
 def _option_changes(old: Mapping[str, Resource], new: Mapping[str, Resource]) -> tuple[OptionChange, ...]:

@@ -28,7 +28,7 @@ GradientSync = Literal["last", "each"]
 the whole model in FP32. ``each``: after every one, and a rank holds its part only."""
 
 _LEARNT: Final = StateDictOptions(ignore_frozen_params=True, strict=False)
-"""Frozen weights are in no checkpoint: they are read anew from the model."""
+"""Frozen weights are in no checkpoint: they are read again from the model."""
 
 
 class ShardedLayout(Layout):

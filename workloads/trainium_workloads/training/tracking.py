@@ -20,7 +20,7 @@ _LAST_SECONDS = int(_asked) if (_asked := os.environ.get("TRN_TRACKER_SECONDS", 
 """Time for the points that are not sent when the training ends."""
 
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "30", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "WANDB_INIT_TIMEOUT": "30"}
-"""By default MLflow tries a dead address for many minutes before it says so, and wandb for 90 seconds."""
+"""By default MLflow tries a dead address for many minutes before it gives up, and wandb for 90 seconds."""
 
 _Run = tuple[Callable[[list[Any]], None], Callable[[str], None]]
 """Functions that log points, and that end the run with a status of MLflow's."""
