@@ -118,6 +118,7 @@ def test_a_rank_is_found_on_its_node_and_each_line_has_its_time(call, api):
     call.ends(2, "logs alpha --rank 1", "--node N shows all of a node")
     api.objects["Job"][0]["spec"]["tasks"] = []
     call.ends(0, "logs alpha --since 1h", "rank 0")
+    assert "is kept" not in call.ends(2, "logs gone --since 1h", "has no job 'gone'"), "the stack has no log store"
 
 
 def test_invalid_log_options_are_refused(call, api):

@@ -183,6 +183,9 @@ def test_cancel_ends_one_job_or_all_after_confirmation(call, api):
     container = api.objects["Job"][0]["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
     container["env"] = [{"name": "TRN_OUTPUT_DIR", "value": "/data/output/alpha"}]
     api.logs["alpha-trainer-0-0"] = ['{"step": 12, "time": 1763000000.0, "checkpoint_step": 10}']
+    ended = json.loads(json.dumps(api.named("Job", "beta")).replace('"beta"', '"ended"'))
+    ended["status"]["state"] = {"phase": "Completed", "lastTransitionTime": "2026-11-22T05:40:00Z"}
+    api.objects["Job"].append(ended)
     call.ends(2, "cancel")
     call.ends(2, "cancel alpha --all")
     call.ends(2, "cancel --all", "End 2 jobs of training, your colleagues' too (beta, alpha)? --yes confirms it")
