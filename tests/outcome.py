@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and what it says."""
+"""How a command ends: its exit code, and what it says; and how a function fails."""
 
 
 def ends(code, result, *words):
@@ -8,3 +8,12 @@ def ends(code, result, *words):
     flat = " ".join(text.split())
     assert [each for each in words if each not in text and each not in flat] == [], text
     return text
+
+
+def raising(error):
+    """Return a function that raises an error whatever it is called with."""
+
+    def fail(*_, **__):
+        raise error
+
+    return fail

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import torch_environment
+from outcome import raising
 from torch_environment import main
 
 from trainium_eks.kube.errors import ClusterError
@@ -27,7 +28,7 @@ def test_full_disk_skips_the_workload_tests_with_a_message(capsys, monkeypatch, 
 
 
 def test_index_without_pytorch_skips_the_workload_tests_with_a_message(capsys, monkeypatch):
-    monkeypatch.setattr(images, "make", _raising(NotOfferedError("pip ended with 1:\n  No matching distribution")))
+    monkeypatch.setattr(images, "make", raising(NotOfferedError("pip ended with 1:\n  No matching distribution")))
     assert main([]) == 0
     said = capsys.readouterr().err
     assert said.startswith("SKIPPED tests/workloads: no package index")
@@ -35,13 +36,6 @@ def test_index_without_pytorch_skips_the_workload_tests_with_a_message(capsys, m
 
 
 def test_any_other_error_fails(capsys, monkeypatch):
-    monkeypatch.setattr(images, "make", _raising(ClusterError("pip ended with 1: no h5py")))
+    monkeypatch.setattr(images, "make", raising(ClusterError("pip ended with 1: no h5py")))
     assert main([]) == 1
     assert capsys.readouterr().err == "pip ended with 1: no h5py\n"
-
-
-def _raising(error):
-    def make(*_):
-        raise error
-
-    return make

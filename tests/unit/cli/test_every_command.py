@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from command_lines import ROOT, commands, imported, parse, words
+from outcome import raising
 from typer.testing import CliRunner
 
 from trainium_eks import __version__, cli
@@ -235,10 +236,7 @@ def test_command_is_shown_shell_quoted(monkeypatch, capsys):
 )
 @pytest.mark.parametrize("as_json", [False, True])
 def test_failed_command_reports_its_error(monkeypatch, error, code, told, as_json):
-    def stopped(*_):
-        raise error
-
-    monkeypatch.setattr("trainium_eks.cli.jobs.train.open_team", stopped)
+    monkeypatch.setattr("trainium_eks.cli.jobs.train.open_team", raising(error))
     # After `--` stand the script's own arguments.
     shown = CliRunner().invoke(app, ["train", "--stack", "dev", *(["--json"] if as_json else []), "--", "--json"])
     assert shown.exit_code == code

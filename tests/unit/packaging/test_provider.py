@@ -5,6 +5,7 @@ import json
 import provider_schema
 import pulumi
 import pytest
+from outcome import raising
 from pulumi.provider.server import ComponentInitError
 
 import components
@@ -115,9 +116,6 @@ def test_a_wrong_input_is_refused_at_its_place(component, inputs, said):
 
 
 def test_internal_error_keeps_its_traceback(monkeypatch):
-    def broken(*_args):
-        raise KeyError("vpc")
-
-    monkeypatch.setattr(components.network.Network, "_make_vpc", broken)
+    monkeypatch.setattr(components.network.Network, "_make_vpc", raising(KeyError("vpc")))
     with pytest.raises(ComponentInitError):
         construct("Network", {"region": "us-west-2"})

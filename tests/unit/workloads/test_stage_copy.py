@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from outcome import raising
 from staging_servers import content_of
 from trainium_workloads.stage import here, web
 from trainium_workloads.stage.destination import Destination
@@ -159,10 +160,7 @@ def test_oversized_copy_is_refused_and_a_full_disk_is_reported(server, stage, mo
     assert (ended.code, server.asked["/set.bin"]) == (1, 0)
     assert re.fullmatch(said, ended.message)
 
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(web.Web, "fetch", full)
+    monkeypatch.setattr(web.Web, "fetch", raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     server.files["/set.bin"] = b"1"
     ended = stage(f"{server.url}/set.bin")
     assert (ended.code, "No space left on device; " in ended.message) == (1, True)

@@ -12,7 +12,7 @@ import boto3
 import pytest
 from cluster_snapshots import outputs
 from moto import mock_aws
-from outcome import ends
+from outcome import ends, raising
 from typer.testing import CliRunner
 
 from trainium_eks.cli.app import app
@@ -336,10 +336,7 @@ def test_unaffordable_run_and_foreign_stack_are_refused(project, cluster, graph,
     monkeypatch.setattr(StackState, "ask", staticmethod(lambda *_: made))
     ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "acceptance is there already", "trn deploy destroy")
 
-    def none(*_):
-        raise StateError("no stack named 'acceptance' found")
-
-    monkeypatch.setattr(StackState, "ask", staticmethod(none))
+    monkeypatch.setattr(StackState, "ask", staticmethod(raising(StateError("no stack named 'acceptance' found"))))
     ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "pulumi stack init acceptance")
     monkeypatch.setattr(deploy, "complaints", lambda: ["pulumi is not on PATH"])
     ends(2, CliRunner().invoke(app, [*WORDS, "--yes"]), "pulumi is not on PATH")

@@ -9,7 +9,7 @@ import pytest
 import typer
 from cleanup_accounts import state
 from cluster_snapshots import outputs
-from outcome import ends
+from outcome import ends, raising
 from stub_api import serving
 from typer.testing import CliRunner
 
@@ -352,9 +352,6 @@ def prepare(monkeypatch, tmp_path):
 
 
 def test_destroy_exports_linked_file_systems_first_unless_disabled(prepare, exported, capsys, monkeypatch):
-    def refuse(*_):
-        raise exporting.NotExportedError("2 files were not written")
-
     assert prepare("--preview-only") == ["--preview-only"]
     assert "is lost" not in capsys.readouterr().out
     assert prepare("--no-export") == []
@@ -364,7 +361,7 @@ def test_destroy_exports_linked_file_systems_first_unless_disabled(prepare, expo
     shown = capsys.readouterr().out
     assert f"Exporting {FILE_SYSTEM} to S3 before anything is destroyed (at most 30 minutes" in shown
     assert "If you do not destroy the stack now" in shown
-    monkeypatch.setattr(exporting.Export, "run", refuse)
+    monkeypatch.setattr(exporting.Export, "run", raising(exporting.NotExportedError("2 files were not written")))
     with pytest.raises(CommandError, match="2 files were not written"):
         prepare()
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from hand_built import changed, environment, waiting, without
-from outcome import ends
+from outcome import ends, raising
 
 from trainium_eks.cli.shared import plan_page, plan_report
 from trainium_eks.model.finding import Finding, Status
@@ -100,11 +100,8 @@ def test_a_comparison_ends_with_the_verdict_on_the_change(planned, saved, after,
 
 
 def test_failed_save_keeps_the_old_file(planned, saved, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
     old = saved.read_text()
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(Path, "replace", raising(OSError(28, "No space left on device")))
     ends(2, planned("--save", saved, graph=without(environment(), "lustre")), "No space left on device")
     assert saved.read_text() == old
     assert list(saved.parent.glob(".plan*")) == []

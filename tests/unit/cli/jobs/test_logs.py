@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from outcome import raising
 from recorded_scenes import snapshot
 from stub_api import StubApi
 from waiting import until
@@ -147,10 +148,7 @@ def test_refused_log_shows_the_servers_reason_and_ctrl_c_is_silent(call, api, mo
     call.ends(1, "logs alpha", f"the log of {NODE_0} cannot be read: {LOG} is forbidden")
     call.ends(1, "logs alpha --previous", "A gang that restarts gets new pods")
 
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(follow.Follower, "_look", interrupt)
+    monkeypatch.setattr(follow.Follower, "_look", raising(KeyboardInterrupt))
     assert call("logs", "alpha", "--follow") == (130, "")
 
 

@@ -11,7 +11,7 @@ import pytest
 import typer
 import yaml
 from cluster_snapshots import EFA, NEURON, group, outputs
-from outcome import ends
+from outcome import ends, raising
 from remembering_api import IMAGE, NOW, RememberingApi, document, take_seat, trn
 from typer.testing import CliRunner
 
@@ -253,13 +253,10 @@ def test_exit_code_is_the_jobs_and_a_missing_image_is_refused(api, monkeypatch):
     api.statuses["Job"]["state"]["phase"] = "Failed"
     assert trn("train --module m --wait").exit_code == 1
 
-    def refuse(*_):
-        raise AwsError("cannot look into ECR")
-
     monkeypatch.setattr(Aws, "image_problem", lambda *_: Problem("--image", "the repository has no image x", "push it"))
     ends(2, trn("train --module m --image a/b:x"), "the repository has no image x")
     # An ECR that cannot be asked does not stop a job.
-    monkeypatch.setattr(Aws, "image_problem", refuse)
+    monkeypatch.setattr(Aws, "image_problem", raising(AwsError("cannot look into ECR")))
     ends(0, trn("train --module m --image a/b:x --detach"), "warning: cannot look into ECR")
     monkeypatch.setattr(Aws, "newest_image", lambda *_: "")
     ends(2, trn("train --module m"), "trn image push")
@@ -349,16 +346,13 @@ def test_scale_shows_cost_affected_jobs_and_missing_capacity(api, scaled, monkey
 
 
 def test_train_scales_a_group_that_is_too_small(api, scaled, monkeypatch):
-    def refuse(*_):
-        raise NotAllowedError("cannot scale the node group: not authorized")
-
     ends(0, trn("train --module m --nodes 3 --detach"))
     assert scaled == [("trn-dev", "ng1-eks", 3)]
     ends(0, trn("train --module m --nodes 2 --detach"))
     ends(0, trn("train --module m --nodes 4 --detach --no-scale"))
     assert len(scaled) == 1
     # Who may not scale submits all the same.
-    monkeypatch.setattr(Aws, "scale", refuse)
+    monkeypatch.setattr(Aws, "scale", raising(NotAllowedError("cannot scale the node group: not authorized")))
     ends(0, trn("train --module m --nodes 3 --detach"), "ask a user who may run")
     assert len(api.objects) == 4
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import kubernetes_validate
 import pip
 import pytest
+from outcome import raising
 from remembering_api import RememberingApi
 from rich.console import Console
 from trainium_workloads.stage import __main__ as copier
@@ -121,11 +122,8 @@ def test_staging_image_is_named_suitable_or_built_once(monkeypatch, capsys):
         there[f"stage:{tag}"] = LocalImage("stage", tag, Path("/x"), False, requirements=recipe.requirements)
         return there[f"stage:{tag}"]
 
-    def refuse(*_):
-        raise ClusterError("local/stage could not be made: pip ended with 1")
-
     monkeypatch.setattr(images, "find", there.get)
-    monkeypatch.setattr(images, "make", refuse)
+    monkeypatch.setattr(images, "make", raising(ClusterError("local/stage could not be made: pip ended with 1")))
     assert [image(each, is_local=False) for each in (replace(REQUEST, image="mine"), REQUEST)] == ["mine", ""]
     with pytest.raises(CommandError, match=r"(?s)pip ended with 1.*set PIP_INDEX_URL"):
         image(is_local=True)
