@@ -11,7 +11,6 @@ import ssl
 import stat
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -310,23 +309,6 @@ def test_lost_certificates_and_state_directory_are_recreated(own, binaries):
     running = pids(own)
     assert len(running) == len(ALL)
     assert not before & set(running.values())
-
-
-def test_two_stacks_run_side_by_side(tmp_path, binaries):
-    one, two = Paths.of(tmp_path, "stack"), Paths.of(tmp_path, "stack2")
-    planes = [ControlPlane(one, binaries), ControlPlane(two, binaries)]
-    try:
-        with ThreadPoolExecutor(2) as threads:
-            list(threads.map(ControlPlane.start, planes))
-        assert not set(Settings.load(one).ports.values()) & set(Settings.load(two).ports.values())
-        Api.connect(one.kubeconfig).create(KEPT)
-        assert not live(Api.connect(two.kubeconfig), KEPT)
-        assert len(stopped(planes[0])) == len(ALL)
-        until(planes[1].healthy)
-        assert planes[1].start().started == ()
-    finally:
-        for plane in planes:
-            plane.stop()
 
 
 @pytest.mark.parametrize(

@@ -120,23 +120,6 @@ def test_missing_ending_and_recreated_objects_are_reported(api, namespace):
     patch(api, kept, {"metadata": {"finalizers": None}})
 
 
-def test_manual_addition_is_drift_and_a_restart_is_not(api, namespace):
-    policy = body("NetworkPolicy", spec={"podSelector": {}, "policyTypes": ["Ingress"]})
-    api.apply(drift.with_namespace(api, policy, namespace))
-
-    def found(manager):
-        placed = drift.with_namespace(api, policy, namespace)
-        patch(api, placed, {"spec": {"ingress": None}})
-        patch(api, placed, {"spec": {"ingress": [{}]}}, fieldManager=manager)
-        return drift.differences(api, policy, namespace)[1]
-
-    assert found("kubectl-edit") == ("spec.ingress was added by kubectl-edit",)
-    assert found("kubectl-rollout") == found("some-controller") == ()
-    edited = {**policy, "spec": {**policy["spec"], "ingress": drift.IGNORED}}
-    assert found("kubectl-patch") == ("spec.ingress was added by kubectl-patch",)
-    assert drift.differences(api, edited, namespace)[1] == ()
-
-
 def test_drift_of_a_stacks_state_and_releases_is_found(api, namespace):
     chart = body("ConfigMap", data={"of": "chart"}, metadata={"name": "chart"})
     text = gzip.compress(json.dumps({"manifest": yaml.safe_dump_all([chart, None])}).encode())

@@ -74,16 +74,6 @@ def test_log_of_the_previous_container_is_readable_after_a_restart(pods):
     assert pods.log(name, previous="true") == "first\n"
 
 
-def test_crash_looping_container_waits_longer_each_time(pods):
-    name = pods.make("exit 1", spec={"restartPolicy": "Always"})
-    pod = pods.when(name, is_waiting("CrashLoopBackOff"))
-    # The first restart is at once. A late look finds the second wait, which is twice as long, or the third.
-    restarts = status(pod)["restartCount"]
-    assert phase(pod) == "Running"
-    assert restarts >= 2
-    assert f"back-off {10 * 2 ** (restarts - 2)}s" in state(pod)["waiting"]["message"]
-
-
 def test_missing_command_is_a_start_error(pods):
     pod = pods.ended(pods.make(command=["no-such-command"]))
     ended = state(pod)["terminated"]

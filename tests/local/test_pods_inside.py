@@ -185,14 +185,6 @@ def test_init_containers_come_first_one_after_the_other(pods):
     assert condition(pod, "Initialized") == "True"
 
 
-def test_pod_with_a_failed_init_container_has_failed(pods):
-    init = {"name": "i", "image": "local/python", "command": ["sh", "-c", "exit 5"]}
-    pod = pods.ended(pods.make("echo never", spec={"initContainers": [init]}))
-    assert phase(pod) == "Failed"
-    assert pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 5
-    assert "waiting" in state(pod)
-
-
 def test_probes_decide_readiness_and_restarts(pods, paths):
     serve = "mkdir -p www && cd www && echo ok > ok && python -m http.server 8080"
     often = {"periodSeconds": 1, "timeoutSeconds": 30}
