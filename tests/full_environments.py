@@ -108,11 +108,11 @@ def recorded(stack):
     return changed(stack, dict)
 
 
-def changed(stack, change):
+def changed(stack, change, *, dry_run=False):
     """Return the same with a change of the whole config, full key to text."""
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given(stack).items()}
 
     def turn_on(settings):
         return replace(settings, config=change({**settings.config, **texts}))
 
-    return record(ROOT, stack, adjust=turn_on)
+    return record(ROOT, stack, adjust=turn_on, dry_run=dry_run)

@@ -132,11 +132,6 @@ def waiting(graph, name, *others):
     return _edited(graph, name, lambda it: replace(it, dependencies=tuple(sorted({*it.dependencies, *more}))))
 
 
-def optioned(graph, name, options):
-    """The graph with other options on one resource."""
-    return with_parts(graph, name, options=options)
-
-
 def without(graph, *names):
     """The graph without some resources and without dependencies on them."""
     gone = {resource.urn for resource in graph.resources if resource.name in names}

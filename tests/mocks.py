@@ -27,9 +27,9 @@ class Mocks(pulumi.runtime.Mocks):
 
     @classmethod
     @contextmanager
-    def set(cls):
-        """Set new mocks until the end of a test. A process with one stack alone needs ``set_mocks`` only."""
-        mocks, root = cls(), settings.ROOT.get()
+    def set(cls, mocks=None):
+        """Set new or given mocks until the end of a test. A process with one stack alone needs ``set_mocks`` only."""
+        mocks, root = mocks or cls(), settings.ROOT.get()
         settings.ROOT.set(None)
         pulumi.runtime.set_mocks(mocks, preview=False)
         yield mocks

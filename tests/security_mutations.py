@@ -4,7 +4,6 @@ Each kind of mutation looks for the resources it can be applied to; :func:`mutat
 and :func:`sample` a seeded choice of them that has every kind.
 """
 
-import base64
 import copy
 import json
 import random
@@ -94,17 +93,6 @@ def _of_row(type_, row):
     return Kind(row["kind"], type_, None if row.get("gone") else edit, when)
 
 
-def every_action(inputs):
-    document = json.loads(inputs["policy"])
-    document["Statement"][0].update(Action="*", Resource="*")
-    inputs["policy"] = json.dumps(document)
-
-
-def secret_in_user_data(inputs):
-    script = "#!/bin/bash\nexport AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY\n"
-    inputs["userData"] = base64.b64encode(script.encode()).decode()
-
-
 def plain_volume(inputs):
     volume = {"deviceName": "/dev/xvdb", "ebs": {"volumeSize": 10, "volumeType": "gp3"}}
     inputs["blockDeviceMappings"].append(volume)
@@ -114,39 +102,18 @@ def privileged(inputs):
     inputs["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "privileged"
 
 
-def files_of_the_host(inputs):
-    spec = inputs["spec"]["template"]["spec"]
-    spec.setdefault("volumes", []).append({"name": "host", "hostPath": {"path": "/"}})
-
-
-def no_network_policies(inputs):
-    values = json.loads(inputs.get("configurationValues") or "{}")
-    inputs["configurationValues"] = json.dumps({**values, "enableNetworkPolicy": "false"})
-
-
-TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-
 KINDS: tuple[Kind, ...] = (
     *(
         _of_row(type_, row)
         for type_, rows in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()).items()
         for row in rows
     ),
-    Kind("a second volume in plain text", TEMPLATE, plain_volume),
-    Kind("a secret in user data", TEMPLATE, secret_in_user_data),
-    Kind("every action", "aws:iam/rolePolicy:RolePolicy", every_action),
+    Kind("a second volume in plain text", "aws:ec2/launchTemplate:LaunchTemplate", plain_volume),
     Kind(
         "a privileged namespace",
         "kubernetes:core/v1:Namespace",
         privileged,
         lambda each: "baseline" in str(each.inputs),
-    ),
-    Kind("the host's files", "kubernetes:batch/v1:Job", files_of_the_host),
-    Kind(
-        "no network policies in the CNI",
-        "aws:eks/addon:Addon",
-        no_network_policies,
-        lambda each: "vpc-cni" in each.name,
     ),
 )
 

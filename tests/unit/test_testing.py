@@ -7,35 +7,12 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 import pytest
-from pulumi.runtime import settings
+from mocks import Mocks
 
 from components import FsxLustre, ImageRepository, Network, VolcanoStack
 from trainium_eks import testing
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cluster.py"
-
-
-class Simple(pulumi.runtime.Mocks):
-    """The mocks of Pulumi's own guide: whatever is asked for exists, and knows its inputs alone."""
-
-    def new_resource(self, args):
-        return f"{args.name}_id", args.inputs
-
-    def call(self, args):  # type: ignore[override]
-        return args.args
-
-
-@pytest.fixture
-def mocked():
-    """Sets mocks for this test alone."""
-    root = settings.ROOT.get()
-
-    def use(mocks):
-        settings.ROOT.set(None)
-        pulumi.runtime.set_mocks(mocks, project="project", stack="test", preview=False)
-
-    yield use
-    settings.ROOT.set(root)
 
 
 def test_record_returns_the_registered_resources():
@@ -69,8 +46,7 @@ def test_record_passes_config_and_lists_unsimulated_resources():
     assert graph.outputs == {"arn": testing.UNKNOWN, "size": "3"}
 
 
-def test_mocks_answer_like_the_simulation_and_name_unknown_calls(mocked):
-    mocked(testing.Mocks(region="eu-west-1"))
+def test_mocks_answer_like_the_simulation_and_name_unknown_calls():
     seen: list[str] = []
 
     @pulumi.runtime.test
@@ -81,7 +57,8 @@ def test_mocks_answer_like_the_simulation_and_name_unknown_calls(mocked):
         account = aws.get_caller_identity().account_id
         return pulumi.Output.all(vpc.arn, aws.kms.Key("k").arn, queue.name, account).apply(seen.extend)
 
-    check()
+    with Mocks.set(testing.Mocks(region="eu-west-1")):
+        check()
     vpc, key, name, account = seen
     assert vpc.startswith("arn:aws:ec2:eu-north-1:000000000000:vpc/vpc-sim-")
     assert key.startswith("arn:aws:kms:eu-west-1:000000000000:key/")
@@ -90,9 +67,8 @@ def test_mocks_answer_like_the_simulation_and_name_unknown_calls(mocked):
         testing.Mocks().call(pulumi.runtime.MockCallArgs("acme:index:getIt", {}, ""))
 
 
-@pytest.mark.parametrize("mocks", [Simple, testing.Mocks], ids=["simple", "simulation"])
-def test_components_work_with_mocks(mocked, mocks):
-    mocked(mocks())
+@pytest.mark.parametrize("mocks", [Mocks, testing.Mocks], ids=["simple", "simulation"])
+def test_components_work_with_mocks(mocks):
     known: list[Any] = []
 
     @pulumi.runtime.test
@@ -108,7 +84,8 @@ def test_components_work_with_mocks(mocked, mocks):
         named = (key.key_id, images.urn, lustre.mount_name, lustre.bucket_name, volcano.queue_names)
         return pulumi.Output.all(*named, cluster.cluster_name, cluster.kubeconfig).apply(known.extend)
 
-    check()
+    with Mocks.set(mocks()):
+        check()
     assert len(known) == 7
     assert None not in known
     assert known[-2] == "ml-mocked"

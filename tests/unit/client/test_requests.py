@@ -54,20 +54,6 @@ def test_program_is_the_images_or_a_workspace(given, program, wrong):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"script": "x", "script_args": "'"}, "--script-args cannot be read as words of a shell"),
-        ({"example": "bret"}, "--example bret: there are .*; did you mean bert"),
-        ({"module": "m", "env": ("A",)}, "--env A: write it as NAME=VALUE"),
-    ],
-)
-def test_malformed_option_is_refused(given, said):
-    with pytest.raises(CommandError, match=said) as refused:
-        request_of(TrainOptions(**given))
-    assert refused.value.code == 2
-
-
-@pytest.mark.parametrize(
     ("names", "said"),
     [
         ((), "there is none; `trn jobs` lists them"),

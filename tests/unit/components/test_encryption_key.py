@@ -1,7 +1,5 @@
-import pulumi
 import pytest
 from dry_run import planned_alike
-from mocks import Mocks
 from unit.components.parts import of_kind, one
 
 from components._args import ArgumentError
@@ -39,16 +37,3 @@ def test_existing_key_gets_policy_and_alias_without_a_second_key(record):
     assert "111122223333" in key_policy.inputs["policy"]
     assert key_policy.options.retain_on_delete
     assert keys == [arn]
-
-
-def test_key_works_with_the_simplest_mocks():
-    """Mocks that answer with the inputs alone tell no ARN."""
-    told = []
-
-    @pulumi.runtime.test
-    def program():
-        EncryptionKey("key", {"region": "us-west-2"}).key_arn.apply(told.append)
-
-    with Mocks.set():
-        program()
-    assert told == ["arn:aws:kms:us-west-2:000000000000:key/mocked"]

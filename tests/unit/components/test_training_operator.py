@@ -1,16 +1,12 @@
 """The Training Operator's manifests are fetched once, checked, and read from the cache ever after."""
 
 import hashlib
-import http.server
 import re
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 
 import pulumi
 import pytest
+from staging_servers import file_server
 
 from components import _training_operator
 from components._training_operator import MIRROR_VARIABLE, kustomization
@@ -21,35 +17,16 @@ from trainium_eks.fetched import FetchError, ProjectFiles, fetch
 FILES = {"base/service.yaml": b"kind: Service\n", "overlays/standalone/kustomization.yaml": b"resources: []\n"}
 
 
-@dataclass
-class Server:
-    """A web server of this machine, and what it was asked for."""
-
-    root: Path
-    url: str = ""
-    asked: list[str] = field(default_factory=list)
-
-    def source(self, **other):
-        pins = {path: hashlib.sha256(content).hexdigest() for path, content in {**FILES, **other}.items()}
-        return ProjectFiles("operator-v1", self.url, pins)
-
-
 @pytest.fixture
-def server(tmp_path):
-    made = Server(tmp_path / "web")
+def server():
+    with file_server() as stub:
+        stub.files = {f"/{path}": content for path, content in FILES.items()}
+        yield stub
 
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_):
-            made.asked.append(self.path.lstrip("/"))
 
-    for path, content in FILES.items():
-        (made.root / path).parent.mkdir(parents=True, exist_ok=True)
-        (made.root / path).write_bytes(content)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(made.root))) as web:
-        made.url = f"http://127.0.0.1:{web.server_address[1]}"
-        threading.Thread(target=web.serve_forever, daemon=True).start()
-        yield made
-        web.shutdown()
+def source(server, **other):
+    pins = {path: hashlib.sha256(content).hexdigest() for path, content in {**FILES, **other}.items()}
+    return ProjectFiles("operator-v1", server.url, pins)
 
 
 def environment(tmp_path, **other):
@@ -59,45 +36,45 @@ def environment(tmp_path, **other):
 def test_files_are_fetched_once_in_parallel_and_again_after_a_change(tmp_path, server):
     place = tmp_path / "kept"
     with ThreadPoolExecutor(6) as pool:
-        (home,) = set(pool.map(lambda _: fetch(server.source(), place), range(6)))
+        (home,) = set(pool.map(lambda _: fetch(source(server), place), range(6)))
     assert {str(each.relative_to(home)): each.read_bytes() for each in home.rglob("*.yaml")} == FILES
-    assert fetched.wrong(server.source(), home) == ()
+    assert fetched.wrong(source(server), home) == ()
     server.asked.clear()
-    assert fetch(server.source(), place) == home
-    assert server.asked == []
+    assert fetch(source(server), place) == home
+    assert not server.asked
     (home / "base/service.yaml").write_bytes(b"changed")
-    assert fetch(server.source(), place) == home
+    assert fetch(source(server), place) == home
     assert (home / "base/service.yaml").read_bytes() == FILES["base/service.yaml"]
-    assert sorted(server.asked) == sorted(FILES)
+    assert server.asked == dict.fromkeys(server.files, 1)
     assert [each.name for each in place.iterdir()] == [home.name]
 
 
 def test_failed_fetch_is_reported_and_keeps_no_file(tmp_path, server):
-    pinned = server.source()
-    (server.root / "base/service.yaml").write_bytes(b"kind: Secret\n")
+    pinned = source(server)
+    server.files["/base/service.yaml"] = b"kind: Secret\n"
     with pytest.raises(FetchError, match=r"base/service\.yaml has SHA-256 [0-9a-f]{64}, and operator-v1 is pinned to"):
         fetch(pinned, tmp_path / "kept")
     assert list((tmp_path / "kept").iterdir()) == []
-    (server.root / "base/service.yaml").write_bytes(FILES["base/service.yaml"])
+    server.files["/base/service.yaml"] = FILES["base/service.yaml"]
     with pytest.raises(FetchError, match=r"no\.yaml: 404"):
-        fetch(server.source(**{"no.yaml": b""}), tmp_path / "kept")
+        fetch(source(server, **{"no.yaml": b""}), tmp_path / "kept")
     (tmp_path / "file").write_text("")
     with pytest.raises(FetchError, match="file/kept cannot be written: Not a directory"):
         fetch(pinned, tmp_path / "file" / "kept")
 
 
 def test_kustomization_from_a_mirror_needs_no_network(tmp_path, server):
-    gone = ProjectFiles("operator-v1", "http://127.0.0.1:1", server.source().sha256)
+    gone = ProjectFiles("operator-v1", "http://127.0.0.1:1", source(server).sha256)
     mirror = environment(tmp_path, **{MIRROR_VARIABLE: f"{server.url}/"})
     directory = kustomization(gangs=True, pinned=gone, environment=mirror)
     assert directory.name == "training-operator-volcano"
     assert (directory.parent / "training-operator" / "kustomization.yaml").exists()
     assert (directory.parent / "upstream" / "overlays/standalone/kustomization.yaml").exists()
-    assert len(server.asked) == len(FILES)
+    assert server.asked.total() == len(FILES)
     assert kustomization(gangs=True, pinned=gone, environment=environment(tmp_path)) == directory
-    plain = kustomization(gangs=False, pinned=server.source(), environment=environment(tmp_path))
+    plain = kustomization(gangs=False, pinned=source(server), environment=environment(tmp_path))
     assert plain == directory.parent / "training-operator"
-    assert len(server.asked) == len(FILES)
+    assert server.asked.total() == len(FILES)
 
 
 def test_every_upstream_file_is_pinned_and_a_failed_fetch_names_the_fix(record, tmp_path, monkeypatch):

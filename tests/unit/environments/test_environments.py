@@ -3,6 +3,7 @@ plan see (who protects data, which network is adopted, which zone holds the file
 
 import json
 
+import full_environments
 import golden
 import pytest
 from golden import recorded
@@ -15,6 +16,7 @@ from trainium_eks.model.sizing import bill
 from trainium_eks.model.validation.config_model import read
 from trainium_eks.plan import cost, timeline
 from trainium_eks.plan.graph import UNKNOWN
+from trainium_eks.plan.reading import leaves
 from trainium_eks.plan.rules import judge
 
 
@@ -96,3 +98,30 @@ def test_launched_instances_have_all_tags_and_a_new_tag_replaces_none(graph):
             handed_on.setdefault(tag.inputs["autoscalingGroupName"], set()).add(tag.inputs["tag"]["key"])
     assert len(handed_on) == len(graph.of_type("aws:eks/nodeGroup:NodeGroup"))
     assert all(keys >= {"Owner", "CostCenter"} for keys in handed_on.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_cache_transform_changes_only_images(dry_run):
+    """On a whole environment."""
+    without, given = (
+        full_environments.changed(
+            "prod", lambda config, cache=cache: {**config, "trainium-eks:imageCache": cache}, dry_run=dry_run
+        )
+        for cache in ("null", "{}")
+    )
+    direct = {each.urn: each for each in without.resources}
+    cached = [each for each in given.resources if each.urn in direct]
+    assert len(cached) == len(direct)
+    other = {
+        value
+        for each in cached
+        for path, value in leaves(each.inputs)
+        if value != dict(leaves(direct[each.urn].inputs)).get(path)
+    }
+    assert len(other) > 5
+    assert [each for each in other if not str(each).startswith("123456789012.dkr.ecr.us-west-2.amazonaws.com/")] == []
+    for each in cached:
+        before = direct[each.urn]
+        assert (each.options, each.property_dependencies) == (before.options, before.property_dependencies)
+        assert {path for path, _ in leaves(before.inputs)} <= {path for path, _ in leaves(each.inputs)}

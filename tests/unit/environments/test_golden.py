@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import golden
 import pytest
-from hand_built import changed, environment, optioned, urn, waiting, without
+from hand_built import changed, environment, urn, waiting, with_parts, without
 
 from trainium_eks.plan.graph import Options
 
@@ -45,7 +45,7 @@ def test_golden_comparison_notices_lost_and_added_edges():
     ],
 )
 def test_changed_option_is_noticed(options, key):
-    lines = noticed(optioned(environment(), "lustre", Options(**{"protect": True, **options})))
+    lines = noticed(with_parts(environment(), "lustre", options=Options(**{"protect": True, **options})))
     assert [line.partition(": ")[0] for line in lines] == [f"{LUSTRE}  {key}"] * (key is not None)
 
 
@@ -57,5 +57,5 @@ def test_changed_parent_provider_urn_or_replacing_path_is_noticed():
     assert line.startswith("aws:ec2/subnet:Subnet::subnet  replaces: ")
     assert noticed(changed(environment(), "vpc", tags={"Name": "other"})) == []
     assert noticed(without(environment(), "sts")) == [f"- {urn('sts', BEFORE)}"]
-    lines = noticed(optioned(environment(), "cni", Options(replace_on_changes=("addonVersion",))))
+    lines = noticed(with_parts(environment(), "cni", options=Options(replace_on_changes=("addonVersion",))))
     assert [line.partition("  ")[2].partition(":")[0] for line in lines] == ["replaceOnChanges", "replaces"]

@@ -274,13 +274,13 @@ def test_ctrl_c_ends_the_command_and_the_next_run_waits_for_it(program, tmp_path
         trn.run("deploy", "up")
     assert (tmp_path / "ended").exists()
     monkeypatch.undo()
+    began = time.monotonic()
     left = subprocess.Popen([PYTHON, "-c", "import time; time.sleep(1)", "trainium_eks.cli"])
     (tmp_path / "child").write_text(str(left.pid))
     reaper = threading.Thread(target=left.wait)
     reaper.start()
-    began = time.monotonic()
     trn.await_last()
-    assert time.monotonic() - began > 0.5
+    assert time.monotonic() - began > 1
     (tmp_path / "child").write_text("1")  # another program has the number now
     trn.await_last()
     reaper.join()

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hand_built import Builder, changed, environment, optioned, urn, with_parts, without
+from hand_built import Builder, changed, environment, urn, with_parts, without
 
 from trainium_eks.plan.differences import diff
 from trainium_eks.plan.graph import UNKNOWN, Options
@@ -138,7 +138,7 @@ def test_resource_that_accepts_a_new_id_is_updated():
 def test_moved_cluster_is_replaced_or_refused():
     moved = changed(environment(), "vpc", cidrBlock="10.1.0.0/16")
     assert not any(each.refused for each in _compare(changed(moved, "control-plane", name="new")).items)
-    keeps = optioned(environment(), "control-plane", Options(ignore_changes=("vpcConfig",)))
+    keeps = with_parts(environment(), "control-plane", options=Options(ignore_changes=("vpcConfig",)))
     upgraded = changed(changed(keeps, "vpc", cidrBlock="10.1.0.0/16"), "control-plane", version="1.36")
     assert not _of(_compare(upgraded, keeps), "control-plane").refused, "it keeps its subnets whatever happens"
     elsewhere = without(environment(), "vpc", "subnet")
@@ -231,14 +231,18 @@ def test_lost_data_is_listed_first_and_the_rest_by_component():
 
 def test_removed_guard_is_listed_first_and_in_json():
     """Without it `destroy` deletes the data, although no input changes."""
-    before = optioned(environment(), "lustre", Options(retain_on_delete=True, custom_timeouts={"create": "1h"}))
-    changes = _compare(optioned(environment(), "lustre", Options()), before)
+    before = with_parts(
+        environment(), "lustre", options=Options(retain_on_delete=True, custom_timeouts={"create": "1h"})
+    )
+    changes = _compare(with_parts(environment(), "lustre", options=Options()), before)
     assert [option.option for option in changes.options] == ["retainOnDelete", "customTimeouts"]
     assert [option["weakens"] for option in changes.to_json()["options"]] == [True, False]
     assert [option.harmless for option in changes.options] == [False, True]
-    [option] = _compare(optioned(environment(), "lustre", Options())).options
+    [option] = _compare(with_parts(environment(), "lustre", options=Options())).options
     assert (option.option, option.before, option.after, option.weakens) == ("protect", True, False, True)
-    [option] = _compare(optioned(environment(), "lustre", Options(protect=True, retain_on_delete=True))).options
+    [option] = _compare(
+        with_parts(environment(), "lustre", options=Options(protect=True, retain_on_delete=True))
+    ).options
     assert (option.option, option.weakens) == ("retainOnDelete", False)
 
 
