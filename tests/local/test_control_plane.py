@@ -83,15 +83,6 @@ def remove(root):
     until(lambda: shutil.rmtree(root, ignore_errors=True) or not root.exists())
 
 
-def elsewhere(binaries, directory, instead):
-    """The control plane's programs in another place; some are others of that name."""
-    directory.mkdir()
-    links = {name: directory / name for name in CONTROL_PLANE}
-    for name, link in links.items():
-        link.symlink_to(binaries[instead.get(name, name)])
-    return {**binaries, **links}
-
-
 KEPT = manifest("ConfigMap", "kept", "default")
 NEURON = {"aws.amazon.com/neuron": "1"}
 
@@ -322,9 +313,11 @@ def test_lost_certificates_and_state_directory_are_recreated(own, binaries):
 )
 def test_failed_start_names_the_program_and_leaves_no_process(own, binaries, tmp_path, instead, minor, said):
     """A program under another's name knows none of its flags."""
-    wrong = elsewhere(binaries, tmp_path / "wrong", instead)
+    links = {name: tmp_path / name for name in CONTROL_PLANE}
+    for name, link in links.items():
+        link.symlink_to(binaries[instead.get(name, name)])
     with pytest.raises(ClusterError, match=said):
-        ControlPlane(own, wrong, kubernetes_minor=minor).start()
+        ControlPlane(own, {**binaries, **links}, kubernetes_minor=minor).start()
     assert pids(own) == {}
 
 

@@ -101,23 +101,11 @@ def test_whole_file_systems_volume_is_no_teams_volume(api, namespace):
     made = volume(namespace, csi=source)
     api.apply(made)
     assert drift.differences(api, made)[1] == ()
+    assert drift.differences(api, body("Nothing", api_version="example.org/v1")) == ("Nothing x", (drift.GONE,))
     whole = volume(namespace, csi={**source, "volumeAttributes": {"mountname": "abcde"}})
     [said] = drift.differences(api, whole)[1]
     assert "persistentvolumesource" in said
     api.delete(api.reference(made))
-
-
-def test_missing_ending_and_recreated_objects_are_reported(api, namespace):
-    assert drift.differences(api, BODIES["binding"], namespace)[1] == (drift.GONE,)
-    assert drift.differences(api, body("Nothing", api_version="example.org/v1")) == ("Nothing x", (drift.GONE,))
-    other = {**BODIES["binding"], "roleRef": {**ROLE, "name": "other"}}
-    api.apply(drift.with_namespace(api, other, namespace))
-    assert "cannot change roleRef" in drift.differences(api, BODIES["binding"], namespace)[1][0]
-    kept = drift.with_namespace(api, body("ConfigMap", metadata={"finalizers": ["example.org/kept"]}), namespace)
-    api.apply(kept)
-    api.delete(api.reference(kept), propagation="Background")
-    assert drift.differences(api, kept, namespace)[1] == (drift.ENDING,)
-    patch(api, kept, {"metadata": {"finalizers": None}})
 
 
 def test_drift_of_a_stacks_state_and_releases_is_found(api, namespace):

@@ -20,7 +20,6 @@ from manifests import (
 )
 from waiting import until
 
-from trainium_eks.kube.api import in_parallel
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.changes import Change
 from trainium_eks.local.objects.apply import Objects
@@ -406,10 +405,3 @@ def test_claim_in_use_names_its_pods(objects, api, namespace):
     held = "is not deleted while pods hold it, finished ones too: user (Pending)"
     assert str(caught.value).startswith(f"PersistentVolumeClaim {namespace}/data {held}\n")
     api.request("DELETE", path(api, user), query={"gracePeriodSeconds": "0"})
-
-
-def test_many_threads_share_one_connection_pool(objects, namespace):
-    manifests = [config_map(namespace, f"c-{number}", n=str(number)) for number in range(50)]
-    for expected in (Change.CREATED, Change.SAME):
-        changes = in_parallel(lambda each: change_of(objects, each), manifests, threads=32)
-        assert changes == [expected] * 50

