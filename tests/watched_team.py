@@ -45,3 +45,12 @@ def outputs_file(stub, folder):
     team = {**known["namespaces"][0], "name": "training"}
     file.write_text(json.dumps({**known, "namespaces": [team], "kubeconfig": json.dumps(stub.kubeconfig)}))
     return file
+
+
+def end(api, job="alpha", state="Completed"):
+    """End a job, and its pods with it."""
+    for pod in api.objects["Pod"]:
+        if pod["metadata"]["name"].startswith(job):
+            pod["status"]["phase"] = "Succeeded" if state == "Completed" else "Failed"
+    at = "2026-11-22T05:40:00Z"
+    api.named("Job", job)["status"]["state"] = {"phase": state, "lastTransitionTime": at}

@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 import watched_team
 from recorded_scenes import now, snapshot
+from watched_team import end
 
 from trainium_eks.client import ending, follow, reading, team
 from trainium_eks.client.failure import CommandError
@@ -49,14 +50,6 @@ def alpha(training):
     return training.find("alpha")
 
 
-def end(api, state="Completed"):
-    """End the job alpha, and its pods with it."""
-    for pod in api.objects["Pod"]:
-        pod["status"]["phase"] = "Succeeded"
-    at = "2026-11-22T05:40:00Z"
-    api.named("Job", "alpha")["status"]["state"] = {"phase": state, "lastTransitionTime": at}
-
-
 def test_a_job_is_found_by_its_name(training, alpha):
     assert training.namespace == "training"
     assert [job.name for job in training.jobs()] == ["beta", "alpha"]
@@ -73,7 +66,7 @@ def test_wait_survives_a_short_outage_of_the_api_server(alpha, api, state, monke
     def looked(self, job):
         if next(away, True):
             raise team.ClusterError("no answer")
-        end(api, state)
+        end(api, state=state)
         return get(self, job)
 
     monkeypatch.setattr(Api, "get", looked)

@@ -12,11 +12,6 @@ def built(record, **more):
     return record(lambda: GpuAddons("gpu", {**LEAST["GpuAddons"], **more}))
 
 
-@pytest.fixture(scope="module")
-def plain(record):
-    return built(record)
-
-
 def test_by_default_plugins_exporter_and_training_operator_are_installed(record, plain):
     operator = one(plain, "Directory").inputs["directory"]
     assert operator.endswith("/training-operator")

@@ -25,11 +25,6 @@ def specs(graph, type_):
 
 
 @pytest.fixture(scope="module")
-def plain(record):
-    return built(record)
-
-
-@pytest.fixture(scope="module")
 def trainium(record):
     pool = {**TRN1, "zone_id": "usw2-az1"}
     return built(record, cpu_limit=0, accelerator_pools=[pool], accelerator_empty_minutes=25)

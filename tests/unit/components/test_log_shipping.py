@@ -21,11 +21,6 @@ def built(record, **more):
     return record(lambda: LogShipping("logs", {**LEAST["LogShipping"], "kms_key_arn": KEY, **more}))
 
 
-@pytest.fixture(scope="module")
-def plain(record):
-    return built(record)
-
-
 def values(graph):
     return one(graph, "Release").inputs["values"]
 

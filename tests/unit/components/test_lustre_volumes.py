@@ -19,13 +19,8 @@ ARGS = {
 }
 
 
-def volumes(record, **args):
+def built(record, **args):
     return record(lambda: LustreVolumes("volumes", {**ARGS, **args}) and None, dry_run=False)
-
-
-@pytest.fixture(scope="module")
-def plain(record):
-    return volumes(record)
 
 
 def specs(graph):
@@ -51,7 +46,7 @@ def test_each_namespace_has_a_volume_for_its_one_claim(record, plain):
     assert (shared["provisioner"], shared["volumeBindingMode"]) == ("kubernetes.io/no-provisioner", "Immediate")
     assert one(plain, "LustreVolumes").outputs["storage_class_name"] == ""
     # Without namespaces only the storage classes are made.
-    graph = volumes(record, namespaces={}, on_demand=True)
+    graph = built(record, namespaces={}, on_demand=True)
     assert len(of_kind(graph, "StorageClass")) == 2
     assert of_kind(graph, "PersistentVolume", "PersistentVolumeClaim", "Job", "Namespace") == ()
 
@@ -59,7 +54,7 @@ def test_each_namespace_has_a_volume_for_its_one_claim(record, plain):
 @pytest.mark.parametrize(("root", "below"), [({}, ""), ({"root": "/linked/"}, "/linked")])
 def test_team_mounts_its_directory_and_only_the_setup_the_root(record, root, below):
     """Directories lie where what is linked to S3 lies."""
-    graph = volumes(record, **root)
+    graph = built(record, **root)
     found = {name: spec["csi"]["volumeAttributes"]["mountname"] for name, spec in specs(graph).items()}
     teams = {name: f"abcdefgh{below}/{name}" for name in ("training", "vision")}
     assert found == {**teams, "lustre-setup": "abcdefgh"}
@@ -69,7 +64,7 @@ def test_team_mounts_its_directory_and_only_the_setup_the_root(record, root, bel
 
 @pytest.mark.parametrize("key", [ARGS["kms_key_arn"], None])
 def test_storage_class_sets_every_parameter_as_text(record, key):
-    graph = volumes(record, on_demand=True, kms_key_arn=key)
+    graph = built(record, on_demand=True, kms_key_arn=key)
     assert schema_faults(graph) == []
     classes = {each.inputs["metadata"]["name"]: each.inputs for each in of_kind(graph, "StorageClass")}
     inputs, parameters = classes["fsx"], classes["fsx"]["parameters"]
@@ -103,10 +98,10 @@ def test_directories_are_made_once_in_their_own_namespace(record, plain):
     assert "limits" in container["resources"]
     assert one(plain, "NetworkPolicy").inputs["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     # It runs again for a new team or file system, and for no other order.
-    turned = volumes(record, namespaces={"vision": 2000, "training": 1000})
+    turned = built(record, namespaces={"vision": 2000, "training": 1000})
     assert one(turned, "Job").inputs["metadata"]["name"] == one(plain, "Job").inputs["metadata"]["name"]
     assert setup_digest(["training=1000", "vision=2000"]) != setup_digest(["training=1000"])
-    template = one(volumes(record, file_system_id="fs-00000002"), "Job").inputs["spec"]["template"]
+    template = one(built(record, file_system_id="fs-00000002"), "Job").inputs["spec"]["template"]
     assert template["metadata"]["annotations"] == {"trainium-eks/file-system": "fs-00000002"}
 
 

@@ -29,11 +29,6 @@ def values(graph):
 
 
 @pytest.fixture(scope="module")
-def plain(record):
-    return built(record)
-
-
-@pytest.fixture(scope="module")
 def managed(record):
     return built(record, grafana={}, managed_prometheus=True, kms_key_arn=KEY)
 

@@ -18,11 +18,6 @@ def installed(record, **more):
     return releases(built(record, **more))
 
 
-@pytest.fixture(scope="module")
-def plain(record):
-    return built(record)
-
-
 def test_device_plugin_runs_on_the_groups_types_and_tolerates_their_taint(plain):
     plugin, chart = releases(plain)["neuron"].inputs, versions.CHARTS["neuron-helm-chart"]
     assert (plugin["chart"], plugin["version"]) == (chart.chart, chart.version)

@@ -1,4 +1,3 @@
-import pytest
 import yaml
 from kubernetes_schemas import object_faults
 from unit.components.parts import of_kind, one, releases
@@ -22,11 +21,6 @@ def built(record, **args):
 
 def values(graph):
     return releases(graph)["volcano"].inputs["values"]
-
-
-@pytest.fixture(scope="module")
-def plain(record):
-    return built(record)
 
 
 def queues(graph):

@@ -10,6 +10,7 @@ import pytest
 from recorded_scenes import snapshot
 from stub_api import StubApi
 from waiting import until
+from watched_team import end
 
 from trainium_eks.cli.shared.log_lines import Printer
 from trainium_eks.client import follow, reading
@@ -31,15 +32,6 @@ def _written(api, monkeypatch):
     lines = ((1, "launcher of node 0"), (2, "[default0]:rank 0"), (4, "[default1]:rank 1"))
     api.logs[NODE_0] = [stamped(*each) for each in lines]
     api.logs[NODE_1] = [stamped(3, "[default0]:rank 2"), stamped(5, "[default1]:rank 3")]
-
-
-def end(api, job="alpha", state="Completed"):
-    """The job ends, and its pods with it."""
-    for pod in api.objects["Pod"]:
-        if pod["metadata"]["name"].startswith(job):
-            pod["status"]["phase"] = "Succeeded" if state == "Completed" else "Failed"
-    at = "2026-11-22T05:40:00Z"
-    api.named("Job", job)["status"]["state"] = {"phase": state, "lastTransitionTime": at}
 
 
 @pytest.fixture
