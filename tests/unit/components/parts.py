@@ -26,6 +26,11 @@ def of_kind(graph, *kinds):
     return tuple(each for each in graph.resources if each.type in kinds or each.type.rpartition(":")[2] in kinds)
 
 
+def recorder(component, name, least):
+    """Return what records a component: of this name, with these arguments and others."""
+    return lambda record, **args: record(lambda: component(name, {**least, **args}))
+
+
 def one(graph, kind, ending=""):
     """Return the only resource of a kind, among those whose name ends so."""
     (found,) = (each for each in of_kind(graph, kind) if each.name.endswith(ending))

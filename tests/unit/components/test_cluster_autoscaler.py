@@ -1,7 +1,7 @@
 """Cluster Autoscaler: which groups it finds, the tags it reads from them, what its role may do, and its flags."""
 
 import pytest
-from unit.components.parts import LEAST, STACK, of_kind, one, statements
+from unit.components.parts import LEAST, STACK, of_kind, one, recorder, statements
 
 from components import ClusterAutoscaler, TrainingStack
 from trainium_eks.model.catalogue import versions
@@ -9,10 +9,7 @@ from trainium_eks.model.catalogue import versions
 TEMPLATE = "k8s.io/cluster-autoscaler/node-template"
 CPU = LEAST["ClusterAutoscaler"]["groups"][0]
 TRN1 = {"name": "trn1", "instance_type": "trn1.32xlarge", "autoscaling_group": "eks-trn1-1"}
-
-
-def built(record, **args):
-    return record(lambda: ClusterAutoscaler("autoscaler", {**LEAST["ClusterAutoscaler"], **args}))
+built = recorder(ClusterAutoscaler, "autoscaler", LEAST["ClusterAutoscaler"])
 
 
 def tags(graph, group):

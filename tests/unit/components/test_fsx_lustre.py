@@ -4,7 +4,7 @@ import json
 
 import pulumi
 import pytest
-from unit.components.parts import EGRESS, INGRESS, LEAST, of_kind, one
+from unit.components.parts import EGRESS, INGRESS, LEAST, of_kind, one, recorder
 
 from components import FsxLustre
 from trainium_eks.plan.differences.diff import compare
@@ -12,10 +12,7 @@ from trainium_eks.plan.differences.diff import compare
 # As the FSx guide has them, and not as the components do.
 LUSTRE_PORTS = {(988, 988), (1018, 1023)}
 WIRING = {**LEAST["FsxLustre"], "kms_key_arn": "arn:aws:kms:us-west-2:000000000000:key/k"}
-
-
-def file_system(record, **args):
-    return record(lambda: FsxLustre("shared", {**WIRING, **args}) and None, dry_run=False)
+file_system = recorder(FsxLustre, "shared", WIRING)
 
 
 def test_file_system_is_reachable_persistent_encrypted_and_backed_up(record):

@@ -1,15 +1,12 @@
 import pulumi_kubernetes as k8s
 import pytest
-from unit.components.parts import LEAST, of_kind, one, releases
+from unit.components.parts import LEAST, of_kind, one, recorder, releases
 
 from components.gpu_addons import GpuAddons
 from trainium_eks.model.catalogue import versions
 
 GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-
-
-def built(record, **more):
-    return record(lambda: GpuAddons("gpu", {**LEAST["GpuAddons"], **more}))
+built = recorder(GpuAddons, "gpu", LEAST["GpuAddons"])
 
 
 def test_by_default_plugins_exporter_and_training_operator_are_installed(record, plain):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from unit.components.parts import STACK, of_kind, one, releases
+from unit.components.parts import STACK, of_kind, one, recorder, releases
 
 from components import ImageCache, TrainingStack
 from components._args import ArgumentError
@@ -31,10 +31,7 @@ SETTINGS = {
     "node_groups": [{**group, "node_repair": BOUNDS} for group in GROUPS],
     "image_cache": SECRETS,
 }
-
-
-def stack(record, **more):
-    return record(lambda: TrainingStack("trn", {**LARGE, **more}) and None)
+stack = recorder(TrainingStack, "trn", LARGE)
 
 
 def failing(graph):

@@ -2,7 +2,7 @@
 
 import json
 
-from unit.components.parts import one
+from unit.components.parts import one, recorder
 
 from components import ImageRepository
 from components.image_repository import default_name
@@ -10,10 +10,7 @@ from trainium_eks.model.config import repository
 from trainium_eks.model.config.repository import ImageRepositoryConfig
 
 KEY = "arn:aws:kms:us-west-2:000000000000:key/k"
-
-
-def images(record, **args):
-    return record(lambda: ImageRepository("images", {"region": "us-west-2", "kms_key_arn": KEY, **args}) and None)
+images = recorder(ImageRepository, "images", {"region": "us-west-2", "kms_key_arn": KEY})
 
 
 def test_images_are_scanned_immutable_encrypted_and_kept_on_destroy(record):

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from unit.components.parts import LEAST, STACK, of_kind, one, releases, statements
+from unit.components.parts import LEAST, STACK, of_kind, one, recorder, releases, statements
 
 from components import Karpenter, TrainingStack
 from trainium_eks.model.catalogue import versions
@@ -14,10 +14,7 @@ from trainium_eks.plan import cost
 ARGS = {**LEAST["Karpenter"], "kms_key_arn": "arn:aws:kms:us-west-2:123456789012:key/abc"}
 TRN1 = {"name": "trn1", "instance_type": "trn1.32xlarge", "max_nodes": 4}
 RESERVATION = "cr-0123456789abcdef0"
-
-
-def built(record, **args):
-    return record(lambda: Karpenter("karpenter", {**ARGS, **args}))
+built = recorder(Karpenter, "karpenter", ARGS)
 
 
 def specs(graph, type_):

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from unit.components.parts import LEAST, one, statements
+from unit.components.parts import LEAST, one, recorder, statements
 
 from components import _fluent_bit
 from components.log_shipping import LogShipping
@@ -15,10 +15,7 @@ from trainium_eks.model.catalogue import versions
 KEY = "arn:aws:kms:us-west-2:111122223333:key/0a1b"
 GROUP = "/trainium-eks/trn-1/containers"
 LUA = shutil.which("luajit") or shutil.which("lua5.1")
-
-
-def built(record, **more):
-    return record(lambda: LogShipping("logs", {**LEAST["LogShipping"], "kms_key_arn": KEY, **more}))
+built = recorder(LogShipping, "logs", {**LEAST["LogShipping"], "kms_key_arn": KEY})
 
 
 def values(graph):

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from kubernetes_schemas import schema_faults
-from unit.components.parts import LEAST, of_kind, one
+from unit.components.parts import LEAST, of_kind, one, recorder
 
 from components import LustreVolumes
 from components.lustre_volumes import SETUP_SCRIPT, setup_digest
@@ -17,10 +17,7 @@ ARGS = {
     "kms_key_arn": "arn:aws:kms:us-west-2:000000000000:key/k",
     "namespaces": {"training": 1000, "vision": 2000},
 }
-
-
-def built(record, **args):
-    return record(lambda: LustreVolumes("volumes", {**ARGS, **args}) and None, dry_run=False)
+built = recorder(LustreVolumes, "volumes", ARGS)
 
 
 def specs(graph):

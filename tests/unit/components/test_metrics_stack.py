@@ -3,7 +3,7 @@ import json
 import pytest
 import yaml
 from kubernetes_schemas import schema_faults
-from unit.components.parts import IAM_ROLE, LEAST, STACK, of_kind, one, releases, statements
+from unit.components.parts import IAM_ROLE, LEAST, STACK, of_kind, one, recorder, releases, statements
 
 from components.managed_grafana import ManagedGrafana
 from components.metrics_stack import MetricsStack
@@ -18,10 +18,7 @@ WORKSPACE = "aws:amp/workspace:Workspace"
 MONITORS = ("PodMonitor", "ServiceMonitor")
 TOPIC = "arn:aws:sns:us-west-2:111122223333:oncall"
 KEY = "arn:aws:kms:us-west-2:111122223333:key/0a1b"
-
-
-def built(record, **more):
-    return record(lambda: MetricsStack("metrics", {**LEAST["MetricsStack"], **more}))
+built = recorder(MetricsStack, "metrics", LEAST["MetricsStack"])
 
 
 def values(graph):

@@ -1,5 +1,5 @@
 import pytest
-from unit.components.parts import LEAST, of_kind, one, releases
+from unit.components.parts import LEAST, of_kind, one, recorder, releases
 
 from components.neuron_addons import NeuronAddons, NeuronAddonsArgs, validate
 from trainium_eks.model.catalogue import regions, versions
@@ -8,10 +8,7 @@ from trainium_eks.model.catalogue.instances import CATALOGUE
 
 NEURON_TOLERATION = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
 ARGS = LEAST["NeuronAddons"]
-
-
-def built(record, **more):
-    return record(lambda: NeuronAddons("neuron", {**ARGS, **more}))
+built = recorder(NeuronAddons, "neuron", ARGS)
 
 
 def installed(record, **more):

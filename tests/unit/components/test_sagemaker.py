@@ -4,7 +4,7 @@ import json
 from fnmatch import fnmatch
 
 import pytest
-from unit.components.parts import IAM_ROLE, INGRESS, LEAST, of_kind, one, statements
+from unit.components.parts import IAM_ROLE, INGRESS, LEAST, of_kind, one, recorder, statements
 
 from components import SageMakerEndpoint, SageMakerTraining
 from components.sagemaker_training import LOG_GROUP
@@ -20,10 +20,7 @@ NETWORK = {
 }
 REPOSITORY = LEAST["SageMakerTraining"]["repository_arn"]
 WIRING = {**LEAST["SageMakerTraining"], **NETWORK, "file_system_security_group_id": "sg-f5654060"}
-
-
-def made(record, **args):
-    return record(lambda: SageMakerTraining("jobs", {**WIRING, **args}) and None)
+made = recorder(SageMakerTraining, "jobs", WIRING)
 
 
 def listed(value):
@@ -112,10 +109,7 @@ SERVING = {
     "model": "sagemaker/training/reviews/output/model.tar.gz",
     "permissions_boundary": "arn:aws:iam::000000000000:policy/trn-boundary",
 }
-
-
-def served(record, **args):
-    return record(lambda: SageMakerEndpoint("trn-reviews", {**SERVING, **args}) and None)
+served = recorder(SageMakerEndpoint, "trn-reviews", SERVING)
 
 
 def resources_of(graph, action):

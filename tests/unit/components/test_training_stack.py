@@ -4,17 +4,14 @@ import json
 
 import pulumi
 import pytest
-from unit.components.parts import IAM_ROLE, STACK, of_kind, one, releases
+from unit.components.parts import IAM_ROLE, STACK, of_kind, one, recorder, releases
 
 from components import ArgumentError, TrainingStack, read_config
 from trainium_eks.model.config import node_groups
 from trainium_eks.model.outputs import SageMakerOutput
 
 ZONE, BOUNDARY = "usw2-az4", "arn:aws:iam::111122223333:policy/trn-boundary"
-
-
-def built(record, **sections):
-    return record(lambda: TrainingStack("trn-dev", {**STACK, **sections}) and None, dry_run=False)
+built = recorder(TrainingStack, "trn-dev", STACK)
 
 
 def policies(graph):

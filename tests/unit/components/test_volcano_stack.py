@@ -1,6 +1,6 @@
 import yaml
 from kubernetes_schemas import object_faults
-from unit.components.parts import of_kind, one, releases
+from unit.components.parts import of_kind, one, recorder, releases
 from unit.model.config.test_config import FULL
 
 from components._pods import Program
@@ -13,10 +13,7 @@ from trainium_eks.model.validation.config_model import read
 QUEUE = "kubernetes:scheduling.volcano.sh/v1beta1:Queue"
 NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
 POOL = {NEURON: 64, EFA: 32}
-
-
-def built(record, **args):
-    return record(lambda: VolcanoStack("volcano", {"pool": POOL, **args}))
+built = recorder(VolcanoStack, "volcano", {"pool": POOL})
 
 
 def values(graph):
