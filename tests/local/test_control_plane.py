@@ -11,7 +11,6 @@ import ssl
 import stat
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -82,15 +81,6 @@ def stopped(plane):
 
 def remove(root):
     until(lambda: shutil.rmtree(root, ignore_errors=True) or not root.exists())
-
-
-def elsewhere(binaries, directory, instead):
-    """The control plane's programs in another place; some are others of that name."""
-    directory.mkdir()
-    links = {name: directory / name for name in CONTROL_PLANE}
-    for name, link in links.items():
-        link.symlink_to(binaries[instead.get(name, name)])
-    return {**binaries, **links}
 
 
 KEPT = manifest("ConfigMap", "kept", "default")
@@ -312,23 +302,6 @@ def test_lost_certificates_and_state_directory_are_recreated(own, binaries):
     assert not before & set(running.values())
 
 
-def test_two_stacks_run_side_by_side(tmp_path, binaries):
-    one, two = Paths.of(tmp_path, "stack"), Paths.of(tmp_path, "stack2")
-    planes = [ControlPlane(one, binaries), ControlPlane(two, binaries)]
-    try:
-        with ThreadPoolExecutor(2) as threads:
-            list(threads.map(ControlPlane.start, planes))
-        assert not set(Settings.load(one).ports.values()) & set(Settings.load(two).ports.values())
-        Api.connect(one.kubeconfig).create(KEPT)
-        assert not live(Api.connect(two.kubeconfig), KEPT)
-        assert len(stopped(planes[0])) == len(ALL)
-        until(planes[1].healthy)
-        assert planes[1].start().started == ()
-    finally:
-        for plane in planes:
-            plane.stop()
-
-
 @pytest.mark.parametrize(
     ("instead", "minor", "said"),
     [
@@ -340,9 +313,11 @@ def test_two_stacks_run_side_by_side(tmp_path, binaries):
 )
 def test_failed_start_names_the_program_and_leaves_no_process(own, binaries, tmp_path, instead, minor, said):
     """A program under another's name knows none of its flags."""
-    wrong = elsewhere(binaries, tmp_path / "wrong", instead)
+    links = {name: tmp_path / name for name in CONTROL_PLANE}
+    for name, link in links.items():
+        link.symlink_to(binaries[instead.get(name, name)])
     with pytest.raises(ClusterError, match=said):
-        ControlPlane(own, wrong, kubernetes_minor=minor).start()
+        ControlPlane(own, {**binaries, **links}, kubernetes_minor=minor).start()
     assert pids(own) == {}
 
 

@@ -101,40 +101,11 @@ def test_whole_file_systems_volume_is_no_teams_volume(api, namespace):
     made = volume(namespace, csi=source)
     api.apply(made)
     assert drift.differences(api, made)[1] == ()
+    assert drift.differences(api, body("Nothing", api_version="example.org/v1")) == ("Nothing x", (drift.GONE,))
     whole = volume(namespace, csi={**source, "volumeAttributes": {"mountname": "abcde"}})
     [said] = drift.differences(api, whole)[1]
     assert "persistentvolumesource" in said
     api.delete(api.reference(made))
-
-
-def test_missing_ending_and_recreated_objects_are_reported(api, namespace):
-    assert drift.differences(api, BODIES["binding"], namespace)[1] == (drift.GONE,)
-    assert drift.differences(api, body("Nothing", api_version="example.org/v1")) == ("Nothing x", (drift.GONE,))
-    other = {**BODIES["binding"], "roleRef": {**ROLE, "name": "other"}}
-    api.apply(drift.with_namespace(api, other, namespace))
-    assert "cannot change roleRef" in drift.differences(api, BODIES["binding"], namespace)[1][0]
-    kept = drift.with_namespace(api, body("ConfigMap", metadata={"finalizers": ["example.org/kept"]}), namespace)
-    api.apply(kept)
-    api.delete(api.reference(kept), propagation="Background")
-    assert drift.differences(api, kept, namespace)[1] == (drift.ENDING,)
-    patch(api, kept, {"metadata": {"finalizers": None}})
-
-
-def test_manual_addition_is_drift_and_a_restart_is_not(api, namespace):
-    policy = body("NetworkPolicy", spec={"podSelector": {}, "policyTypes": ["Ingress"]})
-    api.apply(drift.with_namespace(api, policy, namespace))
-
-    def found(manager):
-        placed = drift.with_namespace(api, policy, namespace)
-        patch(api, placed, {"spec": {"ingress": None}})
-        patch(api, placed, {"spec": {"ingress": [{}]}}, fieldManager=manager)
-        return drift.differences(api, policy, namespace)[1]
-
-    assert found("kubectl-edit") == ("spec.ingress was added by kubectl-edit",)
-    assert found("kubectl-rollout") == found("some-controller") == ()
-    edited = {**policy, "spec": {**policy["spec"], "ingress": drift.IGNORED}}
-    assert found("kubectl-patch") == ("spec.ingress was added by kubectl-patch",)
-    assert drift.differences(api, edited, namespace)[1] == ()
 
 
 def test_drift_of_a_stacks_state_and_releases_is_found(api, namespace):

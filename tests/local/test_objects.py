@@ -20,8 +20,6 @@ from manifests import (
 )
 from waiting import until
 
-from trainium_eks.kube import api as api_module
-from trainium_eks.kube.api import in_parallel
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.changes import Change
 from trainium_eks.local.objects.apply import Objects
@@ -407,26 +405,3 @@ def test_claim_in_use_names_its_pods(objects, api, namespace):
     held = "is not deleted while pods hold it, finished ones too: user (Pending)"
     assert str(caught.value).startswith(f"PersistentVolumeClaim {namespace}/data {held}\n")
     api.request("DELETE", path(api, user), query={"gracePeriodSeconds": "0"})
-
-
-def test_many_threads_share_one_connection_pool(objects, namespace):
-    manifests = [config_map(namespace, f"c-{number}", n=str(number)) for number in range(50)]
-    for expected in (Change.CREATED, Change.SAME):
-        changes = in_parallel(lambda each: change_of(objects, each), manifests, threads=32)
-        assert changes == [expected] * 50
-
-
-def test_list_reads_every_page(api, namespace, monkeypatch):
-    monkeypatch.setattr(api_module, "PAGE", 4)
-    labelled = [config_map(namespace, f"c-{number}") for number in range(10)]
-    for each in labelled:
-        each["metadata"]["labels"] = {"of": "test"}
-    in_parallel(api.create_or_apply, [*labelled, config_map(namespace, "other")])
-    in_parallel(api.create_or_apply, labelled)  # a second time is fine
-    found = api.list("v1", "ConfigMap", namespace=namespace, labels="of=test")
-    assert [each["metadata"]["name"] for each in found] == sorted(each["metadata"]["name"] for each in labelled)
-    assert {(each["apiVersion"], each["kind"]) for each in found} == {("v1", "ConfigMap")}
-    assert api.delete_all("v1", "ConfigMap", namespace=namespace, labels="of=test") == 10
-    left = [each["metadata"]["name"] for each in api.list("v1", "ConfigMap", namespace=namespace)]
-    assert "other" in left
-    assert not [name for name in left if name.startswith("c-")]

@@ -4,7 +4,7 @@ import time
 
 import pytest
 from manifests import manifest
-from running_pods import ENDLESS, TOLD, condition, go_on, phase, processes_of, state, status
+from running_pods import ENDLESS, condition, phase, processes_of, state, status
 from waiting import until
 
 from trainium_eks.kube.api import ApiError
@@ -20,6 +20,9 @@ def test_a_pod_runs_and_ends_with_its_exit_code(pods):
     assert (phase(pod), state(pod)["terminated"]["exitCode"]) == ("Failed", 3)
     assert state(pod)["terminated"]["reason"] == "Error"
     assert pods.log(name) == "hello\nbye\n"
+    assert pods.log(name, tailLines="1", limitBytes="2") == "by"
+    with pytest.raises(ApiError, match="previous terminated container"):
+        pods.log(name, previous="true")
     assert pod["status"]["podIP"].startswith("100.127.")
     assert pod["status"]["qosClass"]
     assert condition(pod, "Ready") == "False"
@@ -35,32 +38,6 @@ def test_other_pods_stay_simulated(pods):
     pods.await_deleted(name)
 
 
-def test_a_log_is_followed_to_its_end(pods, paths):
-    name = pods.make(f"echo 1; echo 2; {TOLD}; echo 3; sleep 0.4; echo 4")
-    pod = pods.running(name)
-    follow = pods.followed(name)
-    assert [next(follow), next(follow)] == ["1", "2"]
-    go_on(paths, pod)
-    assert list(follow) == ["3", "4"]
-
-
-def test_log_options_select_lines(pods, paths):
-    name = pods.make(f"echo one; echo two; {TOLD}; echo three; printf four")
-    pod = pods.running(name)
-    pods.await_log(name, "two")
-    time.sleep(1.2)  # the API server takes sinceTime in whole seconds
-    go_on(paths, pod)
-    pods.ended(name)
-    assert pods.log(name, tailLines="2") == "three\nfour"
-    assert pods.log(name, tailLines="0") == ""
-    assert pods.log(name, limitBytes="5") == "one\nt"
-    stamped = pods.log(name, timestamps="true").splitlines()
-    assert [line.split()[1] for line in stamped] == ["one", "two", "three", "four"]
-    assert pods.log(name, sinceTime=stamped[2].split()[0]) == "three\nfour"
-    with pytest.raises(ApiError, match="previous terminated container"):
-        pods.log(name, previous="true")
-
-
 def test_log_of_the_previous_container_is_readable_after_a_restart(pods):
     spec = {"restartPolicy": "OnFailure", "volumes": [{"name": "v", "emptyDir": {}}]}
     mount = [{"name": "v", "mountPath": "/data"}]
@@ -72,16 +49,6 @@ def test_log_of_the_previous_container_is_readable_after_a_restart(pods):
     assert status(pod)["lastState"]["terminated"]["exitCode"] == 1
     assert pods.log(name) == "second\n"
     assert pods.log(name, previous="true") == "first\n"
-
-
-def test_crash_looping_container_waits_longer_each_time(pods):
-    name = pods.make("exit 1", spec={"restartPolicy": "Always"})
-    pod = pods.when(name, is_waiting("CrashLoopBackOff"))
-    # The first restart is at once. A late look finds the second wait, which is twice as long, or the third.
-    restarts = status(pod)["restartCount"]
-    assert phase(pod) == "Running"
-    assert restarts >= 2
-    assert f"back-off {10 * 2 ** (restarts - 2)}s" in state(pod)["waiting"]["message"]
 
 
 def test_missing_command_is_a_start_error(pods):

@@ -9,9 +9,9 @@ import threading
 
 import pytest
 from local_project import ROOT
-from manifests import claim, live, manifest, volume
+from manifests import claim, manifest, volume
 from running_pods import ENDLESS, TOLD, condition, go_on, phase, state, status
-from waiting import SECONDS, until
+from waiting import SECONDS
 
 from trainium_eks.local.runtime import exec_command
 from trainium_eks.local.spec.plan import Isolation
@@ -24,34 +24,6 @@ def is_apart(isolation):
 
 def mounts(*pairs, **more):
     return [{"name": name, "mountPath": path, **more} for name, path in pairs]
-
-
-def value_from(name, kind, /, **source):
-    return {"name": name, "valueFrom": {kind: source}}
-
-
-def test_environment_variables_come_from_every_source(pods):
-    pods.api.create(manifest("ConfigMap", "settings", pods.namespace, data={"RATE": "0.1", "STEPS": "5"}))
-    pods.api.create(manifest("Secret", "key", pods.namespace, stringData={"token": "s3cret"}))
-    env = [
-        value_from("POD", "fieldRef", fieldPath="metadata.name"),
-        value_from("LABEL", "fieldRef", fieldPath="metadata.labels['app']"),
-        value_from("IP", "fieldRef", fieldPath="status.podIP"),
-        value_from("CPUS", "resourceFieldRef", resource="limits.cpu"),
-        value_from("MIB", "resourceFieldRef", resource="limits.memory", divisor="1Mi"),
-        value_from("TOKEN", "secretKeyRef", name="key", key="token"),
-        value_from("NONE", "configMapKeyRef", name="none", key="x", optional=True),
-        {"name": "ALL", "value": "$(POD) $(C_STEPS) $$(POD) $(UNKNOWN)"},
-    ]
-    name = pods.make(
-        env=env,
-        envFrom=[{"prefix": "C_", "configMapRef": {"name": "settings"}}],
-        command=["sh", "-c", 'echo "$LABEL,$CPUS,$MIB,$TOKEN,$ALL,${NONE-unset},$0"; test -n "$IP"'],
-        args=["$(C_RATE)"],
-        resources={"limits": {"cpu": "1500m", "memory": "64Mi"}},
-    )
-    assert phase(pods.ended(name)) == "Succeeded", pods.log(name)
-    assert pods.log(name) == f"{name},2,64,s3cret,{name} 5 $(POD) $(UNKNOWN),unset,0.1\n"
 
 
 def test_pods_python_is_the_images_with_the_workloads(pods):
@@ -185,14 +157,6 @@ def test_init_containers_come_first_one_after_the_other(pods):
     assert condition(pod, "Initialized") == "True"
 
 
-def test_pod_with_a_failed_init_container_has_failed(pods):
-    init = {"name": "i", "image": "local/python", "command": ["sh", "-c", "exit 5"]}
-    pod = pods.ended(pods.make("echo never", spec={"initContainers": [init]}))
-    assert phase(pod) == "Failed"
-    assert pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 5
-    assert "waiting" in state(pod)
-
-
 def test_probes_decide_readiness_and_restarts(pods, paths):
     serve = "mkdir -p www && cd www && echo ok > ok && python -m http.server 8080"
     often = {"periodSeconds": 1, "timeoutSeconds": 30}
@@ -274,21 +238,6 @@ def test_pods_of_a_headless_service_find_each_other(pods, is_apart):
         names = f"one.job.{pods.namespace}.svc.cluster.local job"
         log = pods.outcome(f"hostname; for n in {names}; do getent hosts $n; done", name="three")
         assert log.splitlines()[0] == "three"
-
-
-def test_finished_pod_completes_its_job(pods):
-    container = {"name": "c", "image": "local/python", "command": ["true"]}
-    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    job = manifest("Job", "task", pods.namespace, spec={"template": template})
-    pods.api.create(job)
-
-    def job_status():
-        return dict(live(pods.api, job)["status"])
-
-    until(
-        lambda: any(each["type"] == "Complete" for each in job_status().get("conditions") or ()), "the Job is complete"
-    )
-    assert job_status()["succeeded"] == 1
 
 
 def test_command_runs_in_a_pod_and_kubectl_exec_names_the_alternative(pods, paths, binaries):

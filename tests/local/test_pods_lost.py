@@ -74,10 +74,6 @@ def shims(paths):
     return {Path(each.command[-1]).name: each.pid for each in reversed(found)}
 
 
-def shim(paths, uid):
-    return shims(paths)[uid]
-
-
 def test_pods_end_with_their_agent_and_restart_by_their_policy(plane, own, pods):
     """As on a node that is lost and comes back."""
     once, again, deleted = pods.make(TICKS), pods.make(TICKS, spec={"restartPolicy": "Always"}), pods.make(TICKS)
@@ -111,7 +107,7 @@ def test_killed_shim_ends_its_pod(own, pods):
     again = pods.make(TICKS, spec={"restartPolicy": "Always"})
     for name in (once, again):
         uid = pods.running(name)["metadata"]["uid"]
-        os.kill(shim(own, uid), signal.SIGKILL)
+        os.kill(shims(own)[uid], signal.SIGKILL)
     pod = pods.ended(once)
     ended = state(pod)["terminated"]
     assert (phase(pod), ended["exitCode"], ended["reason"]) == ("Failed", 137, "ContainerStatusUnknown")
@@ -169,10 +165,10 @@ def test_taint_without_toleration_ends_pods(own, pods):
 def test_pods_outlive_the_api_server(plane, own, pods):
     name = pods.make(TICKS)
     uid = pods.running(name)["metadata"]["uid"]
-    before = shim(own, uid)
+    before = shims(own)[uid]
     kill(own, "kube-apiserver")
     plane.start()
-    assert shim(own, uid) == before
+    assert shims(own)[uid] == before
     later = pods.make("echo later")
     pods.ended(later)
     pods.delete(name)
@@ -204,7 +200,7 @@ def test_down_ends_processes_of_a_killed_shim(binaries, tmp_path, monkeypatch):
             name = pods.make(DAEMON)
             pods.await_log(name, "daemon")
             uid = pods.running(name)["metadata"]["uid"]
-            os.kill(shim(paths, uid), signal.SIGKILL)
+            os.kill(shims(paths)[uid], signal.SIGKILL)
             kill(paths, AGENT)
             until(lambda: not is_running(paths, SHIM))
             left = processes_of(paths, uid)

@@ -82,12 +82,6 @@ def test_unreachable_chart_is_reported_and_does_not_fail_up(project):
     assert "TRN_CHARTS" in said
 
 
-def test_removed_protected_resource_stops_the_deletion(project):
-    up(project, GOOD.replace("opts=opts", "opts=pulumi.ResourceOptions(provider=provider, protect=True)"))
-    assert "protected" in up(project, "", code=1)
-    assert "room" in names(project)
-
-
 @pytest.mark.parametrize("moment", ["started in", "+ Namespace"])
 def test_killed_up_is_completed_by_the_next(binaries, tmp_path, moment):
     hall = 'k8s.core.v1.Namespace("hall", metadata={"name": "hall"}, opts=opts)\n'

@@ -167,19 +167,6 @@ def test_release_is_upgraded_repaired_and_deleted_completely(place):
         assert place.helm_says("list", "--all", "--short") == ""
 
 
-@pytest.mark.parametrize("chart", ["neuron-monitor", "torchx-etcd"])
-def test_repositorys_own_charts_install(place, chart):
-    shutil.copytree(ROOT / "charts" / chart, place.root / chart)
-    taint = {"key": "k", "operator": "Exists", "effect": "NoSchedule"}
-    values = {
-        "image": "i:1",
-        "instanceTypes": ["trn1.32xlarge"],
-        "tolerations": [taint],
-        "clientNamespaces": ["default"],
-    }
-    assert place.apply(f"./{chart}", values=values).change is Change.CREATED
-
-
 @pytest.mark.parametrize(
     ("template", "said"),
     [

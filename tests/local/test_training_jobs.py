@@ -177,19 +177,6 @@ def test_torchx_job_is_admitted(api, researcher, name):
     api.create(_pod(made), dry_run=True)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"queue": "theirs"}, "spec.queue must be one of this namespace's queues"),
-        ({"priority": "system-node-critical"}, "priorityClassName must be one of this namespace's"),
-        ({"namespace": "default"}, "cannot create resource"),
-    ],
-)
-def test_job_outside_the_namespaces_limits_is_refused_before_creation(researcher, changes, words):
-    with pytest.raises(ApiError, match=words):
-        submission.validate(researcher, forms.objects(_job(**changes)))
-
-
 @pytest.mark.parametrize("instance_type", ["", "inf2.xlarge", "trn1.32xlarge", "p4d.24xlarge"])
 def test_serving_objects_and_their_pods_are_admitted(researcher, instance_type):
     team = NamespaceOutput(name=TEAM, queues=(QUEUE,), service_account="training", claim="fsx-claim")

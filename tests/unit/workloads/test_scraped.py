@@ -30,7 +30,8 @@ def run(port):
 
 
 def _get(port, path="/metrics"):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    # Another address than 127.0.0.1: Prometheus asks at the pod's.
+    connection = http.client.HTTPConnection("127.0.0.2", port, timeout=SECONDS)
     connection.request("GET", path)
     answer = connection.getresponse()
     found = answer.status, answer.headers.get("Content-Type", ""), answer.read().decode()

@@ -55,6 +55,8 @@ WAITS = status_of("waiting", reason="CrashLoopBackOff", restartCount=2)
             "False",
         ),
         (state(status_of("terminated", exitCode=1), status_of()), "Running", "False"),
+        # After an init container that failed for good.
+        (state(status_of("waiting"), status_of("waiting"), ended=True), "Failed", "False"),
     ],
 )
 def test_phase_and_ready_follow_from_the_containers(said, phase, ready):

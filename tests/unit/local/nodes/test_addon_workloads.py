@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from kubernetes_schemas import object_faults
 
+from trainium_eks.local.changes import ApplyResult, Change
 from trainium_eks.local.nodes import settling
 from trainium_eks.local.nodes.addon_workloads import AddonWorkloads, manifests
 from trainium_eks.local.nodes.settling import settle
@@ -50,8 +51,8 @@ def test_add_on_pods_have_no_token_and_minimal_resources():
     assert amounts == [220, 254_000 * 2**20]
     assert [name for name, spec in SPECS.items() if spec["automountServiceAccountToken"]] == []
     tolerated = {name: spec["tolerations"][0] for name, spec in SPECS.items() if "tolerations" in spec}
+    assert all(tolerated[each.name] == {"operator": "Exists"} for each in WORKLOADS if each.nodes == "all")
     assert tolerated["coredns"] == {"key": "CriticalAddonsOnly", "operator": "Exists"}
-    assert tolerated["aws-node"] == {"operator": "Exists"}
     assert "metrics-server" not in tolerated
 
 
@@ -66,6 +67,33 @@ def test_unknown_add_on_is_reported_as_not_installed():
     applied = AddonWorkloads(None).apply("aws-efs-csi-driver", "v3.5.0-eksbuild.1", REGION)
     assert "aws-efs-csi-driver" in applied.not_installed
     AddonWorkloads(None).delete("aws-efs-csi-driver")
+
+
+class Objects:
+    """Remembers the names of its objects."""
+
+    def __init__(self):
+        self.names = []
+
+    def apply(self, wanted, **_):
+        name = wanted["metadata"]["name"]
+        is_there = name in self.names
+        self.names += [] if is_there else [name]
+        return ApplyResult(Change.SAME if is_there else Change.CREATED)
+
+    def delete(self, reference, **_):
+        assert self.names.pop() == reference.name, "the last goes first"
+
+
+def test_add_on_is_created_once_updated_and_deleted_completely():
+    objects = Objects()
+    addons = AddonWorkloads(objects)
+    changes = [addons.apply("aws-fsx-csi-driver", "v1", REGION).change for _ in range(2)]
+    assert changes == [Change.CREATED, Change.SAME]
+    objects.names.pop()
+    assert addons.apply("aws-fsx-csi-driver", "v2", REGION).change is Change.UPDATED
+    addons.delete("aws-fsx-csi-driver")
+    assert objects.names == []
 
 
 def daemon_set(name, wanted, available):

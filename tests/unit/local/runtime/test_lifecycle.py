@@ -66,7 +66,8 @@ def test_restart_delay_doubles_to_five_minutes_and_resets_after_ten():
         waits.append(life.next_time() - now)
         now = life.next_time()
     assert waits == [0, 10, 20, 40, 80, 160, 300, 300, 300]
-    assert state(life)["reason"] == "CrashLoopBackOff"
+    waiting = ("CrashLoopBackOff", "back-off 300s restarting failed container c")
+    assert (state(life)["reason"], state(life)["message"]) == waiting
     assert started(life, now) == ["c"]
     life.ended("c", ContainerEnd(1), now + 601)
     assert life.next_time() == now + 601

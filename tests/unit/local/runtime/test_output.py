@@ -29,6 +29,9 @@ def test_written_lines_are_read_and_a_split_long_line_is_rejoined(tmp_path):
     written(tmp_path / "a.log", b"one\ntw", b"o\n\nthr", b"ee").close(NOW)
     assert read(tmp_path / "a.log") == "one\ntwo\n\nthree"
     assert read(tmp_path / "a.log", tail=2) == "\nthree"
+    assert read(tmp_path / "a.log", tail=0) == ""
+    assert read(tmp_path / "a.log", limit_bytes=5) == "one\nt"
+    assert read(tmp_path / "a.log", since=timestamp(NOW + 1)) == "two\n\n"
     assert (tmp_path / "a.log").stat().st_mode & 0o777 == 0o600
     text = b"x" * (LINE_BYTES * 2 + 5)
     written(tmp_path / "0.log", text[:100], text[100:] + b"\nend\n").close(NOW)

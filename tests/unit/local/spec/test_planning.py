@@ -76,10 +76,17 @@ def test_container_plan_has_every_field_of_its_pod():
         "MIB": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}},
         "ASKED": {"resourceFieldRef": {"resource": "requests.memory"}},
         "SIDES": {"resourceFieldRef": {"resource": "limits.cpu", "containerName": "side"}},
+        "TOKEN": {"secretKeyRef": {"name": "s", "key": "k"}},
+        "APP": {"fieldRef": {"fieldPath": "metadata.labels['app']"}},
+        "NONE": {"configMapKeyRef": {"name": "none", "key": "x", "optional": True}},
     }
     body = pod(
         {
-            "env": [{"name": name, "valueFrom": source} for name, source in sources.items()],
+            "env": [
+                *({"name": name, "valueFrom": source} for name, source in sources.items()),
+                {"name": "ALL", "value": "$(IP) $(S_k) $$(IP) $(UNKNOWN)"},
+            ],
+            "args": ["$(MIB)"],
             "envFrom": [{"prefix": "S_", "secretRef": {"name": "s"}}],
             "resources": {"limits": {"memory": "1Gi", "cpu": "1500m"}},
             "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -109,13 +116,17 @@ def test_container_plan_has_every_field_of_its_pod():
         "ASKED": "0",
         "SIDES": "8",
         "S_k": "secret",
+        "TOKEN": "secret",
+        "APP": "x",
+        "ALL": "100.127.0.2 secret $(IP) $(UNKNOWN)",
         "MY_WEB_SERVICE_HOST": "10.0.0.5",
         "MY_WEB_SERVICE_PORT_HTTP_WEB": "80",
         "KUBERNETES_SERVICE_HOST": "100.127.0.1",
         "http_proxy": "http://100.127.0.1:3128",
     }
     assert wanted.items() <= container.environment.items()
-    assert not [name for name in container.environment if name.startswith(("HEADLESS", "ELSEWHERE"))]
+    assert not [name for name in container.environment if name.startswith(("HEADLESS", "ELSEWHERE", "NONE"))]
+    assert container.argv == ("run", "1024")
     assert (container.read_only_root, container.message_from_log) == (True, True)
     own = ["/dev/termination-log", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf"]
     assert [each.target for each in container.mounts if each.target not in sys.base_prefix] == [*own, "/etc/m"]

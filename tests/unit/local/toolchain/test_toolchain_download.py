@@ -69,18 +69,19 @@ def test_everything_published_is_downloaded_checked_and_kept(server, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tool", "path"),
+    ("tool", "path", "begins"),
     [
-        ("kubectl", KUBECTL),
-        ("etcd", f"{ETCD}/etcd-v3.6.5-linux-amd64.tar.gz"),
-        ("helm", HELM),
-        ("kwok", "/v2/kwok/kwok/blobs/"),
-        ("kwok", "/v2/kwok/kwok/manifests/"),
+        ("kubectl", KUBECTL, b""),
+        ("etcd", f"{ETCD}/etcd-v3.6.5-linux-amd64.tar.gz", b""),
+        ("helm", HELM, b""),
+        ("kwok", "/v2/kwok/kwok/blobs/", b""),
+        ("kwok", "/v2/kwok/kwok/manifests/", b'{"layers"'),
+        ("kwok", "/v2/kwok/kwok/manifests/", b'{"manifests"'),
     ],
 )
-def test_download_with_a_wrong_checksum_is_reported_and_not_used(server, tmp_path, tool, path):
+def test_download_with_a_wrong_checksum_is_reported_and_not_used(server, tmp_path, tool, path, begins):
     bundle = at(server)
-    [found, *_] = [name for name in server.files if name.startswith(path)]
+    [found, *_] = [name for name, text in server.files.items() if name.startswith(path) and text.startswith(begins)]
     server.files[found] = fakes.tool_text("another v1.35.4 0.6.1")
     said = []
     error = failure(bundle, tmp_path, said)
