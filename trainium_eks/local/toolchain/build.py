@@ -59,7 +59,7 @@ def build(
 def _run(go: str, arguments: Sequence[str], module: Path, environment: Mapping[str, str]) -> None:
     """Run go to its end. When this process is killed, go's next line goes to a pipe without a reader, which ends it."""
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             [go, *arguments],
             cwd=module,
             env=dict(environment),
@@ -68,15 +68,22 @@ def _run(go: str, arguments: Sequence[str], module: Path, environment: Mapping[s
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            check=False,
         )
     except OSError as error:
         raise go_command.GoError(f"{go} cannot be run: {error.strerror}") from None
-    if done.returncode:
-        lines = [line.rstrip() for line in done.stdout.splitlines()]
+    with process:
+        try:
+            assert process.stdout is not None
+            # Line by line: one read to the end would notice Ctrl-C only there, when another thread takes the signal.
+            lines = [line.rstrip() for line in process.stdout]
+            code = process.wait()
+        except BaseException:
+            process.kill()
+            raise
+    if code:
         # Without Go's progress: downloads, and import paths alone on a line.
         complaints = [line for line in lines if " " in line and not line.startswith("go: downloading ")]
-        raise go_command.GoError(go_command.failure(arguments[0], done.returncode, complaints))
+        raise go_command.GoError(go_command.failure(arguments[0], code, complaints))
 
 
 def _file_name(package: str) -> str:
