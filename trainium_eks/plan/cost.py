@@ -6,8 +6,6 @@ from functools import cached_property
 from typing import Any
 
 from trainium_eks.model.catalogue import prices
-from trainium_eks.model.catalogue.instance_entries import with_entries
-from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing.bill import Line
 from trainium_eks.plan.graph import Graph, Resource
@@ -45,49 +43,13 @@ class CostItem:
 
 
 @dataclass(frozen=True)
-class ComponentCost:
-    """The cost of one component."""
-
-    component: str
+class _Sum:
     items: tuple[CostItem, ...]
-
-    @property
-    def hourly_usd(self) -> float:
-        """Sum of the items with a known price."""
-        return sum(item.hourly_usd or 0.0 for item in self.items)
-
-    @property
-    def maximum_hourly_usd(self) -> float:
-        """The same with every group at its largest."""
-        return sum(item.line.maximum_hourly_usd or 0.0 for item in self.items)
-
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """Names of the items without a known price."""
-        return bill.unknown(item.line for item in self.items)
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The cost of an environment."""
-
-    items: tuple[CostItem, ...]
-    price_dates: Mapping[str, str]
-    """Day of each price list used: ``instances``, ``other``. Several days of instance prices are joined."""
-    price_regions: tuple[str, ...]
-    """Regions of the prices; prices of other regions differ."""
-    not_counted: tuple[str, ...] = bill.BY_USE
-    """Things that are billed by use, and therefore in no item."""
 
     @property
     def hourly_usd(self) -> float:
         """Cost at the desired sizes; items without a known price are listed in :attr:`unknown` and not counted."""
         return sum(item.hourly_usd or 0.0 for item in self.items)
-
-    @property
-    def monthly_usd(self) -> float:
-        """Cost of 730 hours."""
-        return self.hourly_usd * prices.HOURS_PER_MONTH
 
     @property
     def maximum_hourly_usd(self) -> float:
@@ -99,13 +61,37 @@ class Cost:
         """Names of the items without a known price, each once."""
         return bill.unknown(item.line for item in self.items)
 
+
+@dataclass(frozen=True)
+class ComponentCost(_Sum):
+    """The cost of one component."""
+
+    component: str
+
+
+@dataclass(frozen=True)
+class Cost(_Sum):
+    """The cost of an environment."""
+
+    price_dates: Mapping[str, str]
+    """Day of each price list used: ``instances``, ``other``. Several days of instance prices are joined."""
+    price_regions: tuple[str, ...]
+    """Regions of the prices; prices of other regions differ."""
+    not_counted: tuple[str, ...] = bill.BY_USE
+    """Things that are billed by use, and therefore in no item."""
+
+    @property
+    def monthly_usd(self) -> float:
+        """Cost of 730 hours."""
+        return self.hourly_usd * prices.HOURS_PER_MONTH
+
     @cached_property
     def by_component(self) -> tuple[ComponentCost, ...]:
         """Costs of the components, dearest first."""
         found: dict[str, list[CostItem]] = {}
         for item in self.items:
             found.setdefault(item.component, []).append(item)
-        costs = [ComponentCost(component, tuple(items)) for component, items in found.items()]
+        costs = [ComponentCost(tuple(items), component) for component, items in found.items()]
         return tuple(sorted(costs, key=lambda cost: (-cost.hourly_usd, -cost.maximum_hourly_usd, cost.component)))
 
     def to_json(self) -> dict[str, Any]:
@@ -143,11 +129,9 @@ class Cost:
         }
 
 
-def estimate(graph: Graph, catalogue: Catalogue = CATALOGUE) -> Cost:
+def estimate(graph: Graph) -> Cost:
     """Return the cost of the environment, with the types of its config's ``instanceTypes`` beside the catalogue's."""
-    entries = graph.config.get("instanceTypes")
-    if isinstance(entries, Mapping) and entries:
-        catalogue = with_entries(catalogue, entries)
+    catalogue = graph.catalogue
     items = tuple(
         CostItem(resource.urn, _component(graph, resource), line)
         for resource in graph.resources

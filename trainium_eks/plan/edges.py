@@ -69,10 +69,6 @@ _NAT = _type(vpc.NAT_GATEWAY)
 _QUEUE = _type(kubernetes.QUEUE)
 
 
-def _iam(resource: Resource) -> bool:
-    return resource.type.startswith("aws:iam/")
-
-
 FORBIDDEN: tuple[tuple[str, str, Selector, Selector], ...] = (
     ("fsx-cluster", "The file system does not wait for the cluster", _FSX, _CLUSTER),
     ("fsx-nat", "The file system does not wait for a NAT gateway", _FSX, _NAT),
@@ -98,12 +94,13 @@ def check_edges(graph: Graph, ordered: Order) -> tuple[EdgeCheck, ...]:
     elsewhere has no add-on to wait for.
     """
     reach = _Reach(graph, ordered)
-    checks = [_forbidden(reach, *rule) for rule in FORBIDDEN]
-    checks.append(_iam_before_vpc(reach))
-    checks += [_required(reach, *rule) for rule in REQUIRED]
-    checks.append(_egress(reach))
-    checks.append(_roles(reach))
-    return tuple(checks)
+    return (
+        *(_not_behind(reach, id_, title, reach.of(who), reach.of(whom)) for id_, title, who, whom in FORBIDDEN),
+        _iam_before_vpc(reach),
+        *(_behind(reach, id_, title, reach.of(who), reach.of(whom)) for id_, title, who, whom in REQUIRED),
+        _egress(reach),
+        _roles(reach),
+    )
 
 
 class _Reach:
@@ -148,22 +145,12 @@ class _Reach:
         return needed
 
 
-def _forbidden(reach: _Reach, id_: str, title: str, who: Selector, whom: Selector) -> EdgeCheck:
-    sources, targets = reach.of(who), reach.of(whom)
-    return _not_behind(reach, id_, title, sources, targets)
-
-
 def _not_behind(
     reach: _Reach, id_: str, title: str, sources: tuple[Resource, ...], targets: tuple[Resource, ...]
 ) -> EdgeCheck:
     waits = reach.waiting_for(targets)
     broken = tuple((source.urn, waits[source.urn]) for source in sources if source.urn in waits)
     return EdgeCheck(id_, title, forbidden=True, applies=bool(sources and targets), violations=broken)
-
-
-def _required(reach: _Reach, id_: str, title: str, who: Selector, whom: Selector) -> EdgeCheck:
-    sources, targets = reach.of(who), reach.of(whom)
-    return _behind(reach, id_, title, sources, targets)
 
 
 def _behind(
@@ -178,7 +165,7 @@ def _behind(
 def _iam_before_vpc(reach: _Reach) -> EdgeCheck:
     """Check only the roles that the cluster and its nodes wait for: a team's role may come after the cluster."""
     needed = reach.waited_for_by(reach.of(_type(eks.CLUSTER, eks.NODE_GROUP)))
-    sources = tuple(resource for resource in reach.of(_iam) if resource.urn in needed)
+    sources = reach.of(lambda resource: resource.type.startswith("aws:iam/") and resource.urn in needed)
     return _not_behind(reach, "iam-vpc", "The cluster's roles do not wait for the VPC", sources, reach.of(_VPC))
 
 

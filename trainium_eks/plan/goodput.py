@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.model.catalogue import lustre
-from trainium_eks.model.catalogue.instance_entries import with_entries
-from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.model.config.training import TrainingConfig
 from trainium_eks.model.sizing import goodput
 from trainium_eks.model.sizing.goodput import FailureRate, Goodput
@@ -76,42 +74,30 @@ class Training:
         }
 
 
-def expect(graph: Graph, catalogue: Catalogue = CATALOGUE) -> Training | None:
-    """Return the expected goodput; None without accelerator nodes, or without a Lustre file system to save on. Types
-    of the config's ``instanceTypes`` are added to the catalogue."""
-    entries = graph.config.get("instanceTypes")
-    if isinstance(entries, Mapping) and entries:
-        catalogue = with_entries(catalogue, entries)
+def expect(graph: Graph) -> Training | None:
+    """Return the expected goodput; None without accelerator nodes, or without a Lustre file system to save on."""
     megabytes = max((_megabytes_per_second(each) for each in graph.of_type(fsx.FILE_SYSTEM.token)), default=0.0)
     told = _training_config(graph)
-    state = told.checkpoint_gigabytes
     gangs = [
         gang
         for group in graph.of_type(eks.NODE_GROUP.token)
         if eks.is_accelerator_group(group) and megabytes
-        for gang in _gangs(graph, group, catalogue, told.failures_per_node_year, state, megabytes)
+        for gang in _gangs(graph, group, told, megabytes)
     ]
-    return Training(state, megabytes, tuple(gangs)) if gangs else None
+    return Training(told.checkpoint_gigabytes, megabytes, tuple(gangs)) if gangs else None
 
 
-def _gangs(
-    graph: Graph,
-    group: Resource,
-    catalogue: Catalogue,
-    failures_per_node_year: float | None,
-    state_gigabytes: float,
-    megabytes_per_second: float,
-) -> Iterator[Gang]:
+def _gangs(graph: Graph, group: Resource, told: TrainingConfig, megabytes_per_second: float) -> Iterator[Gang]:
     """Yield the group at its desired and at its largest size, without sizes of 0."""
     name = ec2.instance_type(graph, group)
-    instance = catalogue.get(name)
-    rate = goodput.failure_rate(instance.accelerator if instance else "", failures_per_node_year)
+    instance = graph.catalogue.get(name)
+    rate = goodput.failure_rate(instance.accelerator if instance else "", told.failures_per_node_year)
     capacity = group.inputs.get("capacityType")
     is_spot, is_block = capacity == "SPOT", capacity == "CAPACITY_BLOCK"
-    price = catalogue.price(name, "capacity-block" if is_block else "") if instance else None
+    price = graph.catalogue.price(name, "capacity-block" if is_block else "") if instance else None
     sizes = group.inputs.get("scalingConfig", {})
     for nodes in sorted({whole(sizes.get("desiredSize")), whole(sizes.get("maxSize"))} - {0}):
-        run = goodput.run_on_lustre(nodes, rate.per_node_year, state_gigabytes, megabytes_per_second)
+        run = goodput.run_on_lustre(nodes, rate.per_node_year, told.checkpoint_gigabytes, megabytes_per_second)
         hourly = price.hourly_usd * nodes if price else None
         yield Gang(group.name, name, nodes, rate, goodput.expect(run), hourly, is_spot)
 

@@ -144,6 +144,11 @@ def actions(statement: Mapping[str, Json]) -> frozenset[str]:
     return frozenset(str(action) for action in listed(statement.get("Action")))
 
 
+def matches(granted: str, action: str) -> bool:
+    """Return whether a statement's action, which may have the wildcards ``*`` and ``?``, is or includes an action."""
+    return re.fullmatch(re.escape(granted).replace(r"\*", ".*").replace(r"\?", "."), action) is not None
+
+
 def allows(statement: Mapping[str, Json]) -> bool:
     """Return whether the statement grants, rather than denies."""
     return statement.get("Effect") == "Allow"

@@ -51,6 +51,11 @@ class ControlPlane:
         return path, None
 
     @property
+    def is_public(self) -> bool:
+        """Whether the public endpoint is on; EKS turns it on by default."""
+        return self.read("vpcConfig.endpointPublicAccess", "endpointPublicAccess")[1] is not False
+
+    @property
     def protected(self) -> bool:
         """Whether Pulumi refuses to delete it."""
         return any(each.options.protect for each in self.members)

@@ -10,6 +10,7 @@ from trainium_eks.model.config import waivers as waiver_model
 from trainium_eks.model.validation.config_model import ConfigModelError, read
 from trainium_eks.model.validation.problems import Severity, config_set
 from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.reading import mapping
 
 LONGEST = datetime.timedelta(days=366)
 """Longest time from today to a waiver's last day: every waiver is reviewed at least once a year."""
@@ -44,15 +45,9 @@ class Waiver:
 
 def of(graph: Graph) -> Mapping[str, Waiver]:
     """Return rule id to the environment's own waiver."""
-    given = graph.config.get("waivers")
-    return (
-        {
-            str(rule): Waiver(str(rule), reason, _last_day(given[rule]))
-            for rule, reason in waiver_model.reasons(given).items()
-        }
-        if isinstance(given, Mapping)
-        else {}
-    )
+    given = mapping(graph.config.get("waivers"))
+    reasons = waiver_model.reasons(given)
+    return {str(rule): Waiver(str(rule), reason, _last_day(given[rule])) for rule, reason in reasons.items()}
 
 
 def _last_day(waiver: object) -> datetime.date | None:

@@ -54,7 +54,8 @@ def difference(before: Cost, after: Cost) -> CostDifference:
     gone: list[Line] = []
     added: list[Line] = []
     for urn in sorted({*old, *new}):
-        less, more = _apart(old.get(urn, ()), new.get(urn, ()))
+        was, now = Counter(old.get(urn, ())), Counter(new.get(urn, ()))
+        less, more = list((was - now).elements()), list((now - was).elements())
         gone += less
         added += more
         hourly = _minus([line.hourly_usd for line in more], [line.hourly_usd for line in less])
@@ -77,12 +78,6 @@ def _by_urn(items: Iterable[CostItem]) -> dict[str, tuple[Line, ...]]:
     for item in items:
         found[item.urn] = (*found.get(item.urn, ()), item.line)
     return found
-
-
-def _apart(old: Iterable[Line], new: Iterable[Line]) -> tuple[list[Line], list[Line]]:
-    """Return the lines that only one side has."""
-    less, more = Counter(old), Counter(new)
-    return list((less - more).elements()), list((more - less).elements())
 
 
 def _minus(more: list[float | None], less: list[float | None]) -> float | None:

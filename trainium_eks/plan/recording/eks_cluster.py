@@ -71,10 +71,35 @@ def construct(component: Resource, inputs: Mapping[str, Any], provider: str, cre
             property_dependencies={"kubeconfig": (cluster_urn,)},
         )
     )
+    reference = Reference(cluster_urn, "" if cluster["id"] == UNKNOWN else cluster["id"])
     security_group = _within(cluster.get("vpcConfig"), "clusterSecurityGroupId")
-    return ClusterOutputs(
-        _outputs(cluster_urn, cluster, kubeconfig, kubeconfig_json, security_group, inputs), cluster_urn
-    )
+    identities = cluster.get("identities")
+    issuer = UNKNOWN if identities in (None, UNKNOWN) else identities[0]["oidcs"][0]["issuer"]
+    properties: dict[str, Any] = {
+        "core": {
+            "cluster": reference,
+            "endpoint": cluster["endpoint"],
+            "instanceRoles": [],
+            "kubeconfig": kubeconfig,
+            "subnetIds": inputs.get("subnetIds") or inputs.get("privateSubnetIds") or [],
+            "vpcId": inputs.get("vpcId", UNKNOWN),
+        },
+        "eksCluster": reference,
+        "instanceRoles": [],
+        "kubeconfig": kubeconfig,
+        "kubeconfigJson": kubeconfig_json,
+        "clusterSecurityGroupId": security_group,
+        "nodeSecurityGroupId": security_group,
+        "clusterIngressRuleId": "",
+        "defaultNodeGroupAsgName": "",
+        "fargateProfileId": "",
+        "fargateProfileStatus": "",
+        "oidcProviderArn": "",
+        "oidcProviderUrl": issuer,
+        "oidcIssuer": issuer.removeprefix("https://"),
+        "autoModeNodeRoleName": "",
+    }
+    return ClusterOutputs(properties, cluster_urn)
 
 
 def unsupported_inputs(inputs: Mapping[str, Any]) -> str:
@@ -196,44 +221,6 @@ def _kubeconfig(cluster: Mapping[str, Any]) -> dict[str, Any] | str:
         "current-context": "aws",
         "kind": "Config",
         "users": [{"name": "aws", "user": {"exec": execution}}],
-    }
-
-
-def _outputs(
-    cluster_urn: str,
-    cluster: Mapping[str, Any],
-    kubeconfig: dict[str, Any] | str,
-    kubeconfig_json: str,
-    security_group: str,
-    inputs: Mapping[str, Any],
-) -> dict[str, Any]:
-    reference = Reference(cluster_urn, "" if cluster["id"] == UNKNOWN else cluster["id"])
-    identities = cluster.get("identities")
-    issuer = UNKNOWN if identities in (None, UNKNOWN) else identities[0]["oidcs"][0]["issuer"]
-    core: dict[str, Any] = {
-        "cluster": reference,
-        "endpoint": cluster["endpoint"],
-        "instanceRoles": [],
-        "kubeconfig": kubeconfig,
-        "subnetIds": inputs.get("subnetIds") or inputs.get("privateSubnetIds") or [],
-        "vpcId": inputs.get("vpcId", UNKNOWN),
-    }
-    return {
-        "core": core,
-        "eksCluster": reference,
-        "instanceRoles": [],
-        "kubeconfig": kubeconfig,
-        "kubeconfigJson": kubeconfig_json,
-        "clusterSecurityGroupId": security_group,
-        "nodeSecurityGroupId": security_group,
-        "clusterIngressRuleId": "",
-        "defaultNodeGroupAsgName": "",
-        "fargateProfileId": "",
-        "fargateProfileStatus": "",
-        "oidcProviderArn": "",
-        "oidcProviderUrl": issuer,
-        "oidcIssuer": issuer.removeprefix("https://"),
-        "autoModeNodeRoleName": "",
     }
 
 

@@ -23,7 +23,8 @@ def autoscalers(graph: Graph) -> tuple[Resource, ...]:
 
 def served_groups(graph: Graph) -> Iterator[NodeGroup]:
     """Yield the groups that carry every tag that a Cluster Autoscaler looks for."""
-    wanted = [_discovery_keys(release) for release in autoscalers(graph)]
+    tags_of = (items(at(release.inputs, "values.autoDiscovery.tags")) for release in autoscalers(graph))
+    wanted = [[text(each).partition("=")[0] for each in tags] for tags in tags_of]
     for group in graph.node_groups if wanted else ():
         tags = group_tags(graph, group)
         if any(all(key in tags or key.startswith(EKS_DISCOVERY) for key in keys) for keys in wanted):
@@ -96,7 +97,3 @@ def nodes_of(graph: Graph) -> Iterator[NodeGroup | Pool]:
     """Yield every managed node group, and every pool of Karpenter."""
     yield from graph.node_groups
     yield from node_pools(graph)
-
-
-def _discovery_keys(release: Resource) -> tuple[str, ...]:
-    return tuple(text(each).partition("=")[0] for each in items(at(release.inputs, "values.autoDiscovery.tags")))

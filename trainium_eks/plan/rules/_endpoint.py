@@ -50,10 +50,9 @@ def endpoints(graph: Graph) -> Iterator[Endpoint]:
 
 
 def _public(plane: ControlPlane) -> tuple[str, ...]:
-    """Return the ranges of the public endpoint, which EKS turns on, for every address, by default."""
-    _, on = plane.read("vpcConfig.endpointPublicAccess", "endpointPublicAccess")
+    """Return the ranges of the public endpoint: every address by default."""
     _, ranges = plane.read("vpcConfig.publicAccessCidrs", "publicAccessCidrs")
-    return () if on is False else tuple(map(text, items(ranges))) or ("0.0.0.0/0",)
+    return (tuple(map(text, items(ranges))) or ("0.0.0.0/0",)) if plane.is_public else ()
 
 
 def _private(graph: Graph, plane: ControlPlane) -> Iterator[str]:

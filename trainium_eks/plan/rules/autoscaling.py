@@ -17,6 +17,7 @@ from trainium_eks.plan.reading import (
     items,
     listed,
     mapping,
+    matches,
     missing,
     show,
     statements,
@@ -58,8 +59,7 @@ def autoscaler_rights(graph: Graph) -> Iterator[Finding]:
 
 
 def _scales(statement: Mapping[str, Json]) -> bool:
-    patterns = [re.escape(action).replace(r"\*", ".*") for action in actions(statement)]
-    return any(re.fullmatch(pattern, each) for pattern in patterns for each in SCALING_ACTIONS)
+    return any(matches(action, each) for action in actions(statement) for each in SCALING_ACTIONS)
 
 
 def _unbound(statement: Mapping[str, Json]) -> Iterator[str]:

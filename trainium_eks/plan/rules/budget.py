@@ -20,7 +20,7 @@ def within_budget(graph: Graph) -> Iterator[Finding]:
     apply."""
     dollars, nodes = (number(at(graph.config, f"budget.{key}")) for key in ("hourlyUsd", "nodes"))
     if dollars is not None:
-        yield _money(graph, dollars, cost.estimate(graph, graph.catalogue))
+        yield _money(graph, dollars, cost.estimate(graph))
     if nodes is not None:
         yield _nodes(graph, nodes)
 

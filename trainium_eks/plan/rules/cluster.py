@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.config.cluster import LOG_TYPES
-from trainium_eks.model.finding import Finding, Status
+from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation import ranges
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.reading import (
@@ -56,10 +56,8 @@ def public_ranges(graph: Graph) -> Iterator[Finding]:
     """A public endpoint names the ranges that reach it, no more than a /8 together; EKS opens it to 0.0.0.0/0 when
     nothing is named. Independent of `model/config/cluster.py`, which validates the config."""
     for plane in graph.control_planes:
-        if not _public(plane):
-            yield Finding(Status.PASS, plane.resource.urn, "the public endpoint is off")
-        else:
-            yield from judged(plane.resource, _open_ranges(plane), "the public endpoint names its ranges")
+        good = "the public endpoint names its ranges" if plane.is_public else "the public endpoint is off"
+        yield from judged(plane.resource, _open_ranges(plane), good)
 
 
 @rule(
@@ -76,8 +74,7 @@ def production_endpoint(graph: Graph) -> Iterator[Finding]:
     for plane in graph.control_planes:
         path, private = plane.read("vpcConfig.endpointPrivateAccess", "endpointPrivateAccess")
         faults = [] if true(private) else [f"{path} is {show(private)}, wanted true"]
-        if _public(plane):
-            faults += _open_ranges(plane)
+        faults += _open_ranges(plane)
         yield from judged(plane.resource, faults, "reached from the VPC or from named ranges only")
 
 
@@ -170,13 +167,7 @@ def log_groups(graph: Graph) -> Iterator[Finding]:
             faults.append(f"does not depend on its log group {named[0].name}, wanted the group first")
         yield from judged(plane.resource, faults, "its log group exists before it")
     for group in groups:
-        days = group.inputs.get("retentionInDays")
-        kept = number(days)
-        short = kept is None or (kept != 0 and kept < 365)
-        faults = [f"retentionInDays is {show(days)}, wanted 365 or more"] if short else []
-        if not given(group.inputs.get("kmsKeyId")):
-            faults.append("kmsKeyId is unset, wanted a KMS key")
-        yield from judged(group, faults, "kept a year or longer, encrypted")
+        yield from judged(group, retention_faults(group, 365), "kept a year or longer, encrypted")
 
 
 def is_of_containers(group: Resource) -> bool:
@@ -207,14 +198,20 @@ def keys(graph: Graph) -> Iterator[Finding]:
         yield from judged(key, _key_faults(graph, key), "rotates, with a policy of named principals")
 
 
-def _public(plane: ControlPlane) -> bool:
-    """Return whether the public endpoint is on; EKS turns it on by default."""
-    _, found = plane.read("vpcConfig.endpointPublicAccess", "endpointPublicAccess")
-    return found is not False
+def retention_faults(group: Resource, least: int) -> Iterator[str]:
+    """Yield a fault of a log group that is kept for fewer days than ``least``, and one of a group without a KMS key."""
+    days = group.inputs.get("retentionInDays")
+    kept = number(days)
+    if kept is None or (kept != 0 and kept < least):
+        yield f"retentionInDays is {show(days)}, wanted {least} or more"
+    if not given(group.inputs.get("kmsKeyId")):
+        yield "kmsKeyId is unset, wanted a KMS key"
 
 
 def _open_ranges(plane: ControlPlane) -> list[str]:
     path, found = plane.read("vpcConfig.publicAccessCidrs", "publicAccessCidrs")
+    if not plane.is_public:
+        return []
     if not items(found):
         return [f"{path} is {show(found)} with the public endpoint on, wanted named ranges"]
     wide = [each for each in items(found) if each in ANYWHERE or not known(each)]

@@ -8,7 +8,6 @@ from trainium_eks.plan.reading import Json, at, given, items, known, number, sho
 from trainium_eks.plan.rules._rule import judged, rule, unseen
 from trainium_eks.plan.subjects import NodeGroup, interfaces
 
-SUBNETS_LATER = "subnetIds is known only during the update"
 LOCKABLE_MEMORY = "LimitMEMLOCK=infinity"
 """The setting of containerd's unit, or of a drop-in."""
 
@@ -39,10 +38,10 @@ def efa_security_groups(graph: Graph) -> Iterator[Finding]:
 def one_subnet(graph: Graph) -> Iterator[Finding]:
     """EFA traffic does not leave a zone: nodes of a group in two zones cannot reach each other over EFA."""
     for group in graph.efa_groups:
-        if not _subnets_known(group):
-            yield unseen(group.resource, SUBNETS_LATER)
-            continue
         ids = group.resource.inputs.get("subnetIds")
+        if ids is not None and not known(ids):
+            yield unseen(group.resource, "subnetIds is known only during the update")
+            continue
         faults = [] if len(items(ids)) == 1 else [f"subnetIds is {show(ids)}, wanted one subnet"]
         yield from judged(group.resource, faults, "one subnet")
 
@@ -103,9 +102,3 @@ def _self_rule_faults(graph: Graph, group: NodeGroup) -> Iterator[str]:
         ]
         if not within:
             yield f"security groups {', '.join(ids)} have no {word} rule for all traffic to themselves, wanted one"
-
-
-def _subnets_known(group: NodeGroup) -> bool:
-    """Return whether a group's subnets are known or unset."""
-    ids = group.resource.inputs.get("subnetIds")
-    return ids is None or known(ids)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from trainium_eks.model.catalogue.addon_records import ADDONS
-from trainium_eks.model.finding import Finding, Status
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.reading import (
     Json,
@@ -39,6 +39,9 @@ from trainium_eks.plan.subjects import ADDON, RELEASE, ROLE
 
 ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
+RBAC_ROLES = ("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "kubernetes:rbac.authorization.k8s.io/v1:Role")
+CLUSTER_ROLE_BINDING = "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding"
+ROLE_BINDING = "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding"
 LEVELS = ("privileged", "baseline", "restricted")
 ENFORCE = "pod-security.kubernetes.io/enforce"
 PRIVILEGED = ("aws-efa-k8s-device-plugin", "neuron-monitor", "node-problem-detector", "fsx-csi-node", "fsx-plugin")
@@ -62,9 +65,7 @@ def pod_security(graph: Graph) -> Iterator[Finding]:
         yield from judged(each, faults, f"enforces {level}")
     for release in graph.of_type(RELEASE):
         if true(release.inputs.get("createNamespace")):
-            yield Finding(
-                Status.FAIL, release.urn, "createNamespace is true, wanted a labelled Namespace of the program"
-            )
+            yield broken(release.urn, "createNamespace is true, wanted a labelled Namespace of the program")
 
 
 @rule("R52", "Run privileged only what must", "high", "CKV_K8S_16, CKV_K8S_20, CKV_K8S_2, CKV_K8S_5")
@@ -134,9 +135,7 @@ def resources(graph: Graph) -> Iterator[Finding]:
 def rbac(graph: Graph) -> Iterator[Finding]:
     """No star in a role, no binding to cluster-admin, and no API token in a pod that does not call the API: a
     service account mounts one only when a role is bound to it."""
-    for role in graph.of_type(
-        "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "kubernetes:rbac.authorization.k8s.io/v1:Role"
-    ):
+    for role in graph.of_type(*RBAC_ROLES):
         faults = [
             f'rules[{index}].{key} has "*", wanted names'
             for index, each in enumerate(items(role.inputs.get("rules")))
@@ -145,7 +144,7 @@ def rbac(graph: Graph) -> Iterator[Finding]:
         ]
         yield from judged(role, faults, "names what it grants")
     bound = set()
-    for binding in _bindings(graph):
+    for binding in graph.of_type(CLUSTER_ROLE_BINDING, ROLE_BINDING):
         admin = at(binding.inputs, "roleRef.name") == "cluster-admin"
         faults = ["roleRef.name is cluster-admin, wanted a separate role"] if admin else []
         for subject in items(binding.inputs.get("subjects")):
@@ -176,9 +175,7 @@ def network_policies(graph: Graph) -> Iterator[Finding]:
         yield from judged(addon, faults, "enforces network policies")
     if not addons:
         for plane in graph.control_planes:
-            yield Finding(
-                Status.FAIL, plane.resource.urn, "add-on vpc-cni is missing, wanted it with enableNetworkPolicy"
-            )
+            yield broken(plane.resource.urn, "add-on vpc-cni is missing, wanted it with enableNetworkPolicy")
 
 
 @rule(
@@ -208,11 +205,8 @@ def pod_identity(graph: Graph) -> Iterator[Finding]:
         for statement in statements(role.inputs.get("assumeRolePolicy")) or ():
             if allows(statement) and any(who == "*" for _, who in principals(statement)):
                 yield broken(role.urn, 'assumeRolePolicy.Principal is "*", wanted named principals')
-    if len(graph.of_type(ASSOCIATION)) > MOST_ASSOCIATIONS:
-        count = len(graph.of_type(ASSOCIATION))
-        yield Finding(
-            Status.FAIL, graph.stack_urn, f"{count} pod identity associations, wanted {MOST_ASSOCIATIONS} or fewer"
-        )
+    if (count := len(graph.of_type(ASSOCIATION))) > MOST_ASSOCIATIONS:
+        yield broken(graph.stack_urn, f"{count} pod identity associations, wanted {MOST_ASSOCIATIONS} or fewer")
 
 
 def _may_be_privileged(*names: str) -> bool:
@@ -278,13 +272,6 @@ def _resource_faults(path: str, value: Json) -> Iterator[str]:
             yield f"{path}.{below} is unset, wanted an amount"
 
 
-def _bindings(graph: Graph) -> tuple[Resource, ...]:
-    return graph.of_type(
-        "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding",
-        "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding",
-    )
-
-
 def _token_findings(graph: Graph, bound: set[tuple[str, str]]) -> Iterator[Finding]:
     accounts = {}
     for account in graph.of_type("kubernetes:core/v1:ServiceAccount"):
@@ -318,17 +305,14 @@ def _policy_faults(graph: Graph, name: str) -> Iterator[str]:
                 open_ = not given(at(rule_, peers)) and not given(at(rule_, "ports"))
                 if open_ and _selects_all(spec.get("podSelector")):
                     yield f"NetworkPolicy {policy.name}: spec.{key} allows everything for all pods, wanted named peers"
-    if not any(_within(at(rule_, "from")) for spec in specs for rule_ in items(spec.get("ingress"))):
+    let_in = [peer for spec in specs for rule_ in items(spec.get("ingress")) for peer in items(at(rule_, "from"))]
+    if not any(at(each, "podSelector") is not None and at(each, "namespaceSelector") is None for each in let_in):
         yield f"no NetworkPolicy of {name} lets its own pods in (from podSelector), wanted one for the job's workers"
 
 
 def _selects_all(selector: Json) -> bool:
     found = mapping(selector)
     return not given(found.get("matchLabels")) and not given(found.get("matchExpressions"))
-
-
-def _within(peers: Json) -> bool:
-    return any(at(peer, "podSelector") is not None and at(peer, "namespaceSelector") is None for peer in items(peers))
 
 
 def _trust_faults(role: Resource) -> Iterator[str]:

@@ -1,12 +1,12 @@
 """R95-R99: settings that a cluster of more than a hundred nodes needs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from trainium_eks.model.catalogue.cached_images import UPSTREAMS
 from trainium_eks.model.finding import Finding
 from trainium_eks.model.sizing import addresses
 from trainium_eks.plan.graph import Graph
-from trainium_eks.plan.reading import Json, at, document, given, mapping, number, show, text, true
+from trainium_eks.plan.reading import at, document, given, mapping, number, show, text, true
 from trainium_eks.plan.rules._autoscaled import node_pools
 from trainium_eks.plan.rules._images import CACHE_RULE, REPOSITORY, images
 from trainium_eks.plan.rules._rule import judged, rule
@@ -93,7 +93,7 @@ def addresses_at_once(graph: Graph) -> Iterator[Finding]:
     call."""
     most = most_nodes(graph)
     for addon in graph.addons("vpc-cni"):
-        env = _cni_environment(addon.inputs)
+        env = mapping(at(document(addon.inputs.get("configurationValues")), "env"))
         least, wanted = number(env.get("MINIMUM_IP_TARGET")) or 0, addresses.EXPECTED_PODS
         few = most > LARGE and given(env.get("WARM_IP_TARGET")) and least < wanted
         found = f"configurationValues.env.MINIMUM_IP_TARGET is {show(env.get('MINIMUM_IP_TARGET'))}"
@@ -118,7 +118,3 @@ def cached_images(graph: Graph) -> Iterator[Finding]:
         if direct and most > LARGE:
             faults.append(f"{', '.join(direct)} comes from outside to {most} nodes, wanted a cache (`imageCache`)")
         yield from judged(resource, faults, "its images come from a cache, or few nodes take them")
-
-
-def _cni_environment(inputs: Mapping[str, Json]) -> Mapping[str, Json]:
-    return mapping(at(document(inputs.get("configurationValues")), "env"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from trainium_eks.model.catalogue.instances import EKS_EFFECTS, FABRIC_UNTESTED
 from trainium_eks.model.config.namespaces import FABRIC_GATE
 from trainium_eks.model.config.node_groups import POOL_LABEL
-from trainium_eks.model.finding import Finding, Status
+from trainium_eks.model.finding import Finding
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.reading import (
     Json,
@@ -26,7 +26,7 @@ from trainium_eks.plan.reading import (
 )
 from trainium_eks.plan.rules._autoscaled import node_pools, served_groups
 from trainium_eks.plan.rules._objects import object_name
-from trainium_eks.plan.rules._rule import judged, rule
+from trainium_eks.plan.rules._rule import broken, judged, rule
 from trainium_eks.plan.subjects import DEPLOYMENT, LAUNCH_TEMPLATE, ROLE, SUBNET, NodeGroup
 
 WORKER_POLICIES = frozenset({"AmazonEKSWorkerNodePolicy"})
@@ -69,13 +69,12 @@ def no_ssh(graph: Graph) -> Iterator[Finding]:
     for group in graph.node_groups:
         faults = ["remoteAccess is set, wanted unset"] if given(group.resource.inputs.get("remoteAccess")) else []
         if given(group.settings.get("keyName")):
-            faults.append(f"launch template {_name(group)}: keyName is {show(group.settings['keyName'])}, wanted unset")
+            name = group.template.name if group.template is not None else ""
+            faults.append(f"launch template {name}: keyName is {show(group.settings['keyName'])}, wanted unset")
         yield from judged(group.resource, faults, "no key pair and no remote access")
     for each in graph.security_rules:
         if each.inbound and each.first_port == 22 == each.last_port:
-            yield Finding(
-                Status.FAIL, each.resource.urn, f"{each.path or 'fromPort'}: port 22 is let in, wanted no SSH rule"
-            )
+            yield broken(each.resource.urn, f"{each.path or 'fromPort'}: port 22 is let in, wanted no SSH rule")
 
 
 @rule("R15", "Give nodes no public address", "high", "CKV_AWS_88, CKV_AWS_130, AWS-0164, CIS 5.4.3")
@@ -123,16 +122,12 @@ def user_data_secrets(graph: Graph) -> Iterator[Finding]:
 def node_roles(graph: Graph) -> Iterator[Finding]:
     """A node's role is every pod's role on the host network: worker policy, image pull and Session Manager. The
     VPC CNI gets its policy by Pod Identity instead. No policy of the program allows every action."""
-    for role in _node_roles(graph):
+    roles_of = {each.resource.urn: graph.refers(each.resource, "nodeRoleArn", ROLE) for each in graph.node_groups}
+    for role in {role.urn: role for roles in roles_of.values() for role in roles}.values():
         yield from judged(role, _node_role_faults(graph, role), "worker and pull policies only")
-    unseen = [group for group in graph.node_groups if not graph.refers(group.resource, "nodeRoleArn", ROLE)]
-    for group in unseen:
-        found = show(group.resource.inputs.get("nodeRoleArn"))
-        yield Finding(
-            Status.FAIL,
-            group.resource.urn,
-            f"nodeRoleArn {found} is not a role of this program: its policies are unseen",
-        )
+    for urn in (urn for urn, roles in roles_of.items() if not roles):
+        found = show(graph.by_urn[urn].inputs.get("nodeRoleArn"))
+        yield broken(urn, f"nodeRoleArn {found} is not a role of this program: its policies are unseen")
     for addon in graph.addons("vpc-cni"):
         good = any(CNI_POLICY in _policies(graph, role) for role in _pod_roles(graph, addon))
         faults = [] if good else [f"podIdentityAssociations has no role with {CNI_POLICY}, wanted one"]
@@ -221,13 +216,7 @@ def _of_templates(graph: Graph, faults_of: Callable[[Json], Iterator[str]], good
         yield from judged(template, faults_of(template.inputs), good)
     for group in graph.node_groups:
         if group.template is None:
-            yield Finding(
-                Status.FAIL, group.resource.urn, "launchTemplate is not of this program, wanted one of this program"
-            )
-
-
-def _name(group: NodeGroup) -> str:
-    return group.template.name if group.template is not None else ""
+            yield broken(group.resource.urn, "launchTemplate is not of this program, wanted one of this program")
 
 
 def _volume_faults(graph: Graph, inputs: Json) -> Iterator[str]:
@@ -257,11 +246,6 @@ def _secret_faults(value: Json) -> Iterator[str]:
         for what, pattern in SECRETS:
             if pattern.search(part):
                 yield f"userData part {index} looks like it holds {what}, wanted none"
-
-
-def _node_roles(graph: Graph) -> tuple[Resource, ...]:
-    roles = [role for group in graph.node_groups for role in graph.refers(group.resource, "nodeRoleArn", ROLE)]
-    return tuple({role.urn: role for role in roles}.values())
 
 
 def _policies(graph: Graph, role: Resource) -> frozenset[str]:

@@ -15,7 +15,6 @@ from trainium_eks.plan.reading import (
     items,
     listed,
     mapping,
-    number,
     show,
     statements,
     text,
@@ -23,7 +22,7 @@ from trainium_eks.plan.reading import (
 )
 from trainium_eks.plan.rules._objects import namespace, releases, walk
 from trainium_eks.plan.rules._rule import judged, rule
-from trainium_eks.plan.rules.cluster import LOG_GROUP, is_of_containers
+from trainium_eks.plan.rules.cluster import LOG_GROUP, is_of_containers, retention_faults
 from trainium_eks.plan.rules.kubernetes import NETWORK_POLICY
 
 STACK = "kube-prometheus-stack"
@@ -66,13 +65,8 @@ def container_logs(graph: Graph) -> Iterator[Finding]:
     the config."""
     groups = [each for each in graph.of_type(LOG_GROUP) if is_of_containers(each)]
     for group in groups:
-        days, least = group.inputs.get("retentionInDays"), SHORTEST_LOGS_IN_PRODUCTION_DAYS if graph.production else 1
-        kept = number(days)
-        short = kept is None or (kept != 0 and kept < least)
-        faults = [f"retentionInDays is {show(days)}, wanted {least} or more"] if short else []
-        if not given(group.inputs.get("kmsKeyId")):
-            faults.append("kmsKeyId is unset, wanted a KMS key")
-        yield from judged(group, faults, "kept for a time, encrypted")
+        least = SHORTEST_LOGS_IN_PRODUCTION_DAYS if graph.production else 1
+        yield from judged(group, retention_faults(group, least), "kept for a time, encrypted")
     for release in releases(graph, SHIPPER):
         before = graph.upstream(release)
         faults = []

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from trainium_eks.model.finding import Finding
-from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.reading import (
     Json,
     actions,
@@ -12,6 +12,8 @@ from trainium_eks.plan.reading import (
     at,
     items,
     listed,
+    mapping,
+    matches,
     principals,
     show,
     statements,
@@ -30,6 +32,7 @@ from trainium_eks.plan.rules._objects import (
 )
 from trainium_eks.plan.rules._rule import judged, rule
 from trainium_eks.plan.rules.hygiene import AWS_PROVIDER
+from trainium_eks.plan.rules.kubernetes import ENFORCE, NETWORK_POLICY, RBAC_ROLES
 from trainium_eks.plan.subjects import RELEASE, ROLE
 
 BROAD_POLICIES = re.compile(r"/(AdministratorAccess|PowerUserAccess|SystemAdministrator|\w*FullAccess)$")
@@ -85,12 +88,8 @@ def _leading(statement: Mapping[str, Json]) -> Iterator[str]:
     for action in sorted(actions(statement)):
         if re.fullmatch(r"[a-zA-Z0-9-]+:\*", action):
             yield f"allows {action}, wanted named actions"
-        elif everywhere and any(re.fullmatch(_pattern(action), leading) for leading in LEADING_ACTIONS):
+        elif everywhere and any(matches(action, leading) for leading in LEADING_ACTIONS):
             yield f"allows {action} on every resource, wanted named ones or a Condition"
-
-
-def _pattern(action: str) -> str:
-    return re.escape(action).replace(r"\*", ".*").replace(r"\?", ".")
 
 
 def _accounts(graph: Graph) -> frozenset[str]:
@@ -104,7 +103,6 @@ def _own(who: str, accounts: frozenset[str]) -> bool:
     return account is not None and account[0] in {*accounts, "000000000000"}
 
 
-RBAC_ROLES = ("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole", "kubernetes:rbac.authorization.k8s.io/v1:Role")
 LEADING_VERBS = frozenset({"impersonate", "bind", "escalate"})
 LEADING_RESOURCES: Mapping[str, frozenset[str]] = {
     "serviceaccounts/token": frozenset({"create"}),
@@ -171,7 +169,8 @@ def pods_apart(graph: Graph) -> Iterator[Finding]:
     or processes, or may gain privileges. A namespace that is privileged is no team's and holds a chart or a pod that
     needs it. Where the program itself runs pods, a policy denies traffic, and no policy lets in every address."""
     homes = {object_name(each): each for each in graph.of_type(NAMESPACE)}
-    privileged = {name for name, each in homes.items() if _level(each) == "privileged"} | {"kube-system"}
+    levels = {name: mapping(at(each.inputs, "metadata.labels")).get(ENFORCE) for name, each in homes.items()}
+    privileged = {name for name, level in levels.items() if level == "privileged"} | {"kube-system"}
     makers = tuple(pod_makers(graph))
     for maker in makers:
         faults = [] if namespace(maker.resource) in privileged else list(_host_faults(maker))
@@ -188,25 +187,16 @@ def pods_apart(graph: Graph) -> Iterator[Finding]:
             faults = [] if needed else [f"pod-security enforce is privileged, but {why}: wanted baseline"]
             yield from judged(each, faults, "privileged for what runs there")
     for policy in graph.of_type(NETWORK_POLICY):
-        open_ = [index for index, each in enumerate(items(at(policy.inputs, "spec.ingress"))) if not at(each, "from")]
         faults = [
-            f"spec.ingress[{index}] lets in everybody, wanted a from" for index in open_ if not _ports(policy, index)
+            f"spec.ingress[{index}] lets in everybody, wanted a from"
+            for index, each in enumerate(items(at(policy.inputs, "spec.ingress")))
+            if not at(each, "from") and not items(at(each, "ports"))
         ]
         yield from judged(policy, faults, "lets in named peers or ports")
 
 
 MODEST_CHARTS = frozenset({"volcano", "torchx-etcd"})
 """Charts with pods that keep to the baseline level of Pod Security; the pods of other charts are unknown."""
-NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
-
-
-def _ports(policy: Resource, index: int) -> bool:
-    return bool(items(at(policy.inputs, f"spec.ingress[{index}].ports")))
-
-
-def _level(home: Resource) -> str:
-    labels = at(home.inputs, "metadata.labels")
-    return text(labels.get("pod-security.kubernetes.io/enforce")) if isinstance(labels, Mapping) else ""
 
 
 def _denies(graph: Graph, home: str) -> bool:

@@ -18,8 +18,9 @@ VOLUME = "kubernetes:core/v1:PersistentVolume"
 @rule("R38", "Encrypt the file system with a customer key", "high", "CKV_AWS_190")
 def file_system_key(graph: Graph) -> Iterator[Finding]:
     """Persistent file systems take a customer key; SCRATCH ones cannot, and FSx encrypts them with its own."""
-    for file_system in _persistent(graph):
-        yield from judged(file_system, missing(file_system.inputs, "kmsKeyId", "a KMS key"), "has a KMS key")
+    for file_system in graph.of_type(FILE_SYSTEM):
+        if not text(file_system.inputs.get("deploymentType")).startswith("SCRATCH"):
+            yield from judged(file_system, missing(file_system.inputs, "kmsKeyId", "a KMS key"), "has a KMS key")
 
 
 @rule(
@@ -97,11 +98,9 @@ def lustre_ports(graph: Graph) -> Iterator[Finding]:
 def lustre_logs(graph: Graph) -> Iterator[Finding]:
     """A failing S3 export is seen nowhere else. A file system without a link has nothing to log."""
     for file_system in graph.of_type(FILE_SYSTEM):
-        if not graph.referring(file_system, "fileSystemId", ASSOCIATION):
-            continue
-        yield from judged(
-            file_system, differs(file_system.inputs, "logConfiguration.level", "WARN_ERROR"), "WARN_ERROR"
-        )
+        if graph.referring(file_system, "fileSystemId", ASSOCIATION):
+            faults = differs(file_system.inputs, "logConfiguration.level", "WARN_ERROR")
+            yield from judged(file_system, faults, "WARN_ERROR")
 
 
 @rule("R45", "Retain static volumes", "high", "Kubernetes persistent volumes")
@@ -161,12 +160,6 @@ def _users(graph: Graph) -> dict[str, int]:
     }
 
 
-def _persistent(graph: Graph) -> Iterator[Resource]:
-    for file_system in graph.of_type(FILE_SYSTEM):
-        if not text(file_system.inputs.get("deploymentType")).startswith("SCRATCH"):
-            yield file_system
-
-
 def _backup_faults(file_system: Resource) -> Iterator[str]:
     days = file_system.inputs.get("automaticBackupRetentionDays")
     kept = number(days)
@@ -196,17 +189,12 @@ def _linked_buckets(graph: Graph, link: Resource) -> tuple[Resource, ...]:
     return (named,) if named is not None else graph.refers(link, "dataRepositoryPath", *BUCKETS)
 
 
-def _rules(graph: Graph, file_system: Resource) -> tuple[SecurityRule, ...]:
-    """Return the rules of the file system's own security groups."""
-    return tuple(each for group in items(file_system.inputs.get("securityGroupIds")) for each in graph.rules_of(group))
-
-
 def _port_faults(graph: Graph, file_system: Resource) -> Iterator[str]:
     groups = file_system.inputs.get("securityGroupIds")
     if not items(groups):
         yield f"securityGroupIds is {show(groups)}, wanted a group with Lustre's ports"
         return
-    rules = _rules(graph, file_system)
+    rules = tuple(each for group in items(groups) for each in graph.rules_of(group))
     before = graph.upstream(file_system)
     for inbound, word in ((True, "inbound"), (False, "outbound")):
         one_way = [each for each in rules if each.inbound is inbound]
