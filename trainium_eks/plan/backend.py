@@ -83,4 +83,15 @@ Answer = tuple[str, dict[str, Any]]
 
 Answerer = Callable[[Call], Answer]
 
+
+def named(service: str, path: str) -> Answerer:
+    """Return the answers of a type with its name as its id, and behind ``path`` in its ARN."""
+
+    def answer(call: Call) -> Answer:
+        name = call.name()
+        return name, {"name": name, "arn": call.arn(service, f"{path}{name}")}
+
+    return answer
+
+
 TIME = "2000-01-01T00:00:00Z"

@@ -8,7 +8,7 @@ from typing import Any
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing.bill import Line
-from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.graph import Graph, Resource, grouped
 from trainium_eks.plan.resource_types import registry
 
 
@@ -88,10 +88,8 @@ class Cost(_Sum):
     @cached_property
     def by_component(self) -> tuple[ComponentCost, ...]:
         """Costs of the components, dearest first."""
-        found: dict[str, list[CostItem]] = {}
-        for item in self.items:
-            found.setdefault(item.component, []).append(item)
-        costs = [ComponentCost(tuple(items), component) for component, items in found.items()]
+        found = grouped((item.component, item) for item in self.items)
+        costs = [ComponentCost(items, component) for component, items in found.items()]
         return tuple(sorted(costs, key=lambda cost: (-cost.hourly_usd, -cost.maximum_hourly_usd, cost.component)))
 
     def to_json(self) -> dict[str, Any]:

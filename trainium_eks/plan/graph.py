@@ -6,7 +6,7 @@ The JSON form (:meth:`Graph.to_json`) crosses between a program's process and th
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, CatalogueError
@@ -46,7 +46,10 @@ __all__ = [
     "Graph",
     "Options",
     "Resource",
+    "grouped",
 ]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -78,17 +81,11 @@ class Graph:
 
     @cached_property
     def _by_type(self) -> Mapping[str, tuple[Resource, ...]]:
-        found: dict[str, list[Resource]] = {}
-        for resource in self.resources:
-            found.setdefault(resource.type, []).append(resource)
-        return {type_: tuple(resources) for type_, resources in found.items()}
+        return grouped((resource.type, resource) for resource in self.resources)
 
     @cached_property
     def _children(self) -> Mapping[str, tuple[Resource, ...]]:
-        found: dict[str, list[Resource]] = {}
-        for resource in self.resources:
-            found.setdefault(resource.parent, []).append(resource)
-        return {parent: tuple(resources) for parent, resources in found.items()}
+        return grouped((resource.parent, resource) for resource in self.resources)
 
     @cached_property
     def not_simulated(self) -> tuple[Resource, ...]:
@@ -294,10 +291,7 @@ class Graph:
 
     @cached_property
     def _rules_by_group(self) -> Mapping[str, tuple[SecurityRule, ...]]:
-        found: dict[str, list[SecurityRule]] = {}
-        for each in self.security_rules:
-            found.setdefault(str(each.group), []).append(each)
-        return {group: tuple(rules) for group, rules in found.items()}
+        return grouped((str(each.group), each) for each in self.security_rules)
 
     @cached_property
     def _existing_subnets(self) -> Mapping[str, Mapping[str, Json]]:
@@ -317,7 +311,7 @@ class Graph:
         tables = [
             table
             for association in self.referring(subnet, "subnetId", "aws:ec2/routeTableAssociation:RouteTableAssociation")
-            for table in (*self._tables(association),)
+            for table in self._tables(association)
         ]
         if not tables:
             return "kubernetes.io/role/elb" in mapping(subnet.inputs.get("tags"))
@@ -375,6 +369,14 @@ class Graph:
             placeholders=tuple(data.get("placeholders", ())),
             unjudged=tuple(data.get("unjudged", ())),
         )
+
+
+def grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, tuple[T, ...]]:
+    """Return each key of the pairs with its values, both in the order of the pairs."""
+    found: dict[str, list[T]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in found.items()}
 
 
 _TUPLES = {"dependencies", "ignore_changes", "replace_on_changes", "additional_secret_outputs", "aliases"}

@@ -137,61 +137,53 @@ VPC_CNI = Addon(
     identity=Identity("aws-node", managed_policy="AmazonEKS_CNI_Policy"),
 )
 
-KUBE_PROXY = Addon(name="kube-proxy", phase="before nodes", seconds=25)
-
-POD_IDENTITY_AGENT = Addon(name="eks-pod-identity-agent", phase="before nodes", seconds=24)
-
-COREDNS = Addon(name="coredns", phase="after nodes", seconds=35)
-
-EBS_CSI_DRIVER = Addon(
-    name="aws-ebs-csi-driver",
-    phase="after nodes",
-    seconds=45,
-    settings=_ebs_settings,
-    identity=Identity(
-        "ebs-csi-controller-sa",
-        # Only its own cluster's volumes, where AmazonEBSCSIDriverPolicy has the whole account's. It compares the tag
-        # that the driver writes from 1.58 on with the session's, which Pod Identity brings (aws-ebs-csi-driver#2918).
-        managed_policy="AmazonEBSCSIDriverEKSClusterScopedPolicy",
-        statements=addon_policies.ebs_statements,
-    ),
-    least_version=(1, 58, 0),
-    driver=CsiDriver(EBS_DRIVER, {"attachRequired": True, "podInfoOnMount": False, "fsGroupPolicy": "File"}),
-)
-
-FSX_CSI_DRIVER = Addon(
-    name="aws-fsx-csi-driver",
-    phase="after nodes",
-    identity=Identity(
-        "fsx-csi-controller-sa",
-        statements=addon_policies.fsx_statements,
-        on_demand=addon_policies.fsx_on_demand_statements,
-    ),
-    # No controller attaches a Lustre file system: nodes mount it by themselves.
-    driver=CsiDriver(
-        lustre.DRIVER,
-        {"attachRequired": False, "podInfoOnMount": False, "fsGroupPolicy": "ReadWriteOnceWithFSType"},
-    ),
-)
-
-METRICS_SERVER = Addon(name="metrics-server", phase="after nodes")
-
-NODE_MONITORING_AGENT = Addon(
-    name="eks-node-monitoring-agent",
-    phase="after nodes",
-    settings=_monitoring_settings,
-    least_version=(1, 3, 0),
-)
-
-CLOUDWATCH_OBSERVABILITY = Addon(
-    name="amazon-cloudwatch-observability",
-    phase="on request",
-    identity=Identity("cloudwatch-agent", "amazon-cloudwatch", managed_policy="CloudWatchAgentServerPolicy"),
-)
-
 _ALL = (
-    *(VPC_CNI, KUBE_PROXY, POD_IDENTITY_AGENT, COREDNS, EBS_CSI_DRIVER, FSX_CSI_DRIVER, METRICS_SERVER),
-    *(NODE_MONITORING_AGENT, CLOUDWATCH_OBSERVABILITY),
+    VPC_CNI,
+    Addon(name="kube-proxy", phase="before nodes", seconds=25),
+    Addon(name="eks-pod-identity-agent", phase="before nodes", seconds=24),
+    Addon(name="coredns", phase="after nodes", seconds=35),
+    Addon(
+        name="aws-ebs-csi-driver",
+        phase="after nodes",
+        seconds=45,
+        settings=_ebs_settings,
+        identity=Identity(
+            "ebs-csi-controller-sa",
+            # Only its own cluster's volumes, where AmazonEBSCSIDriverPolicy has the whole account's. It compares the
+            # tag that the driver writes from 1.58 on with the session's, which Pod Identity brings
+            # (aws-ebs-csi-driver#2918).
+            managed_policy="AmazonEBSCSIDriverEKSClusterScopedPolicy",
+            statements=addon_policies.ebs_statements,
+        ),
+        least_version=(1, 58, 0),
+        driver=CsiDriver(EBS_DRIVER, {"attachRequired": True, "podInfoOnMount": False, "fsGroupPolicy": "File"}),
+    ),
+    Addon(
+        name="aws-fsx-csi-driver",
+        phase="after nodes",
+        identity=Identity(
+            "fsx-csi-controller-sa",
+            statements=addon_policies.fsx_statements,
+            on_demand=addon_policies.fsx_on_demand_statements,
+        ),
+        # No controller attaches a Lustre file system: nodes mount it by themselves.
+        driver=CsiDriver(
+            lustre.DRIVER,
+            {"attachRequired": False, "podInfoOnMount": False, "fsGroupPolicy": "ReadWriteOnceWithFSType"},
+        ),
+    ),
+    Addon(name="metrics-server", phase="after nodes"),
+    Addon(
+        name="eks-node-monitoring-agent",
+        phase="after nodes",
+        settings=_monitoring_settings,
+        least_version=(1, 3, 0),
+    ),
+    Addon(
+        name="amazon-cloudwatch-observability",
+        phase="on request",
+        identity=Identity("cloudwatch-agent", "amazon-cloudwatch", managed_policy="CloudWatchAgentServerPolicy"),
+    ),
 )
 
 ADDONS: Mapping[str, Addon] = MappingProxyType({each.name: each for each in _ALL})

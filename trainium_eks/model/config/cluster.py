@@ -101,7 +101,8 @@ def validate(
     their sizes are for each zone."""
     found = under("endpoint", _endpoint_problems(cluster.endpoint, production))
     found += [*_version_problems(cluster), *_age_problems(cluster)]
-    found += _principal_problems(cluster.admin_principals)
+    for index, arn in enumerate(cluster.admin_principals):
+        found += formats.principal(join("admin_principals", index), arn)
     found += _service_range_problems(cluster.service_cidr_block)
     if production and cluster.deletion_protection is False:
         reason = "it is off in production: one call deletes the cluster"
@@ -240,13 +241,6 @@ def _age_problems(cluster: ClusterConfig) -> list[Problem]:
     if release is not None and (age := versions.ami_age_days(release)) > versions.AMI_DAYS:
         fix = "take a newer release of this library, or set `release_version` of each node group"
         found.append(formats.warn(path, f"nodes start from the pinned AMI release {release}, {age} days old", fix))
-    return found
-
-
-def _principal_problems(principals: tuple[str, ...]) -> list[Problem]:
-    found: list[Problem] = []
-    for index, arn in enumerate(principals):
-        found += formats.principal(join("admin_principals", index), arn)
     return found
 
 

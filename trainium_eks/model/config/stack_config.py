@@ -463,18 +463,16 @@ def _group_problems(config: StackConfig) -> list[Problem]:
     return found
 
 
-def _namespace_problems(config: StackConfig) -> list[Problem]:
+def _namespace_problems(section: tuple[NamespaceConfig, ...], config: StackConfig) -> list[Problem]:
     leaves = queues.leaves(config.queues)
     parents = [queue.name for queue in config.queues if queue.name not in leaves]
-    found = namespaces.validate(config.namespaces, queue_names=leaves, parent_queue_names=parents)
-    return found if config.file_system is None else found + namespaces.shared_users(config.namespaces)
+    found = namespaces.validate(section, queue_names=leaves, parent_queue_names=parents)
+    return found if config.file_system is None else found + namespaces.shared_users(section)
 
 
-def _cluster_problems(config: StackConfig) -> list[Problem]:
+def _cluster_problems(section: ClusterConfig, config: StackConfig) -> list[Problem]:
     types, zones = _catalogue_or_default(config), _zone_count(config)
-    return under(
-        "cluster", cluster.validate(config.cluster, production=config.production, catalogue=types, zones=zones)
-    )
+    return cluster.validate(section, production=config.production, catalogue=types, zones=zones)
 
 
 def _zone_count(config: StackConfig) -> int:
@@ -492,43 +490,11 @@ def lustre_network(config: StackConfig) -> Literal["none", "tcp", "efa"]:
     return "efa" if config.file_system.efa_enabled else "tcp"
 
 
-def _file_system_problems(config: StackConfig) -> list[Problem]:
-    if config.file_system is None:
-        return []
-    return under("file_system", storage.validate(config.file_system, production=config.production))
-
-
-def _repository_problems(config: StackConfig) -> list[Problem]:
-    if config.image_repository is None:
-        return []
-    return under("image_repository", repository.validate(config.image_repository))
-
-
 def cached_images(config: StackConfig) -> tuple[str, ...]:
     """Return the images of the environment's charts and pods, without tags, which its cache brings if it can."""
     types = catalogue(config)
     families = {types.find(each.instance_type).family for each in _every_group(config)}
     return tuple(dict.fromkeys(images.used(config.model_dump(by_alias=True), families)))
-
-
-def _image_cache_problems(config: StackConfig) -> list[Problem]:
-    if config.image_cache is None:
-        return []
-    return under("image_cache", image_cache.validate(config.image_cache, config.allowed_account_ids))
-
-
-def _idle_guard_problems(config: StackConfig) -> list[Problem]:
-    if config.idle_guard is None:
-        return []
-    found = [*idle.validate(config.idle_guard), *idle.group_problems(config.idle_guard, idle.guarded(config))]
-    return under("idle_guard", found)
-
-
-def _fabric_gate_problems(config: StackConfig) -> list[Problem]:
-    if config.fabric_gate is None:
-        return []
-    found = fabric_gate.validate(config.fabric_gate, {each.instance_type for each in _every_group(config)})
-    return under("fabric_gate", found)
 
 
 def _sagemaker_problems(config: StackConfig) -> list[Problem]:
@@ -543,9 +509,9 @@ def _sagemaker_problems(config: StackConfig) -> list[Problem]:
     return found
 
 
-def _guarantee_problems(config: StackConfig) -> list[Problem]:
+def _guarantee_problems(section: tuple[QueueConfig, ...], config: StackConfig) -> list[Problem]:
     present = queues.present(config.node_groups, _catalogue_or_default(config))
-    return under("queues", queues.guarantee_problems(config.queues, present=present))
+    return queues.guarantee_problems(section, present=present)
 
 
 def _zone_problems(config: StackConfig) -> list[Problem]:
@@ -566,30 +532,49 @@ def _address_problems(config: StackConfig) -> list[Problem]:
     return cross.address_problems(config, types, zone_ids(config), private_subnets(config))
 
 
+def _section(name: str, judge: Callable[[Any, StackConfig], list[Problem]]) -> Callable[[StackConfig], list[Problem]]:
+    """Return the check of a section by ``judge``; one that the config leaves out has no problems."""
+
+    def problems(config: StackConfig) -> list[Problem]:
+        section = getattr(config, name)
+        return [] if section is None else under(name, judge(section, config))
+
+    return problems
+
+
 _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     _region_problems,
     _own_problems,
-    lambda config: under("instance_types", _instance_type_problems(config)),
+    _section("instance_types", lambda _, config: _instance_type_problems(config)),
     _network_problems,
-    _cluster_problems,
+    _section("cluster", _cluster_problems),
     _group_problems,
-    _file_system_problems,
-    lambda config: under("volcano", queues.volcano_problems(config.volcano, rests_at_zero=rests_at_zero(config))),
-    lambda config: under("queues", queues.validate(config.queues, pool=pool(config))),
-    _guarantee_problems,
-    lambda config: under("namespaces", _namespace_problems(config)),
-    _repository_problems,
-    _image_cache_problems,
-    lambda config: autoscaling.validate(config, _catalogue_or_default(config)),
-    lambda config: under("budget", budget.validate(config.budget, region=config.region)),
-    lambda config: under(
-        "observability",
-        observability.validate(config.observability, region=config.region, production=config.production),
+    _section("file_system", lambda section, config: storage.validate(section, production=config.production)),
+    _section(
+        "volcano",
+        lambda section, config: queues.volcano_problems(section, rests_at_zero=rests_at_zero(config)),
     ),
-    _idle_guard_problems,
-    _fabric_gate_problems,
+    _section("queues", lambda section, config: queues.validate(section, pool=pool(config))),
+    _section("queues", _guarantee_problems),
+    _section("namespaces", _namespace_problems),
+    _section("image_repository", lambda section, _: repository.validate(section)),
+    _section("image_cache", lambda section, config: image_cache.validate(section, config.allowed_account_ids)),
+    lambda config: autoscaling.validate(config, _catalogue_or_default(config)),
+    _section("budget", lambda section, config: budget.validate(section, region=config.region)),
+    _section(
+        "observability",
+        lambda section, config: observability.validate(section, region=config.region, production=config.production),
+    ),
+    _section(
+        "idle_guard",
+        lambda section, config: [*idle.validate(section), *idle.group_problems(section, idle.guarded(config))],
+    ),
+    _section(
+        "fabric_gate",
+        lambda section, config: fabric_gate.validate(section, {each.instance_type for each in _every_group(config)}),
+    ),
     _sagemaker_problems,
-    lambda config: under("neuron_addons", device_addons.neuron_problems(config.neuron_addons)),
+    _section("neuron_addons", lambda section, _: device_addons.neuron_problems(section)),
     _zone_problems,
     _address_problems,
     lambda config: cross.range_problems(config, vpc_cidr(config)),

@@ -12,7 +12,6 @@ from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.model.config import observability, stack_config
 from trainium_eks.model.config.node_groups import ROOT_THROUGHPUT_MIBPS, root_volume_gib
 from trainium_eks.model.config.stack_config import StackConfig
-from trainium_eks.model.config.storage import FileSystemConfig
 
 BY_USE = (
     "NAT and cross-zone traffic",
@@ -105,7 +104,8 @@ def of_config(config: StackConfig) -> Bill:
         sizes = (group.desired_size, group.max_size)
         lines += node_group(group.instance_type, *sizes, gib, catalogue, capacity=group.capacity.type)
     if config.file_system is not None:
-        lines += _file_system_of(config.file_system)
+        own = config.file_system
+        lines += file_system(own.storage_capacity_gib, own.deployment_type, own.throughput_per_tib, own.metadata_iops)
     for each in config.sage_maker_endpoints:
         lines.append(endpoint(each.instance_type, each.instances, each.max_instances or each.instances, catalogue))
     lines += [claimed_volume(gib) for gib in observability.claimed_gib(config.observability)]
@@ -213,12 +213,6 @@ def file_system(
     if extra > 0:
         lines.append(Line("metadata IOPS", extra, extra, _hourly(prices.FSX_METADATA_IOPS_MONTH)))
     return tuple(lines)
-
-
-def _file_system_of(config: FileSystemConfig) -> tuple[Line, ...]:
-    return file_system(
-        config.storage_capacity_gib, config.deployment_type, config.throughput_per_tib, config.metadata_iops
-    )
 
 
 def _included_metadata_iops(storage_capacity_gib: int) -> int:

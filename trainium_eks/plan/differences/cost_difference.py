@@ -5,12 +5,12 @@ bound, and never a saving.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing.bill import Line
-from trainium_eks.plan.cost import Cost, CostItem
+from trainium_eks.plan.cost import Cost
+from trainium_eks.plan.graph import grouped
 
 LEAST_USD = 0.005
 """Smallest change that is listed, USD an hour."""
@@ -49,7 +49,7 @@ class CostDifference:
 
 def difference(before: Cost, after: Cost) -> CostDifference:
     """Return the difference in cost from ``before`` to ``after``."""
-    old, new = _by_urn(before.items), _by_urn(after.items)
+    old, new = (grouped((item.urn, item.line) for item in cost.items) for cost in (before, after))
     steps: list[CostStep] = []
     gone: list[Line] = []
     added: list[Line] = []
@@ -71,13 +71,6 @@ def difference(before: Cost, after: Cost) -> CostDifference:
         _bound(gone, added) if whole is None else None,
         bill.unknown([*gone, *added]),
     )
-
-
-def _by_urn(items: Iterable[CostItem]) -> dict[str, tuple[Line, ...]]:
-    found: dict[str, tuple[Line, ...]] = {}
-    for item in items:
-        found[item.urn] = (*found.get(item.urn, ()), item.line)
-    return found
 
 
 def _minus(more: list[float | None], less: list[float | None]) -> float | None:

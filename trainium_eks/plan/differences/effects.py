@@ -8,7 +8,7 @@ from trainium_eks.plan.differences.changes import Effect, PathChange, ResourceCh
 from trainium_eks.plan.differences.kept import kept_inputs
 from trainium_eks.plan.graph import UNKNOWN, Graph, Resource
 from trainium_eks.plan.resource_types import registry
-from trainium_eks.plan.resource_types.paths import value_at, within
+from trainium_eks.plan.resource_types.paths import leaves, value_at, within
 from trainium_eks.plan.resource_types.resource_type import Brief, Concern
 
 EXPLAINED_EVERYWHERE = ("tags", "tagsAll", "description")
@@ -94,8 +94,9 @@ class ChangeContext:
         if path.cause in self.replaced or any(path is kept for _, kept in kept_inputs(self.change)):
             return True
         covered = [each if isinstance(each, str) else each.path for each in self._entries]
-        leaves = {*_leaves(path.path, path.before), *_leaves(path.path, path.after)} or {path.path}
-        return all(any(within(each, leaf) for each in covered) for leaf in leaves)
+        values = (*leaves(path.path, path.before), *leaves(path.path, path.after))
+        changed = {leaf for leaf, value in values if value is not None} or {path.path}
+        return all(any(within(each, leaf) for each in covered) for leaf in changed)
 
 
 def _found(concern: Concern, before: Any, after: Any) -> bool | str:
@@ -106,14 +107,6 @@ def _found(concern: Concern, before: Any, after: Any) -> bool | str:
     except (ValueError, TypeError, KeyError, AttributeError):
         # A foreign program may give a value that no provider takes.
         return UNREADABLE
-
-
-def _leaves(path: str, value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for key, below in value.items():
-            yield from _leaves(f"{path}.{key}", below)
-    elif value is not None:
-        yield path
 
 
 def _brief(brief: Brief, resource: Resource, unsaid: str) -> tuple[Effect, ...]:

@@ -1,6 +1,6 @@
 """Paths of inputs, as the rows spell them: ``launchTemplate.id``, ``subnetIds[0]``."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
@@ -13,6 +13,15 @@ def value_at(inputs: Mapping[str, Any], path: str) -> Any:
         if path.startswith(f"{key}.") and isinstance(value, Mapping):
             return value_at(value, path[len(key) + 1 :])
     return None
+
+
+def leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every value below ``path`` that is no mapping, with its path; a list counts as a whole."""
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            yield from leaves(f"{path}.{key}", below)
+    else:
+        yield path, value
 
 
 def dotted(steps: Iterable[str | int]) -> str:

@@ -210,6 +210,12 @@ def nothing_more(_graph: Graph, _resource: Resource) -> Iterable[str]:
     return ()
 
 
+def deleted_if_empty(switch: str) -> Callable[[Resource], str]:
+    """Return the effect of ``pulumi destroy`` on a type that is deleted with its contents only by an input."""
+    with_contents, otherwise = "DELETED with its contents", "deleted if empty, otherwise destroy stops here"
+    return lambda resource: with_contents if resource.inputs.get(switch) else otherwise
+
+
 def guards(_graph: Graph, resource: Resource) -> Iterable[str]:
     """Yield the guards of a resource, for a type without other facts worth showing."""
     yield "protected" if resource.options.protect else ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from trainium_eks.plan.backend import Answer, Call
+from trainium_eks.plan.backend import Answer, Call, named
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import concerns
 from trainium_eks.plan.resource_types.resource_type import (
@@ -17,11 +17,6 @@ from trainium_eks.plan.resource_types.resource_type import (
 )
 
 
-def _log_group(call: Call) -> Answer:
-    name = call.name()
-    return name, {"name": name, "arn": call.arn("logs", f"log-group:{name}")}
-
-
 def _retention(_graph: Graph, group: Resource) -> Iterable[str]:
     days = group.inputs.get("retentionInDays")
     yield f"{days} days" if days else "kept for ever"
@@ -29,7 +24,7 @@ def _retention(_graph: Graph, group: Resource) -> Iterable[str]:
 
 LOG_GROUP = ResourceType(
     token="aws:cloudwatch/logGroup:LogGroup",
-    simulated=_log_group,
+    simulated=named("logs", "log-group:"),
     named_by=("name",),
     replaced_by=(REGION, "name", "namePrefix", "logGroupClass"),
     price=BilledElsewhere("logs"),
@@ -38,11 +33,6 @@ LOG_GROUP = ResourceType(
     understood=(Concern("retentionInDays", concerns.sooner, "logs are kept for a shorter time"),),
     creation="",
 )
-
-
-def _event_rule(call: Call) -> Answer:
-    name = call.name()
-    return name, {"name": name, "arn": call.arn("events", f"rule/{name}")}
 
 
 def _event_target(call: Call) -> Answer:
@@ -60,7 +50,7 @@ EVENT_TARGET = ResourceType(
 
 EVENT_RULE = ResourceType(
     token="aws:cloudwatch/eventRule:EventRule",
-    simulated=_event_rule,
+    simulated=named("events", "rule/"),
     named_by=("name",),
     replaced_by=(REGION, "name", "namePrefix", "eventBusName"),
     refuses_deletion=RefusesDeletion(
@@ -70,14 +60,9 @@ EVENT_RULE = ResourceType(
 )
 
 
-def _alarm(call: Call) -> Answer:
-    name = call.name()
-    return name, {"name": name, "arn": call.arn("cloudwatch", f"alarm:{name}")}
-
-
 ALARM = ResourceType(
     token="aws:cloudwatch/metricAlarm:MetricAlarm",
-    simulated=_alarm,
+    simulated=named("cloudwatch", "alarm:"),
     named_by=("name",),
     replaced_by=(REGION, "name"),
     price=BilledElsewhere("alarms"),

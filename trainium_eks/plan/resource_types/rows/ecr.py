@@ -16,6 +16,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     ResourceType,
     ShownType,
     Worth,
+    deleted_if_empty,
 )
 
 
@@ -45,11 +46,6 @@ def _repository_deletion(repository: Resource) -> str:
     return "" if _has_own_images(repository) else "its copies go, and its images come from their registry again"
 
 
-def _repository_deleted(repository: Resource) -> str:
-    forced = repository.inputs.get("forceDelete")
-    return "DELETED with its contents" if forced else "deleted if empty, otherwise destroy stops here"
-
-
 REPOSITORY = ResourceType(
     token="aws:ecr/repository:Repository",
     simulated=_repository,
@@ -57,7 +53,7 @@ REPOSITORY = ResourceType(
     replaced_by=(REGION, "name", "encryptionConfigurations"),
     price=BilledElsewhere("stored images, objects and backups"),
     shown=ShownType(_repository_facts),
-    holds=Holds("its images", Worth.COPY, while_=_has_own_images, when_deleted=_repository_deleted),
+    holds=Holds("its images", Worth.COPY, _has_own_images, deleted_if_empty("forceDelete")),
     understood=(
         Concern("forceDelete", concerns.switched_on, "may be deleted with the images in it"),
         Concern("imageTagMutability", concerns.no_longer("IMMUTABLE"), "a tag may become another image"),

@@ -1,7 +1,7 @@
 """Helm: releases, made by pulumi-kubernetes."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.sizing import bill
@@ -9,7 +9,7 @@ from trainium_eks.model.sizing.bill import Line
 from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import concerns
-from trainium_eks.plan.resource_types.paths import value_at
+from trainium_eks.plan.resource_types.paths import leaves, value_at
 from trainium_eks.plan.resource_types.resource_type import Concern, ResourceType, ShownType
 
 RELEASE_SECONDS = 37.0
@@ -48,18 +48,10 @@ CLAIM_SIZES = re.compile(r"(\.requests\.storage|\.persistence\.size)$")
 
 def _claims(_graph: Graph, release: Resource, _catalogue: Catalogue) -> Iterator[Line]:
     """Yield the volumes with a size in the values; volumes that a chart claims by default are billed by use."""
-    for path, value in _leaves(release.inputs.get("values"), ""):
+    for path, value in leaves("values", release.inputs.get("values")):
         size = re.fullmatch(r"(\d+)Gi", str(value)) if CLAIM_SIZES.search(path) else None
         if size:
             yield bill.claimed_volume(int(size[1]))
-
-
-def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
-    if isinstance(value, Mapping):
-        for key, below in value.items():
-            yield from _leaves(below, f"{path}.{key}")
-    else:
-        yield path, value
 
 
 def _facts(_graph: Graph, release: Resource) -> Iterable[str]:

@@ -1,30 +1,25 @@
 """IAM: roles and their policies. IAM is global, so no resource here has a region."""
 
-from trainium_eks.plan.backend import TIME, Answer, Call
+from trainium_eks.plan.backend import TIME, Answer, Answerer, Call
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import Concern, RefusesDeletion, ResourceType
 
 
-def _role(call: Call) -> Answer:
-    name, path = call.name(), call.inputs.get("path") or "/"
-    return name, {
-        "name": name,
-        "arn": call.arn("iam", f"role{path}{name}", region=""),
-        "uniqueId": f"AROASIM{call.digest.upper()}",
-        "createDate": TIME,
-    }
+def _with_path(kind: str, prefix: str) -> Answerer:
+    """Return the answers of a type whose names have a path: its kind in an ARN, and the prefix of its unique ids."""
+
+    def answer(call: Call) -> Answer:
+        name, path = call.name(), call.inputs.get("path") or "/"
+        arn = call.arn("iam", f"{kind}{path}{name}", region="")
+        return name, {"name": name, "arn": arn, "uniqueId": f"{prefix}SIM{call.digest.upper()}", "createDate": TIME}
+
+    return answer
 
 
 def _policy(call: Call) -> Answer:
     name, path = call.name(), call.inputs.get("path") or "/"
     arn = call.arn("iam", f"policy{path}{name}", region="")
     return arn, {"name": name, "arn": arn, "policyId": f"ANPASIM{call.digest.upper()}", "attachmentCount": 0}
-
-
-def _instance_profile(call: Call) -> Answer:
-    name, path = call.name(), call.inputs.get("path") or "/"
-    arn = call.arn("iam", f"instance-profile{path}{name}", region="")
-    return name, {"name": name, "arn": arn, "uniqueId": f"AIPASIM{call.digest.upper()}", "createDate": TIME}
 
 
 def _role_policy(call: Call) -> Answer:
@@ -34,7 +29,7 @@ def _role_policy(call: Call) -> Answer:
 
 ROLE = ResourceType(
     token="aws:iam/role:Role",
-    simulated=_role,
+    simulated=_with_path("role", "AROA"),
     named_by=("name",),
     replaced_by=("name", "namePrefix", "path"),
     seconds=2,
@@ -80,7 +75,7 @@ ROLE_POLICY_ATTACHMENT = ResourceType(
 
 INSTANCE_PROFILE = ResourceType(
     token="aws:iam/instanceProfile:InstanceProfile",
-    simulated=_instance_profile,
+    simulated=_with_path("instance-profile", "AIPA"),
     named_by=("name",),
     replaced_by=("name", "namePrefix", "path"),
     seconds=2,

@@ -42,14 +42,6 @@ ITS_NODES = BilledElsewhere("nodes")
 # --- simulated answers --------------------------------------------------------------------------------------------
 
 
-def _namespaced(call: Call) -> Answer:
-    return _object(call, "default")
-
-
-def _cluster_wide(call: Call) -> Answer:
-    return _object(call, "")
-
-
 def _any_kind(call: Call) -> Answer:
     """Return the answer for a kind without a row. Only the cluster knows whether a custom kind is namespaced: its
     namespace is the program's."""
@@ -127,7 +119,7 @@ def kind(
     """Return the row of a kind. Its API server refuses no deletion: finalizers make it wait, which no plan foresees."""
     return ResourceType(
         token=f"{PREFIX}{token}",
-        simulated=_namespaced if namespaced else _cluster_wide,
+        simulated=lambda call: _object(call, "default" if namespaced else ""),
         named_by=_NAME,
         tagged=False,
         replaced_by=(*_NAME, *replaced_by),

@@ -2,7 +2,6 @@
 
 from trainium_eks.model.catalogue import regions
 from trainium_eks.plan.backend import Answer, Call
-from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
     REGION,
@@ -13,6 +12,7 @@ from trainium_eks.plan.resource_types.resource_type import (
     ResourceType,
     ShownType,
     Worth,
+    deleted_if_empty,
     guards,
 )
 
@@ -29,11 +29,6 @@ def _bucket(call: Call) -> Answer:
     }
 
 
-def _bucket_deleted(bucket: Resource) -> str:
-    forced = bucket.inputs.get("forceDestroy")
-    return "DELETED with its contents" if forced else "deleted if empty, otherwise destroy stops here"
-
-
 BUCKET = ResourceType(
     token="aws:s3/bucket:Bucket",
     simulated=_bucket,
@@ -41,7 +36,7 @@ BUCKET = ResourceType(
     replaced_by=(REGION, "bucket", "bucketPrefix", "objectLockEnabled"),
     price=BilledElsewhere("stored images, objects and backups"),
     shown=ShownType(guards),
-    holds=Holds("its objects", Worth.DATA, when_deleted=_bucket_deleted),
+    holds=Holds("its objects", Worth.DATA, when_deleted=deleted_if_empty("forceDestroy")),
     understood=(Concern("forceDestroy", concerns.switched_on, "may be deleted with the objects in it"),),
     creation="",
 )
