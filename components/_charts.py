@@ -153,6 +153,28 @@ def namespace(
     )
 
 
+def close_namespace(
+    logical_name: str,
+    name: str,
+    namespace: str,
+    opts: pulumi.ResourceOptions,
+    admitted: Sequence[k8s.networking.v1.NetworkPolicyIngressRuleArgs] = (),
+    directions: Sequence[str] = ("Ingress",),
+) -> None:
+    """Make a network policy for every pod of a namespace: in these directions it lets through what is ``admitted``, and
+    nothing else. The kubelet's probes and forwarded ports come from the node and are not affected."""
+    k8s.networking.v1.NetworkPolicy(
+        logical_name,
+        metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=namespace),
+        spec=k8s.networking.v1.NetworkPolicySpecArgs(
+            pod_selector=k8s.meta.v1.LabelSelectorArgs(),
+            policy_types=list(directions),
+            ingress=list(admitted) or None,
+        ),
+        opts=opts,
+    )
+
+
 def overlay(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``values`` with ``over`` merged into them as Helm does it: objects merge, other values are replaced."""
     merged = dict(values)

@@ -1,11 +1,17 @@
 """The security group that EFA requires."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pulumi
 import pulumi_aws as aws
 
 from ._args import Text
+
+RULES: Mapping[str, Callable[..., pulumi.Resource]] = {
+    "in": aws.vpc.SecurityGroupIngressRule,
+    "out": aws.vpc.SecurityGroupEgressRule,
+}
+"""Both directions of a rule between two security groups."""
 
 
 def make_efa_group(
@@ -20,22 +26,16 @@ def make_efa_group(
     child = pulumi.ResourceOptions(parent=parent)
     named = {"Name": name, **tags}
     group = aws.ec2.SecurityGroup(name, vpc_id=vpc_id, description=f"EFA traffic among {nodes}", tags=named, opts=child)
-    inbound = aws.vpc.SecurityGroupIngressRule(
-        f"{name}-in",
-        security_group_id=group.id,
-        referenced_security_group_id=group.id,
-        ip_protocol="-1",
-        description="All traffic from the same node group, EFA included",
-        tags=named,
-        opts=child,
+    rules = tuple(
+        make_rule(
+            f"{name}-{way}",
+            security_group_id=group.id,
+            referenced_security_group_id=group.id,
+            ip_protocol="-1",
+            description=f"All traffic {'from' if way == 'in' else 'to'} the same node group, EFA included",
+            tags=named,
+            opts=child,
+        )
+        for way, make_rule in RULES.items()
     )
-    outbound = aws.vpc.SecurityGroupEgressRule(
-        f"{name}-out",
-        security_group_id=group.id,
-        referenced_security_group_id=group.id,
-        ip_protocol="-1",
-        description="All traffic to the same node group, EFA included",
-        tags=named,
-        opts=child,
-    )
-    return group, (inbound, outbound)
+    return group, rules

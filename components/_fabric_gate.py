@@ -17,7 +17,7 @@ from trainium_eks.model.config.fabric_gate import LOCAL_IMAGE, FabricGateConfig
 from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.policies.researchers import READ
 
-from ._charts import namespace
+from ._charts import close_namespace, namespace
 from ._pods import NOBODY, Program, controller, grant
 from ._team_policies import role_rules
 
@@ -184,13 +184,5 @@ def _make_network(name: str, metadata: Any, inside: pulumi.ResourceOptions) -> N
         opts=inside,
     )
     own = k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=k8s.meta.v1.LabelSelectorArgs())
-    k8s.networking.v1.NetworkPolicy(
-        f"{name}-network",
-        metadata=metadata("own-pods"),
-        spec=k8s.networking.v1.NetworkPolicySpecArgs(
-            pod_selector=k8s.meta.v1.LabelSelectorArgs(),
-            policy_types=["Ingress"],
-            ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[own])],
-        ),
-        opts=inside,
-    )
+    admitted = [k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[own])]
+    close_namespace(f"{name}-network", "own-pods", NAME, inside, admitted)

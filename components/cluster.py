@@ -30,7 +30,7 @@ from ._cpu_nodes import CpuPool, autoscaling_group, make_cpu_nodes
 from ._dicts import TrainiumClusterArgsDict
 from ._kubeconfig import eks_kubeconfig
 from ._node_role import make_node_role
-from .encryption_key import EncryptionKey, EncryptionKeyArgs
+from .encryption_key import EncryptionKeyArgs, given_or_made
 from .node_group import AcceleratorNodeGroup, AcceleratorNodeGroupArgs, name_problems
 
 LONGEST_NAME = 36
@@ -177,7 +177,8 @@ class TrainiumCluster(pulumi.ComponentResource):
         super().__init__("trainium-eks:index:TrainiumCluster", name, {}, opts)
         self._args = args
 
-        self.kms_key_arn = self._make_key()
+        made_with = EncryptionKeyArgs(region=args.region, tags=args.tags)
+        self.kms_key_arn = given_or_made(args.kms_key_arn, f"{name}-key", made_with, self)
         role, self._node_policies = make_node_role(
             name, region=args.region, boundary=args.permissions_boundary, tags=args.tags, parent=self
         )
@@ -248,13 +249,6 @@ class TrainiumCluster(pulumi.ComponentResource):
             KeyError: for a name that is neither.
         """
         return autoscaling_group(self._cpu_pool) if pool == "cpu" else self._groups[pool].autoscaling_group_name
-
-    def _make_key(self) -> pulumi.Output[str]:
-        """Return the ARN of the given key, or of a new one."""
-        if self._args.kms_key_arn is not None:
-            return pulumi.Output.from_input(self._args.kms_key_arn)
-        args = EncryptionKeyArgs(region=self._args.region, tags=self._args.tags)
-        return EncryptionKey(f"{self._name}-key", args, self._child()).key_arn
 
     def _make_control_plane(self) -> None:
         """Make the control plane, and set the outputs of the component that describe it."""

@@ -1,6 +1,6 @@
 """ClusterAutoscaler: node groups that grow for pods that wait, and shrink when their nodes are idle."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pulumi
@@ -8,7 +8,7 @@ import pulumi_aws as aws
 import pydantic
 
 from trainium_eks.model.catalogue import node_templates, versions
-from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED, Catalogue
+from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED
 from trainium_eks.model.config import autoscaling, namespaces
 from trainium_eks.model.config.autoscaling import ClusterAutoscalerConfig
 from trainium_eks.model.policies.autoscaling_policies import DISCOVERY_TAG, cluster_autoscaler_statements
@@ -148,6 +148,8 @@ def autoscaler_values(args: ClusterAutoscalerArgs) -> dict[str, Any]:
 
     The cluster's name may be an Output, because the release's provider is known no earlier.
     """
+    # With this flag new nodes count as room for pods that they do not take yet.
+    startup = {"startup-taint": FABRIC_UNTESTED.key}
     return {
         "fullnameOverride": CHART,
         "cloudProvider": "aws",
@@ -160,7 +162,7 @@ def autoscaler_values(args: ClusterAutoscalerArgs) -> dict[str, Any]:
         "image": {"tag": f"v{versions.CLUSTER_AUTOSCALER[args.kubernetes_version]}"},
         "replicaCount": args.replicas,
         "rbac": {"serviceAccount": {"name": CHART}},
-        "extraArgs": {**flags(args), **_startup_taint(args.catalogue)},
+        "extraArgs": flags(args) | (startup if args.catalogue.is_gated else {}),
         "nodeSelector": dict(args.node_selector),
         "affinity": spread({"app.kubernetes.io/instance": CHART}),
         "resources": {"requests": {"cpu": "100m", "memory": "300Mi"}, "limits": {"memory": "600Mi"}},
@@ -178,7 +180,7 @@ def autoscaler_values(args: ClusterAutoscalerArgs) -> dict[str, Any]:
     }
 
 
-def flags(args: ClusterAutoscalerConfig) -> Mapping[str, str]:
+def flags(args: ClusterAutoscalerConfig) -> dict[str, str]:
     """Return the command-line flags without dashes (kubernetes/autoscaler, cluster-autoscaler/FAQ.md and config/flags,
     1.35).
 
@@ -198,11 +200,6 @@ def flags(args: ClusterAutoscalerConfig) -> Mapping[str, str]:
         # Volcano's jobs, PyTorchJobs and TrainJobs are custom controllers: their pods are never moved.
         "skip-nodes-with-custom-controller-pods": "true",
     }
-
-
-def _startup_taint(catalogue: Catalogue) -> Mapping[str, str]:
-    """Return the flag by which new nodes count as room for pods that they do not take yet."""
-    return {"startup-taint": FABRIC_UNTESTED.key} if catalogue.is_gated else {}
 
 
 def validate(args: ClusterAutoscalerArgs) -> list[Problem]:

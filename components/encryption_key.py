@@ -15,7 +15,7 @@ from trainium_eks.model.validation.limits import Bounds, Length
 from trainium_eks.model.validation.problems import Problem
 
 from . import _iam, _ids
-from ._args import Tags, computed, validate_args
+from ._args import Tags, Text, computed, validate_args
 from ._dicts import EncryptionKeyArgsDict
 
 SERVICES_FOR_CALLERS = ("ec2", "fsx", "eks", "ecr", "aps")
@@ -48,6 +48,15 @@ def validate(args: EncryptionKeyArgs) -> list[Problem]:
     """Return the problems of the tags; other values have declared limits (botocore, ``kms`` ScheduleKeyDeletion and
     CreateKey)."""
     return formats.tags("tags", args.tags)
+
+
+def given_or_made(
+    given: Text | None, name: str, args: EncryptionKeyArgs, parent: pulumi.Resource
+) -> pulumi.Output[str]:
+    """Return the ARN of the given key; without one, of a key that is made for the component ``parent``."""
+    if given is not None:
+        return pulumi.Output.from_input(given)
+    return EncryptionKey(name, args, pulumi.ResourceOptions(parent=parent)).key_arn
 
 
 class EncryptionKey(pulumi.ComponentResource):

@@ -18,7 +18,8 @@ from . import _ids
 from ._args import Tags, Text, computed, outputs, text, validate_args, waivers_of
 from ._data_bucket import DataBucket
 from ._dicts import FsxLustreArgsDict
-from .encryption_key import EncryptionKey, EncryptionKeyArgs
+from ._efa_group import RULES
+from .encryption_key import EncryptionKeyArgs, given_or_made
 
 EVERY_EVENT = ["NEW", "CHANGED", "DELETED"]
 """FSx events that a link transfers in both directions; without one of them the two sides drift apart."""
@@ -103,7 +104,8 @@ class FsxLustre(pulumi.ComponentResource):
         # None leaves it to the caller's own options, which every child inherits.
         self._guard_data: bool | None = (args.production if args.protect is None else args.protect) or None
 
-        self._key_arn = self._make_key() if args.kms_key_arn is None else args.kms_key_arn
+        made_with = EncryptionKeyArgs(region=args.region, description=f"Lustre file system {name}")
+        self._key_arn = given_or_made(args.kms_key_arn, f"{name}-key", made_with, self)
         self._security_group = self._make_security_group()
         own_rules = self._let_lustre_reach_itself()
         self._file_system = self._make_file_system(own_rules)
@@ -124,14 +126,6 @@ class FsxLustre(pulumi.ComponentResource):
     def client_access(self) -> Sequence[pulumi.Resource]:
         """The rules that give clients access. A first mount must wait for them; the file system does not."""
         return self._client_access
-
-    def _make_key(self) -> pulumi.Output[str]:
-        key = EncryptionKey(
-            f"{self._name}-key",
-            EncryptionKeyArgs(region=self._args.region, description=f"Lustre file system {self._name}"),
-            pulumi.ResourceOptions(parent=self),
-        )
-        return key.key_arn
 
     def _make_security_group(self) -> aws.ec2.SecurityGroup:
         """Make the security group without inline rules: they would conflict with the separate rules, and nothing could
@@ -171,31 +165,19 @@ class FsxLustre(pulumi.ComponentResource):
     ) -> list[pulumi.Resource]:
         """Make an inbound and an outbound rule of ``group`` for ``peer``; ``ports`` None opens every protocol."""
         first, last = ports or (None, None)
-        suffix = str(first) if first else "all"
-        protocol = "tcp" if ports else "-1"
         return [
-            aws.vpc.SecurityGroupIngressRule(
-                f"{self._name}-{key}-in-{suffix}",
-                description=f"Lustre {self._name}, inbound",
+            make_rule(
+                f"{self._name}-{key}-{way}-{first or 'all'}",
+                description=f"Lustre {self._name}, {way}bound",
                 tags={**self._args.tags, "Name": self._name},
                 security_group_id=group,
                 referenced_security_group_id=peer,
-                ip_protocol=protocol,
+                ip_protocol="tcp" if ports else "-1",
                 from_port=first,
                 to_port=last,
                 opts=pulumi.ResourceOptions(parent=self),
-            ),
-            aws.vpc.SecurityGroupEgressRule(
-                f"{self._name}-{key}-out-{suffix}",
-                description=f"Lustre {self._name}, outbound",
-                tags={**self._args.tags, "Name": self._name},
-                security_group_id=group,
-                referenced_security_group_id=peer,
-                ip_protocol=protocol,
-                from_port=first,
-                to_port=last,
-                opts=pulumi.ResourceOptions(parent=self),
-            ),
+            )
+            for way, make_rule in RULES.items()
         ]
 
     def _log_configuration(self) -> aws.fsx.LustreFileSystemLogConfigurationArgs:

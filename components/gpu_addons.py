@@ -105,15 +105,10 @@ class GpuAddons(pulumi.ComponentResource):
         )
 
     def _exporter(self) -> k8s.helm.v3.Release:
-        home = namespace(
-            f"{self._name}-dcgm-exporter",
-            EXPORTER_NAMESPACE,
-            "privileged",
-            EXPORTER_REASON,
-            pulumi.ResourceOptions(parent=self),
-        )
+        name, child = f"{self._name}-dcgm-exporter", pulumi.ResourceOptions(parent=self)
+        home = namespace(name, EXPORTER_NAMESPACE, "privileged", EXPORTER_REASON, child)
         return release(
-            f"{self._name}-dcgm-exporter",
+            name,
             chart(EXPORTER_CHART),
             release_name=EXPORTER_CHART,
             namespace=EXPORTER_NAMESPACE,
@@ -142,16 +137,11 @@ class GpuAddons(pulumi.ComponentResource):
     def _trainer(self) -> k8s.helm.v3.Release:
         """Install Kubeflow Trainer after Volcano, because its controller watches PodGroups only if they are defined
         when it starts."""
-        home = namespace(
-            f"{self._name}-trainer",
-            namespaces.TRAINER,
-            "baseline",
-            TRAINER_REASON,
-            pulumi.ResourceOptions(parent=self),
-        )
+        name, child = f"{self._name}-trainer", pulumi.ResourceOptions(parent=self)
+        home = namespace(name, namespaces.TRAINER, "baseline", TRAINER_REASON, child)
         volcano = self._args.volcano
         return release(
-            f"{self._name}-trainer",
+            name,
             chart(TRAINER_CHART),
             release_name=TRAINER_CHART,
             namespace=namespaces.TRAINER,

@@ -17,7 +17,7 @@ from trainium_eks.model.validation.problems import Problem, join
 
 from . import _pod_identity
 from ._args import AwsCallerArgs, Text, validate_args
-from ._charts import namespace
+from ._charts import close_namespace, namespace
 from ._dicts import IdleGuardArgsDict
 from ._pods import Program, container, grant, unprivileged
 from ._team_policies import role_rules
@@ -110,7 +110,8 @@ class IdleGuard(pulumi.ComponentResource):
 
         child = pulumi.ResourceOptions(parent=self)
         self._home = namespace(f"{name}-namespace", NAMESPACE, "restricted", NAMESPACE_REASON, child)
-        self._make_network_policy()
+        # Outbound traffic stays open, because the addresses of AWS and the API server are unknown beforehand.
+        close_namespace(f"{name}-network", "no-ingress", NAMESPACE, self._inside())
         identity = self._make_identity()
         account = self._make_account()
         code = self._make_code()
@@ -124,20 +125,8 @@ class IdleGuard(pulumi.ComponentResource):
         """Return the options of an object that is deleted with the namespace."""
         return pulumi.ResourceOptions(parent=self, depends_on=[self._home, *after], deleted_with=self._home)
 
-    def _metadata(self, name: str = NAME) -> k8s.meta.v1.ObjectMetaArgs:
-        return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE)
-
-    def _make_network_policy(self) -> None:
-        """Forbid all inbound traffic. Outbound traffic stays open, because the addresses of AWS and the API server are
-        unknown beforehand."""
-        k8s.networking.v1.NetworkPolicy(
-            f"{self._name}-network",
-            metadata=self._metadata("no-ingress"),
-            spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                pod_selector=k8s.meta.v1.LabelSelectorArgs(), policy_types=["Ingress"]
-            ),
-            opts=self._inside(),
-        )
+    def _metadata(self) -> k8s.meta.v1.ObjectMetaArgs:
+        return k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=NAMESPACE)
 
     def _make_identity(self) -> _pod_identity.PodRole:
         """Make the role of the service account."""

@@ -14,7 +14,7 @@ from trainium_eks.model.validation.problems import Problem
 from . import _ids
 from ._args import Tags, Text, outputs, validate_args
 from ._dicts import ImageRepositoryArgsDict
-from .encryption_key import EncryptionKey, EncryptionKeyArgs
+from .encryption_key import EncryptionKeyArgs, given_or_made
 
 
 class ImageRepositoryArgs(ImageRepositoryConfig):
@@ -53,11 +53,12 @@ class ImageRepository(pulumi.ComponentResource):
         super().__init__("trainium-eks:index:ImageRepository", name, {}, opts)
         self._args = args
 
+        made_with = EncryptionKeyArgs(region=args.region, description=f"Images of {name}")
         self._repository = make_repository(
             f"{name}-repository",
             # People type it, so it has no random suffix; the stack keeps two environments of an account apart.
             args.name or default_name(pulumi.get_project(), pulumi.get_stack()),
-            self._make_key() if args.kms_key_arn is None else args.kms_key_arn,
+            given_or_made(args.kms_key_arn, f"{name}-key", made_with, self),
             args.force_delete,
             args.tags,
             pulumi.ResourceOptions(parent=self),
@@ -73,14 +74,6 @@ class ImageRepository(pulumi.ComponentResource):
         self.repository_arn = self._repository.arn
         self.repository_name = self._repository.name
         self.register_outputs(outputs(self, ImageRepository))
-
-    def _make_key(self) -> pulumi.Output[str]:
-        key = EncryptionKey(
-            f"{self._name}-key",
-            EncryptionKeyArgs(region=self._args.region, description=f"Images of {self._name}"),
-            pulumi.ResourceOptions(parent=self),
-        )
-        return key.key_arn
 
 
 def make_repository(

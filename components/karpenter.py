@@ -111,11 +111,12 @@ class Karpenter(pulumi.ComponentResource):
         """Make the role of the service account."""
         args = self._args
         reservations = [id_ for pool in args.accelerator_pools for id_ in pool.capacity_reservation_ids]
+        zones = dict.fromkeys(self._zone(pool) for pool in (None, *args.accelerator_pools))
         statements = pulumi.Output.all(
             cluster=args.cluster_name,
             node_role=self._node_role.arn,
             queue=self._queue.arn,
-            subnets=[args.subnet_ids_by_zone[zone] for zone in self._zones()],
+            subnets=[args.subnet_ids_by_zone[zone] for zone in zones],
             groups=self._groups,
         ).apply(
             lambda known: karpenter_statements(
@@ -220,10 +221,6 @@ class Karpenter(pulumi.ComponentResource):
             spec=node_pool,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[made]),
         )
-
-    def _zones(self) -> list[str]:
-        """Return the zones of all pools, each zone once."""
-        return list(dict.fromkeys(self._zone(pool) for pool in (None, *self._args.accelerator_pools)))
 
     def _zone(self, pool: KarpenterPoolConfig | None) -> str:
         """Return the zone of a pool; the first zone for CPU nodes, and for a pool that names none."""

@@ -2,7 +2,6 @@
 
 import pulumi
 import pulumi_aws as aws
-import pulumi_kubernetes as k8s
 import pydantic
 
 from trainium_eks.model.config import namespaces, observability
@@ -67,7 +66,12 @@ class LogShipping(pulumi.ComponentResource):
         self._namespace = _charts.namespace(
             f"{name}-namespace", NAMESPACE, "privileged", NAMESPACE_REASON, pulumi.ResourceOptions(parent=self)
         )
-        self._close_namespace()
+        _charts.close_namespace(
+            f"{name}-ingress",
+            "deny-ingress",
+            NAMESPACE,
+            pulumi.ResourceOptions(parent=self, depends_on=[self._namespace]),
+        )
         self._install(role)
 
         self.log_group = self._group.name
@@ -97,17 +101,6 @@ class LogShipping(pulumi.ComponentResource):
             role_name=f"{self._name}-fluent-bit-role",
             parent=self,
         ).association
-
-    def _close_namespace(self) -> None:
-        """Forbid all inbound traffic; the kubelet's probes come from the node and are not affected."""
-        k8s.networking.v1.NetworkPolicy(
-            f"{self._name}-ingress",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="deny-ingress", namespace=NAMESPACE),
-            spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                pod_selector=k8s.meta.v1.LabelSelectorArgs(), policy_types=["Ingress"]
-            ),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self._namespace]),
-        )
 
     def _install(self, role: aws.eks.PodIdentityAssociation) -> None:
         """Install Fluent Bit after its role: a pod that starts without a role never gets one."""

@@ -246,15 +246,10 @@ class LustreVolumes(pulumi.ComponentResource):
         # After the volume, as a team's namespace: a destroy ends it, with the finished pod and its claim, before it.
         opts = self._opts(volume)
         namespace = _charts.namespace(f"{self._name}-setup", home, "baseline", SETUP_NAMESPACE_REASON, opts)
-        k8s.networking.v1.NetworkPolicy(
-            f"{self._name}-setup-network",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="deny-all", namespace=home),
-            # The node mounts the file system, not the pod, which has no business on the network.
-            spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                pod_selector=k8s.meta.v1.LabelSelectorArgs(), policy_types=["Ingress", "Egress"]
-            ),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[namespace], deleted_with=namespace),
-        )
+        # The node mounts the file system, not the pod, which has no business on the network.
+        inside = pulumi.ResourceOptions(parent=self, depends_on=[namespace], deleted_with=namespace)
+        both = ("Ingress", "Egress")
+        _charts.close_namespace(f"{self._name}-setup-network", "deny-all", home, inside, directions=both)
         claim = k8s.core.v1.PersistentVolumeClaim(
             f"{self._name}-setup-claim",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=lustre.CLAIM, namespace=home),

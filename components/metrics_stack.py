@@ -128,22 +128,13 @@ class MetricsStack(pulumi.ComponentResource):
     def _close_namespace(self) -> None:
         """Admit only traffic of the namespace's pods, and the API server's calls of the webhook, from addresses that no
         policy can know. A forwarded port comes from the pod's node, which policies always admit."""
-        everyone = k8s.meta.v1.LabelSelectorArgs()
-        own = k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=everyone)
+        own = k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=k8s.meta.v1.LabelSelectorArgs())
         webhook = k8s.networking.v1.NetworkPolicyPortArgs(port=WEBHOOK_PORT, protocol="TCP")
-        k8s.networking.v1.NetworkPolicy(
-            f"{self._name}-ingress",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="monitoring-ingress", namespace=NAMESPACE),
-            spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                pod_selector=everyone,
-                policy_types=["Ingress"],
-                ingress=[
-                    k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[own]),
-                    k8s.networking.v1.NetworkPolicyIngressRuleArgs(ports=[webhook]),
-                ],
-            ),
-            opts=self._within(),
+        admitted = (
+            k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[own]),
+            k8s.networking.v1.NetworkPolicyIngressRuleArgs(ports=[webhook]),
         )
+        _charts.close_namespace(f"{self._name}-ingress", "monitoring-ingress", NAMESPACE, self._within(), admitted)
 
     def _make_workspace(self) -> aws.amp.Workspace:
         return aws.amp.Workspace(

@@ -89,15 +89,10 @@ class NeuronAddons(pulumi.ComponentResource):
 
     def _monitor(self) -> str:
         local = local_chart(MONITOR_CHART)
-        home = namespace(
-            f"{self._name}-monitor",
-            MONITOR_NAMESPACE,
-            "privileged",
-            MONITOR_REASON,
-            pulumi.ResourceOptions(parent=self),
-        )
+        name, child = f"{self._name}-monitor", pulumi.ResourceOptions(parent=self)
+        home = namespace(name, MONITOR_NAMESPACE, "privileged", MONITOR_REASON, child)
         release(
-            f"{self._name}-monitor",
+            name,
             local,
             release_name=MONITOR_CHART,
             namespace=MONITOR_NAMESPACE,

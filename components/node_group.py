@@ -173,10 +173,8 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
             return None if capacity.placement_group is None else text(capacity.placement_group)
         if not isinstance(capacity, OnDemand) or not self._interfaces:
             return None
-        group = aws.ec2.PlacementGroup(
-            f"{self._name}-placement", strategy="cluster", tags=self._tags, opts=self._child()
-        )
-        return group.name
+        child = pulumi.ResourceOptions(parent=self)
+        return aws.ec2.PlacementGroup(f"{self._name}-placement", strategy="cluster", tags=self._tags, opts=child).name
 
     def _make_launch_template(self) -> aws.ec2.LaunchTemplate:
         args, capacity = self._args, self._args.capacity
@@ -206,6 +204,9 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
     def _make_node_group(self) -> aws.eks.NodeGroup:
         args, capacity = self._args, self._args.capacity
         reserved = isinstance(capacity, Reservation | CapacityBlock)
+        # Cluster Autoscaler reads these of a group without nodes.
+        described = node_templates.resource_tags(node_templates.of_group(args, args.catalogue))
+        scaled = described if args.ignore_desired_size else {}
         return aws.eks.NodeGroup(
             f"{self._name}-nodes",
             cluster_name=args.cluster_name,
@@ -235,7 +236,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
                     *args.catalogue.startup_taints(args.instance_type),
                 )
             ],
-            tags={**self._tags, **self._template_tags()},
+            tags={**self._tags, **scaled},
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=self._waits_for,
@@ -247,14 +248,6 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
                 custom_timeouts=pulumi.CustomTimeouts(create="30m", update="2h", delete="1h"),
             ),
         )
-
-    def _template_tags(self) -> dict[str, str]:
-        """Return the tags that Cluster Autoscaler reads of a group without nodes, if Pulumi ignores the group's
-        size."""
-        args = self._args
-        if not args.ignore_desired_size:
-            return {}
-        return node_templates.resource_tags(node_templates.of_group(args, args.catalogue))
 
     def _template_version(self) -> pulumi.Output[str]:
         return self._template.latest_version.apply(str)
@@ -274,9 +267,6 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
             large_lustre_client=boot.is_large_lustre_client(instance),
             lustre_efa_step=boot.lustre_efa_step(instance, args.lustre_network),
         )
-
-    def _child(self) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(parent=self)
 
 
 def name_problems(name: str, longest: int = LONGEST_NAME) -> list[Problem]:

@@ -97,7 +97,11 @@ class TrainingNamespaceArgs(NamespaceConfig):
 
 def validate(args: TrainingNamespaceArgs) -> list[Problem]:
     """Return the problems of the namespace."""
-    found = [_of_one(problem) for problem in namespaces.validate((args,), queue_names=None)]
+    found = [
+        # Of a list of one: `[0].name` becomes `name`.
+        dataclasses.replace(problem, path=problem.path.removeprefix("[0]").removeprefix("."))
+        for problem in namespaces.validate((args,), queue_names=None)
+    ]
     found += formats.keyed_principals("principal_arns", args.principal_arns)
     found += formats.tags("tags", args.tags)
     if args.volume_name is not None and args.volume_gib < 1:
@@ -407,8 +411,3 @@ def data_policy(region: str, buckets: Iterable[tuple[str, str]], keys: Iterable[
 
 def _role_ref(kind: str, name: pulumi.Input[str]) -> k8s.rbac.v1.RoleRefArgs:
     return k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind=kind, name=name)
-
-
-def _of_one(problem: Problem) -> Problem:
-    """Return a problem of a list of one with its path from the entry: ``[0].name`` becomes ``name``."""
-    return dataclasses.replace(problem, path=problem.path.removeprefix("[0]").removeprefix("."))

@@ -1,6 +1,6 @@
 """TrainingStack: one environment, composed of all the other components from one validated config."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
 from typing import Any
 
 import pulumi
@@ -268,14 +268,17 @@ class TrainingStack(pulumi.ComponentResource):
 
     def _make_namespace(self, section: NamespaceConfig) -> TrainingNamespace:
         config, volumes = self._config, self._volumes
-        capability = {queue.name: dict(queue.capability or {}) for queue in self._queues}
+        capability = {queue.name: queue.capability or {} for queue in self._queues}
+        own: Counter[str] = Counter()
+        for queue in section.queues:
+            own.update(capability[queue] if isinstance(queue, str) else {})
         linked = self._shared.linked_bucket(config.region) if self._shared else {}
         return self._base.make(
             TrainingNamespace,
             section.name,
             section,
             self._base.in_cluster(),
-            queue_capability=_sum(capability[queue] for queue in section.queues if isinstance(queue, str)),
+            queue_capability=dict(own),
             room=model.room(config),
             shared_nodes=model.shared_nodes(config, section),
             volume_name=volumes.volume_name(section.name) if volumes else None,
@@ -424,11 +427,3 @@ class TrainingStack(pulumi.ComponentResource):
             "capacity": group.capacity.type,
             "reservation": group.capacity.id if isinstance(group.capacity, Reservation | CapacityBlock) else "",
         }
-
-
-def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for amount in amounts:
-        for resource, count in amount.items():
-            total[resource] = total.get(resource, 0) + count
-    return total

@@ -18,7 +18,7 @@ from trainium_eks.model.validation.config_model import StrictBool, StrictInt
 from trainium_eks.model.validation.problems import Problem, Severity
 
 from ._args import outputs, validate_args, waivers_of
-from ._charts import chart, local_chart, namespace, release, spread
+from ._charts import chart, close_namespace, local_chart, namespace, release, spread
 from ._dicts import VolcanoStackArgsDict
 from ._hypernodes import make_controller
 
@@ -124,16 +124,9 @@ class VolcanoStack(pulumi.ComponentResource):
             k8s.networking.v1.NetworkPolicyPortArgs(port=port, protocol="TCP")
             for port in (ADMISSION_PORT, *METRICS_PORTS)
         ]
-        k8s.networking.v1.NetworkPolicy(
-            f"{self._name}-ingress",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name="volcano-ingress", namespace=NAMESPACE),
-            spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                pod_selector=k8s.meta.v1.LabelSelectorArgs(),
-                policy_types=["Ingress"],
-                ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(ports=ports)],
-            ),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self._namespace]),
-        )
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[self._namespace])
+        admitted = [k8s.networking.v1.NetworkPolicyIngressRuleArgs(ports=ports)]
+        close_namespace(f"{self._name}-ingress", "volcano-ingress", NAMESPACE, opts, admitted)
 
     def _make_disruption_budgets(self) -> None:
         """Let a drain evict one copy of each component. With a single copy a budget would block every drain."""
