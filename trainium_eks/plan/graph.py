@@ -46,6 +46,7 @@ __all__ = [
     "Graph",
     "Options",
     "Resource",
+    "camel",
     "grouped",
 ]
 
@@ -382,7 +383,8 @@ def grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, tuple[T, ...]]:
 _TUPLES = {"dependencies", "ignore_changes", "replace_on_changes", "additional_secret_outputs", "aliases"}
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
+    """Return the camelCase name of a field of a dataclass."""
     first, *rest = name.split("_")
     return first + "".join(part.title() for part in rest)
 
@@ -392,13 +394,13 @@ def _camel_keys(record: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, value in record.items():
         plain = _camel_keys(value) if name == "options" else value
-        out[_camel(name)] = list(plain) if isinstance(plain, tuple) else plain
+        out[camel(name)] = list(plain) if isinstance(plain, tuple) else plain
     return out
 
 
 def _resource(item: Mapping[str, Any]) -> Resource:
     def fields_of(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
-        values = {name: data[_camel(name)] for name in cls.__dataclass_fields__ if _camel(name) in data}  # type: ignore[attr-defined]
+        values = {name: data[camel(name)] for name in cls.__dataclass_fields__ if camel(name) in data}  # type: ignore[attr-defined]
         return {name: tuple(value) if name in _TUPLES else value for name, value in values.items()}
 
     values = fields_of(Resource, item)

@@ -10,7 +10,7 @@ import email
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trainium_eks.plan.resource import SECRET, UNKNOWN
@@ -171,6 +171,20 @@ def user_data(value: Json) -> tuple[str, ...] | None:
             payload = part.get_payload(decode=True)
             parts.append(payload.decode("utf-8", errors="replace") if isinstance(payload, bytes) else str(payload))
     return tuple(parts)
+
+
+def texts(value: Json) -> Iterator[str]:
+    """Yield every text in a value, without keys."""
+    return (each for _, each in leaves(value) if isinstance(each, str))
+
+
+def with_texts(value: Json, change: Callable[[str], str]) -> Json:
+    """Return a value with every text in it changed, without keys."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: with_texts(each, change) for key, each in value.items()}
+    return [with_texts(each, change) for each in value] if isinstance(value, list) else value
 
 
 def leaves(value: Json, path: str = "") -> Iterator[tuple[str, Json]]:

@@ -532,7 +532,9 @@ def _address_problems(config: StackConfig) -> list[Problem]:
     return cross.address_problems(config, types, zone_ids(config), private_subnets(config))
 
 
-def _section(name: str, judge: Callable[[Any, StackConfig], list[Problem]]) -> Callable[[StackConfig], list[Problem]]:
+def _of_section(
+    name: str, judge: Callable[[Any, StackConfig], list[Problem]]
+) -> Callable[[StackConfig], list[Problem]]:
     """Return the check of a section by ``judge``; one that the config leaves out has no problems."""
 
     def problems(config: StackConfig) -> list[Problem]:
@@ -545,36 +547,36 @@ def _section(name: str, judge: Callable[[Any, StackConfig], list[Problem]]) -> C
 _JUDGES: tuple[Callable[[StackConfig], list[Problem]], ...] = (
     _region_problems,
     _own_problems,
-    _section("instance_types", lambda _, config: _instance_type_problems(config)),
+    _of_section("instance_types", lambda _, config: _instance_type_problems(config)),
     _network_problems,
-    _section("cluster", _cluster_problems),
+    _of_section("cluster", _cluster_problems),
     _group_problems,
-    _section("file_system", lambda section, config: storage.validate(section, production=config.production)),
-    _section(
+    _of_section("file_system", lambda section, config: storage.validate(section, production=config.production)),
+    _of_section(
         "volcano",
         lambda section, config: queues.volcano_problems(section, rests_at_zero=rests_at_zero(config)),
     ),
-    _section("queues", lambda section, config: queues.validate(section, pool=pool(config))),
-    _section("queues", _guarantee_problems),
-    _section("namespaces", _namespace_problems),
-    _section("image_repository", lambda section, _: repository.validate(section)),
-    _section("image_cache", lambda section, config: image_cache.validate(section, config.allowed_account_ids)),
+    _of_section("queues", lambda section, config: queues.validate(section, pool=pool(config))),
+    _of_section("queues", _guarantee_problems),
+    _of_section("namespaces", _namespace_problems),
+    _of_section("image_repository", lambda section, _: repository.validate(section)),
+    _of_section("image_cache", lambda section, config: image_cache.validate(section, config.allowed_account_ids)),
     lambda config: autoscaling.validate(config, _catalogue_or_default(config)),
-    _section("budget", lambda section, config: budget.validate(section, region=config.region)),
-    _section(
+    _of_section("budget", lambda section, config: budget.validate(section, region=config.region)),
+    _of_section(
         "observability",
         lambda section, config: observability.validate(section, region=config.region, production=config.production),
     ),
-    _section(
+    _of_section(
         "idle_guard",
         lambda section, config: [*idle.validate(section), *idle.group_problems(section, idle.guarded(config))],
     ),
-    _section(
+    _of_section(
         "fabric_gate",
         lambda section, config: fabric_gate.validate(section, {each.instance_type for each in _every_group(config)}),
     ),
     _sagemaker_problems,
-    _section("neuron_addons", lambda section, _: device_addons.neuron_problems(section)),
+    _of_section("neuron_addons", lambda section, _: device_addons.neuron_problems(section)),
     _zone_problems,
     _address_problems,
     lambda config: cross.range_problems(config, vpc_cidr(config)),

@@ -5,11 +5,12 @@ engine's rules (pulumi, ``pkg/resource/deploy``): an alias without a part keeps 
 begins with its parent's name, an alias of the parent's name is an alias of the child's name too.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from trainium_eks.plan.graph import STACK_TYPE, Graph, Resource
+from trainium_eks.plan.reading import with_texts
 
 SHORTEST_ID = 8
 """Fewest characters of an id. Shorter texts are words."""
@@ -75,9 +76,15 @@ def with_standing_ids(after: Graph, old: Mapping[str, Resource]) -> Graph:
             swaps.update(_swaps(computed, standing.outputs))
     if not swaps:
         return after
-    first_longest = sorted(swaps.items(), key=lambda swap: -len(swap[0]))
+    longest_first = sorted(swaps.items(), key=lambda swap: -len(swap[0]))
+
+    def swapped(text: str) -> str:
+        for now, before in longest_first:
+            text = text.replace(now, before)
+        return text
+
     return replace(
-        after, resources=tuple(replace(each, inputs=_swapped(each.inputs, first_longest)) for each in after.resources)
+        after, resources=tuple(replace(each, inputs=with_texts(each.inputs, swapped)) for each in after.resources)
     )
 
 
@@ -91,14 +98,3 @@ def _swaps(now: Any, before: Any) -> Iterator[tuple[str, str]]:
             yield from _swaps(each, earlier)
     elif isinstance(now, str) and isinstance(before, str) and now != before and len(now) >= SHORTEST_ID:
         yield now, before
-
-
-def _swapped(value: Any, swaps: Sequence[tuple[str, str]]) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _swapped(each, swaps) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_swapped(each, swaps) for each in value]
-    if isinstance(value, str):
-        for now, before in swaps:
-            value = value.replace(now, before)
-    return value

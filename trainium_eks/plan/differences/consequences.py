@@ -7,6 +7,7 @@ from trainium_eks.plan.differences.aliases import SHORTEST_ID
 from trainium_eks.plan.differences.changes import PathChange, ResourceChange
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.order import order
+from trainium_eks.plan.reading import texts
 from trainium_eks.plan.resource_types import registry, replacements
 from trainium_eks.plan.resource_types.paths import covers, value_at
 from trainium_eks.plan.resource_types.resource_type import REGION
@@ -73,18 +74,10 @@ def _keeps_name(change: ResourceChange) -> bool:
 def _new_texts(resource: Resource, *, every: bool) -> tuple[str, ...]:
     """Return the new texts of a replaced resource: its id and ARN, or all that its provider computes. The region stays
     the same, and short texts are words."""
-    own = set(_texts(resource.inputs))
+    own = set(texts(resource.inputs))
     outputs = resource.outputs if every else {key: resource.outputs.get(key) for key in ("id", "arn")}
-    found = (text for key, value in outputs.items() if key != REGION for text in _texts(value))
+    found = (text for key, value in outputs.items() if key != REGION for text in texts(value))
     return tuple(text for text in found if text not in own and len(text) >= SHORTEST_ID)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping | list):
-        for below in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(below)
-    elif isinstance(value, str) and value:
-        yield value
 
 
 def _holding(path: str, value: Any, ids: tuple[str, ...]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from trainium_eks.plan.differences.changes import ChangeKind, Changes, OptionCha
 from trainium_eks.plan.differences.consequences import carry_on
 from trainium_eks.plan.differences.effects import ChangeContext
 from trainium_eks.plan.differences.refusals import refusals
-from trainium_eks.plan.graph import STACK_TYPE, Graph, Resource
+from trainium_eks.plan.graph import STACK_TYPE, Graph, Resource, camel
 from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.differences import differences, tags_all
 from trainium_eks.plan.resource_types.resource_type import Worth
@@ -134,8 +134,7 @@ def _option_changes(old: Mapping[str, Resource], new: Mapping[str, Resource]) ->
         for field in fields(resource.options):
             before, after = getattr(old[urn].options, field.name), getattr(resource.options, field.name)
             if before != after and field.name not in _UNSEEN_OPTIONS:
-                first, *rest = field.name.split("_")
-                found.append(OptionChange(urn, resource.name, first + "".join(map(str.title, rest)), before, after))
+                found.append(OptionChange(urn, resource.name, camel(field.name), before, after))
     return tuple(sorted(found, key=lambda option: (not option.weakens, option.urn, option.option)))
 
 

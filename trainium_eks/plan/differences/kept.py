@@ -6,6 +6,7 @@ from typing import Any
 
 from trainium_eks.plan.differences.changes import Changes, PathChange, ResourceChange
 from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.reading import mapping
 from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.resource_type import Kept
 
@@ -33,5 +34,5 @@ def with_kept_inputs(graph: Graph, changes: Changes) -> Graph:
 def _set(inputs: Any, steps: Sequence[str], value: Any) -> Mapping[str, Any]:
     """Return the inputs with a value at a path of keys."""
     first, *rest = steps
-    own = inputs if isinstance(inputs, Mapping) else {}
+    own = mapping(inputs)
     return {**own, first: _set(own.get(first), rest, value) if rest else value}

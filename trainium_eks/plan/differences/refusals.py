@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from trainium_eks.model.catalogue.versions import step_refusal
 from trainium_eks.plan.differences.changes import ResourceChange
 from trainium_eks.plan.graph import UNKNOWN, Graph, Resource
+from trainium_eks.plan.reading import mapping
 from trainium_eks.plan.resource_types.paths import covers
 from trainium_eks.plan.resource_types.rows import eks, vpc
 
@@ -67,11 +68,9 @@ def _zones(graph: Graph, cluster: Resource) -> list[str]:
     subnets = [each.inputs for each in made if each and each.type == vpc.SUBNET.token]
     if subnets:
         return [str(each.get("availabilityZoneId") or each.get("availabilityZone") or "") for each in subnets]
-    network = graph.config.get("existingNetwork")
-    named = network if isinstance(network, Mapping) else {}
+    named = mapping(graph.config.get("existingNetwork"))
     given = {each["id"]: each["zoneId"] for kind in ("private", "public") for each in named.get(f"{kind}Subnets") or ()}
-    config = cluster.inputs.get("vpcConfig")
-    ids = config.get("subnetIds") if isinstance(config, Mapping) else None
+    ids = mapping(cluster.inputs.get("vpcConfig")).get("subnetIds")
     return [str(given.get(each, "")) for each in ids] if isinstance(ids, list) else [""]
 
 

@@ -9,6 +9,7 @@ from google.protobuf import struct_pb2  # type: ignore[import-untyped]
 
 from trainium_eks.plan import sdk
 from trainium_eks.plan.graph import SECRET, UNKNOWN
+from trainium_eks.plan.reading import texts, with_texts
 
 # Shorter secrets ("1", "on") are words that appear everywhere; replacing them in messages would only garble those.
 _SHORTEST_HIDDEN = 6
@@ -40,8 +41,8 @@ def secret_keys(struct: struct_pb2.Struct) -> frozenset[str]:
 
 def secret_texts(struct: struct_pb2.Struct) -> frozenset[str]:
     """Return every text that is secret or part of a secret: these must not appear anywhere else."""
-    found = (text for value in struct.fields.values() for secret in _secrets(value) for text in _texts(secret))
-    return frozenset(text for text in found if text != UNKNOWN)
+    secrets = (secret for value in struct.fields.values() for secret in _secrets(value))
+    return frozenset(text for secret in secrets for text in texts(_plain(secret, mask=False)) if text != UNKNOWN)
 
 
 def encode(properties: Mapping[str, Any], *, secret: frozenset[str] = frozenset()) -> struct_pb2.Struct:
@@ -57,8 +58,11 @@ def encode(properties: Mapping[str, Any], *, secret: frozenset[str] = frozenset(
 
 def hidden(value: Any, secrets: Collection[str]) -> Any:
     """Return the value without any of the secret texts, also where they are part of another text."""
-    texts = sorted((text for text in secrets if len(text) >= _SHORTEST_HIDDEN), key=len, reverse=True)
-    return _replaced(value, re.compile("|".join(re.escape(text) for text in texts))) if texts else value
+    longest_first = sorted((text for text in secrets if len(text) >= _SHORTEST_HIDDEN), key=len, reverse=True)
+    if not longest_first:
+        return value
+    pattern = re.compile("|".join(map(re.escape, longest_first)))
+    return with_texts(value, lambda text: pattern.sub(SECRET, text))
 
 
 def ordered(value: Any) -> Any:
@@ -116,20 +120,6 @@ def _secrets(value: struct_pb2.Value) -> Iterator[struct_pb2.Value]:
                 yield from _secrets(item)
 
 
-def _texts(value: struct_pb2.Value) -> Iterator[str]:
-    def leaves(plain: Any) -> Iterator[str]:
-        if isinstance(plain, str):
-            yield plain
-        elif isinstance(plain, Mapping):
-            for item in plain.values():
-                yield from leaves(item)
-        elif isinstance(plain, Sequence):
-            for item in plain:
-                yield from leaves(item)
-
-    return leaves(_plain(value, mask=False))
-
-
 def _signed(signature: str, **fields: struct_pb2.Value) -> struct_pb2.Value:
     marked = {sdk.SIGNATURE: struct_pb2.Value(string_value=signature), **fields}
     return struct_pb2.Value(struct_value=struct_pb2.Struct(fields=marked))
@@ -156,13 +146,3 @@ def _value(plain: Any) -> struct_pb2.Value:
     if isinstance(plain, Sequence):
         return struct_pb2.Value(list_value=struct_pb2.ListValue(values=[_value(item) for item in plain]))
     raise TypeError(f"{type(plain).__name__} cannot be sent to a Pulumi program")
-
-
-def _replaced(value: Any, secrets: re.Pattern[str]) -> Any:
-    if isinstance(value, str):
-        return secrets.sub(SECRET, value)
-    if isinstance(value, Mapping):
-        return {key: _replaced(item, secrets) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_replaced(item, secrets) for item in value]
-    return value

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from trainium_eks.model.catalogue.cached_images import places
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.reading import at, mapping, text
-from trainium_eks.plan.rules._objects import chart_name, pod_makers, walk
+from trainium_eks.plan.resource_types.rows.helm import chart_name
+from trainium_eks.plan.rules._objects import pod_makers, walk
 from trainium_eks.plan.subjects import RELEASE
 
 CACHE_RULE = "aws:ecr/pullThroughCacheRule:PullThroughCacheRule"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.reading import Json, at, items, mapping, text
+from trainium_eks.plan.resource_types.rows.helm import chart_name
 from trainium_eks.plan.subjects import RELEASE
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -43,11 +44,6 @@ def pod_makers(graph: Graph) -> Iterator[PodMaker]:
     for type_, path in POD_SPECS.items():
         for resource in graph.of_type(type_):
             yield PodMaker(resource, path, at(resource.inputs, path))
-
-
-def chart_name(release: Resource) -> str:
-    """Return the name of a release's chart, without repository, registry or directory."""
-    return text(release.inputs.get("chart")).rstrip("/").rpartition("/")[2]
 
 
 def is_local(release: Resource) -> bool:

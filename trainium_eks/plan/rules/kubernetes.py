@@ -23,10 +23,10 @@ from trainium_eks.plan.reading import (
     text,
     true,
 )
+from trainium_eks.plan.resource_types.rows.helm import chart_name
 from trainium_eks.plan.rules._objects import (
     NAMESPACE,
     PodMaker,
-    chart_name,
     is_local,
     is_tenant,
     namespace,

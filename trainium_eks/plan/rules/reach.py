@@ -20,11 +20,11 @@ from trainium_eks.plan.reading import (
     text,
     true,
 )
+from trainium_eks.plan.resource_types.rows.helm import chart_name
 from trainium_eks.plan.rules._images import CACHE_RULE
 from trainium_eks.plan.rules._objects import (
     NAMESPACE,
     PodMaker,
-    chart_name,
     is_tenant,
     namespace,
     object_name,

@@ -9,6 +9,7 @@ from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing.bill import Line
 from trainium_eks.plan.backend import ACCOUNT, Answer, Call
 from trainium_eks.plan.graph import UNKNOWN, Graph, Resource
+from trainium_eks.plan.reading import at, items, mapping
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
     REGION,
@@ -155,11 +156,8 @@ def instance_type(graph: Graph, resource: Resource) -> str:
 
 def root_disk(template: Resource | None) -> Mapping[str, Any]:
     """Return the first volume of a launch template, or an empty dictionary."""
-    mappings = template.inputs.get("blockDeviceMappings") if template else None
-    for mapping in mappings if isinstance(mappings, list) else ():
-        if isinstance(mapping, Mapping) and isinstance(mapping.get("ebs"), Mapping):
-            return dict(mapping["ebs"])
-    return {}
+    disks = items(template.inputs.get("blockDeviceMappings")) if template else ()
+    return next((mapping(at(each, "ebs")) for each in disks if mapping(at(each, "ebs"))), {})
 
 
 # --- single instances ---------------------------------------------------------------------------------------------

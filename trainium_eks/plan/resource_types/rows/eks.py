@@ -11,6 +11,7 @@ from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing.bill import Line
 from trainium_eks.plan.backend import TIME, Answer, Call
 from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.reading import at, items, mapping
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.resource_type import (
     REGION,
@@ -68,8 +69,7 @@ def _cluster_price(_graph: Graph, cluster: Resource, _catalogue: Catalogue) -> I
 
 
 def _tier(cluster: Resource) -> str | None:
-    scaling = cluster.inputs.get("controlPlaneScalingConfig")
-    return scaling.get("tier") if isinstance(scaling, Mapping) else None
+    return mapping(cluster.inputs.get("controlPlaneScalingConfig")).get("tier")
 
 
 def _cluster_facts(_graph: Graph, cluster: Resource) -> Iterable[str]:
@@ -179,8 +179,7 @@ def _has_nodes(group: Resource) -> bool:
 
 def _sizes(group: Resource) -> Mapping[str, Any]:
     """Return the sizes of a group, empty when they are unknown."""
-    sizes = group.inputs.get("scalingConfig")
-    return sizes if isinstance(sizes, Mapping) else {}
+    return mapping(group.inputs.get("scalingConfig"))
 
 
 def _group_seconds(group: Resource) -> float:
@@ -208,9 +207,8 @@ def _capacity(template: Resource | None, group: Resource) -> str:
     kind = group.inputs.get("capacityType")
     if kind in ("SPOT", "CAPACITY_BLOCK"):
         return "spot" if kind == "SPOT" else "capacity-block"
-    specification = template.inputs.get("capacityReservationSpecification") if template else None
-    target = specification.get("capacityReservationTarget") if isinstance(specification, Mapping) else None
-    return "reservation" if target else "on-demand"
+    specification = mapping(template.inputs.get("capacityReservationSpecification")) if template else {}
+    return "reservation" if specification.get("capacityReservationTarget") else "on-demand"
 
 
 _CAPACITY = {"ON_DEMAND": "on demand", "SPOT": "spot", "CAPACITY_BLOCK": "capacity block"}
@@ -220,19 +218,13 @@ def _group_facts(graph: Graph, group: Resource) -> Iterable[str]:
     sizes, template = _sizes(group), launch_template(graph, group)
     low, high = sizes.get("minSize", 0), sizes.get("maxSize", 0)
     yield f"{sizes.get('desiredSize', 0)} × {instance_type(graph, group)} ({low} to {high})"
-    efa = _efa_interfaces(template)
+    interfaces = items(template.inputs.get("networkInterfaces")) if template else ()
+    efa = sum(at(each, "interfaceType") in ("efa", "efa-only") for each in interfaces)
     yield f"{efa} EFA interfaces" if efa else ""
     capacity = str(group.inputs.get("capacityType", "ON_DEMAND"))
     reserved = template and template.inputs.get("capacityReservationSpecification")
     yield "capacity reservation" if reserved and capacity == "ON_DEMAND" else _CAPACITY.get(capacity, capacity)
     yield zones_of(graph, group)
-
-
-def _efa_interfaces(template: Resource | None) -> int:
-    """Return the number of EFA interfaces that a launch template gives each node."""
-    interfaces = template.inputs.get("networkInterfaces") if template else None
-    kinds = [each.get("interfaceType") for each in interfaces or () if isinstance(each, Mapping)]
-    return sum(kind in ("efa", "efa-only") for kind in kinds)
 
 
 JUMP = 2

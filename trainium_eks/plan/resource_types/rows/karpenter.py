@@ -1,13 +1,13 @@
 """Karpenter's pools of nodes and the node classes of their nodes."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, Catalogue
 from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing.bill import Line
 from trainium_eks.model.validation.formats import SMALLEST_ROOT_GIB
 from trainium_eks.plan.graph import Graph, Resource
+from trainium_eks.plan.reading import at, items, text
 from trainium_eks.plan.resource_types import concerns
 from trainium_eks.plan.resource_types.resource_type import Concern, Holds, ShownType, Worth, whole
 from trainium_eks.plan.resource_types.rows.kubernetes import kind
@@ -15,27 +15,18 @@ from trainium_eks.plan.resource_types.rows.kubernetes import kind
 
 def instance_types(pool: Resource) -> tuple[str, ...]:
     """Return the types that a pool's nodes may have; empty when it names none."""
-    requirements = _at(pool, "spec", "template", "spec").get("requirements")
-    for each in requirements if isinstance(requirements, list) else ():
-        if isinstance(each, Mapping) and each.get("key") == INSTANCE_TYPE_LABEL and each.get("operator") == "In":
-            values = each.get("values")
-            return tuple(map(str, values)) if isinstance(values, list) else ()
+    for each in items(at(pool.inputs, "spec.template.spec.requirements")):
+        if at(each, "key") == INSTANCE_TYPE_LABEL and at(each, "operator") == "In":
+            return tuple(map(str, items(at(each, "values"))))
     return ()
 
 
 def most_nodes(pool: Resource, instance_type: str, catalogue: Catalogue) -> int:
     """Return the number of nodes of one type that a pool's limit of CPUs lets run."""
-    limit = _at(pool, "spec", "limits").get("cpu")
+    limit = at(pool.inputs, "spec.limits.cpu")
     vcpus = catalogue[instance_type].vcpus if instance_type in catalogue else 0
     cpus = int(limit) if isinstance(limit, str) and limit.isdigit() else whole(limit)
     return cpus // vcpus if vcpus else 0
-
-
-def _at(resource: Resource, *steps: str) -> Mapping[str, Any]:
-    found: Any = resource.inputs
-    for step in steps:
-        found = found.get(step) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
 
 
 def _price(graph: Graph, pool: Resource, catalogue: Catalogue) -> Iterator[Line]:
@@ -49,17 +40,16 @@ def _price(graph: Graph, pool: Resource, catalogue: Catalogue) -> Iterator[Line]
 
 
 def _root_gib(graph: Graph, pool: Resource) -> int:
-    wanted = _at(pool, "spec", "template", "spec", "nodeClassRef").get("name")
+    wanted = at(pool.inputs, "spec.template.spec.nodeClassRef.name")
     for each in graph.of_type(NODE_CLASS.token):
-        disks = _at(each, "spec").get("blockDeviceMappings")
-        if _at(each, "metadata").get("name") == wanted and isinstance(disks, list) and disks:
-            size = str(disks[0].get("ebs", {}).get("volumeSize", "")).removesuffix("Gi")
-            return int(size) if size.isdigit() else SMALLEST_ROOT_GIB
+        size = text(at(each.inputs, "spec.blockDeviceMappings[0].ebs.volumeSize")).removesuffix("Gi")
+        if at(each.inputs, "metadata.name") == wanted and size.isdigit():
+            return int(size)
     return SMALLEST_ROOT_GIB
 
 
 def _facts(_graph: Graph, pool: Resource) -> Iterable[str]:
-    yield f"0 to {_at(pool, 'spec', 'limits').get('cpu', 'any number of')} vCPUs"
+    yield f"0 to {at(pool.inputs, 'spec.limits.cpu') or 'any number of'} vCPUs"
     yield ", ".join(instance_types(pool))
 
 
