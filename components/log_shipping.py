@@ -6,7 +6,7 @@ import pydantic
 
 from trainium_eks.model.config import namespaces, observability
 from trainium_eks.model.config.observability import LogsConfig
-from trainium_eks.model.policies.addon_policies import Statement, allow
+from trainium_eks.model.policies.addon_policies import allow
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import StrictBool
 from trainium_eks.model.validation.problems import Problem
@@ -97,7 +97,7 @@ class LogShipping(pulumi.ComponentResource):
             self._args,
             NAMESPACE,
             _fluent_bit.SERVICE_ACCOUNT,
-            self._group.arn.apply(write_statements),
+            self._group.arn.apply(lambda arn: [allow(list(WRITE_ACTIONS), f"{arn}:*")]),
             role_name=f"{self._name}-fluent-bit-role",
             parent=self,
         ).association
@@ -113,8 +113,3 @@ class LogShipping(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=[self._namespace, role]),
             on_failure="keep",
         )
-
-
-def write_statements(log_group_arn: str) -> list[Statement]:
-    """Return the rights for writing to the streams of this one group."""
-    return [allow(list(WRITE_ACTIONS), f"{log_group_arn}:*")]

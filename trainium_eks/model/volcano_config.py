@@ -68,12 +68,6 @@ def topology_labels(types: Iterable[str], catalogue: Catalogue) -> tuple[str, ..
     return (*EC2_TOPOLOGY_LABELS, *(ULTRASERVER_LABELS if has_ultraservers else ()))
 
 
-def scales_from_zero(volcano: VolcanoConfig, rests_at_zero: bool) -> bool:
-    """Return whether jobs must get pods while their pool has no node: as ``scale_from_zero`` says, or where some
-    accelerator group may have no node."""
-    return rests_at_zero if volcano.scale_from_zero is None else volcano.scale_from_zero
-
-
 def shares(queues: Iterable[QueueConfig]) -> bool:
     """Return whether some queue sets ``deserved`` or ``guarantee``, which only the plugin ``capacity`` applies."""
     return any(queue.deserved or queue.guarantee for queue in queues)
@@ -86,7 +80,8 @@ def holds_for_nodes(volcano: VolcanoConfig, rests_at_zero: bool) -> bool:
     that is held back, so a queue would not get back its lent amounts. Gangs stay complete without it: ``allocate``
     binds all or none.
     """
-    return not scales_from_zero(volcano, rests_at_zero) and not volcano.reclaim
+    scales_from_zero = rests_at_zero if volcano.scale_from_zero is None else volcano.scale_from_zero
+    return not scales_from_zero and not volcano.reclaim
 
 
 def scheduler_actions(volcano: VolcanoConfig) -> tuple[str, ...]:
@@ -133,9 +128,6 @@ def scheduler_config(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], r
 
 def scheduler_yaml(volcano: VolcanoConfig, *, queues: Sequence[QueueConfig], rests_at_zero: bool) -> str:
     """Return :func:`scheduler_config` as text for the chart's ``scheduler_config_override``."""
-    return to_yaml(scheduler_config(volcano, queues=queues, rests_at_zero=rests_at_zero))
-
-
-def to_yaml(data: dict[str, Any]) -> str:
-    """Return block YAML with the keys in their own order."""
-    return yaml.safe_dump(data, sort_keys=False, default_flow_style=False)
+    config = scheduler_config(volcano, queues=queues, rests_at_zero=rests_at_zero)
+    text: str = yaml.safe_dump(config, sort_keys=False, default_flow_style=False)
+    return text

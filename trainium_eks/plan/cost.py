@@ -1,76 +1,35 @@
 """Costs of a recorded program, in the same lines as its config's (:mod:`trainium_eks.model.sizing.bill`)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.sizing import bill
-from trainium_eks.model.sizing.bill import Line
+from trainium_eks.model.sizing.bill import Bill, Line
 from trainium_eks.plan.graph import Graph, Resource, grouped
 from trainium_eks.plan.resource_types import registry
 
 
-@dataclass(frozen=True)
-class CostItem:
-    """One priced thing of one resource."""
+@dataclass(frozen=True, kw_only=True)
+class CostItem(Line):
+    """One priced thing of one resource. Two are equal when their lines are."""
 
-    urn: str
-    component: str
+    urn: str = field(compare=False)
+    component: str = field(compare=False)
     """Name of this library's component that it belongs to; empty directly under the stack."""
-    line: Line
-
-    @property
-    def what(self) -> str:
-        """Name of the priced thing (``trn1.32xlarge``, ``NAT gateway``)."""
-        return self.line.what
-
-    @property
-    def quantity(self) -> float:
-        """Number of things at the desired sizes."""
-        return self.line.quantity
-
-    @property
-    def hourly_usd(self) -> float | None:
-        """Cost in USD an hour; None when the price is unknown."""
-        return self.line.hourly_usd
-
-    @property
-    def note(self) -> str:
-        """Remark about the price for readers."""
-        return self.line.note
 
 
 @dataclass(frozen=True)
-class _Sum:
-    items: tuple[CostItem, ...]
-
-    @property
-    def hourly_usd(self) -> float:
-        """Cost at the desired sizes; items without a known price are listed in :attr:`unknown` and not counted."""
-        return sum(item.hourly_usd or 0.0 for item in self.items)
-
-    @property
-    def maximum_hourly_usd(self) -> float:
-        """Cost with every group at its largest."""
-        return sum(item.line.maximum_hourly_usd or 0.0 for item in self.items)
-
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """Names of the items without a known price, each once."""
-        return bill.unknown(item.line for item in self.items)
-
-
-@dataclass(frozen=True)
-class ComponentCost(_Sum):
+class ComponentCost(Bill[CostItem]):
     """The cost of one component."""
 
     component: str
 
 
 @dataclass(frozen=True)
-class Cost(_Sum):
+class Cost(Bill[CostItem]):
     """The cost of an environment."""
 
     price_dates: Mapping[str, str]
@@ -80,16 +39,11 @@ class Cost(_Sum):
     not_counted: tuple[str, ...] = bill.BY_USE
     """Things that are billed by use, and therefore in no item."""
 
-    @property
-    def monthly_usd(self) -> float:
-        """Cost of 730 hours."""
-        return self.hourly_usd * prices.HOURS_PER_MONTH
-
     @cached_property
     def by_component(self) -> tuple[ComponentCost, ...]:
         """Costs of the components, dearest first."""
-        found = grouped((item.component, item) for item in self.items)
-        costs = [ComponentCost(items, component) for component, items in found.items()]
+        found = grouped((line.component, line) for line in self.lines)
+        costs = [ComponentCost(lines, component) for component, lines in found.items()]
         return tuple(sorted(costs, key=lambda cost: (-cost.hourly_usd, -cost.maximum_hourly_usd, cost.component)))
 
     def to_json(self) -> dict[str, Any]:
@@ -110,15 +64,15 @@ class Cost(_Sum):
             ],
             "items": [
                 {
-                    "urn": item.urn,
-                    "component": item.component,
-                    "what": item.what,
-                    "quantity": item.quantity,
-                    "maximumQuantity": item.line.maximum,
-                    "hourlyUsd": _rounded(item.hourly_usd),
-                    "note": item.note,
+                    "urn": line.urn,
+                    "component": line.component,
+                    "what": line.what,
+                    "quantity": line.quantity,
+                    "maximumQuantity": line.maximum,
+                    "hourlyUsd": _rounded(line.hourly_usd),
+                    "note": line.note,
                 }
-                for item in self.items
+                for line in self.lines
             ],
             "unknown": list(self.unknown),
             "notCounted": list(self.not_counted),
@@ -130,17 +84,17 @@ class Cost(_Sum):
 def estimate(graph: Graph) -> Cost:
     """Return the cost of the environment, with the types of its config's ``instanceTypes`` beside the catalogue's."""
     catalogue = graph.catalogue
-    items = tuple(
-        CostItem(resource.urn, _component(graph, resource), line)
+    lines = tuple(
+        CostItem(**vars(line), urn=resource.urn, component=_component(graph, resource))
         for resource in graph.resources
         if resource.custom or resource in graph.not_simulated
         for line in registry.of(resource).lines(graph, resource, catalogue)
         if line.maximum
     )
-    used = [price for item in items if item.what in catalogue and (price := catalogue.price(item.what))]
+    used = [price for line in lines if line.what in catalogue and (price := catalogue.price(line.what))]
     dates = {"instances": ", ".join(sorted({price.date for price in used})), "other": prices.DATE}
     regions = sorted({prices.REGION, *(price.region for price in used)})
-    return Cost(items, {key: date for key, date in dates.items() if date}, tuple(regions))
+    return Cost(lines, {key: date for key, date in dates.items() if date}, tuple(regions))
 
 
 def _component(graph: Graph, resource: Resource) -> str:

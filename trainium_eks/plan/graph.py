@@ -24,6 +24,7 @@ from trainium_eks.plan.resource import (
 from trainium_eks.plan.subjects import (
     ADDON,
     CLUSTER,
+    EFA,
     EKS_CLUSTER,
     LAUNCH_TEMPLATE,
     NODE_GROUP,
@@ -31,7 +32,6 @@ from trainium_eks.plan.subjects import (
     ControlPlane,
     NodeGroup,
     SecurityRule,
-    interfaces,
     security_rules,
     zone,
 )
@@ -273,7 +273,9 @@ class Graph:
     @property
     def efa_groups(self) -> Iterator[NodeGroup]:
         """The node groups with EFA in their type or their template."""
-        return (group for group in self.node_groups if group.has_efa or any(each.is_efa for each in interfaces(group)))
+        for group in self.node_groups:
+            if group.has_efa or any(at(each, "interfaceType") in EFA for each in group.interfaces):
+                yield group
 
     def addons(self, name: str) -> tuple[Resource, ...]:
         """Return the EKS add-ons of this name."""

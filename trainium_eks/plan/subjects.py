@@ -21,6 +21,8 @@ BUCKETS = ("aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2")
 RELEASE = "kubernetes:helm.sh/v3:Release"
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 QUEUE = "kubernetes:scheduling.volcano.sh/v1beta1:Queue"
+EFA = ("efa", "efa-only")
+"""Types of a network interface that are an Elastic Fabric Adapter, with or without an address."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,11 @@ class NodeGroup:
         return self.template.inputs if self.template is not None else {}
 
     @property
+    def interfaces(self) -> Sequence[Json]:
+        """The template's network interfaces."""
+        return items(self.settings.get("networkInterfaces"))
+
+    @property
     def reservation(self) -> Json:
         """Id or group of the capacity reservation that the template names, or None."""
         target = at(self.settings, "capacityReservationSpecification.capacityReservationTarget")
@@ -131,20 +138,6 @@ class NodeGroup:
     def max_size(self) -> Json:
         """The most nodes."""
         return at(self.resource.inputs, "scalingConfig.maxSize")
-
-
-@dataclass(frozen=True)
-class Interface:
-    """One network interface of a launch template."""
-
-    type: str
-    """``interface``, ``efa`` or ``efa-only``."""
-    security_groups: tuple[Json, ...]
-
-    @property
-    def is_efa(self) -> bool:
-        """Whether it is an Elastic Fabric Adapter, with or without an address."""
-        return self.type in ("efa", "efa-only")
 
 
 @dataclass(frozen=True)
@@ -195,17 +188,6 @@ def zone(subnet: Resource) -> str:
             if text(values.get(key)):
                 return text(values.get(key))
     return ""
-
-
-def interfaces(group: NodeGroup) -> tuple[Interface, ...]:
-    """Return the network interfaces of a node group's launch template."""
-    return tuple(
-        Interface(
-            type=text(at(each, "interfaceType")) or "interface",
-            security_groups=tuple(items(at(each, "securityGroups"))),
-        )
-        for each in items(group.settings.get("networkInterfaces"))
-    )
 
 
 def security_rules(of_type: Callable[..., Iterable[Resource]]) -> Iterator[SecurityRule]:

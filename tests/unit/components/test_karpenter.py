@@ -139,7 +139,7 @@ def test_interruption_queue_is_filled_only_by_its_rules(plain):
 
 def test_plan_counts_pools_at_their_limits(record):
     graph = built(record, cpu_limit=16, instance_types=["m6i.xlarge"], accelerator_pools=[TRN1])
-    lines = {each.what: (each.quantity, each.line.maximum) for each in cost.estimate(graph).items}
+    lines = {each.what: (each.quantity, each.maximum) for each in cost.estimate(graph).lines}
     assert lines["m6i.xlarge"] == lines["trn1.32xlarge"] == (0, 4)
 
 

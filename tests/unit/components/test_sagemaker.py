@@ -168,6 +168,6 @@ def test_endpoint_scales_by_calls_and_is_priced(record):
     assert target.inputs["resourceId"] == "endpoint/trn-reviews/variant/all"
     assert one(graph, "Endpoint").urn in target.dependencies
     assert policy.inputs["targetTrackingScalingPolicyConfiguration"]["targetValue"] == 90
-    [line] = [each for each in estimate(graph).items if each.what == "ml.inf2.xlarge"]
+    [line] = [each for each in estimate(graph).lines if each.what == "ml.inf2.xlarge"]
     assert line.line == bill.endpoint("ml.inf2.xlarge", 1, 4)
     assert line.line.unit_hourly_usd == pytest.approx(0.7582 * 1.15)

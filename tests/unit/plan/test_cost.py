@@ -16,7 +16,7 @@ TRN1 = CATALOGUE.find("trn1.32xlarge").hourly_usd or 0.0
 
 
 def _item(graph, what):
-    [found] = [item for item in cost.estimate(graph).items if item.what == what]
+    [found] = [item for item in cost.estimate(graph).lines if item.what == what]
     return found
 
 
@@ -31,7 +31,7 @@ def _group(instance_type, nodes, most, **inputs):
 
 def test_total_is_the_sum_of_items_and_of_components():
     found = cost.estimate(environment())
-    assert found.hourly_usd == pytest.approx(sum(item.hourly_usd or 0 for item in found.items))
+    assert found.hourly_usd == pytest.approx(sum(item.hourly_usd or 0 for item in found.lines))
     assert found.hourly_usd == pytest.approx(sum(each.hourly_usd for each in found.by_component))
     assert found.monthly_usd == pytest.approx(found.hourly_usd * 730)
     assert found.unknown == ()
@@ -43,7 +43,7 @@ def test_total_is_the_sum_of_items_and_of_components():
     assert shown["maximumHourlyUsd"] == round(found.maximum_hourly_usd, 4)
     assert shown["maximumMonthlyUsd"] == round(found.maximum_hourly_usd * 730, 4)
     assert [each["component"] for each in shown["byComponent"]] == components
-    days = {CATALOGUE.price(each.what).date for each in found.items if each.what in CATALOGUE}
+    days = {CATALOGUE.price(each.what).date for each in found.lines if each.what in CATALOGUE}
     assert shown["priceDates"] == {"instances": ", ".join(sorted(days)), "other": prices.DATE}
 
 
@@ -54,7 +54,7 @@ def test_nodes_count_at_desired_size_and_at_maximum():
     assert nodes.line.maximum_hourly_usd == pytest.approx(4 * TRN1)
     volumes = 100 * prices.GP3_GIB_MONTH + (500 - 125) * prices.GP3_MIBPS_MONTH
     assert _item(graph, "100 GiB root volume").hourly_usd == pytest.approx(2 * volumes / 730)
-    assert cost.estimate(_group("trn1.32xlarge", 0, 1)).items[0].what == "trn1.32xlarge"
+    assert cost.estimate(_group("trn1.32xlarge", 0, 1)).lines[0].what == "trn1.32xlarge"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_group_without_a_template_has_the_volume_that_eks_gives_it(disk, what)
     build = Builder()
     sizes = {"minSize": 1, "desiredSize": 1, "maxSize": 1}
     build.add("aws:eks/nodeGroup:NodeGroup", "g", instanceTypes=["m6i.xlarge"], scalingConfig=sizes, **disk)
-    assert what in [item.what for item in cost.estimate(build.graph()).items]
+    assert what in [item.what for item in cost.estimate(build.graph()).lines]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_an_instance_is_counted_by_its_inputs_or_its_template(own, template, lin
     build.add("aws:ec2/launchTemplate:LaunchTemplate", "t", **template)
     build.add("aws:ec2/instance:Instance", "i", uses={"launchTemplate": ("t",)}, **own)
     found = cost.estimate(build.graph())
-    assert [item.what for item in found.items] == lines
+    assert [item.what for item in found.lines] == lines
     assert found.unknown == ()
     assert found.hourly_usd > CATALOGUE.find(lines[0]).hourly_usd
 
@@ -109,7 +109,7 @@ def test_an_instance_is_counted_by_its_inputs_or_its_template(own, template, lin
 )
 def test_provisioned_control_plane_is_its_own_line(tier, hourly):
     found = cost.estimate(changed(environment(), "control-plane", controlPlaneScalingConfig={"tier": tier}))
-    lines = {item.what.rpartition(" ")[2]: item.hourly_usd for item in found.items if "provisioned" in item.what}
+    lines = {item.what.rpartition(" ")[2]: item.hourly_usd for item in found.lines if "provisioned" in item.what}
     assert lines == hourly
     unknown = cost.estimate(changed(environment(), "control-plane", controlPlaneScalingConfig={"tier": "tier-99xl"}))
     assert unknown.unknown == ("provisioned control plane tier-99xl",)
@@ -133,7 +133,7 @@ def test_load_balancer_of_a_service_has_an_unknown_cost(kind, unknown):
 
 def test_a_gateway_endpoint_is_free():
     found = cost.estimate(changed(environment(), "sts", vpcEndpointType="Gateway"))
-    assert not [item for item in found.items if "endpoint" in item.what]
+    assert not [item for item in found.lines if "endpoint" in item.what]
 
 
 def test_unknown_price_is_named_until_the_config_sets_one():
@@ -150,7 +150,7 @@ def test_unknown_price_is_named_until_the_config_sets_one():
 
 @pytest.mark.parametrize(("kind", "word"), [("SPOT", "Spot"), ("CAPACITY_BLOCK", "paid in advance")])
 def test_capacity_type_is_explained(kind, word):
-    notes = [item.note for item in cost.estimate(_group("trn1.32xlarge", 1, 1, capacityType=kind)).items]
+    notes = [item.note for item in cost.estimate(_group("trn1.32xlarge", 1, 1, capacityType=kind)).lines]
     assert any(word in note for note in notes)
     assert not any("public price of Capacity Blocks" in note for note in notes), "no price of trn1's blocks is known"
     [bought, _] = bill.node_group("p5en.48xlarge", 1, 1, 100, capacity="capacity-block")

@@ -200,7 +200,7 @@ def _cost(plan: Plan) -> Lines:
 def _price_notes(cost: Cost) -> Lines:
     if cost.unknown:
         yield f"! No price is known for {_and(cost.unknown)}; it is not in the total.\n"
-    for what, note in dict.fromkeys((item.what, item.note) for item in cost.items if item.note):
+    for what, note in dict.fromkeys((line.what, line.note) for line in cost.lines if line.note):
         yield f"{WORDS.sentence(what)}: {note}.\n"
     dates = "; ".join(f"{what} {date}" for what, date in cost.price_dates.items())
     yield f"List prices of {', '.join(cost.price_regions)} ({dates})."
@@ -218,9 +218,9 @@ def _contents(component: ComponentCost) -> str:
     """Return a component's priced items, ``2 to 4 × trn1.32xlarge, NAT gateway``: a count at first and at most, except
     1."""
     counts: dict[str, tuple[float, float]] = {}
-    for item in component.items:
+    for item in component.lines:
         now, most = counts.get(item.what, (0.0, 0.0))
-        counts[item.what] = (now + item.line.quantity, most + item.line.maximum)
+        counts[item.what] = (now + item.quantity, most + item.maximum)
     shown = []
     for what, (now, most) in counts.items():
         amount = f"{now:g}" if now == most else f"{now:g} to {most:g}"

@@ -6,6 +6,7 @@ stored data) are named and not estimated; resources without a known price are na
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from trainium_eks.model.catalogue import prices, sagemaker_hosting, versions
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
@@ -53,11 +54,14 @@ class Line:
         return _times(self.maximum, self.unit_hourly_usd)
 
 
-@dataclass(frozen=True)
-class Bill:
-    """The lines of one environment."""
+L = TypeVar("L", bound=Line)
 
-    lines: tuple[Line, ...]
+
+@dataclass(frozen=True)
+class Bill(Generic[L]):
+    """The lines of an environment, or of a part of it."""
+
+    lines: tuple[L, ...]
 
     @property
     def hourly_usd(self) -> float:
@@ -85,7 +89,7 @@ def unknown(lines: Iterable[Line]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(line.what for line in lines if line.unit_hourly_usd is None and line.maximum))
 
 
-def of_config(config: StackConfig) -> Bill:
+def of_config(config: StackConfig) -> Bill[Line]:
     """Return the bill of a valid config's environment."""
     catalogue = stack_config.catalogue(config)
     zones = len(stack_config.zone_ids(config))

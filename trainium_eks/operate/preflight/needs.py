@@ -15,7 +15,7 @@ from trainium_eks.plan.reading import at, items, leaves, mapping, number, text
 from trainium_eks.plan.rules._autoscaled import Pool, node_pools
 from trainium_eks.plan.rules._endpoint import Endpoint, endpoints
 from trainium_eks.plan.rules._images import CACHE_RULE, images
-from trainium_eks.plan.subjects import ADDON, ASSOCIATION, CLUSTER, FILE_SYSTEM, VPC, NodeGroup, interfaces
+from trainium_eks.plan.subjects import ADDON, ASSOCIATION, CLUSTER, FILE_SYSTEM, VPC, NodeGroup
 
 SIMULATED = re.compile(r"\bsim-[0-9a-f]{8}|(?<!\d)0{12}(?!\d)")
 """Values that recording invents: the end of a generated name, and the account."""
@@ -280,7 +280,7 @@ class Needs:
             ami_type=text(inputs.get("amiType")),
             release=text(inputs.get("releaseVersion")),
             root_gib=sum(_whole(size) for size in disks) or _whole(inputs.get("diskSize")),
-            interfaces=len(interfaces(group)) or 1,
+            interfaces=len(group.interfaces) or 1,
         )
 
     def _pool(self, pool: Pool) -> Iterator[Group]:

@@ -49,7 +49,7 @@ class CostDifference:
 
 def difference(before: Cost, after: Cost) -> CostDifference:
     """Return the difference in cost from ``before`` to ``after``."""
-    old, new = (grouped((item.urn, item.line) for item in cost.items) for cost in (before, after))
+    old, new = (grouped((line.urn, line) for line in cost.lines) for cost in (before, after))
     steps: list[CostStep] = []
     gone: list[Line] = []
     added: list[Line] = []

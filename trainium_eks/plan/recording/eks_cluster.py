@@ -8,7 +8,7 @@ package, with unknown children and outputs.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from trainium_eks.plan.backend import ACCOUNT
@@ -19,14 +19,6 @@ TYPE = "eks:index:Cluster"
 
 Create = Callable[[Resource], tuple[str, Mapping[str, Any]]]
 """Function that registers a child (its ``urn`` is made from the rest) and returns its URN and its state with ``id``."""
-
-
-@dataclass(frozen=True)
-class ClusterOutputs:
-    """The component's outputs, and the URN of its cluster."""
-
-    properties: Mapping[str, Any]
-    cluster_urn: str
 
 
 # Input to the value that it must have; None means "not given, or false or empty".
@@ -49,8 +41,10 @@ _REQUIRED: Mapping[str, object] = {
 }
 
 
-def construct(component: Resource, inputs: Mapping[str, Any], provider: str, create: Create) -> ClusterOutputs:
-    """Register the component's children and return its outputs.
+def construct(
+    component: Resource, inputs: Mapping[str, Any], provider: str, create: Create
+) -> tuple[dict[str, Any], str]:
+    """Register the component's children; return its outputs, and the URN of its cluster.
 
     The inputs are in clear, and :func:`unsupported_inputs` finds none among them. The provider is the URN of the AWS
     provider that the component was given, or empty.
@@ -99,7 +93,7 @@ def construct(component: Resource, inputs: Mapping[str, Any], provider: str, cre
         "oidcIssuer": issuer.removeprefix("https://"),
         "autoModeNodeRoleName": "",
     }
-    return ClusterOutputs(properties, cluster_urn)
+    return properties, cluster_urn
 
 
 def unsupported_inputs(inputs: Mapping[str, Any]) -> str:

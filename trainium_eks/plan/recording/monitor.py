@@ -372,17 +372,16 @@ class Monitor(sdk.BaseMonitor):
             identity, state = self._create(child, dict(child.inputs))
             return child.urn, {**state, "id": identity or UNKNOWN}
 
-        outputs = eks_cluster.construct(component, inputs, provider, create)
+        outputs, cluster_urn = eks_cluster.construct(component, inputs, provider, create)
         with self._lock:
             self._outputs[component.urn] = {
-                key: wire.decode(wire.encode({key: value}), mask=True)[key] for key, value in outputs.properties.items()
+                key: wire.decode(wire.encode({key: value}), mask=True)[key] for key, value in outputs.items()
             }
         return resource_pb2.RegisterResourceResponse(
             urn=component.urn,
-            object=wire.encode(outputs.properties),
+            object=wire.encode(outputs),
             propertyDependencies={
-                key: resource_pb2.RegisterResourceResponse.PropertyDependencies(urns=[outputs.cluster_urn])
-                for key in outputs.properties
+                key: resource_pb2.RegisterResourceResponse.PropertyDependencies(urns=[cluster_urn]) for key in outputs
             },
         )
 

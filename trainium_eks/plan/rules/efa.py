@@ -6,7 +6,7 @@ from trainium_eks.model.finding import Finding
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.reading import Json, at, given, items, known, number, show
 from trainium_eks.plan.rules._rule import judged, rule, unseen
-from trainium_eks.plan.subjects import NodeGroup, interfaces
+from trainium_eks.plan.subjects import NodeGroup
 
 LOCKABLE_MEMORY = "LimitMEMLOCK=infinity"
 """The setting of containerd's unit, or of a drop-in."""
@@ -88,7 +88,7 @@ def lockable_memory(graph: Graph) -> Iterator[Finding]:
 
 
 def _self_rule_faults(graph: Graph, group: NodeGroup) -> Iterator[str]:
-    ids: dict[str, Json] = {str(each): each for face in interfaces(group) for each in face.security_groups}
+    ids: dict[str, Json] = {str(each): each for face in group.interfaces for each in items(at(face, "securityGroups"))}
     ids.update({str(each): each for each in items(group.settings.get("vpcSecurityGroupIds"))})
     if not ids:
         yield "networkInterfaces[0].securityGroups is unset, wanted the cluster's security group"

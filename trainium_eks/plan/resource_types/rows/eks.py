@@ -28,6 +28,7 @@ from trainium_eks.plan.resource_types.resource_type import (
 )
 from trainium_eks.plan.resource_types.rows.ec2 import instance_type, launch_template, root_disk
 from trainium_eks.plan.resource_types.rows.vpc import zones_of
+from trainium_eks.plan.subjects import EFA
 
 _CERTIFICATE = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nsimulated\n-----END CERTIFICATE-----\n").decode()
 
@@ -219,7 +220,7 @@ def _group_facts(graph: Graph, group: Resource) -> Iterable[str]:
     low, high = sizes.get("minSize", 0), sizes.get("maxSize", 0)
     yield f"{sizes.get('desiredSize', 0)} × {instance_type(graph, group)} ({low} to {high})"
     interfaces = items(template.inputs.get("networkInterfaces")) if template else ()
-    efa = sum(at(each, "interfaceType") in ("efa", "efa-only") for each in interfaces)
+    efa = sum(at(each, "interfaceType") in EFA for each in interfaces)
     yield f"{efa} EFA interfaces" if efa else ""
     capacity = str(group.inputs.get("capacityType", "ON_DEMAND"))
     reserved = template and template.inputs.get("capacityReservationSpecification")
