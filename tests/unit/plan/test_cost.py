@@ -51,7 +51,7 @@ def test_nodes_count_at_desired_size_and_at_maximum():
     graph = _group("trn1.32xlarge", 2, 4)
     nodes = _item(graph, "trn1.32xlarge")
     assert (nodes.quantity, nodes.hourly_usd) == (2, pytest.approx(2 * TRN1))
-    assert nodes.line.maximum_hourly_usd == pytest.approx(4 * TRN1)
+    assert nodes.maximum_hourly_usd == pytest.approx(4 * TRN1)
     volumes = 100 * prices.GP3_GIB_MONTH + (500 - 125) * prices.GP3_MIBPS_MONTH
     assert _item(graph, "100 GiB root volume").hourly_usd == pytest.approx(2 * volumes / 730)
     assert cost.estimate(_group("trn1.32xlarge", 0, 1)).lines[0].what == "trn1.32xlarge"

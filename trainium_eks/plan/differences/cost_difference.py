@@ -5,6 +5,7 @@ bound, and never a saving.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainium_eks.model.sizing import bill
@@ -86,14 +87,14 @@ def _bound(gone: list[Line], added: list[Line]) -> float | None:
     return bound if bound >= LEAST_USD else None
 
 
-def _describe_lines(less: list[Line], more: list[Line]) -> str:
+def _describe_lines(less: Sequence[Line], more: Sequence[Line]) -> str:
     was, is_ = _lines(less), _lines(more)
     if was and is_:
         return f"{is_} instead of {was}"
     return is_ or f"no more {was}"
 
 
-def _lines(lines: list[Line]) -> str:
+def _lines(lines: Sequence[Line]) -> str:
     return ", ".join(
         f"{line.quantity:g} × {line.what} (up to {line.maximum:g})"
         if line.maximum != line.quantity
