@@ -19,7 +19,6 @@ from trainium_eks.model.policies.researchers import READ
 
 from ._charts import close_namespace, namespace
 from ._pods import NOBODY, Program, controller, grant
-from ._team_policies import role_rules
 
 NAME = namespaces.FABRIC_GATE
 """Of the namespace, the Deployment, its service account and its ConfigMap."""
@@ -139,24 +138,20 @@ def make_gate(
     _make_network(name, metadata, inside)
     account = k8s.core.v1.ServiceAccount(name, metadata=metadata(), opts=inside)
     subject = k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=NAME)
-    rights: list[pulumi.Resource] = [
-        grant(name, f"trainium-eks-{NAME}", CLUSTER_RULES, subject=subject, account=account, parent=parent)
+    places = ((name, CLUSTER_RULES, None), (f"{name}-in-{NAME}", OWN_RULES, NAME))
+    rights = [
+        grant(
+            key,
+            f"trainium-eks-{NAME}",
+            rules,
+            subject=subject,
+            account=account,
+            parent=parent,
+            namespace=place,
+            after=[home] if place else [],
+        )
+        for key, rules, place in (*places, (f"{name}-in-default", EVENT_RULES, "default"))
     ]
-    for place, rules in ((NAME, OWN_RULES), ("default", EVENT_RULES)):
-        where = k8s.meta.v1.ObjectMetaArgs(name=f"trainium-eks-{NAME}", namespace=place)
-        role = k8s.rbac.v1.Role(f"{name}-in-{place}", metadata=where, rules=role_rules(rules), opts=options(home))
-        reference = k8s.rbac.v1.RoleRefArgs(
-            api_group="rbac.authorization.k8s.io", kind="Role", name=f"trainium-eks-{NAME}"
-        )
-        rights.append(
-            k8s.rbac.v1.RoleBinding(
-                f"{name}-in-{place}",
-                metadata=where,
-                role_ref=reference,
-                subjects=[subject],
-                opts=options(role, account),
-            )
-        )
     told = json.dumps(settings(gate, pools, catalogue), sort_keys=True)
     controller(
         name,

@@ -3,7 +3,7 @@ admits, and rights in the whole cluster."""
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -214,8 +214,10 @@ def grant(
     subject: k8s.rbac.v1.SubjectArgs,
     account: k8s.core.v1.ServiceAccount,
     parent: pulumi.Resource,
-) -> k8s.rbac.v1.ClusterRoleBinding:
-    """Give a service account rights in the whole cluster, and return the binding.
+    namespace: str | None = None,
+    after: Sequence[pulumi.Resource] = (),
+) -> pulumi.Resource:
+    """Give a service account rights, and return the binding.
 
     Args:
         logical_name: Pulumi's name of the role and of its binding.
@@ -224,15 +226,19 @@ def grant(
         subject: the service account as bindings name it.
         account: the service account.
         parent: of both resources.
+        namespace: in which it has the rights; None for the whole cluster.
+        after: resources that the role waits for.
     """
-    metadata = k8s.meta.v1.ObjectMetaArgs(name=role)
-    made = k8s.rbac.v1.ClusterRole(
-        logical_name, metadata=metadata, rules=role_rules(rules), opts=pulumi.ResourceOptions(parent=parent)
-    )
-    return k8s.rbac.v1.ClusterRoleBinding(
+    metadata = k8s.meta.v1.ObjectMetaArgs(name=role, namespace=namespace)
+    rbac, kind = k8s.rbac.v1, "ClusterRole" if namespace is None else "Role"
+    make_role: Callable[..., pulumi.Resource] = rbac.ClusterRole if namespace is None else rbac.Role
+    bind: Callable[..., pulumi.Resource] = rbac.ClusterRoleBinding if namespace is None else rbac.RoleBinding
+    opts = pulumi.ResourceOptions(parent=parent, depends_on=[*after])
+    made = make_role(logical_name, metadata=metadata, rules=role_rules(rules), opts=opts)
+    return bind(
         logical_name,
         metadata=metadata,
-        role_ref=k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=role),
+        role_ref=rbac.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind=kind, name=role),
         subjects=[subject],
         opts=pulumi.ResourceOptions(parent=parent, depends_on=[made, account]),
     )

@@ -19,8 +19,7 @@ from . import _pod_identity
 from ._args import AwsCallerArgs, Text, validate_args
 from ._charts import close_namespace, namespace
 from ._dicts import IdleGuardArgsDict
-from ._pods import Program, container, grant, unprivileged
-from ._team_policies import role_rules
+from ._pods import Program, Rules, container, grant, unprivileged
 
 NAMESPACE = namespaces.IDLE_GUARD
 NAMESPACE_REASON = "the guard needs no privilege"
@@ -139,22 +138,14 @@ class IdleGuard(pulumi.ComponentResource):
 
     def _make_account(self) -> list[pulumi.Resource]:
         """Make the service account, and its rights in Kubernetes."""
-        name, child = f"trainium-eks-{NAME}", pulumi.ResourceOptions(parent=self)
         account = k8s.core.v1.ServiceAccount(f"{self._name}-account", metadata=self._metadata(), opts=self._inside())
         subject = k8s.rbac.v1.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=NAMESPACE)
-        in_default = k8s.meta.v1.ObjectMetaArgs(name=name, namespace="default")
-        role = k8s.rbac.v1.Role(f"{self._name}-events", metadata=in_default, rules=role_rules(EVENT_RULES), opts=child)
-        return [
-            account,
-            grant(f"{self._name}-role", name, CLUSTER_RULES, subject=subject, account=account, parent=self),
-            k8s.rbac.v1.RoleBinding(
-                f"{self._name}-events",
-                metadata=in_default,
-                role_ref=k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="Role", name=name),
-                subjects=[subject],
-                opts=pulumi.ResourceOptions(parent=self, depends_on=[role, account]),
-            ),
-        ]
+
+        def give(key: str, rules: Rules, place: str | None = None) -> pulumi.Resource:
+            role, name = f"trainium-eks-{NAME}", f"{self._name}-{key}"
+            return grant(name, role, rules, subject=subject, account=account, parent=self, namespace=place)
+
+        return [account, give("role", CLUSTER_RULES), give("events", EVENT_RULES, "default")]
 
     def _make_code(self) -> k8s.core.v1.ConfigMap:
         """Make the ConfigMap with the guard's modules."""

@@ -1,6 +1,7 @@
 """MetricsStack: Prometheus with its exporters, Grafana with this library's dashboards, Amazon Managed Prometheus."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -195,14 +196,7 @@ class MetricsStack(pulumi.ComponentResource):
         for scrape in scraping.SCRAPES:
             if absent.get(scrape.name):
                 continue
-            k8s.apiextensions.CustomResource(
-                f"{self._name}-{scrape.name}",
-                api_version=scraping.API_VERSION,
-                kind=scrape.kind,
-                metadata=_selected(scrape.name),
-                spec=scrape.spec(),
-                opts=self._within(self._release),
-            )
+            self._make_selected(scrape.kind, scrape.name, scrape.spec())
 
     def _compute(self) -> None:
         """Make the recording rules, and the alerts."""
@@ -214,14 +208,18 @@ class MetricsStack(pulumi.ComponentResource):
             "trn-alerts": rules.alerts(self._args.thresholds, pulumi.get_stack()),
         }
         for name, groups in found.items():
-            k8s.apiextensions.CustomResource(
-                f"{self._name}-{name}",
-                api_version=scraping.API_VERSION,
-                kind="PrometheusRule",
-                metadata=_selected(name),
-                spec={"groups": groups},
-                opts=self._within(self._release),
-            )
+            self._make_selected("PrometheusRule", name, {"groups": groups})
+
+    def _make_selected(self, kind: str, name: str, spec: Mapping[str, Any]) -> None:
+        """Make an object of the Prometheus Operator with the labels by which Prometheus selects it."""
+        k8s.apiextensions.CustomResource(
+            f"{self._name}-{name}",
+            api_version=scraping.API_VERSION,
+            kind=kind,
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE, labels=dict(chart_values.SELECTED)),
+            spec=spec,
+            opts=self._within(self._release),
+        )
 
     def _show(self) -> None:
         """Install the dashboards, which Grafana's sidecar loads as they appear. They are in a chart, because Pulumi
@@ -289,8 +287,3 @@ def alert_statements(region: str, alerts: observability.AlertsConfig) -> list[St
 
 def _on(resource: str, actions: tuple[str, ...]) -> Statement:
     return allow(list(actions), resource)
-
-
-def _selected(name: str) -> k8s.meta.v1.ObjectMetaArgs:
-    labels: Mapping[str, str] = chart_values.SELECTED
-    return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=NAMESPACE, labels=dict(labels))

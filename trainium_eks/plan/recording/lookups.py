@@ -35,24 +35,24 @@ class Lookups:
 
     def method(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the user's answer of a resource's method; without one it is unknown."""
-        given = self._assumptions.of_lookup(token, arguments)
-        if given is None:
-            self.placeholders.add(f"{token}: its answer is unknown")
+        given = self._given(token, arguments, f"{token}: its answer is unknown")
         return {"answer": UNKNOWN} if given is None else given
 
     def resource(self, type_: str, name: str, identity: str) -> Mapping[str, Any]:
         """Return the user's attributes of a resource that the program reads (``Vpc.get``); others are unknown."""
-        given = self._assumptions.of_lookup(type_, {"id": identity})
-        if given is None:
-            self.placeholders.add(f"{type_} {name} ({identity}), read: its attributes are unknown")
-        return given or {}
+        unknown = f"{type_} {name} ({identity}), read: its attributes are unknown"
+        return self._given(type_, {"id": identity}, unknown) or {}
 
     def existing(self, type_: str, identity: str) -> bool:
         """Return whether a resource exists, as the user says; false without an answer."""
-        given = self._assumptions.of_lookup(type_, {"id": identity})
+        return self._given(type_, {"id": identity}, f"{type_} ({identity}): assumed not to exist") is not None
+
+    def _given(self, token: str, arguments: Mapping[str, Any], without: str) -> Mapping[str, Any] | None:
+        """Return the user's answer; keep the line ``without`` where there is none."""
+        given = self._assumptions.of_lookup(token, arguments)
         if given is None:
-            self.placeholders.add(f"{type_} ({identity}): assumed not to exist")
-        return given is not None
+            self.placeholders.add(without)
+        return given
 
     def stack_values(self, stack: str) -> Mapping[str, Any]:
         """Return the outputs of another stack that the program needs as values. Raise UnknownLookupError when the user

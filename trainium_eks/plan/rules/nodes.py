@@ -226,13 +226,10 @@ def _volume_faults(graph: Graph, inputs: Json) -> Iterator[str]:
     for index, each in enumerate(mapped):
         if at(each, "ebs") is None:
             continue
-        path = f"blockDeviceMappings[{index}].ebs"
-        for fault in differs(each, "ebs.encrypted", True):
-            yield f"blockDeviceMappings[{index}].{fault}"
-        for fault in differs(each, "ebs.volumeType", "gp3"):
+        for fault in (*differs(each, "ebs.encrypted", True), *differs(each, "ebs.volumeType", "gp3")):
             yield f"blockDeviceMappings[{index}].{fault}"
         if graph.production and not given(at(each, "ebs.kmsKeyId")):
-            yield f"{path}.kmsKeyId is unset, wanted a KMS key in production"
+            yield f"blockDeviceMappings[{index}].ebs.kmsKeyId is unset, wanted a KMS key in production"
 
 
 def _secret_faults(value: Json) -> Iterator[str]:

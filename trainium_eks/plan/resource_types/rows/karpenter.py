@@ -7,9 +7,9 @@ from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing.bill import Line
 from trainium_eks.model.validation.formats import SMALLEST_ROOT_GIB
 from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.reading import at, items, text
+from trainium_eks.plan.reading import at, items, number, text
 from trainium_eks.plan.resource_types import concerns
-from trainium_eks.plan.resource_types.resource_type import Concern, Holds, ShownType, Worth, whole
+from trainium_eks.plan.resource_types.resource_type import Concern, Holds, ShownType, Worth
 from trainium_eks.plan.resource_types.rows.kubernetes import kind
 
 
@@ -23,9 +23,8 @@ def instance_types(pool: Resource) -> tuple[str, ...]:
 
 def most_nodes(pool: Resource, instance_type: str, catalogue: Catalogue) -> int:
     """Return the number of nodes of one type that a pool's limit of CPUs lets run."""
-    limit = at(pool.inputs, "spec.limits.cpu")
     vcpus = catalogue[instance_type].vcpus if instance_type in catalogue else 0
-    cpus = int(limit) if isinstance(limit, str) and limit.isdigit() else whole(limit)
+    cpus = int(number(at(pool.inputs, "spec.limits.cpu")) or 0)
     return cpus // vcpus if vcpus else 0
 
 

@@ -18,12 +18,9 @@ from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import access, concerns
 from trainium_eks.plan.resource_types.paths import value_at
 from trainium_eks.plan.resource_types.resource_type import (
-    ONE_CALL,
     BilledElsewhere,
-    Brief,
     Concern,
     Holds,
-    Priced,
     ResourceType,
     ShownType,
     Worth,
@@ -104,49 +101,24 @@ def _balancer(_graph: Graph, service: Resource, _catalogue: Catalogue) -> Iterat
 # --- the rows -----------------------------------------------------------------------------------------------------
 
 
-def kind(
-    token: str,
-    *replaced_by: str,
-    namespaced: bool,
-    seconds: float = ONE_CALL,
-    price: Priced | BilledElsewhere | None = None,
-    shown: ShownType | None = None,
-    holds: Holds | None = None,
-    understood: tuple[str | Concern, ...] = (),
-    creation: Brief = None,
-    deletion: Brief = None,
-) -> ResourceType:
-    """Return the row of a kind. Its API server refuses no deletion: finalizers make it wait, which no plan foresees."""
+def kind(token: str, *replaced_by: str, namespaced: bool, **facts: Any) -> ResourceType:
+    """Return the row of a kind; ``facts`` are its other columns. Its API server refuses no deletion: finalizers make it
+    wait, which no plan foresees."""
     return ResourceType(
         token=f"{PREFIX}{token}",
         simulated=lambda call: _object(call, "default" if namespaced else ""),
         named_by=_NAME,
         tagged=False,
         replaced_by=(*_NAME, *replaced_by),
-        seconds=seconds,
-        price=price,
-        shown=shown,
-        holds=holds,
         local="object",
-        understood=understood,
-        creation=creation,
-        deletion=deletion,
+        **facts,
     )
 
 
-def _workload(
-    token: str, *replaced_by: str, seconds: float = ONE_CALL, understood: tuple[str | Concern, ...] = ()
-) -> ResourceType:
+def _workload(token: str, *replaced_by: str, **facts: Any) -> ResourceType:
     """Return the row of a kind that runs pods."""
-    return kind(
-        token,
-        *replaced_by,
-        namespaced=True,
-        seconds=seconds,
-        price=ITS_NODES,
-        understood=understood,
-        creation="something new runs in the cluster",
-    )
+    runs = "something new runs in the cluster"
+    return kind(token, *replaced_by, namespaced=True, price=ITS_NODES, creation=runs, **facts)
 
 
 _ENFORCED = "metadata.labels.pod-security.kubernetes.io"

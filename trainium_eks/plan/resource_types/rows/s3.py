@@ -1,5 +1,7 @@
 """S3: buckets, and the settings that are separate resources."""
 
+from typing import Any
+
 from trainium_eks.model.catalogue import regions
 from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.resource_types import access, concerns
@@ -42,22 +44,16 @@ BUCKET = ResourceType(
 )
 
 
-def _setting(
-    token: str,
-    *replaced_by: str,
-    understood: tuple[str | Concern, ...] = (),
-    creation: Brief = "",
-    deletion: Brief = None,
-) -> ResourceType:
-    """Return the row of a bucket's setting: one quick call, free, and nothing is lost with it."""
+def _setting(token: str, *replaced_by: str, creation: Brief = "", **facts: Any) -> ResourceType:
+    """Return the row of a bucket's setting: one quick call, free, and nothing is lost with it; ``facts`` are its other
+    columns."""
     return ResourceType(
         token=token,
         simulated=lambda call: (call.text("bucket"), {}),
         tagged=False,
         replaced_by=(REGION, "bucket", *replaced_by),
-        understood=understood,
         creation=creation,
-        deletion=deletion,
+        **facts,
     )
 
 
