@@ -222,6 +222,11 @@ def sources(value: Text) -> list[pulumi.Input[pulumi.Resource]]:
     return [cast(pulumi.Output[pulumi.Resource], pulumi.Output.from_input(value).apply(lambda _: None))]
 
 
+def child_of(component: pulumi.Resource, *after: pulumi.Resource) -> pulumi.ResourceOptions:
+    """Return the options of a resource of a component, which waits for other resources."""
+    return pulumi.ResourceOptions(parent=component, depends_on=list(after))
+
+
 def outputs(component: pulumi.ComponentResource, declared_by: type) -> dict[str, Any]:
     """Return the outputs that a component's class declares."""
     return {name: getattr(component, name) for name in declared_by.__annotations__}

@@ -23,7 +23,7 @@ from trainium_eks.model.validation.config_model import StrictBool, mark_validate
 from trainium_eks.model.validation.problems import Problem, join, join_key, nearest, under
 
 from . import _addons, _iam, _ids
-from ._args import LustreNetwork, Tags, Text, outputs, validate_args, waivers_of
+from ._args import LustreNetwork, Tags, Text, child_of, outputs, validate_args, waivers_of
 from ._charts import plain_problems
 from ._control_plane import Setting, make_control_plane
 from ._cpu_nodes import CpuPool, autoscaling_group, make_cpu_nodes
@@ -295,7 +295,7 @@ class TrainiumCluster(pulumi.ComponentResource):
                 to_port=443,
                 cidr_ipv4=cidr_block,
                 tags={"Name": f"{self._name}-api", **args.tags},
-                opts=self._child(),
+                opts=child_of(self),
             )
             for key, cidr_block in ranges.items()
         ]
@@ -324,7 +324,7 @@ class TrainiumCluster(pulumi.ComponentResource):
                 principal_arn=principal,
                 type="STANDARD",
                 tags=args.tags,
-                opts=self._child(),
+                opts=child_of(self),
             )
             aws.eks.AccessPolicyAssociation(
                 key,
@@ -332,7 +332,7 @@ class TrainiumCluster(pulumi.ComponentResource):
                 principal_arn=entry.principal_arn,
                 policy_arn=policy,
                 access_scope={"type": "cluster"},
-                opts=self._child(),
+                opts=child_of(self),
             )
 
     def _addon_wiring(self) -> _addons.Wiring:
@@ -403,7 +403,7 @@ class TrainiumCluster(pulumi.ComponentResource):
             wait_for=tuple(self.before_nodes),
         )
         # The cluster has validated its groups.
-        return AcceleratorNodeGroup(f"{self._name}-{group.name}", mark_validated(wiring), self._child())
+        return AcceleratorNodeGroup(f"{self._name}-{group.name}", mark_validated(wiring), child_of(self))
 
     def _make_storage_class(self) -> None:
         """Make the default storage class: encrypted gp3. New EKS versions mark no class as default.
@@ -425,9 +425,6 @@ class TrainiumCluster(pulumi.ComponentResource):
                 parent=self, provider=self._kubernetes, depends_on=[self._after_nodes["aws-ebs-csi-driver"]]
             ),
         )
-
-    def _child(self) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(parent=self)
 
 
 def _name_problems(name: str, args: TrainiumClusterArgs) -> list[Problem]:

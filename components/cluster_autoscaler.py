@@ -17,7 +17,7 @@ from trainium_eks.model.validation.config_model import ConfigModel, LooseStr, Ou
 from trainium_eks.model.validation.problems import Problem, join
 
 from . import _pod_identity
-from ._args import AutoscalerArgs, text, validate_args
+from ._args import AutoscalerArgs, child_of, text, validate_args
 from ._charts import chart, namespace, release, spread, unknown_type
 from ._dicts import ClusterAutoscalerArgsDict
 from .node_group import name_problems
@@ -90,7 +90,7 @@ class ClusterAutoscaler(pulumi.ComponentResource):
 
         identity = self._make_identity()
         tags = [tag for group in args.groups for tag in self._tag(group)]
-        home = namespace(f"{name}-namespace", NAMESPACE, "restricted", NAMESPACE_REASON, self._child())
+        home = namespace(f"{name}-namespace", NAMESPACE, "restricted", NAMESPACE_REASON, child_of(self))
         release(
             f"{name}-release",
             chart(CHART),
@@ -122,11 +122,8 @@ class ClusterAutoscaler(pulumi.ComponentResource):
                 f"{self._name}-{group.name}-{key.removeprefix(node_templates.TEMPLATE).strip('/')}",
                 autoscaling_group_name=text(group.autoscaling_group),
                 tag=aws.autoscaling.TagTagArgs(key=key, value=value, propagate_at_launch=False),
-                opts=self._child(),
+                opts=child_of(self),
             )
-
-    def _child(self) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(parent=self)
 
 
 def group_tags(group: AutoscaledGroup, args: ClusterAutoscalerArgs) -> dict[str, str]:

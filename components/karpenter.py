@@ -18,7 +18,7 @@ from trainium_eks.model.validation.problems import Problem, join
 
 from . import _ids, _pod_identity
 from . import _karpenter_objects as objects
-from ._args import AutoscalerArgs, LustreNetwork, Tags, Text, outputs, validate_args
+from ._args import AutoscalerArgs, LustreNetwork, Tags, Text, child_of, outputs, validate_args
 from ._charts import chart, namespace, release
 from ._dicts import KarpenterArgsDict
 from ._efa_group import make_efa_group
@@ -137,7 +137,7 @@ class Karpenter(pulumi.ComponentResource):
 
     def _make_releases(self, identity: Sequence[pulumi.Resource]) -> k8s.helm.v3.Release:
         """Make the releases of the definitions, in a separate chart that also upgrades them, and of the controller."""
-        home = namespace(f"{self._name}-namespace", NAMESPACE, "restricted", NAMESPACE_REASON, self._child())
+        home = namespace(f"{self._name}-namespace", NAMESPACE, "restricted", NAMESPACE_REASON, child_of(self))
         definitions = release(
             f"{self._name}-definitions",
             chart(DEFINITIONS_CHART),
@@ -162,7 +162,7 @@ class Karpenter(pulumi.ComponentResource):
         profile."""
         args = self._args
         self._profile = aws.iam.InstanceProfile(
-            f"{self._name}-node", role=self._node_role.name, tags=args.tags, opts=self._child()
+            f"{self._name}-node", role=self._node_role.name, tags=args.tags, opts=child_of(self)
         )
         entry = aws.eks.AccessEntry(
             f"{self._name}-node",
@@ -170,7 +170,7 @@ class Karpenter(pulumi.ComponentResource):
             principal_arn=self._node_role.arn,
             type="EC2_LINUX",
             tags=args.tags,
-            opts=self._child(),
+            opts=child_of(self),
         )
         return [entry, *self._node_policies]
 
@@ -197,7 +197,7 @@ class Karpenter(pulumi.ComponentResource):
             # As for node groups: not with reservations, which were made outside of it.
             if instance.has_efa and not pool.capacity_reservation_ids:
                 name = f"{self._name}-{pool.name}-placement"
-                made = aws.ec2.PlacementGroup(name, strategy="cluster", tags=args.tags, opts=self._child())
+                made = aws.ec2.PlacementGroup(name, strategy="cluster", tags=args.tags, opts=child_of(self))
                 node_class["placementGroupSelector"] = {"name": made.name}
             spec = objects.accelerator_node_pool(pool, args.catalogue, args.accelerator_empty_minutes)
             self._make_pool(pool.name, node_class, spec, wait_for)
@@ -230,9 +230,6 @@ class Karpenter(pulumi.ComponentResource):
     def _subnet(self, pool: KarpenterPoolConfig | None) -> Text:
         subnets: dict[str, Text] = self._args.subnet_ids_by_zone
         return subnets[self._zone(pool)]
-
-    def _child(self) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(parent=self)
 
 
 def controller_values(args: KarpenterArgs, queue: Text) -> dict[str, Any]:

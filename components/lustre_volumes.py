@@ -16,7 +16,7 @@ from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, 
 from trainium_eks.model.validation.problems import Problem, join_key
 
 from . import _charts, _ids
-from ._args import Text, outputs, validate_args
+from ._args import Text, child_of, outputs, validate_args
 from ._dicts import LustreVolumesArgsDict
 
 DIRECTORIES = ("data", "ckpt", "cache")
@@ -163,9 +163,6 @@ class LustreVolumes(pulumi.ComponentResource):
         """
         return _name(self._volumes[namespace])
 
-    def _opts(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(parent=self, depends_on=list(after))
-
     def _make_storage_class(self) -> k8s.storage.v1.StorageClass:
         """Make the class with every parameter set: the driver's defaults are a scratch file system of Lustre 2.10,
         which no AL2023 node can mount (fsx-csi#437). Parameters of a storage class are text."""
@@ -194,7 +191,7 @@ class LustreVolumes(pulumi.ComponentResource):
             reclaim_policy="Delete",
             volume_binding_mode="Immediate",
             allow_volume_expansion=True,
-            opts=self._opts(),
+            opts=child_of(self),
         )
 
     def _make_shared_class(self) -> k8s.storage.v1.StorageClass:
@@ -206,7 +203,7 @@ class LustreVolumes(pulumi.ComponentResource):
             provisioner="kubernetes.io/no-provisioner",
             reclaim_policy="Retain",
             volume_binding_mode="Immediate",
-            opts=self._opts(),
+            opts=child_of(self),
         )
 
     def _make_volume(self, namespace: str, directory: str, *after: pulumi.Resource) -> k8s.core.v1.PersistentVolume:
@@ -235,7 +232,7 @@ class LustreVolumes(pulumi.ComponentResource):
                     volume_attributes={"dnsname": args.dns_name, "mountname": mounted},
                 ),
             ),
-            opts=self._opts(*after),
+            opts=child_of(self, *after),
         )
 
     def _make_directories(self) -> k8s.batch.v1.Job:
@@ -244,7 +241,7 @@ class LustreVolumes(pulumi.ComponentResource):
         home = self._args.setup_namespace
         volume = self._make_volume(home, "/")
         # After the volume, as a team's namespace: a destroy ends it, with the finished pod and its claim, before it.
-        opts = self._opts(volume)
+        opts = child_of(self, volume)
         namespace = _charts.namespace(f"{self._name}-setup", home, "baseline", SETUP_NAMESPACE_REASON, opts)
         # The node mounts the file system, not the pod, which has no business on the network.
         inside = pulumi.ResourceOptions(parent=self, depends_on=[namespace], deleted_with=namespace)

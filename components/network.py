@@ -16,7 +16,7 @@ from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem
 
 from . import _iam, _ids
-from ._args import Tags, Text, outputs, validate_args
+from ._args import Tags, Text, child_of, outputs, validate_args
 from ._dicts import ExistingNetworkArgsDict, NetworkArgsDict
 
 PUBLIC_ROLE_TAG = {"kubernetes.io/role/elb": "1"}
@@ -160,13 +160,13 @@ class Network(pulumi.ComponentResource):
             enable_dns_support=True,
             enable_dns_hostnames=True,
             tags=self._tags("vpc"),
-            opts=self._child(),
+            opts=child_of(self),
         )
         aws.ec2.DefaultSecurityGroup(
             f"{self._name}-default-security-group",
             vpc_id=vpc.id,
             tags=self._tags("default-unused"),
-            opts=self._child(),
+            opts=child_of(self),
         )
         return vpc
 
@@ -178,13 +178,13 @@ class Network(pulumi.ComponentResource):
             cidr_block=cidr_block,
             map_public_ip_on_launch=False,
             tags={**self._tags(f"{kind}-{zone}"), **role},
-            opts=self._child(),
+            opts=child_of(self),
         )
 
     def _make_internet_route(self) -> None:
         """Make the internet route of the public subnets, which the NAT gateways use."""
         gateway = aws.ec2.InternetGateway(
-            f"{self._name}-internet", vpc_id=self._vpc.id, tags=self._tags("internet"), opts=self._child()
+            f"{self._name}-internet", vpc_id=self._vpc.id, tags=self._tags("internet"), opts=child_of(self)
         )
         table = self._make_route_table("public")
         route = aws.ec2.Route(
@@ -192,7 +192,7 @@ class Network(pulumi.ComponentResource):
             route_table_id=table.id,
             destination_cidr_block=ANYWHERE,
             gateway_id=gateway.id,
-            opts=self._child(),
+            opts=child_of(self),
         )
         associations = [self._associate("public", zone, table, subnet) for zone, subnet in self._public.items()]
         self._egress += [route, *associations]
@@ -203,7 +203,7 @@ class Network(pulumi.ComponentResource):
         gateways = {}
         for zone in zones:
             address = aws.ec2.Eip(
-                f"{self._name}-nat-{zone}-address", domain="vpc", tags=self._tags(f"nat-{zone}"), opts=self._child()
+                f"{self._name}-nat-{zone}-address", domain="vpc", tags=self._tags(f"nat-{zone}"), opts=child_of(self)
             )
             gateways[zone] = aws.ec2.NatGateway(
                 f"{self._name}-nat-{zone}",
@@ -211,7 +211,7 @@ class Network(pulumi.ComponentResource):
                 subnet_id=self._public[zone].id,
                 tags=self._tags(f"nat-{zone}"),
                 # A NAT gateway fails to start before its subnet's way out is there (EC2: gateway not attached).
-                opts=self._child(*self._egress),
+                opts=child_of(self, *self._egress),
             )
         return gateways
 
@@ -225,7 +225,7 @@ class Network(pulumi.ComponentResource):
             route_table_id=table.id,
             destination_cidr_block=ANYWHERE,
             nat_gateway_id=nat.id,
-            opts=self._child(),
+            opts=child_of(self),
         )
         self._egress += [route, self._associate("private", zone, table, self._private[zone])]
         return table
@@ -241,7 +241,7 @@ class Network(pulumi.ComponentResource):
                 vpc_endpoint_type="Gateway",
                 route_table_ids=[table.id for table in self._private_tables.values()],
                 tags=self._tags("s3"),
-                opts=self._child(),
+                opts=child_of(self),
             )
         )
 
@@ -254,7 +254,7 @@ class Network(pulumi.ComponentResource):
             vpc_id=self._vpc.id,
             description="Interface endpoints: TLS from inside the VPC",
             tags=self._tags("endpoints"),
-            opts=self._child(),
+            opts=child_of(self),
         )
         rule = aws.vpc.SecurityGroupIngressRule(
             f"{self._name}-endpoints-tls",
@@ -265,7 +265,7 @@ class Network(pulumi.ComponentResource):
             from_port=443,
             to_port=443,
             cidr_ipv4=self._vpc.cidr_block,
-            opts=self._child(),
+            opts=child_of(self),
         )
         self._egress.append(rule)
         # Only the gateway endpoints of China go without the country.
@@ -280,7 +280,7 @@ class Network(pulumi.ComponentResource):
                 subnet_ids=[subnet.id for subnet in self._private.values()],
                 security_group_ids=[group.id],
                 tags=self._tags(service),
-                opts=self._child(),
+                opts=child_of(self),
             )
             self._egress.append(endpoint)
 
@@ -291,7 +291,7 @@ class Network(pulumi.ComponentResource):
             retention_in_days=self._args.flow_log_retention_days,
             kms_key_id=self._args.kms_key_arn,
             tags=self._tags("flow-logs"),
-            opts=self._child(),
+            opts=child_of(self),
         )
         role = _iam.make_role(
             f"{self._name}-flow-logs",
@@ -302,7 +302,7 @@ class Network(pulumi.ComponentResource):
             parent=self,
         )
         permission = aws.iam.RolePolicy(
-            f"{self._name}-flow-logs", role=role.id, policy=group.arn.apply(_flow_log_policy), opts=self._child()
+            f"{self._name}-flow-logs", role=role.id, policy=group.arn.apply(_flow_log_policy), opts=child_of(self)
         )
         aws.ec2.FlowLog(
             f"{self._name}-flow-log",
@@ -313,24 +313,21 @@ class Network(pulumi.ComponentResource):
             iam_role_arn=role.arn,
             max_aggregation_interval=600,
             tags=self._tags("flow-log"),
-            opts=self._child(permission),
+            opts=child_of(self, permission),
         )
 
     def _make_route_table(self, key: str) -> aws.ec2.RouteTable:
-        return aws.ec2.RouteTable(f"{self._name}-{key}", vpc_id=self._vpc.id, tags=self._tags(key), opts=self._child())
+        return aws.ec2.RouteTable(f"{self._name}-{key}", vpc_id=self._vpc.id, tags=self._tags(key), opts=child_of(self))
 
     def _associate(
         self, kind: str, zone: str, table: aws.ec2.RouteTable, subnet: aws.ec2.Subnet
     ) -> aws.ec2.RouteTableAssociation:
         return aws.ec2.RouteTableAssociation(
-            f"{self._name}-{kind}-{zone}", route_table_id=table.id, subnet_id=subnet.id, opts=self._child()
+            f"{self._name}-{kind}-{zone}", route_table_id=table.id, subnet_id=subnet.id, opts=child_of(self)
         )
 
     def _tags(self, thing: str) -> dict[str, Text]:
         return {"Name": f"{self._name}-{thing}", **self._args.tags}
-
-    def _child(self, *waits_for: pulumi.Resource) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(parent=self, depends_on=list(waits_for))
 
 
 class ExistingNetwork(pulumi.ComponentResource):

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from trainium_eks.model.validation.parsing import read_table
+
 UPSTREAMS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "docker.io": ("docker", "registry-1.docker.io"),
@@ -72,9 +74,7 @@ def places(chart: str) -> Iterator[tuple[str, str, str]]:
 @functools.cache
 def table() -> Mapping[str, Mapping[str, Any]]:
     """Return ``cached_images.yaml``: a chart's name (empty for pods of no chart) to its images."""
-    import yaml  # here, as in chart_workloads.py
-
-    found: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+    found: dict[str, Any] = read_table(Path(__file__).with_suffix(".yaml"))
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainium_eks.model.config import namespaces
+from trainium_eks.model.validation.parsing import read_table
 
 WorkloadKind = Literal["DaemonSet", "Deployment", "StatefulSet"]
 Where = Literal["all", "neuron", "nvidia", "efa", "none"]
@@ -42,10 +43,7 @@ class Workload:
 @functools.cache
 def table() -> Mapping[str, Mapping[str, list[dict[str, Any]]]]:
     """Return ``workloads.yaml``, which only checks and the local cloud need."""
-    import yaml  # here, because every component imports this module
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found: dict[str, Any] = yaml.load(Path(__file__).with_name("workloads.yaml").read_text("utf-8"), Loader=loader)
+    found: dict[str, Any] = read_table(Path(__file__).with_name("workloads.yaml"))
     return found
 
 

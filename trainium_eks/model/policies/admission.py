@@ -13,6 +13,7 @@ from typing import Any
 
 from trainium_eks.model.catalogue.instances import NEURON_RESOURCE, NVIDIA_RESOURCE
 from trainium_eks.model.sizing.quantities import quantity
+from trainium_eks.model.validation.parsing import read_table
 
 SCHEDULER = "volcano"
 """Name of Volcano's scheduler."""
@@ -150,10 +151,7 @@ def policies(limits: Limits, written: Sequence[Match]) -> dict[str, Policy]:
 @functools.cache
 def table() -> Mapping[str, Any]:
     """Return ``admission.yaml``."""
-    import yaml  # here, because most importers of this module want a name of Volcano's alone
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found: dict[str, Any] = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), Loader=loader)
+    found: dict[str, Any] = read_table(Path(__file__).with_suffix(".yaml"))
     return found
 
 

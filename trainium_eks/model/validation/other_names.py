@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.model.validation.parsing import parse_yaml
+from trainium_eks.model.validation.parsing import read_table
 
 _ENDS = re.compile("(ids?|arns?|config(uration)?s?|specification|selectorterms|module|s)$")
 _BEGINNINGS = re.compile("^(enable|create|use|install|with|disable)(?=.)")
@@ -57,5 +57,5 @@ def _values() -> Mapping[tuple[str, str, str], str]:
 
 
 def _table() -> list[Any]:
-    table: list[Any] = parse_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    table: list[Any] = read_table(Path(__file__).with_suffix(".yaml"))
     return table

@@ -3,17 +3,13 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import yaml
-
+from trainium_eks.model.validation.parsing import read_table
 from trainium_eks.observe.faults.fault import Fault, Speaker, first_in
 
 
 def _read(file: str) -> Iterator[Fault]:
     """Yield the faults of a file; an expression may go on in the next line, after a bar."""
-    # Python's own loader takes seven times as long, which `trn status` would show.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    entries = yaml.load((Path(__file__).parent / file).read_text(encoding="utf-8"), Loader=loader)
-    for name, fields in entries.items():
+    for name, fields in read_table(Path(__file__).parent / file).items():
         told: dict[str, str] = {key: fields.pop(key) for key in [*fields] if key in {*Speaker}}
         says = {Speaker(key): each.replace("| ", "|") for key, each in told.items()}
         yield Fault(name, **fields, says=says)

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from trainium_eks.model.alerts import AlertSettings
+from trainium_eks.model.validation.parsing import read_table
 
 Group = dict[str, Any]
 """Rules that are computed one after the other: each sees the results of earlier ones at the same moment."""
@@ -56,8 +55,7 @@ def meanings() -> dict[str, str]:
 @functools.cache
 def _read(name: str) -> list[Group]:
     """Return the groups of a file, expressions without the margins of their lines."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    groups: list[Group] = yaml.load((FOLDER / f"{name}.yaml").read_text("utf-8"), Loader=loader)["groups"]
+    groups: list[Group] = read_table(FOLDER / f"{name}.yaml")["groups"]
     for rule in (rule for group in groups for rule in group["rules"]):
         rule["expr"] = "\n".join(line.strip() for line in rule["expr"].splitlines())
     return groups

@@ -12,7 +12,7 @@ from typing import Any
 
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.sizing.bill import Line
-from trainium_eks.model.validation.parsing import parse_yaml
+from trainium_eks.model.validation.parsing import read_table
 from trainium_eks.plan.backend import TIME, Answer, Call, SimulationError
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types import access, concerns
@@ -66,7 +66,7 @@ def _object(call: Call, namespace: str) -> Answer:
     return identity, {"metadata": metadata}
 
 
-_LISTS = parse_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+_LISTS = read_table(Path(__file__).with_suffix(".yaml"))
 
 BUILT_IN_GROUPS = frozenset(_LISTS["builtInGroups"])
 """API groups of Kubernetes' built-in kinds."""
