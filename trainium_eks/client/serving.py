@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.client import reading, train_facts
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, as_typed
+from trainium_eks.client.failure import CommandError, UsageError, as_typed
 from trainium_eks.client.notices import say
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.objects import batch_jobs
@@ -52,7 +52,7 @@ class ModelRequest:
     def refusal(self, kind: str, problems: Sequence[Problem]) -> CommandError:
         """Return the failure for a model with problems; see :data:`~.serving.SERVE` for the kinds."""
         done = "served" if kind == serving.SERVE else "used"
-        return CommandError(WRONG_USAGE, f"{self.model or 'the model'} cannot be {done}", problems, spell=str)
+        return UsageError(f"{self.model or 'the model'} cannot be {done}", problems, spell=str)
 
 
 def find(session: Session, wanted: ModelRequest, kind: str, more: Sequence[Problem] = ()) -> ModelService:
@@ -107,7 +107,7 @@ def apply(session: Session, served: ModelService) -> None:
     deployment, service = serving.objects(served, session.namespace)
     there = api.get(api.reference(deployment))
     if there is not None and not _is_ours(there):
-        raise CommandError(WRONG_USAGE, f"a Deployment {served.name} is there, and not of trn serve: choose a --name")
+        raise UsageError(f"a Deployment {served.name} is there, and not of trn serve: choose a --name")
     if there is None:
         made = api.create(deployment)
     else:
@@ -139,7 +139,7 @@ def stop(session: Session, name: str) -> None:
         labels = f"{KIND_LABEL}={serving.SERVE}"
         there = session.api.list("apps/v1", "Deployment", namespace=namespace, labels=labels)
         meant = meaning(name, [name_of(each) for each in there])
-        raise CommandError(WRONG_USAGE, f"nothing of the name {name!r} is served in {namespace}: {meant}")
+        raise UsageError(f"nothing of the name {name!r} is served in {namespace}: {meant}")
     session.api.delete(reference, propagation="Background")
 
 
@@ -160,7 +160,7 @@ def why_not_ready(session: Session, name: str) -> tuple[str, bool]:
     never will."""
     deployment = session.api.get(_reference(session, name))
     if deployment is None:
-        raise CommandError(FAILED, f"{name} was ended")
+        raise CommandError(f"{name} was ended")
     status, wanted = deployment.get("status") or {}, deployment["spec"]["replicas"]
     counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
     is_seen = status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]

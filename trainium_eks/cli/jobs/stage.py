@@ -117,7 +117,7 @@ def stage(
                 raise typer.Exit(INTERRUPTED) from None
     message = str(shown.last.get("message") or end.message)[:LINE_CHARACTERS]
     if not end.succeeded and not cluster.as_json:
-        raise CommandError(FAILED, f"{request.source} is not staged: {message}")
+        raise CommandError(f"{request.source} is not staged: {message}")
     state = "unchanged" if shown.last.get("stage") == "unchanged" else "complete"
     document |= {"state": state if end.succeeded else "failed", "message": message}
     document |= {"bytes": shown.count("bytes"), "files": shown.count("files")}
