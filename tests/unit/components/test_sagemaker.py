@@ -8,7 +8,7 @@ from unit.components.parts import IAM_ROLE, LEAST, one, recorder, statements
 
 from components import SageMakerEndpoint, SageMakerTraining
 from trainium_eks.model.sizing import bill
-from trainium_eks.plan.cost import estimate
+from trainium_eks.plan.cost import CostItem, estimate
 
 KEY = "arn:aws:kms:us-west-2:000000000000:key/k"
 NETWORK = {
@@ -76,5 +76,5 @@ def test_endpoint_is_priced_from_its_least_to_its_most_instances(record):
         lambda: SageMakerEndpoint("trn-reviews", {**LEAST["SageMakerEndpoint"], "max_instances": 4}) and None
     )
     [line] = [each for each in estimate(graph).lines if each.what == "ml.inf2.xlarge"]
-    assert line.line == bill.endpoint("ml.inf2.xlarge", 1, 4)
-    assert line.line.unit_hourly_usd == pytest.approx(0.7582 * 1.15)
+    assert line == CostItem(**vars(bill.endpoint("ml.inf2.xlarge", 1, 4)), urn="", component="")
+    assert line.unit_hourly_usd == pytest.approx(0.7582 * 1.15)
