@@ -33,8 +33,9 @@ def diagnose(cluster: ClusterState, name: str = "", *, checked: Sequence[Finding
     told: list[Finding] = []
     if faults:
         around += cluster_recognizers.findings(cluster)
-        jobs = [job for job in cluster.readable("Job") if not name or name_of(job) == name]
-        told = [each for job in jobs for each in job_recognizers.findings(cluster, job, is_asked=bool(name))]
+        for job in cluster.readable("Job"):
+            if not name or name_of(job) == name:
+                told += job_recognizers.findings(cluster, job, is_asked=bool(name))
         told += _of_pods(cluster, name)
     # Who asks for one job hears of the cluster's own faults where the job has no place.
     if name:

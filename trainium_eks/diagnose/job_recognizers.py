@@ -11,21 +11,12 @@ from trainium_eks.diagnose.cluster_state import ClusterState
 from trainium_eks.diagnose.findings import found, of_reason
 from trainium_eks.diagnose.pod_recognizers import REPEATED, is_recent, of_exit
 from trainium_eks.jobs.objects.identity import by_process_rank
-from trainium_eks.jobs.observed.job_snapshot import (
-    ENDED,
-    FAILURES,
-    JobSnapshot,
-    is_bound,
-    is_over,
-    is_running,
-    moment,
-    wanted_pods,
-)
+from trainium_eks.jobs.observed.job_snapshot import ENDED, FAILURES, JobSnapshot, wanted_pods
 from trainium_eks.jobs.submit.examples import EXAMPLES
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.steps import parse_all, progress
 from trainium_eks.kube import pod_text
-from trainium_eks.kube.cluster import Object, condition, name_of, namespace_of
+from trainium_eks.kube.cluster import Object, condition, is_bound, is_over, is_running, moment, name_of, namespace_of
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.annotations import annotation
 from trainium_eks.model.finding import Finding

@@ -9,10 +9,20 @@ from trainium_eks.diagnose.cluster_recognizers import PATIENCE
 from trainium_eks.diagnose.cluster_state import ClusterState
 from trainium_eks.diagnose.findings import found, of_reason
 from trainium_eks.jobs.objects.job import REFUSED
-from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, is_bound, is_over, is_running, moment, when
+from trainium_eks.jobs.observed.job_snapshot import JobSnapshot
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit
-from trainium_eks.kube.cluster import Object, condition, name_of, namespace_of
+from trainium_eks.kube.cluster import (
+    Object,
+    condition,
+    is_bound,
+    is_over,
+    is_running,
+    moment,
+    name_of,
+    namespace_of,
+    when,
+)
 from trainium_eks.model.finding import Finding
 from trainium_eks.model.policies.admission import ACCELERATOR_PREFIXES, GROUP_ANNOTATION, SCHEDULER
 from trainium_eks.observe.faults.catalogue import in_log, in_message

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from trainium_eks.jobs.objects.identity import JOB_API, JOB_NAME_LABEL, KIND_LABEL, PYTORCH_API, TRAINER_API
-from trainium_eks.jobs.observed.job_snapshot import ENDED, moment, wanted_pods
-from trainium_eks.kube.cluster import Object, labels_of, name_of
+from trainium_eks.jobs.observed.job_snapshot import ENDED, wanted_pods
+from trainium_eks.kube.cluster import Object, labels_of, moment, name_of
 from trainium_eks.kube.pod_text import whole
 from trainium_eks.model.annotations import annotation
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
