@@ -92,11 +92,12 @@ def of_objects(now: datetime, job: Object, found: Mapping[str, Iterable[Object] 
     )
 
 
-def job_of(pod: Object) -> str:
-    """Return the name of the Volcano job, or of another owner, that a pod belongs to; else the pod's own."""
-    labels = pod["metadata"].get("labels") or {}
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return str(labels.get("volcano.sh/job-name") or next((each["name"] for each in owners), "") or name_of(pod))
+def ended_at(job: Object) -> datetime | None:
+    """Return the time when a job ended; None while it goes on."""
+    state = (job.get("status") or {}).get("state") or {}
+    return (
+        moment(state["lastTransitionTime"]) if state.get("phase") in ENDED and "lastTransitionTime" in state else None
+    )
 
 
 def wanted_pods(job: Object) -> int:

@@ -126,6 +126,12 @@ def owner_of(pod: Object) -> str:
     return next((str(labels[label]) for label in _POD_LABELS.values() if label in labels), "")
 
 
+def job_of(pod: Object) -> str:
+    """Return the name of the Volcano job, or of another owner, that a pod belongs to; else the pod's own."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return str(labels_of(pod).get("volcano.sh/job-name") or next((each["name"] for each in owners), "") or name_of(pod))
+
+
 def templates(job: Object) -> list[Object]:
     """Return the templates of the pods of a Volcano job or a PyTorchJob; those of a TrainJob are in its runtime."""
     parts = [*(job["spec"].get("tasks") or ()), *(job["spec"].get("pytorchReplicaSpecs") or {}).values()]
