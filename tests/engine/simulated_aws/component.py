@@ -68,8 +68,7 @@ class _Construction:
         )
         inputs = wire.decode(request.inputs, mask=False)
         provider = request.providers.get("aws", "")
-        made = eks_cluster.construct(component, inputs, provider, self._create)
-        return self._finished(urn, made.properties, made.cluster_urn)
+        return self._finished(urn, *eks_cluster.construct(component, inputs, provider, self._create))
 
     def _create(self, child: Resource) -> tuple[str, Mapping[str, Any]]:
         answer = self._register(_child(child, self._secret_in(child.inputs)))
