@@ -24,6 +24,7 @@ from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane import control_plane as control_plane_module
 from trainium_eks.local.control_plane import pki, processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
+from trainium_eks.local.control_plane.flags import PORTS
 from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.control_plane.programs import NETWORK
 from trainium_eks.local.paths import Paths
@@ -127,7 +128,7 @@ def test_only_loopback_is_listened_on_and_files_belong_to_their_owner(control_pl
     found = [psutil.Process(each.pid).net_connections("tcp") for each in processes.running(paths)]
     listening = [each.laddr for those in found for each in those if each.status == psutil.CONN_LISTEN]
     assert {each.ip for each in listening} == {"127.0.0.1"}
-    assert {each.port for each in listening} == set(Settings.load(paths).ports.values())
+    assert {each.port for each in listening} == {Settings.load(paths).ports[name] for name in PORTS}
     until(lambda: _etcd_answers(paths, "etcd-client"), "etcd is well")
     assert not _etcd_answers(paths, "kube-scheduler")
     files = (paths.root, paths.kubeconfig, paths.logs / "etcd.log")

@@ -8,23 +8,25 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from trainium_eks import whole_file
 from trainium_eks.kube.async_client import ApiStatusError, UnreachableError
 from trainium_eks.local.agent import statuses
-from trainium_eks.local.agent.pod_files import prepare
-from trainium_eks.local.agent.pod_processes import Process
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
+from trainium_eks.local.runtime import beneath
 from trainium_eks.local.spec import volumes
 from trainium_eks.local.spec.hosts import Host
 from trainium_eks.local.spec.known import Body, PlanInputs, UnmetError
-from trainium_eks.local.spec.plan import Isolation, PodDirectory, RestartPolicy, read
+from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory, RestartPolicy, read
 from trainium_eks.local.spec.planning import StartablePod, hostname, planned
 from trainium_eks.local.spec.volumes import TokenRequest
 
@@ -38,6 +40,9 @@ _NEW_SANDBOX_SECONDS = 10.0
 _STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 _TOKEN_SECONDS = 366 * 86400
 """Lifetime of service account tokens, which are not renewed. They end with their pod."""
+# No server answers there, and the failure comes at once: names missing from /etc/hosts are unknown without a wait.
+_NO_NAMES = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
+_HOST_NAMES = Path("/etc/resolv.conf")
 
 
 class Worker:
@@ -47,7 +52,7 @@ class Worker:
         """Make the worker of a pod that is bound to a node."""
         self.pod = pod
         self._around = around
-        self._shim: Process | None = None
+        self._shim: subprocess.Popen[bytes] | None = None
         self._directory = around.directory(pod["metadata"]["uid"])
         self._changed = asyncio.Event()
         self._changed.set()
@@ -162,7 +167,7 @@ class Worker:
 
     async def _sync(self) -> float | None:
         """Bring the pod up to date once; return the seconds until the next look without a signal, None for no limit."""
-        if self._shim is not None and not self._shim.is_alive:
+        if self._shim is not None and self._shim.poll() is not None:
             _LOG.info("%s: shim %d has ended", self._name, self._shim.pid)
             self._shim = None
         if self._gone or self._node_gone:
@@ -190,7 +195,7 @@ class Worker:
     async def _end_at_once(self) -> float | None:
         if self._shim is not None:
             # Not SIGKILL: the shim ends its containers, and at once.
-            self._shim.signal(signal.SIGTERM)
+            self._shim.send_signal(signal.SIGTERM)
             return 0.1
         if self._gone:
             self._around.forget(self.pod["metadata"]["uid"])
@@ -216,7 +221,10 @@ class Worker:
                 return _UNMET_SECONDS
             self._address = self._address or self._around.free_address()
             made = await self._plan()
-            self._prepare(made)
+            _prepare(self._directory, made)
+            self.write_hosts()
+            # Last: with it the directory is a pod's.
+            whole_file.write(self._directory.plan, made.plan.to_json())
         except UnmetError as unmet:
             return await self._wait_for(unmet)
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
@@ -227,8 +235,8 @@ class Worker:
             )
         self._unmet = None
         self._around.hosts_changed()
-        self._shim = Process(self._around.start_shim(self._directory))
-        self._around.when_ended(self._shim.pid, self.look)
+        self._shim = self._around.start_shim(self._directory)
+        self._around.when_ended(self._shim, self.look)
         _LOG.info("%s: shim %d started, at %s", self._name, self._shim.pid, self._address)
         return None
 
@@ -306,13 +314,6 @@ class Worker:
             found.setdefault(each.volume, {})[each.path] = answer["status"]["token"]
         return found
 
-    def _prepare(self, made: StartablePod) -> None:
-        """Write the files that the shim and the containers need."""
-        prepare(self._directory, made)
-        self.write_hosts()
-        # Last: with it the directory is a pod's.
-        whole_file.write(self._directory.plan, made.plan.to_json())
-
     # --- Ending ---------------------------------------------------------------------------------------------------
 
     def _ask_to_stop(self) -> None:
@@ -324,7 +325,7 @@ class Worker:
             order = {"at": time.time(), "graceSeconds": grace, "reason": "", "message": ""}
             whole_file.write(self._directory.stop, json.dumps(order))
             assert self._shim is not None
-            self._shim.signal(signal.SIGHUP)
+            self._shim.send_signal(signal.SIGHUP)
 
     async def _finish_deletion(self) -> None:
         """Delete the object, once no process runs."""
@@ -403,3 +404,32 @@ def _version(pod: Body) -> int:
 
 def _address(directory: PodDirectory) -> str:
     return str((read(directory.plan) or {}).get("address") or "")
+
+
+def _prepare(place: PodDirectory, made: StartablePod) -> None:
+    """Write the files and directories that the containers of a pod use, except its hosts file and its plan."""
+    place.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    place.stop.unlink(missing_ok=True)
+    for file in made.files:
+        file.path.parent.mkdir(parents=True, exist_ok=True)
+        whole_file.write(file.path, file.content, file.mode)  # a reader sees the old file or the new one
+    for directory in made.directories:
+        if not os.path.lexists(directory):
+            os.makedirs(directory, exist_ok=True)
+    for container in made.plan.all_containers:
+        place.container(container.name).mkdir(parents=True, exist_ok=True)
+        for mount in container.mounts:
+            # Directories of memory volumes are made with the pod's sandbox.
+            if mount.below and mount.source not in made.plan.memory_volumes:
+                _make_below(mount, container.name)
+    (place.path / "hostname").write_text(f"{made.plan.hostname}\n", encoding="utf-8")
+    is_shared = made.plan.isolation is not Isolation.NET and _HOST_NAMES.is_file()
+    (place.path / "resolv.conf").write_text(_HOST_NAMES.read_text() if is_shared else _NO_NAMES, encoding="utf-8")
+
+
+def _make_below(mount: Mount, container: str) -> None:
+    try:
+        os.close(beneath.open_or_create(mount.source, mount.below))
+    except OSError as error:
+        why = f"failed to prepare subPath {mount.below!r} for {mount.target}: {error.strerror}"
+        raise UnmetError("CreateContainerConfigError", why, container) from None

@@ -26,6 +26,20 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 PORTS = ("etcd", "etcd-peer", "kube-apiserver", kubelet.PORT)
 """Names of the listeners. Controller manager and scheduler do not listen: that is one port less to be taken."""
 
+OPTIONAL_PORTS = (
+    "vc-webhook-manager",
+    *(f"{name}.healthz" for name in ("vc-webhook-manager", "vc-scheduler", "vc-controller-manager")),
+    *(f"{name}.metrics" for name in ("vc-scheduler", "vc-controller-manager")),
+    *("training-operator", "training-operator.healthz"),
+)
+"""Names of the listeners that not every stack has: where another program has taken a port, another one is chosen."""
+
+LISTENING = (
+    *("--listen", "--secure-port=", "--port=", "--healthz-address="),
+    *("--webhook-server-port=", "--health-probe-bind-address="),
+)
+"""Beginnings of the arguments that end with a port on which the program listens."""
+
 
 def commands(
     paths: Paths, binaries: Mapping[str, Path], ports: Mapping[str, int], service_range: str

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane import kubelet, pki, processes, programs
-from trainium_eks.local.control_plane.flags import HOST, commands
+from trainium_eks.local.control_plane.flags import HOST, LISTENING, commands
 from trainium_eks.local.control_plane.loopback import Loopback
 from trainium_eks.local.control_plane.ports import Settings, is_answered
 from trainium_eks.local.control_plane.processes import Running, writing
@@ -110,8 +110,9 @@ class Attempt:
     def _choose_ports(self) -> Settings:
         """Return the saved settings, at a first start with ports that are free now."""
         before = replace(Settings.load(self._paths), service_range=self._service_range)
-        ours = {argument for each in processes.running(self._paths) for argument in each.command}
-        settings = before.with_ports(lambda name, port: _listens(ours, name, port))
+        arguments = [argument for each in processes.running(self._paths) for argument in each.command]
+        ours = [each for each in arguments if each.startswith(LISTENING)]
+        settings = before.with_ports(lambda port: any(each.endswith((f":{port}", f"={port}")) for each in ours))
         if settings != Settings.load(self._paths):
             settings.save(self._paths)
         return settings
@@ -189,17 +190,6 @@ class Attempt:
             "If this machine is only busy, run the command again; otherwise start again after `trn local down`."
         )
         raise LocalCloudError("\n".join(parts))
-
-
-def _listens(ours: set[str], name: str, port: int) -> bool:
-    """Return whether a process of the stack has that port on its command line."""
-    flags = {
-        "etcd": f"--listen-client-urls=https://{HOST}:{port}",
-        "etcd-peer": f"--listen-peer-urls=https://{HOST}:{port}",
-        "kube-apiserver": f"--secure-port={port}",
-        kubelet.PORT: f"--listen={HOST}:{port}",
-    }
-    return flags[name] in ours
 
 
 def api_server(paths: Paths, port: int) -> Loopback:
