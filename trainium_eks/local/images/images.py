@@ -25,7 +25,8 @@ from filelock import FileLock
 from trainium_eks import whole_file
 from trainium_eks.fetched import cache
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.images.installing import Progress, Recipe, adds_to, environment, install, take_over, writing
+from trainium_eks.local.control_plane.processes import writing
+from trainium_eks.local.images.installing import Progress, Recipe, environment, install
 from trainium_eks.local.images.installing import workloads as workloads
 from trainium_eks.model.catalogue.versions import IMAGES
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
@@ -149,7 +150,6 @@ def make(recipe: Recipe, progress: Progress = lambda _line: None) -> LocalImage:
         progress(f"Making {PREFIX}{recipe.name}:{tag}" + (f": {recipe.size}" if recipe.size else ""))
         try:
             environment(place)
-            _take_over(recipe, place, progress)
             install(recipe, place, progress)
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
@@ -194,24 +194,6 @@ def _home() -> Path:
 def _python() -> LocalImage:
     tag = digest("")
     return LocalImage(PYTHON, tag, _home() / f"{PYTHON}-{tag}", has_torch=False)
-
-
-def _take_over(recipe: Recipe, place: Path, progress: Progress) -> None:
-    """Start from the packages of an older image to which this one only adds: that saves gigabytes."""
-    for older in all_images():
-        # An image made by another interpreter has a different tag for the same requirements.
-        if (
-            older.name == recipe.name
-            and older.tag == digest(older.requirements)
-            and adds_to(recipe, older.requirements)
-        ):
-            progress(f"{recipe.first} and what it needs is taken over from {older.reference}")
-            try:
-                take_over(older.path, place)
-            except OSError as error:
-                progress(f"that is not possible ({error.strerror}); it is downloaded")
-                environment(place)
-            return
 
 
 def _check_name(name: str) -> None:
