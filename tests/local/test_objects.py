@@ -216,12 +216,8 @@ def test_object_that_cannot_be_recreated_is_not_deleted(objects, api, namespace)
             {**config_map("NS"), "kind": "Confmap"},
             r"Confmap NS/a: the API server serves no Confmap in v1; there it serves .*ConfigMap, .*",
         ),
-        (
-            {**config_map("NS"), "kind": "ConfigMapPatch"},
-            r".*a Patch resource changes an object of another owner(?s:.*)",
-        ),
     ],
-    ids=["unknown field", "each fault on a line", "no namespace", "no such kind", "patch"],
+    ids=["unknown field", "each fault on a line", "no namespace", "no such kind"],
 )
 def test_refusal_names_the_object_and_the_fault(objects, namespace, wanted, said):
     placed = {**wanted, "metadata": {**wanted["metadata"]}}

@@ -22,9 +22,9 @@ from trainium_eks.local.events import BackendOptions, Done, Event, Failed, from_
 from trainium_eks.local.inventory import Item
 from trainium_eks.local.lock import locked
 from trainium_eks.local.makers import Makers
+from trainium_eks.local.nodes.addon_workloads import await_daemon_sets
 from trainium_eks.local.nodes.node_pools import adopted_zones
 from trainium_eks.local.nodes.scale import with_nodes
-from trainium_eks.local.nodes.settling import settle
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import training_operator
 from trainium_eks.local.releases.training_operator import OperatorSource
@@ -162,7 +162,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         tally.changes["simulated"] = inventory.count_simulated(before, now)
         _delete_all(inventory.find_removed(before, now), Makers(paths, asked.project, programs["helm"]), tally)
         tally.notes += training_operator.settle(graph, paths, operator, reporter.phase)
-        tally.notes += settle(plane.get, reporter.phase)
+        tally.notes += await_daemon_sets(plane.get, reporter.phase)
         tally.notes += [f"not simulated, so not made on this machine: {type_}" for type_ in plan.unjudged]
         if isolation := Chosen.load(paths.pods):
             tally.notes += isolation.sentences()

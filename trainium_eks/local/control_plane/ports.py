@@ -68,10 +68,6 @@ class Settings:
             }
             whole_file.write(paths.settings, json.dumps(document, indent=2) + "\n")
 
-    def completed(self, kubernetes: str) -> "Settings":
-        """Return these settings after a complete start with an API server of that minor version."""
-        return replace(self, kubernetes=kubernetes, is_complete=True)
-
     def with_ports(self, is_ours: Callable[[int], bool]) -> "Settings":
         """Return these settings with a port for each listener: the kept ones, or free ones before the first complete
         start. ``is_ours`` says whether a process of this stack listens on a port.

@@ -57,7 +57,11 @@ class Attempt:
 
     def run(self) -> None:
         """Start the processes that do not run, and wait until the API server serves and pods can be made."""
-        self._prepare_directory()
+        with writing(self._paths.root):
+            self._paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._paths.root.chmod(0o700)
+            programs.link(self._paths)
+        processes.trim_logs(self._paths)
         if pki.ensure(self._paths, self._service_range):
             # They trust, and are trusted by, authorities that no longer exist.
             processes.stop(self._paths)
@@ -78,18 +82,18 @@ class Attempt:
         for name in _SERVERS:
             if name in missing:
                 self._spawn(name, wanted[name])
-        self._wait("the API server to be ready", lambda: is_ready(self._paths, self._port), settings)
+        self._wait("the API server to be ready", lambda: Loopback(self._paths, self._port).has("/readyz"), settings)
         for name in (each for each in wanted if each not in _SERVERS):
             if name in missing:
                 if name == "kwok":
                     # A killed kwok cannot release its nodes' leases, and a new one would wait 160 s for them.
-                    api_server(self._paths, self._port).delete(_LEASES)
+                    Loopback(self._paths, self._port).delete(_LEASES)
                 self._spawn(name, wanted[name])
         speak_until = min(time.monotonic() + _SPEAKS_WITHIN_SECONDS, self._deadline)
         self._wait("the new processes to settle", lambda: self._has_settled(speak_until), settings)
         self._wait(
             "the default service account",
-            lambda: api_server(self._paths, self._port).has(_DEFAULT_ACCOUNT),
+            lambda: Loopback(self._paths, self._port).has(_DEFAULT_ACCOUNT),
             settings,
         )
         self._wait("the pods' agent to listen", lambda: is_answered(settings.ports[kubelet.PORT]), settings)
@@ -99,13 +103,6 @@ class Attempt:
         processes.stop_these(reversed(self.started.values()), timeout_seconds=3)
         if programs.AGENT in self.started:
             processes.stop(self._paths, [programs.SHIM, programs.NETWORK])
-
-    def _prepare_directory(self) -> None:
-        with writing(self._paths.root):
-            self._paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._paths.root.chmod(0o700)
-            programs.link(self._paths)
-        processes.trim_logs(self._paths)
 
     def _choose_ports(self) -> Settings:
         """Return the saved settings, at a first start with ports that are free now."""
@@ -190,15 +187,3 @@ class Attempt:
             "If this machine is only busy, run the command again; otherwise start again after `trn local down`."
         )
         raise LocalCloudError("\n".join(parts))
-
-
-def api_server(paths: Paths, port: int) -> Loopback:
-    """Return a client of the API server at that port, with the administrator's rights."""
-    return Loopback(
-        port, pki.certificate(paths, "ca"), pki.certificate(paths, pki.ADMINISTRATOR), pki.key(paths, pki.ADMINISTRATOR)
-    )
-
-
-def is_ready(paths: Paths, port: int) -> bool:
-    """Return whether the API server at that port reports that it is ready."""
-    return api_server(paths, port).has("/readyz")

@@ -63,10 +63,12 @@ class Objects:
         """
         try:
             wanted = _normalised(manifest)
-            reference = self._reference(wanted)
+            reference = self._api.reference(wanted)
             patience = Patience(awaits.timeout_seconds(wanted, timeout_seconds), self._waiting, self._stopping)
-        except ValueError as error:
-            raise LocalCloudError(f"{manifest.get('kind')} {_name(manifest)}: {error}") from error
+        except (NoSuchKindError, ValueError) as error:
+            metadata = manifest.get("metadata") or {}
+            name = "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
+            raise LocalCloudError(f"{manifest.get('kind')} {name}: {error}") from error
         try:
             change, live = self._apply(reference, wanted, patience, make_room)
         except ApiError as error:
@@ -95,18 +97,6 @@ class Objects:
             raise _about(reference, error, "deleting it: ") from error
 
     # --- Applying -------------------------------------------------------------------------------------------------
-
-    def _reference(self, manifest: Mapping[str, Any]) -> ObjectReference:
-        try:
-            return self._api.reference(manifest)
-        except NoSuchKindError as error:
-            kind = str(manifest.get("kind"))
-            if kind.endswith("Patch"):
-                raise LocalCloudError(
-                    f"{kind} {_name(manifest)}: a Patch resource changes an object of another owner, which the "
-                    "local cloud does not do; declare the object itself"
-                ) from error
-            raise LocalCloudError(f"{kind} {_name(manifest)}: {error}") from error
 
     def _apply(
         self,
@@ -258,10 +248,7 @@ def _normalised(manifest: Mapping[str, Any]) -> dict[str, Any]:
     A Secret's ``stringData`` becomes ``data``: the API server does so too, but then server-side apply no longer knows
     the fields' owner. ``metadata.managedFields`` (of an object that was read) is refused in an apply.
     """
-    result = dict(manifest)
-    result["metadata"] = {
-        key: value for key, value in (manifest.get("metadata") or {}).items() if key != "managedFields"
-    }
+    result = _without_managed_fields(manifest)
     if manifest.get("kind") == "Secret" and manifest.get("apiVersion") == "v1" and "stringData" in manifest:
         text = result.pop("stringData") or {}
         encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in text.items()}
@@ -312,13 +299,9 @@ def _about(reference: ObjectReference, error: ApiError, doing: str = "") -> ApiE
     return ApiError(error.status, error.reason, f"{reference}: {doing}{error.message}", error.causes)
 
 
-def _name(manifest: Mapping[str, Any]) -> str:
-    metadata = manifest.get("metadata") or {}
-    return "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
-
-
-def _without_managed_fields(live: Mapping[str, Any]) -> dict[str, Any]:
-    return {**live, "metadata": {key: value for key, value in live["metadata"].items() if key != "managedFields"}}
+def _without_managed_fields(object_: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = object_.get("metadata") or {}
+    return {**object_, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
 
 
 def _selector(workload: Mapping[str, Any]) -> str:

@@ -32,7 +32,7 @@ def paths(tmp_path):
 
 @pytest.fixture
 def settings():
-    return Settings().with_ports(owns_no_port).completed("1.35")
+    return dataclasses.replace(Settings().with_ports(owns_no_port), kubernetes="1.35", is_complete=True)
 
 
 def owns_no_port(_port):
