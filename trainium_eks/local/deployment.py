@@ -1,6 +1,5 @@
 """``trn local up`` and ``down``: the deployment of a stack's program on this machine."""
 
-import json
 import os
 import shutil
 import time
@@ -10,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainium_eks import whole_file
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import inventory, toolchain
 from trainium_eks.local.changes import Change, LocalCloudError
@@ -119,7 +117,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         ClusterError: any other failure.
     """
     answers = _answers(asked)
-    adjust = _adjustment(asked)
+    adjust = with_nodes(asked.nodes, load_project(asked.project).name)
     reporter.phase("Reading the program")
     plan = record(asked.project, asked.stack, adjust=adjust, assumptions=answers or assumptions.Assumptions())
     if answers is None and plan.placeholders:
@@ -177,8 +175,8 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             real_volcano=any(each.name == "vc-controller-manager" for each in processes.running(paths)),
             seconds=time.monotonic() - begun,
         )
-        _write(paths.outputs, outputs)
-        _write(paths.report, _report(result, paths))
+        processes.write_json(paths.outputs, outputs)
+        processes.write_json(paths.report, _report(result, paths))
         inventory.complete(paths, now)
     return result
 
@@ -225,12 +223,6 @@ def _csi_drivers(graph: Graph) -> tuple[str, ...]:
     """Return the names of the storage drivers of the program's add-ons. Each runs on every node despite taints."""
     names = {str(each.inputs.get("addonName")) for each in graph.of_type("aws:eks/addon:Addon")}
     return tuple(each.driver.name for each in ADDONS.values() if each.driver and each.name in names)
-
-
-def _adjustment(asked: UpRequest) -> Callable[..., Any]:
-    if asked.nodes is None:
-        return lambda settings: settings
-    return with_nodes(asked.nodes, load_project(asked.project).name)
 
 
 @dataclass
@@ -342,10 +334,3 @@ def _kustomizations(graph: Graph, operator: OperatorSource) -> dict[str, str]:
     if operator.program is not None:
         reason = "its program runs on this machine instead of in a Deployment"
     return {each.name: reason for each in graph.of_type("kubernetes:kustomize/v2:Directory")}
-
-
-def _write(file: Path, data: Mapping[str, Any]) -> None:
-    try:
-        whole_file.write(file, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise LocalCloudError(f"{file} cannot be written: {error.strerror}") from None

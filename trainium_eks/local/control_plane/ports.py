@@ -1,7 +1,6 @@
 """The ports of the control plane: chosen at the first start, and kept, so that kubeconfigs stay valid."""
 
 import contextlib
-import json
 import random
 import socket
 import time
@@ -10,10 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import psutil
 
-from trainium_eks import whole_file
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane.flags import HOST, OPTIONAL_PORTS, PORTS
-from trainium_eks.local.control_plane.processes import writing
+from trainium_eks.local.control_plane.processes import write_json
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.parsing import parse_json
 
@@ -59,14 +57,13 @@ class Settings:
 
     def save(self, paths: Paths) -> None:
         """Save the settings as a whole or not at all."""
-        with writing(paths.settings):
-            document = {
-                "ports": dict(self.ports),
-                "serviceRange": self.service_range,
-                "kubernetes": self.kubernetes,
-                "complete": self.is_complete,
-            }
-            whole_file.write(paths.settings, json.dumps(document, indent=2) + "\n")
+        document = {
+            "ports": dict(self.ports),
+            "serviceRange": self.service_range,
+            "kubernetes": self.kubernetes,
+            "complete": self.is_complete,
+        }
+        write_json(paths.settings, document)
 
     def with_ports(self, is_ours: Callable[[int], bool]) -> "Settings":
         """Return these settings with a port for each listener: the kept ones, or free ones before the first complete

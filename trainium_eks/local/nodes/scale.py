@@ -10,8 +10,8 @@ from trainium_eks.model.validation.formats import LARGEST_NODE_GROUP
 from trainium_eks.plan.recording.project import StackSettings
 
 
-def with_nodes(nodes: int, project: str) -> Callable[[StackSettings], StackSettings]:
-    """Return a function that sets the size of the first node group in a stack's settings.
+def with_nodes(nodes: int | None, project: str) -> Callable[[StackSettings], StackSettings]:
+    """Return a function that sets the size of the first node group in a stack's settings, unless that is None.
 
     Nodes beyond EKS' limit for one group go to further groups of the same kind (``<name>-2``, …), as they would on AWS.
     All else follows from the config, as always: queues grow with the pool, the address budget must hold.
@@ -19,6 +19,8 @@ def with_nodes(nodes: int, project: str) -> Callable[[StackSettings], StackSetti
     key = f"{project}:nodeGroups"
 
     def adjust(settings: StackSettings) -> StackSettings:
+        if nodes is None:
+            return settings
         groups = json.loads(settings.config.get(key, "[]"))
         if not groups:
             raise LocalCloudError(
