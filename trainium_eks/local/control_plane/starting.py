@@ -65,7 +65,14 @@ class Attempt:
         if pki.ensure(self._paths, self._service_range):
             # They trust, and are trusted by, authorities that no longer exist.
             processes.stop(self._paths)
-        settings = self._choose_ports()
+        saved = Settings.load(self._paths)
+        arguments = [argument for each in processes.running(self._paths) for argument in each.command]
+        ours = [each for each in arguments if each.startswith(LISTENING)]
+        settings = replace(saved, service_range=self._service_range).with_ports(
+            lambda port: any(each.endswith((f":{port}", f"={port}")) for each in ours)
+        )
+        if settings != saved:
+            settings.save(self._paths)
         self._port = settings.ports["kube-apiserver"]
         pki.write_kubeconfigs(self._paths, f"https://{HOST}:{self._port}")
         wanted = commands(self._paths, self._binaries, settings.ports, self._service_range)
@@ -103,16 +110,6 @@ class Attempt:
         processes.stop_these(reversed(self.started.values()), timeout_seconds=3)
         if programs.AGENT in self.started:
             processes.stop(self._paths, [programs.SHIM, programs.NETWORK])
-
-    def _choose_ports(self) -> Settings:
-        """Return the saved settings, at a first start with ports that are free now."""
-        before = replace(Settings.load(self._paths), service_range=self._service_range)
-        arguments = [argument for each in processes.running(self._paths) for argument in each.command]
-        ours = [each for each in arguments if each.startswith(LISTENING)]
-        settings = before.with_ports(lambda port: any(each.endswith((f":{port}", f"={port}")) for each in ours))
-        if settings != Settings.load(self._paths):
-            settings.save(self._paths)
-        return settings
 
     def _looked_over(self, wanted: Mapping[str, list[str]]) -> tuple[set[str], list[Running]]:
         """Return the names of the control plane's correct processes, and the wrong ones in the order to end them."""

@@ -27,7 +27,7 @@ from trainium_eks.local.releases.charts import Charts, FoundChart, Missing
 from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, ReleaseStatus, python_file
 from trainium_eks.local.releases.release_inputs import ReleaseInputs, wanted
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
-from trainium_eks.local.releases.volcano import Programs, Volcano
+from trainium_eks.local.releases.volcano import SCHEDULER, Programs, Volcano, described
 from trainium_eks.local.releases.webhooks import WEBHOOK_KINDS
 
 DELETE_SECONDS = 300.0
@@ -110,7 +110,7 @@ class Releases:
         if status is not None:
             self._uninstall(name, namespace, DELETE_SECONDS)
             # Last, so that its webhooks still answered when their objects were deleted.
-            if _is_volcano(name, status):
+            if SCHEDULER in described(name, status.manifest, Path()):
                 self._volcano.stop()
         placeholders.remove(self._api, self._objects, f"{namespace}.{name}", timeout_seconds=DELETE_SECONDS)
 
@@ -257,12 +257,6 @@ def _about(release: ReleaseInputs, notes: list[str]) -> tuple[str, ...]:
 
 def _name(release: ReleaseInputs) -> str:
     return f"{release.namespace}/{release.name}"
-
-
-def _is_volcano(name: str, status: ReleaseStatus) -> bool:
-    heads = (webhooks.head(document) for document in webhooks.documents(status.manifest))
-    wanted_name = f"{name}-scheduler"
-    return any(top.get("kind") == "Deployment" and top["metadata"]["name"] == wanted_name for top in heads)
 
 
 def _inputs_mark(release: ReleaseInputs, answering: webhooks.Answering) -> str:

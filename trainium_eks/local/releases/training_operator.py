@@ -182,7 +182,11 @@ def _objects(upstream: tuple[Mapping[str, Any], ...], port: int) -> list[dict[st
     """Return the objects to apply, in this order."""
     definition, webhooks = upstream
     home = namespaces.TRAINING_OPERATOR
-    mine = [_answered_here(each, port) for each in webhooks["webhooks"] if each["rules"][0]["resources"] == [_RESOURCE]]
+    mine = []
+    for each in webhooks["webhooks"]:
+        if each["rules"][0]["resources"] == [_RESOURCE]:
+            here = {"name": NAME, "namespace": home, "port": port}
+            mine.append({**each, "clientConfig": {"service": {**each["clientConfig"]["service"], **here}}})
     return [
         dict(definition),
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "labels": dict(_OURS)}},
@@ -201,12 +205,6 @@ def _objects(upstream: tuple[Mapping[str, Any], ...], port: int) -> list[dict[st
             "webhooks": mine,
         },
     ]
-
-
-def _answered_here(webhook: Mapping[str, Any], port: int) -> dict[str, Any]:
-    service = webhook["clientConfig"]["service"]
-    moved = {**service, "name": NAME, "namespace": namespaces.TRAINING_OPERATOR, "port": port}
-    return {**webhook, "clientConfig": {"service": moved}}
 
 
 _PROBE = {

@@ -6,6 +6,7 @@ The chart's pods are simulated, so gangs are not scheduled and queues are not ch
 chart, and with the files of its volumes; only addresses, certificates and leader election are this machine's.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -165,8 +166,9 @@ class Volcano:
         told = [command, process.environment, files, process.account, program.st_mtime_ns, program.st_size]
         fingerprint = hashlib.sha256(json.dumps(told, sort_keys=True, default=dict).encode()).hexdigest()
         if before is not None:
-            if _fingerprint(before) == fingerprint:
-                return before
+            with contextlib.suppress(psutil.Error, OSError):
+                if psutil.Process(before.pid).environ().get(_FINGERPRINT) == fingerprint:
+                    return before
             processes.stop(self._paths, [process.name])
         with writing(self._paths.volcano):
             for file, content in process.files.items():
@@ -277,10 +279,3 @@ def _process(program: str, pod: Mapping[str, Any], maps: Mapping[str, Any], dire
     # Values from a field of the pod (its memory limit) have no meaning here.
     environment = {each["name"]: str(each["value"]) for each in container.get("env") or [] if "value" in each}
     return Process(program, tuple(arguments), environment, files)
-
-
-def _fingerprint(process: Running) -> str:
-    try:
-        return str(psutil.Process(process.pid).environ().get(_FINGERPRINT, ""))
-    except (psutil.Error, OSError):
-        return ""
