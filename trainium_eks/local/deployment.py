@@ -22,7 +22,7 @@ from trainium_eks.local.lock import locked
 from trainium_eks.local.makers import Makers
 from trainium_eks.local.nodes.addon_workloads import await_daemon_sets
 from trainium_eks.local.nodes.node_pools import adopted_zones
-from trainium_eks.local.nodes.scale import with_nodes
+from trainium_eks.local.nodes.resizing import with_nodes
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import training_operator
 from trainium_eks.local.releases.training_operator import OperatorSource

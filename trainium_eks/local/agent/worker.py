@@ -46,14 +46,13 @@ _HOST_NAMES = Path("/etc/resolv.conf")
 
 
 class Worker:
-    """The worker of one pod."""
+    """The worker of one pod that is bound to a node."""
 
     def __init__(self, pod: dict[str, Any], around: "Agent") -> None:
-        """Make the worker of a pod that is bound to a node."""
         self.pod = pod
         self._around = around
         self._shim: subprocess.Popen[bytes] | None = None
-        self._directory = around.directory(pod["metadata"]["uid"])
+        self.directory = around.directory(pod["metadata"]["uid"])
         self._changed = asyncio.Event()
         self._changed.set()
         self._gone = False
@@ -61,7 +60,8 @@ class Worker:
         self._unmet: UnmetError | None = None
         self._image_ids: dict[str, str] = {}
         self._node: Body = {}
-        self._address = _address(self._directory)
+        self.address = str((read(self.directory.plan) or {}).get("address") or "")
+        """Address in the pods' network; empty before the pod has one."""
         self._deletion_sent = False
         self._ready = False
 
@@ -90,7 +90,7 @@ class Worker:
     @property
     def host(self) -> Host | None:
         """Return the pod's entry for hosts files; None when it has no address or is over."""
-        if not self._address or self._is_over:
+        if not self.address or self._is_over:
             return None
         metadata, spec = self.pod["metadata"], self.pod["spec"]
         return Host(
@@ -98,19 +98,9 @@ class Worker:
             hostname=hostname(self.pod),
             subdomain=spec.get("subdomain") or "",
             labels=metadata.get("labels") or {},
-            address=self._address if self._around.isolation is Isolation.NET else "127.0.0.1",
+            address=self.address if self._around.isolation is Isolation.NET else "127.0.0.1",
             ready=self._ready,
         )
-
-    @property
-    def address(self) -> str:
-        """Return the address in the pods' network; empty before the pod has one."""
-        return self._address
-
-    @property
-    def directory(self) -> PodDirectory:
-        """Return the pod's directory."""
-        return self._directory
 
     @property
     def node(self) -> str:
@@ -120,13 +110,13 @@ class Worker:
     def write_hosts(self) -> None:
         """Update the pod's hosts file."""
         own = self.host
-        if own is None or not self._directory.path.is_dir():
+        if own is None or not self.directory.path.is_dir():
             return
         text = self._around.hosts_of(own).encode()
         with contextlib.suppress(OSError):
-            if not self._directory.hosts.exists() or self._directory.hosts.read_bytes() != text:
+            if not self.directory.hosts.exists() or self.directory.hosts.read_bytes() != text:
                 # In place: containers see this very file.
-                self._directory.hosts.write_bytes(text)
+                self.directory.hosts.write_bytes(text)
 
     # --- The work -------------------------------------------------------------------------------------------------
 
@@ -174,7 +164,7 @@ class Worker:
             left = await self._end_at_once()
             if self._gone or self._node_gone:
                 return left
-        state = read(self._directory.state)
+        state = read(self.directory.state)
         if state is not None and state.get("problem"):
             return await self._no_sandbox(state["problem"])
         if self._shim is None and not (state or {}).get("ended") and not self._is_over:
@@ -184,7 +174,7 @@ class Worker:
             started = await self._begin(state)
             if started is not None:
                 return started
-            state = read(self._directory.state)
+            state = read(self.directory.state)
         if self._is_deleted and self._shim is not None:
             self._ask_to_stop()
         await self._report(state)
@@ -213,18 +203,18 @@ class Worker:
         policy = RestartPolicy(self.pod["spec"].get("restartPolicy") or "Always")
         if (state is not None or was_running) and (policy is RestartPolicy.NEVER or self._is_deleted):
             told = statuses.lost_state(state or statuses.unknown(self.pod), time.time())
-            self._directory.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            whole_file.write(self._directory.state, json.dumps(told))
+            self.directory.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            whole_file.write(self.directory.state, json.dumps(told))
             return None
         try:
             if not await self._find_node():
                 return _UNMET_SECONDS
-            self._address = self._address or self._around.free_address()
+            self.address = self.address or self._around.free_address()
             made = await self._plan()
-            _prepare(self._directory, made)
+            _prepare(self.directory, made)
             self.write_hosts()
             # Last: with it the directory is a pod's.
-            whole_file.write(self._directory.plan, made.plan.to_json())
+            whole_file.write(self.directory.plan, made.plan.to_json())
         except UnmetError as unmet:
             return await self._wait_for(unmet)
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
@@ -235,9 +225,9 @@ class Worker:
             )
         self._unmet = None
         self._around.hosts_changed()
-        self._shim = self._around.start_shim(self._directory)
+        self._shim = self._around.start_shim(self.directory)
         self._around.when_ended(self._shim, self.look)
-        _LOG.info("%s: shim %d started, at %s", self._name, self._shim.pid, self._address)
+        _LOG.info("%s: shim %d started, at %s", self._name, self._shim.pid, self.address)
         return None
 
     async def _wait_for(self, unmet: UnmetError) -> float:
@@ -260,10 +250,10 @@ class Worker:
         namespace = pod["metadata"]["namespace"]
         named = volumes.references(pod)
         known = PlanInputs(
-            directory=self._directory,
+            directory=self.directory,
             claims=around.claims(namespace),
             isolation=around.isolation,
-            address=self._address,
+            address=self.address,
             node=self._node,
             config_maps=await self._get("ConfigMap", "configmaps", named.config_maps),
             secrets=await self._get("Secret", "secrets", named.secrets),
@@ -320,10 +310,10 @@ class Worker:
         """Tell the shim to stop, unless it has an order to stop as early as that."""
         metadata = self.pod["metadata"]
         grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
-        before = read(self._directory.stop)
+        before = read(self.directory.stop)
         if before is None or float(before["graceSeconds"]) > grace:
             order = {"at": time.time(), "graceSeconds": grace, "reason": "", "message": ""}
-            whole_file.write(self._directory.stop, json.dumps(order))
+            whole_file.write(self.directory.stop, json.dumps(order))
             assert self._shim is not None
             self._shim.send_signal(signal.SIGHUP)
 
@@ -354,7 +344,7 @@ class Worker:
         self._unmet = UnmetError("FailedCreatePodSandBox", problem)
         await self._report(None)
         await asyncio.sleep(_NEW_SANDBOX_SECONDS)
-        self._directory.state.unlink(missing_ok=True)
+        self.directory.state.unlink(missing_ok=True)
         return 0.0
 
     # --- Status ---------------------------------------------------------------------------------------------------
@@ -370,7 +360,7 @@ class Worker:
             self.pod,
             state,
             host_ip=host_ip,
-            address=self._address,
+            address=self.address,
             image_ids=self._image_ids,
             unmet=self._unmet,
         )
@@ -400,10 +390,6 @@ class Worker:
 
 def _version(pod: Body) -> int:
     return int(pod["metadata"].get("resourceVersion") or 0)
-
-
-def _address(directory: PodDirectory) -> str:
-    return str((read(directory.plan) or {}).get("address") or "")
 
 
 def _prepare(place: PodDirectory, made: StartablePod) -> None:

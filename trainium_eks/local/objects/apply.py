@@ -17,7 +17,7 @@ from typing import Any
 from trainium_eks.kube.api import FIELD_MANAGER, Api, ApiError, NoSuchKindError, ObjectReference
 from trainium_eks.kube.volume_users import find_volume_users
 from trainium_eks.local.changes import ApplyResult, Change, LocalCloudError
-from trainium_eks.local.objects import awaits, counts
+from trainium_eks.local.objects import awaits
 from trainium_eks.local.patience import Patience
 
 __all__ = ["ObjectReference", "Objects"]
@@ -33,6 +33,12 @@ _IMMUTABLE = re.compile(
 )
 # Faults that a dry run of the new object may report only because the old object still exists.
 _OLD_ONES_FAULT = ("already allocated", "exceeded quota")
+
+_COUNT = "count/"
+"""Prefix of a limit of a quota, before the resource and its group: the name of a kind's definition."""
+
+_PASSING = "count/again.trainium-eks"
+"""A limit that is added and removed, of a kind that does not exist: the quota's other limits keep their owners."""
 
 
 class Objects:
@@ -171,11 +177,16 @@ class Objects:
             live = found
 
     def _await_counts(self, quota: ObjectReference | None, patience: Patience) -> None:
-        """Wait for the counts of one quota, or of all; see :meth:`await_counts`."""
+        """Wait for the counts of one quota, or of all; see :meth:`await_counts`.
+
+        Kubernetes looks for new kinds each 30 s, and counts the objects of a quota again each 5 minutes, or when its
+        limits change (kube-controller-manager, ``startResourceQuotaController`` and ``addQuota``). Until both have
+        happened after a kind is new, the API server refuses all objects of the kind in the quota's namespace.
+        """
         asked = -math.inf
         while True:
             found = self._api.list("v1", "ResourceQuota") if quota is None else [self._api.get(quota)]
-            behind = [(each, missing) for each in found if each and (missing := counts.unknown_counts(self._api, each))]
+            behind = [(each, missing) for each in found if each and (missing := _unknown_counts(self._api, each))]
             if not behind:
                 return
             [(first, missing), *_] = behind
@@ -185,7 +196,7 @@ class Objects:
             if time.monotonic() - asked > COUNTING_SECONDS:
                 asked = time.monotonic()
                 for each, _ in behind:
-                    counts.count_again(self._api, each)
+                    _count_again(self._api, each)
 
     def _related(self, live: Mapping[str, Any]) -> awaits.Related:
         """Return a reader of the objects, of a kind, that an object's readiness depends on."""
@@ -240,6 +251,31 @@ class Objects:
             lines.append(f"bound to PersistentVolumeClaim {claim.get('namespace')}/{claim.get('name')}")
         conditions = (live.get("status") or {}).get("conditions") or () if live["kind"] == "Namespace" else ()
         return lines + [each.get("message", "") for each in conditions if each.get("status") == "True"]
+
+
+def _unknown_counts(api: Api, quota: Mapping[str, Any]) -> list[str]:
+    """Return a quota's limits on custom kinds that it does not count yet, such as ``count/jobs.batch.volcano.sh``.
+
+    Limits on kinds without a definition in the cluster are left out: there is nothing to count or to refuse.
+    """
+    used = (quota.get("status") or {}).get("used") or {}
+    limits = (quota.get("spec") or {}).get("hard") or {}
+    missing = [each for each in limits if each.startswith(_COUNT) and each not in used]
+    kind = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
+    return [each for each in missing if api.get(ObjectReference(*kind, "", each.removeprefix(_COUNT)))]
+
+
+def _count_again(api: Api, quota: Mapping[str, Any]) -> None:
+    """Have Kubernetes count the objects of a quota now, instead of within 5 minutes. A quota that is gone is fine."""
+    metadata = quota["metadata"]
+    path = api.kind("v1", "ResourceQuota").path(metadata["namespace"], metadata["name"])
+    for amount in ("0", None):
+        patch = {"spec": {"hard": {_PASSING: amount}}}
+        try:
+            api.request("PATCH", path, patch, content_type="application/merge-patch+json")
+        except ApiError as error:
+            if error.status != 404:
+                raise
 
 
 def _normalised(manifest: Mapping[str, Any]) -> dict[str, Any]:

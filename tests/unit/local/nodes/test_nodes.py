@@ -11,7 +11,7 @@ from kubernetes_schemas import object_faults
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.nodes.csi_nodes import volumes
 from trainium_eks.local.nodes.node_pools import manifest, pool_key, pool_of, zone_name
-from trainium_eks.local.nodes.scale import with_nodes
+from trainium_eks.local.nodes.resizing import with_nodes
 from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
 from trainium_eks.model.catalogue.regions import REGIONS
 from trainium_eks.model.catalogue.versions import AMI_RELEASES
