@@ -5,19 +5,7 @@ import threading
 import time
 
 import pytest
-from manifests import (
-    RBAC,
-    claim,
-    definition,
-    deployment,
-    is_refused,
-    live,
-    manifest,
-    patch,
-    path,
-    pod_spec,
-    volume,
-)
+from manifests import RBAC, claim, definition, deployment, is_refused, live, manifest, patch, path, pod_spec, volume
 from waiting import until
 
 from trainium_eks.kube.errors import ClusterError

@@ -269,12 +269,7 @@ def _run_program(
     live = Live("trainium_eks.local.backend:open_backend", asdict(options), heard)
     try:
         return record(
-            asked.project,
-            asked.stack,
-            adjust=adjust,
-            live=live,
-            timeout_seconds=PROGRAM_SECONDS,
-            assumptions=answers,
+            asked.project, asked.stack, adjust=adjust, live=live, timeout_seconds=PROGRAM_SECONDS, assumptions=answers
         )
     except ProgramFailedError as error:
         if tally.failures:

@@ -71,10 +71,7 @@ def to_json(event: Event) -> dict[str, Any]:
 def from_json(data: Mapping[str, Any]) -> Event:
     """Return the event that :func:`to_json` wrote."""
     rest = dict(data)
-    match rest.pop("event"):
-        case "Done":
-            return Done(**rest | {"change": Change(rest["change"]), "notes": tuple(rest["notes"])})
-        case "Failed":
-            return Failed(**rest)
-        case _:
-            return Working(**rest)
+    kind = rest.pop("event")
+    if kind == "Done":
+        return Done(**rest | {"change": Change(rest["change"]), "notes": tuple(rest["notes"])})
+    return (Failed if kind == "Failed" else Working)(**rest)

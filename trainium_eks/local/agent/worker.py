@@ -357,12 +357,7 @@ class Worker:
         addresses = (self._node.get("status") or {}).get("addresses") or ()
         host_ip = next((each["address"] for each in addresses if each["type"] == "InternalIP"), "")
         made = statuses.status(
-            self.pod,
-            state,
-            host_ip=host_ip,
-            address=self.address,
-            image_ids=self._image_ids,
-            unmet=self._unmet,
+            self.pod, state, host_ip=host_ip, address=self.address, image_ids=self._image_ids, unmet=self._unmet
         )
         ready = any(each["type"] == "Ready" and each["status"] == "True" for each in made["conditions"])
         if ready != self._ready:

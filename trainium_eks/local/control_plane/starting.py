@@ -99,9 +99,7 @@ class Attempt:
         speak_until = min(time.monotonic() + _SPEAKS_WITHIN_SECONDS, self._deadline)
         self._wait("the new processes to settle", lambda: self._has_settled(speak_until), settings)
         self._wait(
-            "the default service account",
-            lambda: Loopback(self._paths, self._port).has(_DEFAULT_ACCOUNT),
-            settings,
+            "the default service account", lambda: Loopback(self._paths, self._port).has(_DEFAULT_ACCOUNT), settings
         )
         self._wait("the pods' agent to listen", lambda: is_answered(settings.ports[kubelet.PORT]), settings)
 

@@ -105,11 +105,7 @@ class Objects:
     # --- Applying -------------------------------------------------------------------------------------------------
 
     def _apply(
-        self,
-        reference: ObjectReference,
-        wanted: Mapping[str, Any],
-        patience: Patience,
-        make_room: Callable[[], None],
+        self, reference: ObjectReference, wanted: Mapping[str, Any], patience: Patience, make_room: Callable[[], None]
     ) -> tuple[Change, dict[str, Any]]:
         before = self._api.get(reference)
         if before is None:

@@ -80,10 +80,7 @@ _MONITOR: Mapping[str, Shape] = {
     "jobLabel": "text",
     "namespaceSelector": {"any": "boolean", "matchNames": ["text"]},
     "podTargetLabels": ["text"],
-    "selector": {
-        "matchLabels": "texts",
-        "matchExpressions": [{"key": "text", "operator": "text", "values": ["text"]}],
-    },
+    "selector": {"matchLabels": "texts", "matchExpressions": [{"key": "text", "operator": "text", "values": ["text"]}]},
 }
 _POD_MONITOR: Shape = {
     **_MONITOR,

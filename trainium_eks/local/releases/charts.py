@@ -4,16 +4,18 @@ Volcano's chart comes from its Go module too, where the repository cannot be rea
 """
 
 import contextlib
+import gzip
 import hashlib
+import io
 import os
 import re
 import tarfile
 import tempfile
 import threading
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,16 +24,17 @@ import yaml
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import paths as places
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.releases import volcano_chart
 from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, HelmTimeoutError
 from trainium_eks.local.releases.release_inputs import REPOSITORY_FLAGS, ReleaseInputs
-from trainium_eks.local.toolchain import VOLCANO, go_command, is_off, store
+from trainium_eks.local.toolchain import VOLCANO, go_command, is_off, sources, store
 from trainium_eks.model.catalogue.versions import CHARTS
 
 VARIABLE = "TRN_CHARTS"
 """Environment variable: a directory with charts, each ``<name>-<version>.tgz`` or ``<name>/Chart.yaml``."""
 
 PULL_SECONDS = 20.0
+
+_VOLCANO_CHART = PurePosixPath("installer/helm/chart/volcano")
 
 # Helm's messages when a repository answers and does not have the chart. All else (no such host, refused, a proxy's
 # 403, a certificate of a proxy) is a repository that this machine cannot reach.
@@ -163,7 +166,7 @@ class Charts:
         place = self._place(wanted, known.chart)
         part = place.with_suffix(f".{os.getpid()}.part")
         try:
-            content = volcano_chart.package(self._environment)
+            content = _volcano_package(self._environment)
             place.parent.mkdir(parents=True, exist_ok=True)
             part.write_bytes(content)
             part.replace(place)
@@ -254,3 +257,42 @@ def _last_words(message: str) -> str:
     """Return the end of Go's chain of errors, which is the cause."""
     line = message.strip().splitlines()[-1]
     return ": ".join(line.split(": ")[-2:])
+
+
+def _volcano_package(environment: Mapping[str, str]) -> bytes:
+    """Return the chart of the programs' version, packed as by ``helm package``.
+
+    The same bytes every time, for a release is known by its chart's digest.
+    """
+    with store.writing(Path(tempfile.gettempdir())):
+        with tempfile.TemporaryDirectory(prefix="trn-chart-") as scratch:
+            directory = sources.source(VOLCANO, Path(scratch), environment) / _VOLCANO_CHART
+        files = sorted(_chart_files(directory))
+        if not files:
+            raise go_command.GoError(f"the module of {VOLCANO.versions} has no chart in {_VOLCANO_CHART}")
+        return _packed(files)
+
+
+def _chart_files(chart: Path) -> Iterator[tuple[PurePosixPath, Path]]:
+    """Yield each path in the package with its file.
+
+    Modules have no symbolic links, and Volcano's ``crd/v1``, which its templates read, is a link to ``crd/bases``.
+    """
+    for file in chart.rglob("*"):
+        if not file.is_file():
+            continue
+        path = PurePosixPath("volcano", file.relative_to(chart).as_posix())
+        yield path, file
+        if path.parent.parts[-2:] == ("crd", "bases"):
+            yield path.parent.with_name("v1") / path.name, file
+
+
+def _packed(files: list[tuple[PurePosixPath, Path]]) -> bytes:
+    data = io.BytesIO()
+    with gzip.GzipFile(fileobj=data, mode="wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+        for path, file in files:
+            content = file.read_bytes()
+            member = tarfile.TarInfo(str(path))
+            member.size, member.mode = len(content), 0o644
+            archive.addfile(member, io.BytesIO(content))
+    return data.getvalue()

@@ -34,11 +34,7 @@ WEBHOOK_MANAGER = "vc-webhook-manager"
 SCHEDULER = "vc-scheduler"
 CONTROLLERS = "vc-controller-manager"
 
-DEPLOYMENTS: Mapping[str, str] = {
-    WEBHOOK_MANAGER: "admission",
-    SCHEDULER: "scheduler",
-    CONTROLLERS: "controllers",
-}
+DEPLOYMENTS: Mapping[str, str] = {WEBHOOK_MANAGER: "admission", SCHEDULER: "scheduler", CONTROLLERS: "controllers"}
 """The suffix of each program's Deployment after the release's name, in the order of starting.
 
 Controllers and scheduler come last because their own queues go through the webhooks.
