@@ -355,21 +355,6 @@ def test_terminating_object_is_recreated(objects, api, namespace):
     assert (applied.change, applied.outputs["data"]) == (Change.CREATED, {"one": "new"})
 
 
-def test_terminating_namespace_is_awaited_and_recreated(objects, api, namespace):
-    room = manifest("Namespace", f"{namespace}-ends")
-    name = room["metadata"]["name"]
-    uid = apply(objects, room).outputs["metadata"]["uid"]
-    hold(api, config_map(name))
-    api.delete(api.reference(room))
-    threading.Timer(0.5, release, (api, config_map(name))).start()
-    assert "because it is being terminated" in refusal(objects, config_map(name, "other"))
-    anew = apply(objects, room)
-    assert anew.change is Change.CREATED
-    assert anew.outputs["metadata"]["uid"] != uid
-    objects.delete(api.reference(room), timeout_seconds=SECONDS)
-    assert live(api, room) == {}
-
-
 def test_deletion_waits_for_owned_objects(objects, api, namespace, node):
     made = web(namespace, {"nodeSelector": {"for": node}}, replicas=3)
     apply(objects, made)

@@ -144,6 +144,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         before = inventory.load(paths)
         inventory.begin(paths, plan, before)
         tally = _Tally(reporter)
+        addons = {str(each.inputs.get("addonName")) for each in plan.of_type("aws:eks/addon:Addon")}
         options = BackendOptions(
             root=str(paths.root),
             project=str(asked.project),
@@ -151,7 +152,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             server=started.server,
             instance_types=plan.config.get("instanceTypes") or {},
             adopted_zones=adopted_zones(plan.config),
-            csi_drivers=_csi_drivers(plan),
+            csi_drivers=[each.driver.name for each in ADDONS.values() if each.driver and each.name in addons],
             volcano={name: str(path) for name, path in volcano.paths.items()},
             volcano_missing=volcano.missing,
         )
@@ -217,12 +218,6 @@ def _volcano(graph: Graph, progress: Callable[[str], None]) -> Programs:
     if not any(each.inputs.get("chart") == VOLCANO_CHART for each in releases):
         return Programs()
     return Programs.provided(progress, os.environ)
-
-
-def _csi_drivers(graph: Graph) -> tuple[str, ...]:
-    """Return the names of the storage drivers of the program's add-ons. Each runs on every node despite taints."""
-    names = {str(each.inputs.get("addonName")) for each in graph.of_type("aws:eks/addon:Addon")}
-    return tuple(each.driver.name for each in ADDONS.values() if each.driver and each.name in names)
 
 
 @dataclass

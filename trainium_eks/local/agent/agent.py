@@ -19,15 +19,14 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from trainium_eks.kube.async_client import ApiClient, ApiStatusError
+from trainium_eks.kube.async_client import ApiClient, ApiStatusError, UnreachableError
 from trainium_eks.local.agent import log_retention
 from trainium_eks.local.agent.log_server import ContainerRun, LogServer, NoLogError
-from trainium_eks.local.agent.watching import rounds
 from trainium_eks.local.agent.worker import Worker
 from trainium_eks.local.control_plane import kubelet, processes
 from trainium_eks.local.control_plane.programs import AGENT, NETWORK, SHIM, program, python_environment
@@ -255,7 +254,7 @@ class Agent:
     # --- Watching -------------------------------------------------------------------------------------------------
 
     async def _watch_pods(self) -> None:
-        async for known, events in rounds(self.client, "/api/v1/pods", {"fieldSelector": _WATCHED_PODS}):
+        async for known, events in _rounds(self.client, "/api/v1/pods", {"fieldSelector": _WATCHED_PODS}):
             there = {pod["metadata"]["uid"]: pod for pod in known if is_ours(pod)}
             for uid, worker in list(self._workers.items()):
                 if uid not in there:
@@ -290,7 +289,7 @@ class Agent:
                 asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._clear, PodDirectory(each))
 
     async def _watch_services(self) -> None:
-        async for known, events in rounds(self.client, "/api/v1/services", {}):
+        async for known, events in _rounds(self.client, "/api/v1/services", {}):
             self._services = {each["metadata"]["uid"]: each for each in known}
             self.hosts_changed()
             async for line in events:
@@ -302,7 +301,7 @@ class Agent:
                 self.hosts_changed()
 
     async def _watch_nodes(self) -> None:
-        async for _, events in rounds(self.client, "/api/v1/nodes", {}, whole=False):
+        async for _, events in _rounds(self.client, "/api/v1/nodes", {}, whole=False):
             for node in {each.node for each in self._workers.values()}:
                 try:
                     await self.client.request("GET", f"/api/v1/nodes/{quote(node)}")
@@ -344,6 +343,48 @@ class Agent:
             return not previous and now.get("state") == "running" and now.get("restartCount") == restart
 
         return ContainerRun(worker.directory, container, restart, is_running)
+
+
+async def _rounds(
+    client: ApiClient, path: str, query: Mapping[str, str], *, whole: bool = True
+) -> AsyncGenerator[tuple[list[dict[str, Any]], AsyncGenerator[bytes, None]], None]:
+    """Yield the existing objects and their events, again and again: a watch ends when the API server does.
+
+    Without ``whole`` only the first object of the list is there.
+    """
+    while True:
+        try:
+            known, version = await _listed(client, path, query, whole=whole)
+            yield known, _events(client, path, query, version)
+        except (ApiStatusError, UnreachableError) as error:
+            _LOG.warning("%s: %s", path, error)
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def _listed(
+    client: ApiClient, path: str, query: Mapping[str, str], *, whole: bool
+) -> tuple[list[dict[str, Any]], str]:
+    found: list[dict[str, Any]] = []
+    after = ""
+    while True:
+        asked = {**query, "limit": "500" if whole else "1", **({"continue": after} if after else {})}
+        page = await client.request("GET", path, query=asked)
+        found += page.get("items") or []
+        after = page["metadata"].get("continue") or ""
+        if not after or not whole:
+            return found, page["metadata"]["resourceVersion"]
+
+
+async def _events(client: ApiClient, path: str, query: Mapping[str, str], version: str) -> AsyncGenerator[bytes, None]:
+    asked = {**query, "resourceVersion": version}
+    try:
+        async for line in client.watch(path, asked):
+            if line.startswith(b'{"type":"ERROR"'):
+                return  # too old: from the beginning
+            yield line
+    except (ApiStatusError, UnreachableError) as error:
+        _LOG.info("watch of %s: %s", path, error)
+        await asyncio.sleep(_AGAIN_SECONDS)
 
 
 def _read_state(directory: PodDirectory) -> dict[str, Any]:

@@ -322,12 +322,8 @@ class Worker:
         if self._deletion_sent:
             return
         metadata = self.pod["metadata"]
-        options = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "gracePeriodSeconds": 0,
-            "preconditions": {"uid": metadata["uid"]},
-        }
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        options["preconditions"] = {"uid": metadata["uid"]}
         try:
             await self._around.client.request("DELETE", self._path(), options)
         except ApiStatusError as error:
