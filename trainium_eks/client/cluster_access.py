@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.client import kubeconfig_variable
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.notices import notice
 from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.diagnose.local_report import LocalReport, ReportError
@@ -52,7 +52,7 @@ def find_source(stack: str, outputs: Path | None, kubeconfig: Path | None, direc
     """Return the outputs of the given file, as ``pulumi stack output --json --show-secrets`` prints it, of the local
     cloud where the stack has one, or of the deployed stack."""
     if kubeconfig is not None and not kubeconfig.is_file():
-        raise CommandError(WRONG_USAGE, f"there is no kubeconfig {kubeconfig}")
+        raise UsageError(f"there is no kubeconfig {kubeconfig}")
     found = find_stack(stack, outputs, directory)
     if kubeconfig is not None:
         return replace(found, kubeconfig=kubeconfig)
@@ -114,7 +114,7 @@ def kubeconfig_file(text: str) -> Iterator[Path]:
     """Yield a temporary file with the kubeconfig, for its owner alone, and delete it afterwards."""
     if not text.lstrip().startswith("{"):
         title = "the outputs hold no kubeconfig (pulumi shows it only with --show-secrets); give one with --kubeconfig"
-        raise CommandError(WRONG_USAGE, title)
+        raise UsageError(title)
     check_commands(text)
     handle, name = tempfile.mkstemp(prefix="trn-kubeconfig-")  # 0600
     try:
@@ -133,7 +133,7 @@ def open_stack(stack: str, project: Path) -> Iterator[Api]:
         with kubeconfig_file(StackOutputs.load(stack, directory=project).kubeconfig) as file:
             yield Api.connect(file)
     except (ClusterError, RuntimeError, ValueError) as error:
-        raise CommandError(FAILED, str(error)) from None
+        raise CommandError(str(error)) from None
 
 
 def check_commands(kubeconfig: str) -> None:
@@ -141,8 +141,7 @@ def check_commands(kubeconfig: str) -> None:
     client."""
     for command in _commands(kubeconfig):
         if shutil.which(command) is None:
-            raise CommandError(
-                WRONG_USAGE,
+            raise UsageError(
                 f"{command} is not on PATH; the kubeconfig gets its token from it.\n"
                 "  Install: https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html",
             )
@@ -164,7 +163,7 @@ def _local(stack: str, paths: Paths) -> StackAccess:
     try:
         report = LocalReport.load(paths.report, access.list_processes(paths))
     except ReportError as error:
-        raise CommandError(WRONG_USAGE, f"{error}; `trn local up` writes it again") from None
+        raise UsageError(f"{error}; `trn local up` writes it again") from None
     return StackAccess(stack, _read(paths.outputs), report, paths)
 
 
@@ -172,18 +171,17 @@ def _read(file: Path) -> StackOutputs:
     try:
         return StackOutputs.load(file)
     except OSError as error:
-        raise CommandError(WRONG_USAGE, f"cannot read {file}: {error.strerror}") from None
+        raise UsageError(f"cannot read {file}: {error.strerror}") from None
     except ConfigModelError as error:
-        raise CommandError(WRONG_USAGE, f"{file} does not hold a stack's outputs", error.problems) from None
+        raise UsageError(f"{file} does not hold a stack's outputs", error.problems) from None
     except ValueError as error:
-        raise CommandError(WRONG_USAGE, f"{file} is not JSON: {error}") from None
+        raise UsageError(f"{file} is not JSON: {error}") from None
 
 
 def _deployed(project: Path, stack: str) -> StackOutputs:
     """Return the stack's outputs from Pulumi."""
     if shutil.which("pulumi") is None:
-        raise CommandError(
-            WRONG_USAGE,
+        raise UsageError(
             f"stack {stack} has no local cloud here, and pulumi, which knows the deployed stack, is not on PATH.\n"
             f"  Local: trn local up --stack {stack}\n"
             "  On AWS: install https://www.pulumi.com/docs/install/, or give the outputs with --outputs FILE",
@@ -191,10 +189,9 @@ def _deployed(project: Path, stack: str) -> StackOutputs:
     try:
         return StackOutputs.load(stack, directory=project)
     except RuntimeError as error:
-        raise CommandError(WRONG_USAGE, f"the outputs of the stack {stack} cannot be read: {error}") from None
+        raise UsageError(f"the outputs of the stack {stack} cannot be read: {error}") from None
     except ConfigModelError as error:
         # The first `up` of a stack writes its outputs at the end.
-        title = f"the stack {stack} has no usable outputs; has its `up` finished?"
-        raise CommandError(WRONG_USAGE, title, error.problems) from None
+        raise UsageError(f"the stack {stack} has no usable outputs; has its `up` finished?", error.problems) from None
     except ValueError as error:
-        raise CommandError(WRONG_USAGE, f"pulumi did not answer with JSON: {error}") from None
+        raise UsageError(f"pulumi did not answer with JSON: {error}") from None

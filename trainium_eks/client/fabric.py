@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.client import reading
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, as_typed
+from trainium_eks.client.failure import CommandError, UsageError, as_typed
 from trainium_eks.client.follow import MOST_PODS
 from trainium_eks.client.logs import LogOptions
 from trainium_eks.client.notices import notice
@@ -63,8 +63,7 @@ def test(session: Session, options: TrainOptions, against: str, tool: str | None
         try:
             before = fabric.read_report(Path(against).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, fabric.ReportFaultError) as error:
-            title = f"--against {against}: {error}; give `last` or a report of this test"
-            raise CommandError(WRONG_USAGE, title) from None
+            raise UsageError(f"--against {against}: {error}; give `last` or a report of this test") from None
     return [_test(group, options, tool, against, before, session) for group in _groups(options, tool, session)]
 
 
@@ -74,7 +73,7 @@ def _groups(options: TrainOptions, tool: str | None, session: Session) -> list[N
     if options.group is not None:
         found = planning.find_group(outputs, options.group)
         if not isinstance(found, NodeGroupOutput):
-            raise CommandError(WRONG_USAGE, "no group can be tested", found, spell=str)
+            raise UsageError("no group can be tested", found, spell=str)
         return [found]
     types = planning.catalogue(outputs)
     family = _FAMILIES.get(tool or "")
@@ -84,10 +83,9 @@ def _groups(options: TrainOptions, tool: str | None, session: Session) -> list[N
         if group.desired_size != 0 and family in (None, types[group.instance_type].family)
     ]
     if not groups and family:
-        raise CommandError(WRONG_USAGE, f"no node group with nodes has the devices of {tool}")
+        raise UsageError(f"no node group with nodes has the devices of {tool}")
     if not groups:
-        title = "all node groups rest at zero nodes: `trn scale GROUP NODES` starts some, --group names one"
-        raise CommandError(WRONG_USAGE, title)
+        raise UsageError("all node groups rest at zero nodes: `trn scale GROUP NODES` starts some, --group names one")
     return groups
 
 
@@ -105,17 +103,17 @@ def _test(
     if job.launcher == "gang":
         title = f"the fabric test needs PyTorch, which {job.image} does not have"
         fix = "`trn local images make torch` makes local/torch" if session.is_local else "name an image by --image"
-        raise CommandError(WRONG_USAGE, f"{title}: {fix}")
+        raise UsageError(f"{title}: {fix}")
     team.create(submission)
     notice(as_typed(f"{job.name} tests {job.nodes} nodes of {group.name}; its log: trn logs {job.name} -f"))
     lines, pods = _follow(job.name, job.nodes, session)
     try:
         report = fabric.find_report(lines)
     except fabric.ReportFaultError as error:
-        raise CommandError(FAILED, f"the report of {job.name} cannot be read: {error}") from None
+        raise CommandError(f"the report of {job.name} cannot be read: {error}") from None
     if report is None:
         last = "\n".join(lines[-10:]) or "it wrote nothing"
-        raise CommandError(FAILED, f"{job.name} ended without a report: trn logs {job.name}", detail=last)
+        raise CommandError(f"{job.name} ended without a report: trn logs {job.name}", detail=last)
     checks = fabric.checks(report, group.name, pods, is_local=session.is_local)
     if against:
         earlier = before if against != LAST else report.get("before")

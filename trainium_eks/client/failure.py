@@ -38,11 +38,12 @@ _COMMAND = re.compile(rf"(?<![\w./-])trn (?=(?:{'|'.join(_COMMANDS)})\b)")
 
 
 class CommandError(Exception):
-    """Error that ends a command with an exit code."""
+    """Error that ends a command with exit code 1."""
+
+    code = FAILED
 
     def __init__(
         self,
-        code: int,
         title: str,
         problems: Iterable[Problem] = (),
         detail: str = "",
@@ -50,7 +51,6 @@ class CommandError(Exception):
         setting: Setting = config_set,
     ) -> None:
         super().__init__(title)
-        self.code = code
         self.title = title
         """One line."""
         self.problems = tuple(problems)
@@ -74,6 +74,12 @@ class CommandError(Exception):
         return {"schemaVersion": SCHEMA_VERSION, "problems": shown, "detail": self.detail}
 
 
+class UsageError(CommandError):
+    """Error that ends a command before it begins, with exit code 2."""
+
+    code = WRONG_USAGE
+
+
 def complain(failure: CommandError) -> int:
     """Print a failure on stderr; return its exit code."""
     sys.stderr.write(f"{printable(as_typed(failure.text()))}\n")
@@ -83,13 +89,11 @@ def complain(failure: CommandError) -> int:
 def failure_of(error: Exception) -> CommandError | None:
     """Return the failure that an error of a command is; None for an error that no command has foreseen."""
     if isinstance(error, ClusterError):
-        return CommandError(WRONG_USAGE if isinstance(error, MissingError) else FAILED, str(error))
+        return (UsageError if isinstance(error, MissingError) else CommandError)(str(error))
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in LOCAL_PACKAGES:
-        return CommandError(
-            WRONG_USAGE, f"the Python package {error.name} is missing: pip install 'trainium-eks[local]' brings it"
-        )
+        return UsageError(f"the Python package {error.name} is missing: pip install 'trainium-eks[local]' brings it")
     if isinstance(error, OSError) and (fault := machine_fault(error)):
-        return CommandError(FAILED, fault)
+        return CommandError(fault)
     return error if isinstance(error, CommandError) else None
 
 
@@ -98,11 +102,10 @@ def unexpected(error: Exception) -> CommandError:
     where = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{where.filename.rpartition('trainium_eks/')[2]}, line {where.lineno}"
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    title = (
+    return CommandError(
         f"{said[:_LONGEST_SAID]} ({place}). Something answered in a form that trn does not know, or trn has a fault: "
         f"{TRACEBACK}=1 before the command shows where it comes from; please report it with that"
     )
-    return CommandError(FAILED, title)
 
 
 def as_typed(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from trainium_eks.client import reading
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import UsageError
 from trainium_eks.client.logs import JobLog, PodFilter, PodLine, has_begun, targets, waiting_for
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.observed.watched import WatchedJob, of
@@ -57,7 +57,7 @@ class Follower:
     def __init__(self, session: Session, job: WatchedJob, wanted: PodFilter, say: Callable[[str], None]) -> None:
         if wanted.pods is not None and len(wanted.pods) > MOST_PODS:
             count = f"{len(wanted.pods)} nodes are more than can be followed ({MOST_PODS})"
-            raise CommandError(WRONG_USAGE, f"{count}: choose one by --node or --rank")
+            raise UsageError(f"{count}: choose one by --node or --rank")
         self._session = session
         self._job: WatchedJob | None = job
         self._name = job.name

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from trainium_eks.client import logs, reading
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.logs import JobLog, LogOptions, PodFilter, PodLine
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.objects.identity import ROLE
@@ -71,7 +71,7 @@ def read_removed(session: Session, name: str, options: LogOptions, missing: Comm
     title = f"{missing.title}; nothing that it wrote since {_second(sought.since)} is kept"
     lines = _in_order([_kept(session, sought)], sought, options)
     # The names of its pods are not known, but the only node is.
-    return JobLog(logs.batches(lines), None if sought.node is None else 1, nothing=CommandError(missing.code, title))
+    return JobLog(logs.batches(lines), None if sought.node is None else 1, nothing=UsageError(title))
 
 
 def read(session: Session, job: WatchedJob, options: LogOptions) -> JobLog:
@@ -94,11 +94,11 @@ def read(session: Session, job: WatchedJob, options: LogOptions) -> JobLog:
             troubles.append(str(error))
     nothing = None
     if troubles:
-        nothing = CommandError(FAILED, troubles[0])
+        nothing = CommandError(troubles[0])
     elif not live and job.ended is not None and reading.keeps(session):
-        nothing = CommandError(FAILED, f"{job.name} wrote nothing since {_second(since)} that is kept")
+        nothing = CommandError(f"{job.name} wrote nothing since {_second(since)} that is kept")
     elif not live:
-        nothing = CommandError(FAILED, logs.no_log(session, job, chosen, there))
+        nothing = CommandError(logs.no_log(session, job, chosen, there))
     lines = _in_order([before, *live], sought, options)
     return JobLog(logs.batches(lines), wanted.nodes, troubles, nothing, job)
 
@@ -108,7 +108,7 @@ def _removed(name: str, options: LogOptions, since: datetime) -> _Search:
     logs.check_choice(options)
     if options.rank:
         title = f"--rank {options.rank}: {name} was removed, and how many ranks its nodes had; --node N shows a node"
-        raise CommandError(WRONG_USAGE, title)
+        raise UsageError(title)
     rank = None if options.everything or options.node is not None else 0
     node = None if options.everything else options.node or 0
     return _Search(name, since, PodFilter(None, {}, rank, {}), node)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import UsageError
 from trainium_eks.model.validation.parsing import parse_yaml
 
 VARIABLE = "KUBECONFIG"
@@ -23,9 +23,7 @@ def list_files() -> tuple[Path, ...]:
     there = tuple(each for each in files if each.is_file())
     if files and not there:
         shown = ", ".join(map(str, files))
-        raise CommandError(
-            WRONG_USAGE, f"{VARIABLE} names {shown}, which is not there: correct it, or unset {VARIABLE}"
-        )
+        raise UsageError(f"{VARIABLE} names {shown}, which is not there: correct it, or unset {VARIABLE}")
     return there
 
 
@@ -41,7 +39,7 @@ def merge_files(files: Sequence[Path]) -> str:
                 made[key] += [_absolute(each, one, file) for each in found.get(key) or () if each["name"] not in known]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             reason = f"{VARIABLE} names {file}, which is not a kubeconfig ({error}): correct it, or unset {VARIABLE}"
-            raise CommandError(WRONG_USAGE, reason) from None
+            raise UsageError(reason) from None
     return json.dumps(made)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from trainium_eks.client import reading
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.session import Session
 from trainium_eks.diagnose.why_pending import why
 from trainium_eks.jobs.observed.watched import WatchedJob
@@ -105,7 +105,7 @@ def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
     """Return the pods and ranks that the options choose."""
     check_choice(options)
     if options.previous and options.follow:
-        raise CommandError(WRONG_USAGE, "the previous container writes no more: give --previous without --follow")
+        raise UsageError("the previous container writes no more: give --previous without --follow")
     query = _query(options)
     if not job.names_its_pods or job.nodes > MOST_NODES:
         return PodFilter(None, {}, None, query)
@@ -126,14 +126,14 @@ def check_choice(options: LogOptions) -> None:
     if options.everything:
         chosen.append("--all")
     if len(chosen) > 1:
-        raise CommandError(WRONG_USAGE, f"give one of {' and '.join(chosen)}")
+        raise UsageError(f"give one of {' and '.join(chosen)}")
 
 
 def _place(job: WatchedJob, options: LogOptions, nodes: int) -> tuple[int, int | None]:
     """Return the node's place, and the rank on it."""
     if options.node is not None:
         if not 0 <= options.node < nodes:
-            raise CommandError(WRONG_USAGE, f"--node {options.node}: {job.name} has nodes 0 to {nodes - 1}")
+            raise UsageError(f"--node {options.node}: {job.name} has nodes 0 to {nodes - 1}")
         return options.node, None
     rank = options.rank or 0
     each = job.ranks_per_node
@@ -141,9 +141,9 @@ def _place(job: WatchedJob, options: LogOptions, nodes: int) -> tuple[int, int |
         if rank == 0:
             return 0, 0
         title = f"--rank {rank}: {job.name} does not say how many ranks a node has; --node N shows all of a node"
-        raise CommandError(WRONG_USAGE, title)
+        raise UsageError(title)
     if not 0 <= rank < nodes * each:
-        raise CommandError(WRONG_USAGE, f"--rank {rank}: {job.name} has ranks 0 to {nodes * each - 1}")
+        raise UsageError(f"--rank {rank}: {job.name} has ranks 0 to {nodes * each - 1}")
     return divmod(rank, each)
 
 
@@ -170,8 +170,7 @@ def since_of(options: LogOptions) -> datetime:
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:
-        title = f"--since {text}: give a time such as 90s, 10m or 2h, or when it was: 2026-11-22T05:30:00Z"
-        raise CommandError(WRONG_USAGE, title)
+        raise UsageError(f"--since {text}: give a time such as 90s, 10m or 2h, or when it was: 2026-11-22T05:30:00Z")
     return at.astimezone(UTC)
 
 
@@ -188,11 +187,11 @@ def read(session: Session, job: WatchedJob, wanted: PodFilter) -> JobLog:
     pods = [pod for pod in chosen if has_begun(pod)]
     if not pods:
         reason = no_log(session, job, chosen, there)
-        return JobLog(iter(()), wanted.nodes, nothing=CommandError(FAILED, reason), job=job)
+        return JobLog(iter(()), wanted.nodes, nothing=CommandError(reason), job=job)
     answers, troubles = read_all(session, wanted, pods)
     merged = heapq.merge(*answers, key=lambda each: each.line.stamp)
     lines = (each for each in merged if each.line.is_of(wanted.local_rank))
-    nothing = CommandError(FAILED, troubles[0]) if troubles else None
+    nothing = CommandError(troubles[0]) if troubles else None
     return JobLog(batches(lines), wanted.nodes, troubles, nothing, job)
 
 

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import UsageError
 from trainium_eks.plan.recording.project import InvalidConfigError, ProjectError, load_project
 
 
@@ -16,9 +16,9 @@ def find_project(directory: Path | None) -> Path:
         if any((place / f"Pulumi{suffix}").is_file() for suffix in (".yaml", ".yml")):
             return place
     if directory and not start.is_dir():
-        raise CommandError(WRONG_USAGE, f"{directory} is not a directory")
+        raise UsageError(f"{directory} is not a directory")
     where = f"{directory} has" if directory else "this directory and those above it have"
-    raise CommandError(WRONG_USAGE, f"{where} no Pulumi.yaml; name the project with --directory")
+    raise UsageError(f"{where} no Pulumi.yaml; name the project with --directory")
 
 
 def check_stack(project: Path, stack: str) -> None:
@@ -28,6 +28,6 @@ def check_stack(project: Path, stack: str) -> None:
     except InvalidConfigError:
         return  # recording reports the errors in the values
     except ProjectError as error:
-        raise CommandError(WRONG_USAGE, str(error)) from None
+        raise UsageError(str(error)) from None
     for warning in settings.warnings:
         sys.stderr.write(f"warning: {warning}\n")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, by_process_rank
 from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, of_objects
@@ -45,11 +45,10 @@ def jobs(session: Session) -> list[WatchedJob]:
     batch = _list(session, "batch/v1", "Job")
     pytorch = _list(session, PYTORCH_API, "PyTorchJob")
     if volcano is None and batch is None:
-        title = (
+        raise UsageError(
             f"the jobs of namespace {session.namespace.name} may not be read with {session.kubeconfig}: "
             "its identity needs the team's access entry (`principals` of the namespace)"
         )
-        raise CommandError(WRONG_USAGE, title)
     trainer = _list(session, TRAINER_API, "TrainJob")
     return watched(volcano or (), batch or (), pytorch or (), trainer or ())
 
@@ -73,7 +72,7 @@ def missing_job_error(session: Session, name: str, found: Sequence[WatchedJob]) 
     names = [job.name for job in found]
     near = nearest(name, names)
     meant = f"did you mean {near}?" if near else f"there {_are(names)}; `trn jobs` lists them"
-    return CommandError(WRONG_USAGE, f"namespace {session.namespace.name} has no job {name!r}: {meant}")
+    return UsageError(f"namespace {session.namespace.name} has no job {name!r}: {meant}")
 
 
 def _are(names: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from trainium_eks.client import train_facts
 from trainium_eks.client.cluster_access import find_stack
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.ending import EndedJob
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.logs import JobLog, LogOptions, PodLine, check_choice, since_of
 from trainium_eks.client.notices import notice
 from trainium_eks.client.session import Session, find_namespace
@@ -40,9 +40,7 @@ def stop(jobs: SageMakerJobs, job: SageMakerWork) -> EndedJob:
         CommandError: an endpoint, which ``trn serve`` ends.
     """
     if job.kind == ENDPOINT:
-        raise CommandError(
-            WRONG_USAGE, f"{job.name} is an endpoint: trn serve --on sagemaker --stop {job.name} ends it"
-        )
+        raise UsageError(f"{job.name} is an endpoint: trn serve --on sagemaker --stop {job.name} ends it")
     if job.ended is None:
         jobs.stop(job)
     return EndedJob(job.name, 0, job.checkpoints, None, (), stopping=job.ended is None)
@@ -52,7 +50,7 @@ def stack_of(cluster: ClusterOptions) -> tuple[StackOutputs, NamespaceOutput]:
     """Return the outputs of a stack on AWS, and the team's namespace."""
     source = find_stack(cluster.stack, cluster.outputs, cluster.directory)
     if source.paths is not None:
-        raise CommandError(WRONG_USAGE, "the local cloud has no SageMaker; --stack names a stack on AWS")
+        raise UsageError("the local cloud has no SageMaker; --stack names a stack on AWS")
     return source.outputs, find_namespace(source.outputs, cluster.namespace, cluster.outputs)
 
 
@@ -78,7 +76,7 @@ class SageMakerTarget:
         made = sagemaker_job.plan(request, self._outputs, self._namespace, image, train_facts.unique())
         problems = [*filter(None, (wrong, no_image)), *(made if isinstance(made, tuple) else ())]
         if problems or isinstance(made, tuple):
-            raise CommandError(WRONG_USAGE, "the job was not submitted", problems, spell=str)
+            raise UsageError("the job was not submitted", problems, spell=str)
         return SageMakerSubmission(made, workspace.archive if workspace else "")
 
     def create(self, submission: SageMakerSubmission) -> "ManagedJob":
@@ -134,7 +132,7 @@ class ManagedJob:
         """Return the job as SageMaker has it now. CommandError: it is not there."""
         job = self._jobs.find(self.name)
         if job is None:
-            raise CommandError(FAILED, f"the job {self.name} is not there")
+            raise CommandError(f"the job {self.name} is not there")
         return job
 
     def wait(self, timeout_seconds: float | None = None) -> str:
@@ -160,7 +158,7 @@ class ManagedJob:
         found = [PodLine(job.name, place, line) for _, place, _, line in lines if line.is_of(rank)]
         if options.tail is not None:
             found = found[-options.tail :] if options.tail else []
-        nothing = CommandError(FAILED, f"{job.name} has no log yet: it is {job.state}{why(job)}")
+        nothing = CommandError(f"{job.name} has no log yet: it is {job.state}{why(job)}")
         return JobLog(iter([found]), nodes, nothing=nothing)
 
     def _coming_lines(self, node: int | None, since_ms: int) -> Iterator[list[PodLine]]:
@@ -190,11 +188,11 @@ def _choose_node(job: SageMakerWork, options: LogOptions) -> tuple[int | None, i
     """Return the chosen node, None for all, and the start of the log in milliseconds."""
     check_choice(options)
     if options.previous:
-        raise CommandError(WRONG_USAGE, "--previous is for jobs on EKS: SageMaker keeps all of a job's log")
+        raise UsageError("--previous is for jobs on EKS: SageMaker keeps all of a job's log")
     if options.rank:
-        raise CommandError(WRONG_USAGE, f"--rank {options.rank}: --node N shows all ranks of a node")
+        raise UsageError(f"--rank {options.rank}: --node N shows all ranks of a node")
     if options.node is not None and not 0 <= options.node < job.nodes:
-        raise CommandError(WRONG_USAGE, f"--node {options.node}: {job.name} has nodes 0 to {job.nodes - 1}")
+        raise UsageError(f"--node {options.node}: {job.name} has nodes 0 to {job.nodes - 1}")
     since = round(since_of(options).timestamp() * 1000) if options.since is not None else 0
     return None if options.everything else options.node or 0, since
 

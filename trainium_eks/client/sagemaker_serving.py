@@ -8,7 +8,7 @@ from typing import Any
 
 from trainium_eks.client import sagemaker, train_facts
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.serving import ModelRequest, meaning
 from trainium_eks.jobs.sagemaker import serving as requests
 from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
@@ -30,7 +30,7 @@ class SageMakerModels:
         where = self.outputs.sage_maker
         if where is None or not where.serving_types:
             found = requests.admitted(where, "", self.catalogue, batch=False)
-            raise CommandError(WRONG_USAGE, "SageMaker does not serve here", found, spell=str)  # type: ignore[arg-type]
+            raise UsageError("SageMaker does not serve here", found, spell=str)  # type: ignore[arg-type]
         self.where = where
         self.jobs = SageMakerJobs(self.outputs.region, where, self.namespace.name)
         self.serving = SageMakerServing(self.outputs.region, where)
@@ -46,7 +46,7 @@ class SageMakerModels:
         if found is not None and found.kind == ENDPOINT:
             return found
         meant = meaning(self.full(name), [each.name for each in self.jobs.endpoints()])
-        raise CommandError(WRONG_USAGE, f"no endpoint of the name {name!r} in {self.namespace.name}: {meant}")
+        raise UsageError(f"no endpoint of the name {name!r} in {self.namespace.name}: {meant}")
 
     def planned(
         self, wanted: ModelRequest, kind: str, more: Sequence[Problem] = (), *, field: str = "", instances: int = 1
@@ -80,7 +80,7 @@ class SageMakerModels:
         there = self.jobs.find(made.name) if kind == serving.SERVE else None
         if there is not None and there.state == "Failed":
             fix = f"trn serve --on sagemaker --stop {made.name} removes it"
-            raise CommandError(WRONG_USAGE, f"the endpoint {made.name} has failed, and takes no other model: {fix}")
+            raise UsageError(f"the endpoint {made.name} has failed, and takes no other model: {fix}")
         return replace(made, instances=instances), there is not None and there.kind == ENDPOINT
 
     def _model(self, model: str) -> tuple[str, Problem | None]:
@@ -106,12 +106,12 @@ class SageMakerModels:
             found = self.endpoint(name)
             if found.state == "Failed":
                 log = f"trn logs {name} shows its log, trn serve --on sagemaker --stop {name} ends it"
-                raise CommandError(FAILED, f"{name} does not answer{sagemaker.why(found)}; {log}")
+                raise CommandError(f"{name} does not answer{sagemaker.why(found)}; {log}")
             if found.status == "InService":
                 break
             time.sleep(sagemaker.LOOK_SECONDS)
         if found.reason:  # the update was rolled back
-            raise CommandError(FAILED, f"{name} answers with its earlier model: {printable(found.reason)}")
+            raise CommandError(f"{name} answers with its earlier model: {printable(found.reason)}")
         self.serving.tidy(name)
 
     def ask(self, name: str, texts: Sequence[str]) -> tuple[str, Any]:

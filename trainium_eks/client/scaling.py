@@ -3,7 +3,7 @@
 import time
 
 from trainium_eks.aws.sessions import Aws, AwsError, NotAllowedError
-from trainium_eks.client.failure import FAILED, CommandError
+from trainium_eks.client.failure import CommandError
 from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.submit import cluster_facts, planning
@@ -107,7 +107,6 @@ def await_nodes(session: Session, group: NodeGroupOutput, nodes: int, say: Say) 
                 or "EKS says nothing of it: `aws eks describe-nodegroup` and the group's Auto Scaling activities"
             )
             raise CommandError(
-                FAILED,
                 f"{group.name}: {ready} of {nodes} nodes are Ready after {READY_SECONDS:g} s",
                 detail=detail,
             )

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.client import reading, train_facts
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, as_typed
+from trainium_eks.client.failure import CommandError, UsageError, as_typed
 from trainium_eks.client.notices import say
 from trainium_eks.client.session import Session
-from trainium_eks.jobs.data.staging import CPU_POOL, DATA
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.objects.identity import KIND_LABEL
-from trainium_eks.jobs.objects.job import REFUSED
+from trainium_eks.jobs.objects.job import DATA, REFUSED
+from trainium_eks.jobs.objects.team_pod import CPU_POOL, NAME_LABEL
 from trainium_eks.jobs.serve import serving, serving_refusals
 from trainium_eks.jobs.serve.engines import Engine
 from trainium_eks.jobs.serve.serving import ModelService, ServingNodes
@@ -52,7 +52,7 @@ class ModelRequest:
     def refusal(self, kind: str, problems: Sequence[Problem]) -> CommandError:
         """Return the failure for a model with problems; see :data:`~.serving.SERVE` for the kinds."""
         done = "served" if kind == serving.SERVE else "used"
-        return CommandError(WRONG_USAGE, f"{self.model or 'the model'} cannot be {done}", problems, spell=str)
+        return UsageError(f"{self.model or 'the model'} cannot be {done}", problems, spell=str)
 
 
 def find(session: Session, wanted: ModelRequest, kind: str, more: Sequence[Problem] = ()) -> ModelService:
@@ -105,23 +105,19 @@ def apply(session: Session, served: ModelService) -> None:
     """Create the Deployment of a model and its Service, or change the Deployment."""
     api = session.api
     deployment, service = serving.objects(served, session.namespace)
-    reference = api.reference(deployment)
-    there = api.get(reference)
+    there = api.get(api.reference(deployment))
     if there is not None and not _is_ours(there):
-        raise CommandError(
-            WRONG_USAGE, f"a Deployment {reference.name} is there, and not of trn serve: choose a --name"
-        )
+        raise UsageError(f"a Deployment {served.name} is there, and not of trn serve: choose a --name")
     if there is None:
         made = api.create(deployment)
     else:
-        path = api.kind(reference.api_version, reference.kind).path(reference.namespace, reference.name)
         # Settings of an earlier request that this one has not must go, too.
         spec = _without_leftovers(there["spec"], deployment["spec"])
         changes = {"metadata": {"annotations": deployment["metadata"]["annotations"]}, "spec": spec}
-        made = api.request("PATCH", path, changes, content_type="application/merge-patch+json")
-    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": reference.name, "uid": made["metadata"]["uid"]}
+        made = batch_jobs.merge(api, deployment, changes)
     if api.get(api.reference(service)) is None:
-        api.create({**service, "metadata": {**service["metadata"], "ownerReferences": [owner]}})
+        owner = batch_jobs.owner_references({**deployment, "metadata": made["metadata"]})
+        api.create({**service, "metadata": {**service["metadata"], **owner}})
 
 
 def _without_leftovers(there: Mapping[str, Any], wanted: Json) -> Json:
@@ -143,7 +139,7 @@ def stop(session: Session, name: str) -> None:
         labels = f"{KIND_LABEL}={serving.SERVE}"
         there = session.api.list("apps/v1", "Deployment", namespace=namespace, labels=labels)
         meant = meaning(name, [name_of(each) for each in there])
-        raise CommandError(WRONG_USAGE, f"nothing of the name {name!r} is served in {namespace}: {meant}")
+        raise UsageError(f"nothing of the name {name!r} is served in {namespace}: {meant}")
     session.api.delete(reference, propagation="Background")
 
 
@@ -155,7 +151,7 @@ def meaning(name: str, names: Sequence[str]) -> str:
 
 def pods(session: Session, name: str) -> list[Json]:
     """Return the pods of a service."""
-    labels = f"{serving.NAME_LABEL}={name},{KIND_LABEL}={serving.SERVE}"
+    labels = f"{NAME_LABEL}={name},{KIND_LABEL}={serving.SERVE}"
     return session.api.list("v1", "Pod", namespace=session.namespace.name, labels=labels)
 
 
@@ -164,7 +160,7 @@ def why_not_ready(session: Session, name: str) -> tuple[str, bool]:
     never will."""
     deployment = session.api.get(_reference(session, name))
     if deployment is None:
-        raise CommandError(FAILED, f"{name} was ended")
+        raise CommandError(f"{name} was ended")
     status, wanted = deployment.get("status") or {}, deployment["spec"]["replicas"]
     counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
     is_seen = status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from trainium_eks.client import kubeconfig_variable
 from trainium_eks.client.cluster_access import StackAccess, find_source, open_kubeconfig
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import UsageError
 from trainium_eks.kube.api import Api
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
 from trainium_eks.model.validation.problems import nearest
@@ -62,7 +62,7 @@ def find_namespace(outputs: StackOutputs, name: str | None, file: Path | None = 
     names = [each.name for each in outputs.namespaces]
     if not names:
         stack = f"the stack of {file}" if file else "the stack"
-        raise CommandError(WRONG_USAGE, f"{stack} has no team namespace: add one under `trainium-eks:namespaces`")
+        raise UsageError(f"{stack} has no team namespace: add one under `trainium-eks:namespaces`")
     if name is None:
         return outputs.namespaces[0]
     for each in outputs.namespaces:
@@ -70,4 +70,4 @@ def find_namespace(outputs: StackOutputs, name: str | None, file: Path | None = 
             return each
     near = nearest(name, names)
     meant = f"; did you mean {near}?" if near else ""
-    raise CommandError(WRONG_USAGE, f"{name!r} is not one of the stack's namespaces ({', '.join(names)}){meant}")
+    raise UsageError(f"{name!r} is not one of the stack's namespaces ({', '.join(names)}){meant}")

@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.notices import say
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.data import staging, tokens
 from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.jobs.data.staging import StageRequest
 from trainium_eks.jobs.objects import batch_jobs
+from trainium_eks.jobs.objects.identity import KIND_LABEL
+from trainium_eks.jobs.objects.job import DATA
 from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, missing_secret
 from trainium_eks.kube.api import ApiError
 from trainium_eks.kube.errors import ClusterError
@@ -26,14 +28,12 @@ def resolve_request(session: Session, asked: StageRequest) -> StageRequest:
     preset = PRESETS.get(asked.source)
     to = asked.to or (preset.to if preset else "")
     if not to:
-        raise CommandError(
-            WRONG_USAGE, "say where to: --to PATH, a directory on the team's volume, as in --to data/wiki"
-        )
+        raise UsageError("say where to: --to PATH, a directory on the team's volume, as in --to data/wiki")
     request = replace(
         asked,
         source=preset.source if preset else _as_url(asked.source, is_local=session.is_local),
         # A training job's path is `/data/x`.
-        to=to.removeprefix(f"{staging.DATA}/").rstrip("/"),
+        to=to.removeprefix(f"{DATA}/").rstrip("/"),
         extract=asked.extract or bool(preset and preset.extract),
         include=asked.include or (preset.include if preset else ()),
     )
@@ -41,7 +41,7 @@ def resolve_request(session: Session, asked: StageRequest) -> StageRequest:
     if not found:
         request, found = _with_token(request, session)
     if found:
-        raise CommandError(FAILED, f"{asked.source} cannot be staged", found, spell=str)
+        raise CommandError(f"{asked.source} cannot be staged", found, spell=str)
     return request
 
 
@@ -72,7 +72,7 @@ def _as_url(source: str, *, is_local: bool) -> str:
     near = nearest(source, PRESETS)
     meant = f"; did you mean {near}?" if near else "; trn stage --list shows the presets"
     kinds = "a preset, a URL or a path of this machine" if is_local else "a preset or a URL"
-    raise CommandError(WRONG_USAGE, f"{source!r} is not {kinds}{meant}")
+    raise UsageError(f"{source!r} is not {kinds}{meant}")
 
 
 def _objects(session: Session, request: StageRequest, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -99,13 +99,13 @@ def _local_image(*, make: bool) -> str:
             found = images.make(recipe, say)
         except ClusterError as error:
             fix = "set PIP_INDEX_URL to an index that has them, or name an image of this machine with --image"
-            raise CommandError(FAILED, f"{error}\n{fix}") from None
+            raise CommandError(f"{error}\n{fix}") from None
     return found.reference if found else f"{images.PREFIX}{recipe.name}"
 
 
 def job_of(session: Session, request: StageRequest) -> tuple[str, bool]:
     """Return the Job that stages the request, and whether it is new."""
-    labels = f"{staging.KIND_LABEL}={staging.KIND}"
+    labels = f"{KIND_LABEL}={staging.KIND}"
     for job in session.api.list("batch/v1", "Job", namespace=session.namespace.name, labels=labels):
         annotations, name = job["metadata"].get("annotations") or {}, job["metadata"]["name"]
         if annotations.get(staging.TO_ANNOTATION) != request.to or batch_jobs.end_of(job) is not None:
@@ -116,13 +116,11 @@ def job_of(session: Session, request: StageRequest) -> tuple[str, bool]:
         if annotations.get(staging.REQUEST_ANNOTATION) == request.digest:
             return name, False
         source = annotations.get(staging.SOURCE_ANNOTATION)
-        raise CommandError(
-            FAILED, f"{request.to} is being staged from {source} by the Job {name}: wait, or trn cancel {name}"
-        )
+        raise CommandError(f"{request.to} is being staged from {source} by the Job {name}: wait, or trn cancel {name}")
     name = staging.job_name(request, secrets.token_hex(3))
     config_map, job = _objects(session, _with_image(request, session, make=True), name)
     try:
         batch_jobs.submit(session.api, job, (config_map,))
     except ApiError as error:
-        raise CommandError(FAILED, f"the Job is refused: {error}") from None
+        raise CommandError(f"the Job is refused: {error}") from None
     return name, True

@@ -4,7 +4,7 @@ import shlex
 from dataclasses import replace
 
 from trainium_eks.client import train_facts
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import UsageError
 from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
 from trainium_eks.client.train_request import local_example, read_options, request_of
@@ -39,7 +39,7 @@ def plan(options: TrainOptions, session: Session, say: Say) -> Submission:
     if isinstance(planned, tuple) or wrong is not None:
         refused = [each for each in problems if each.severity is Severity.REFUSE]
         name = "the job" if isinstance(planned, tuple) else f"the job {planned.job.name}"
-        raise CommandError(WRONG_USAGE, f"{name} was not submitted", refused, spell=str)
+        raise UsageError(f"{name} was not submitted", refused, spell=str)
     return replace(planned, workspace=workspace)
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from trainium_eks.client import ending, kept_logs, reading, sagemaker, scaling, submitting, torchx
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.ending import EndedJob
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.follow import follow
 from trainium_eks.client.logs import JobLog, LogOptions, choose, read
 from trainium_eks.client.notices import Say, notice
@@ -77,7 +77,7 @@ class Team:
                 the command has.
         """
         if options.on != "eks" or options.torchx:
-            raise CommandError(WRONG_USAGE, "only `trn train` submits to SageMaker and by TorchX")
+            raise UsageError("only `trn train` submits to SageMaker and by TorchX")
         return self.create(self.plan(options))
 
     def plan(self, options: TrainOptions, say: Say = notice) -> Submission:
@@ -94,7 +94,7 @@ class Team:
         try:
             validate(session.api, objects, say)
         except NoSuchKindError:
-            raise CommandError(FAILED, submitting.no_controller(job.form, session)) from None
+            raise CommandError(submitting.no_controller(job.form, session)) from None
         if job.options.scale:
             scaling.for_gang(session, submission.group, job.nodes, say)
         reference = session.api.reference(objects[-1])
@@ -132,7 +132,7 @@ class Team:
                 raise missing
             return kept_logs.read_removed(self.session, name, options, missing)
         offer = f". What a removed job wrote: trn logs {name} --since 24h" if keeps else ""
-        raise CommandError(missing.code, f"{missing.title}{offer}")
+        raise UsageError(f"{missing.title}{offer}")
 
     def wait(self, name: str, timeout_seconds: float | None = None) -> str:
         """Wait for the end of a job on EKS or SageMaker, as :meth:`Job.wait`; return its state.
@@ -221,7 +221,7 @@ class Job:
             else:
                 answered = time.monotonic()
                 if found is None:
-                    raise CommandError(FAILED, f"the job {self.name} was deleted")
+                    raise CommandError(f"the job {self.name} was deleted")
                 seen = watched_job(found)
                 if seen.ended is not None:
                     return seen.state

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from trainium_eks.client import reading
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
 from trainium_eks.diagnose import why_not_started
-from trainium_eks.jobs.data.staging import DATA
+from trainium_eks.jobs.objects.job import DATA
 from trainium_eks.jobs.observed.job_snapshot import JobSnapshot
 from trainium_eks.jobs.watch import tensorboard
 from trainium_eks.jobs.watch.profiling import output_of
@@ -44,7 +44,7 @@ def logs_of(session: Session, name: str, image: str | None) -> tuple[str, str]:
         near = nearest(name, [each.name for each in found])
         removed = "of one that was removed, name an image with TensorBoard by --image"
         meant = f"did you mean {near}?" if near else removed
-        raise CommandError(WRONG_USAGE, f"namespace {session.namespace.name} has no job {name!r}: {meant}")
+        raise UsageError(f"namespace {session.namespace.name} has no job {name!r}: {meant}")
     tasks = job.source["spec"].get("tasks") if job else None
     # A program that writes TensorBoard's logs needs the same package.
     own = str(tasks[0]["template"]["spec"]["containers"][0]["image"]) if tasks else ""
@@ -75,12 +75,12 @@ def in_a_pod(
         forwarding = pod_channels.Forwarding(session, reference.name, tensorboard.PORT, port)
         url = f"http://127.0.0.1:{forwarding.local_port}"
         if not _answers(url, lambda: _phase(session.api.get(reference)) == "Running"):
-            raise CommandError(FAILED, _why_ended(session, reference.name, image))
+            raise CommandError(_why_ended(session, reference.name, image))
         yield url
     except pod_channels.NoChannelError as error:
-        raise CommandError(FAILED, f"the port of {reference.name} cannot be reached: {error}") from None
+        raise CommandError(f"the port of {reference.name} cannot be reached: {error}") from None
     except OSError as error:
-        raise CommandError(WRONG_USAGE, f"port {port} of this machine cannot be had: {error.strerror}") from None
+        raise UsageError(f"port {port} of this machine cannot be had: {error.strerror}") from None
     finally:
         if forwarding is not None:
             forwarding.close()
@@ -98,16 +98,16 @@ def _await_running(session: Session, pod: ObjectReference, image: str, say: Say)
     while True:
         found = session.api.get(pod)
         if found is None or _phase(found) in ("Failed", "Succeeded"):
-            raise CommandError(FAILED, _why_ended(session, pod.name, image))
+            raise CommandError(_why_ended(session, pod.name, image))
         if _phase(found) == "Running":
             return
         about = {"metadata": {"name": pod.name}, "spec": {}}
         reason = next(why_not_started.reasons(JobSnapshot(reading.now(), about, pods=(found,))), None)
         waits = reason.sentence if reason else "it waits for a node of the CPU pool"
         if reason and reason.fix:
-            raise CommandError(FAILED, f"TensorBoard does not start: {waits}\n  → {reason.fix}")
+            raise CommandError(f"TensorBoard does not start: {waits}\n  → {reason.fix}")
         if time.monotonic() > deadline:
-            raise NotStartedError(FAILED, f"TensorBoard did not start within {START_SECONDS:.0f} s: {waits}")
+            raise NotStartedError(f"TensorBoard did not start within {START_SECONDS:.0f} s: {waits}")
         if waits != said:
             said = waits
             say(f"TensorBoard: {waits}")
@@ -149,7 +149,7 @@ def local_command(session: Session, name: str, directory: str, port: int) -> lis
     program = shutil.which("tensorboard") or next((str(each) for each in programs if each.is_file()), None)
     if program is None:
         title = "no tensorboard on PATH, nor in a local image: make one (trn local images make torch), or install it"
-        raise CommandError(WRONG_USAGE, title)
+        raise UsageError(title)
     if logs is None or not logs.is_dir():
-        raise CommandError(FAILED, f"{name} has written no TensorBoard logs: there is no {directory} on its volume")
+        raise CommandError(f"{name} has written no TensorBoard logs: there is no {directory} on its volume")
     return [program, "--logdir", str(logs), "--host", "127.0.0.1", "--port", str(port)]

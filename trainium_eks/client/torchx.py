@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.objects import torchx_app, volcano_job
 from trainium_eks.jobs.objects.job import TrainingJob
@@ -37,10 +37,10 @@ def submit(job: TrainingJob, session: Session) -> str:
     elif volcano_job.is_one_task(job):
         refusal = f"TorchX cannot submit a gang of {job.nodes} nodes; leave --torchx out"
     if refusal or program is None:
-        raise CommandError(WRONG_USAGE, refusal)
+        raise UsageError(refusal)
     environment = {**os.environ, "KUBECONFIG": str(session.kubeconfig)}
     result = subprocess.run([program, *command(job)[1:]], env=environment, capture_output=True, text=True, check=False)
     handle = _HANDLE.search(result.stdout)
     if result.returncode or handle is None:
-        raise CommandError(FAILED, "TorchX did not submit the job", detail=(result.stderr or result.stdout)[-4000:])
+        raise CommandError("TorchX did not submit the job", detail=(result.stderr or result.stdout)[-4000:])
     return handle["name"]

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import UsageError
 from trainium_eks.jobs.data.workspace import Workspace, pack
 from trainium_eks.jobs.objects.job import Program
 from trainium_eks.jobs.objects.options import TrainOptions, words
@@ -39,7 +39,7 @@ def read_options(options: TrainOptions) -> TrainOptions:
     except ValidationError as error:
         problems += [_problem(str(each["loc"][0]), given, each["msg"]) for each in error.errors()]
     if problems:
-        raise CommandError(WRONG_USAGE, "the job was not submitted", problems, spell=str)
+        raise UsageError("the job was not submitted", problems, spell=str)
     return replace(options, **dict(checked))
 
 
@@ -140,14 +140,14 @@ def _words(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise CommandError(WRONG_USAGE, f"--script-args cannot be read as words of a shell ({error}): {text}") from None
+        raise UsageError(f"--script-args cannot be read as words of a shell ({error}): {text}") from None
 
 
 def _example(name: str) -> str:
     if name and name not in EXAMPLES:
         near = nearest(name, EXAMPLES)
         meant = f"; did you mean {near}?" if near else ""
-        raise CommandError(WRONG_USAGE, f"--example {name}: there are {', '.join(EXAMPLES)}{meant}")
+        raise UsageError(f"--example {name}: there are {', '.join(EXAMPLES)}{meant}")
     return EXAMPLES[name].module if name else ""
 
 
@@ -156,6 +156,6 @@ def _variables(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise CommandError(WRONG_USAGE, f"--env {pair}: write it as NAME=VALUE")
+            raise UsageError(f"--env {pair}: write it as NAME=VALUE")
         found[name] = value
     return found

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from trainium_eks import __version__, cli
 from trainium_eks.cli.app import app
 from trainium_eks.cli.shared.command import ENVIRONMENT, IMAGES, JOBS, LOCAL, RUNS_HERE, Entry, LazyGroup, choose
-from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError, as_typed, complain
+from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError, UsageError, as_typed, complain
 from trainium_eks.kube.errors import ClusterError, MissingError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.paths import Paths
@@ -220,14 +220,14 @@ def test_command_is_shown_shell_quoted(monkeypatch, capsys):
     monkeypatch.setattr(shutil, "which", lambda _: None)
     typed = "run `./trn local up`, then ./trn doctor; not attrn plan"
     assert as_typed(text) == as_typed(typed) == typed
-    assert complain(CommandError(FAILED, text)) == FAILED
+    assert complain(CommandError(text)) == FAILED
     assert capsys.readouterr().err == f"{typed}\n"
 
 
 @pytest.mark.parametrize(
     ("error", "code", "told"),
     [
-        (CommandError(WRONG_USAGE, "no such job"), WRONG_USAGE, "no such job\n"),
+        (UsageError("no such job"), WRONG_USAGE, "no such job\n"),
         (ClusterError("nobody answers"), FAILED, "nobody answers\n"),
         (MissingError("there is no kubectl"), WRONG_USAGE, "there is no kubectl\n"),
         (KeyboardInterrupt(), INTERRUPTED, "\nInterrupted.\n"),

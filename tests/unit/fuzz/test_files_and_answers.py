@@ -19,7 +19,7 @@ from trainium_eks.cli.app import app
 from trainium_eks.cli.jobs import kubeconfig
 from trainium_eks.cli.shared import programs
 from trainium_eks.client import cluster_access, kubeconfig_variable
-from trainium_eks.client.failure import TRACEBACK, CommandError
+from trainium_eks.client.failure import TRACEBACK, CommandError, UsageError
 from trainium_eks.diagnose.local_report import LocalReport, ReportError
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.requests import Requests
@@ -173,7 +173,7 @@ def _or_value_error(read):
     try:
         return read()
     except ValueError as error:
-        raise CommandError(2, str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -21,7 +21,7 @@ from trainium_eks.cli.shared.command import RUNS_HERE, App
 from trainium_eks.cli.shared.console import Console, show_sections, table
 from trainium_eks.cli.shared.durations import duration
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
-from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError, as_typed
+from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError, UsageError, as_typed
 from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.problems import plural
@@ -91,7 +91,7 @@ def acceptance(
         began = state or State(stack, on_local_cloud, time.time())
         run = Run(folder / "run.json", began, steps, limits, _teller(no_color=no_color))
     except RunError as error:
-        raise CommandError(WRONG_USAGE, str(error)) from None
+        raise UsageError(str(error)) from None
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
@@ -113,9 +113,7 @@ def _open(project: Path, stack: str, *, is_local: bool) -> tuple[Path, State | N
         if state.ended is None:
             if state.local is not is_local:
                 option = "with --local" if state.local else "without --local"
-                raise CommandError(
-                    WRONG_USAGE, f"a run of {stack} has not ended: resume it, {option}, before another begins"
-                )
+                raise UsageError(f"a run of {stack} has not ended: resume it, {option}, before another begins")
             return files[-1].parent, state
     return project / FOLDER / stack / datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ"), None
 
@@ -125,31 +123,29 @@ def _refuse_others(graph: Graph, project: Path, *, is_local: bool) -> None:
     protected = [each.name for each in graph.resources if each.options.protect and each.custom]
     if protected:
         title = f"{graph.stack} protects {plural(len(protected), 'resource')}, and a run destroys at its end"
-        raise CommandError(WRONG_USAGE, f"{title}: take a stack without `production` (Pulumi.acceptance.yaml)")
+        raise UsageError(f"{title}: take a stack without `production` (Pulumi.acceptance.yaml)")
     if is_local:
         there = Paths.of(project, graph.stack).root.exists()
         how = f"trn local down --stack {graph.stack}"
     else:
         if missing := deploy.complaints():
-            raise CommandError(WRONG_USAGE, "\n".join(missing))
+            raise UsageError("\n".join(missing))
         try:
             there = not StackState.ask(graph.stack, project).is_empty
         except StateError as error:
             how = f"pulumi stack init {graph.stack}, in the backend of its state (docs/deploying.md)"
-            raise CommandError(WRONG_USAGE, f"{error}\n  Make the stack first: {how}") from None
+            raise UsageError(f"{error}\n  Make the stack first: {how}") from None
         how = f"trn deploy destroy --stack {graph.stack}"
     if there:
         title = f"{graph.stack} is there already, and a run destroys at its end what it has made itself alone"
-        raise CommandError(WRONG_USAGE, f"{title}.\n  Take another stack, or remove this one first: {how}")
+        raise UsageError(f"{title}.\n  Take another stack, or remove this one first: {how}")
 
 
 def _limits(graph: Graph, known: Facts, max_usd: float, max_hours: float) -> Limits:
     bill = cost.estimate(graph)
     if bill.unknown and not known.local:
         what = ", ".join(bill.unknown)
-        raise CommandError(
-            WRONG_USAGE, f"no price is known for {what}, so no limit of cost can be kept: give it in `instanceTypes`"
-        )
+        raise UsageError(f"no price is known for {what}, so no limit of cost can be kept: give it in `instanceTypes`")
     # Deletion takes about as long as creation; an interrupted `up` first ends what it has begun.
     closing = 600.0 if known.local else 1.5 * known.up_seconds
     return Limits(max_usd, max_hours * 3600, 0.0 if known.local else bill.hourly_usd, closing)
@@ -162,7 +158,7 @@ def _check_limits(steps: Sequence[Step], limits: Limits) -> None:
         wanted += limits.closing_seconds
         usd = limits.usd(wanted)
         title = f"the steps take {duration(wanted)} and cost {usd:.2f} USD by the plan, which is above the limits"
-        raise CommandError(WRONG_USAGE, f"{title}: --max-usd {usd * 1.5:.0f} --max-hours {wanted / 2400:.1f}")
+        raise UsageError(f"{title}: --max-usd {usd * 1.5:.0f} --max-hours {wanted / 2400:.1f}")
 
 
 def _show_plan(steps: Sequence[Step], limits: Limits, state: State | None, folder: Path) -> None:
@@ -184,9 +180,9 @@ def _show_plan(steps: Sequence[Step], limits: Limits, state: State | None, folde
 
 def _agree(stack: str, limits: Limits) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise CommandError(WRONG_USAGE, "the cost cannot be confirmed without a terminal: --yes confirms it")
+        raise UsageError("the cost cannot be confirmed without a terminal: --yes confirms it")
     if not typer.confirm(f"Make {stack}, try it and destroy it, for at most {limits.max_usd:g} USD?"):
-        raise CommandError(FAILED, "Nothing was begun.")
+        raise CommandError("Nothing was begun.")
 
 
 def _teller(*, no_color: bool) -> Callable[[Step, StepResult | None], None]:

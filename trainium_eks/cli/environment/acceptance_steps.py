@@ -10,7 +10,7 @@ from typing import Any
 from trainium_eks import whole_file
 from trainium_eks.aws.sessions import client, saying
 from trainium_eks.client.cluster_access import find_source, open_kubeconfig
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.jobs.watch.steps import parse_all
 from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError
@@ -67,11 +67,10 @@ def facts(graph: Graph, *, local: bool) -> Facts:
     """Return the facts; CommandError for a program without a group of two nodes."""
     groups = [each for each in graph.outputs.get("nodeGroups") or () if (each.get("desiredSize") or 0) >= 2]
     if not groups:
-        title = (
+        raise UsageError(
             f"{graph.stack} has no accelerator group with two nodes, and the run needs a gang of two: set "
             "`desiredSize: 2` of one (Pulumi.acceptance.yaml is an example)"
         )
-        raise CommandError(WRONG_USAGE, title)
     version = next((str(each.inputs.get("version")) for each in graph.of_type("aws:eks/cluster:Cluster")), "")
     kinds = {each.type.rpartition(":")[2] for each in graph.resources}
     return Facts(

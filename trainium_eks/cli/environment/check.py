@@ -13,7 +13,7 @@ from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.cli.shared.report import counted, sections
 from trainium_eks.cli.shared.with_cluster_options import Directory, Json, NoColor, Stack
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import FAILED, WRONG_USAGE, UsageError
 from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.model.finding import Report, Status
 from trainium_eks.operate.preflight import run as preflight
@@ -61,7 +61,7 @@ def look(graph: Graph, *, quiet: bool = False) -> Report:
         with Console(stderr=True).status(f"Asking AWS about {graph.stack}"):
             return preflight.look(graph)
     except ValueError as error:
-        raise CommandError(WRONG_USAGE, str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def show(report: Report, *, only_troubles: bool = False, no_color: bool = False) -> None:
@@ -94,7 +94,7 @@ def signed_in(account: Account) -> Account:
     try:
         account.caller()
     except NoCredentialsError as error:
-        raise CommandError(WRONG_USAGE, str(error)) from None
+        raise UsageError(str(error)) from None
     except (NotCheckedError, RequestError):
         pass  # each finding repeats the error
     return account

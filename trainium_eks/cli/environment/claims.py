@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.client.cluster_access import open_stack
-from trainium_eks.client.failure import FAILED, CommandError
+from trainium_eks.client.failure import CommandError
 from trainium_eks.kube.volume_users import find_volume_users
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.operate.cleanup.state import StackState, StateError
@@ -98,7 +98,7 @@ def preview_claims(project: Path, stack: str, arguments: Sequence[str]) -> tuple
         if not any(StackState.ask(stack, project).of_type(CLAIM)):
             return ()
     except StateError as error:
-        raise CommandError(FAILED, str(error)) from None
+        raise CommandError(str(error)) from None
     passed = [each for each in arguments if each not in NOT_FOR_PREVIEW]
     command = ["pulumi", "preview", "--json", "--stack", stack, *passed]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
@@ -106,7 +106,7 @@ def preview_claims(project: Path, stack: str, arguments: Sequence[str]) -> tuple
         return deleted_claims(parse_json(done.stdout[done.stdout.index("{") :]))
     except ValueError:
         said = (done.stderr or done.stdout).strip()[-500:] or "no answer"
-        raise CommandError(FAILED, f"pulumi preview: {said}") from None
+        raise CommandError(f"pulumi preview: {said}") from None
 
 
 def ask_cluster(project: Path, stack: str) -> Ask:

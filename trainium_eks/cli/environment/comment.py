@@ -14,7 +14,7 @@ from trainium_eks.cli.shared import output, programs, recording
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, Stack, Stub
 from trainium_eks.cli.shared.programs import Programs, document
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, complain
+from trainium_eks.client.failure import FAILED, CommandError, UsageError, complain
 from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.operate.review import review, scrubbing
 from trainium_eks.operate.review.comment import PLATFORMS, render
@@ -99,7 +99,7 @@ def _programs(
 ) -> Programs:
     if [against, before, preview].count(None) != 2 or (before and not after):
         wanted = "--against REF, --before FILE with --after FILE, or --preview FILE"
-        raise CommandError(WRONG_USAGE, f"nothing to compare: give one of {wanted}")
+        raise UsageError(f"nothing to compare: give one of {wanted}")
     if preview is not None:
         return programs.of_preview(preview, after, stack)
     if before is not None and after is not None:
@@ -118,7 +118,7 @@ def _review(programs: Programs, stack: str, directory: Path | None, preflight: P
         try:
             judged = replace(judged, checks=review.findings(document(preflight)))
         except ValueError as error:
-            raise CommandError(WRONG_USAGE, f"{preflight} is not what `trn check --json` prints: {error}") from None
+            raise UsageError(f"{preflight} is not what `trn check --json` prints: {error}") from None
     if preview is not None:
         plan = after if isinstance(after, Graph) and after is not preview.after else None
         failed = Refusal("the preview failed", detail="\n".join(preview.errors)) if preview.errors else None
@@ -140,9 +140,9 @@ def _text(
         scrubber = scrubbing.scrubber(graphs, scrub, show_accounts=show_accounts)
         return render(judged, PLATFORMS[platform], scrubber, link)
     except re.error as error:
-        raise CommandError(WRONG_USAGE, f"--scrub {error.pattern!r} is not a regular expression: {error}") from None
+        raise UsageError(f"--scrub {error.pattern!r} is not a regular expression: {error}") from None
     except ValueError as error:
-        raise CommandError(WRONG_USAGE, str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def _write(text: str, path: Path | None) -> None:
@@ -152,4 +152,4 @@ def _write(text: str, path: Path | None) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise CommandError(WRONG_USAGE, f"cannot write {path}: {error.strerror}") from None
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None

@@ -21,7 +21,7 @@ from trainium_eks.cli.environment import check, claims, destroy
 from trainium_eks.cli.shared import recording
 from trainium_eks.cli.shared.command import RUNS_HERE, App
 from trainium_eks.cli.shared.options import Directory, Stack
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.operate.denied_calls import find_denied_calls, format_denied_calls
 from trainium_eks.plan import cost
@@ -71,7 +71,7 @@ def deploy(
     project = find_project(directory)
     check_stack(project, stack)
     if missing := complaints():
-        raise CommandError(WRONG_USAGE, "\n".join(missing))
+        raise UsageError("\n".join(missing))
     with recording.spinner(f"Recording {stack}"):
         graph = recording.record(project, stack)
     run(operation.value, graph, project, arguments or [])
@@ -220,9 +220,7 @@ def check_account(graph: Graph) -> None:
         return  # a program without a region makes nothing in AWS
     check.show(found, only_troubles=True)
     if found.failed:
-        raise CommandError(
-            FAILED, f"Fix the failures, or continue anyway with {SKIP_CHECK} (make up ARGS={SKIP_CHECK})."
-        )
+        raise CommandError(f"Fix the failures, or continue anyway with {SKIP_CHECK} (make up ARGS={SKIP_CHECK}).")
 
 
 def confirm_cost(graph: Graph, arguments: Sequence[str], hourly_usd: float) -> None:
@@ -231,7 +229,7 @@ def confirm_cost(graph: Graph, arguments: Sequence[str], hourly_usd: float) -> N
     if told or any(each in CONFIRMED for each in arguments) or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return
     if not typer.confirm(f"{graph.stack} costs about ${hourly_usd:,.2f} an hour from now on. Begin?"):
-        raise CommandError(FAILED, "Nothing was changed.")
+        raise CommandError("Nothing was changed.")
 
 
 def spare_jobs(graph: Graph, project: Path, arguments: Sequence[str], *, patient: bool) -> None:
@@ -261,4 +259,4 @@ def spare_jobs(graph: Graph, project: Path, arguments: Sequence[str], *, patient
         )
         return
     if found:
-        raise CommandError(FAILED, claims.refusal(found))
+        raise CommandError(claims.refusal(found))

@@ -9,7 +9,7 @@ import typer
 from trainium_eks.aws import sessions
 from trainium_eks.cli.shared import stack_state
 from trainium_eks.client.cluster_access import open_stack
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.jobs.objects.forms import KINDS
 from trainium_eks.jobs.observed.watched import watched
 from trainium_eks.kube.api import Api, NoSuchKindError
@@ -56,7 +56,6 @@ def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
     except StateError as error:
         if minutes and any(each.type.startswith("aws:fsx/dataRepositoryAssociation:") for each in graph.resources):
             raise CommandError(
-                FAILED,
                 f"which file systems have to be exported cannot be read: {error}\n"
                 f"  To destroy it without an export: {NO_EXPORT}. What S3 lacks is lost then.",
             ) from None
@@ -82,7 +81,7 @@ def export_minutes(arguments: Sequence[str]) -> float:
             except ValueError:
                 minutes = 0.0
             if not 0 < minutes <= 10_080:
-                raise CommandError(WRONG_USAGE, f"{each}: a number of minutes, more than 0 and at most 10080 (a week)")
+                raise UsageError(f"{each}: a number of minutes, more than 0 and at most 10080 (a week)")
     return 0.0 if NO_EXPORT in arguments else minutes
 
 
@@ -115,7 +114,6 @@ def refuse_protected(graph: Graph, arguments: Sequence[str]) -> None:
     skipped = next((argument for argument in arguments if argument in SKIP_PREVIEW), None)
     flag = f" {skipped} would also bypass Pulumi's protection check." if skipped else ""
     raise CommandError(
-        FAILED,
         f"{graph.stack} protects {plural(len(kept), 'resource')} ({', '.join(kept[:3])}, …), so it is not destroyed."
         f"{flag}\n"
         "  To destroy it anyway: set `production: false` (and `fileSystem.protect: false` where it is set) in "
@@ -188,7 +186,6 @@ def confirm_job_end(jobs: Sequence[str] | None, *, confirmed: bool) -> None:
     if sys.stdin.isatty() and sys.stdout.isatty() and typer.confirm("End them and continue?"):
         return
     raise CommandError(
-        FAILED,
         "Nothing was destroyed. Let the jobs end, end them (trn cancel NAME --namespace TEAM), or destroy all the same "
         "with --yes.",
     )
@@ -215,4 +212,4 @@ def export(state: StackState, stack: str, project: Path, minutes: float) -> None
             if off := begun.resume():
                 typer.echo(f"  If you do not destroy the stack now:\n{off}")
     except (exporting.NotExportedError, sessions.AwsError) as error:
-        raise CommandError(FAILED, str(error)) from None
+        raise CommandError(str(error)) from None

@@ -15,7 +15,7 @@ from trainium_eks.cli.shared.console import show_sections, table
 from trainium_eks.cli.shared.report import counted, sections
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, as_typed
+from trainium_eks.client.failure import FAILED, UsageError, as_typed
 from trainium_eks.client.notices import notice
 from trainium_eks.diagnose.diagnosis import UNREAD
 from trainium_eks.model.finding import Report, Status
@@ -114,7 +114,7 @@ def _page(cluster: ClusterOptions, name: str) -> bool:
         if not name.islower():
             near = nearest(name, [*severities, *catalogue.BY_NAME])
             meant = f"did you mean {near}?" if near else "`trn doctor --list` lists them"
-            raise CommandError(WRONG_USAGE, f"there is no alert, fault or job {name!r}: {meant}")
+            raise UsageError(f"there is no alert, fault or job {name!r}: {meant}")
         return False
     text = runbook.page(alert) if alert else f"# {name}\n\n{catalogue.BY_NAME[name].page()}"
     text = text.replace("STACK", cluster.stack) if cluster.stack else text

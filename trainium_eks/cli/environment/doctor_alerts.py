@@ -80,7 +80,7 @@ def _firing(cluster: ClusterOptions) -> list[Firing]:
             with _forwarded(session, pod) as url:
                 return _ask(url, pod)
     except ClusterError as error:
-        raise CommandError(FAILED, str(error)) from error
+        raise CommandError(str(error)) from error
 
 
 def _pod(session: Session) -> str:
@@ -90,17 +90,15 @@ def _pod(session: Session) -> str:
     except ApiError as error:
         if error.status not in (401, 403):
             raise
-        raise CommandError(FAILED, f"{_refused(session)}: {error}") from None
+        raise CommandError(f"{_refused(session)}: {error}") from None
     if not found:
         title = f"there is no Prometheus in the cluster (no pod {LABELS} in the namespace {NAMESPACE.name})"
         where = "the local cloud runs none" if session.is_local else "`observability.metrics` in the config installs it"
-        raise CommandError(FAILED, f"{title}: {where}")
+        raise CommandError(f"{title}: {where}")
     ready = [pod for pod in found if is_ready(pod)]
     if not ready:
         names = ", ".join(map(name_of, found))
-        raise CommandError(
-            FAILED, f"Prometheus is not ready ({names}): kubectl describe pods --namespace {NAMESPACE.name}"
-        )
+        raise CommandError(f"Prometheus is not ready ({names}): kubectl describe pods --namespace {NAMESPACE.name}")
     return name_of(ready[0])
 
 
@@ -117,7 +115,7 @@ def _forwarded(session: Session, pod: str) -> Iterator[str]:
     try:
         pod_channels.check_port_forward(session, pod, PORT)
     except pod_channels.NoChannelError as error:
-        raise CommandError(FAILED, f"{_refused(session)}: {error}") from None
+        raise CommandError(f"{_refused(session)}: {error}") from None
     forwarding = pod_channels.Forwarding(session, pod, PORT, 0)
     try:
         yield f"http://127.0.0.1:{forwarding.local_port}"
@@ -132,6 +130,6 @@ def _ask(url: str, pod: str) -> list[Firing]:
         with opener.open(f"{url}/api/v1/alerts", timeout=ANSWER_SECONDS) as answer:
             return answers.read(json.load(answer))
     except (OSError, HTTPException) as error:
-        raise CommandError(FAILED, f"{pod} does not answer: {error}") from None
+        raise CommandError(f"{pod} does not answer: {error}") from None
     except ValueError as error:
-        raise CommandError(FAILED, f"{pod} answered something else: {error}") from None
+        raise CommandError(f"{pod} answered something else: {error}") from None

@@ -14,7 +14,7 @@ import typer
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack, Stub
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError, complain
+from trainium_eks.client.failure import FAILED, CommandError, UsageError, complain
 from trainium_eks.client.project import check_stack, find_project
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def plan(
     kinds = _kinds(fail_on)
     try:
         if kinds and against is None:
-            raise CommandError(WRONG_USAGE, "--fail-on needs --against: without it there are no changes")
+            raise UsageError("--fail-on needs --against: without it there are no changes")
         found = _make(find_project(directory), stack, against, stub, as_json=as_json, accept_losses=accept_losses)
         if save is not None:
             from trainium_eks.cli.shared import plan_report

@@ -13,7 +13,7 @@ from trainium_eks.cli.images.options import ImageOptions
 from trainium_eks.cli.shared.output import write, write_json
 from trainium_eks.client.cluster_access import find_stack
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import UsageError
 from trainium_eks.jobs.data.tree import NotInsideError
 from trainium_eks.jobs.images import engines, images
 from trainium_eks.jobs.images.engines import Engine
@@ -45,20 +45,20 @@ def plan(options: ImageOptions, cluster: ClusterOptions) -> BuildableImage:
     outputs = outputs_of(cluster)
     request = images.request_for(outputs, options.target, options.base)
     if isinstance(request, Problem):
-        raise CommandError(WRONG_USAGE, "the image to build is not clear", [request], spell=str)
+        raise UsageError("the image to build is not clear", [request], spell=str)
     problem = images.tag_problem(options.tag) if options.tag is not None else None
     if problem:
-        raise CommandError(WRONG_USAGE, "the image cannot have this tag", [problem], spell=str)
+        raise UsageError("the image cannot have this tag", [problem], spell=str)
     if options.context is not None and not options.context.is_dir():
-        raise CommandError(WRONG_USAGE, f"--context {options.context} is not a directory")
+        raise UsageError(f"--context {options.context} is not a directory")
     texts = {"requirements": _text(options.requirements, "--requirements"), "dockerfile": _text(options.file, "--file")}
     try:
         made_of = images.context(request, workloads(), **texts, own_files=options.context)
     except (NotInsideError, OSError) as refused:
-        raise CommandError(WRONG_USAGE, f"--context {options.context}: {refused}") from None
+        raise UsageError(f"--context {options.context}: {refused}") from None
     if not outputs.image_repository:
         title = "the stack has no image repository: take `imageRepository: null` out of its config, and update it"
-        raise CommandError(WRONG_USAGE, title)
+        raise UsageError(title)
     repository = Repository(outputs.image_repository)
     return BuildableImage(request, made_of, repository, options.tag or images.tag(request, made_of))
 
@@ -67,8 +67,7 @@ def outputs_of(cluster: ClusterOptions) -> StackOutputs:
     """Return the stack's outputs; a :class:`CommandError` for a local cloud, which has no container images."""
     source = find_stack(cluster.stack, cluster.outputs, cluster.directory)
     if source.paths is not None:
-        raise CommandError(
-            WRONG_USAGE,
+        raise UsageError(
             "on the local cloud images are environments of this machine, without an engine or a registry:\n"
             "  trn local images make torch                         plain PyTorch\n"
             "  trn local images make NAME --requirements FILE      your own packages",
@@ -80,7 +79,7 @@ def outputs_of(cluster: ClusterOptions) -> StackOutputs:
 def opened_engine(asked: str | None) -> Iterator[Engine]:
     """Yield the engine with that name, or the first that works, with a temporary file for logins."""
     if asked is not None and asked not in engines.ENGINES:
-        raise CommandError(WRONG_USAGE, f"--engine {asked} is not one of {', '.join(engines.ENGINES)}")
+        raise UsageError(f"--engine {asked} is not one of {', '.join(engines.ENGINES)}")
     with tempfile.TemporaryDirectory(prefix="trn-login-") as directory:
         yield engines.find(asked, Path(directory, "auth.json"))
 
@@ -113,4 +112,4 @@ def _text(file: Path | None, option: str) -> str | None:
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
-        raise CommandError(WRONG_USAGE, f"{option} {file}: {error.strerror}") from None
+        raise UsageError(f"{option} {file}: {error.strerror}") from None

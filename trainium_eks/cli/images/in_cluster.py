@@ -5,7 +5,7 @@ import secrets
 from trainium_eks.cli.images.building import BuildableImage
 from trainium_eks.cli.shared.progress import shown_progress
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.session import open_session
 from trainium_eks.jobs.images import image_jobs
 from trainium_eks.jobs.objects import batch_jobs
@@ -16,8 +16,7 @@ def build(cluster: ClusterOptions, planned: BuildableImage) -> None:
     """Build and push an image in the cluster."""
     size = len(planned.made_of.archive())
     if size > image_jobs.MOST_CONTEXT_BYTES:
-        raise CommandError(
-            WRONG_USAGE,
+        raise UsageError(
             f"what the image is built from has {size:,} bytes compressed, and a build in the cluster is sent at most "
             f"{image_jobs.MOST_CONTEXT_BYTES:,}: give a smaller --context, or build with an engine",
         )
@@ -29,7 +28,7 @@ def build(cluster: ClusterOptions, planned: BuildableImage) -> None:
         try:
             batch_jobs.submit(session.api, job, needs)
         except ApiError as error:
-            raise CommandError(FAILED, f"the Job is refused: {error}") from None
+            raise CommandError(f"the Job is refused: {error}") from None
         with shown_progress(no_color=cluster.no_color) as shown:
             shown.say(f"Job {name} in {namespace}")
             try:
@@ -42,5 +41,5 @@ def build(cluster: ClusterOptions, planned: BuildableImage) -> None:
     if not end.succeeded:
         why = str(shown.last.get("message") or end.message)
         raise CommandError(
-            FAILED, f"{planned.reference} is not there: {why}; the Job {name} stays for an hour (trn logs {name})"
+            f"{planned.reference} is not there: {why}; the Job {name} stays for an hour (trn logs {name})"
         )

@@ -6,7 +6,7 @@ from trainium_eks.cli.images.options import ImageOptions, InCluster
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, CommandError
+from trainium_eks.client.failure import CommandError
 
 app = App()
 
@@ -23,7 +23,6 @@ def push(options: ImageOptions, in_cluster: InCluster = False, *, cluster: Clust
     if digest:
         if options.tag:
             raise CommandError(
-                FAILED,
                 f"{planned.reference} is there already ({digest}), and tags of this repository never move: "
                 "choose another --tag, or leave it out, for then it follows from the content",
             )

@@ -12,7 +12,7 @@ from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.ending import EndedJob
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import FAILED, UsageError
 from trainium_eks.client.notices import say, silent
 from trainium_eks.client.team import open_team
 from trainium_eks.jobs.observed.free_capacity import name_some
@@ -43,7 +43,7 @@ def cancel(
     Exit code: 0; 1 when pods are still there after their grace period; 2 when there is no such job.
     """
     if (job is None) == (not everything):
-        raise CommandError(WRONG_USAGE, "give the name of a job, or --all")
+        raise UsageError("give the name of a job, or --all")
     with open_team(cluster) as team:
         wanted = team.jobs_to_cancel(job)
         if everything and wanted and not agreed:
@@ -64,11 +64,11 @@ def _agree(cluster: ClusterOptions, namespace: str, wanted: Sequence[WatchedJob]
     names = ", ".join(job.name for job in wanted)
     question = f"End {plural(len(wanted), 'job')} of {namespace}, your colleagues' too ({names})?"
     if cluster.as_json or not sys.stdin.isatty():
-        raise CommandError(WRONG_USAGE, f"{question} --yes confirms it")
+        raise UsageError(f"{question} --yes confirms it")
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CommandError(WRONG_USAGE, "Nothing was ended.")
+        raise UsageError("Nothing was ended.")
 
 
 def _text(each: EndedJob) -> str:

@@ -13,7 +13,7 @@ from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.output import write
 from trainium_eks.cli.shared.with_cluster_options import Directory, Json, Namespace, Outputs, Stack
 from trainium_eks.client.cluster_access import find_source, find_stack
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import UsageError
 from trainium_eks.client.session import find_namespace
 from trainium_eks.local import access
 from trainium_eks.model.validation.parsing import parse_yaml
@@ -38,8 +38,7 @@ def kubeconfig(
     source = find_stack(stack, outputs, directory) if own else find_source(stack, outputs, None, directory)
     if own and source.paths is None:
         option = "--admin" if admin else "--path"
-        raise CommandError(
-            WRONG_USAGE,
+        raise UsageError(
             f"{option} is for a local cloud, and {stack or 'this stack'} does not run here (`trn local up`)",
         )
     team = "" if admin else find_namespace(source.outputs, namespace, outputs).name
@@ -65,5 +64,5 @@ def _in_namespace(text: str, namespace: str) -> dict[str, object]:
             context["context"]["namespace"] = namespace
     except (KeyError, TypeError, ValueError):
         title = "the outputs hold no kubeconfig (pulumi shows it only with --show-secrets); give one with --kubeconfig"
-        raise CommandError(WRONG_USAGE, title) from None
+        raise UsageError(title) from None
     return dict(document)

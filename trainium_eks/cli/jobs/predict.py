@@ -16,8 +16,8 @@ from trainium_eks.client.sagemaker import ManagedJob
 from trainium_eks.client.sagemaker_serving import SageMakerModels
 from trainium_eks.client.serving import ModelRequest
 from trainium_eks.client.session import open_session
-from trainium_eks.jobs.data.staging import DATA
 from trainium_eks.jobs.objects import batch_jobs
+from trainium_eks.jobs.objects.job import DATA
 from trainium_eks.jobs.sagemaker import serving as requests
 from trainium_eks.jobs.serve import serving_refusals as refusals
 from trainium_eks.jobs.serve.serving import CONTAINER, PREDICT, Batch
@@ -91,7 +91,7 @@ def predict(
         try:
             batch_jobs.submit(session.api, job, ())
         except ApiError as error:
-            raise CommandError(FAILED, f"the Job is refused: {error}") from None
+            raise CommandError(f"the Job is refused: {error}") from None
         document: dict[str, object] = {"namespace": namespace, "job": batch.name, "output": f"{DATA}/{target}"}
         follows = f"trn logs {batch.name} follows it"
         if not follow:
@@ -108,7 +108,7 @@ def predict(
             raise typer.Exit(INTERRUPTED) from None
     message = "" if end.succeeded else shown.said or end.message
     if not end.succeeded and not cluster.as_json:
-        raise CommandError(FAILED, f"{DATA}/{source} is not predicted: {message}")
+        raise CommandError(f"{DATA}/{source} is not predicted: {message}")
     document |= {"state": "complete" if end.succeeded else "failed", "message": message, "rows": shown.rows}
     output.answer(document, f"{DATA}/{target}: {shown.rows:,} predictions", as_json=cluster.as_json)
     raise typer.Exit(0 if end.succeeded else FAILED)
@@ -144,7 +144,7 @@ def _ask(cluster: ClusterOptions, name: str, texts: list[str]) -> None:
     name, answer = SageMakerModels(cluster).ask(name, texts)
     rows = answer.get("predictions") if isinstance(answer, dict) else None
     if not isinstance(rows, list) and not cluster.as_json:
-        raise CommandError(FAILED, f"{name} is not a classifier: {printable(json.dumps(answer))[:200]}")
+        raise CommandError(f"{name} is not a classifier: {printable(json.dumps(answer))[:200]}")
     lines = (
         f"{each.get('label')}  {each.get('score'):.3f}  {printable(text)}"
         for text, each in zip(texts, rows or (), strict=False)
@@ -188,7 +188,7 @@ def _transform(
         models.serving.forget(name)
         if ended.state != "Completed":
             why = f"the job is {ended.state}{sagemaker.why(ended)}; trn logs {name} shows more"
-            raise CommandError(FAILED, f"{source} is not predicted, {why}")
+            raise CommandError(f"{source} is not predicted, {why}")
     state = "complete" if follow else "submitted"
     said = f"{target}: the predictions" if follow else as_typed(f"Job {name}; trn logs {name} -f follows it")
     document = {"namespace": made.namespace, "job": name, "output": target, "state": state}

@@ -11,7 +11,7 @@ from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
 from trainium_eks.client import logs, reading
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.notices import Say, notice, silent
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.observed.watched import WatchedJob, of
@@ -67,16 +67,15 @@ def _place(session: Session, job: WatchedJob, rank: int) -> int:
     """Return the node of a rank, of a job that can be profiled."""
     if session.is_local:
         title = "the local cloud's Neuron devices are simulated: there is nothing to profile (py-spy shows CPU time)"
-        raise CommandError(FAILED, title)
+        raise CommandError(title)
     if not job.is_gang:
-        raise CommandError(WRONG_USAGE, f"{job.name} is a {job.kind} job; a profile is of a Volcano job's ranks")
+        raise UsageError(f"{job.name} is a {job.kind} job; a profile is of a Volcano job's ranks")
     found = profiling.problems(job.source, session.namespace.claim, is_running=job.ended is None)
     if found:
-        raise CommandError(FAILED, f"{job.name} cannot be profiled", found, spell=str, setting=lambda *_: "")
+        raise CommandError(f"{job.name} cannot be profiled", found, spell=str, setting=lambda *_: "")
     wanted = logs.choose(job, logs.LogOptions(rank=rank))
     if not wanted.pods:
-        title = f"{job.name} asks for {job.nodes:,} nodes; ranks are known of at most {logs.MOST_NODES:,}"
-        raise CommandError(WRONG_USAGE, title)
+        raise UsageError(f"{job.name} asks for {job.nodes:,} nodes; ranks are known of at most {logs.MOST_NODES:,}")
     return pod_names(job.source, "gang").index(wanted.pods[0])
 
 
@@ -89,7 +88,7 @@ def _steps_done(session: Session, name: str, steps: int, say: Say) -> int | None
         progress = reading.progress_of(session, job, reading.pods_of(session, job)) if begun else None
         last = progress.last if progress else None
         if job.ended is not None and job.state != "Completed" and last is None:
-            raise CommandError(FAILED, f"{name} {job.state.lower()} before its first step: trn status {name}")
+            raise CommandError(f"{name} {job.state.lower()} before its first step: trn status {name}")
         enough = last is not None and last.number >= min(steps, steps if last.total is None else last.total)
         if job.ended is not None or enough:
             return last.number if last else None

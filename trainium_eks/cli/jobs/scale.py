@@ -9,7 +9,7 @@ from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client import scaling
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.notices import say, silent
 from trainium_eks.client.session import open_session
 from trainium_eks.jobs.submit import cluster_facts, planning
@@ -37,7 +37,7 @@ def scale(
         found = planning.find_group(session.outputs, group)
         wrong = scaling.size_problems(found, nodes) if isinstance(found, NodeGroupOutput) else found
         if wrong or not isinstance(found, NodeGroupOutput):
-            raise CommandError(WRONG_USAGE, f"{group} was not scaled", wrong, spell=str)
+            raise UsageError(f"{group} was not scaled", wrong, spell=str)
         before = len(cluster_facts.nodes_of(session.api, found))
         tell(scaling.cost(session, found, before, nodes))
         if nodes < before and (jobs := scaling.jobs_on(session, found)):

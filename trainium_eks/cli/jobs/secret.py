@@ -12,7 +12,7 @@ from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.data import tokens
 from trainium_eks.jobs.objects import token_reference
@@ -53,9 +53,9 @@ def secret(
     if track and name == DEFAULT_SECRET:
         name = token_reference.TRACKING_SECRET
     if track and from_aws:
-        raise CommandError(WRONG_USAGE, "--track takes variables of your environment, and no --from-aws")
+        raise UsageError("--track takes variables of your environment, and no --from-aws")
     if not token_reference.NAME.fullmatch(name):
-        raise CommandError(WRONG_USAGE, "no Secret was made", filter(None, [reference_problem(name)]), spell=str)
+        raise UsageError("no Secret was made", filter(None, [reference_problem(name)]), spell=str)
     with open_session(cluster) as session:
         namespace = session.namespace.name
         if delete:
@@ -67,9 +67,9 @@ def secret(
                 values = _tracking() if track else {TOKEN_KEY: _token(name, from_aws, json_key, session)}
                 replaced = tokens.put(session.api, namespace, name, values)
             except tokens.NoTokenError as error:
-                raise CommandError(WRONG_USAGE, f"no Secret was made: {error}") from None
+                raise UsageError(f"no Secret was made: {error}") from None
             except ApiError as error:
-                raise CommandError(FAILED, f"the Secret {name} of {namespace} was not made: {error.message}") from None
+                raise CommandError(f"the Secret {name} of {namespace} was not made: {error.message}") from None
             state = "replaced" if replaced else "created"
             by_itself = "; trn stage takes it for hf:// by itself" if name == DEFAULT_SECRET else ""
             verb = "has another token now" if replaced else "holds the token"
@@ -82,7 +82,7 @@ def _tracking() -> dict[str, str]:
     """Return the variables of trackers that the environment has."""
     found = {key: os.environ[key].strip() for key in TRACKING_VARIABLES if os.environ.get(key, "").strip()}
     if not found:
-        raise CommandError(WRONG_USAGE, f"no Secret was made: export one or more of {', '.join(TRACKING_VARIABLES)}")
+        raise UsageError(f"no Secret was made: export one or more of {', '.join(TRACKING_VARIABLES)}")
     return found
 
 
@@ -96,6 +96,6 @@ def _token(name: str, from_aws: str, json_key: str, session: Session) -> str:
         given = sys.stdin.read()
         if not given.strip():
             where = f"export {TOKEN_VARIABLES[0]}, or pipe it in (trn secret {name} < FILE), or --from-aws ID"
-            raise CommandError(WRONG_USAGE, f"no Secret was made: there is no token; {where}")
+            raise UsageError(f"no Secret was made: there is no token; {where}")
         return tokens.cleaned(given)
     return tokens.cleaned(getpass("Token (not shown): "))

@@ -11,7 +11,7 @@ from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client import serving
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError, as_typed
+from trainium_eks.client.failure import INTERRUPTED, CommandError, UsageError, as_typed
 from trainium_eks.client.notices import notice, say
 from trainium_eks.client.sagemaker_serving import SageMakerModels
 from trainium_eks.client.serving import ModelRequest
@@ -65,7 +65,7 @@ def serve(
     """
     if stop is not None:
         if model is not None:
-            raise CommandError(WRONG_USAGE, "either a model to serve, or --stop NAME")
+            raise UsageError("either a model to serve, or --stop NAME")
         _stop(cluster, stop, is_endpoint=on == "sagemaker")
         return
     wanted = ModelRequest(model or "", name, group, instance_type, devices, queue, image, engine)
@@ -103,7 +103,7 @@ def _on_eks(cluster: ClusterOptions, wanted: ModelRequest, replicas: int, *, wai
         try:
             serving.apply(session, served)
         except ApiError as error:
-            raise CommandError(FAILED, f"{served.name} is refused: {error}") from None
+            raise CommandError(f"{served.name} is refused: {error}") from None
         if wait:
             _await(session, cluster, served.name)
         _tell(session, cluster, served, "ready" if wait else "submitted")
@@ -119,7 +119,7 @@ def _await(session: Session, cluster: ClusterOptions, name: str) -> None:
 
                 last = f"\n{why}" if why else ""
                 title = f"{name} does not answer; trn serve --stop {name} ends it{last}"
-                raise examine.with_closing(CommandError(FAILED, title), cluster, session.namespace.name, name)
+                raise examine.with_closing(CommandError(title), cluster, session.namespace.name, name)
             if not why:
                 return
             if why != said and not cluster.as_json:

@@ -12,7 +12,7 @@ from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
 from trainium_eks.client import tensorboard as board
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, CommandError
+from trainium_eks.client.failure import CommandError
 from trainium_eks.client.notices import notice, silent
 from trainium_eks.client.session import open_session
 from trainium_eks.jobs.watch.tensorboard import PORT, pod_name
@@ -46,7 +46,7 @@ def tensorboard(
     """
     with open_session(cluster) as session:
         if not session.namespace.claim:
-            raise CommandError(FAILED, f"the namespace {session.namespace.name} has no shared volume to read logs from")
+            raise CommandError(f"the namespace {session.namespace.name} has no shared volume to read logs from")
         directory, image = board.logs_of(session, job, image)
         local = board.local_command(session, job, directory, port or PORT) if session.is_local else None
         if local is None:

@@ -8,7 +8,7 @@ from trainium_eks.cli.shared import examine, output
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import FAILED, CommandError, UsageError
 from trainium_eks.client.submitting import SUCCEEDED
 from trainium_eks.client.team import open_team
 from trainium_eks.jobs.watch.log_lines import seconds
@@ -34,10 +34,10 @@ def wait(
     with open_team(cluster) as team:
         longest = seconds(timeout) if timeout is not None else None
         if timeout is not None and longest is None:
-            raise CommandError(WRONG_USAGE, f"--timeout {timeout}: give a duration: 90s, 10m or 2h")
+            raise UsageError(f"--timeout {timeout}: give a duration: 90s, 10m or 2h")
         try:
             state = team.wait(job, longest)
         except TimeoutError as error:
-            raise examine.with_closing(CommandError(FAILED, str(error)), cluster, team.namespace, job) from None
+            raise examine.with_closing(CommandError(str(error)), cluster, team.namespace, job) from None
     output.answer({"job": job, "state": state}, f"The job {job} is {state}.", as_json=cluster.as_json)
     raise typer.Exit(0 if state == SUCCEEDED else FAILED)

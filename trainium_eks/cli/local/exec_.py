@@ -7,7 +7,7 @@ import typer
 from trainium_eks.cli.local.target import paths_of
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, Stack
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import UsageError
 from trainium_eks.local.runtime import exec_command
 
 app = App(otherwise="local")
@@ -33,6 +33,6 @@ def execute(
     On a terminal the command has a terminal, too. Exit code: the command's.
     """
     if not command:
-        raise CommandError(WRONG_USAGE, f"give a command to run. For a shell: trn local exec {pod} -- sh")
+        raise UsageError(f"give a command to run. For a shell: trn local exec {pod} -- sh")
     found = exec_command.find(paths_of(stack, directory), pod, namespace, container)
     raise typer.Exit(exec_command.run(found, command))

@@ -10,7 +10,7 @@ from rich.table import Table
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.cli.shared.output import write_json
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import UsageError
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
 from trainium_eks.local.images.installing import Recipe, known_recipe
@@ -56,7 +56,7 @@ def make(
         try:
             recipe = Recipe(short, requirements.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(WRONG_USAGE, f"{requirements} cannot be read: {error}") from None
+            raise UsageError(f"{requirements} cannot be read: {error}") from None
     image = images.make(recipe, lambda line: typer.echo(line, err=True))
     typer.echo(f"{image.reference} ({_size(image)}): pods with the image {images.PREFIX}{short} run in it.")
 
@@ -66,7 +66,7 @@ def path(name: Annotated[str, typer.Argument(help="Image's name, optionally with
     """Print an image's directory: its programs, `python` first among them, are in `bin` there."""
     image = images.find(name)
     if image is None:
-        raise CommandError(WRONG_USAGE, f"there is no image {name}: {images.how_to_make(name)}")
+        raise UsageError(f"there is no image {name}: {images.how_to_make(name)}")
     typer.echo(images.ensure(image).path)
 
 

@@ -9,7 +9,7 @@ import typer
 from trainium_eks.cli.local.target import paths_of
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, Stack
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import UsageError
 
 app = App(otherwise="local")
 
@@ -25,12 +25,12 @@ def logs(
     """Show the log of a process."""
     files = {file.stem: file for file in sorted(paths_of(stack, directory).logs.glob("*.log"))}
     if not files:
-        raise CommandError(WRONG_USAGE, f"{stack} has no logs here: it was not started (`trn local up`)")
+        raise UsageError(f"{stack} has no logs here: it was not started (`trn local up`)")
     if process is None:
         sys.stdout.write("".join(f"{name}\n" for name in files))
         return
     if process not in files:
-        raise CommandError(WRONG_USAGE, f"no log of {process!r}; there are {', '.join(files)}")
+        raise UsageError(f"no log of {process!r}; there are {', '.join(files)}")
     with files[process].open(encoding="utf-8", errors="replace") as log:
         sys.stdout.write("".join(log.readlines()[-lines:]))
         while follow:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import UsageError
 from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.local.paths import Paths
 
@@ -20,5 +20,5 @@ def kubeconfig_of(stack: str, directory: Path | None) -> Path:
     """Return the administrator's kubeconfig; a :class:`CommandError` where the stack was not started."""
     file = paths_of(stack, directory).kubeconfig
     if not file.is_file():
-        raise CommandError(WRONG_USAGE, f"{stack} is not on this machine; start it with `trn local up -s {stack}`")
+        raise UsageError(f"{stack} is not on this machine; start it with `trn local up -s {stack}`")
     return file

@@ -13,7 +13,7 @@ from trainium_eks.cli.shared import recording
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError, UsageError
 from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.local import deployment
 from trainium_eks.local.deployment import UpFailedError
@@ -83,15 +83,15 @@ def _failures(project: Path, stack: str) -> Iterator[None]:
     except InvalidConfigError as error:
         raise recording.refusal(error, project, stack, "nothing was started") from None
     except ProjectError as error:
-        raise CommandError(WRONG_USAGE, str(error)) from None
+        raise UsageError(str(error)) from None
     except ProgramFailedError as error:
-        raise CommandError(FAILED, f"the program failed: {error.message}", detail=error.traceback) from None
+        raise CommandError(f"the program failed: {error.message}", detail=error.traceback) from None
     except ProgramTimeoutError as error:
-        raise CommandError(FAILED, str(error)) from None
+        raise CommandError(str(error)) from None
     except UpFailedError as error:
         parts = ["  {}\n    {}".format(urn, message.replace("\n", "\n    ")) for urn, message in error.failures]
         detail = "\n".join([*parts, error.detail.strip()]).rstrip()
-        raise CommandError(FAILED, str(error), detail=detail) from None
+        raise CommandError(str(error), detail=detail) from None
     except KeyboardInterrupt:
         sys.stderr.write("\nInterrupted. Finished steps are kept; the same command continues from there.\n")
         raise typer.Exit(INTERRUPTED) from None

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainium_eks.client.cluster_access import StackAccess, find_source, open_kubeconfig
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import WRONG_USAGE, CommandError, as_typed
+from trainium_eks.client.failure import CommandError, UsageError, as_typed
 from trainium_eks.client.project import find_project
 from trainium_eks.client.session import find_namespace, open_session
 from trainium_eks.diagnose.cluster_state import CHECKED_KINDS, KINDS, TEAM_KINDS, ReadError, read
@@ -87,8 +87,8 @@ def closing(cluster: ClusterOptions, name: str = "", *, checks: bool = True) -> 
 def with_closing(failure: CommandError, cluster: ClusterOptions, namespace: str, name: str = "") -> CommandError:
     """Return the failure of a researcher's command that ran out of time, with the doctor's findings as its end."""
     said = closing(replace(cluster, namespace=namespace), name)
-    detail = "\n".join(filter(None, (failure.detail, said)))
-    return CommandError(failure.code, failure.title, failure.problems, detail, failure.spell, failure.setting)
+    failure.detail = "\n".join(filter(None, (failure.detail, said)))
+    return failure
 
 
 def _examined(
@@ -115,7 +115,7 @@ def _examined(
     if name and name not in names and not any(each.startswith(f"{name}-") for each in names):
         near = nearest(name, names)
         meant = f"did you mean {near}?" if near else "`trn jobs` lists jobs, `trn doctor --list` faults and alerts"
-        raise CommandError(WRONG_USAGE, f"{namespace} has no job {name!r}, and no fault or alert of this name: {meant}")
+        raise UsageError(f"{namespace} has no job {name!r}, and no fault or alert of this name: {meant}")
     report = diagnose(found, name, checked=verify(found, made) if checks else (), faults=faults)
     facts = {"stack": source.stack or None, "cluster": source.outputs.cluster_name, "server": api.server}
     simulated = list(source.local.simulated) if source.local else []

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.client.failure import FAILED, CommandError, complain
+from trainium_eks.client.failure import CommandError, complain
 from trainium_eks.kube.pod_text import printable_json
 
 SCHEMA_VERSION = 1
@@ -25,7 +25,7 @@ def write(text: str) -> None:
         # Python would write the rest of the buffer again at its end, and report the error.
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        raise CommandError(FAILED, f"cannot write to standard output: {error.strerror}") from None
+        raise CommandError(f"cannot write to standard output: {error.strerror}") from None
 
 
 def write_json(document: Mapping[str, Any], *, indent: int | None = 2) -> None:

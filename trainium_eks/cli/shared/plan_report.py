@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainium_eks import whole_file
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import UsageError
 from trainium_eks.plan import autoscaling, cost, goodput, rules, timeline
 from trainium_eks.plan.autoscaling import Autoscaling
 from trainium_eks.plan.cost import Cost
@@ -118,12 +118,10 @@ def save(plan: Plan, path: Path) -> None:
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
         # Replacing a file asks for rights on its folder alone, and root may write anything: so the file is asked.
         if not mode & 0o222:
-            raise CommandError(
-                WRONG_USAGE, f"cannot write {path}: it is read-only (mode {mode:04o}); name another file"
-            )
+            raise UsageError(f"cannot write {path}: it is read-only (mode {mode:04o}); name another file")
         whole_file.write(target, text(plan), mode)
     except OSError as error:
-        raise CommandError(WRONG_USAGE, f"cannot write {path}: {error.strerror}") from None
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _time_json(modelled: Timeline) -> dict[str, Any]:

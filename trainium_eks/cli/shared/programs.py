@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.cli.shared import recording
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.model.validation.problems import Problem
 from trainium_eks.operate.review import preview
@@ -61,7 +61,7 @@ def _or_refusal(result: Callable[[], Graph]) -> Graph | Refusal:
     try:
         return result()
     except CommandError as failure:
-        if failure.code != FAILED:
+        if isinstance(failure, UsageError):
             raise
         return refusal(failure.to_json(), failure.title)
 
@@ -74,7 +74,7 @@ def of_preview(path: Path, plan: Path | None, stack: str) -> Programs:
     try:
         parsed = preview.parse(document(path), stack)
     except ValueError as error:
-        raise CommandError(WRONG_USAGE, f"{path} is not a preview: {error}") from None
+        raise UsageError(f"{path} is not a preview: {error}") from None
     return Programs(parsed.before, saved(plan, stack) if plan else parsed.after, "the account", parsed)
 
 
@@ -88,15 +88,15 @@ def saved(path: Path, stack: str) -> Graph | Refusal:
 
 def _plan(data: object, path: Path, stack: str) -> Graph:
     if not isinstance(data, Mapping) or "resources" not in data:
-        raise CommandError(WRONG_USAGE, f"{path} is not a saved plan: it has no resources")
+        raise UsageError(f"{path} is not a saved plan: it has no resources")
     try:
         graph = Graph.from_json(data)
     except ValueError as error:
-        raise CommandError(WRONG_USAGE, f"{path}: {error}") from None
+        raise UsageError(f"{path}: {error}") from None
     except (KeyError, TypeError, AttributeError) as error:
-        raise CommandError(WRONG_USAGE, f"{path} is not a whole plan: {error!r}") from None
+        raise UsageError(f"{path} is not a whole plan: {error!r}") from None
     if graph.stack != stack:
-        raise CommandError(WRONG_USAGE, f"{path} is a plan of stack {graph.stack}, not of {stack}")
+        raise UsageError(f"{path} is a plan of stack {graph.stack}, not of {stack}")
     return graph
 
 
@@ -105,7 +105,7 @@ def refusal(data: Mapping[str, Any], title: str) -> Refusal:
     try:
         problems = tuple(Problem.from_json(each) for each in data["problems"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CommandError(WRONG_USAGE, f"it is not what `trn plan --json` prints: {error!r}") from None
+        raise UsageError(f"it is not what `trn plan --json` prints: {error!r}") from None
     if len(problems) == 1 and not problems[0].path:
         # A program that failed: its message is its one problem.
         title, problems = problems[0].reason, ()
@@ -116,14 +116,14 @@ def document(path: Path) -> object:
     """Return the JSON document in a file."""
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise CommandError(WRONG_USAGE, f"{path} is larger than {MOST_BYTES // 1024 // 1024} MiB")
+            raise UsageError(f"{path} is larger than {MOST_BYTES // 1024 // 1024} MiB")
         text = path.read_text(encoding="utf-8", errors="replace")
         # `pulumi preview --json` prints the plugins' messages before the document.
         return parse_json(text[max(text.find("{"), 0) :])
     except OSError as error:
-        raise CommandError(WRONG_USAGE, f"cannot read {path}: {error.strerror}") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise CommandError(WRONG_USAGE, f"{path} is not JSON: {error}") from None
+        raise UsageError(f"{path} is not JSON: {error}") from None
 
 
 # --- the earlier program of --against -----------------------------------------------------------------------------
@@ -136,14 +136,14 @@ def find(text: str, project: Path, stack: str, given: Assumptions | None) -> tup
     if path.is_file():
         return text, lambda: _plan(document(path), path, stack)
     if path.is_dir():
-        raise CommandError(WRONG_USAGE, f"--against {text} is a directory; give a saved plan or a git commit")
+        raise UsageError(f"--against {text} is a directory; give a saved plan or a git commit")
     neither = f"--against {text}: neither a file nor a commit"
     if text.startswith("-"):
-        raise CommandError(WRONG_USAGE, neither)
+        raise UsageError(neither)
     try:
         commit = _git(project, "rev-parse", "--verify", "--quiet", f"{text}^{{commit}}")
     except CommandError as failure:
-        raise CommandError(WRONG_USAGE, f"{neither} of this repository", detail=failure.detail) from None
+        raise UsageError(f"{neither} of this repository", detail=failure.detail) from None
     name = text if text.startswith(commit[:8]) else f"{text} ({commit[:8]})"
     return name, lambda: _of_commit(name, commit, project, stack, given)
 
@@ -167,7 +167,7 @@ def _of_commit(name: str, commit: str, project: Path, stack: str, given: Assumpt
         except CommandError as failure:
             # The directory no longer exists when this is read: readers know the commit.
             title = failure.title.replace(str(there), name)
-            raise CommandError(failure.code, f"as of {name}: {title}", failure.problems, failure.detail) from None
+            raise type(failure)(f"as of {name}: {title}", failure.problems, failure.detail) from None
 
 
 def _is_new(before: Path, stack: str) -> bool:
@@ -185,7 +185,7 @@ def _git(project: Path, *arguments: str, **variables: str) -> str:
     try:
         done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise CommandError(WRONG_USAGE, "git is not on PATH", detail="git is not on PATH") from None
+        raise UsageError("git is not on PATH", detail="git is not on PATH") from None
     if done.returncode:
-        raise CommandError(WRONG_USAGE, f"git {' '.join(arguments)} failed", detail=done.stderr.strip())
+        raise UsageError(f"git {' '.join(arguments)} failed", detail=done.stderr.strip())
     return done.stdout.strip()

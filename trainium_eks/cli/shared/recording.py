@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainium_eks.cli.shared.stack_file import StackFile
-from trainium_eks.client.failure import FAILED, WRONG_USAGE, CommandError
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.model.validation.problems import config_path, config_set, plural
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording import assumptions, process
@@ -28,7 +28,7 @@ def refusal(error: InvalidConfigError, project: Path, stack: str, outcome: str) 
     file = StackFile.find(load_project(project), stack)
     setting = file.setting if file is not None else config_set
     title = f"{where}: {count}, {outcome}"
-    return CommandError(FAILED, title, error.problems, detail=error.note, spell=spell, setting=setting)
+    return CommandError(title, error.problems, detail=error.note, spell=spell, setting=setting)
 
 
 def load_assumptions(path: Path | None) -> Assumptions | None:
@@ -36,7 +36,7 @@ def load_assumptions(path: Path | None) -> Assumptions | None:
     try:
         return assumptions.load(path) if path is not None else None
     except AssumptionsError as error:
-        raise CommandError(WRONG_USAGE, f"--stub {error}") from None
+        raise UsageError(f"--stub {error}") from None
 
 
 def record(project: Path, stack: str, given: Assumptions | None = None) -> Graph:
@@ -46,7 +46,7 @@ def record(project: Path, stack: str, given: Assumptions | None = None) -> Graph
         answers = given or assumptions.of_stack(project, stack) or Assumptions()
         return process.record(project, stack, assumptions=answers, timeout_seconds=TIMEOUT_SECONDS)
     except AssumptionsError as error:
-        raise CommandError(WRONG_USAGE, str(error)) from None
+        raise UsageError(str(error)) from None
     except InvalidConfigError as error:
         raise refusal(error, project, stack, "nothing was planned") from None
     except process.ProgramFailedError as error:
@@ -54,13 +54,11 @@ def record(project: Path, stack: str, given: Assumptions | None = None) -> Graph
             error.traceback.rstrip(),
             f"The program printed:\n{error.output.rstrip()}" if error.output.strip() else "",
         ]
-        raise CommandError(
-            FAILED, f"the program failed: {error.message}", detail="\n".join(filter(None, parts))
-        ) from None
+        raise CommandError(f"the program failed: {error.message}", detail="\n".join(filter(None, parts))) from None
     except process.ProgramTimeoutError as error:
-        raise CommandError(FAILED, str(error)) from None
+        raise CommandError(str(error)) from None
     except ProjectError as error:
-        raise CommandError(WRONG_USAGE, str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 @contextmanager

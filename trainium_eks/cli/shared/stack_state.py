@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from trainium_eks.client.failure import WRONG_USAGE, CommandError
+from trainium_eks.client.failure import UsageError
 from trainium_eks.operate.cleanup.state import StackState, StateError
 from trainium_eks.plan.recording.project import InvalidConfigError, ProjectError, load_project
 
@@ -22,14 +22,13 @@ def load(stack: str, given: Path | None, project: Path | None, otherwise: str) -
         if given is not None:
             return StackState.parse(given.read_text(encoding="utf-8"), str(given))
     except OSError as error:
-        raise CommandError(WRONG_USAGE, f"cannot read {given}: {error.strerror}") from None
+        raise UsageError(f"cannot read {given}: {error.strerror}") from None
     except (StateError, UnicodeDecodeError) as error:
-        raise CommandError(WRONG_USAGE, str(error)) from None
+        raise UsageError(str(error)) from None
     try:
         return StackState.ask(stack, project or Path())
     except StateError as error:
-        raise CommandError(
-            WRONG_USAGE,
+        raise UsageError(
             f"{error}.\n  Export the state where it is (pulumi stack export --stack {stack} --file state.json) "
             f"and give it with --state state.json{otherwise}",
         ) from None
@@ -40,7 +39,7 @@ def region(state: StackState | None, given: str | None, project: Path | None, st
     found = given or (state.region if state else "") or _of_config(project, stack)
     found = found or os.environ.get("AWS_REGION", "") or os.environ.get("AWS_DEFAULT_REGION", "")
     if not found:
-        raise CommandError(WRONG_USAGE, "no region is known: name it with --region (us-west-2)")
+        raise UsageError("no region is known: name it with --region (us-west-2)")
     return found
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from trainium_eks.aws.sessions import AwsError, client, saying
@@ -13,7 +14,7 @@ from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.job import SageMakerJob, namespace_uri
 from trainium_eks.jobs.sagemaker.request import ARCHIVE, LAUNCH, launch_script, training_request
 from trainium_eks.jobs.sagemaker.serving import VARIANT
-from trainium_eks.jobs.watch.cloudwatch_logs import ATTEMPTS, line_of
+from trainium_eks.jobs.watch import cloudwatch_logs
 from trainium_eks.jobs.watch.log_lines import LogLine
 from trainium_eks.model.config.sagemaker import BATCH_LOG_GROUP, ENDPOINT_LOG_GROUPS, LOG_GROUP
 from trainium_eks.model.outputs import SageMakerOutput
@@ -155,24 +156,14 @@ class SageMakerJobs:
         }[job.kind]
         seen: dict[str, int] = {}
         try:
-            with saying(f"read the log group {group}"):
-                pages = (
-                    client("logs", self._region, attempts=ATTEMPTS)
-                    .get_paginator("filter_log_events")
-                    .paginate(logGroupName=group, logStreamNamePrefix=prefix, startTime=since_ms)
-                )
-                for page in pages:
-                    for event in page["events"]:
-                        stream = event["logStreamName"]
-                        # A stand-in for AWS, such as moto, may not know prefixes.
-                        if not stream.startswith(prefix):
-                            continue
-                        if job.kind == KIND:
-                            place = int(stream.removeprefix(f"{job.name}/algo-").partition("-")[0]) - 1
-                        else:
-                            place = seen.setdefault(stream, len(seen))
-                        if node in (None, place):
-                            yield event["eventId"], place, event["timestamp"], line_of(event)
+            for event in chain.from_iterable(cloudwatch_logs.pages_of(self._region, group, prefix, since_ms)):
+                stream = event["logStreamName"]
+                if job.kind == KIND:
+                    place = int(stream.removeprefix(f"{job.name}/algo-").partition("-")[0]) - 1
+                else:
+                    place = seen.setdefault(stream, len(seen))
+                if node in (None, place):
+                    yield event["eventId"], place, event["timestamp"], cloudwatch_logs.line_of(event)
         except AwsError as error:
             # SageMaker makes the group with the first line of the first job.
             if error.code != "ResourceNotFoundException":

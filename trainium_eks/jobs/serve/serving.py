@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.jobs.data.staging import CPU_POOL, pod_security
+from trainium_eks.jobs.objects import batch_jobs, team_pod
 from trainium_eks.jobs.objects.identity import KIND_LABEL
 from trainium_eks.jobs.objects.job import DATA, REFUSED
+from trainium_eks.jobs.objects.team_pod import CPU_POOL, NAME_LABEL
 from trainium_eks.jobs.serve.engines import Engine
 from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.model.catalogue.backends import Backend, backend_of
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, InstanceType
-from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput
 from trainium_eks.model.policies.admission import QUEUE_ANNOTATION, SCHEDULER
 
@@ -27,7 +27,6 @@ Json = dict[str, Any]
 
 SERVE, PREDICT = "serve", "predict"
 """Values of :data:`KIND_LABEL`."""
-NAME_LABEL = "app.kubernetes.io/name"
 MODEL_ANNOTATION = "trainium-eks/model"
 REQUEST_ANNOTATION = "trainium-eks/request"
 """Digest of the request."""
@@ -153,7 +152,7 @@ def default_name(kind: str, model: str, suffix: str = "") -> str:
 
 def objects(served: ModelService, namespace: NamespaceOutput) -> tuple[Json, Json]:
     """Return the Deployment and the Service, which is reached from the namespace alone."""
-    labels = _labels(served.name, SERVE)
+    labels = team_pod.labels(SERVE, served.name)
     metadata = {"name": served.name, "namespace": namespace.name, "labels": labels}
     annotations = {MODEL_ANNOTATION: served.model, REQUEST_ANNOTATION: served.digest}
     on_devices = served.place.devices > 0
@@ -244,7 +243,7 @@ def _vllm(served: ModelService, container: Json) -> Json:
 
 def job(batch: Batch, namespace: NamespaceOutput) -> Json:
     """Return the Job that predicts a file."""
-    labels = _labels(batch.name, PREDICT)
+    labels = team_pod.labels(PREDICT, batch.name)
     container = _container(batch.place, batch.image)
     container["command"] = ["python3", "-m", "trainium_workloads.serving.batch"]
     container["args"] = [
@@ -256,34 +255,10 @@ def job(batch: Batch, namespace: NamespaceOutput) -> Json:
         *(("--replace",) if batch.replace else ()),
     ]
     spec = _pod_spec(batch.place, namespace, container, restart="Never", read_only=False)
-    rules = [
-        {
-            "action": "FailJob",
-            "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [REFUSED]},
-        },
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-    ]
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": batch.name,
-            "namespace": namespace.name,
-            "labels": labels,
-            "annotations": {MODEL_ANNOTATION: batch.model},
-        },
-        "spec": {
-            "backoffLimit": RETRIES,
-            "ttlSecondsAfterFinished": KEPT_SECONDS,
-            "podReplacementPolicy": "Failed",
-            "podFailurePolicy": {"rules": rules},
-            "template": {"metadata": _pod_metadata(labels, batch.place, batch.queue), "spec": spec},
-        },
-    }
-
-
-def _labels(name: str, kind: str) -> dict[str, str]:
-    return {KIND_LABEL: kind, "app.kubernetes.io/managed-by": "trn", NAME_LABEL: name}
+    metadata: Json = {"name": batch.name, "namespace": namespace.name, "labels": labels}
+    metadata["annotations"] = {MODEL_ANNOTATION: batch.model}
+    template = {"metadata": _pod_metadata(labels, batch.place, batch.queue), "spec": spec}
+    return batch_jobs.manifest(metadata, template, RETRIES, [REFUSED], KEPT_SECONDS)
 
 
 def _pod_metadata(labels: Mapping[str, str], where: ServingNodes, queue: str) -> Json:
@@ -329,7 +304,7 @@ def _container(where: ServingNodes, image: str) -> Json:
         "image": image,
         "env": [{"name": name, "value": value} for name, value in env.items()],
         "resources": {"requests": requests, "limits": limits},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": team_pod.container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "data", "mountPath": DATA}, {"name": "scratch", "mountPath": "/tmp"}],
     }
@@ -358,25 +333,14 @@ def _pod_spec(
     if read_only:
         container["volumeMounts"][0]["readOnly"] = True
         claim["readOnly"] = True
-    spec: Json = {
-        "restartPolicy": restart,
-        "serviceAccountName": namespace.service_account,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "nodeSelector": _node_selector(where.group),
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "securityContext": pod_security(namespace),
-        "containers": [container],
-        "volumes": [
-            {"name": "data", "persistentVolumeClaim": claim},
-            {"name": "scratch", "emptyDir": {"sizeLimit": "10Gi"}},
-        ],
-    }
-    return spec | ({"schedulerName": SCHEDULER} if where.devices else {})
-
-
-def _node_selector(group: NodeGroupOutput | None) -> Json:
-    """Return the labels of the nodes. By its type admission knows whether a pod takes all devices of a node."""
-    if group is None:
-        return {POOL_LABEL: CPU_POOL}
-    return {GROUP_LABEL: group.eks_name, INSTANCE_TYPE_LABEL: group.instance_type}
+    volumes = [
+        {"name": "data", "persistentVolumeClaim": claim},
+        {"name": "scratch", "emptyDir": {"sizeLimit": "10Gi"}},
+    ]
+    changed: Json = {"restartPolicy": restart, "terminationGracePeriodSeconds": GRACE_SECONDS}
+    if where.group is not None:
+        # By the type admission knows whether a pod takes all devices of a node.
+        changed["nodeSelector"] = {GROUP_LABEL: where.group.eks_name, INSTANCE_TYPE_LABEL: where.group.instance_type}
+    if where.devices:
+        changed["schedulerName"] = SCHEDULER
+    return team_pod.pod_spec(namespace, container, volumes, **changed)

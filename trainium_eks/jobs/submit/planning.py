@@ -58,25 +58,21 @@ def find_group(
     groups = outputs.node_groups
     if not groups:
         return (Problem("", "the stack has no node group", "add one under `nodeGroups` of its config"),)
-    if name is not None:
-        found = next((each for each in groups if each.name == name), None)
-        if found is None:
-            names = tuple(each.name for each in groups)
-            return (
-                Problem("--group", "no node group has this name", value=name, allowed=names, good=nearest(name, names)),
-            )
-        if instance_type not in (None, found.instance_type):
-            reason = f"the nodes of {name} are {found.instance_type}"
-            return (Problem("--instance-type", reason, value=instance_type, good=found.instance_type),)
-        return found
-    if instance_type is None:
-        return groups[0]
-    found = next((each for each in groups if each.instance_type == instance_type), None)
+    named = [each for each in groups if name in (None, each.name)]
+    if name is not None and not named:
+        names = tuple(each.name for each in groups)
+        return (
+            Problem("--group", "no node group has this name", value=name, allowed=names, good=nearest(name, names)),
+        )
+    found = next((each for each in named if instance_type in (None, each.instance_type)), None)
     if found is not None:
         return found
-    types = tuple(dict.fromkeys(each.instance_type for each in groups))
-    good = near(instance_type, types)
-    reason = "no node group has this type"
+    assert instance_type is not None, "without a type the first group is found"
+    types = tuple(dict.fromkeys(each.instance_type for each in named))
+    if name is not None:
+        reason = f"the nodes of {name} are {types[0]}"
+        return (Problem("--instance-type", reason, value=instance_type, good=types[0]),)
+    good, reason = near(instance_type, types), "no node group has this type"
     return (Problem("--instance-type", reason, value=instance_type, allowed=types, good=good),)
 
 

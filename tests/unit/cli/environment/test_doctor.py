@@ -129,7 +129,7 @@ def test_doctor_examines_the_stack_and_reports_unreadable_objects(team):
 
 
 def test_timed_out_command_ends_with_findings(team, tmp_path):
-    failure = CommandError(1, "beta did not start", detail="after 600 s")
+    failure = CommandError("beta did not start", detail="after 600 s")
     options = ClusterOptions("", outputs=tmp_path / "outputs.json")
     said = examine.with_closing(failure, options, "training", "beta").text()
     assert said.startswith("beta did not start\nafter 600 s\nThe doctor finds:\n  queue-full: job beta of training: ")

@@ -264,7 +264,7 @@ def test_config_is_judged_on_each_side_of_a_limit(config, expected):
         (of_peers("10.0.0.0/15", "10.2.0.0/16"), "network.cidrBlock", "10.3.0.0/16"),
         *(
             (stored(storageCapacityGib=given), "fileSystem.storageCapacityGib", good)
-            for given, good in ((-5, 1200), (1201, 1200), (1800, 2400), (4801, 4800), (100_000, 100_800))
+            for given, good in ((0, 1200), (1201, 1200), (1800, 2400), (4801, 4800), (100_000, 100_800))
         ),
         (teams(1000, 1001, 1000), "namespaces[2].trainingUserId", 1002),
         (teams(1000, 1001, 1002, 1000), "namespaces[3].trainingUserId", 1003),
