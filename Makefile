@@ -125,6 +125,7 @@ golden: $(VENV)/.runtime ## Rewrite the golden plans (URNs, inputs that force a 
 	@PYTHONPATH=. $(BIN)/python tests/golden.py
 	@PYTHONPATH=.:tests $(BIN)/python tests/golden_components.py
 	@PYTHONPATH=.:tests $(BIN)/python tests/review_cases.py
+	@PYTHONPATH=.:tests $(BIN)/python tests/plan_pages.py
 
 check: $(VENV)/.local ## Ask AWS whether an `up` of STACK would get what it needs; reads only
 	@$(BIN)/python -m trainium_eks.cli check --stack $(STACK) $(ARGS)
