@@ -121,13 +121,13 @@ class SageMakerJobs:
             SortBy="CreationTime",
             SortOrder="Descending",
         )
-        return [
-            each[f"{what}Name"]
-            for page in pages
-            for each in page[f"{what}Summaries"]
-            if each[f"{what}Name"].startswith(f"{self._namespace}-")
-            and (each[f"{what}Status"] not in _ENDED or _is_since(each, ended_since))
-        ]
+        found = []
+        for each in chain.from_iterable(page[f"{what}Summaries"] for page in pages):
+            ended = each.get("TrainingEndTime") or each.get("TransformEndTime") or each["CreationTime"]
+            is_listed = each[f"{what}Status"] not in _ENDED or (ended_since is not None and ended >= ended_since)
+            if is_listed and each[f"{what}Name"].startswith(f"{self._namespace}-"):
+                found.append(str(each[f"{what}Name"]))
+        return found
 
     def find(self, name: str) -> SageMakerWork | None:
         """Return the namespace's job or endpoint of a name; None without one."""
@@ -221,12 +221,6 @@ def _described(operation: Any, **name: str) -> dict[str, Any]:
             return {}
         raise
     return found
-
-
-def _is_since(summary: dict[str, Any], moment: datetime | None) -> bool:
-    """Return whether a job ended after a moment; False without one."""
-    ended = summary.get("TrainingEndTime") or summary.get("TransformEndTime") or summary["CreationTime"]
-    return moment is not None and bool(ended >= moment)
 
 
 def _common(name: str, kind: str, state: str, nodes: int, created: datetime, ended: datetime | None) -> dict[str, Any]:

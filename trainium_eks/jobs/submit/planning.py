@@ -105,7 +105,10 @@ def _job(
     app = request.name or app_name(request)
     backend = request.backend or ("cpu" if facts.is_local else backend_of(instance))
     whole = not facts.is_local
-    nodes = request.nodes if request.nodes is not None else _default_nodes(group, instance)
+    nodes = request.nodes
+    if nodes is None:
+        has_fabric = instance.has_efa or not resources.needs_fabric(instance)
+        nodes = max(min(NODES, group.max_size), 1) if has_fabric else 1
     ranks = request.ranks_per_node
     if ranks is None:
         ranks = resources.allowed_ranks(instance)[-1] if whole else 1
@@ -173,11 +176,6 @@ def app_name(request: JobRequest) -> str:
     stem = program.script.rpartition("/")[2].removesuffix(".py") or program.module.rpartition(".")[2]
     name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:32].strip("-")
     return name if refusals.NAME.fullmatch(name) else "train"
-
-
-def _default_nodes(group: NodeGroupOutput, instance: InstanceType) -> int:
-    fabric = instance.has_efa or not resources.needs_fabric(instance)
-    return max(min(NODES, group.max_size), 1) if fabric else 1
 
 
 def _cache(request: JobRequest, image: str, world_size: int) -> CompileCache | None:
