@@ -35,7 +35,7 @@ plan: $(VENV)/.runtime ## Show the whole plan of STACK (default dev); needs no A
 
 test: ## Run lint, type checks and the tests for every day (minutes)
 	@$(SIDE_BY_SIDE) local-programs checked
-	@$(BIN)/pytest -n 3 -m "not slow" $(ARGS)
+	@$(BIN)/pytest -n 5 -m "not slow" $(ARGS)
 
 # Beside the build of the local cloud's programs, which the tests need too.
 checked: lint types
