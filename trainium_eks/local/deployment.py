@@ -45,19 +45,15 @@ class Reporter(Protocol):
 
     def phase(self, text: str) -> None:
         """Show the current step, named in a few words."""
-        ...
 
     def planned(self, graph: Graph) -> None:
         """Show the plan, recorded before anything starts."""
-        ...
 
     def started(self, started: StartResult) -> None:
         """Show that the control plane runs."""
-        ...
 
     def event(self, event: Event) -> None:
         """Show an event of a resource."""
-        ...
 
 
 @dataclass(frozen=True)

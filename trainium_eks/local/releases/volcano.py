@@ -145,7 +145,7 @@ class Volcano:
         await_answers(self._paths, "Volcano", [*now.values()], lambda: self._not_ready(now, ports), waiting)
         if started:
             # It looks for new kinds when it starts, otherwise each 30 s, and the quotas that follow would wait for that
-            # (`trainium_eks.local.objects.counts`). In EKS a minute passes before the quotas are made.
+            # (`trainium_eks.local.objects.apply`). In EKS a minute passes before the quotas are made.
             processes.restart(self._paths, "kube-controller-manager")
         verb = "runs for real" if not started else f"runs for real (started {', '.join(started)})"
         return [f"Volcano {verb}; its webhooks answer at https://{HOST}:{ports[WEBHOOK_MANAGER]}"]
