@@ -36,10 +36,7 @@ CASES = {
     "then the node is held": (since(20, warned=True), ["hold node-1"]),
     "and removed at the next look": (since(21, warned=True, held=True), ["remove node-1"]),
     "a long gap between looks skips no warning": (since(60), ["warn node-1", "hold node-1"]),
-    "a pod that came before the hold keeps its node": (
-        since(21, busy=True, held=True),
-        ["release node-1", "clear node-1"],
-    ),
+    "a pod from before the hold keeps its node": (since(21, busy=True, held=True), ["release node-1", "clear node-1"]),
     "a hold whose node is no longer due ends": (since(5, held=True), ["release node-1"]),
 }
 
@@ -88,12 +85,9 @@ def pod_group(phase, resource=NEURON):
 class Cluster(Connection):
     """Objects by path; patches are merged in, as the API server does it for what the guard writes."""
 
-    missing = 404
-
     def __init__(self, nodes, pods=None):
         self.objects = {"/api/v1/nodes": nodes, "/api/v1/pods": pods or []}
-        self.events = []
-        self.looks = 0
+        self.events, self.looks, self.missing = [], 0, 404
 
     def send(self, method, path, body=None, **_):
         path = path.partition("?")[0]
@@ -132,22 +126,17 @@ def test_pod_other_than_a_daemon_makes_its_node_busy():
     ("pods", "pod_groups", "waits"),
     [
         ([], [], False),
-        ([], [pod_group("Pending")], True),
-        ([], [pod_group("Inqueue")], True),
-        ([], [pod_group("Unknown")], True),
+        *(([], [pod_group(phase)], phase != "Running") for phase in ("Pending", "Inqueue", "Unknown", "Running")),
         ([], [{**pod_group(""), "spec": {}, "status": None}], True),  # Volcano has not looked at it yet
-        ([], [pod_group("Running")], False),
         ([], [pod_group("Pending", f"requests.{NEURON}")], True),
         ([], [pod_group("Pending", "nvidia.com/gpu")], False),
-        # Volcano left out the devices, which the job's template has as limits alone.
-        ([], [pod_group("Pending", "cpu")], True),
+        ([], [pod_group("Pending", "cpu")], True),  # Volcano leaves out devices that a template has as limits alone
         ([pod(None)], [], True),
         ([pod(None, resources={"limits": {NEURON: "16"}})], [], True),
         ([pod(None, resources={"requests": {"cpu": "1"}})], [], False),
         ([pod("node-1")], [], False),
         ([pod(None, type_="trn1.32xlarge")], [], True),
-        # The gang's pods say where it may run, which its PodGroup does not.
-        ([pod(None, gang="bert", type_="trn2.48xlarge")], [pod_group("Inqueue")], False),
+        ([pod(None, gang="bert", type_="trn2.48xlarge")], [pod_group("Inqueue")], False),  # its pods say where it runs
     ],
 )
 def test_a_group_waits_for_gangs_that_could_use_it(pods, pod_groups, waits):
