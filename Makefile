@@ -123,6 +123,7 @@ constraints: $(VENV)/.dev ## Write constraints.txt anew: the newest versions tha
 
 golden: $(VENV)/.runtime ## Rewrite the golden plans (URNs, inputs that force a replacement, edges, options) and comments; show what changed
 	@PYTHONPATH=. $(BIN)/python tests/golden.py
+	@PYTHONPATH=.:tests $(BIN)/python tests/golden_components.py
 	@PYTHONPATH=.:tests $(BIN)/python tests/review_cases.py
 
 check: $(VENV)/.local ## Ask AWS whether an `up` of STACK would get what it needs; reads only

@@ -38,16 +38,6 @@ from trainium_eks.plan.rules import CONFIG_ALONE, NOT_JUDGED, RULES, STANDING_WA
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "components"
-ALERTS = ROOT / "docs" / "alerts.md"
-CONFIG = ROOT / "docs" / "config.md"
-DOCTOR = ROOT / "docs" / "doctor.md"
-PROJECT = ROOT / "Pulumi.yaml"
-RULES_PAGE = ROOT / "docs" / "rules.md"
-BOOTSTRAP = ROOT / "docs" / "bootstrap.yaml"
-CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-TRAINING = ROOT / "docs" / "training-jobs.md"
-FINETUNE = ROOT / "docs" / "fine-tuning.md"
-PYPROJECT = ROOT / "pyproject.toml"
 _PACKAGES = (
     "__main__.py", "components/__init__.py", "trainium_eks/__init__.py", "trainium_eks/*/__init__.py",
     "trainium_eks/*/*/__init__.py", "trainium_eks/testing.py", "workloads/trainium_workloads/__init__.py",
@@ -112,19 +102,20 @@ def index() -> str:
 
 def pages() -> dict[Path, str]:
     """Every page by its file."""
-    return {FOLDER / f"{name}.md": page(name) for name in names()} | {
-        FOLDER / "README.md": index(),
-        ALERTS: _with(ALERTS, alerts=f"\n{alert_table()}\n\n", series=f"\n{series()}\n\n"),
-        PROJECT: _with(PROJECT, config=config_tables.pulumi_yaml()),
-        CONFIG: _with(CONFIG, inputs=config_tables.markdown(), outputs=config_tables.outputs_markdown()),
-        RULES_PAGE: _with(RULES_PAGE, **{name: f"\n{part}\n\n" for name, part in rule_tables().items()}),
-        DOCTOR: _with(DOCTOR, findings=f"\n{findings()}\n\n"),
-        CONTRIBUTING: _with(CONTRIBUTING, folders=f"{folders()}\n"),
-        TRAINING: _with(TRAINING, options=f"{train_options()}\n"),
-        FINETUNE: _with(FINETUNE, columns=f"\n{data_columns()}\n\n"),
-        PYPROJECT: _with(PYPROJECT, aws_modules=aws_modules()),
-        BOOTSTRAP: _with(BOOTSTRAP, **{name.replace("-", "_"): bootstrap_policy(name) for name in POLICIES}),
+    parts = {
+        "docs/alerts.md": {"alerts": f"\n{alert_table()}\n\n", "series": f"\n{series()}\n\n"},
+        "Pulumi.yaml": {"config": config_tables.pulumi_yaml()},
+        "docs/config.md": {"inputs": config_tables.markdown(), "outputs": config_tables.outputs_markdown()},
+        "docs/rules.md": {name: f"\n{part}\n\n" for name, part in rule_tables().items()},
+        "docs/doctor.md": {"findings": f"\n{findings()}\n\n"},
+        "CONTRIBUTING.md": {"folders": f"{folders()}\n"},
+        "docs/training-jobs.md": {"options": f"{train_options()}\n"},
+        "docs/fine-tuning.md": {"columns": f"\n{data_columns()}\n\n"},
+        "pyproject.toml": {"aws_modules": aws_modules()},
+        "docs/bootstrap.yaml": {name.replace("-", "_"): bootstrap_policy(name) for name in POLICIES},
     }
+    made = {FOLDER / f"{name}.md": page(name) for name in names()} | {FOLDER / "README.md": index()}
+    return made | {ROOT / name: _with(ROOT / name, **each) for name, each in parts.items()}
 
 
 def _with(file: Path, **parts: str) -> str:
@@ -438,13 +429,9 @@ def _methods(component: type) -> Iterator[tuple[str, ...]]:
     for key, value in vars(component).items():
         if key.startswith("_") or not (isinstance(value, property) or inspect.isfunction(value)):
             continue
-        shown = key if isinstance(value, property) else f"{key}{_signature(value)}"
+        _, *parameters = inspect.signature(value).parameters if inspect.isfunction(value) else ("self",)
+        shown = f"{key}({', '.join(parameters)})" if inspect.isfunction(value) else key
         yield f"`{shown}`", _markdown(inspect.getdoc(value) or "").split("\n\n", 1)[0]
-
-
-def _signature(function: object) -> str:
-    parameters = [name for name in inspect.signature(function).parameters if name != "self"]  # type: ignore[arg-type]
-    return f"({', '.join(parameters)})"
 
 
 def _markdown(text: str) -> str:

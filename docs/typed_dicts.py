@@ -18,6 +18,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+import config_tables
 import pulumi
 
 from trainium_eks.model.config.stack_config import StackConfig
@@ -102,7 +103,7 @@ def _models() -> Iterator[type[ConfigModel]]:
         for base in _bases(model):
             visit(base)
         for field in model.model_fields.values():
-            for inner in _inside(field.annotation):
+            for inner in config_tables.models(field.annotation):
                 if inner not in seen:
                     visit(inner)
         seen.setdefault(model)
@@ -113,13 +114,6 @@ def _models() -> Iterator[type[ConfigModel]]:
     for model in (*(each for each in exported if inspect.isclass(each) and issubclass(each, ConfigModel)), StackConfig):
         visit(model)
     return iter(seen)
-
-
-def _inside(annotation: Any) -> Iterator[type[ConfigModel]]:
-    if inspect.isclass(annotation) and issubclass(annotation, ConfigModel):
-        yield annotation
-    for part in get_args(annotation):
-        yield from _inside(part)
 
 
 def _typed_dict(model: type[ConfigModel], known: set[type]) -> str:

@@ -10,10 +10,10 @@ from trainium_eks.client import reading, train_facts
 from trainium_eks.client.failure import CommandError, UsageError, as_typed
 from trainium_eks.client.notices import say
 from trainium_eks.client.session import Session
-from trainium_eks.jobs.data.staging import CPU_POOL, DATA
 from trainium_eks.jobs.objects import batch_jobs
 from trainium_eks.jobs.objects.identity import KIND_LABEL
-from trainium_eks.jobs.objects.job import REFUSED
+from trainium_eks.jobs.objects.job import DATA, REFUSED
+from trainium_eks.jobs.objects.team_pod import CPU_POOL, NAME_LABEL
 from trainium_eks.jobs.serve import serving, serving_refusals
 from trainium_eks.jobs.serve.engines import Engine
 from trainium_eks.jobs.serve.serving import ModelService, ServingNodes
@@ -105,21 +105,19 @@ def apply(session: Session, served: ModelService) -> None:
     """Create the Deployment of a model and its Service, or change the Deployment."""
     api = session.api
     deployment, service = serving.objects(served, session.namespace)
-    reference = api.reference(deployment)
-    there = api.get(reference)
+    there = api.get(api.reference(deployment))
     if there is not None and not _is_ours(there):
-        raise UsageError(f"a Deployment {reference.name} is there, and not of trn serve: choose a --name")
+        raise UsageError(f"a Deployment {served.name} is there, and not of trn serve: choose a --name")
     if there is None:
         made = api.create(deployment)
     else:
-        path = api.kind(reference.api_version, reference.kind).path(reference.namespace, reference.name)
         # Settings of an earlier request that this one has not must go, too.
         spec = _without_leftovers(there["spec"], deployment["spec"])
         changes = {"metadata": {"annotations": deployment["metadata"]["annotations"]}, "spec": spec}
-        made = api.request("PATCH", path, changes, content_type="application/merge-patch+json")
-    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": reference.name, "uid": made["metadata"]["uid"]}
+        made = batch_jobs.merge(api, deployment, changes)
     if api.get(api.reference(service)) is None:
-        api.create({**service, "metadata": {**service["metadata"], "ownerReferences": [owner]}})
+        owner = batch_jobs.owner_references({**deployment, "metadata": made["metadata"]})
+        api.create({**service, "metadata": {**service["metadata"], **owner}})
 
 
 def _without_leftovers(there: Mapping[str, Any], wanted: Json) -> Json:
@@ -153,7 +151,7 @@ def meaning(name: str, names: Sequence[str]) -> str:
 
 def pods(session: Session, name: str) -> list[Json]:
     """Return the pods of a service."""
-    labels = f"{serving.NAME_LABEL}={name},{KIND_LABEL}={serving.SERVE}"
+    labels = f"{NAME_LABEL}={name},{KIND_LABEL}={serving.SERVE}"
     return session.api.list("v1", "Pod", namespace=session.namespace.name, labels=labels)
 
 

@@ -13,6 +13,8 @@ from trainium_eks.jobs.data import staging, tokens
 from trainium_eks.jobs.data.presets import PRESETS
 from trainium_eks.jobs.data.staging import StageRequest
 from trainium_eks.jobs.objects import batch_jobs
+from trainium_eks.jobs.objects.identity import KIND_LABEL
+from trainium_eks.jobs.objects.job import DATA
 from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, missing_secret
 from trainium_eks.kube.api import ApiError
 from trainium_eks.kube.errors import ClusterError
@@ -31,7 +33,7 @@ def resolve_request(session: Session, asked: StageRequest) -> StageRequest:
         asked,
         source=preset.source if preset else _as_url(asked.source, is_local=session.is_local),
         # A training job's path is `/data/x`.
-        to=to.removeprefix(f"{staging.DATA}/").rstrip("/"),
+        to=to.removeprefix(f"{DATA}/").rstrip("/"),
         extract=asked.extract or bool(preset and preset.extract),
         include=asked.include or (preset.include if preset else ()),
     )
@@ -103,7 +105,7 @@ def _local_image(*, make: bool) -> str:
 
 def job_of(session: Session, request: StageRequest) -> tuple[str, bool]:
     """Return the Job that stages the request, and whether it is new."""
-    labels = f"{staging.KIND_LABEL}={staging.KIND}"
+    labels = f"{KIND_LABEL}={staging.KIND}"
     for job in session.api.list("batch/v1", "Job", namespace=session.namespace.name, labels=labels):
         annotations, name = job["metadata"].get("annotations") or {}, job["metadata"]["name"]
         if annotations.get(staging.TO_ANNOTATION) != request.to or batch_jobs.end_of(job) is not None:

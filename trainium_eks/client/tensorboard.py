@@ -13,7 +13,7 @@ from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
 from trainium_eks.diagnose import why_not_started
-from trainium_eks.jobs.data.staging import DATA
+from trainium_eks.jobs.objects.job import DATA
 from trainium_eks.jobs.observed.job_snapshot import JobSnapshot
 from trainium_eks.jobs.watch import tensorboard
 from trainium_eks.jobs.watch.profiling import output_of

@@ -1,13 +1,11 @@
 """Cluster Autoscaler: which groups it finds, the tags it reads from them, what its role may do, and its flags."""
 
 import pytest
-from unit.components.parts import LEAST, STACK, of_kind, one, recorder, statements
+from unit.components.parts import LEAST, STACK, of_kind, recorder
 
 from components import ClusterAutoscaler, TrainingStack
-from trainium_eks.model.catalogue import versions
 
 TEMPLATE = "k8s.io/cluster-autoscaler/node-template"
-CPU = LEAST["ClusterAutoscaler"]["groups"][0]
 TRN1 = {"name": "trn1", "instance_type": "trn1.32xlarge", "autoscaling_group": "eks-trn1-1"}
 built = recorder(ClusterAutoscaler, "autoscaler", LEAST["ClusterAutoscaler"])
 
@@ -16,21 +14,6 @@ def tags(graph, group):
     """Return the tags of a group that Cluster Autoscaler reads; others have the environment's tags."""
     found = [each.inputs for each in of_kind(graph, "Tag") if each.inputs["autoscalingGroupName"] == group]
     return {each["tag"]["key"]: each["tag"]["value"] for each in found if "cluster-autoscaler" in each["tag"]["key"]}
-
-
-def test_autoscaler_finds_and_changes_only_groups_with_its_own_tag(record):
-    """EKS puts Cluster Autoscaler's usual tags on every group, the system nodes' and the gangs' too."""
-    graph = built(record)
-    discovery = one(graph, "Release").inputs["values"]["autoDiscovery"]
-    assert discovery["tags"] == ["trainium-eks/cluster-autoscaler={{ .Values.autoDiscovery.clusterName }}"]
-    own = tags(graph, CPU["autoscaling_group"])["trainium-eks/cluster-autoscaler"]
-    assert discovery["clusterName"] == own == "trn-1"
-    # No tag is handed to instances.
-    assert {each.inputs["tag"]["propagateAtLaunch"] for each in of_kind(graph, "Tag")} == {False}
-    [*_, scaling] = statements(graph)
-    assert scaling["Condition"] == {"StringEquals": {"aws:ResourceTag/trainium-eks/cluster-autoscaler": "trn-1"}}
-    association = one(graph, "PodIdentityAssociation").inputs
-    assert (association["namespace"], association["serviceAccount"]) == ("cluster-autoscaler", "cluster-autoscaler")
 
 
 @pytest.mark.parametrize(
@@ -49,25 +32,6 @@ def test_autoscaler_finds_and_changes_only_groups_with_its_own_tag(record):
 )
 def test_empty_groups_tags_show_its_devices(record, group, key, told):
     assert tags(built(record, groups=[{**TRN1, **group}]), "eks-trn1-1")[f"{TEMPLATE}/{key}"] == told
-
-
-@pytest.mark.parametrize("kubernetes", versions.CLUSTER_AUTOSCALER)
-def test_empty_accelerator_nodes_are_removed_later_than_cpu_nodes(record, kubernetes):
-    selector = {"trainium-eks/pool": "system"}
-    asked = {"accelerator_scale_down_minutes": 25, "node_selector": selector, "kubernetes_version": kubernetes}
-    graph = built(record, groups=[CPU, TRN1], **asked)
-    found = one(graph, "Release").inputs["values"]
-    assert found["awsRegion"] == "us-west-2", "a pod does not reach the instance metadata"
-    assert found["nodeSelector"] == selector
-    assert found["securityContext"]["runAsNonRoot"] is True
-    assert found["containerSecurityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert found["image"]["tag"].startswith(f"v{kubernetes}.")
-    options = f"{TEMPLATE}/autoscaling-options"
-    told = {key.removeprefix(f"{options}/"): value for key, value in tags(graph, "eks-trn1-1").items()}
-    assert told["scaledownutilizationthreshold"] == told["scaledowngpuutilizationthreshold"] == "0"
-    assert told["ignoredaemonsetsutilization"] == "true"
-    assert told["scaledownunneededtime"] == "25m0s"
-    assert not [key for key in tags(graph, CPU["autoscaling_group"]) if key.startswith(options)]
 
 
 CONFIG = {

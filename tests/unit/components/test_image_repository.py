@@ -13,25 +13,6 @@ KEY = "arn:aws:kms:us-west-2:000000000000:key/k"
 images = recorder(ImageRepository, "images", {"region": "us-west-2", "kms_key_arn": KEY})
 
 
-def test_images_are_scanned_immutable_encrypted_and_kept_on_destroy(record):
-    inputs = one(images(record), "Repository").inputs
-    assert inputs["imageScanningConfiguration"] == {"scanOnPush": True}
-    assert inputs["imageTagMutability"] == "IMMUTABLE"
-    assert inputs["encryptionConfigurations"] == [{"encryptionType": "KMS", "kmsKey": KEY}]
-    assert (inputs["forceDelete"], inputs["name"]) == (False, "trainium-eks-test/training")
-    # Without a key it makes one, and images go with the repository only when asked.
-    graph = images(record, kms_key_arn=None, force_delete=True, name="team/bert")
-    made = one(graph, "Repository")
-    (encryption,) = made.inputs["encryptionConfigurations"]
-    assert encryption["kmsKey"] == one(graph, "Key").outputs["arn"]
-    assert (made.inputs["forceDelete"], made.inputs["name"]) == (True, "team/bert")
-    assert one(graph, "ImageRepository").outputs == {
-        "repository_url": made.outputs["repositoryUrl"],
-        "repository_arn": made.outputs["arn"],
-        "repository_name": made.outputs["name"],
-    }
-
-
 def test_unused_images_expire_and_the_default_name_is_valid(record):
     for stack in ("dev", "Dev-2", "gpu.eu_1"):
         assert repository.validate(ImageRepositoryConfig(name=default_name("trainium-eks", stack))) == []

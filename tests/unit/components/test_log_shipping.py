@@ -5,17 +5,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from unit.components.parts import LEAST, one, recorder, statements
+from unit.components.parts import LEAST, one, recorder
 
 from components import _fluent_bit
 from components.log_shipping import LogShipping
 from trainium_eks.jobs.watch.cloudwatch_logs import line_of
-from trainium_eks.model.catalogue import versions
 
-KEY = "arn:aws:kms:us-west-2:111122223333:key/0a1b"
 GROUP = "/trainium-eks/trn-1/containers"
+built = recorder(LogShipping, "logs", LEAST["LogShipping"])
 LUA = shutil.which("luajit") or shutil.which("lua5.1")
-built = recorder(LogShipping, "logs", {**LEAST["LogShipping"], "kms_key_arn": KEY})
 
 
 def values(graph):
@@ -26,23 +24,6 @@ def settings(section):
     """Read a section of Fluent Bit's classic configuration."""
     found = (line.split(maxsplit=1) for line in section.splitlines() if line.startswith("    "))
     return {name.lower(): value for name, value in found}
-
-
-def test_log_group_is_named_encrypted_and_the_only_one_writable(record):
-    graph = built(record, retention_days=180)
-    group = one(graph, "LogGroup")
-    assert group.inputs["name"] == one(graph, "LogShipping").outputs["log_group"] == GROUP
-    assert (group.inputs["retentionInDays"], group.inputs["kmsKeyId"]) == (180, KEY)
-    release, chart = one(graph, "Release").inputs, versions.CHARTS["fluent-bit"]
-    assert (release["chart"], release["version"]) == (chart.chart, chart.version)
-    [statement] = statements(graph)
-    assert statement["Action"] == ["logs:CreateLogStream", "logs:PutLogEvents"]
-    assert statement["Resource"] == group.outputs["arn"] + ":*"
-    # No traffic enters its namespace.
-    assert one(graph, "NetworkPolicy").inputs["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
-    # A short time in production is acknowledged by a waiver.
-    short = built(record, retention_days=7, production=True, waivers={"R84": "shipped elsewhere"})
-    assert one(short, "LogGroup").inputs["retentionInDays"] == 7
 
 
 def test_pipeline_parts_agree_and_write_to_the_existing_group(plain):
@@ -58,24 +39,6 @@ def test_pipeline_parts_agree_and_write_to_the_existing_group(plain):
     assert f"function {filters['call']}(" in _fluent_bit.STREAM_SCRIPT
     assert found["luaScripts"][Path(filters["script"]).name] == _fluent_bit.STREAM_SCRIPT
     assert inputs["path_key"] == "file"
-
-
-def test_shipper_runs_on_every_node_without_kubernetes_access(record, plain):
-    for system, graph in ((False, plain), (True, built(record, system=True))):
-        excluded = settings(values(graph)["config"]["inputs"])["exclude_path"]
-        assert "*_log-shipping_*" in excluded
-        assert ("*_kube-system_*" in excluded) is not system
-    found = values(plain)
-    assert (found["tolerations"], found["rbac"]) == ([{"operator": "Exists"}], {"create": False})
-    assert found["serviceAccount"] == {"automountServiceAccountToken": False}
-    assert found["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    mounts = {each["mountPath"]: each for each in found["daemonSetVolumeMounts"]}
-    assert mounts["/var/log"]["readOnly"] is True
-    # What is read and not yet sent outlives the pod.
-    states = [settings(found["config"]["service"])["storage.path"], settings(found["config"]["inputs"])["db"]]
-    assert all(each.startswith("/state/") for each in states)
-    volumes = {each["name"]: each["hostPath"]["path"] for each in found["daemonSetVolumes"]}
-    assert volumes["state"] == "/var/lib/fluent-bit"
 
 
 PROGRAM = """

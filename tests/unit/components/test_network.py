@@ -1,11 +1,10 @@
-import ipaddress
 import json
 import re
 
 import pulumi
 import pytest
 from dry_run import planned_alike
-from unit.components.parts import INGRESS, LEAST, of_kind, one, statements
+from unit.components.parts import LEAST, of_kind, one
 
 from components.network import ExistingNetwork, Network
 from trainium_eks.model.config.network import existing_problems
@@ -20,24 +19,6 @@ def built(record, **args):
     return planned_alike(record, lambda: Network("net", {**REGION, **args}))
 
 
-@pytest.mark.parametrize("count", [2, 3, 4])
-@pytest.mark.parametrize("nat", ["single", "per-zone"])
-def test_each_zone_has_both_subnets_and_internet_access(record, count, nat):
-    zones = ZONES[:count]
-    graph = built(record, zone_ids=zones, nat_gateways=nat)
-    blocks = [ipaddress.IPv4Network(each.inputs["cidrBlock"]) for each in of_kind(graph, "Subnet")]
-    assert len(blocks) == 2 * count
-    assert not any(a.overlaps(b) for a in blocks for b in blocks if a is not b)
-    wanted = zones if nat == "per-zone" else zones[:1]  # the accelerators' zone
-    assert {each.name for each in of_kind(graph, "NatGateway")} == {f"net-nat-{zone}" for zone in wanted}
-    for zone in zones:
-        gateway = one(graph, "NatGateway", zone if nat == "per-zone" else zones[0])
-        route = one(graph, "Route", f"net-private-{zone}-internet").inputs
-        assert route["natGatewayId"] == gateway.outputs["id"]
-        table = one(graph, "RouteTableAssociation", f"net-private-{zone}").inputs["routeTableId"]
-        assert table == route["routeTableId"]
-
-
 def test_nat_mode_and_zone_order_do_not_rename_resources(record):
     def urns(*kinds, **args):
         graph = built(record, **args)
@@ -47,63 +28,6 @@ def test_nat_mode_and_zone_order_do_not_rename_resources(record):
     assert urns(*routing, nat_gateways="single") == urns(*routing, nat_gateways="per-zone")
     one, other = (urns(zone_ids=zones, nat_gateways="per-zone") for zones in (ZONES[:2], ZONES[1::-1]))
     assert one == other
-
-
-def test_nothing_has_a_public_address_and_the_default_group_blocks_all(record):
-    graph = built(record)
-    for subnet in of_kind(graph, "Subnet"):
-        role = "kubernetes.io/role/elb" if "public" in subnet.name else "kubernetes.io/role/internal-elb"
-        roles = {tag: value for tag, value in subnet.inputs["tags"].items() if tag.startswith("kubernetes.io/role/")}
-        assert roles == {role: "1"}
-        assert subnet.inputs["mapPublicIpOnLaunch"] is False
-        assert "availabilityZone" not in subnet.inputs, "a zone's name is another zone in another account"
-    vpc = one(graph, "Vpc").inputs
-    assert vpc["enableDnsSupport"] is vpc["enableDnsHostnames"] is True
-    assert not {"ingress", "egress"} & one(graph, "DefaultSecurityGroup").inputs.keys()
-
-
-def test_interface_endpoints_serve_the_vpc_over_tls_before_nodes_start(record):
-    waited = []
-
-    def program():
-        network = Network("net", {**REGION, "interface_endpoints": ["ecr.api", "s3"]})
-        waited.extend(each.pulumi_resource_name for each in network.egress)
-
-    graph = planned_alike(record, program)
-    endpoints = {each.name: each.inputs for each in of_kind(graph, "VpcEndpoint")}
-    assert set(endpoints) == {"net-s3", "net-endpoint-ecr-api", "net-endpoint-s3"}
-    endpoint, rule = endpoints["net-endpoint-ecr-api"], one(graph, INGRESS).inputs
-    assert endpoint["serviceName"] == "com.amazonaws.us-west-2.ecr.api"
-    assert (endpoint["privateDnsEnabled"], len(endpoint["subnetIds"])) == (True, 2)
-    assert (rule["ipProtocol"], rule["fromPort"], rule["toPort"]) == ("tcp", 443, 443)
-    assert rule["cidrIpv4"] == "10.0.0.0/16"
-    assert endpoint["securityGroupIds"] == [rule["securityGroupId"]]
-    assert {"net-endpoints-tls", "net-endpoint-ecr-api", "net-s3", "net-public-internet"} <= set(waited)
-    # In China they have a name of its own, and they alone.
-    args = {"region": "cn-north-1", "zone_ids": ["cnn1-az1", "cnn1-az2"], "interface_endpoints": ["ecr.api"]}
-    graph = record(lambda: Network("net", args))
-    names = {each.name: each.inputs["serviceName"] for each in of_kind(graph, "VpcEndpoint")}
-    assert names["net-endpoint-ecr-api"] == "cn.com.amazonaws.cn-north-1.ecr.api"
-    assert names["net-s3"] == "com.amazonaws.cn-north-1.s3"
-
-
-def test_flow_logs_are_encrypted_and_outputs_list_subnets_by_zone(record):
-    key = "arn:aws:kms:us-west-2:000000000000:key/k"
-    graph = built(record, kms_key_arn=key, flow_log_retention_days=30, zone_ids=ZONES[:3])
-    group, log = one(graph, "LogGroup"), one(graph, "FlowLog")
-    assert (group.inputs["kmsKeyId"], group.inputs["retentionInDays"]) == (key, 30)
-    assert (log.inputs["trafficType"], log.inputs["logDestination"]) == ("ALL", group.outputs["arn"])
-    assert one(graph, "RolePolicy").urn in log.dependencies
-    assert statements(graph)[0]["Resource"] == [group.outputs["arn"], f"{group.outputs['arn']}:log-stream:*"]
-    outputs = one(graph, "Network").outputs
-    for kind in ("public", "private"):
-        ids = [one(graph, "Subnet", f"net-{kind}-{zone}").outputs["id"] for zone in ZONES[:3]]
-        assert outputs[f"{kind}_subnet_ids"] == ids
-    assert outputs["accelerator_zone_id"] == "usw2-az4"
-    assert outputs["accelerator_subnet_id"] == outputs["private_subnet_ids"][0]
-    assert outputs["cidr_block"] == "10.0.0.0/16"
-    # Without flow logs there is no role either.
-    assert of_kind(built(record, flow_logs=False), "LogGroup", "FlowLog", "Role", "RolePolicy") == ()
 
 
 def test_existing_network_makes_nothing_and_has_the_same_outputs(record):

@@ -8,7 +8,6 @@ from unit.components.parts import LEAST, STACK, of_kind, one
 
 from components import (
     AcceleratorNodeGroup,
-    ArgumentError,
     EncryptionKey,
     FsxLustre,
     TrainingNamespace,
@@ -94,35 +93,6 @@ def test_stack_links_a_bucket_of_the_program(record):
     assert one(graph, "DataRepositoryAssociation").inputs["dataRepositoryPath"] == f"s3://{name}"
     policies = [str(each.inputs["policy"]) for each in of_kind(graph, "RolePolicy")]
     assert [each for each in policies if f"arn:aws:s3:::{name}/training" in each]
-
-
-LATE = {
-    "node_groups": (
-        lambda it: nodes(instance_type=it),
-        r"instance_type: it is an Output, known only during an update.*(\n.*)*give the value itself",
-    ),
-    "principals": (
-        lambda it: team(principals=[it]), r"principals\[0\]: it is an Output(.*\n)*.*principal_arns.*stays the same",
-    ),
-    "queues": (lambda it: team(queues=it), r"queues: it is an Output(.*\n)*.*volcano\.queue_names\[0\]"),
-    "admin_principals": (
-        lambda it: cluster(admin_principals=[it]),
-        r"admin_principals\[0\]: it is an Output(.*\n)*.*admin_principal_arns",
-    ),
-    "a block in a placement group": (
-        lambda it: nodes(placement_group=it, capacity={**BLOCK, "type": "capacity-block"}),
-        "a Capacity Block is placed by EC2",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", LATE)
-def test_structural_argument_refuses_an_output_with_the_alternative(record, case):
-    program, message = LATE[case]
-    with pytest.raises(ArgumentError, match=message) as raised:
-        record(lambda: program(pulumi.Output.from_input("x")) and None)
-    assert "Output[" not in str(raised.value)
-    assert "0x" not in str(raised.value)
 
 
 def test_node_group_waits_for_its_clusters_add_ons_but_not_for_dns(record):

@@ -1,14 +1,13 @@
 """TrainingNamespace: a team gets all it needs and nothing of the others, and no pod goes past its queues."""
 
 import itertools
-import json
 
 import pulumi
-from unit.components.parts import IAM_ROLE, LEAST, of_kind, one, statements
+from unit.components.parts import LEAST, of_kind, one
 
 from components import TrainingNamespace
 from trainium_eks.model.policies import admission, researchers
-from trainium_eks.model.sizing import priorities, quotas
+from trainium_eks.model.sizing import priorities
 
 POLICY = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
 ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
@@ -30,7 +29,6 @@ FULL = {
     "rendezvous": "etcd",
 }
 
-HARD = quotas.hard(FULL["queue_capability"], FULL["room"], {}, claimed_gib=FULL["volume_gib"])
 ALLOWED = admission.Limits(
     FULL["queues"],
     priorities.NAMES,
@@ -59,45 +57,6 @@ def triples(rules, *keys):
     return {each for rule in rules for each in itertools.product(*(rule[key] for key in keys))}
 
 
-def test_namespace_enforces_baseline_and_its_claim_has_its_own_volume(record):
-    graph = team(record)
-    metadata = one(graph, "Namespace").inputs["metadata"]
-    assert metadata["name"] == "training"
-    assert metadata["labels"]["pod-security.kubernetes.io/enforce"] == "baseline"
-    assert "restricted" in metadata["annotations"]["trainium-eks/pod-security-reason"]
-    # Training code has no token for the Kubernetes API.
-    assert one(graph, "ServiceAccount").inputs["automountServiceAccountToken"] is False
-    # Containers that say nothing get requests, but no limit to be killed at.
-    (limit,) = one(graph, "LimitRange").inputs["spec"]["limits"]
-    assert (limit["type"], limit["defaultRequest"].keys()) == ("Container", {"cpu", "memory"})
-    assert "default" not in limit
-    # The claim is for the namespace's own volume.
-    claim = one(graph, "PersistentVolumeClaim")
-    assert claim.inputs["metadata"] == {"name": "fsx-claim", "namespace": "training"}
-    assert claim.inputs["spec"] == {
-        "accessModes": ["ReadWriteMany"],
-        "storageClassName": "fsx-shared",
-        "volumeName": "volume-training",
-        "resources": {"requests": {"storage": "1200Gi"}},
-    }
-    # Kubernetes refuses a new size of a static claim, and the volume would not bind a claim made anew.
-    assert claim.options.ignore_changes == ("spec.resources",)
-    assert claim.options.custom_timeouts == {"delete": "5m"}, "a claim that pods hold fails within minutes"
-    plain = one(team(record, volume_class=""), "PersistentVolumeClaim").inputs
-    assert plain["spec"]["storageClassName"] == "", "a volume without a class is claimed without one"
-
-
-def test_given_quota_overrides_the_default_and_opens_its_storage_class(record):
-    given = {"requests.aws.amazon.com/neuron": "16", "fsx.storageclass.storage.k8s.io/persistentvolumeclaims": "2"}
-    for own, closed in (({}, True), (given, False)):
-        graph = team(record, resource_quota=own)
-        quota = one(graph, "ResourceQuota").inputs
-        assert quota["metadata"] == {"name": "team", "namespace": "training"}
-        assert quota["spec"] == {"hard": {**HARD, **own}}
-        jobs = named(graph, POLICY)["trainium-eks-training-volcano-jobs"]["spec"]
-        assert ("storage class fsx" in json.dumps(jobs)) is closed
-
-
 def test_researchers_train_without_admin_rights_or_secrets(record):
     graph = team(record)
     allowed = triples(one(graph, ROLE).inputs["rules"], "apiGroups", "resources", "verbs")
@@ -124,68 +83,6 @@ def test_researchers_train_without_admin_rights_or_secrets(record):
     read = itertools.product(("queues", "hypernodes", "nodes"), ("get", "list", "watch"))
     assert triples(role["rules"], "resources", "verbs") == set(read)
     assert one(graph, "ClusterRoleBinding").inputs["roleRef"]["name"] == role["metadata"]["name"]
-
-
-def test_each_principal_enters_by_the_roles_group_after_the_policies(record):
-    others = "arn:aws:iam::111111111111"
-    arns = [f"{others}:{each}" for each in ("role/bert", "role/teams/bert", "role/teams-bert", "user/bert")]
-    arns.append("arn:aws:iam::000000000000:role/bert")
-    graph = team(record, principals=arns)
-    group = "trainium-eks:training:researchers"
-    entries = of_kind(graph, "AccessEntry")
-    assert sorted(each.inputs["principalArn"] for each in entries) == sorted(arns)
-    for each in entries:
-        assert (each.inputs["kubernetesGroups"], each.inputs["type"]) == ([group], "STANDARD")
-    for kind in ("RoleBinding", "ClusterRoleBinding"):
-        (subject,) = one(graph, kind).inputs["subjects"]
-        assert (subject["kind"], subject["name"]) == ("Group", group)
-    bindings = {each.urn for each in of_kind(graph, "ValidatingAdmissionPolicyBinding")}
-    assert len(bindings) == len(POLICIES)
-    assert bindings <= set(one(graph, "RoleBinding").dependencies)
-
-
-def test_jobs_read_and_write_only_under_their_prefixes(record):
-    found = statements(team(record))
-    objects = [each["Resource"] for each in found if "s3:GetObject" in each["Action"]]
-    assert objects == ["arn:aws:s3:::stack-bucket/lustre/training/*", "arn:aws:s3:::team-data/training/*"]
-    lists = {each["Resource"]: each["Condition"] for each in found if each["Action"] == "s3:ListBucket"}
-    assert lists == {
-        "arn:aws:s3:::stack-bucket": {"StringLike": {"s3:prefix": ["lustre/training/*", "lustre/training"]}},
-        "arn:aws:s3:::team-data": {"StringLike": {"s3:prefix": ["training/*", "training"]}},
-    }
-    (key,) = [each for each in found if "kms:Decrypt" in each["Action"]]
-    assert key["Resource"] == KEY
-    assert key["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-west-2.amazonaws.com"}}
-    # Without a bucket there is no role, and without a volume no claim.
-    graph = team(record, MINIMAL)
-    assert of_kind(graph, IAM_ROLE, "RolePolicy", "PodIdentityAssociation", "PersistentVolumeClaim") == ()
-    names = {"namespace": "training", "service_account": "training", "queue_names": ["test"]}
-    assert one(graph, "TrainingNamespace").outputs == {**names, "role_arn": "", "claim_name": ""}
-
-
-def test_network_policy_allows_only_training_traffic(record):
-    policies = {name: inputs["spec"] for name, inputs in named(team(record), "NetworkPolicy").items()}
-    assert policies["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-    scraped = policies.pop("metrics")
-    assert all(spec["podSelector"] == {} for spec in policies.values())
-    ingress = [rule for spec in policies.values() for rule in spec.get("ingress", [])]
-    assert ingress == [{"from": [{"podSelector": {}}]}]
-    # From outside the namespace: monitoring alone, to one port of the pods that say they serve metrics.
-    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
-    assert scraped == {
-        "podSelector": {"matchLabels": {"trainium-eks/metrics": "true"}},
-        "policyTypes": ["Ingress"],
-        "ingress": [{"from": [monitoring], "ports": [{"protocol": "TCP", "port": 9600}]}],
-    }
-    egress = [rule for spec in policies.values() for rule in spec.get("egress", [])]
-    reached = {(port["protocol"], port["port"]) for rule in egress for port in rule.get("ports", [])}
-    assert reached == {("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 80), ("TCP", 2379)}
-    # No pod reaches the nodes' metadata, and etcd only where it is the rendezvous.
-    (web,), (identity,) = policies["https"]["egress"], policies["pod-identity"]["egress"]
-    assert web["to"] == [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"]}}]
-    assert identity["to"] == [{"ipBlock": {"cidr": "169.254.170.23/32"}}]
-    without = named(team(record, rendezvous="c10d"), "NetworkPolicy")
-    assert {*policies, "metrics"} - without.keys() == {"rendezvous"}
 
 
 def test_admission_applies_to_this_namespace_and_fails_closed(record):

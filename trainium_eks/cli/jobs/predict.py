@@ -16,8 +16,8 @@ from trainium_eks.client.sagemaker import ManagedJob
 from trainium_eks.client.sagemaker_serving import SageMakerModels
 from trainium_eks.client.serving import ModelRequest
 from trainium_eks.client.session import open_session
-from trainium_eks.jobs.data.staging import DATA
 from trainium_eks.jobs.objects import batch_jobs
+from trainium_eks.jobs.objects.job import DATA
 from trainium_eks.jobs.sagemaker import serving as requests
 from trainium_eks.jobs.serve import serving_refusals as refusals
 from trainium_eks.jobs.serve.serving import CONTAINER, PREDICT, Batch

@@ -13,8 +13,9 @@ from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError
 from trainium_eks.client.session import open_session
 from trainium_eks.jobs.data.presets import PRESETS
-from trainium_eks.jobs.data.staging import CONTAINER, DATA, StageRequest
+from trainium_eks.jobs.data.staging import CONTAINER, StageRequest
 from trainium_eks.jobs.objects import batch_jobs
+from trainium_eks.jobs.objects.job import DATA
 from trainium_eks.kube.pod_text import LINE_CHARACTERS, printable
 
 app = App()
@@ -82,7 +83,6 @@ def stage(
     Exit code: the Job's: 0 when the data is there, 1 when not; 2 for wrong usage.
     """
     del presets  # its callback has acted
-
     asked = StageRequest(
         source,
         to,

@@ -14,25 +14,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from trainium_eks.jobs.objects import batch_jobs, team_pod
+from trainium_eks.jobs.objects.job import DATA
 from trainium_eks.jobs.objects.token_reference import reference_problem, token_variable
 from trainium_eks.model.annotations import MACHINE_PATH
-from trainium_eks.model.catalogue import lustre
 from trainium_eks.model.catalogue.versions import IMAGES
-from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.outputs import NamespaceOutput
 from trainium_eks.model.validation.problems import Problem, nearest
 
 Json = dict[str, Any]
 
-KIND_LABEL = "trainium-eks/kind"
 KIND = "stage"
-"""Value of that label."""
+"""Value of the jobs' label for their kind."""
 SOURCE_ANNOTATION, TO_ANNOTATION = "trainium-eks/source", "trainium-eks/to"
 REQUEST_ANNOTATION = "trainium-eks/request"
 """Digest of the request: two jobs of one digest copy the same."""
 
-CPU_POOL = "cpu"
-DATA = "/data"
 CODE = "/code"
 SCRATCH = "/scratch"
 """Mount path of a directory that ends with the pod, for packages and for the libraries' own files."""
@@ -168,7 +165,7 @@ def objects(
 ) -> tuple[Json, Json]:
     """Return the ConfigMap with the code, and the Job."""
     keys = {path: path.replace("/", "__") for path in code}
-    labels = {KIND_LABEL: KIND, "app.kubernetes.io/managed-by": "trn", "app.kubernetes.io/name": name}
+    labels = team_pod.labels(KIND, name)
     metadata = {"name": name, "namespace": namespace.name, "labels": labels}
     config_map = {
         "apiVersion": "v1",
@@ -190,45 +187,14 @@ def objects(
         },
         {"name": "scratch", "emptyDir": {"sizeLimit": _SCRATCH_SIZE}},
     ]
-    spec = {
-        "restartPolicy": "Never",
-        "serviceAccountName": namespace.service_account,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "nodeSelector": {POOL_LABEL: CPU_POOL},
-        "terminationGracePeriodSeconds": 10,
-        "securityContext": pod_security(namespace),
-        "containers": [_container(request, region)],
-        "volumes": volumes,
-    }
+    container = _container(request, region)
+    spec = team_pod.pod_spec(namespace, container, volumes, terminationGracePeriodSeconds=10)
     pod_metadata: Json = {"labels": labels}
     if request.source.startswith("file://"):
         pod_metadata["annotations"] = {MACHINE_PATH: unquote(urlsplit(request.source).path)}
-    return config_map, _job({**metadata, "annotations": annotations}, pod_metadata, spec)
-
-
-def _job(metadata: Json, pod_metadata: Json, spec: Json) -> Json:
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata,
-        "spec": {
-            "backoffLimit": RETRIES,
-            "ttlSecondsAfterFinished": KEPT_SECONDS,
-            "podReplacementPolicy": "Failed",
-            "podFailurePolicy": {
-                "rules": [
-                    {
-                        "action": "FailJob",
-                        "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": list(FOR_GOOD)},
-                    },
-                    # Drained nodes and preempted pods are no fault of the copy.
-                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-                ]
-            },
-            "template": {"metadata": pod_metadata, "spec": spec},
-        },
-    }
+    template = {"metadata": pod_metadata, "spec": spec}
+    metadata = {**metadata, "annotations": annotations}
+    return config_map, batch_jobs.manifest(metadata, template, RETRIES, FOR_GOOD, KEPT_SECONDS)
 
 
 def _container(request: StageRequest, region: str) -> Json:
@@ -255,29 +221,13 @@ def _container(request: StageRequest, region: str) -> Json:
         "args": request.arguments,
         "env": variables,
         "resources": {"requests": dict(_REQUESTS), "limits": dict(_LIMITS)},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": {**team_pod.container_security(), "readOnlyRootFilesystem": True},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "data", "mountPath": DATA},
             {"name": "code", "mountPath": CODE, "readOnly": True},
             {"name": "scratch", "mountPath": SCRATCH},
         ],
-    }
-
-
-def pod_security(namespace: NamespaceOutput) -> Json:
-    """Return the security context of the user that owns the team's directory: no other may write there, and files
-    written as root would belong to root."""
-    user = namespace.training_user_id or lustre.DEFAULT_USER_ID
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": user,
-        "runAsGroup": user,
-        "seccompProfile": {"type": "RuntimeDefault"},
     }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainium_eks.aws.sessions import AwsError, client, saying
-from trainium_eks.jobs.objects.identity import KIND_LABEL
+from trainium_eks.jobs.objects import team_pod
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.model.validation.parsing import parse_json
 
@@ -81,6 +81,5 @@ def from_secrets_manager(identity: str, region: str, key: str = "") -> str:
 
 
 def _manifest(namespace: str, name: str, data: dict[str, str]) -> dict[str, Any]:
-    labels = {KIND_LABEL: "token", "app.kubernetes.io/managed-by": "trn"}
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    metadata = {"name": name, "namespace": namespace, "labels": team_pod.labels("token")}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}

@@ -1,6 +1,10 @@
-"""The files of a directory of this machine that may travel to a team: none is reached by a link alone."""
+"""The files of a directory of this machine that may travel to a team, and their archive: none is reached by a link
+alone."""
 
-from collections.abc import Collection, Iterator
+import gzip
+import io
+import tarfile
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 
@@ -33,3 +37,14 @@ def files_below(root: Path, left_out: Collection[str]) -> Iterator[tuple[str, Pa
                 raise NotInsideError(f"{path} is not a regular file; remove it")
 
     return walk(root, (top,))
+
+
+def archive(files: Iterable[tuple[str, bytes, int]]) -> bytes:
+    """Return a ``tar.gz`` of paths, contents and modes, without times and owners: the same files are the same bytes."""
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
+        for path, content, mode in files:
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode = len(content), mode
+            tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()

@@ -1,14 +1,11 @@
 """The files that travel with a job: a script, or a directory. Reads the disk; nothing else."""
 
 import base64
-import gzip
-import io
 import posixpath
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainium_eks.jobs.data.tree import NotInsideError, files_below
+from trainium_eks.jobs.data.tree import NotInsideError, archive, files_below
 from trainium_eks.jobs.objects import runnable
 from trainium_eks.jobs.objects.job import Program
 from trainium_eks.model.validation.problems import Problem, nearest
@@ -52,16 +49,17 @@ def pack(script: str, directory: Path | None) -> Workspace | Problem:
         return Problem("--workspace", reason, fix, value=str(root))
     if name not in files:
         return Problem("--script", f"it is not among the files of {root} that travel", "name one of them", value=script)
-    archive = _archive(files)
-    if len(archive) > LARGEST_BYTES:
+    modes = {name: 0o755 if path.stat().st_mode & 0o100 else 0o644 for name, path in files.items()}
+    packed = archive((name, path.read_bytes(), modes[name]) for name, path in files.items())
+    if len(packed) > LARGEST_BYTES:
         largest = sorted(files, key=lambda name: -files[name].stat().st_size)[:3]
         reason = (
-            f"it has {len(archive) // 1024} KiB compressed, and at most {LARGEST_BYTES // 1024} KiB travel with a job"
+            f"it has {len(packed) // 1024} KiB compressed, and at most {LARGEST_BYTES // 1024} KiB travel with a job"
         )
         fix = "put data on the shared volume (trn stage), code into the image (trn image build)"
         fix += f"; largest: {', '.join(largest)}"
         return Problem("--workspace", reason, fix, value=str(root))
-    return Workspace(base64.b64encode(archive).decode(), name, len(files), len(archive))
+    return Workspace(base64.b64encode(packed).decode(), name, len(files), len(packed))
 
 
 def _missing(script: str, file: Path, root: Path) -> Problem:
@@ -70,19 +68,3 @@ def _missing(script: str, file: Path, root: Path) -> Problem:
     fix = "a file of the image is written image:/PATH"
     reason = f"{file} is a directory: name the file in it" if file.is_dir() else f"there is no file {file}"
     return Problem("--script", reason, fix, value=script, good=good)
-
-
-def _archive(files: dict[str, Path]) -> bytes:
-    """Return the archive without times and owners, so that the same files are the same bytes."""
-    packed = io.BytesIO()
-    with (
-        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as compressed,
-        tarfile.open(fileobj=compressed, mode="w") as tar,
-    ):
-        for name, path in files.items():
-            content = path.read_bytes()
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            entry.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
-            tar.addfile(entry, io.BytesIO(content))
-    return packed.getvalue()

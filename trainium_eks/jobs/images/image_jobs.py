@@ -11,10 +11,9 @@ import json
 from typing import Any
 
 from trainium_eks.aws.ecr import Login
-from trainium_eks.jobs.data.staging import CPU_POOL, KIND_LABEL
 from trainium_eks.jobs.images.images import DOCKERFILE, PLATFORM, Context
+from trainium_eks.jobs.objects import team_pod
 from trainium_eks.model.catalogue.versions import IMAGES
-from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.outputs import NamespaceOutput
 
 Json = dict[str, Any]
@@ -77,6 +76,13 @@ def build_objects(
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     items = [{"key": ".dockerconfigjson", "path": _CONFIG}]
+    volumes: list[Json] = [
+        {"name": "context", "configMap": {"name": name}},
+        {"name": "login", "secret": {"secretName": name, "items": items, "defaultMode": 0o440}},
+        {"name": "work", "emptyDir": {}},
+        {"name": "storage", "emptyDir": {}},
+    ]
+    user = {"runAsNonRoot": True, **dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), _BUILDER_ID)}
     job = _object(namespace, name, "Job", "batch/v1")
     job["metadata"]["annotations"] = {"trainium-eks/image": reference}
     job["spec"] = {
@@ -85,26 +91,7 @@ def build_objects(
         "ttlSecondsAfterFinished": KEPT_SECONDS,
         "template": {
             "metadata": {"labels": dict(job["metadata"]["labels"])},
-            "spec": {
-                "restartPolicy": "Never",
-                "serviceAccountName": namespace.service_account,
-                "automountServiceAccountToken": False,
-                "enableServiceLinks": False,
-                "nodeSelector": {POOL_LABEL: CPU_POOL},
-                "securityContext": {
-                    "runAsNonRoot": True,
-                    "runAsUser": _BUILDER_ID,
-                    "runAsGroup": _BUILDER_ID,
-                    "fsGroup": _BUILDER_ID,
-                },
-                "containers": [container],
-                "volumes": [
-                    {"name": "context", "configMap": {"name": name}},
-                    {"name": "login", "secret": {"secretName": name, "items": items, "defaultMode": 0o440}},
-                    {"name": "work", "emptyDir": {}},
-                    {"name": "storage", "emptyDir": {}},
-                ],
-            },
+            "spec": team_pod.pod_spec(namespace, container, volumes, securityContext=user),
         },
     }
     # Docker's ``config.json``, which buildah reads.
@@ -117,6 +104,5 @@ def build_objects(
 
 
 def _object(namespace: NamespaceOutput, name: str, kind: str, api_version: str = "v1") -> Json:
-    labels = {KIND_LABEL: KIND, "app.kubernetes.io/managed-by": "trn", "app.kubernetes.io/name": name}
-    metadata: Json = {"name": name, "namespace": namespace.name, "labels": labels}
+    metadata: Json = {"name": name, "namespace": namespace.name, "labels": team_pod.labels(KIND, name)}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}

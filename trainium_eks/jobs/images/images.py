@@ -1,17 +1,14 @@
 """Training images: the input of a build, and the tag derived from it. Builds nothing."""
 
-import gzip
 import hashlib
-import io
 import json
 import re
-import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from trainium_eks.jobs.data.tree import files_below
+from trainium_eks.jobs.data.tree import archive, files_below
 from trainium_eks.model.catalogue import lustre, training_images
 from trainium_eks.model.catalogue.training_images import BASES
 from trainium_eks.model.outputs import StackOutputs
@@ -65,14 +62,8 @@ class Context:
             file.write_bytes(content)
 
     def archive(self) -> bytes:
-        """Return the files as a ``tar.gz``, the same bytes each time."""
-        out = io.BytesIO()
-        with gzip.GzipFile(fileobj=out, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
-            for path, content in sorted(self.files.items()):
-                member = tarfile.TarInfo(path)
-                member.size, member.mode = len(content), 0o644
-                tar.addfile(member, io.BytesIO(content))
-        return out.getvalue()
+        """Return the files as a ``tar.gz``."""
+        return archive((path, content, 0o644) for path, content in sorted(self.files.items()))
 
 
 def request_for(outputs: StackOutputs, target: str | None, base: str | None) -> ImageRequest | Problem:

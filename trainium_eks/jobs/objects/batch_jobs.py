@@ -3,7 +3,7 @@ their end."""
 
 import calendar
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,40 @@ LEFT_OVER_SECONDS = 60.0
 _LAST_LINES = "50"
 
 Json = Mapping[str, Any]
+
+
+def manifest(
+    metadata: Json, template: Json, retries: int, for_good: Sequence[int], kept_seconds: int
+) -> dict[str, Any]:
+    """Return a Job that is tried again, but after an exit code of its one container that is in ``for_good``."""
+    [container] = template["spec"]["containers"]
+    codes = {"containerName": container["name"], "operator": "In", "values": [*for_good]}
+    rules = [
+        {"action": "FailJob", "onExitCodes": codes},
+        # Drained nodes and preempted pods are no fault of the program.
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ]
+    spec = {
+        "backoffLimit": retries,
+        "ttlSecondsAfterFinished": kept_seconds,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {"rules": rules},
+        "template": template,
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def owner_references(owner: Json) -> dict[str, Any]:
+    """Return metadata by which an object is deleted with its owner."""
+    reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"]}
+    return {"ownerReferences": [{**reference, "uid": owner["metadata"]["uid"]}]}
+
+
+def merge(api: Api, there: Json, change: Json) -> dict[str, Any]:
+    """Change an object of the API server, and return it."""
+    found = api.reference(there)
+    path = api.kind(found.api_version, found.kind).path(found.namespace, found.name)
+    return api.request("PATCH", path, change, content_type="application/merge-patch+json")
 
 
 @dataclass(frozen=True)
@@ -58,16 +92,12 @@ def submit(api: Api, job: Json, needs: tuple[Json, ...]) -> None:
     The Job comes first, suspended: so the others can name their owner as they are made, and a command that is killed in
     between leaves nothing that would stay. Nothing is left of a refused Job."""
     created = api.create({**job, "spec": {**job["spec"], "suspend": True}})
-    metadata = created["metadata"]
-    reference = api.reference(job)
-    owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": metadata["name"], "uid": metadata["uid"]}
     try:
         for each in needs:
-            api.create({**each, "metadata": {**each["metadata"], "ownerReferences": [owner]}})
-        path = api.kind(reference.api_version, reference.kind).path(reference.namespace, reference.name)
-        api.request("PATCH", path, {"spec": {"suspend": False}}, content_type="application/merge-patch+json")
+            api.create({**each, "metadata": {**each["metadata"], **owner_references(created)}})
+        merge(api, job, {"spec": {"suspend": False}})
     except (ApiError, ClusterError):
-        api.delete(reference, propagation="Background")
+        api.delete(api.reference(job), propagation="Background")
         raise
 
 

@@ -94,7 +94,8 @@ def shell(job: TrainingJob, place: RankWords) -> str:
     lines += _compile(job, place, launch) if job.kind == "compile" else [f'"$@" {launch}' if watched else launch]
     stays = [f'[ "$code" = 0 ] || [ -n "$asked$watched" ] || [ "{place.node_rank}" = 0 ] || {_BLIND_STAY}']
     faults = _faults(job, place) if job.form == "pytorchjob" else []
-    ends = [*WAIT, *_refusal(job), *(stays if watched and job.nodes > 1 else []), *faults, 'exit "$code"']
+    refused = [REFUSAL] if named else []
+    ends = [*WAIT, *refused, *(stays if watched and job.nodes > 1 else []), *faults, 'exit "$code"']
     return "\n".join([*SIGNALS, *named, *lines[:-1], f"{lines[-1]} &", *ends])
 
 
@@ -107,14 +108,9 @@ WAIT = [
     'while [ -n "$again" ]; do again=; wait "$!"; code=$?; done',
 ]
 
-
+REFUSAL = f'[ ! -e "${REFUSAL_FILE}" ] || code={REFUSED}'
+"""Turns a rank's refusal file into its exit code: torchrun ends with 1 for any code of its ranks."""
 _BLIND_STAY = f'{{ sleep {_BLIND_STAY_SECONDS} & wait "$!"; }}'
-
-
-def _refusal(job: TrainingJob) -> list[str]:
-    """Return lines that turn a rank's refusal file into its exit code, because torchrun ends with 1 for any code of its
-    ranks."""
-    return [f'[ ! -e "${REFUSAL_FILE}" ] || code={REFUSED}'] if job.launcher == "torchrun" else []
 
 
 def _faults(job: TrainingJob, place: RankWords) -> list[str]:

@@ -124,9 +124,8 @@ def variable_of_label(variable: str, label: str) -> dict[str, Any]:
 
 
 def pod_overlay(job: TrainingJob) -> dict[str, Any]:
-    """Return the settings of any role's pod that TorchX 0.7.0 lacks (:data:`~.volcano_job.BEYOND_TORCHX`), as its
-    nightly merges them into its own pods (``torchx.specs.overlays``: lists of named things are joined by their names).
-    """
+    """Return the settings of any role's pod that TorchX 0.7.0 lacks, as its nightly merges them into its own pods
+    (``torchx.specs.overlays``: lists of named things are joined by their names)."""
     spec = _pod_spec(job)
     return {"spec": {**spec, "__join__:volumes:name": [_shared_memory(job.resources, limited=True)]}}
 

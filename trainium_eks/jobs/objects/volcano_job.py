@@ -1,7 +1,7 @@
 """The Volcano job of a gang, in two shapes: TorchX's, a task for each node, and one task with a pod for each node.
 
 :func:`torchx_job` is the job that TorchX 0.7.0 makes of our component, field for field; a test compares them.
-:func:`manifest` adds settings that TorchX cannot express: :data:`BEYOND_TORCHX`.
+:func:`manifest` adds settings that TorchX cannot express; the same test lists them all.
 """
 
 import json
@@ -18,29 +18,6 @@ from trainium_eks.model.policies.admission import SCHEDULER
 
 TORCHX_VERSION = "0.7.0"
 """Version of TorchX that makes the same object."""
-
-BEYOND_TORCHX = (
-    "metadata.namespace",
-    "metadata.labels",
-    "metadata.annotations",
-    "spec.networkTopology",
-    "tasks.partitionPolicy",
-    "tasks.policies: exitCode",
-    "template.metadata.labels: trainium-eks/kind, trainium-eks/metrics",
-    "template.metadata.annotations: safe-to-evict, do-not-disrupt",
-    "template.spec.affinity",
-    "template.spec.terminationGracePeriodSeconds",
-    "template.spec.securityContext",
-    "template.spec.initContainers",
-    "template.spec.volumes: dshm.sizeLimit, capacity-block, workspace, workspace-archive",
-    "container.securityContext",
-    "container.resources.requests: devices but GPUs",
-    "container.terminationMessagePolicy",
-    "container.env: TRN_ATTEMPT, HF_TOKEN, variables of --track-secret",
-    "container.workingDir",
-    "container.volumeMounts: capacity-block, workspace",
-)
-"""All differences between :func:`manifest` and the objects that TorchX 0.7.0 can make."""
 
 LARGEST_BYTES = 400_000
 """Size of a job in TorchX's shape: about 130 nodes, fewer with many variables. etcd takes 1,572,864 bytes, with the

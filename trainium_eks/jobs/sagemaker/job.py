@@ -140,8 +140,7 @@ def _problems(request: JobRequest, job: TrainingJob) -> Iterator[Problem]:
             yield Problem(option, "it is for jobs on EKS", _INSTEAD.get(name, "leave it out, or take --on eks"))
     if not refusals.NAME.fullmatch(job.app) or len(job.name) > LONGEST_NAME:
         most = LONGEST_NAME - len(job.name) + len(job.app)
-        reason = f"it must be lower-case letters, digits and dashes, beginning with a letter, {most} at most"
-        yield Problem("--name", reason, value=job.app, good="train")
+        yield Problem("--name", refusals.NAME_FORM.format(most), value=job.app, good="train")
     if not request.program.script and not request.program.module:
         yield Problem("", "there is nothing to run", "give --script, --module or --example")
     yield from refusals.program_problems(request)

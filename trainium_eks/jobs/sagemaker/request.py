@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from trainium_eks.jobs.objects.command import PORT, REFUSAL_FILE, SIGNALS, WAIT
+from trainium_eks.jobs.objects.command import PORT, REFUSAL, REFUSAL_FILE, SIGNALS, WAIT
 from trainium_eks.jobs.objects.environment import environment
 from trainium_eks.jobs.objects.job import REFUSED
 from trainium_eks.jobs.sagemaker.job import CODE_CHANNEL, SageMakerJob
@@ -123,7 +123,7 @@ def launch_script(made: SageMakerJob, root: str = ROOT) -> str:
         missing = shlex.quote(f"there is no script {job.program.script}")
         lines.append(f"[ -f {shlex.quote(job.program.script)} ] || fail {missing}")
     ends = [
-        f'[ ! -e "${REFUSAL_FILE}" ] || code={REFUSED}',
+        REFUSAL,
         f'[ "$code" = 0 ] || echo "node $node ended with exit code $code: trn logs {job.name}" > {root}/output/failure',
         'exit "$code"',
     ]

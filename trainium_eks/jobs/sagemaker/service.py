@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from trainium_eks.aws.sessions import AwsError, client, saying
@@ -13,7 +14,7 @@ from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.sagemaker.job import SageMakerJob, namespace_uri
 from trainium_eks.jobs.sagemaker.request import ARCHIVE, LAUNCH, launch_script, training_request
 from trainium_eks.jobs.sagemaker.serving import VARIANT
-from trainium_eks.jobs.watch.cloudwatch_logs import ATTEMPTS, line_of
+from trainium_eks.jobs.watch import cloudwatch_logs
 from trainium_eks.jobs.watch.log_lines import LogLine
 from trainium_eks.model.config.sagemaker import BATCH_LOG_GROUP, ENDPOINT_LOG_GROUPS, LOG_GROUP
 from trainium_eks.model.outputs import SageMakerOutput
@@ -120,13 +121,13 @@ class SageMakerJobs:
             SortBy="CreationTime",
             SortOrder="Descending",
         )
-        return [
-            each[f"{what}Name"]
-            for page in pages
-            for each in page[f"{what}Summaries"]
-            if each[f"{what}Name"].startswith(f"{self._namespace}-")
-            and (each[f"{what}Status"] not in _ENDED or _is_since(each, ended_since))
-        ]
+        found = []
+        for each in chain.from_iterable(page[f"{what}Summaries"] for page in pages):
+            ended = each.get("TrainingEndTime") or each.get("TransformEndTime") or each["CreationTime"]
+            is_listed = each[f"{what}Status"] not in _ENDED or (ended_since is not None and ended >= ended_since)
+            if is_listed and each[f"{what}Name"].startswith(f"{self._namespace}-"):
+                found.append(str(each[f"{what}Name"]))
+        return found
 
     def find(self, name: str) -> SageMakerWork | None:
         """Return the namespace's job or endpoint of a name; None without one."""
@@ -155,24 +156,14 @@ class SageMakerJobs:
         }[job.kind]
         seen: dict[str, int] = {}
         try:
-            with saying(f"read the log group {group}"):
-                pages = (
-                    client("logs", self._region, attempts=ATTEMPTS)
-                    .get_paginator("filter_log_events")
-                    .paginate(logGroupName=group, logStreamNamePrefix=prefix, startTime=since_ms)
-                )
-                for page in pages:
-                    for event in page["events"]:
-                        stream = event["logStreamName"]
-                        # A stand-in for AWS, such as moto, may not know prefixes.
-                        if not stream.startswith(prefix):
-                            continue
-                        if job.kind == KIND:
-                            place = int(stream.removeprefix(f"{job.name}/algo-").partition("-")[0]) - 1
-                        else:
-                            place = seen.setdefault(stream, len(seen))
-                        if node in (None, place):
-                            yield event["eventId"], place, event["timestamp"], line_of(event)
+            for event in chain.from_iterable(cloudwatch_logs.pages_of(self._region, group, prefix, since_ms)):
+                stream = event["logStreamName"]
+                if job.kind == KIND:
+                    place = int(stream.removeprefix(f"{job.name}/algo-").partition("-")[0]) - 1
+                else:
+                    place = seen.setdefault(stream, len(seen))
+                if node in (None, place):
+                    yield event["eventId"], place, event["timestamp"], cloudwatch_logs.line_of(event)
         except AwsError as error:
             # SageMaker makes the group with the first line of the first job.
             if error.code != "ResourceNotFoundException":
@@ -230,12 +221,6 @@ def _described(operation: Any, **name: str) -> dict[str, Any]:
             return {}
         raise
     return found
-
-
-def _is_since(summary: dict[str, Any], moment: datetime | None) -> bool:
-    """Return whether a job ended after a moment; False without one."""
-    ended = summary.get("TrainingEndTime") or summary.get("TransformEndTime") or summary["CreationTime"]
-    return moment is not None and bool(ended >= moment)
 
 
 def _common(name: str, kind: str, state: str, nodes: int, created: datetime, ended: datetime | None) -> dict[str, Any]:

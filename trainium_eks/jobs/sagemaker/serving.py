@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.aws.sessions import AwsError, client, saying
+from trainium_eks.jobs.submit.refusals import NAME, NAME_FORM
 from trainium_eks.model.catalogue import sagemaker_hosting
 from trainium_eks.model.catalogue.instances import Catalogue, InstanceType, near
 from trainium_eks.model.config.sagemaker import LONGEST_NAME
@@ -28,8 +29,6 @@ BAKE_SECONDS = 120
 
 UNIQUE = "[bcdfghjklmnpqrstvwxz]{5}"
 """Letters after the name of an endpoint's model and configuration, as a pattern."""
-
-_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -84,10 +83,10 @@ def admitted(
 
 def problems(made: ServedModel) -> Iterator[Problem]:
     """Yield the problems of a model's request."""
-    if not _NAME.fullmatch(made.name) or len(made.version) > LONGEST_NAME:
+    if not NAME.fullmatch(made.name) or len(made.version) > LONGEST_NAME:
         most = LONGEST_NAME - len(made.version) + len(made.name) - len(made.namespace) - 1
-        reason = f"it must be lower-case letters, digits and dashes, beginning with a letter, {most} at most"
-        yield Problem("--name", reason, value=made.name.removeprefix(f"{made.namespace}-"), good="serve-model")
+        value = made.name.removeprefix(f"{made.namespace}-")
+        yield Problem("--name", NAME_FORM.format(most), value=value, good="serve-model")
     if not sagemaker_hosting.ECR_IMAGE.fullmatch(made.image):
         yield Problem("--image", "SageMaker pulls images from ECR alone", "push one: trn image push", value=made.image)
     if made.engine == "vllm":

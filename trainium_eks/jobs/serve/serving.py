@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.jobs.data.staging import CPU_POOL, pod_security
+from trainium_eks.jobs.objects import batch_jobs, team_pod
 from trainium_eks.jobs.objects.identity import KIND_LABEL
 from trainium_eks.jobs.objects.job import DATA, REFUSED
+from trainium_eks.jobs.objects.team_pod import CPU_POOL, NAME_LABEL
 from trainium_eks.jobs.serve.engines import Engine
 from trainium_eks.kube.cluster import GROUP_LABEL
 from trainium_eks.model.catalogue.backends import Backend, backend_of
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, InstanceType
-from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput
 from trainium_eks.model.policies.admission import QUEUE_ANNOTATION, SCHEDULER
 
@@ -27,7 +27,6 @@ Json = dict[str, Any]
 
 SERVE, PREDICT = "serve", "predict"
 """Values of :data:`KIND_LABEL`."""
-NAME_LABEL = "app.kubernetes.io/name"
 MODEL_ANNOTATION = "trainium-eks/model"
 REQUEST_ANNOTATION = "trainium-eks/request"
 """Digest of the request."""
@@ -54,16 +53,16 @@ _PROBE_SECONDS = 5
 _CPU_START_SECONDS, _DEVICE_START_SECONDS = 600, 3600
 """Time that the first answer may take: reading the image and the model, and on Neuron compiling each shape."""
 
-_REQUESTS = {"cpu": "2", "memory": "2Gi"}
-_LIMITS = {"memory": "8Gi"}
-"""BERT-base is 0.4 GB in FP32, PyTorch as much again; a generator of 1.5 billion parameters is 3 GB in BF16."""
-_DEVICE_REQUESTS = {"cpu": "2", "memory": "8Gi"}
-_DEVICE_LIMITS = {"memory": "12Gi"}
-"""neuronx-cc takes some GB; an inf2.xlarge has 4 vCPUs and 16 GiB."""
+_RESOURCES = {
+    # BERT-base is 0.4 GB in FP32, PyTorch as much again; a generator of 1.5 billion parameters is 3 GB in BF16.
+    "cpu": ("2", "2Gi", "8Gi"),
+    # neuronx-cc takes some GB; an inf2.xlarge has 4 vCPUs and 16 GiB.
+    "devices": ("2", "8Gi", "12Gi"),
+    "local": ("500m", "512Mi", "3Gi"),
+}
+"""Requested CPUs and memory, and the limit of memory, by the kind of nodes."""
 _VLLM_GIB = 32
 """Limit of a device's share: vLLM reads the weights through the CPU's memory."""
-_LOCAL_REQUESTS = {"cpu": "500m", "memory": "512Mi"}
-_LOCAL_LIMITS = {"memory": "3Gi"}
 _THREADS, _LOCAL_THREADS = 2, 1
 
 
@@ -116,7 +115,9 @@ class ModelService:
     @property
     def digest(self) -> str:
         """Return the digest of all fields that decide the pods."""
-        deciding = [self.model, self.image, _described(self.place), self.queue, self.engine]
+        where = self.place
+        nodes = [where.group.name if where.group else CPU_POOL, where.backend, where.devices, where.copies]
+        deciding = [self.model, self.image, nodes, self.queue, self.engine]
         return hashlib.sha256(json.dumps(deciding).encode()).hexdigest()[:16]
 
     def url(self, namespace: str) -> str:
@@ -140,10 +141,6 @@ class Batch:
     replace: bool = False
 
 
-def _described(where: ServingNodes) -> list[object]:
-    return [where.group.name if where.group else CPU_POOL, where.backend, where.devices, where.copies]
-
-
 def default_name(kind: str, model: str, suffix: str = "") -> str:
     """Return a name with the model's words: at most 45 characters, since names of pods are longer by 17."""
     parts = [each for each in model.split("/") if each not in ("", MODEL, "output")]
@@ -153,7 +150,7 @@ def default_name(kind: str, model: str, suffix: str = "") -> str:
 
 def objects(served: ModelService, namespace: NamespaceOutput) -> tuple[Json, Json]:
     """Return the Deployment and the Service, which is reached from the namespace alone."""
-    labels = _labels(served.name, SERVE)
+    labels = team_pod.labels(SERVE, served.name)
     metadata = {"name": served.name, "namespace": namespace.name, "labels": labels}
     annotations = {MODEL_ANNOTATION: served.model, REQUEST_ANNOTATION: served.digest}
     on_devices = served.place.devices > 0
@@ -164,35 +161,25 @@ def objects(served: ModelService, namespace: NamespaceOutput) -> tuple[Json, Jso
     # The server goes on for a while, and ours tell clients to open another connection; then SIGTERM ends it with the
     # requests that it has.
     linger = {"sleep": {"seconds": LINGER_SECONDS}}
-    container["lifecycle"] = {
-        "preStop": linger if served.engine == "vllm" else {"httpGet": {"path": "/drain", "port": PORT}}
-    }
+    drain = {"httpGet": {"path": "/drain", "port": PORT}}
+    container["lifecycle"] = {"preStop": linger if served.engine == "vllm" else drain}
     spec = _pod_spec(served.place, namespace, container, restart="Always", read_only=not on_devices)
     if served.engine == "vllm":
         # Its processes, one a device, share tensors there; a container's own has 64 MiB.
         spec["volumes"].append({"name": "shared", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}})
-    spec["topologySpreadConstraints"] = [
-        {
-            "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
-            "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": {NAME_LABEL: served.name, KIND_LABEL: SERVE}},
-        }
-    ]
+    own = {NAME_LABEL: served.name, KIND_LABEL: SERVE}
+    spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+    spec["topologySpreadConstraints"] = [{**spread, "labelSelector": {"matchLabels": own}}]
+    # Another model takes over without a gap; on devices in place, for there may be none to spare.
+    rolling = {"maxSurge": 0, "maxUnavailable": 1} if on_devices else {"maxSurge": 1, "maxUnavailable": 0}
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {**metadata, "annotations": annotations},
         "spec": {
             "replicas": served.replicas,
-            "selector": {"matchLabels": {NAME_LABEL: served.name, KIND_LABEL: SERVE}},
-            # Another model takes over without a gap; on devices in place, for there may be none to spare.
-            "strategy": {
-                "type": "RollingUpdate",
-                "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}
-                if on_devices
-                else {"maxSurge": 1, "maxUnavailable": 0},
-            },
+            "selector": {"matchLabels": own},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
             "progressDeadlineSeconds": _DEVICE_START_SECONDS + 600,
             "revisionHistoryLimit": 2,
             "template": {"metadata": _pod_metadata(labels, served.place, served.queue), "spec": spec},
@@ -204,7 +191,7 @@ def objects(served: ModelService, namespace: NamespaceOutput) -> tuple[Json, Jso
         "metadata": metadata,
         "spec": {
             "type": "ClusterIP",
-            "selector": {NAME_LABEL: served.name, KIND_LABEL: SERVE},
+            "selector": own,
             "ports": [{"name": "http", "port": PORT, "targetPort": PORT}],
         },
     }
@@ -244,7 +231,7 @@ def _vllm(served: ModelService, container: Json) -> Json:
 
 def job(batch: Batch, namespace: NamespaceOutput) -> Json:
     """Return the Job that predicts a file."""
-    labels = _labels(batch.name, PREDICT)
+    labels = team_pod.labels(PREDICT, batch.name)
     container = _container(batch.place, batch.image)
     container["command"] = ["python3", "-m", "trainium_workloads.serving.batch"]
     container["args"] = [
@@ -256,34 +243,10 @@ def job(batch: Batch, namespace: NamespaceOutput) -> Json:
         *(("--replace",) if batch.replace else ()),
     ]
     spec = _pod_spec(batch.place, namespace, container, restart="Never", read_only=False)
-    rules = [
-        {
-            "action": "FailJob",
-            "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [REFUSED]},
-        },
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-    ]
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": batch.name,
-            "namespace": namespace.name,
-            "labels": labels,
-            "annotations": {MODEL_ANNOTATION: batch.model},
-        },
-        "spec": {
-            "backoffLimit": RETRIES,
-            "ttlSecondsAfterFinished": KEPT_SECONDS,
-            "podReplacementPolicy": "Failed",
-            "podFailurePolicy": {"rules": rules},
-            "template": {"metadata": _pod_metadata(labels, batch.place, batch.queue), "spec": spec},
-        },
-    }
-
-
-def _labels(name: str, kind: str) -> dict[str, str]:
-    return {KIND_LABEL: kind, "app.kubernetes.io/managed-by": "trn", NAME_LABEL: name}
+    metadata: Json = {"name": batch.name, "namespace": namespace.name, "labels": labels}
+    metadata["annotations"] = {MODEL_ANNOTATION: batch.model}
+    template = {"metadata": _pod_metadata(labels, batch.place, batch.queue), "spec": spec}
+    return batch_jobs.manifest(metadata, template, RETRIES, [REFUSED], KEPT_SECONDS)
 
 
 def _pod_metadata(labels: Mapping[str, str], where: ServingNodes, queue: str) -> Json:
@@ -317,19 +280,14 @@ def _container(where: ServingNodes, image: str) -> Json:
     }
     if where.backend == "neuron":
         env["TORCH_NEURONX_NEFF_CACHE_DIR"] = GRAPHS
-    requests, limits = dict(_REQUESTS), dict(_LIMITS)
-    if where.is_local:
-        requests, limits = dict(_LOCAL_REQUESTS), dict(_LOCAL_LIMITS)
-    elif where.devices:
-        requests, limits = dict(_DEVICE_REQUESTS), dict(_DEVICE_LIMITS)
-    if where.devices:
-        requests[where.resource] = limits[where.resource] = str(where.devices)
+    cpu, memory, most = _RESOURCES["local" if where.is_local else "devices" if where.devices else "cpu"]
+    devices = {where.resource: str(where.devices)} if where.devices else {}
     return {
         "name": CONTAINER,
         "image": image,
         "env": [{"name": name, "value": value} for name, value in env.items()],
-        "resources": {"requests": requests, "limits": limits},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "resources": {"requests": {"cpu": cpu, "memory": memory, **devices}, "limits": {"memory": most, **devices}},
+        "securityContext": team_pod.container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "data", "mountPath": DATA}, {"name": "scratch", "mountPath": "/tmp"}],
     }
@@ -358,25 +316,14 @@ def _pod_spec(
     if read_only:
         container["volumeMounts"][0]["readOnly"] = True
         claim["readOnly"] = True
-    spec: Json = {
-        "restartPolicy": restart,
-        "serviceAccountName": namespace.service_account,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "nodeSelector": _node_selector(where.group),
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "securityContext": pod_security(namespace),
-        "containers": [container],
-        "volumes": [
-            {"name": "data", "persistentVolumeClaim": claim},
-            {"name": "scratch", "emptyDir": {"sizeLimit": "10Gi"}},
-        ],
-    }
-    return spec | ({"schedulerName": SCHEDULER} if where.devices else {})
-
-
-def _node_selector(group: NodeGroupOutput | None) -> Json:
-    """Return the labels of the nodes. By its type admission knows whether a pod takes all devices of a node."""
-    if group is None:
-        return {POOL_LABEL: CPU_POOL}
-    return {GROUP_LABEL: group.eks_name, INSTANCE_TYPE_LABEL: group.instance_type}
+    volumes = [
+        {"name": "data", "persistentVolumeClaim": claim},
+        {"name": "scratch", "emptyDir": {"sizeLimit": "10Gi"}},
+    ]
+    changed: Json = {"restartPolicy": restart, "terminationGracePeriodSeconds": GRACE_SECONDS}
+    if where.group is not None:
+        # By the type admission knows whether a pod takes all devices of a node.
+        changed["nodeSelector"] = {GROUP_LABEL: where.group.eks_name, INSTANCE_TYPE_LABEL: where.group.instance_type}
+    if where.devices:
+        changed["schedulerName"] = SCHEDULER
+    return team_pod.pod_spec(namespace, container, volumes, **changed)

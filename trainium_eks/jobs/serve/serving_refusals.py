@@ -2,10 +2,12 @@
 
 import posixpath
 import re
+from collections.abc import Iterator
 
 from trainium_eks.jobs.objects.job import DATA
 from trainium_eks.jobs.serve.engines import Engine
 from trainium_eks.jobs.serve.serving import MODEL, ServingNodes
+from trainium_eks.jobs.submit.refusals import NAME, NAME_FORM
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.outputs import NamespaceOutput
 from trainium_eks.model.validation.problems import Problem, nearest
@@ -13,8 +15,6 @@ from trainium_eks.model.validation.problems import Problem, nearest
 LONGEST_NAME = 45
 INPUTS, OUTPUTS = (".jsonl", ".csv", ".parquet"), (".jsonl", ".csv")
 """Endings of file names (``trainium_workloads.serving``)."""
-
-_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def path_on_volume(text: str) -> str | None:
@@ -50,30 +50,27 @@ def problems(
     may_create: bool,
     what: str,
     holder: str = "",
-) -> list[Problem]:
-    """Return the problems that any use of a model can have. ``holder`` is another object that has or makes a Service of
+) -> Iterator[Problem]:
+    """Yield the problems that any use of a model can have. ``holder`` is another object that has or makes a Service of
     the name, ``Job bert``."""
-    found = []
     if not may_create:
         reason = f"you may not create {what} in the namespace {namespace.name}"
         fix = "ask an administrator: the stack gives this right since it can serve models (pulumi up), to `principals`"
-        found.append(Problem("", reason, fix))
+        yield Problem("", reason, fix)
     if not namespace.claim:
         reason = f"the namespace {namespace.name} has no shared volume with models"
-        found.append(Problem("MODEL", reason, "give the stack a `fileSystem`"))
-    if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+        yield Problem("MODEL", reason, "give the stack a `fileSystem`")
+    if not NAME.fullmatch(name) or len(name) > LONGEST_NAME:
         good = re.sub(r"[^a-z0-9-]+", "-", name.lower())[:LONGEST_NAME].strip("-")
-        reason = f"it must be lower-case letters, digits and dashes, beginning with a letter, {LONGEST_NAME} at most"
-        found.append(Problem("--name", reason, value=name, good=good or "serve-model"))
+        yield Problem("--name", NAME_FORM.format(LONGEST_NAME), value=name, good=good or "serve-model")
     if holder:
         reason = f"another object ({holder}) has a Service of this name"
-        found.append(Problem("--name", reason, value=name, good=f"serve-{name}"[:LONGEST_NAME]))
+        yield Problem("--name", reason, value=name, good=f"serve-{name}"[:LONGEST_NAME])
     if queue not in namespace.queues:
         reason = f"it is not one of the queues of {namespace.name}"
         near = nearest(queue, namespace.queues)
-        found.append(Problem("--queue", reason, value=queue, allowed=namespace.queues, good=near))
-    found += _device_problems(where, instance, devices, is_whole=namespace.whole_nodes)
-    return found
+        yield Problem("--queue", reason, value=queue, allowed=namespace.queues, good=near)
+    yield from _device_problems(where, instance, devices, is_whole=namespace.whole_nodes)
 
 
 def _device_problems(

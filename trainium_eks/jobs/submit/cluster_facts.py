@@ -22,38 +22,31 @@ Objects = list[dict[str, Any]]
 def jobs(api: Api, namespace: str) -> dict[str, str]:
     """Return the jobs of a namespace, of all forms, and their states; of a form that the cluster does not serve,
     none."""
-    found: list[Objects] = []
-    for kind in KINDS.values():
-        try:
-            found.append(api.list(kind.api_version, kind.kind, namespace=namespace))
-        except (NoSuchKindError, ApiError):
-            found.append([])
-    volcano, pytorch, trainer = found
+    volcano, pytorch, trainer = (_readable(api, kind.api_version, kind.kind, namespace) for kind in KINDS.values())
     return {each.name: each.state for each in watched(volcano, (), pytorch, trainer)}
 
 
 def services(api: Api, namespace: str) -> dict[str, str]:
     """Return the Services of a namespace, each with its owner (``Deployment chat``), or itself without one;
     nothing where they may not be read."""
-    try:
-        found = api.list("v1", "Service", namespace=namespace)
-    except (NoSuchKindError, ApiError):
-        return {}
     return {
         name_of(each): f"{owner['kind']} {owner['name']}"
-        for each in found
+        for each in _readable(api, "v1", "Service", namespace)
         for owner in (each["metadata"].get("ownerReferences") or [{"kind": "Service", "name": name_of(each)}])[:1]
     }
+
+
+def _readable(api: Api, api_version: str, kind: str, namespace: str = "") -> Objects:
+    """Return the objects of a kind; none where it is not served, or may not be read."""
+    try:
+        return api.list(api_version, kind, namespace=namespace)
+    except (NoSuchKindError, ApiError):
+        return []
 
 
 def volcano_jobs(api: Api, namespace: str) -> Objects:
     """Return the Volcano jobs of a namespace."""
     return api.list(JOB_API, "Job", namespace=namespace)
-
-
-def states(jobs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return each job's state (``Submitted``, ``Pending``, ``Running``, ``Completed``, …)."""
-    return {each.name: each.state for each in watched(jobs)}
 
 
 def compiling(jobs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -97,11 +90,7 @@ def may_create(api: Api, namespace: str, group: str, resource: str) -> bool:
 
 def network_layers(api: Api) -> int:
     """Return the layers of switches that Volcano has found; 0 for none yet, or where they may not be read."""
-    try:
-        found = api.list("topology.volcano.sh/v1alpha1", "HyperNode")
-    except (NoSuchKindError, ApiError):
-        return 0
-    specs = [each["spec"] for each in found]
+    specs = [each["spec"] for each in _readable(api, "topology.volcano.sh/v1alpha1", "HyperNode")]
     return len({each.get("tier") for each in specs if each.get("tierName") not in ULTRASERVER_LABELS})
 
 

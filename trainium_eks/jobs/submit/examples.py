@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-PACKAGE = "trainium_workloads"
-"""Package in every image that ``trn image build`` makes, and in the local cloud's."""
-
 
 @dataclass(frozen=True)
 class Example:

@@ -58,25 +58,21 @@ def find_group(
     groups = outputs.node_groups
     if not groups:
         return (Problem("", "the stack has no node group", "add one under `nodeGroups` of its config"),)
-    if name is not None:
-        found = next((each for each in groups if each.name == name), None)
-        if found is None:
-            names = tuple(each.name for each in groups)
-            return (
-                Problem("--group", "no node group has this name", value=name, allowed=names, good=nearest(name, names)),
-            )
-        if instance_type not in (None, found.instance_type):
-            reason = f"the nodes of {name} are {found.instance_type}"
-            return (Problem("--instance-type", reason, value=instance_type, good=found.instance_type),)
-        return found
-    if instance_type is None:
-        return groups[0]
-    found = next((each for each in groups if each.instance_type == instance_type), None)
+    named = [each for each in groups if name in (None, each.name)]
+    if name is not None and not named:
+        names = tuple(each.name for each in groups)
+        return (
+            Problem("--group", "no node group has this name", value=name, allowed=names, good=nearest(name, names)),
+        )
+    found = next((each for each in named if instance_type in (None, each.instance_type)), None)
     if found is not None:
         return found
-    types = tuple(dict.fromkeys(each.instance_type for each in groups))
-    good = near(instance_type, types)
-    reason = "no node group has this type"
+    assert instance_type is not None, "without a type the first group is found"
+    types = tuple(dict.fromkeys(each.instance_type for each in named))
+    if name is not None:
+        reason = f"the nodes of {name} are {types[0]}"
+        return (Problem("--instance-type", reason, value=instance_type, good=types[0]),)
+    good, reason = near(instance_type, types), "no node group has this type"
     return (Problem("--instance-type", reason, value=instance_type, allowed=types, good=good),)
 
 
@@ -109,7 +105,10 @@ def _job(
     app = request.name or app_name(request)
     backend = request.backend or ("cpu" if facts.is_local else backend_of(instance))
     whole = not facts.is_local
-    nodes = request.nodes if request.nodes is not None else _default_nodes(group, instance)
+    nodes = request.nodes
+    if nodes is None:
+        has_fabric = instance.has_efa or not resources.needs_fabric(instance)
+        nodes = max(min(NODES, group.max_size), 1) if has_fabric else 1
     ranks = request.ranks_per_node
     if ranks is None:
         ranks = resources.allowed_ranks(instance)[-1] if whole else 1
@@ -177,11 +176,6 @@ def app_name(request: JobRequest) -> str:
     stem = program.script.rpartition("/")[2].removesuffix(".py") or program.module.rpartition(".")[2]
     name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:32].strip("-")
     return name if refusals.NAME.fullmatch(name) else "train"
-
-
-def _default_nodes(group: NodeGroupOutput, instance: InstanceType) -> int:
-    fabric = instance.has_efa or not resources.needs_fabric(instance)
-    return max(min(NODES, group.max_size), 1) if fabric else 1
 
 
 def _cache(request: JobRequest, image: str, world_size: int) -> CompileCache | None:

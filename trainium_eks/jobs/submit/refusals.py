@@ -1,6 +1,7 @@
 """Problems of a job before its submission, each with its remedy. Paths are the command's options."""
 
 import re
+from collections.abc import Iterator
 
 from trainium_eks.jobs.objects import resources, runnable
 from trainium_eks.jobs.objects import token_reference as secrets
@@ -20,6 +21,7 @@ LONGEST_NAME = 49
 """Characters of a job's name: with ``-trainer-255-0`` it is the name of a host, which has at most 63 characters."""
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+NAME_FORM = "it must be lower-case letters, digits and dashes, beginning with a letter, {} at most"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
@@ -48,42 +50,41 @@ def problems(
     )
 
 
-def _right_problems(request: JobRequest, namespace: NamespaceOutput, facts: Facts) -> list[Problem]:
-    if facts.may_submit:
-        return []
-    kind = KINDS[request.kind]
-    what = "Volcano jobs" if request.kind == "volcano" else f"{kind.kind}s"
-    reason = f"you may not submit {what} in the namespace {namespace.name}"
-    fix = f"ask an administrator to add your IAM role to `principals` of {namespace.name}, or give --namespace yours"
-    return [Problem("", reason, fix)]
+def _right_problems(request: JobRequest, namespace: NamespaceOutput, facts: Facts) -> Iterator[Problem]:
+    if not facts.may_submit:
+        what = "Volcano jobs" if request.kind == "volcano" else f"{KINDS[request.kind].kind}s"
+        reason = f"you may not submit {what} in the namespace {namespace.name}"
+        fix = (
+            f"ask an administrator to add your IAM role to `principals` of {namespace.name}, or give --namespace yours"
+        )
+        yield Problem("", reason, fix)
 
 
-def _form_problems(request: JobRequest, job: TrainingJob) -> list[Problem]:
-    """Return the problems of settings that the object of another form cannot express."""
-    if request.kind == "volcano":
-        return []
-    found = []
-    if job.kind == "compile":
+def _form_problems(request: JobRequest, job: TrainingJob) -> Iterator[Problem]:
+    """Yield the problems of settings that the object of another form cannot express."""
+    if request.kind != "volcano" and job.kind == "compile":
         reason = "a compile cache is filled by a Volcano job, which holds the cache while its gang is whole"
-        found.append(Problem("--kind", reason, value=request.kind, good="volcano"))
+        yield Problem("--kind", reason, value=request.kind, good="volcano")
     if request.kind == "pytorchjob" and request.topology is not None:
         reason = "the Training Operator makes the PodGroup, and gives it no topology"
-        found.append(Problem("--topology", reason, "leave it out, or take --kind volcano", value=request.topology))
+        yield Problem("--topology", reason, "leave it out, or take --kind volcano", value=request.topology)
     if request.kind == "pytorchjob" and request.rendezvous == "etcd":
         reason = "etcd remembers a rendezvous that ended, and the Training Operator restarts pods one by one"
-        found.append(Problem("--rendezvous", reason, value="etcd", good=C10D))
-    return found
+        yield Problem("--rendezvous", reason, value="etcd", good=C10D)
 
 
-def _name_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
+def _name_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> Iterator[Problem]:
     if not NAME.fullmatch(job.name) or len(job.name) > LONGEST_NAME:
         good = re.sub(r"[^a-z0-9-]+", "-", job.name.lower())[:LONGEST_NAME].strip("-")
-        reason = f"it must be lower-case letters, digits and dashes, beginning with a letter, {LONGEST_NAME} at most"
-        return [Problem("--name", reason, value=job.name, good=good if NAME.fullmatch(good) else "train")]
+        good = good if NAME.fullmatch(good) else "train"
+        yield Problem("--name", NAME_FORM.format(LONGEST_NAME), value=job.name, good=good)
+        return
+    unique = f"{request.name}-{facts.unique}"[:LONGEST_NAME]
     if job.name in facts.jobs:
         reason = f"there is a job of this name ({facts.jobs[job.name]})"
         fix = f"or take that one away: trn cancel {job.name}; without --name each job gets a unique name"
-        return [Problem("--name", reason, fix, value=job.name, good=f"{request.name}-{facts.unique}"[:LONGEST_NAME])]
+        yield Problem("--name", reason, fix, value=job.name, good=unique)
+        return
     # Controllers take a Service of the name for the job's own: its nodes would not find each other.
     ends = ("-master-0", "-worker-0") if request.kind == "pytorchjob" else ("",)
     own = [f"{kind} {job.name}" for kind in ("Job", "PyTorchJob", "TrainJob", "JobSet")]
@@ -92,72 +93,68 @@ def _name_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[
         if holder not in own:
             reason = f"the Service {name} of another object ({holder}) is in the place of the job's own"
             fix = f"or end that one: trn serve --stop {name}" if holder == f"Deployment {name}" else ""
-            good = f"{request.name}-{facts.unique}"[:LONGEST_NAME]
-            return [Problem("--name", reason, fix, value=job.name, good=good)]
-    return []
+            yield Problem("--name", reason, fix, value=job.name, good=unique)
+            return
 
 
 def _size_problems(
     request: JobRequest, job: TrainingJob, group: NodeGroupOutput, outputs: StackOutputs, facts: Facts
-) -> list[Problem]:
-    instance, found = job.instance, []
+) -> Iterator[Problem]:
+    instance = job.instance
     # A block may be one UltraServer, and a group has one block: a gang of several takes the nodes of several groups.
     alike = [each.max_size for each in outputs.node_groups if each.instance_type == instance.name]
     most = sum(alike) if instance.ultraserver_nodes else group.max_size
     if job.nodes < 1:
-        found.append(Problem("--nodes", "it must be 1 or more", value=job.nodes, good=1))
+        yield Problem("--nodes", "it must be 1 or more", value=job.nodes, good=1)
     # Ranks on the CPU meet over TCP.
     elif job.nodes > 1 and request.backend != "cpu" and not instance.has_efa and resources.needs_fabric(instance):
         reason = f"{instance.name} has no EFA, without which its nodes cannot train together"
         types = ", ".join(sorted({"trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge"}))
-        found.append(Problem("--nodes", reason, f"or choose a group of another type: {types}", value=job.nodes, good=1))
+        yield Problem("--nodes", reason, f"or choose a group of another type: {types}", value=job.nodes, good=1)
     elif job.nodes > most:
         reason = f"{group.name} has at most {plural(group.max_size, 'node')}"
         fix = f"or raise `maxSize` of {group.name} in the stack's config"
-        good = most or None
-        found.append(Problem("--nodes", reason, fix, value=job.nodes, good=good))
-    found += _rank_problems(job)
+        yield Problem("--nodes", reason, fix, value=job.nodes, good=most or None)
+    yield from _rank_problems(job)
     if instance.accelerator.startswith("Inferentia"):
         reason = f"{instance.name} is for inference; PyTorch on Neuron trains on Trainium alone"
-        found.append(Problem("--group", reason, "choose a group of Trainium nodes", value=group.name))
+        yield Problem("--group", reason, "choose a group of Trainium nodes", value=group.name)
     if facts.is_local and request.backend not in (None, "cpu"):
         reason = "the local cloud has no accelerators; pods run on this machine's CPU"
-        found.append(Problem("--backend", reason, value=request.backend, good="cpu"))
-    return found
+        yield Problem("--backend", reason, value=request.backend, good="cpu")
 
 
-def _rank_problems(job: TrainingJob) -> list[Problem]:
-    """Return the problems of the ranks; nothing ties them to the cores of a CPU."""
+def _rank_problems(job: TrainingJob) -> Iterator[Problem]:
+    """Yield the problem of the ranks; nothing ties them to the cores of a CPU."""
     allowed = resources.allowed_ranks(job.instance)
     ranks = job.ranks_per_node
     if ranks < 1:
-        return [Problem("--ranks-per-node", "it must be 1 or more", value=ranks, good=1)]
-    if job.backend == "cpu":
-        reason = f"a node runs at most {MOST_CPU_RANKS:,} processes of a training"
-        return [Problem("--ranks-per-node", reason, value=ranks, good=1)] if ranks > MOST_CPU_RANKS else []
-    if ranks not in allowed:
+        yield Problem("--ranks-per-node", "it must be 1 or more", value=ranks, good=1)
+    elif job.backend == "cpu":
+        if ranks > MOST_CPU_RANKS:
+            reason = f"a node runs at most {MOST_CPU_RANKS:,} processes of a training"
+            yield Problem("--ranks-per-node", reason, value=ranks, good=1)
+    elif ranks not in allowed:
         what = {"neuron": "NeuronCores", "nvidia": "GPUs"}[job.instance.family]
         shown = tuple(map(str, allowed)) if len(allowed) < 9 else (f"1 to {allowed[-1]}",)
         reason = f"a {job.instance.name} has {allowed[-1]} {what}, and takes one rank for each"
         if ranks < allowed[-1]:
             reason = f"PyTorch/XLA does not run this many ranks on a {job.instance.name}"
         good = nearest_number(ranks, allowed)
-        return [Problem("--ranks-per-node", reason, value=ranks, allowed=shown, good=good)]
-    if job.nodes > 1 and ranks != allowed[-1] and job.instance.family == "neuron":
+        yield Problem("--ranks-per-node", reason, value=ranks, allowed=shown, good=good)
+    elif job.nodes > 1 and ranks != allowed[-1] and job.instance.family == "neuron":
         reason = f"collectives between nodes want every NeuronCore of each: {allowed[-1]} on {job.instance.name}"
-        return [
-            Problem("--ranks-per-node", reason, value=ranks, good=allowed[-1], severity=Severity.WARN),
-        ]
-    return []
+        yield Problem("--ranks-per-node", reason, value=ranks, good=allowed[-1], severity=Severity.WARN)
 
 
-def _queue_problems(job: TrainingJob, outputs: StackOutputs, namespace: NamespaceOutput) -> list[Problem]:
+def _queue_problems(job: TrainingJob, outputs: StackOutputs, namespace: NamespaceOutput) -> Iterator[Problem]:
     if job.queue not in namespace.queues:
         reason = "no queue has this name"
         if job.queue in outputs.queues:
             reason = f"the namespace {namespace.name} may not use this queue"
         good = nearest(job.queue, namespace.queues) or namespace.queues[0]
-        return [Problem("--queue", reason, value=job.queue, allowed=namespace.queues, good=good)]
+        yield Problem("--queue", reason, value=job.queue, allowed=namespace.queues, good=good)
+        return
     for resource, most in outputs.queues.get(job.queue, {}).items():
         each = job.resources.devices.get(resource, 0)
         if each and each * job.nodes > most:
@@ -168,140 +165,130 @@ def _queue_problems(job: TrainingJob, outputs: StackOutputs, namespace: Namespac
             )
             wider = [name for name in namespace.queues if outputs.queues.get(name, {}).get(resource, 0) > most]
             fix = f"or take a queue that holds more: {', '.join(wider)}" if wider else "or raise its `capability`"
-            return [Problem("--nodes", reason, fix, value=job.nodes, good=fits or None)]
-    return []
+            yield Problem("--nodes", reason, fix, value=job.nodes, good=fits or None)
+            return
 
 
-def _program_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
-    found = []
+def _program_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> Iterator[Problem]:
     if bool(request.program.script) == bool(request.program.module):
         fix = f"name what to run: --script FILE, --module MODULE or --example {'|'.join(EXAMPLES)}"
-        found.append(Problem("--script", "a job runs one script or module", fix))
-    found += program_problems(request)
+        yield Problem("--script", "a job runs one script or module", fix)
+    yield from program_problems(request)
     if facts.image_missing is not None:
-        found.append(facts.image_missing)
+        yield facts.image_missing
     example = example_of(request.program.module)
     if example and example.needs_torch and not facts.image_has_torch:
         reason = f"there is no torch in it, which the example {example.name} needs"
         fix = "make an image with torch, the default from then on: trn local images make torch"
-        found.append(Problem("--image", reason, fix, value=facts.image))
+        yield Problem("--image", reason, fix, value=facts.image)
     if job.kind == "compile" and job.backend == "cuda":
-        reason = "there is nothing to compile ahead for CUDA"
-        found.append(Problem("--precompile", reason, "submit the training itself: trn train"))
-    return found
+        yield Problem(
+            "--precompile", "there is nothing to compile ahead for CUDA", "submit the training itself: trn train"
+        )
 
 
-def program_problems(request: JobRequest) -> list[Problem]:
-    """Return the problem of a program that the ranks cannot run, as far as its name tells it."""
-    program, fault = request.program, runnable.fault_of(request.program)
+def program_problems(request: JobRequest) -> Iterator[Problem]:
+    """Yield the problem of a program that the ranks cannot run, as far as its name tells it."""
+    program = request.program
     option, value = ("--script", program.script) if program.script else ("--module", program.module)
-    return [Problem(option, *fault, value=value)] if fault else []
+    if fault := runnable.fault_of(program):
+        yield Problem(option, *fault, value=value)
 
 
 def _setting_problems(
     request: JobRequest, job: TrainingJob, outputs: StackOutputs, namespace: NamespaceOutput, facts: Facts
-) -> list[Problem]:
-    found = []
+) -> Iterator[Problem]:
     precisions = PRECISIONS[job.backend]
     if request.precision not in precisions:
         known = any(request.precision in each for each in PRECISIONS.values())
         reason = f"the backend {job.backend} does not train in it" if known else "there is no such precision"
         good = "bf16" if known else nearest(request.precision, precisions) or "bf16"
-        found.append(Problem("--precision", reason, value=request.precision, allowed=precisions, good=good))
+        yield Problem("--precision", reason, value=request.precision, allowed=precisions, good=good)
     classes = namespace.priority_classes
     if request.priority and request.priority not in classes:
         near = nearest(request.priority, classes)
         reason = f"the namespace {namespace.name} may not use this priority class"
         fix = "" if near else "leave `--priority` out"
-        found.append(Problem("--priority", reason, fix, value=request.priority, allowed=classes, good=near))
+        yield Problem("--priority", reason, fix, value=request.priority, allowed=classes, good=near)
     if request.rendezvous == "etcd" and outputs.rendezvous == C10D:
         fix = "or give the stack an etcd: `volcano.rendezvous` etcd in its config"
-        found.append(Problem("--rendezvous", "the stack has no etcd", fix, value="etcd", good=C10D))
+        yield Problem("--rendezvous", "the stack has no etcd", fix, value="etcd", good=C10D)
     if request.rendezvous == "etcd" and job.launcher == "gang":
         reason = f"{job.image} has no torch, whose launcher alone speaks to etcd"
-        found.append(Problem("--rendezvous", reason, value="etcd", good=C10D))
-    found += [*_number_problems(request, job), *_tier_problems(request, job, facts)]
+        yield Problem("--rendezvous", reason, value="etcd", good=C10D)
+    yield from _number_problems(request, job)
+    yield from _tier_problems(request, job, facts)
     if job.topology is not None and facts.network_layers == 0:
         reason = "Volcano knows no layers of this cluster's network yet; a hard topology waits until it does"
         fix = "`kubectl get hypernodes` shows them: EC2 tells the layers of nodes that run"
-        found.append(Problem("--topology", reason, fix, value=job.topology.mode, severity=Severity.WARN))
+        yield Problem("--topology", reason, fix, value=job.topology.mode, severity=Severity.WARN)
     for name in request.variables:
         if not _VARIABLE.fullmatch(name):
             reason = "it is not the name of a variable: letters, digits and underscores, no digit first"
-            found.append(Problem("--env", reason, "write it as --env NAME=VALUE", value=name))
-    return found
+            yield Problem("--env", reason, "write it as --env NAME=VALUE", value=name)
 
 
-def _number_problems(request: JobRequest, job: TrainingJob) -> list[Problem]:
+def _number_problems(request: JobRequest, job: TrainingJob) -> Iterator[Problem]:
     limits = (
         ("--retries", job.retries, 1),
         ("--max-restarts", request.max_restarts, 0),
         ("--grace", job.grace_seconds, 1),
     )
-    found = [
-        Problem(option, f"it must be {least} or more", value=value, good=least)
-        for option, value, least in limits
-        if value < least
-    ]
+    for option, value, least in limits:
+        if value < least:
+            yield Problem(option, f"it must be {least} or more", value=value, good=least)
     if not re.fullmatch(r"\d{1,4}(:\d{1,3}(,\d{1,3})*)?", request.failed_starts):
         reason = "it must be a number, and after a colon the exit codes that count"
-        found.append(Problem("--failed-starts", reason, value=request.failed_starts, good="3:1,2"))
-    return found
+        yield Problem("--failed-starts", reason, value=request.failed_starts, good="3:1,2")
 
 
-def _tier_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
-    """Return the problems of a tier that the nodes do not have, or of a gang that would break an UltraServer up."""
+def _tier_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> Iterator[Problem]:
+    """Yield the problems of a tier that the nodes do not have, or of a gang that would break an UltraServer up."""
     tier, size = request.tier, WITHIN_ULTRASERVER.get(request.tier, 0)
     if request.topology is None and not size:
-        return []
+        return
     switches = map(str, range(1, (facts.network_layers or len(EC2_TOPOLOGY_LABELS)) + 1))
     allowed = (*(WITHIN_ULTRASERVER if job.instance.ultraserver_nodes else ()), *switches)
     if tier not in allowed:
         reason = f"the network of {job.instance.name} has no such tier"
         good = allowed[-1] if tier.isdecimal() and int(tier) else nearest(tier, allowed) or "1"
-        return [Problem("--tier", reason, value=tier, allowed=allowed, good=good)]
-    found = []
+        yield Problem("--tier", reason, value=tier, allowed=allowed, good=good)
+        return
     if size and request.topology != "hard":
         reason = f"--tier {tier} demands that the nodes are one NeuronLink domain, which a wish cannot"
-        found.append(Problem("--topology", reason, value=request.topology, good="hard"))
+        yield Problem("--topology", reason, value=request.topology, good="hard")
     if size and job.nodes % size:
         part = "half of an UltraServer" if size == 2 else "UltraServer"
         reason = f"a gang takes each {part} whole, with {size} nodes"
         good = -(-job.nodes // size) * size
-        found.append(Problem("--nodes", reason, "or choose another --tier", value=job.nodes, good=good))
+        yield Problem("--nodes", reason, "or choose another --tier", value=job.nodes, good=good)
     if size and request.kind != "volcano":
         reason = "the launcher of Volcano jobs alone tells Neuron's runtime the nodes' numbers in the UltraServer"
-        found.append(Problem("--kind", reason, value=request.kind, good="volcano"))
+        yield Problem("--kind", reason, value=request.kind, good="volcano")
     if size and request.rendezvous == "etcd":
         reason = "ranks follow the nodes' places in the UltraServer, and etcd gives them by chance"
-        found.append(Problem("--rendezvous", reason, value="etcd", good=C10D))
-    return found
+        yield Problem("--rendezvous", reason, value="etcd", good=C10D)
 
 
-def _cache_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
+def _cache_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> Iterator[Problem]:
     if job.cache is None:
-        return []
-    found = []
+        return
     if not _KEY.fullmatch(request.cache_set):
         reason = "it must be letters, digits, dots, dashes and underscores: it names a directory"
         good = re.sub(r"[^A-Za-z0-9._-]+", "-", request.cache_set).strip("-._") or "model"
-        found.append(Problem("--cache-set", reason, value=request.cache_set, good=good))
+        yield Problem("--cache-set", reason, value=request.cache_set, good=good)
     if not job.claim:
         reason = f"the namespace {job.namespace} has no shared file system for a compile cache"
-        found.append(Problem("--cache-set", reason, "leave it out, or add `fileSystem` to the stack's config"))
+        yield Problem("--cache-set", reason, "leave it out, or add `fileSystem` to the stack's config")
     if job.cache.key in facts.compiling:
         writer = facts.compiling[job.cache.key]
         reason = f"the job {writer} is filling the compile cache {job.cache.key}"
-        fix = f"wait for it: trn status {writer}"
-        if job.kind == "compile":
-            fix += f"; or end it: trn cancel {writer}"
-        found.append(Problem("--cache-set", reason, fix, value=request.cache_set))
-    return found
+        fix = f"wait for it: trn status {writer}" + f"; or end it: trn cancel {writer}" * (job.kind == "compile")
+        yield Problem("--cache-set", reason, fix, value=request.cache_set)
 
 
-def _token_problems(request: JobRequest, facts: Facts) -> list[Problem]:
-    """Return the problems of tokens, which belong into a Secret: readers of jobs also read their variables."""
-    found = []
+def _token_problems(request: JobRequest, facts: Facts) -> Iterator[Problem]:
+    """Yield the problems of tokens, which belong into a Secret: readers of jobs also read their variables."""
     reason = "others could read it in the job's object"
     for name in request.variables:
         fix = ""
@@ -310,34 +297,30 @@ def _token_problems(request: JobRequest, facts: Facts) -> list[Problem]:
         elif name in secrets.TRACKING_TOKENS:
             fix = f"trn secret {secrets.TRACKING_SECRET} --track; then --track-secret {secrets.TRACKING_SECRET}"
         if fix:
-            found.append(Problem("--env", reason, f"put it into a Secret: {fix}", value=name))
+            yield Problem("--env", reason, f"put it into a Secret: {fix}", value=name)
     for option, reference in ((secrets.HUB_OPTION, request.hf_secret), (secrets.TRACK_OPTION, request.track_secret)):
         wrong = secrets.reference_problem(reference, option) if reference else None
         if wrong is not None:
-            found.append(wrong)
+            yield wrong
         elif option in facts.missing_secrets:
-            found.append(secrets.missing_secret(reference, option))
-    return found
+            yield secrets.missing_secret(reference, option)
 
 
-def _data_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> list[Problem]:
-    """Return the problems of data paths, without a test of existence: that shows on the volume alone, where the job
+def _data_problems(request: JobRequest, job: TrainingJob, facts: Facts) -> Iterator[Problem]:
+    """Yield the problems of data paths, without a test of existence: that shows on the volume alone, where the job
     itself looks before it starts."""
     if request.data and not job.claim:
         reason = f"the namespace {job.namespace} has no shared file system"
-        return [Problem("--data", reason, "leave it out, or add `fileSystem` to the stack's config")]
-    found = []
+        yield Problem("--data", reason, "leave it out, or add `fileSystem` to the stack's config")
+        return
     for path in request.data:
         if path.startswith("/") or ".." in path.split("/"):
             reason = "it must be a path below the shared volume, without .. and a leading slash"
             below = path.removeprefix("/data").strip("/")
             good = below if below and ".." not in below.split("/") else None
             fix = "" if good else "`trn stage` brings files there, and names their path"
-            found.append(Problem("--data", reason, fix, value=path, good=good))
+            yield Problem("--data", reason, fix, value=path, good=good)
         elif path in facts.staging:
             stager = facts.staging[path]
-            reason = f"{stager} is still bringing it"
-            found.append(
-                Problem("--data", reason, f"wait for it: kubectl wait job/{stager} --for=complete", value=path)
-            )
-    return found
+            fix = f"wait for it: kubectl wait job/{stager} --for=complete"
+            yield Problem("--data", f"{stager} is still bringing it", fix, value=path)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from trainium_eks.jobs.objects import pod
+from trainium_eks.jobs.objects import batch_jobs, pod
 from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.kube.api import Api, ApiError
 
@@ -45,7 +45,7 @@ def submit(
         raise
     *owned, owner = made
     for each in owned:
-        _give(api, each, owner)
+        batch_jobs.merge(api, each, {"metadata": batch_jobs.owner_references(owner)})
     return owner
 
 
@@ -72,17 +72,3 @@ def _create(
             waiting(f"{reason} It counts kinds that are new to the cluster within 5.5 minutes; waiting for it.")
             said = True
         time.sleep(RETRY_SECONDS)
-
-
-def _give(api: Api, owned: Mapping[str, Any], owner: Mapping[str, Any]) -> None:
-    """Set an object's owner, so that both are deleted together."""
-    reference = {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"],
-    }
-    found = api.reference(owned)
-    path = api.kind(found.api_version, found.kind).path(found.namespace, found.name)
-    patch = {"metadata": {"ownerReferences": [reference]}}
-    api.request("PATCH", path, patch, content_type="application/merge-patch+json")

@@ -31,20 +31,8 @@ class CloudWatchLogs:
         """Yield pod and line of all streams with a prefix, in the order of time. The prefix is ``<namespace>/<pod>/``,
         or ``<namespace>/<job>-`` for many."""
         try:
-            with saying(f"read the log group {self._group}"):
-                pages = (
-                    client("logs", self._region, attempts=ATTEMPTS)
-                    .get_paginator("filter_log_events")
-                    .paginate(
-                        logGroupName=self._group,
-                        logStreamNamePrefix=prefix,
-                        startTime=int(since.timestamp() * 1000),
-                    )
-                )
-                for page in pages:
-                    # Compared here, too: another team's lines must not show where a stand-in for AWS, such as moto,
-                    # does not know prefixes.
-                    yield from _in_order(each for each in page["events"] if each["logStreamName"].startswith(prefix))
+            for page in pages_of(self._region, self._group, prefix, int(since.timestamp() * 1000)):
+                yield from _in_order(page)
         except AwsError as error:
             raise self._with_fix(error) from None
 
@@ -60,6 +48,16 @@ class CloudWatchLogs:
         else:
             return error
         return AwsError(f"{error}; {fix}", error.code)
+
+
+def pages_of(region: str, group: str, prefix: str, since_ms: int) -> Iterator[list[Mapping[str, Any]]]:
+    """Yield the events of a log group, page by page, of all streams with a prefix."""
+    with saying(f"read the log group {group}"):
+        logs = client("logs", region, attempts=ATTEMPTS).get_paginator("filter_log_events")
+        for page in logs.paginate(logGroupName=group, logStreamNamePrefix=prefix, startTime=since_ms):
+            # Compared here, too: another team's lines must not show where a stand-in for AWS, such as moto, does not
+            # know prefixes.
+            yield [each for each in page["events"] if each["logStreamName"].startswith(prefix)]
 
 
 def _in_order(events: Iterable[Mapping[str, Any]]) -> list[tuple[str, LogLine]]:

@@ -1,6 +1,6 @@
 """Present cost of an environment's accelerators, and their idle times. Pure functions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -94,7 +94,7 @@ def _idle(
     group: NodeGroupOutput,
     members: Sequence[Object],
     pods: Sequence[Object] | None,
-    allocated: Mapping[str, object] | None,
+    allocated: frozenset[str] | None,
 ) -> list[Object] | None:
     """Return the idle members: by their pods; else by the guard's notes; else all of them where no queue has a
     device."""
@@ -104,7 +104,7 @@ def _idle(
     noted = [node for node in members if _note(node)]
     if noted or not members:
         return noted
-    if allocated is not None and not any(allocated.get(resource) for resource in group.resources):
+    if allocated is not None and allocated.isdisjoint(group.resources):
         return list(members)
     return None
 
@@ -131,10 +131,7 @@ def _note(node: Object) -> str:
     return str((node["metadata"].get("annotations") or {}).get(guard.SINCE, ""))
 
 
-def _allocated(queues: Iterable[Object]) -> dict[str, object]:
-    """Return each resource with whether any queue has some of it."""
-    found: dict[str, object] = {}
-    for queue in queues:
-        if name_of(queue) != ROOT_QUEUE:
-            found |= {resource: amount for resource, amount in amounts_in_queue(queue, "allocated").items() if amount}
-    return found
+def _allocated(queues: Iterable[Object]) -> frozenset[str]:
+    """Return the resources of which any queue has some."""
+    own = (amounts_in_queue(queue, "allocated") for queue in queues if name_of(queue) != ROOT_QUEUE)
+    return frozenset(resource for amounts in own for resource, amount in amounts.items() if amount)

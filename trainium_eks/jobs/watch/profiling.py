@@ -74,7 +74,9 @@ def profiled(job: Object, node: int, steps: int) -> dict[str, Any]:
             labels[_INSTANCE_LABEL] = name
         for container in template["spec"]["containers"]:
             _redirect(container, before, after)
-            _rename(container, name_of(job), name)
+            for variable in container.get("env") or ():
+                if variable.get("name") in _NAME_VARIABLES:
+                    variable["value"] = str(variable.get("value", "")).replace(name_of(job), name)
             inspect = _inspect(directory, steps)
             if len(tasks) == 1 and task.get("replicas", 1) > 1:
                 _inspect_one(container, node, inspect)
@@ -130,12 +132,6 @@ def _redirect(container: dict[str, Any], before: str, after: str) -> None:
     for variable in container.get("env") or ():
         if "value" in variable:
             variable["value"] = str(variable["value"]).replace(before, after)
-
-
-def _rename(container: dict[str, Any], before: str, after: str) -> None:
-    for variable in container.get("env") or ():
-        if variable.get("name") in _NAME_VARIABLES:
-            variable["value"] = str(variable.get("value", "")).replace(before, after)
 
 
 def _mounts_data(spec: Object) -> bool:

@@ -130,6 +130,7 @@ def progress(steps: Sequence[TrainingStep], now: float, *, running: bool = True)
     each = [gap / (later.number - earlier.number) for gap, (earlier, later) in zip(gaps, pairs, strict=True)]
     last = steps[-1]
     pace = median(each) if each else None
+    may_be_quiet = max(LEAST_STALL_SECONDS, STALL_FACTOR * median(gaps)) if gaps else FIRST_STALL_SECONDS
     quiet = max(now - last.time, 0.0)
     saved = next((step for step in reversed(steps) if step.checkpoint_step is not None), None)
     since = next((step.checkpoint_time for step in reversed(steps) if step.checkpoint_time is not None), None)
@@ -138,14 +139,9 @@ def progress(steps: Sequence[TrainingStep], now: float, *, running: bool = True)
         pace,
         pace * max(last.total - last.number, 0) if pace is not None and last.total is not None else None,
         quiet,
-        running and quiet > stall_seconds(gaps),
+        running and quiet > may_be_quiet,
         saved.checkpoint_step if saved else None,
         max(now - since, 0.0) if since is not None else None,
         next((step.save_seconds for step in reversed(steps) if step.save_seconds is not None), None),
         last.beside_seconds,
     )
-
-
-def stall_seconds(gaps: Sequence[float]) -> float:
-    """Return the time that a run may be quiet, by the seconds between its last lines."""
-    return max(LEAST_STALL_SECONDS, STALL_FACTOR * median(gaps)) if gaps else FIRST_STALL_SECONDS

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from trainium_eks.jobs.data.staging import CPU_POOL, DATA, pod_security
-from trainium_eks.jobs.objects.identity import KIND_LABEL
-from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.jobs.objects import team_pod
+from trainium_eks.jobs.objects.job import DATA
 from trainium_eks.model.outputs import NamespaceOutput
 
 PORT = 6006
@@ -36,33 +35,21 @@ def pod(job: str, directory: str, image: str, namespace: NamespaceOutput) -> dic
         "args": ["--logdir", directory, "--host", "127.0.0.1", "--port", str(PORT), "--reload_interval", "15"],
         "env": [{"name": "HOME", "value": "/tmp"}, {"name": "PYTHONUNBUFFERED", "value": "1"}],
         "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": team_pod.container_security(),
         "volumeMounts": [
             {"name": "data", "mountPath": DATA, "readOnly": True},
             {"name": "scratch", "mountPath": "/tmp"},
         ],
     }
+    volumes = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": namespace.claim, "readOnly": True}},
+        {"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}},
+    ]
+    ends = {"activeDeadlineSeconds": MOST_SECONDS, "terminationGracePeriodSeconds": 5}
+    labels = team_pod.labels("tensorboard")
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": pod_name(job),
-            "namespace": namespace.name,
-            "labels": {KIND_LABEL: "tensorboard", "app.kubernetes.io/managed-by": "trn"},
-        },
-        "spec": {
-            "restartPolicy": "Never",
-            "activeDeadlineSeconds": MOST_SECONDS,
-            "serviceAccountName": namespace.service_account,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "nodeSelector": {POOL_LABEL: CPU_POOL},
-            "terminationGracePeriodSeconds": 5,
-            "securityContext": pod_security(namespace),
-            "containers": [container],
-            "volumes": [
-                {"name": "data", "persistentVolumeClaim": {"claimName": namespace.claim, "readOnly": True}},
-                {"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}},
-            ],
-        },
+        "metadata": {"name": pod_name(job), "namespace": namespace.name, "labels": labels},
+        "spec": team_pod.pod_spec(namespace, container, volumes, **ends),
     }

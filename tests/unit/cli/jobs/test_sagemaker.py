@@ -129,7 +129,7 @@ class Cloud:
 def cloud(monkeypatch):
     made = Cloud()
     session = made.double.session()
-    for module in (service, serving):
+    for module in (service, serving, service.cloudwatch_logs):
         monkeypatch.setattr(module, "client", lambda name, region, **_: session.client(name, region_name=region))
     return made
 

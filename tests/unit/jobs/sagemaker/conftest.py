@@ -25,7 +25,7 @@ def doubled(monkeypatch):
     def make(**answers):
         named = {f"{'logs' if 'Log' in name else 'sagemaker'}:{name}": answer for name, answer in answers.items()}
         session = (double := AwsDouble(named)).session()
-        for module in (service, serving):
+        for module in (service, serving, service.cloudwatch_logs):
             monkeypatch.setattr(module, "client", lambda name, region, **_: session.client(name, region_name=region))
         return SageMakerJobs("us-west-2", WHERE, "training"), double
 

@@ -121,7 +121,7 @@ IN_ULTRASERVERS = {"stack": ULTRA_STACK, "group": "us", "nodes": 4, "topology": 
 
 
 def test_switch_layers_are_counted_without_ultraservers():
-    def found(*_):
+    def found(*_, **__):
         labels = (*EC2_TOPOLOGY_LABELS[1:], *ULTRASERVER_LABELS, EC2_TOPOLOGY_LABELS[-1])
         tiers = (4, 3, 2, 1, 3)
         return [{"spec": {"tier": tier, "tierName": label}} for tier, label in zip(tiers, labels, strict=True)]
