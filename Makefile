@@ -35,7 +35,7 @@ plan: $(VENV)/.runtime ## Show the whole plan of STACK (default dev); needs no A
 
 test: ## Run lint, type checks and the tests for every day (minutes)
 	@$(SIDE_BY_SIDE) local-programs checked
-	@$(BIN)/pytest -n 3 -m "not slow" $(ARGS)
+	@$(BIN)/pytest -n 5 -m "not slow" $(ARGS)
 
 # Beside the build of the local cloud's programs, which the tests need too.
 checked: lint types
@@ -125,6 +125,7 @@ golden: $(VENV)/.runtime ## Rewrite the golden plans (URNs, inputs that force a 
 	@PYTHONPATH=. $(BIN)/python tests/golden.py
 	@PYTHONPATH=.:tests $(BIN)/python tests/golden_components.py
 	@PYTHONPATH=.:tests $(BIN)/python tests/review_cases.py
+	@PYTHONPATH=.:tests $(BIN)/python tests/plan_pages.py
 
 check: $(VENV)/.local ## Ask AWS whether an `up` of STACK would get what it needs; reads only
 	@$(BIN)/python -m trainium_eks.cli check --stack $(STACK) $(ARGS)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from trainium_eks.jobs.observed.job_snapshot import moment, of_objects
+from trainium_eks.jobs.observed.job_snapshot import of_objects
+from trainium_eks.kube.cluster import moment
 from trainium_eks.model.outputs import NodeGroupOutput
 
 FOLDER = Path(__file__).parent / "unit/diagnose/snapshots"

@@ -15,10 +15,9 @@ from typing import Any
 import psutil
 
 from trainium_eks.client.session import Session
-from trainium_eks.jobs.observed.job_snapshot import is_running
 from trainium_eks.jobs.watch.usage import NodeUsage, Reader, script
 from trainium_eks.kube import pod_channels
-from trainium_eks.kube.cluster import Object, name_of
+from trainium_eks.kube.cluster import Object, is_running, name_of
 from trainium_eks.model.validation.parsing import parse_json
 
 MOST_NODES = 16

@@ -11,9 +11,8 @@ from typing import Any
 
 from trainium_eks.client import reading
 from trainium_eks.client.session import Session
-from trainium_eks.jobs.observed.job_snapshot import is_over
 from trainium_eks.jobs.observed.watched import WatchedJob, templates
-from trainium_eks.kube.cluster import Object
+from trainium_eks.kube.cluster import Object, is_over
 from trainium_eks.local import access
 
 MARGIN_SECONDS = 30.0

@@ -13,14 +13,14 @@ from trainium_eks.diagnose import why_not_started
 from trainium_eks.diagnose.reason import Reason
 from trainium_eks.diagnose.why_pending import why, why_ended
 from trainium_eks.jobs.objects import capacity_block
-from trainium_eks.jobs.observed.job_snapshot import FAILURES, JobSnapshot, is_bound, is_running
+from trainium_eks.jobs.observed.job_snapshot import FAILURES, JobSnapshot
 from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit, Restart
 from trainium_eks.jobs.watch.steps import Progress
 from trainium_eks.jobs.watch.useful_time import JobFigures, measure_job
 from trainium_eks.kube import pod_text
-from trainium_eks.kube.cluster import Object, name_of
+from trainium_eks.kube.cluster import Object, is_bound, is_running, name_of
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.types import ObjectReference
 from trainium_eks.model.annotations import annotation

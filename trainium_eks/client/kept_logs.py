@@ -17,11 +17,10 @@ from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.logs import JobLog, LogOptions, PodFilter, PodLine
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.objects.identity import ROLE
-from trainium_eks.jobs.observed.job_snapshot import moment
 from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.watch.cloudwatch_logs import CloudWatchLogs
 from trainium_eks.jobs.watch.log_lines import LogLine
-from trainium_eks.kube.cluster import Object, name_of
+from trainium_eks.kube.cluster import Object, moment, name_of
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import access
 

@@ -5,8 +5,7 @@ from datetime import timedelta
 
 from trainium_eks.diagnose.cluster_state import ClusterState
 from trainium_eks.diagnose.findings import found
-from trainium_eks.jobs.observed.job_snapshot import moment
-from trainium_eks.kube.cluster import Object, condition, labels_of, name_of, namespace_of
+from trainium_eks.kube.cluster import Object, condition, labels_of, moment, name_of, namespace_of
 from trainium_eks.model.finding import Finding
 from trainium_eks.observe.faults.catalogue import in_message
 from trainium_eks.observe.faults.fault import Speaker

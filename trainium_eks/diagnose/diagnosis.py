@@ -1,15 +1,14 @@
 """The diagnosis: all recognizers over one cluster, causes before their consequences."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from trainium_eks.diagnose import cluster_recognizers, job_recognizers, pod_recognizers, why_not_started
+from trainium_eks.diagnose import cluster_recognizers, job_recognizers, pod_recognizers
 from trainium_eks.diagnose.cluster_state import ClusterState
 from trainium_eks.diagnose.findings import unique
-from trainium_eks.jobs.observed.job_snapshot import job_of
-from trainium_eks.jobs.observed.watched import owner_of
-from trainium_eks.kube.cluster import Object, name_of, namespace_of
+from trainium_eks.jobs.observed.watched import job_of, owner_of
+from trainium_eks.kube.cluster import Object, name_of
 from trainium_eks.model.finding import Finding, Report, Status, not_checked
 
 _SHOWN = ("Node", "Queue", "Job", "Pod", "Namespace", "PersistentVolumeClaim")
@@ -33,9 +32,10 @@ def diagnose(cluster: ClusterState, name: str = "", *, checked: Sequence[Finding
     told: list[Finding] = []
     if faults:
         around += cluster_recognizers.findings(cluster)
-        jobs = [job for job in cluster.readable("Job") if not name or name_of(job) == name]
-        told = [each for job in jobs for each in job_recognizers.findings(cluster, job, is_asked=bool(name))]
-        told += _of_pods(cluster, name)
+        for job in cluster.readable("Job"):
+            if not name or name_of(job) == name:
+                told += job_recognizers.findings(cluster, job, is_asked=bool(name))
+        told += pod_recognizers.findings(cluster, name)
     # Who asks for one job hears of the cluster's own faults where the job has no place.
     if name:
         around = [each for each in around if each.status is Status.FAIL]
@@ -60,36 +60,3 @@ def known_names(cluster: ClusterState) -> set[str]:
     return {name_of(job) for job in cluster.readable("Job")} | {
         each for pod in cluster.readable("Pod") for each in (owner_of(pod), job_of(pod)) if each
     }
-
-
-def _is_asked(pod: Object, name: str) -> bool:
-    return name in (owner_of(pod), job_of(pod)) or name_of(pod).startswith(f"{name}-") or name_of(pod) == name
-
-
-def _of_pods(cluster: ClusterState, name: str) -> Iterator[Finding]:
-    ends = {job["metadata"].get("uid"): job_recognizers.ended_at(job) for job in cluster.readable("Job")}
-    pods = [pod for pod in cluster.readable("Pod") if not name or _is_asked(pod, name)]
-    others: list[Object] = []
-    yield from pod_recognizers.uncounted(cluster, pods)
-    for pod in pods:
-        owners = [owner.get("uid") for owner in pod["metadata"].get("ownerReferences") or ()]
-        gang = next((uid for uid in owners if uid in ends), "")
-        yield from pod_recognizers.lingering(cluster, pod, ends.get(gang))
-        if not gang:
-            others.append(pod)
-            yield from pod_recognizers.starting(cluster, _job(pod), pod, _about(pod))
-    for read, (pod, ended) in enumerate(pod_recognizers.failed(others)):
-        is_news = bool(name) or pod_recognizers.is_recent(cluster, ended.finished)
-        if read < pod_recognizers.MOST_LOGS and is_news and not why_not_started.ended_by_node(pod):
-            yield pod_recognizers.of_exit(cluster, pod, ended, _about(pod), _job(pod))
-    if not name:
-        yield from pod_recognizers.refused(cluster)
-
-
-def _job(pod: Object) -> str:
-    return owner_of(pod) or job_of(pod)
-
-
-def _about(pod: Object) -> str:
-    job, namespace = _job(pod), namespace_of(pod)
-    return f"pod {name_of(pod)} of {namespace}" if job == name_of(pod) else f"pods of {job} in {namespace}"

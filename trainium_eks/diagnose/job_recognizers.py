@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from trainium_eks.diagnose import why_not_started, why_pending
 from trainium_eks.diagnose.cluster_recognizers import PATIENCE
@@ -11,34 +11,17 @@ from trainium_eks.diagnose.cluster_state import ClusterState
 from trainium_eks.diagnose.findings import found, of_reason
 from trainium_eks.diagnose.pod_recognizers import REPEATED, is_recent, of_exit
 from trainium_eks.jobs.objects.identity import by_process_rank
-from trainium_eks.jobs.observed.job_snapshot import (
-    ENDED,
-    FAILURES,
-    JobSnapshot,
-    is_bound,
-    is_over,
-    is_running,
-    moment,
-    wanted_pods,
-)
+from trainium_eks.jobs.observed.job_snapshot import ENDED, FAILURES, JobSnapshot, ended_at, wanted_pods
 from trainium_eks.jobs.submit.examples import EXAMPLES
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.steps import parse_all, progress
 from trainium_eks.kube import pod_text
-from trainium_eks.kube.cluster import Object, condition, name_of, namespace_of
+from trainium_eks.kube.cluster import Object, condition, is_bound, is_over, is_running, moment, name_of, namespace_of
 from trainium_eks.model.alerts import AlertSettings
 from trainium_eks.model.annotations import annotation
 from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.observe.faults.catalogue import BY_NAME, in_log
-
-
-def ended_at(job: Object) -> datetime | None:
-    """Return the time when a job ended; None while it goes on."""
-    state = (job.get("status") or {}).get("state") or {}
-    return (
-        moment(state["lastTransitionTime"]) if state.get("phase") in ENDED and "lastTransitionTime" in state else None
-    )
 
 
 def findings(cluster: ClusterState, job: Object, *, is_asked: bool) -> Iterator[Finding]:

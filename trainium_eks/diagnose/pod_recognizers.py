@@ -9,10 +9,21 @@ from trainium_eks.diagnose.cluster_recognizers import PATIENCE
 from trainium_eks.diagnose.cluster_state import ClusterState
 from trainium_eks.diagnose.findings import found, of_reason
 from trainium_eks.jobs.objects.job import REFUSED
-from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, is_bound, is_over, is_running, moment, when
+from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, ended_at
+from trainium_eks.jobs.observed.watched import job_of, owner_of
 from trainium_eks.jobs.watch import endings
 from trainium_eks.jobs.watch.endings import Exit
-from trainium_eks.kube.cluster import Object, condition, name_of, namespace_of
+from trainium_eks.kube.cluster import (
+    Object,
+    condition,
+    is_bound,
+    is_over,
+    is_running,
+    moment,
+    name_of,
+    namespace_of,
+    when,
+)
 from trainium_eks.model.finding import Finding
 from trainium_eks.model.policies.admission import ACCELERATOR_PREFIXES, GROUP_ANNOTATION, SCHEDULER
 from trainium_eks.observe.faults.catalogue import in_log, in_message
@@ -48,6 +59,40 @@ _CODES = {
     135: "shared-memory-full",  # SIGBUS
     137: "out-of-memory",  # SIGKILL
 }
+
+
+def findings(cluster: ClusterState, name: str) -> Iterator[Finding]:
+    """Yield the faults of all pods, or of those that ``name`` asks for; their job reports the ends of a gang's pods."""
+    ends = {job["metadata"].get("uid"): ended_at(job) for job in cluster.readable("Job")}
+    pods = [pod for pod in cluster.readable("Pod") if not name or _is_asked(pod, name)]
+    others: list[Object] = []
+    yield from uncounted(cluster, pods)
+    for pod in pods:
+        owners = [owner.get("uid") for owner in pod["metadata"].get("ownerReferences") or ()]
+        gang = next((uid for uid in owners if uid in ends), "")
+        yield from lingering(cluster, pod, ends.get(gang))
+        if not gang:
+            others.append(pod)
+            yield from starting(cluster, _job(pod), pod, _about(pod))
+    for read, (pod, ended) in enumerate(failed(others)):
+        is_news = bool(name) or is_recent(cluster, ended.finished)
+        if read < MOST_LOGS and is_news and not why_not_started.ended_by_node(pod):
+            yield of_exit(cluster, pod, ended, _about(pod), _job(pod))
+    if not name:
+        yield from refused(cluster)
+
+
+def _is_asked(pod: Object, name: str) -> bool:
+    return name in (owner_of(pod), job_of(pod)) or name_of(pod).startswith(f"{name}-") or name_of(pod) == name
+
+
+def _job(pod: Object) -> str:
+    return owner_of(pod) or job_of(pod)
+
+
+def _about(pod: Object) -> str:
+    job, namespace = _job(pod), namespace_of(pod)
+    return f"pod {name_of(pod)} of {namespace}" if job == name_of(pod) else f"pods of {job} in {namespace}"
 
 
 def is_recent(cluster: ClusterState, at: datetime | None) -> bool:

@@ -16,8 +16,9 @@ from trainium_eks.jobs.observed.free_capacity import (
     requests,
     untolerated,
 )
-from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, is_bound, is_over, job_of
-from trainium_eks.kube.cluster import Object, labels_of, name_of
+from trainium_eks.jobs.observed.job_snapshot import JobSnapshot
+from trainium_eks.jobs.observed.watched import job_of
+from trainium_eks.kube.cluster import Object, is_bound, is_over, labels_of, name_of
 from trainium_eks.model.catalogue.instances import (
     EFA_RESOURCE,
     FABRIC_UNTESTED,

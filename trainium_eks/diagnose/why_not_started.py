@@ -6,15 +6,18 @@ from datetime import timedelta
 
 from trainium_eks.diagnose.reason import Cause, Reason, fault_reason, shortened
 from trainium_eks.jobs.observed.free_capacity import name_some
-from trainium_eks.jobs.observed.job_snapshot import (
-    JobSnapshot,
+from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, wanted_pods
+from trainium_eks.kube.cluster import (
+    Object,
+    condition,
     is_bound,
     is_over,
+    is_ready,
     is_running,
     moment,
-    wanted_pods,
+    name_of,
+    namespace_of,
 )
-from trainium_eks.kube.cluster import Object, condition, is_ready, name_of, namespace_of
 from trainium_eks.observe.faults.catalogue import in_message
 from trainium_eks.observe.faults.fault import Speaker
 

@@ -14,17 +14,8 @@ from decimal import Decimal
 from trainium_eks.diagnose import why_no_room, why_not_started
 from trainium_eks.diagnose.reason import Cause, Reason, fault_reason
 from trainium_eks.jobs.observed.free_capacity import asks
-from trainium_eks.jobs.observed.job_snapshot import (
-    ENDED,
-    JobSnapshot,
-    is_bound,
-    is_over,
-    is_running,
-    moment,
-    wanted_pods,
-    when,
-)
-from trainium_eks.kube.cluster import condition, name_of
+from trainium_eks.jobs.observed.job_snapshot import ENDED, JobSnapshot, wanted_pods
+from trainium_eks.kube.cluster import condition, is_bound, is_over, is_running, moment, name_of, when
 from trainium_eks.model.sizing.quantities import quantity, shown
 from trainium_eks.observe.faults.catalogue import in_message
 from trainium_eks.observe.faults.fault import Speaker

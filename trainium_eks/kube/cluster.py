@@ -1,7 +1,8 @@
-"""Objects of Kubernetes: names, labels and conditions."""
+"""Objects of Kubernetes: names, labels, conditions, times, and whether a pod runs."""
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 Object = Mapping[str, Any]
@@ -34,6 +35,34 @@ def condition(each: Object, type_: str) -> Mapping[str, Any]:
 def is_ready(node: Object) -> bool:
     """Return whether a node takes pods as far as its kubelet is concerned."""
     return condition(node, "Ready").get("status") == "True"
+
+
+def moment(text: str) -> datetime:
+    """Return a time as the API server writes it, with or without fractions of a second."""
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def when(event: Object) -> datetime:
+    """Return the time when an event was seen last."""
+    series = event.get("series") or {}
+    text = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    return moment(text or event["metadata"]["creationTimestamp"])
+
+
+def is_bound(pod: Object) -> bool:
+    """Return whether a pod has a node."""
+    return bool(pod.get("spec", {}).get("nodeName"))
+
+
+def is_over(pod: Object) -> bool:
+    """Return whether a pod holds no devices any more."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def is_running(pod: Object) -> bool:
+    """Return whether a pod's containers run and are ready."""
+    return (pod.get("status") or {}).get("phase") == "Running" and condition(pod, "Ready").get("status") != "False"
 
 
 def minor(version: str) -> tuple[int, int]:

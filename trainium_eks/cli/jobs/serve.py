@@ -16,12 +16,11 @@ from trainium_eks.client.notices import notice, say
 from trainium_eks.client.sagemaker_serving import SageMakerModels
 from trainium_eks.client.serving import ModelRequest
 from trainium_eks.client.session import Session, open_session
-from trainium_eks.jobs.observed.job_snapshot import is_running
 from trainium_eks.jobs.sagemaker import serving as requests
 from trainium_eks.jobs.serve.engines import Engine
 from trainium_eks.jobs.serve.serving import PORT, SERVE, ModelService, objects
 from trainium_eks.kube.api import ApiError
-from trainium_eks.kube.cluster import name_of
+from trainium_eks.kube.cluster import is_running, name_of
 
 LOOK_SECONDS = 0.5
 

@@ -54,20 +54,13 @@ def node_rank(pod: Mapping[str, Any]) -> int:
     return int(named[1])
 
 
-def by_node_rank(pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the pods of a job, node 0 first."""
-    return sorted(pods, key=node_rank)
-
-
 def by_process_rank(pods: Iterable[Mapping[str, Any]], launcher: str = "torchrun") -> list[Mapping[str, Any]]:
     """Return the pods of a job in the order of the ranks that run on them: the first has ranks 0 to n-1, the next n to
     2n-1.
 
     torchrun's rendezvous numbers nodes by the text of their host names (``sorted(state.participants)`` in torch's
     ``dynamic_rendezvous.py``), so that node 10 comes before node 2. Node 0 is first in both."""
-    if launcher == "gang":
-        return by_node_rank(pods)
-    return sorted(pods, key=_host)
+    return sorted(pods, key=node_rank if launcher == "gang" else _host)
 
 
 def _host(pod: Mapping[str, Any]) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, is_bound, is_over, job_of, wanted_pods
-from trainium_eks.kube.cluster import Object, is_ready, labels_of, name_of, namespace_of
+from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, wanted_pods
+from trainium_eks.jobs.observed.watched import job_of
+from trainium_eks.kube.cluster import Object, is_bound, is_over, is_ready, labels_of, name_of, namespace_of
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.sizing.quantities import quantity, shown
 from trainium_eks.model.validation.formats import listed

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from trainium_eks.kube.cluster import Object, condition, name_of
+from trainium_eks.kube.cluster import Object, moment, name_of, when
 from trainium_eks.model.outputs import NodeGroupOutput
 
 ENDED = ("Completed", "Failed", "Aborted", "Terminated")
@@ -92,39 +92,12 @@ def of_objects(now: datetime, job: Object, found: Mapping[str, Iterable[Object] 
     )
 
 
-def moment(text: str) -> datetime:
-    """Return a time as the API server writes it, with or without fractions of a second."""
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def when(event: Object) -> datetime:
-    """Return the time when an event was seen last."""
-    series = event.get("series") or {}
-    text = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
-    return moment(text or event["metadata"]["creationTimestamp"])
-
-
-def is_bound(pod: Object) -> bool:
-    """Return whether a pod has a node."""
-    return bool(pod.get("spec", {}).get("nodeName"))
-
-
-def is_over(pod: Object) -> bool:
-    """Return whether a pod holds no devices any more."""
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
-def is_running(pod: Object) -> bool:
-    """Return whether a pod's containers run and are ready."""
-    return (pod.get("status") or {}).get("phase") == "Running" and condition(pod, "Ready").get("status") != "False"
-
-
-def job_of(pod: Object) -> str:
-    """Return the name of the Volcano job, or of another owner, that a pod belongs to; else the pod's own."""
-    labels = pod["metadata"].get("labels") or {}
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return str(labels.get("volcano.sh/job-name") or next((each["name"] for each in owners), "") or name_of(pod))
+def ended_at(job: Object) -> datetime | None:
+    """Return the time when a job ended; None while it goes on."""
+    state = (job.get("status") or {}).get("state") or {}
+    return (
+        moment(state["lastTransitionTime"]) if state.get("phase") in ENDED and "lastTransitionTime" in state else None
+    )
 
 
 def wanted_pods(job: Object) -> int:

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from trainium_eks.jobs.objects.identity import JOB_API, JOB_NAME_LABEL, KIND_LABEL, PYTORCH_API, TRAINER_API
-from trainium_eks.jobs.observed.job_snapshot import ENDED, moment, wanted_pods
-from trainium_eks.kube.cluster import Object, labels_of, name_of
+from trainium_eks.jobs.observed.job_snapshot import ENDED, wanted_pods
+from trainium_eks.kube.cluster import Object, labels_of, moment, name_of
 from trainium_eks.kube.pod_text import whole
 from trainium_eks.model.annotations import annotation
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
@@ -124,6 +124,12 @@ def owner_of(pod: Object) -> str:
     """Return the name of the gang that a pod belongs to; empty for another pod."""
     labels = labels_of(pod)
     return next((str(labels[label]) for label in _POD_LABELS.values() if label in labels), "")
+
+
+def job_of(pod: Object) -> str:
+    """Return the name of the Volcano job, or of another owner, that a pod belongs to; else the pod's own."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return str(labels_of(pod).get("volcano.sh/job-name") or next((each["name"] for each in owners), "") or name_of(pod))
 
 
 def templates(job: Object) -> list[Object]:

@@ -37,12 +37,10 @@ SPOT_CHECKPOINT_SECONDS = 600.0
 """Default interval of checkpoints on Spot instances, which SageMaker takes back at any time."""
 
 _CHANNEL = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-_ONLY_ON_EKS = {
-    "group": "--group", "queue": "--queue", "priority": "--priority", "topology": "--topology", "data": "--data",
-    "hf_secret": "--hf-secret", "cache_set": "--cache-set", "precompile": "--precompile", "kind": "--kind",
-    "torchx": "--torchx", "rendezvous": "--rendezvous", "grace": "--grace",
-    "track_secret": "--track-secret",
-}  # fmt: skip
+_ONLY_ON_EKS = (
+    *("group", "queue", "priority", "topology", "data", "hf_secret", "cache_set", "precompile"),
+    *("kind", "torchx", "rendezvous", "grace", "track_secret"),
+)
 
 _INSTEAD = {"data": "a channel brings data: --channel NAME=SOURCE", "group": "name the type: --instance-type"}
 
@@ -135,8 +133,9 @@ def _gang(
 
 def _problems(request: JobRequest, job: TrainingJob) -> Iterator[Problem]:
     defaults = {each.name: each.default for each in fields(TrainOptions)}
-    for name, option in _ONLY_ON_EKS.items():
+    for name in _ONLY_ON_EKS:
         if getattr(request, name) != defaults[name]:
+            option = f"--{name.replace('_', '-')}"
             yield Problem(option, "it is for jobs on EKS", _INSTEAD.get(name, "leave it out, or take --on eks"))
     if not refusals.NAME.fullmatch(job.app) or len(job.name) > LONGEST_NAME:
         most = LONGEST_NAME - len(job.name) + len(job.app)

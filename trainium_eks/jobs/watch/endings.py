@@ -9,9 +9,9 @@ from typing import Any
 
 from trainium_eks.jobs.objects.identity import node_rank
 from trainium_eks.jobs.objects.job import REFUSED
-from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, moment, when
+from trainium_eks.jobs.observed.job_snapshot import JobSnapshot
 from trainium_eks.jobs.watch.log_lines import LogLine
-from trainium_eks.kube.cluster import Object, name_of
+from trainium_eks.kube.cluster import Object, moment, name_of, when
 
 BEFORE_RESTART = timedelta(seconds=120)
 """Time before a restart in which its cause may have been seen."""

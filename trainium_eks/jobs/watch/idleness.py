@@ -6,9 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from trainium_eks.jobs.observed.free_capacity import amounts_in_queue
-from trainium_eks.jobs.observed.job_snapshot import is_over, moment
 from trainium_eks.kube import pod_text
-from trainium_eks.kube.cluster import GROUP_LABEL, Object, condition, labels_of, name_of
+from trainium_eks.kube.cluster import GROUP_LABEL, Object, condition, is_over, labels_of, moment, name_of
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.observe.idle import guard

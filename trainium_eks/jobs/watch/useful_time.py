@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.jobs.observed.job_snapshot import moment
 from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.submit.planning import catalogue
 from trainium_eks.jobs.submit.saving import interval_seconds
 from trainium_eks.jobs.watch.steps import Progress
-from trainium_eks.kube.cluster import Object
+from trainium_eks.kube.cluster import Object, moment
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.sizing import goodput

@@ -7,10 +7,10 @@ from cluster_snapshots import outputs
 from training_jobs import job
 
 from trainium_eks.jobs.objects import volcano_job
-from trainium_eks.jobs.observed.job_snapshot import moment
 from trainium_eks.jobs.observed.watched import of
 from trainium_eks.jobs.watch.steps import parse_all, progress
 from trainium_eks.jobs.watch.useful_time import JobFigures, measure_job
+from trainium_eks.kube.cluster import moment
 
 CREATED, RAN, AGAIN = "2026-11-22T05:00:00Z", "2026-11-22T06:00:00Z", "2026-11-22T06:40:00Z"
 
