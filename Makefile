@@ -51,7 +51,6 @@ slow: $(VENV)/.dev $(VENV)/.torchx $(VENV)/.torchx-nightly $(VENV)/.awscli
 
 mutants-sample: $(VENV)/.dev
 	@$(BIN)/python tests/mutate.py --sample 60 $(ARGS)
-	@$(BIN)/python tests/automatic_mutants.py sample
 
 # Provide the local cloud's programs, once on a machine: those of every stack, and with those that the tests run besides.
 # An `up` builds the Training Operator for a stack that has it.
