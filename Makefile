@@ -35,7 +35,7 @@ plan: $(VENV)/.runtime ## Show the whole plan of STACK (default dev); needs no A
 
 test: ## Run lint, type checks and the tests for every day (minutes)
 	@$(SIDE_BY_SIDE) local-programs checked
-	@$(BIN)/pytest -n 3 -m "not slow" $(ARGS)
+	@$(BIN)/pytest -n 5 -m "not slow" $(ARGS)
 
 # Beside the build of the local cloud's programs, which the tests need too.
 checked: lint types
@@ -51,7 +51,6 @@ slow: $(VENV)/.dev $(VENV)/.torchx $(VENV)/.torchx-nightly $(VENV)/.awscli
 
 mutants-sample: $(VENV)/.dev
 	@$(BIN)/python tests/mutate.py --sample 60 $(ARGS)
-	@$(BIN)/python tests/automatic_mutants.py sample
 
 # Provide the local cloud's programs, once on a machine: those of every stack, and with those that the tests run besides.
 # An `up` builds the Training Operator for a stack that has it.

@@ -58,6 +58,7 @@ class Watch:
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self._asked, self._count, self._began = asked, 0, 0.0
+        self._profiler = torch.profiler.profile() if asked.profile and os.environ.get("RANK", "0") == "0" else None
         self.measured: Measured = (0.0, 0.0)
 
     def __call__(self, *_: object) -> None:
@@ -70,10 +71,15 @@ class Watch:
         now = time.perf_counter() if is_gpu else time.process_time()
         if self._count == skipped:
             self._began = now
+            if self._profiler:
+                self._profiler.start()
             return
         of_process = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         taken = torch.cuda.max_memory_allocated() if is_gpu else of_process
         self.measured = ((now - self._began) / steps, taken / 1e9)
+        if self._profiler:
+            self._profiler.stop()
+            print(self._profiler.key_averages().table(f"self_{self._asked.device}_time_total", 25), file=sys.stderr)
 
 
 def finetune(asked: argparse.Namespace, sharding: str) -> None:
@@ -179,10 +185,14 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=20, help="measured steps of a turn; default: %(default)s")
     parser.add_argument("--skip", type=int, default=5, help="first, unmeasured steps; default: %(default)s")
     parser.add_argument("--turns", type=int, default=3, help="turns of each contestant; default: %(default)s")
+    parser.add_argument("--profile", action="store_true", help="print the dearest operations instead of the table")
     parser.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
+    parser.add_argument("--against", type=Path, help="another tree's directory workloads, whose finetune runs beside")
     asked = parser.parse_args()
     asked.rows = ROWS[asked.device]
     asked.examples = (asked.skip + asked.steps) * asked.rows[1] * asked.ranks
+    runs = [(name, HERE) for name in asked.only]
+    runs += [(name, asked.against) for name in asked.only if asked.against and name.startswith("finetune")]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["transformers.trainer", "transformers.models.llama.modeling_llama"])
     with tempfile.TemporaryDirectory() as place:
@@ -190,10 +200,12 @@ def main() -> int:
         told = context.SimpleQueue()
         _run(context, _make_model, asked, told)
         asked.card, asked.parameters = told.get()
-        turns: dict[str, list[Measured]] = {name: [] for name in asked.only}
-        for name in asked.only * asked.turns:
-            turns[name].append(_turn(context, name, asked))
-            print(f"  {name}: {turns[name][-1][0]:.4f} s a step", file=sys.stderr, flush=True)
+        turns: dict[str, list[Measured]] = {}
+        for _ in range(asked.turns):
+            for name, tree in runs:
+                label = f"{name}{'' if tree == HERE else f' of {tree}'}"
+                turns.setdefault(label, []).append(_turn(context, name, tree, asked))
+                print(f"  {label}: {turns[label][-1][0]:.4f} s a step", file=sys.stderr, flush=True)
     _print(turns, asked)
     return 0
 
@@ -227,9 +239,9 @@ def _make_model(asked: argparse.Namespace, told: Any, _: int) -> None:
     told.put((torch.cuda.get_device_name() if asked.device == "cuda" else "CPU", model.num_parameters()))
 
 
-def _turn(context: Any, name: str, asked: argparse.Namespace) -> Measured:
+def _turn(context: Any, name: str, tree: Path, asked: argparse.Namespace) -> Measured:
     told, port = context.SimpleQueue(), random.randrange(15_000, 30_000)
-    _run(context, _rank, name, asked, port, told, ranks=asked.ranks)
+    _run(context, _rank, name, tree, asked, port, told, ranks=asked.ranks)
     found = [told.get() for _ in range(asked.ranks)]
     return statistics.fmean(seconds for seconds, _ in found), max(memory for _, memory in found)
 
@@ -244,14 +256,14 @@ def _run(context: Any, work: Callable[..., None], *arguments: Any, ranks: int = 
         sys.exit("a contestant failed; it says above why")
 
 
-def _rank(name: str, asked: argparse.Namespace, port: int, told: Any, rank: int) -> None:
+def _rank(name: str, tree: Path, asked: argparse.Namespace, port: int, told: Any, rank: int) -> None:
     if asked.ranks > 1:
         place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": asked.ranks, "MASTER_PORT": port}
         os.environ.update({"MASTER_ADDR": "127.0.0.1", **{each: str(value) for each, value in place.items()}})
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     transformers.utils.logging.disable_progress_bar()
-    sys.path.insert(0, str(HERE))
+    sys.path.insert(0, str(tree))
     watch = Watch(asked)
     register_optimizer_step_post_hook(watch)
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):  # step lines

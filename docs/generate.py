@@ -44,7 +44,7 @@ _PACKAGES = (
     "policy/__main__.py", "provider/__init__.py", "tests/engine/simulated_aws/__init__.py",
 )  # fmt: skip
 _OTHER_FOLDERS = {
-    "benchmarks": "Measurements of trainings and plans",
+    "benchmarks": "Measurements of gangs, trainings, plans and the local cloud",
     "charts": "Helm charts of our own, where upstream has none",
     "docs": "Pages for readers, the decisions, and the sources of generated pages",
     "examples": "A program for each component",

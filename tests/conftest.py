@@ -1,7 +1,10 @@
 """Fixtures for all tests."""
 
+import fcntl
 import functools
 import gc
+import hashlib
+import json
 import os
 import sys
 import tempfile
@@ -23,6 +26,8 @@ from messages import fault_of
 
 from trainium_eks.model.catalogue.versions import KUBERNETES
 from trainium_eks.model.validation.problems import Problem
+from trainium_eks.plan.graph import Graph
+from trainium_eks.plan.recording import process
 from trainium_eks.plan.recording.program import record_program
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -43,6 +48,27 @@ gc.disable()
 
 # Typer's runner makes the whole tree of commands anew for each call: 60 ms, which most commands do not take.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
+
+
+_record_anew = process._record
+
+
+def _record_once(project, request, python, live=None):
+    """Record a request of this checkout once in a run, for all its workers: an environment takes three seconds."""
+    if project.directory != _ROOT or live is not None:
+        return _record_anew(project, request, python, live)
+    name = hashlib.sha256(f"{python}\n{request.to_json()}".encode()).hexdigest()
+    with Path(os.environ[isolated_run.RUN], f"{name}.json").open("a+") as kept:
+        fcntl.flock(kept, fcntl.LOCK_EX)
+        kept.seek(0)
+        if text := kept.read():
+            return Graph.from_json(json.loads(text))
+        graph = _record_anew(project, request, python)
+        json.dump(graph.to_json(), kept)
+        return graph
+
+
+process._record = _record_once
 
 
 def pytest_collection_finish():

@@ -47,11 +47,11 @@ def pod(name, node, *, devices=16, phase=None):
     }
 
 
-def cores(node, busy):
-    """Cores of a Trainium node that a process holds, each with its values."""
+def cores(node, values, count=1):
+    """Cores of a Trainium node that a process holds, from 0 on, with the same values."""
     return {
         f'neuroncore_utilization_ratio{{node="{node}",neuroncore="{core}",runtime_tag="12"}}': values
-        for core, values in busy.items()
+        for core in range(count)
     }
 
 
@@ -69,3 +69,15 @@ def training(name, *, pod="0", **series):
     """What rank 0 of a training says; ``step="0+1x20"`` is ``trn_training_step``."""
     labels = f'namespace="research",job_name="{name}",queue="test",pod="{name}-{pod}",node="n1"'
     return {f"trn_training_{key}{{{labels}}}": values for key, values in series.items()}
+
+
+MAKERS = {each.__name__: each for each in (node, pod, cores, gang, training)}
+
+
+def of_row(row):
+    """Return the series of a row of alert_cases.yaml: of the things of its fleet, and its own."""
+    found = {}
+    for thing in row.get("fleet", ()):
+        (maker, name), *more = thing.items()
+        found |= MAKERS[maker](name, **dict(more))
+    return found | row.get("series", {})

@@ -7,6 +7,7 @@ left. That process also removes the directories of earlier runs, with the proces
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -49,6 +50,7 @@ _KILLED_WITHIN_SECONDS = 30.0
 
 def isolate():
     """Begin a run, without the variables and the home of the caller; a process that a run started stays in that run."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     if RUN in os.environ and Path(os.environ[RUN]).is_dir():
         return
     import platformdirs

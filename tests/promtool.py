@@ -1,4 +1,4 @@
-"""Rules under test, computed by `promtool test rules` from series that are written down in Python."""
+"""Rules under test, computed by `promtool test rules` from series that are written down."""
 
 import json
 import re

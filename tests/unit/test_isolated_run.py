@@ -21,10 +21,9 @@ def test_it(number):
 """
 
 _DAEMON = """\
-import os, signal, time
+import os, time
 import isolated_run
 isolated_run.isolate()
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 os.posix_spawn("/bin/sleep", ["sleep", "600"], {"TMPDIR": os.environ["TMPDIR"]}, setsid=True)
 print(os.environ["TRN_TEST_RUN"], flush=True)
 time.sleep(600)

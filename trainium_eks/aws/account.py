@@ -3,6 +3,7 @@
 Does I/O, by boto3, with the caller's credentials.
 """
 
+import re
 import textwrap
 import threading
 from collections.abc import Callable, Mapping
@@ -116,6 +117,15 @@ class Account:
         """
         return self._send(service, operation, lambda client: getattr(client, operation)(**parameters), region)
 
+    def find(self, service: str, operation: str, *, absent: str, region: str = "", **parameters: Json) -> Json:
+        """Return one answer as :meth:`call` does; None for an error whose whole code matches the pattern ``absent``."""
+        try:
+            return self.call(service, operation, region=region, **parameters)
+        except RequestError as error:
+            if re.fullmatch(absent, error.code):
+                return None
+            raise
+
     def pages(self, service: str, operation: str, key: str, **parameters: Json) -> list[Json]:
         """Return all items under a key of all pages of an answer. Raises as :meth:`call` does."""
 
@@ -126,6 +136,10 @@ class Account:
             return [item for page in pages for item in page.get(key, ())]
 
         return self._send(service, operation, read)
+
+    def pages_once(self, service: str, operation: str, key: str, **parameters: Json) -> list[Json]:
+        """Return the items as :meth:`pages` does, read once for all callers of the operation."""
+        return self.once(f"{service}:{operation}", lambda: self.pages(service, operation, key, **parameters))
 
     def once(self, name: str, read: Callable[[], T]) -> T:
         """Return a value that is read once for all callers of the name; they all get the same error."""

@@ -36,7 +36,7 @@ CONTROLLER_RATES: Mapping[str, int] = {
 }
 """The controllers' rate limits for the API server, requests a second, and their threads. The chart's 50 requests a
 second make a gang of 1,000 wait for its pods to be made one after another; these are ceilings, so a small cluster never
-sees them (decision 30)."""
+sees them. ``benchmarks/gangs.py`` measures their effect."""
 
 SCHEDULER_RATES: Mapping[str, int] = {"scheduler_kube_api_qps": 2000, "scheduler_kube_api_burst": 2000}
 """The chart's default rates, set here so that no upgrade lowers them unnoticed: a gang is bound pod by pod."""

@@ -58,7 +58,9 @@ def calendar(data, monkeypatch):
     return "".join(f"{day}  {text}\n" for text, day in known.items() if day > f"{FIRST:%Y-%m-%d}")
 
 
-@pytest.mark.parametrize("stack", ["dev", "prod", "gpu", "acceptance", "local"])
+@pytest.mark.parametrize(
+    "stack", ["dev", "prod", *(pytest.param(each, marks=pytest.mark.slow) for each in ("gpu", "acceptance", "local"))]
+)
 def test_time_alone_adds_only_listed_warnings_in_400_days(stack, monkeypatch):
     data = yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text())["config"]
     data = {key.partition(":")[2]: value for key, value in data.items() if key.startswith("trainium-eks:")}

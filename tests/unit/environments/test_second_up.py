@@ -54,7 +54,8 @@ def _turned(value):
     return [_turned(item) for item in reversed(value)] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("stack", ["dev", *(pytest.param(each, marks=SLOW) for each in ("gpu", "prod"))])
+@SLOW
+@pytest.mark.parametrize("stack", ["dev", "gpu", "prod"])
 def test_reordered_unordered_config_changes_no_resource(stack):
     several = SEVERAL if stack == "dev" else {}
     given = {f"trainium-eks:{key}": json.dumps(value) for key, value in several.items()}

@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -35,10 +36,7 @@ CASES = {
     "then the node is held": (since(20, warned=True), ["hold node-1"]),
     "and removed at the next look": (since(21, warned=True, held=True), ["remove node-1"]),
     "a long gap between looks skips no warning": (since(60), ["warn node-1", "hold node-1"]),
-    "a pod that came before the hold keeps its node": (
-        since(21, busy=True, held=True),
-        ["release node-1", "clear node-1"],
-    ),
+    "a pod from before the hold keeps its node": (since(21, busy=True, held=True), ["release node-1", "clear node-1"]),
     "a hold whose node is no longer due ends": (since(5, held=True), ["release node-1"]),
 }
 
@@ -71,10 +69,10 @@ def node(name="node-1", *, group="trn1-a1b2", **annotations):
     return {"metadata": metadata, "spec": {"providerID": f"aws:///us-west-2d/i-{name}"}}
 
 
-def pod(node_name, *, owner="Job", gang="", type_=""):
+def pod(node_name, *, owner="Job", gang="", type_="", resources=None):
     metadata = {"namespace": "training", "name": "pod", "ownerReferences": [{"kind": owner}]}
     metadata["annotations"] = {"scheduling.k8s.io/group-name": gang} if gang else None
-    spec = {"nodeName": node_name, "containers": [{"resources": {"requests": {NEURON: "16"}}}]}
+    spec = {"nodeName": node_name, "containers": [{}, {"resources": resources or {"requests": {NEURON: "16"}}}]}
     spec |= {"nodeSelector": {TYPE: type_}} if type_ else {}
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Running" if node_name else "Pending"}}
 
@@ -89,15 +87,14 @@ class Cluster(Connection):
 
     def __init__(self, nodes, pods=None):
         self.objects = {"/api/v1/nodes": nodes, "/api/v1/pods": pods or []}
-        self.events = []
-        self.looks = 0
+        self.events, self.looks, self.missing = [], 0, 404
 
     def send(self, method, path, body=None, **_):
         path = path.partition("?")[0]
         if method == "GET":
             self.looks += path == "/api/v1/nodes"
             if path not in self.objects:
-                raise ApiStatusError(404, "no Volcano")
+                raise ApiStatusError(self.missing, "no Volcano")
             return io.BytesIO(json.dumps({"items": self.objects[path], "metadata": {"resourceVersion": "7"}}).encode())
         if method == "POST":
             assert path == "/api/v1/namespaces/default/events"
@@ -129,19 +126,17 @@ def test_pod_other_than_a_daemon_makes_its_node_busy():
     ("pods", "pod_groups", "waits"),
     [
         ([], [], False),
-        ([], [pod_group("Pending")], True),
-        ([], [pod_group("Inqueue")], True),
-        ([], [pod_group("Unknown")], True),
-        ([], [pod_group("Running")], False),
+        *(([], [pod_group(phase)], phase != "Running") for phase in ("Pending", "Inqueue", "Unknown", "Running")),
+        ([], [{**pod_group(""), "spec": {}, "status": None}], True),  # Volcano has not looked at it yet
         ([], [pod_group("Pending", f"requests.{NEURON}")], True),
         ([], [pod_group("Pending", "nvidia.com/gpu")], False),
-        # Volcano left out the devices, which the job's template has as limits alone.
-        ([], [pod_group("Pending", "cpu")], True),
+        ([], [pod_group("Pending", "cpu")], True),  # Volcano leaves out devices that a template has as limits alone
         ([pod(None)], [], True),
+        ([pod(None, resources={"limits": {NEURON: "16"}})], [], True),
+        ([pod(None, resources={"requests": {"cpu": "1"}})], [], False),
         ([pod("node-1")], [], False),
         ([pod(None, type_="trn1.32xlarge")], [], True),
-        # The gang's pods say where it may run, which its PodGroup does not.
-        ([pod(None, gang="bert", type_="trn2.48xlarge")], [pod_group("Inqueue")], False),
+        ([pod(None, gang="bert", type_="trn2.48xlarge")], [pod_group("Inqueue")], False),  # its pods say where it runs
     ],
 )
 def test_a_group_waits_for_gangs_that_could_use_it(pods, pod_groups, waits):
@@ -149,10 +144,8 @@ def test_a_group_waits_for_gangs_that_could_use_it(pods, pod_groups, waits):
 
 
 def test_an_idle_node_is_held_and_removed_in_one_run(tmp_path, capsys):
-    over = {**pod("node-1"), "status": {"phase": "Succeeded"}}
-    cluster = Cluster(
-        [node(**{guard.SINCE: LONG_AGO}), node("node-2", group="other", **{guard.SINCE: LONG_AGO})], [over]
-    )
+    over = [{**pod("node-1"), "status": {"phase": phase}} for phase in ("Succeeded", "Failed")]
+    cluster = Cluster([node(**{guard.SINCE: LONG_AGO}), node("node-2", group="other", **{guard.SINCE: LONG_AGO})], over)
     warned = {"trn1-a1b2": {**GROUPS["trn1-a1b2"], "removes": False}}
     guard.main({**SETTINGS, "groups": warned}, cluster, tmp_path / "remove")
     assert not (tmp_path / "remove").exists()
@@ -174,14 +167,21 @@ def test_an_idle_node_is_held_and_removed_in_one_run(tmp_path, capsys):
 
 
 def test_new_pod_keeps_its_node(tmp_path, monkeypatch):
-    cluster = Cluster([node(**{guard.SINCE: LONG_AGO})])
+    four_minutes = guard._text(time.time() - 240)
+    cluster = Cluster([node(**{guard.SINCE: LONG_AGO}), node("new"), node("warned", **{guard.SINCE: four_minutes})])
     monkeypatch.setattr(guard.time, "sleep", lambda _: cluster.objects["/api/v1/pods"].append(pod("node-1")))
     guard.main(SETTINGS, cluster, tmp_path / "remove")
     assert (tmp_path / "remove").read_text() == ""
-    (kept,) = cluster.objects["/api/v1/nodes"]
+    kept, new, warned = cluster.objects["/api/v1/nodes"]
     assert kept["spec"]["unschedulable"] is None
     assert kept["metadata"]["annotations"] == {}
+    assert guard.read([new], [])[0].idle_since == pytest.approx(time.time(), abs=60)
+    assert (guard.WARNED in warned["metadata"]["annotations"], "unschedulable" in warned["spec"]) == (True, False)
+    assert cluster.events[-1]["message"] == "trn1-a1b2: idle for 4 minutes"
     (tmp_path / "remove").unlink()
     guard.main(SETTINGS, cluster, tmp_path / "remove")
     assert cluster.looks == 3, "where nothing is due it looks once and writes no list"
     assert not (tmp_path / "remove").exists()
+    cluster.missing = 403
+    with pytest.raises(ApiStatusError):  # gangs may wait that it cannot see
+        guard.look(SETTINGS, cluster)

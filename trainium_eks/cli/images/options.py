@@ -19,27 +19,17 @@ class ImageOptions:
 
     target: Annotated[
         str | None,
-        Option(
-            "--for",
-            metavar="TARGET",
-            about="Target: trn1, trn2, jax, cuda or cpu; default: that of the first node group.",
-        ),
+        Option("--for", "Target: trn1, trn2, jax, cuda or cpu; default: that of the first node group.", "TARGET"),
     ] = None
-    base: Annotated[
-        str | None, Option("--base", metavar="IMAGE", about="Start from this image, pinned by its tag.")
-    ] = None
+    base: Annotated[str | None, Option("--base", "Start from this image, pinned by its tag.", "IMAGE")] = None
     requirements: Annotated[
-        Path | None, Option("--requirements", metavar="FILE", about="Requirements file with other Python packages.")
+        Path | None, Option("--requirements", "Requirements file with other Python packages.", "FILE")
     ] = None
-    file: Annotated[
-        Path | None,
-        Option("--file", metavar="DOCKERFILE", about="Your own Dockerfile; it gets BASE and our files."),
-    ] = None
-    context: Annotated[
-        Path | None, Option("--context", metavar="DIR", about="Directory whose files the Dockerfile may copy.")
-    ] = None
-    tag: Annotated[str | None, Option("--tag", about="Tag; default: a digest of the image's contents.")] = None
+    file: Annotated[Path | None, Option("--file", "Your own Dockerfile; it gets BASE and our files.", "DOCKERFILE")] = (
+        None
+    )
+    context: Annotated[Path | None, Option("--context", "Directory whose files the Dockerfile may copy.", "DIR")] = None
+    tag: Annotated[str | None, Option("--tag", "Tag; default: a digest of the image's contents.")] = None
     engine: Annotated[
-        str | None,
-        Option("--engine", about="Engine: Engine: Engine: docker, podman or finch; default: the first that works."),
+        str | None, Option("--engine", "Engine: docker, podman or finch; default: the first that works.")
     ] = None

@@ -84,7 +84,7 @@ def seconds_between_faults(nodes: int, per_node_year: float) -> float:
 
 STANDSTILL_SHARE = 0.05
 """Share of a checkpoint's writing for which a training of the library stands still: it copies its state, and writes the
-copy beside its next steps. docs/trainings.md has the measured figures."""
+copy beside its next steps. Measured by benchmarks/checkpointing.py; docs/trainings.md has the figures."""
 
 HARDWARE_SHARE = 0.78
 """Share of faults after which a node is replaced: 78 % of Llama 3's interruptions were, or were thought to be, of

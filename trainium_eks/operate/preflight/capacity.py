@@ -6,11 +6,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from trainium_eks.aws.account import Account, RequestError
 from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation.problems import config_path, config_set, join
-from trainium_eks.operate.preflight.needs import Group, Needs
-from trainium_eks.operate.preflight.question import Question, failed, passed, warned
+from trainium_eks.operate.preflight.existing_resources import AccountState
+from trainium_eks.operate.preflight.needs import Group
+from trainium_eks.operate.preflight.question import Checks, Question, failed, passed, warned
 
 Clock = Callable[[], datetime.datetime]
 
@@ -27,9 +27,9 @@ STATES: Mapping[str, str] = MappingProxyType(
 nodes: usable, coming (it will be there, and is not yet) or over."""
 
 
-def questions(needs: Needs, account: Account, now: Clock) -> Iterator[Question]:
+def questions(present: AccountState, now: Clock) -> Iterator[Question]:
     """Yield a question for each type and its zones, each reservation, each existing placement group."""
-    checks = _CapacityChecks(account, now)
+    needs, checks = present.needs, _CapacityChecks(present, now)
     for type_ in dict.fromkeys(group.instance_type for group in needs.groups if group.instance_type):
         groups = [group for group in needs.groups if group.instance_type == type_]
         yield Question(f"capacity/{type_}", f"{type_} in its zones", partial(checks.offered, type_, groups))
@@ -42,11 +42,11 @@ def questions(needs: Needs, account: Account, now: Clock) -> Iterator[Question]:
         yield Question(f"capacity/{name}", f"placement group {name}", partial(checks.placement, name))
 
 
-class _CapacityChecks:
+class _CapacityChecks(Checks):
     """Checks of EC2's capacity."""
 
-    def __init__(self, account: Account, now: Clock) -> None:
-        self._account = account
+    def __init__(self, present: AccountState, now: Clock) -> None:
+        super().__init__(present)
         self._now = now
 
     def offered(self, type_: str, groups: list[Group]) -> Finding:
@@ -74,18 +74,13 @@ class _CapacityChecks:
 
     def reserved(self, group: Group) -> Finding:
         """Check that a reservation is there when the group starts, for its type, in its zone, for its size."""
-        try:
-            answer = self._account.call(
-                "ec2", "describe_capacity_reservations", CapacityReservationIds=[group.reservation]
-            )["CapacityReservations"]
-        except RequestError as error:
-            if "NotFound" not in error.code and "Malformed" not in error.code:
-                raise
-            answer = []
-        if not answer:
+        ids = [group.reservation]
+        absent = ".*(NotFound|Malformed).*"
+        answer = self._account.find("ec2", "describe_capacity_reservations", absent=absent, CapacityReservationIds=ids)
+        if not answer or not answer["CapacityReservations"]:
             remedy = f"set {_key(group, 'capacity.id')} to one of `aws ec2 describe-capacity-reservations`"
             return failed(f"this account has no such reservation in {self._account.region}", remedy)
-        found = answer[0]
+        found = answer["CapacityReservations"][0]
         return (
             self._of_another_kind(group, found)
             or self._elsewhere(group, found)
@@ -179,18 +174,15 @@ class _CapacityChecks:
 
     def placement(self, name: str) -> Finding:
         """Check that an existing placement group is there, and a cluster one."""
-        try:
-            answer = self._account.call("ec2", "describe_placement_groups", GroupNames=[name])["PlacementGroups"]
-        except RequestError as error:
-            if error.code != "InvalidPlacementGroup.Unknown":
-                raise
+        absent = r"InvalidPlacementGroup\.Unknown"
+        answer = self._account.find("ec2", "describe_placement_groups", absent=absent, GroupNames=[name])
+        if answer is None:
             remedy = f"aws ec2 create-placement-group --group-name {name} --strategy cluster"
             return failed(f"there is none in {self._account.region}", remedy)
-        strategy = answer[0].get("Strategy", "")
+        strategy = answer["PlacementGroups"][0].get("Strategy", "")
         if strategy != "cluster":
-            return warned(
-                f"its strategy is {strategy}", "EFA nodes belong close together: take one of strategy cluster"
-            )
+            remedy = "EFA nodes belong close together: take one of strategy cluster"
+            return warned(f"its strategy is {strategy}", remedy)
         return passed("a cluster placement group")
 
 

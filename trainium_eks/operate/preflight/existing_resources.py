@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainium_eks.aws.account import Account, RequestError
+from trainium_eks.aws.account import Account
 from trainium_eks.aws.tags import cluster_of, tags_of
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.operate.preflight.needs import Needs
@@ -33,61 +33,42 @@ class AccountState:
     """The present state of the account. Each fact is read once, on first use."""
 
     def __init__(self, needs: Needs, account: Account) -> None:
-        self._needs = needs
-        self._account = account
+        self.needs = needs
+        self.account = account
 
     def clusters(self) -> tuple[str, ...]:
         """Return the names of the clusters that this stack has, or has left behind."""
-
-        def read() -> tuple[str, ...]:
-            wanted = self._needs.cluster_name
-            names = self._account.pages("eks", "list_clusters", "clusters")
-            return tuple(name for name in names if wanted and _is_ours(name, wanted))
-
-        return self._account.once("clusters", read)
+        wanted = self.needs.cluster_name
+        names = self.account.pages_once("eks", "list_clusters", "clusters")
+        return tuple(name for name in names if wanted and _is_ours(name, wanted))
 
     def cluster(self) -> Mapping[str, Any] | None:
         """Return the stack's running cluster, as EKS describes it; None before the first ``up``."""
 
         def read() -> Mapping[str, Any] | None:
             for name in self.clusters():
-                try:
-                    found: Mapping[str, Any] = self._account.call("eks", "describe_cluster", name=name)["cluster"]
-                except RequestError:
-                    continue
-                if self.owns(found.get("tags", {})):
-                    return found
+                found = self.account.find("eks", "describe_cluster", absent=".*", name=name)
+                if found and self.owns(found["cluster"].get("tags", {})):
+                    return dict(found["cluster"])
             return None
 
-        return self._account.once("cluster", read)
+        return self.account.once("cluster", read)
 
     def owns(self, tags: Mapping[str, str]) -> bool:
         """Return whether a resource carries this stack's tags."""
-        return tags.get("ManagedBy") == "pulumi" and tags.get("Environment") == self._needs.stack
+        return tags.get("ManagedBy") == "pulumi" and tags.get("Environment") == self.needs.stack
 
     def instances(self) -> list[Instance]:
         """Return the instances that run or are about to."""
-
-        def read() -> list[Instance]:
-            clusters = self.clusters()
-            found = self._account.pages("ec2", "describe_instances", "Reservations", Filters=[_RUNNING])
-            return [_instance(each, clusters) for group in found for each in group.get("Instances", ())]
-
-        return self._account.once("instances", read)
+        clusters = self.clusters()
+        found = self.account.pages_once("ec2", "describe_instances", "Reservations", Filters=[_RUNNING])
+        return [_instance(each, clusters) for group in found for each in group.get("Instances", ())]
 
     def reserved_vcpus(self, quota: str, prefixes: frozenset[str]) -> int:
         """Return the vCPUs of Capacity Reservations that hold no instance: they count against the On-Demand quota of
         this code, too. Those with an id in ``prefixes`` are left out, because the stack's own nodes go there."""
-
-        def read() -> list[Mapping[str, Any]]:
-            return self._account.pages(
-                "ec2",
-                "describe_capacity_reservations",
-                "CapacityReservations",
-                Filters=[{"Name": "state", "Values": ["active"]}],
-            )
-
-        idle = self._account.once("reservations", read)
+        active = [{"Name": "state", "Values": ["active"]}]
+        idle = self.account.pages_once("ec2", "describe_capacity_reservations", "CapacityReservations", Filters=active)
         return sum(
             each.get("AvailableInstanceCount", 0) * _vcpus(each.get("InstanceType", ""), {})
             for each in idle

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from trainium_eks.aws.account import Account, NotCheckedError, RequestError
+from trainium_eks.aws.account import NotCheckedError, RequestError
 from trainium_eks.model.catalogue import regions
 from trainium_eks.model.finding import Finding
 from trainium_eks.observe.alerts import runbook
 from trainium_eks.operate.preflight import deploy_rights
 from trainium_eks.operate.preflight.deploy_rights import AccountRegion, IamRequest
-from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.question import Question, failed, passed, warned
+from trainium_eks.operate.preflight.existing_resources import AccountState
+from trainium_eks.operate.preflight.question import Checks, Question, failed, passed, warned
 
 AT_ONCE = 8
 """Simulations at a time; each takes IAM about a second."""
@@ -38,9 +38,9 @@ SERVICE_ROLES: Mapping[str, str] = {
 """Service to its service-linked role, in each account that uses the service (the services' own user guides)."""
 
 
-def questions(needs: Needs, account: Account) -> Iterator[Question]:
+def questions(present: AccountState) -> Iterator[Question]:
     """Yield the questions about account, region, access entries, rights and service-linked roles."""
-    checks = _IdentityChecks(needs, account)
+    needs, checks = present.needs, _IdentityChecks(present)
     yield Question("account/id", "account", checks.account)
     yield Question("account/region", "region", checks.region)
     if needs.kubernetes:
@@ -60,12 +60,8 @@ def _deploy_account() -> str:
     return f"{made_by} --capabilities CAPABILITY_NAMED_IAM"
 
 
-class _IdentityChecks:
+class _IdentityChecks(Checks):
     """Checks of the caller."""
-
-    def __init__(self, needs: Needs, account: Account) -> None:
-        self._needs = needs
-        self._account = account
 
     def account(self) -> Finding:
         """Check that the credentials belong to an account that the config allows."""
@@ -87,18 +83,13 @@ class _IdentityChecks:
         home = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}.get(
             self._account.partition, region
         )
-        try:
-            answer = self._account.call("ec2", "describe_regions", region=home, RegionNames=[region], AllRegions=True)[
-                "Regions"
-            ]
-        except RequestError as error:
-            if error.code != "InvalidParameterValue":
-                raise
-            answer = []
-        status = answer[0].get("OptInStatus", "") if answer else ""
-        if not answer:
+        absent = "InvalidParameterValue"
+        answer = self._account.find(
+            "ec2", "describe_regions", absent=absent, region=home, RegionNames=[region], AllRegions=True
+        )
+        if not answer or not answer["Regions"]:
             return failed(f"AWS knows no region {region}", "correct `region` in the config")
-        if status == "not-opted-in":
+        if answer["Regions"][0].get("OptInStatus") == "not-opted-in":
             remedy = f"aws account enable-region --region-name {region} (takes minutes to hours)"
             return failed(f"{region} is not enabled in this account", remedy)
         return passed(f"{region} is enabled")
@@ -117,14 +108,10 @@ class _IdentityChecks:
     def service_role(self, service: str) -> Finding:
         """Check that the service-linked role exists; AWS creates it at the first use."""
         role = SERVICE_ROLES[service]
-        try:
-            self._account.call("iam", "get_role", RoleName=role)
-        except RequestError as error:
-            if error.code != "NoSuchEntity":
-                raise
-            detail = "not there: AWS makes it at the first use, if the deployer may call iam:CreateServiceLinkedRole"
-            return warned(detail, f"aws iam create-service-linked-role --aws-service-name {service}")
-        return passed("there")
+        if self._account.find("iam", "get_role", absent="NoSuchEntity", RoleName=role) is not None:
+            return passed("there")
+        detail = "not there: AWS makes it at the first use, if the deployer may call iam:CreateServiceLinkedRole"
+        return warned(detail, f"aws iam create-service-linked-role --aws-service-name {service}")
 
     def rights(self) -> Finding:
         """Check that IAM allows the deployer all actions that the program's resource types need."""
@@ -151,14 +138,13 @@ class _IdentityChecks:
 
     def boundary(self) -> Finding:
         """Check that the boundary is there, and that roles within it may use the existing buckets and keys."""
-        arn, iam = self._needs.permissions_boundary, partial(self._account.call, "iam")
-        try:
-            version = iam("get_policy", PolicyArn=arn)["Policy"]["DefaultVersionId"]
-        except RequestError as error:
-            if error.code != "NoSuchEntity":
-                raise
+        arn = self._needs.permissions_boundary
+        policy = self._account.find("iam", "get_policy", absent="NoSuchEntity", PolicyArn=arn)
+        if policy is None:
             return failed(f"there is no policy {arn}", f"{_deploy_account()} makes trn-boundary")
-        found = iam("get_policy_version", PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
+        version = policy["Policy"]["DefaultVersionId"]
+        answer = self._account.call("iam", "get_policy_version", PolicyArn=arn, VersionId=version)
+        found = answer["PolicyVersion"]["Document"]
         document = found if isinstance(found, str) else json.dumps(found)
         partition, region = self._account.partition, self._account.region
         asked = [

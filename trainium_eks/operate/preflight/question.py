@@ -4,6 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainium_eks.model.finding import Finding, Status
+from trainium_eks.operate.preflight.existing_resources import AccountState
+
+
+class Checks:
+    """Checks of an account that answer questions."""
+
+    def __init__(self, present: AccountState) -> None:
+        self._present = present
+        self._needs = present.needs
+        self._account = present.account
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from trainium_eks.aws.account import Account, RequestError
 from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation.problems import config_path
 from trainium_eks.operate.preflight.existing_resources import AccountState, on_demand_quota, spot_quota
-from trainium_eks.operate.preflight.needs import Group, Needs
-from trainium_eks.operate.preflight.question import Question, failed, passed, warned
+from trainium_eks.operate.preflight.needs import Group
+from trainium_eks.operate.preflight.question import Checks, Question, failed, passed, warned
 
 GIB_PER_TIB = 1024
 
@@ -59,9 +58,9 @@ LUSTRE_COUNT = {
 }
 
 
-def questions(needs: Needs, account: Account, present: AccountState) -> Iterator[Question]:
+def questions(present: AccountState) -> Iterator[Question]:
     """Yield a question for each quota that the stack counts against."""
-    counted = _QuotaChecks(needs, account, present)
+    needs, counted = present.needs, _QuotaChecks(present)
     by_quota: dict[str, list[Group]] = {}
     for group in needs.groups:
         if group.quota:
@@ -86,20 +85,16 @@ def _question(quota: Quota, ask: Callable[[], Finding]) -> Question:
     return Question(f"quotas/{quota.code}", f"{quota.name} ({quota.code})", ask)
 
 
-class _QuotaChecks:
+class _QuotaChecks(Checks):
     """Checks that compare use and need with the limits of Service Quotas."""
-
-    def __init__(self, needs: Needs, account: Account, present: AccountState) -> None:
-        self._needs = needs
-        self._account = account
-        self._present = present
 
     def vcpus(self, quota: Quota, groups: list[Group]) -> Finding:
         """Check the vCPUs of instances: at the desired sizes, which an ``up`` starts, and at the largest."""
         has = self._value(quota)
         spot = groups[0].buying == "spot"
         used = self._vcpus_in_use(quota.code, spot=spot)
-        wanted, most = (sum(size(group) * group.vcpus for group in groups) for size in (_desired, _maximum))
+        wanted = sum(group.desired * group.vcpus for group in groups)
+        most = sum(group.maximum * group.vcpus for group in groups)
         parts = " + ".join(f"{group.desired} x {group.vcpus}" for group in groups if group.desired)
         sums = f"{parts} = {wanted:,}" if parts else "0"
         detail = f"{sums} vCPUs needed, quota {_shown(has)}, others use {used:,}"
@@ -126,9 +121,8 @@ class _QuotaChecks:
         """Check the number of network interfaces."""
         every = self._account.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", MaxResults=1000)
         others = sum(not self._own(each, "TagSet") for each in every)
-        now, most = (
-            sum(size(group) * group.interfaces for group in self._needs.groups) for size in (_desired, _maximum)
-        )
+        now = sum(group.desired * group.interfaces for group in self._needs.groups)
+        most = sum(group.maximum * group.interfaces for group in self._needs.groups)
         return self._counts(INTERFACES, others, now, most)
 
     def gp3(self) -> Finding:
@@ -137,10 +131,8 @@ class _QuotaChecks:
             "ec2", "describe_volumes", "Volumes", Filters=[{"Name": "volume-type", "Values": ["gp3"]}]
         )
         used = sum(each["Size"] for each in every if not self._own(each)) / GIB_PER_TIB
-        now, most = (
-            sum(size(group) * group.root_gib for group in self._needs.groups) / GIB_PER_TIB
-            for size in (_desired, _maximum)
-        )
+        now = sum(group.desired * group.root_gib for group in self._needs.groups) / GIB_PER_TIB
+        most = sum(group.maximum * group.root_gib for group in self._needs.groups) / GIB_PER_TIB
         return self._counts(GP3, used, now, most, unit="TiB")
 
     def lustre(self, kind: str) -> Finding:
@@ -156,9 +148,7 @@ class _QuotaChecks:
 
     def _file_systems(self, kind: str) -> list[Mapping[str, Any]]:
         """Return the file systems of one deployment type that do not belong to the stack."""
-        every = self._account.once(
-            "file systems", lambda: self._account.pages("fsx", "describe_file_systems", "FileSystems")
-        )
+        every = self._account.pages_once("fsx", "describe_file_systems", "FileSystems")
         return [
             each
             for each in every
@@ -182,12 +172,8 @@ class _QuotaChecks:
     def _value(self, quota: Quota) -> float:
         """Return the account's limit: its applied value, else AWS' default for every account."""
         named = {"ServiceCode": quota.service, "QuotaCode": quota.code}
-        try:
-            answer = self._account.call("service-quotas", "get_service_quota", **named)
-        except RequestError as error:
-            if error.code != "NoSuchResourceException":
-                raise
-            answer = self._account.call("service-quotas", "get_aws_default_service_quota", **named)
+        applied = self._account.find("service-quotas", "get_service_quota", absent="NoSuchResourceException", **named)
+        answer = applied or self._account.call("service-quotas", "get_aws_default_service_quota", **named)
         return float(answer["Quota"]["Value"])
 
     def _vcpus_in_use(self, code: str, *, spot: bool) -> int:
@@ -208,14 +194,6 @@ class _QuotaChecks:
     @property
     def _region(self) -> str:
         return self._account.region
-
-
-def _desired(group: Group) -> int:
-    return group.desired
-
-
-def _maximum(group: Group) -> int:
-    return group.maximum
 
 
 def _list_fitting(groups: list[Group], free: float) -> str:

@@ -1,11 +1,12 @@
-"""Checks of existing resources that the stack uses, and of names that it takes: subnets, buckets, images, repositories,
-clusters."""
+"""Checks of existing resources that the stack uses or an earlier one kept, and of names that it takes: subnets,
+buckets, images, keys, repositories, clusters."""
 
 from collections.abc import Iterator
 from functools import partial
 
-from trainium_eks.aws.account import Account, NotCheckedError, RequestError
+from trainium_eks.aws.account import NotCheckedError
 from trainium_eks.aws.sessions import ECR_URL
+from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.cached_images import UPSTREAMS
 from trainium_eks.model.config import cross
 from trainium_eks.model.config import stack_config as configs
@@ -14,17 +15,17 @@ from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import config_path, config_set
 from trainium_eks.operate.preflight.existing_resources import AccountState
-from trainium_eks.operate.preflight.needs import Bucket, Needs
-from trainium_eks.operate.preflight.question import Question, failed, passed, warned
+from trainium_eks.operate.preflight.needs import Bucket
+from trainium_eks.operate.preflight.question import Checks, Question, failed, passed, warned
 
 CLUSTER_SUBNET_ADDRESSES = 16
 """Free addresses that EKS wants in a control plane's subnets before it upgrades (EKS user guide, network requirements:
 at least 6, 16 recommended)."""
 
 
-def questions(needs: Needs, account: Account, present: AccountState) -> Iterator[Question]:
+def questions(present: AccountState) -> Iterator[Question]:
     """Yield the questions about adopted subnets, existing buckets, private images and names."""
-    checks = _ConflictChecks(needs, account, present)
+    needs, checks = present.needs, _ConflictChecks(present)
     adopted = needs.config.existing_network if needs.config else None
     if adopted is not None:
         for path, subnet in subnets(adopted).items():
@@ -50,27 +51,24 @@ def questions(needs: Needs, account: Account, present: AccountState) -> Iterator
         yield Question(f"names/{name}", f"image repository {name}", partial(checks.repository, name))
     for name in needs.log_groups:
         yield Question(f"names/{name}", f"log group {name}", partial(checks.log_group, name))
+    if kept := needs.config.kept_key_arn if needs.config else None:
+        yield Question("keys/kept", f"KMS key {kept.rpartition('/')[2]}", partial(checks.kept_key, kept))
+    elif needs.graph.of_type("aws:kms/key:Key"):
+        yield Question("keys/kept", "KMS key of an earlier stack", checks.unused_key)
 
 
 _REGION = "x-amz-bucket-region"
 
 
-class _ConflictChecks:
+class _ConflictChecks(Checks):
     """Checks of resources that must exist, or must not."""
-
-    def __init__(self, needs: Needs, account: Account, present: AccountState) -> None:
-        self._needs = needs
-        self._account = account
-        self._present = present
 
     def subnet(self, path: str, subnet: ExistingSubnet, *, private: bool) -> Finding:
         """Check that an adopted subnet matches the config, and has room for the nodes."""
-        try:
-            found = self._account.call("ec2", "describe_subnets", SubnetIds=[subnet.id])["Subnets"][0]
-        except RequestError as error:
-            if not error.code.startswith("InvalidSubnetI"):
-                raise
+        answer = self._account.find("ec2", "describe_subnets", absent="InvalidSubnetI.*", SubnetIds=[subnet.id])
+        if answer is None:
             return failed(f"there is none in {self._account.region}", "aws ec2 describe-subnets shows those there are")
+        found = answer["Subnets"][0]
         config = self._needs.config
         vpc = config.existing_network.vpc_id if config and config.existing_network else ""
         for field, has, wanted in (
@@ -109,16 +107,15 @@ class _ConflictChecks:
         """Check that an existing bucket is in the stack's region."""
         here, key = self._account.region, config_path(bucket.path)
         try:
-            answer = self._account.call("s3", "head_bucket", Bucket=bucket.name)
+            answer = self._account.find("s3", "head_bucket", absent="404|NoSuchBucket", Bucket=bucket.name)
+            if answer is None:
+                remedy = f"aws s3 mb s3://{bucket.name} --region {here}, or correct {key}"
+                return failed("there is no such bucket", remedy)
             region = answer.get("BucketRegion") or answer["ResponseMetadata"]["HTTPHeaders"].get(_REGION, "")
         except NotCheckedError as error:
             region = error.headers.get(_REGION, "")
             if not region:
                 raise
-        except RequestError as error:
-            if error.code not in ("404", "NoSuchBucket"):
-                raise
-            return failed("there is no such bucket", f"aws s3 mb s3://{bucket.name} --region {here}, or correct {key}")
         if region and region != here:
             detail = f"bucket {bucket.name} is in {region}, {bucket.use} in {here}"
             return failed(detail, f"set {key} to a bucket of {here}")
@@ -138,13 +135,9 @@ class _ConflictChecks:
 
     def _default_key(self, bucket: str) -> str:
         """Return the ARN of the customer's key that a bucket encrypts with; empty for S3's own key."""
-        try:
-            answer = self._account.call("s3", "get_bucket_encryption", Bucket=bucket)
-        except RequestError as error:
-            if error.code in ("404", "NoSuchBucket", "ServerSideEncryptionConfigurationNotFoundError"):
-                return ""
-            raise
-        for rule in answer["ServerSideEncryptionConfiguration"]["Rules"]:
+        absent = "404|NoSuchBucket|ServerSideEncryptionConfigurationNotFoundError"
+        answer = self._account.find("s3", "get_bucket_encryption", absent=absent, Bucket=bucket)
+        for rule in answer["ServerSideEncryptionConfiguration"]["Rules"] if answer else ():
             key = str(rule.get("ApplyServerSideEncryptionByDefault", {}).get("KMSMasterKeyID", ""))
             if ":key/" in key:
                 return key
@@ -155,12 +148,10 @@ class _ConflictChecks:
 
     def key(self, arn: str) -> Finding:
         """Check that an existing key can encrypt and decrypt."""
-        try:
-            key = self._account.call("kms", "describe_key", KeyId=arn)["KeyMetadata"]
-        except RequestError as error:
-            if error.code != "NotFoundException":
-                raise
+        answer = self._account.find("kms", "describe_key", absent="NotFoundException", KeyId=arn)
+        if answer is None:
             return failed("there is no such key", "aws kms list-keys shows those there are")
+        key = answer["KeyMetadata"]
         state, usage = key.get("KeyState", "Enabled"), key.get("KeyUsage", "ENCRYPT_DECRYPT")
         if state != "Enabled":
             return failed(f"it is {state}", f"aws kms enable-key --key-id {arn}, or name another key")
@@ -174,18 +165,16 @@ class _ConflictChecks:
         tag = "" if at else base.rpartition(":")[2]
         place = ECR_URL.match(base)
         assert place is not None
-        try:
-            self._account.call(
-                "ecr",
-                "describe_images",
-                region=place["region"],
-                registryId=place["registry"],
-                repositoryName=place["name"],
-                imageIds=[{"imageDigest": digest} if at else {"imageTag": tag}],
-            )
-        except RequestError as error:
-            if error.code not in ("ImageNotFoundException", "RepositoryNotFoundException"):
-                raise
+        found = self._account.find(
+            "ecr",
+            "describe_images",
+            absent="ImageNotFoundException|RepositoryNotFoundException",
+            region=place["region"],
+            registryId=place["registry"],
+            repositoryName=place["name"],
+            imageIds=[{"imageDigest": digest} if at else {"imageTag": tag}],
+        )
+        if found is None:
             return failed("not in its registry: pods would stay in ImagePullBackOff", "push it, or correct its tag")
         return passed("in its registry")
 
@@ -201,13 +190,10 @@ class _ConflictChecks:
 
     def secret(self, arn: str) -> Finding:
         """Check that a registry's credentials are there: ECR makes no rule without."""
-        try:
-            self._account.call("secretsmanager", "describe_secret", SecretId=arn)
-        except RequestError as error:
-            if error.code != "ResourceNotFoundException":
-                raise
-            return failed("there is no such secret", "make it, with the keys username and accessToken")
-        return passed("there")
+        absent = "ResourceNotFoundException"
+        if self._account.find("secretsmanager", "describe_secret", absent=absent, SecretId=arn) is not None:
+            return passed("there")
+        return failed("there is no such secret", "make it, with the keys username and accessToken")
 
     def cluster(self) -> Finding:
         """Check that the cluster's name is free, or in use by this stack."""
@@ -226,12 +212,11 @@ class _ConflictChecks:
 
     def repository(self, name: str) -> Finding:
         """Check that ECR accepts the repository's name."""
-        try:
-            found = self._account.call("ecr", "describe_repositories", repositoryNames=[name])["repositories"][0]
-        except RequestError as error:
-            if error.code != "RepositoryNotFoundException":
-                raise
+        absent = "RepositoryNotFoundException"
+        answer = self._account.find("ecr", "describe_repositories", absent=absent, repositoryNames=[name])
+        if answer is None:
             return passed("free")
+        found = answer["repositories"][0]
         tags = self._account.call("ecr", "list_tags_for_resource", resourceArn=found["repositoryArn"])["tags"]
         return self._taken(
             {each["Key"]: each.get("Value", "") for each in tags},
@@ -255,3 +240,50 @@ class _ConflictChecks:
             detail = "there, with this stack's tags, but its cluster is not: left of an earlier run?"
             return warned(detail, "if `pulumi up` says that it exists, import or delete it")
         return passed("this stack's")
+
+    def kept_key(self, arn: str) -> Finding:
+        """Check that the key of an earlier stack, which the config names, is enabled, and of a stack of this name."""
+        forget = f"pulumi config rm keptKeyArn --stack {self._needs.stack}"
+        key = self._account.find("kms", "describe_key", absent="NotFoundException", KeyId=arn)
+        if key is None:
+            return failed(f"there is none in {self._account.region}", forget)
+        state = key["KeyMetadata"]["KeyState"]
+        if state != "Enabled":
+            remedy = f"aws kms enable-key --key-id {arn}"
+            if state == "PendingDeletion":
+                remedy = f"aws kms cancel-key-deletion --key-id {arn}, then {remedy}"
+            return failed(f"it is {state}", remedy)
+        if arn not in self._kept_keys():
+            detail = "it does not carry this stack's tags, and an `up` would give it this stack's key policy"
+            return failed(detail, forget)
+        return passed("enabled, and of an earlier stack of this name")
+
+    def unused_key(self) -> Finding:
+        """Check that no enabled key is left of an earlier stack, which the next ``up`` would make once more. A running
+        stack has its own, which looks the same."""
+        if self._present.cluster() is not None:
+            return passed("not looked for: the stack is there")
+        states = {arn: self._account.call("kms", "describe_key", KeyId=arn) for arn in self._kept_keys()}
+        enabled = [arn for arn, key in states.items() if key["KeyMetadata"]["KeyState"] == "Enabled"]
+        if not enabled:
+            return passed("none is kept")
+        month = f"{prices.KMS_KEY_MONTH * len(enabled):g} USD a month"
+        detail = f"{', '.join(enabled)} is kept of an earlier stack of this name ({month}), and this `up` makes another"
+        remedy = (
+            f"to use it again: {config_set('kept_key_arn', enabled[-1])}; leave it after an interrupted first `up`, "
+            "whose state has the key"
+        )
+        return warned(detail, remedy)
+
+    def _kept_keys(self) -> list[str]:
+        """Return the ARNs of keys with the tags of a key of a stack of this name."""
+        stack = self._needs.stack
+        tags = {"Name": f"trn-{stack}-key", "Environment": stack, "ManagedBy": "pulumi"}
+        found = self._account.pages(
+            "resourcegroupstaggingapi",
+            "get_resources",
+            "ResourceTagMappingList",
+            TagFilters=[{"Key": key, "Values": [value]} for key, value in tags.items()],
+            ResourceTypeFilters=["kms:key"],
+        )
+        return sorted(key["ResourceARN"] for key in found)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from trainium_eks.aws.account import Account, NotCheckedError, RequestError, WriteAttemptedError
 from trainium_eks.model.finding import Finding, Report, not_checked
-from trainium_eks.operate.preflight import capacity, identity, keys, quotas, reach, resource_conflicts, versions
+from trainium_eks.operate.preflight import capacity, identity, quotas, reach, resource_conflicts, versions
 from trainium_eks.operate.preflight.existing_resources import AccountState
 from trainium_eks.operate.preflight.needs import Needs
 from trainium_eks.operate.preflight.question import Question
@@ -44,13 +44,12 @@ def look(
 def questions(needs: Needs, account: Account, now: Callable[[], datetime.datetime]) -> Iterator[Question]:
     """Yield every question that a program gives reason for."""
     present = AccountState(needs, account)
-    yield from identity.questions(needs, account)
-    yield from quotas.questions(needs, account, present)
-    yield from capacity.questions(needs, account, now)
-    yield from versions.questions(needs, account, present)
-    yield from reach.questions(needs, present)
-    yield from resource_conflicts.questions(needs, account, present)
-    yield from keys.questions(needs, account, present)
+    yield from identity.questions(present)
+    yield from quotas.questions(present)
+    yield from capacity.questions(present, now)
+    yield from versions.questions(present)
+    yield from reach.questions(present)
+    yield from resource_conflicts.questions(present)
 
 
 def answered(question: Question) -> Finding:

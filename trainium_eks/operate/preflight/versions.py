@@ -4,13 +4,11 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from trainium_eks.aws.account import Account
 from trainium_eks.model.catalogue.versions import AMI_RELEASES, OLDEST_NODES_BEHIND, minor
 from trainium_eks.model.finding import Finding
 from trainium_eks.model.validation.problems import config_set, join, join_key, nearest
 from trainium_eks.operate.preflight.existing_resources import AccountState
-from trainium_eks.operate.preflight.needs import Needs
-from trainium_eks.operate.preflight.question import Question, failed, passed, warned
+from trainium_eks.operate.preflight.question import Checks, Question, failed, passed, warned
 
 AMI_PATHS = {
     "AL2023_x86_64_STANDARD": "x86_64/standard",
@@ -22,11 +20,11 @@ AMI_PATHS = {
 """EKS' AMI type to its place under ``/aws/service/eks/optimized-ami/<minor>/amazon-linux-2023`` (EKS user guide)."""
 
 
-def questions(needs: Needs, account: Account, present: AccountState) -> Iterator[Question]:
+def questions(present: AccountState) -> Iterator[Question]:
     """Yield a question for the control plane, its upgrade, each add-on and each AMI release."""
+    needs, checks = present.needs, _VersionChecks(present)
     if not needs.kubernetes:
         return
-    checks = _VersionChecks(needs, account, present)
     yield Question("versions/kubernetes", f"Kubernetes {needs.kubernetes}", checks.kubernetes)
     yield Question("versions/upgrade", "the running control plane", checks.upgrade)
     for name, version in sorted(needs.addons.items()):
@@ -36,13 +34,8 @@ def questions(needs: Needs, account: Account, present: AccountState) -> Iterator
             yield Question(f"versions/{type_}/{release}", f"{type_} {release}", partial(checks.ami, type_, release))
 
 
-class _VersionChecks:
+class _VersionChecks(Checks):
     """Checks of the versions that EKS offers."""
-
-    def __init__(self, needs: Needs, account: Account, present: AccountState) -> None:
-        self._needs = needs
-        self._account = account
-        self._present = present
 
     def kubernetes(self) -> Finding:
         """Check that EKS runs the version here, and give its price."""

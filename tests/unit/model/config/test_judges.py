@@ -1,15 +1,18 @@
 """What the judges take and refuse on both sides of their limits, beyond the tables of bad and accepted inputs."""
 
 import datetime
+import json
 import re
+from pathlib import Path
 
 import botocore.session
 import pytest
+import yaml
 from hand_built import Builder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.model.config.test_bad_inputs import SOUND, judged, laid_over
-from unit.model.config.test_config import EVERY, VARIANTS, put, text
+from unit.model.config.test_config import EVERY, put, text
 
 from trainium_eks.model.catalogue import lustre, versions
 from trainium_eks.model.catalogue.instance_entries import with_entries
@@ -28,15 +31,7 @@ from trainium_eks.plan.rules import CONFIG_ALONE, NOT_JUDGED, RULES, judge
 NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"
 TRN = {"name": "train", "instanceType": "trn1.32xlarge"}
 BLOCK = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zoneId": "usw2-az4"}
-SCRATCH = {"deploymentType": "SCRATCH_2", "durability": {"type": "none"}}
 PRODUCTION = {"production": True, "network": {"natGateways": "per-zone"}}
-RESERVED = ["0.0.0.0/16", "127.0.0.0/16", "169.254.0.0/16", "224.0.0.0/16", "239.255.0.0/16", "240.0.0.0/16"]
-BESIDE = ["1.0.0.0/16", "126.255.0.0/16", "128.0.0.0/16", "169.253.0.0/16", "169.255.0.0/16", "223.255.0.0/16"]
-NEVER_PUBLIC = [*RESERVED, "100.64.0.0/10", "100.127.255.255/32", "10.0.0.0/8", "192.168.1.0/24"]
-PUBLIC = [*BESIDE, "100.63.255.255/32", "100.128.0.0/32", "11.0.0.0/24", "172.32.0.0/24"]
-
-EXISTING = VARIANTS[("existingNetwork",)]
-CHILD = {"name": "c", "parent": "test"}
 
 
 def found(config):
@@ -51,32 +46,6 @@ def group(**more):
     return {"nodeGroups": [{**TRN, **more}]}
 
 
-def system(vcpus, memory):
-    own = {"x1.own": {"like": "m6i.xlarge", "vcpus": vcpus, "memoryGib": memory}}
-    return {"instanceTypes": own, "cluster": {"systemNodes": {"instanceType": "x1.own"}}}
-
-
-def of_queues(*more, **first):
-    return {"queues": [{"name": "test", **first}, *more]}
-
-
-def family(key, parent, child):
-    return of_queues({"name": "p", key: {NEURON: parent}}, {"name": "c", "parent": "p", key: {NEURON: child}})
-
-
-def chain(levels):
-    return of_queues({"name": "q0"}, *({"name": f"q{each}", "parent": f"q{each - 1}"} for each in range(1, levels)))
-
-
-def guaranteed(*amounts, **sizes):
-    asked = [{"name": f"q{index}", "guarantee": {NEURON: amount}} for index, amount in enumerate(amounts)]
-    return {**group(minSize=1, maxSize=8, desiredSize=2, **sizes), **of_queues(*asked)}
-
-
-def addons(**each):
-    return {"cluster": {"addons": {name.replace("_", "-"): value for name, value in each.items()}}}
-
-
 def of_peers(*blocks, **more):
     return {"network": {"peerCidrBlocks": list(blocks), **more}}
 
@@ -85,175 +54,32 @@ def endpoint(*blocks):
     return {"cluster": {"endpoint": {"publicAccessCidrs": list(blocks)}}}
 
 
-def adopted(second, **section):
-    """A network whose second private subnet lies in a further range of the VPC."""
-    first, further = EXISTING["privateSubnets"]
-    return {"existingNetwork": {**EXISTING, "privateSubnets": [first, {**further, "cidrBlock": second}], **section}}
-
-
-def team(name="training", **more):
-    return {"namespaces": [{"name": name, "queues": ["test"], **more}]}
-
-
 def teams(*users):
-    each = [{} if user is None else {"trainingUserId": user} for user in users]
-    return {"namespaces": [{"name": f"t{n}", "queues": ["test"], **user} for n, user in enumerate(each)]}
-
-
-def small(nodes):
-    """A /24 has 251: 16 for the control plane, 3 x 23 and 23 for CPU nodes, 13 for each of the group's."""
-    rest = {"cluster": {"cpuNodes": {"maxSize": 1}}, "fileSystem": None}
-    return {**group(maxSize=nodes), "network": {"cidrBlock": "10.0.0.0/22"}, **rest}
+    each = ({"name": f"t{n}", "queues": ["test"], "trainingUserId": user} for n, user in enumerate(users))
+    return {"namespaces": list(each)}
 
 
 def stored(**settings):
     return {"fileSystem": settings}
 
 
-def efa(size, throughput):
-    return stored(efaEnabled=True, throughputPerTib=throughput, storageCapacityGib=size)
-
-
-def s3(**link):
-    return stored(durability={"type": "s3", **link})
-
-
 def pages(memory_left_mib):
     return group(hugepages2Mi=(CATALOGUE["trn1.32xlarge"].allocatable_memory_mib + 1 - memory_left_mib) // 2)
 
 
-LUSTRE_STEPS = ((125, 38_400), (250, 19_200), (500, 9_600), (1000, 4_800))
-SIZE, R05 = "fileSystem.storageCapacityGib refuse", "cluster.kubernetesVersion acknowledge R05"
-PINS = {"kube_proxy": {"version": "v1.33.3-eksbuild.4"}, "coredns": {"version": "v1.12.2-eksbuild.4"}}
-CNI = addons(vpc_cni={"version": "v1.18.4-eksbuild.9"})
-FURTHER, EBS_VERSION = "existingNetwork.privateSubnets[1].cidrBlock", "cluster.addons.aws-ebs-csi-driver.version"
-THREE_ZONES = {"zoneIds": ["usw2-az4", "usw2-az1", "usw2-az2"]}
-
-JUDGED = {
-    "sizes of a group": [
-        (group(minSize=2, maxSize=2, desiredSize=2), ""),
-        (group(minSize=1, maxSize=3, desiredSize=1), ""),
-        (group(minSize=1, maxSize=3, desiredSize=3), ""),
-        (group(minSize=1, maxSize=3, desiredSize=4), "nodeGroups[0].desiredSize refuse"),
-        ({"nodeGroups": [{**TRN, "name": f"g{index}", "instanceType": "trn1.2xlarge"} for index in range(28)]}, ""),
-        ({"nodeGroups": [TRN, TRN]}, "nodeGroups[1].name refuse"),
-        ({"cluster": {"systemNodes": {"maxSize": 225}}}, ""),
-        ({"cluster": {"systemNodes": {"maxSize": 150}}, "network": THREE_ZONES}, ""),
-        ({"cluster": {"systemNodes": {"maxSize": 151}}, "network": THREE_ZONES}, "cluster.systemNodes.maxSize refuse"),
-        (small(11), ""),
-        (small(12), "network.cidrBlock refuse"),
-    ],
-    "types, their capacity and their interfaces": [
-        (system(4, 16), ""),
-        (system(3, 16), "cluster.systemNodes.instanceType warn"),
-        (system(4, 15), "cluster.systemNodes.instanceType warn"),
-        (group(instanceType="trn1.2xlarge", capacity={"type": "spot"}), ""),
-        (pages(2), ""),
-        (pages(0), "nodeGroups[0].hugepages2Mi refuse"),
-        ({**group(), **addons(vpc_cni={"version": "v1.18.5-eksbuild.1"})}, ""),
-        ({**group(), **addons(vpc_cni={"version": "v1.9.5-eksbuild.1"})}, "nodeGroups[0].interfaceLayout refuse"),
-        ({**group(instanceType="trn1.2xlarge"), **CNI}, ""),
-    ],
-    "versions and add-ons of a cluster": [
-        (laid_over(addons(**PINS), {"cluster": {"kubernetesVersion": "1.33"}}), R05),
-        (addons(aws_ebs_csi_driver={"version": "v1.57.9-eksbuild.1"}), f"{EBS_VERSION} refuse"),
-        (addons(aws_ebs_csi_driver={"version": "v1.58.0-eksbuild.1"}), ""),
-        (addons(eks_node_monitoring_agent={"version": "v1.3.0-eksbuild.1"}), ""),
-        (addons(amazon_cloudwatch_observability={}), ""),
-        (addons(snapshot_controller={"version": "v8.3.0-eksbuild.1"}), ""),
-        (
-            addons(vpc_cni={"settings": {"env": {"MINIMUM_IP_TARGET": "9000"}}}),
-            ", ".join(["network.cidrBlock refuse"] * 2),
-        ),
-        (addons(vpc_cni={"settings": {"env": {"WARM_IP_TARGET": "1", "MINIMUM_IP_TARGET": 30}}}), ""),
-        (addons(coredns={"version": "v1.11.1-eksbuild.9", "settings": {"autoScaling": {"enabled": True}}}), ""),
-        *(
-            (addons(vpc_cni={"settings": {"env": {key: "1"}}}), "cluster.addons.vpc-cni.settings.env warn")
-            for key in ("WARM_ENI_TARGET", "ENABLE_PREFIX_DELEGATION")
-        ),
-    ],
-    "file systems": [
-        (stored(**SCRATCH), ""),
-        (stored(protect=False), ""),
-        (PRODUCTION | stored(protect=True), ""),
-        ({**PRODUCTION, **s3(bucket="my-data")}, ""),
-        *((s3(fileSystemPath=path), "fileSystem.durability.fileSystemPath refuse") for path in ("", "/a//b", "/a\n")),
-        (s3(bucket="b" * 63, prefix="sets é", fileSystemPath="/sets é"), ""),
-        *(
-            (s3(bucket=name), "fileSystem.durability.bucket refuse")
-            for name in ("192.168.0.1", "a..b", "xn--a", "sthree-a", "a-s3alias", "a--ol-s3", "a--x-s3", "Abc")
-        ),
-        *((efa(size, each), "") for each, step in LUSTRE_STEPS for size in (step, 2 * step)),
-        *((efa(size, each), SIZE) for each, step in LUSTRE_STEPS for size in (1200, step // 2, step - 1, step + 2400)),
-    ],
-    "queues and the pool that they share": [
-        (of_queues(capability={NEURON: 96}, deserved={NEURON: 96}), ""),
-        (of_queues(capability={NEURON: 97}), f'queues[0].capability["{NEURON}"] refuse'),
-        (of_queues(deserved={NEURON: 97}), f'queues[0].deserved["{NEURON}"] refuse'),
-        (of_queues(guarantee={NEURON: 9}, capability={NEURON: 8}), f'queues[0].guarantee["{NEURON}"] refuse'),
-        (of_queues({"name": "b", "deserved": {NEURON: 48}}, deserved={NEURON: 48}), ""),
-        (
-            of_queues({"name": "b", "deserved": {NEURON: 49}}, deserved={NEURON: 48}),
-            f'queues[1].deserved["{NEURON}"] refuse',
-        ),
-        (family("capability", 32, 32), ""),
-        (family("guarantee", 16, 32), f'queues[2].guarantee["{NEURON}"] refuse'),
-        (chain(5), ""),
-        (chain(6), "queues[6].parent refuse"),
-        # What nodes at rest do not have is no guarantee: an autoscaler may take all but the smallest size away.
-        (guaranteed(16, 16), ""),
-        (guaranteed(16, 17), f'queues[2].guarantee["{NEURON}"] warn'),
-        (guaranteed(16, ignoreDesiredSize=True), ""),
-        (guaranteed(17, ignoreDesiredSize=True), f'queues[1].guarantee["{NEURON}"] warn'),
-        ({"volcano": {"reclaim": True}}, "volcano.reclaim warn"),
-        ({**group(minSize=1, desiredSize=1), "volcano": {"scaleFromZero": False}}, ""),
-    ],
-    "teams": [
-        (team("n" * 40), ""),
-        (team("n" * 41), "namespaces[0].name refuse"),
-        (of_queues(CHILD) | team(queues=["test", "c"]), "namespaces[0].queues[0] refuse"),
-        (teams(1000, 1001), ""),
-        (teams(None, None) | {"fileSystem": None}, ""),
-        (group(name="n" * 40), ""),
-        (group(name="n" * 41), "nodeGroups[0].name refuse"),
-    ],
-    "networks": [
-        ({"network": {"zoneIds": ["usw2-az1"]}}, "network.zoneIds refuse"),
-        (
-            {"network": {"interfaceEndpoints": ["sts", "s3", "ecr-api", "ECR"]}},
-            ", ".join(f"network.interfaceEndpoints[{n}] {how}" for n, how in ((1, "warn"), (2, "warn"), (3, "refuse"))),
-        ),
-        ({"existingNetwork": EXISTING, "network": {"natGateways": "per-zone"}}, "network warn"),
-        ({"existingNetwork": EXISTING, "network": {}}, ""),
-        (PRODUCTION, ""),
-        ({"production": True, "network": {"interfaceEndpoints": list(network.COMPLETE_ENDPOINTS)}}, ""),
-        *((of_peers(block), "network.peerCidrBlocks[0] refuse") for block in (*RESERVED, "126.0.0.0/7")),
-        *((of_peers("10.9.0.0/16", cidrBlock=block), "") for block in (*BESIDE, "100.64.0.0/16", "100.127.0.0/16")),
-        *((of_peers(block), "") for block in BESIDE),
-        (adopted("100.64.0.0/17", peerCidrBlocks=["100.64.64.0/18"]), f"{FURTHER} refuse"),
-        (adopted("100.64.0.0/17", peerCidrBlocks=["100.64.128.0/18"]), f"{FURTHER} warn"),
-        (adopted("169.254.0.0/17"), f"{FURTHER} refuse"),
-        (adopted("172.20.128.0/17"), f"{FURTHER} warn, cluster.serviceCidrBlock refuse"),
-        (adopted("172.21.0.0/17"), f"{FURTHER} warn"),
-        *((endpoint(block), "cluster.endpoint.publicAccessCidrs[0] refuse") for block in NEVER_PUBLIC),
-        *((endpoint(block), "") for block in PUBLIC),
-        (endpoint("::/0"), "cluster.endpoint.publicAccessCidrs[0] refuse"),
-        (endpoint("0.0.0.0/0"), "cluster.endpoint.publicAccessCidrs[0] acknowledge R02"),
-    ],
-    "waivers": [
-        *(
-            ({"waivers": {"R06": {"reason": "x", "expires": day}}}, "waivers.R06.expires refuse")
-            for day in ("20270331", "2027-W13-3", "2027-13-01", "31.3.2027", "never")
-        ),
-        ({"waivers": {"R06": {"reason": "torn down"}}}, "waivers.R06.expires refuse"),
-    ],
-}
+def rows():
+    """Yield each config of judged.yaml with what is found in it, and those that are computed."""
+    sections = yaml.safe_load((Path(__file__).parent / "judged.yaml").read_text())
+    for row in (row for title, section in sections.items() if title != "parts" for row in section):
+        for each in row.get("each", ["EACH"]):
+            yield json.loads(json.dumps(row["config"]).replace('"EACH"', json.dumps(each))), row.get("found", "")
+    yield pages(2), ""
+    yield pages(0), "nodeGroups[0].hugepages2Mi refuse"
+    yield {"nodeGroups": [{**TRN, "name": f"g{index}", "instanceType": "trn1.2xlarge"} for index in range(28)]}, ""
+    yield {"production": True, "network": {"interfaceEndpoints": list(network.COMPLETE_ENDPOINTS)}}, ""
 
 
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [pytest.param(*row, id=f"{what}-{n}") for what, rows in JUDGED.items() for n, row in enumerate(rows, 1)],
-)
+@pytest.mark.parametrize(("config", "expected"), [*rows()])
 def test_config_is_judged_on_each_side_of_a_limit(config, expected):
     assert describe_problems(config) == expected
 
@@ -268,7 +94,7 @@ def test_config_is_judged_on_each_side_of_a_limit(config, expected):
         ),
         (teams(1000, 1001, 1000), "namespaces[2].trainingUserId", 1002),
         (teams(1000, 1001, 1002, 1000), "namespaces[3].trainingUserId", 1003),
-        (team(queues=["tst"]), "namespaces[0].queues[0]", "test"),
+        ({"namespaces": [{"name": "training", "queues": ["tst"]}]}, "namespaces[0].queues[0]", "test"),
         # A range of no VPC gets none proposed for its peers, and no entry of a default list can be set.
         ({"network": {"cidrBlock": "10.0.0.0/8", "peerCidrBlocks": ["10.0.0.0/16"]}}, "network.cidrBlock", None),
         ({"queues": [{"name": "other"}]}, "namespaces[0].queues[0]", None),

@@ -1,9 +1,11 @@
 """What of a stack holds data, by answers that moto lacks, and what cannot be looked at."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import botocore.exceptions
 import pytest
+import yaml
 from aws_double import AwsDouble, AwsError
 from cleanup_accounts import CLUSTER, own, state
 
@@ -268,71 +270,12 @@ def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role():
     assert orphans.left_over([found], frozenset()) == [found]
 
 
-OWNED = [{"Key": "eks:cluster-name", "Value": CLUSTER}]
-SIZES = {"MinSize": 0, "MaxSize": 1, "DesiredCapacity": 1, "DefaultCooldown": 0}
-GROUP = {**SIZES, "AvailabilityZones": [], "HealthCheckType": "EC2", "CreatedTime": MOMENT, "Tags": OWNED}
-TAGS = {"Tags": own("trn-dev-network")}
-FREE = {"Status": "available", "TagSet": OWNED}
+LISTED = yaml.safe_load((Path(__file__).parent / "kinds.yaml").read_text())
 
 
-@pytest.mark.parametrize(
-    ("kind", "listed", "left", "command"),
-    [
-        (
-            "Auto Scaling group",
-            [{**GROUP, "AutoScalingGroupName": "a"}, {**GROUP, "AutoScalingGroupName": "b", "Status": "Delete"}],
-            "a",
-            "autoscaling delete-auto-scaling-group --force-delete --auto-scaling-group-name a",
-        ),
-        (
-            # In a VPC that the stack only uses an interface has its tags alone.
-            "network interface",
-            [
-                {**FREE, "NetworkInterfaceId": f"eni-{number}", **other}
-                for number, other in enumerate(({}, {"Status": "in-use"}, {"RequesterManaged": True}))
-            ],
-            "eni-0",
-            "ec2 delete-network-interface --network-interface-id eni-0",
-        ),
-        (
-            "VPC endpoint",
-            [{**TAGS, "VpcEndpointId": f"vpce-{state}", "State": state} for state in ("available", "deleted")],
-            "vpce-available (trn-dev-network)",
-            "ec2 delete-vpc-endpoints --vpc-endpoint-ids vpce-available",
-        ),
-        (
-            "internet gateway",
-            [{**TAGS, "InternetGatewayId": "igw-1", "Attachments": [{"VpcId": "vpc-1"}]}],
-            "igw-1 (trn-dev-network)",
-            "ec2 detach-internet-gateway --internet-gateway-id igw-1 --vpc-id vpc-1",
-        ),
-        (
-            "route table",
-            [{**TAGS, "RouteTableId": f"rtb-{main}", "Associations": [{"Main": bool(main)}]} for main in (0, 1)],
-            "rtb-0 (trn-dev-network)",
-            "ec2 delete-route-table --route-table-id rtb-0",
-        ),
-        (
-            "placement group",
-            [{"GroupName": f"trn-dev-cluster-{state}", "State": state} for state in ("available", "deleted")],
-            "trn-dev-cluster-available",
-            "ec2 delete-placement-group --group-name trn-dev-cluster-available",
-        ),
-        (
-            "security group",
-            [{"GroupId": "sg-1", "GroupName": f"eks-cluster-sg-{CLUSTER}-1", "Tags": OWNED}],
-            f"sg-1 (eks-cluster-sg-{CLUSTER}-1)",
-            "ec2 delete-security-group --group-id sg-1",
-        ),
-        (
-            "launch template",
-            [{"LaunchTemplateId": "lt-1", "LaunchTemplateName": each} for each in ("trn-dev-cluster-a", "web")],
-            "lt-1 (trn-dev-cluster-a)",
-            "ec2 delete-launch-template --launch-template-id lt-1",
-        ),
-    ],
-)
-def test_leftover_of_each_kind_is_found_with_its_delete_command(kind, listed, left, command):
+@pytest.mark.parametrize("kind", [each for each in LISTED if each != "parts"])
+def test_leftover_of_each_kind_is_found_with_its_delete_command(kind):
+    listed, left, command = LISTED[kind]
     [row] = [each for each in (*kinds.KINDS, kinds.SCALING_GROUP) if each.name == kind]
     operation = "".join(word.title() for word in row.operation.split("_"))
     [found] = kinds.search(where({f"{row.service}:{operation}": {row.key: listed}}), row)

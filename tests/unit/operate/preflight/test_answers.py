@@ -382,7 +382,7 @@ HOST = "0123.gr7.us-west-2.eks.amazonaws.com"
 
 def api(graph, answers, why=""):
     present = AccountState(Needs(graph), Account("us-west-2", AwsDouble({**GOOD, **answers}).session()))
-    [question] = reach.questions(Needs(graph), present, lambda host: why if host == HOST else "another host")
+    [question] = reach.questions(present, lambda host: why if host == HOST else "another host")
     return answered(question)
 
 

@@ -1,8 +1,10 @@
 """What was compared becomes checks, each fault once; the local cloud's report is read or refused."""
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 from cluster_snapshots import NEURON, REAL, accelerated, group, objects, outputs
 
 from trainium_eks.diagnose.cluster_state import ClusterState
@@ -76,69 +78,7 @@ def test_lost_object_is_reported_once_beside_a_changed_one():
 
 RESEARCHERS = {"kind": "Group", "name": "trainium-eks:team:researchers"}
 TEAM = {"kubernetes.io/metadata.name": "team"}
-ADDED = [
-    ("ClusterRoleBinding", "", {"subjects": [RESEARCHERS]}, "gives ClusterRole cluster-admin to Group trainium-eks:"),
-    ("ClusterRoleBinding", "", {"subjects": [{"kind": "Group", "name": "system:authenticated"}]}, "gives ClusterRole"),
-    ("ClusterRoleBinding", "", {"subjects": [{"kind": "Group", "name": "system:serviceaccounts:team"}]}, "gives Clust"),
-    ("ClusterRoleBinding", "", {"subjects": [{"kind": "User", "name": "arn:aws:sts::1:assumed-role/ml/ada"}]}, "User"),
-    ("ClusterRoleBinding", "", {"subjects": [{"kind": "User", "name": "arn:aws:sts::1:assumed-role/html/ada"}]}, ""),
-    (
-        "RoleBinding",
-        "kube-system",
-        {"subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "team"}]},
-        "g",
-    ),
-    ("RoleBinding", "kube-system", {"subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "a"}]}, ""),
-    ("RoleBinding", "team", {}, "gives ClusterRole cluster-admin to nobody"),
-    ("ResourceQuota", "team", {"spec": {"hard": {"pods": "0"}}}, '{"hard": {"pods": "0"}}'),
-    ("ResourceQuota", "other", {"spec": {"hard": {"pods": "0"}}}, ""),
-    ("NetworkPolicy", "team", {"spec": {"ingress": [{}]}}, '{"ingress": [{}]}'),
-    ("NetworkPolicy", "team", {"metadata": {"ownerReferences": [{"kind": "Job", "name": "j"}]}}, ""),
-    ("LimitRange", "team", {"metadata": {"annotations": {"trainium-eks/expected": "yes"}}}, ""),
-    (
-        "ValidatingAdmissionPolicyBinding",
-        "",
-        {"spec": {"policyName": "p"}},
-        'judges or changes what the teams make: {"pol',
-    ),
-    (
-        "ValidatingAdmissionPolicyBinding",
-        "",
-        {"spec": {"matchResources": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}},
-        "",
-    ),
-    (
-        "MutatingWebhookConfiguration",
-        "",
-        {"webhooks": [{"name": "w"}]},
-        'judges or changes what the teams make: {"name"',
-    ),
-    (
-        "MutatingWebhookConfiguration",
-        "",
-        {"webhooks": [{"name": "w"}], "metadata": {"name": "pod-identity-webhook"}},
-        "",
-    ),
-    *(
-        ("MutatingWebhookConfiguration", "", {"webhooks": [{"namespaceSelector": {"matchExpressions": [one]}}]}, said)
-        for said, one in (
-            ("", {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["team"]}),
-            ("", {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["kube-system"]}),
-            ("", {"key": "kubernetes.io/metadata.name", "operator": "DoesNotExist"}),
-            ("judges", {"key": "kubernetes.io/metadata.name", "operator": "Exists"}),
-        )
-    ),
-    ("ClusterRoleBinding", "", {"subjects": [RESEARCHERS], "metadata": {"name": "viewer"}}, ""),
-    (
-        "ClusterRoleBinding",
-        "",
-        {
-            "subjects": [{"kind": "Group", "name": "system:authenticated"}],
-            "metadata": {"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}},
-        },
-        "",
-    ),
-]
+ADDED = yaml.safe_load((Path(__file__).parent / "additions.yaml").read_text())
 
 
 @pytest.mark.parametrize(("kind", "namespace", "body", "said"), ADDED)
