@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trainium_eks.kube.api import FIELD_MANAGER, Api, ApiError, NoSuchKindError, ObjectReference
-from trainium_eks.kube.volume_users import find_volume_users
+from trainium_eks.kube.cluster import find_volume_users
 from trainium_eks.local.changes import ApplyResult, Change, LocalCloudError
 from trainium_eks.local.objects import awaits
 from trainium_eks.local.patience import Patience
