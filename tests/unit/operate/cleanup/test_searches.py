@@ -276,7 +276,7 @@ def test_compute_is_priced_while_it_runs_and_unlocked_before_removal():
         return {"InstanceId": identity, "InstanceType": "trn1.32xlarge", "State": {"Name": state}, "Tags": tags}
 
     group, pool = {"eks:nodegroup-name": "trn"}, {"karpenter.sh/nodepool": "default"}
-    of_group = [started("i-1", "running", **group), started("i-2", "stopped", **group)]
+    of_group = [started(f"i-{state}", state, **group) for state in ("pending", "running", "stopped")]
     described = {"clusterName": CLUSTER, "nodegroupName": "trn", "instanceTypes": ["trn2.48xlarge"]}
     reservations = [{"Instances": [*of_group, started("i-3", "running", **pool), started("i-4", "stopped")]}]
     answers = {
@@ -291,8 +291,9 @@ def test_compute_is_priced_while_it_runs_and_unlocked_before_removal():
     price, cluster = CATALOGUE.price("trn1.32xlarge").hourly_usd, prices.EKS_CLUSTER_HOURLY
     lost = orphans.left_over(found, frozenset())
     prices_of = {each.name: each.hourly_usd for each in lost}
-    assert prices_of == {"trn": price, CLUSTER: cluster, "i-3": price, "i-4": 0.0}
-    assert lost[0].note.startswith("1 instances of trn1.32xlarge")
+    assert prices_of == {"trn": 2 * price, CLUSTER: cluster, "i-3": price, "i-4": 0.0}
+    assert lost[0].note.startswith("2 instances of trn1.32xlarge")
+    assert not lost[1].live
     assert [line.split()[2] for line in lost[1].commands] == ["update-cluster-config", "delete-cluster"]
     assert [each.name for each in orphans.left_over(found, {CLUSTER})] == ["trn", "i-4"]
 
