@@ -8,7 +8,8 @@ from manifests import live, manifest, refusal
 from waiting import SECONDS, until
 
 from trainium_eks.kube.api import ApiError
-from trainium_eks.local.nodes.simulated import Nodes, pool_of
+from trainium_eks.local.nodes.node_pools import pool_of
+from trainium_eks.local.nodes.simulated import Nodes
 from trainium_eks.local.spec.plan import PodDirectory
 from trainium_eks.model.catalogue.instances import CATALOGUE
 

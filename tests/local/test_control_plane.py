@@ -21,9 +21,10 @@ from waiting import until
 
 from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.control_plane import control_plane as control_plane_module
 from trainium_eks.local.control_plane import pki, processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
+from trainium_eks.local.control_plane.flags import PORTS
+from trainium_eks.local.control_plane.loopback import Loopback
 from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.control_plane.programs import NETWORK
 from trainium_eks.local.paths import Paths
@@ -79,6 +80,11 @@ def stopped(plane):
     return [name for name in plane.stop() if name != NETWORK]
 
 
+def answers(paths):
+    ready = Loopback(paths, Settings.load(paths).ports["kube-apiserver"]).has("/readyz")
+    return ready and {*pids(paths)} == {*ALL}
+
+
 def remove(root):
     until(lambda: shutil.rmtree(root, ignore_errors=True) or not root.exists())
 
@@ -114,20 +120,11 @@ def trainium_node(api):
     api.delete(api.reference(made))
 
 
-def test_slow_api_server_is_healthy_and_one_that_is_never_ready_is_not(control_plane, monkeypatch):
-    late = iter([False, False])
-    monkeypatch.setattr(control_plane_module, "is_ready", lambda *_: next(late, True))
-    assert control_plane.healthy()
-    monkeypatch.setattr(control_plane_module, "_UNREADY_SECONDS", 0.2)
-    monkeypatch.setattr(control_plane_module, "is_ready", lambda *_: False)
-    assert not control_plane.healthy()
-
-
 def test_only_loopback_is_listened_on_and_files_belong_to_their_owner(control_plane, paths):
     found = [psutil.Process(each.pid).net_connections("tcp") for each in processes.running(paths)]
     listening = [each.laddr for those in found for each in those if each.status == psutil.CONN_LISTEN]
     assert {each.ip for each in listening} == {"127.0.0.1"}
-    assert {each.port for each in listening} == set(Settings.load(paths).ports.values())
+    assert {each.port for each in listening} == {Settings.load(paths).ports[name] for name in PORTS}
     until(lambda: _etcd_answers(paths, "etcd-client"), "etcd is well")
     assert not _etcd_answers(paths, "kube-scheduler")
     files = (paths.root, paths.kubeconfig, paths.logs / "etcd.log")
@@ -181,7 +178,6 @@ def test_job_pods_succeed_and_other_pods_keep_running(api, namespace, trainium_n
 def test_control_plane_starts_restarts_and_is_deleted(own, binaries):
     """Start; kill processes; stop; find a port taken; start again with what was stored; leave nothing."""
     plane = ControlPlane(own, binaries, service_range="172.20.0.0/16")
-    assert not plane.healthy()
     first = plane.start()
     assert first.started == ALL
     api = Api.connect(own.kubeconfig)
@@ -203,14 +199,13 @@ def test_control_plane_starts_restarts_and_is_deleted(own, binaries):
         before = pids(own)
         os.kill(before[name], signal.SIGKILL)
         until(lambda name=name: name not in pids(own))
-        assert not plane.healthy()
         again = plane.start()
         assert again.started == (name,)
         assert again.server == first.server
         after = pids(own)
         assert after.pop(name) != before.pop(name)
         assert after == before
-    until(plane.healthy)
+    until(lambda: answers(own))
     assert live(api, KEPT)
 
     assert stopped(plane) == STOPPED
@@ -267,7 +262,7 @@ def test_killed_start_is_completed_by_the_next(own, binaries, spawned):
     assert len(pids(own)) == spawned
     plane = ControlPlane(own, binaries)
     assert len(plane.start().started) == len(ALL) - spawned
-    until(plane.healthy)
+    until(lambda: answers(own))
 
 
 def test_half_made_etcd_data_is_replaced_and_foreign_data_is_kept(own, binaries):

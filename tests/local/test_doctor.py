@@ -163,9 +163,7 @@ INJECTED = {
     "queue-guarantees-too-large": lambda cloud: cloud.make("Queue", "greedy", spec=GREEDY),
     "claim-not-bound": lambda cloud: cloud.api.create(claim("waits", LAB, storageClassName="nowhere")),
     "storage-class-missing": lambda cloud: cloud.patch(
-        "StorageClass",
-        "gp3",
-        {"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "false"}}},
+        "StorageClass", "gp3", {"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "false"}}}
     ),
     "object-drifted": lambda cloud: cloud.api.request(
         "DELETE", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/trainium-eks-training-pods"

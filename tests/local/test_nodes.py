@@ -11,7 +11,8 @@ from waiting import until
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.changes import Change
 from trainium_eks.local.control_plane import kubelet
-from trainium_eks.local.nodes.simulated import Nodes, pool_of
+from trainium_eks.local.nodes.node_pools import pool_of
+from trainium_eks.local.nodes.simulated import Nodes
 from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
 
 NEURON, EFA = "aws.amazon.com/neuron", "vpc.amazonaws.com/efa"

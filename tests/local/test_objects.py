@@ -5,19 +5,7 @@ import threading
 import time
 
 import pytest
-from manifests import (
-    RBAC,
-    claim,
-    definition,
-    deployment,
-    is_refused,
-    live,
-    manifest,
-    patch,
-    path,
-    pod_spec,
-    volume,
-)
+from manifests import RBAC, claim, definition, deployment, is_refused, live, manifest, patch, path, pod_spec, volume
 from waiting import until
 
 from trainium_eks.kube.errors import ClusterError
@@ -216,12 +204,8 @@ def test_object_that_cannot_be_recreated_is_not_deleted(objects, api, namespace)
             {**config_map("NS"), "kind": "Confmap"},
             r"Confmap NS/a: the API server serves no Confmap in v1; there it serves .*ConfigMap, .*",
         ),
-        (
-            {**config_map("NS"), "kind": "ConfigMapPatch"},
-            r".*a Patch resource changes an object of another owner(?s:.*)",
-        ),
     ],
-    ids=["unknown field", "each fault on a line", "no namespace", "no such kind", "patch"],
+    ids=["unknown field", "each fault on a line", "no namespace", "no such kind"],
 )
 def test_refusal_names_the_object_and_the_fault(objects, namespace, wanted, said):
     placed = {**wanted, "metadata": {**wanted["metadata"]}}
@@ -369,21 +353,6 @@ def test_terminating_object_is_recreated(objects, api, namespace):
     threading.Timer(0.5, release, (api, config_map(namespace))).start()
     applied = apply(objects, config_map(namespace, one="new"))
     assert (applied.change, applied.outputs["data"]) == (Change.CREATED, {"one": "new"})
-
-
-def test_terminating_namespace_is_awaited_and_recreated(objects, api, namespace):
-    room = manifest("Namespace", f"{namespace}-ends")
-    name = room["metadata"]["name"]
-    uid = apply(objects, room).outputs["metadata"]["uid"]
-    hold(api, config_map(name))
-    api.delete(api.reference(room))
-    threading.Timer(0.5, release, (api, config_map(name))).start()
-    assert "because it is being terminated" in refusal(objects, config_map(name, "other"))
-    anew = apply(objects, room)
-    assert anew.change is Change.CREATED
-    assert anew.outputs["metadata"]["uid"] != uid
-    objects.delete(api.reference(room), timeout_seconds=SECONDS)
-    assert live(api, room) == {}
 
 
 def test_deletion_waits_for_owned_objects(objects, api, namespace, node):

@@ -116,15 +116,6 @@ def test_killed_shim_ends_its_pod(own, pods):
     assert status(pod)["lastState"]["terminated"]["exitCode"] == 137
 
 
-def test_a_pod_ends_with_its_node(own, pods):
-    """At once: Kubernetes collects the object 40 s later, and the agent says which of the two it was."""
-    pod = pods.running(pods.make(TICKS))
-    node, uid = pod["spec"]["nodeName"], pod["metadata"]["uid"]
-    pods.api.request("DELETE", f"/api/v1/nodes/{node}")
-    until(lambda: not processes_of(own, uid), "its processes end")
-    assert f"node {node} is gone, and with it {uid}" in processes.log_file(own, AGENT).read_text()
-
-
 @pytest.mark.parametrize("policy", ["Never", "Always"])
 def test_recreated_node_has_none_of_the_old_pods(own, pods, policy):
     """Kubernetes collects the pods of a missing node after 40 s, and never those of one that is there again."""
@@ -133,7 +124,10 @@ def test_recreated_node_has_none_of_the_old_pods(own, pods, policy):
         path = f"/api/v1/nodes/{pod['spec']['nodeName']}"
         node = pods.api.request("GET", path)
         pods.api.request("DELETE", path)
-        until(lambda: not processes_of(own, pod["metadata"]["uid"]), "its processes end")  # noqa: B023
+        uid = pod["metadata"]["uid"]
+        until(lambda: not processes_of(own, uid), "its processes end")  # noqa: B023
+        gone = f"node {node['metadata']['name']} is gone, and with it {uid}"  # at once, not when Kubernetes collects it
+        assert gone in processes.log_file(own, AGENT).read_text()
         metadata = {key: node["metadata"][key] for key in ("name", "labels", "annotations")}
         pods.api.create({**node, "metadata": metadata})
     pods.delete(deleted["metadata"]["name"])
@@ -146,20 +140,16 @@ def test_recreated_node_has_none_of_the_old_pods(own, pods, policy):
         assert status(again)["lastState"]["terminated"]["exitCode"] == 137
 
 
-def test_evicted_pod_ends_like_a_deleted_one(own, pods):
-    name = pods.make("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
-    pods.await_log(name, "ready")
+def test_evicted_pod_and_one_that_does_not_tolerate_a_taint_end(own, pods):
+    evicted, tainted = (pods.running(pods.make(TICKS)) for _ in range(2))
+    name = evicted["metadata"]["name"]
     eviction = manifest("Eviction", name, pods.namespace, api_version="policy/v1")
     pods.api.request("POST", f"/api/v1/namespaces/{pods.namespace}/pods/{name}/eviction", eviction)
-    pods.await_deleted(name)
-
-
-def test_taint_without_toleration_ends_pods(own, pods):
-    pod = pods.running(pods.make(TICKS))
     taint = {"spec": {"taints": [{"key": "broken", "effect": "NoExecute"}]}}
-    patch(pods.api, manifest("Node", pod["spec"]["nodeName"]), taint)
-    pods.await_deleted(pod["metadata"]["name"])
-    assert processes_of(own, pod["metadata"]["uid"]) == []
+    patch(pods.api, manifest("Node", tainted["spec"]["nodeName"]), taint)
+    for pod in (evicted, tainted):
+        pods.await_deleted(pod["metadata"]["name"])
+        assert processes_of(own, pod["metadata"]["uid"]) == []
 
 
 def test_pods_outlive_the_api_server(plane, own, pods):

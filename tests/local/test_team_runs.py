@@ -114,10 +114,7 @@ def test_log_of_a_removed_job_is_read_from_its_pods(trn, api, paths):
     )
     _make_and_delete_pod(pods, paths, "bert-trainer-1-0", "echo '[default0]:of node 1'")
     _make_and_delete_pod(pods, paths, "bert-trainer-0-0", "echo '[default0]:resumed'")
-    assert trn("logs", "bert", "--since", "1h")[:2] == (
-        0,
-        "[default0]:first\n[default0]:second\n[default0]:resumed\n",
-    )
+    assert trn("logs", "bert", "--since", "1h")[:2] == (0, "[default0]:first\n[default0]:second\n[default0]:resumed\n")
     expected = "node 0 | [default0]:second\nnode 1 | [default0]:of node 1\nnode 0 | [default0]:resumed\n"
     code, out, _ = trn("logs", "bert", "--since", "1h", "--all")
     assert (code, out.partition("\n")[2]) == (0, expected)

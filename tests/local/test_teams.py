@@ -193,10 +193,7 @@ OBJECTS = {
         "eyes",
     ),
     "a pod without a queue": (_pod(schedulerName="volcano"), "must name its queue"),
-    "a pod in a gang": (
-        _pod(NEURON, schedulerName="volcano", annotations=IN_GROUP),
-        "is set by controllers",
-    ),
+    "a pod in a gang": (_pod(NEURON, schedulerName="volcano", annotations=IN_GROUP), "is set by controllers"),
     "a job of the system's priority": (
         _job(job={"priorityClassName": "system-node-critical"}),
         "spec.priorityClassName",

@@ -82,7 +82,7 @@ class DeviceUse:
             read_here(self._session.source.paths.pods / node.uid, node, container)
             return
         try:
-            for line in pod_channels.lines(self._session, node.pod, container, script()):
+            for line in pod_channels.lines(self._session.place(node.pod), container, script()):
                 node.reader.line(line)
             node.trouble = "it said no more"
         except pod_channels.NoChannelError as error:

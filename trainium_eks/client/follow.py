@@ -1,5 +1,6 @@
 """Following of a job's logs: over connections that break, pods that are replaced and an API server that goes away."""
 
+import contextlib
 import queue
 import threading
 import time
@@ -42,11 +43,8 @@ class _Stream:
 
 
 def follow(session: Session, job: WatchedJob, wanted: PodFilter, say: Callable[[str], None]) -> JobLog:
-    """Return the lines of the chosen pods and rank, present and coming, until the job has ended.
-
-    Raises:
-        CommandError: more nodes than can be followed.
-    """
+    """Return the lines of the chosen pods and rank, present and coming, until the job has ended. CommandError: more
+    nodes than can be followed."""
     follower = Follower(session, job, wanted, say)
     return JobLog(follower.batches(), wanted.nodes, job=job, state=lambda: follower.state)
 
@@ -112,7 +110,9 @@ class Follower:
             self._say(f"{job.name} restarts ({job.restarts}{most})")
         self._open(pods)
         if not any(not each.done.is_set() for each in self._streams.values()) and job.ended is None:
-            self._say_why(job)
+            with contextlib.suppress(ClusterError):
+                reason = waiting_for(self._session, job)
+                self._say(reason and f"{job.name} waits: {reason}")
         reached = steps.progress(self._steps, reading.now().timestamp()) if job.state == "Running" else None
         if reached is not None and reached.stalled:
             what = f"no step since step {reached.last.number} for far longer than usual"
@@ -127,14 +127,6 @@ class Follower:
             stream = _Stream(name_of(pod), uid, place)
             self._streams[uid] = stream
             threading.Thread(target=self._read, args=(stream,), daemon=True).start()
-
-    def _say_why(self, job: WatchedJob) -> None:
-        try:
-            reason = waiting_for(self._session, job)
-        except ClusterError:
-            return
-        if reason:
-            self._say(f"{job.name} waits: {reason}")
 
     def _read(self, stream: _Stream) -> None:
         """Read all lines of a pod, also when the connection breaks off in between."""
@@ -201,6 +193,6 @@ class Follower:
         return (self._job is None or self._job.ended is not None) and not reading and self._arrived.empty()
 
     def _say(self, notice: str) -> None:
-        if notice != self._said:
+        if notice and notice != self._said:
             self._said = notice
             self._tell(notice)

@@ -1,6 +1,5 @@
 """The status of one job: why it waits, where it is, how it ended."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -13,6 +12,7 @@ from trainium_eks.diagnose import why_not_started
 from trainium_eks.diagnose.reason import Reason
 from trainium_eks.diagnose.why_pending import why, why_ended
 from trainium_eks.jobs.objects import capacity_block
+from trainium_eks.jobs.objects.identity import in_rank_order
 from trainium_eks.jobs.observed.job_snapshot import FAILURES, JobSnapshot
 from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.watch import endings
@@ -87,35 +87,23 @@ class JobStatus:
 
 
 def look(session: Session, name: str) -> JobStatus:
-    """Return the status of one job."""
+    """Return the status of one job; one of Kubernetes or of the Training Operator from its pods alone."""
     job = reading.find(session, name)
+    trouble, restarts = None, list[Restart]()
     if job.is_gang:
         snapshot = reading.job_snapshot(session, job)
-        pods = reading.in_rank_order(job, snapshot.pods)
-        waits, trouble = why(snapshot), why_ended(snapshot)
+        pods = in_rank_order(job.source, snapshot.pods)
+        waits, trouble, restarts = why(snapshot), why_ended(snapshot), endings.restarts(snapshot)
         if waits is None and job.ended is None:
             trouble = next(why_not_started.lost_nodes(snapshot), None)
         if job.ended is None:
             # Volcano's own number counts pods of nodes that are gone, too.
             job = replace(job, running=sum(map(is_running, pods)))
-        return _status(session, job, snapshot.now, pods, waits, trouble, endings.restarts(snapshot))
-    # A job of Kubernetes or of the Training Operator: from its pods alone.
-    pods = reading.in_rank_order(job, reading.pods_of(session, job))
-    snapshot = JobSnapshot(reading.now(), job.source, pods=tuple(pods))
-    waiting = job.ended is None and not any(map(is_running, pods))
-    waits = next(why_not_started.reasons(snapshot), None) if waiting else None
-    return _status(session, job, snapshot.now, pods, waits, None, [])
-
-
-def _status(
-    session: Session,
-    job: WatchedJob,
-    now: datetime,
-    pods: Sequence[Object],
-    waits: Reason | None,
-    trouble: Reason | None,
-    restarts: Sequence[Restart],
-) -> JobStatus:
+    else:
+        pods = in_rank_order(job.source, reading.pods_of(session, job))
+        snapshot = JobSnapshot(reading.now(), job.source, pods=tuple(pods))
+        waiting = job.ended is None and not any(map(is_running, pods))
+        waits = next(why_not_started.reasons(snapshot), None) if waiting else None
     exits = endings.exits(pods)
     first = endings.first_failure(exits) if job.state in FAILURES else None
     read = [pod for pod in pods if name_of(pod) == first.pod] if first else pods[:1] if restarts else []
@@ -127,7 +115,7 @@ def _status(
     progress = reading.progress_of(session, job, pods) if any(map(is_bound, pods)) else None
     return JobStatus(
         job,
-        now,
+        snapshot.now,
         waits,
         trouble,
         tuple(pods),

@@ -66,7 +66,13 @@ def node_of(job: str, pod: str) -> int | None:
 
 def read_removed(session: Session, name: str, options: LogOptions, missing: CommandError) -> JobLog:
     """Return the lines of a removed job since ``options.since``; ``missing`` is the failure for its unknown name."""
-    sought = _removed(name, options, logs.since_of(options))
+    logs.check_choice(options)
+    if options.rank:  # the job's numbers of nodes and ranks are gone with its object
+        title = f"--rank {options.rank}: {name} was removed, and how many ranks its nodes had; --node N shows a node"
+        raise UsageError(title)
+    rank = None if options.everything or options.node is not None else 0
+    node = None if options.everything else options.node or 0
+    sought = _Search(name, logs.since_of(options), PodFilter(None, {}, rank, {}), node)
     title = f"{missing.title}; nothing that it wrote since {_second(sought.since)} is kept"
     lines = _in_order([_kept(session, sought)], sought, options)
     # The names of its pods are not known, but the only node is.
@@ -100,17 +106,6 @@ def read(session: Session, job: WatchedJob, options: LogOptions) -> JobLog:
         nothing = CommandError(logs.no_log(session, job, chosen, there))
     lines = _in_order([before, *live], sought, options)
     return JobLog(logs.batches(lines), wanted.nodes, troubles, nothing, job)
-
-
-def _removed(name: str, options: LogOptions, since: datetime) -> _Search:
-    """Return the search for a removed job. Its numbers of nodes and ranks are gone with its object."""
-    logs.check_choice(options)
-    if options.rank:
-        title = f"--rank {options.rank}: {name} was removed, and how many ranks its nodes had; --node N shows a node"
-        raise UsageError(title)
-    rank = None if options.everything or options.node is not None else 0
-    node = None if options.everything else options.node or 0
-    return _Search(name, since, PodFilter(None, {}, rank, {}), node)
 
 
 def _are_all_there(job: WatchedJob, pods: Sequence[Object], sought: _Search) -> bool:

@@ -11,12 +11,12 @@ from trainium_eks.client import reading
 from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.session import Session
 from trainium_eks.diagnose.why_pending import why
+from trainium_eks.jobs.objects.identity import launcher_of
 from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.watch.endings import exits, first_failure
 from trainium_eks.jobs.watch.log_lines import LogLine, parse, pod_names, seconds
 from trainium_eks.kube.api import ApiError
 from trainium_eks.kube.cluster import Object, name_of
-from trainium_eks.model.annotations import annotation
 
 MOST_NODES = 10_000
 """Most nodes of a job for which ranks have names. A job may ask for thousands of millions."""
@@ -109,8 +109,7 @@ def choose(job: WatchedJob, options: LogOptions) -> PodFilter:
     query = _query(options)
     if not job.names_its_pods or job.nodes > MOST_NODES:
         return PodFilter(None, {}, None, query)
-    launcher = (job.source["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun")
-    names = pod_names(job.source, launcher)
+    names = pod_names(job.source, launcher_of(job.source))
     if not names:  # a job without tasks, which Volcano refuses and its CRD allows
         return PodFilter(None, {}, None, query)
     places = {name: place for place, name in enumerate(names)}

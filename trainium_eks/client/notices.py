@@ -20,5 +20,18 @@ def say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
+def unrepeated(tell: Say) -> Say:
+    """Return a function that tells a text unless it is empty, or was told last."""
+    told = ""
+
+    def tell_news(text: str) -> None:
+        nonlocal told
+        if text and text != told:
+            told = text
+            tell(text)
+
+    return tell_news
+
+
 def silent(_: str) -> None:
     """Write nothing, as with ``--json``."""

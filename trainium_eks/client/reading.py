@@ -1,37 +1,27 @@
 """Reads of the watching commands, as the researcher: jobs by name, the objects around a job, the end of a log."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.session import Session
-from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, by_process_rank
+from trainium_eks.diagnose.cluster_state import TEAM_KINDS
+from trainium_eks.jobs.objects.identity import JOB_API, PYTORCH_API, TRAINER_API, in_rank_order
 from trainium_eks.jobs.observed.job_snapshot import JobSnapshot, of_objects
 from trainium_eks.jobs.observed.watched import WatchedJob, owner_of, watched
 from trainium_eks.jobs.watch.steps import Progress, parse_all, progress
 from trainium_eks.kube import pod_logs
-from trainium_eks.kube.api import ApiError, NoSuchKindError
-from trainium_eks.kube.cluster import Object, name_of, namespace_of
+from trainium_eks.kube.api import list_kinds, readable
+from trainium_eks.kube.cluster import Object, namespace_of
 from trainium_eks.kube.pod_logs import TAIL_LINES
-from trainium_eks.model.annotations import annotation
 from trainium_eks.model.policies.admission import SCHEDULER
 from trainium_eks.model.validation.problems import nearest
 
 THREADS = 8
 
-QUEUES = ("scheduling.volcano.sh/v1beta1", "Queue")
-
-_AROUND: Mapping[str, tuple[str, bool]] = {
-    "PodGroup": ("scheduling.volcano.sh/v1beta1", True),
-    "Pod": ("v1", True),
-    "Event": ("v1", True),
-    "PersistentVolumeClaim": ("v1", True),
-    "Queue": ("scheduling.volcano.sh/v1beta1", False),
-    "Node": ("v1", False),
-    "HyperNode": ("topology.volcano.sh/v1alpha1", False),
-}
-"""Kinds that explain a job's state: API version, and whether they are in the namespace."""
+_AROUND = ("PodGroup", "Pod", "Event", "PersistentVolumeClaim", "Queue", "Node", "HyperNode")
+"""Kinds that explain a job's state."""
 
 
 def now() -> datetime:
@@ -41,15 +31,13 @@ def now() -> datetime:
 
 def jobs(session: Session) -> list[WatchedJob]:
     """Return all jobs of the namespace, the newest first."""
-    volcano = _list(session, JOB_API, "Job")
-    batch = _list(session, "batch/v1", "Job")
-    pytorch = _list(session, PYTORCH_API, "PyTorchJob")
+    kinds = ((JOB_API, "Job"), ("batch/v1", "Job"), (PYTORCH_API, "PyTorchJob"), (TRAINER_API, "TrainJob"))
+    volcano, batch, pytorch, trainer = map(readable, list_kinds(session.api, kinds, session.namespace.name))
     if volcano is None and batch is None:
         raise UsageError(
             f"the jobs of namespace {session.namespace.name} may not be read with {session.kubeconfig}: "
             "its identity needs the team's access entry (`principals` of the namespace)"
         )
-    trainer = _list(session, TRAINER_API, "TrainJob")
     return watched(volcano or (), batch or (), pytorch or (), trainer or ())
 
 
@@ -84,16 +72,13 @@ def _are(names: Sequence[str]) -> str:
 
 def job_snapshot(session: Session, job: WatchedJob) -> JobSnapshot:
     """Return a snapshot of a Volcano job and the objects around it, read at the same time."""
-    with ThreadPoolExecutor(len(_AROUND)) as pool:
-        asked = {
-            kind: pool.submit(_list, session, api_version, kind, everywhere=not namespaced)
-            for kind, (api_version, namespaced) in _AROUND.items()
-        }
-        found = {kind: answer.result() for kind, answer in asked.items()}
+    own = session.namespace.name
+    answers = list_kinds(session.api, [(TEAM_KINDS[kind], kind) for kind in _AROUND], own)
+    found = dict(zip(_AROUND, map(readable, answers), strict=True))
     # Pods of all teams that Volcano has placed: a researcher may not read them.
-    others = _list(session, "v1", "Pod", everywhere=True, fields=f"spec.schedulerName={SCHEDULER}") or ()
-    own = ("", session.namespace.name)
-    found["Pod"] = [*(found["Pod"] or ()), *(pod for pod in others if namespace_of(pod) not in own)]
+    [others] = list_kinds(session.api, [("v1", "Pod")], fields=f"spec.schedulerName={SCHEDULER}")
+    theirs = (pod for pod in readable(others) or () if namespace_of(pod) not in ("", own))
+    found["Pod"] = [*(found["Pod"] or ()), *theirs]
     return of_objects(
         now(),
         job.source,
@@ -104,26 +89,10 @@ def job_snapshot(session: Session, job: WatchedJob) -> JobSnapshot:
     )
 
 
-def in_cluster(session: Session, *kinds: tuple[str, str]) -> list[list[Object] | None]:
-    """Return all objects of each kind in the whole cluster, read at the same time; None for a kind that may not be
-    read."""
-    with ThreadPoolExecutor(len(kinds)) as pool:
-        return [*pool.map(lambda each: _list(session, *each, everywhere=True), kinds)]
-
-
 def pods_of(session: Session, job: WatchedJob) -> list[Object]:
     """Return the pods of a job of any kind."""
     api, namespace = session.api, session.namespace.name
     return [*api.list("v1", "Pod", namespace=namespace, labels=job.pod_selector)]
-
-
-def in_rank_order(job: WatchedJob, pods: Sequence[Object]) -> list[Object]:
-    """Return a job's pods, the pod of rank 0 first."""
-    launcher = (job.source["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun")
-    try:
-        return [*by_process_rank(pods, launcher)]
-    except ValueError:
-        return sorted(pods, key=name_of)
 
 
 def log_path(session: Session, pod: str) -> str:
@@ -138,7 +107,7 @@ def log_tail(session: Session, pod: Object, lines: int = TAIL_LINES) -> list[str
 
 def progress_of(session: Session, job: WatchedJob, pods: Sequence[Object]) -> Progress | None:
     """Return the progress of a job, by the log of rank 0; None where that has no steps."""
-    ordered = in_rank_order(job, pods)
+    ordered = in_rank_order(job.source, pods)
     if not ordered:
         return None
     steps = parse_all(log_tail(session, ordered[0]))
@@ -156,21 +125,6 @@ def progress_of_all(session: Session, found: Sequence[WatchedJob]) -> dict[str, 
     with ThreadPoolExecutor(THREADS) as pool:
         said = [*pool.map(lambda job: progress_of(session, job, pods.get(job.name, [])), begun)]
         return {job.name: where for job, where in zip(begun, said, strict=True) if where is not None}
-
-
-def _list(
-    session: Session, api_version: str, kind: str, *, everywhere: bool = False, fields: str = ""
-) -> list[Object] | None:
-    """Return all objects of a kind; none where the server does not serve it; None where they may not be read."""
-    try:
-        namespace = "" if everywhere else session.namespace.name
-        return [*session.api.list(api_version, kind, namespace=namespace, fields=fields)]
-    except NoSuchKindError:
-        return []
-    except ApiError as error:
-        if error.status in (401, 403):
-            return None
-        raise
 
 
 def keeps(session: Session) -> bool:

@@ -14,7 +14,7 @@ from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.logs import JobLog, LogOptions, PodLine, check_choice, since_of
 from trainium_eks.client.notices import notice
 from trainium_eks.client.session import Session, find_namespace
-from trainium_eks.client.train_request import read_options, request_of
+from trainium_eks.client.submitting import read_options, request_of
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.sagemaker import job as sagemaker_job
 from trainium_eks.jobs.sagemaker.job import SageMakerJob
@@ -34,11 +34,8 @@ LATE_MS = 30_000
 
 
 def stop(jobs: SageMakerJobs, job: SageMakerWork) -> EndedJob:
-    """Stop a running or waiting job; no other job can have its name.
-
-    Raises:
-        CommandError: an endpoint, which ``trn serve`` ends.
-    """
+    """Stop a running or waiting job; no other job can have its name. CommandError: an endpoint, which ``trn serve``
+    ends."""
     if job.kind == ENDPOINT:
         raise UsageError(f"{job.name} is an endpoint: trn serve --on sagemaker --stop {job.name} ends it")
     if job.ended is None:

@@ -4,7 +4,7 @@ import time
 
 from trainium_eks.aws.sessions import Aws, AwsError, NotAllowedError
 from trainium_eks.client.failure import CommandError
-from trainium_eks.client.notices import Say
+from trainium_eks.client.notices import Say, unrepeated
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.kube.api import ApiError, NoSuchKindError
@@ -39,17 +39,13 @@ def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> 
 
 def size_problems(group: NodeGroupOutput, nodes: int) -> list[Problem]:
     """Return the problem of a number of nodes outside the group's limits."""
-    found = []
-    for word, limit, verb, beyond in (
-        ("most", group.max_size, "raise `maxSize`", nodes > group.max_size),
-        ("least", group.min_size, "lower `minSize`", nodes < group.min_size),
-    ):
-        if beyond:
-            fix = f"or {verb} of {group.name} in the stack's config, and bring it up"
-            found.append(
-                Problem("NODES", f"{group.name} has at {word} {plural(limit, 'node')}", fix, value=nodes, good=limit)
-            )
-    return found
+    if group.min_size <= nodes <= group.max_size:
+        return []
+    word, limit, verb = "most", group.max_size, "raise `maxSize`"
+    if nodes < group.min_size:
+        word, limit, verb = "least", group.min_size, "lower `minSize`"
+    fix = f"or {verb} of {group.name} in the stack's config, and bring it up"
+    return [Problem("NODES", f"{group.name} has at {word} {plural(limit, 'node')}", fix, value=nodes, good=limit)]
 
 
 def jobs_on(session: Session, group: NodeGroupOutput) -> list[str]:
@@ -90,13 +86,11 @@ def resize(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> No
 
 def await_nodes(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> None:
     """Wait until the group has this many Ready nodes, and no more; else fail with the issues that EKS reports."""
-    deadline, told_of, issues = time.monotonic() + READY_SECONDS, -1, tuple[str, ...]()
+    deadline, issues, tell_news = time.monotonic() + READY_SECONDS, tuple[str, ...](), unrepeated(say)
     while True:
         found = cluster_facts.nodes_of(session.api, group)
         ready = sum(map(is_ready, found))
-        if ready != told_of:
-            say(f"  {ready} of {nodes} nodes are Ready")
-            told_of = ready
+        tell_news(f"  {ready} of {nodes} nodes are Ready")
         if ready >= nodes and len(found) == nodes:
             return
         if not session.is_local:

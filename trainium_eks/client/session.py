@@ -10,6 +10,7 @@ from trainium_eks.client.cluster_access import StackAccess, find_source, open_ku
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import UsageError
 from trainium_eks.kube.api import Api
+from trainium_eks.kube.pod_channels import Place
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
 from trainium_eks.model.validation.problems import nearest
 
@@ -34,6 +35,10 @@ class Session:
     def is_local(self) -> bool:
         """Whether the cluster is the local cloud of this machine."""
         return self.source.paths is not None
+
+    def place(self, pod: str) -> Place:
+        """Return a pod of the namespace, for channels into it."""
+        return Place(self.kubeconfig, self.namespace.name, pod)
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from trainium_eks.client.logs import JobLog, LogOptions, choose, read
 from trainium_eks.client.notices import Say, notice
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.objects import capacity_block
+from trainium_eks.jobs.objects.identity import in_rank_order
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.observed.watched import of as watched_job
@@ -254,7 +255,7 @@ class Job:
         """Return the steps in the last :data:`STEP_LINES` lines of rank 0's log, in the order of their lines; none
         before the first."""
         job = self.state()
-        pods = reading.in_rank_order(job, reading.pods_of(self._session, job))
+        pods = in_rank_order(job.source, reading.pods_of(self._session, job))
         return parse_all(reading.log_tail(self._session, pods[0], STEP_LINES)) if pods else []
 
     def follow_steps(self) -> Iterator[TrainingStep]:

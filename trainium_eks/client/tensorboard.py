@@ -10,7 +10,7 @@ from typing import Any
 
 from trainium_eks.client import reading
 from trainium_eks.client.failure import CommandError, UsageError
-from trainium_eks.client.notices import Say
+from trainium_eks.client.notices import Say, unrepeated
 from trainium_eks.client.session import Session
 from trainium_eks.diagnose import why_not_started
 from trainium_eks.jobs.objects.job import DATA
@@ -71,8 +71,9 @@ def in_a_pod(
     forwarding = None
     try:
         _await_running(session, reference, image, say)
-        pod_channels.check_port_forward(session, reference.name, tensorboard.PORT)
-        forwarding = pod_channels.Forwarding(session, reference.name, tensorboard.PORT, port)
+        place = session.place(reference.name)
+        pod_channels.check_port_forward(place, tensorboard.PORT)
+        forwarding = pod_channels.Forwarding(place, tensorboard.PORT, port)
         url = f"http://127.0.0.1:{forwarding.local_port}"
         if not _answers(url, lambda: _phase(session.api.get(reference)) == "Running"):
             raise CommandError(_why_ended(session, reference.name, image))
@@ -94,7 +95,7 @@ def _phase(pod: dict[str, Any] | None) -> str:
 
 def _await_running(session: Session, pod: ObjectReference, image: str, say: Say) -> None:
     """Wait until its process runs; fail with the reason when it ended, or does not start in time."""
-    deadline, said = time.monotonic() + START_SECONDS, ""
+    deadline, say = time.monotonic() + START_SECONDS, unrepeated(say)
     while True:
         found = session.api.get(pod)
         if found is None or _phase(found) in ("Failed", "Succeeded"):
@@ -108,9 +109,7 @@ def _await_running(session: Session, pod: ObjectReference, image: str, say: Say)
             raise CommandError(f"TensorBoard does not start: {waits}\n  → {reason.fix}")
         if time.monotonic() > deadline:
             raise NotStartedError(f"TensorBoard did not start within {START_SECONDS:.0f} s: {waits}")
-        if waits != said:
-            said = waits
-            say(f"TensorBoard: {waits}")
+        say(f"TensorBoard: {waits}")
         time.sleep(LOOK_SECONDS)
 
 

@@ -2,9 +2,9 @@
 
 import contextlib
 import secrets
-import sys
 
 from trainium_eks.aws.sessions import Aws, AwsError
+from trainium_eks.client.notices import say
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.data import tokens
 from trainium_eks.jobs.objects.options import Form, TrainOptions
@@ -50,15 +50,10 @@ def gather(options: TrainOptions, form: Form, session: Session) -> Facts:
         may_submit=may_submit,
         missing_secrets=_missing_secrets(options, session),
         network_layers=cluster_facts.network_layers(api) if options.topology else None,
-        metrics_port=_metrics_port(session),
+        # Of the local cloud, where pods share this machine's network, a free port for each job.
+        metrics_port=(access.free_port_of_pod(paths) if (paths := session.source.paths) else None) or scraping.PORT,
         capacity_ends=_capacity_ends(options, session),
     )
-
-
-def _metrics_port(session: Session) -> int:
-    """Return the fixed port; a free port for each job where pods are on this machine's network."""
-    paths = session.source.paths
-    return (access.free_port_of_pod(paths) if paths else None) or scraping.PORT
 
 
 def image_of(wanted: str | None, session: Session) -> tuple[str, Problem | None, bool]:
@@ -97,7 +92,7 @@ def registry_image(wanted: str | None, outputs: StackOutputs) -> tuple[str, Prob
             return wanted, aws.image_problem(wanted), True
         newest = aws.newest_image(repository)
     except AwsError as error:
-        _say(f"warning: {error}; whether the image is there is not known")
+        say(f"warning: {error}; whether the image is there is not known")
         image = wanted or ""
         return image, None if image else _no_image(repository), True
     return newest, None if newest else _no_image(repository), True
@@ -116,9 +111,5 @@ def _capacity_ends(options: TrainOptions, session: Session) -> dict[str, str]:
     try:
         return {group.reservation: Aws(session.outputs.region).capacity_ends(group.reservation)}
     except AwsError as error:
-        _say(f"warning: {error}; the job will not know when it ends")
+        say(f"warning: {error}; the job will not know when it ends")
         return {}
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")

@@ -1,7 +1,6 @@
 """State of a cluster: its objects at one moment, read in parallel and examined later without further requests."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -10,7 +9,7 @@ from trainium_eks.jobs.objects.identity import JOB_API
 from trainium_eks.jobs.observed import job_snapshot
 from trainium_eks.jobs.observed.free_capacity import has_devices
 from trainium_eks.jobs.observed.job_snapshot import JobSnapshot
-from trainium_eks.kube.api import Api
+from trainium_eks.kube.api import Api, list_kinds
 from trainium_eks.kube.cluster import GROUP_LABEL, Object, labels_of, name_of, namespace_of
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.types import ApiError, NoSuchKindError
@@ -173,16 +172,15 @@ def read(
     version = read_version(api)
     objects: dict[str, tuple[Object, ...]] = {}
     unserved, unread = set(), {}
-    with ThreadPoolExecutor(len(kinds)) as pool:
-        asked = {kind: pool.submit(api.list, each, kind, namespace=namespace) for kind, each in kinds.items()}
-        for kind, answer in asked.items():
-            try:
-                objects[kind] = tuple(answer.result())
-            except NoSuchKindError:
-                objects[kind] = ()
-                unserved.add(kind)
-            except ClusterError as error:
-                unread[kind] = str(error)
+    answers = list_kinds(api, [(version, kind) for kind, version in kinds.items()], namespace)
+    for kind, answer in zip(kinds, answers, strict=True):
+        if isinstance(answer, NoSuchKindError):
+            objects[kind] = ()
+            unserved.add(kind)
+        elif isinstance(answer, ClusterError):
+            unread[kind] = str(answer)
+        else:
+            objects[kind] = tuple(answer)
     return ClusterState(
         outputs, version, objects, frozenset(unserved), unread, local=local, namespace=namespace, log=log
     )

@@ -10,7 +10,7 @@ from trainium_eks.diagnose.cluster_recognizers import PATIENCE
 from trainium_eks.diagnose.cluster_state import ClusterState
 from trainium_eks.diagnose.findings import found, of_reason
 from trainium_eks.diagnose.pod_recognizers import REPEATED, is_recent, of_exit
-from trainium_eks.jobs.objects.identity import by_process_rank
+from trainium_eks.jobs.objects.identity import in_rank_order
 from trainium_eks.jobs.observed.job_snapshot import ENDED, FAILURES, JobSnapshot, ended_at, wanted_pods
 from trainium_eks.jobs.submit.examples import EXAMPLES
 from trainium_eks.jobs.watch import endings
@@ -121,11 +121,7 @@ def _service(cluster: ClusterState, snapshot: JobSnapshot, about: str) -> Iterat
 
 def _standstill(cluster: ClusterState, snapshot: JobSnapshot, about: str) -> Iterator[Finding]:
     """Yield the fault of a running job without steps, by its logs: without a known line the standstill itself."""
-    launcher = (snapshot.job["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun")
-    try:
-        pods = by_process_rank(snapshot.pods, launcher)
-    except ValueError:
-        pods = sorted(snapshot.pods, key=name_of)
+    pods = in_rank_order(snapshot.job, snapshot.pods)
     log = [*cluster.log(pods[0], False)] if pods else []
     steps = progress(parse_all(log), cluster.now.timestamp(), running=True)
     if steps is not None and not steps.stalled:

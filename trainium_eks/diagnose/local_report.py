@@ -42,10 +42,7 @@ class LocalReport:
 
     @staticmethod
     def load(path: Path, running: Collection[str] = ()) -> "LocalReport":
-        """Return the report in a file, with the stack's processes that run now.
-
-        Raises ReportError.
-        """
+        """Return the report in a file, with the stack's processes that run now. ReportError: it cannot be used."""
         try:
             report = LocalReport.parse(parse_json(path.read_text(encoding="utf-8")))
         except OSError as error:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from trainium_eks.diagnose.hypernodes import shared_members
 from trainium_eks.diagnose.reason import Cause, Reason, fault_reason
 from trainium_eks.jobs.observed.free_capacity import (
     Ask,
@@ -19,26 +18,25 @@ from trainium_eks.jobs.observed.free_capacity import (
 from trainium_eks.jobs.observed.job_snapshot import JobSnapshot
 from trainium_eks.jobs.observed.watched import job_of
 from trainium_eks.kube.cluster import Object, is_bound, is_over, labels_of, name_of
-from trainium_eks.model.catalogue.instances import (
-    EFA_RESOURCE,
-    FABRIC_UNTESTED,
-    INSTANCE_TYPE_LABEL,
-    NEURON_RESOURCE,
-    NVIDIA_RESOURCE,
-)
+from trainium_eks.model.catalogue import instances
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.quantities import shown
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.model.volcano_config import ULTRASERVER_LABELS
 from trainium_eks.observe.faults.catalogue import BY_NAME
+from trainium_eks.topology import tree
 
 _NOT_SHOWN = {
-    NEURON_RESOURCE: "devices-not-shown",
-    NVIDIA_RESOURCE: "devices-not-shown",
-    EFA_RESOURCE: "efa-not-shown",
+    instances.NEURON_RESOURCE: "devices-not-shown",
+    instances.NVIDIA_RESOURCE: "devices-not-shown",
+    instances.EFA_RESOURCE: "efa-not-shown",
     "hugepages": "hugepages-missing",
 }
 """Resource, up to the first dash, to the fault of nodes that have none of it."""
+
+
+Member = tuple[str, str]
+"""Type (``Node`` or ``HyperNode``) and name of a member of a HyperNode."""
 
 
 def reasons(snapshot: JobSnapshot, wanted: Sequence[Ask]) -> Iterator[Reason]:
@@ -183,7 +181,7 @@ def _capacity(snapshot: JobSnapshot, ask: Ask) -> Iterator[Reason]:
     troubled = [node for node in nodes if node.trouble]
     if taints and len(usable) + len(taints) >= ask.count > len(usable):
         key = next(iter(taints.values()))
-        fault = "fabric-untested" if key == FABRIC_UNTESTED.key else "taint-not-tolerated"
+        fault = "fabric-untested" if key == instances.FABRIC_UNTESTED.key else "taint-not-tolerated"
         sentence = f"{_nodes(len(taints), ask)} of {len(nodes)} keep its pods away by the taint {key}"
         yield fault_reason(Cause.TAINT, fault, sentence, taint=key)
     elif troubled and lacking > 0 and len(usable) + len(troubled) >= ask.count:
@@ -304,7 +302,7 @@ def _groups(snapshot: JobSnapshot, ask: Ask) -> list[NodeGroupOutput]:
     selector = ask.spec.get("nodeSelector") or {}
 
     def is_selected(group: NodeGroupOutput) -> bool:
-        labels = {**group.labels, INSTANCE_TYPE_LABEL: group.instance_type}
+        labels = {**group.labels, instances.INSTANCE_TYPE_LABEL: group.instance_type}
         return all(labels.get(key, value) == value for key, value in selector.items())
 
     devices = [resource for resource in ask.each if "/" in resource]
@@ -422,4 +420,32 @@ def _groups_within(hypernodes: Sequence[Object], tier: int) -> dict[str, set[str
         name: nodes(each, frozenset({name}))
         for name, each in by_name.items()
         if int(each["spec"].get("tier", 1)) <= tier
+    }
+
+
+def shared_members(found: Sequence[Object]) -> dict[tuple[str, ...], list[str]]:
+    """Return each group of HyperNodes with common members, and these members.
+
+    The HyperNode to keep comes first: the controller's own, which it would make again, otherwise the oldest.
+    """
+
+    def is_less_wanted(each: Object) -> tuple[bool, str, str]:
+        return not tree.OWNED.items() <= labels_of(each).items(), each["metadata"]["creationTimestamp"], name_of(each)
+
+    parents: dict[Member, list[str]] = {}
+    for each in sorted(found, key=is_less_wanted):
+        for member in _members(each):
+            parents.setdefault(member, []).append(name_of(each))
+    shared: dict[tuple[str, ...], list[str]] = {}
+    for (_, name), names in sorted(parents.items()):
+        if len(names) > 1:
+            shared.setdefault(tuple(names), []).append(name)
+    return shared
+
+
+def _members(hypernode: Object) -> set[Member]:
+    """Return members by name. The controller names all members; only people select nodes by a pattern or by labels."""
+    members = hypernode["spec"].get("members") or ()
+    return {
+        (each["type"], each["selector"]["exactMatch"]["name"]) for each in members if "exactMatch" in each["selector"]
     }

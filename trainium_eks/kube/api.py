@@ -256,5 +256,32 @@ def in_parallel(work: Callable[[Item], Result], items: Sequence[Item], *, thread
             raise
 
 
+def list_kinds(
+    api: Api, kinds: Sequence[tuple[str, str]], namespace: str = "", fields: str = ""
+) -> list[Objects | ClusterError]:
+    """Return the objects of each kind (API version and kind), listed at the same time, or the error of its list. Of
+    kinds that have a namespace only that one's objects, where it is given."""
+
+    def listed(kind: tuple[str, str]) -> Objects | ClusterError:
+        try:
+            return api.list(*kind, namespace=namespace, fields=fields)
+        except ClusterError as error:
+            return error
+
+    return in_parallel(listed, kinds, threads=len(kinds))
+
+
+def readable(answer: Objects | ClusterError) -> Objects | None:
+    """Return the objects of an answer; none of a kind that is not served, and None for a kind that may not be read.
+    Raises every other error."""
+    if isinstance(answer, NoSuchKindError):
+        return []
+    if isinstance(answer, ApiError) and answer.status in (401, 403):
+        return None
+    if isinstance(answer, ClusterError):
+        raise answer
+    return answer
+
+
 def _without_empty(query: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in query.items() if value}

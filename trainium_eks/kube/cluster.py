@@ -1,7 +1,7 @@
 """Objects of Kubernetes: names, labels, conditions, times, and whether a pod runs."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -71,3 +71,14 @@ def minor(version: str) -> tuple[int, int]:
     if found is None:
         raise ValueError(f"{version!r} is not a version")
     return int(found.group(1)), int(found.group(2))
+
+
+def find_volume_users(pods: Iterable[Object], claim_name: str) -> list[Object]:
+    """Return the pods of a namespace for which Kubernetes keeps one of its claims: from their binding to a node until
+    their deletion, finished pods too (kube-controller-manager, ``pvcprotection``, ``podUsesPVC``)."""
+    return [pod for pod in pods if (pod.get("spec") or {}).get("nodeName") and _mounts(pod, claim_name)]
+
+
+def _mounts(pod: Object, claim_name: str) -> bool:
+    volumes = pod["spec"].get("volumes") or ()
+    return any((each.get("persistentVolumeClaim") or {}).get("claimName") == claim_name for each in volumes)

@@ -9,8 +9,9 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from trainium_eks.kube.pod_text import REPORT_CHARACTERS, json_object, mapping
@@ -21,40 +22,26 @@ ERROR_CHANNEL = 3
 """Channel of ``exec`` for the command's end, as a ``Status``."""
 
 
-class NamedObject(Protocol):
-    """An object with a name."""
+@dataclass(frozen=True)
+class Place:
+    """A pod in its namespace, and the file with the credentials to reach it."""
 
-    @property
-    def name(self) -> str:
-        """Return the name."""
-        ...
-
-
-class Caller(Protocol):
-    """The researcher in whose namespace a pod is, and a file with the credentials of that researcher."""
-
-    @property
-    def namespace(self) -> NamedObject:
-        """Return the namespace."""
-        ...
-
-    @property
-    def kubeconfig(self) -> Path:
-        """Return the file."""
-        ...
+    kubeconfig: Path
+    namespace: str
+    pod: str
 
 
 class NoChannelError(Exception):
     """The pod cannot be reached by a channel; the message gives the reason."""
 
 
-def lines(session: Caller, pod: str, container: str, command: Sequence[str]) -> Iterator[str]:
+def lines(place: Place, container: str, command: Sequence[str]) -> Iterator[str]:
     """Yield the lines that a command in a container prints, as they come, until it ends or the iterator is closed.
     NoChannelError: the command cannot be run, or ended with an error."""
-    exec_ = _core(session).connect_get_namespaced_pod_exec
+    exec_ = _core(place.kubeconfig).connect_get_namespaced_pod_exec
     wanted = {"command": list(command), "container": container, "stdout": True, "stderr": True}
     unwanted = {"stdin": False, "tty": False, "_preload_content": False}
-    channel = _opened(lambda: _kubernetes().stream.stream(exec_, pod, session.namespace.name, **wanted, **unwanted))
+    channel = _opened(lambda: _kubernetes().stream.stream(exec_, place.pod, place.namespace, **wanted, **unwanted))
     try:
         rest, complaint = "", ""
         while channel.is_open():
@@ -75,9 +62,8 @@ def lines(session: Caller, pod: str, container: str, command: Sequence[str]) -> 
 class Forwarding:
     """A port of this machine that leads to a pod's port; every connection has a separate WebSocket."""
 
-    def __init__(self, session: Caller, pod: str, port: int, local_port: int) -> None:
-        self._session = session
-        self._pod = pod
+    def __init__(self, place: Place, port: int, local_port: int) -> None:
+        self._place = place
         self._port = port
         self._socket = socket.create_server(("127.0.0.1", local_port))
         self.local_port = int(self._socket.getsockname()[1])
@@ -98,7 +84,7 @@ class Forwarding:
     def _pass(self, here: socket.socket) -> None:
         with here:
             try:
-                way = _port(self._session, self._pod, self._port)
+                way = _port(self._place, self._port)
             except NoChannelError:
                 return  # the browser sees a closed connection; the next one tries again
             there = way.socket(self._port)
@@ -117,14 +103,14 @@ def _pump(here: socket.socket, there: socket.socket) -> None:
             (there if each is here else here).sendall(data)
 
 
-def check_port_forward(session: Caller, pod: str, port: int) -> None:
+def check_port_forward(place: Place, port: int) -> None:
     """Raise NoChannelError unless ports of the pod can be reached."""
-    _port(session, pod, port).close()
+    _port(place, port).close()
 
 
-def _port(session: Caller, pod: str, port: int) -> Any:
-    forward = _core(session).connect_get_namespaced_pod_portforward
-    return _opened(lambda: _kubernetes().stream.portforward(forward, pod, session.namespace.name, ports=str(port)))
+def _port(place: Place, port: int) -> Any:
+    forward = _core(place.kubeconfig).connect_get_namespaced_pod_portforward
+    return _opened(lambda: _kubernetes().stream.portforward(forward, place.pod, place.namespace, ports=str(port)))
 
 
 def _kubernetes() -> Any:
@@ -164,11 +150,11 @@ def _ending(text: str) -> str:
     return f"the command ended with exit code {code}" if code else str(status.get("message") or "it failed")
 
 
-def _core(session: Caller) -> Any:
+def _core(kubeconfig: Path) -> Any:
     official = _kubernetes()
     settings = official.client.Configuration()
     client = official.config.new_client_from_config(
-        str(session.kubeconfig), client_configuration=settings, persist_config=False
+        str(kubeconfig), client_configuration=settings, persist_config=False
     )
     if urlsplit(str(settings.host)).hostname in ("127.0.0.1", "localhost", "::1"):
         settings.proxy = None  # of the environment; a proxy does not reach this machine's own loopback

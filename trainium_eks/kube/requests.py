@@ -125,7 +125,8 @@ class Requests:
                 refused = ApiError.of(error.status, _decoded(error.body))
                 if spent > BUSY_SECONDS or not _is_passing(refused, path):
                     raise refused from error
-                pause = max(pause, _retry_after_seconds(error.headers))
+                later = (error.headers or {}).get("Retry-After", "")
+                pause = max(pause, min(float(later), 10.0) if later.isdigit() else 0.0)
             except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.NameResolutionError) as error:
                 if spent > UNREACHABLE_SECONDS:
                     raise self._unreachable(_last_words(error), error) from error
@@ -212,11 +213,6 @@ def _is_passing(error: ApiError, path: str) -> bool:
     return error.status in (429, 503) or (
         error.status >= 500 and any(trouble in error.message for trouble in _ETCD_PASSING)
     )
-
-
-def _retry_after_seconds(headers: Mapping[str, str] | None) -> float:
-    value = (headers or {}).get("Retry-After", "")
-    return min(float(value), 10.0) if value.isdigit() else 0.0
 
 
 def _socket_options() -> list[tuple[int, int, int]]:

@@ -34,7 +34,7 @@ REMEMBERED = (vpc.SUBNET.token, ec2.LAUNCH_TEMPLATE.token)
 
 def open_backend(options: Mapping[str, Any], region: str, emit: Callable[[Mapping[str, Any]], None]) -> "LocalBackend":
     """Return the backend for a program that is recorded in a separate process."""
-    asked = BackendOptions.from_json(options)
+    asked = BackendOptions(**options)
     paths = Paths(Path(asked.root))
 
     def tell(event: Event) -> None:

@@ -1,6 +1,5 @@
 """``trn local up`` and ``down``: the deployment of a stack's program on this machine."""
 
-import json
 import os
 import shutil
 import time
@@ -10,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainium_eks import whole_file
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import inventory, toolchain
 from trainium_eks.local.changes import Change, LocalCloudError
@@ -22,9 +20,9 @@ from trainium_eks.local.events import BackendOptions, Done, Event, Failed, from_
 from trainium_eks.local.inventory import Item
 from trainium_eks.local.lock import locked
 from trainium_eks.local.makers import Makers
+from trainium_eks.local.nodes.addon_workloads import await_daemon_sets
 from trainium_eks.local.nodes.node_pools import adopted_zones
-from trainium_eks.local.nodes.scale import with_nodes
-from trainium_eks.local.nodes.settling import settle
+from trainium_eks.local.nodes.resizing import with_nodes
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import training_operator
 from trainium_eks.local.releases.training_operator import OperatorSource
@@ -47,19 +45,15 @@ class Reporter(Protocol):
 
     def phase(self, text: str) -> None:
         """Show the current step, named in a few words."""
-        ...
 
     def planned(self, graph: Graph) -> None:
         """Show the plan, recorded before anything starts."""
-        ...
 
     def started(self, started: StartResult) -> None:
         """Show that the control plane runs."""
-        ...
 
     def event(self, event: Event) -> None:
         """Show an event of a resource."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -119,7 +113,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         ClusterError: any other failure.
     """
     answers = _answers(asked)
-    adjust = _adjustment(asked)
+    adjust = with_nodes(asked.nodes, load_project(asked.project).name)
     reporter.phase("Reading the program")
     plan = record(asked.project, asked.stack, adjust=adjust, assumptions=answers or assumptions.Assumptions())
     if answers is None and plan.placeholders:
@@ -146,6 +140,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         before = inventory.load(paths)
         inventory.begin(paths, plan, before)
         tally = _Tally(reporter)
+        addons = {str(each.inputs.get("addonName")) for each in plan.of_type("aws:eks/addon:Addon")}
         options = BackendOptions(
             root=str(paths.root),
             project=str(asked.project),
@@ -153,7 +148,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             server=started.server,
             instance_types=plan.config.get("instanceTypes") or {},
             adopted_zones=adopted_zones(plan.config),
-            csi_drivers=_csi_drivers(plan),
+            csi_drivers=[each.driver.name for each in ADDONS.values() if each.driver and each.name in addons],
             volcano={name: str(path) for name, path in volcano.paths.items()},
             volcano_missing=volcano.missing,
         )
@@ -162,7 +157,7 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         tally.changes["simulated"] = inventory.count_simulated(before, now)
         _delete_all(inventory.find_removed(before, now), Makers(paths, asked.project, programs["helm"]), tally)
         tally.notes += training_operator.settle(graph, paths, operator, reporter.phase)
-        tally.notes += settle(plane.get, reporter.phase)
+        tally.notes += await_daemon_sets(plane.get, reporter.phase)
         tally.notes += [f"not simulated, so not made on this machine: {type_}" for type_ in plan.unjudged]
         if isolation := Chosen.load(paths.pods):
             tally.notes += isolation.sentences()
@@ -177,8 +172,8 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
             real_volcano=any(each.name == "vc-controller-manager" for each in processes.running(paths)),
             seconds=time.monotonic() - begun,
         )
-        _write(paths.outputs, outputs)
-        _write(paths.report, _report(result, paths))
+        processes.write_json(paths.outputs, outputs)
+        processes.write_json(paths.report, _report(result, paths))
         inventory.complete(paths, now)
     return result
 
@@ -219,18 +214,6 @@ def _volcano(graph: Graph, progress: Callable[[str], None]) -> Programs:
     if not any(each.inputs.get("chart") == VOLCANO_CHART for each in releases):
         return Programs()
     return Programs.provided(progress, os.environ)
-
-
-def _csi_drivers(graph: Graph) -> tuple[str, ...]:
-    """Return the names of the storage drivers of the program's add-ons. Each runs on every node despite taints."""
-    names = {str(each.inputs.get("addonName")) for each in graph.of_type("aws:eks/addon:Addon")}
-    return tuple(each.driver.name for each in ADDONS.values() if each.driver and each.name in names)
-
-
-def _adjustment(asked: UpRequest) -> Callable[..., Any]:
-    if asked.nodes is None:
-        return lambda settings: settings
-    return with_nodes(asked.nodes, load_project(asked.project).name)
 
 
 @dataclass
@@ -277,12 +260,7 @@ def _run_program(
     live = Live("trainium_eks.local.backend:open_backend", asdict(options), heard)
     try:
         return record(
-            asked.project,
-            asked.stack,
-            adjust=adjust,
-            live=live,
-            timeout_seconds=PROGRAM_SECONDS,
-            assumptions=answers,
+            asked.project, asked.stack, adjust=adjust, live=live, timeout_seconds=PROGRAM_SECONDS, assumptions=answers
         )
     except ProgramFailedError as error:
         if tally.failures:
@@ -342,10 +320,3 @@ def _kustomizations(graph: Graph, operator: OperatorSource) -> dict[str, str]:
     if operator.program is not None:
         reason = "its program runs on this machine instead of in a Deployment"
     return {each.name: reason for each in graph.of_type("kubernetes:kustomize/v2:Directory")}
-
-
-def _write(file: Path, data: Mapping[str, Any]) -> None:
-    try:
-        whole_file.write(file, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise LocalCloudError(f"{file} cannot be written: {error.strerror}") from None

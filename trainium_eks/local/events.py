@@ -1,6 +1,6 @@
 """The messages between ``trn local up`` and the program's process, as JSON: the backend's options, and its events."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ class BackendOptions:
     server: str
     instance_types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The config's changes of the catalogue."""
-    csi_drivers: tuple[str, ...] = ()
+    csi_drivers: Sequence[str] = ()
     """Names of the storage drivers that run on every node."""
     volcano: Mapping[str, str] = field(default_factory=dict)
     """Paths of Volcano's programs by name: all or none."""
@@ -25,11 +25,6 @@ class BackendOptions:
     """Why Volcano's programs are missing."""
     adopted_zones: Mapping[str, str] = field(default_factory=dict)
     """Zone id of each subnet that the stack adopts."""
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> "BackendOptions":
-        """Return the options of ``asdict``."""
-        return BackendOptions(**{**data, "csi_drivers": tuple(data["csi_drivers"])})
 
 
 @dataclass(frozen=True)
@@ -76,10 +71,7 @@ def to_json(event: Event) -> dict[str, Any]:
 def from_json(data: Mapping[str, Any]) -> Event:
     """Return the event that :func:`to_json` wrote."""
     rest = dict(data)
-    match rest.pop("event"):
-        case "Done":
-            return Done(**rest | {"change": Change(rest["change"]), "notes": tuple(rest["notes"])})
-        case "Failed":
-            return Failed(**rest)
-        case _:
-            return Working(**rest)
+    kind = rest.pop("event")
+    if kind == "Done":
+        return Done(**rest | {"change": Change(rest["change"]), "notes": tuple(rest["notes"])})
+    return (Failed if kind == "Failed" else Working)(**rest)

@@ -13,8 +13,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from trainium_eks import whole_file
 from trainium_eks.local.changes import Change, LocalCloudError
+from trainium_eks.local.control_plane.processes import write_json
 from trainium_eks.local.makers import kind_of, made_as, reference_of
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
@@ -133,8 +133,4 @@ def _write(file: Path, items: list[Item]) -> None:
     """Write the items in the form of Pulumi's state, which ``trn doctor`` compares with the cluster."""
     # As in Pulumi's state, a resource with an id exists.
     states = [{**asdict(each), "id": each.urn, "ignoreChanges": each.ignore_changes} for each in items]
-    data = {"version": 3, "deployment": {"resources": states}}
-    try:
-        whole_file.write(file, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise LocalCloudError(f"{file} cannot be written: {error.strerror}") from None
+    write_json(file, {"version": 3, "deployment": {"resources": states}})

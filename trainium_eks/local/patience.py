@@ -31,20 +31,27 @@ class Patience:
         self._seconds = seconds
         self._waiting = waiting
         self._stopping = stopping or threading.Event()
-        self._started = time.monotonic()
+        self._started = self._looked = time.monotonic()
+        self._deadline = self._started + seconds
         self._pause = SHORTEST_SECONDS
         self._told = ""
 
+    def renew(self) -> None:
+        """Let the time begin anew, after progress."""
+        self._deadline = time.monotonic() + self._seconds
+
     def wait(self, reason: str) -> bool:
         """Pause before the next look; return False when the time is over."""
-        spent = time.monotonic() - self._started
-        if spent >= self._seconds or self._stopping.is_set():
+        now = time.monotonic()
+        if now >= self._deadline or self._stopping.is_set():
             return False
-        if spent > QUIET_SECONDS and reason != self._told:
+        if now - self._started > QUIET_SECONDS and reason != self._told:
             self._told = reason
             self._waiting(reason)
-        self._stopping.wait(min(self._pause, self._seconds - spent))
+        # A thousand nodes are 5 MB: looking must not take the API server's time from making them.
+        self._stopping.wait(min(max(self._pause, 3 * (now - self._looked)), self._deadline - now))
         self._pause = min(self._pause * 1.3, LONGEST_SECONDS)
+        self._looked = time.monotonic()
         return True
 
     def describe_end(self, what: str) -> str:

@@ -14,7 +14,7 @@ from trainium_eks.aws.sessions import Aws, AwsError, CannotAskError, GroupSize, 
 from trainium_eks.model.catalogue.training_images import MIRROR_PREFIX
 from trainium_eks.model.finding import Status
 from trainium_eks.operate.cleanup import orphans
-from trainium_eks.operate.cleanup.stack_tags import Marks
+from trainium_eks.operate.cleanup.left_over import Marks
 
 REGION = "us-west-2"
 REPOSITORY = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/trn/training"

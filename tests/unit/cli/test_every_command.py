@@ -236,7 +236,7 @@ def test_command_is_shown_shell_quoted(monkeypatch, capsys):
 )
 @pytest.mark.parametrize("as_json", [False, True])
 def test_failed_command_reports_its_error(monkeypatch, error, code, told, as_json):
-    monkeypatch.setattr("trainium_eks.cli.jobs.train.open_team", raising(error))
+    monkeypatch.setattr("trainium_eks.cli.jobs.training.open_team", raising(error))
     # After `--` stand the script's own arguments.
     shown = CliRunner().invoke(app, ["train", "--stack", "dev", *(["--json"] if as_json else []), "--", "--json"])
     assert shown.exit_code == code

@@ -11,7 +11,7 @@ from training_jobs import job
 from trainium_eks.aws.sessions import GroupSize
 from trainium_eks.client import reading, scaling, submitting, team
 from trainium_eks.client.failure import CommandError, failure_of
-from trainium_eks.client.train_request import request_of
+from trainium_eks.client.submitting import request_of
 from trainium_eks.jobs.objects.job import Program
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.submit.requests import Submission

@@ -13,8 +13,8 @@ from watched_team import end
 
 from trainium_eks.client import ending, follow, reading, team
 from trainium_eks.client.failure import CommandError
+from trainium_eks.client.submitting import read_options
 from trainium_eks.client.team import TrainOptions, connect
-from trainium_eks.client.train_request import read_options
 from trainium_eks.jobs.objects.options import Option
 from trainium_eks.kube.api import Api
 

@@ -30,6 +30,17 @@ def test_nat_mode_and_zone_order_do_not_rename_resources(record):
     assert one == other
 
 
+def test_nodes_wait_for_endpoints_and_for_what_lets_them_in(record):
+    waited = []
+
+    def program():
+        network = Network("net", {**REGION, "interface_endpoints": ["ecr.api"]})
+        waited.extend(each.pulumi_resource_name for each in network.egress)
+
+    record(program)
+    assert {"net-endpoints-tls", "net-endpoint-ecr-api", "net-s3", "net-public-internet"} <= set(waited)
+
+
 def test_existing_network_makes_nothing_and_has_the_same_outputs(record):
     asked = []
 

@@ -21,7 +21,7 @@ def server(version):
             raise version
         return version
 
-    def listed(_, kind, namespace):
+    def listed(_, kind, namespace, fields):
         assert namespace == "team"
         if kind == "Pod":
             raise ApiError(403, "Forbidden", "forbidden")

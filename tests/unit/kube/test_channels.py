@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -13,9 +14,9 @@ from staging_servers import Handler, serving
 
 from trainium_eks.kube import pod_channels
 from trainium_eks.kube.async_client import ApiClient, ApiStatusError, UnreachableError
-from trainium_eks.kube.pod_channels import Forwarding, NoChannelError
+from trainium_eks.kube.pod_channels import Forwarding, NoChannelError, Place
 
-SESSION = SimpleNamespace(namespace=SimpleNamespace(name="team"), kubeconfig=None)
+PLACE = Place(Path("kubeconfig"), "n", "p")
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def run(monkeypatch):
         channel.read_channel.side_effect = {pod_channels.ERROR_CHANNEL: end}.get
         monkeypatch.setattr("kubernetes.stream.stream", lambda *_, **__: channel)
         try:
-            for line in pod_channels.lines(SESSION, "p", "c", ["x"]):
+            for line in pod_channels.lines(PLACE, "c", ["x"]):
                 found.append(line)
         except NoChannelError as error:
             why = str(error)
@@ -69,13 +70,13 @@ def test_refused_channel_is_reported_without_its_headers(monkeypatch):
     monkeypatch.setattr(pod_channels, "_core", lambda _: SimpleNamespace(connect_get_namespaced_pod_portforward=""))
     monkeypatch.setattr("kubernetes.stream.portforward", refused)
     with pytest.raises(NoChannelError, match=r"^Handshake status 403 Forbidden$"):
-        pod_channels.check_port_forward(SESSION, "p", 80)
+        pod_channels.check_port_forward(PLACE, 80)
 
 
 def test_a_forwarded_port_passes_bytes_both_ways_until_one_side_closes(monkeypatch):
     near, far = socket.socketpair()
     monkeypatch.setattr(pod_channels, "_port", lambda *_: SimpleNamespace(socket=lambda _: near))
-    forwarding = Forwarding(SESSION, "p", 80, 0)
+    forwarding = Forwarding(PLACE, 80, 0)
     with socket.create_connection(("127.0.0.1", forwarding.local_port), timeout=60) as browser, far:
         far.settimeout(60)
         browser.sendall(b"asks")

@@ -1,13 +1,13 @@
 """``trn check``: a test of quotas, capacity and rights on AWS before an ``up`` begins."""
 
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from trainium_eks.aws.account import Account, NoCredentialsError, NotCheckedError, RequestError
 from trainium_eks.cli.shared import output, recording
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.console import show_sections
@@ -55,10 +55,8 @@ def check(stack: Stack = "", as_json: Json = False, no_color: NoColor = False, d
 def look(graph: Graph, *, quiet: bool = False) -> Report:
     """Check a recorded program against AWS, with a spinner at a terminal. CommandError: the program names no region."""
     try:
-        if quiet or not sys.stderr.isatty():
-            return preflight.look(graph)
-
-        with Console(stderr=True).status(f"Asking AWS about {graph.stack}"):
+        shown = not quiet and sys.stderr.isatty()
+        with Console(stderr=True).status(f"Asking AWS about {graph.stack}") if shown else nullcontext():
             return preflight.look(graph)
     except ValueError as error:
         raise UsageError(str(error)) from None
@@ -87,14 +85,3 @@ def _summary(report: Report) -> Any:
         why = f"None of {len(report.findings)} checks could be made: {report.findings[0].text}"
         return Text(f"? {why}.", "bold yellow")
     return Text(f"✓ No check fails for {stack}: {rest}.", "bold green")
-
-
-def signed_in(account: Account) -> Account:
-    """Return the account. CommandError: there are no credentials for it, or AWS does not take them."""
-    try:
-        account.caller()
-    except NoCredentialsError as error:
-        raise UsageError(str(error)) from None
-    except (NotCheckedError, RequestError):
-        pass  # each finding repeats the error
-    return account

@@ -13,7 +13,8 @@ from typing import Any
 
 from trainium_eks.client.cluster_access import open_stack
 from trainium_eks.client.failure import CommandError
-from trainium_eks.kube.volume_users import find_volume_users
+from trainium_eks.client.notices import Say, unrepeated
+from trainium_eks.kube.cluster import find_volume_users
 from trainium_eks.model.validation.parsing import parse_json
 from trainium_eks.operate.cleanup.state import StackState, StateError
 
@@ -109,16 +110,11 @@ def preview_claims(project: Path, stack: str, arguments: Sequence[str]) -> tuple
         raise CommandError(f"pulumi preview: {said}") from None
 
 
-def ask_cluster(project: Path, stack: str) -> Ask:
-    """Return a function that reads the holders from the stack's cluster, with the kubeconfig of the stack's outputs; it
-    raises a :class:`CommandError` when the cluster cannot be asked."""
-
-    def ask(claims: Iterable[Claim]) -> tuple[Holder, ...]:
-        with open_stack(stack, project) as api:
-            pods = {name: api.list("v1", "Pod", namespace=name) for name in {each.namespace for each in claims}}
-        return tuple(holder for claim in claims for holder in holders(claim, pods[claim.namespace]))
-
-    return ask
+def find_holders(project: Path, stack: str, claims: Iterable[Claim]) -> tuple[Holder, ...]:
+    """Return the pods of the stack's cluster that hold claims. CommandError: the cluster cannot be asked."""
+    with open_stack(stack, project) as api:
+        pods = {name: api.list("v1", "Pod", namespace=name) for name in {each.namespace for each in claims}}
+    return tuple(holder for claim in claims for holder in holders(claim, pods[claim.namespace]))
 
 
 def holders(claim: Claim, pods: Iterable[Mapping[str, Any]]) -> tuple[Holder, ...]:
@@ -159,14 +155,12 @@ def refusal(found: Sequence[Holder]) -> str:
     return "\n".join(lines)
 
 
-def wait(claims: Sequence[Claim], ask: Ask, say: Callable[[str], None]) -> None:
+def wait(claims: Sequence[Claim], ask: Ask, say: Say) -> None:
     """Wait until no pod holds the claims; report the pods whenever they change."""
-    before: tuple[str, ...] = ()
+    say = unrepeated(say)
     while found := ask(claims):
-        lines = tuple(_listed(found))
-        if lines != before:
-            say("\n".join(["Waiting for the pods that hold them (Ctrl-C stops; nothing has been changed):", *lines]))
-            before = lines
+        title = "Waiting for the pods that hold them (Ctrl-C stops; nothing has been changed):"
+        say("\n".join([title, *_listed(found)]))
         time.sleep(PAUSE_SECONDS)
 
 

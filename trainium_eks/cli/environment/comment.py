@@ -3,9 +3,8 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,7 +13,7 @@ from trainium_eks.cli.shared import output, programs, recording
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, Stack, Stub
 from trainium_eks.cli.shared.programs import Programs, document
-from trainium_eks.client.failure import FAILED, CommandError, UsageError, complain
+from trainium_eks.client.failure import FAILED, UsageError
 from trainium_eks.client.project import check_stack, find_project
 from trainium_eks.operate.review import review, scrubbing
 from trainium_eks.operate.review.comment import PLATFORMS, render
@@ -23,22 +22,6 @@ from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording.project import load_project
 
 app = App(asks_cloud=False)
-
-
-class PlatformName(StrEnum):
-    """Platform on which the comment is posted."""
-
-    github = "github"
-    gitlab = "gitlab"
-    bitbucket = "bitbucket"
-
-
-class FailOn(StrEnum):
-    """Verdicts that fail the command."""
-
-    blocked = "blocked"
-    review = "review"
-    never = "never"
 
 
 @app.command(example="trn comment --stack prod --against origin/main --output comment.md")
@@ -51,12 +34,15 @@ def comment(
         Path | None, typer.Option("--preview", help="Output of `pulumi preview --json --show-sames`.")
     ] = None,
     preflight: Annotated[Path | None, typer.Option("--preflight", help="Output of `trn check --json`.")] = None,
-    platform: Annotated[PlatformName, typer.Option("--platform", help="Markdown dialect.")] = PlatformName.github,
+    platform: Annotated[
+        Literal["github", "gitlab", "bitbucket"], typer.Option("--platform", help="Markdown dialect.")
+    ] = "github",
     output: Annotated[Path | None, typer.Option("--output", help="Write the comment to this file.")] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Also keep both plans in this folder.")] = None,
     fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="Exit with 1 for this verdict or a worse one.")
-    ] = FailOn.blocked,
+        Literal["blocked", "review", "never"],
+        typer.Option("--fail-on", help="Exit with 1 for this verdict or a worse one."),
+    ] = "blocked",
     accept_losses: Annotated[
         bool, typer.Option("--accept-losses", help="Do not block on lost data or jobs; a person has approved it.")
     ] = False,
@@ -76,14 +62,11 @@ def comment(
 
     Exit code: 0; 1 for a verdict of --fail-on; 2 for wrong usage.
     """
-    try:
-        programs = _programs(stack, against, before, after, preview, directory, stub)
-        if save is not None:
-            programs.keep(save)
-        judged = replace(_review(programs, stack, directory, preflight), losses_accepted=accept_losses, commit=commit)
-        _write(_text(judged, programs, platform, scrub or (), link, show_accounts=show_account_ids), output)
-    except CommandError as failure:
-        raise typer.Exit(complain(failure)) from None
+    programs = _programs(stack, against, before, after, preview, directory, stub)
+    if save is not None:
+        programs.keep(save)
+    judged = replace(_review(programs, stack, directory, preflight), losses_accepted=accept_losses, commit=commit)
+    _write(_text(judged, programs, platform, scrub or (), link, show_accounts=show_account_ids), output)
     failing = {"blocked": ("BLOCKED",), "review": ("BLOCKED", "REVIEW"), "never": ()}[fail_on]
     raise typer.Exit(FAILED if judged.outcome in failing else 0)
 

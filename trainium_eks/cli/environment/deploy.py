@@ -11,9 +11,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -43,18 +43,10 @@ CONFIRMED = ("--yes", "-y", "--non-interactive")
 """Arguments with which pulumi asks nothing, and so we do not."""
 
 
-class Operation(StrEnum):
-    """Operation of `trn deploy`."""
-
-    preview = "preview"
-    up = "up"
-    destroy = "destroy"
-
-
 @app.command(context_settings={"ignore_unknown_options": True}, example="trn deploy preview --stack dev -- --diff")
 def deploy(
     context: typer.Context,
-    operation: Annotated[Operation, typer.Argument(help="preview, up or destroy.")],
+    operation: Annotated[Literal["preview", "up", "destroy"], typer.Argument(help="preview, up or destroy.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="Further arguments for pulumi, after --.")] = None,
     stack: Stack = "",
     directory: Directory = None,
@@ -74,7 +66,7 @@ def deploy(
         raise UsageError("\n".join(missing))
     with recording.spinner(f"Recording {stack}"):
         graph = recording.record(project, stack)
-    run(operation.value, graph, project, arguments or [])
+    run(operation, graph, project, arguments or [])
 
 
 @dataclass(frozen=True)
@@ -234,7 +226,7 @@ def confirm_cost(graph: Graph, arguments: Sequence[str], hourly_usd: float) -> N
 
 def spare_jobs(graph: Graph, project: Path, arguments: Sequence[str], *, patient: bool) -> None:
     """Stop before an update that pods would hold up half-way; with ``patient``, wait for them."""
-    ask = claims.ask_cluster(project, graph.stack)
+    ask = partial(claims.find_holders, project, graph.stack)
     try:
         going = claims.preview_claims(project, graph.stack, arguments)
     except CommandError as failure:

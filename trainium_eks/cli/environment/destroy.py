@@ -60,14 +60,12 @@ def prepare(graph: Graph, project: Path, arguments: Sequence[str]) -> list[str]:
                 f"  To destroy it without an export: {NO_EXPORT}. What S3 lacks is lost then.",
             ) from None
         return others
-    if any(state.of_type(CLUSTER)):
-        confirmed = any(each in CONFIRMED for each in arguments)
+    has_cluster, confirmed = any(state.of_type(CLUSTER)), any(each in CONFIRMED for each in arguments)
+    if has_cluster:
         confirm_job_end(running_jobs(graph.stack, project), confirmed=confirmed)
-        export(state, graph.stack, project, minutes)
-        if confirmed:  # pulumi has not asked yet otherwise
-            delete_claims(graph.stack, project)
-        return others
     export(state, graph.stack, project, minutes)
+    if has_cluster and confirmed:  # pulumi has not asked yet otherwise
+        delete_claims(graph.stack, project)
     return others
 
 

@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from trainium_eks.cli.environment import doctor_alerts
-from trainium_eks.cli.environment.doctor_alerts import SCHEMA_VERSION, SEVERITIES
+from trainium_eks.cli.environment.doctor_alerts import SEVERITIES
 from trainium_eks.cli.shared import examine, output
 from trainium_eks.cli.shared.command import App
-from trainium_eks.cli.shared.console import show_sections, table
+from trainium_eks.cli.shared.console import answer, show_sections, table
 from trainium_eks.cli.shared.report import counted, sections
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
@@ -118,22 +118,16 @@ def _page(cluster: ClusterOptions, name: str) -> bool:
         return False
     text = runbook.page(alert) if alert else f"# {name}\n\n{catalogue.BY_NAME[name].page()}"
     text = text.replace("STACK", cluster.stack) if cluster.stack else text
-    if cluster.as_json:
-        page = {"name": alert or name, "severity": severities.get(alert, ""), "text": text}
-        output.write_json({"schemaVersion": SCHEMA_VERSION, "alert" if alert else "fault": page})
-    else:
-        output.write(as_typed(text))
+    page = {"name": alert or name, "severity": severities.get(alert, ""), "text": text}
+    output.answer(cluster, {"alert" if alert else "fault": page}, as_typed(text).removesuffix("\n"))
     return True
 
 
 def _list(cluster: ClusterOptions) -> None:
     found = [(name, severity, runbook.about(name)) for name, severity in rules.severities().items()]
     faults = [(each.name, each.symptom) for each in catalogue.FAULTS]
-    if cluster.as_json:
-        listed = [{"name": name, "severity": severity, "about": about} for name, severity, about in found]
-        named = [{"name": name, "about": symptom} for name, symptom in faults]
-        output.write_json({"schemaVersion": SCHEMA_VERSION, "alerts": listed, "faults": named})
-        return
+    listed = [{"name": name, "severity": severity, "about": about} for name, severity, about in found]
+    named = [{"name": name, "about": symptom} for name, symptom in faults]
     of_faults = table("FAULT", "YOU SEE", folded=("YOU SEE",))
     for name, symptom in faults:
         of_faults.add_row(name, Text(symptom.replace("`", "")))
@@ -141,4 +135,4 @@ def _list(cluster: ClusterOptions) -> None:
     for name, severity, about in found:
         of_alerts.add_row(name, Text(severity, SEVERITIES.get(severity, "")), Text(about.replace("`", "")))
     hint = Text(as_typed("trn doctor NAME prints a page, trn doctor says what is wrong with the stack now."))
-    show_sections([of_faults, of_alerts, hint], no_color=cluster.no_color)
+    answer(cluster, {"alerts": listed, "faults": named}, of_faults, of_alerts, hint)

@@ -8,14 +8,12 @@ import json
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from http.client import HTTPException
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from trainium_eks.cli.shared import output
-from trainium_eks.cli.shared.console import show_sections
+from trainium_eks.cli.shared.console import answer
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, CommandError, as_typed
 from trainium_eks.client.session import Session, open_session
@@ -23,19 +21,14 @@ from trainium_eks.kube import pod_channels
 from trainium_eks.kube.api import ApiError
 from trainium_eks.kube.cluster import is_ready, name_of
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.model.config import namespaces
-from trainium_eks.model.outputs import NamespaceOutput
+from trainium_eks.model.config.namespaces import MONITORING
 from trainium_eks.observe.alerts import firing as answers
 from trainium_eks.observe.alerts.firing import Firing
 
-NAMESPACE = NamespaceOutput(name=namespaces.MONITORING, queues=(), service_account="", claim="")
 LABELS = "app.kubernetes.io/name=prometheus"
 """Labels that the operator gives to Prometheus' pods."""
 PORT = 9090
 ANSWER_SECONDS = 15
-
-SCHEMA_VERSION = 1
-"""Version of the documents of pages and alerts; changes when a field is removed or changes meaning."""
 
 SEVERITIES = {"critical": "bold red", "warning": "yellow"}
 
@@ -43,11 +36,7 @@ SEVERITIES = {"critical": "bold red", "warning": "yellow"}
 def run(cluster: ClusterOptions) -> int:
     """Show the alerts that fire in a stack, the most urgent first; return the exit code."""
     found = _firing(cluster)
-    if cluster.as_json:
-        alerts = [each.to_json() for each in found]
-        output.write_json({"schemaVersion": SCHEMA_VERSION, "stack": cluster.stack, "alerts": alerts})
-    else:
-        show_sections([_section(found)], no_color=cluster.no_color)
+    answer(cluster, {"stack": cluster.stack, "alerts": [each.to_json() for each in found]}, _section(found))
     return FAILED if any(each.state == "firing" for each in found) else 0
 
 
@@ -74,8 +63,7 @@ def _lines(alert: Firing) -> Iterator[Text]:
 
 def _firing(cluster: ClusterOptions) -> list[Firing]:
     try:
-        with open_session(cluster) as team:
-            session = replace(team, namespace=NAMESPACE)
+        with open_session(cluster) as session:
             pod = _pod(session)
             with _forwarded(session, pod) as url:
                 return _ask(url, pod)
@@ -86,25 +74,25 @@ def _firing(cluster: ClusterOptions) -> list[Firing]:
 def _pod(session: Session) -> str:
     """Return the name of a ready Prometheus pod: all copies compute the same alerts."""
     try:
-        found = session.api.list("v1", "Pod", namespace=NAMESPACE.name, labels=LABELS)
+        found = session.api.list("v1", "Pod", namespace=MONITORING, labels=LABELS)
     except ApiError as error:
         if error.status not in (401, 403):
             raise
         raise CommandError(f"{_refused(session)}: {error}") from None
     if not found:
-        title = f"there is no Prometheus in the cluster (no pod {LABELS} in the namespace {NAMESPACE.name})"
+        title = f"there is no Prometheus in the cluster (no pod {LABELS} in the namespace {MONITORING})"
         where = "the local cloud runs none" if session.is_local else "`observability.metrics` in the config installs it"
         raise CommandError(f"{title}: {where}")
     ready = [pod for pod in found if is_ready(pod)]
     if not ready:
         names = ", ".join(map(name_of, found))
-        raise CommandError(f"Prometheus is not ready ({names}): kubectl describe pods --namespace {NAMESPACE.name}")
+        raise CommandError(f"Prometheus is not ready ({names}): kubectl describe pods --namespace {MONITORING}")
     return name_of(ready[0])
 
 
 def _refused(session: Session) -> str:
     return (
-        f"{session.kubeconfig} may not reach pods of the namespace {NAMESPACE.name}, which are the administrators'; "
+        f"{session.kubeconfig} may not reach pods of the namespace {MONITORING}, which are the administrators'; "
         "give one that may with --kubeconfig"
     )
 
@@ -112,11 +100,12 @@ def _refused(session: Session) -> str:
 @contextmanager
 def _forwarded(session: Session, pod: str) -> Iterator[str]:
     """Yield the address on this machine that leads to the pod."""
+    place = pod_channels.Place(session.kubeconfig, MONITORING, pod)
     try:
-        pod_channels.check_port_forward(session, pod, PORT)
+        pod_channels.check_port_forward(place, PORT)
     except pod_channels.NoChannelError as error:
         raise CommandError(f"{_refused(session)}: {error}") from None
-    forwarding = pod_channels.Forwarding(session, pod, PORT, 0)
+    forwarding = pod_channels.Forwarding(place, PORT, 0)
     try:
         yield f"http://127.0.0.1:{forwarding.local_port}"
     finally:

@@ -1,7 +1,6 @@
 """``trn fabric``: the judged reports of gangs that test the nodes and the network of node groups."""
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Group
@@ -21,13 +20,6 @@ from trainium_eks.jobs.objects.options import TrainOptions
 app = App()
 
 
-class Benchmark(StrEnum):
-    """Benchmark of `trn fabric --tool`."""
-
-    nccom_test = "nccom-test"
-    nccl_tests = "nccl-tests"
-
-
 @app.command(example="trn fabric --group trn1-32xl-ng1 --against last")
 @with_cluster_options
 def fabric(
@@ -42,7 +34,8 @@ def fabric(
         str, typer.Option("--against", metavar="last|FILE", help="Compare with the last good report.")
     ] = "",
     tool: Annotated[
-        Benchmark | None, typer.Option("--tool", help="Run this benchmark within each node instead.")
+        Literal["nccom-test", "nccl-tests"] | None,
+        typer.Option("--tool", help="Run this benchmark within each node instead."),
     ] = None,
     image: Annotated[
         str | None, typer.Option("--image", help="Container image; default: the one `trn train` uses.")
@@ -56,7 +49,7 @@ def fabric(
     """
     asked = TrainOptions(tuple(arguments or ()), image=image, group=group, nodes=nodes)
     with open_session(cluster) as session:
-        results = fabric_test.test(session, asked, against, tool.value if tool else None)
+        results = fabric_test.test(session, asked, against, tool)
     parts = []
     for each in results:
         size = f"{len(each.report.get('nodes', ()))} nodes of {each.group.instance_type}"

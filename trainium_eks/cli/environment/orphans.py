@@ -10,19 +10,18 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from trainium_eks.aws.account import Account
-from trainium_eks.cli.environment import check
+from trainium_eks.aws.account import Account, NoCredentialsError, NotCheckedError, RequestError
 from trainium_eks.cli.shared import output, report, stack_state
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
-from trainium_eks.client.failure import FAILED, CommandError, as_typed
+from trainium_eks.client.failure import FAILED, CommandError, UsageError, as_typed
 from trainium_eks.client.project import find_project
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.finding import Report, Status
 from trainium_eks.operate.cleanup import orphans as search
+from trainium_eks.operate.cleanup.left_over import Marks
 from trainium_eks.operate.cleanup.recovery import OPERATIONS
-from trainium_eks.operate.cleanup.stack_tags import Marks
 
 app = App()
 
@@ -74,7 +73,13 @@ def look(stack: str, state: Path | None, cluster: str | None, region: str | None
     if cluster is None or state is not None:
         otherwise = ",\n  or look for what belongs to one cluster: trn orphans --cluster NAME --region REGION"
         held = stack_state.load(stack, state, project, otherwise)
-    account = check.signed_in(Account(stack_state.region(held, region, project, stack)))
+    account = Account(stack_state.region(held, region, project, stack))
+    try:
+        account.caller()
+    except NoCredentialsError as error:
+        raise UsageError(str(error)) from None
+    except (NotCheckedError, RequestError):
+        pass  # each finding repeats the error
     return search.look(account, Marks(cluster=cluster) if cluster is not None else Marks(stack=stack), held)
 
 

@@ -57,16 +57,13 @@ def plan(
     for wrong usage.
     """
     kinds = _kinds(fail_on)
-    try:
-        if kinds and against is None:
-            raise UsageError("--fail-on needs --against: without it there are no changes")
-        found = _make(find_project(directory), stack, against, stub, as_json=as_json, accept_losses=accept_losses)
-        if save is not None:
-            from trainium_eks.cli.shared import plan_report
+    if kinds and against is None:
+        raise UsageError("--fail-on needs --against: without it there are no changes")
+    found = _make(find_project(directory), stack, against, stub, as_json=as_json, accept_losses=accept_losses)
+    if save is not None:
+        from trainium_eks.cli.shared import plan_report
 
-            plan_report.save(found, save)
-    except CommandError as failure:
-        raise typer.Exit(output.tell(failure, as_json=as_json)) from None
+        plan_report.save(found, save)
     try:
         _show(found, as_json=as_json, no_color=no_color)
     except CommandError as failure:

@@ -50,7 +50,7 @@ def cancel(
             _agree(cluster, team.namespace, wanted)
         done = [team.cancel(each, silent if cluster.as_json else say) for each in wanted]
         text = "\n".join(map(_text, done)) if done else "Nothing to end: no job is under way."
-        output.answer({"jobs": [each.to_json() for each in done]}, text, as_json=cluster.as_json)
+        output.answer(cluster, {"jobs": [each.to_json() for each in done]}, text)
         left = [each.name for each in done if each.pods_left]
         if left and not cluster.as_json:
             # Only pods that stay need the doctor's modules.

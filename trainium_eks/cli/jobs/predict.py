@@ -10,8 +10,8 @@ from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client import sagemaker, serving
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError, as_typed
-from trainium_eks.client.notices import Say, notice, say, silent
+from trainium_eks.client.failure import FAILED, CommandError, as_typed
+from trainium_eks.client.notices import Say, notice, silent, unrepeated
 from trainium_eks.client.sagemaker import ManagedJob
 from trainium_eks.client.sagemaker_serving import SageMakerModels
 from trainium_eks.client.serving import ModelRequest
@@ -96,21 +96,18 @@ def predict(
         follows = f"trn logs {batch.name} follows it"
         if not follow:
             said = as_typed(f"Job {batch.name} in {namespace}; {follows}")
-            output.answer({**document, "state": "submitted"}, said, as_json=cluster.as_json)
+            output.answer(cluster, {**document, "state": "submitted"}, said)
             return
         shown = _LogDisplay(silent if cluster.as_json else notice)
-        try:
+        with output.still_running(f"The Job {batch.name} is still running; {follows}"):
             end = batch_jobs.follow(
                 session.api, namespace, batch.name, CONTAINER, line=shown.line, waiting=shown.waiting
             )
-        except KeyboardInterrupt:
-            say(as_typed(f"\nThe Job {batch.name} is still running; {follows}"))
-            raise typer.Exit(INTERRUPTED) from None
     message = "" if end.succeeded else shown.said or end.message
     if not end.succeeded and not cluster.as_json:
         raise CommandError(f"{DATA}/{source} is not predicted: {message}")
     document |= {"state": "complete" if end.succeeded else "failed", "message": message, "rows": shown.rows}
-    output.answer(document, f"{DATA}/{target}: {shown.rows:,} predictions", as_json=cluster.as_json)
+    output.answer(cluster, document, f"{DATA}/{target}: {shown.rows:,} predictions")
     raise typer.Exit(0 if end.succeeded else FAILED)
 
 
@@ -119,7 +116,8 @@ class _LogDisplay:
 
     def __init__(self, tell: Say) -> None:
         self._tell = tell
-        self._waited = ""
+        self.waiting = unrepeated(lambda why: tell(f"Waiting: {why}"))
+        """Tells the reason of a wait, once."""
         self.rows = 0
         self.said = ""
         """Last line of the log without a count."""
@@ -133,11 +131,6 @@ class _LogDisplay:
             self.said = text.strip()[:LINE_CHARACTERS]
             self._tell(self.said)
 
-    def waiting(self, why: str) -> None:
-        if why != self._waited:
-            self._waited = why
-            self._tell(f"Waiting: {why}")
-
 
 def _ask(cluster: ClusterOptions, name: str, texts: list[str]) -> None:
     """Show an endpoint's predictions of texts, the namespace's or the stack's."""
@@ -149,9 +142,7 @@ def _ask(cluster: ClusterOptions, name: str, texts: list[str]) -> None:
         f"{each.get('label')}  {each.get('score'):.3f}  {printable(text)}"
         for text, each in zip(texts, rows or (), strict=False)
     )
-    output.answer(
-        {"name": name, "answer": answer}, "" if cluster.as_json else "\n".join(lines), as_json=cluster.as_json
-    )
+    output.answer(cluster, {"name": name, "answer": answer}, "" if cluster.as_json else "\n".join(lines))
 
 
 def _transform(
@@ -178,13 +169,10 @@ def _transform(
     models.serving.predict(made, source, target)
     if follow:
         notice(f"{name} is under way: trn logs {name} -f, trn cancel {name}")
-        try:
+        with output.still_running(f"The job {name} is still running; trn logs {name} follows it"):
             transform = ManagedJob(models.jobs, name)
             transform.wait()
             ended = transform.state()
-        except KeyboardInterrupt:
-            say(as_typed(f"\nThe job {name} is still running; trn logs {name} follows it"))
-            raise typer.Exit(INTERRUPTED) from None
         models.serving.forget(name)
         if ended.state != "Completed":
             why = f"the job is {ended.state}{sagemaker.why(ended)}; trn logs {name} shows more"
@@ -192,4 +180,4 @@ def _transform(
     state = "complete" if follow else "submitted"
     said = f"{target}: the predictions" if follow else as_typed(f"Job {name}; trn logs {name} -f follows it")
     document = {"namespace": made.namespace, "job": name, "output": target, "state": state}
-    output.answer(document, said, as_json=cluster.as_json)
+    output.answer(cluster, document, said)

@@ -12,7 +12,7 @@ from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_optio
 from trainium_eks.client import logs, reading
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import CommandError, UsageError
-from trainium_eks.client.notices import Say, notice, silent
+from trainium_eks.client.notices import Say, notice, silent, unrepeated
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.observed.watched import WatchedJob, of
 from trainium_eks.jobs.watch import profiling
@@ -60,7 +60,7 @@ def profile(
         )
     )
     document = {"directory": directory, "steps": done, "job": name, "view": views}
-    output.answer(document, text, as_json=cluster.as_json)
+    output.answer(cluster, document, text)
 
 
 def _place(session: Session, job: WatchedJob, rank: int) -> int:
@@ -81,7 +81,7 @@ def _place(session: Session, job: WatchedJob, rank: int) -> int:
 
 def _steps_done(session: Session, name: str, steps: int, say: Say) -> int | None:
     """Wait until the job has run the steps, or ended; return the last of them."""
-    said = ""
+    say = unrepeated(say)
     while True:
         job = reading.find(session, name)
         begun = job.state in ("Running", "Completed", "Failed")
@@ -93,7 +93,5 @@ def _steps_done(session: Session, name: str, steps: int, say: Say) -> int | None
         if job.ended is not None or enough:
             return last.number if last else None
         waits = logs.waiting_for(session, job) if last is None else f"step {last.number}"
-        if waits and waits != said:
-            said = waits
-            say(f"{name}: {waits}")
+        say(waits and f"{name}: {waits}")
         time.sleep(LOOK_SECONDS)

@@ -50,4 +50,4 @@ def scale(
             except CommandError as failure:
                 raise examine.with_closing(failure, cluster, session.namespace.name) from None
             text = f"{found.name} has {plural(nodes, 'node')}."
-    output.answer({"group": found.name, "nodes": nodes, "before": before}, text, as_json=cluster.as_json)
+    output.answer(cluster, {"group": found.name, "nodes": nodes, "before": before}, text)

@@ -16,13 +16,7 @@ from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.data import tokens
 from trainium_eks.jobs.objects import token_reference
-from trainium_eks.jobs.objects.token_reference import (
-    DEFAULT_SECRET,
-    TOKEN_KEY,
-    TOKEN_VARIABLES,
-    TRACKING_VARIABLES,
-    reference_problem,
-)
+from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, TOKEN_KEY, TOKEN_VARIABLES, TRACKING_VARIABLES
 from trainium_eks.kube.api import ApiError, ObjectReference
 
 app = App()
@@ -55,7 +49,7 @@ def secret(
     if track and from_aws:
         raise UsageError("--track takes variables of your environment, and no --from-aws")
     if not token_reference.NAME.fullmatch(name):
-        raise UsageError("no Secret was made", filter(None, [reference_problem(name)]), spell=str)
+        raise UsageError("no Secret was made", filter(None, [token_reference.reference_problem(name)]), spell=str)
     with open_session(cluster) as session:
         namespace = session.namespace.name
         if delete:
@@ -75,7 +69,7 @@ def secret(
             verb = "has another token now" if replaced else "holds the token"
             of_hub = f"The Secret {name} {verb}: --hf-secret {name}{by_itself}"
             text = f"The Secret {name} holds {', '.join(values)}: --track-secret {name}" if track else of_hub
-    output.answer({"namespace": namespace, "secret": name, "state": state}, text, as_json=cluster.as_json)
+    output.answer(cluster, {"namespace": namespace, "secret": name, "state": state}, text)
 
 
 def _tracking() -> dict[str, str]:

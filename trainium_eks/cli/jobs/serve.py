@@ -11,8 +11,8 @@ from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client import serving
 from trainium_eks.client.cluster_options import ClusterOptions
-from trainium_eks.client.failure import INTERRUPTED, CommandError, UsageError, as_typed
-from trainium_eks.client.notices import notice, say
+from trainium_eks.client.failure import CommandError, UsageError, as_typed
+from trainium_eks.client.notices import notice, silent, unrepeated
 from trainium_eks.client.sagemaker_serving import SageMakerModels
 from trainium_eks.client.serving import ModelRequest
 from trainium_eks.client.session import Session, open_session
@@ -69,15 +69,7 @@ def serve(
         return
     wanted = ModelRequest(model or "", name, group, instance_type, devices, queue, image, engine)
     work = _on_sagemaker if on == "sagemaker" else _on_eks
-    try:
-        work(cluster, wanted, replicas, wait=wait, dry_run=dry_run)
-    except _InterruptedError as left:
-        say(as_typed(f"\n{left}"))
-        raise typer.Exit(INTERRUPTED) from None
-
-
-class _InterruptedError(Exception):
-    """Ctrl-C while a service is still running; the message says how it ends."""
+    work(cluster, wanted, replicas, wait=wait, dry_run=dry_run)
 
 
 def _stop(cluster: ClusterOptions, name: str, *, is_endpoint: bool) -> None:
@@ -88,7 +80,7 @@ def _stop(cluster: ClusterOptions, name: str, *, is_endpoint: bool) -> None:
     else:
         with open_session(cluster) as session:
             serving.stop(session, name)
-    output.answer({"name": name, "state": "stopped"}, f"{name} is ended", as_json=cluster.as_json)
+    output.answer(cluster, {"name": name, "state": "stopped"}, f"{name} is ended")
 
 
 def _on_eks(cluster: ClusterOptions, wanted: ModelRequest, replicas: int, *, wait: bool, dry_run: bool) -> None:
@@ -109,8 +101,8 @@ def _on_eks(cluster: ClusterOptions, wanted: ModelRequest, replicas: int, *, wai
 
 
 def _await(session: Session, cluster: ClusterOptions, name: str) -> None:
-    said = ""
-    try:
+    tell = silent if cluster.as_json else unrepeated(notice)
+    with output.still_running(f"{name} is still running; trn serve --stop {name} ends it"):
         while True:
             why, is_last = serving.why_not_ready(session, name)
             if is_last:
@@ -121,12 +113,8 @@ def _await(session: Session, cluster: ClusterOptions, name: str) -> None:
                 raise examine.with_closing(CommandError(title), cluster, session.namespace.name, name)
             if not why:
                 return
-            if why != said and not cluster.as_json:
-                said = why
-                notice(said)
+            tell(why)
             time.sleep(LOOK_SECONDS)
-    except KeyboardInterrupt:
-        raise _InterruptedError(f"{name} is still running; trn serve --stop {name} ends it") from None
 
 
 def _tell(session: Session, cluster: ClusterOptions, served: ModelService, state: str) -> None:
@@ -148,7 +136,7 @@ def _tell(session: Session, cluster: ClusterOptions, served: ModelService, state
         said = f'{{"model": "{served.name}", "messages": [{{"role": "user", "content": "…"}}], "max_tokens": 50}}'
         lines.append(f"  a chat: {before}curl --json '{said}' {url}/v1/chat/completions")
     lines.append(f"  its end: trn serve --stop {served.name}")
-    output.answer(document, as_typed("\n".join(lines)), as_json=cluster.as_json)
+    output.answer(cluster, document, as_typed("\n".join(lines)))
 
 
 def _on_sagemaker(cluster: ClusterOptions, wanted: ModelRequest, replicas: int, *, wait: bool, dry_run: bool) -> None:
@@ -162,10 +150,8 @@ def _on_sagemaker(cluster: ClusterOptions, wanted: ModelRequest, replicas: int, 
     models.serving.serve(made, exists=exists)
     end = f"trn serve --on sagemaker --stop {made.name}"
     if wait:
-        try:
+        with output.still_running(f"{made.name} is still running; {end} ends it"):
             models.await_ready(made.name)
-        except KeyboardInterrupt:
-            raise _InterruptedError(f"{made.name} is still running; {end} ends it") from None
     document = {"name": made.name, "namespace": made.namespace, "state": "ready" if wait else "submitted"}
     document |= {"model": made.data, "image": made.image, "instanceType": made.instance_type}
     is_ready = "answers" if wait else "is being started"
@@ -173,4 +159,4 @@ def _on_sagemaker(cluster: ClusterOptions, wanted: ModelRequest, replicas: int, 
         f"{made.name} {is_ready} on {made.instances} x {made.instance_type}, which are paid for until its end\n"
         f'  a classifier: trn predict {made.name} --on sagemaker --text "…"\n  its end: {end}'
     )
-    output.answer({**document, "instances": made.instances}, as_typed(text), as_json=cluster.as_json)
+    output.answer(cluster, {**document, "instances": made.instances}, as_typed(text))

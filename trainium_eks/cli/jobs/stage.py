@@ -105,7 +105,7 @@ def stage(
         document: dict[str, object] = {"namespace": namespace, "job": name}
         if not follow:
             said = f"Job {name} in {namespace}; the same command again follows it"
-            output.answer({**document, "state": "submitted"}, said, as_json=cluster.as_json)
+            output.answer(cluster, {**document, "state": "submitted"}, said)
             return
         with shown_progress(no_color=cluster.no_color) as shown:
             if not is_new:
@@ -121,5 +121,5 @@ def stage(
     state = "unchanged" if shown.last.get("stage") == "unchanged" else "complete"
     document |= {"state": state if end.succeeded else "failed", "message": message}
     document |= {"bytes": shown.count("bytes"), "files": shown.count("files")}
-    output.answer(document, printable(message) or f"{DATA}/{request.to} is complete", as_json=cluster.as_json)
+    output.answer(cluster, document, printable(message) or f"{DATA}/{request.to} is complete")
     raise typer.Exit(0 if end.succeeded else FAILED)

@@ -22,12 +22,14 @@ from trainium_eks.client.device_use import DeviceUse, NodeReading
 from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError, as_typed
 from trainium_eks.client.job_status import JobStatus
 from trainium_eks.client.session import Session, open_session
+from trainium_eks.diagnose.cluster_state import TEAM_KINDS
 from trainium_eks.diagnose.reason import Cause, Reason
 from trainium_eks.jobs.observed.free_capacity import name_some
 from trainium_eks.jobs.submit import planning
 from trainium_eks.jobs.watch.endings import first_failure
 from trainium_eks.jobs.watch.idleness import GroupUse, uses
 from trainium_eks.jobs.watch.steps import Progress
+from trainium_eks.kube.api import list_kinds, readable
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.model.validation.problems import plural
 
@@ -285,7 +287,8 @@ def memory(used: float | None, total: float | None) -> str:
 def _environment(session: Session, cluster: ClusterOptions) -> None:
     """Show node groups and costs, and the idle nodes; simulated nodes cost nothing, so there is nothing to mend."""
     outputs = session.outputs
-    nodes, pods, queues = reading.in_cluster(session, ("v1", "Node"), ("v1", "Pod"), reading.QUEUES)
+    kinds = [(TEAM_KINDS[kind], kind) for kind in ("Node", "Pod", "Queue")]
+    nodes, pods, queues = map(readable, list_kinds(session.api, kinds))
     found = uses(outputs.node_groups, nodes or (), pods=pods, queues=queues, catalogue=planning.catalogue(outputs))
     hourly = sum(each.hourly_usd or 0.0 for each in found) + (outputs.other_hourly_usd or 0.0)
     unpriced = [each.group.instance_type for each in found if each.hourly_usd is None]

@@ -2,8 +2,8 @@
 
 import os
 import sys
-import time
-from typing import Annotated, Never
+import threading
+from typing import Annotated
 
 import typer
 
@@ -54,13 +54,14 @@ def tensorboard(
             try:
                 with board.in_a_pod(session, job, directory, image, port=port, keep=keep, say=say) as url:
                     _show(cluster, url, directory, pod_name(job))
-                    _wait()
+                    threading.Event().wait()  # until Ctrl-C
             except KeyboardInterrupt:
                 raise typer.Exit from None  # that is how it is ended
             except board.NotStartedError as failure:
                 from trainium_eks.cli.shared import examine
 
                 raise examine.with_closing(failure, cluster, session.namespace.name, pod_name(job)) from None
+            return
     _show(cluster, f"http://127.0.0.1:{port or PORT}", directory, "")
     sys.stdout.flush()
     # It takes the place of this process, so that Ctrl-C and SIGTERM end it, and tells by itself of a taken port.
@@ -73,8 +74,3 @@ def _show(cluster: ClusterOptions, url: str, directory: str, pod: str) -> None:
         output.write_json({"schemaVersion": output.SCHEMA_VERSION, **document}, indent=None)
     else:
         output.write(f"TensorBoard of {printable(directory)}: {url} (Ctrl-C ends it)\n")
-
-
-def _wait() -> Never:
-    while True:
-        time.sleep(3600)

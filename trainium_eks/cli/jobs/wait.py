@@ -39,5 +39,5 @@ def wait(
             state = team.wait(job, longest)
         except TimeoutError as error:
             raise examine.with_closing(CommandError(str(error)), cluster, team.namespace, job) from None
-    output.answer({"job": job, "state": state}, f"The job {job} is {state}.", as_json=cluster.as_json)
+    output.answer(cluster, {"job": job, "state": state}, f"The job {job} is {state}.")
     raise typer.Exit(0 if state == SUCCEEDED else FAILED)

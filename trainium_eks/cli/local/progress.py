@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from rich.console import Group, RenderableType
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainium_eks.cli.environment import doctor
-from trainium_eks.cli.shared.console import Console, shorten_reason, show_sections
+from trainium_eks.cli.shared.console import Console, show_sections
 from trainium_eks.cli.shared.markdown import Markdown
 from trainium_eks.cli.shared.plan_page import outputs
 from trainium_eks.cli.shared.report import sections
@@ -40,10 +40,7 @@ def reporter(*, no_color: bool = False) -> Iterator["ConsoleReporter"]:
     console = Console(stderr=True, no_color=no_color or None, highlight=False, emoji=False)
     # A line that changes is for a terminal; elsewhere each phase has a line.
     status = console.status("Beginning") if console.is_terminal else None
-    if status is None:
-        yield ConsoleReporter(console, None)
-        return
-    with status:
+    with status or nullcontext():
         yield ConsoleReporter(console, status)
 
 
@@ -104,8 +101,8 @@ class ConsoleReporter:
         if kind == "simulated" or (change is Change.SAME and not not_installed):
             return
         if not_installed:
-            # The whole reason is printed at the end, once.
-            short = f"  not installed: {shorten_reason(not_installed)}"
+            # The whole reason, with its detail in brackets, is printed at the end, once for all that share it.
+            short = f"  not installed: {not_installed.partition(' (')[0]}"
             line = Text("· ", "yellow").append(_subject(urn)).append(short, "yellow")
         else:
             mark, color = _MARKS[change]

@@ -60,11 +60,6 @@ def show_sections(parts: Iterable[RenderableType], *, no_color: bool = False) ->
     output.write("".join(f"{line.rstrip()}\n" for line in text.splitlines()) if piped else text)
 
 
-def shorten_reason(reason: str) -> str:
-    """Return the reason for a missing installation without its bracketed detail: several may share it."""
-    return reason.partition(" (")[0]
-
-
 def lines(found: Iterable[Line]) -> Group:
     """Return lines one below the other."""
     return Group(

@@ -1,10 +1,9 @@
 """Examinations of a stack, or of one job, by the caller's rights; commands that run out of time end with theirs."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from trainium_eks.client.cluster_access import StackAccess, find_source, open_kubeconfig
 from trainium_eks.client.cluster_options import ClusterOptions
@@ -48,8 +47,11 @@ def diagnosis(cluster: ClusterOptions, name: str = "", *, checks: bool = True, f
     except MissingError:
         raise
     except (ReadError, ClusterError) as error:
-        facts = {"stack": cluster.stack or None}
-        return _without_processes(cluster, facts) or Report(facts, (unreachable(error, cluster.stack),))
+        # The API server of a local cloud does not answer where its processes have ended.
+        local = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory).local
+        ended = sorted(local.processes - local.running) if local else ()
+        found = [finding(ENDED, each, "has ended", process=each) for each in ended]
+        return Report({"stack": cluster.stack or None}, tuple(found) or (unreachable(error, cluster.stack),))
 
 
 def until_well(look: Callable[[], Report], seconds: float, say: Callable[[str], object]) -> Report:
@@ -64,13 +66,6 @@ def until_well(look: Callable[[], Report], seconds: float, say: Callable[[str], 
         say(f"failing: {', '.join(each.id for each in report.of(Status.FAIL))}; looking again for {left:.0f} s")
         time.sleep(min(pause, left))
         pause = min(2 * pause, PAUSE_SECONDS)
-
-
-def _without_processes(cluster: ClusterOptions, facts: Mapping[str, Any]) -> Report | None:
-    """Return the ended processes of a local cloud, whose API server does not answer; None where all run."""
-    local = find_source(cluster.stack, cluster.outputs, cluster.kubeconfig, cluster.directory).local
-    ended = sorted(local.processes - local.running) if local else ()
-    return Report(facts, tuple(finding(ENDED, each, "has ended", process=each) for each in ended)) if ended else None
 
 
 def closing(cluster: ClusterOptions, name: str = "", *, checks: bool = True) -> str:

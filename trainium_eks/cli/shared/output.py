@@ -3,10 +3,15 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from trainium_eks.client.failure import CommandError, complain
+import typer
+
+from trainium_eks.client.cluster_options import ClusterOptions
+from trainium_eks.client.failure import INTERRUPTED, CommandError, as_typed, complain
+from trainium_eks.client.notices import say
 from trainium_eks.kube.pod_text import printable_json
 
 SCHEMA_VERSION = 1
@@ -34,12 +39,22 @@ def write_json(document: Mapping[str, Any], *, indent: int | None = 2) -> None:
     write(printable_json(text) + "\n")
 
 
-def answer(document: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+def answer(cluster: ClusterOptions, document: Mapping[str, Any], text: str) -> None:
     """Write the result of a researcher's command: with ``--json`` the document with its version, else the text."""
-    if as_json:
+    if cluster.as_json:
         write_json({"schemaVersion": SCHEMA_VERSION, **document})
     else:
         write(f"{text}\n")
+
+
+@contextmanager
+def still_running(text: str) -> Iterator[None]:
+    """End the command on Ctrl-C, with a line on standard error about the work that goes on without it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(as_typed(f"\n{text}"))
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def tell(failure: CommandError, *, as_json: bool) -> int:

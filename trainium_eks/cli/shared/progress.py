@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from trainium_eks.cli.shared.console import Console
+from trainium_eks.client.notices import unrepeated
 from trainium_eks.kube.pod_text import LINE_CHARACTERS, json_object, whole
 
 _LINE_SECONDS = 15.0
@@ -20,19 +21,13 @@ class ShownProgress:
     """Display of the copier's progress on stderr: a bar on a terminal, a line from time to time elsewhere."""
 
     def __init__(self, console: Console, bar: Progress | None) -> None:
-        self._console = console
+        self.say = unrepeated(lambda text: console.print(Text(text), soft_wrap=True))
+        """Prints a line, unless it repeats the last one."""
         self._bar = bar
         self._task: TaskID | None = None
-        self._last_words = ""
         self._shown_at = 0.0
         self.last: Mapping[str, Any] = {}
         """The last line of the copier; empty where there was none."""
-
-    def say(self, text: str) -> None:
-        """Print a line, unless it repeats the last one."""
-        if text and text != self._last_words:
-            self._last_words = text
-            self._console.print(Text(text), soft_wrap=True)
 
     def waiting(self, why: str) -> None:
         """Print the reason of a wait."""
@@ -73,11 +68,9 @@ class ShownProgress:
 def shown_progress(*, no_color: bool = False) -> Iterator[ShownProgress]:
     """Yield a display of the progress, and remove its bar at the end."""
     console = Console(stderr=True, no_color=no_color or None, highlight=False, emoji=False)
-    if not console.is_terminal:
-        yield ShownProgress(console, None)
-        return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn(compact=True))
-    with Progress(*columns, console=console, transient=True) as bar:
+    bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
+    with bar or nullcontext():
         yield ShownProgress(console, bar)
 
 

@@ -39,7 +39,8 @@ class StackFile:
         line = f" line {node.start_mark.line + 1}" if node is not None and known else ""
         if known == len(steps):
             return f"{self.name}{line}: {_text(steps[-1:], value)}"
-        under = f", under {_joined(steps[:known])}" if known else ""
+        known_path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps[:known])
+        under = f", under {known_path.removeprefix('.')}" if known else ""
         return f"{self.name}{line}{under}: add {_text(steps[known:], value)}"
 
 
@@ -48,15 +49,10 @@ class _Dumper(yaml.SafeDumper):
     PyYAML does not."""
 
 
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if text.isdigit() else None)
-
-
-_Dumper.add_representer(str, _represent_text)
-
-
-def _joined(steps: Sequence[PathStep]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if text.isdigit() else None),
+)
 
 
 def _entry(node: yaml.Node | None, step: PathStep) -> yaml.Node | None:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from trainium_eks.model.annotations import annotation
+
 JOB_API = "batch.volcano.sh/v1alpha1"
 
 PYTORCH_API = "kubeflow.org/v1"
@@ -61,6 +63,20 @@ def by_process_rank(pods: Iterable[Mapping[str, Any]], launcher: str = "torchrun
     torchrun's rendezvous numbers nodes by the text of their host names (``sorted(state.participants)`` in torch's
     ``dynamic_rendezvous.py``), so that node 10 comes before node 2. Node 0 is first in both."""
     return sorted(pods, key=node_rank if launcher == "gang" else _host)
+
+
+def launcher_of(job: Mapping[str, Any]) -> str:
+    """Return the launcher of a job's ranks."""
+    return str((job["metadata"].get("annotations") or {}).get(annotation("launcher"), "torchrun"))
+
+
+def in_rank_order(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return a job's pods, the pod of rank 0 first; in the order of their names where these have no ranks."""
+    pods = [*pods]
+    try:
+        return by_process_rank(pods, launcher_of(job))
+    except ValueError:
+        return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
 
 
 def _host(pod: Mapping[str, Any]) -> str:

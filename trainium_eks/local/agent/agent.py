@@ -19,16 +19,14 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from trainium_eks.kube.async_client import ApiClient, ApiStatusError
+from trainium_eks.kube.async_client import ApiClient, ApiStatusError, UnreachableError
 from trainium_eks.local.agent import log_retention
 from trainium_eks.local.agent.log_server import ContainerRun, LogServer, NoLogError
-from trainium_eks.local.agent.pod_processes import Process
-from trainium_eks.local.agent.watching import rounds
 from trainium_eks.local.agent.worker import Worker
 from trainium_eks.local.control_plane import kubelet, processes
 from trainium_eks.local.control_plane.programs import AGENT, NETWORK, SHIM, program, python_environment
@@ -79,7 +77,8 @@ class Agent:
         for way in isolation.candidates(self._asked):
             try:
                 if way is Isolation.NET:
-                    self.network_pid = self._network()
+                    self._holder = self._network()
+                    self.network_pid = self._holder.pid
                 why = isolation.attempt(way, self.network_pid, python_environment())
             except OSError as error:
                 why = str(error)
@@ -92,8 +91,8 @@ class Agent:
         Chosen(Isolation.PLAIN, refused).save(self._paths.pods)
         return Isolation.PLAIN
 
-    def _network(self) -> int:
-        """Start the process that holds the pods' network, and return its id."""
+    def _network(self) -> "subprocess.Popen[bytes]":
+        """Start the process that holds the pods' network."""
         log = processes.log_file(self._paths, NETWORK)
         with log.open("ab") as errors:
             holder = subprocess.Popen(
@@ -111,7 +110,7 @@ class Agent:
         if said.strip() != b"ready":
             holder.wait(_NETWORK_SECONDS)
             raise OSError(processes.last_lines(self._paths, NETWORK, 1).strip())
-        return holder.pid
+        return holder
 
     # --- For workers ----------------------------------------------------------------------------------------------
 
@@ -134,8 +133,7 @@ class Agent:
 
     def hosts_of(self, own: Host) -> str:
         """Return the hosts file of a pod."""
-        pods = [each.host for each in self._workers.values()]
-        return hosts.text(own, [each for each in pods if each is not None], self.services())
+        return hosts.text(own, [host for each in self._workers.values() if (host := each.host)], self.services())
 
     def hosts_changed(self) -> None:
         """Schedule new hosts files after a pod has come, gone, or become ready."""
@@ -149,8 +147,8 @@ class Agent:
         for each in self._workers.values():
             each.write_hosts()
 
-    def start_shim(self, directory: PodDirectory) -> int:
-        """Start a shim and return its process id."""
+    def start_shim(self, directory: PodDirectory) -> "subprocess.Popen[bytes]":
+        """Start a shim."""
         command = [program(self._paths, SHIM), "-S", "-s", "-m", "trainium_eks.local.runtime.shim", str(directory.path)]
         with directory.shim_log.open("ab") as log:
             return subprocess.Popen(
@@ -160,19 +158,18 @@ class Agent:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-            ).pid
+            )
 
-    def when_ended(self, pid: int, then: Callable[[], None]) -> None:
-        """Call back when a process ends."""
+    def when_ended(self, process: "subprocess.Popen[bytes]", then: Callable[[], None]) -> None:
+        """Call back when a child of this process ends."""
         loop = asyncio.get_running_loop()
-        if not hasattr(os, "pidfd_open"):
-            self._poll(pid, then)
-            return
-        try:
-            descriptor = os.pidfd_open(pid)
-        except OSError:
+        if process.poll() is not None:
             loop.call_soon(then)
             return
+        if not hasattr(os, "pidfd_open"):
+            loop.call_later(_AGAIN_SECONDS, self.when_ended, process, then)
+            return
+        descriptor = os.pidfd_open(process.pid)  # a child is there until it is reaped
 
         def ended() -> None:
             loop.remove_reader(descriptor)
@@ -180,12 +177,6 @@ class Agent:
             then()
 
         loop.add_reader(descriptor, ended)
-
-    def _poll(self, pid: int, then: Callable[[], None]) -> None:
-        if Process(pid).is_alive:
-            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._poll, pid, then)
-        else:
-            then()
 
     def forget(self, uid: str) -> None:
         """Remove the directory of a deleted pod with no running process, and keep its logs."""
@@ -217,8 +208,13 @@ class Agent:
         heard = self._hear_shims()
         server = await LogServer(self._find_run).serve(*listen, tls)
         if self.isolation is Isolation.NET:
-            await self._open_gateway()
-            self.when_ended(self.network_pid, lambda: _end("the pods' network is gone: its holder has ended"))
+            try:
+                await Gateway(self.network_pid, self._server, self._holder_of).serve()
+            except OSError as error:
+                _LOG.error("pods have no way out of their network: %s", error)
+            else:
+                self.proxy, self.api_server = gateway.PROXY, gateway.API_SERVER
+            self.when_ended(self._holder, lambda: _end("the pods' network is gone: its holder has ended"))
         watches = [
             asyncio.create_task(each) for each in (self._watch_services(), self._watch_pods(), self._watch_nodes())
         ]
@@ -229,14 +225,6 @@ class Agent:
             task.cancel()
         server.close()
         heard.close()
-
-    async def _open_gateway(self) -> None:
-        try:
-            await Gateway(self.network_pid, self._server, self._holder_of).serve()
-        except OSError as error:
-            _LOG.error("pods have no way out of their network: %s", error)
-        else:
-            self.proxy, self.api_server = gateway.PROXY, gateway.API_SERVER
 
     def _holder_of(self, address: str) -> int:
         """Return the id of a process in the network of the pod with an address."""
@@ -266,7 +254,7 @@ class Agent:
     # --- Watching -------------------------------------------------------------------------------------------------
 
     async def _watch_pods(self) -> None:
-        async for known, events in rounds(self.client, "/api/v1/pods", {"fieldSelector": _WATCHED_PODS}):
+        async for known, events in _rounds(self.client, "/api/v1/pods", {"fieldSelector": _WATCHED_PODS}):
             there = {pod["metadata"]["uid"]: pod for pod in known if is_ours(pod)}
             for uid, worker in list(self._workers.items()):
                 if uid not in there:
@@ -301,7 +289,7 @@ class Agent:
                 asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._clear, PodDirectory(each))
 
     async def _watch_services(self) -> None:
-        async for known, events in rounds(self.client, "/api/v1/services", {}):
+        async for known, events in _rounds(self.client, "/api/v1/services", {}):
             self._services = {each["metadata"]["uid"]: each for each in known}
             self.hosts_changed()
             async for line in events:
@@ -313,7 +301,7 @@ class Agent:
                 self.hosts_changed()
 
     async def _watch_nodes(self) -> None:
-        async for _, events in rounds(self.client, "/api/v1/nodes", {}, whole=False):
+        async for _, events in _rounds(self.client, "/api/v1/nodes", {}, whole=False):
             for node in {each.node for each in self._workers.values()}:
                 try:
                     await self.client.request("GET", f"/api/v1/nodes/{quote(node)}")
@@ -343,8 +331,7 @@ class Agent:
         worker = max(found, key=lambda each: str(each.pod["metadata"]["creationTimestamp"]))
         told = _read_state(worker.directory).get("containers", {}).get(container)
         if told is None:
-            waiting = "ContainerCreating"
-            raise NoLogError(f'container "{container}" in pod "{name}" is waiting to start: {waiting}')
+            raise NoLogError(f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating')
         restart = int(told["restartCount"]) - (told["state"] == "waiting") - previous
         if restart < 0 or (previous and not worker.directory.log(container, restart).exists()):
             if previous:
@@ -356,6 +343,48 @@ class Agent:
             return not previous and now.get("state") == "running" and now.get("restartCount") == restart
 
         return ContainerRun(worker.directory, container, restart, is_running)
+
+
+async def _rounds(
+    client: ApiClient, path: str, query: Mapping[str, str], *, whole: bool = True
+) -> AsyncGenerator[tuple[list[dict[str, Any]], AsyncGenerator[bytes, None]], None]:
+    """Yield the existing objects and their events, again and again: a watch ends when the API server does.
+
+    Without ``whole`` only the first object of the list is there.
+    """
+    while True:
+        try:
+            known, version = await _listed(client, path, query, whole=whole)
+            yield known, _events(client, path, query, version)
+        except (ApiStatusError, UnreachableError) as error:
+            _LOG.warning("%s: %s", path, error)
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def _listed(
+    client: ApiClient, path: str, query: Mapping[str, str], *, whole: bool
+) -> tuple[list[dict[str, Any]], str]:
+    found: list[dict[str, Any]] = []
+    after = ""
+    while True:
+        asked = {**query, "limit": "500" if whole else "1", **({"continue": after} if after else {})}
+        page = await client.request("GET", path, query=asked)
+        found += page.get("items") or []
+        after = page["metadata"].get("continue") or ""
+        if not after or not whole:
+            return found, page["metadata"]["resourceVersion"]
+
+
+async def _events(client: ApiClient, path: str, query: Mapping[str, str], version: str) -> AsyncGenerator[bytes, None]:
+    asked = {**query, "resourceVersion": version}
+    try:
+        async for line in client.watch(path, asked):
+            if line.startswith(b'{"type":"ERROR"'):
+                return  # too old: from the beginning
+            yield line
+    except (ApiStatusError, UnreachableError) as error:
+        _LOG.info("watch of %s: %s", path, error)
+        await asyncio.sleep(_AGAIN_SECONDS)
 
 
 def _read_state(directory: PodDirectory) -> dict[str, Any]:

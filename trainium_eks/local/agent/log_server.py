@@ -23,17 +23,8 @@ FOLLOW_SECONDS = 0.2
 _REQUEST_SECONDS = 60.0
 
 # A Status object: clients show its message; for any other answer they report that they cannot read it.
-_NO_EXEC = json.dumps(
-    {
-        "apiVersion": "v1",
-        "kind": "Status",
-        "metadata": {},
-        "status": "Failure",
-        "message": kubelet.NO_EXEC,
-        "reason": "NotImplemented",
-        "code": 501,
-    }
-)
+_FAILURE = {"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure"}
+_NO_EXEC = json.dumps({**_FAILURE, "message": kubelet.NO_EXEC, "reason": "NotImplemented", "code": 501})
 
 
 @dataclass(frozen=True)

@@ -8,23 +8,25 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from trainium_eks import whole_file
 from trainium_eks.kube.async_client import ApiStatusError, UnreachableError
 from trainium_eks.local.agent import statuses
-from trainium_eks.local.agent.pod_files import prepare
-from trainium_eks.local.agent.pod_processes import Process
 from trainium_eks.local.images import images
 from trainium_eks.local.images.images import LocalImage
+from trainium_eks.local.runtime import beneath
 from trainium_eks.local.spec import volumes
 from trainium_eks.local.spec.hosts import Host
 from trainium_eks.local.spec.known import Body, PlanInputs, UnmetError
-from trainium_eks.local.spec.plan import Isolation, PodDirectory, RestartPolicy, read
+from trainium_eks.local.spec.plan import Isolation, Mount, PodDirectory, RestartPolicy, read
 from trainium_eks.local.spec.planning import StartablePod, hostname, planned
 from trainium_eks.local.spec.volumes import TokenRequest
 
@@ -38,17 +40,19 @@ _NEW_SANDBOX_SECONDS = 10.0
 _STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 _TOKEN_SECONDS = 366 * 86400
 """Lifetime of service account tokens, which are not renewed. They end with their pod."""
+# No server answers there, and the failure comes at once: names missing from /etc/hosts are unknown without a wait.
+_NO_NAMES = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
+_HOST_NAMES = Path("/etc/resolv.conf")
 
 
 class Worker:
-    """The worker of one pod."""
+    """The worker of one pod that is bound to a node."""
 
     def __init__(self, pod: dict[str, Any], around: "Agent") -> None:
-        """Make the worker of a pod that is bound to a node."""
         self.pod = pod
         self._around = around
-        self._shim: Process | None = None
-        self._directory = around.directory(pod["metadata"]["uid"])
+        self._shim: subprocess.Popen[bytes] | None = None
+        self.directory = around.directory(pod["metadata"]["uid"])
         self._changed = asyncio.Event()
         self._changed.set()
         self._gone = False
@@ -56,7 +60,8 @@ class Worker:
         self._unmet: UnmetError | None = None
         self._image_ids: dict[str, str] = {}
         self._node: Body = {}
-        self._address = _address(self._directory)
+        self.address = str((read(self.directory.plan) or {}).get("address") or "")
+        """Address in the pods' network; empty before the pod has one."""
         self._deletion_sent = False
         self._ready = False
 
@@ -85,7 +90,7 @@ class Worker:
     @property
     def host(self) -> Host | None:
         """Return the pod's entry for hosts files; None when it has no address or is over."""
-        if not self._address or self._is_over:
+        if not self.address or self._is_over:
             return None
         metadata, spec = self.pod["metadata"], self.pod["spec"]
         return Host(
@@ -93,19 +98,9 @@ class Worker:
             hostname=hostname(self.pod),
             subdomain=spec.get("subdomain") or "",
             labels=metadata.get("labels") or {},
-            address=self._address if self._around.isolation is Isolation.NET else "127.0.0.1",
+            address=self.address if self._around.isolation is Isolation.NET else "127.0.0.1",
             ready=self._ready,
         )
-
-    @property
-    def address(self) -> str:
-        """Return the address in the pods' network; empty before the pod has one."""
-        return self._address
-
-    @property
-    def directory(self) -> PodDirectory:
-        """Return the pod's directory."""
-        return self._directory
 
     @property
     def node(self) -> str:
@@ -115,13 +110,13 @@ class Worker:
     def write_hosts(self) -> None:
         """Update the pod's hosts file."""
         own = self.host
-        if own is None or not self._directory.path.is_dir():
+        if own is None or not self.directory.path.is_dir():
             return
         text = self._around.hosts_of(own).encode()
         with contextlib.suppress(OSError):
-            if not self._directory.hosts.exists() or self._directory.hosts.read_bytes() != text:
+            if not self.directory.hosts.exists() or self.directory.hosts.read_bytes() != text:
                 # In place: containers see this very file.
-                self._directory.hosts.write_bytes(text)
+                self.directory.hosts.write_bytes(text)
 
     # --- The work -------------------------------------------------------------------------------------------------
 
@@ -162,14 +157,14 @@ class Worker:
 
     async def _sync(self) -> float | None:
         """Bring the pod up to date once; return the seconds until the next look without a signal, None for no limit."""
-        if self._shim is not None and not self._shim.is_alive:
+        if self._shim is not None and self._shim.poll() is not None:
             _LOG.info("%s: shim %d has ended", self._name, self._shim.pid)
             self._shim = None
         if self._gone or self._node_gone:
             left = await self._end_at_once()
             if self._gone or self._node_gone:
                 return left
-        state = read(self._directory.state)
+        state = read(self.directory.state)
         if state is not None and state.get("problem"):
             return await self._no_sandbox(state["problem"])
         if self._shim is None and not (state or {}).get("ended") and not self._is_over:
@@ -179,7 +174,7 @@ class Worker:
             started = await self._begin(state)
             if started is not None:
                 return started
-            state = read(self._directory.state)
+            state = read(self.directory.state)
         if self._is_deleted and self._shim is not None:
             self._ask_to_stop()
         await self._report(state)
@@ -190,7 +185,7 @@ class Worker:
     async def _end_at_once(self) -> float | None:
         if self._shim is not None:
             # Not SIGKILL: the shim ends its containers, and at once.
-            self._shim.signal(signal.SIGTERM)
+            self._shim.send_signal(signal.SIGTERM)
             return 0.1
         if self._gone:
             self._around.forget(self.pod["metadata"]["uid"])
@@ -208,15 +203,18 @@ class Worker:
         policy = RestartPolicy(self.pod["spec"].get("restartPolicy") or "Always")
         if (state is not None or was_running) and (policy is RestartPolicy.NEVER or self._is_deleted):
             told = statuses.lost_state(state or statuses.unknown(self.pod), time.time())
-            self._directory.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            whole_file.write(self._directory.state, json.dumps(told))
+            self.directory.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            whole_file.write(self.directory.state, json.dumps(told))
             return None
         try:
             if not await self._find_node():
                 return _UNMET_SECONDS
-            self._address = self._address or self._around.free_address()
+            self.address = self.address or self._around.free_address()
             made = await self._plan()
-            self._prepare(made)
+            _prepare(self.directory, made)
+            self.write_hosts()
+            # Last: with it the directory is a pod's.
+            whole_file.write(self.directory.plan, made.plan.to_json())
         except UnmetError as unmet:
             return await self._wait_for(unmet)
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
@@ -227,9 +225,9 @@ class Worker:
             )
         self._unmet = None
         self._around.hosts_changed()
-        self._shim = Process(self._around.start_shim(self._directory))
-        self._around.when_ended(self._shim.pid, self.look)
-        _LOG.info("%s: shim %d started, at %s", self._name, self._shim.pid, self._address)
+        self._shim = self._around.start_shim(self.directory)
+        self._around.when_ended(self._shim, self.look)
+        _LOG.info("%s: shim %d started, at %s", self._name, self._shim.pid, self.address)
         return None
 
     async def _wait_for(self, unmet: UnmetError) -> float:
@@ -252,10 +250,10 @@ class Worker:
         namespace = pod["metadata"]["namespace"]
         named = volumes.references(pod)
         known = PlanInputs(
-            directory=self._directory,
+            directory=self.directory,
             claims=around.claims(namespace),
             isolation=around.isolation,
-            address=self._address,
+            address=self.address,
             node=self._node,
             config_maps=await self._get("ConfigMap", "configmaps", named.config_maps),
             secrets=await self._get("Secret", "secrets", named.secrets),
@@ -306,37 +304,26 @@ class Worker:
             found.setdefault(each.volume, {})[each.path] = answer["status"]["token"]
         return found
 
-    def _prepare(self, made: StartablePod) -> None:
-        """Write the files that the shim and the containers need."""
-        prepare(self._directory, made)
-        self.write_hosts()
-        # Last: with it the directory is a pod's.
-        whole_file.write(self._directory.plan, made.plan.to_json())
-
     # --- Ending ---------------------------------------------------------------------------------------------------
 
     def _ask_to_stop(self) -> None:
         """Tell the shim to stop, unless it has an order to stop as early as that."""
         metadata = self.pod["metadata"]
         grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
-        before = read(self._directory.stop)
+        before = read(self.directory.stop)
         if before is None or float(before["graceSeconds"]) > grace:
             order = {"at": time.time(), "graceSeconds": grace, "reason": "", "message": ""}
-            whole_file.write(self._directory.stop, json.dumps(order))
+            whole_file.write(self.directory.stop, json.dumps(order))
             assert self._shim is not None
-            self._shim.signal(signal.SIGHUP)
+            self._shim.send_signal(signal.SIGHUP)
 
     async def _finish_deletion(self) -> None:
         """Delete the object, once no process runs."""
         if self._deletion_sent:
             return
         metadata = self.pod["metadata"]
-        options = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "gracePeriodSeconds": 0,
-            "preconditions": {"uid": metadata["uid"]},
-        }
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        options["preconditions"] = {"uid": metadata["uid"]}
         try:
             await self._around.client.request("DELETE", self._path(), options)
         except ApiStatusError as error:
@@ -353,7 +340,7 @@ class Worker:
         self._unmet = UnmetError("FailedCreatePodSandBox", problem)
         await self._report(None)
         await asyncio.sleep(_NEW_SANDBOX_SECONDS)
-        self._directory.state.unlink(missing_ok=True)
+        self.directory.state.unlink(missing_ok=True)
         return 0.0
 
     # --- Status ---------------------------------------------------------------------------------------------------
@@ -366,12 +353,7 @@ class Worker:
         addresses = (self._node.get("status") or {}).get("addresses") or ()
         host_ip = next((each["address"] for each in addresses if each["type"] == "InternalIP"), "")
         made = statuses.status(
-            self.pod,
-            state,
-            host_ip=host_ip,
-            address=self._address,
-            image_ids=self._image_ids,
-            unmet=self._unmet,
+            self.pod, state, host_ip=host_ip, address=self.address, image_ids=self._image_ids, unmet=self._unmet
         )
         ready = any(each["type"] == "Ready" and each["status"] == "True" for each in made["conditions"])
         if ready != self._ready:
@@ -401,5 +383,30 @@ def _version(pod: Body) -> int:
     return int(pod["metadata"].get("resourceVersion") or 0)
 
 
-def _address(directory: PodDirectory) -> str:
-    return str((read(directory.plan) or {}).get("address") or "")
+def _prepare(place: PodDirectory, made: StartablePod) -> None:
+    """Write the files and directories that the containers of a pod use, except its hosts file and its plan."""
+    place.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    place.stop.unlink(missing_ok=True)
+    for file in made.files:
+        file.path.parent.mkdir(parents=True, exist_ok=True)
+        whole_file.write(file.path, file.content, file.mode)  # a reader sees the old file or the new one
+    for directory in made.directories:
+        if not os.path.lexists(directory):
+            os.makedirs(directory, exist_ok=True)
+    for container in made.plan.all_containers:
+        place.container(container.name).mkdir(parents=True, exist_ok=True)
+        for mount in container.mounts:
+            # Directories of memory volumes are made with the pod's sandbox.
+            if mount.below and mount.source not in made.plan.memory_volumes:
+                _make_below(mount, container.name)
+    (place.path / "hostname").write_text(f"{made.plan.hostname}\n", encoding="utf-8")
+    is_shared = made.plan.isolation is not Isolation.NET and _HOST_NAMES.is_file()
+    (place.path / "resolv.conf").write_text(_HOST_NAMES.read_text() if is_shared else _NO_NAMES, encoding="utf-8")
+
+
+def _make_below(mount: Mount, container: str) -> None:
+    try:
+        os.close(beneath.open_or_create(mount.source, mount.below))
+    except OSError as error:
+        why = f"failed to prepare subPath {mount.below!r} for {mount.target}: {error.strerror}"
+        raise UnmetError("CreateContainerConfigError", why, container) from None

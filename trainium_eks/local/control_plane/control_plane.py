@@ -7,26 +7,22 @@ Kubernetes version, its service addresses and its ports for life.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane import processes
-from trainium_eks.local.control_plane.flags import HOST, PROGRAMS, SERVICE_RANGE, commands
+from trainium_eks.local.control_plane.flags import HOST, PROGRAMS, SERVICE_RANGE
+from trainium_eks.local.control_plane.loopback import Loopback
 from trainium_eks.local.control_plane.ports import Settings
-from trainium_eks.local.control_plane.starting import Attempt, api_server, is_ready
+from trainium_eks.local.control_plane.starting import Attempt
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.catalogue.versions import KUBERNETES
 
 READY_WITHIN_SECONDS = 300.0
 """Time limit of a start: it takes 10 s on two idle cores, much more where they are shared."""
-
-_LOOK_SECONDS = 0.05
-
-# /readyz fails for a moment where etcd answers its check late (kube-apiserver's --etcd-readycheck-timeout, 2 s).
-_UNREADY_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,6 @@ class ControlPlane:
         service_range: str = SERVICE_RANGE,
         ready_within_seconds: float = READY_WITHIN_SECONDS,
     ) -> None:
-        """Make the control plane for a stack's files."""
         self._paths = paths
         self._binaries = binaries
         self._kubernetes_minor = kubernetes_minor
@@ -80,7 +75,10 @@ class ControlPlane:
         try:
             attempt.run()
             version = self._checked_version()
-            self._remember()
+            before = Settings.load(self._paths)
+            settings = replace(before, kubernetes=self._kubernetes_minor, is_complete=True)
+            if settings != before:
+                settings.save(self._paths)
         except ClusterError:
             attempt.undo()
             raise
@@ -88,33 +86,11 @@ class ControlPlane:
 
     def get(self, path: str) -> dict[str, Any]:
         """Return the API server's answer to a path."""
-        return api_server(self._paths, Settings.load(self._paths).ports["kube-apiserver"]).get(path)
+        return Loopback(self._paths, Settings.load(self._paths).ports["kube-apiserver"]).get(path)
 
     def stop(self) -> list[str]:
         """End every process of the stack, also those started by other programs; return their names."""
         return processes.stop(self._paths)
-
-    def healthy(self) -> bool:
-        """Return whether all processes run and the API server reports ready, at once or within some seconds."""
-        settings = Settings.load(self._paths)
-        if not settings.is_complete:
-            return False
-        wanted = commands(self._paths, self._binaries, settings.ports, settings.service_range)
-        deadline = time.monotonic() + _UNREADY_SECONDS
-        while {each.name for each in processes.running(self._paths)}.issuperset(wanted):
-            if is_ready(self._paths, settings.ports["kube-apiserver"]):
-                return True
-            if time.monotonic() > deadline:
-                break
-            time.sleep(_LOOK_SECONDS)
-        return False
-
-    def _remember(self) -> None:
-        """Record that a start completed, and its Kubernetes version."""
-        before = Settings.load(self._paths)
-        settings = before.completed(self._kubernetes_minor)
-        if settings != before:
-            settings.save(self._paths)
 
     def _checked_version(self) -> str:
         found = self.get("/version")

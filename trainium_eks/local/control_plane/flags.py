@@ -26,6 +26,20 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 PORTS = ("etcd", "etcd-peer", "kube-apiserver", kubelet.PORT)
 """Names of the listeners. Controller manager and scheduler do not listen: that is one port less to be taken."""
 
+OPTIONAL_PORTS = (
+    "vc-webhook-manager",
+    *(f"{name}.healthz" for name in ("vc-webhook-manager", "vc-scheduler", "vc-controller-manager")),
+    *(f"{name}.metrics" for name in ("vc-scheduler", "vc-controller-manager")),
+    *("training-operator", "training-operator.healthz"),
+)
+"""Names of the listeners that not every stack has: where another program has taken a port, another one is chosen."""
+
+LISTENING = (
+    *("--listen", "--secure-port=", "--port=", "--healthz-address="),
+    *("--webhook-server-port=", "--health-probe-bind-address="),
+)
+"""Beginnings of the arguments that end with a port on which the program listens."""
+
 
 def commands(
     paths: Paths, binaries: Mapping[str, Path], ports: Mapping[str, int], service_range: str
@@ -35,10 +49,13 @@ def commands(
     arguments = {
         "etcd": _etcd(paths, ports),
         "kube-apiserver": _api_server(paths, ports, service_range),
-        "kube-controller-manager": _controller_manager(paths, server),
-        "kube-scheduler": _scheduler(paths, server),
-        "kwok": _kwok(paths, server),
+        "kube-controller-manager": [*_CLIENT, *_controller_manager(paths)],
+        # 1,000 nodes' pods at the default of 50 a second would take minutes.
+        "kube-scheduler": [*_CLIENT, "--kube-api-qps=1000", "--kube-api-burst=2000"],
+        "kwok": _KWOK,
     }
+    for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
+        arguments[name] = [f"--kubeconfig={pki.kubeconfig(paths, name)}", f"--master={server}", *arguments[name]]
     made = {name: [str(binaries[name]), *flags] for name, flags in arguments.items()}
     isolation = os.environ.get(programs.ISOLATION_VARIABLE) or "auto"
     listen = f"{HOST}:{ports[kubelet.PORT]}"
@@ -102,12 +119,8 @@ def _api_server(paths: Paths, ports: Mapping[str, int], service_range: str) -> l
     ]
 
 
-def _controller_manager(paths: Paths, server: str) -> list[str]:
+def _controller_manager(paths: Paths) -> list[str]:
     return [
-        f"--kubeconfig={pki.kubeconfig(paths, 'kube-controller-manager')}",
-        f"--master={server}",
-        "--secure-port=0",
-        "--leader-elect=false",
         "--controllers=*",
         f"--root-ca-file={pki.certificate(paths, 'ca')}",
         f"--service-account-private-key-file={pki.key(paths, pki.SERVICE_ACCOUNT)}",
@@ -118,31 +131,16 @@ def _controller_manager(paths: Paths, server: str) -> list[str]:
         # 1,000 nodes' DaemonSet pods at the default of 20 a second would take minutes.
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
-        "--profiling=false",
     ]
 
 
-def _scheduler(paths: Paths, server: str) -> list[str]:
-    return [
-        f"--kubeconfig={pki.kubeconfig(paths, 'kube-scheduler')}",
-        f"--master={server}",
-        "--secure-port=0",
-        "--leader-elect=false",
-        "--kube-api-qps=1000",
-        "--kube-api-burst=2000",
-        "--profiling=false",
-    ]
-
-
-def _kwok(paths: Paths, server: str) -> list[str]:
-    return [
-        f"--kubeconfig={pki.kubeconfig(paths, 'kwok')}",
-        f"--master={server}",
-        f"--config={STAGES}",
-        # It listens nowhere: its own server has no authentication.
-        "--server-address=",
-        "--node-port=0",
-        f"--manage-nodes-with-annotation-selector={NODE_SELECTOR}",
-        # Renewed at a quarter of it.
-        "--node-lease-duration-seconds=160",
-    ]
+_CLIENT = ["--secure-port=0", "--leader-elect=false", "--profiling=false"]
+_KWOK = [
+    f"--config={STAGES}",
+    # It listens nowhere: its own server has no authentication.
+    "--server-address=",
+    "--node-port=0",
+    f"--manage-nodes-with-annotation-selector={NODE_SELECTOR}",
+    # Renewed at a quarter of it.
+    "--node-lease-duration-seconds=160",
+]

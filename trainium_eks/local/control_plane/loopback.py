@@ -5,11 +5,12 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 from trainium_eks.local.changes import LocalCloudError
+from trainium_eks.local.control_plane import pki
 from trainium_eks.local.control_plane.flags import HOST
+from trainium_eks.local.paths import Paths
 
 _LOOK_SECONDS = 10.0
 """Timeout of a look, which is repeated."""
@@ -20,10 +21,10 @@ _REQUEST_SECONDS = 65.0
 class Loopback:
     """The client of an API server on this machine, with the administrator's rights."""
 
-    def __init__(self, port: int, authority: Path, certificate: Path, key: Path) -> None:
+    def __init__(self, paths: Paths, port: int) -> None:
         self._port = port
-        self._tls = ssl.create_default_context(cafile=str(authority))
-        self._tls.load_cert_chain(certificate, key)
+        self._tls = ssl.create_default_context(cafile=str(pki.certificate(paths, "ca")))
+        self._tls.load_cert_chain(pki.certificate(paths, pki.ADMINISTRATOR), pki.key(paths, pki.ADMINISTRATOR))
 
     def has(self, path: str) -> bool:
         """Return whether a path is answered with success; False when the API server cannot be reached."""

@@ -21,7 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from trainium_eks import whole_file
 from trainium_eks.local.control_plane import kubelet
-from trainium_eks.local.control_plane.processes import writing
+from trainium_eks.local.control_plane.processes import write_json, writing
 from trainium_eks.local.network import network
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.kubeconfig import document
@@ -175,11 +175,10 @@ def service_account_kubeconfig(paths: Paths, program: str, namespace: str, accou
     name of a certificate has at most 64 characters. Raise ClusterError where the directory cannot be written.
     """
     file = kubeconfig(paths, program)
-    with writing(file):
-        made = json.loads(kubeconfig(paths, ADMINISTRATOR).read_text())
-        for each in made["users"]:
-            each["user"]["as"] = f"system:serviceaccount:{namespace}:{account}"
-        whole_file.write(file, (json.dumps(made, indent=2) + "\n").encode())
+    made = json.loads(kubeconfig(paths, ADMINISTRATOR).read_text())
+    for each in made["users"]:
+        each["user"]["as"] = f"system:serviceaccount:{namespace}:{account}"
+    write_json(file, made)
     return file
 
 
@@ -258,8 +257,7 @@ def _write_kubeconfig(paths: Paths, file: Path, server: str, client: str, user: 
             "client-key-data": _base64(key(paths, client)),
         }
         cluster, authority = f"trn-{paths.root.name}", certificate_authority_data(paths)
-        made = document(cluster, server, authority, user, credentials, namespace=namespace)
-        whole_file.write(file, (json.dumps(made, indent=2) + "\n").encode())
+        write_json(file, document(cluster, server, authority, user, credentials, namespace=namespace))
 
 
 def _base64(file: Path) -> str:

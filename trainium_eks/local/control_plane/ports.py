@@ -1,7 +1,6 @@
 """The ports of the control plane: chosen at the first start, and kept, so that kubeconfigs stay valid."""
 
 import contextlib
-import json
 import random
 import socket
 import time
@@ -10,10 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import psutil
 
-from trainium_eks import whole_file
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.control_plane.flags import HOST, PORTS
-from trainium_eks.local.control_plane.processes import writing
+from trainium_eks.local.control_plane.flags import HOST, OPTIONAL_PORTS, PORTS
+from trainium_eks.local.control_plane.processes import write_json
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.parsing import parse_json
 
@@ -46,8 +44,8 @@ class Settings:
         """Return the saved settings; empty ones when there is no readable file."""
         try:
             document = parse_json(paths.settings.read_text())
-            known = dict(document["ports"])
-            ports = {name: known[name] for name in PORTS}
+            ports = {name: document["ports"][name] for name in PORTS}
+            ports |= {name: port for name, port in document["ports"].items() if name in OPTIONAL_PORTS}
             complete = document["complete"]
             service_range = str(document["serviceRange"])
             kubernetes = str(document["kubernetes"])
@@ -59,32 +57,27 @@ class Settings:
 
     def save(self, paths: Paths) -> None:
         """Save the settings as a whole or not at all."""
-        with writing(paths.settings):
-            document = {
-                "ports": dict(self.ports),
-                "serviceRange": self.service_range,
-                "kubernetes": self.kubernetes,
-                "complete": self.is_complete,
-            }
-            whole_file.write(paths.settings, json.dumps(document, indent=2) + "\n")
+        document = {
+            "ports": dict(self.ports),
+            "serviceRange": self.service_range,
+            "kubernetes": self.kubernetes,
+            "complete": self.is_complete,
+        }
+        write_json(paths.settings, document)
 
-    def completed(self, kubernetes: str) -> "Settings":
-        """Return these settings after a complete start with an API server of that minor version."""
-        return replace(self, kubernetes=kubernetes, is_complete=True)
-
-    def with_ports(self, is_ours: Callable[[str, int], bool]) -> "Settings":
-        """Return these settings with a port for each of :data:`PORTS`: the kept ones, or free ones before the first
-        complete start. ``is_ours`` says whether a process of this stack has a port.
+    def with_ports(self, is_ours: Callable[[int], bool]) -> "Settings":
+        """Return these settings with a port for each listener: the kept ones, or free ones before the first complete
+        start. ``is_ours`` says whether a process of this stack listens on a port.
 
         Raises:
-            LocalCloudError: another program listens on a kept port.
+            LocalCloudError: another program listens on a kept port of the control plane.
         """
         ports: dict[str, int] = {}
-        for name in PORTS:
+        for name in (*PORTS, *OPTIONAL_PORTS):
             kept = self.ports.get(name)
-            if kept is not None and (is_ours(name, kept) or _becomes_free(kept)):
+            if kept is not None and (is_ours(kept) or _becomes_free(kept)):
                 ports[name] = kept
-            elif self.is_complete and kept is not None:
+            elif self.is_complete and kept is not None and name in PORTS:
                 raise LocalCloudError(
                     f"Port {kept} of {name} is in use by {_listener(kept)}. End that program and run the command "
                     "again; or `trn local down`, and the next `up` chooses other ports."

@@ -6,15 +6,18 @@ process id that the system has given to another program is never mistaken for th
 """
 
 import contextlib
+import json
 import os
 import signal
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from trainium_eks import whole_file
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.paths import Paths
 
@@ -117,8 +120,12 @@ def running(paths: Paths) -> list[Running]:
     """Return this user's processes of the stack, oldest first."""
     found = _found(paths)
     commands = {each.pid: each.command for each, _ in found}
-    # A process that starts another one appears twice for a moment: its child still has the parent's command line.
-    own = [each for each, process in found if commands.get(_parent(process)) != each.command]
+    own = []
+    for each, process in found:
+        with contextlib.suppress(psutil.Error):
+            # A process that starts another one appears twice for a moment: its child has the parent's command line.
+            if commands.get(process.ppid()) != each.command:
+                own.append(each)
     return sorted(own, key=lambda each: (each.started, each.pid))
 
 
@@ -219,6 +226,12 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
+def write_json(file: Path, data: Mapping[str, Any], mode: int = 0o600) -> None:
+    """Write a file of the stack's state, as a whole or not at all."""
+    with writing(file):
+        whole_file.write(file, json.dumps(data, indent=2, ensure_ascii=False) + "\n", mode)
+
+
 def _found(paths: Paths) -> list[tuple[Running, psutil.Process]]:
     found = []
     for process in psutil.process_iter():
@@ -256,14 +269,6 @@ def _names(argument: str, root: str) -> bool:
     """Return whether an argument is a path in the directory, or ``--flag=`` such a path."""
     value = argument.partition("=")[2] if argument.startswith("-") else argument
     return value == root or value.startswith(f"{root}/")
-
-
-def _parent(process: psutil.Process) -> int:
-    """Return the process id of the parent; 0 where the process has ended."""
-    try:
-        return int(process.ppid())
-    except psutil.Error:
-        return 0
 
 
 def _is_mine(process: psutil.Process) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane import kubelet, pki, processes, programs
-from trainium_eks.local.control_plane.flags import HOST, commands
+from trainium_eks.local.control_plane.flags import HOST, LISTENING, commands
 from trainium_eks.local.control_plane.loopback import Loopback
 from trainium_eks.local.control_plane.ports import Settings, is_answered
 from trainium_eks.local.control_plane.processes import Running, writing
@@ -57,11 +57,22 @@ class Attempt:
 
     def run(self) -> None:
         """Start the processes that do not run, and wait until the API server serves and pods can be made."""
-        self._prepare_directory()
+        with writing(self._paths.root):
+            self._paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._paths.root.chmod(0o700)
+            programs.link(self._paths)
+        processes.trim_logs(self._paths)
         if pki.ensure(self._paths, self._service_range):
             # They trust, and are trusted by, authorities that no longer exist.
             processes.stop(self._paths)
-        settings = self._choose_ports()
+        saved = Settings.load(self._paths)
+        arguments = [argument for each in processes.running(self._paths) for argument in each.command]
+        ours = [each for each in arguments if each.startswith(LISTENING)]
+        settings = replace(saved, service_range=self._service_range).with_ports(
+            lambda port: any(each.endswith((f":{port}", f"={port}")) for each in ours)
+        )
+        if settings != saved:
+            settings.save(self._paths)
         self._port = settings.ports["kube-apiserver"]
         pki.write_kubeconfigs(self._paths, f"https://{HOST}:{self._port}")
         wanted = commands(self._paths, self._binaries, settings.ports, self._service_range)
@@ -78,19 +89,17 @@ class Attempt:
         for name in _SERVERS:
             if name in missing:
                 self._spawn(name, wanted[name])
-        self._wait("the API server to be ready", lambda: is_ready(self._paths, self._port), settings)
+        self._wait("the API server to be ready", lambda: Loopback(self._paths, self._port).has("/readyz"), settings)
         for name in (each for each in wanted if each not in _SERVERS):
             if name in missing:
                 if name == "kwok":
                     # A killed kwok cannot release its nodes' leases, and a new one would wait 160 s for them.
-                    api_server(self._paths, self._port).delete(_LEASES)
+                    Loopback(self._paths, self._port).delete(_LEASES)
                 self._spawn(name, wanted[name])
         speak_until = min(time.monotonic() + _SPEAKS_WITHIN_SECONDS, self._deadline)
         self._wait("the new processes to settle", lambda: self._has_settled(speak_until), settings)
         self._wait(
-            "the default service account",
-            lambda: api_server(self._paths, self._port).has(_DEFAULT_ACCOUNT),
-            settings,
+            "the default service account", lambda: Loopback(self._paths, self._port).has(_DEFAULT_ACCOUNT), settings
         )
         self._wait("the pods' agent to listen", lambda: is_answered(settings.ports[kubelet.PORT]), settings)
 
@@ -99,22 +108,6 @@ class Attempt:
         processes.stop_these(reversed(self.started.values()), timeout_seconds=3)
         if programs.AGENT in self.started:
             processes.stop(self._paths, [programs.SHIM, programs.NETWORK])
-
-    def _prepare_directory(self) -> None:
-        with writing(self._paths.root):
-            self._paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._paths.root.chmod(0o700)
-            programs.link(self._paths)
-        processes.trim_logs(self._paths)
-
-    def _choose_ports(self) -> Settings:
-        """Return the saved settings, at a first start with ports that are free now."""
-        before = replace(Settings.load(self._paths), service_range=self._service_range)
-        ours = {argument for each in processes.running(self._paths) for argument in each.command}
-        settings = before.with_ports(lambda name, port: _listens(ours, name, port))
-        if settings != Settings.load(self._paths):
-            settings.save(self._paths)
-        return settings
 
     def _looked_over(self, wanted: Mapping[str, list[str]]) -> tuple[set[str], list[Running]]:
         """Return the names of the control plane's correct processes, and the wrong ones in the order to end them."""
@@ -189,26 +182,3 @@ class Attempt:
             "If this machine is only busy, run the command again; otherwise start again after `trn local down`."
         )
         raise LocalCloudError("\n".join(parts))
-
-
-def _listens(ours: set[str], name: str, port: int) -> bool:
-    """Return whether a process of the stack has that port on its command line."""
-    flags = {
-        "etcd": f"--listen-client-urls=https://{HOST}:{port}",
-        "etcd-peer": f"--listen-peer-urls=https://{HOST}:{port}",
-        "kube-apiserver": f"--secure-port={port}",
-        kubelet.PORT: f"--listen={HOST}:{port}",
-    }
-    return flags[name] in ours
-
-
-def api_server(paths: Paths, port: int) -> Loopback:
-    """Return a client of the API server at that port, with the administrator's rights."""
-    return Loopback(
-        port, pki.certificate(paths, "ca"), pki.certificate(paths, pki.ADMINISTRATOR), pki.key(paths, pki.ADMINISTRATOR)
-    )
-
-
-def is_ready(paths: Paths, port: int) -> bool:
-    """Return whether the API server at that port reports that it is ready."""
-    return api_server(paths, port).has("/readyz")

@@ -7,7 +7,6 @@ local image ``trainium_workloads`` can be imported, too.
 """
 
 import hashlib
-import json
 import os
 import platform
 import re
@@ -22,10 +21,10 @@ from typing import Any
 import psutil
 from filelock import FileLock
 
-from trainium_eks import whole_file
 from trainium_eks.fetched import cache
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.images.installing import Progress, Recipe, adds_to, environment, install, take_over, writing
+from trainium_eks.local.control_plane.processes import write_json, writing
+from trainium_eks.local.images.installing import Progress, Recipe, environment, install
 from trainium_eks.local.images.installing import workloads as workloads
 from trainium_eks.model.catalogue.versions import IMAGES
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
@@ -99,7 +98,8 @@ def find(name: str) -> LocalImage | None:
 
 def all_images() -> tuple[LocalImage, ...]:
     """Return every image that can be used, by name, the newest of each first."""
-    found = [_python()]
+    tag = digest("")
+    found = [LocalImage(PYTHON, tag, _home() / f"{PYTHON}-{tag}", has_torch=False)]
     for record in sorted(_home().glob("*.json")):
         image = _read(record)
         # An environment whose interpreter was uninstalled cannot be used any more.
@@ -133,7 +133,11 @@ def make(recipe: Recipe, progress: Progress = lambda _line: None) -> LocalImage:
 
     A :class:`NotOfferedError` says that no index has the recipe's first requirement.
     """
-    _check_name(recipe.name)
+    if not NAME.fullmatch(recipe.name) or recipe.name == PYTHON:
+        why = (
+            "that one is always there" if recipe.name == PYTHON else "use lower-case letters, digits and single - or _"
+        )
+        raise LocalCloudError(f"an image cannot be called {recipe.name!r}: {why}")
     tag = digest(recipe.requirements)
     place = _home() / f"{recipe.name}-{tag}"
     record = place.with_suffix(".json")
@@ -149,13 +153,13 @@ def make(recipe: Recipe, progress: Progress = lambda _line: None) -> LocalImage:
         progress(f"Making {PREFIX}{recipe.name}:{tag}" + (f": {recipe.size}" if recipe.size else ""))
         try:
             environment(place)
-            _take_over(recipe, place, progress)
             install(recipe, place, progress)
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
             raise
         has_torch = any(place.glob("lib*/python*/site-packages/torch/__init__.py"))
-        image = LocalImage(recipe.name, tag, place, has_torch, _size(place), time.time(), recipe.requirements)
+        size = sum(file.lstat().st_size for file in place.rglob("*") if not file.is_dir() or file.is_symlink())
+        image = LocalImage(recipe.name, tag, place, has_torch, size, time.time(), recipe.requirements)
         _write(record, image)
         return image
 
@@ -191,35 +195,6 @@ def _home() -> Path:
     return cache() / "images"
 
 
-def _python() -> LocalImage:
-    tag = digest("")
-    return LocalImage(PYTHON, tag, _home() / f"{PYTHON}-{tag}", has_torch=False)
-
-
-def _take_over(recipe: Recipe, place: Path, progress: Progress) -> None:
-    """Start from the packages of an older image to which this one only adds: that saves gigabytes."""
-    for older in all_images():
-        # An image made by another interpreter has a different tag for the same requirements.
-        if (
-            older.name == recipe.name
-            and older.tag == digest(older.requirements)
-            and adds_to(recipe, older.requirements)
-        ):
-            progress(f"{recipe.first} and what it needs is taken over from {older.reference}")
-            try:
-                take_over(older.path, place)
-            except OSError as error:
-                progress(f"that is not possible ({error.strerror}); it is downloaded")
-                environment(place)
-            return
-
-
-def _check_name(name: str) -> None:
-    if not NAME.fullmatch(name) or name == PYTHON:
-        why = "that one is always there" if name == PYTHON else "use lower-case letters, digits and single - or _"
-        raise LocalCloudError(f"an image cannot be called {name!r}: {why}")
-
-
 def _lock(place: Path) -> FileLock:
     with writing(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -252,12 +227,7 @@ def _write(record: Path, image: LocalImage) -> None:
         "python": platform.python_version(),
         "requirements": image.requirements,
     }
-    with writing(record):
-        whole_file.write(record, json.dumps(data, indent=2) + "\n", 0o644)
-
-
-def _size(place: Path) -> int:
-    return sum((Path(directory) / file).lstat().st_size for directory, _, files in os.walk(place) for file in files)
+    write_json(record, data, 0o644)
 
 
 def _used_by(place: Path) -> int | None:

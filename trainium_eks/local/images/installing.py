@@ -1,24 +1,22 @@
 """The making of a local image: a virtual environment, and its packages installed by pip."""
 
-import contextlib
 import os
 import platform
-import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from trainium_eks.local.changes import LocalCloudError
+from trainium_eks.local.control_plane.processes import writing
 
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 """Index of PyTorch's builds without CUDA: a twentieth of the size of PyPI's builds for Linux."""
 
 _TORCH_REQUIREMENTS = Path(__file__).with_name("torch-requirements.txt")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 Progress = Callable[[str], None]
 """Called with one line for each step."""
@@ -78,34 +76,8 @@ def environment(place: Path) -> None:
         raise LocalCloudError(f"{place} cannot be made: {done.stderr.strip() or done.stdout.strip()}")
 
 
-def adds_to(recipe: Recipe, older: str) -> bool:
-    """Return whether an image of older requirements can become this one: all stay, the large one included."""
-    return bool(recipe.first) and recipe.first in older.splitlines() and _names(older) <= _names(recipe.requirements)
-
-
-def take_over(older: Path, place: Path) -> None:
-    """Put an image's packages into a new environment of the same interpreter, by hard links.
-
-    The images stay independent: pip and Python never write into an existing file, they replace it.
-    """
-    for source in older.glob("lib*/python*/site-packages"):
-        if source.parents[1].is_symlink():
-            continue  # lib64
-        for directory, _, files in os.walk(source):
-            to = place / Path(directory).relative_to(older)
-            to.mkdir(parents=True, exist_ok=True)
-            for file in files:
-                os.link(Path(directory) / file, to / file, follow_symlinks=False)
-    for program in (older / "bin").iterdir():
-        to = place / "bin" / program.name
-        if not to.exists() and program.is_file():
-            # Its first line names the interpreter by the environment's path.
-            to.write_bytes(program.read_bytes().replace(os.fsencode(older), os.fsencode(place)))
-            to.chmod(program.stat().st_mode)
-
-
 def install(recipe: Recipe, place: Path, progress: Progress) -> None:
-    """Install the recipe's requirements; packages already in the environment stay.
+    """Install the recipe's requirements.
 
     A :class:`NotOfferedError` says that no index has the first requirement.
     """
@@ -160,17 +132,3 @@ def _run(command: Sequence[str], progress: Progress) -> tuple[int, list[str]]:
 def _failed(recipe: Recipe, code: int, said: Sequence[str]) -> str:
     lines = "\n".join(f"  {line}" for line in said[-12:])
     return f"local/{recipe.name} could not be made: pip ended with {code}:\n{lines}"
-
-
-def _names(requirements: str) -> set[str]:
-    """Return the names of the packages in a requirements file, without versions."""
-    return {match[0].lower() for line in requirements.splitlines() if (match := _NAME.match(line.strip()))}
-
-
-@contextlib.contextmanager
-def writing(place: Path) -> Iterator[None]:
-    """Raise a ClusterError in place of an OSError of the cache."""
-    try:
-        yield
-    except OSError as error:
-        raise LocalCloudError(f"{error.filename or place} cannot be written: {error.strerror or error}") from error

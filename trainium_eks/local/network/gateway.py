@@ -45,7 +45,10 @@ class Gateway:
 
     async def serve(self) -> None:
         """Begin to listen."""
-        proxy, api = await opened_in(self._network_pid, _listening)
+        ports = (PROXY_PORT, API_PORT)
+        proxy, api = await opened_in(
+            self._network_pid, lambda: [socket.create_server((network.GATEWAY, port)) for port in ports]
+        )
         await asyncio.start_server(self._proxied, sock=proxy, limit=_HEAD_LIMIT)
         await asyncio.start_server(self._to_api_server, sock=api)
 
@@ -76,13 +79,18 @@ class Gateway:
         writer.close()
 
     async def _connected(self, client: str, host: str, port: int) -> _Streams:
-        inside = self._holder_of(client) if _is_loopback(host) else self._network_pid if _is_pod(host) else 0
+        try:
+            address = ip_address("127.0.0.1" if host == "localhost" else host)
+        except ValueError:
+            return await asyncio.open_connection(host, port)  # another name
+        is_loopback, is_pod = address.is_loopback, address in network.RANGE
+        inside = self._holder_of(client) if is_loopback else self._network_pid if is_pod else 0
         if inside:
             try:
                 (found,) = await opened_in(inside, lambda: [socket.create_connection((host, port), timeout=5)])
                 return await asyncio.open_connection(sock=found)
             except OSError:
-                if not _is_loopback(host):
+                if not is_loopback:
                     raise
         return await asyncio.open_connection(host, port)
 
@@ -147,10 +155,6 @@ def _hand_over(pid: int, opened: Callable[[], Sequence[socket.socket]], theirs: 
     os._exit(0)
 
 
-def _listening() -> list[socket.socket]:
-    return [socket.create_server((network.GATEWAY, port)) for port in (PROXY_PORT, API_PORT)]
-
-
 async def _joined(one: _Streams, other: _Streams) -> None:
     """Pass data on in both directions until both sides have ended."""
     try:
@@ -166,17 +170,3 @@ async def _passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
             await writer.drain()
         if writer.can_write_eof():
             writer.write_eof()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _is_pod(host: str) -> bool:
-    try:
-        return ip_address(host) in network.RANGE
-    except ValueError:
-        return False

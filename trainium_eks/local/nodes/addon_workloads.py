@@ -9,12 +9,15 @@ Left out on purpose: metrics-server's APIService (without a server behind it, ev
 Service (no name is resolved here).
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.changes import ApplyResult, Change, LocalCloudError
 from trainium_eks.local.nodes.node_pools import SIMULATED
 from trainium_eks.local.objects.apply import ObjectReference, Objects
+from trainium_eks.local.objects.awaits import readiness
+from trainium_eks.local.patience import Patience
 from trainium_eks.model.catalogue.addon_records import AddonWorkload, Pod
 from trainium_eks.model.catalogue.chart_workloads import SYSTEM_NAMESPACE
 from trainium_eks.model.catalogue.instances import CATALOGUE, DEVICE_RESOURCES, INSTANCE_TYPE_LABEL
@@ -26,6 +29,10 @@ TIMEOUT_SECONDS = 1200.0
 
 REPLICAS = 2
 """Replicas of every Deployment among the add-ons, as in EKS."""
+
+DAEMON_SETS = "/apis/apps/v1/daemonsets"
+UNMOVED_SECONDS = 15.0
+"""Limit without any progress, after which the wait ends: pods that nothing can start must not hold up an ``up``."""
 
 _PUBLIC = "public.ecr.aws"
 
@@ -58,6 +65,31 @@ class AddonWorkloads:
                 each["apiVersion"], each["kind"], metadata.get("namespace", ""), metadata["name"]
             )
             self._objects.delete(reference, timeout_seconds=timeout_seconds)
+
+
+def await_daemon_sets(get: Callable[[str], Mapping[str, Any]], progress: Callable[[str], None]) -> list[str]:
+    """Wait until the pods of all DaemonSets run, or there is no more progress: the last wait of an ``up``.
+
+    As on EKS, a node group is done when its nodes are Ready, and DaemonSets' pods follow. A command right after an
+    ``up``, such as ``trn doctor``, should find the cluster complete. Return a line for each that does not run.
+    """
+    patience = Patience(UNMOVED_SECONDS, progress)
+    before: list[str] = []
+    while waiting := _unready(get(DAEMON_SETS)["items"]):
+        if waiting != before:
+            before = waiting
+            patience.renew()
+        if not patience.wait(f"Waiting for the agents of the nodes: {waiting[0]}"):
+            break
+    return [f"still not running: {each}" for each in waiting]
+
+
+def _unready(daemon_sets: list[Mapping[str, Any]]) -> list[str]:
+    # A list's items do not say their kind.
+    states = [
+        (each["metadata"], readiness({"apiVersion": "apps/v1", "kind": "DaemonSet", **each})) for each in daemon_sets
+    ]
+    return [f"DaemonSet {of['namespace']}/{of['name']}: {state.reason}" for of, state in states if not state.ready]
 
 
 def manifests(addon: str, version: str, region: str) -> list[dict[str, Any]]:

@@ -123,7 +123,7 @@ def pool_of(
     template = template or {}
     key = pool_key(computed)
     instance = _instance(key, inputs, template, catalogue)
-    boot = _user_data(template)
+    boot = base64.b64decode(template.get("userData") or "").decode(errors="replace")
     pages = re.search(r"vm\.nr_hugepages *= *(\d+)", boot)
     if template:
         instance = replace(instance, hugepages_2mi=int(pages[1]) if pages else 0)
@@ -152,20 +152,14 @@ def pool_of(
     )
 
 
-def manifests(pool: NodePool) -> list[dict[str, Any]]:
-    """Return the pool's nodes, as many as its size, each with spec and status."""
-    return [manifest(pool, number) for number in range(1, pool.size + 1)]
-
-
 def manifest(pool: NodePool, number: int) -> dict[str, Any]:
-    """Return one node.
-
-    The numbers begin with 1.
-    """
+    """Return one node. The numbers begin with 1."""
     zone_id = pool.zone_ids[(number - 1) % len(pool.zone_ids)]
     zone = zone_name(pool.region, zone_id)
     instance_id = f"{pool.stem}{number:06d}"
-    name = f"{instance_id}.{_domain(pool.region)}"
+    # EC2's domain of private DNS names.
+    domain = "ec2.internal" if pool.region == "us-east-1" else f"{pool.region}.compute.internal"
+    name = f"{instance_id}.{domain}"
     capacity, allocatable = _resources(pool)
     node: dict[str, Any] = {
         "apiVersion": "v1",
@@ -215,11 +209,6 @@ def _digest(parts: Collection[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
-def _domain(region: str) -> str:
-    """Return EC2's domain of private DNS names."""
-    return "ec2.internal" if region == "us-east-1" else f"{region}.compute.internal"
-
-
 def _instance(key: str, inputs: Mapping[str, Any], template: Mapping[str, Any], catalogue: Catalogue) -> InstanceType:
     """Return the first type that the group names, or else the type in the launch template, as for Capacity Blocks."""
     name = next(iter(inputs.get("instanceTypes") or ()), None) or template.get("instanceType")
@@ -242,11 +231,6 @@ def _zone_ids(
     offered = instance.zones.get(region) or default_zones(region) or (f"{region}-az1",)
     subnets = inputs.get("subnetIds") or ("",)
     return tuple(zones.get(subnet) or offered[place % len(offered)] for place, subnet in enumerate(subnets))
-
-
-def _user_data(template: Mapping[str, Any]) -> str:
-    """Return the launch template's user data, decoded."""
-    return base64.b64decode(template.get("userData") or "").decode(errors="replace")
 
 
 def _storage_gib(inputs: Mapping[str, Any], template: Mapping[str, Any], boot: str, instance: InstanceType) -> int:

@@ -1,4 +1,4 @@
-"""A change of a local node group's size between two ``up`` commands, as by EKS' API on AWS.
+"""Sizes of node groups: ``--nodes N``, and a change between two ``up`` commands, as by EKS' API on AWS.
 
 ``up`` records the settings of each group's nodes; the next ``up`` gives a group the config's size again, except for
 groups with a size managed elsewhere.
@@ -17,7 +17,9 @@ from trainium_eks.local.nodes.node_pools import pool_key, pool_of
 from trainium_eks.local.nodes.simulated import Nodes
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.catalogue.instances import Catalogue
+from trainium_eks.model.validation.formats import LARGEST_NODE_GROUP
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
+from trainium_eks.plan.recording.project import StackSettings
 
 
 def record(paths: Paths, key: str, facts: Mapping[str, Any], drivers: Sequence[str]) -> None:
@@ -44,3 +46,42 @@ def resize(
         ) from None
     with locked(paths, f"trn scale of {eks_name}"):
         Nodes(Api.connect(paths.kubeconfig), waiting, drivers).apply(pool)
+
+
+def with_nodes(nodes: int | None, project: str) -> Callable[[StackSettings], StackSettings]:
+    """Return a function that sets the size of the first node group in a stack's settings, unless that is None.
+
+    Nodes beyond EKS' limit for one group go to further groups of the same kind (``<name>-2``, …), as they would on AWS.
+    All else follows from the config, as always: queues grow with the pool, the address budget must hold.
+    """
+    key = f"{project}:nodeGroups"
+
+    def adjust(settings: StackSettings) -> StackSettings:
+        if nodes is None:
+            return settings
+        groups = json.loads(settings.config.get(key, "[]"))
+        if not groups:
+            raise LocalCloudError(
+                f"--nodes sets the size of the first node group, and Pulumi.{settings.name}.yaml has none"
+            )
+        first, *others = groups
+        sized = [_sized(first, index, size) for index, size in enumerate(_sizes(nodes), start=1)]
+        return replace(settings, config={**settings.config, key: json.dumps([*sized, *others])})
+
+    return adjust
+
+
+def _sizes(nodes: int) -> list[int]:
+    full, rest = divmod(nodes, LARGEST_NODE_GROUP)
+    return [LARGEST_NODE_GROUP] * full + ([rest] if rest or not full else [])
+
+
+def _sized(group: Mapping[str, Any], index: int, size: int) -> dict[str, Any]:
+    name = group.get("name", "")
+    return {
+        **group,
+        "name": name if index == 1 else f"{name}-{index}",
+        "minSize": min(group.get("minSize", 0), size),
+        "maxSize": max(group.get("maxSize", 0), size, 1),
+        "desiredSize": size,
+    }

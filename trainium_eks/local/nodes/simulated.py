@@ -1,24 +1,19 @@
 """Simulated nodes on the API server. kwok replaces their kubelets."""
 
 import datetime
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from trainium_eks.kube.api import FIELD_MANAGER, Api, ObjectReference, in_parallel
 from trainium_eks.local.changes import ApplyResult, Change, LocalCloudError
 from trainium_eks.local.nodes import csi_nodes
-from trainium_eks.local.nodes.node_pools import SIMULATED_POOL_LABEL, NodePool, manifest, manifests, pool_key, pool_of
+from trainium_eks.local.nodes.node_pools import SIMULATED_POOL_LABEL, NodePool, manifest
+from trainium_eks.local.patience import Patience
 from trainium_eks.model.catalogue.instances import FABRIC_UNTESTED
 from trainium_eks.model.sizing.quantities import quantity
 
-__all__ = ["NodePool", "Nodes", "manifests", "pool_key", "pool_of"]
-
 TIMEOUT_SECONDS = 300.0
 NODES_IN_MESSAGE = 5
-SHORTEST_SECONDS = 0.1
-"""Shortest interval between two looks at nodes."""
-QUIET_SECONDS = 2.0
 LEASES = "kube-node-lease"
 """Namespace of the leases that kubelets renew as a sign of life."""
 
@@ -57,9 +52,14 @@ class Nodes:
         )
         if not (new or changed or surplus or registered):
             return ApplyResult(Change.SAME)
-        drivers_told = registered - len(new)
-        notes = _notes(len(new), len(changed), len(surplus), drivers_told) if live else ()
-        return ApplyResult(Change.UPDATED if live else Change.CREATED, notes=notes)
+        if not live:
+            return ApplyResult(Change.CREATED)
+        parts = (
+            *((len(new), "added"), (len(changed), "changed"), (len(surplus), "removed")),
+            (max(registered - len(new), 0), "told of storage drivers"),
+        )
+        note = "nodes: " + ", ".join(f"{count} {what}" for count, what in parts if count)
+        return ApplyResult(Change.UPDATED, notes=(note,))
 
     def delete(self, key: str) -> None:
         """Delete all nodes of a group; no error without any."""
@@ -99,21 +99,20 @@ class Nodes:
 
     def _await_ready(self, key: str, names: Collection[str], timeout_seconds: float) -> None:
         """Wait until all nodes are Ready and kwok renews their leases."""
-        started = time.monotonic()
+        patience = Patience(timeout_seconds, self._waiting)
         while True:
-            looked = time.monotonic()
             ready = {node["metadata"]["name"] for node in self._list(key) if _is_ready(node)}
             leases = self._api.list("coordination.k8s.io/v1", "Lease", namespace=LEASES)
             missing = sorted(set(names) - ready.intersection(lease["metadata"]["name"] for lease in leases))
             if not missing:
                 return
-            now = time.monotonic()
-            if now - started >= timeout_seconds:
-                raise LocalCloudError(_not_ready(key, missing, len(names), now - started))
-            if now - started > QUIET_SECONDS:
-                self._waiting(f"node group {key}: {len(names) - len(missing)} of {len(names)} nodes are Ready")
-            # A thousand nodes are 5 MB: looking must not take the API server's time from making them.
-            time.sleep(min(max(SHORTEST_SECONDS, 3 * (now - looked)), timeout_seconds - (now - started)))
+            if not patience.wait(f"node group {key}: {len(names) - len(missing)} of {len(names)} nodes are Ready"):
+                end = patience.describe_end(f"{len(missing)} of {len(names)} nodes were not Ready")
+                named = ", ".join(missing[:NODES_IN_MESSAGE]) + (", ..." if len(missing) > NODES_IN_MESSAGE else "")
+                raise LocalCloudError(
+                    f"node group {key}: {end} ({named})\n  kwok makes simulated nodes Ready: "
+                    "`trn doctor` says whether it runs, `trn local logs` what it said"
+                )
 
 
 def _wanted(pool: NodePool, live: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -194,22 +193,3 @@ def _is_ready(node: Mapping[str, Any]) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions) and not any(
         each["key"] == "node.kubernetes.io/not-ready" for each in taints
     )
-
-
-def _not_ready(key: str, missing: Sequence[str], count: int, seconds: float) -> str:
-    named = ", ".join(missing[:NODES_IN_MESSAGE]) + (", ..." if len(missing) > NODES_IN_MESSAGE else "")
-    return (
-        f"node group {key}: {len(missing)} of {count} nodes were not Ready after {seconds:.0f} s ({named})\n"
-        "  kwok makes simulated nodes Ready: `trn doctor` says whether it runs, `trn local logs` what it said"
-    )
-
-
-def _notes(new: int, changed: int, surplus: int, drivers_told: int) -> tuple[str, ...]:
-    """Return the note on the changed nodes of an existing group."""
-    parts = (
-        (new, "added"),
-        (changed, "changed"),
-        (surplus, "removed"),
-        (max(drivers_told, 0), "told of storage drivers"),
-    )
-    return ("nodes: " + ", ".join(f"{count} {what}" for count, what in parts if count),)

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trainium_eks.kube.api import FIELD_MANAGER, Api, ApiError, NoSuchKindError, ObjectReference
-from trainium_eks.kube.volume_users import find_volume_users
+from trainium_eks.kube.cluster import find_volume_users
 from trainium_eks.local.changes import ApplyResult, Change, LocalCloudError
-from trainium_eks.local.objects import awaits, counts
+from trainium_eks.local.objects import awaits
 from trainium_eks.local.patience import Patience
 
 __all__ = ["ObjectReference", "Objects"]
@@ -33,6 +33,12 @@ _IMMUTABLE = re.compile(
 )
 # Faults that a dry run of the new object may report only because the old object still exists.
 _OLD_ONES_FAULT = ("already allocated", "exceeded quota")
+
+_COUNT = "count/"
+"""Prefix of a limit of a quota, before the resource and its group: the name of a kind's definition."""
+
+_PASSING = "count/again.trainium-eks"
+"""A limit that is added and removed, of a kind that does not exist: the quota's other limits keep their owners."""
 
 
 class Objects:
@@ -63,10 +69,12 @@ class Objects:
         """
         try:
             wanted = _normalised(manifest)
-            reference = self._reference(wanted)
+            reference = self._api.reference(wanted)
             patience = Patience(awaits.timeout_seconds(wanted, timeout_seconds), self._waiting, self._stopping)
-        except ValueError as error:
-            raise LocalCloudError(f"{manifest.get('kind')} {_name(manifest)}: {error}") from error
+        except (NoSuchKindError, ValueError) as error:
+            metadata = manifest.get("metadata") or {}
+            name = "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
+            raise LocalCloudError(f"{manifest.get('kind')} {name}: {error}") from error
         try:
             change, live = self._apply(reference, wanted, patience, make_room)
         except ApiError as error:
@@ -96,24 +104,8 @@ class Objects:
 
     # --- Applying -------------------------------------------------------------------------------------------------
 
-    def _reference(self, manifest: Mapping[str, Any]) -> ObjectReference:
-        try:
-            return self._api.reference(manifest)
-        except NoSuchKindError as error:
-            kind = str(manifest.get("kind"))
-            if kind.endswith("Patch"):
-                raise LocalCloudError(
-                    f"{kind} {_name(manifest)}: a Patch resource changes an object of another owner, which the "
-                    "local cloud does not do; declare the object itself"
-                ) from error
-            raise LocalCloudError(f"{kind} {_name(manifest)}: {error}") from error
-
     def _apply(
-        self,
-        reference: ObjectReference,
-        wanted: Mapping[str, Any],
-        patience: Patience,
-        make_room: Callable[[], None],
+        self, reference: ObjectReference, wanted: Mapping[str, Any], patience: Patience, make_room: Callable[[], None]
     ) -> tuple[Change, dict[str, Any]]:
         before = self._api.get(reference)
         if before is None:
@@ -181,11 +173,16 @@ class Objects:
             live = found
 
     def _await_counts(self, quota: ObjectReference | None, patience: Patience) -> None:
-        """Wait for the counts of one quota, or of all; see :meth:`await_counts`."""
+        """Wait for the counts of one quota, or of all; see :meth:`await_counts`.
+
+        Kubernetes looks for new kinds each 30 s, and counts the objects of a quota again each 5 minutes, or when its
+        limits change (kube-controller-manager, ``startResourceQuotaController`` and ``addQuota``). Until both have
+        happened after a kind is new, the API server refuses all objects of the kind in the quota's namespace.
+        """
         asked = -math.inf
         while True:
             found = self._api.list("v1", "ResourceQuota") if quota is None else [self._api.get(quota)]
-            behind = [(each, missing) for each in found if each and (missing := counts.unknown_counts(self._api, each))]
+            behind = [(each, missing) for each in found if each and (missing := _unknown_counts(self._api, each))]
             if not behind:
                 return
             [(first, missing), *_] = behind
@@ -195,7 +192,7 @@ class Objects:
             if time.monotonic() - asked > COUNTING_SECONDS:
                 asked = time.monotonic()
                 for each, _ in behind:
-                    counts.count_again(self._api, each)
+                    _count_again(self._api, each)
 
     def _related(self, live: Mapping[str, Any]) -> awaits.Related:
         """Return a reader of the objects, of a kind, that an object's readiness depends on."""
@@ -252,16 +249,38 @@ class Objects:
         return lines + [each.get("message", "") for each in conditions if each.get("status") == "True"]
 
 
+def _unknown_counts(api: Api, quota: Mapping[str, Any]) -> list[str]:
+    """Return a quota's limits on custom kinds that it does not count yet, such as ``count/jobs.batch.volcano.sh``.
+
+    Limits on kinds without a definition in the cluster are left out: there is nothing to count or to refuse.
+    """
+    used = (quota.get("status") or {}).get("used") or {}
+    limits = (quota.get("spec") or {}).get("hard") or {}
+    missing = [each for each in limits if each.startswith(_COUNT) and each not in used]
+    kind = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
+    return [each for each in missing if api.get(ObjectReference(*kind, "", each.removeprefix(_COUNT)))]
+
+
+def _count_again(api: Api, quota: Mapping[str, Any]) -> None:
+    """Have Kubernetes count the objects of a quota now, instead of within 5 minutes. A quota that is gone is fine."""
+    metadata = quota["metadata"]
+    path = api.kind("v1", "ResourceQuota").path(metadata["namespace"], metadata["name"])
+    for amount in ("0", None):
+        patch = {"spec": {"hard": {_PASSING: amount}}}
+        try:
+            api.request("PATCH", path, patch, content_type="application/merge-patch+json")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+
 def _normalised(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest as Pulumi's provider sends it.
 
     A Secret's ``stringData`` becomes ``data``: the API server does so too, but then server-side apply no longer knows
     the fields' owner. ``metadata.managedFields`` (of an object that was read) is refused in an apply.
     """
-    result = dict(manifest)
-    result["metadata"] = {
-        key: value for key, value in (manifest.get("metadata") or {}).items() if key != "managedFields"
-    }
+    result = _without_managed_fields(manifest)
     if manifest.get("kind") == "Secret" and manifest.get("apiVersion") == "v1" and "stringData" in manifest:
         text = result.pop("stringData") or {}
         encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in text.items()}
@@ -312,13 +331,9 @@ def _about(reference: ObjectReference, error: ApiError, doing: str = "") -> ApiE
     return ApiError(error.status, error.reason, f"{reference}: {doing}{error.message}", error.causes)
 
 
-def _name(manifest: Mapping[str, Any]) -> str:
-    metadata = manifest.get("metadata") or {}
-    return "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
-
-
-def _without_managed_fields(live: Mapping[str, Any]) -> dict[str, Any]:
-    return {**live, "metadata": {key: value for key, value in live["metadata"].items() if key != "managedFields"}}
+def _without_managed_fields(object_: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = object_.get("metadata") or {}
+    return {**object_, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
 
 
 def _selector(workload: Mapping[str, Any]) -> str:

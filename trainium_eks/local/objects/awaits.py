@@ -5,6 +5,7 @@ https://www.pulumi.com/registry/packages/kubernetes/installation-configuration/ 
 status``; a kind without a rule, such as a custom one, is ready as soon as it is applied.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +46,8 @@ def readiness(object_: Object, related: Related = lambda _: ()) -> Readiness:
         return _READY
     if metadata.get("deletionTimestamp"):
         return Readiness("it is being deleted")
-    rule = _RULES.get((_group(object_), str(object_.get("kind"))))
+    group = str(object_.get("apiVersion")).rpartition("/")[0]
+    rule = _RULES.get((group, str(object_.get("kind"))))
     return rule(object_, related) if rule else _READY
 
 
@@ -65,15 +67,17 @@ def timeout_seconds(object_: Object, default: float) -> float:
 
 def pods_wait_for(pods: Sequence[Object]) -> list[str]:
     """Return the reasons why pods are not ready: one line for each reason, with the number of its pods."""
-    return _counted([reason for pod in pods if (reason := _pod_reason(pod))], "pod")
+    reasons = Counter(reason for pod in pods if (reason := _pod_reason(pod)))
+    return [f"{count} pod{'s' if count > 1 else ''}: {reason}" for reason, count in reasons.most_common(10)]
 
 
 def warnings(events: Sequence[Object], reference_name: str, *, most: int = 5) -> list[str]:
     """Return the latest warnings on an object and on objects with its name as prefix, one line each."""
+    names = re.compile(rf"{re.escape(reference_name)}([-.].*)?")
     about = [
         each
         for each in events
-        if each.get("type") != "Normal" and _is_of((each.get("involvedObject") or {}).get("name") or "", reference_name)
+        if each.get("type") != "Normal" and names.fullmatch((each.get("involvedObject") or {}).get("name") or "")
     ]
     about.sort(key=lambda each: each.get("lastTimestamp") or each.get("eventTime") or "")
     lines = [f"{each.get('reason')}: {str(each.get('message') or '').strip()}" for each in about]
@@ -196,7 +200,7 @@ def _service(object_: Object, related: Related) -> Readiness:
     spec = object_.get("spec") or {}
     if spec.get("type") == "LoadBalancer" and not (_status(object_).get("loadBalancer") or {}).get("ingress"):
         return Readiness("no load balancer has an address for it")
-    if not _selects_pods(object_):
+    if not spec.get("selector") or spec.get("type") == "ExternalName":
         return _READY
     ready = sum(
         1
@@ -217,17 +221,16 @@ def _definition(object_: Object, _: Related) -> Readiness:
     names = _condition(object_, "NamesAccepted")
     if names.get("status") == "False":
         return Readiness(f"its names are taken: {names.get('message')}", failed=True)
-    established = _condition(object_, "Established")
-    if established.get("status") == "True":
-        return _READY
-    return Readiness(established.get("message") or "it is not Established")
+    return _has_condition(object_, "Established")
 
 
 def _api_service(object_: Object, _: Related) -> Readiness:
-    available = _condition(object_, "Available")
-    if available.get("status") == "True":
-        return _READY
-    return Readiness(available.get("message") or "it is not Available")
+    return _has_condition(object_, "Available")
+
+
+def _has_condition(object_: Object, type_: str) -> Readiness:
+    found = _condition(object_, type_)
+    return _READY if found.get("status") == "True" else Readiness(found.get("message") or f"it is not {type_}")
 
 
 def _namespace(object_: Object, _: Related) -> Readiness:
@@ -268,11 +271,6 @@ _RULES: Mapping[tuple[str, str], Callable[[Object, Related], Readiness]] = {
 # --- Common parts -------------------------------------------------------------------------------------------------
 
 
-def _group(object_: Object) -> str:
-    api_version = str(object_.get("apiVersion"))
-    return api_version.rpartition("/")[0]
-
-
 def _status(object_: Object) -> Mapping[str, Any]:
     return object_.get("status") or {}
 
@@ -287,11 +285,6 @@ def _unseen(object_: Object) -> str:
     if _status(object_).get("observedGeneration", 0) >= generation > 0:
         return ""
     return "its controller has not seen it"
-
-
-def _selects_pods(service: Object) -> bool:
-    spec = service.get("spec") or {}
-    return bool(spec.get("selector")) and spec.get("type") != "ExternalName"
 
 
 def _pod_reason(pod: Object) -> str:
@@ -326,11 +319,3 @@ def _container_reason(container: Mapping[str, Any]) -> str:
 
 def _joined(start: str, status: Mapping[str, Any]) -> str:
     return ": ".join(filter(None, (start, status.get("reason"), status.get("message"))))
-
-
-def _counted(reasons: Sequence[str], noun: str) -> list[str]:
-    return [f"{count} {noun}{'s' if count > 1 else ''}: {reason}" for reason, count in Counter(reasons).most_common(10)]
-
-
-def _is_of(name: str, owner: str) -> bool:
-    return name == owner or name.startswith((f"{owner}-", f"{owner}."))

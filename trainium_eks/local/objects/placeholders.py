@@ -19,17 +19,104 @@ RELEASE_LABEL = "trainium-eks/placeholder-for"
 
 _API_VERSION = "apiextensions.k8s.io/v1"
 _KIND = "CustomResourceDefinition"
+Shape = Mapping[str, "Shape"] | list["Shape"] | tuple[str, ...] | str
+"""A schema in short: an object by its fields (``!`` ends the name of a required one), a list, the possible texts, or
+the name of a value in ``_VALUES``."""
+
 _DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_DURATION = r"^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$"
+_QUANTITY = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+))?$"
+_NUMBER_OR_TEXT = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+_INTEGER = {"type": "integer", "format": "int32"}
+
+_VALUES: Mapping[str, Mapping[str, Any]] = {
+    "anything": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    "boolean": {"type": "boolean"},
+    "count": {**_INTEGER, "minimum": 0},
+    "duration": {"type": "string", "pattern": _DURATION},
+    "integer": _INTEGER,
+    "name": {"type": "string", "maxLength": 253, "pattern": _DNS_NAME},
+    "number or text": _NUMBER_OR_TEXT,
+    "quantities": {"type": "object", "additionalProperties": {**_NUMBER_OR_TEXT, "pattern": _QUANTITY}},
+    "text": {"type": "string"},
+    "texts": {"type": "object", "additionalProperties": {"type": "string"}},
+    "weight": {**_INTEGER, "minimum": 1, "maximum": 65535, "default": 1},
+}
+
+_PLACES: Shape = {f"{when}DuringSchedulingIgnoredDuringExecution": ["text"] for when in ("required", "preferred")}
+_QUEUE: Shape = {
+    "affinity": {"nodeGroupAffinity": _PLACES, "nodeGroupAntiAffinity": _PLACES},
+    **dict.fromkeys(("capability", "deserved"), "quantities"),
+    "dequeueStrategy": ("fifo", "traverse"),
+    "extendClusters": [{"name": "text", "weight": "integer", "capacity": "quantities"}],
+    "guarantee": {"resource": "quantities"},
+    "parent": "name",
+    "priority": "count",
+    "reclaimable": "boolean",
+    "type": "text",
+    "weight": "weight",
+}
+_QUEUE_STATUS: Shape = {
+    "allocated": "quantities",
+    "reservation": {"nodes": ["text"], "resource": "quantities"},
+    "state": ("Open", "Closed", "Closing", "Unknown"),
+    **dict.fromkeys(("completed", "inqueue", "pending", "running", "unknown"), "count"),
+}
+_RELABELLING: Shape = {
+    "action": ("replace", "keep", "drop", "hashmod", "labelmap", "labeldrop", "labelkeep", "lowercase"),
+    **dict.fromkeys(("regex", "replacement", "separator", "targetLabel"), "text"),
+    "modulus": "integer",
+    "sourceLabels": ["text"],
+}
+_ENDPOINTS: Shape = [
+    {
+        "honorLabels": "boolean",
+        **dict.fromkeys(("path", "port", "scheme"), "text"),
+        **dict.fromkeys(("interval", "scrapeTimeout"), "duration"),
+        **{f"{which}elabelings": [_RELABELLING] for which in ("r", "metricR")},
+    }
+]
+_MONITOR: Mapping[str, Shape] = {
+    "jobLabel": "text",
+    "namespaceSelector": {"any": "boolean", "matchNames": ["text"]},
+    "podTargetLabels": ["text"],
+    "selector": {"matchLabels": "texts", "matchExpressions": [{"key": "text", "operator": "text", "values": ["text"]}]},
+}
+_POD_MONITOR: Shape = {
+    **_MONITOR,
+    **{f"{limited}Limit": "count" for limited in ("label", "labelNameLength", "labelValueLength", "sample")},
+    "bodySizeLimit": "text",
+    "podMetricsEndpoints": _ENDPOINTS,
+}
+_RULE: Shape = {
+    **dict.fromkeys(("alert", "record"), "text"),
+    **dict.fromkeys(("annotations", "labels"), "texts"),
+    **dict.fromkeys(("for", "keep_firing_for"), "duration"),
+    "expr!": "number or text",
+}
+_GROUP: Shape = {"interval": "duration", "labels": "texts", "limit": "integer", "name!": "text", "rules": [_RULE]}
 
 
 def definitions(chart: str) -> list[dict[str, Any]]:
-    """Return the placeholders for a chart, by its name; empty for most charts."""
-    if chart == "volcano":
-        return [_queue()]
-    if chart == "kube-prometheus-stack":
-        return [_pod_monitor(), _service_monitor(), _prometheus_rule()]
-    if chart == "karpenter":
-        return [_open("karpenter.sh", "NodePool", "np"), _open("karpenter.k8s.aws", "EC2NodeClass", "ec2nc")]
+    """Return the placeholders for a chart, by its name; empty for most charts.
+
+    Volcano's kind has the fields of chart 1.15, the Prometheus Operator's those of v0.93.1 for targets, labels and
+    rules. Karpenter's definitions are hundreds of lines; its own chart has them.
+    """
+    match chart:
+        case "volcano":
+            names = "Queue", "q", "queue-v1beta1"
+            return [_definition("scheduling.volcano.sh", "v1beta1", "Cluster", names, _QUEUE, _QUEUE_STATUS)]
+        case "kube-prometheus-stack":
+            kinds: dict[tuple[str, ...], Shape] = {
+                ("PodMonitor", "pmon"): _POD_MONITOR,
+                ("ServiceMonitor", "smon"): {**_MONITOR, "endpoints": _ENDPOINTS, "targetLabels": ["text"]},
+                ("PrometheusRule", "promrule"): {"groups": [_GROUP]},
+            }
+            return [_definition("monitoring.coreos.com", "v1", "Namespaced", *each) for each in kinds.items()]
+        case "karpenter":
+            groups = {"karpenter.sh": ("NodePool", "np"), "karpenter.k8s.aws": ("EC2NodeClass", "ec2nc")}
+            return [_definition(each, "v1", "Cluster", groups[each], "anything", "anything") for each in groups]
     return []
 
 
@@ -64,107 +151,14 @@ def remove(api: Api, objects: Objects, release: str, *, timeout_seconds: float) 
     return names
 
 
-def _queue() -> dict[str, Any]:
-    """Return Volcano's Queue, with the fields that chart 1.15 defines."""
-    affinity = _object(
-        requiredDuringSchedulingIgnoredDuringExecution=_list({"type": "string"}),
-        preferredDuringSchedulingIgnoredDuringExecution=_list({"type": "string"}),
-    )
-    spec = _object(
-        affinity=_object(nodeGroupAffinity=affinity, nodeGroupAntiAffinity=affinity),
-        capability=_quantities(),
-        dequeueStrategy={"type": "string", "enum": ["fifo", "traverse"], "default": "traverse"},
-        deserved=_quantities(),
-        extendClusters=_list(_object(name={"type": "string"}, weight=_integer(), capacity=_quantities())),
-        guarantee=_object(resource=_quantities()),
-        parent={"type": "string", "maxLength": 253, "pattern": _DNS_NAME},
-        priority=_integer(minimum=0),
-        reclaimable={"type": "boolean"},
-        type={"type": "string", "maxLength": 253},
-        weight={**_integer(minimum=1), "maximum": 65535, "default": 1},
-    )
-    counts = {name: _integer(minimum=0) for name in ("completed", "inqueue", "pending", "running", "unknown")}
-    status = _object(
-        allocated=_quantities(),
-        reservation=_object(nodes=_list({"type": "string"}), resource=_quantities()),
-        state={"type": "string", "enum": ["Open", "Closed", "Closing", "Unknown"]},
-        **counts,
-    )
-    schema = _object(spec=spec, status=status)
-    return _definition("scheduling.volcano.sh", "v1beta1", "Queue", "Cluster", schema, "q", "queue-v1beta1")
-
-
-_SCRAPE_LIMITS = ("labelLimit", "labelNameLengthLimit", "labelValueLengthLimit", "sampleLimit")
-
-
-def _pod_monitor() -> dict[str, Any]:
-    """Return the Prometheus Operator's PodMonitor (v0.93.1), with the fields for targets and for labels."""
-    limits = {name: _integer(minimum=0) for name in _SCRAPE_LIMITS}
-    spec = _object(
-        **_WHO,
-        **limits,
-        bodySizeLimit=_TEXT,
-        podMetricsEndpoints=_list(_endpoint()),
-        podTargetLabels=_list(_TEXT),
-    )
-    return _definition(_MONITORING, "v1", "PodMonitor", "Namespaced", _object(spec=spec), "pmon")
-
-
-def _service_monitor() -> dict[str, Any]:
-    """Return the counterpart for the endpoints of services."""
-    spec = _object(**_WHO, endpoints=_list(_endpoint()), targetLabels=_list(_TEXT), podTargetLabels=_list(_TEXT))
-    return _definition(_MONITORING, "v1", "ServiceMonitor", "Namespaced", _object(spec=spec), "smon")
-
-
-def _prometheus_rule() -> dict[str, Any]:
-    """Return the Prometheus Operator's PrometheusRule (v0.93.1), without the webhook that checks PromQL."""
-    duration = {"type": "string", "pattern": _DURATION}
-    rule = {
-        **_object(
-            alert=_TEXT,
-            annotations=_TEXTS,
-            expr={"anyOf": [{"type": "integer"}, _TEXT], "x-kubernetes-int-or-string": True},
-            keep_firing_for=duration,
-            labels=_TEXTS,
-            record=_TEXT,
-            **{"for": duration},
-        ),
-        "required": ["expr"],
-    }
-    group = _object(interval=duration, labels=_TEXTS, limit=_integer(), name=_TEXT, rules=_list(rule))
-    spec = _object(groups=_list({**group, "required": ["name"]}))
-    return _definition(_MONITORING, "v1", "PrometheusRule", "Namespaced", _object(spec=spec), "promrule")
-
-
-def _endpoint() -> dict[str, Any]:
-    duration = {"type": "string", "pattern": _DURATION}
-    relabelling = _object(
-        action={
-            "type": "string",
-            "enum": ["replace", "keep", "drop", "hashmod", "labelmap", "labeldrop", "labelkeep", "lowercase"],
-        },
-        modulus=_integer(),
-        regex=_TEXT,
-        replacement=_TEXT,
-        separator=_TEXT,
-        sourceLabels=_list(_TEXT),
-        targetLabel=_TEXT,
-    )
-    return _object(
-        honorLabels={"type": "boolean"},
-        interval=duration,
-        metricRelabelings=_list(relabelling),
-        path=_TEXT,
-        port=_TEXT,
-        relabelings=_list(relabelling),
-        scheme=_TEXT,
-        scrapeTimeout=duration,
-    )
-
-
-def _definition(group: str, version: str, kind: str, scope: str, schema: dict[str, Any], *short: str) -> dict[str, Any]:
+def _definition(
+    group: str, version: str, scope: str, names: tuple[str, ...], spec: Shape, status: Shape | None = None
+) -> dict[str, Any]:
+    kind, *short = names
     singular = kind.lower()
     plural = f"{singular}es" if singular.endswith("s") else f"{singular}s"
+    schema = _schema({"spec": spec} if status is None else {"spec": spec, "status": status})
+    served = {"name": version, "served": True, "storage": True, "subresources": {"status": {}}}
     return {
         "apiVersion": _API_VERSION,
         "kind": _KIND,
@@ -176,62 +170,21 @@ def _definition(group: str, version: str, kind: str, scope: str, schema: dict[st
                 "listKind": f"{kind}List",
                 "plural": plural,
                 "singular": singular,
-                "shortNames": [*short],
+                "shortNames": short,
             },
             "scope": scope,
-            "versions": [
-                {
-                    "name": version,
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": schema},
-                }
-            ],
+            "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
         },
     }
 
 
-def _open(group: str, kind: str, short: str) -> dict[str, Any]:
-    """Return a cluster-wide kind with unchecked fields.
-
-    Karpenter's definitions are hundreds of lines; its own chart has them.
-    """
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return _definition(group, "v1", kind, "Cluster", _object(spec=anything, status=anything), short)
-
-
-def _object(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": dict(properties)}
-
-
-def _list(items: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": dict(items)}
-
-
-def _integer(minimum: int | None = None) -> dict[str, Any]:
-    return {"type": "integer", "format": "int32", **({} if minimum is None else {"minimum": minimum})}
-
-
-def _quantities() -> dict[str, Any]:
-    """Return a schema of resource names to amounts: a number, or text as ``4Gi`` or ``500m``."""
-    amount = {
-        "anyOf": [{"type": "integer"}, {"type": "string"}],
-        "x-kubernetes-int-or-string": True,
-        "pattern": r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+))?$",
-    }
-    return {"type": "object", "additionalProperties": amount}
-
-
-_MONITORING = "monitoring.coreos.com"
-_DURATION = r"^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$"
-_TEXT: dict[str, Any] = {"type": "string"}
-_TEXTS: dict[str, Any] = {"type": "object", "additionalProperties": _TEXT}
-_WHO: dict[str, Any] = {
-    "jobLabel": _TEXT,
-    "namespaceSelector": _object(any={"type": "boolean"}, matchNames=_list(_TEXT)),
-    "selector": _object(
-        matchLabels=_TEXTS,
-        matchExpressions=_list(_object(key=_TEXT, operator=_TEXT, values=_list(_TEXT))),
-    ),
-}
+def _schema(shape: Shape) -> dict[str, Any]:
+    if isinstance(shape, str):
+        return dict(_VALUES[shape])
+    if isinstance(shape, tuple):
+        return {"type": "string", "enum": [*shape]}
+    if isinstance(shape, list):
+        return {"type": "array", "items": _schema(shape[0])}
+    made = {"type": "object", "properties": {name.removesuffix("!"): _schema(each) for name, each in shape.items()}}
+    required = [name[:-1] for name in shape if name.endswith("!")]
+    return {**made, "required": required} if required else made

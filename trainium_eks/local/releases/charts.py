@@ -3,16 +3,19 @@
 Volcano's chart comes from its Go module too, where the repository cannot be reached.
 """
 
+import contextlib
+import gzip
 import hashlib
+import io
 import os
 import re
 import tarfile
 import tempfile
 import threading
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,16 +24,17 @@ import yaml
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import paths as places
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.releases import volcano_chart
 from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, HelmTimeoutError
 from trainium_eks.local.releases.release_inputs import REPOSITORY_FLAGS, ReleaseInputs
-from trainium_eks.local.toolchain import VOLCANO, go_command, is_off, store
+from trainium_eks.local.toolchain import VOLCANO, go_command, is_off, sources, store
 from trainium_eks.model.catalogue.versions import CHARTS
 
 VARIABLE = "TRN_CHARTS"
 """Environment variable: a directory with charts, each ``<name>-<version>.tgz`` or ``<name>/Chart.yaml``."""
 
 PULL_SECONDS = 20.0
+
+_VOLCANO_CHART = PurePosixPath("installer/helm/chart/volcano")
 
 # Helm's messages when a repository answers and does not have the chart. All else (no such host, refused, a proxy's
 # 403, a certificate of a proxy) is a repository that this machine cannot reach.
@@ -72,7 +76,6 @@ class Charts:
         self._given = environment.get(VARIABLE, "")
         self._cache = places.cache(environment) / "charts"
         self._hosts: dict[str, _Host] = {}
-        self._hosts_lock = threading.Lock()
 
     def find(self, wanted: ReleaseInputs) -> FoundChart | Missing:
         """Return the chart of a release.
@@ -82,7 +85,13 @@ class Charts:
         """
         is_oci = wanted.chart.startswith("oci://")
         if not wanted.repository.get("repo") and not is_oci:
-            return self._local(wanted)
+            path = (self._project / wanted.chart).resolve()
+            if not path.exists():
+                raise LocalCloudError(
+                    f"Helm release {wanted.namespace}/{wanted.name}: there is no chart {path}. Give a directory "
+                    "relative to the project, an oci:// reference, or `repositoryOpts.repo`"
+                )
+            return _read(path, "")
         if not wanted.version:
             raise LocalCloudError(f"Helm release {wanted.namespace}/{wanted.name}: name the version of {wanted.chart}")
         name = wanted.chart.rstrip("/").rpartition("/")[2]
@@ -90,41 +99,24 @@ class Charts:
             found = _in_directory(Path(self._given).expanduser().absolute(), name, wanted.version)
             if found is not None:
                 return found
-        cached = self._cached(wanted, name)
-        if cached is not None:
-            return cached
+        with contextlib.suppress(ClusterError):  # none, or one that is not whole
+            package = self._place(wanted, name)
+            cached = _read(package, f"the cache: {package}")
+            if _is_version(cached, name, wanted.version):
+                return cached
         pulled = self._pulled(wanted, name)
         return self._volcanos(wanted, pulled) if isinstance(pulled, Missing) else pulled
-
-    def _local(self, wanted: ReleaseInputs) -> FoundChart:
-        path = (self._project / wanted.chart).resolve()
-        if not path.exists():
-            raise LocalCloudError(
-                f"Helm release {wanted.namespace}/{wanted.name}: there is no chart {path}. Give a directory relative "
-                "to the project, an oci:// reference, or `repositoryOpts.repo`"
-            )
-        return _read(path, "")
 
     def _place(self, wanted: ReleaseInputs, name: str) -> Path:
         source = wanted.repository.get("repo") or wanted.chart
         directory = re.sub(r"[^A-Za-z0-9.-]+", "_", source.partition("://")[2])
         return self._cache / directory / f"{name}-{wanted.version}.tgz"
 
-    def _cached(self, wanted: ReleaseInputs, name: str) -> FoundChart | None:
-        package = self._place(wanted, name)
-        if not package.is_file():
-            return None
-        try:
-            chart = _read(package, f"the cache: {package}")
-        except ClusterError:
-            return None  # pulled again, over it
-        return chart if _is_version(chart, name, wanted.version) else None
-
     def _pulled(self, wanted: ReleaseInputs, name: str) -> FoundChart | Missing:
         source = wanted.repository.get("repo") or wanted.chart
         if go_command.is_offline(self._environment):
             return _unreachable(source, name, wanted.version, "not asked, TRN_OFFLINE is set")
-        host = self._host(urlsplit(source).netloc)
+        host = self._hosts.setdefault(urlsplit(source).netloc, _Host())
         with host.lock:
             if host.unreachable:
                 return _unreachable(source, name, wanted.version, host.unreachable)
@@ -174,7 +166,7 @@ class Charts:
         place = self._place(wanted, known.chart)
         part = place.with_suffix(f".{os.getpid()}.part")
         try:
-            content = volcano_chart.package(self._environment)
+            content = _volcano_package(self._environment)
             place.parent.mkdir(parents=True, exist_ok=True)
             part.write_bytes(content)
             part.replace(place)
@@ -184,27 +176,22 @@ class Charts:
             raise _uncachable(place.parent, error) from error
         return _read(place, "Volcano's Go module")
 
-    def _host(self, name: str) -> "_Host":
-        with self._hosts_lock:
-            return self._hosts.setdefault(name, _Host())
 
-
+@dataclass
 class _Host:
     """The state of a repository's host. One pull at a time: the others learn from it."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.unreachable = ""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    unreachable: str = ""
 
 
 def _in_directory(directory: Path, name: str, version: str) -> FoundChart | Missing | None:
     """Return the chart in the directory that the user gave; None when it has no version of it."""
     if not directory.is_dir():
         raise LocalCloudError(f"{VARIABLE} is {directory}, which is not a directory")
-    candidates = [
-        *sorted(directory.glob(f"{name}-*.tgz")),
-        *([directory / name] if _is_chart(directory / name) else []),
-    ]
+    candidates = sorted(directory.glob(f"{name}-*.tgz"))
+    if (directory / name / "Chart.yaml").is_file():
+        candidates.append(directory / name)
     others = []
     for candidate in candidates:
         chart = _read(candidate, f"{VARIABLE}: {candidate}")
@@ -215,10 +202,6 @@ def _in_directory(directory: Path, name: str, version: str) -> FoundChart | Miss
     if not others:
         return None
     return Missing(name, f"{VARIABLE} has {name} {', '.join(others)}, wanted {version} ({directory})")
-
-
-def _is_chart(directory: Path) -> bool:
-    return (directory / "Chart.yaml").is_file()
 
 
 def _read(path: Path, origin: str) -> FoundChart:
@@ -274,3 +257,42 @@ def _last_words(message: str) -> str:
     """Return the end of Go's chain of errors, which is the cause."""
     line = message.strip().splitlines()[-1]
     return ": ".join(line.split(": ")[-2:])
+
+
+def _volcano_package(environment: Mapping[str, str]) -> bytes:
+    """Return the chart of the programs' version, packed as by ``helm package``.
+
+    The same bytes every time, for a release is known by its chart's digest.
+    """
+    with store.writing(Path(tempfile.gettempdir())):
+        with tempfile.TemporaryDirectory(prefix="trn-chart-") as scratch:
+            directory = sources.source(VOLCANO, Path(scratch), environment) / _VOLCANO_CHART
+        files = sorted(_chart_files(directory))
+        if not files:
+            raise go_command.GoError(f"the module of {VOLCANO.versions} has no chart in {_VOLCANO_CHART}")
+        return _packed(files)
+
+
+def _chart_files(chart: Path) -> Iterator[tuple[PurePosixPath, Path]]:
+    """Yield each path in the package with its file.
+
+    Modules have no symbolic links, and Volcano's ``crd/v1``, which its templates read, is a link to ``crd/bases``.
+    """
+    for file in chart.rglob("*"):
+        if not file.is_file():
+            continue
+        path = PurePosixPath("volcano", file.relative_to(chart).as_posix())
+        yield path, file
+        if path.parent.parts[-2:] == ("crd", "bases"):
+            yield path.parent.with_name("v1") / path.name, file
+
+
+def _packed(files: list[tuple[PurePosixPath, Path]]) -> bytes:
+    data = io.BytesIO()
+    with gzip.GzipFile(fileobj=data, mode="wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+        for path, file in files:
+            content = file.read_bytes()
+            member = tarfile.TarInfo(str(path))
+            member.size, member.mode = len(content), 0o644
+            archive.addfile(member, io.BytesIO(content))
+    return data.getvalue()

@@ -4,14 +4,14 @@ The digests of a release's chart and inputs are in the description of its revisi
 needed, and a rollback, an interrupted operation or another person's upgrade shows as a difference.
 """
 
+import contextlib
 import hashlib
 import json
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from trainium_eks.local.releases.charts import Charts, FoundChart, Missing
 from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, ReleaseStatus, python_file
 from trainium_eks.local.releases.release_inputs import ReleaseInputs, wanted
 from trainium_eks.local.releases.volcano import CHART as VOLCANO_CHART
-from trainium_eks.local.releases.volcano import Programs, Volcano
+from trainium_eks.local.releases.volcano import SCHEDULER, Programs, Volcano, described
 from trainium_eks.local.releases.webhooks import WEBHOOK_KINDS
 
 DELETE_SECONDS = 300.0
@@ -35,23 +35,6 @@ DELETE_SECONDS = 300.0
 
 _QUIET_SECONDS = 5.0
 _CHECK_THREADS = 8
-_MARK = re.compile(r"\[trn chart ([0-9a-f]{16}) inputs ([0-9a-f]{16})\]")
-
-
-@dataclass(frozen=True)
-class _Mark:
-    """The digests of the chart and inputs that a revision was made from."""
-
-    chart: str
-    inputs: str
-
-    def __str__(self) -> str:
-        return f"[trn chart {self.chart} inputs {self.inputs}]"
-
-    @staticmethod
-    def of(status: ReleaseStatus | None) -> "_Mark | None":
-        found = _MARK.search(status.description) if status else None
-        return _Mark(*found.groups()) if found else None
 
 
 class Releases:
@@ -95,11 +78,12 @@ class Releases:
             return self._without_chart(release, chart, before)
         volcano = chart.name == VOLCANO_CHART
         answering = self._volcano.answering(release.name, release.namespace) if volcano else {}
-        mark = _Mark(chart.digest[:16], _digest(release, answering))
+        mark = f"[trn chart {chart.digest[:16]} {_inputs_mark(release, answering)}"
         notes: list[str] = []
         change = Change.SAME
         status = before
-        if status is None or not self._is_current(status, mark) or self._drifted(release, status):
+        is_current = status is not None and status.status == "deployed" and status.description.endswith(mark)
+        if status is None or not is_current or self._drifted(release, status):
             notes += self._upgrade(release, chart, answering, mark)
             change = Change.UPDATED if before else Change.CREATED
             status = self._helm.status(release.name, release.namespace)
@@ -107,7 +91,8 @@ class Releases:
                 raise LocalCloudError(f"Helm release {_name(release)} disappeared while it was being installed")
             for each in self._drifted(release, status) if before else ():
                 self._api.apply(each)  # Helm does not take a field away that another program has added
-            notes += self._without_hook_webhooks(status)
+            # Webhooks that a hook made: Helm's post-renderer does not see hooks (helm/helm#7891).
+            notes += self._delete_webhooks(each for hook in status.hooks for each in webhooks.documents(hook))
         if left_out := webhooks.left_out(status.manifest):
             notes.append(f"{len(left_out)} left out, because simulated pods cannot answer: {', '.join(left_out)}")
         if volcano:
@@ -125,7 +110,7 @@ class Releases:
         if status is not None:
             self._uninstall(name, namespace, DELETE_SECONDS)
             # Last, so that its webhooks still answered when their objects were deleted.
-            if _is_volcano(name, status):
+            if SCHEDULER in described(name, status.manifest, Path()):
                 self._volcano.stop()
         placeholders.remove(self._api, self._objects, f"{namespace}.{name}", timeout_seconds=DELETE_SECONDS)
 
@@ -146,11 +131,6 @@ class Releases:
             self._helm.uninstall(name, namespace, timeout_seconds=timeout_seconds)
         except HelmError as error:
             raise LocalCloudError(f"uninstalling the Helm release {namespace}/{name}: {error}") from error
-
-    @staticmethod
-    def _is_current(status: ReleaseStatus, mark: _Mark) -> bool:
-        """Return whether a release is complete, and has the same digests."""
-        return status.status == "deployed" and _Mark.of(status) == mark
 
     def _drifted(self, release: ReleaseInputs, status: ReleaseStatus) -> list[dict[str, Any]]:
         """Return the objects of a release that are gone, or not as it made them."""
@@ -188,9 +168,14 @@ class Releases:
         answering = self._volcano.answering(release.name, release.namespace) if volcano else {}
         notes = [f"kept as it is, although its chart is not available now: {missing.reason}"]
         if volcano:
-            notes += self._run_kept_volcano(release, before.manifest, answering)
-        mark = _Mark.of(before)
-        is_other = mark is None or mark.inputs != _digest(release, answering)
+            is_answered = answering and all(process["url"] in before.manifest for process in answering.values())
+            if not is_answered:
+                # First: while no process answers them, no queue and no job could be made or deleted.
+                notes += self._delete_webhooks(webhooks.documents(before.manifest))
+            notes += self._volcano.run(release.name, before.manifest)
+            for each in self._drifted(release, before) if is_answered else ():
+                self._api.create_or_apply(each)  # webhooks that were deleted for that, too
+        is_other = not before.description.endswith(_inputs_mark(release, answering))
         return ApplyResult(
             Change.SAME,
             _outputs(release, before, missing.name, release.version),
@@ -198,26 +183,25 @@ class Releases:
             f"kept without the new settings: {missing.reason}" if is_other else "",
         )
 
-    def _run_kept_volcano(self, release: ReleaseInputs, manifest: str, answering: webhooks.Answering) -> list[str]:
-        """Run Volcano's available processes, with its webhooks only where these answer."""
-        configured = [each for each in webhooks.documents(manifest) if webhooks.head(each)["kind"] in WEBHOOK_KINDS]
-        if answering and all(process["url"] in manifest for process in answering.values()):
-            notes = self._volcano.run(release.name, manifest)
-            for each in configured:
-                self._api.create_or_apply(webhooks.parsed(each))
-            return notes
-        # First: while no process answers them, no queue and no job could be made or deleted.
-        gone = self._delete_webhooks(map(webhooks.head, configured))
-        return [*gone, *self._volcano.run(release.name, manifest)]
-
     # --- Helm -----------------------------------------------------------------------------------------------------
 
     def _upgrade(
-        self, release: ReleaseInputs, chart: FoundChart, answering: webhooks.Answering, mark: _Mark
+        self, release: ReleaseInputs, chart: FoundChart, answering: webhooks.Answering, mark: str
     ) -> list[str]:
         """Install or upgrade a release, and return notes for the user."""
         removed = placeholders.remove(self._api, self._objects, release.key, timeout_seconds=release.timeout_seconds)
-        pods = _Pods(self._api, release.namespace, self._waiting, self._stopping)
+        begun, reasons, told = time.monotonic(), list[str](), list[str]()
+
+        def look() -> None:
+            """Read why pods wait: with ``atomic`` they are gone when Helm reports a failure."""
+            if self._stopping.is_set():
+                raise HelmError("given up, because everything was stopped")
+            with contextlib.suppress(ClusterError):  # Helm's error will be clearer
+                reasons[:] = self._waiting_pods(release.namespace) or reasons
+                if reasons != told and time.monotonic() - begun > _QUIET_SECONDS:
+                    told[:] = reasons
+                    self._waiting("; ".join(reasons[:3]))
+
         try:
             self._helm.upgrade(
                 release.name,
@@ -228,63 +212,30 @@ class Releases:
                 flags=release.flags,
                 post_renderer=python_file(Path(webhooks.__file__), json.dumps(answering)),
                 timeout_seconds=release.timeout_seconds,
-                look=pods.look,
+                look=look,
             )
         except HelmError as error:
-            raise LocalCloudError(f"Helm release {_name(release)}: {error}{pods.text()}") from error
+            waited = "".join(f"\n  {reason}" for reason in reasons[:5])
+            raise LocalCloudError(f"Helm release {_name(release)}: {error}{waited}") from error
         notes = [f"chart from {chart.origin}"] if chart.origin else []
         if removed:
             notes.append(f"the chart's own definitions took the place of placeholders: {', '.join(removed)}")
         return notes
 
-    def _without_hook_webhooks(self, status: ReleaseStatus) -> list[str]:
-        """Delete webhooks that a hook made: Helm's post-renderer does not see hooks (helm/helm#7891)."""
-        return self._delete_webhooks(webhooks.head(each) for hook in status.hooks for each in webhooks.documents(hook))
+    def _waiting_pods(self, namespace: str) -> list[str]:
+        """Return the reasons for which pods of a namespace wait, or could not even be made (by a quota, a webhook)."""
+        if found := awaits.pods_wait_for(self._api.list("v1", "Pod", namespace=namespace)):
+            return found
+        events = self._api.list("v1", "Event", namespace=namespace, fields="reason=FailedCreate")
+        return sorted({f"{each['involvedObject']['name']}: {each.get('message', '')}" for each in events})
 
-    def _delete_webhooks(self, heads: Iterable[Mapping[str, Any]]) -> list[str]:
+    def _delete_webhooks(self, documents: Iterable[str]) -> list[str]:
         gone = []
-        for top in heads:
+        for top in map(webhooks.head, documents):
             reference = ObjectReference(top["apiVersion"], top["kind"], "", top["metadata"]["name"])
             if top["kind"] in WEBHOOK_KINDS and self._api.delete(reference):
                 gone.append(f"{top['kind']} {top['metadata']['name']}")
         return [f"deleted, because simulated pods cannot answer: {', '.join(gone)}"] if gone else []
-
-
-class _Pods:
-    """The reasons for which a release's pods wait, while Helm waits for them."""
-
-    def __init__(self, api: Api, namespace: str, waiting: Callable[[str], None], stopping: threading.Event) -> None:
-        self._api = api
-        self._stopping = stopping
-        self._namespace = namespace
-        self._waiting = waiting
-        self._since = time.monotonic()
-        self._reasons: list[str] = []
-        self._told: list[str] = []
-
-    def look(self) -> None:
-        """Read the pods, and report new reasons. With ``atomic`` the pods are gone when Helm reports a failure."""
-        if self._stopping.is_set():
-            raise HelmError("given up, because everything was stopped")
-        try:
-            reasons = self._found()
-        except ClusterError:
-            return  # Helm's error will be clearer
-        if reasons and reasons != self._told and time.monotonic() - self._since > _QUIET_SECONDS:
-            self._told = reasons
-            self._waiting("; ".join(reasons[:3]))
-        self._reasons = reasons or self._reasons
-
-    def text(self) -> str:
-        """Return the reasons for an error's end; empty when no pod waited."""
-        return "".join(f"\n  {reason}" for reason in self._reasons[:5])
-
-    def _found(self) -> list[str]:
-        if found := awaits.pods_wait_for(self._api.list("v1", "Pod", namespace=self._namespace)):
-            return found
-        # Pods that could not even be made: forbidden by Pod Security, by a quota, by a webhook.
-        events = self._api.list("v1", "Event", namespace=self._namespace, fields="reason=FailedCreate")
-        return sorted({f"{each['involvedObject']['name']}: {each.get('message', '')}" for each in events})
 
 
 def _outputs(release: ReleaseInputs, status: ReleaseStatus, chart: str, version: str) -> dict[str, Any]:
@@ -308,14 +259,9 @@ def _name(release: ReleaseInputs) -> str:
     return f"{release.namespace}/{release.name}"
 
 
-def _is_volcano(name: str, status: ReleaseStatus) -> bool:
-    heads = (webhooks.head(document) for document in webhooks.documents(status.manifest))
-    wanted_name = f"{name}-scheduler"
-    return any(top.get("kind") == "Deployment" and top["metadata"]["name"] == wanted_name for top in heads)
-
-
-def _digest(release: ReleaseInputs, answering: webhooks.Answering) -> str:
+def _inputs_mark(release: ReleaseInputs, answering: webhooks.Answering) -> str:
+    """Return the end of the description of a revision that is made from these inputs."""
     # Helm's time limit changes none of its objects.
     wanted_now = {**asdict(release), "timeout_seconds": 0, "answering": answering}
     text = json.dumps(wanted_now, sort_keys=True, separators=(",", ":"), default=dict)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"inputs {hashlib.sha256(text.encode()).hexdigest()[:16]}]"

@@ -1,5 +1,6 @@
 """The real ``helm`` against the local API server, cut off from the user's repositories, plugins and logins."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -207,24 +208,21 @@ class HelmCli:
                         raise HelmTimeoutError(
                             f"helm {arguments[0]} did not end within {timeout_seconds:.0f} s"
                         ) from None
-                    if look is not None:
-                        _looked(look, process)
+                    try:
+                        if look is not None:
+                            look()
+                    except BaseException:
+                        # Helm cleans up; it is killed when that takes too long.
+                        process.terminate()
+                        with contextlib.suppress(subprocess.TimeoutExpired):
+                            process.communicate(timeout=_END_SECONDS)
+                        process.kill()
+                        raise
         if process.returncode:
-            raise HelmError(_words(errors) or f"helm {arguments[0]} ended with {process.returncode} and said nothing")
+            # Without the warnings before its error.
+            words = (errors.partition("Error: ")[2] or errors).strip()
+            raise HelmError(words or f"helm {arguments[0]} ended with {process.returncode} and said nothing")
         return output
-
-
-def _looked(look: Callable[[], None], process: "subprocess.Popen[str]") -> None:
-    """Call ``look``; end Helm when it raises, and kill Helm when it does not clean up soon."""
-    try:
-        look()
-    except BaseException:
-        process.terminate()
-        try:
-            process.communicate(timeout=_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        raise
 
 
 def python_file(file: Path, *arguments: str) -> list[str]:
@@ -234,9 +232,3 @@ def python_file(file: Path, *arguments: str) -> list[str]:
 
 def _duration(seconds: float) -> str:
     return f"{max(int(seconds), 1)}s"
-
-
-def _words(errors: str) -> str:
-    """Return Helm's error message, without the warnings before it."""
-    start = errors.find("Error: ")
-    return errors[start:].removeprefix("Error: ").strip() if start >= 0 else errors.strip()

@@ -6,7 +6,6 @@ its certificates itself, and they are put where it reads them, as the kubelet wo
 """
 
 import base64
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from trainium_eks.local import toolchain
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
-from trainium_eks.local.control_plane.ports import free_port
+from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.control_plane.processes import Running, writing
 from trainium_eks.local.objects.apply import Objects
 from trainium_eks.local.paths import Paths
@@ -102,15 +101,16 @@ class _Operator:
         if found.program is None:
             self.remove()
             return f"PyTorchJobs are not run: {found.missing}"
+        ports = Settings.load(self._paths).ports
+        webhook, health = ports[NAME], ports[f"{NAME}.healthz"]
+        command = self._command(found.program, webhook, health)
         before = _running(self._paths)
-        if before and not (before.command[0] == str(found.program) and found.program.stat().st_mtime <= before.started):
+        if before and not (list(before.command) == command and found.program.stat().st_mtime <= before.started):
             processes.stop(self._paths, [NAME])
             before = None
-        webhook = _port(before, "webhook-server-port") if before else free_port(set())
-        health = _port(before, "health-probe-bind-address") if before else free_port({webhook})
         for manifest in _objects(found.manifests, webhook):
             self._objects.apply(manifest, timeout_seconds=READY_SECONDS)
-        process = before or self._start(found.program, webhook, health)
+        process = before or self._start(command)
         await_answers(self._paths, NAME, [process], lambda: self._not_ready(health), self._waiting)
         return f"The Training Operator runs for real{'' if before else ' (started)'}: PyTorchJobs go through Volcano"
 
@@ -127,8 +127,9 @@ class _Operator:
         for each in (ObjectReference(*definition, "", f"{_RESOURCE}.kubeflow.org"), home):
             self._objects.delete(each, timeout_seconds=READY_SECONDS)
 
-    def _start(self, program: Path, webhook: int, health: int) -> Running:
-        arguments = [
+    def _command(self, program: Path, webhook: int, health: int) -> list[str]:
+        return [
+            str(program),
             f"--kubeconfig={self._paths.kubeconfig}",
             "--gang-scheduler-name=volcano",
             "--enable-scheme=pytorchjob",
@@ -136,10 +137,12 @@ class _Operator:
             f"--health-probe-bind-address={HOST}:{health}",
             "--metrics-bind-address=0",
         ]
+
+    def _start(self, command: list[str]) -> Running:
         with writing(self._home):
             (self._home / _CERTIFICATES).mkdir(parents=True, exist_ok=True, mode=0o700)
         environment = {"MY_POD_NAMESPACE": namespaces.TRAINING_OPERATOR, "TMPDIR": str(self._home)}
-        return processes.start(self._paths, NAME, [program, *arguments], environment)
+        return processes.start(self._paths, NAME, command, environment)
 
     # --- Waiting --------------------------------------------------------------------------------------------------
 
@@ -175,18 +178,15 @@ def _running(paths: Paths) -> Running | None:
     return next((each for each in processes.running(paths) if each.name == NAME), None)
 
 
-def _port(process: Running, flag: str) -> int:
-    """Return the port that a process was started with: the end of ``--flag=…``."""
-    found = next(re.search(r"(\d+)$", each) for each in process.command if each.startswith(f"--{flag}="))
-    assert found is not None, "it was started here"
-    return int(found[1])
-
-
 def _objects(upstream: tuple[Mapping[str, Any], ...], port: int) -> list[dict[str, Any]]:
     """Return the objects to apply, in this order."""
     definition, webhooks = upstream
     home = namespaces.TRAINING_OPERATOR
-    mine = [_answered_here(each, port) for each in webhooks["webhooks"] if each["rules"][0]["resources"] == [_RESOURCE]]
+    mine = []
+    for each in webhooks["webhooks"]:
+        if each["rules"][0]["resources"] == [_RESOURCE]:
+            here = {"name": NAME, "namespace": home, "port": port}
+            mine.append({**each, "clientConfig": {"service": {**each["clientConfig"]["service"], **here}}})
     return [
         dict(definition),
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "labels": dict(_OURS)}},
@@ -205,12 +205,6 @@ def _objects(upstream: tuple[Mapping[str, Any], ...], port: int) -> list[dict[st
             "webhooks": mine,
         },
     ]
-
-
-def _answered_here(webhook: Mapping[str, Any], port: int) -> dict[str, Any]:
-    service = webhook["clientConfig"]["service"]
-    moved = {**service, "name": NAME, "namespace": namespaces.TRAINING_OPERATOR, "port": port}
-    return {**webhook, "clientConfig": {"service": moved}}
 
 
 _PROBE = {

@@ -6,6 +6,7 @@ The chart's pods are simulated, so gangs are not scheduled and queues are not ch
 chart, and with the files of its volumes; only addresses, certificates and leader election are this machine's.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -15,31 +16,25 @@ from typing import Any
 
 import psutil
 
-from trainium_eks import whole_file
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane import pki, processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
-from trainium_eks.local.control_plane.ports import free_port, is_free
+from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.control_plane.processes import Running, writing
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.patience import await_answers
 from trainium_eks.local.releases.webhooks import Answering, documents, head, parsed
 from trainium_eks.model.sizing.queues import QUEUE_API
-from trainium_eks.model.validation.parsing import parse_json
 
 CHART = "volcano"
 WEBHOOK_MANAGER = "vc-webhook-manager"
 SCHEDULER = "vc-scheduler"
 CONTROLLERS = "vc-controller-manager"
 
-DEPLOYMENTS: Mapping[str, str] = {
-    WEBHOOK_MANAGER: "admission",
-    SCHEDULER: "scheduler",
-    CONTROLLERS: "controllers",
-}
+DEPLOYMENTS: Mapping[str, str] = {WEBHOOK_MANAGER: "admission", SCHEDULER: "scheduler", CONTROLLERS: "controllers"}
 """The suffix of each program's Deployment after the release's name, in the order of starting.
 
 Controllers and scheduler come last because their own queues go through the webhooks.
@@ -68,7 +63,6 @@ _REPLACED = frozenset(
         "--webhook-url",
     }
 )
-_PORTS = ("webhook", *(f"{name}.{use}" for name in DEPLOYMENTS for use in ("healthz", "metrics")))
 
 
 @dataclass(frozen=True)
@@ -118,16 +112,11 @@ class Volcano:
         self._programs = programs.paths
         self._missing = programs.missing
 
-    @property
-    def is_here(self) -> bool:
-        """Return whether there are programs to run."""
-        return bool(self._programs)
-
     def answering(self, release: str, namespace: str) -> Answering:
         """Return the address that answers for the release's webhooks; empty without programs."""
-        if not self.is_here:
+        if not self._programs:
             return {}
-        url = f"https://{HOST}:{self._ports()['webhook']}"
+        url = f"https://{HOST}:{Settings.load(self._paths).ports[WEBHOOK_MANAGER]}"
         authority = pki.certificate_authority_data(self._paths)
         return {f"{namespace}/{release}-admission-service": {"url": url, "caBundle": authority}}
 
@@ -138,11 +127,11 @@ class Volcano:
 
         Return the notes for the user.
         """
-        if not self.is_here:
+        if not self._programs:
             self.stop()
             return [f"Volcano's pods are simulated, and nothing schedules its jobs: {self._missing}"]
         wanted = described(release, manifest, self._paths.volcano)
-        ports = self._ports()
+        ports = Settings.load(self._paths).ports
         running = {each.name: each for each in processes.running(self._paths)}
         before = {name: running[name] for name in DEPLOYMENTS if name in running}
         processes.stop(self._paths, [name for name in before if name not in wanted])
@@ -156,10 +145,10 @@ class Volcano:
         await_answers(self._paths, "Volcano", [*now.values()], lambda: self._not_ready(now, ports), waiting)
         if started:
             # It looks for new kinds when it starts, otherwise each 30 s, and the quotas that follow would wait for that
-            # (`trainium_eks.local.objects.counts`). In EKS a minute passes before the quotas are made.
+            # (`trainium_eks.local.objects.apply`). In EKS a minute passes before the quotas are made.
             processes.restart(self._paths, "kube-controller-manager")
         verb = "runs for real" if not started else f"runs for real (started {', '.join(started)})"
-        return [f"Volcano {verb}; its webhooks answer at https://{HOST}:{ports['webhook']}"]
+        return [f"Volcano {verb}; its webhooks answer at https://{HOST}:{ports[WEBHOOK_MANAGER]}"]
 
     def stop(self) -> None:
         """End Volcano's processes."""
@@ -173,8 +162,9 @@ class Volcano:
         told = [command, process.environment, files, process.account, program.st_mtime_ns, program.st_size]
         fingerprint = hashlib.sha256(json.dumps(told, sort_keys=True, default=dict).encode()).hexdigest()
         if before is not None:
-            if _fingerprint(before) == fingerprint:
-                return before
+            with contextlib.suppress(psutil.Error, OSError):
+                if psutil.Process(before.pid).environ().get(_FINGERPRINT) == fingerprint:
+                    return before
             processes.stop(self._paths, [process.name])
         with writing(self._paths.volcano):
             for file, content in process.files.items():
@@ -202,8 +192,8 @@ class Volcano:
         return [
             *arguments,
             f"--listen-address={HOST}",
-            f"--port={ports['webhook']}",
-            f"--webhook-url=https://{HOST}:{ports['webhook']}",
+            f"--port={ports[WEBHOOK_MANAGER]}",
+            f"--webhook-url=https://{HOST}:{ports[WEBHOOK_MANAGER]}",
             f"--tls-cert-file={certificate}",
             f"--tls-private-key-file={key}",
             f"--ca-cert-file={authority}",
@@ -230,28 +220,6 @@ class Volcano:
         except ApiError as error:
             return error.message
         return ""
-
-    # --- Ports ----------------------------------------------------------------------------------------------------
-
-    def _ports(self) -> dict[str, int]:
-        """Return the port of each listener: the saved port, or a new port where another program has taken it."""
-        file = self._paths.volcano / "ports.json"
-        try:
-            before = {name: int(port) for name, port in parse_json(file.read_text()).items() if name in _PORTS}
-        except (OSError, ValueError, AttributeError, TypeError):
-            before = {}
-        ours = {each.name for each in processes.running(self._paths)}
-        ports: dict[str, int] = {}
-        for name in _PORTS:
-            owner = WEBHOOK_MANAGER if name == "webhook" else name.partition(".")[0]
-            port = before.get(name, 0)
-            kept = port and (owner in ours or is_free(port))
-            ports[name] = port if kept else free_port({*before.values(), *ports.values()})
-        if ports != before:
-            with writing(file):
-                file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                whole_file.write(file, json.dumps(ports, indent=2) + "\n")
-        return ports
 
 
 def described(release: str, manifest: str, directory: Path) -> dict[str, Process]:
@@ -307,10 +275,3 @@ def _process(program: str, pod: Mapping[str, Any], maps: Mapping[str, Any], dire
     # Values from a field of the pod (its memory limit) have no meaning here.
     environment = {each["name"]: str(each["value"]) for each in container.get("env") or [] if "value" in each}
     return Process(program, tuple(arguments), environment, files)
-
-
-def _fingerprint(process: Running) -> str:
-    try:
-        return str(psutil.Process(process.pid).environ().get(_FINGERPRINT, ""))
-    except (psutil.Error, OSError):
-        return ""

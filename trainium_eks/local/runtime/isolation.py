@@ -17,18 +17,21 @@ from trainium_eks.model.validation.parsing import parse_json
 
 _TRY_SECONDS = 60.0
 """Time limit for a pod that ends at once. A machine that is merely busy must not leave pods less isolated for good."""
-_NOT_ISOLATED: Mapping[Isolation, str] = {
+_WORDS: Mapping[Isolation, tuple[str, str]] = {
     Isolation.NET: (
+        "in separate namespaces, network included",
         "they are processes of your user, read this machine's files, and share its memory and processors; "
-        "network policies do not hold, so pods of all teams reach each other"
+        "network policies do not hold, so pods of all teams reach each other",
     ),
     Isolation.NS: (
+        "in separate namespaces, on this machine's network",
         "they are processes of your user, read this machine's files, and are on its network: "
-        "two jobs cannot listen on the same port, and network policies do not hold"
+        "two jobs cannot listen on the same port, and network policies do not hold",
     ),
     Isolation.PLAIN: (
+        "as plain processes",
         "nothing is: they are processes of your user with this machine's files, network and processes; a program "
-        "finds a volume by its mount path only where that stands in the command or in a variable"
+        "finds a volume by its mount path only where that stands in the command or in a variable",
     ),
 }
 
@@ -43,12 +46,8 @@ class Chosen:
 
     def sentences(self) -> tuple[str, ...]:
         """Return the sentences for the user."""
-        what = {
-            Isolation.NET: "in separate namespaces, network included",
-            Isolation.NS: "in separate namespaces, on this machine's network",
-            Isolation.PLAIN: "as plain processes",
-        }[self.isolation]
-        lines = [f"Pods with local/ images run here, {what}. Not isolated: {_NOT_ISOLATED[self.isolation]}."]
+        how, missing = _WORDS[self.isolation]
+        lines = [f"Pods with local/ images run here, {how}. Not isolated: {missing}."]
         lines += [f"Isolation {name!r} does not work here: {why}" for name, why in self.refused.items()]
         return tuple(lines)
 

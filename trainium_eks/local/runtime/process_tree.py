@@ -3,26 +3,15 @@
 import contextlib
 import os
 import signal
-import subprocess
-from pathlib import Path
-
-from trainium_eks.local import linux
-
-_PROC = Path("/proc")
 
 
 def tree(pid: int) -> list[int]:
-    """Return a process and all its descendants; in a process namespace, the first process adopts orphans."""
-    if not linux.AVAILABLE:
-        return _tree_by_ps(pid)
-    found, todo = [], [pid]
-    while todo:
-        each = todo.pop()
-        found.append(each)
-        with contextlib.suppress(OSError):
-            for thread in os.listdir(f"/proc/{each}/task"):
-                todo += map(int, (_PROC / str(each) / "task" / thread / "children").read_bytes().split())
-    return found
+    """Return a process and all its descendants."""
+    import psutil  # not by every shim: with namespaces this is never called
+
+    with contextlib.suppress(psutil.Error):
+        return [pid, *(each.pid for each in psutil.Process(pid).children(recursive=True))]
+    return [pid]
 
 
 def kill_tree(pid: int) -> None:
@@ -37,23 +26,9 @@ def kill_tree(pid: int) -> None:
 def kill_descendants(pid: int) -> None:
     """Kill all descendants of a process, again until none is left."""
     for _ in range(5):
-        descendants = [each for each in tree(pid) if each != pid]
+        descendants = tree(pid)[1:]
         if not descendants:
             return
         for each in descendants:
             with contextlib.suppress(OSError):
                 os.kill(each, signal.SIGKILL)
-
-
-def _tree_by_ps(pid: int) -> list[int]:
-    done = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False)
-    children: dict[int, list[int]] = {}
-    for line in done.stdout.splitlines():
-        child, parent = map(int, line.split())
-        children.setdefault(parent, []).append(child)
-    found, todo = [], [pid]
-    while todo:
-        each = todo.pop()
-        found.append(each)
-        todo += children.get(each, ())
-    return found

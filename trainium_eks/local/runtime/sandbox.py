@@ -49,22 +49,17 @@ class Sandbox:
     """The sandbox that a pod's containers share: host name, IPC, memory volumes and network."""
 
     def __init__(self, plan: PodPlan, directory: PodDirectory) -> None:
-        """Make the sandbox."""
         self._plan = plan
         self._directory = directory
-        self._holder = 0
+        self.holder = 0
+        """The process that holds the sandbox; 0 without isolation."""
         directory.shared_memory.mkdir(exist_ok=True)
         for each in plan.memory_volumes:
             Path(each).mkdir(parents=True, exist_ok=True)
         if plan.isolation is not Isolation.PLAIN:
-            self._holder = _forked(self._hold)
+            self.holder = _forked(self._hold)
             if plan.isolation is Isolation.NET:
-                network.plug(self._holder, plan.network_pid, plan.address)
-
-    @property
-    def holder(self) -> int:
-        """Return the process that holds the sandbox; 0 without isolation."""
-        return self._holder
+                network.plug(self.holder, plan.network_pid, plan.address)
 
     def start(self, container: Container) -> LiveContainer:
         """Start a container."""
@@ -96,10 +91,10 @@ class Sandbox:
 
     def close(self) -> None:
         """End the process that holds the sandbox."""
-        if self._holder:
+        if self.holder:
             with contextlib.suppress(OSError):
-                os.kill(self._holder, signal.SIGKILL)
-                os.waitpid(self._holder, 0)
+                os.kill(self.holder, signal.SIGKILL)
+                os.waitpid(self.holder, 0)
 
     # --- In the process that holds the sandbox --------------------------------------------------------------------
 
@@ -134,7 +129,7 @@ class Sandbox:
             os.write(telling, f"{os.getpid()}\n".encode())
             self._become(container, output)
         net = Namespaces.NET if self._plan.isolation is Isolation.NET else Namespaces(0)
-        linux.join(self._holder, _POD | net)
+        linux.join(self.holder, _POD | net)
         linux.unshare(Namespaces.PID | Namespaces.MOUNT)
         linux.die_with_parent(signal.SIGKILL)  # once more: other credentials may have cleared it
         first = os.fork()

@@ -19,15 +19,7 @@ from pathlib import Path
 from trainium_eks import whole_file
 from trainium_eks.local import linux
 from trainium_eks.local.runtime import beneath, probing, process_tree
-from trainium_eks.local.runtime.lifecycle import (
-    CheckKind,
-    CheckRun,
-    ContainerEnd,
-    Lifecycle,
-    Signal,
-    Start,
-    Step,
-)
+from trainium_eks.local.runtime.lifecycle import CheckKind, CheckRun, ContainerEnd, Lifecycle, Signal, Start, Step
 from trainium_eks.local.runtime.output import Writer
 from trainium_eks.local.runtime.sandbox import NOT_STARTED, LiveContainer, Sandbox, StartError
 from trainium_eks.local.spec.plan import Container, Isolation, PodDirectory, PodPlan, read

@@ -28,7 +28,10 @@ class Host:
 
 def text(own: Host, pods: Iterable[Host], services: Sequence[Body]) -> str:
     """Return the hosts file of a pod."""
-    lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost", f"{own.address} {' '.join(_own_names(own))}"]
+    # The longest first: a program that looks up its canonical name gets the first.
+    full = _names(f"{own.hostname}.{own.subdomain}", own.namespace, own) if own.subdomain else ()
+    names = " ".join((*full, own.hostname))
+    lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost", f"{own.address} {names}"]
     found = sorted(pods, key=lambda each: (each.namespace, each.hostname))
     named = {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in services}
     for each in found:
@@ -39,20 +42,6 @@ def text(own: Host, pods: Iterable[Host], services: Sequence[Body]) -> str:
         names = " ".join(_names(service["metadata"]["name"], service["metadata"]["namespace"], own))
         lines += [f"{each.address} {names}" for each in found if _selects(service, each)]
     return "\n".join(lines) + "\n"
-
-
-def _own_names(own: Host) -> list[str]:
-    if not own.subdomain:
-        return [own.hostname]
-    full = f"{own.hostname}.{own.subdomain}"
-    # The longest first: a program that looks up its canonical name gets the first.
-    return [
-        f"{full}.{own.namespace}.{_DOMAIN}",
-        f"{full}.{own.namespace}.svc",
-        f"{full}.{own.namespace}",
-        full,
-        own.hostname,
-    ]
 
 
 def _names(name: str, namespace: str, own: Host) -> list[str]:

@@ -121,7 +121,10 @@ def _container(
         mounts = (*mounts, Mount(str(found[_DRIVER].source), _DRIVER, read_only=True))
         made["TRN_NEURON_SYSFS"] = _DRIVER
     log = str(known.directory.termination_log(name))
-    own = (Mount(log, body.get("terminationMessagePath") or _TERMINATION_LOG), *_own_files(known))
+    own = (
+        Mount(log, body.get("terminationMessagePath") or _TERMINATION_LOG),
+        *(Mount(str(known.directory.path / file), f"/etc/{file}") for file in ("hosts", "hostname", "resolv.conf")),
+    )
     directory = body.get("workingDir") or "/"
     hooks = body.get("lifecycle") or {}
     actions = {
@@ -135,7 +138,10 @@ def _container(
         made |= {"HOME": scratch, "TMPDIR": scratch, "HOSTNAME": hostname(pod)}
         made = {key: rewritten(value, seen, names) for key, value in made.items()}
         argv = tuple(rewritten(each, seen, names) for each in argv)
-        actions = {kind: _rewritten_action(each, seen, names) for kind, each in actions.items()}
+        for kind, action in actions.items():
+            if action is not None:
+                words = tuple(rewritten(each, seen, names) for each in action.command)
+                actions[kind] = replace(action, command=words)
         directory = rewritten(directory, seen, ()) if body.get("workingDir") else scratch
     probes = {kind: _probe(body.get(f"{kind}Probe"), actions[kind]) for kind in _PROBES}
     return Container(
@@ -171,16 +177,6 @@ def _defaults(image: LocalImage, known: PlanInputs) -> dict[str, str]:
     return made
 
 
-def _own_files(known: PlanInputs) -> tuple[Mount, ...]:
-    """Return the mounts that every container has of its pod."""
-    place = known.directory
-    return (
-        Mount(str(place.hosts), "/etc/hosts"),
-        Mount(str(place.path / "hostname"), "/etc/hostname"),
-        Mount(str(place.path / "resolv.conf"), "/etc/resolv.conf"),
-    )
-
-
 def _hidden(image: LocalImage, pod: Body, known: PlanInputs) -> tuple[Mount, ...]:
     """Return mounts of needed paths of the machine that a container's own directories, such as ``/tmp``, would hide."""
     needed = {str(image.path), sys.base_prefix, str(known.workloads)}
@@ -188,12 +184,6 @@ def _hidden(image: LocalImage, pod: Body, known: PlanInputs) -> tuple[Mount, ...
     needed |= {os.path.normpath(given)} if os.path.isabs(given) and os.path.exists(given) else set()
     own = ("/tmp/", "/var/tmp/", "/run/", "/dev/")
     return tuple(Mount(path, path, read_only=True) for path in sorted(needed) if path.startswith(own))
-
-
-def _rewritten_action(action: Action | None, mounts: Sequence[Mount], names: Sequence[str]) -> Action | None:
-    if action is None:
-        return None
-    return replace(action, command=tuple(rewritten(each, mounts, names) for each in action.command))
 
 
 def _probe(body: Body | None, action: Action | None) -> Probe | None:

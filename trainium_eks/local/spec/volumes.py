@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainium_eks.local.spec.environment import contents, expanded, field_value, resource_value
@@ -52,13 +52,12 @@ class References:
     config_maps: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     tokens: tuple[TokenRequest, ...] = ()
-    claims: tuple[str, ...] = field(default=())
 
 
 def references(pod: Body) -> References:
     """Return the objects to read from the API server before a pod can be planned."""
     spec = pod["spec"]
-    config_maps, secrets, tokens, claims = set(), set(), [], set()
+    config_maps, secrets, tokens = set(), set(), []
     for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
         sources = [each.get("valueFrom") or {} for each in container.get("env") or ()]
         for source in [*sources, *(container.get("envFrom") or ())]:
@@ -75,9 +74,7 @@ def references(pod: Body) -> References:
             if "serviceAccountToken" in source:
                 asked = source["serviceAccountToken"]
                 tokens.append(TokenRequest(volume["name"], asked["path"], asked.get("audience") or ""))
-        if "persistentVolumeClaim" in volume:
-            claims.add(volume["persistentVolumeClaim"]["claimName"])
-    return References(tuple(sorted(config_maps)), tuple(sorted(secrets)), tuple(tokens), tuple(sorted(claims)))
+    return References(tuple(sorted(config_maps)), tuple(sorted(secrets)), tuple(tokens))
 
 
 def volumes(pod: Body, known: PlanInputs) -> dict[str, Volume]:

@@ -20,14 +20,7 @@ Environment:
 
 from trainium_eks.local.toolchain.finding import find
 from trainium_eks.local.toolchain.supply import PATIENCE_SECONDS, UnavailableError, is_off, provide
-from trainium_eks.local.toolchain.tools import (
-    PROMETHEUS,
-    TRAINING_OPERATOR,
-    VOLCANO,
-    Binary,
-    Bundle,
-    kubernetes,
-)
+from trainium_eks.local.toolchain.tools import PROMETHEUS, TRAINING_OPERATOR, VOLCANO, Binary, Bundle, kubernetes
 
 __all__ = [
     "PATIENCE_SECONDS",

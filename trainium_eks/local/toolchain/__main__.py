@@ -5,14 +5,7 @@ import re
 import sys
 import time
 
-from trainium_eks.local.toolchain import (
-    PROMETHEUS,
-    TRAINING_OPERATOR,
-    VOLCANO,
-    UnavailableError,
-    kubernetes,
-    provide,
-)
+from trainium_eks.local.toolchain import PROMETHEUS, TRAINING_OPERATOR, VOLCANO, UnavailableError, kubernetes, provide
 from trainium_eks.model.catalogue.versions import KUBERNETES
 
 _OPTIONS = {

@@ -49,7 +49,9 @@ def build(
         *("-ldflags", link_flags, "-o", f"out{os.sep}", *packages),
     ]
     _run(go, arguments, module, go_command.go_environment(environment))
-    files = {tool.name: module / "out" / _file_name(tool.package) for tool in tools}
+    # Go's name for the result: the last part of the path that is no major version.
+    names = {tool.name: re.sub(r"/v\d+$", "", tool.package).rpartition("/")[2] for tool in tools}
+    files = {tool: module / "out" / name for tool, name in names.items()}
     missing = [name for name, file in files.items() if not file.is_file()]
     if missing:
         raise go_command.GoError(f"go build succeeded but made no {', '.join(missing)}")
@@ -84,9 +86,3 @@ def _run(go: str, arguments: Sequence[str], module: Path, environment: Mapping[s
         # Without Go's progress: downloads, and import paths alone on a line.
         complaints = [line for line in lines if " " in line and not line.startswith("go: downloading ")]
         raise go_command.GoError(go_command.failure(arguments[0], code, complaints))
-
-
-def _file_name(package: str) -> str:
-    """Return go's name for the result: the last part of the path that is no major version."""
-    parts = [part for part in package.split("/") if not re.fullmatch(r"v\d+", part)]
-    return parts[-1]

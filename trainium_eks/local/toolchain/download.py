@@ -11,13 +11,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from trainium_eks.local.toolchain import store, web
-from trainium_eks.local.toolchain.registry import Notes, Registry
+from trainium_eks.local.toolchain.registry import Registry
 from trainium_eks.local.toolchain.tools import Platform, Tool
 from trainium_eks.local.toolchain.web import RefusedError, UnreachableError
 
 
 def download(
-    tools: Sequence[Tool], scratch: Path, notes: Notes, progress: Callable[[str], None]
+    tools: Sequence[Tool], scratch: Path, notes: Path, progress: Callable[[str], None]
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """Fetch the published tools for this platform into the scratch directory.
 
@@ -44,7 +44,7 @@ def download(
     return files, reasons
 
 
-def _fetch(tool: Tool, where: Platform, scratch: Path, notes: Notes, progress: Callable[[str], None]) -> Path:
+def _fetch(tool: Tool, where: Platform, scratch: Path, notes: Path, progress: Callable[[str], None]) -> Path:
     file = scratch / tool.name
     if tool.image:
         Registry(tool, progress, notes).fetch(where, file)

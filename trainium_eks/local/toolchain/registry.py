@@ -34,39 +34,11 @@ _T = TypeVar("_T")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-class Notes:
-    """Digests of the tags that were fetched, in a JSON file that outlives the programs."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def digest(self, name: str) -> str:
-        """Return the digest that the tag had the first time; empty when it was never fetched."""
-        note = self._read().get(name)
-        return str(note.get("digest", "")) if isinstance(note, dict) else ""
-
-    def note(self, name: str, digest: str) -> None:
-        """Keep a digest."""
-        since = time.strftime("%Y-%m-%d", time.gmtime())
-        content = json.dumps({**self._read(), name: {"digest": digest, "since": since}}, indent=2) + "\n"
-        with store.writing(self.file.parent):
-            whole_file.write(self.file, content, 0o644)
-
-    def _read(self) -> dict[str, Any]:
-        try:
-            notes = json.loads(self.file.read_text())
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as error:
-            # As if nothing was known would trust whatever the tag is now.
-            raise RefusedError(f"{self.file} cannot be read ({error}); remove it to trust the images anew") from None
-        return notes if isinstance(notes, dict) else {}
-
-
 class Registry:
     """The image of one tool, fetched with an anonymous token where the registry wants one."""
 
-    def __init__(self, tool: Tool, say: Callable[[str], None], notes: Notes) -> None:
+    def __init__(self, tool: Tool, say: Callable[[str], None], notes: Path) -> None:
+        """``notes`` is a JSON file with the digests of the tags that were fetched; it outlives the programs."""
         self._tool = tool
         self._say = say
         self._notes = notes
@@ -94,18 +66,32 @@ class Registry:
         if _DIGEST.fullmatch(reference):
             return reference
         name = f"{image.partition('://')[2].replace('/v2/', '/', 1)}:{reference}"
-        known = self._notes.digest(name)
+        notes = self._read_notes()
+        known = notes.get(name, {}).get("digest", "")
         answer = self._get(f"{image}/manifests/{reference}", {"Accept": _MANIFESTS})
         digest = f"sha256:{sha256(answer).hexdigest()}"
         if known and known != digest:
             raise RefusedError(
-                f"WRONG CHECKSUM: {name} was {known} the first time, and is {digest} now ({self._notes.file} holds "
+                f"WRONG CHECKSUM: {name} was {known} the first time, and is {digest} now ({self._notes} holds "
                 "the first; remove it if the project says that its image changed)"
             )
         if not known:
-            self._say(f"{name} is {digest}: trusted because it is the first, and noted in {self._notes.file}")
-            self._notes.note(name, digest)
+            self._say(f"{name} is {digest}: trusted because it is the first, and noted in {self._notes}")
+            since = time.strftime("%Y-%m-%d", time.gmtime())
+            content = json.dumps({**notes, name: {"digest": digest, "since": since}}, indent=2) + "\n"
+            with store.writing(self._notes.parent):
+                whole_file.write(self._notes, content, 0o644)
         return digest
+
+    def _read_notes(self) -> dict[str, dict[str, str]]:
+        try:
+            notes: dict[str, dict[str, str]] = json.loads(self._notes.read_text())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            # As if nothing was known would trust whatever the tag is now.
+            raise RefusedError(f"{self._notes} cannot be read ({error}); remove it to trust the images anew") from None
+        return notes
 
     def _content(self, kind: str, digest: str) -> dict[str, Any]:
         url = f"{self._tool.image}/{kind}/{digest}"

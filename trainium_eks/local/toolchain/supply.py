@@ -10,7 +10,6 @@ from pathlib import Path
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.toolchain import build, finding, go_command, store
 from trainium_eks.local.toolchain.download import download
-from trainium_eks.local.toolchain.registry import Notes
 from trainium_eks.local.toolchain.tools import Binary, Bundle, Origin, Tool
 
 PATIENCE_SECONDS = 600.0
@@ -129,7 +128,7 @@ class _Supply:
             self._refuse(missing, "download: not tried, TRN_OFFLINE is set")
             return
         self._progress(f"looking for downloads of {', '.join(tool.name for tool in missing)}")
-        notes = Notes(self._place.with_name("images.json"))
+        notes = self._place.with_name("images.json")
         files, reasons = download(missing, scratch, notes, self._progress)
         for tool in missing:
             if tool.name in files:

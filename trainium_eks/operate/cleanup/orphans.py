@@ -9,8 +9,7 @@ from trainium_eks.aws.account import Account, NotCheckedError, RequestError
 from trainium_eks.aws.tags import tags_of
 from trainium_eks.model.finding import Finding, Report, not_checked
 from trainium_eks.operate.cleanup import compute, kinds, recovery, services
-from trainium_eks.operate.cleanup.left_over import LeftOver, Where
-from trainium_eks.operate.cleanup.stack_tags import Marks
+from trainium_eks.operate.cleanup.left_over import LeftOver, Marks, Where
 from trainium_eks.operate.cleanup.state import StackState
 
 Search = Callable[[Where], Iterable[LeftOver]]

@@ -4,6 +4,7 @@ The engine knows that a creation began and not how it ended. ``pulumi refresh`` 
 a resource under creation has to be imported where AWS has it, and cleared where it has not (pulumi/pulumi#10394).
 """
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ def _advise(account: Account, state: StackState, operation: PendingOperation) ->
     try:
         found = [each for each in find(account, resource) if each[0] and each[0] not in state.names]
     except (NotCheckedError, RequestError) as error:
-        if isinstance(error, NotCheckedError) or not _says_missing(error):
+        if isinstance(error, NotCheckedError) or not re.search("NotFound|NoSuch|DoesNotExist|^404$", error.code):
             return Advice(operation, "look", f"not looked at: {error}")
         found = []
     return _of_found(operation, found)
@@ -143,10 +144,6 @@ def _in_cluster(resource: StateResource) -> str:
     kind = resource.type.rpartition(":")[2].lower()
     identity = f"{namespace}/{name}" if namespace else name
     return f"kubectl get {kind} {name}{where}: import it as {identity} if it is there, clear it otherwise"
-
-
-def _says_missing(error: RequestError) -> bool:
-    return any(word in error.code for word in ("NotFound", "NoSuch", "DoesNotExist")) or error.code == "404"
 
 
 Finder = Callable[[Account, StateResource], Iterable[Found]]

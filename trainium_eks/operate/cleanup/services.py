@@ -206,8 +206,10 @@ def tagged(where: Where) -> Iterator[LeftOver]:
         if service in LISTED_ELSEWHERE or not why:
             continue
         try:
-            if _is_pending(where, service, name):
-                continue
+            if service == "kms":
+                key = where.account.call("kms", "describe_key", KeyId=name)["KeyMetadata"]
+                if key.get("KeyState") == "PendingDeletion":  # for at least a week
+                    continue
             kind, hourly, commands, note = _removal(where, service, name, rest)
         except RequestError as error:
             if not re.search("NotFound|NonExistent|NoSuch|404", error.code):
@@ -218,14 +220,6 @@ def tagged(where: Where) -> Iterator[LeftOver]:
             kind, shown, why, hourly, commands, (name, arn, rest),
             note=note if commands else f"no command is known here: {arn}",
         )  # fmt: skip
-
-
-def _is_pending(where: Where, service: str, name: str) -> bool:
-    """Return whether a key is scheduled for deletion, as it is for at least a week."""
-    if service != "kms":
-        return False
-    key = where.account.call("kms", "describe_key", KeyId=name)["KeyMetadata"]
-    return bool(key.get("KeyState") == "PendingDeletion")
 
 
 def _removal(where: Where, service: str, name: str, rest: str) -> tuple[str, float | None, tuple[str, ...], str]:

@@ -111,7 +111,8 @@ def cost_part(review: Review, words: Words) -> Lines:
     if not found:
         total = compared.after.cost
         of = f"{money(total.hourly_usd).lstrip('+')} an hour, {money(total.monthly_usd, 0).lstrip('+')} a month"
-        return [f"**Cost**: unchanged, {of}{_not_counted(review, words)}", ""]
+        unpriced = f", without {words.code(', '.join(total.unknown))}, whose price is unknown" if total.unknown else ""
+        return [f"**Cost**: unchanged, {of}{unpriced}", ""]
     lines = [f"**Cost**: {_whole(found, words)}", ""]
     by_urn = {**compared.before.graph.by_urn, **compared.after.graph.by_urn}
     rows = [
@@ -131,11 +132,6 @@ def cost_part(review: Review, words: Words) -> Lines:
     elsewhere = f"; {words.code(region)} may differ" if region and region not in total.price_regions else ""
     lines += [f"<sub>List prices of {regions} ({dates}){elsewhere}. A month has {HOURS_PER_MONTH} hours.</sub>", ""]
     return lines
-
-
-def _not_counted(review: Review, words: Words) -> str:
-    unknown = review.comparison.after.cost.unknown if review.comparison else ()
-    return f", without {words.code(', '.join(unknown))}, whose price is unknown" if unknown else ""
 
 
 def _whole(found: CostDifference, words: Words) -> str:

@@ -183,7 +183,7 @@ def _cause(node: Object, resource: str, wants: int) -> str:
 
 def _device_remedy(fault: str, node: Object, resource: str) -> str:
     """Return the remedy of a fault, worded for a node that has it."""
-    instance = _instance_id(node)
+    instance = str(node.get("spec", {}).get("providerID", "")).rsplit("/", 1)[-1] or "<instance id>"
     look = (
         f"the group's launch template has other EFA interfaces: aws ec2 describe-instances --instance-ids {instance} "
         "--query 'Reservations[].Instances[].NetworkInterfaces[].InterfaceType'"
@@ -206,11 +206,6 @@ _MISSING: Mapping[str, str] = {
     EFA_RESOURCE: "without /dev/infiniband/uverbs* the launch template has no EFA interface",
 }
 _TOOLS: Mapping[str, str] = {NEURON_RESOURCE: "neuron-ls", NVIDIA_RESOURCE: "nvidia-smi -L"}
-
-
-def _instance_id(node: Object) -> str:
-    """Return the id in ``aws:///us-west-2d/i-0abc``."""
-    return str(node.get("spec", {}).get("providerID", "")).rsplit("/", 1)[-1] or "<instance id>"
 
 
 def _of(some: int, count: int) -> str:

@@ -10,7 +10,7 @@ from trainium_eks.diagnose.diagnosis import UNREAD
 from trainium_eks.diagnose.findings import FAULTS
 from trainium_eks.model.finding import Finding, Status
 from trainium_eks.observe.faults.catalogue import BY_NAME
-from trainium_eks.operate.verify import comparison, nodes, scheduling, storage, topology, workloads
+from trainium_eks.operate.verify import comparison, nodes, scheduling, storage, workloads
 from trainium_eks.operate.verify.comparison import ObjectComparison
 
 NOT_AS_DECLARED = "not-as-declared"
@@ -27,8 +27,8 @@ SECTIONS: Mapping[str, _Check] = {
     "storage": storage.checks,
     "Volcano's processes": workloads.volcano,
     "webhooks": scheduling.webhooks,
-    "HyperNodes": topology.hypernodes,
-    "switches": topology.switches,
+    "HyperNodes": scheduling.hypernodes,
+    "switches": scheduling.switches,
     "namespaces": scheduling.namespaces,
     "queues": scheduling.queues,
 }

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from trainium_eks.aws.sessions import Aws, AwsError, GroupSize, NotAllowedError
 from trainium_eks.cli.app import app
-from trainium_eks.cli.jobs import train
+from trainium_eks.cli.jobs import training
 from trainium_eks.client import scaling
 from trainium_eks.client.cluster_access import StackAccess
 from trainium_eks.diagnose.local_report import LocalReport
@@ -96,7 +96,7 @@ def test_each_option_reaches_the_job(monkeypatch):
         arrived.append(options)
         raise typer.Exit
 
-    monkeypatch.setattr(train, "SageMakerTarget", lambda _: SimpleNamespace(plan=plan))
+    monkeypatch.setattr(training, "SageMakerTarget", lambda _: SimpleNamespace(plan=plan))
     named = [each for each in fields(TrainOptions) if get_args(each.type)[1].names]
     given = {each.name: _typed(number, each) for number, each in enumerate(named, start=100)}
     line = [word for words_, _ in given.values() for word in words_]

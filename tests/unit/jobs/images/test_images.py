@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 
 from trainium_eks.aws import ecr, sessions
 from trainium_eks.aws.ecr import Login, Repository
+from trainium_eks.cli import images as commands
 from trainium_eks.cli.app import app
-from trainium_eks.cli.images import building, in_cluster
-from trainium_eks.cli.images.options import ImageOptions
+from trainium_eks.cli.images import ImageOptions
 from trainium_eks.client.cluster_access import StackAccess
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.jobs.data.tree import NotInsideError
@@ -260,7 +260,7 @@ def trn(exported):
 
 
 def tag_of(exported, options=None):
-    return building.plan(options or ImageOptions(), ClusterOptions(outputs=exported)).tag
+    return commands.plan(options or ImageOptions(), ClusterOptions(outputs=exported)).tag
 
 
 def test_an_image_is_built_for_our_nodes_from_a_pulled_base(trn, installed):
@@ -328,7 +328,7 @@ def test_stack_without_a_repository_builds_no_image(trn, exported, monkeypatch):
     exported.write_text(outputs().model_dump_json(by_alias=True))
     said = [trn("build")]
     local = StackAccess("local", outputs(), paths=Paths(Path("/none")))
-    monkeypatch.setattr(building, "find_stack", lambda *_: local)
+    monkeypatch.setattr(commands, "find_stack", lambda *_: local)
     said += [trn("build"), trn("push")]
     assert [code for code, _, _ in said] == [2] * 3
     words = ("the stack has no image repository", *["local images make torch"] * 2)
@@ -375,7 +375,7 @@ def test_cluster_build_is_followed_to_its_end(trn, exported, canned, monkeypatch
     answers(canned, tag, "absent", "login", *["there"] * ends)
     submitted = []
     session = nullcontext(SimpleNamespace(namespace=TEAM, api=None))
-    monkeypatch.setattr(in_cluster, "open_session", lambda _: session)
+    monkeypatch.setattr(commands, "open_session", lambda _: session)
     monkeypatch.setattr(batch_jobs, "submit", lambda _, job, needs: submitted.extend([job, *needs]))
     end = batch_jobs.End(ends, "" if ends else "BackoffLimitExceeded")
     monkeypatch.setattr(batch_jobs, "follow", lambda *_, **__: end)

@@ -15,7 +15,7 @@ from waiting import SECONDS
 
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.control_plane import ports
-from trainium_eks.local.control_plane.flags import PORTS, STAGES, commands
+from trainium_eks.local.control_plane.flags import OPTIONAL_PORTS, PORTS, STAGES, commands
 from trainium_eks.local.control_plane.ports import Settings, is_answered, is_free
 from trainium_eks.local.control_plane.programs import AGENT
 from trainium_eks.local.paths import Paths
@@ -32,17 +32,17 @@ def paths(tmp_path):
 
 @pytest.fixture
 def settings():
-    return Settings().with_ports(owns_no_port).completed("1.35")
+    return dataclasses.replace(Settings().with_ports(owns_no_port), kubernetes="1.35", is_complete=True)
 
 
-def owns_no_port(_name, _port):
-    """No process of the stack has a port."""
+def owns_no_port(_port):
+    """No process of the stack listens."""
     return False
 
 
 def test_each_listener_has_its_own_remembered_port(paths, settings):
-    assert set(settings.ports) == set(PORTS)
-    assert len(set(settings.ports.values())) == len(PORTS)
+    assert set(settings.ports) == {*PORTS, *OPTIONAL_PORTS}
+    assert len(set(settings.ports.values())) == len(settings.ports)
     assert all(20000 <= port < 32768 for port in settings.ports.values())
     settings.save(paths)
     assert Settings.load(paths) == settings
@@ -60,7 +60,7 @@ def test_kept_port_in_use_is_refused_with_its_program(settings, monkeypatch):
     taken = settings.ports["etcd"]
     with socket.create_server(("127.0.0.1", taken)):
         assert [is_answered(settings.ports[name]) for name in ("etcd", "kube-apiserver")] == [True, False]
-        assert settings.with_ports(lambda name, port: (name, port) == ("etcd", taken)) == settings
+        assert settings.with_ports(lambda port: port == taken) == settings
         said = rf"Port {taken} of etcd is in use by \S+ \(process {os.getpid()}\)\. .*`trn local down`"
         with pytest.raises(ClusterError, match=said):
             settings.with_ports(owns_no_port)
@@ -69,12 +69,13 @@ def test_kept_port_in_use_is_refused_with_its_program(settings, monkeypatch):
             ports.free_port({taken + 1})
 
 
-def test_port_in_use_at_first_start_is_replaced(settings, monkeypatch):
+@pytest.mark.parametrize(("name", "is_complete"), [("etcd", False), ("vc-webhook-manager", True)])
+def test_port_in_use_at_first_start_or_of_volcano_is_replaced(settings, monkeypatch, name, is_complete):
     monkeypatch.setattr(ports, "_FREE_WITHIN_SECONDS", 0.1)
-    begun = dataclasses.replace(settings, is_complete=False)
-    with socket.create_server(("127.0.0.1", settings.ports["etcd"])):
+    begun = dataclasses.replace(settings, is_complete=is_complete)
+    with socket.create_server(("127.0.0.1", settings.ports[name])):
         found = begun.with_ports(owns_no_port)
-    assert {name for name in PORTS if found.ports[name] != settings.ports[name]} == {"etcd"}
+    assert found.ports.items() ^ settings.ports.items() == {(name, each.ports[name]) for each in (found, settings)}
 
 
 def test_port_of_an_ending_listener_is_kept(settings, monkeypatch):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from trainium_eks.cli.app import app
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.images import images
-from trainium_eks.local.images.installing import NotOfferedError, Recipe, adds_to, known_recipe
+from trainium_eks.local.images.installing import NotOfferedError, Recipe, known_recipe
 from trainium_eks.model.catalogue.training_images import BASES
 from trainium_eks.model.catalogue.versions import IMAGES
 
@@ -31,10 +31,9 @@ def _wheel(directory, name, version):
     file = directory / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     files = {
-        f"{name}/__init__.py": f"answer = 42\nversion = {version!r}\ndef main(): print(version)\n",
+        f"{name}/__init__.py": f"answer = 42\nversion = {version!r}\n",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": f"[console_scripts]\n{name}run = {name}:main\n",
     }
     with zipfile.ZipFile(file, "w") as archive:
         for path, text in files.items():
@@ -129,49 +128,6 @@ def test_index_without_the_large_requirement_is_a_distinct_error(tmp_path, monke
         with pytest.raises(ClusterError, match=other.partition("=")[0]) as caught:
             images.make(Recipe("mine", other, "torch==1.0" if "no-such" in other else "broken==1.0"))
         assert not isinstance(caught.value, NotOfferedError)
-
-
-@pytest.mark.slow
-def test_image_that_adds_to_an_older_one_reuses_its_packages(tmp_path, monkeypatch):
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
-    torch = _wheel(tmp_path / "wheels", "torch", "1.0")
-    _wheel(tmp_path / "wheels", "rest", "1.0")
-    older = images.make(Recipe("mine", "torch==1.0\nrest<2\n", "torch==1.0"))
-    torch.unlink()
-    _wheel(tmp_path / "wheels", "rest", "2.0")
-    _wheel(tmp_path / "wheels", "more", "3.0")
-
-    said = []
-    newer = images.make(Recipe("mine", "torch==1.0\nrest==2.0\nmore==3.0\n", "torch==1.0"), said.append)
-    assert any(f"taken over from {older.reference}" in line for line in said)
-    assert images.find("local/mine") == newer, "the newest of a name"
-    assert [each.name for each in images.all_images()] == ["mine", "mine", "python"]
-
-    def torch_in(image):
-        (found,) = image.path.glob("lib/python*/site-packages/torch/__init__.py")
-        return found
-
-    versions = "import torch, rest; print(torch.version, rest.version, torch.__file__)"
-    assert python_of(newer, versions) == f"1.0 2.0 {torch_in(newer)}"
-    assert torch_in(newer).samefile(torch_in(older))
-    program = subprocess.run([newer.programs / "torchrun"], capture_output=True, text=True, check=True)
-    assert program.stdout == "1.0\n"
-    assert str(older.path) not in (newer.programs / "torchrun").read_text()
-
-    # What pip exchanged in the newer one is in the older as it was, and either outlives the other.
-    assert python_of(older, versions) == f"1.0 1.0 {torch_in(older)}"
-    images.remove(older.reference)
-    assert python_of(newer, versions) == f"1.0 2.0 {torch_in(newer)}"
-
-
-def test_recipe_adds_to_an_image_only_with_the_same_first_requirement():
-    for requirements, first, adds in (
-        ("# text\ntorch==1.0\nrest==2.0; python_version > '3'\nmore", "torch==1.0", True),
-        ("torch==1.0\n", "torch==1.0", False),  # something is to go
-        ("torch==2.0\nrest==1.0\n", "torch==2.0", False),  # another version of the large one
-        ("torch==1.0\nrest==1.0\n", "", False),  # nothing is large
-    ):
-        assert adds_to(Recipe("mine", requirements, first), "torch==1.0\nrest\n") is adds
 
 
 def test_library_training_image_and_tests_pin_the_same_versions():

@@ -5,10 +5,9 @@ from types import SimpleNamespace
 import pytest
 from kubernetes_schemas import object_faults
 
+from trainium_eks.local import patience
 from trainium_eks.local.changes import ApplyResult, Change
-from trainium_eks.local.nodes import settling
-from trainium_eks.local.nodes.addon_workloads import AddonWorkloads, manifests
-from trainium_eks.local.nodes.settling import settle
+from trainium_eks.local.nodes.addon_workloads import UNMOVED_SECONDS, AddonWorkloads, await_daemon_sets, manifests
 from trainium_eks.model.catalogue import addon_records
 from trainium_eks.model.catalogue.versions import KUBERNETES
 from trainium_eks.model.sizing.quantities import quantity
@@ -104,14 +103,15 @@ def daemon_set(name, wanted, available):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that passes only in calls of sleep."""
+    """Time that passes only in waits."""
 
     def sleep(seconds):
         assert seconds > 0
         clock.now += seconds
 
-    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, sleep=sleep)
-    monkeypatch.setattr(settling, "time", clock)
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, wait=sleep, is_set=lambda: False)
+    monkeypatch.setattr(patience, "time", clock)
+    monkeypatch.setattr(patience, "threading", SimpleNamespace(Event=lambda: clock))
     return clock
 
 
@@ -125,14 +125,14 @@ def server(clock, available):
 
 def test_starting_pods_are_awaited_and_reported(clock):
     told = []
-    assert settle(server(clock, lambda _: 5), told.append) == ()
+    assert await_daemon_sets(server(clock, lambda _: 5), told.append) == []
     assert (clock.now, told) == (0, []), "a cluster that is whole is not waited for"
-    assert settle(server(clock, lambda now: min(5, int(now))), told.append) == ()
+    assert await_daemon_sets(server(clock, lambda now: min(5, int(now))), told.append) == []
     assert 5 <= clock.now < 6
     assert "Waiting for the agents of the nodes: DaemonSet kube-system/agent: 3 of 5 pods are available" in told
 
 
 def test_stuck_workload_is_given_up_and_reported(clock):
-    (note,) = settle(server(clock, lambda now: 4 if now > 10 else 2), lambda _: None)
+    (note,) = await_daemon_sets(server(clock, lambda now: 4 if now > 10 else 2), lambda _: None)
     assert note == "still not running: DaemonSet kube-system/agent: 4 of 5 pods are available"
-    assert 10 + settling.UNMOVED_SECONDS <= clock.now < 12 + settling.UNMOVED_SECONDS
+    assert 10 + UNMOVED_SECONDS <= clock.now < 12 + UNMOVED_SECONDS

@@ -10,8 +10,8 @@ from kubernetes_schemas import object_faults
 
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local.nodes.csi_nodes import volumes
-from trainium_eks.local.nodes.node_pools import manifests, pool_key, pool_of, zone_name
-from trainium_eks.local.nodes.scale import with_nodes
+from trainium_eks.local.nodes.node_pools import manifest, pool_key, pool_of, zone_name
+from trainium_eks.local.nodes.resizing import with_nodes
 from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
 from trainium_eks.model.catalogue.regions import REGIONS
 from trainium_eks.model.catalogue.versions import AMI_RELEASES
@@ -42,6 +42,10 @@ def template(boot="", **inputs):
 def pool(*, name=GROUP, region="us-west-2", boot=None, **changed):
     group = {"nodeGroupName": name}
     return pool_of({**INPUTS, **changed}, group, zones=ZONES, region=region, catalogue=CATALOGUE, template=boot)
+
+
+def manifests(group):
+    return [manifest(group, number) for number in range(1, group.size + 1)]
 
 
 def sized(size, **changed):

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from trainium_eks.kube.errors import ClusterError
+from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.control_plane.processes import Running
 from trainium_eks.local.paths import Paths
 from trainium_eks.local.releases import volcano
@@ -67,6 +68,7 @@ def test_controllers_restart_after_api_server(tmp_path, monkeypatch, server_star
     monkeypatch.setattr(volcano.processes, "restart", lambda *_: None)
     monkeypatch.setattr(volcano, "await_answers", lambda *_: None)
     monkeypatch.setattr(Volcano, "_started", lambda _, process, before, __: before or Running(process.name, 2, 30))
+    Settings().with_ports(lambda _: False).save(Paths(tmp_path))
     here = Volcano(Paths(tmp_path), None, Programs(dict.fromkeys(volcano.DEPLOYMENTS, tmp_path)), lambda _: None)
     manifest = yaml.safe_dump_all(deployment(f"vol-{suffix}") for suffix in volcano.DEPLOYMENTS.values())
     [note] = here.run("vol", manifest)

@@ -12,8 +12,8 @@ from trainium_eks.aws.account import READS, Account
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.operate.cleanup import orphans
+from trainium_eks.operate.cleanup.left_over import Marks
 from trainium_eks.operate.cleanup.recovery import FINDERS, OPERATIONS, advise, commands
-from trainium_eks.operate.cleanup.stack_tags import Marks
 from trainium_eks.operate.cleanup.state import StackState, StateResource
 from trainium_eks.plan.resource_types import registry
 

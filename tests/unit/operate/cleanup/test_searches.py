@@ -17,8 +17,7 @@ from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config.namespaces import MONITORING
 from trainium_eks.model.finding import Status
 from trainium_eks.operate.cleanup import compute, kinds, monitoring_volumes, orphans, services
-from trainium_eks.operate.cleanup.left_over import Where
-from trainium_eks.operate.cleanup.stack_tags import Marks
+from trainium_eks.operate.cleanup.left_over import Marks, Where
 
 DEV = Marks(stack="dev")
 FILES = {
