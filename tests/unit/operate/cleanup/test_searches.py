@@ -7,7 +7,7 @@ import botocore.exceptions
 import pytest
 import yaml
 from aws_double import AwsDouble, AwsError
-from cleanup_accounts import CLUSTER, own, state
+from cleanup_accounts import CLUSTER, own, state, tagged
 
 from trainium_eks.aws.account import READS, Account
 from trainium_eks.aws.tags import cluster_of
@@ -267,6 +267,34 @@ def test_endpoints_of_researchers_outlive_the_stack_that_has_their_role():
     assert found.hourly_usd == pytest.approx(2 * prices.SAGEMAKER_FACTOR * price.hourly_usd)
     assert orphans.left_over([found], state(("aws:iam/role:Role", role, {})).names) == []
     assert orphans.left_over([found], frozenset()) == [found]
+
+
+def test_compute_is_priced_while_it_runs_and_unlocked_before_removal():
+    def started(identity, state, **labels):
+        tags = tagged(**{"eks:cluster-name": CLUSTER, **labels})
+        return {"InstanceId": identity, "InstanceType": "trn1.32xlarge", "State": {"Name": state}, "Tags": tags}
+
+    group, pool = {"eks:nodegroup-name": "trn"}, {"karpenter.sh/nodepool": "default"}
+    of_group = [started(f"i-{state}", state, **group) for state in ("pending", "running", "stopped")]
+    described = {"clusterName": CLUSTER, "nodegroupName": "trn", "instanceTypes": ["trn2.48xlarge"]}
+    reservations = [{"Instances": [*of_group, started("i-3", "running", **pool), started("i-4", "stopped")]}]
+    answers = {
+        "eks:ListClusters": {"clusters": [CLUSTER, "payroll"]},
+        "eks:ListNodegroups": {"nodegroups": ["trn"]},
+        "eks:DescribeNodegroup": {"nodegroup": described},
+        "eks:DescribeCluster": {"cluster": {"status": "DELETING", "deletionProtection": True}},
+        "autoscaling:DescribeAutoScalingGroups": {"AutoScalingGroups": []},
+        "ec2:DescribeInstances": {"Reservations": reservations},
+    }
+    found = compute.search(where(answers))
+    price, cluster = CATALOGUE.price("trn1.32xlarge").hourly_usd, prices.EKS_CLUSTER_HOURLY
+    lost = orphans.left_over(found, frozenset())
+    prices_of = {each.name: each.hourly_usd for each in lost}
+    assert prices_of == {"trn": 2 * price, CLUSTER: cluster, "i-3": price, "i-4": 0.0}
+    assert lost[0].note.startswith("2 instances of trn1.32xlarge")
+    assert not lost[1].live
+    assert [line.split()[2] for line in lost[1].commands] == ["update-cluster-config", "delete-cluster"]
+    assert [each.name for each in orphans.left_over(found, {CLUSTER})] == ["trn", "i-4"]
 
 
 LISTED = yaml.safe_load((Path(__file__).parent / "kinds.yaml").read_text())
