@@ -49,6 +49,7 @@ def test_kubernetes_job_state_and_ranks_are_read():
         ({"conditions": [condition("Complete")]}, "Completed"),
         ({"conditions": [condition("Failed")]}, "Failed"),
         ({"conditions": [condition("FailureTarget")]}, "Pending"),
+        ({"conditions": [{**condition("Failed"), "status": "False"}]}, "Pending"),
     ):
         found = watched.of(batch(status, **{"trainium-eks/kind": "stage"}))
         assert (found.kind, found.state, found.ended is None) == ("stage", state, state in ("Pending", "Running"))

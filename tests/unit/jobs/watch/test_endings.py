@@ -28,6 +28,11 @@ def test_first_own_failure_is_named_as_the_cause():
     assert [each.to_json()["finished"] for each in exits(pods[:1])] == ["2026-11-22T05:00:01+00:00"]
     assert failed_first(pods[:1]) == ("a-trainer-0", 0, 143)
     assert failed_first([ended("a-trainer-0", 0, "01", "Completed")]) is None
+    assert failed_first([ended("a-trainer-1", 7, "02"), ended("a-trainer-0", 9, "01")]) == ("a-trainer-0", 0, 9)
+    evicted = ended("a-trainer-0", 137, "01", reason="")
+    evicted["status"] |= {"reason": "Evicted", "message": "The node was low on memory."}
+    [found] = exits([evicted])
+    assert (found.reason, found.message) == ("Evicted", "The node was low on memory.")
     log = """
 Root Cause (first observed failure):
 [0]:
