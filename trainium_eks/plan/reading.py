@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from trainium_eks.plan.resource import SECRET, UNKNOWN
@@ -18,22 +19,30 @@ from trainium_eks.plan.resource import SECRET, UNKNOWN
 Json = Any
 """A recorded value: any JSON value."""
 
+OBJECT, LIST = (dict, Mapping), (list, Sequence)
+"""The usual type first: the check of an abstract class takes ten times as long, and rules make millions."""
+
 
 def at(value: Json, path: str) -> Json:
     """Return the value at a dotted path (``scalingConfig.maxSize``, ``rules[0].status``); None for a missing path.
 
     An unknown or secret value on the way is returned: values below it cannot be seen.
     """
-    for step in re.findall(r"[^.\[\]]+", path):
-        if value in (UNKNOWN, SECRET):
-            return value
-        if isinstance(value, Mapping):
+    for step in _steps(path):
+        if isinstance(value, OBJECT):
             value = value.get(step)
-        elif isinstance(value, Sequence) and not isinstance(value, str) and step.isdigit() and int(step) < len(value):
+        elif value in (UNKNOWN, SECRET):
+            return value
+        elif isinstance(value, LIST) and not isinstance(value, str) and step.isdigit() and int(step) < len(value):
             value = value[int(step)]
         else:
             return None
     return value
+
+
+@lru_cache(maxsize=4096)
+def _steps(path: str) -> Sequence[str]:
+    return re.findall(r"[^.\[\]]+", path)
 
 
 def known(value: Json) -> bool:
@@ -48,12 +57,12 @@ def given(value: Json) -> bool:
 
 def mapping(value: Json) -> Mapping[str, Json]:
     """Return the value when it is an object, else an empty object."""
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, OBJECT) else {}
 
 
 def items(value: Json) -> Sequence[Json]:
     """Return the value when it is a list, else an empty list."""
-    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    return value if isinstance(value, LIST) and not isinstance(value, str) else ()
 
 
 def listed(value: Json) -> Sequence[Json]:
@@ -189,7 +198,7 @@ def with_texts(value: Json, change: Callable[[str], str]) -> Json:
 
 def leaves(value: Json, path: str = "") -> Iterator[tuple[str, Json]]:
     """Yield every value that is no container, with its path."""
-    if isinstance(value, Mapping):
+    if isinstance(value, OBJECT):
         for key, each in value.items():
             yield from leaves(each, f"{path}.{key}" if path else str(key))
     elif items(value):

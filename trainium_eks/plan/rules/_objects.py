@@ -1,10 +1,10 @@
 """Kubernetes objects as rules see them: pods inside workloads, Helm releases and their values."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trainium_eks.plan.graph import Graph, Resource
-from trainium_eks.plan.reading import Json, at, items, mapping, text
+from trainium_eks.plan.reading import LIST, OBJECT, Json, at, items, mapping, text
 from trainium_eks.plan.resource_types.rows.helm import chart_name
 from trainium_eks.plan.subjects import RELEASE
 
@@ -78,10 +78,10 @@ def is_tenant(graph: Graph, home: Resource) -> bool:
 
 def walk(value: Json, path: str = "") -> Iterator[tuple[str, Mapping[str, Json]]]:
     """Yield every object inside a value, with its path, the value itself first."""
-    if isinstance(value, Mapping):
+    if isinstance(value, OBJECT):
         yield path, mapping(value)
         for key, each in value.items():
             yield from walk(each, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, Sequence) and not isinstance(value, str):
+    elif isinstance(value, LIST) and not isinstance(value, str):
         for index, each in enumerate(value):
             yield from walk(each, f"{path}[{index}]")
