@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from waiting import until
@@ -276,6 +277,7 @@ def test_ctrl_c_ends_the_command_and_the_next_run_waits_for_it(program, tmp_path
     monkeypatch.undo()
     began = time.monotonic()
     left = subprocess.Popen([PYTHON, "-c", "import time; time.sleep(1)", "trainium_eks.cli"])
+    until(lambda: b"trainium_eks.cli" in Path(f"/proc/{left.pid}/cmdline").read_bytes())  # a moment after its start
     (tmp_path / "child").write_text(str(left.pid))
     reaper = threading.Thread(target=left.wait)
     reaper.start()
