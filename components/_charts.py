@@ -161,8 +161,8 @@ def close_namespace(
     admitted: Sequence[k8s.networking.v1.NetworkPolicyIngressRuleArgs] = (),
     directions: Sequence[str] = ("Ingress",),
 ) -> None:
-    """Make a network policy for every pod of a namespace: in these directions it lets through what is ``admitted``, and
-    nothing else. The kubelet's probes and forwarded ports come from the node and are not affected."""
+    """Make a network policy for every pod of a namespace: in these directions only ``admitted`` traffic
+    passes. The kubelet's probes and forwarded ports come from the node and are not affected."""
     k8s.networking.v1.NetworkPolicy(
         logical_name,
         metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=namespace),

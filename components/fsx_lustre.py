@@ -181,7 +181,7 @@ class FsxLustre(pulumi.ComponentResource):
         ]
 
     def _log_configuration(self) -> aws.fsx.LustreFileSystemLogConfigurationArgs:
-        """Return where FSx logs; without a link nowhere: the provider does not take back what is left out."""
+        """Return where FSx logs; without a link nowhere, as an explicit value: the provider keeps an absent one."""
         linked = isinstance(self._args.durability, S3Durability)
         if not (linked if self._args.logs is None else self._args.logs):
             return aws.fsx.LustreFileSystemLogConfigurationArgs(level="DISABLED")

@@ -230,7 +230,7 @@ class TrainingNamespace(pulumi.ComponentResource):
         return bindings
 
     def _limit_requests(self) -> None:
-        """Bound the requests of the team that are served at one time: no quota counts those that are refused."""
+        """Bound the requests of the team that are served at one time: quotas do not count refused requests."""
         metadata = k8s.meta.v1.ObjectMetaArgs(name=f"trainium-eks-{self._args.name}")
         level = k8s.flowcontrol.v1.PriorityLevelConfiguration(
             f"{self._name}-requests",

@@ -337,7 +337,7 @@ def _with_parameters(value: typing.Any) -> typing.Any:
 
 
 def _examples(name: str, module: str) -> Iterator[str]:
-    """The component's examples, whose code the site shows: ``<module>.py`` and ``<module>_<what it shows>.py``."""
+    """Yield a component's examples for the site: ``<module>.py`` and ``<module>_<topic>.py``."""
     stem = "existing_network" if name == "ExistingNetwork" else module
     others = {each.stem for each in (ROOT / "components").glob("*.py")} - {stem}
     for path in sorted((ROOT / "examples").glob(f"{stem}*.py"), key=lambda each: each.stem):

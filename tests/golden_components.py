@@ -58,7 +58,7 @@ def held(graph):
 
 
 def difference(before, after):
-    """Return what of a variant is not as before: None for what went."""
+    """Return the differences of a variant by resource and path: None for a removed resource or value."""
     found = {}
     for resource in sorted({*before, *after}):
         old, new = before.get(resource, {}), after.get(resource)

@@ -21,7 +21,7 @@ def say(text: str) -> None:
 
 
 def unrepeated(tell: Say) -> Say:
-    """Return a function that tells a text unless it is empty, or was told last."""
+    """Return a function that writes a text, except an empty one and a repetition of the last."""
     told = ""
 
     def tell_news(text: str) -> None:

@@ -30,7 +30,7 @@ def test_nat_mode_and_zone_order_do_not_rename_resources(record):
     assert one == other
 
 
-def test_nodes_wait_for_endpoints_and_for_what_lets_them_in(record):
+def test_nodes_wait_for_endpoints_rules_and_routes(record):
     waited = []
 
     def program():

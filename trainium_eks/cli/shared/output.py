@@ -49,7 +49,7 @@ def answer(cluster: ClusterOptions, document: Mapping[str, Any], text: str) -> N
 
 @contextmanager
 def still_running(text: str) -> Iterator[None]:
-    """End the command on Ctrl-C, with a line on standard error about the work that goes on without it."""
+    """End the command on Ctrl-C, and say on standard error which work continues in the background."""
     try:
         yield
     except KeyboardInterrupt:

@@ -150,7 +150,7 @@ def endpoint_request(made: ServedModel, *, exists: bool) -> dict[str, Any]:
 
 
 def transform_request(made: ServedModel, source: str, target: str) -> dict[str, Any]:
-    """Return the parameters of CreateTransformJob. The source is a file of JSON lines, or a prefix of such files: each
+    """Return the parameters of CreateTransformJob. The source is a JSON Lines file or a prefix of several; each file
     becomes ``<target>/<file>.out``."""
     key = {"VolumeKmsKeyId": made.where.kms_key_arn} if sagemaker_hosting.takes_volume_key(made.instance) else {}
     return {

@@ -49,7 +49,7 @@ def resize(
 
 
 def with_nodes(nodes: int | None, project: str) -> Callable[[StackSettings], StackSettings]:
-    """Return a function that sets the size of the first node group in a stack's settings, unless that is None.
+    """Return a function that gives the first node group of a stack's settings ``nodes`` nodes; None changes nothing.
 
     Nodes beyond EKS' limit for one group go to further groups of the same kind (``<name>-2``, …), as they would on AWS.
     All else follows from the config, as always: queues grow with the pool, the address budget must hold.
