@@ -61,7 +61,7 @@ class GroupEdit:
             _merge(listed[index], self.values)
             changes = list(_changes(text, groups.value[index], self.values, newline))
         # From the end; of two at one place the inner one, which comes first, is put before the other.
-        for start, end, replacement in sorted(reversed(changes), key=lambda each: each[0], reverse=True):
+        for start, end, replacement in sorted(changes[::-1], key=lambda each: each[0], reverse=True):
             text = text[:start] + replacement + text[end:]
         try:
             is_right = yaml.safe_load(text) == wanted
