@@ -67,6 +67,9 @@ class CapacityBlockDict(TypedDict):
     type: Literal["capacity-block"]
     id: str | pulumi.Output[str]
     zone_id: str
+    starts: NotRequired[str | None]
+    ends: NotRequired[str | None]
+    nodes: NotRequired[int | None]
 
 
 class NodeRepairOverrideConfigDict(TypedDict):

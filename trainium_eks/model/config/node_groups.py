@@ -77,7 +77,8 @@ class NodeGroupConfig(ConfigModel):
     """Number of nodes. With ``ignore_desired_size`` only at first."""
     capacity: Capacity = OnDemand()
     """How EC2 provides the instances: ``{type: on-demand}``, ``{type: spot}``,
-    ``{type: reservation, id: cr-…, zoneId: usw2-az4}`` or ``{type: capacity-block, id: cr-…, zoneId: usw2-az4}``."""
+    ``{type: reservation, id: cr-…, zoneId: usw2-az4}`` or ``{type: capacity-block, id: cr-…, zoneId: usw2-az4}``, which
+    with the block's ``starts``, ``ends`` and ``nodes`` grows by itself when the block starts."""
     zone_id: str | None = None
     """Zone of the nodes. Unset: the capacity's zone, else the network's accelerator zone."""
     interface_layout: Literal["catalogue", "efa-only", "ena", "efa"] = "catalogue"
@@ -125,7 +126,8 @@ def validate(
     instance = catalogue.get(group.instance_type)
     found = formats.derived_name("name", group.name)
     found += _type_problems(group, instance, catalogue)
-    found += size_problems(group.min_size, group.max_size, group.desired_size)
+    sizes = size_problems(group.min_size, group.max_size, group.desired_size)
+    found += sizes or _block_problems(group)
     found += _ultraserver_problems(group, instance)
     found += under("capacity", capacities.validate(group.capacity, region=region, instance=instance))
     found += own_zone_problems(group, instance, region)
@@ -136,6 +138,23 @@ def validate(
     found += _hugepage_problems(group, instance)
     found += under("node_repair", _repair_problems(group.node_repair))
     found += _release_problems(group, kubernetes_version)
+    return found
+
+
+def _block_problems(group: NodeGroupConfig) -> list[Problem]:
+    """Return what keeps a group from growing by itself when its Capacity Block starts."""
+    nodes = group.capacity.nodes if isinstance(group.capacity, CapacityBlock) else None
+    if nodes is None:
+        return []
+    reason = "the group has no node before its Capacity Block starts and after it ends"
+    sizes = {"min_size": group.min_size, "desired_size": group.desired_size}
+    found = [Problem(name, reason, value=size, good=0) for name, size in sizes.items() if size]
+    if not group.ignore_desired_size:
+        reason = "a scheduled action sets the number of nodes, and the next `pulumi up` would set it back"
+        found.append(Problem("ignore_desired_size", reason, value=False, good=True))
+    if nodes > group.max_size:
+        reason = f"{nodes} nodes start with its Capacity Block"
+        found.append(Problem("max_size", reason, value=group.max_size, good=nodes))
     return found
 
 
@@ -166,7 +185,24 @@ def of_one_cluster(groups: Sequence[NodeGroupConfig]) -> list[Problem]:
         if group.name in OWN_GROUPS:
             reason = "the stack's own CPU nodes have a group of this name"
             found.append(Problem(f"[{index}].name", reason, "choose another name", value=group.name))
-    return found + reservation_problems(reservation_uses(groups))
+    return found + reservation_problems(reservation_uses(groups)) + _overlap_problems(groups)
+
+
+def _overlap_problems(groups: Sequence[NodeGroupConfig]) -> list[Problem]:
+    """Return the blocks of which two groups give other times."""
+    first: dict[str, tuple[str | None, str | None]] = {}
+    found = []
+    for index, group in enumerate(groups):
+        block = group.capacity
+        if not isinstance(block, CapacityBlock) or not isinstance(block.id, str) or not block.nodes:
+            continue
+        times = first.setdefault(block.id, (block.starts, block.ends))
+        for name, own, other in (("starts", block.starts, times[0]), ("ends", block.ends, times[1])):
+            if own != other:
+                reason = f"another group gives {other} for the same block, {block.id}"
+                fix = "or name the other block's reservation in `capacity.id`"
+                found.append(Problem(f"[{index}].capacity.{name}", reason, fix, value=own, good=other))
+    return found
 
 
 Use = tuple[str, OutputText, str]

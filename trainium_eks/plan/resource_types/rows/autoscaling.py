@@ -1,7 +1,8 @@
-"""Auto Scaling: tags of the groups that EKS makes."""
+"""Auto Scaling: tags and scheduled actions of the groups that EKS makes."""
 
 from collections.abc import Mapping
 
+from trainium_eks.plan.backend import Answer, Call
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.resource_types.resource_type import REGION, ResourceType
 
@@ -20,4 +21,21 @@ TAG = ResourceType(
     understood=("tag.value",),
     creation="",
     deletion=_removal_effect,
+)
+
+
+def _schedule(call: Call) -> Answer:
+    name = call.text("scheduledActionName")
+    return name, {"arn": call.arn("autoscaling", f"scheduledUpdateGroupAction:{call.sim('s')}")}
+
+
+SCHEDULE = ResourceType(
+    token="aws:autoscaling/schedule:Schedule",
+    simulated=_schedule,
+    named_by=("scheduledActionName",),
+    tagged=False,
+    replaced_by=(REGION, "autoscalingGroupName", "scheduledActionName"),
+    understood=("desiredCapacity", "startTime"),
+    creation="",
+    deletion=lambda _: "",
 )
