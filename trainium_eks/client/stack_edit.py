@@ -51,17 +51,17 @@ class GroupEdit:
         """Return the text with the change. CommandError, with the lines to write: the text cannot be changed so that
         all else stays."""
         groups, wanted = self._groups(text), yaml.safe_load(text)
-        listed: list[Any] = next((wanted["config"][key] for key in self.keys if key in wanted["config"]), [])
+        listed: list[Any] = next(wanted["config"][key] for key in self.keys if key in wanted["config"])
         index = next((at for at, each in enumerate(listed) if each.get("name") == self.group), None)
-        newline = "\r\n" if "\r\n" in text else "\n"
         if index is None:
-            listed.append(copy.deepcopy({"name": self.group, **self.values}))
-            changes = [_appended(text, groups, {"name": self.group, **self.values}, newline)]
+            entry = {"name": self.group, **self.values}
+            listed.append(copy.deepcopy(entry))
+            changes = [_appended(text, groups, entry)]
         else:
             _merge(listed[index], self.values)
-            changes = list(_changes(text, groups.value[index], self.values, newline))
-        # From the end; of two at one place the inner one, which comes first, is put before the other.
-        for start, end, replacement in sorted(changes[::-1], key=lambda each: each[0], reverse=True):
+            changes = [*_changes(text, groups.value[index], self.values)]
+        # From the end; of two at one place the inner one, which is the first, is put before the other.
+        for _, (start, end, replacement) in sorted(enumerate(changes), key=lambda each: (each[1][0], each[0]))[::-1]:
             text = text[:start] + replacement + text[end:]
         try:
             is_right = yaml.safe_load(text) == wanted
@@ -78,11 +78,11 @@ class GroupEdit:
             raise self._refusal(str(error)) from None
 
     def _groups(self, text: str) -> Any:
-        if self.file.suffix == ".json":
-            raise self._refusal("it is JSON")
+        if self.file.suffix == ".json" or "\r" in text:
+            raise self._refusal("it is JSON, or has the line ends of Windows")
         try:
             root = yaml.compose(text)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, RecursionError) as error:
             raise self._refusal(" ".join(str(error).split())) from None
         config = _pair(root, "config")[1]
         found = next(filter(None, (_pair(config, key)[1] for key in self.keys)), None)
@@ -111,7 +111,7 @@ def _pair(node: Any, key: str) -> Any:
     return next((pair for pair in pairs if pair[0].value == key), (None, None))
 
 
-def _changes(text: str, node: yaml.MappingNode, values: Mapping[str, Any], newline: str) -> Iterator[Change]:
+def _changes(text: str, node: yaml.MappingNode, values: Mapping[str, Any]) -> Iterator[Change]:
     """Yield the changes of a mapping: values that are replaced, and keys after its last one."""
     added = {}
     for key, value in values.items():
@@ -119,7 +119,7 @@ def _changes(text: str, node: yaml.MappingNode, values: Mapping[str, Any], newli
         if there is None:
             added[key] = value
         elif isinstance(value, Mapping) and isinstance(there, yaml.MappingNode):
-            yield from _changes(text, there, value, newline)
+            yield from _changes(text, there, value)
         else:
             end = _end((name, there))
             start = min(there.start_mark.index, end)
@@ -133,20 +133,17 @@ def _changes(text: str, node: yaml.MappingNode, values: Mapping[str, Any], newli
     else:
         last = _line_end(text, _end(node))
         indent = " " * node.start_mark.column
-        yield last, last, "".join(f"{newline}{indent}{key}: {_flow(value)}" for key, value in added.items())
+        yield last, last, "".join(f"\n{indent}{key}: {_flow(value)}" for key, value in added.items())
 
 
-def _appended(text: str, node: yaml.SequenceNode, entry: Mapping[str, Any], newline: str) -> Change:
+def _appended(text: str, node: yaml.SequenceNode, entry: Mapping[str, Any]) -> Change:
     """Return the change by which a list gets one more entry."""
     if node.flow_style:
         last = _end(node.value[-1]) if node.value else node.start_mark.index + 1
         return last, last, f"{', ' if node.value else ''}{_flow(entry)}"
     last, indent = _line_end(text, _end(node)), " " * node.start_mark.column
-    marks = ["- ", *["  "] * (len(entry) - 1)]
-    lines = (
-        f"{newline}{indent}{mark}{key}: {_flow(value)}" for mark, (key, value) in zip(marks, entry.items(), strict=True)
-    )
-    return last, last, "".join(lines)
+    lines = f"\n{indent}  ".join(f"{key}: {_flow(value)}" for key, value in entry.items())
+    return last, last, f"\n{indent}- {lines}"
 
 
 def _end(node: Any) -> int:
@@ -164,8 +161,7 @@ def _end(node: Any) -> int:
 
 def _line_end(text: str, place: int) -> int:
     found = text.find("\n", place)
-    found = len(text) if found < 0 else found
-    return found - 1 if text[found - 1 : found] == "\r" else found
+    return len(text) if found < 0 else found
 
 
 def _flow(value: Any) -> str:
