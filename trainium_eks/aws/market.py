@@ -83,7 +83,8 @@ def offers(account: Account, regions: Iterable[str], query: Query) -> tuple[list
         operation, key = "describe_capacity_block_offerings", "CapacityBlockOfferings"
         try:
             answer = account.pages("ec2", operation, key, region=region, **request)
-            return [_offer(account, region, each, query) for each in answer if _is_plain(each)]
+            days = request["CapacityDurationHours"] // 24
+            return [_offer(account, region, each, query, days) for each in answer if _is_plain(each)]
         except (NotCheckedError, RequestError) as error:
             refused[region] = error
             return []
@@ -103,7 +104,7 @@ def _is_plain(answer: Mapping[str, Any]) -> bool:
     return len(answer.get("CapacityBlockOfferingSegments") or ()) < 2 and answer.get("CurrencyCode", "USD") == "USD"
 
 
-def _offer(account: Account, region: str, answer: Mapping[str, Any], query: Query) -> Offer:
+def _offer(account: Account, region: str, answer: Mapping[str, Any], query: Query, days: int) -> Offer:
     zone, name = "", answer.get("AvailabilityZone", "")
     for segment in answer.get("CapacityBlockOfferingSegments") or ():
         zone = segment.get("AvailabilityZoneId", "")
@@ -112,8 +113,8 @@ def _offer(account: Account, region: str, answer: Mapping[str, Any], query: Quer
     except (NotCheckedError, RequestError):
         zones = {}
     nodes = answer.get("InstanceCount") or answer.get("UltraserverCount", 0) * query.ultraserver_nodes
-    id_, usd = answer["CapacityBlockOfferingId"], Decimal(answer["UpfrontFee"])
-    return Offer(id_, region, zone or zones.get(name, name), answer["StartDate"], answer["EndDate"], nodes, usd)
+    id_, usd, zone = answer["CapacityBlockOfferingId"], Decimal(answer["UpfrontFee"]), zone or zones.get(name, name)
+    return Offer(id_, region, zone, answer["StartDate"], answer["EndDate"], nodes, usd, days)
 
 
 def _zone_ids(account: Account, region: str) -> dict[str, str]:
@@ -176,6 +177,7 @@ def extension_offers(account: Account, id_: str, days: int) -> list[Offer]:
             each["CapacityBlockExtensionEndDate"],
             each.get("InstanceCount", 0),
             Decimal(each["UpfrontFee"]),
+            days,
         )
         for each in account.pages("ec2", operation, key, **asked)
         if _is_plain(each)

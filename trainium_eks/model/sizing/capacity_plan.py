@@ -23,8 +23,8 @@ AHEAD = timedelta(days=56)
 MOST_PARTS = 7
 """Blocks shorter than this part of a run are not searched: each is another start."""
 
-_SLACK = 1.03
-"""A plan is not looked for that saves less than 3 %."""
+_SLACK = 1.005
+"""A plan is not looked for that saves less than half a percent."""
 
 _MOST_LABELS = 128
 
@@ -42,6 +42,8 @@ class Offer:
     nodes: int
     usd: Decimal
     """Price of all of it, paid when it is bought."""
+    days: int
+    """Duration that was asked for; a block that starts at once may be some hours shorter or longer."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def _cheapest_chain(blocks: Sequence[_Block], need: Need, bound: float, *, is_mi
     """Return the cheapest blocks that follow each other and hold the run, with ``is_mixed`` with its rest On-Demand;
     cheaper than ``bound``, and empty for none.
 
-    Labels with less training for more money are dropped, and those that can no longer be 3 % cheaper than the best:
+    Labels with less training for more money are dropped, and those that can no longer be cheaper than the best:
     what they lack costs at least the lowest price of a second among the blocks that may follow.
     """
     demand = need.on_demand_usd / 3600 if is_mixed and need.on_demand_usd is not None else math.inf

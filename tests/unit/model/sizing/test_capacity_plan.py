@@ -20,7 +20,7 @@ def offer(day, days, usd, region="us-west-2", late=0.0):
     """A block that ends at 11:30, as all do; a block of today starts later in the day."""
     starts = NOW + timedelta(days=day, hours=late)
     name = f"cb-{region}-{day}-{days}-{usd}"
-    return Offer(name, region, "usw2-az4", starts, NOW + timedelta(days=day + days), 8, Decimal(str(usd)))
+    return Offer(name, region, "usw2-az4", starts, NOW + timedelta(days=day + days), 8, Decimal(str(usd)), days)
 
 
 def market(rng, regions, days, offers, lengths):
