@@ -137,7 +137,7 @@ class _CapacityChecks(Checks):
         if not wrong:
             return None
         told = " and ".join(
-            f"its {key} is {value}, in the config {getattr(block, key)}" for key, value in wrong.items()
+            f"EC2 has {value} as its {key}, the config {getattr(block, key)}" for key, value in wrong.items()
         )
         if wrong.get("nodes", 1) == 0:
             return failed(f"{told}: other groups take all its nodes", f"remove {group.name}, or lower their nodes")

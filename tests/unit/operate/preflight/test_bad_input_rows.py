@@ -63,10 +63,10 @@ IN_CONFIG = {"starts": "2026-11-20T11:30:00Z", "ends": "2026-12-01T11:30:00Z", "
 DIFFERENT = [
     ({}, Status.PASS, "8 of 8 instances free", ""),
     ({"EndDate": datetime(2026, 12, 8, 11, 30, tzinfo=UTC)}, Status.FAIL,
-     "its ends is 2026-12-08T11:30:00Z, in the config 2026-12-01T11:30:00Z",
+     "EC2 has 2026-12-08T11:30:00Z as its ends, the config 2026-12-01T11:30:00Z",
      "pulumi config set --path 'nodeGroups[1].capacity.ends' 2026-12-08T11:30:00Z"),
     ({"StartDate": NOW + timedelta(days=1), "TotalInstanceCount": 4}, Status.FAIL,
-     "its nodes is 4, in the config 8 and its starts is 2026-11-23T09:00:00Z",
+     "EC2 has 4 as its nodes, the config 8 and EC2 has 2026-11-23T09:00:00Z as its starts",
      "[1].capacity.nodes' 4 && pulumi config set --path 'nodeGroups[1].capacity.starts' 2026-11-23T09:00:00Z"),
     ({"EndDate": OVER}, Status.FAIL, "it ended 2026-11-21T11:30Z", "nodeGroups[1].capacity.id"),
     ({"State": "delayed"}, Status.FAIL, "a new group would wait for its nodes in vain", "run `up` when it is active"),
