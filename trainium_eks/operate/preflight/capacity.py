@@ -139,7 +139,7 @@ class _CapacityChecks(Checks):
         told = " and ".join(
             f"EC2 has {value} as its {key}, the config {getattr(block, key)}" for key, value in wrong.items()
         )
-        if wrong.get("nodes", 1) == 0:
+        if int(wrong.get("nodes", 1)) < 1:
             return failed(f"{told}: other groups take all its nodes", f"remove {group.name}, or lower their nodes")
         return failed(told, " && ".join(_set(group, f"capacity.{key}", value) for key, value in wrong.items()))
 
