@@ -501,6 +501,7 @@ class TrainingNamespaceArgsDict(NamespaceConfigDict):
     queue_capability: NotRequired[Mapping[str, int]]
     room: NotRequired[Mapping[str, str]]
     shared_nodes: NotRequired[Mapping[str, Mapping[str, str]]]
+    block_ends: NotRequired[Mapping[str, str]]
     volume_name: NotRequired[str | pulumi.Output[str] | None]
     volume_gib: NotRequired[int]
     volume_class: NotRequired[str | pulumi.Output[str]]

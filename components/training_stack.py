@@ -281,6 +281,7 @@ class TrainingStack(pulumi.ComponentResource):
             queue_capability=dict(own),
             room=model.room(config),
             shared_nodes=model.shared_nodes(config, section),
+            block_ends={group.name: ends for group in config.node_groups if (ends := _block_end(group))},
             volume_name=volumes.volume_name(section.name) if volumes else None,
             volume_gib=config.file_system.storage_capacity_gib if config.file_system else 0,
             volume_class=volumes.shared_class_name if volumes else "",
@@ -426,4 +427,9 @@ class TrainingStack(pulumi.ComponentResource):
             "labels": catalogue.node_labels(group.instance_type),
             "capacity": group.capacity.type,
             "reservation": group.capacity.id if isinstance(group.capacity, Reservation | CapacityBlock) else "",
+            **({"ends": ends} if (ends := _block_end(group)) else {}),
         }
+
+
+def _block_end(group: NodeGroupConfig) -> str:
+    return (group.capacity.ends if isinstance(group.capacity, CapacityBlock) else None) or ""

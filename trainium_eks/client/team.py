@@ -101,7 +101,7 @@ class Team:
         reference = session.api.reference(objects[-1])
         if job.options.torchx:
             return Job(session, replace(reference, name=torchx.submit(job, session)))
-        if job.capacity_block:
+        if job.capacity_block and not job.capacity_group:
             # What is known now is also true for the jobs that run in the block already.
             session.api.apply(capacity_block.config_map(job.namespace, job.capacity_block, job.capacity_ends))
         submit(session.api, job, objects, submission.workspace.archive if submission.workspace else "", say)

@@ -38,6 +38,9 @@ class NodeGroupOutput(ConfigModel):
     """How EC2 provides its instances."""
     reservation: str = ""
     """Its Capacity Block or reservation (``cr-…``), or empty."""
+    ends: str = ""
+    """End of its Capacity Block by the config, RFC 3339, which each namespace has in the ConfigMap ``capacity-blocks``;
+    empty where the config does not say."""
 
 
 class NamespaceOutput(ConfigModel):

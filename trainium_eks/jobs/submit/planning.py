@@ -151,6 +151,7 @@ def _job(
         user_id=namespace.training_user_id,
         capacity_ends=facts.capacity_ends.get(group.reservation, ""),
         capacity_block=group.reservation if facts.capacity_ends.get(group.reservation) else "",
+        capacity_group=group.name if group.ends else "",
     )
 
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 LARGEST_BLOCK = 64
 """Instances in one Capacity Block (EC2 user guide)."""
 
+ENDS_CONFIG_MAP = "capacity-blocks"
+"""ConfigMap of each team's namespace with the end of each group's block, RFC 3339, under the group's name."""
+
 EKS_DRAIN = datetime.timedelta(minutes=40)
 """Time from EKS' scale-down to the end of the block."""
 
