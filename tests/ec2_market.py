@@ -25,7 +25,7 @@ class Market(AwsDouble):
         super().__init__({})
         self.regions, self.sold = regions, sold
         self.refused, self.reservations, self.extensions = {}, [], []
-        self.factor, self.shift = 1.0, 0
+        self.factor, self.shift, self.only = 1.0, 0, ()
         for name in OPERATIONS:
             self.answers[f"ec2:{name}"] = self._handler(name)
 
@@ -53,7 +53,7 @@ class Market(AwsDouble):
             ends = start + timedelta(hours=hours)
             if ends > asked["EndDateRange"]:
                 break
-            if start >= asked["StartDateRange"]:
+            if start >= asked["StartDateRange"] and (not self.only or f"{start:%m%d}-{hours}" in self.only):
                 usd = HOURLY.get(asked["region"], 200.0) * nodes / 8 * hours * self.factor
                 found.append(
                     {
