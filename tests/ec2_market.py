@@ -88,7 +88,7 @@ class Market(AwsDouble):
         hours = int(asked["CapacityBlockOfferingId"].split("-")[2])
         self.reservations.append(
             {
-                "CapacityReservationId": f"cr-{len(self.reservations):017x}",
+                "CapacityReservationId": f"cr-{len(self.reservations) + 1:017x}",
                 "ReservationType": "capacity-block",
                 "InstanceType": "trn1.32xlarge",
                 "AvailabilityZoneId": "usw2-az4",

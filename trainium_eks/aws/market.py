@@ -113,8 +113,14 @@ def _offer(account: Account, region: str, answer: Mapping[str, Any], query: Quer
     except (NotCheckedError, RequestError):
         zones = {}
     nodes = answer.get("InstanceCount") or answer.get("UltraserverCount", 0) * query.ultraserver_nodes
-    id_, usd, zone = answer["CapacityBlockOfferingId"], Decimal(answer["UpfrontFee"]), zone or zones.get(name, name)
+    id_, usd, zone = answer["CapacityBlockOfferingId"], _price(answer), zone or zones.get(name, name)
     return Offer(id_, region, zone, answer["StartDate"], answer["EndDate"], nodes, usd, days)
+
+
+def _price(answer: Mapping[str, Any]) -> Decimal:
+    """Return a price in cents where EC2 writes it with further zeros (``11520.0000``)."""
+    usd = Decimal(answer["UpfrontFee"])
+    return cents if (cents := usd.quantize(Decimal("0.01"))) == usd else usd
 
 
 def _zone_ids(account: Account, region: str) -> dict[str, str]:
@@ -176,7 +182,7 @@ def extension_offers(account: Account, id_: str, days: int) -> list[Offer]:
             each["CapacityBlockExtensionStartDate"],
             each["CapacityBlockExtensionEndDate"],
             each.get("InstanceCount", 0),
-            Decimal(each["UpfrontFee"]),
+            _price(each),
             days,
         )
         for each in account.pages("ec2", operation, key, **asked)

@@ -157,7 +157,10 @@ def search(options: SearchOptions, stack: Stack | None = None, account: Account 
     found = Market(options, need, gang.useful_fraction, tuple(rows), tuple(plans), not_checked)
     if set(asked) <= set(not_checked):
         return found
-    return replace(found, hints=tuple(_hints(found) if offers else _alternatives(account, asked, options, need)))
+    hints = _hints(found) if offers else _alternatives(account, asked, options, need)
+    if 0 < kind.ultraserver_nodes < options.nodes:
+        hints.append(f"each UltraServer is a block: --nodes {kind.ultraserver_nodes} finds those to buy one by one")
+    return replace(found, hints=tuple(hints))
 
 
 def option_problems(options: SearchOptions, now: datetime.datetime) -> list[Problem]:

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -43,7 +43,8 @@ STATEMENT = {
 LOOKS, LOOK_SECONDS = 6, 5.0
 """How often, and after which time, EC2 is asked for a purchase that it did not answer."""
 
-_UNBOUGHT = "cr-00000000000000000"
+UNBOUGHT = "cr-00000000000000000"
+"""Stands for the reservation before it exists."""
 
 
 @dataclass(frozen=True)
@@ -64,22 +65,110 @@ class BlockOptions:
 
 @dataclass(frozen=True)
 class Purchase:
-    """What would be bought."""
+    """A block or an extension, and the change of the stack's file, before anything is bought."""
 
-    region: str
+    account: Account
     offer: Offer
     edit: GroupEdit
     options: BlockOptions | None = None
     """None for an extension."""
     reservation: str = ""
-    """The reservation: that is extended, or was bought before; empty for a block that is not bought yet."""
+    """The reservation that is extended, or was bought by an earlier command; empty for a block to buy."""
     is_bought: bool = False
     """Whether an earlier command has bought it, so that the file alone is left to write."""
 
 
+def prepare_block(
+    options: BlockOptions, stack: str, directory: Path | None = None, account: Account | None = None
+) -> Purchase:
+    """Return the purchase of a block, after everything that can be checked before. Buys nothing.
+
+    UsageError for wrong options; CommandError for a block that is not sold any more, a group that cannot have it, and a
+    caller who may not buy."""
+    if problems := _block_problems(options):
+        raise UsageError("nothing was bought", problems, spell=str)
+    found = _Stack.read(stack, directory, account)
+    group = found.group(options.group)
+    with _asking():
+        done = market.bought(found.account, options.instance_type, options.offering)
+        if group and not (done and (group.get("capacity") or {}).get("id") == done["CapacityReservationId"]):
+            _check_group(found.account, options, group)
+        offer = _offer_of(done, found.account) if done else _current(found.account, options)
+    reservation = str(done["CapacityReservationId"]) if done else ""
+    edit = found.edit(options.group, options.instance_type, offer, reservation)
+    purchase = Purchase(found.account, offer, edit, options, reservation, is_bought=done is not None)
+    if not done:
+        _buy(purchase, dry_run=True)
+    return purchase
+
+
+def prepare_extension(
+    group: str, days: int, stack: str, directory: Path | None = None, account: Account | None = None
+) -> Purchase:
+    """Return the purchase of an extension of a group's block, as :func:`prepare_block` does. The days: 1 to 14, or
+    multiples of 7 up to 182."""
+    if problems := _days_problems(days):
+        raise UsageError("nothing was bought", problems, spell=str)
+    found = _Stack.read(stack, directory, account)
+    held = found.group(group) or {}
+    capacity = held.get("capacity") or {}
+    if capacity.get("type") != "capacity-block":
+        raise UsageError(f"{group} is no group of {stack} with a Capacity Block")
+    reservation = str(capacity.get("id"))
+    with _asking():
+        block = market.reservation(found.account, reservation)
+        if block is None:
+            raise CommandError(f"{reservation} of {group} is no reservation of this account in {found.account.region}")
+        ends = market.end_with_extensions(found.account, block)
+        offers = market.extension_offers(found.account, reservation, days)
+    # An extension that was bought and is not in the file yet.
+    is_bought = ends > (moment(capacity.get("ends") or "") or block["EndDate"])
+    if not is_bought and not offers:
+        raise CommandError(
+            f"EC2 sells no extension of {reservation} by {days} days: it does from 56 days to an hour before the end, "
+            "where the nodes are free; take fewer days, or buy a block for another group (trn capacity)"
+        )
+    longer = replace(_offer_of(block, found.account), ends=ends)
+    offer = longer if is_bought else min(offers, key=lambda each: each.usd)
+    edit = found.edit(group, held["instanceType"], replace(longer, ends=offer.ends), reservation)
+    purchase = Purchase(found.account, offer, edit, None, reservation, is_bought=is_bought)
+    if not is_bought:
+        _buy(purchase, dry_run=True)
+    return purchase
+
+
+def complete(purchase: Purchase, agreed_usd: Decimal | None, say: Say) -> str:
+    """Buy at the agreed price, write the stack's file, and return the reservation. What an earlier command has bought
+    is only written.
+
+    CommandError: the price is another, the offer is gone, EC2 refuses, or gives no answer."""
+    offer, reservation = purchase.offer, purchase.reservation
+    if not purchase.is_bought:
+        if agreed_usd != offer.usd:
+            raise CommandError(f"the price is {offer.usd} USD, not {agreed_usd}: nothing was bought")
+        with _asking():
+            if purchase.options:
+                now = _current(purchase.account, purchase.options, offer.zone)
+            else:
+                listed = market.extension_offers(purchase.account, reservation, offer.days)
+                now = min(listed, key=lambda each: (each.id != offer.id, each.usd), default=replace(offer, zone=""))
+        if replace(now, id=offer.id) != offer:
+            raise CommandError(f"EC2 does not sell {offer.id} for {offer.usd} USD any more: nothing was bought")
+        purchase = replace(purchase, offer=now)
+    with _uninterrupted(say):
+        if not purchase.is_bought:
+            reservation = _buy(purchase)
+        try:
+            say(f"Bought: {reservation}")
+        finally:
+            capacity = {**purchase.edit.values["capacity"], "id": reservation}
+            replace(purchase.edit, values={**purchase.edit.values, "capacity": capacity}).write()
+    return reservation
+
+
 @dataclass(frozen=True)
 class _Stack:
-    """A stack's file, read for a purchase."""
+    """A stack's file, read for a purchase in its region."""
 
     project: Project
     name: str
@@ -95,7 +184,7 @@ class _Stack:
             raise UsageError(str(error)) from None
         values = {key.removeprefix(f"{project.name}:"): text for key, text in settings.config.items()}
         if not values.get("region"):
-            raise UsageError(f"Pulumi.{stack}.yaml names no region, and a block is bought for the stack's")
+            raise UsageError(f"Pulumi.{stack}.yaml names no region, and a block is bought in the stack's")
         return cls(project, stack, values, account or Account(values["region"]))
 
     def group(self, name: str) -> dict[str, Any] | None:
@@ -103,8 +192,9 @@ class _Stack:
         groups = json.loads(self.values.get("nodeGroups") or "[]")
         return next((each for each in groups if each.get("name") == name), None)
 
-    def edit(self, name: str, instance_type: str, offer: Offer, reservation: str = _UNBOUGHT) -> GroupEdit:
-        """Return the change by which a group uses a block. CommandError for a change that the config cannot have."""
+    def edit(self, name: str, instance_type: str, offer: Offer, reservation: str) -> GroupEdit:
+        """Return the change by which a group uses a block. CommandError for a change that the file or the config cannot
+        have."""
         there = self.group(name) or {}
         block = {"starts": utc_text(offer.starts), "ends": utc_text(offer.ends), "nodes": offer.nodes}
         values = {
@@ -113,117 +203,23 @@ class _Stack:
             "maxSize": max(offer.nodes, int(there.get("maxSize", 1))),
             "desiredSize": 0,
             "ignoreDesiredSize": True,
-            "capacity": {"type": "capacity-block", "id": reservation, "zoneId": offer.zone, **block},
+            "capacity": {"type": "capacity-block", "id": reservation or UNBOUGHT, "zoneId": offer.zone, **block},
         }
         edit = GroupEdit.of(self.project, self.name, name, values)
         edit.difference()
-        self._check({"name": name, **there, **values})
-        return edit
-
-    def _check(self, group: Mapping[str, Any]) -> None:
-        """Refuse a group that the stack's config cannot have."""
-        groups = json.loads(self.values.get("nodeGroups") or "[]")
-        others = [each for each in groups if each.get("name") != group["name"]]
-        before, after = ({**self.values, "nodeGroups": json.dumps(each)} for each in (others, [*others, group]))
+        others = [each for each in json.loads(self.values["nodeGroups"]) if each.get("name") != name]
         try:
-            config = stack_config.load(after, "ignore")
-            known = {problem.reason for problem in stack_config.validate(stack_config.load(before, "ignore"))}
+            before, after = (
+                stack_config.load({**self.values, "nodeGroups": json.dumps(groups)}, "ignore")
+                for groups in (others, [*others, {"name": name, **there, **values}])
+            )
         except ConfigModelError as error:
-            raise CommandError(f"{group['name']} cannot have this block", error.problems) from None
-        waivers = {rule: waiver.reason for rule, waiver in config.waivers.items()}
-        if problems := [each for each in refused(stack_config.validate(config), waivers) if each.reason not in known]:
-            raise CommandError(f"{group['name']} cannot have this block: nothing was bought", problems)
-
-
-def prepare_block(
-    options: BlockOptions, stack: str, directory: Path | None = None, account: Account | None = None
-) -> Purchase:
-    """Return the purchase of a block, after everything that can be checked before. Buys nothing.
-
-    UsageError for wrong options; CommandError for a block that is not sold any more, a group that cannot have it, and a
-    caller who may not buy."""
-    if problems := _block_problems(options):
-        raise UsageError("nothing was bought", problems, spell=str)
-    found = _Stack.read(stack, directory, account)
-    region = found.values["region"]
-    with _asking():
-        if done := market.bought(found.account, options.instance_type, options.offering):
-            if ((found.group(options.group) or {}).get("capacity") or {}).get("id") != done["CapacityReservationId"]:
-                _check_group(found, options)
-            offer = _offer_of(done, options.offering, region)
-            edit = found.edit(options.group, options.instance_type, offer, done["CapacityReservationId"])
-            return Purchase(region, offer, edit, options, done["CapacityReservationId"], is_bought=True)
-        _check_group(found, options)
-        offer = _current(found.account, region, options)
-    purchase = Purchase(region, offer, found.edit(options.group, options.instance_type, offer), options)
-    _buy(purchase, dry_run=True)
-    return purchase
-
-
-def prepare_extension(
-    group: str, days: int, stack: str, directory: Path | None = None, account: Account | None = None
-) -> Purchase:
-    """Return the purchase of an extension of a group's block, as :func:`prepare_block` does. The days: 1 to 14, or
-    multiples of 7 up to 182."""
-    if days not in DAYS:
-        reason, allowed = "EC2 sells no such extension", "1 to 14, or a multiple of 7 up to 182"
-        raise UsageError("nothing was bought", [Problem("--days", reason, value=days, allowed=(allowed,))], spell=str)
-    found = _Stack.read(stack, directory, account)
-    region, held = found.values["region"], found.group(group)
-    capacity = (held or {}).get("capacity") or {}
-    if held is None or capacity.get("type") != "capacity-block":
-        raise UsageError(f"{group} is no group of {stack} with a Capacity Block")
-    with _asking():
-        block = market.reservation(found.account, capacity["id"])
-        if block is None:
-            raise CommandError(f"{capacity['id']} of {group} is no reservation of this account in {region}")
-        current = _offer_of(block, "", region)
-        ends = market.end_with_extensions(found.account, block)
-        known = moment(capacity.get("ends") or utc_text(block["EndDate"]))
-        if known and ends > known:  # bought, and not written
-            edit = found.edit(group, held["instanceType"], replace(current, ends=ends), capacity["id"])
-            return Purchase(region, replace(current, ends=ends), edit, reservation=capacity["id"], is_bought=True)
-        offers = market.extension_offers(found.account, capacity["id"], days)
-    if not offers:
-        raise CommandError(
-            f"EC2 sells no extension of {capacity['id']} by {days} days: it does from 56 days to an hour before the "
-            "end, where the nodes are free; take fewer days, or buy a block for another group (trn capacity)"
-        )
-    offer = min(offers, key=lambda each: each.usd)
-    edit = found.edit(group, held["instanceType"], replace(current, ends=offer.ends), capacity["id"])
-    purchase = Purchase(region, offer, edit, reservation=capacity["id"])
-    _buy(purchase, dry_run=True)
-    return purchase
-
-
-def complete(purchase: Purchase, agreed_usd: Decimal | None, say: Say, account: Account | None = None) -> str:
-    """Buy at the agreed price, write the stack's file, and return the reservation. ``agreed_usd`` is not used for what
-    is bought already.
-
-    CommandError: the price is another, the offer is gone, EC2 refuses, or gives no answer."""
-    offer, reservation = purchase.offer, purchase.reservation
-    if not purchase.is_bought:
-        if agreed_usd is None or agreed_usd != offer.usd:
-            raise CommandError(f"{offer.id} costs {offer.usd} USD, not {agreed_usd}: nothing was bought")
-        account = account or Account(purchase.region)
-        with _asking():
-            if purchase.options:
-                now = _current(account, purchase.region, purchase.options)
-            else:
-                listed = market.extension_offers(account, reservation, round((offer.ends - offer.starts).days) or 1)
-                now = next((each for each in listed if each.ends == offer.ends), replace(offer, usd=Decimal(-1)))
-        if (now.usd, now.starts, now.ends) != (offer.usd, offer.starts, offer.ends):
-            raise CommandError(f"EC2 does not sell {offer.id} for {offer.usd} USD any more: nothing was bought")
-        purchase = replace(purchase, offer=now)
-    with _uninterrupted(say):
-        if not purchase.is_bought:
-            reservation = _buy(purchase, account=account)
-        try:
-            say(f"Bought: {reservation}")
-        finally:
-            capacity = {**purchase.edit.values["capacity"], "id": reservation}
-            replace(purchase.edit, values={**purchase.edit.values, "capacity": capacity}).write()
-    return reservation
+            raise CommandError(f"{name} cannot have this block: nothing was bought", error.problems) from None
+        known = {problem.reason for problem in stack_config.validate(before)}
+        waivers = {rule: waiver.reason for rule, waiver in after.waivers.items()}
+        if problems := [each for each in refused(stack_config.validate(after), waivers) if each.reason not in known]:
+            raise CommandError(f"{name} cannot have this block: nothing was bought", problems)
+        return edit
 
 
 def _block_problems(options: BlockOptions) -> list[Problem]:
@@ -233,61 +229,60 @@ def _block_problems(options: BlockOptions) -> list[Problem]:
         sold = tuple(name for name, each in CATALOGUE.items() if "capacity-block" in each.usage)
         found.append(Problem("--type", "EC2 sells no block of it", value=options.instance_type, allowed=sold))
     elif kind.ultraserver_nodes and options.nodes != kind.ultraserver_nodes:
-        fix = "buy a block, and a group, for each UltraServer"
-        found.append(Problem("--nodes", "each UltraServer is a block", fix, value=options.nodes))
-    if options.days not in DAYS:
-        allowed = "1 to 14, or a multiple of 7 up to 182"
-        found.append(Problem("--days", "no block has these days", value=options.days, allowed=(allowed,)))
+        fix, good = "buy a block, and a group, for each UltraServer", kind.ultraserver_nodes
+        found.append(Problem("--nodes", "each UltraServer is a block", fix, value=options.nodes, good=good))
     if options.starts and moment(options.starts) is None:
         found.append(Problem("--starts", "it is no time in UTC", "take it from `trn capacity`", value=options.starts))
-    return found
+    return found + _days_problems(options.days)
 
 
-def _check_group(stack: _Stack, options: BlockOptions) -> None:
+def _days_problems(days: int) -> list[Problem]:
+    allowed = ("1 to 14, or a multiple of 7 up to 182",)
+    return [] if days in DAYS else [Problem("--days", "EC2 does not sell these days", value=days, allowed=allowed)]
+
+
+def _check_group(account: Account, options: BlockOptions, group: Mapping[str, Any]) -> None:
     """Refuse a group that is in use: of other capacity or another type, or with a block that is not over."""
-    group, other = stack.group(options.group), "choose another --group: a new name makes a new group"
-    if group is None:
-        return
-    capacity = group.get("capacity") or {"type": "on-demand"}
-    if capacity.get("type") != "capacity-block":
-        raise CommandError(f"{options.group} has {capacity.get('type')} capacity: {other}")
-    if group.get("instanceType") != options.instance_type:
-        raise CommandError(f"{options.group} is of {group.get('instanceType')}: {other}")
-    held = market.reservation(stack.account, capacity["id"])
-    ends = moment(capacity.get("ends") or "") or versions.now()
+    name, other = options.group, "choose another --group: a new name makes a new group"
+    capacity, kind = group.get("capacity") or {"type": "on-demand"}, group.get("instanceType")
+    if capacity.get("type") != "capacity-block" or kind != options.instance_type:
+        raise CommandError(f"{name} has {capacity.get('type')} capacity of {kind}: {other}")
+    now, held = versions.now(), market.reservation(account, str(capacity.get("id")))
+    ends = moment(capacity.get("ends") or "") or now
     ends = max(ends, held["EndDate"]) if held and held["State"] not in market.OVER else ends
-    if ends > versions.now():
+    if ends > now:
         raise CommandError(
-            f"{options.group} has {capacity['id']} until {utc_text(ends)}, and a group has one block at a time: "
-            f"{other}, or extend the block (trn capacity extend)"
+            f"{name} has {capacity.get('id')} until {utc_text(ends)}, and a group has one block at a time: {other}, or "
+            "extend the block (trn capacity extend)"
         )
 
 
-def _current(account: Account, region: str, options: BlockOptions) -> Offer:
-    """Return the offer as EC2 has it now, by its id or, because EC2 may name it anew, by its start."""
+def _current(account: Account, options: BlockOptions, zone: str = "") -> Offer:
+    """Return the offer as EC2 has it now: by its id or, because EC2 may name it anew, its start, in the zone first."""
     now, kind = versions.now(), CATALOGUE[options.instance_type]
     start = moment(options.starts) if options.starts else None
     earliest, latest = (start, start + datetime.timedelta(days=1)) if start else (now + SOONEST, now + AHEAD)
     query = market.Query(kind.name, options.nodes, (options.days,), earliest, latest, kind.ultraserver_nodes)
-    offers, refused_ = market.offers(account, [region], query)
-    same = [each for each in offers if each.id == options.offering]
-    same = same or sorted((each for each in offers if each.starts == start), key=lambda each: each.usd)
+    offers, not_checked = market.offers(account, [account.region], query)
+    same = [each for each in offers if options.offering == each.id or each.starts.replace(microsecond=0) == start]
     if not same:
-        why = refused_.get(region, "search again: trn capacity")
-        raise CommandError(f"EC2 does not sell {options.offering} in {region} now: nothing was bought; {why}")
-    return same[0]
+        why = not_checked.get(account.region, "search again: trn capacity")
+        raise CommandError(f"EC2 does not sell {options.offering} in {account.region} now: nothing was bought; {why}")
+    return min(same, key=lambda each: (each.id != options.offering, each.zone != zone, each.usd))
 
 
-def _offer_of(reservation: market.Reservation, offering: str, region: str) -> Offer:
-    """Return what a reservation was sold as."""
-    zone, nodes = reservation["AvailabilityZoneId"], reservation["TotalInstanceCount"]
-    return Offer(offering, region, zone, reservation["StartDate"], reservation["EndDate"], nodes, Decimal(0), 0)
+def _offer_of(reservation: market.Reservation, account: Account) -> Offer:
+    """Return what a reservation was sold as, without its price."""
+    id_, zone, nodes = (
+        reservation[key] for key in ("CapacityReservationId", "AvailabilityZoneId", "TotalInstanceCount")
+    )
+    return Offer(id_, account.region, zone, reservation["StartDate"], reservation["EndDate"], nodes, Decimal(0), 0)
 
 
-def _buy(purchase: Purchase, *, dry_run: bool = False, account: Account | None = None) -> str:
+def _buy(purchase: Purchase, *, dry_run: bool = False) -> str:
     """Buy, and return the reservation; with ``dry_run`` ask only whether the caller may. Without an answer of EC2, look
     for the purchase."""
-    region, offer, options = purchase.region, purchase.offer, purchase.options
+    region, offer, options = purchase.account.region, purchase.offer, purchase.options
     try:
         if options is None:
             market.purchase_extension(region, purchase.reservation, offer.id, dry_run=dry_run)
@@ -296,32 +291,28 @@ def _buy(purchase: Purchase, *, dry_run: bool = False, account: Account | None =
         found = market.purchase(region, offer.id, tags, dry_run=dry_run)
         return str(found["CapacityReservationId"]) if found else ""
     except NotAllowedError as error:
-        statement = json.dumps(STATEMENT)
-        raise CommandError(f"you may not buy: {error}", detail=f"Add to your role's policy: {statement}") from None
+        detail = f"Add to the policy of your role: {json.dumps(STATEMENT)}"
+        raise CommandError(f"you may not buy: {error}", detail=detail) from None
     except market.NotKnownError as error:
-        if account and (found_id := _found(purchase, account)):
-            return found_id
+        if reservation := _bought_after_all(purchase):
+            return reservation
         again = "run the same command again in some minutes: it looks first"
         raise CommandError(f"{error}. Whether {offer.id} was bought is not known: {again}") from None
     except AwsError as error:
         raise CommandError(f"{error}: nothing was bought") from None
 
 
-def _found(purchase: Purchase, account: Account) -> str:
+def _bought_after_all(purchase: Purchase) -> str:
     """Return the reservation of a purchase without an answer; empty when EC2 does not show it."""
+    account, options = purchase.account, purchase.options
     for _ in range(LOOKS):
         time.sleep(LOOK_SECONDS)
-        try:
-            if options := purchase.options:
-                found = market.bought(account, options.instance_type, options.offering)
-            else:
-                found = market.reservation(account, purchase.reservation)
-                is_longer = found and market.end_with_extensions(account, found) >= purchase.offer.ends
-                found = found if is_longer else None
-            if found:
+        with suppress(NotCheckedError, RequestError):
+            if options and (found := market.bought(account, options.instance_type, options.offering)):
                 return str(found["CapacityReservationId"])
-        except (NotCheckedError, RequestError):
-            continue
+            held = None if options else market.reservation(account, purchase.reservation)
+            if held and market.end_with_extensions(account, held) >= purchase.offer.ends:
+                return purchase.reservation
     return ""
 
 

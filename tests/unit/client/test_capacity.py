@@ -135,6 +135,7 @@ def test_ultraservers_are_asked_for_by_their_type_and_drained_earlier():
     assert (asked["UltraserverType"], asked["UltraserverCount"], "InstanceType" in asked) == ("u-trn2x64", 2, False)
     assert found.rows[0].offer.nodes == 8
     assert found.need.drain == timedelta(minutes=75)
+    assert found.hints[-1] == "each UltraServer is a block: --nodes 4 finds those to buy one by one"
 
 
 def test_missing_credentials_end_the_search(monkeypatch):

@@ -20,6 +20,7 @@ from trainium_eks.client.capacity import Market, Row, SearchOptions, to_json
 from trainium_eks.client.capacity_purchase import BlockOptions, Purchase
 from trainium_eks.client.failure import FAILED, CommandError
 from trainium_eks.client.notices import say
+from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.sizing.capacity_plan import Offer, Plan
 from trainium_eks.model.validation.formats import utc_text
 
@@ -142,7 +143,8 @@ def extend(
 
 def _finish(purchase: Purchase, group: str, agree_usd: str | None, *, as_json: bool) -> None:
     """Show a purchase, ask for its price, and complete it."""
-    offer, change = purchase.offer, purchase.edit.difference()
+    offer = purchase.offer
+    change = [line.replace(capacity_purchase.UNBOUGHT, "<its reservation>") for line in purchase.edit.difference()]
     what = f"{offer.nodes} nodes in {offer.zone}, {offer.starts:{_TIME}} to {offer.ends:{_TIME}} UTC"
     if purchase.is_bought:
         title = f"Bought before: {purchase.reservation}, {what}"
@@ -167,7 +169,7 @@ def _finish(purchase: Purchase, group: str, agree_usd: str | None, *, as_json: b
 
 
 def _agreed(offer: Offer, given: str | None, *, asks: bool) -> Decimal | None:
-    """Return the price that a person agrees to; None for no agreement. CommandError for another price."""
+    """Return the price that a person agrees to; None for no agreement."""
     typed = given or ""
     if given is None and asks and sys.stdin.isatty() and sys.stdout.isatty():
         question = f"It cannot be given back. Type the price to buy it ({offer.usd}), or press Enter to leave it"
@@ -175,12 +177,9 @@ def _agreed(offer: Offer, given: str | None, *, asks: bool) -> Decimal | None:
     if not typed.strip():
         return None
     try:
-        agreed = Decimal(typed.replace(",", "").strip())
+        return Decimal(typed.replace(",", "").strip())
     except InvalidOperation:
-        agreed = Decimal("NaN")
-    if agreed != offer.usd:
-        raise CommandError(f"the price is {offer.usd} USD, not {typed}: nothing was bought")
-    return agreed
+        raise CommandError(f"{typed} is no price: nothing was bought") from None
 
 
 def _sections(found: Market, region: str) -> Iterable[tuple[RenderableType, list[str]]]:
@@ -200,7 +199,7 @@ def _sections(found: Market, region: str) -> Iterable[tuple[RenderableType, list
             (f"  {each.starts:{_TIME}} to {each.ends:{_TIME}}  {each.offer.id if each.offer else 'On-Demand'}", "")
             for each in plan.stretches
         ]
-        yield lines([(head, "bold"), *parts]), _commands(plan, options) if plan.region == region else []
+        yield lines([(head, "bold"), *parts]), [] if plan.region != region else _commands(plan, options)
     if not found.plans:
         yield Text("Nothing that is known holds the deadline.", "bold red"), []
     notes = [(f"not checked: {name}: {why}", "yellow") for name, why in found.not_checked.items()]
@@ -221,10 +220,11 @@ def _cells(row: Row, hours: float) -> list[str]:
 
 
 def _commands(plan: Plan, options: SearchOptions) -> list[str]:
-    """Return the commands that buy the blocks of a plan."""
+    """Return the commands that buy the blocks of a plan; UltraServers are bought one by one."""
+    each_block = CATALOGUE[options.instance_type].ultraserver_nodes or options.nodes
     return [
         f"trn capacity buy {offer.id} --group block-{offer.starts:%m%d} --type {options.instance_type} "
         f"--nodes {offer.nodes} --days {offer.days} --starts {utc_text(offer.starts)}"
         for offer in (each.offer for each in plan.stretches)
-        if offer
+        if offer and offer.nodes == each_block
     ]

@@ -20,9 +20,9 @@ from trainium_eks.cli.environment import capacity as command
 from trainium_eks.client import capacity, capacity_purchase, stack_edit
 
 OFFERING = "cb-0111-72-0"
-PRICE = "11520.0000"
+PRICE = "11520.00"
 BUY = (OFFERING, "--group", "january", "--type", "trn1.32xlarge", "--nodes", "8", "--days", "3")
-RESERVATION = "cr-00000000000000000"
+RESERVATION = "cr-00000000000000001"
 
 
 @pytest.fixture
@@ -124,10 +124,10 @@ def test_price_typed_at_a_terminal_buys_and_writes_the_group(market, run, stack,
     assert shown.exit_code == 0, shown.output
     assert "Block for january: 8 nodes in usw2-az4, 11 Jan 11:30 to 14 Jan 11:30 UTC, for 11,520.00 USD" in shown.stdout
     assert "+    - name: january" in shown.stdout
+    assert "id: <its reservation>, zoneId: usw2-az4" in shown.stdout
     assert f"Bought: {RESERVATION}" in shown.stderr
     assert bought(stack)
-    [tags] = next(asked for name, asked in market.asked if name == "ec2:PurchaseCapacityBlock")["TagSpecifications"]
-    assert {"Key": "trainium-eks/offering", "Value": OFFERING} in tags["Tags"]
+    assert {"Key": "trainium-eks/offering", "Value": OFFERING} in market.reservations[0]["Tags"]
 
 
 def test_agreed_price_buys_once_and_a_second_run_only_writes_the_file(market, run, stack):
@@ -144,10 +144,10 @@ def test_agreed_price_buys_once_and_a_second_run_only_writes_the_file(market, ru
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        ((), 0, "Nothing was bought: type the price at a terminal, or give --agree-usd 11520.0000"),
+        ((), 0, "Nothing was bought: type the price at a terminal, or give --agree-usd 11520.00"),
         (("--json",), 0, '"reservation": ""'),
-        (("--agree-usd", "11519.99"), 1, "the price is 11520.0000 USD, not 11519.99"),
-        (("--agree-usd", "yes"), 1, "not yes: nothing was bought"),
+        (("--agree-usd", "11519.99"), 1, "the price is 11520.00 USD, not 11519.99"),
+        (("--agree-usd", "yes"), 1, "yes is no price: nothing was bought"),
     ],
 )
 def test_nothing_is_bought_without_a_terminal_or_the_price(market, run, stack, words, code, text):
@@ -175,9 +175,7 @@ def test_offer_that_is_gone_or_dearer_when_the_person_agrees_is_not_bought(marke
         monkeypatch.setattr(command.typer, "prompt", prompt)
         return run("buy", *BUY)
 
-    assert (
-        "does not sell cb-0111-72-0 for 11520.0000 USD any more" in then(lambda: setattr(market, "factor", 1.1)).output
-    )
+    assert "does not sell cb-0111-72-0 for 11520.00 USD any more" in then(lambda: setattr(market, "factor", 1.1)).output
     market.factor = 1.0
     assert (
         "EC2 does not sell cb-0111-72-0 in us-west-2 now"
@@ -248,7 +246,10 @@ def test_kill_before_the_file_is_written_loses_nothing(market, run, stack, monke
     ("group", "reason"),
     [
         ("{name: january, instanceType: trn1.32xlarge}", "january has on-demand capacity"),
-        ("{name: january, instanceType: trn2.48xlarge, capacity: &c {type: capacity-block, id: cr-1}}", "is of trn2"),
+        (
+            "{name: january, instanceType: trn2.48xlarge, capacity: &c {type: capacity-block, id: cr-1}}",
+            "has capacity-block capacity of trn2.48xlarge",
+        ),
         (
             "{name: january, instanceType: trn1.32xlarge, capacity: {type: capacity-block, id: cr-1, "
             "ends: '2027-01-05T11:30:00Z'}}",
@@ -282,7 +283,7 @@ def test_block_that_is_over_gives_its_group_to_the_next(market, run, stack, monk
 def test_extension_is_bought_once_at_its_price_and_writes_the_new_end(market, run, stack):
     assert run("buy", *BUY, "--agree-usd", PRICE).exit_code == 0
     assert "Nothing was bought" in run("extend", "january", "--days", "1").stdout
-    assert "the price is 3840.0000 USD" in run("extend", "january", "--days", "1", "--agree-usd", "1").output
+    assert "the price is 3840.00 USD" in run("extend", "january", "--days", "1", "--agree-usd", "1").output
     assert market.extensions == []
     written = stack.read_text()
     assert run("extend", "january", "--days", "1", "--agree-usd", "3840").exit_code == 0
