@@ -173,7 +173,11 @@ def _agreed(offer: Offer, given: str | None, *, asks: bool) -> Decimal | None:
     typed = given or ""
     if given is None and asks and sys.stdin.isatty() and sys.stdout.isatty():
         question = f"It cannot be given back. Type the price to buy it ({offer.usd}), or press Enter to leave it"
-        typed = typer.prompt(question, default="", show_default=False)
+        try:
+            typed = typer.prompt(question, default="", show_default=False)
+        except typer.Abort:
+            say("\nNothing was bought.")
+            raise KeyboardInterrupt from None
     if not typed.strip():
         return None
     try:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+import typer
 import yaml
 from aws_double import AwsError
 from botocore.exceptions import ReadTimeoutError
@@ -33,9 +34,13 @@ def market(monkeypatch):
     made = Market()
     for module in (capacity, capacity_purchase):
         monkeypatch.setattr(module, "Account", lambda region: Account(region, made.session()))
-    monkeypatch.setattr(
-        sessions, "client", lambda service, region, **_: sessions.connect(service, region, made.session())
-    )
+    connect = sessions.connect
+
+    def connected(service, region, session=None, **config):
+        assert config["retries"]["total_max_attempts"] == 1, "a purchase is sent once"
+        return connect(service, region, session or made.session(), **config)
+
+    monkeypatch.setattr(sessions, "connect", connected)
     return made
 
 
@@ -157,7 +162,7 @@ def test_nothing_is_bought_without_a_terminal_or_the_price(market, run, stack, w
     assert stack.read_text() == (ROOT / "Pulumi.dev.yaml").read_text()
 
 
-@pytest.mark.parametrize("typed", ["", "1", KeyboardInterrupt()])
+@pytest.mark.parametrize("typed", ["", "1", typer.Abort()])
 def test_person_who_does_not_type_the_price_buys_nothing(market, run, stack, terminal, typed):
     terminal(typed)
     assert run("buy", *BUY).exit_code == {"": 0, "1": 1}.get(typed if isinstance(typed, str) else None, 130)
