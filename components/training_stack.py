@@ -427,6 +427,8 @@ class TrainingStack(pulumi.ComponentResource):
             "labels": catalogue.node_labels(group.instance_type),
             "capacity": group.capacity.type,
             "reservation": group.capacity.id if isinstance(group.capacity, Reservation | CapacityBlock) else "",
+            "placementGroup": self._base.cluster.groups[group.name].placement_group or "",
+            "allOrNothing": group.all_or_nothing,
             **({"ends": ends} if (ends := _block_end(group)) else {}),
         }
 

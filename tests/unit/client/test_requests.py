@@ -9,7 +9,7 @@ from cluster_snapshots import group, outputs
 from training_jobs import job
 
 from trainium_eks.aws.sessions import GroupSize
-from trainium_eks.client import reading, scaling, submitting, team, train_facts
+from trainium_eks.client import reading, scaling, submitting, team, train_facts, whole_scaling
 from trainium_eks.client.failure import CommandError, failure_of
 from trainium_eks.client.submitting import request_of
 from trainium_eks.jobs.objects.job import Program
@@ -100,7 +100,7 @@ def test_group_scales_to_the_limit_for_a_gang_of_several_groups(monkeypatch):
     sizes = []
     monkeypatch.setattr(scaling.cluster_facts, "nodes_of", lambda *_: [{}])
     monkeypatch.setattr(scaling, "resize", lambda _session, _group, nodes, _say: sizes.append(nodes))
-    scaling.for_gang(SimpleNamespace(api=None, is_local=True, outputs=outputs()), GROUP, 8, print)
+    whole_scaling.for_gang(SimpleNamespace(api=None, is_local=True, outputs=outputs()), GROUP, 8, print, None)
     assert sizes == [4]
 
 
