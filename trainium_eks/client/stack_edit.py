@@ -1,6 +1,5 @@
 """Changes of a stack's file as text, so that its comments and its layout stay."""
 
-import copy
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ class GroupEdit:
     """How the list's key may be spelled."""
     group: str
     values: Mapping[str, Any]
-    """Keys of the group, as the file has them; a mapping changes its own keys alone."""
+    """Keys of the group, as the file has them."""
 
     @classmethod
     def of(cls, project: Project, stack: str, group: str, values: Mapping[str, Any]) -> "GroupEdit":
@@ -55,10 +54,10 @@ class GroupEdit:
         index = next((at for at, each in enumerate(listed) if each.get("name") == self.group), None)
         if index is None:
             entry = {"name": self.group, **self.values}
-            listed.append(copy.deepcopy(entry))
+            listed.append(entry)
             changes = [_appended(text, groups, entry)]
         else:
-            _merge(listed[index], self.values)
+            listed[index] = {**listed[index], **self.values}
             changes = [*_changes(text, groups.value[index], self.values)]
         # From the end; of two at one place the inner one, which is the first, is put before the other.
         for _, (start, end, replacement) in sorted(enumerate(changes), key=lambda each: (each[1][0], each[0]))[::-1]:
@@ -95,14 +94,6 @@ class GroupEdit:
     def _refusal(self, reason: str) -> CommandError:
         lines = yaml.safe_dump([{"name": self.group, **self.values}], sort_keys=False)
         return CommandError(f"{self.file.name}: {reason}", detail=f"The group in `nodeGroups`:\n{lines}")
-
-
-def _merge(data: dict[str, Any], values: Mapping[str, Any]) -> None:
-    for key, value in values.items():
-        if isinstance(value, Mapping) and isinstance(data.get(key), dict):
-            _merge(data[key], value)
-        else:
-            data[key] = copy.deepcopy(value)
 
 
 def _pair(node: Any, key: str) -> Any:
