@@ -49,7 +49,7 @@ class GroupEdit:
     def edited(self, text: str) -> str:
         """Return the text with the change. CommandError, with the lines to write: the text cannot be changed so that
         all else stays."""
-        groups, wanted = self._groups(text), yaml.safe_load(text)
+        groups, wanted = self._parsed(text)
         listed: list[Any] = next(wanted["config"][key] for key in self.keys if key in wanted["config"])
         index = next((at for at, each in enumerate(listed) if each.get("name") == self.group), None)
         if index is None:
@@ -76,12 +76,13 @@ class GroupEdit:
         except (OSError, UnicodeDecodeError) as error:
             raise self._refusal(str(error)) from None
 
-    def _groups(self, text: str) -> Any:
+    def _parsed(self, text: str) -> tuple[Any, Any]:
+        """Return the list of groups as nodes, and the whole file as data."""
         if self.file.suffix == ".json" or "\r" in text:
             raise self._refusal("it is JSON, or has the line ends of Windows")
         try:
-            root = yaml.compose(text)
-        except (yaml.YAMLError, RecursionError) as error:
+            root, data = yaml.compose(text), yaml.safe_load(text)
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
             raise self._refusal(" ".join(str(error).split())) from None
         config = _pair(root, "config")[1]
         found = next(filter(None, (_pair(config, key)[1] for key in self.keys)), None)
@@ -89,7 +90,7 @@ class GroupEdit:
             raise self._refusal(
                 "it has no list `nodeGroups`, so that the stack has its default groups: write them there"
             )
-        return found
+        return found, data
 
     def _refusal(self, reason: str) -> CommandError:
         lines = yaml.safe_dump([{"name": self.group, **self.values}], sort_keys=False)
