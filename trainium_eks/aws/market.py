@@ -91,7 +91,8 @@ def offers(account: Account, regions: Iterable[str], query: Query) -> tuple[list
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         answers = pool.map(lambda each: ask(*each), [(name, each) for each in query.requests() for name in names])
-        found = {(each.zone, each.starts, each.ends): each for part in answers for each in part}
+        dearest_first = sorted((each for part in answers for each in part), key=lambda each: -each.usd)
+        found = {(each.zone, each.starts, each.ends): each for each in dearest_first}
     lacking = [each for each in refused.values() if isinstance(each, NoCredentialsError)]
     if lacking and len(lacking) == len(names):
         raise lacking[0]

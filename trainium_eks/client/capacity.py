@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from trainium_eks.aws import market
 from trainium_eks.aws.account import Account, NoCredentialsError
 from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.project import find_project
+from trainium_eks.jobs.objects.options import Option
 from trainium_eks.model.catalogue import lustre, regions, versions
 from trainium_eks.model.catalogue.instances import CATALOGUE, InstanceType, near
 from trainium_eks.model.config import stack_config
@@ -35,17 +36,14 @@ SOONEST = datetime.timedelta(minutes=30)
 class SearchOptions:
     """What a run needs, and where to look."""
 
-    instance_type: str
-    nodes: int
-    """Nodes of the gang, 1 to 64; of UltraServers a multiple of their nodes."""
-    hours: float
-    """Hours of training by the clock: starts of the gang are added, faults are not."""
-    by: str
-    """Deadline in UTC: a day, which counts to its end, or a moment (``2027-01-31T18:00:00Z``)."""
-    earliest: str = ""
-    """First day or moment; empty for now."""
-    regions: tuple[str, ...] = ()
-    """Regions to ask; empty for all whose zones offer the type."""
+    instance_type: Annotated[str, Option("--type", "Instance type of the nodes.")]
+    nodes: Annotated[int, Option("--nodes", "Nodes of the gang, 1 to 64; of UltraServers whole ones.")]
+    hours: Annotated[float, Option("--hours", "Hours of training by the clock, without the starts of the gang.")]
+    by: Annotated[str, Option("--by", "Deadline in UTC: 2027-01-31, to its end, or 2027-01-31T18:00:00Z.", "TIME")]
+    earliest: Annotated[str, Option("--from", "First day or time of the run; default: now.", "TIME")] = ""
+    regions: Annotated[
+        tuple[str, ...], Option("--regions", "Region to ask, may be repeated; default: all that offer the type.")
+    ] = ()
 
 
 @dataclass(frozen=True)

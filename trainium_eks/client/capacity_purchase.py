@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from trainium_eks.aws import market
 from trainium_eks.aws.account import Account, NotCheckedError, RequestError
@@ -24,6 +24,7 @@ from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.notices import Say
 from trainium_eks.client.project import find_project
 from trainium_eks.client.stack_edit import GroupEdit
+from trainium_eks.jobs.objects.options import Option
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.model.config import stack_config
@@ -51,16 +52,14 @@ UNBOUGHT = "cr-00000000000000000"
 class BlockOptions:
     """A block as ``trn capacity`` shows it, and the group for it."""
 
-    offering: str
-    """``cb-…``."""
-    group: str
-    """Group of the stack whose block is over, or a new name."""
-    instance_type: str
-    nodes: int
-    days: int
-    """Duration that was searched."""
-    starts: str = ""
-    """Start of the block, in UTC: another offering for the same time and zone is then as good."""
+    offering: Annotated[str, Option("", "Offering, as `trn capacity` shows it.", "OFFERING")]
+    group: Annotated[str, Option("--group", "Node group for it: a new name, or one whose block is over.")]
+    instance_type: Annotated[str, Option("--type", "Instance type of the nodes.")]
+    nodes: Annotated[int, Option("--nodes", "Nodes of the block.")]
+    days: Annotated[int, Option("--days", "Duration that was searched, as `trn capacity` shows it.")]
+    starts: Annotated[
+        str, Option("--starts", "Start of the block: EC2 may give the same block another offering.", "TIME")
+    ] = ""
 
 
 @dataclass(frozen=True)

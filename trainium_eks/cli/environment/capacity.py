@@ -14,10 +14,11 @@ from typer.core import TyperGroup
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.console import lines, show_sections, table
-from trainium_eks.cli.shared.with_cluster_options import Directory, Json, NoColor, Stack
+from trainium_eks.cli.shared.with_cluster_options import cluster_options_without
 from trainium_eks.client import capacity, capacity_purchase
 from trainium_eks.client.capacity import Market, Row, SearchOptions, to_json
 from trainium_eks.client.capacity_purchase import BlockOptions, Purchase
+from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, CommandError
 from trainium_eks.client.notices import say
 from trainium_eks.model.catalogue.instances import CATALOGUE
@@ -29,11 +30,10 @@ _MOST_ROWS = 8
 _TIME = "%d %b %H:%M"
 _PLANS = {"block": "One block", "blocks": "Blocks", "on-demand": "On-Demand", "mixed": "Blocks and On-Demand"}
 
-Type = Annotated[str, typer.Option("--type", help="Instance type of the nodes.")]
-Nodes = Annotated[int, typer.Option("--nodes", help="Nodes of the gang, 1 to 64.")]
 Agree = Annotated[
     str | None, typer.Option("--agree-usd", help="Price in USD that you agree to, as the dry run shows it.")
 ]
+_with_options = cluster_options_without("namespace", "outputs", "kubeconfig")
 
 
 class _SearchByDefault(TyperGroup):
@@ -56,20 +56,8 @@ app = App(
     short_help="Show what EC2 sells for a run; the default.",
     example="trn capacity search --type trn1.32xlarge --nodes 8 --hours 72 --by 2027-01-31",
 )
-def search(
-    type_: Type,
-    nodes: Nodes,
-    hours: Annotated[float, typer.Option("--hours", help="Hours of training, without the starts of the gang.")],
-    by: Annotated[str, typer.Option("--by", help="Deadline in UTC: 2027-01-31, to its end, or 2027-01-31T18:00:00Z.")],
-    earliest: Annotated[str, typer.Option("--from", help="First day or time of the run; default: now.")] = "",
-    regions: Annotated[
-        str, typer.Option("--regions", help="Regions, separated by commas; default: all that offer the type.")
-    ] = "",
-    stack: Stack = "",
-    as_json: Json = False,
-    no_color: NoColor = False,
-    directory: Directory = None,
-) -> None:
+@_with_options
+def search(options: SearchOptions, *, cluster: ClusterOptions) -> None:
     """Show Capacity Blocks of all regions beside On-Demand and Spot, and the cheapest plans for a run. Only reads.
 
     A run may go on in another block, from its checkpoint. Prices of a useful hour count faults and checkpoints
@@ -77,18 +65,15 @@ def search(
 
     Exit code: 0; 1 when nothing that is known holds the deadline; 2 for wrong usage, and without credentials.
     """
-    options = SearchOptions(type_, nodes, hours, by, earliest, tuple(filter(None, regions.split(","))))
-    found_stack = capacity.Stack.find(stack, directory)
-    shown = not as_json and sys.stderr.isatty()
+    stack = capacity.Stack.find(cluster.stack, cluster.directory)
+    shown = not cluster.as_json and sys.stderr.isatty()
     with Console(stderr=True).status("Asking EC2 what it sells") if shown else nullcontext():
-        found = capacity.search(options, found_stack)
-    if as_json:
-        output.write_json(
-            {"schemaVersion": output.SCHEMA_VERSION, **to_json(found), "notChecked": dict(found.not_checked)}
-        )
+        found = capacity.search(options, stack)
+    if cluster.as_json:
+        output.answer(cluster, {**to_json(found), "notChecked": dict(found.not_checked)}, "")
     else:
-        for section, commands in _sections(found, found_stack.region):
-            show_sections([section], no_color=no_color)
+        for section, commands in _sections(found, stack.region):
+            show_sections([section], no_color=cluster.no_color)
             # Without Rich, which would fold them.
             output.write("".join([f"  {line}\n" for line in commands] + ["\n"] if commands else []))
     raise typer.Exit(0 if found.plans else FAILED)
@@ -98,20 +83,8 @@ def search(
     short_help="Buy a Capacity Block for a group of the stack.",
     example="trn capacity buy cb-0123456789abcdef0 --group january --type trn1.32xlarge --nodes 8 --days 4",
 )
-def buy(
-    offering: Annotated[str, typer.Argument(help="Offering, as `trn capacity` shows it.", show_default=False)],
-    group: Annotated[str, typer.Option("--group", help="Node group for it: a new name, or one whose block is over.")],
-    type_: Type,
-    nodes: Nodes,
-    days: Annotated[int, typer.Option("--days", help="Duration that was searched, as `trn capacity` shows it.")],
-    starts: Annotated[
-        str, typer.Option("--starts", help="Start of the block: EC2 may give the same block another offering.")
-    ] = "",
-    agree_usd: Agree = None,
-    stack: Stack = "",
-    as_json: Json = False,
-    directory: Directory = None,
-) -> None:
+@_with_options
+def buy(options: BlockOptions, agree_usd: Agree = None, *, cluster: ClusterOptions) -> None:
     """Show what is bought, its price and the change of Pulumi.<stack>.yaml; buy it when you type the price.
 
     A block cannot be given back. Without a terminal nothing is bought, except with --agree-usd and the exact price. The
@@ -119,18 +92,18 @@ def buy(
 
     Exit code: 0, also when nothing was bought; 1 when it is not sold, or may not be bought; 2 for wrong usage.
     """
-    options = BlockOptions(offering, group, type_, nodes, days, starts)
-    _finish(capacity_purchase.prepare_block(options, stack, directory), group, agree_usd, as_json=as_json)
+    purchase = capacity_purchase.prepare_block(options, cluster.stack, cluster.directory)
+    _finish(purchase, options.group, agree_usd, cluster)
 
 
 @app.command(short_help="Extend the Capacity Block of a group.", example="trn capacity extend january --days 1")
+@_with_options
 def extend(
     group: Annotated[str, typer.Argument(help="Node group with the block.", show_default=False)],
     days: Annotated[int, typer.Option("--days", help="Days to add: 1 to 14, or a multiple of 7 up to 182.")],
     agree_usd: Agree = None,
-    stack: Stack = "",
-    as_json: Json = False,
-    directory: Directory = None,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Show the price of a longer Capacity Block; buy it when you type the price, and write the new end.
 
@@ -138,34 +111,31 @@ def extend(
 
     Exit code: 0, also when nothing was bought; 1 when it is not sold, or may not be bought; 2 for wrong usage.
     """
-    _finish(capacity_purchase.prepare_extension(group, days, stack, directory), group, agree_usd, as_json=as_json)
+    purchase = capacity_purchase.prepare_extension(group, days, cluster.stack, cluster.directory)
+    _finish(purchase, group, agree_usd, cluster)
 
 
-def _finish(purchase: Purchase, group: str, agree_usd: str | None, *, as_json: bool) -> None:
+def _finish(purchase: Purchase, group: str, agree_usd: str | None, cluster: ClusterOptions) -> None:
     """Show a purchase, ask for its price, and complete it."""
     offer = purchase.offer
     change = [line.replace(capacity_purchase.UNBOUGHT, "<its reservation>") for line in purchase.edit.difference()]
-    what = f"{offer.nodes} nodes in {offer.zone}, {offer.starts:{_TIME}} to {offer.ends:{_TIME}} UTC"
+    title = f"{offer.nodes} nodes in {offer.zone}, {offer.starts:{_TIME}} to {offer.ends:{_TIME}} UTC"
     if purchase.is_bought:
-        title = f"Bought before: {purchase.reservation}, {what}"
+        title = f"Bought before: {purchase.reservation}, {title}"
     else:
-        title = f"{'Extension of' if purchase.reservation else 'Block for'} {group}: {what}, for {offer.usd:,.2f} USD"
-    if not as_json:
-        colors = {"+": "green", "-": "red"}
-        diff = [(f"  {line}", colors.get(line[:1], "dim")) for line in change]
-        show_sections([Text(title, "bold"), lines([(purchase.edit.file.name, "bold"), *diff])])
-    agreed = None if purchase.is_bought else _agreed(offer, agree_usd, asks=not as_json)
+        title = f"{'Extension of' if purchase.reservation else 'Block for'} {group}: {title}, for {offer.usd:,.2f} USD"
+    if not cluster.as_json:
+        diff = [(f"  {line}", {"+": "green", "-": "red"}.get(line[:1], "dim")) for line in change]
+        shown = Group(Text(title, "bold"), lines([(purchase.edit.file.name, "bold"), *diff]))
+        show_sections([shown], no_color=cluster.no_color)
+    agreed = None if purchase.is_bought else _agreed(offer, agree_usd, asks=not cluster.as_json)
     reservation = ""
+    text = f"Nothing was bought: type the price at a terminal, or give --agree-usd {offer.usd}."
     if purchase.is_bought or agreed is not None:
         reservation = capacity_purchase.complete(purchase, agreed, say)
-    text = f"{group} has {reservation}: `pulumi up` makes it known to the cluster"
-    if not reservation:
-        text = f"Nothing was bought: type the price at a terminal, or give --agree-usd {offer.usd}"
+        text = f"{group} has {reservation}: `pulumi up` makes it known to the cluster."
     document = {"group": group, "reservation": reservation, "offer": to_json(offer), "change": change}
-    if as_json:
-        output.write_json({"schemaVersion": output.SCHEMA_VERSION, **document})
-    else:
-        output.write(f"{text}.\n")
+    output.answer(cluster, document, text)
 
 
 def _agreed(offer: Offer, given: str | None, *, asks: bool) -> Decimal | None:
