@@ -90,7 +90,7 @@ def await_nodes(session: Session, group: NodeGroupOutput, nodes: int, say: Say, 
                 or "EKS says nothing of it: `aws eks describe-nodegroup` and the group's Auto Scaling activities"
             )
             raise CommandError(
-                f"{group.name}: {ready} of {nodes} nodes are Ready after {seconds:g} s",
+                f"{group.name}: {ready} of {nodes} nodes are Ready after {seconds:.0f} s",
                 detail=detail,
             )
         time.sleep(LOOK_SECONDS if not session.is_local else 0.2)

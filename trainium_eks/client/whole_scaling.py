@@ -115,10 +115,9 @@ class _Attempt:
         if found is not None and not self._is_own(found):
             raise self._occupied(found)
         if found is None and desired != len(ids):
+            fix = f"Wait until it has all, or give it those: trn scale {self.group.name} {len(ids)}"
             title = f"{self.group.name} has the size {desired}, and {plural(len(ids), 'node')} now"
-            raise CommandError(
-                title, detail=f"Wait until it has all, or give it those: trn scale {self.group.name} {len(ids)}"
-            )
+            raise CommandError(title, detail=fix)
         if found is None and len(ids) >= self.nodes:
             scaling.resize(self.session, self.group, self.nodes, self.say)
             scaling.await_nodes(self.session, self.group, self.nodes, self.say)
@@ -130,13 +129,14 @@ class _Attempt:
                 self._await_capacity(renewed=found is not None)
                 self._persist(lambda: self._resize(self.nodes), _TEMPORARY)
                 scaling.warn_of_config(self.group, self.nodes, self.say)
-                left = self.deadline - time.monotonic()
-                scaling.await_nodes(self.session, self.group, self.nodes, self.say, left)
+                seconds = self.deadline - time.monotonic()
+                scaling.await_nodes(self.session, self.group, self.nodes, self.say, seconds)
             except BaseException as error:
                 if (failure := self._go_back(error)) is None:
                     raise
                 raise failure from None
-            self._undo(self._cancel)
+            if left := self._undo(self._cancel):
+                self.say(left)
 
     def _live(self) -> list[Reservation]:
         return [each for each in self.aws.reservations() if not each.over]
@@ -160,7 +160,7 @@ class _Attempt:
         ends = (datetime.fromtimestamp(time.time(), UTC) + timedelta(seconds=seconds)).replace(microsecond=0)
         if found is not None:
             self.held, self.touched = found.id, True
-            self.say(f"  An interrupted run left the reservation {found.id}: this one goes on with it.")
+            self.say(f"  This command was run before: it goes on with the reservation {found.id}.")
             self.aws.change(found.id, EndDateType="limited", EndDate=ends)
             return
         self.held = self.aws.reserve(missing, self.nodes, self.before, ends)
@@ -176,6 +176,7 @@ class _Attempt:
             time.sleep(LOOK_SECONDS)  # first, because EC2 may list reservations late
             (desired, ids), listed = self._persist(lambda: (self.aws.instances(), self.aws.reservations()), _TEMPORARY)
             if not renewed and (desired, len(ids)) != (self.before, self.before):
+                self.before = len(ids)
                 raise AwsError(f"another command has changed the size of {self.group.name}")
             if renewed and self.nodes in (desired, len(ids)):
                 return
@@ -201,32 +202,36 @@ class _Attempt:
     def _go_back(self, error: BaseException) -> CommandError | None:
         """Give the group its size of before, and cancel the reservation. Return the failure that an error of AWS or of
         the wait is; None for another error, which stays as it is."""
+        name = self.group.name
         if not isinstance(error, Exception):
-            self.say(f"  Interrupted: {self.group.name} goes back to {plural(self.before, 'node')}.")
-        steps = (self._shrink, self._cancel) if self.touched else (self._cancel,)
-        done = self._undo(*steps)
+            self.say(f"  Interrupted: {name} goes back to {plural(self.before, 'node')}.")
+        # The size first: the reservation says what it was.
+        left = self._undo(*([self._shrink] if self.touched else []), self._cancel)
+        back = left or f"  {name} has {plural(self.before, 'node')} as before."
         if isinstance(error, NotAllowedError) or not isinstance(error, AwsError | CommandError):
+            self.say(back)
             return None
-        title = f"{self.group.name} did not get all {plural(self.nodes, 'node')}"
         reasons = [error.text() if isinstance(error, CommandError) else str(error)]
-        if isinstance(error, AwsError) and error.code.endswith("LimitExceeded"):
+        if isinstance(error, AwsError) and error.code in ("InstanceLimitExceeded", "VcpuLimitExceeded"):
             reasons.append("The account's quota of running instances is too small for all: `trn check` names it.")
         kind = f"--type {self.group.instance_type} --nodes {self.nodes}"
         reasons.append(f"What else could be had: `trn capacity {kind} --hours HOURS --by DATE`")
-        return CommandError(f"{title}, and has {self.before} as before" if done else title, detail="\n".join(reasons))
+        return CommandError(f"{name} did not get all {plural(self.nodes, 'node')}", detail="\n".join((*reasons, back)))
 
-    def _undo(self, *steps: Callable[[], None]) -> bool:
-        """Do steps until they succeed, for a while; print what is left to do, also after a second Ctrl-C, and return
-        whether nothing is."""
-        left = ["the command was interrupted"]
+    def _undo(self, *steps: Callable[[], None]) -> str:
+        """Do steps, each until it succeeds, for a while; return what is left to do. A second Ctrl-C prints it."""
         try:
-            left = [each for each in map(self._failure_of, steps) if each]
-        finally:
-            if left:
-                self.say(f"warning: {self.group.name} is not as it should be: {'; '.join(left)}")
-                ends = f"The reservation ends by itself, or: {self._cancel_command(self.held)}"
-                self.say(f"  The same command mends it. {ends}")
-        return not left
+            left = next(filter(None, map(self._failure_of, steps)), "")
+        except KeyboardInterrupt:
+            self.say(self._left("the command was interrupted"))
+            raise
+        return self._left(left) if left else ""
+
+    def _left(self, reason: str) -> str:
+        return (
+            f"warning: {self.group.name} is not as it should be: {reason}\n"
+            f"  The same command mends it. The reservation ends by itself, or: {self._cancel_command(self.held)}"
+        )
 
     def _failure_of(self, step: Callable[[], None]) -> str:
         try:

@@ -130,11 +130,16 @@ def test_nodes_come_all_or_none_in_ten_thousand_trials():
         (
             {"free": 2},
             "",
-            ["all 3 nodes, and has 0", "not enough capacity", "trn capacity --type trn1.32xlarge --nodes 3"],
+            [
+                "did not get all 3 nodes",
+                "has 0 nodes as before",
+                "not enough capacity",
+                "trn capacity --type trn1.32xlarge --nodes 3",
+            ],
         ),
         ({"quota": 2}, "", ["InstanceLimitExceeded", "`trn check` names it"]),
         ({}, "UnauthorizedOperation", ["What it takes", '"ec2:CreateCapacityReservation"', "nodegroup/trn-dev/*"]),
-        ({"failing": 1.0}, "", ["has 0 as before", "0 of 3 nodes are Ready"]),
+        ({"failing": 1.0}, "", ["has 0 nodes as before", "0 of 3 nodes are Ready"]),
         ({"free": 2, "others": 2}, "", ["InsufficientInstanceCapacity"]),
     ],
 )
