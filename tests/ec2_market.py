@@ -3,18 +3,10 @@
 from datetime import UTC, datetime, timedelta
 
 from aws_double import AwsDouble, AwsError
-from botocore import xform_name
 
 NOW = datetime(2027, 1, 4, 9, 0, tzinfo=UTC)
 HOURLY = {"us-west-2": 8 * 20.0, "us-east-1": 8 * 18.0}
 """Price of a block of 8 nodes for an hour."""
-
-
-OPERATIONS = (
-    *("DescribeCapacityBlockOfferings", "DescribeAvailabilityZones", "GetSpotPlacementScores"),
-    *("PurchaseCapacityBlock", "DescribeCapacityReservations", "PurchaseCapacityBlockExtension"),
-    *("DescribeCapacityBlockExtensionOfferings", "DescribeCapacityBlockExtensionHistory"),
-)
 
 
 class Market(AwsDouble):
@@ -26,20 +18,22 @@ class Market(AwsDouble):
         self.regions, self.sold = regions, sold
         self.refused, self.reservations, self.extensions = {}, [], []
         self.factor, self.shift, self.only = 1.0, 0, ()
-        for name in OPERATIONS:
-            self.answers[f"ec2:{name}"] = self._handler(name)
+        for name in dir(self):
+            if name.startswith(("describe_", "get_", "purchase_")):
+                operation = name.title().replace("_", "")
+                self.answers[f"ec2:{operation}"] = self._handler(operation, getattr(self, name))
 
     def _keep(self, params, context, **_):
         context["asked"] = {**params, "region": context["client_region"]}
 
-    def _handler(self, name):
-        def answer(asked):
+    def _handler(self, name, answer):
+        def handle(asked):
             found = self.refused.get(name) or self.refused.get((asked["region"], name))
             if callable(found):
                 found = found(asked)
-            return found or getattr(self, xform_name(name))(asked)
+            return found or answer(asked)
 
-        return answer
+        return handle
 
     def count(self, name, dry_run=None):
         """How often an operation was asked."""

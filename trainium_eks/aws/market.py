@@ -32,8 +32,6 @@ _SEARCH_DAYS = 7
 
 _AT_ONCE = 32
 
-_EXTENSIONS = "CapacityBlockExtensions"
-
 _UNCLEAR = ("", "InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable")
 """Error codes that do not say whether a request was served; empty where no answer came."""
 
@@ -164,8 +162,8 @@ def bought(account: Account, instance_type: str, offering: str) -> Reservation |
 
 def end_with_extensions(account: Account, block: Reservation) -> datetime:
     """Return the end of a block with all extensions that were bought, those that are being paid, too."""
-    operation = "describe_capacity_block_extension_history"
-    listed = account.pages("ec2", operation, _EXTENSIONS, CapacityReservationIds=[block["CapacityReservationId"]])
+    operation, key = "describe_capacity_block_extension_history", "CapacityBlockExtensions"
+    listed = account.pages("ec2", operation, key, CapacityReservationIds=[block["CapacityReservationId"]])
     paid = [each for each in listed if each.get("CapacityBlockExtensionStatus") != "payment-failed"]
     end: datetime = max([block["EndDate"], *(each["CapacityBlockExtensionEndDate"] for each in paid)])
     return end
@@ -209,13 +207,10 @@ def purchase(region: str, offering: str, tags: Mapping[str, str], *, dry_run: bo
     return found
 
 
-def purchase_extension(region: str, id_: str, offering: str, *, dry_run: bool) -> datetime | None:
-    """Buy an extension and return the block's new end; errors and ``dry_run`` as of :func:`purchase`, and
-    :func:`end_with_extensions` finds it."""
+def purchase_extension(region: str, id_: str, offering: str, *, dry_run: bool) -> None:
+    """Buy an extension; errors and ``dry_run`` as of :func:`purchase`, and :func:`end_with_extensions` finds it."""
     request = {"CapacityBlockExtensionOfferingId": offering, "CapacityReservationId": id_}
-    answer = _buy(region, "purchase_capacity_block_extension", request, dry_run=dry_run)
-    ends: list[datetime] = [each["CapacityBlockExtensionEndDate"] for each in (answer or {}).get(_EXTENSIONS, ())]
-    return max(ends, default=None)
+    _buy(region, "purchase_capacity_block_extension", request, dry_run=dry_run)
 
 
 def _buy(region: str, operation: str, request: Mapping[str, Any], *, dry_run: bool) -> Any:

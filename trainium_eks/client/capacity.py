@@ -2,31 +2,33 @@
 
 import dataclasses
 import datetime
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from trainium_eks.aws import market
 from trainium_eks.aws.account import Account, NoCredentialsError
-from trainium_eks.client.failure import CommandError, UsageError
+from trainium_eks.client.failure import UsageError
 from trainium_eks.client.project import find_project
 from trainium_eks.jobs.objects.options import Option
 from trainium_eks.model.catalogue import lustre, regions, versions
 from trainium_eks.model.catalogue.instances import CATALOGUE, InstanceType, near
-from trainium_eks.model.config import stack_config
 from trainium_eks.model.config.storage import FileSystemConfig
 from trainium_eks.model.config.training import TrainingConfig
 from trainium_eks.model.sizing import capacity_plan, goodput
 from trainium_eks.model.sizing.block_times import EKS_DRAIN, LARGEST_BLOCK, ULTRASERVER_DRAIN
 from trainium_eks.model.sizing.capacity_plan import AHEAD, DAYS, Need, Offer, Plan
-from trainium_eks.model.validation.config_model import ConfigModelError, read
+from trainium_eks.model.validation.config_model import ConfigModel, ConfigModelError, read
 from trainium_eks.model.validation.formats import utc_text
 from trainium_eks.model.validation.problems import Problem, config_path, nearest, plural
-from trainium_eks.plan.recording.project import InvalidConfigError, ProjectError, load_project
+from trainium_eks.plan.recording.project import InvalidConfigError, Project, ProjectError, load_project
+
+Section = TypeVar("Section", bound=ConfigModel)
 
 SOONEST = datetime.timedelta(minutes=30)
 """A block starts 30 minutes after it is bought at the earliest (EC2 user guide, Capacity Blocks)."""
@@ -48,25 +50,35 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class Stack:
-    """What a search takes from a stack: its region, and the speed of its checkpoints."""
+    """A stack's config; without values its defaults count."""
 
-    region: str = ""
-    """Empty without a stack."""
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    file_system: FileSystemConfig = field(default_factory=FileSystemConfig)
+    project: Project | None = None
+    name: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Key of the config to its text, JSON for lists and mappings."""
 
     @classmethod
     def find(cls, name: str, directory: Path | None = None) -> "Stack":
-        """Return a stack by its file; the defaults without a project, or where the file is not valid."""
+        """Return a stack of a project. UsageError without a project, or with a file that cannot be read."""
         try:
             project = load_project(find_project(directory))
-            texts = {key.removeprefix(f"{project.name}:"): text for key, text in project.stack(name).config.items()}
-            values = stack_config.decode(texts)
-            training = read(TrainingConfig, values.get("training") or {})
-            file_system = read(FileSystemConfig, values.get("fileSystem") or {})
-        except (CommandError, ProjectError, InvalidConfigError, ConfigModelError):
-            return cls()
-        return cls(str(values.get("region", "")), training, file_system)
+            config = project.stack(name).config
+        except (ProjectError, InvalidConfigError) as error:
+            raise UsageError(str(error)) from None
+        return cls(project, name, {key.removeprefix(f"{project.name}:"): text for key, text in config.items()})
+
+    @property
+    def region(self) -> str:
+        """Its region; empty for none."""
+        return self.values.get("region", "")
+
+    def section(self, key: str, kind: type[Section]) -> Section:
+        """Return a section of the config; its defaults where it is not valid."""
+        try:
+            found: Section = read(kind, json.loads(self.values.get(key) or "{}") or {})
+        except (ConfigModelError, ValueError):
+            found = kind()
+        return found
 
 
 @dataclass(frozen=True)
@@ -205,10 +217,10 @@ def _need(
     options: SearchOptions, kind: InstanceType, stack: Stack, now: datetime.datetime
 ) -> tuple[Need, goodput.Goodput]:
     """Return the run as the planner needs it, and its goodput with the stack's checkpoints."""
-    rate = goodput.failure_rate(kind.accelerator, stack.training.failures_per_node_year)
-    disk = stack.file_system
+    training, disk = stack.section("training", TrainingConfig), stack.section("fileSystem", FileSystemConfig)
+    rate = goodput.failure_rate(kind.accelerator, training.failures_per_node_year)
     speed = lustre.write_megabytes_per_second(disk.storage_capacity_gib, disk.deployment_type, disk.throughput_per_tib)
-    run = goodput.run_on_lustre(options.nodes, rate.per_node_year, stack.training.checkpoint_gigabytes, speed)
+    run = goodput.run_on_lustre(options.nodes, rate.per_node_year, training.checkpoint_gigabytes, speed)
     price, deadline = CATALOGUE.price(kind.name), moment(options.by, is_end=True)
     assert deadline is not None, "option_problems has refused it"
     need = Need(

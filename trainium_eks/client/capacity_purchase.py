@@ -13,16 +13,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Annotated, Any
 
 from trainium_eks.aws import market
 from trainium_eks.aws.account import Account, NotCheckedError, RequestError
 from trainium_eks.aws.sessions import AwsError, NotAllowedError
-from trainium_eks.client.capacity import SOONEST, moment
+from trainium_eks.client.capacity import SOONEST, Stack, moment
 from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.notices import Say
-from trainium_eks.client.project import find_project
 from trainium_eks.client.stack_edit import GroupEdit
 from trainium_eks.jobs.objects.options import Option
 from trainium_eks.model.catalogue import versions
@@ -32,7 +30,6 @@ from trainium_eks.model.sizing.capacity_plan import AHEAD, DAYS, Offer
 from trainium_eks.model.validation.config_model import ConfigModelError
 from trainium_eks.model.validation.formats import utc_text
 from trainium_eks.model.validation.problems import Problem, refused
-from trainium_eks.plan.recording.project import InvalidConfigError, Project, ProjectError, load_project
 
 STATEMENT = {
     "Effect": "Allow",
@@ -77,49 +74,43 @@ class Purchase:
     """Whether an earlier command has bought it, so that the file alone is left to write."""
 
 
-def prepare_block(
-    options: BlockOptions, stack: str, directory: Path | None = None, account: Account | None = None
-) -> Purchase:
+def prepare_block(options: BlockOptions, stack: Stack, account: Account | None = None) -> Purchase:
     """Return the purchase of a block, after everything that can be checked before. Buys nothing.
 
     UsageError for wrong options; CommandError for a block that is not sold any more, a group that cannot have it, and a
     caller who may not buy."""
     if problems := _block_problems(options):
         raise UsageError("nothing was bought", problems, spell=str)
-    found = _Stack.read(stack, directory, account)
-    group = found.group(options.group)
+    account, group = _account(stack, account), _group(stack, options.group)
     with _asking():
-        done = market.bought(found.account, options.instance_type, options.offering)
+        done = market.bought(account, options.instance_type, options.offering)
         if group and not (done and (group.get("capacity") or {}).get("id") == done["CapacityReservationId"]):
-            _check_group(found.account, options, group)
-        offer = _offer_of(done, found.account) if done else _current(found.account, options)
+            _check_group(account, options, group)
+        offer = _offer_of(done, account) if done else _current(account, options)
     reservation = str(done["CapacityReservationId"]) if done else ""
-    edit = found.edit(options.group, options.instance_type, offer, reservation)
-    purchase = Purchase(found.account, offer, edit, options, reservation, is_bought=done is not None)
+    edit = _edit(stack, options.group, options.instance_type, offer, reservation)
+    purchase = Purchase(account, offer, edit, options, reservation, is_bought=done is not None)
     if not done:
         _buy(purchase, dry_run=True)
     return purchase
 
 
-def prepare_extension(
-    group: str, days: int, stack: str, directory: Path | None = None, account: Account | None = None
-) -> Purchase:
+def prepare_extension(group: str, days: int, stack: Stack, account: Account | None = None) -> Purchase:
     """Return the purchase of an extension of a group's block, as :func:`prepare_block` does. The days: 1 to 14, or
     multiples of 7 up to 182."""
     if problems := _days_problems(days):
         raise UsageError("nothing was bought", problems, spell=str)
-    found = _Stack.read(stack, directory, account)
-    held = found.group(group) or {}
+    account, held = _account(stack, account), _group(stack, group) or {}
     capacity = held.get("capacity") or {}
     if capacity.get("type") != "capacity-block":
-        raise UsageError(f"{group} is no group of {stack} with a Capacity Block")
+        raise UsageError(f"{group} is no group of {stack.name} with a Capacity Block")
     reservation = str(capacity.get("id"))
     with _asking():
-        block = market.reservation(found.account, reservation)
+        block = market.reservation(account, reservation)
         if block is None:
-            raise CommandError(f"{reservation} of {group} is no reservation of this account in {found.account.region}")
-        ends = market.end_with_extensions(found.account, block)
-        offers = market.extension_offers(found.account, reservation, days)
+            raise CommandError(f"{reservation} of {group} is no reservation of this account in {account.region}")
+        ends = market.end_with_extensions(account, block)
+        offers = market.extension_offers(account, reservation, days)
     # An extension that was bought and is not in the file yet.
     is_bought = ends > (moment(capacity.get("ends") or "") or block["EndDate"])
     if not is_bought and not offers:
@@ -127,10 +118,10 @@ def prepare_extension(
             f"EC2 sells no extension of {reservation} by {days} days: it does from 56 days to an hour before the end, "
             "where the nodes are free; take fewer days, or buy a block for another group (trn capacity)"
         )
-    longer = replace(_offer_of(block, found.account), ends=ends)
+    longer = replace(_offer_of(block, account), ends=ends)
     offer = longer if is_bought else min(offers, key=lambda each: each.usd)
-    edit = found.edit(group, held["instanceType"], replace(longer, ends=offer.ends), reservation)
-    purchase = Purchase(found.account, offer, edit, None, reservation, is_bought=is_bought)
+    edit = _edit(stack, group, held["instanceType"], replace(longer, ends=offer.ends), reservation)
+    purchase = Purchase(account, offer, edit, None, reservation, is_bought=is_bought)
     if not is_bought:
         _buy(purchase, dry_run=True)
     return purchase
@@ -165,60 +156,45 @@ def complete(purchase: Purchase, agreed_usd: Decimal | None, say: Say) -> str:
     return reservation
 
 
-@dataclass(frozen=True)
-class _Stack:
-    """A stack's file, read for a purchase in its region."""
+def _account(stack: Stack, given: Account | None) -> Account:
+    if not stack.region or stack.project is None:
+        raise UsageError(f"Pulumi.{stack.name}.yaml names no region, and a block is bought in the stack's")
+    return given or Account(stack.region)
 
-    project: Project
-    name: str
-    values: Mapping[str, str]
-    account: Account
 
-    @classmethod
-    def read(cls, stack: str, directory: Path | None, account: Account | None) -> "_Stack":
-        try:
-            project = load_project(find_project(directory))
-            settings = project.stack(stack)
-        except (ProjectError, InvalidConfigError) as error:
-            raise UsageError(str(error)) from None
-        values = {key.removeprefix(f"{project.name}:"): text for key, text in settings.config.items()}
-        if not values.get("region"):
-            raise UsageError(f"Pulumi.{stack}.yaml names no region, and a block is bought in the stack's")
-        return cls(project, stack, values, account or Account(values["region"]))
+def _group(stack: Stack, name: str) -> dict[str, Any] | None:
+    groups = json.loads(stack.values.get("nodeGroups") or "[]")
+    return next((each for each in groups if each.get("name") == name), None)
 
-    def group(self, name: str) -> dict[str, Any] | None:
-        """Return a group of the config; None for none."""
-        groups = json.loads(self.values.get("nodeGroups") or "[]")
-        return next((each for each in groups if each.get("name") == name), None)
 
-    def edit(self, name: str, instance_type: str, offer: Offer, reservation: str) -> GroupEdit:
-        """Return the change by which a group uses a block. CommandError for a change that the file or the config cannot
-        have."""
-        there = self.group(name) or {}
-        block = {"starts": utc_text(offer.starts), "ends": utc_text(offer.ends), "nodes": offer.nodes}
-        values = {
-            **({} if there else {"instanceType": instance_type}),
-            "minSize": 0,
-            "maxSize": max(offer.nodes, int(there.get("maxSize", 1))),
-            "desiredSize": 0,
-            "ignoreDesiredSize": True,
-            "capacity": {"type": "capacity-block", "id": reservation or UNBOUGHT, "zoneId": offer.zone, **block},
-        }
-        edit = GroupEdit.of(self.project, self.name, name, values)
-        edit.difference()
-        others = [each for each in json.loads(self.values["nodeGroups"]) if each.get("name") != name]
-        try:
-            before, after = (
-                stack_config.load({**self.values, "nodeGroups": json.dumps(groups)}, "ignore")
-                for groups in (others, [*others, {"name": name, **there, **values}])
-            )
-        except ConfigModelError as error:
-            raise CommandError(f"{name} cannot have this block: nothing was bought", error.problems) from None
-        known = {problem.reason for problem in stack_config.validate(before)}
-        waivers = {rule: waiver.reason for rule, waiver in after.waivers.items()}
-        if problems := [each for each in refused(stack_config.validate(after), waivers) if each.reason not in known]:
-            raise CommandError(f"{name} cannot have this block: nothing was bought", problems)
-        return edit
+def _edit(stack: Stack, name: str, instance_type: str, offer: Offer, reservation: str) -> GroupEdit:
+    """Return the change by which a group uses a block. CommandError for one that the file or the config cannot have."""
+    there = _group(stack, name) or {}
+    block = {"starts": utc_text(offer.starts), "ends": utc_text(offer.ends), "nodes": offer.nodes}
+    values = {
+        **({} if there else {"instanceType": instance_type}),
+        "minSize": 0,
+        "maxSize": max(offer.nodes, int(there.get("maxSize", 1))),
+        "desiredSize": 0,
+        "ignoreDesiredSize": True,
+        "capacity": {"type": "capacity-block", "id": reservation or UNBOUGHT, "zoneId": offer.zone, **block},
+    }
+    assert stack.project is not None, "_account has refused it"
+    edit = GroupEdit.of(stack.project, stack.name, name, values)
+    edit.difference()
+    others = [each for each in json.loads(stack.values["nodeGroups"]) if each.get("name") != name]
+    try:
+        before, after = (
+            stack_config.load({**stack.values, "nodeGroups": json.dumps(groups)}, "ignore")
+            for groups in (others, [*others, {"name": name, **there, **values}])
+        )
+    except ConfigModelError as error:
+        raise CommandError(f"{name} cannot have this block: nothing was bought", error.problems) from None
+    known = {problem.reason for problem in stack_config.validate(before)}
+    waivers = {rule: waiver.reason for rule, waiver in after.waivers.items()}
+    if problems := [each for each in refused(stack_config.validate(after), waivers) if each.reason not in known]:
+        raise CommandError(f"{name} cannot have this block: nothing was bought", problems)
+    return edit
 
 
 def _block_problems(options: BlockOptions) -> list[Problem]:

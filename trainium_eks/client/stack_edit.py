@@ -1,6 +1,5 @@
 """Changes of a stack's file as text, so that its comments and its layout stay."""
 
-import copy
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ class GroupEdit:
     """How the list's key may be spelled."""
     group: str
     values: Mapping[str, Any]
-    """Keys of the group, as the file has them; a mapping changes its own keys alone."""
+    """Keys of the group, as the file has them."""
 
     @classmethod
     def of(cls, project: Project, stack: str, group: str, values: Mapping[str, Any]) -> "GroupEdit":
@@ -50,15 +49,15 @@ class GroupEdit:
     def edited(self, text: str) -> str:
         """Return the text with the change. CommandError, with the lines to write: the text cannot be changed so that
         all else stays."""
-        groups, wanted = self._groups(text), yaml.safe_load(text)
+        groups, wanted = self._parsed(text)
         listed: list[Any] = next(wanted["config"][key] for key in self.keys if key in wanted["config"])
         index = next((at for at, each in enumerate(listed) if each.get("name") == self.group), None)
         if index is None:
             entry = {"name": self.group, **self.values}
-            listed.append(copy.deepcopy(entry))
+            listed.append(entry)
             changes = [_appended(text, groups, entry)]
         else:
-            _merge(listed[index], self.values)
+            listed[index] = {**listed[index], **self.values}
             changes = [*_changes(text, groups.value[index], self.values)]
         # From the end; of two at one place the inner one, which is the first, is put before the other.
         for _, (start, end, replacement) in sorted(enumerate(changes), key=lambda each: (each[1][0], each[0]))[::-1]:
@@ -77,12 +76,13 @@ class GroupEdit:
         except (OSError, UnicodeDecodeError) as error:
             raise self._refusal(str(error)) from None
 
-    def _groups(self, text: str) -> Any:
+    def _parsed(self, text: str) -> tuple[Any, Any]:
+        """Return the list of groups as nodes, and the whole file as data."""
         if self.file.suffix == ".json" or "\r" in text:
             raise self._refusal("it is JSON, or has the line ends of Windows")
         try:
-            root = yaml.compose(text)
-        except (yaml.YAMLError, RecursionError) as error:
+            root, data = yaml.compose(text), yaml.safe_load(text)
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
             raise self._refusal(" ".join(str(error).split())) from None
         config = _pair(root, "config")[1]
         found = next(filter(None, (_pair(config, key)[1] for key in self.keys)), None)
@@ -90,19 +90,11 @@ class GroupEdit:
             raise self._refusal(
                 "it has no list `nodeGroups`, so that the stack has its default groups: write them there"
             )
-        return found
+        return found, data
 
     def _refusal(self, reason: str) -> CommandError:
         lines = yaml.safe_dump([{"name": self.group, **self.values}], sort_keys=False)
         return CommandError(f"{self.file.name}: {reason}", detail=f"The group in `nodeGroups`:\n{lines}")
-
-
-def _merge(data: dict[str, Any], values: Mapping[str, Any]) -> None:
-    for key, value in values.items():
-        if isinstance(value, Mapping) and isinstance(data.get(key), dict):
-            _merge(data[key], value)
-        else:
-            data[key] = copy.deepcopy(value)
 
 
 def _pair(node: Any, key: str) -> Any:

@@ -56,9 +56,12 @@ def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say, all
     """Scale up a group that has fewer nodes than a gang needs; wait for nodes only with all or nothing, as the gang
     waits for them.
 
-    A caller without permission gets a warning, and the job waits until an autoscaler or a user with permission scales
-    the group.
+    A group whose Capacity Block is to come gets its nodes by itself. A caller without permission gets a warning, and
+    the job waits until an autoscaler or a user with permission scales the group.
     """
+    if group.starts and datetime.now(UTC) < datetime.fromisoformat(group.starts):
+        say(f"{group.name} gets its nodes when its Capacity Block starts, at {group.starts}; the job waits for them.")
+        return
     whole = is_whole(group, all_or_nothing)
     there = len(cluster_facts.nodes_of(session.api, group))
     nodes = min(nodes, group.max_size)  # a gang of several UltraServers takes several groups

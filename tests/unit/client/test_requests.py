@@ -122,6 +122,17 @@ def test_scaling_waits_for_its_nodes_and_reports_eks_issues_once(monkeypatch):
     assert (failed.value.detail, clock[0]) == ("no capacity", 3 * scaling.LOOK_SECONDS + 1810)
 
 
+def test_group_of_a_coming_block_is_not_scaled_for_a_gang(monkeypatch):
+    said = []
+    coming = GROUP.model_copy(update={"starts": "2999-01-11T11:30:00Z"})
+    whole_scaling.for_gang(None, coming, 2, said.append, None)
+    assert said == ["g gets its nodes when its Capacity Block starts, at 2999-01-11T11:30:00Z; the job waits for them."]
+    monkeypatch.setattr(scaling.cluster_facts, "nodes_of", lambda *_: [{}, {}])
+    began = GROUP.model_copy(update={"starts": "2026-01-11T11:30:00Z"})
+    whole_scaling.for_gang(SimpleNamespace(api=None), began, 2, said.append, None)
+    assert len(said) == 1
+
+
 def test_end_of_a_block_is_the_configs_else_ec2s(monkeypatch):
     monkeypatch.setattr(train_facts.Aws, "capacity_ends", lambda _, reservation: f"EC2's of {reservation}")
     block = {**group("b", "aws.amazon.com/neuron", 0, 0), "capacity": "capacity-block", "reservation": "cr-1"}

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.console import lines, show_sections, table
 from trainium_eks.cli.shared.with_cluster_options import cluster_options_without
 from trainium_eks.client import capacity, capacity_purchase
-from trainium_eks.client.capacity import Market, Row, SearchOptions, to_json
+from trainium_eks.client.capacity import Market, Row, SearchOptions, Stack, to_json
 from trainium_eks.client.capacity_purchase import BlockOptions, Purchase
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, CommandError
@@ -65,7 +65,9 @@ def search(options: SearchOptions, *, cluster: ClusterOptions) -> None:
 
     Exit code: 0; 1 when nothing that is known holds the deadline; 2 for wrong usage, and without credentials.
     """
-    stack = capacity.Stack.find(cluster.stack, cluster.directory)
+    stack = Stack()
+    with suppress(CommandError):  # without a project, the defaults count
+        stack = Stack.find(cluster.stack, cluster.directory)
     shown = not cluster.as_json and sys.stderr.isatty()
     with Console(stderr=True).status("Asking EC2 what it sells") if shown else nullcontext():
         found = capacity.search(options, stack)
@@ -92,7 +94,7 @@ def buy(options: BlockOptions, agree_usd: Agree = None, *, cluster: ClusterOptio
 
     Exit code: 0, also when nothing was bought; 1 when it is not sold, or may not be bought; 2 for wrong usage.
     """
-    purchase = capacity_purchase.prepare_block(options, cluster.stack, cluster.directory)
+    purchase = capacity_purchase.prepare_block(options, Stack.find(cluster.stack, cluster.directory))
     _finish(purchase, options.group, agree_usd, cluster)
 
 
@@ -111,7 +113,7 @@ def extend(
 
     Exit code: 0, also when nothing was bought; 1 when it is not sold, or may not be bought; 2 for wrong usage.
     """
-    purchase = capacity_purchase.prepare_extension(group, days, cluster.stack, cluster.directory)
+    purchase = capacity_purchase.prepare_extension(group, days, Stack.find(cluster.stack, cluster.directory))
     _finish(purchase, group, agree_usd, cluster)
 
 
@@ -133,7 +135,7 @@ def _finish(purchase: Purchase, group: str, agree_usd: str | None, cluster: Clus
     text = f"Nothing was bought: type the price at a terminal, or give --agree-usd {offer.usd}."
     if purchase.is_bought or agreed is not None:
         reservation = capacity_purchase.complete(purchase, agreed, say)
-        text = f"{group} has {reservation}: `pulumi up` makes it known to the cluster."
+        text = f"{group} has {reservation}: `pulumi up` brings it to the cluster, and a new end to running gangs."
     document = {"group": group, "reservation": reservation, "offer": to_json(offer), "change": change}
     output.answer(cluster, document, text)
 

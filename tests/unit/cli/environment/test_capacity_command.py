@@ -110,6 +110,14 @@ def test_page_shows_what_the_search_prints(market, run):
     assert table.rpartition("\n\n")[2] in shown.stdout
 
 
+def test_program_of_the_page_buys_the_cheapest_block(market, stack, monkeypatch):
+    monkeypatch.chdir(stack.parent)
+    market.only = ("0111-72",)
+    [program] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "capacity.md").read_text(), re.DOTALL)
+    exec(program, {})
+    assert groups(stack)[-1]["capacity"]["id"] == market.reservations[0]["CapacityReservationId"] == RESERVATION
+
+
 def test_search_is_json_without_a_stack_and_fails_without_a_plan(market, trn, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("--type", "trn2.48xlarge", "--nodes", "8", "--hours", "70", "--by", "2027-01-31", "--json")
