@@ -94,12 +94,11 @@ def _source(backup: Json) -> str:
 
 
 def _reserved_note(reservation: Json, tags: Tags) -> str:
+    what = f"{reservation['TotalInstanceCount']} {reservation['InstanceType']}"
+    made = f"{reservation['CreateDate']:%Y-%m-%d %H:%M} UTC"
     ends = f"{reservation['EndDate']:%Y-%m-%d %H:%M} UTC" if "EndDate" in reservation else "its end is set"
-    return (
-        f"{reservation['TotalInstanceCount']} {reservation['InstanceType']}, made at {reservation['CreateDate']:%Y-%m-%d "
-        f"%H:%M} UTC for `trn scale` or `trn train` of {tags.get(reservations.CALLER_TAG, '?')}, who may still use it; "
-        f"EC2 ends it within the hour after {ends}"
-    )
+    whose = f"`trn scale` or `trn train` of {tags.get(reservations.CALLER_TAG, '?')}"
+    return f"{what}, made at {made} for {whose}, who may still use it; EC2 ends it within the hour after {ends}"
 
 
 SCALING_GROUP = ResourceKind(
