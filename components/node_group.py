@@ -141,6 +141,11 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         catalogue = self._args.catalogue.node_labels(self._args.instance_type)
         return {**catalogue, POOL_LABEL: self._args.name, **self._args.labels}
 
+    @property
+    def placement_group(self) -> Text | None:
+        """Name of the cluster placement group that the nodes start in, or None."""
+        return self._placement
+
     def _make_role(self) -> Text:
         """Return the ARN of the given role, or of a new role."""
         if self._args.node_role_arn is not None:

@@ -280,7 +280,7 @@ class TrainingStack(pulumi.ComponentResource):
             queue_capability=dict(own),
             room=model.room(config),
             shared_nodes=model.shared_nodes(config, section),
-            block_ends={group.name: ends for group in config.node_groups if (ends := _block_end(group))},
+            block_ends={each.name: times["ends"] for each in config.node_groups if (times := _block_times(each))},
             volume_name=volumes.volume_name(section.name) if volumes else None,
             volume_gib=config.file_system.storage_capacity_gib if config.file_system else 0,
             volume_class=volumes.shared_class_name if volumes else "",
@@ -429,9 +429,15 @@ class TrainingStack(pulumi.ComponentResource):
             "labels": catalogue.node_labels(group.instance_type),
             "capacity": group.capacity.type,
             "reservation": group.capacity.id if isinstance(group.capacity, Reservation | CapacityBlock) else "",
-            **({"ends": ends} if (ends := _block_end(group)) else {}),
+            "placementGroup": self._base.cluster.groups[group.name].placement_group or "",
+            "allOrNothing": group.all_or_nothing,
+            **_block_times(group),
         }
 
 
-def _block_end(group: NodeGroupConfig) -> str:
-    return (group.capacity.ends if isinstance(group.capacity, CapacityBlock) else None) or ""
+def _block_times(group: NodeGroupConfig) -> dict[str, str]:
+    """Return the start and the end of a group's Capacity Block; empty where the config does not give them."""
+    capacity = group.capacity
+    if not isinstance(capacity, CapacityBlock) or not capacity.starts or not capacity.ends:
+        return {}
+    return {"starts": capacity.starts, "ends": capacity.ends}

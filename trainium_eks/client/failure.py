@@ -29,7 +29,19 @@ LOCAL_PACKAGES = frozenset({"boto3", "botocore", "cryptography", "filelock", "ku
 
 _LONGEST_SAID = 500
 _COMMANDS = (
-    *("acceptance", "cancel", "check", "comment", "deploy", "doctor", "fabric", "image", "jobs", "kubeconfig"),
+    *(
+        "acceptance",
+        "cancel",
+        "capacity",
+        "check",
+        "comment",
+        "deploy",
+        "doctor",
+        "fabric",
+        "image",
+        "jobs",
+        "kubeconfig",
+    ),
     *("local", "logs"),
     *("orphans", "plan", "predict", "profile", "scale", "secret", "serve", "stage"),
     *("status", "tensorboard", "train", "wait"),

@@ -9,7 +9,7 @@ from cluster_snapshots import group, outputs
 from training_jobs import job
 
 from trainium_eks.aws.sessions import GroupSize
-from trainium_eks.client import reading, scaling, submitting, team, train_facts
+from trainium_eks.client import reading, scaling, submitting, team, train_facts, whole_scaling
 from trainium_eks.client.failure import CommandError, failure_of
 from trainium_eks.client.submitting import request_of
 from trainium_eks.jobs.objects.job import Program
@@ -100,7 +100,7 @@ def test_group_scales_to_the_limit_for_a_gang_of_several_groups(monkeypatch):
     sizes = []
     monkeypatch.setattr(scaling.cluster_facts, "nodes_of", lambda *_: [{}])
     monkeypatch.setattr(scaling, "resize", lambda _session, _group, nodes, _say: sizes.append(nodes))
-    scaling.for_gang(SimpleNamespace(api=None, is_local=True, outputs=outputs()), GROUP, 8, print)
+    whole_scaling.for_gang(SimpleNamespace(api=None, is_local=True, outputs=outputs()), GROUP, 8, print, None)
     assert sizes == [4]
 
 
@@ -120,6 +120,17 @@ def test_scaling_waits_for_its_nodes_and_reports_eks_issues_once(monkeypatch):
     with pytest.raises(CommandError, match="g: 1 of 2 nodes are Ready after 1800 s") as failed:
         scaling.await_nodes(session, GROUP, 2, said.append)
     assert (failed.value.detail, clock[0]) == ("no capacity", 3 * scaling.LOOK_SECONDS + 1810)
+
+
+def test_group_of_a_coming_block_is_not_scaled_for_a_gang(monkeypatch):
+    said = []
+    coming = GROUP.model_copy(update={"starts": "2999-01-11T11:30:00Z"})
+    whole_scaling.for_gang(None, coming, 2, said.append, None)
+    assert said == ["g gets its nodes when its Capacity Block starts, at 2999-01-11T11:30:00Z; the job waits for them."]
+    monkeypatch.setattr(scaling.cluster_facts, "nodes_of", lambda *_: [{}, {}])
+    began = GROUP.model_copy(update={"starts": "2026-01-11T11:30:00Z"})
+    whole_scaling.for_gang(SimpleNamespace(api=None), began, 2, said.append, None)
+    assert len(said) == 1
 
 
 def test_end_of_a_block_is_the_configs_else_ec2s(monkeypatch):

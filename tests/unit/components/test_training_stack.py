@@ -133,6 +133,8 @@ def test_idle_guard_removes_only_hourly_nodes_of_unmanaged_size(record):
     # The tools get no size that is managed elsewhere.
     sizes = {each["name"]: each["desiredSize"] for each in graph.outputs["nodeGroups"]}
     assert sizes == {"fixed": 1, "scaled": None, "block": None}
+    placed = {each["name"]: bool(each["placementGroup"]) for each in graph.outputs["nodeGroups"]}
+    assert placed == {"fixed": True, "scaled": True, "block": False}
     runs = one(graph, "CronJob").inputs["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     told = next(each["value"] for each in runs["initContainers"][0]["env"] if each["name"] == "SETTINGS")
     guarded = json.loads(told)["groups"].values()

@@ -100,6 +100,9 @@ class NodeGroupConfig(ConfigModel):
     """Bounds of the repair of broken nodes."""
     ignore_desired_size: StrictBool = False
     """True leaves ``desired_size`` to an autoscaler or to manual scaling: later changes to it here are ignored."""
+    all_or_nothing: StrictBool = False
+    """True lets ``trn scale`` and ``trn train`` start all missing nodes or none, by a short reservation; On-Demand
+    capacity alone (docs/autoscaling.md)."""
     hugepages_2mi: Annotated[StrictInt | None, Bounds(0, unit="pages")] = None
     """2 MiB hugepages that user data reserves on each node. Unset: the catalogue's number (0 on Trainium)."""
     install_lustre_client: StrictBool | None = None
@@ -133,6 +136,7 @@ def validate(
     found += own_zone_problems(group, instance, region)
     found += _layout_problems(group, instance, vpc_cni_version)
     found += _placement_problems(group)
+    found += _whole_problems(group)
     found += formats.labels("labels", group.labels)
     found += _own_label_problems(group, instance, catalogue)
     found += _hugepage_problems(group, instance)
@@ -377,6 +381,14 @@ def _placement_problems(group: NodeGroupConfig) -> list[Problem]:
         fix = "if it was made in this one, name it in `capacity.placement_group` instead"
         return [Problem(path, reason, fix, value=name, allowed=words, good="auto")]
     return []
+
+
+def _whole_problems(group: NodeGroupConfig) -> list[Problem]:
+    """Return the problem of a group whose nodes no short reservation can hold."""
+    if not group.all_or_nothing or isinstance(group.capacity, OnDemand):
+        return []
+    reason = f"a command reserves On-Demand capacity alone, and the group's is {group.capacity.type}"
+    return [Problem("all_or_nothing", reason, value=True, good=False)]
 
 
 def _made_elsewhere(reservation: Reservation, name: str | None) -> bool:

@@ -365,7 +365,7 @@ def test_local_stack_scales_its_simulated_nodes(local, monkeypatch):
         local.nodes = nodes
 
     monkeypatch.setattr(resizing, "resize", resize)
-    ends(0, trn("scale ng1 3"), "simulated")
+    ends(0, trn("scale ng1 3 --all-or-nothing"), "simulated", "always has all nodes")
     assert asked == [("ng1-eks", 3)]
     said = "Local cloud: backend cpu, 2 nodes with 1 rank each"
     ends(0, trn("train --example gradient-sum --detach"), said)
