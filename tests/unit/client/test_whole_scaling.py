@@ -1,5 +1,6 @@
 """Node groups scaled whole or not at all, on a simulated EC2; as a program, the figures of 10,000 trials."""
 
+import itertools
 import json
 import os
 import random
@@ -114,6 +115,18 @@ def test_nodes_come_all_or_none_in_a_thousand_trials():
     listed = (each["Action"] for each in policy["Statement"])
     allowed = {one for each in listed for one in ([each] if isinstance(each, str) else each)}
     assert allowed == actions - {"sts:GetCallerIdentity"} | {"ec2:CreateTags"}
+
+
+def test_command_that_ends_at_any_request_converges_when_run_again():
+    for number, way in itertools.product(range(1, 45), ("kill before", "kill after", "ctrl-c before", "ctrl-c after")):
+        cloud = Cloud(random.Random(number), before=2)
+        cloud.faults[number] = way
+        end, said = run(cloud, 5)
+        cloud.sleep(60)
+        if end == "interrupted" and "5 of 5 nodes are Ready" not in said:
+            assert (len(cloud.alive), cloud.live) == (2, []), (number, way)
+        cloud.killed, cloud.faults = False, {}
+        assert (run(cloud, 5)[0], len(cloud.alive), cloud.live) == ("done", 5, []), (number, way)
 
 
 @pytest.mark.slow

@@ -135,7 +135,7 @@ def _finish(purchase: Purchase, group: str, agree_usd: str | None, cluster: Clus
     text = f"Nothing was bought: type the price at a terminal, or give --agree-usd {offer.usd}."
     if purchase.is_bought or agreed is not None:
         reservation = capacity_purchase.complete(purchase, agreed, say)
-        text = f"{group} has {reservation}: `pulumi up` makes it known to the cluster."
+        text = f"{group} has {reservation}: `pulumi up` brings it to the cluster, and a new end to running gangs."
     document = {"group": group, "reservation": reservation, "offer": to_json(offer), "change": change}
     output.answer(cluster, document, text)
 

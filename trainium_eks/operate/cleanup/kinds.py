@@ -94,12 +94,11 @@ def _source(backup: Json) -> str:
 
 
 def _reserved_note(reservation: Json, tags: Tags) -> str:
-    return (
-        f"{reservation.get('TotalInstanceCount', 0)} {reservation['InstanceType']}, made at "
-        f"{reservation['CreateDate']:%Y-%m-%d %H:%M} UTC by `trn scale --all-or-nothing` or `trn train` of "
-        f"{tags.get(reservations.CALLER_TAG, '?')}, perhaps still in use by it; EC2 ends it within the hour after "
-        f"{reservation['EndDate']:%Y-%m-%d %H:%M} UTC"
-    )
+    what = f"{reservation['TotalInstanceCount']} {reservation['InstanceType']}"
+    made = f"{reservation['CreateDate']:%Y-%m-%d %H:%M} UTC"
+    ends = f"{reservation['EndDate']:%Y-%m-%d %H:%M} UTC" if "EndDate" in reservation else "its end is set"
+    whose = f"`trn scale` or `trn train` of {tags.get(reservations.CALLER_TAG, '?')}"
+    return f"{what}, made at {made} for {whose}, who may still use it; EC2 ends it within the hour after {ends}"
 
 
 SCALING_GROUP = ResourceKind(

@@ -215,6 +215,13 @@ def test_missing_right_is_refused_before_the_price_with_the_statement(market, ru
     )
 
 
+def test_old_credentials_buy_nothing(market, run):
+    market.refused["DescribeCapacityReservations"] = AwsError("ExpiredToken")
+    shown = run("buy", *BUY, "--agree-usd", PRICE)
+    assert (shown.exit_code, "nothing was bought: AWS does not take these credentials" in shown.output) == (2, True)
+    assert market.reservations == []
+
+
 @pytest.mark.parametrize("is_served", [True, False])
 def test_purchase_without_an_answer_is_looked_for_and_not_repeated(market, run, stack, is_served):
     def no_answer(asked):
