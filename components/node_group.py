@@ -78,7 +78,8 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
     """A managed node group with a launch template made from the catalogue's entry of its type.
 
     Usable on a cluster made elsewhere. EFA interfaces, taints, labels, AMI, local disks and hugepages follow the type;
-    how EC2 provides the instances follows ``capacity``.
+    how EC2 provides the instances follows ``capacity``. With the times of a Capacity Block a scheduled action of Auto
+    Scaling starts its nodes.
     """
 
     node_group_name: pulumi.Output[str]

@@ -36,7 +36,6 @@ from .lustre_volumes import LustreVolumes
 from .managed_grafana import ManagedGrafana
 from .metrics_stack import MetricsStack
 from .neuron_addons import NeuronAddons
-from .sagemaker_endpoint import SageMakerEndpoint
 from .sagemaker_training import SageMakerTraining
 from .training_namespace import TrainingNamespace
 from .volcano_stack import VolcanoStack
@@ -359,6 +358,9 @@ class TrainingStack(pulumi.ComponentResource):
             tags=base.tags,
             **linked,
         )
+        if config.sage_maker_endpoints:
+            # Here, not at the top: pulumi_aws.sagemaker takes as long to import as a tenth of all modules of a stack.
+            from .sagemaker_endpoint import SageMakerEndpoint
         for each in config.sage_maker_endpoints:
             base.make(
                 SageMakerEndpoint,

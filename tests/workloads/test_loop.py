@@ -144,7 +144,7 @@ def test_ending_capacity_block_stops_the_training(gang, tmp_path):
     # That of an earlier block stops nothing; the script writes that of its own into the file in its first step.
     block = {"TRN_CAPACITY_ENDS": "2026-01-01T00:00:00Z", "TRN_CAPACITY_FILE": str(tmp_path / "ends")}
     ended = gang(TOY, "--output", "out", "--pause", 0.1, environment=block, ranks=1, code=143)
-    assert 1 < len(ended.losses) < 50
+    assert 0 < len(ended.losses) < 40
     assert f"the Capacity Block ends at {(tmp_path / 'ends').read_text()}" in ended.out[0]
 
 
