@@ -81,8 +81,6 @@ class Calendar:
         self.idle[self.doing].append(self.now - self.since)
         self.doing, self.since = what, self.now
 
-    # --- EC2, EKS and Auto Scaling ------------------------------------------------------------------------------------
-
     def deliver(self, block):
         self.block = block
         self.does("start" if "start" in self.actions else "late")
@@ -124,8 +122,6 @@ class Calendar:
             self.does("start")
             self.at(self.now + self.chance.uniform(5, 30), self.begin)
 
-    # --- the stack, and a person who does what its plan says ----------------------------------------------------------
-
     def up(self, block, ends):
         if self.known and (moment(block.starts), moment(ends)) < (self.known.starts, self.known.ends):
             return  # the config is newer
@@ -147,8 +143,6 @@ class Calendar:
     def write(self, text):
         self.file.write_text(text)
         self.look(self.now + stopping.LOOK_SECONDS)
-
-    # --- the training -------------------------------------------------------------------------------------------------
 
     def begin(self):
         if self.joined and not self.process:

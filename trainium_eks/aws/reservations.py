@@ -28,21 +28,19 @@ _LATE = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Reservation:
-    """A reservation that a command made; EC2 ends it within the hour after ``ends``."""
+    """A reservation that a command made: ``free`` of its ``count`` instances can still start in it, and EC2 ends it
+    within the hour after ``ends``. The command of ``caller``, an ARN, was to reach a number of ``nodes``, and to go
+    back to ``before`` on a failure."""
 
     id: str
     state: str
     free: int
-    """Instances that can still start in it."""
     count: int
     created: datetime
     ends: datetime
     nodes: int
-    """Number of nodes that the command was to reach."""
     before: int
-    """Number of nodes to go back to on a failure."""
     caller: str
-    """ARN of the identity that made it."""
 
     @property
     def over(self) -> bool:
@@ -122,9 +120,8 @@ class GroupCapacity:
 
     def change(self, id_: str, **changed: Any) -> None:
         """Change a reservation's ``InstanceCount``, or its ``EndDate``."""
-        self._call(
-            f"change the reservation {id_}", "ec2", "modify_capacity_reservation", CapacityReservationId=id_, **changed
-        )
+        what, operation = f"change the reservation {id_}", "modify_capacity_reservation"
+        self._call(what, "ec2", operation, CapacityReservationId=id_, **changed)
 
     def cancel(self, id_: str) -> None:
         """Cancel a reservation; its instances go on. One that has ended is no error."""

@@ -114,7 +114,8 @@ class _Attempt:
     def run(self) -> None:
         """Scale, or go back."""
         self.deadline = time.monotonic() + scaling.READY_SECONDS
-        found, (desired, ids) = next(iter(self._live()), None), self.aws.instances()
+        live = (each for each in self.aws.reservations() if not each.over)
+        found, (desired, ids) = next(live, None), self.aws.instances()
         if found is not None and not self._is_own(found):
             raise self._occupied(found)
         if found is None and desired != len(ids):
@@ -140,9 +141,6 @@ class _Attempt:
                 raise failure from None
             if left := self._undo(self._cancel):
                 self.say(left)
-
-    def _live(self) -> list[Reservation]:
-        return [each for each in self.aws.reservations() if not each.over]
 
     def _is_own(self, found: Reservation) -> bool:
         return (found.caller, found.nodes) == (self.aws.caller, self.nodes)
@@ -265,7 +263,7 @@ class _Attempt:
         EC2 may list one late, or have made one without an answer."""
         for look in range(1 if self.held else 3):
             time.sleep(LOOK_SECONDS if look else 0)
-            own = {each.id for each in self._live() if self._is_own(each)}
+            own = {each.id for each in self.aws.reservations() if not each.over and self._is_own(each)}
             for each in {*own, self.held} - {""}:
                 self.aws.cancel(each)
 

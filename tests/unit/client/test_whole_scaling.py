@@ -24,8 +24,7 @@ from trainium_eks.client.failure import CommandError
 from trainium_eks.jobs.objects.identity import JOB_API
 from trainium_eks.kube.errors import ClusterError
 
-BLOCK = {"capacity": "capacity-block", "reservation": "cr-1"}
-CHANGES = {"ng1": {}, "pg": {"placementGroup": "pg"}, "whole": {"allOrNothing": True}, "block": BLOCK}
+CHANGES = {"ng1": {}, "pg": {"placementGroup": "pg"}, "whole": {"allOrNothing": True}, "spot": {"capacity": "spot"}}
 STACK = outputs(nodeGroups=[group(name, NEURON, 8, None, maxSize=8, **each) for name, each in CHANGES.items()])
 
 
@@ -221,13 +220,15 @@ def test_scale_reserves_by_option_or_by_the_groups_default(cloud):
     ends(0, trn("scale ng1 5"))
     assert [each.state for each in cloud.reservations.values()] == ["cancelled"] * 2
     ends(2, trn("scale whole 6 --no-wait"), "all nodes or none is known only when they are Ready")
-    ends(2, trn("scale block 6 --all-or-nothing"), "that of block is capacity-block")
+    ends(2, trn("scale spot 6 --all-or-nothing"), "that of spot is spot")
     ends(0, trn("scale whole 1 --no-wait"))
 
 
 def test_train_submits_when_the_gang_is_whole(cloud):
     cloud.free = 1
     ends(1, trn("train --module m --group whole --nodes 2 --detach"), "whole did not get all 2 nodes")
+    ends(2, trn("train --module m --group spot --all-or-nothing"), "that of spot is spot")
+    ends(2, trn("train --on sagemaker --module m --all-or-nothing"))
     assert cloud.jobs == []
     cloud.faults["create_capacity_reservation"] = "UnauthorizedOperation"
     ends(0, trn("train --module m --group whole --nodes 2 --detach"), "may run `trn scale whole 2 --all-or-nothing`")

@@ -115,6 +115,9 @@ def _size_problems(
         reason = f"{group.name} has at most {plural(group.max_size, 'node')}"
         fix = f"or raise `maxSize` of {group.name} in the stack's config"
         yield Problem("--nodes", reason, fix, value=job.nodes, good=most or None)
+    if request.all_or_nothing and (group.capacity != "on-demand" or not request.scale):
+        capacity = f"it reserves On-Demand capacity alone, and that of {group.name} is {group.capacity}"
+        yield Problem("--all-or-nothing", capacity if request.scale else "--no-scale scales nothing", "leave one out")
     yield from _rank_problems(job)
     if instance.accelerator.startswith("Inferentia"):
         reason = f"{instance.name} is for inference; PyTorch on Neuron trains on Trainium alone"

@@ -188,18 +188,18 @@ def reservation_id(path: str, value: str) -> list[Problem]:
 
 def utc_text(moment: datetime.datetime) -> str:
     """Return a moment as RFC 3339 text in UTC, to the second: ``2027-01-11T11:30:00Z``."""
-    return f"{moment.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{moment.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def utc_time(path: str, value: str) -> list[Problem]:
     """Return the problem of text that is no moment as :func:`utc_text` writes it."""
     try:
         moment = datetime.datetime.fromisoformat(value)
-    except ValueError:
+        good = utc_text(moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC))
+    except (ValueError, OverflowError):
         allowed = ("<YYYY-MM-DD>T<hh:mm:ss>Z, as 2027-01-11T11:30:00Z",)
         fix = "aws ec2 describe-capacity-reservations shows it"
         return [Problem(path, "it is not a time in UTC", fix, value=value, allowed=allowed)]
-    good = utc_text(moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC))
     return [] if value == good else [Problem(path, "it is not a time in UTC", value=value, good=good)]
 
 

@@ -192,6 +192,7 @@ def test_absolute_script_path_and_missing_script_are_refused(api, tmp_path, monk
         ("train --module m --kind trainjob --precompile", "set --kind to volcano"),
         ("train --module m --hf-secret s --torchx", "TorchX gives a container no Secret"),
         ("train --module m --track-secret s --torchx", "TorchX gives a container no Secret"),
+        ("train --module m --all-or-nothing --no-scale", "--no-scale scales nothing"),
         ("scale ng1 5", "set NODES to 4"),
         ("scale free 0", "set NODES to 1"),
         ("scale gn1 1", "set --group to ng1"),
