@@ -67,6 +67,9 @@ class CapacityBlockDict(TypedDict):
     type: Literal["capacity-block"]
     id: str | pulumi.Output[str]
     zone_id: str
+    starts: NotRequired[str | None]
+    ends: NotRequired[str | None]
+    nodes: NotRequired[int | None]
 
 
 class NodeRepairOverrideConfigDict(TypedDict):
@@ -104,6 +107,7 @@ class AcceleratorNodeGroupArgsDict(TypedDict):
     max_unavailable: NotRequired[int]
     node_repair: NotRequired[NodeRepairConfig | NodeRepairConfigDict]
     ignore_desired_size: NotRequired[bool]
+    all_or_nothing: NotRequired[bool]
     hugepages_2mi: NotRequired[int | None]
     install_lustre_client: NotRequired[bool | None]
     release_version: NotRequired[str | None]
@@ -498,6 +502,7 @@ class TrainingNamespaceArgsDict(NamespaceConfigDict):
     queue_capability: NotRequired[Mapping[str, int]]
     room: NotRequired[Mapping[str, str]]
     shared_nodes: NotRequired[Mapping[str, Mapping[str, str]]]
+    block_ends: NotRequired[Mapping[str, str]]
     volume_name: NotRequired[str | pulumi.Output[str] | None]
     volume_gib: NotRequired[int]
     volume_class: NotRequired[str | pulumi.Output[str]]
@@ -573,6 +578,7 @@ class NodeGroupConfigDict(TypedDict):
     max_unavailable: NotRequired[int]
     node_repair: NotRequired[NodeRepairConfig | NodeRepairConfigDict]
     ignore_desired_size: NotRequired[bool]
+    all_or_nothing: NotRequired[bool]
     hugepages_2mi: NotRequired[int | None]
     install_lustre_client: NotRequired[bool | None]
     release_version: NotRequired[str | None]

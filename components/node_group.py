@@ -7,8 +7,16 @@ import pydantic
 from trainium_eks.model.catalogue import node_templates, versions
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType
 from trainium_eks.model.config import node_groups as validators
-from trainium_eks.model.config.capacity import CapacityBlock, OnDemand, Reservation, Spot, eks_capacity_type
-from trainium_eks.model.config.node_groups import POOL_LABEL, NodeGroupConfig
+from trainium_eks.model.config.capacity import (
+    CapacityBlock,
+    OnDemand,
+    Reservation,
+    Spot,
+    block_times,
+    eks_capacity_type,
+)
+from trainium_eks.model.config.node_groups import NodeGroupConfig
+from trainium_eks.model.node_labels import POOL_LABEL
 from trainium_eks.model.sizing import addresses
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem
@@ -71,7 +79,8 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
     """A managed node group with a launch template made from the catalogue's entry of its type.
 
     Usable on a cluster made elsewhere. EFA interfaces, taints, labels, AMI, local disks and hugepages follow the type;
-    how EC2 provides the instances follows ``capacity``.
+    how EC2 provides the instances follows ``capacity``. With the times of a Capacity Block a scheduled action of Auto
+    Scaling starts its nodes.
     """
 
     node_group_name: pulumi.Output[str]
@@ -105,6 +114,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         self._instance = args.catalogue.find(args.instance_type)
         self._tags = {"Name": name, **args.tags}
         self._waits_for: list[pulumi.Resource] = list(args.wait_for)
+        self._now, self._block = versions.now(), block_times(args.capacity, self._instance)
 
         self._role_arn = self._make_role()
         self._interfaces = template.interfaces(self._instance, args.interface_layout)
@@ -113,6 +123,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         self._template = self._make_launch_template()
         self._node_group = self._make_node_group()
         tag_new_nodes(name, self._node_group, args.tags, parent=self)
+        self._schedule_block()
 
         self.node_group_name = self._node_group.node_group_name
         self.node_group_arn = self._node_group.arn
@@ -131,6 +142,11 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
         """Labels of the group's nodes, in addition to the labels of Kubernetes and EKS."""
         catalogue = self._args.catalogue.node_labels(self._args.instance_type)
         return {**catalogue, POOL_LABEL: self._args.name, **self._args.labels}
+
+    @property
+    def placement_group(self) -> Text | None:
+        """Name of the cluster placement group that the nodes start in, or None."""
+        return self._placement
 
     def _make_role(self) -> Text:
         """Return the ARN of the given role, or of a new role."""
@@ -221,7 +237,7 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
             scaling_config={
                 "min_size": args.min_size,
                 "max_size": args.max_size,
-                "desired_size": args.desired_size,
+                "desired_size": self._block.first_size(self._now) if self._block else args.desired_size,
             },
             # MINIMAL takes nodes down before it starts new ones: there is no spare accelerator to surge with.
             update_config={"max_unavailable": args.max_unavailable, "update_strategy": "MINIMAL"},
@@ -248,6 +264,24 @@ class AcceleratorNodeGroup(pulumi.ComponentResource):
                 custom_timeouts=pulumi.CustomTimeouts(create="30m", update="2h", delete="1h"),
             ),
         )
+
+    def _schedule_block(self) -> None:
+        """Make the scheduled actions of a Capacity Block that are still to come. Auto Scaling removes one that has run,
+        and refuses one in the past; so does the program, and the provider takes what is gone for deleted
+        (terraform-provider-aws, ``internal/service/autoscaling/schedule.go``). The action that EKS itself puts on the
+        group, "Amazon EKS Node Group Capacity Scaledown Before Reservation End", has another name."""
+        for action in self._block.actions(self._now) if self._block else ():
+            aws.autoscaling.Schedule(
+                f"{self._name}-block-{action.key}",
+                scheduled_action_name=f"capacity-block-{action.key}",
+                autoscaling_group_name=autoscaling_group(self._node_group),
+                start_time=formats.utc_text(action.at),
+                desired_capacity=action.nodes,
+                # The group's own bounds stay.
+                min_size=-1,
+                max_size=-1,
+                opts=pulumi.ResourceOptions(parent=self),
+            )
 
     def _template_version(self) -> pulumi.Output[str]:
         return self._template.latest_version.apply(str)

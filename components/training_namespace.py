@@ -15,7 +15,7 @@ from trainium_eks.model.config import namespaces
 from trainium_eks.model.config.namespaces import NamespaceConfig
 from trainium_eks.model.policies import admission, researchers
 from trainium_eks.model.policies.addon_policies import Statement, allow
-from trainium_eks.model.sizing import quotas
+from trainium_eks.model.sizing import block_times, quotas
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import LooseStr, StrictInt
 from trainium_eks.model.validation.problems import Problem
@@ -68,6 +68,9 @@ class TrainingNamespaceArgs(NamespaceConfig):
     """Instance type of nodes that other teams use, too, to the resources that pods can ask of one of them. Pods then
     take all devices of a node, or with ``partial_nodes`` a part of a node that the scheduler chooses, and the API
     server serves few of the team's requests at one time. Empty: there is no other team."""
+    block_ends: dict[str, str] = pydantic.Field(default_factory=dict)
+    """Node group to the end of its Capacity Block, RFC 3339; pods of trainings read it from a ConfigMap, and so follow
+    an extension."""
     volume_name: Text | None = None
     """Persistent volume of the shared file system that is reserved for this namespace; None for no claim."""
     volume_gib: StrictInt = 0
@@ -147,6 +150,13 @@ class TrainingNamespace(pulumi.ComponentResource):
         self._service_account = self._make_service_account()
         role = self._give_data_access() if self._buckets() else None
         claim = self._claim_volume(quota)
+        if args.block_ends:
+            k8s.core.v1.ConfigMap(
+                f"{self._name}-capacity-blocks",
+                metadata=self._metadata(block_times.ENDS_CONFIG_MAP),
+                data=dict(args.block_ends),
+                opts=self._within(),
+            )
 
         self.namespace = self._namespace.metadata["name"]
         self.service_account = self._service_account.metadata["name"]

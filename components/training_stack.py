@@ -12,9 +12,10 @@ from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config.autoscaling import served_groups
 from trainium_eks.model.config.capacity import CapacityBlock, Reservation
 from trainium_eks.model.config.namespaces import NamespaceConfig
-from trainium_eks.model.config.node_groups import POOL_LABEL, NodeGroupConfig
+from trainium_eks.model.config.node_groups import NodeGroupConfig
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.config.storage import FileSystemConfig
+from trainium_eks.model.node_labels import POOL_LABEL
 from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing import queues as queue_model
 
@@ -36,7 +37,6 @@ from .lustre_volumes import LustreVolumes
 from .managed_grafana import ManagedGrafana
 from .metrics_stack import MetricsStack
 from .neuron_addons import NeuronAddons
-from .sagemaker_endpoint import SageMakerEndpoint
 from .sagemaker_training import SageMakerTraining
 from .training_namespace import TrainingNamespace
 from .volcano_stack import VolcanoStack
@@ -281,6 +281,7 @@ class TrainingStack(pulumi.ComponentResource):
             queue_capability=dict(own),
             room=model.room(config),
             shared_nodes=model.shared_nodes(config, section),
+            block_ends={each.name: times["ends"] for each in config.node_groups if (times := _block_times(each))},
             volume_name=volumes.volume_name(section.name) if volumes else None,
             volume_gib=config.file_system.storage_capacity_gib if config.file_system else 0,
             volume_class=volumes.shared_class_name if volumes else "",
@@ -358,6 +359,9 @@ class TrainingStack(pulumi.ComponentResource):
             tags=base.tags,
             **linked,
         )
+        if config.sage_maker_endpoints:
+            # Here, not at the top: pulumi_aws.sagemaker takes as long to import as a tenth of all modules of a stack.
+            from .sagemaker_endpoint import SageMakerEndpoint
         for each in config.sage_maker_endpoints:
             base.make(
                 SageMakerEndpoint,
@@ -426,4 +430,15 @@ class TrainingStack(pulumi.ComponentResource):
             "labels": catalogue.node_labels(group.instance_type),
             "capacity": group.capacity.type,
             "reservation": group.capacity.id if isinstance(group.capacity, Reservation | CapacityBlock) else "",
+            "placementGroup": self._base.cluster.groups[group.name].placement_group or "",
+            "allOrNothing": group.all_or_nothing,
+            **_block_times(group),
         }
+
+
+def _block_times(group: NodeGroupConfig) -> dict[str, str]:
+    """Return the start and the end of a group's Capacity Block; empty where the config does not give them."""
+    capacity = group.capacity
+    if not isinstance(capacity, CapacityBlock) or not capacity.starts or not capacity.ends:
+        return {}
+    return {"starts": capacity.starts, "ends": capacity.ends}

@@ -21,6 +21,7 @@ PAGES = (
 )  # fmt: skip
 API = {
     "trainium_eks.client.team": [f"trainium_eks.client.team.{name}" for name in ("connect", "Team", "Job")],
+    "trainium_eks.client.capacity": [f"trainium_eks.client.{name}" for name in ("capacity", "capacity_purchase")],
     "trainium_eks.testing": ["trainium_eks.testing"],
     "trainium_workloads": [
         f"trainium_workloads.training.{name}" for name in ("loop", "task", "options", "backends", "refusal")

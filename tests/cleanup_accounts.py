@@ -135,6 +135,7 @@ def session():
     """A session whose clients get an empty answer for requests unknown to moto."""
     core = botocore.session.Session()
     keys = {"ec2.DescribePlacementGroups": "PlacementGroups", "fsx.DescribeDataRepositoryAssociations": "Associations"}
+    keys |= {"ec2.DescribeCapacityReservations": "CapacityReservations"}
     for event, key in keys.items():
         answer = (SimpleNamespace(status_code=200), {key: [], "ResponseMetadata": {"HTTPHeaders": {}}})
         core.register(f"before-call.{event}", lambda answer=answer, **_: answer)

@@ -26,6 +26,20 @@ OUTPUTS = {"names": ["a", "b"], "groups": [{"name": "g", "size": 1}], "empty": "
 POOL = SimpleNamespace(pool="cpu", minimum=0, maximum=4, instance_type="m7i.xlarge", by="Karpenter")
 
 
+BLOCKS = (
+    ("later", "trn1.32xlarge", "2027-01-11T11:30:00Z", "2027-01-14T11:30:00Z"),
+    ("now", "trn2.48xlarge", "2026-11-18T11:30:00Z", "2026-11-28T11:30:00Z"),
+    ("over", "trn2u.48xlarge", "2026-11-01T11:30:00Z", "2026-11-02T11:30:00Z"),
+)
+
+
+def dated(block):
+    name, type_, starts, ends = block
+    times = {"starts": starts, "ends": ends, "nodes": 4}
+    capacity = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zoneId": "usw2-az4", **times}
+    return {"name": name, "instanceType": type_, "capacity": capacity}
+
+
 def verdict(id_, status, *messages, severity="high", reason="", of=Status.FAIL):
     findings = tuple(Finding(of, f"urn::{index}", message) for index, message in enumerate(messages))
     return RuleResult(id_, f"Title of {id_}", severity, "", status, reason, findings)
@@ -65,6 +79,7 @@ def pages():
         "no faults": page(environment({"training": {"failuresPerNodeYear": 0}})),
         "no accelerators": page(without(made, "trn1")),
         "autoscaling": page(autoscaling=SimpleNamespace(pools=[POOL], limits=["none of a gang"])),
+        "Capacity Blocks": page(environment({"nodeGroups": [*map(dated, BLOCKS)]})),
         "rules that fail, are waived and are not judged": page(verdicts=VERDICTS + BROKEN),
         "an edge that costs time": page(waiting(made, "lustre", "control-plane")),
         "no change": against(made),

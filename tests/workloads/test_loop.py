@@ -140,10 +140,12 @@ def test_sigterm_saves_and_ends_with_143(gang):
     assert min(resumed.losses) == step + 1
 
 
-def test_ending_capacity_block_stops_the_training(gang):
-    ended = gang(TOY, "--output", "out", environment={"TRN_CAPACITY_ENDS": "2026-01-01T00:00:00Z"}, ranks=1, code=143)
-    assert list(ended.losses) == [1]
-    assert "the Capacity Block ends at 2026-01-01" in ended.out[0]
+def test_ending_capacity_block_stops_the_training(gang, tmp_path):
+    # That of an earlier block stops nothing; the script writes that of its own into the file in its first step.
+    block = {"TRN_CAPACITY_ENDS": "2026-01-01T00:00:00Z", "TRN_CAPACITY_FILE": str(tmp_path / "ends")}
+    ended = gang(TOY, "--output", "out", "--pause", 0.1, environment=block, ranks=1, code=143)
+    assert 0 < len(ended.losses) < 40
+    assert f"the Capacity Block ends at {(tmp_path / 'ends').read_text()}" in ended.out[0]
 
 
 def test_step_lines_and_tensorboard_curves_are_written(gang, tmp_path):

@@ -126,7 +126,7 @@ class Account:
                 return None
             raise
 
-    def pages(self, service: str, operation: str, key: str, **parameters: Json) -> list[Json]:
+    def pages(self, service: str, operation: str, key: str, *, region: str = "", **parameters: Json) -> list[Json]:
         """Return all items under a key of all pages of an answer. Raises as :meth:`call` does."""
 
         def read(client: Any) -> list[Json]:
@@ -135,7 +135,7 @@ class Account:
             pages = client.get_paginator(operation).paginate(**parameters)
             return [item for page in pages for item in page.get(key, ())]
 
-        return self._send(service, operation, read)
+        return self._send(service, operation, read, region)
 
     def pages_once(self, service: str, operation: str, key: str, **parameters: Json) -> list[Json]:
         """Return the items as :meth:`pages` does, read once for all callers of the operation."""

@@ -19,6 +19,7 @@ COMMANDS = {
     "check": Entry(
         "environment.check", "Ask AWS whether an `up` would succeed: quotas, capacity, rights.", ENVIRONMENT
     ),
+    "capacity": Entry("environment.capacity", "Show where to buy nodes for a run; buy and extend blocks.", ENVIRONMENT),
     "deploy": Entry("environment.deploy", "Run the real `pulumi`, after checks of tools and cost.", ENVIRONMENT),
     "doctor": Entry(
         "environment.doctor", "Name the faults of the stack, or of one job, with their remedies.", ENVIRONMENT

@@ -24,12 +24,24 @@ INTERRUPTED = 130
 TRACEBACK = "TRN_TRACEBACK"
 """Environment variable that shows the traceback of an error that no command has foreseen."""
 
-LOCAL_PACKAGES = frozenset({"boto3", "botocore", "cryptography", "filelock", "kubernetes", "psutil", "urllib3"})
+LOCAL_PACKAGES = frozenset({"boto3", "botocore", "cryptography", "filelock", "kubernetes", "psutil", "ruamel", "urllib3"})
 """Packages of the extra ``local``, by the names of their modules; the extra ``cli`` lacks them."""
 
 _LONGEST_SAID = 500
 _COMMANDS = (
-    *("acceptance", "cancel", "check", "comment", "deploy", "doctor", "fabric", "image", "jobs", "kubeconfig"),
+    *(
+        "acceptance",
+        "cancel",
+        "capacity",
+        "check",
+        "comment",
+        "deploy",
+        "doctor",
+        "fabric",
+        "image",
+        "jobs",
+        "kubeconfig",
+    ),
     *("local", "logs"),
     *("orphans", "plan", "predict", "profile", "scale", "secret", "serve", "stage"),
     *("status", "tensorboard", "train", "wait"),

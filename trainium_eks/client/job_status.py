@@ -22,7 +22,6 @@ from trainium_eks.jobs.watch.useful_time import JobFigures, measure_job
 from trainium_eks.kube import pod_text
 from trainium_eks.kube.cluster import Object, is_bound, is_running, name_of
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.kube.types import ObjectReference
 from trainium_eks.model.annotations import annotation
 
 LAST_LINES = 12
@@ -56,7 +55,7 @@ class JobStatus:
     measured: JobFigures | None = None
     """Its useful time; None where it is not known yet."""
     extended: tuple[str, str] | None = None
-    """The end of the block by EC2, RFC 3339, where its ranks know an earlier one, and the command that tells them."""
+    """The end of the block by EC2, RFC 3339, where its ranks know an earlier one, and what tells them."""
 
     @property
     def failed(self) -> bool:
@@ -132,19 +131,26 @@ def look(session: Session, name: str) -> JobStatus:
 
 
 def _block(session: Session, job: WatchedJob) -> tuple[str | None, tuple[str, str] | None]:
-    """Return the end of the job's Capacity Block as its ranks know it, and EC2's where that is another one, with the
-    command that tells the ranks."""
+    """Return the end of the job's Capacity Block as its ranks know it, and EC2's where that is another one, with what
+    tells the ranks: a command, or the stack's config."""
     noted, namespace = job.source["metadata"].get("annotations") or {}, session.namespace.name
     ends, block = noted.get(annotation("capacity-block-ends")), noted.get(annotation("capacity-block"))
-    if not block or job.ended is not None or session.is_local:
+    group = noted.get(annotation("capacity-block-group"), "")
+    if not block or job.ended is not None:
         return ends, None
+    # A group's next block is another one than at the submission.
+    block = next((each.reservation for each in session.outputs.node_groups if each.name == group), block)
+    place, key = capacity_block.kept_in(namespace, block, group)
     try:
-        kept = session.api.get(ObjectReference("v1", "ConfigMap", namespace, capacity_block.name(block)))
-        ends = str((kept or {}).get("data", {}).get(capacity_block.KEY) or ends)
-        present = Aws(session.outputs.region).capacity_ends(block)
+        ends = str((session.api.get(place) or {}).get("data", {}).get(key) or ends)
+        present = "" if session.is_local else Aws(session.outputs.region).capacity_ends(block)
     except ClusterError as error:
         notice(f"whether the Capacity Block was extended is not known: {error}")
         return ends, None
+    if not present or present == ends:
+        return ends, None
+    if group:
+        return ends, (present, f"set capacity.ends of {group} to it in the stack's config, and run pulumi up")
     values = f"--from-literal={capacity_block.KEY}={present} --dry-run=client -o yaml"
     tell = f"kubectl -n {namespace} create configmap {capacity_block.name(block)} {values} | kubectl apply -f -"
-    return ends, (present, tell) if present and present != ends else None
+    return ends, (present, tell)

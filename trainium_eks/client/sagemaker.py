@@ -1,27 +1,18 @@
-"""SageMaker's jobs of a team: planned, listed, followed, awaited. They need the stack's outputs and rights of AWS, and
+"""SageMaker's jobs of a team: listed, followed, awaited. They need the stack's outputs and rights of AWS, and
 no cluster."""
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from trainium_eks.client import train_facts
-from trainium_eks.client.cluster_access import find_stack
-from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.ending import EndedJob
 from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.logs import JobLog, LogOptions, PodLine, check_choice, since_of
 from trainium_eks.client.notices import notice
-from trainium_eks.client.session import Session, find_namespace
-from trainium_eks.client.submitting import read_options, request_of
-from trainium_eks.jobs.objects.options import TrainOptions
-from trainium_eks.jobs.sagemaker import job as sagemaker_job
-from trainium_eks.jobs.sagemaker.job import SageMakerJob
+from trainium_eks.client.session import Session
 from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.pod_text import printable
-from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
 
 LOOK_SECONDS = 5.0
 """Seconds between two reads of a job: SageMaker's requests are limited for the whole account."""
@@ -41,47 +32,6 @@ def stop(jobs: SageMakerJobs, job: SageMakerWork) -> EndedJob:
     if job.ended is None:
         jobs.stop(job)
     return EndedJob(job.name, 0, job.checkpoints, None, (), stopping=job.ended is None)
-
-
-def stack_of(cluster: ClusterOptions) -> tuple[StackOutputs, NamespaceOutput]:
-    """Return the outputs of a stack on AWS, and the team's namespace."""
-    source = find_stack(cluster.stack, cluster.outputs, cluster.directory)
-    if source.paths is not None:
-        raise UsageError("the local cloud has no SageMaker; --stack names a stack on AWS")
-    return source.outputs, find_namespace(source.outputs, cluster.namespace, cluster.outputs)
-
-
-@dataclass(frozen=True)
-class SageMakerSubmission:
-    """A training job that can be submitted to SageMaker, with the archive of its files; empty for none."""
-
-    made: SageMakerJob
-    archive: str
-
-
-class SageMakerTarget:
-    """SageMaker, in the account of a stack on AWS; needs no way to the cluster."""
-
-    def __init__(self, cluster: ClusterOptions) -> None:
-        self._outputs, self._namespace = stack_of(cluster)
-
-    def plan(self, options: TrainOptions) -> SageMakerSubmission:
-        """Return the job of the options, as :meth:`Team.plan`."""
-        options = read_options(options)
-        request, workspace, wrong = request_of(options)
-        image, no_image, _ = train_facts.registry_image(options.image, self._outputs)
-        made = sagemaker_job.plan(request, self._outputs, self._namespace, image, train_facts.unique())
-        problems = [*filter(None, (wrong, no_image)), *(made if isinstance(made, tuple) else ())]
-        if problems or isinstance(made, tuple):
-            raise UsageError("the job was not submitted", problems, spell=str)
-        return SageMakerSubmission(made, workspace.archive if workspace else "")
-
-    def create(self, submission: SageMakerSubmission) -> "ManagedJob":
-        """Submit the job."""
-        made = submission.made
-        service = SageMakerJobs(self._outputs.region, made.where, made.job.namespace)
-        service.submit(made, submission.archive)
-        return ManagedJob(service, made.job.name)
 
 
 def jobs_of(session: Session) -> SageMakerJobs | None:

@@ -9,6 +9,7 @@ from typing import Any
 from trainium_eks.client import sagemaker, train_facts
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import CommandError, UsageError
+from trainium_eks.client.sagemaker_target import stack_of
 from trainium_eks.client.serving import ModelRequest, meaning
 from trainium_eks.jobs.sagemaker import serving as requests
 from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
@@ -25,7 +26,7 @@ class SageMakerModels:
     """Models of a namespace at SageMaker."""
 
     def __init__(self, cluster: ClusterOptions) -> None:
-        self.outputs, self.namespace = sagemaker.stack_of(cluster)
+        self.outputs, self.namespace = stack_of(cluster)
         self.catalogue = planning.catalogue(self.outputs)
         where = self.outputs.sage_maker
         if where is None or not where.serving_types:

@@ -2,7 +2,7 @@
 
 import time
 
-from trainium_eks.aws.sessions import Aws, AwsError, NotAllowedError
+from trainium_eks.aws.sessions import Aws, AwsError
 from trainium_eks.client.failure import CommandError
 from trainium_eks.client.notices import Say, unrepeated
 from trainium_eks.client.session import Session
@@ -17,24 +17,6 @@ READY_SECONDS = 1800.0
 """Longest wait for nodes. An accelerator node is Ready some minutes after EC2 has it; EC2 may take longer."""
 
 LOOK_SECONDS = 10.0
-
-
-def for_gang(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> None:
-    """Scale up a group that has fewer nodes than a gang needs; do not wait for nodes on AWS, as the gang does.
-
-    A caller without permission gets a warning, and the job waits until an autoscaler or a user with permission scales
-    the group.
-    """
-    there = len(cluster_facts.nodes_of(session.api, group))
-    nodes = min(nodes, group.max_size)  # a gang of several UltraServers takes several groups
-    if there >= nodes:
-        return
-    say(cost(session, group, there, nodes))
-    try:
-        resize(session, group, nodes, say)
-    except NotAllowedError as error:
-        say(f"warning: {error}")
-        say(f"  The job waits for {plural(nodes, 'node')}: ask a user who may run `trn scale {group.name} {nodes}`.")
 
 
 def size_problems(group: NodeGroupOutput, nodes: int) -> list[Problem]:
@@ -77,6 +59,11 @@ def resize(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> No
         access.resize_group(paths, group.eks_name, nodes, planning.catalogue(session.outputs), say)
     else:
         Aws(session.outputs.region).scale(session.outputs.cluster_name, group.eks_name, nodes)
+    warn_of_config(group, nodes, say)
+
+
+def warn_of_config(group: NodeGroupOutput, nodes: int, say: Say) -> None:
+    """Print the size that the next update would give the group, where it is another one."""
     if group.desired_size is not None and group.desired_size != nodes:
         say(
             f"  The stack's config says {group.desired_size}: the next `up` sets it back. "
@@ -84,9 +71,11 @@ def resize(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> No
         )
 
 
-def await_nodes(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> None:
-    """Wait until the group has this many Ready nodes, and no more; else fail with the issues that EKS reports."""
-    deadline, issues, tell_news = time.monotonic() + READY_SECONDS, tuple[str, ...](), unrepeated(say)
+def await_nodes(session: Session, group: NodeGroupOutput, nodes: int, say: Say, seconds: float | None = None) -> None:
+    """Wait until the group has this many Ready nodes, and no more; else fail with the issues that EKS reports.
+    ``seconds``: the longest wait, by default :data:`READY_SECONDS`."""
+    seconds = READY_SECONDS if seconds is None else seconds
+    deadline, issues, tell_news = time.monotonic() + seconds, tuple[str, ...](), unrepeated(say)
     while True:
         found = cluster_facts.nodes_of(session.api, group)
         ready = sum(map(is_ready, found))
@@ -101,7 +90,7 @@ def await_nodes(session: Session, group: NodeGroupOutput, nodes: int, say: Say) 
                 or "EKS says nothing of it: `aws eks describe-nodegroup` and the group's Auto Scaling activities"
             )
             raise CommandError(
-                f"{group.name}: {ready} of {nodes} nodes are Ready after {READY_SECONDS:g} s",
+                f"{group.name}: {ready} of {nodes} nodes are Ready after {seconds:.0f} s",
                 detail=detail,
             )
         time.sleep(LOOK_SECONDS if not session.is_local else 0.2)

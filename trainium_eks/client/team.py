@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from trainium_eks.client import ending, kept_logs, reading, sagemaker, scaling, submitting, torchx
+from trainium_eks.client import ending, kept_logs, reading, sagemaker, submitting, torchx, whole_scaling
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.ending import EndedJob
 from trainium_eks.client.failure import CommandError, UsageError
@@ -97,11 +97,11 @@ class Team:
         except NoSuchKindError:
             raise CommandError(submitting.no_controller(job.form, session)) from None
         if job.options.scale:
-            scaling.for_gang(session, submission.group, job.nodes, say)
+            whole_scaling.for_gang(session, submission.group, job.nodes, say, job.options.all_or_nothing)
         reference = session.api.reference(objects[-1])
         if job.options.torchx:
             return Job(session, replace(reference, name=torchx.submit(job, session)))
-        if job.capacity_block:
+        if job.capacity_block and not job.capacity_group:
             # What is known now is also true for the jobs that run in the block already.
             session.api.apply(capacity_block.config_map(job.namespace, job.capacity_block, job.capacity_ends))
         submit(session.api, job, objects, submission.workspace.archive if submission.workspace else "", say)

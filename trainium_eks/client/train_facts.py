@@ -106,8 +106,10 @@ def _no_image(repository: str) -> Problem:
 def _capacity_ends(options: TrainOptions, session: Session) -> dict[str, str]:
     """Return the end of the group's Capacity Block by its reservation; nothing for other groups."""
     group = planning.find_group(session.outputs, options.group, options.instance_type)
-    if not isinstance(group, NodeGroupOutput) or group.capacity != "capacity-block" or session.is_local:
+    if not isinstance(group, NodeGroupOutput) or group.capacity != "capacity-block":
         return {}
+    if group.ends or session.is_local:
+        return {group.reservation: group.ends} if group.ends else {}
     try:
         return {group.reservation: Aws(session.outputs.region).capacity_ends(group.reservation)}
     except AwsError as error:

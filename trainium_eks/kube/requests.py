@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import urllib3
 import yaml
 
+from trainium_eks.kube import light_import
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.types import ApiError
 from trainium_eks.model.machine_faults import machine_fault
@@ -52,23 +53,19 @@ class Requests:
         kubeconfig."""
         if not kubeconfig.is_file():
             raise ClusterError(f"there is no kubeconfig {kubeconfig}: the local cloud makes it with `trn local up`")
-        # Here, not at the top: the client imports a thousand classes, which takes longer than a help text.
-        from kubernetes.client.api_client import ApiClient  # type: ignore[import-untyped]
-        from kubernetes.client.configuration import Configuration  # type: ignore[import-untyped]
-        from kubernetes.config import ConfigException, new_client_from_config  # type: ignore[import-untyped]
-
-        settings = Configuration()
+        make, configuration, config = light_import.api_client()
+        settings = configuration()
         settings.connection_pool_maxsize = 64
         settings.retries = False  # requests are repeated here, where it is known which may be
         settings.socket_options = _socket_options()
         try:
-            client = new_client_from_config(str(kubeconfig), client_configuration=settings, persist_config=False)
-        except (ConfigException, yaml.YAMLError, OSError, *MISSHAPEN) as error:
+            client = config.new_client_from_config(str(kubeconfig), client_configuration=settings, persist_config=False)
+        except (config.ConfigException, yaml.YAMLError, OSError, *MISSHAPEN) as error:
             why = machine_fault(error) or error
             raise ClusterError(f"the kubeconfig {kubeconfig} cannot be used: {why}") from error
         if _is_loopback(settings.host) and settings.proxy:
             settings.proxy = None  # of the environment; a proxy does not reach this machine's own loopback
-            client = ApiClient(configuration=settings)
+            client = make(configuration=settings)
         return cls(client, kubeconfig)
 
     @property

@@ -14,6 +14,7 @@ Annotation = Literal[
     "cache-key",
     "capacity-block",
     "capacity-block-ends",
+    "capacity-block-group",
     "launcher",
 ]
 

@@ -38,6 +38,15 @@ class NodeGroupOutput(ConfigModel):
     """How EC2 provides its instances."""
     reservation: str = ""
     """Its Capacity Block or reservation (``cr-…``), or empty."""
+    placement_group: str = ""
+    """Name of the cluster placement group of its nodes, or empty."""
+    all_or_nothing: StrictBool = False
+    """Whether ``trn scale`` and ``trn train`` scale it to all nodes or to none more."""
+    starts: str = ""
+    """Start of its Capacity Block by the config, RFC 3339; empty where the config does not say."""
+    ends: str = ""
+    """End of its Capacity Block by the config, RFC 3339, which each namespace has in the ConfigMap ``capacity-blocks``;
+    empty where the config does not say."""
 
 
 class NamespaceOutput(ConfigModel):

@@ -8,7 +8,7 @@ They may move in any release; ``tests/unit/plan/recording/test_sdk.py`` says whi
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -100,6 +100,24 @@ class Callbacks(_callbacks._CallbackServicer):
             answer.cancel()
 
 
+class _Outputs(set["asyncio.Future[object]"]):
+    """The Outputs that a program waits for at its end.
+
+    The SDK lists them, waits for any one, and begins anew: a time that grows with the square of their number. It is
+    given one task that waits for all of them, or for the first failure.
+    """
+
+    def __iter__(self) -> Iterator["asyncio.Future[object]"]:
+        if pending := tuple(super().__iter__()):
+            yield asyncio.ensure_future(_all(pending))
+
+
+async def _all(pending: Collection["asyncio.Future[object]"]) -> None:
+    done, _ = await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
+    for each in done:
+        await each
+
+
 class Program(Protocol):
     """The running program's attributes that the SDK reads."""
 
@@ -137,7 +155,7 @@ def enter(
             parallel=None,
             callbacks=callbacks,
             # Shared by all contexts unless replaced: outputs of an earlier program would be awaited here.
-            outputs=set(),
+            outputs=_Outputs(),
             lock=threading.Lock(),
             package_refs={},
             base_providers_by_ref={},

@@ -34,26 +34,37 @@ starts again elsewhere."""
 
 class Stopping:
     """Whether to stop. Made once, in the main thread, before the first step. ValueError: :data:`CAPACITY_ENDS` is no
-    time."""
+    time.
+
+    An end of which the margin had begun by then is that of an earlier block: from its drain on no pod starts on a
+    block's nodes, so a gang that goes on in the next block reads it and trains on. A later end counts.
+    """
 
     def __init__(self) -> None:
         self._signalled = False
-        self._told = os.environ.get(CAPACITY_ENDS, "")
+        self._margin = float(os.environ.get(CAPACITY_MARGIN) or MARGIN_SECONDS)
+        self._started = time.time()
+        self._ends, self._told = float("inf"), ""
         self._file, self._next_look = os.environ.get(CAPACITY_FILE, ""), 0.0
-        try:
-            self._ends = _seconds(self._told) if self._told else float("inf")
-        except ValueError:
-            message = f"{CAPACITY_ENDS} must be a time such as 2026-12-01T11:30:00Z, not {self._told!r}"
-            raise ValueError(message) from None
+        if told := os.environ.get(CAPACITY_ENDS, ""):
+            try:
+                self._take(told)
+            except ValueError:
+                message = f"{CAPACITY_ENDS} must be a time such as 2026-12-01T11:30:00Z, not {told!r}"
+                raise ValueError(message) from None
         signal.signal(signal.SIGTERM, self._on_signal)
+
+    def _take(self, text: str) -> None:
+        ends = _seconds(text)
+        if ends - self._margin > self._started:
+            self._ends, self._told = ends, text
 
     def _look(self) -> None:
         """Read the present end; a file that is not there, or holds no time, changes nothing."""
         if self._file and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + LOOK_SECONDS
             try:
-                text = Path(self._file).read_text(encoding="utf-8").strip()
-                self._ends, self._told = _seconds(text), text
+                self._take(Path(self._file).read_text(encoding="utf-8").strip())
             except (OSError, ValueError):
                 return
 
@@ -66,9 +77,7 @@ class Stopping:
         if self._signalled:
             return "SIGTERM"
         self._look()
-        if time.time() > self._ends - float(os.environ.get(CAPACITY_MARGIN) or MARGIN_SECONDS):
-            return f"the Capacity Block ends at {self._told}"
-        return ""
+        return f"the Capacity Block ends at {self._told}" if time.time() > self._ends - self._margin else ""
 
 
 def _seconds(text: str) -> float:

@@ -5,11 +5,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from cluster_snapshots import outputs
+from cluster_snapshots import group, outputs
 from training_jobs import job
 
 from trainium_eks.aws.sessions import GroupSize
-from trainium_eks.client import reading, scaling, submitting, team
+from trainium_eks.client import reading, scaling, submitting, team, train_facts, whole_scaling
 from trainium_eks.client.failure import CommandError, failure_of
 from trainium_eks.client.submitting import request_of
 from trainium_eks.jobs.objects.job import Program
@@ -100,7 +100,7 @@ def test_group_scales_to_the_limit_for_a_gang_of_several_groups(monkeypatch):
     sizes = []
     monkeypatch.setattr(scaling.cluster_facts, "nodes_of", lambda *_: [{}])
     monkeypatch.setattr(scaling, "resize", lambda _session, _group, nodes, _say: sizes.append(nodes))
-    scaling.for_gang(SimpleNamespace(api=None, is_local=True, outputs=outputs()), GROUP, 8, print)
+    whole_scaling.for_gang(SimpleNamespace(api=None, is_local=True, outputs=outputs()), GROUP, 8, print, None)
     assert sizes == [4]
 
 
@@ -122,16 +122,35 @@ def test_scaling_waits_for_its_nodes_and_reports_eks_issues_once(monkeypatch):
     assert (failed.value.detail, clock[0]) == ("no capacity", 3 * scaling.LOOK_SECONDS + 1810)
 
 
+def test_group_of_a_coming_block_is_not_scaled_for_a_gang(monkeypatch):
+    said = []
+    coming = GROUP.model_copy(update={"starts": "2999-01-11T11:30:00Z"})
+    whole_scaling.for_gang(None, coming, 2, said.append, None)
+    assert said == ["g gets its nodes when its Capacity Block starts, at 2999-01-11T11:30:00Z; the job waits for them."]
+    monkeypatch.setattr(scaling.cluster_facts, "nodes_of", lambda *_: [{}, {}])
+    began = GROUP.model_copy(update={"starts": "2026-01-11T11:30:00Z"})
+    whole_scaling.for_gang(SimpleNamespace(api=None), began, 2, said.append, None)
+    assert len(said) == 1
+
+
+def test_end_of_a_block_is_the_configs_else_ec2s(monkeypatch):
+    monkeypatch.setattr(train_facts.Aws, "capacity_ends", lambda _, reservation: f"EC2's of {reservation}")
+    block = {**group("b", "aws.amazon.com/neuron", 0, 0), "capacity": "capacity-block", "reservation": "cr-1"}
+    for is_local, ends, known in ((False, "", "EC2's of cr-1"), (False, "E", "E"), (True, "E", "E"), (True, "", None)):
+        session = SimpleNamespace(is_local=is_local, outputs=outputs(nodeGroups=[{**block, "ends": ends}]))
+        assert train_facts._capacity_ends(TrainOptions(), session).get("cr-1") == known
+
+
 def test_submission_into_a_block_updates_its_end_for_running_jobs(monkeypatch):
     applied, submitted = [], []
     monkeypatch.setattr(team, "validate", lambda *_: None)
     monkeypatch.setattr(team, "submit", lambda *given: submitted.append(given))
     session = SimpleNamespace(api=SimpleNamespace(apply=applied.append, reference=lambda made: made))
-    for block in ("", "cr-1"):
+    for block, of_stack in (("", ""), ("cr-1", ""), ("cr-2", "a group whose end the stack keeps")):
         ends, options = block and "2026-12-01T11:30:00Z", TrainOptions(scale=False)
-        made = job(capacity_ends=ends, capacity_block=block, options=options)
+        made = job(capacity_ends=ends, capacity_block=block, capacity_group=of_stack, options=options)
         team.Team(session).create(Submission(made, GROUP))
     assert [(each["metadata"]["name"], each["data"]) for each in applied] == [
         ("capacity-block-cr-1", {"ends": "2026-12-01T11:30:00Z"})
     ]
-    assert len(submitted) == 2
+    assert len(submitted) == 3

@@ -2,6 +2,7 @@ import base64
 import email
 import subprocess
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 from dry_run import planned_alike
@@ -13,7 +14,7 @@ from components._user_data import is_large_lustre_client, logical_core_setting
 from components.node_group import AcceleratorNodeGroup
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.model.node_labels import POOL_LABEL
 
 ACCELERATED = tuple(name for name, kind in CATALOGUE.items() if kind.family != "cpu")
 WIRING = LEAST["AcceleratorNodeGroup"]
@@ -164,3 +165,29 @@ def test_name_too_long_for_eks_is_refused(record):
     with pytest.raises(ArgumentError, match="shorter name"):
         record(lambda: AcceleratorNodeGroup("g" * 50, WIRING))
     assert group(record(lambda: AcceleratorNodeGroup("g" * 49, WIRING)))
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "size", "actions"),
+    [
+        ("trn1.32xlarge", "2027-01-11T11:27:59", 0, {"start": ("2027-01-11T11:30:00Z", 4)}),
+        # Auto Scaling would refuse the action by the time that it is asked.
+        ("trn1.32xlarge", "2027-01-11T11:28:00", 4, {}),
+        ("trn1.32xlarge", "2027-01-14T10:49:59", 4, {}),
+        ("trn1.32xlarge", "2027-01-14T10:50:00", 0, {}),
+        ("trn2u.48xlarge", "2026-12-01T00:00:00", 0,
+         {"start": ("2027-01-11T11:30:00Z", 4), "drain": ("2027-01-14T10:15:00Z", 0)}),
+        ("trn2u.48xlarge", "2027-01-13T00:00:00", 4, {"drain": ("2027-01-14T10:15:00Z", 0)}),
+        ("trn2u.48xlarge", "2027-01-14T10:15:00", 0, {}),
+    ],
+)  # fmt: skip
+def test_block_is_scheduled_as_long_as_its_moments_are_ahead(record, monkeypatch, name, now, size, actions):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(int(datetime.fromisoformat(f"{now}Z").timestamp())))
+    region, zone = ("ap-south-2", "aps2-az1") if name == "trn2u.48xlarge" else ("us-west-2", "usw2-az4")
+    block = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zone_id": zone, "nodes": 4}
+    block |= {"starts": "2027-01-11T11:30:00Z", "ends": "2027-01-14T11:30:00Z"}
+    graph = built(record, name, region=region, capacity=block, max_size=4, desired_size=0, ignore_desired_size=True)
+    assert group(graph).inputs["scalingConfig"]["desiredSize"] == size
+    made = {each.name.removeprefix("g-block-"): each.inputs for each in of_kind(graph, "Schedule")}
+    assert {key: (each["startTime"], each["desiredCapacity"]) for key, each in made.items()} == actions
+    assert all((each["minSize"], each["maxSize"]) == (-1, -1) for each in made.values())

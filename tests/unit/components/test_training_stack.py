@@ -8,7 +8,7 @@ from unit.components.parts import IAM_ROLE, STACK, of_kind, one, recorder, relea
 
 from components import ArgumentError, TrainingStack, read_config
 from trainium_eks.model.config import node_groups
-from trainium_eks.model.outputs import SageMakerOutput
+from trainium_eks.model.outputs import NodeGroupOutput, SageMakerOutput
 
 ZONE, BOUNDARY = "usw2-az4", "arn:aws:iam::111122223333:policy/trn-boundary"
 built = recorder(TrainingStack, "trn-dev", STACK)
@@ -133,10 +133,34 @@ def test_idle_guard_removes_only_hourly_nodes_of_unmanaged_size(record):
     # The tools get no size that is managed elsewhere.
     sizes = {each["name"]: each["desiredSize"] for each in graph.outputs["nodeGroups"]}
     assert sizes == {"fixed": 1, "scaled": None, "block": None}
+    placed = {each["name"]: bool(each["placementGroup"]) for each in graph.outputs["nodeGroups"]}
+    assert placed == {"fixed": True, "scaled": True, "block": False}
     runs = one(graph, "CronJob").inputs["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     told = next(each["value"] for each in runs["initContainers"][0]["env"] if each["name"] == "SETTINGS")
     guarded = json.loads(told)["groups"].values()
     assert sorted((each["minimum"], each["removes"]) for each in guarded) == [(0, False), (0, False), (1, True)]
+
+
+def test_end_of_a_block_reaches_each_namespace_and_the_outputs(record):
+    block = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zone_id": ZONE}
+    times = {"starts": "2027-01-11T11:30:00Z", "ends": "2027-01-14T11:30:00Z", "nodes": 1}
+    one_of = {"instance_type": "trn1.32xlarge", "ignore_desired_size": True}
+    groups = [
+        {**one_of, "name": "dated", "capacity": {**block, **times}},
+        {**one_of, "name": "other", "capacity": block},
+    ]
+    users = {"training": 1001, "research": 1002}
+    teams = [{"name": name, "queues": ["test"], "training_user_id": user} for name, user in users.items()]
+
+    def program():
+        stack = TrainingStack("trn-dev", {**STACK, "node_groups": groups, "namespaces": teams})
+        pulumi.export("nodeGroups", stack.exports()["nodeGroups"])
+
+    graph = record(program)
+    kept = [each.inputs for each in of_kind(graph, "ConfigMap") if each.name.endswith("capacity-blocks")]
+    assert {each["metadata"]["namespace"] for each in kept} == {"training", "research"}
+    assert [each["data"] for each in kept] == [{"dated": times["ends"]}] * 2
+    assert [NodeGroupOutput.model_validate(each).ends for each in graph.outputs["nodeGroups"]] == [times["ends"], ""]
 
 
 def test_hypernode_controller_knows_ultraservers_of_its_groups(record):

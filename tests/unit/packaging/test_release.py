@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 CLI, LOCAL = ({Requirement(each).name for each in PROJECT["optional-dependencies"][name]} for name in ("cli", "local"))
-LOCAL = LOCAL - {"trainium-eks"} | {"botocore", "urllib3"}
+LOCAL = LOCAL - {"trainium-eks", "ruamel-yaml"} | {"botocore", "ruamel", "urllib3"}
 
 _SPEC = importlib.util.spec_from_file_location("release_notes", ROOT / ".ci" / "release_notes.py")
 release_notes = importlib.util.module_from_spec(_SPEC)

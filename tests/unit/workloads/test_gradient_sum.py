@@ -92,32 +92,62 @@ def test_gradient_sum_is_exported_as_a_metric(monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_sigterm_and_an_ending_capacity_block_stop_the_training(monkeypatch, tmp_path):
-    def ends_in(minutes):
-        when = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=minutes)
-        monkeypatch.setenv(CAPACITY_ENDS, when.strftime("%Y-%m-%dT%H:%M:%SZ"))
-        return Stopping()
+class Clock:
+    """Time that passes when a test says so."""
 
-    stopping = ends_in(41)
+    def __init__(self, text):
+        self.now = datetime.datetime.fromisoformat(text).timestamp()
+
+    def time(self):
+        return self.now
+
+    monotonic = time
+
+
+@pytest.fixture
+def clock(monkeypatch, tmp_path):
+    """The clock of requests to stop, 41 minutes before a block ends; the file with its end is named, and not there."""
+    monkeypatch.setenv(CAPACITY_FILE, str(tmp_path / "ends"))
+    monkeypatch.setattr(stopping_module, "time", made := Clock("2027-01-14T10:49:00Z"))
+    return made
+
+
+def test_sigterm_and_an_ending_capacity_block_stop_the_training(monkeypatch, clock, tmp_path):
+    monkeypatch.setenv(CAPACITY_ENDS, "2027-01-14T11:30:00Z")
+    stopping = Stopping()
     assert stopping.reason == ""
     os.kill(os.getpid(), signal.SIGTERM)
     assert stopping.reason == "SIGTERM"
-    assert ends_in(39).reason.startswith("the Capacity Block ends at 20")
-    monkeypatch.setenv(CAPACITY_MARGIN, "4200")
-    assert [bool(ends_in(minutes).reason) for minutes in (71, 69)] == [False, True], "in a block of UltraServers"
+    stopping = Stopping()
+    clock.now += 61
+    assert stopping.reason == "the Capacity Block ends at 2027-01-14T11:30:00Z", "no file yet"
     # A block that is extended while the training runs: the file follows, and wins as soon as it says when.
-    file = tmp_path / "ends"
-    monkeypatch.setenv(CAPACITY_FILE, str(file))
-    monkeypatch.setattr(stopping_module, "LOOK_SECONDS", 0)
-    extended = ends_in(69)
-    assert extended.reason, "no file yet"
-    for text, stops in (("soon", True), ("2099-01-01T11:30:00Z\n", False), ("2026-01-01T11:30:00Z", True), ("", True)):
-        file.write_text(text)
-        assert bool(extended.reason) == stops
-    assert extended.reason == "the Capacity Block ends at 2026-01-01T11:30:00Z"
-    monkeypatch.delenv(CAPACITY_FILE)
-    monkeypatch.delenv(CAPACITY_ENDS)
-    assert Stopping().reason == ""
+    for text, stops in (
+        ("soon", True),
+        ("2027-01-15T11:30:00Z\n", False),
+        ("2027-01-14T11:31:30Z", False),
+        ("", False),
+    ):
+        (tmp_path / "ends").write_text(text)
+        clock.now += stopping_module.LOOK_SECONDS
+        assert bool(stopping.reason) == stops
+    clock.now += 60
+    assert stopping.reason == "the Capacity Block ends at 2027-01-14T11:31:30Z"
     monkeypatch.setenv(CAPACITY_ENDS, "tomorrow")
     with pytest.raises(ValueError, match=r"TRN_CAPACITY_ENDS must be a time such as .* not 'tomorrow'"):
         Stopping()
+
+
+@pytest.mark.parametrize(("margin", "minutes"), [("", 40), ("4200", 70)])
+def test_end_of_an_earlier_block_stops_no_training_of_the_next(monkeypatch, clock, tmp_path, margin, minutes):
+    monkeypatch.setenv(CAPACITY_MARGIN, margin)
+    monkeypatch.setenv(CAPACITY_ENDS, "2027-01-14T11:30:00Z")
+    clock.now += 41 * 60 - minutes * 60
+    restarted = Stopping()
+    clock.now += 1
+    assert restarted.reason == "", "no pod starts on the block's nodes from its drain on"
+    (tmp_path / "ends").write_text("2027-01-15T11:30:00Z")
+    clock.now += 86_400 - 2
+    assert restarted.reason == ""
+    clock.now += 2
+    assert restarted.reason == "the Capacity Block ends at 2027-01-15T11:30:00Z"

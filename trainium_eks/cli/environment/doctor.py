@@ -1,5 +1,6 @@
 """``trn doctor``: the checks and faults of a stack or a job, the pages of faults and alerts, and the firing alerts."""
 
+import sys
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -62,6 +63,8 @@ def doctor(
 
 def _examined(cluster: ClusterOptions, name: str, wait: float, *, everything: bool) -> Report:
     """Show the findings, after the last repetition."""
+    if sys.stderr.isatty():
+        notice(f"reading {name or cluster.stack or 'the stack'} and its cluster")
     report = examine.until_well(lambda: examine.diagnosis(cluster, name), wait, notice)
     if cluster.as_json:
         output.write_json(report.to_json())

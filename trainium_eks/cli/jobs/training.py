@@ -19,7 +19,8 @@ from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, as_typed
 from trainium_eks.client.logs import LogOptions
 from trainium_eks.client.notices import say
-from trainium_eks.client.sagemaker import ManagedJob, SageMakerTarget
+from trainium_eks.client.sagemaker import ManagedJob
+from trainium_eks.client.sagemaker_target import SageMakerTarget
 from trainium_eks.client.team import Job, Team, open_team
 from trainium_eks.jobs.objects import volcano_job
 from trainium_eks.jobs.objects.job import TrainingJob

@@ -10,11 +10,13 @@ from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.cli.shared.durations import duration
 from trainium_eks.cli.shared.markdown import Markdown
 from trainium_eks.cli.shared.plan_report import Plan
+from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.prices import HOURS_PER_MONTH
 from trainium_eks.model.config.waivers import PLACEHOLDER
 from trainium_eks.model.validation.problems import config_set, plural
 from trainium_eks.operate.review.scrubbing import WINDOW, Scrubber
 from trainium_eks.operate.review.words import Words, short_type, table
+from trainium_eks.plan.blocks import PlannedBlock
 from trainium_eks.plan.cost import ComponentCost, Cost
 from trainium_eks.plan.goodput import Gang, Training
 from trainium_eks.plan.graph import STACK_TYPE, Graph, Resource
@@ -50,7 +52,9 @@ def page(plan: Plan) -> str:
     """Return the plan, part by part. A comparison replaces the tree, which is much longer."""
     parts = [_header(plan.graph)]
     parts += [_resources(plan.graph), outputs(plan.graph)] if plan.review is None else [_changes(plan.review)]
-    parts += [_kubernetes_api(plan), _cost(plan), _training(plan.training), _autoscaling(plan), _time_to_ready(plan)]
+    parts += [_kubernetes_api(plan), _cost(plan), _training(plan.training), _autoscaling(plan)]
+    parts += [_blocks(plan.blocks)] if plan.blocks else []
+    parts += [_time_to_ready(plan)]
     parts += [_rules(plan), _verdict(plan)]
     return "\n".join(line for part in parts for line in (*part, ""))
 
@@ -269,6 +273,23 @@ def _autoscaling(plan: Plan) -> Lines:
         size = f"{pool.minimum} to {pool.maximum} × {pool.instance_type}"
         yield f"- {WORDS.sentence(pool.pool)}: {WORDS.sentence(size)}, by {pool.by}"
     yield from (f"- {limit}" for limit in plan.autoscaling.limits)
+
+
+def _blocks(blocks: Sequence[PlannedBlock]) -> Lines:
+    """Yield the calendar of Capacity Blocks, and what the ones that have begun need."""
+    rows = []
+    for each in blocks:
+        times = each.times
+        moments = (f"{moment:%Y-%m-%d %H:%M}" for moment in (times.starts, times.drains, times.ends))
+        nodes = WORDS.sentence(f"{times.nodes} × {each.instance_type}")
+        rows.append((WORDS.sentence(each.group), nodes, *moments, "?" if each.usd is None else f"${each.usd:,.0f}"))
+    yield "**Capacity Blocks** (UTC)\n"
+    yield from table(("group", "nodes", "starts", "drained", "ends", "price"), rows, right=1)
+    for each in blocks:
+        if each.has_begun and each.times.drains > versions.now():
+            scale = WORDS.code(f"trn scale {each.group} {each.times.nodes}")
+            group = WORDS.sentence(each.group)
+            yield f"The block of {group} has begun: a new group starts with its nodes, an empty one by {scale}."
 
 
 _CHAINS = {"cluster": "cluster", "fileSystem": "file system"}

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from trainium_eks import whole_file
 from trainium_eks.client.failure import UsageError
-from trainium_eks.plan import autoscaling, cost, goodput, rules, timeline
+from trainium_eks.plan import autoscaling, blocks, cost, goodput, rules, timeline
 from trainium_eks.plan.autoscaling import Autoscaling
+from trainium_eks.plan.blocks import PlannedBlock
 from trainium_eks.plan.cost import Cost
 from trainium_eks.plan.goodput import Training
 from trainium_eks.plan.graph import Graph
@@ -34,6 +35,8 @@ class Plan:
     """Expected goodput of gangs; None where it has no accelerator nodes, or nothing to save on."""
     autoscaling: Autoscaling | None = None
     """Pools that scale automatically; None without such a pool."""
+    blocks: tuple[PlannedBlock, ...] = ()
+    """Capacity Blocks with their times, by start."""
     endpoints: tuple[Endpoint, ...] = ()
     """From where the Kubernetes API is reached, by cluster."""
     review: "Review | None" = None
@@ -58,6 +61,8 @@ class Plan:
         data["cost"] = self.cost.to_json()
         data["training"] = self.training.to_json() if self.training else None
         data["autoscaling"] = self.autoscaling.to_json() if self.autoscaling else None
+        if self.blocks:
+            data["capacityBlocks"] = [block.to_json() for block in self.blocks]
         data["kubernetesApi"] = [endpoint.to_json() for endpoint in self.endpoints]
         data["notSimulated"] = [resource.urn for resource in self.graph.not_simulated]
         data["timeToReady"] = _time_json(self.timeline)
@@ -87,6 +92,7 @@ def make(graph: Graph) -> Plan:
         verdicts,
         goodput.expect(graph),
         autoscaling.read(graph),
+        blocks=blocks.calendar(graph),
         endpoints=tuple(endpoints(graph)),
     )
 

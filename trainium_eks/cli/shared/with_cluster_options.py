@@ -4,7 +4,7 @@ with an :class:`~trainium_eks.jobs.objects.options.Option`."""
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, get_args
@@ -90,7 +90,7 @@ def _parameter(field: Field[Any]) -> inspect.Parameter:
     """Return an option as typer reads it: words of a ``Literal`` as text, which the command checks itself."""
     kind, option = get_args(field.type)
     assert isinstance(option, Option), f"{field.name} has no Option"
-    default = field.default
+    default = inspect.Parameter.empty if field.default is MISSING else field.default
     if words(kind):
         kind = str | None if NoneType in get_args(kind) else str
     if default == ():

@@ -40,7 +40,7 @@ def _ours(job: TrainingJob) -> dict[str, str]:
     if job.capacity_ends:
         found["TRN_CAPACITY_ENDS"] = job.capacity_ends
         if job.capacity_block:
-            found["TRN_CAPACITY_FILE"] = f"{capacity_block.DIRECTORY}/{capacity_block.KEY}"
+            found["TRN_CAPACITY_FILE"] = f"{capacity_block.DIRECTORY}/{job.capacity_group or capacity_block.KEY}"
         if job.instance.ultraserver_nodes:
             found["TRN_CAPACITY_MARGIN"] = str(_ULTRASERVER_MARGIN_SECONDS)
     return found

@@ -130,6 +130,8 @@ class TrainingJob:
     """End of the nodes' Capacity Block, RFC 3339; empty for never."""
     capacity_block: str = ""
     """Its reservation (``cr-…``): an extended block keeps it, and has a later end; empty without an end."""
+    capacity_group: str = ""
+    """The node group, where the stack keeps the end of its block in a ConfigMap; empty where each job does."""
 
     @property
     def world_size(self) -> int:

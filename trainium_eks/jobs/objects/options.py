@@ -119,6 +119,12 @@ class TrainOptions:
     scale: Annotated[bool, _where("--scale/--no-scale", "Scale up the node group if it is smaller than the gang.")] = (
         True
     )
+    all_or_nothing: Annotated[
+        bool | None,
+        _where("--all-or-nothing/--no-all-or-nothing", "Scale to all nodes or none; default: the group's."),
+    ] = None
+    """The command reserves all missing nodes, waits until they are Ready, and only then submits the job
+    ([Scaling](autoscaling.md#all-nodes-or-none))."""
 
     precision: Annotated[
         str,

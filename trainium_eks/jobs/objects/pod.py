@@ -86,7 +86,7 @@ def complete_pod(pod: dict[str, Any], job: TrainingJob) -> None:
     if job.options.track_secret:
         container["env"] += tracking_variables(job.options.track_secret, job.env)
     if job.capacity_block:
-        capacity_block.add_volume(spec, job.capacity_block)
+        capacity_block.add_volume(spec, job.capacity_block, job.capacity_group)
     if job.has_workspace:
         _add_workspace(spec, job)
 
@@ -141,6 +141,7 @@ def annotations(job: TrainingJob) -> dict[str, str]:
         "cache-key": job.cache.key if job.cache else "",
         "capacity-block": job.capacity_block,
         "capacity-block-ends": job.capacity_ends,
+        "capacity-block-group": job.capacity_group,
     }
     return {annotation(name): value for name, value in found.items() if value}
 

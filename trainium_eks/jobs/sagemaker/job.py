@@ -39,7 +39,7 @@ SPOT_CHECKPOINT_SECONDS = 600.0
 _CHANNEL = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _ONLY_ON_EKS = (
     *("group", "queue", "priority", "topology", "data", "hf_secret", "cache_set", "precompile"),
-    *("kind", "torchx", "rendezvous", "grace", "track_secret"),
+    *("kind", "torchx", "rendezvous", "grace", "track_secret", "all_or_nothing"),
 )
 
 _INSTEAD = {"data": "a channel brings data: --channel NAME=SOURCE", "group": "name the type: --instance-type"}

@@ -10,9 +10,9 @@ from trainium_eks.jobs.objects.job import C10D, PRECISIONS, TrainingJob
 from trainium_eks.jobs.submit import saving
 from trainium_eks.jobs.submit.examples import EXAMPLES, example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest
+from trainium_eks.model.node_labels import EC2_TOPOLOGY_LABELS, WITHIN_ULTRASERVER
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
 from trainium_eks.model.validation.problems import Problem, Severity, nearest, nearest_number, plural
-from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, WITHIN_ULTRASERVER
 
 MOST_CPU_RANKS = 1024
 """Ranks on a node without accelerators: far more than its processors."""
@@ -115,6 +115,9 @@ def _size_problems(
         reason = f"{group.name} has at most {plural(group.max_size, 'node')}"
         fix = f"or raise `maxSize` of {group.name} in the stack's config"
         yield Problem("--nodes", reason, fix, value=job.nodes, good=most or None)
+    if request.all_or_nothing and (group.capacity != "on-demand" or not request.scale):
+        capacity = f"it reserves On-Demand capacity alone, and that of {group.name} is {group.capacity}"
+        yield Problem("--all-or-nothing", capacity if request.scale else "--no-scale scales nothing", "leave one out")
     yield from _rank_problems(job)
     if instance.accelerator.startswith("Inferentia"):
         reason = f"{instance.name} is for inference; PyTorch on Neuron trains on Trainium alone"

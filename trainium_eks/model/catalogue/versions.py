@@ -40,12 +40,18 @@ class Support:
         return today() > datetime.date.fromisoformat(self.extended_end)
 
 
-def today() -> datetime.date:
-    """Return the day for all support dates: today in UTC, or the day of ``SOURCE_DATE_EPOCH``, which makes builds and
-    tests repeatable (reproducible-builds.org)."""
+def now() -> datetime.datetime:
+    """Return the moment for all dates: now in UTC, or that of ``SOURCE_DATE_EPOCH``, which makes builds and tests
+    repeatable (reproducible-builds.org)."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    now = datetime.datetime.now(datetime.UTC)
-    return (datetime.datetime.fromtimestamp(int(epoch), datetime.UTC) if epoch.isdigit() else now).date()
+    if epoch.isdigit():
+        return datetime.datetime.fromtimestamp(int(epoch), datetime.UTC)
+    return datetime.datetime.now(datetime.UTC)
+
+
+def today() -> datetime.date:
+    """Return the day of :func:`now`, for all support dates."""
+    return now().date()
 
 
 KUBERNETES_STANDARD_SUPPORT: Mapping[str, Support] = MappingProxyType(

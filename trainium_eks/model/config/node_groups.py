@@ -13,6 +13,7 @@ from trainium_eks.model.config import capacity as capacities
 from trainium_eks.model.config.capacity import Capacity, CapacityBlock, OnDemand, Reservation
 from trainium_eks.model.config.cluster import size_problems
 from trainium_eks.model.config.network import zone_problems
+from trainium_eks.model.node_labels import POOL_LABEL
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, LooseStr, OutputText, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
@@ -23,10 +24,6 @@ ROOT_THROUGHPUT_MIBPS = 500
 3000 IOPS that gp3 starts with carry up to 750."""
 
 _RELEASE = re.compile(r"(?P<minor>1\.[0-9]+)\.[0-9]+-(?P<date>[0-9]{8})")
-
-POOL_LABEL = "trainium-eks/pool"
-"""Node label with the group's name in the stack: EKS' own label carries the generated name, which changes."""
-
 
 _Count = Annotated[StrictInt | None, Bounds(1, unit="nodes")]
 _Percent = Annotated[StrictInt | None, Bounds(1, 100, "%")]
@@ -77,7 +74,8 @@ class NodeGroupConfig(ConfigModel):
     """Number of nodes. With ``ignore_desired_size`` only at first."""
     capacity: Capacity = OnDemand()
     """How EC2 provides the instances: ``{type: on-demand}``, ``{type: spot}``,
-    ``{type: reservation, id: cr-…, zoneId: usw2-az4}`` or ``{type: capacity-block, id: cr-…, zoneId: usw2-az4}``."""
+    ``{type: reservation, id: cr-…, zoneId: usw2-az4}`` or ``{type: capacity-block, id: cr-…, zoneId: usw2-az4}``, which
+    with the block's ``starts``, ``ends`` and ``nodes`` grows by itself when the block starts."""
     zone_id: str | None = None
     """Zone of the nodes. Unset: the capacity's zone, else the network's accelerator zone."""
     interface_layout: Literal["catalogue", "efa-only", "ena", "efa"] = "catalogue"
@@ -99,6 +97,9 @@ class NodeGroupConfig(ConfigModel):
     """Bounds of the repair of broken nodes."""
     ignore_desired_size: StrictBool = False
     """True leaves ``desired_size`` to an autoscaler or to manual scaling: later changes to it here are ignored."""
+    all_or_nothing: StrictBool = False
+    """True lets ``trn scale`` and ``trn train`` start all missing nodes or none, by a short reservation; On-Demand
+    capacity alone (docs/autoscaling.md)."""
     hugepages_2mi: Annotated[StrictInt | None, Bounds(0, unit="pages")] = None
     """2 MiB hugepages that user data reserves on each node. Unset: the catalogue's number (0 on Trainium)."""
     install_lustre_client: StrictBool | None = None
@@ -125,17 +126,36 @@ def validate(
     instance = catalogue.get(group.instance_type)
     found = formats.derived_name("name", group.name)
     found += _type_problems(group, instance, catalogue)
-    found += size_problems(group.min_size, group.max_size, group.desired_size)
+    sizes = size_problems(group.min_size, group.max_size, group.desired_size)
+    found += sizes or _block_problems(group)
     found += _ultraserver_problems(group, instance)
     found += under("capacity", capacities.validate(group.capacity, region=region, instance=instance))
     found += own_zone_problems(group, instance, region)
     found += _layout_problems(group, instance, vpc_cni_version)
     found += _placement_problems(group)
+    found += _whole_problems(group)
     found += formats.labels("labels", group.labels)
     found += _own_label_problems(group, instance, catalogue)
     found += _hugepage_problems(group, instance)
     found += under("node_repair", _repair_problems(group.node_repair))
     found += _release_problems(group, kubernetes_version)
+    return found
+
+
+def _block_problems(group: NodeGroupConfig) -> list[Problem]:
+    """Return what keeps a group from growing by itself when its Capacity Block starts."""
+    nodes = group.capacity.nodes if isinstance(group.capacity, CapacityBlock) else None
+    if nodes is None:
+        return []
+    reason = "the group has no node before its Capacity Block starts and after it ends"
+    sizes = {"min_size": group.min_size, "desired_size": group.desired_size}
+    found = [Problem(name, reason, value=size, good=0) for name, size in sizes.items() if size]
+    if not group.ignore_desired_size:
+        reason = "a scheduled action sets the number of nodes, and the next `pulumi up` would set it back"
+        found.append(Problem("ignore_desired_size", reason, value=False, good=True))
+    if nodes > group.max_size:
+        reason = f"{nodes} nodes start with its Capacity Block"
+        found.append(Problem("max_size", reason, value=group.max_size, good=nodes))
     return found
 
 
@@ -166,7 +186,24 @@ def of_one_cluster(groups: Sequence[NodeGroupConfig]) -> list[Problem]:
         if group.name in OWN_GROUPS:
             reason = "the stack's own CPU nodes have a group of this name"
             found.append(Problem(f"[{index}].name", reason, "choose another name", value=group.name))
-    return found + reservation_problems(reservation_uses(groups))
+    return found + reservation_problems(reservation_uses(groups)) + _overlap_problems(groups)
+
+
+def _overlap_problems(groups: Sequence[NodeGroupConfig]) -> list[Problem]:
+    """Return the blocks of which two groups give other times."""
+    first: dict[str, tuple[str | None, str | None]] = {}
+    found = []
+    for index, group in enumerate(groups):
+        block = group.capacity
+        if not isinstance(block, CapacityBlock) or not isinstance(block.id, str) or not block.nodes:
+            continue
+        times = first.setdefault(block.id, (block.starts, block.ends))
+        for name, own, other in (("starts", block.starts, times[0]), ("ends", block.ends, times[1])):
+            if own != other:
+                reason = f"another group gives {other} for the same block, {block.id}"
+                fix = "or name the other block's reservation in `capacity.id`"
+                found.append(Problem(f"[{index}].capacity.{name}", reason, fix, value=own, good=other))
+    return found
 
 
 Use = tuple[str, OutputText, str]
@@ -341,6 +378,14 @@ def _placement_problems(group: NodeGroupConfig) -> list[Problem]:
         fix = "if it was made in this one, name it in `capacity.placement_group` instead"
         return [Problem(path, reason, fix, value=name, allowed=words, good="auto")]
     return []
+
+
+def _whole_problems(group: NodeGroupConfig) -> list[Problem]:
+    """Return the problem of a group whose nodes no short reservation can hold."""
+    if not group.all_or_nothing or isinstance(group.capacity, OnDemand):
+        return []
+    reason = f"a command reserves On-Demand capacity alone, and the group's is {group.capacity.type}"
+    return [Problem("all_or_nothing", reason, value=True, good=False)]
 
 
 def _made_elsewhere(reservation: Reservation, name: str | None) -> bool:

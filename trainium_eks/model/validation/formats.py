@@ -4,6 +4,7 @@ A function takes the path and the value and returns the value's problems. Patter
 (botocore), and a test compares them.
 """
 
+import datetime
 import functools
 import ipaddress
 import re
@@ -183,6 +184,23 @@ def reservation_id(path: str, value: str) -> list[Problem]:
     allowed = ("cr- and 17 hexadecimal digits (cr-0123456789abcdef0)",)
     fix = "aws ec2 describe-capacity-reservations shows the ids"
     return [Problem(path, "it is not the id of a capacity reservation", fix, value=value, allowed=allowed)]
+
+
+def utc_text(moment: datetime.datetime) -> str:
+    """Return a moment as RFC 3339 text in UTC, to the second: ``2027-01-11T11:30:00Z``."""
+    return f"{moment.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+
+
+def utc_time(path: str, value: str) -> list[Problem]:
+    """Return the problem of text that is no moment as :func:`utc_text` writes it."""
+    try:
+        moment = datetime.datetime.fromisoformat(value)
+        good = utc_text(moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC))
+    except (ValueError, OverflowError):
+        allowed = ("<YYYY-MM-DD>T<hh:mm:ss>Z, as 2027-01-11T11:30:00Z",)
+        fix = "aws ec2 describe-capacity-reservations shows it"
+        return [Problem(path, "it is not a time in UTC", fix, value=value, allowed=allowed)]
+    return [] if value == good else [Problem(path, "it is not a time in UTC", value=value, good=good)]
 
 
 def resource_id(path: str, value: str, *, prefix: str, shown_by: str) -> list[Problem]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainium_eks.aws import market, reservations
 from trainium_eks.aws.tags import cluster_of, tags_of
 from trainium_eks.model.catalogue import prices
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
@@ -92,6 +93,14 @@ def _source(backup: Json) -> str:
     return str((backup.get("FileSystem") or {}).get("FileSystemId", ""))
 
 
+def _reserved_note(reservation: Json, tags: Tags) -> str:
+    what = f"{reservation['TotalInstanceCount']} {reservation['InstanceType']}"
+    made = f"{reservation['CreateDate']:%Y-%m-%d %H:%M} UTC"
+    ends = f"{reservation['EndDate']:%Y-%m-%d %H:%M} UTC" if "EndDate" in reservation else "its end is set"
+    whose = f"`trn scale` or `trn train` of {tags.get(reservations.CALLER_TAG, '?')}"
+    return f"{what}, made at {made} for {whose}, who may still use it; EC2 ends it within the hour after {ends}"
+
+
 SCALING_GROUP = ResourceKind(
     "Auto Scaling group", "autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", "AutoScalingGroupName",
     ("delete-auto-scaling-group", "--force-delete", "--auto-scaling-group-name"),
@@ -111,6 +120,15 @@ KINDS = (
         owners=lambda _, tags: (cluster_of(tags),) if _claim(tags) else (),
         goes_with=_instances,
         race=lambda each, tags: CLAIM_RACE if _claim(tags) and each["State"] == "available" else "",
+    ),
+    ResourceKind(
+        "capacity reservation", "ec2", "describe_capacity_reservations", "CapacityReservations",
+        "CapacityReservationId", ("cancel-capacity-reservation", "--capacity-reservation-id"),
+        hourly=lambda each: on_demand_hourly([each["InstanceType"]] * each.get("AvailableInstanceCount", 0)),
+        counts=lambda each: each["State"] not in market.OVER
+        and reservations.NODES_TAG in tags_of(each.get("Tags", ())),
+        note=_reserved_note,
+        owners=lambda *_: (),  # in no state, and costly: shown beside a stack in service, too
     ),
     ResourceKind(
         "backup", "fsx", "describe_backups", "Backups", "BackupId", ("delete-backup", "--backup-id"),

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from trainium_eks.model.finding import Finding
+from trainium_eks.model.validation.formats import utc_text
 from trainium_eks.model.validation.problems import config_path, config_set, join
 from trainium_eks.operate.preflight.existing_resources import AccountState
 from trainium_eks.operate.preflight.needs import Group
@@ -84,6 +85,7 @@ class _CapacityChecks(Checks):
         return (
             self._of_another_kind(group, found)
             or self._elsewhere(group, found)
+            or self._of_other_times(group, found)
             or self._at_another_time(group, found)
             or self._no_ultraserver(group, found)
             or self._too_small(group, found)
@@ -121,6 +123,26 @@ class _CapacityChecks(Checks):
             return failed(detail, f"set {_key(group, 'capacity.id')} to one that was made without a placement group")
         return failed(detail, _set(group, "capacity.placement_group", placed))
 
+    def _of_other_times(self, group: Group, found: Mapping[str, Any]) -> Finding | None:
+        """Compare the config's start, end and nodes of a block with EC2's; a block that is over has its own finding."""
+        blocks, ends = self._needs.blocks, found.get("EndDate")
+        block = blocks.get(group.name)
+        if block is None or ends is None or ends <= self._now():
+            return None
+        others = sum(each.nodes or 0 for name, each in blocks.items() if each.id == block.id and name != group.name)
+        wanted: dict[str, str | int] = {"ends": utc_text(ends), "nodes": found.get("TotalInstanceCount", 0) - others}
+        if found.get("StartDate") is not None:
+            wanted["starts"] = utc_text(found["StartDate"])
+        wrong = {key: value for key, value in sorted(wanted.items()) if getattr(block, key) != value}
+        if not wrong:
+            return None
+        told = " and ".join(
+            f"EC2 has {value} as its {key}, the config {getattr(block, key)}" for key, value in wrong.items()
+        )
+        if int(wrong.get("nodes", 1)) < 1:
+            return failed(f"{told}: other groups take all its nodes", f"remove {group.name}, or lower their nodes")
+        return failed(told, " && ".join(_set(group, f"capacity.{key}", value) for key, value in wrong.items()))
+
     def _at_another_time(self, group: Group, found: Mapping[str, Any]) -> Finding | None:
         state, begins, ends = found.get("State", ""), found.get("StartDate"), found.get("EndDate")
         now = self._now()
@@ -132,6 +154,8 @@ class _CapacityChecks(Checks):
             told = f"it is {state}"
             if begins is not None and begins > now:
                 told = f"it starts {_date(begins)} ({_until(begins, now)})"
+            if group.desired and group.name in self._needs.blocks:
+                return failed(f"{told}, and a new group would wait for its nodes in vain", "run `up` when it is active")
             if group.desired:
                 return failed(f"{told}: no node can start before", _set(group, "desired_size", 0) + " until then")
             return passed(f"{told}; no node is asked for before")

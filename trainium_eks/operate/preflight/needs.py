@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trainium_eks.model.catalogue.instances import InstanceType
-from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.model.config.capacity import CapacityBlock
 from trainium_eks.model.config.stack_config import StackConfig
+from trainium_eks.model.node_labels import POOL_LABEL
 from trainium_eks.model.validation.config_model import ConfigModelError, read
 from trainium_eks.model.validation.problems import join
 from trainium_eks.plan.graph import Graph
@@ -168,6 +169,13 @@ class Needs:
         """Return every managed node group, and every pool of Karpenter, once for each of its reservations."""
         pools = (group for pool in node_pools(self.graph) for group in self._pool(pool))
         return (*(self._group(group) for group in self.graph.node_groups), *pools)
+
+    @cached_property
+    def blocks(self) -> Mapping[str, CapacityBlock]:
+        """Return the Capacity Blocks with start, end and nodes in the config, by their node groups."""
+        groups = self.config.node_groups if self.config else ()
+        found = {each.name: each.capacity for each in groups}
+        return {name: each for name, each in found.items() if isinstance(each, CapacityBlock) and each.nodes}
 
     @property
     def vpcs(self) -> int:

@@ -62,7 +62,12 @@ def hidden(value: Any, secrets: Collection[str]) -> Any:
     if not longest_first:
         return value
     pattern = re.compile("|".join(map(re.escape, longest_first)))
-    return with_texts(value, lambda text: pattern.sub(SECRET, text))
+
+    def hide(text: str) -> str:
+        # Looking for each secret takes a tenth of the pattern's time, and nearly no text has any.
+        return pattern.sub(SECRET, text) if any(secret in text for secret in longest_first) else text
+
+    return with_texts(value, hide)
 
 
 def ordered(value: Any) -> Any:

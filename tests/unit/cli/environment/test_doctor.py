@@ -13,6 +13,7 @@ from cluster_snapshots import NEURON, group, objects, outputs, the, without
 from outcome import ends
 from stub_api import answer_http, serving
 
+from trainium_eks.cli.environment import doctor as doctor_command
 from trainium_eks.cli.local import up as local_up_command
 from trainium_eks.cli.shared import examine
 from trainium_eks.client.cluster_options import ClusterOptions
@@ -20,6 +21,7 @@ from trainium_eks.client.failure import CommandError
 from trainium_eks.local.control_plane.control_plane import StartResult
 from trainium_eks.local.deployment import Result as UpResult
 from trainium_eks.local.paths import Paths
+from trainium_eks.model.finding import Report
 from trainium_eks.observe import rules
 from trainium_eks.observe.alerts import runbook
 from trainium_eks.observe.faults import catalogue
@@ -380,3 +382,11 @@ def test_unreachable_missing_or_unready_prometheus_is_reported(call, api):
     api.objects["Pod"] = []
     remedy = "`observability.metrics` in the config installs it"
     call.ends(1, "doctor --alerts", "there is no Prometheus in the cluster", remedy)
+
+
+def test_doctor_says_on_a_terminal_what_it_reads(monkeypatch, capsys):
+    report = Report({"stack": "local"}, ())
+    monkeypatch.setattr(examine, "diagnosis", lambda *_: report)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    doctor_command._examined(ClusterOptions("local", as_json=True), "", 0, everything=False)
+    assert capsys.readouterr().err == "-- reading local and its cluster\n"

@@ -84,6 +84,13 @@ def test_failed_save_keeps_the_old_file(planned, saved, monkeypatch):
 # --- the terminal -------------------------------------------------------------------------------------------------
 
 
+def test_calendar_of_blocks_is_data_too(planned):
+    assert "capacityBlocks" not in json.loads(planned("--json").stdout)
+    graph = environment({"nodeGroups": [plan_pages.dated(each) for each in plan_pages.BLOCKS]})
+    over, now, later = json.loads(planned("--json", graph=graph).stdout)["capacityBlocks"]
+    assert (over["drains"], now["usd"], later["usd"]) == ("2026-11-02T10:15:00Z", 4 * 240 * 35.76, None)
+
+
 @pytest.mark.parametrize("width", [40, 71, 72, 120])
 def test_a_narrow_terminal_has_shorter_lines_and_every_amount(planned, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))

@@ -192,6 +192,7 @@ def test_absolute_script_path_and_missing_script_are_refused(api, tmp_path, monk
         ("train --module m --kind trainjob --precompile", "set --kind to volcano"),
         ("train --module m --hf-secret s --torchx", "TorchX gives a container no Secret"),
         ("train --module m --track-secret s --torchx", "TorchX gives a container no Secret"),
+        ("train --module m --all-or-nothing --no-scale", "--no-scale scales nothing"),
         ("scale ng1 5", "set NODES to 4"),
         ("scale free 0", "set NODES to 1"),
         ("scale gn1 1", "set --group to ng1"),
@@ -365,7 +366,7 @@ def test_local_stack_scales_its_simulated_nodes(local, monkeypatch):
         local.nodes = nodes
 
     monkeypatch.setattr(resizing, "resize", resize)
-    ends(0, trn("scale ng1 3"), "simulated")
+    ends(0, trn("scale ng1 3 --all-or-nothing"), "simulated", "always has all nodes")
     assert asked == [("ng1-eks", 3)]
     said = "Local cloud: backend cpu, 2 nodes with 1 rank each"
     ends(0, trn("train --example gradient-sum --detach"), said)

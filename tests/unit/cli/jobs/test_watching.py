@@ -126,6 +126,12 @@ def test_status_names_a_block_extension_unknown_to_the_ranks(call, api, scene, m
     api.objects["ConfigMap"] = [capacity_block.config_map("training", "cr-1", "2026-11-29T11:30:00Z")]
     assert "2026-11-29 11:30 UTC" in (shown := call.ends(0, "status alpha"))
     assert "do not know" not in shown
+    # The stack keeps the end for a group with dates, in its next block, too.
+    api.objects["Job"][0]["metadata"]["annotations"]["trainium-eks/capacity-block-group"] = "ng1"
+    metadata = {"name": "capacity-blocks", "namespace": "training"}
+    api.objects["ConfigMap"] = [{"metadata": metadata, "data": {"ng1": "2026-11-28T11:30:00Z"}}]
+    shown = call.ends(0, "status alpha", "2026-11-28 11:30 UTC", "to tell them: set capacity.ends of ng1 to it")
+    assert "kubectl" not in shown
 
 
 @pytest.mark.parametrize("scene", [snapshot("failed")])

@@ -54,6 +54,15 @@ def test_pod_in_a_block_reads_its_end_from_an_optional_config_map():
     assert made["metadata"]["annotations"]["trainium-eks/capacity-block"] == "cr-1"
 
 
+def test_pod_of_a_group_with_dates_reads_the_file_that_the_stack_keeps():
+    ends = {"capacity_ends": "2026-12-01T11:30:00Z", "capacity_block": "cr-1", "capacity_group": "blocks"}
+    made = volcano_job.manifest(job("trn2.48xlarge", **ends))
+    spec = _pods(made)[0]["spec"]
+    assert {"name": "capacity-block", "configMap": {"name": "capacity-blocks", "optional": True}} in spec["volumes"]
+    assert {"name": "TRN_CAPACITY_FILE", "value": "/etc/trn/capacity/blocks"} in spec["containers"][0]["env"]
+    assert made["metadata"]["annotations"]["trainium-eks/capacity-block-group"] == "blocks"
+
+
 def _pods(made):
     return [task["template"] for task in made["spec"]["tasks"]]
 

@@ -14,8 +14,8 @@ from trainium_eks.jobs.objects.job import Program, Topology
 from trainium_eks.jobs.submit import cluster_facts, planning, saving
 from trainium_eks.jobs.submit.planning import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Submission
+from trainium_eks.model.node_labels import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
 from trainium_eks.model.validation.problems import Problem, Severity
-from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
 
 IMAGE = "1.dkr.ecr.us-west-2.amazonaws.com/train:2.9.0-sdk2.30.0-ubuntu24.04"
 REQUEST = JobRequest(program=Program("train.py"))
@@ -70,6 +70,7 @@ def _refused(*given, **changes):
 LOCAL = replace(FACTS, is_local=True, image="local/python", image_has_torch=False)
 ENDS = replace(FACTS, capacity_ends={"cr-0123456789abcdef0": "2026-12-01T11:30:00Z"})
 ONE_QUEUE = {"stack": _stack(GROUPS, queues={"wide": {}}), "queue": "wide"}
+DATED = _stack([{**GROUPS[2], "ends": "2026-12-01T11:30:00Z"}])
 ETCD = _stack(GROUPS, rendezvous="etcd-server.torchx-etcd:2379")
 BIG = _stack([{**GROUPS[0], "instanceType": "trn9.big"}], instanceTypes={"trn9.big": {"like": "trn1.32xlarge"}})
 SIZE = ("instance.name", "nodes", "ranks_per_node")
@@ -97,6 +98,12 @@ SIZE = ("instance.name", "nodes", "ranks_per_node")
         ({"precompile": True, "cache_set": "bert"}, ("metrics_port", "kind"), (0, "compile")),
         ({"facts": ENDS, "group": "trn2", "nodes": 1}, ("capacity_ends", "nodes"), ("2026-12-01T11:30:00Z", 1)),
         ({"facts": ENDS}, ("capacity_ends", "nodes"), ("", 2)),
+        (
+            {"facts": ENDS, "group": "trn2", "nodes": 1},
+            ("capacity_block", "capacity_group"),
+            (BLOCK["reservation"], ""),
+        ),
+        ({"stack": DATED, "facts": ENDS}, ("capacity_block", "capacity_group"), (BLOCK["reservation"], "trn2")),
         # It is called after what it runs.
         *(
             ({"program": program}, ("app", "nodes"), (app, 2))

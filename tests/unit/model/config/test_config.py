@@ -27,6 +27,7 @@ VARIANTS = {
     ("fileSystem", "durability"): _OTHER["durability"],
 }
 """What :data:`FULL` cannot hold beside itself: the other arm of a union, a network instead of the other."""
+ARMS = ((("nodeGroups", 0, "capacity"), _OTHER["block"]), *VARIANTS.items())
 
 
 def another(spec, name):
@@ -163,7 +164,7 @@ FULL = filled(GIVEN, StackConfig)
 """Every key with a value that is not its default, and nothing wrong."""
 FIELDS = {
     (spelled(field.path), field.spec.__name__): field
-    for whole in (FULL, *(put(FULL, path, value) for path, value in VARIANTS.items()))
+    for whole in (FULL, *(put(FULL, path, value) for path, value in ARMS))
     for field in fields(whole, whole, StackConfig)
 }
 EVERY = [pytest.param(each, id="-".join(key)) for key, each in FIELDS.items()]

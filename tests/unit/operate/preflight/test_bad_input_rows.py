@@ -59,6 +59,31 @@ def test_row_18_expired_or_wrong_block_is_refused(prod, other, detail, remedy):
     assert ask_one(prod, f"capacity/{BLOCK}", gone).status is Status.FAIL
 
 
+IN_CONFIG = {"starts": "2026-11-20T11:30:00Z", "ends": "2026-12-01T11:30:00Z", "nodes": 8}
+DIFFERENT = [
+    ({}, Status.PASS, "8 of 8 instances free", ""),
+    ({"EndDate": datetime(2026, 12, 8, 11, 30, tzinfo=UTC)}, Status.FAIL,
+     "EC2 has 2026-12-08T11:30:00Z as its ends, the config 2026-12-01T11:30:00Z",
+     "pulumi config set --path 'nodeGroups[1].capacity.ends' 2026-12-08T11:30:00Z"),
+    ({"StartDate": NOW + timedelta(days=1), "TotalInstanceCount": 4}, Status.FAIL,
+     "EC2 has 4 as its nodes, the config 8 and EC2 has 2026-11-23T09:00:00Z as its starts",
+     "[1].capacity.nodes' 4 && pulumi config set --path 'nodeGroups[1].capacity.starts' 2026-11-23T09:00:00Z"),
+    ({"EndDate": OVER}, Status.FAIL, "it ended 2026-11-21T11:30Z", "nodeGroups[1].capacity.id"),
+    ({"State": "delayed"}, Status.FAIL, "a new group would wait for its nodes in vain", "run `up` when it is active"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("other", "status", "text", "remedy"), DIFFERENT)
+def test_row_18_times_of_a_block_are_those_of_ec2(prod, other, status, text, remedy):
+    groups = prod.config["nodeGroups"]
+    groups = [
+        {**each, "capacity": {**each["capacity"], **IN_CONFIG}} if "capacity" in each else each for each in groups
+    ]
+    dated = replace(two_in_the_block(prod), config={**prod.config, "nodeGroups": groups})
+    told = ask_one(dated, f"capacity/{BLOCK}", block(**other))
+    assert (told.status, text in told.text, remedy in told.fix) == (status, True, True), told
+
+
 EDGES = [
     ({"EndDate": NOW}, Status.FAIL, "it ended 2026-11-22T09:00Z"),
     ({"EndDate": NOW + timedelta(seconds=1)}, Status.PASS, "8 of 8 instances free until 2026-11-22T09:00Z"),

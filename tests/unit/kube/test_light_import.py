@@ -1,0 +1,22 @@
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+from trainium_eks.kube import light_import
+make, configuration, config = light_import.api_client()
+typed = [name for name in sys.modules if name.startswith(("kubernetes.client.models.", "kubernetes.client.api."))]
+assert not typed, typed[:3]
+assert config.new_client_from_config and make(configuration=configuration())
+from kubernetes import client, watch
+from kubernetes.client.models import *
+import kubernetes.stream
+assert client.ApiClient is make and client.Configuration is configuration
+assert client.V1Pod is V1Pod and client.CoreV1Api().api_client
+assert light_import.api_client() == (make, configuration, config)
+"""
+
+
+def test_client_comes_without_typed_apis_until_a_program_uses_them():
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    assert not ran.returncode, ran.stderr
