@@ -9,7 +9,7 @@ import pulumi_aws as aws
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.config.cluster import CpuNodesConfig
-from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.model.node_labels import POOL_LABEL
 
 from . import _launch_template as template
 from . import _user_data as boot

@@ -14,7 +14,7 @@ from trainium_eks.model.catalogue.backends import backend_of, device_environment
 from trainium_eks.model.catalogue.instances import EFA_RESOURCE, FABRIC_UNTESTED, Catalogue
 from trainium_eks.model.config import namespaces
 from trainium_eks.model.config.fabric_gate import LOCAL_IMAGE, FabricGateConfig
-from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.model.node_labels import POOL_LABEL
 from trainium_eks.model.policies.researchers import READ
 
 from ._charts import close_namespace, namespace

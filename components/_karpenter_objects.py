@@ -8,7 +8,8 @@ from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, Catalogue, InstanceType, Taint
 from trainium_eks.model.config import node_groups
 from trainium_eks.model.config.karpenter import CPU_POOL, EBS_CLUSTER_TAG, LAYOUT, KarpenterConfig, KarpenterPoolConfig
-from trainium_eks.model.config.node_groups import POOL_LABEL, ROOT_THROUGHPUT_MIBPS, NodeGroupConfig
+from trainium_eks.model.config.node_groups import ROOT_THROUGHPUT_MIBPS, NodeGroupConfig
+from trainium_eks.model.node_labels import POOL_LABEL
 from trainium_eks.model.sizing import addresses
 
 from . import _launch_template as template

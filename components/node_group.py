@@ -15,7 +15,8 @@ from trainium_eks.model.config.capacity import (
     block_times,
     eks_capacity_type,
 )
-from trainium_eks.model.config.node_groups import POOL_LABEL, NodeGroupConfig
+from trainium_eks.model.config.node_groups import NodeGroupConfig
+from trainium_eks.model.node_labels import POOL_LABEL
 from trainium_eks.model.sizing import addresses
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.problems import Problem

@@ -12,9 +12,10 @@ from trainium_eks.model.config import stack_config as model
 from trainium_eks.model.config.autoscaling import served_groups
 from trainium_eks.model.config.capacity import CapacityBlock, Reservation
 from trainium_eks.model.config.namespaces import NamespaceConfig
-from trainium_eks.model.config.node_groups import POOL_LABEL, NodeGroupConfig
+from trainium_eks.model.config.node_groups import NodeGroupConfig
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.config.storage import FileSystemConfig
+from trainium_eks.model.node_labels import POOL_LABEL
 from trainium_eks.model.sizing import bill
 from trainium_eks.model.sizing import queues as queue_model
 

@@ -7,7 +7,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 import pydantic
 
-from trainium_eks.model import volcano_config
+from trainium_eks.model import node_labels, volcano_config
 from trainium_eks.model.catalogue import versions
 from trainium_eks.model.catalogue.chart_workloads import ETCD_CHART, SYSTEM_NAMESPACE
 from trainium_eks.model.config import namespaces
@@ -50,7 +50,7 @@ class VolcanoStackArgs(VolcanoConfig):
     may name, and the capability of a queue that names none."""
     rests_at_zero: StrictBool = False
     """Whether some accelerator group may have no node; decides ``scale_from_zero`` where that is unset."""
-    topology_labels: tuple[str, ...] = volcano_config.EC2_TOPOLOGY_LABELS
+    topology_labels: tuple[str, ...] = node_labels.EC2_TOPOLOGY_LABELS
     """Node labels that name a node's switches, the widest layer first. A controller keeps a HyperNode for each switch;
     empty for no controller, and existing HyperNodes stay."""
     rendezvous_namespaces: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from waiting import until
 from trainium_eks.jobs.objects import volcano_job
 from trainium_eks.jobs.objects.job import Topology
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS
+from trainium_eks.model.node_labels import EC2_TOPOLOGY_LABELS
 from trainium_eks.topology.tree import hypernodes
 
 pytestmark = pytest.mark.slow

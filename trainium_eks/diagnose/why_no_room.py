@@ -19,10 +19,10 @@ from trainium_eks.jobs.observed.job_snapshot import JobSnapshot
 from trainium_eks.jobs.observed.watched import job_of
 from trainium_eks.kube.cluster import Object, is_bound, is_over, labels_of, name_of
 from trainium_eks.model.catalogue import instances
+from trainium_eks.model.node_labels import ULTRASERVER_LABELS
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.sizing.quantities import shown
 from trainium_eks.model.validation.problems import plural
-from trainium_eks.model.volcano_config import ULTRASERVER_LABELS
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.topology import tree
 

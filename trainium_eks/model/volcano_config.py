@@ -8,24 +8,7 @@ from typing import Any
 
 import yaml
 
-from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.sizing.queues import QueueConfig, VolcanoConfig
-from trainium_eks.topology.tree import DOMAINS
-
-EC2_TOPOLOGY_LABELS = (
-    "topology.k8s.aws/network-node-layer-1",
-    "topology.k8s.aws/network-node-layer-2",
-    "topology.k8s.aws/network-node-layer-3",
-)
-"""Labels of a node that name its switches in EC2's network, the widest layer first. The last label, shared by the nodes
-under one switch, becomes tier 1 of Volcano's HyperNodes, in a stack without UltraServers."""
-
-ULTRASERVER_LABELS = DOMAINS
-"""Labels of a node that name its UltraServer and its half of it, from Neuron's device plugin 2.26.26.0 on."""
-
-WITHIN_ULTRASERVER: Mapping[str, int] = {"half": 2, "ultraserver": 4}
-"""Part of an UltraServer, as ``trn train --tier`` names it, to its nodes: Volcano's tiers 1 and 2 where a stack has
-UltraServers, whose switches then begin with tier 3."""
 
 CONTROLLER_RATES: Mapping[str, int] = {
     "controller_kube_api_qps": 1000,
@@ -55,17 +38,6 @@ NODES_CONSIDERED: Mapping[str, int] = {"scheduler_percentage_nodes_to_find": 10}
 """Share of the nodes that fit a pod and are compared: 10 % of the cluster, and never fewer than 100 nodes, which is
 Volcano's own minimum. With its default, 42 % of 1,000 nodes, a large gang takes 1.2 to 1.8 times as long, and its pods
 are hardly closer together (decision 30). Up to 100 nodes, all are compared."""
-
-
-def topology_labels(types: Iterable[str], catalogue: Catalogue) -> tuple[str, ...]:
-    """Return the node labels that become HyperNodes, the widest first, in a stack with these instance types.
-
-    They follow from the config and not from the nodes that are there, so that a tier has one number while nodes come
-    and go: Volcano compares numbers.
-    """
-    found = (catalogue.get(name) for name in types)
-    has_ultraservers = any(each is not None and each.ultraserver_nodes for each in found)
-    return (*EC2_TOPOLOGY_LABELS, *(ULTRASERVER_LABELS if has_ultraservers else ()))
 
 
 def shares(queues: Iterable[QueueConfig]) -> bool:

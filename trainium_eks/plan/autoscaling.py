@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.model.node_labels import POOL_LABEL
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.reading import at, mapping, number, text
 from trainium_eks.plan.rules._autoscaled import node_pools, served_groups

@@ -14,7 +14,7 @@ from components._user_data import is_large_lustre_client, logical_core_setting
 from components.node_group import AcceleratorNodeGroup
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.model.node_labels import POOL_LABEL
 
 ACCELERATED = tuple(name for name, kind in CATALOGUE.items() if kind.family != "cpu")
 WIRING = LEAST["AcceleratorNodeGroup"]

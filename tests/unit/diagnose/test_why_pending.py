@@ -8,7 +8,7 @@ from recorded_scenes import GROUPS, of
 
 from trainium_eks.diagnose.reason import Cause
 from trainium_eks.diagnose.why_pending import why, why_ended
-from trainium_eks.model.volcano_config import ULTRASERVER_LABELS
+from trainium_eks.model.node_labels import ULTRASERVER_LABELS
 
 
 def waits(name, job, change=None, **rest):

@@ -9,7 +9,7 @@ from http.client import HTTPConnection
 import pytest
 from staging_servers import Handler, serving
 
-from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS as LAYERS
+from trainium_eks.model.node_labels import EC2_TOPOLOGY_LABELS as LAYERS
 from trainium_eks.topology import api, controller
 from trainium_eks.topology.api import NODES, ApiStatusError, Connection
 from trainium_eks.topology.controller import HYPERNODES, Controller, Nodes, switches

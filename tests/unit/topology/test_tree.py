@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS as LAYERS
+from trainium_eks.model.node_labels import EC2_TOPOLOGY_LABELS as LAYERS
 from trainium_eks.topology.tree import DOMAINS, OWNED, changes, hypernodes
 
 # Few values, so that nodes share switches: also such that no network has, a leaf below two spines.

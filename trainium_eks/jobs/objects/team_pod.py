@@ -4,7 +4,7 @@ from typing import Any
 
 from trainium_eks.jobs.objects.identity import KIND_LABEL
 from trainium_eks.model.catalogue import lustre
-from trainium_eks.model.config.node_groups import POOL_LABEL
+from trainium_eks.model.node_labels import POOL_LABEL
 from trainium_eks.model.outputs import NamespaceOutput
 
 Json = dict[str, Any]

@@ -13,8 +13,8 @@ from trainium_eks.kube.api import Api, ApiError, NoSuchKindError
 from trainium_eks.kube.cluster import GROUP_LABEL, name_of
 from trainium_eks.model.annotations import annotation
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
+from trainium_eks.model.node_labels import ULTRASERVER_LABELS
 from trainium_eks.model.outputs import NodeGroupOutput
-from trainium_eks.model.volcano_config import ULTRASERVER_LABELS
 
 Objects = list[dict[str, Any]]
 

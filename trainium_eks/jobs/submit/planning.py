@@ -13,7 +13,7 @@ from trainium_eks.jobs.objects.job import C10D, CompileCache, Precision, Topolog
 from trainium_eks.jobs.submit import refusals, saving
 from trainium_eks.jobs.submit.examples import example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Submission
-from trainium_eks.model import volcano_config
+from trainium_eks.model import node_labels
 from trainium_eks.model.catalogue.backends import backend_of
 from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType, near
@@ -48,7 +48,7 @@ def catalogue(outputs: StackOutputs) -> Catalogue:
 def topology_labels(outputs: StackOutputs) -> tuple[str, ...]:
     """Return the node labels that become HyperNodes in a stack, the widest first."""
     types = (group.instance_type for group in outputs.node_groups)
-    return volcano_config.topology_labels(types, catalogue(outputs))
+    return node_labels.topology_labels(types, catalogue(outputs))
 
 
 def find_group(
@@ -160,11 +160,11 @@ def _topology(request: JobRequest, outputs: StackOutputs) -> Topology | None:
     switches."""
     if not request.topology:
         return None
-    within = volcano_config.WITHIN_ULTRASERVER
+    within = node_labels.WITHIN_ULTRASERVER
     if request.tier in within:
         return Topology(request.topology, [*within].index(request.tier) + 1, within[request.tier])
     switches = int(request.tier) if request.tier.isdecimal() else 0  # another word is refused
-    below = len(topology_labels(outputs)) - len(volcano_config.EC2_TOPOLOGY_LABELS)
+    below = len(topology_labels(outputs)) - len(node_labels.EC2_TOPOLOGY_LABELS)
     return Topology(request.topology, below + switches)
 
 

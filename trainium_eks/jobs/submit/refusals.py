@@ -10,9 +10,9 @@ from trainium_eks.jobs.objects.job import C10D, PRECISIONS, TrainingJob
 from trainium_eks.jobs.submit import saving
 from trainium_eks.jobs.submit.examples import EXAMPLES, example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest
+from trainium_eks.model.node_labels import EC2_TOPOLOGY_LABELS, WITHIN_ULTRASERVER
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
 from trainium_eks.model.validation.problems import Problem, Severity, nearest, nearest_number, plural
-from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, WITHIN_ULTRASERVER
 
 MOST_CPU_RANKS = 1024
 """Ranks on a node without accelerators: far more than its processors."""

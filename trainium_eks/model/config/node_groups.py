@@ -13,6 +13,7 @@ from trainium_eks.model.config import capacity as capacities
 from trainium_eks.model.config.capacity import Capacity, CapacityBlock, OnDemand, Reservation
 from trainium_eks.model.config.cluster import size_problems
 from trainium_eks.model.config.network import zone_problems
+from trainium_eks.model.node_labels import POOL_LABEL
 from trainium_eks.model.validation import formats
 from trainium_eks.model.validation.config_model import ConfigModel, LooseStr, OutputText, StrictBool, StrictInt
 from trainium_eks.model.validation.limits import Bounds
@@ -23,10 +24,6 @@ ROOT_THROUGHPUT_MIBPS = 500
 3000 IOPS that gp3 starts with carry up to 750."""
 
 _RELEASE = re.compile(r"(?P<minor>1\.[0-9]+)\.[0-9]+-(?P<date>[0-9]{8})")
-
-POOL_LABEL = "trainium-eks/pool"
-"""Node label with the group's name in the stack: EKS' own label carries the generated name, which changes."""
-
 
 _Count = Annotated[StrictInt | None, Bounds(1, unit="nodes")]
 _Percent = Annotated[StrictInt | None, Bounds(1, 100, "%")]

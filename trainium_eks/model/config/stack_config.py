@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 import pydantic
 
-from trainium_eks.model import volcano_config
+from trainium_eks.model import node_labels
 from trainium_eks.model.catalogue import cached_images as images
 from trainium_eks.model.catalogue import compatibility, instance_overrides, regions
 from trainium_eks.model.catalogue.instance_entries import with_entries
@@ -257,7 +257,7 @@ def pool(config: StackConfig) -> dict[str, int]:
 def topology_labels(config: StackConfig) -> tuple[str, ...]:
     """Return the node labels that become HyperNodes, the widest first."""
     types = (group.instance_type for group in _every_group(config))
-    return volcano_config.topology_labels(types, _catalogue_or_default(config))
+    return node_labels.topology_labels(types, _catalogue_or_default(config))
 
 
 def room(config: StackConfig) -> dict[str, str]:

@@ -211,7 +211,7 @@ def _log_group(account: Account, resource: StateResource) -> Iterator[Found]:
 
 
 def _key(account: Account, resource: StateResource) -> Iterator[Found]:
-    ours = {
+    ours: dict[str, Any] = {
         "TagFilters": [{"Key": "Name", "Values": [_text(resource, "tags", "Name")]}],
         "ResourceTypeFilters": ["kms:key"],
     }

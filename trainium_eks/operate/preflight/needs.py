@@ -7,8 +7,8 @@ from functools import cached_property
 
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.config.capacity import CapacityBlock
-from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.config.stack_config import StackConfig
+from trainium_eks.model.node_labels import POOL_LABEL
 from trainium_eks.model.validation.config_model import ConfigModelError, read
 from trainium_eks.model.validation.problems import join
 from trainium_eks.plan.graph import Graph

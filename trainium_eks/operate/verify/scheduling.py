@@ -11,8 +11,8 @@ from trainium_eks.kube.cluster import Object, is_ready, labels_of, name_of
 from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
 from trainium_eks.model.config.namespaces import VOLCANO as VOLCANO_NAMESPACE
 from trainium_eks.model.finding import Finding, failed, not_applicable, not_checked, passed
+from trainium_eks.model.node_labels import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
 from trainium_eks.model.sizing.quantities import quantity
-from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
 from trainium_eks.observe.faults.catalogue import BY_NAME
 from trainium_eks.topology import tree
 

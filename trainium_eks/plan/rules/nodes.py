@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from trainium_eks.model.catalogue.instances import EKS_EFFECTS, FABRIC_UNTESTED
 from trainium_eks.model.config.namespaces import FABRIC_GATE
-from trainium_eks.model.config.node_groups import POOL_LABEL
 from trainium_eks.model.finding import Finding
+from trainium_eks.model.node_labels import POOL_LABEL
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.reading import (
     Json,

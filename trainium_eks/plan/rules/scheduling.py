@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trainium_eks.model import volcano_config
+from trainium_eks.model import node_labels
 from trainium_eks.model.catalogue.chart_workloads import HYPERNODES
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL, InstanceType
 from trainium_eks.model.finding import Finding
@@ -125,11 +125,11 @@ def discovery(graph: Graph) -> Iterator[Finding]:
             by_label = any(at(each, "source") == "label" and true(at(each, "enabled")) for each in sources)
         faults = [f"{path}: networkTopologyDiscovery has the source label, wanted none"] if by_label else []
         yield from judged(release, faults, "discovers no HyperNodes by label")
-    due = volcano_config.topology_labels((each.type_name for each in graph.node_groups), graph.catalogue)
+    due = node_labels.topology_labels((each.type_name for each in graph.node_groups), graph.catalogue)
     for controller in graph.of_type(DEPLOYMENT):
         if object_name(controller) == HYPERNODES.name and namespace(controller) == HYPERNODES.namespace:
             arguments = json.dumps(at(controller.inputs, "spec.template.spec.containers"))
-            lacking = [each for each in due if each in volcano_config.ULTRASERVER_LABELS and each not in arguments]
+            lacking = [each for each in due if each in node_labels.ULTRASERVER_LABELS and each not in arguments]
             faults = [f"its arguments lack {each}, wanted it, because of UltraServers" for each in lacking]
             yield from judged(controller, faults, "knows the labels of all tiers")
 

@@ -14,8 +14,8 @@ from trainium_eks.jobs.objects.job import Program, Topology
 from trainium_eks.jobs.submit import cluster_facts, planning, saving
 from trainium_eks.jobs.submit.planning import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Submission
+from trainium_eks.model.node_labels import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
 from trainium_eks.model.validation.problems import Problem, Severity
-from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
 
 IMAGE = "1.dkr.ecr.us-west-2.amazonaws.com/train:2.9.0-sdk2.30.0-ubuntu24.04"
 REQUEST = JobRequest(program=Program("train.py"))

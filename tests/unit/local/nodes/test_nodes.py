@@ -15,7 +15,7 @@ from trainium_eks.local.nodes.resizing import with_nodes
 from trainium_eks.model.catalogue.instances import CATALOGUE, Taint
 from trainium_eks.model.catalogue.regions import REGIONS
 from trainium_eks.model.catalogue.versions import AMI_RELEASES
-from trainium_eks.model.volcano_config import ULTRASERVER_LABELS
+from trainium_eks.model.node_labels import ULTRASERVER_LABELS
 from trainium_eks.plan.recording.project import StackSettings
 
 INPUTS = {

@@ -5,7 +5,7 @@ from cluster_snapshots import NEURON, REAL, group, hypernode, judged, outputs, t
 
 from trainium_eks.diagnose.local_report import LocalReport
 from trainium_eks.model.finding import Status
-from trainium_eks.model.volcano_config import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
+from trainium_eks.model.node_labels import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
 from trainium_eks.topology import tree
 
 LATER = "2026-05-01T10:00:12Z"
