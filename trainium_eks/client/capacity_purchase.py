@@ -97,7 +97,9 @@ def prepare_block(options: BlockOptions, stack: Stack, account: Account | None =
     edit = _edit(stack, options.group, options.instance_type, offer, reservation)
     tags = {market.OFFERING_TAG: options.offering, "Name": options.group}
     look = functools.partial(_current, account, options, offer.zone)
-    return _allowed(Purchase(account, offer, edit, look, bought, tags, reservation, is_bought=done is not None))
+    purchase = Purchase(account, offer, edit, look, bought, tags, reservation, is_bought=done is not None)
+    _buy(purchase, dry_run=True)
+    return purchase
 
 
 def prepare_extension(group: str, days: int, stack: Stack, account: Account | None = None) -> Purchase:
@@ -113,10 +115,8 @@ def prepare_extension(group: str, days: int, stack: Stack, account: Account | No
     def look() -> Offer:
         listed = market.extension_offers(account, reservation, days)
         if not listed:
-            raise CommandError(
-                f"EC2 sells no extension of {reservation} by {days} days: it does from 56 days to an hour before the "
-                "end, where the nodes are free; take fewer days, or buy a block for another group (trn capacity)"
-            )
+            when = "from 56 days to an hour before its end, where nodes are free: take fewer days, or another block"
+            raise CommandError(f"EC2 sells no extension of {reservation} by {days} days; it does {when}")
         return min(listed, key=lambda each: each.usd)
 
     with _asking():
@@ -132,7 +132,9 @@ def prepare_extension(group: str, days: int, stack: Stack, account: Account | No
         return block if market.end_with_extensions(account, block) >= offer.ends else None
 
     edit = _edit(stack, group, held["instanceType"], replace(longer, ends=offer.ends), reservation)
-    return _allowed(Purchase(account, offer, edit, look, find, {}, reservation, is_bought=is_bought))
+    purchase = Purchase(account, offer, edit, look, find, {}, reservation, is_bought=is_bought)
+    _buy(purchase, dry_run=True)
+    return purchase
 
 
 def complete(purchase: Purchase, agreed_usd: Decimal | None, say: Say) -> str:
@@ -140,7 +142,7 @@ def complete(purchase: Purchase, agreed_usd: Decimal | None, say: Say) -> str:
     is only written.
 
     CommandError: the price is another, the offer is gone, EC2 refuses, or gives no answer."""
-    offer, reservation = purchase.offer, purchase.reservation
+    offer = purchase.offer
     if not purchase.is_bought:
         if agreed_usd != offer.usd:
             raise CommandError(f"the price is {offer.usd} USD, not {agreed_usd}: nothing was bought")
@@ -149,21 +151,13 @@ def complete(purchase: Purchase, agreed_usd: Decimal | None, say: Say) -> str:
         if replace(purchase.offer, id=offer.id) != offer:
             raise CommandError(f"EC2 does not sell {offer.id} for {offer.usd} USD any more: nothing was bought")
     with _uninterrupted(say):
-        if not purchase.is_bought:
-            reservation = _buy(purchase)
+        reservation = _buy(purchase)
         try:
             say(f"Bought: {reservation}")
         finally:
             capacity = {**purchase.edit.values["capacity"], "id": reservation}
             replace(purchase.edit, values={**purchase.edit.values, "capacity": capacity}).write()
     return reservation
-
-
-def _allowed(purchase: Purchase) -> Purchase:
-    """Return a purchase after EC2 was asked whether the caller may."""
-    if not purchase.is_bought:
-        _buy(purchase, dry_run=True)
-    return purchase
 
 
 def _account(stack: Stack, given: Account | None) -> Account:
@@ -212,7 +206,9 @@ def _check(days: int, block: BlockOptions | None = None) -> None:
     found, kind = list[Problem](), CATALOGUE.get(block.instance_type) if block else None
     if block and (kind is None or "capacity-block" not in kind.usage):
         sold = tuple(name for name, each in CATALOGUE.items() if "capacity-block" in each.usage)
-        found.append(Problem("--type", "EC2 sells no block of it", value=block.instance_type, allowed=sold))
+        found.append(
+            Problem("--type", "the catalogue knows no Capacity Block of it", value=block.instance_type, allowed=sold)
+        )
     if block and kind and kind.ultraserver_nodes and block.nodes != kind.ultraserver_nodes:
         fix, good = "buy a block, and a group, for each UltraServer", kind.ultraserver_nodes
         found.append(Problem("--nodes", "each UltraServer is a block", fix, value=block.nodes, good=good))
@@ -220,7 +216,7 @@ def _check(days: int, block: BlockOptions | None = None) -> None:
         found.append(Problem("--starts", "it is no time in UTC", "take it from `trn capacity`", value=block.starts))
     if days not in DAYS:
         allowed = ("1 to 14, or a multiple of 7 up to 182",)
-        found.append(Problem("--days", "EC2 does not sell these days", value=days, allowed=allowed))
+        found.append(Problem("--days", "the catalogue has no block of these days", value=days, allowed=allowed))
     if found:
         raise UsageError("nothing was bought", found, spell=str)
 
@@ -260,8 +256,10 @@ def _offer_of(reservation: market.Reservation, account: Account) -> Offer:
 
 
 def _buy(purchase: Purchase, *, dry_run: bool = False) -> str:
-    """Buy, and return the reservation; with ``dry_run`` ask only whether the caller may. Without an answer of EC2, look
-    for the purchase."""
+    """Buy what is not bought, and return the reservation; with ``dry_run`` ask only whether the caller may. Without an
+    answer of EC2, look for the purchase."""
+    if purchase.is_bought:
+        return purchase.reservation
     region, offer, extended = purchase.account.region, purchase.offer, purchase.reservation
     try:
         return market.purchase(region, offer.id, purchase.tags, extended=extended, dry_run=dry_run)

@@ -7,13 +7,12 @@ from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, Group
-from rich.text import Text
+from rich.console import Console, RenderableType
 from typer.core import TyperGroup
 
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import App
-from trainium_eks.cli.shared.console import lines, show_sections, table
+from trainium_eks.cli.shared.console import show_sections, table
 from trainium_eks.cli.shared.with_cluster_options import cluster_options_without
 from trainium_eks.client import capacity, capacity_purchase
 from trainium_eks.client.capacity import Market, SearchOptions, Stack, to_json
@@ -73,6 +72,8 @@ def search(options: SearchOptions, *, cluster: ClusterOptions) -> None:
     if cluster.as_json:
         output.answer(cluster, to_json(found), "")
     else:
+        gang = f"{options.nodes} x {options.instance_type}"
+        output.write(f"{gang}, {options.hours:g} hours of training by {options.by} (UTC)\n")
         show_sections([_table(found)], no_color=cluster.no_color)
         # Without Rich, which would fold the commands.
         output.write(_text(found, stack.values.get("region", "") if stack else ""))
@@ -124,9 +125,7 @@ def _finish(purchase: Purchase, group: str, agree_usd: str | None, cluster: Clus
     times = f"{offer.starts:{_TIME}} to {offer.ends:{_TIME}} UTC"
     title = f"{what} {group}: {offer.nodes} nodes in {offer.zone}, {times}{price}"
     if not cluster.as_json:
-        diff = [(f"  {line}", {"+": "green", "-": "red"}.get(line[:1], "dim")) for line in change]
-        shown = lines([(title, "bold"), (purchase.edit.file.name, "bold"), *diff])
-        show_sections([shown], no_color=cluster.no_color)
+        output.write("\n".join([title, "", purchase.edit.file.name, *(f"  {line}" for line in change), "", ""]))
     agreed = None if purchase.is_bought else _agreed(offer, agree_usd, asks=not cluster.as_json)
     text = f"Nothing was bought: type the price at a terminal, or give --agree-usd {offer.usd}."
     is_done = purchase.is_bought or agreed is not None
@@ -155,20 +154,18 @@ def _agreed(offer: Offer, given: str | None, *, asks: bool) -> Decimal | None:
         raise CommandError(f"{typed} is no price: nothing was bought") from None
 
 
-def _table(found: Market) -> Group:
+def _table(found: Market) -> RenderableType:
     """Return the ways to have the nodes, the best blocks first."""
-    options, of_blocks = found.options, [row for row in found.rows if row.kind == "capacity-block"]
-    title = f"{options.nodes} x {options.instance_type}, {options.hours:g} hours of training by {options.by} (UTC)"
+    of_blocks = [row for row in found.rows if row.kind == "capacity-block"]
     shown = table("capacity", "start", "end", "zone", "hours", "USD", "useful h", "deadline", wide=False)
     for row in (*of_blocks[:_MOST_ROWS], *found.rows[len(of_blocks) :][:_MOST_ROWS]):
         offer, usd = row.offer, (row.offer.usd, row.usd_per_useful_hour)
         prices = ("not known" if math.isnan(each) else f"{each:,.2f}" for each in usd)
         done = {"on-demand": "if free", "spot": "no promise"}.get(row.kind, f"done {row.done or offer.ends:{_TIME}}")
-        held = done if row.done else f"{row.training_hours:.0f} of {options.hours:g} h"
+        held = done if row.done else f"{row.training_hours:.0f} of {found.need.hours:g} h"
         times = f"{offer.starts:{_TIME}}", f"{offer.ends:{_TIME}}"
         shown.add_row(offer.id, *times, offer.zone, f"{row.training_hours:.1f}", *prices, held)
-    more = len(of_blocks) - _MOST_ROWS
-    return Group(Text(title, "bold"), shown, *([f"{more} more: --json has them"] if more > 0 else []))
+    return shown
 
 
 def _text(found: Market, region: str) -> str:
@@ -188,6 +185,8 @@ def _text(found: Market, region: str) -> str:
         ]
         written.append("")
     written += [] if found.is_feasible else ["Nothing that is known holds the deadline.", ""]
+    more = sum(row.kind == "capacity-block" for row in found.rows) - _MOST_ROWS
+    written += [f"{more} more blocks: --json has them"] if more > 0 else []
     written += [f"not checked: {name}: {why}" for name, why in found.not_checked.items()]
     written += [f"hint: {hint}" for hint in found.hints]
     written.append("On-Demand and Spot at the list price of On-Demand, and only if EC2 has all nodes free.")
