@@ -136,10 +136,8 @@ def search(options: SearchOptions, stack: Stack | None = None, account: Account 
 
     def row(kind: str, offer: Offer, hours: float, score: int | None = None) -> Row:
         done = offer.starts + datetime.timedelta(seconds=need.start_seconds, hours=need.hours)
-        is_done = hours >= need.hours and done <= need.deadline
-        return Row(
-            kind, offer, hours, float(offer.usd) / (hours * useful or math.nan), done if is_done else None, score
-        )
+        per_hour = float(offer.usd) / (hours * useful or math.nan)
+        return Row(kind, offer, hours, per_hour, done if hours >= need.hours else None, score)
 
     offers, not_checked = list[Offer](), dict[str, str]()
     if "capacity-block" in kind.usage:

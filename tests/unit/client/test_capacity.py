@@ -65,15 +65,17 @@ def test_question_that_is_not_answered_is_shown_with_its_reason(operation, answe
     assert "us-west-2d" in {each.zone for plan in found.plans for each in plan.offers}
 
 
-def test_offers_of_segments_or_other_currencies_are_left_out():
+def test_offers_of_segments_other_currencies_or_more_usd_are_left_out():
     market = Market()
     asked = {"region": "us-west-2", "CapacityDurationHours": 72, "InstanceCount": 8, "StartDateRange": NOW}
     listed = market.describe_capacity_block_offerings({**asked, "EndDateRange": NOW + timedelta(days=4)})
     [block], parts = listed["CapacityBlockOfferings"], [{"AvailabilityZoneId": f"usw2-az{each}"} for each in (1, 4)]
     listed = [{**block, "CurrencyCode": "CNY"}]
     listed += [{**block, "CapacityBlockOfferingSegments": each} for each in (parts, parts[:1])]
+    listed.append({**listed[-1], "UpfrontFee": "99999"})  # the same block for more
     market.refused["DescribeCapacityBlockOfferings"] = {"CapacityBlockOfferings": listed}
-    assert [row.offer.zone for row in look(market).rows if row.kind == "capacity-block"] == ["usw2-az1"]
+    [row] = [each for each in look(market).rows if each.kind == "capacity-block"]
+    assert (row.offer.zone, row.offer.usd) == ("usw2-az1", 72 * 160)
 
 
 def test_hint_says_what_would_help_where_no_block_holds_the_deadline():

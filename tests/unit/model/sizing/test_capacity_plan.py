@@ -95,7 +95,7 @@ def test_answers_of_30_regions_and_56_days_take_under_a_second():
 
 def test_run_goes_on_in_a_later_block_of_the_same_region():
     need = Need(60, NOW, NOW + 200 * HOUR, start_seconds=3600)
-    [split] = plans([offer(0, 2, 700), offer(4, 1, 400), offer(5, 1, 300, "us-east-1")], need)
+    [split] = plans([offer(0, 1, 699.99), offer(0, 2, 700), offer(4, 1, 400), offer(5, 1, 300, "us-east-1")], need)
     assert (split.usd, [each.usd for each in split.offers]) == (1100, [700, 400])
     # 48 h less 40 minutes and an hour, and the rest after the start of the second.
     assert split.done == NOW + 96 * HOUR + HOUR + (60 - 48 + 40 / 60 + 1) * HOUR
