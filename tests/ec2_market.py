@@ -43,23 +43,15 @@ class Market(AwsDouble):
         found = []
         hours, start = asked["CapacityDurationHours"], asked["StartDateRange"].replace(hour=11, minute=30)
         nodes = asked.get("InstanceCount") or 4 * asked["UltraserverCount"]
+        usd = HOURLY.get(asked["region"], 200.0) * nodes / 8 * hours * self.factor
         while asked["region"] in self.regions and self.sold(asked) and len(found) < 6:
             ends = start + timedelta(hours=hours)
             if ends > asked["EndDateRange"]:
                 break
             if start >= asked["StartDateRange"] and (not self.only or f"{start:%m%d}-{hours}" in self.only):
-                usd = HOURLY.get(asked["region"], 200.0) * nodes / 8 * hours * self.factor
-                found.append(
-                    {
-                        "CapacityBlockOfferingId": f"cb-{start:%m%d}-{hours}-{self.shift}",
-                        "AvailabilityZone": f"{asked['region']}d",
-                        "StartDate": start,
-                        "EndDate": ends,
-                        "UpfrontFee": f"{usd:.4f}",
-                        "CurrencyCode": "USD",
-                        "InstanceCount": nodes,
-                    }
-                )
+                offer = {"StartDate": start, "EndDate": ends, "UpfrontFee": f"{usd:.4f}", "CurrencyCode": "USD"}
+                offer |= {"CapacityBlockOfferingId": f"cb-{start:%m%d}-{hours}-{self.shift}", "InstanceCount": nodes}
+                found.append({**offer, "AvailabilityZone": f"{asked['region']}d"})
             start += timedelta(days=1)
         at = int(asked.get("NextToken", 0))
         rest = {"NextToken": str(at + 2)} if at + 2 < len(found) else {}
@@ -77,62 +69,45 @@ class Market(AwsDouble):
     def purchase_capacity_block(self, asked):
         if asked["DryRun"]:
             return AwsError("DryRunOperation", "it would have succeeded")
-        [tags] = asked["TagSpecifications"]
-        start = datetime.strptime(f"2027{asked['CapacityBlockOfferingId'][3:7]}1130Z", "%Y%m%d%H%M%z")
-        hours = int(asked["CapacityBlockOfferingId"].split("-")[2])
-        self.reservations.append(
-            {
-                "CapacityReservationId": f"cr-{len(self.reservations) + 1:017x}",
-                "ReservationType": "capacity-block",
-                "InstanceType": "trn1.32xlarge",
-                "AvailabilityZoneId": "usw2-az4",
-                "TotalInstanceCount": 8,
-                "State": "payment-pending",
-                "StartDate": start,
-                "EndDate": start + timedelta(hours=hours),
-                "Tags": tags["Tags"],
-            }
-        )
-        return {"CapacityReservation": self.reservations[-1]}
+        _, day, hours, _ = asked["CapacityBlockOfferingId"].split("-")
+        start = datetime.strptime(f"2027{day}1130Z", "%Y%m%d%H%M%z")
+        made = {"CapacityReservationId": f"cr-{len(self.reservations) + 1:017x}", "State": "payment-pending"}
+        made |= {"StartDate": start, "EndDate": start + timedelta(hours=int(hours)), "AvailabilityZoneId": "usw2-az4"}
+        made |= {"TotalInstanceCount": 8, "Tags": asked["TagSpecifications"][0]["Tags"]}
+        self.reservations.append(made)
+        return {"CapacityReservation": made}
 
     def describe_capacity_reservations(self, asked):
         ids = asked.get("CapacityReservationIds")
         found = [each for each in self.reservations if not ids or each["CapacityReservationId"] in ids]
-        if ids and not found:
-            return AwsError("InvalidCapacityReservationId.NotFound")
-        return {"CapacityReservations": found}
+        return (
+            {"CapacityReservations": found} if found or not ids else AwsError("InvalidCapacityReservationId.NotFound")
+        )
 
-    def _block(self, asked):
-        [found] = [
-            each for each in self.reservations if each["CapacityReservationId"] == asked["CapacityReservationId"]
-        ]
-        return found
+    def _longer(self, asked, hours):
+        """The times of an extension."""
+        ids = {each["CapacityReservationId"]: each["EndDate"] for each in self.reservations}
+        end = ids[asked["CapacityReservationId"]]
+        return {
+            "CapacityBlockExtensionStartDate": end,
+            "CapacityBlockExtensionEndDate": end + timedelta(hours=int(hours)),
+        }
 
     def describe_capacity_block_extension_offerings(self, asked):
-        block = self._block(asked)
         hours = asked["CapacityBlockExtensionDurationHours"]
-        offer = {
-            "CapacityBlockExtensionOfferingId": f"cbe-{hours}",
-            "InstanceCount": 8,
-            "AvailabilityZoneId": "usw2-az4",
-            "CapacityBlockExtensionStartDate": block["EndDate"],
-            "CapacityBlockExtensionEndDate": block["EndDate"] + timedelta(hours=hours),
-            "UpfrontFee": f"{160 * hours * self.factor:.4f}",
-        }
+        offer = {"CapacityBlockExtensionOfferingId": f"cbe-{hours}", "UpfrontFee": f"{160 * hours * self.factor:.4f}"}
+        offer |= {"InstanceCount": 8, "AvailabilityZoneId": "usw2-az4", **self._longer(asked, hours)}
         return {"CapacityBlockExtensionOfferings": [offer] if self.sold(asked) else []}
 
     def purchase_capacity_block_extension(self, asked):
         if asked["DryRun"]:
             return AwsError("DryRunOperation")
-        block = self._block(asked)
-        hours = int(asked["CapacityBlockExtensionOfferingId"].split("-")[1])
-        self.extensions.append(
-            {
-                "CapacityReservationId": asked["CapacityReservationId"],
-                "CapacityBlockExtensionEndDate": block["EndDate"] + timedelta(hours=hours),
-                "CapacityBlockExtensionStatus": "payment-pending",
-            }
-        )
+        times = self._longer(asked, asked["CapacityBlockExtensionOfferingId"].split("-")[1])
+        made = {
+            "CapacityReservationId": asked["CapacityReservationId"],
+            "CapacityBlockExtensionStatus": "payment-pending",
+        }
+        self.extensions.append({**made, **times})
         return {"CapacityBlockExtensions": self.extensions[-1:]}
 
     def describe_capacity_block_extension_history(self, asked):

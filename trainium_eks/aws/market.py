@@ -1,12 +1,12 @@
 """What EC2 sells: Capacity Blocks and their extensions, placement scores of Spot, and purchases.
 
-Does I/O, by boto3, with the caller's credentials. Only :func:`purchase` and :func:`purchase_extension` cost money.
+Does I/O, by boto3, with the caller's credentials. Only :func:`purchase` costs money.
 Reservations are EC2's own documents (``CapacityReservation`` of its API).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from trainium_eks.aws import sessions
 from trainium_eks.aws.account import Account, NoCredentialsError, NotCheckedError, RequestError
 from trainium_eks.aws.tags import tags_of
+from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.sizing.capacity_plan import Offer
 
 Reservation = Mapping[str, Any]
@@ -36,65 +37,48 @@ _UNCLEAR = ("", "InternalError", "InternalFailure", "ServiceUnavailable", "Unava
 """Error codes that do not say whether a request was served; empty where no answer came."""
 
 
-@dataclass(frozen=True)
-class Query:
-    """The blocks to ask for."""
-
-    instance_type: str
-    nodes: int
-    durations: tuple[int, ...]
-    """Days."""
-    earliest: datetime
-    """First start."""
-    latest: datetime
-    """Last start."""
-    ultraserver_nodes: int = 0
-    """Nodes of an UltraServer of the type; 0 for other types."""
-
-    def requests(self) -> Iterable[dict[str, Any]]:
-        """Yield EC2's requests: each duration in each week."""
-        what: dict[str, Any] = {"InstanceType": self.instance_type, "InstanceCount": self.nodes}
-        if each := self.ultraserver_nodes:
-            kind = ULTRASERVERS.get(self.instance_type, self.instance_type)
-            what = {"UltraserverType": kind, "UltraserverCount": self.nodes // each}
-        for days in self.durations:
-            start = self.earliest
-            while start < self.latest:
-                until = min(start + timedelta(days=max(days, _SEARCH_DAYS)), self.latest)
-                # All end at 11:30, so that a block lasts a day more at most.
-                range_ = {"StartDateRange": start, "EndDateRange": until + timedelta(days=days + 1)}
-                yield {**what, **range_, "CapacityDurationHours": days * 24}
-                start = until
-
-
-def offers(account: Account, regions: Iterable[str], query: Query) -> tuple[list[Offer], dict[str, str]]:
-    """Return the offers of all regions, each once, and why a region could not be asked, or not for all.
+def offers(
+    account: Account, regions: Sequence[str], kind: InstanceType, nodes: int, days: Iterable[int], *between: datetime
+) -> tuple[list[Offer], dict[str, str]]:
+    """Return the blocks of these durations that start between two times in the regions, each once, and why a region
+    could not be asked, or not for all.
 
     NoCredentialsError: no region takes the credentials.
     """
     refused: dict[str, Exception] = {}
-    names = list(regions)
+    what: dict[str, Any] = {"InstanceType": kind.name, "InstanceCount": nodes}
+    if each_server := kind.ultraserver_nodes:
+        what = {"UltraserverType": ULTRASERVERS.get(kind.name, kind.name), "UltraserverCount": nodes // each_server}
 
-    def ask(region: str, request: Mapping[str, Any]) -> list[Offer]:
+    def ask(region: str, duration: int, start: datetime) -> list[Offer]:
         if region in refused:
             return []
+        until = min(start + timedelta(days=max(duration, _SEARCH_DAYS)), between[1])
+        # All end at 11:30, so that a block lasts a day more at most.
+        range_ = {"StartDateRange": start, "EndDateRange": until + timedelta(days=duration + 1)}
+        request = {**what, **range_, "CapacityDurationHours": duration * 24}
         operation, key = "describe_capacity_block_offerings", "CapacityBlockOfferings"
         try:
             answer = account.pages("ec2", operation, key, region=region, **request)
-            days = request["CapacityDurationHours"] // 24
-            return [_offer(account, region, each, query, days) for each in answer if _is_plain(each)]
+            return [_offer(account, region, each, kind, duration) for each in answer if _is_plain(each)]
         except (NotCheckedError, RequestError) as error:
             refused[region] = error
             return []
 
+    questions = []
+    for duration in days:
+        start = between[0]
+        while start < between[1]:
+            questions += [(region, duration, start) for region in regions]
+            start += timedelta(days=max(duration, _SEARCH_DAYS))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = pool.map(lambda each: ask(*each), [(name, each) for each in query.requests() for name in names])
+        answers = pool.map(lambda question: ask(*question), questions)
         dearest_first = sorted((each for part in answers for each in part), key=lambda each: -each.usd)
-        found = {(each.zone, each.starts, each.ends): each for each in dearest_first}
     lacking = [each for each in refused.values() if isinstance(each, NoCredentialsError)]
-    if lacking and len(lacking) == len(names):
+    if lacking and len(lacking) == len(regions):
         raise lacking[0]
     maybe = {True: "; or the region is not enabled in this account", False: ""}
+    found = {(each.zone, each.starts, each.ends): each for each in dearest_first}
     return list(found.values()), {name: f"{error}{maybe[error in lacking]}" for name, error in refused.items()}
 
 
@@ -103,17 +87,14 @@ def _is_plain(answer: Mapping[str, Any]) -> bool:
     return len(answer.get("CapacityBlockOfferingSegments") or ()) < 2 and answer.get("CurrencyCode", "USD") == "USD"
 
 
-def _offer(account: Account, region: str, answer: Mapping[str, Any], query: Query, days: int) -> Offer:
-    zone, name = "", answer.get("AvailabilityZone", "")
-    for segment in answer.get("CapacityBlockOfferingSegments") or ():
-        zone = segment.get("AvailabilityZoneId", "")
-    try:
-        zones = {} if zone else account.once(f"zones {region}", lambda: _zone_ids(account, region))
-    except (NotCheckedError, RequestError):
-        zones = {}
-    nodes = answer.get("InstanceCount") or answer.get("UltraserverCount", 0) * query.ultraserver_nodes
-    id_, usd, zone = answer["CapacityBlockOfferingId"], _price(answer), zone or zones.get(name, name)
-    return Offer(id_, region, zone, answer["StartDate"], answer["EndDate"], nodes, usd, days)
+def _offer(account: Account, region: str, answer: Mapping[str, Any], kind: InstanceType, days: int) -> Offer:
+    [segment] = answer.get("CapacityBlockOfferingSegments") or [{}]
+    name, zone = answer.get("AvailabilityZone", ""), segment.get("AvailabilityZoneId", "")
+    with suppress(NotCheckedError, RequestError):
+        zone = zone or account.once(f"zones {region}", lambda: _zone_ids(account, region)).get(name, "")
+    nodes = answer.get("InstanceCount") or answer.get("UltraserverCount", 0) * kind.ultraserver_nodes
+    times = answer["StartDate"], answer["EndDate"]
+    return Offer(answer["CapacityBlockOfferingId"], region, zone or name, *times, nodes, _price(answer), days)
 
 
 def _price(answer: Mapping[str, Any]) -> Decimal:
@@ -173,55 +154,42 @@ def extension_offers(account: Account, id_: str, days: int) -> list[Offer]:
     """Return EC2's offers to extend a block, with the extension's own start and end."""
     operation, key = "describe_capacity_block_extension_offerings", "CapacityBlockExtensionOfferings"
     asked: dict[str, Any] = {"CapacityReservationId": id_, "CapacityBlockExtensionDurationHours": days * 24}
-    return [
-        Offer(
-            each["CapacityBlockExtensionOfferingId"],
-            account.region,
-            each.get("AvailabilityZoneId", ""),
-            each["CapacityBlockExtensionStartDate"],
-            each["CapacityBlockExtensionEndDate"],
-            each.get("InstanceCount", 0),
-            _price(each),
-            days,
-        )
-        for each in account.pages("ec2", operation, key, **asked)
-        if _is_plain(each)
-    ]
+    found = []
+    for each in filter(_is_plain, account.pages("ec2", operation, key, **asked)):
+        times = each["CapacityBlockExtensionStartDate"], each["CapacityBlockExtensionEndDate"]
+        place = account.region, each.get("AvailabilityZoneId", "")
+        offering, nodes = each["CapacityBlockExtensionOfferingId"], each.get("InstanceCount", 0)
+        found.append(Offer(offering, *place, *times, nodes, _price(each), days))
+    return found
 
 
 class NotKnownError(sessions.AwsError):
     """It is not known whether EC2 has sold what it was asked for."""
 
 
-def purchase(region: str, offering: str, tags: Mapping[str, str], *, dry_run: bool) -> Reservation | None:
-    """Buy a Capacity Block; with ``dry_run`` ask EC2 only whether the caller may, and return None.
+def purchase(region: str, offering: str, tags: Mapping[str, str], *, extended: str = "", dry_run: bool) -> str:
+    """Buy a Capacity Block, or with ``extended`` more time for that reservation; return the reservation. EC2 is asked
+    once. With ``dry_run`` it is asked only whether the caller may, and the answer is empty.
 
-    NotAllowedError without the right; AwsError when EC2 refuses; NotKnownError when no answer came: :func:`bought`
-    finds it then. EC2 is asked once.
+    NotAllowedError without the right; AwsError when EC2 refuses; NotKnownError when no answer came: :func:`bought` and
+    :func:`end_with_extensions` find it then.
     """
     named = [{"Key": key, "Value": value} for key, value in tags.items()]
+    operation = "purchase_capacity_block"
     request: dict[str, Any] = {"CapacityBlockOfferingId": offering, "InstancePlatform": "Linux/UNIX"}
     request["TagSpecifications"] = [{"ResourceType": "capacity-reservation", "Tags": named}]
-    answer = _buy(region, "purchase_capacity_block", request, dry_run=dry_run)
-    found: Reservation | None = answer and answer["CapacityReservation"]
-    return found
-
-
-def purchase_extension(region: str, id_: str, offering: str, *, dry_run: bool) -> None:
-    """Buy an extension; errors and ``dry_run`` as of :func:`purchase`, and :func:`end_with_extensions` finds it."""
-    request = {"CapacityBlockExtensionOfferingId": offering, "CapacityReservationId": id_}
-    _buy(region, "purchase_capacity_block_extension", request, dry_run=dry_run)
-
-
-def _buy(region: str, operation: str, request: Mapping[str, Any], *, dry_run: bool) -> Any:
+    if extended:
+        operation = "purchase_capacity_block_extension"
+        request = {"CapacityBlockExtensionOfferingId": offering, "CapacityReservationId": extended}
     try:
         with sessions.saying("buy it"):
-            return getattr(sessions.client("ec2", region, attempts=1), operation)(**request, DryRun=dry_run)
+            answer = getattr(sessions.client("ec2", region, attempts=1), operation)(**request, DryRun=dry_run)
+            return extended or str(answer["CapacityReservation"]["CapacityReservationId"])
     except sessions.CannotAskError:
         raise
     except sessions.AwsError as error:
         if error.code == "DryRunOperation":
-            return None
+            return ""
         if not dry_run and error.code in _UNCLEAR:
             raise NotKnownError(str(error), error.code) from None
         raise

@@ -5,11 +5,12 @@ once, Ctrl-C waits until the file is written, and the same command again finds w
 """
 
 import datetime
+import functools
 import json
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -66,8 +67,12 @@ class Purchase:
     account: Account
     offer: Offer
     edit: GroupEdit
-    options: BlockOptions | None = None
-    """None for an extension."""
+    look: Callable[[], Offer]
+    """Returns the offer as EC2 has it now; CommandError where it is gone."""
+    find: Callable[[], market.Reservation | None]
+    """Returns the reservation when it was bought after all."""
+    tags: Mapping[str, str]
+    """Tags of the new reservation; none for an extension."""
     reservation: str = ""
     """The reservation that is extended, or was bought by an earlier command; empty for a block to buy."""
     is_bought: bool = False
@@ -79,51 +84,56 @@ def prepare_block(options: BlockOptions, stack: Stack, account: Account | None =
 
     UsageError for wrong options; CommandError for a block that is not sold any more, a group that cannot have it, and a
     caller who may not buy."""
-    if problems := _block_problems(options):
-        raise UsageError("nothing was bought", problems, spell=str)
+    _check(options.days, options)
     account, group = _account(stack, account), _group(stack, options.group)
+
+    bought = functools.partial(market.bought, account, options.instance_type, options.offering)
     with _asking():
-        done = market.bought(account, options.instance_type, options.offering)
-        if group and not (done and (group.get("capacity") or {}).get("id") == done["CapacityReservationId"]):
+        done = bought()
+        reservation = str(done["CapacityReservationId"]) if done else ""
+        if group and not (done and (group.get("capacity") or {}).get("id") == reservation):
             _check_group(account, options, group)
         offer = _offer_of(done, account) if done else _current(account, options)
-    reservation = str(done["CapacityReservationId"]) if done else ""
     edit = _edit(stack, options.group, options.instance_type, offer, reservation)
-    purchase = Purchase(account, offer, edit, options, reservation, is_bought=done is not None)
-    if not done:
-        _buy(purchase, dry_run=True)
+    tags = {market.OFFERING_TAG: options.offering, "Name": options.group}
+    look = functools.partial(_current, account, options, offer.zone)
+    purchase = Purchase(account, offer, edit, look, bought, tags, reservation, is_bought=done is not None)
+    _buy(purchase, dry_run=True)
     return purchase
 
 
 def prepare_extension(group: str, days: int, stack: Stack, account: Account | None = None) -> Purchase:
     """Return the purchase of an extension of a group's block, as :func:`prepare_block` does. The days: 1 to 14, or
     multiples of 7 up to 182."""
-    if problems := _days_problems(days):
-        raise UsageError("nothing was bought", problems, spell=str)
+    _check(days)
     account, held = _account(stack, account), _group(stack, group) or {}
     capacity = held.get("capacity") or {}
     if capacity.get("type") != "capacity-block":
         raise UsageError(f"{group} is no group of {stack.name} with a Capacity Block")
     reservation = str(capacity.get("id"))
+
+    def look() -> Offer:
+        listed = market.extension_offers(account, reservation, days)
+        if not listed:
+            when = "from 56 days to an hour before its end, where nodes are free: take fewer days, or another block"
+            raise CommandError(f"EC2 sells no extension of {reservation} by {days} days; it does {when}")
+        return min(listed, key=lambda each: each.usd)
+
     with _asking():
         block = market.reservation(account, reservation)
         if block is None:
             raise CommandError(f"{reservation} of {group} is no reservation of this account in {account.region}")
-        ends = market.end_with_extensions(account, block)
-        offers = market.extension_offers(account, reservation, days)
-    # An extension that was bought and is not in the file yet.
-    is_bought = ends > (moment(capacity.get("ends") or "") or block["EndDate"])
-    if not is_bought and not offers:
-        raise CommandError(
-            f"EC2 sells no extension of {reservation} by {days} days: it does from 56 days to an hour before the end, "
-            "where the nodes are free; take fewer days, or buy a block for another group (trn capacity)"
-        )
-    longer = replace(_offer_of(block, account), ends=ends)
-    offer = longer if is_bought else min(offers, key=lambda each: each.usd)
+        longer = replace(_offer_of(block, account), ends=market.end_with_extensions(account, block))
+        # An extension that was bought and is not in the file yet.
+        is_bought = longer.ends > (moment(capacity.get("ends") or "") or block["EndDate"])
+        offer = longer if is_bought else look()
+
+    def find() -> market.Reservation | None:
+        return block if market.end_with_extensions(account, block) >= offer.ends else None
+
     edit = _edit(stack, group, held["instanceType"], replace(longer, ends=offer.ends), reservation)
-    purchase = Purchase(account, offer, edit, None, reservation, is_bought=is_bought)
-    if not is_bought:
-        _buy(purchase, dry_run=True)
+    purchase = Purchase(account, offer, edit, look, find, {}, reservation, is_bought=is_bought)
+    _buy(purchase, dry_run=True)
     return purchase
 
 
@@ -132,22 +142,16 @@ def complete(purchase: Purchase, agreed_usd: Decimal | None, say: Say) -> str:
     is only written.
 
     CommandError: the price is another, the offer is gone, EC2 refuses, or gives no answer."""
-    offer, reservation = purchase.offer, purchase.reservation
+    offer = purchase.offer
     if not purchase.is_bought:
         if agreed_usd != offer.usd:
             raise CommandError(f"the price is {offer.usd} USD, not {agreed_usd}: nothing was bought")
         with _asking():
-            if purchase.options:
-                now = _current(purchase.account, purchase.options, offer.zone)
-            else:
-                listed = market.extension_offers(purchase.account, reservation, offer.days)
-                now = min(listed, key=lambda each: (each.id != offer.id, each.usd), default=replace(offer, zone=""))
-        if replace(now, id=offer.id) != offer:
+            purchase = replace(purchase, offer=purchase.look())
+        if replace(purchase.offer, id=offer.id) != offer:
             raise CommandError(f"EC2 does not sell {offer.id} for {offer.usd} USD any more: nothing was bought")
-        purchase = replace(purchase, offer=now)
     with _uninterrupted(say):
-        if not purchase.is_bought:
-            reservation = _buy(purchase)
+        reservation = _buy(purchase)
         try:
             say(f"Bought: {reservation}")
         finally:
@@ -157,9 +161,9 @@ def complete(purchase: Purchase, agreed_usd: Decimal | None, say: Say) -> str:
 
 
 def _account(stack: Stack, given: Account | None) -> Account:
-    if not stack.region or stack.project is None:
+    if not (region := stack.values.get("region")):
         raise UsageError(f"Pulumi.{stack.name}.yaml names no region, and a block is bought in the stack's")
-    return given or Account(stack.region)
+    return given or Account(region)
 
 
 def _group(stack: Stack, name: str) -> dict[str, Any] | None:
@@ -179,57 +183,55 @@ def _edit(stack: Stack, name: str, instance_type: str, offer: Offer, reservation
         "ignoreDesiredSize": True,
         "capacity": {"type": "capacity-block", "id": reservation or UNBOUGHT, "zoneId": offer.zone, **block},
     }
-    assert stack.project is not None, "_account has refused it"
     edit = GroupEdit.of(stack.project, stack.name, name, values)
     edit.difference()
+
+    def judged(groups: list[Any]) -> tuple[Problem, ...]:
+        config = stack_config.load({**stack.values, "nodeGroups": json.dumps(groups)}, "ignore")
+        return refused(stack_config.validate(config), {rule: each.reason for rule, each in config.waivers.items()})
+
     others = [each for each in json.loads(stack.values["nodeGroups"]) if each.get("name") != name]
     try:
-        before, after = (
-            stack_config.load({**stack.values, "nodeGroups": json.dumps(groups)}, "ignore")
-            for groups in (others, [*others, {"name": name, **there, **values}])
-        )
+        known = {each.reason for each in judged(others)}
+        problems = [each for each in judged([*others, {"name": name, **there, **values}]) if each.reason not in known]
     except ConfigModelError as error:
-        raise CommandError(f"{name} cannot have this block: nothing was bought", error.problems) from None
-    known = {problem.reason for problem in stack_config.validate(before)}
-    waivers = {rule: waiver.reason for rule, waiver in after.waivers.items()}
-    if problems := [each for each in refused(stack_config.validate(after), waivers) if each.reason not in known]:
+        problems = list(error.problems)
+    if problems:
         raise CommandError(f"{name} cannot have this block: nothing was bought", problems)
     return edit
 
 
-def _block_problems(options: BlockOptions) -> list[Problem]:
-    found = []
-    kind = CATALOGUE.get(options.instance_type)
-    if kind is None or "capacity-block" not in kind.usage:
+def _check(days: int, block: BlockOptions | None = None) -> None:
+    """Refuse days, and with ``block`` a block, that EC2 does not sell; all problems at once."""
+    found, kind = list[Problem](), CATALOGUE.get(block.instance_type) if block else None
+    if block and (kind is None or "capacity-block" not in kind.usage):
         sold = tuple(name for name, each in CATALOGUE.items() if "capacity-block" in each.usage)
-        found.append(Problem("--type", "EC2 sells no block of it", value=options.instance_type, allowed=sold))
-    elif kind.ultraserver_nodes and options.nodes != kind.ultraserver_nodes:
+        found.append(
+            Problem("--type", "the catalogue knows no Capacity Block of it", value=block.instance_type, allowed=sold)
+        )
+    if block and kind and kind.ultraserver_nodes and block.nodes != kind.ultraserver_nodes:
         fix, good = "buy a block, and a group, for each UltraServer", kind.ultraserver_nodes
-        found.append(Problem("--nodes", "each UltraServer is a block", fix, value=options.nodes, good=good))
-    if options.starts and moment(options.starts) is None:
-        found.append(Problem("--starts", "it is no time in UTC", "take it from `trn capacity`", value=options.starts))
-    return found + _days_problems(options.days)
-
-
-def _days_problems(days: int) -> list[Problem]:
-    allowed = ("1 to 14, or a multiple of 7 up to 182",)
-    return [] if days in DAYS else [Problem("--days", "EC2 does not sell these days", value=days, allowed=allowed)]
+        found.append(Problem("--nodes", "each UltraServer is a block", fix, value=block.nodes, good=good))
+    if block and block.starts and moment(block.starts) is None:
+        found.append(Problem("--starts", "it is no time in UTC", "take it from `trn capacity`", value=block.starts))
+    if days not in DAYS:
+        allowed = ("1 to 14, or a multiple of 7 up to 182",)
+        found.append(Problem("--days", "the catalogue has no block of these days", value=days, allowed=allowed))
+    if found:
+        raise UsageError("nothing was bought", found, spell=str)
 
 
 def _check_group(account: Account, options: BlockOptions, group: Mapping[str, Any]) -> None:
     """Refuse a group that is in use: of other capacity or another type, or with a block that is not over."""
-    name, other = options.group, "choose another --group: a new name makes a new group"
-    capacity, kind = group.get("capacity") or {"type": "on-demand"}, group.get("instanceType")
-    if capacity.get("type") != "capacity-block" or kind != options.instance_type:
-        raise CommandError(f"{name} has {capacity.get('type')} capacity of {kind}: {other}")
-    now, held = versions.now(), market.reservation(account, str(capacity.get("id")))
-    ends = moment(capacity.get("ends") or "") or now
-    ends = max(ends, held["EndDate"]) if held and held["State"] not in market.OVER else ends
-    if ends > now:
-        raise CommandError(
-            f"{name} has {capacity.get('id')} until {utc_text(ends)}, and a group has one block at a time: {other}, or "
-            "extend the block (trn capacity extend)"
-        )
+    capacity, kind, now = group.get("capacity") or {"type": "on-demand"}, group.get("instanceType"), versions.now()
+    used = f"{capacity.get('type')} capacity of {kind}"
+    if capacity.get("type") == "capacity-block" and kind == options.instance_type:
+        held, ends = market.reservation(account, str(capacity.get("id"))), moment(capacity.get("ends") or "") or now
+        ends = max(ends, held["EndDate"]) if held and held["State"] not in market.OVER else ends
+        used = f"{capacity.get('id')} until {utc_text(ends)}, and a group has one block at a time" if ends > now else ""
+    if used:
+        other = "choose another --group, a new name makes a new group, or extend its block: trn capacity extend"
+        raise CommandError(f"{options.group} has {used}: {other}")
 
 
 def _current(account: Account, options: BlockOptions, zone: str = "") -> Offer:
@@ -237,8 +239,8 @@ def _current(account: Account, options: BlockOptions, zone: str = "") -> Offer:
     now, kind = versions.now(), CATALOGUE[options.instance_type]
     start = moment(options.starts) if options.starts else None
     earliest, latest = (start, start + datetime.timedelta(days=1)) if start else (now + SOONEST, now + AHEAD)
-    query = market.Query(kind.name, options.nodes, (options.days,), earliest, latest, kind.ultraserver_nodes)
-    offers, not_checked = market.offers(account, [account.region], query)
+    place, what = [account.region], (kind, options.nodes, [options.days])
+    offers, not_checked = market.offers(account, place, *what, earliest, latest)
     same = [each for each in offers if options.offering == each.id or each.starts.replace(microsecond=0) == start]
     if not same:
         why = not_checked.get(account.region, "search again: trn capacity")
@@ -248,47 +250,32 @@ def _current(account: Account, options: BlockOptions, zone: str = "") -> Offer:
 
 def _offer_of(reservation: market.Reservation, account: Account) -> Offer:
     """Return what a reservation was sold as, without its price."""
-    id_, zone, nodes = (
-        reservation[key] for key in ("CapacityReservationId", "AvailabilityZoneId", "TotalInstanceCount")
-    )
-    return Offer(id_, account.region, zone, reservation["StartDate"], reservation["EndDate"], nodes, Decimal(0), 0)
+    zone, times = reservation["AvailabilityZoneId"], (reservation["StartDate"], reservation["EndDate"])
+    id_, nodes = reservation["CapacityReservationId"], reservation["TotalInstanceCount"]
+    return Offer(id_, account.region, zone, *times, nodes, Decimal(0), 0)
 
 
 def _buy(purchase: Purchase, *, dry_run: bool = False) -> str:
-    """Buy, and return the reservation; with ``dry_run`` ask only whether the caller may. Without an answer of EC2, look
-    for the purchase."""
-    region, offer, options = purchase.account.region, purchase.offer, purchase.options
+    """Buy what is not bought, and return the reservation; with ``dry_run`` ask only whether the caller may. Without an
+    answer of EC2, look for the purchase."""
+    if purchase.is_bought:
+        return purchase.reservation
+    region, offer, extended = purchase.account.region, purchase.offer, purchase.reservation
     try:
-        if options is None:
-            market.purchase_extension(region, purchase.reservation, offer.id, dry_run=dry_run)
-            return purchase.reservation
-        tags = {market.OFFERING_TAG: options.offering, "Name": options.group}
-        found = market.purchase(region, offer.id, tags, dry_run=dry_run)
-        return str(found["CapacityReservationId"]) if found else ""
+        return market.purchase(region, offer.id, purchase.tags, extended=extended, dry_run=dry_run)
     except NotAllowedError as error:
         detail = f"Add to the policy of your role: {json.dumps(STATEMENT)}"
         raise CommandError(f"you may not buy: {error}", detail=detail) from None
     except market.NotKnownError as error:
-        if reservation := _bought_after_all(purchase):
-            return reservation
+        for _ in range(LOOKS):
+            time.sleep(LOOK_SECONDS)
+            with suppress(NotCheckedError, RequestError):
+                if found := purchase.find():
+                    return str(found["CapacityReservationId"])
         again = "run the same command again in some minutes: it looks first"
         raise CommandError(f"{error}. Whether {offer.id} was bought is not known: {again}") from None
     except AwsError as error:
         raise CommandError(f"{error}: nothing was bought") from None
-
-
-def _bought_after_all(purchase: Purchase) -> str:
-    """Return the reservation of a purchase without an answer; empty when EC2 does not show it."""
-    account, options = purchase.account, purchase.options
-    for _ in range(LOOKS):
-        time.sleep(LOOK_SECONDS)
-        with suppress(NotCheckedError, RequestError):
-            if options and (found := market.bought(account, options.instance_type, options.offering)):
-                return str(found["CapacityReservationId"])
-            held = None if options else market.reservation(account, purchase.reservation)
-            if held and market.end_with_extensions(account, held) >= purchase.offer.ends:
-                return purchase.reservation
-    return ""
 
 
 @contextmanager
@@ -303,16 +290,14 @@ def _asking() -> Iterator[None]:
 @contextmanager
 def _uninterrupted(say: Say) -> Iterator[None]:
     """Hold Ctrl-C and SIGTERM back until what was bought is written."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     pressed: list[int] = []
 
     def hold(number: int, _: object) -> None:
         pressed.append(number)
         say("The purchase is finished first.")
 
-    before = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
+    is_main = threading.current_thread() is threading.main_thread()  # others get no signals
+    before = {each: signal.signal(each, hold) for each in (signal.SIGINT, signal.SIGTERM) if is_main}
     try:
         yield
     finally:

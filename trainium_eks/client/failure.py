@@ -24,7 +24,9 @@ INTERRUPTED = 130
 TRACEBACK = "TRN_TRACEBACK"
 """Environment variable that shows the traceback of an error that no command has foreseen."""
 
-LOCAL_PACKAGES = frozenset({"boto3", "botocore", "cryptography", "filelock", "kubernetes", "psutil", "ruamel", "urllib3"})
+LOCAL_PACKAGES = frozenset(
+    {"boto3", "botocore", "cryptography", "filelock", "kubernetes", "psutil", "ruamel", "urllib3"}
+)
 """Packages of the extra ``local``, by the names of their modules; the extra ``cli`` lacks them."""
 
 _LONGEST_SAID = 500

@@ -4,6 +4,7 @@ which no code here uses. Other code of the process that does use them gets them 
 import importlib
 import importlib.util
 import sys
+import threading
 from types import ModuleType
 from typing import Any
 
@@ -11,24 +12,37 @@ _PACKAGES = ("kubernetes", "kubernetes.client", "kubernetes.client.models")
 """Packages whose ``__init__`` imports all their modules; a package after those that it is in."""
 
 
+_LOADING = threading.RLock()
+"""Held by the thread that runs an ``__init__``: other threads wait for its names, as with importlib's LazyLoader."""
+
+
 class _Package(ModuleType):
     """A package that is there without its ``__init__``, which runs when a name is asked for that is no module of it."""
 
+    _is_loading = False
+
     def __getattr__(self, name: str) -> Any:
-        assert self.__spec__ is not None
-        if name != "__all__":
-            if name.startswith("__"):
-                raise AttributeError(name)
-            if importlib.util.find_spec(f"{self.__name__}.{name}"):
-                return importlib.import_module(f"{self.__name__}.{name}")
-        self.__class__ = ModuleType  # type: ignore[assignment]  # nothing is asked for any more
-        assert self.__spec__.loader is not None
-        self.__spec__.loader.exec_module(self)
-        return getattr(self, name)
+        if name.startswith("__") and name not in ("__all__", "__version__"):
+            raise AttributeError(name)
+        if not name.startswith("__") and importlib.util.find_spec(f"{self.__name__}.{name}"):
+            return importlib.import_module(f"{self.__name__}.{name}")
+        with _LOADING:
+            if not self._is_loading:
+                self._is_loading = True
+                spec: Any = self.__spec__
+                spec.loader.exec_module(self)
+            if name in self.__dict__:
+                return self.__dict__[name]
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
 
 def api_client() -> tuple[Any, Any, Any]:
     """Return the client's classes ``ApiClient`` and ``Configuration``, and its module ``kubernetes.config``."""
+    with _LOADING:
+        return _import()
+
+
+def _import() -> tuple[Any, Any, Any]:
     for name in _PACKAGES:
         if name in sys.modules:
             continue

@@ -1,6 +1,6 @@
 """What is sold for a run, asked of a simulated market."""
 
-import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,7 +9,7 @@ from botocore.exceptions import EndpointConnectionError
 from ec2_market import NOW, Market
 
 from trainium_eks.aws.account import Account
-from trainium_eks.client.capacity import SearchOptions, Stack, search, to_json
+from trainium_eks.client.capacity import SearchOptions, search
 from trainium_eks.client.failure import UsageError
 
 OPTIONS = SearchOptions("trn1.32xlarge", 8, 70, "2027-01-31", regions=("us-west-2", "us-east-1"))
@@ -21,111 +21,82 @@ def clock(monkeypatch):
 
 
 def look(market, options=OPTIONS):
-    return search(options, Stack(), Account("us-west-2", market.session()))
+    return search(options, None, Account("us-west-2", market.session()))
 
 
 def test_offers_of_all_regions_weeks_and_pages_are_beside_on_demand_and_spot():
     market = Market(("us-west-2", "us-east-1"))
     found = look(market)
-    blocks = [row for row in found.rows if row.offer]
+    blocks = {row.offer.id: row for row in found.rows if row.kind == "capacity-block"}
     # Each week has six offers, on three pages, for each of four durations.
-    assert {(row.offer.region, row.offer.zone) for row in blocks} == {
-        ("us-west-2", "usw2-az4"),
-        ("us-east-1", "use1-az6"),
-    }
-    assert {row.offer.starts.day for row in blocks} >= {*range(4, 10), *range(11, 17), *range(18, 24)}
-    assert {row.offer.days for row in blocks} == {1, 2, 3, 4}
-    assert [row.kind for row in found.rows[-2:]] == ["on-demand", "spot"]
-    assert found.rows[-1].score == 3
+    places = {("us-west-2", "usw2-az4"), ("us-east-1", "use1-az6")}
+    assert {(row.offer.region, row.offer.zone) for row in blocks.values()} <= places
+    assert {row.offer.starts.day for row in blocks.values()} >= {*range(4, 10), *range(11, 17), *range(18, 24)}
+    assert {row.offer.days for row in blocks.values()} == {1, 2, 3, 4}
+    assert [(row.kind, row.score) for row in found.rows[-2:]] == [("on-demand", None), ("spot", 3)]
+    assert {plan.region for plan in found.plans} == {region for region, _ in places}
     best = found.plans[0]
-    assert (best.kind, best.region, best.usd) == ("block", "us-east-1", 72 * 8 * 18.0)
+    assert (best.region, best.usd, len(best.offers)) == ("us-east-1", 72 * 8 * 18.0, 1)
     assert best.done <= found.need.deadline == NOW.replace(hour=0) + timedelta(days=28)
-    row = next(row for row in blocks if row.offer is best.stretches[0].offer)
+    row = next(row for row in found.rows if row.offer is best.offers[0])
     assert row.training_hours == pytest.approx(72 - 40 / 60 - found.need.start_seconds / 3600)
-    assert row.usd_per_useful_hour == pytest.approx(row.usd / row.training_hours / found.useful_fraction)
-    assert 0.9 < found.useful_fraction < 1
-    assert found.not_checked == {}
-    assert json.loads(json.dumps(to_json(found)))["plans"][0]["stretches"][0]["offer"]["region"] == "us-east-1"
+    assert 0.9 < float(row.offer.usd) / row.training_hours / row.usd_per_useful_hour < 1
+    assert (found.not_checked, found.hints) == ({}, ())
     assert {operation.split(":")[1].startswith(("Describe", "Get")) for operation, _ in market.asked} == {True}
 
 
-def test_hours_that_nearly_fit_a_shorter_block_are_hinted():
-    [hint] = look(Market(("us-east-2",)), SearchOptions("trn2.48xlarge", 8, 72, "2027-01-31")).hints
-    assert hint.startswith("--hours 71.")
-    assert " would fit into cb-0104-72-0, for 14,400.00 USD" in hint
-
-
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    ("operation", "answer", "reason"),
     [
-        (AwsError("UnauthorizedOperation", "no"), "the right ec2:DescribeCapacityBlockOfferings is missing"),
-        (AwsError("AuthFailure"), "or the region is not enabled in this account"),
-        (AwsError("InvalidParameterValue", "not supported for Capacity Blocks"), "not supported for Capacity Blocks"),
-        (EndpointConnectionError(endpoint_url="https://ec2"), "no network"),
+        ("", AwsError("UnauthorizedOperation", "no"), "the right ec2:DescribeCapacityBlockOfferings is missing"),
+        ("", AwsError("AuthFailure"), "or the region is not enabled in this account"),
+        ("", AwsError("InvalidParameterValue", "not supported for Capacity Blocks"), "not supported for Capacity"),
+        ("", EndpointConnectionError(endpoint_url="https://ec2"), "no network"),
+        ("GetSpotPlacementScores", AwsError("AccessDenied"), "the right ec2:GetSpotPlacementScores is missing"),
     ],
-    ids=lambda each: getattr(each, "code", ""),
 )
-def test_region_that_cannot_be_asked_is_shown_with_its_reason(answer, reason):
+def test_question_that_is_not_answered_is_shown_with_its_reason(operation, answer, reason):
     market = Market(("us-west-2", "us-east-1"))
-    market.refused["us-east-1", "DescribeCapacityBlockOfferings"] = answer
+    market.refused[operation or ("us-east-1", "DescribeCapacityBlockOfferings")] = answer
+    market.refused["us-west-2", "DescribeAvailabilityZones"] = AwsError("AccessDenied")
     found = look(market)
-    assert list(found.not_checked) == ["us-east-1"]
-    assert reason in found.not_checked["us-east-1"]
-    assert found.plans[0].region == "us-west-2"
+    assert list(found.not_checked) == ["Spot placement scores" if operation else "us-east-1"]
+    assert reason in next(iter(found.not_checked.values()))
+    assert "us-west-2d" in {each.zone for plan in found.plans for each in plan.offers}
 
 
-def test_refused_spot_scores_and_zones_leave_the_rest():
+def test_offers_of_segments_other_currencies_or_more_usd_are_left_out():
     market = Market()
-    market.refused |= dict.fromkeys(("GetSpotPlacementScores", "DescribeAvailabilityZones"), AwsError("AccessDenied"))
-    found = look(market)
-    assert found.not_checked == {"Spot placement scores": "the right ec2:GetSpotPlacementScores is missing"}
-    assert found.rows[0].offer.zone == "us-west-2d"
-
-
-def test_offers_of_segments_or_other_currencies_are_left_out():
-    market = Market()
-    [block] = market.describe_capacity_block_offerings(
-        {
-            "region": "us-west-2",
-            "CapacityDurationHours": 72,
-            "InstanceCount": 8,
-            "StartDateRange": NOW,
-            "EndDateRange": NOW + timedelta(days=4, hours=2),
-        }
-    )["CapacityBlockOfferings"]
-    parts = [{"AvailabilityZoneId": "usw2-az1"}, {"AvailabilityZoneId": "usw2-az4"}]
-    listed = [
-        {**block, "CurrencyCode": "CNY"},
-        {**block, "CapacityBlockOfferingSegments": parts},
-        {**block, "StartDate": NOW + timedelta(hours=1), "CapacityBlockOfferingSegments": parts[:1]},
-    ]
+    asked = {"region": "us-west-2", "CapacityDurationHours": 72, "InstanceCount": 8, "StartDateRange": NOW}
+    listed = market.describe_capacity_block_offerings({**asked, "EndDateRange": NOW + timedelta(days=4)})
+    [block], parts = listed["CapacityBlockOfferings"], [{"AvailabilityZoneId": f"usw2-az{each}"} for each in (1, 4)]
+    listed = [{**block, "CurrencyCode": "CNY"}]
+    listed += [{**block, "CapacityBlockOfferingSegments": each} for each in (parts, parts[:1])]
+    listed.append({**listed[-1], "UpfrontFee": "99999"})  # the same block for more
     market.refused["DescribeCapacityBlockOfferings"] = {"CapacityBlockOfferings": listed}
-    # Both regions have this answer.
-    assert [row.zones for row in look(market).rows if row.offer] == [("usw2-az1",)]
+    [row] = [each for each in look(market).rows if each.kind == "capacity-block"]
+    assert (row.offer.zone, row.offer.usd) == ("usw2-az1", 72 * 160)
 
 
-def test_market_without_offers_says_what_would_help():
-    few = look(Market(sold=lambda asked: asked.get("InstanceCount") == 4))
-    assert few.hints[0].startswith("--nodes 4 has ")
-    late = look(Market(sold=lambda asked: asked["StartDateRange"].month > 1))
-    assert late.hints[0].startswith("another --by has ")
-    other = look(Market(("us-west-2",), lambda asked: asked.get("InstanceType") == "trn2.48xlarge"))
-    assert [each.split(" has ")[0] for each in other.hints] == ["--type trn2.48xlarge"]
-    assert look(Market(sold=lambda _: False)).hints[0].startswith("EC2 sells no block for fewer nodes")
-    [single, *_] = look(Market(), SearchOptions("trn1n.32xlarge", 8, 70, "2027-01-31", regions=("us-west-2",))).hints
-    assert single == "EC2 sells no Capacity Blocks of trn1n.32xlarge"
+def test_hint_says_what_would_help_where_no_block_holds_the_deadline():
+    [hint] = look(Market(sold=lambda asked: asked["CapacityDurationHours"] < 72)).hints
+    assert hint.startswith("no single block holds the deadline, the longest has 47.1 hours: take a later --by")
+    late = look(Market(sold=lambda _: False), replace(OPTIONS, by="2027-01-05"))
+    assert (late.is_feasible, late.plans, late.rows[0].done) == (False, (), None)
+    assert look(Market(), replace(OPTIONS, instance_type="trn1n.32xlarge")).is_feasible, "On-Demand alone"
 
 
 def test_all_wrong_options_are_reported_at_once():
-    wrong = SearchOptions("trn1.32xlrge", 65, 0, "soon", "2027-13-01", ("us-wst-2",))
-    with pytest.raises(UsageError) as refused:
-        look(Market(), wrong)
-    assert [each.path for each in refused.value.problems] == [
-        *("--type", "--nodes", "--hours", "--by", "--from", "--regions")
-    ]
-    with pytest.raises(UsageError) as refused:
-        look(Market(), SearchOptions("trn2u.48xlarge", 6, 1, "2027-01-03"))
-    assert [each.path for each in refused.value.problems] == ["--nodes", "--by"]
+    for wrong, names in (
+        (
+            SearchOptions("trn1.32xlrge", 65, 0, "soon", "2027-13-01", ("us-wst-2",)),
+            ("--type", "--nodes", "--hours", "--by", "--from", "--regions"),
+        ),
+        (SearchOptions("trn2u.48xlarge", 6, 1, "2027-01-03"), ("--nodes", "--by")),
+    ):
+        with pytest.raises(UsageError) as refused:
+            look(Market(), wrong)
+        assert tuple(each.path for each in refused.value.problems) == names
 
 
 def test_ultraservers_are_asked_for_by_their_type_and_drained_earlier():
@@ -133,8 +104,7 @@ def test_ultraservers_are_asked_for_by_their_type_and_drained_earlier():
     found = look(market, SearchOptions("trn2u.48xlarge", 8, 20, "2027-01-20"))
     asked = next(each for name, each in market.asked if name == "ec2:DescribeCapacityBlockOfferings")
     assert (asked["UltraserverType"], asked["UltraserverCount"], "InstanceType" in asked) == ("u-trn2x64", 2, False)
-    assert found.rows[0].offer.nodes == 8
-    assert found.need.drain == timedelta(minutes=75)
+    assert (found.rows[0].offer.nodes, found.need.drain) == (8, timedelta(minutes=75))
     assert found.hints[-1] == "each UltraServer is a block: --nodes 4 finds those to buy one by one"
 
 

@@ -1,34 +1,32 @@
 """``trn capacity``: where to buy nodes for a run, the purchase of a Capacity Block, and its extension."""
 
+import math
 import sys
-from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, Group, RenderableType
-from rich.text import Text
+from rich.console import Console, RenderableType
 from typer.core import TyperGroup
 
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import App
-from trainium_eks.cli.shared.console import lines, show_sections, table
+from trainium_eks.cli.shared.console import show_sections, table
 from trainium_eks.cli.shared.with_cluster_options import cluster_options_without
 from trainium_eks.client import capacity, capacity_purchase
-from trainium_eks.client.capacity import Market, Row, SearchOptions, Stack, to_json
+from trainium_eks.client.capacity import Market, SearchOptions, Stack, to_json
 from trainium_eks.client.capacity_purchase import BlockOptions, Purchase
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, CommandError
 from trainium_eks.client.notices import say
 from trainium_eks.model.catalogue.instances import CATALOGUE
-from trainium_eks.model.sizing.capacity_plan import Offer, Plan
+from trainium_eks.model.sizing.capacity_plan import Offer
 from trainium_eks.model.validation.formats import utc_text
 
-_MOST_ROWS = 8
-"""Most rows of blocks that hold the deadline, of others, and of Spot."""
+_MOST_ROWS = 12
+"""Most rows of blocks, and of others."""
 _TIME = "%d %b %H:%M"
-_PLANS = {"block": "One block", "blocks": "Blocks", "on-demand": "On-Demand", "mixed": "Blocks and On-Demand"}
 
 Agree = Annotated[
     str | None, typer.Option("--agree-usd", help="Price in USD that you agree to, as the dry run shows it.")
@@ -65,20 +63,21 @@ def search(options: SearchOptions, *, cluster: ClusterOptions) -> None:
 
     Exit code: 0; 1 when nothing that is known holds the deadline; 2 for wrong usage, and without credentials.
     """
-    stack = Stack()
+    stack = None
     with suppress(CommandError):  # without a project, the defaults count
         stack = Stack.find(cluster.stack, cluster.directory)
     shown = not cluster.as_json and sys.stderr.isatty()
     with Console(stderr=True).status("Asking EC2 what it sells") if shown else nullcontext():
         found = capacity.search(options, stack)
     if cluster.as_json:
-        output.answer(cluster, {**to_json(found), "notChecked": dict(found.not_checked)}, "")
+        output.answer(cluster, to_json(found), "")
     else:
-        for section, commands in _sections(found, stack.region):
-            show_sections([section], no_color=cluster.no_color)
-            # Without Rich, which would fold them.
-            output.write("".join([f"  {line}\n" for line in commands] + ["\n"] if commands else []))
-    raise typer.Exit(0 if found.plans else FAILED)
+        gang = f"{options.nodes} x {options.instance_type}"
+        output.write(f"{gang}, {options.hours:g} hours of training by {options.by} (UTC)\n")
+        show_sections([_table(found)], no_color=cluster.no_color)
+        # Without Rich, which would fold the commands.
+        output.write(_text(found, stack.values.get("region", "") if stack else ""))
+    raise typer.Exit(0 if found.is_feasible else FAILED)
 
 
 @app.command(
@@ -119,25 +118,22 @@ def extend(
 
 def _finish(purchase: Purchase, group: str, agree_usd: str | None, cluster: ClusterOptions) -> None:
     """Show a purchase, ask for its price, and complete it."""
-    offer = purchase.offer
+    offer, reservation = purchase.offer, purchase.reservation
     change = [line.replace(capacity_purchase.UNBOUGHT, "<its reservation>") for line in purchase.edit.difference()]
-    title = f"{offer.nodes} nodes in {offer.zone}, {offer.starts:{_TIME}} to {offer.ends:{_TIME}} UTC"
-    if purchase.is_bought:
-        title = f"Bought before: {purchase.reservation}, {title}"
-    else:
-        title = f"{'Extension of' if purchase.reservation else 'Block for'} {group}: {title}, for {offer.usd:,.2f} USD"
+    what = "Block for" if not reservation else "Bought before, for" if purchase.is_bought else "Extension of"
+    price = "" if purchase.is_bought else f", for {offer.usd:,.2f} USD"
+    times = f"{offer.starts:{_TIME}} to {offer.ends:{_TIME}} UTC"
+    title = f"{what} {group}: {offer.nodes} nodes in {offer.zone}, {times}{price}"
     if not cluster.as_json:
-        diff = [(f"  {line}", {"+": "green", "-": "red"}.get(line[:1], "dim")) for line in change]
-        shown = Group(Text(title, "bold"), lines([(purchase.edit.file.name, "bold"), *diff]))
-        show_sections([shown], no_color=cluster.no_color)
+        output.write("\n".join([title, "", purchase.edit.file.name, *(f"  {line}" for line in change), "", ""]))
     agreed = None if purchase.is_bought else _agreed(offer, agree_usd, asks=not cluster.as_json)
-    reservation = ""
     text = f"Nothing was bought: type the price at a terminal, or give --agree-usd {offer.usd}."
-    if purchase.is_bought or agreed is not None:
+    is_done = purchase.is_bought or agreed is not None
+    if is_done:
         reservation = capacity_purchase.complete(purchase, agreed, say)
         text = f"{group} has {reservation}: `pulumi up` brings it to the cluster, and a new end to running gangs."
-    document = {"group": group, "reservation": reservation, "offer": to_json(offer), "change": change}
-    output.answer(cluster, document, text)
+    named = reservation if is_done else ""
+    output.answer(cluster, {"group": group, "reservation": named, "offer": to_json(offer), "change": change}, text)
 
 
 def _agreed(offer: Offer, given: str | None, *, asks: bool) -> Decimal | None:
@@ -158,49 +154,40 @@ def _agreed(offer: Offer, given: str | None, *, asks: bool) -> Decimal | None:
         raise CommandError(f"{typed} is no price: nothing was bought") from None
 
 
-def _sections(found: Market, region: str) -> Iterable[tuple[RenderableType, list[str]]]:
-    """Yield the table, the plans with the commands that buy them, and what is not known."""
-    options, rows = found.options, found.rows
-    title = f"{options.nodes} x {options.instance_type}, {options.hours:g} hours of training by {options.by} (UTC)"
+def _table(found: Market) -> RenderableType:
+    """Return the ways to have the nodes, the best blocks first."""
+    of_blocks = [row for row in found.rows if row.kind == "capacity-block"]
     shown = table("capacity", "start", "end", "zone", "hours", "USD", "useful h", "deadline", wide=False)
-    kinds = ([row for row in rows if row.offer and row.done], [row for row in rows if row.offer and not row.done])
-    for row in [row for each in (*kinds, [row for row in rows if not row.offer]) for row in each[:_MOST_ROWS]]:
-        shown.add_row(*_cells(row, options.hours))
-    more = sum(max(len(each) - _MOST_ROWS, 0) for each in kinds)
-    yield Group(Text(title, "bold"), shown, lines([(f"{more} more: --json has them", "dim")] if more else [])), []
-    for plan in found.plans:
-        word = _PLANS[plan.kind]
-        head = f"{word} in {plan.region}: {plan.usd:,.2f} USD, done {plan.done:{_TIME}}"
-        parts = [
-            (f"  {each.starts:{_TIME}} to {each.ends:{_TIME}}  {each.offer.id if each.offer else 'On-Demand'}", "")
-            for each in plan.stretches
-        ]
-        yield lines([(head, "bold"), *parts]), [] if plan.region != region else _commands(plan, options)
-    if not found.plans:
-        yield Text("Nothing that is known holds the deadline.", "bold red"), []
-    notes = [(f"not checked: {name}: {why}", "yellow") for name, why in found.not_checked.items()]
-    notes += [(f"hint: {hint}", "") for hint in found.hints]
-    notes.append(("On-Demand and Spot at the list price of On-Demand, and only if EC2 has all nodes free.", "dim"))
-    yield lines(notes), []
+    for row in (*of_blocks[:_MOST_ROWS], *found.rows[len(of_blocks) :][:_MOST_ROWS]):
+        offer, usd = row.offer, (row.offer.usd, row.usd_per_useful_hour)
+        prices = ("not known" if math.isnan(each) else f"{each:,.2f}" for each in usd)
+        done = {"on-demand": "if free", "spot": "no promise"}.get(row.kind, f"done {row.done or offer.ends:{_TIME}}")
+        held = done if row.done else f"{row.training_hours:.0f} of {found.need.hours:g} h"
+        times = f"{offer.starts:{_TIME}}", f"{offer.ends:{_TIME}}"
+        shown.add_row(offer.id, *times, offer.zone, f"{row.training_hours:.1f}", *prices, held)
+    return shown
 
 
-def _cells(row: Row, hours: float) -> list[str]:
-    prices = ["not known" if price is None else f"{price:,.2f}" for price in (row.usd, row.usd_per_useful_hour)]
-    amounts = [f"{row.training_hours:.1f}", *prices]
-    held = f"done {row.done:{_TIME}}" if row.done else f"{row.training_hours:.0f} of {hours:g} h"
-    if offer := row.offer:
-        return [offer.id, f"{offer.starts:{_TIME}}", f"{offer.ends:{_TIME}}", offer.zone, *amounts, held]
-    zones = row.zones[0] if len(row.zones) == 1 else f"{len(row.zones)} zones"
-    name = "On-Demand" if row.score is None else f"Spot, score {row.score}"
-    return [name, "", "", zones, *amounts, "too late" if not row.done else "if free" if not row.score else "no promise"]
-
-
-def _commands(plan: Plan, options: SearchOptions) -> list[str]:
-    """Return the commands that buy the blocks of a plan; UltraServers are bought one by one."""
+def _text(found: Market, region: str) -> str:
+    """Return the cheapest plan and those of the stack's own region, with the commands that buy them; UltraServers are
+    bought one by one. Then what is not known."""
+    written, options = list[str](), found.options
     each_block = CATALOGUE[options.instance_type].ultraserver_nodes or options.nodes
-    return [
-        f"trn capacity buy {offer.id} --group block-{offer.starts:%m%d} --type {options.instance_type} "
-        f"--nodes {offer.nodes} --days {offer.days} --starts {utc_text(offer.starts)}"
-        for offer in (each.offer for each in plan.stretches)
-        if offer and offer.nodes == each_block
-    ]
+    for plan in (plan for plan in found.plans if plan is found.plans[0] or plan.region == region):
+        what = "One block" if len(plan.offers) == 1 else f"{len(plan.offers)} blocks"
+        written.append(f"{what} in {plan.region}: {plan.usd:,.2f} USD, done {plan.done:{_TIME}}")
+        written += [f"  {each.starts:{_TIME}} to {each.ends:{_TIME}}  {each.id}" for each in plan.offers]
+        written += [
+            f"  trn capacity buy {offer.id} --group block-{offer.starts:%m%d} --type {options.instance_type} "
+            f"--nodes {offer.nodes} --days {offer.days} --starts {utc_text(offer.starts)}"
+            for offer in plan.offers
+            if plan.region == region and offer.nodes == each_block
+        ]
+        written.append("")
+    written += [] if found.is_feasible else ["Nothing that is known holds the deadline.", ""]
+    more = sum(row.kind == "capacity-block" for row in found.rows) - _MOST_ROWS
+    written += [f"{more} more blocks: --json has them"] if more > 0 else []
+    written += [f"not checked: {name}: {why}" for name, why in found.not_checked.items()]
+    written += [f"hint: {hint}" for hint in found.hints]
+    written.append("On-Demand and Spot at the list price of On-Demand, and only if EC2 has all nodes free.")
+    return "".join(f"{line}\n" for line in written)
