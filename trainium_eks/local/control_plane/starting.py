@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
+
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.control_plane import kubelet, pki, processes, programs
 from trainium_eks.local.control_plane.flags import HOST, LISTENING, commands
@@ -130,8 +132,10 @@ class Attempt:
             return
         # kwok reads ~/.kwok/kwok.yaml first if there is one; it is not meant for this cluster.
         # Collecting garbage a quarter as often costs memory, which is there, and saves processor time, which limits
-        # the start of many nodes. Up to a point: with 1,000 nodes the API server would take 4 GB and more.
-        environment = {"HOME": str(self._paths.root), "GOGC": "400", "GOMEMLIMIT": "1500MiB"}
+        # the start of many nodes. Up to a point, a sixth of the machine's memory: with 1,000 nodes the API server takes
+        # 3.6 GB, and with 1.5 GB a fifth more processor time (benchmarks/gangs.py).
+        mebibytes = max(1500, psutil.virtual_memory().total // 2**20 // 6)
+        environment = {"HOME": str(self._paths.root), "GOGC": "400", "GOMEMLIMIT": f"{mebibytes}MiB"}
         self.started[name] = processes.start(self._paths, name, command, environment)
 
     def _has_settled(self, speak_until: float) -> bool:
