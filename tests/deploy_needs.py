@@ -24,14 +24,9 @@ STATE: tuple[IamRequest, ...] = (
     # The lock is an object that each update writes and deletes.
     *asks(f"arn:aws:s3:::{STATE_BUCKET}/.pulumi/locks/x.json", "s3:GetObject", "s3:PutObject", "s3:DeleteObject"),
     *asks(STATE_KEY, "kms:Encrypt", "kms:Decrypt", "kms:DescribeKey", aws__ResourceTag___Name="training-state"),
-    *asks(
-        STATE_KEY,
-        "kms:GenerateDataKey",
-        "kms:Decrypt",
-        kms__ViaService="s3.us-west-2.amazonaws.com",
-        aws__ResourceTag___Name="training-state",
-    ),
-)
+    *asks(STATE_KEY, "kms:GenerateDataKey", "kms:Decrypt", kms__ViaService="s3.us-west-2.amazonaws.com",
+          aws__ResourceTag___Name="training-state"),
+)  # fmt: skip
 """What Pulumi itself asks: ``login``, ``stack init --secrets-provider=awskms`` and the state of every update."""
 
 PROVIDER: tuple[IamRequest, ...] = asks("*", "sts:GetCallerIdentity")

@@ -175,10 +175,8 @@ OF_REGION = {"StringEquals": {"aws:RequestedRegion": "us-west-2"}}
 ANY_INSTANCE = {"Action": "ec2:Run*", "Resource": ["arn:aws:ec2:*:*:instance/*"], "Condition": DROP}
 
 FAULTS = (
-    *(
-        Fault(rule, row["what"], row["says"], row_change(row), frozenset(row.get("also", ())), "beyond_pack" in row)
-        for rule, row in rows(Path(__file__).with_suffix(".yaml").read_text())
-    ),
+    *(Fault(rule, row["what"], row["says"], row_change(row), frozenset(row.get("also", ())), "beyond_pack" in row)
+      for rule, row in rows(Path(__file__).with_suffix(".yaml").read_text())),
     Fault("R19", "an agent that cannot see GPUs", UNSEEN_GPUS, unseen_gpus, frozenset({"R62"})),
     Fault("R25", "no group at all", "securityGroups", bare_interfaces),
     Fault("R56", "egress is open", "Egress", network_policies_of_ingress),
@@ -187,18 +185,10 @@ FAULTS = (
     Fault("R62", "a runtime that takes no mounts", "volume-mounts", p5_without_volume_mounts),
     *(Fault("R71", f"{each} is not judged", each, without_field(each)) for each in POD_FIELDS),
     *(Fault("R71", f"{each} has no bound", each, unbounded(each)) for each in BOUNDED),
-    *(
-        Fault("R78", f"{of} without {resource}", f"of {resource}", unmatched(of, resource))
-        for of, resource in (
-            ("volcano-jobs", "cronjobs"),
-            ("jobs", "cronjobs"),
-            ("job-flows", "jobflows"),
-            ("pytorch-jobs", "pytorchjobs"),
-            ("train-jobs", "trainjobs"),
-            ("job-sets", "trainingruntimes"),
-            ("scale", "*/scale"),
-        )
-    ),
+    *(Fault("R78", f"{of} without {resource}", f"of {resource}", unmatched(of, resource))
+      for of, resource in (("volcano-jobs", "cronjobs"), ("jobs", "cronjobs"), ("job-flows", "jobflows"),
+                           ("pytorch-jobs", "pytorchjobs"), ("train-jobs", "trainjobs"),
+                           ("job-sets", "trainingruntimes"), ("scale", "*/scale"))),
     Fault("R65", "the kubeconfig is plain", "plain text", open_kubeconfig, beyond_pack=True),
     Fault("R65", "a token inside", "token", put("kubernetes", "kubeconfig", kubeconfig(token="abc"))),
     Fault("R65", "no exec", "exec.command", put("kubernetes", "kubeconfig", kubeconfig(name="x"))),
@@ -210,7 +200,7 @@ FAULTS = (
     Fault("R86", "no login", "wanted a login", grafana_without_login),
     Fault("R88", "every workspace", "aps:RemoteWrite", statement("RolePolicy metrics-prometheus", Resource="*")),
     Fault("R88", "every log", "logs:PutLogEvents", statement("RolePolicy logs-fluent-bit", Resource="*")),
-)
+)  # fmt: skip
 
 ONE_A_RULE = first_of_each(FAULTS, lambda fault: fault.rule, lambda fault: f"{fault.rule} {fault.label}")
 """The faults as parameters of a test; all but the first of each rule are slow."""

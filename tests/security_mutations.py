@@ -103,19 +103,12 @@ def privileged(inputs):
 
 
 KINDS: tuple[Kind, ...] = (
-    *(
-        _of_row(type_, row)
-        for type_, rows in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()).items()
-        for row in rows
-    ),
+    *(_of_row(type_, row) for type_, rows in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()).items()
+      for row in rows),
     Kind("a second volume in plain text", "aws:ec2/launchTemplate:LaunchTemplate", plain_volume),
-    Kind(
-        "a privileged namespace",
-        "kubernetes:core/v1:Namespace",
-        privileged,
-        lambda each: "baseline" in str(each.inputs),
-    ),
-)
+    Kind("a privileged namespace", "kubernetes:core/v1:Namespace", privileged,
+         lambda each: "baseline" in str(each.inputs)),
+)  # fmt: skip
 
 
 def sample(graph, count, seed):

@@ -41,23 +41,17 @@ CHANGES = [
     ("policy", {"spec": {"ingress": [{"ports": [{"port": 53}]}]}}, "spec.ingress.0.from is missing, was made as ["),
     ("policy", {"spec": {"ingress": None}}, "spec.ingress is missing, was made as ["),
     ("service", {"spec": {"selector": {"app": "y"}}}, "spec.selector.app is y, was made as x"),
-    (
-        "role",
-        {"rules": [*RULES, {**RULES[0], "resources": ["secrets"]}]},
-        'rules has 2 entries, was made with 1: with [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]',
-    ),
+    ("role", {"rules": [*RULES, {**RULES[0], "resources": ["secrets"]}]},
+     'rules has 2 entries, was made with 1: with [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]'),
     ("role", {"rules": [{**RULES[0], "verbs": ["*"]}]}, "rules.0.verbs.0 is *, was made as get"),
-    (
-        "role",
-        {"rules": [{**RULES[0], "verbs": ["get", "list"]}]},
-        'rules.0.verbs is ["get", "list"], was made as ["get"]',
-    ),
+    ("role", {"rules": [{**RULES[0], "verbs": ["get", "list"]}]},
+     'rules.0.verbs is ["get", "list"], was made as ["get"]'),
     ("binding", {"subjects": None}, "subjects is missing, was made as ["),
     ("account", {"automountServiceAccountToken": True}, "automountServiceAccountToken is true, was made as false"),
     ("account", {"metadata": {"labels": {"a": None}}}, "metadata.labels is missing, was made as "),
     ("secret", {"data": {"key": "b3RoZXI="}}, "data.key differs"),
     ("secret", {"data": {"token": None}}, "data.token differs"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("how", ["applied", "created"])

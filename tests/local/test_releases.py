@@ -50,15 +50,9 @@ API_SERVICE = manifest(
     "APIService",
     "v1.nobody.example.com",
     api_version="apiregistration.k8s.io/v1",
-    spec={
-        "group": "nobody.example.com",
-        "version": "v1",
-        "groupPriorityMinimum": 100,
-        "versionPriority": 100,
-        "insecureSkipTLSVerify": True,
-        "service": {"name": "nobody", "namespace": "{{ .Release.Namespace }}"},
-    },
-)
+    spec={"group": "nobody.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
+          "insecureSkipTLSVerify": True, "service": {"name": "nobody", "namespace": "{{ .Release.Namespace }}"}},
+)  # fmt: skip
 _QUEUE = {"type": "object", "properties": {"real": {"type": "string"}, "weight": {"type": "integer"}}}
 QUEUES = definition(
     "Queue",

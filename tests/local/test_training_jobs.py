@@ -45,20 +45,14 @@ def _job(instance_type="trn1.32xlarge", **changes):
 JOBS = {
     "two nodes": _job(),
     "one task": _job(nodes=500),
-    "everything": _job(
-        has_workspace=True,
-        topology=Topology("hard", 1),
-        priority="training-high",
-        cache=CompileCache("k", {"a": "1"}),
-        capacity_ends="2026-12-01T11:30:00Z",
-        data=("bert",),
-        env={"A": "$HOME"},
-    ),
+    "everything": _job(has_workspace=True, topology=Topology("hard", 1), priority="training-high",
+                       cache=CompileCache("k", {"a": "1"}), capacity_ends="2026-12-01T11:30:00Z", data=("bert",),
+                       env={"A": "$HOME"}),
     "a compilation": _job(kind="compile", cache=CompileCache("k")),
     "the local cloud's": _job(backend="cpu", resources=local_share(CATALOGUE["trn1.32xlarge"]), launcher="gang"),
     "another image's user": _job(user_id=None),
     **{name: _job(name) for name in TYPES},
-}
+}  # fmt: skip
 
 
 def _definition():

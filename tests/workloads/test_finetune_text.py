@@ -157,21 +157,15 @@ def test_message_parts_are_joined_like_the_server_does(made, tmp_path):
         (lambda directory: directory, "it holds none"),
         (written("a.csv", "text\n"), r"must hold .txt, .jsonl, .json, .parquet, .arrow files.*; it holds .csv"),
         (written("a.jsonl", '{"text": "a"}\n{"text": \n'), r"a\.jsonl is damaged, or no \.jsonl file"),
-        (
-            written("a.jsonl", '{"body": "a"}\n'),
-            "has no column messages or .* or text or content; --column is to be one of body, or two of them",
-        ),
+        (written("a.jsonl", '{"body": "a"}\n'),
+         "has no column messages or .* or text or content; --column is to be one of body, or two of them"),
         (written("a.jsonl", '"a"\n'), "a row must be an object, not 'a'"),
         (written("a.jsonl", '{"messages": "a"}\n'), "row 1: messages must be a list of messages .*, not a text"),
         (written("a.jsonl", '{"instruction": "a", "input": 41, "output": "b"}\n'), "input must be a text, not 41"),
-        (
-            written("a.jsonl", '{"instruction": "a", "history": ["b"], "output": "b"}\n'),
-            "history must be a list of pair",
-        ),
-        (
-            written("a.jsonl", '{"prompt": "a", "completion": "b", "tools": [{}]}'),
-            "column tools: it is not read beside",
-        ),
+        (written("a.jsonl", '{"instruction": "a", "history": ["b"], "output": "b"}\n'),
+         "history must be a list of pair"),
+        (written("a.jsonl", '{"prompt": "a", "completion": "b", "tools": [{}]}'),
+         "column tools: it is not read beside"),
         (written("a.jsonl", '{"text": 3}\n'), "must be a text, or a list of messages with role and content, not 3"),
         (written("a.jsonl", '{"messages": [{"role": "user"}]}\n'), "must be a list of messages with role and content"),
         (talk(7), "must be a list of messages with role and content, not {'role': 'user', 'content': 7}"),
@@ -188,7 +182,7 @@ def test_message_parts_are_joined_like_the_server_does(made, tmp_path):
         (parquet_of(text=[1, 2], label=[0, 1]), "a.parquet, row 1: must be a text"),
         (parquet_of(review=["good"], label=[1]), "--column is to be one of review, label"),
     ],
-)
+)  # fmt: skip
 def test_data_without_text_is_refused(write, said, made, tmp_path):
     (tmp_path / "data").mkdir()
     with pytest.raises(RefusalError, match=said):

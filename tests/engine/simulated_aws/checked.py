@@ -82,18 +82,12 @@ SCHEMA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "aws:iam/instanceProfile:InstanceProfile": {"path": "/"},
     "aws:iam/policy:Policy": {"path": "/"},
     "aws:iam/role:Role": {"maxSessionDuration": 3600, "path": "/"},
-    "aws:kms/key:Key": {
-        "customerMasterKeySpec": "SYMMETRIC_DEFAULT",
-        "isEnabled": True,
-        "keyUsage": "ENCRYPT_DECRYPT",
-    },
-    "aws:sqs/queue:Queue": {
-        "maxMessageSize": 262144,
-        "messageRetentionSeconds": 345600,
-        "visibilityTimeoutSeconds": 30,
-    },
+    "aws:kms/key:Key": {"customerMasterKeySpec": "SYMMETRIC_DEFAULT", "isEnabled": True,
+                        "keyUsage": "ENCRYPT_DECRYPT"},
+    "aws:sqs/queue:Queue": {"maxMessageSize": 262144, "messageRetentionSeconds": 345600,
+                            "visibilityTimeoutSeconds": 30},
     RELEASE.token: {"namespace": "default", "timeout": 300},
-}
+}  # fmt: skip
 """Type to the value of an unset input; a dotted path applies where the object before the dot is given."""
 
 

@@ -238,10 +238,8 @@ CHANGES = {
     None: None,
     "other teams' share": only("beta"),
     "pods of the team that are being ended are no other team's": ending("alpha"),
-    **{
-        f"counts in one order, {order}": saying(*order)
-        for order in (("2 Pending", "1 Bound"), ("1 Bound", "2 Pending"))
-    },
+    **{f"counts in one order, {order}": saying(*order)
+       for order in (("2 Pending", "1 Bound"), ("1 Bound", "2 Pending"))},
     "nodes look free": only("delta"),
     "nodes look free in a queue above another": above_another,
     "its pods have a part": parts("alpha"),
@@ -269,18 +267,14 @@ CHANGES = {
     "beside a task of another kind": two_kinds,
     "no such queue": fewer("Queue", 0),
     "a queue below itself": each("Queue", lambda queue: queue["spec"].update(parent="test"), "test"),
-    **{
-        f"it is {name} and its pods leave": together(phase(name), ending(), CREATING)
-        for name in ("Aborting", "Restarting", "Completing")
-    },
+    **{f"it is {name} and its pods leave": together(phase(name), ending(), CREATING)
+       for name in ("Aborting", "Restarting", "Completing")},
     "no claim at all": fewer("PersistentVolumeClaim", 0),
     "no part of the network is known": fewer("HyperNode", 0),
     "a pod has failed": together(fewer("Pod", 1), each("Pod", lambda pod: pod.update(status={"phase": "Failed"}))),
     **{f"restart {n}": each("Job", lambda job, n=n: job["status"].update(retryCount=n)) for n in (2, 3, 12, 22)},
-    **{
-        f"the taint is {'' if is_so else 'not '}tolerated by {words}": tolerating(**toleration)
-        for words, toleration, is_so in TOLERATIONS
-    },
+    **{f"the taint is {'' if is_so else 'not '}tolerated by {words}": tolerating(**toleration)
+       for words, toleration, is_so in TOLERATIONS},
     "an init container asks for more": first_by_init,
     "containers": CREATING,
     "containers for long": together(CREATING, later),
@@ -293,7 +287,7 @@ CHANGES = {
     "nodes that do not answer": two_do_not_answer,
     "nodes before their fabric test": each("Node", tainted("trainium-eks/fabric-untested")),
     "a node that is gone": CREATING,
-}
+}  # fmt: skip
 GIVEN = {
     None: {},
     "small groups": {"groups": tuple(group.model_copy(update={"max_size": 4}) for group in GROUPS)},

@@ -143,21 +143,15 @@ FILES = {
 CAUSE = {"field": "f", "reason": "r", "message": "m"}
 
 ANSWERS = {
-    "Kubernetes' refusal": (
-        {"message": "m", "reason": "Invalid", "details": {"causes": [CAUSE]}},
-        lambda body: str(ApiError.of(422, as_text(body))),
-    ),
-    "policy": (
-        {"Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": "*"}]},
-        lambda document: access._statements(as_text(document)),
-    ),
+    "Kubernetes' refusal": ({"message": "m", "reason": "Invalid", "details": {"causes": [CAUSE]}},
+                            lambda body: str(ApiError.of(422, as_text(body)))),
+    "policy": ({"Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": "*"}]},
+               lambda document: access._statements(as_text(document))),
     "Prometheus": ({"data": {"alerts": [ALERT]}}, lambda answer: _or_value_error(lambda: firing.read(answer))),
     "preview of pulumi": (PREVIEW, lambda document: _or_value_error(lambda: preview.parse(document, "dev"))),
-    "preflight": (
-        {"findings": [{"id": "a", "status": "fail"}]},
-        lambda document: _or_value_error(lambda: review.findings(document)),
-    ),
-}
+    "preflight": ({"findings": [{"id": "a", "status": "fail"}]},
+                  lambda document: _or_value_error(lambda: review.findings(document))),
+}  # fmt: skip
 
 
 def outcome_of(read):

@@ -207,15 +207,9 @@ def test_new_kind_is_awaited_until_it_is_served(play):
 
 @pytest.mark.parametrize(
     ("served", "definitions", "said"),
-    [
-        (CONFIG_MAPS, {"items": []}, r"serves no Queue in x/v1; there it serves ConfigMap"),
-        (
-            {"resources": []},
-            refusal(403, "Forbidden", "a researcher cannot list them"),
-            r"serves no Queue in x/v1, nor",
-        ),
-    ],
-)
+    [(CONFIG_MAPS, {"items": []}, r"serves no Queue in x/v1; there it serves ConfigMap"),
+     ({"resources": []}, refusal(403, "Forbidden", "a researcher cannot list them"), r"serves no Queue in x/v1, nor")],
+)  # fmt: skip
 def test_a_kind_without_definition_is_refused_at_once(play, served, definitions, said):
     api, _ = play(served, definitions)
     with pytest.raises(NoSuchKindError, match=said):
@@ -313,28 +307,18 @@ def live_object(**more):
         ({"a": "1"}, refusal(404, "NotFound"), None, (drift.GONE,)),
         ({"a": "1"}, live_object(metadata={"deletionTimestamp": "now"}), None, (drift.ENDING,)),
         ({"a": "1"}, live_object(data={"a": "1", "b": "theirs"}), live_object(data={"a": "1", "b": "theirs"}), ()),
-        (
-            {"a": "1", "b": ["x", "y"], "c": "[secret]"},
-            live_object(data={"a": "2" * 50, "b": ["x"], "c": "z"}),
-            live_object(data={"a": "1", "b": ["x", "y"], "c": "z"}),
-            (f"data.a is {'2' * 50}, was made as 1", 'data.b is ["x"], was made as ["x", "y"]'),
-        ),
-        (
-            {"a": [*"abcdefghijklmnopqrst"]},
-            live_object(data={"a": ["z", *"bcdefghijklmnopqrstt"]}),
-            live_object(data={"a": [*"abcdefghijklmnopqrst"]}),
-            ('data.a has 21 entries, was made with 20: without ["a"] and with ["z"] beside them',),
-        ),
+        ({"a": "1", "b": ["x", "y"], "c": "[secret]"}, live_object(data={"a": "2" * 50, "b": ["x"], "c": "z"}),
+         live_object(data={"a": "1", "b": ["x", "y"], "c": "z"}),
+         (f"data.a is {'2' * 50}, was made as 1", 'data.b is ["x"], was made as ["x", "y"]')),
+        ({"a": [*"abcdefghijklmnopqrst"]}, live_object(data={"a": ["z", *"bcdefghijklmnopqrstt"]}),
+         live_object(data={"a": [*"abcdefghijklmnopqrst"]}),
+         ('data.a has 21 entries, was made with 20: without ["a"] and with ["z"] beside them',)),
         ({"a": "1"}, live_object(), live_object(data={"a": "1"}), ('data is missing, was made as {"a": "1"}',)),
-        (
-            {"a": {"b": "1"}},
-            live_object(data={"a": {"b": "x" * 200}}),
-            live_object(data={"a": {"b": "1"}}),
-            (f"data.a.b is {'x' * 100}..., was made as 1",),
-        ),
+        ({"a": {"b": "1"}}, live_object(data={"a": {"b": "x" * 200}}), live_object(data={"a": {"b": "1"}}),
+         (f"data.a.b is {'x' * 100}..., was made as 1",)),
     ],
     ids=["gone", "ending", "of others", "changed", "long list", "missing", "inside"],
-)
+)  # fmt: skip
 def test_each_drifted_field_is_a_line(play, data, live, after, lines):
     assert drifted(play, live, after, data=data) == ("ConfigMap ns/a", lines)
 

@@ -96,21 +96,15 @@ QUEUES = "trainium-eks:queues:\n"
 @pytest.mark.parametrize(
     ("stack", "old", "new", "code", "said"),
     [
-        (
-            *("dev", QUEUES, f"{QUEUES}    - name: nightly\n", 0),
-            ("`dev`: 1 create, 0 update, 0 replace, 0 delete – SAFE", "Queue trn-dev-volcano-nightly"),
-        ),
-        (
-            *("prod", "storageCapacityGib: 9600", "storageCapacityGib: 4800", 1),
-            ("– BLOCKED", "storageCapacity: 9600 → 4800", "protected: Pulumi refuses"),
-        ),
-        (
-            *("dev", "instanceType: trn1.32xlarge", "instanceType: trn1.3xlarge", 1),
-            ("– BLOCKED", "The program cannot be planned", "`nodeGroups[0].instanceType`", "`trn1.3xlarge`"),
-        ),
+        (*("dev", QUEUES, f"{QUEUES}    - name: nightly\n", 0),
+         ("`dev`: 1 create, 0 update, 0 replace, 0 delete – SAFE", "Queue trn-dev-volcano-nightly")),
+        (*("prod", "storageCapacityGib: 9600", "storageCapacityGib: 4800", 1),
+         ("– BLOCKED", "storageCapacity: 9600 → 4800", "protected: Pulumi refuses")),
+        (*("dev", "instanceType: trn1.32xlarge", "instanceType: trn1.3xlarge", 1),
+         ("– BLOCKED", "The program cannot be planned", "`nodeGroups[0].instanceType`", "`trn1.3xlarge`")),
     ],
     ids=["queue", "FSx shrink", "broken config"],
-)
+)  # fmt: skip
 def test_a_request_gets_the_right_comment_and_exit_code(runner, stack, old, new, code, said):
     found, text = _plan(runner, stack, old, new)
     assert [each for each in said if each not in text] == [], text

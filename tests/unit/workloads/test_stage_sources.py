@@ -179,18 +179,12 @@ def test_archive_is_unpacked_and_deleted(server, stage, tmp_path, ending):
 @unpacks_tars
 @pytest.mark.parametrize(
     ("archives", "found"),
-    [
-        (
-            {"x/1.tar": a_tar({"t/1": b"1"}, "w"), "x/2.tar": a_tar({"t/2": b"2"}, "w"), "notes.txt": b"n"},
-            {"x/t/1": b"1", "x/t/2": b"2", "notes.txt": b"n"},
-        ),
-        (
-            {"one.tar.gz": a_tar({"one/a": b"1"}), "two.tar": a_tar({"two/b": b"2", "c": b"3"}, "w")},
-            {"a": b"1", "two/b": b"2", "c": b"3"},
-        ),
-    ],
+    [({"x/1.tar": a_tar({"t/1": b"1"}, "w"), "x/2.tar": a_tar({"t/2": b"2"}, "w"), "notes.txt": b"n"},
+      {"x/t/1": b"1", "x/t/2": b"2", "notes.txt": b"n"}),
+     ({"one.tar.gz": a_tar({"one/a": b"1"}), "two.tar": a_tar({"two/b": b"2", "c": b"3"}, "w")},
+      {"a": b"1", "two/b": b"2", "c": b"3"})],
     ids=["beside other files", "a directory of the archive's own name is not doubled"],
-)
+)  # fmt: skip
 def test_archives_are_unpacked_in_place(folder, stage, tmp_path, archives, found):
     assert stage(folder(archives), "--extract").code == 0
     assert content_of(tmp_path / "set") == found

@@ -98,26 +98,18 @@ SIZE = ("instance.name", "nodes", "ranks_per_node")
         ({"precompile": True, "cache_set": "bert"}, ("metrics_port", "kind"), (0, "compile")),
         ({"facts": ENDS, "group": "trn2", "nodes": 1}, ("capacity_ends", "nodes"), ("2026-12-01T11:30:00Z", 1)),
         ({"facts": ENDS}, ("capacity_ends", "nodes"), ("", 2)),
-        (
-            {"facts": ENDS, "group": "trn2", "nodes": 1},
-            ("capacity_block", "capacity_group"),
-            (BLOCK["reservation"], ""),
-        ),
+        ({"facts": ENDS, "group": "trn2", "nodes": 1}, ("capacity_block", "capacity_group"),
+         (BLOCK["reservation"], "")),
         ({"stack": DATED, "facts": ENDS}, ("capacity_block", "capacity_group"), (BLOCK["reservation"], "trn2")),
         # It is called after what it runs.
-        *(
-            ({"program": program}, ("app", "nodes"), (app, 2))
-            for program, app in (
-                (Program("src/Train_BERT.py"), "train-bert"),
-                (Program(module="trainium_workloads.gradient_sum"), "gradient-sum"),
-                (Program(module="trainium_workloads.bert.pretrain"), "bert"),
-                (Program(module="team.models.pretrain"), "pretrain"),
-                (Program("/opt/1st.py"), "train"),
-                (Program("/opt/" + "long" * 20 + ".py"), "long" * 8),
-            )
-        ),
+        *(({"program": program}, ("app", "nodes"), (app, 2))
+          for program, app in ((Program("src/Train_BERT.py"), "train-bert"),
+                               (Program(module="trainium_workloads.gradient_sum"), "gradient-sum"),
+                               (Program(module="trainium_workloads.bert.pretrain"), "bert"),
+                               (Program(module="team.models.pretrain"), "pretrain"), (Program("/opt/1st.py"), "train"),
+                               (Program("/opt/" + "long" * 20 + ".py"), "long" * 8))),
     ],
-)
+)  # fmt: skip
 def test_job_follows_from_the_stack_and_the_request(given, fields, expected):
     assert attrgetter(*fields)(_job(**given)) == expected
 
@@ -174,18 +166,12 @@ NO_EFA = "^trn1.2xlarge has no EFA, without which its nodes cannot train togethe
         ({"queue": "tset"}, "--queue", "test", "^no queue has this name"),
         ({"queue": "theirs"}, "--queue", "test", "may not use this queue"),
         ({"nodes": 3}, "--nodes", 2, HELD),
-        (
-            {"nodes": 9, "queue": "wide", "stack": _stack(GROUPS, queues={})},
-            *("--nodes", 4, "^ng1 has at most 4 nodes; .*`maxSize` of ng1"),
-        ),
-        *(
-            ({"ranks_per_node": ranks}, "--ranks-per-node", good, "")
-            for ranks, good in ((3, 2), (31, 32), (64, 32), (0, 1))
-        ),
-        (
-            {"group": "gpu", "ranks_per_node": 9},
-            *("--ranks-per-node", 8, "^a p4d.24xlarge has 8 GPUs, and takes one rank for each"),
-        ),
+        ({"nodes": 9, "queue": "wide", "stack": _stack(GROUPS, queues={})},
+         *("--nodes", 4, "^ng1 has at most 4 nodes; .*`maxSize` of ng1")),
+        *(({"ranks_per_node": ranks}, "--ranks-per-node", good, "")
+          for ranks, good in ((3, 2), (31, 32), (64, 32), (0, 1))),
+        ({"group": "gpu", "ranks_per_node": 9},
+         *("--ranks-per-node", 8, "^a p4d.24xlarge has 8 GPUs, and takes one rank for each")),
         ({"group": "small", "nodes": 2}, "--nodes", 1, NO_EFA),
         ({"group": "inf", "nodes": 1}, "--group", None, "for inference"),
         ({"group": "gn1"}, "--group", "ng1", ""),
@@ -216,42 +202,26 @@ NO_EFA = "^trn1.2xlarge has no EFA, without which its nodes cannot train togethe
         ({"ranks_per_node": 10**9, "backend": "cpu"}, "--ranks-per-node", 1, ""),
         ({"name": "My_Job"}, "--name", "my-job", ""),
         ({"name": "a" * 60}, "--name", "a" * 49, ""),
-        (
-            {"facts": replace(FACTS, services={"bert": "Deployment bert"}), "name": "bert"},
-            *(
-                "--name",
-                "bert-x7k2f",
-                r"^the Service bert of another object \(Deployment bert\).*trn serve --stop bert",
-            ),
-        ),
-        (
-            {"facts": replace(FACTS, services={"bert-master-0": "Job x"}), "name": "bert", "kind": "pytorchjob"},
-            *("--name", "bert-x7k2f", "^the Service bert-master-0 of another object"),
-        ),
-        (
-            {"facts": replace(FACTS, jobs={"bert": "Running"}), "name": "bert"},
-            *("--name", "bert-x7k2f", r"^there is a job of this name \(Running\); .*trn cancel bert"),
-        ),
-        (
-            {"facts": replace(FACTS, may_submit=False)},
-            *("", None, "may not submit Volcano jobs in the namespace training.*; .*principals"),
-        ),
-        (
-            {"facts": replace(FACTS, staging={"bert/train": "stage-bert"}), "data": ("bert/train",)},
-            *("--data", None, "^stage-bert is still bringing it;"),
-        ),
+        ({"facts": replace(FACTS, services={"bert": "Deployment bert"}), "name": "bert"},
+         *("--name", "bert-x7k2f", r"^the Service bert of another object \(Deployment bert\).*trn serve --stop bert")),
+        ({"facts": replace(FACTS, services={"bert-master-0": "Job x"}), "name": "bert", "kind": "pytorchjob"},
+         *("--name", "bert-x7k2f", "^the Service bert-master-0 of another object")),
+        ({"facts": replace(FACTS, jobs={"bert": "Running"}), "name": "bert"},
+         *("--name", "bert-x7k2f", r"^there is a job of this name \(Running\); .*trn cancel bert")),
+        ({"facts": replace(FACTS, may_submit=False)},
+         *("", None, "may not submit Volcano jobs in the namespace training.*; .*principals")),
+        ({"facts": replace(FACTS, staging={"bert/train": "stage-bert"}), "data": ("bert/train",)},
+         *("--data", None, "^stage-bert is still bringing it;")),
         ({"facts": replace(FACTS, is_local=True), "backend": "xla"}, "--backend", "cpu", ""),
         ({"cache_set": "bert large"}, "--cache-set", "bert-large", ""),
         ({"facts": COMPILING, "cache_set": "bert"}, "--cache-set", None, FILLING),
         ({"facts": COMPILING, "cache_set": "bert", "precompile": True}, "--cache-set", None, FILLING),
         ({"stack": NO_VOLUME, "data": ("bert",)}, "--data", None, ""),
         ({"stack": NO_VOLUME, "cache_set": "bert"}, "--cache-set", None, ""),
-        *(
-            ({"program": program}, "--script", None, "one script or module")
-            for program in (Program(), Program("train.py", module="train"))
-        ),
+        *(({"program": program}, "--script", None, "one script or module")
+          for program in (Program(), Program("train.py", module="train"))),
     ],
-)
+)  # fmt: skip
 def test_impossible_request_is_refused_with_the_fix(changes, path, good, said):
     problem = _refused(**changes)
     assert (problem.path, problem.good) == (path, good)

@@ -81,24 +81,18 @@ def test_container_plan_has_every_field_of_its_pod():
         "NONE": {"configMapKeyRef": {"name": "none", "key": "x", "optional": True}},
     }
     body = pod(
-        {
-            "env": [
-                *({"name": name, "valueFrom": source} for name, source in sources.items()),
-                {"name": "ALL", "value": "$(IP) $(S_k) $$(IP) $(UNKNOWN)"},
-            ],
-            "args": ["$(MIB)"],
-            "envFrom": [{"prefix": "S_", "secretRef": {"name": "s"}}],
-            "resources": {"limits": {"memory": "1Gi", "cpu": "1500m"}},
-            "terminationMessagePolicy": "FallbackToLogsOnError",
-            "securityContext": {"readOnlyRootFilesystem": True},
-            "ports": [{"name": "web", "containerPort": 8080}],
-            "readinessProbe": {"httpGet": {"port": "web", "path": "/ok"}, "failureThreshold": 5},
-            "volumeMounts": [{"name": "m", "mountPath": "/etc/m/"}],
-        },
+        {"env": [*({"name": name, "valueFrom": source} for name, source in sources.items()),
+                 {"name": "ALL", "value": "$(IP) $(S_k) $$(IP) $(UNKNOWN)"}], "args": ["$(MIB)"],
+         "envFrom": [{"prefix": "S_", "secretRef": {"name": "s"}}],
+         "resources": {"limits": {"memory": "1Gi", "cpu": "1500m"}},
+         "terminationMessagePolicy": "FallbackToLogsOnError", "securityContext": {"readOnlyRootFilesystem": True},
+         "ports": [{"name": "web", "containerPort": 8080}],
+         "readinessProbe": {"httpGet": {"port": "web", "path": "/ok"}, "failureThreshold": 5},
+         "volumeMounts": [{"name": "m", "mountPath": "/etc/m/"}]},
         volumes=[{"name": "m", "configMap": {"name": "m", "items": [{"key": "l", "path": "deep/l", "mode": 0o400}]}}],
         initContainers=[{"name": "side", "image": "local/python", "command": ["x"]}],
         terminationGracePeriodSeconds=0,
-    )
+    )  # fmt: skip
     made = planning.planned(body, known(services=services))
     assert PodPlan.from_json(made.plan.to_json()) == made.plan
     assert (made.plan.grace_seconds, made.plan.network_pid) == (0, 7)

@@ -285,21 +285,15 @@ def test_pool_is_every_group_at_its_maximum_with_types_of_the_config():
         ({"nodeGroups": [1], "fileSystem": {"storageCapacityGib": 1300}}, ["file_system.storage_capacity_gib"]),
         # A section that is judged by a broken one waits, and no default is judged in place of what is broken.
         ({"nodeGroups": [1], "queues": [{"name": "big", "capability": {"aws.amazon.com/neuron": 9999}}]}, []),
-        (
-            {"fileSystem": 1, "queues": [{"name": "test", "capability": {"aws.amazon.com/neuron": 9999}}]},
-            ['queues[0].capability["aws.amazon.com/neuron"]'],
-        ),
+        ({"fileSystem": 1, "queues": [{"name": "test", "capability": {"aws.amazon.com/neuron": 9999}}]},
+         ['queues[0].capability["aws.amazon.com/neuron"]']),
         ({"region": "nowhere", "network": 1}, ["region"]),
-        (
-            {
-                "region": None,
-                "cluster": {"kubernetesVersion": "1.20", "endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
-                "waivers": {"R999": {"reason": "x", "expires": "2027-03-31"}},
-            },
-            ["waivers.R999", "cluster.kubernetes_version"],
-        ),
+        ({"region": None,
+          "cluster": {"kubernetesVersion": "1.20", "endpoint": {"publicAccessCidrs": ["203.0.113.0/24"]}},
+          "waivers": {"R999": {"reason": "x", "expires": "2027-03-31"}}},
+         ["waivers.R999", "cluster.kubernetes_version"]),
     ],
-)
+)  # fmt: skip
 def test_broken_section_does_not_hide_problems_of_other_sections(given, told):
     values = text({key: value for key, value in ({"region": "us-west-2", "owner": "me"} | given).items() if value})
     with pytest.raises(ConfigModelError) as caught:

@@ -224,15 +224,10 @@ JUDGED = {
         Row("queues", queued("big"), old=queued("test")),
     ],
     "queues and priorities of Kubeflow's kinds and of cron jobs are the namespace's own": [
-        *(
-            row
-            for queue, fails in (("test", False), ("other", True), ("", True))
-            for row in (
-                pytorch("schedulingPolicy.queue must be" * fails, queue=queue),
-                Row("job-sets", runtime(queue), "must name its queue" * fails),
-                Row("volcano-jobs", cron("", queue=queue), "the job's queue must be one of" * fails),
-            )
-        ),
+        *(row for queue, fails in (("test", False), ("other", True), ("", True))
+          for row in (pytorch("schedulingPolicy.queue must be" * fails, queue=queue),
+                      Row("job-sets", runtime(queue), "must name its queue" * fails),
+                      Row("volcano-jobs", cron("", queue=queue), "the job's queue must be one of" * fails))),
         pytorch(queue="test", priorityClass="training-low"),
         pytorch("schedulingPolicy.priorityClass must be", queue="test", priorityClass="somebodys"),
         Row("volcano-jobs", cron("", queue="test", priorityClassName="somebodys"), "the job's " + NO_PRIORITY),
@@ -291,24 +286,17 @@ JUDGED = {
     "a bare pod names a queue of the namespace": [
         Row("pods", pod(NEURON, notes={QUEUE: "big"})),
         Row("pods", pod(NEURON, notes={QUEUE: "other"}), "must be one of this namespace's queues"),
-        *(
-            Row("pods", pod(container, notes=notes), "must name its queue")
-            for container in (NEURON, C)
-            for notes in (None, {}, {"note": "x"})
-        ),
+        *(Row("pods", pod(container, notes=notes), "must name its queue") for container in (NEURON, C)
+          for notes in (None, {}, {"note": "x"})),
     ],
     "nobody chooses a pod's group": [
         Row("pods", grouped(), "is set by controllers"),
         Row("pods", grouped({"image": "b"}), old=grouped()),
         controllers("pods", pod(NEURON, notes={**IN_GROUP, QUEUE: "other"}), "must be one of this namespace's queues"),
         Row("metadata", pod(notes={**IN_GROUP, QUEUE: "other"}), "are read by schedulers", pod(notes=IN_GROUP)),
-        *(
-            row
-            for name in KINDS
-            if name != "pods"
-            for joined in [made_by(name, 2, {"metadata": {"annotations": IN_GROUP}, "spec": spec(PLAIN)})]
-            for row in (Row(name, joined, "is set by controllers"), controllers(name, joined))
-        ),
+        *(row for name in KINDS if name != "pods"
+          for joined in [made_by(name, 2, {"metadata": {"annotations": IN_GROUP}, "spec": spec(PLAIN)})]
+          for row in (Row(name, joined, "is set by controllers"), controllers(name, joined))),
     ],
     "the scheduler of a task wins over the job's": [
         Row("volcano-jobs", vcjob(spec(NEURON, schedulerName=""))),
@@ -335,9 +323,8 @@ JUDGED = {
     "devices come by no key of an envFrom": [
         Row("pods", free({"name": "c", "envFrom": [{"configMapRef": {"name": "c"}}, {"prefix": "A_"}]})),
         Row("metadata", {"kind": "ConfigMap", "data": {"A": "b", "NVIDIA_VISIBLE_DEVICES": "all"}}, "must have no key"),
-        Row(
-            "metadata", {"kind": "Secret", "data": {"AWS_NEURON_VISIBLE_DEVICES": "QUw="}}, "must have no key", None, ()
-        ),
+        Row("metadata", {"kind": "Secret", "data": {"AWS_NEURON_VISIBLE_DEVICES": "QUw="}}, "must have no key", None,
+            ()),
         Row("metadata", {"kind": "ConfigMap", "data": {"A": "NVIDIA_VISIBLE_DEVICES"}}),
         Row("metadata", {"kind": "ConfigMap", "binaryData": {}}),
     ],
@@ -405,12 +392,10 @@ JUDGED = {
         named("default-deny", "another name than the namespace's network policies"),
     ],
     "pods do not keep those of other namespaces away": [
-        *(
-            Row("pods", free(affinity={kind: terms}), "this namespace alone")
-            for kind in ("podAffinity", "podAntiAffinity")
-            for term in ({"namespaceSelector": {}}, {"namespaces": ["other"]})
-            for terms in ({REQUIRED: [term]}, {PREFERRED: [{"weight": 1, "podAffinityTerm": term}]})
-        ),
+        *(Row("pods", free(affinity={kind: terms}), "this namespace alone")
+          for kind in ("podAffinity", "podAntiAffinity")
+          for term in ({"namespaceSelector": {}}, {"namespaces": ["other"]})
+          for terms in ({REQUIRED: [term]}, {PREFERRED: [{"weight": 1, "podAffinityTerm": term}]})),
         Row("pods", free(affinity={"podAntiAffinity": {REQUIRED: [{"topologyKey": "kubernetes.io/hostname"}]}})),
     ],
     "a Volcano job asks for no pods that the scheduler has not counted": [
@@ -483,19 +468,13 @@ JUDGED = {
     ],
     "a pod keeps its controller and what the controller knows it by": [
         Row("metadata", owned(OWNER, app="a"), old=owned(OWNER, app="a")),
-        *(
-            row
-            for after, said in (
-                (owned(app="a"), "by its controller alone"),
-                (owned(OWNER, app="b"), "are read by schedulers"),
-                (owned(OWNER), "are read by schedulers"),
-                (owned(OWNER, app="a", x="y"), "are read by schedulers"),
-            )
-            for row in (
-                Row("metadata", after, said, owned(OWNER, app="a")),
-                controllers("metadata", after, old=owned(OWNER, app="a")),
-            )
-        ),
+        *(row
+          for after, said in ((owned(app="a"), "by its controller alone"),
+                              (owned(OWNER, app="b"), "are read by schedulers"),
+                              (owned(OWNER), "are read by schedulers"),
+                              (owned(OWNER, app="a", x="y"), "are read by schedulers"))
+          for row in (Row("metadata", after, said, owned(OWNER, app="a")),
+                      controllers("metadata", after, old=owned(OWNER, app="a")))),
         Row("metadata", owned(OWNER), "by its controller alone"),
         Row("metadata", owned(app="b"), old=owned(app="a")),
         Row("metadata", owned(OWNER, kind="ConfigMap"), old=owned(kind="ConfigMap")),
@@ -524,7 +503,7 @@ JUDGED = {
         Row("deletions", {"options": {"gracePeriodSeconds": 3600}}),
         Row("deletions", {"options": {"gracePeriodSeconds": 3601}}, "gracePeriodSeconds must be at most 3600"),
     ],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -141,18 +141,12 @@ def test_one_query_finds_tagged_resources_of_any_service():
         "amp:DescribeWorkspace": there(
             "workspaceId",
             "ResourceNotFoundException",
-            {
-                "workspace": {
-                    "workspaceId": "ws-1",
-                    "arn": "arn",
-                    "status": {"statusCode": "ACTIVE"},
-                    "createdAt": MOMENT,
-                }
-            },
+            {"workspace": {"workspaceId": "ws-1", "arn": "arn", "status": {"statusCode": "ACTIVE"},
+                           "createdAt": MOMENT}},
         ),
         "grafana:DescribeWorkspace": there("workspaceId", "ResourceNotFoundException", GRAFANA),
         "s3:HeadBucket": there("Bucket", "404", {}),
-    }
+    }  # fmt: skip
     listed = list(services.tagged(where(answers)))
     found = {each.kind: each for each in listed}
     assert len(listed) == len(found)

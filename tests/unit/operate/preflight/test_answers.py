@@ -181,13 +181,9 @@ CASES = [
     Case("account/deployer", {"sts:GetCallerIdentity": {"Account": "9" * 12, "Arn": ELSEWHERE}}, "pass"),
     Case("account/rights", caller("root"), "not checked"),
     Case("account/AWSServiceRoleForAmazonFSx", {"iam:GetRole": AwsError("NoSuchEntity")}, "warn", fix=SERVICE_ROLE),
-    Case(
-        "capacity/trn1.32xlarge",
-        offered("usw2-az1", "usw2-az2"),
-        "fail",
-        "not offered in usw2-az4; offered in usw2-az1, usw2-az2",
-        "pulumi config set --path 'nodeGroups[0].zoneId' usw2-az1",
-    ),
+    Case("capacity/trn1.32xlarge", offered("usw2-az1", "usw2-az2"), "fail",
+         "not offered in usw2-az4; offered in usw2-az1, usw2-az2",
+         "pulumi config set --path 'nodeGroups[0].zoneId' usw2-az1"),
     Case("capacity/trn1.32xlarge", offered(), "fail", "usw2-az4, nor anywhere in us-west-2", "take another region"),
     placed_in(AwsError("InvalidPlacementGroup.Unknown"), "fail"),
     placed_in({"PlacementGroups": [{"Strategy": "cluster"}]}, "pass"),
@@ -201,26 +197,17 @@ CASES = [
         "1.36",  # not the newest: a plan refuses what this release has no pins for
     ),
     Case("versions/kubernetes", kubernetes({}), "fail", "it has none", "another region"),
-    Case(
-        "versions/upgrade", clusters(CLUSTER, status="UPDATING") | NO_GROUPS, "warn", f"{CLUSTER} is UPDATING", "wait"
-    ),
+    Case("versions/upgrade", clusters(CLUSTER, status="UPDATING") | NO_GROUPS, "warn", f"{CLUSTER} is UPDATING",
+         "wait"),
     Case("versions/upgrade", clusters(CLUSTER) | NO_GROUPS, "pass", "runs 1.35"),
     Case("versions/kubernetes", kubernetes({"1.34": "STANDARD_SUPPORT"}), "fail", "it has 1.34"),
     Case("versions/vpc-cni", {"eks:DescribeAddonVersions": {"addons": []}}, "fail", "no vpc-cni for 1.35", "remove it"),
-    Case(
-        "versions/vpc-cni",
-        ADDONS,
-        "fail",
-        "EKS has no v1.23.2-eksbuild.1 for 1.35 here; its default is v1.22.0-eksbuild.1",
-        "pulumi config set --path cluster.addons.vpc-cni.version v1.22.0-eksbuild.1",
-    ),
+    Case("versions/vpc-cni", ADDONS, "fail",
+         "EKS has no v1.23.2-eksbuild.1 for 1.35 here; its default is v1.22.0-eksbuild.1",
+         "pulumi config set --path cluster.addons.vpc-cni.version v1.22.0-eksbuild.1"),
     Case(AMI, published(newest="1.35.8-20260930"), "pass", "the newest"),
-    Case(
-        AMI,
-        published(newest="1.35.7-20261001"),
-        "fail",
-        fix="pulumi config set --path 'nodeGroups[0].releaseVersion' 1.35.7-20261001",
-    ),
+    Case(AMI, published(newest="1.35.7-20261001"), "fail",
+         fix="pulumi config set --path 'nodeGroups[0].releaseVersion' 1.35.7-20261001"),
     Case(AMI, published(), "fail"),
     Case("keys/kept", kept("Enabled", KEPT), "warn", "(1 USD a month)", f"pulumi config set keptKeyArn {KEPT}"),
     Case("keys/kept", kept("Enabled", f"{KEPT}0", KEPT), "warn", "(2 USD a month)", f"{KEPT}0;"),
@@ -236,13 +223,8 @@ CASES = [
     log_group("fail", "taken by something that is not this stack's", {"ManagedBy": "pulumi"}),
     log_group("warn", "left of an earlier run", OWN),
     log_group("pass", "this stack's", OWN, running=[CLUSTER]),
-    Case(
-        "names/cluster",
-        clusters(CLUSTER, "trn-prod-cluster-eks-9999999", "trn-prod-cluster-eks-extra"),
-        "warn",
-        "trn-prod-cluster-eks-9999999 is there",
-        "pulumi stack export --stack prod",
-    ),
+    Case("names/cluster", clusters(CLUSTER, "trn-prod-cluster-eks-9999999", "trn-prod-cluster-eks-extra"), "warn",
+         "trn-prod-cluster-eks-9999999 is there", "pulumi stack export --stack prod"),
     image({"imageDetails": []}, "pass"),
     image(AwsError("ImageNotFoundException"), "fail", "not in its registry"),
     image(AwsError("AccessDenied"), "not checked"),
@@ -258,13 +240,8 @@ CASES = [
     subnet("fail", "its range is 10.9.0.0/16, not ", CidrBlock="10.9.0.0/16"),
     subnet("fail", f"its zone is usw2-az2, not {ADOPTED[SUBNET]['AvailabilityZoneId']}", AvailabilityZoneId="usw2-az2"),
     Case(f"network/{SUBNET}", {"ec2:DescribeSubnets": NO_SUBNET}, "fail", "there is none in us-west-2"),
-    Case(
-        "quotas/L-7A658B76",
-        volumes(51000),
-        "fail",
-        "0.7 TiB needed, quota 50 TiB, others use 49.8 TiB",
-        "--service-code ebs --quota-code L-7A658B76 --desired-value 53",
-    ),
+    Case("quotas/L-7A658B76", volumes(51000), "fail", "0.7 TiB needed, quota 50 TiB, others use 49.8 TiB",
+         "--service-code ebs --quota-code L-7A658B76 --desired-value 53"),
     Case("quotas/L-7A658B76", volumes(49000), "warn", "at their largest sizes the groups need 2.5 TiB"),
     Case("quotas/L-7A658B76", volumes(50 * 1024 - 2600), "pass"),
     Case("quotas/L-8F1B9C74", lustre(91200), "pass", "others use 91,200 GiB"),
@@ -275,7 +252,7 @@ CASES = [
     Case("quotas/L-DF5E4CA3", interfaces(5000 - 138 + 3), "pass", "35 needed"),
     Case("quotas/L-DF5E4CA3", interfaces(5000 - 138 + 4), "warn", "the groups need 138", "vpc --quota-code L-DF5E4CA3"),
     Case("quotas/L-DF5E4CA3", interfaces(5000 - 35 + 4), "fail", "others use 4,966"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.id} {case.status} {case.text}")

@@ -126,48 +126,30 @@ def _guarantee(amount):
 
 CASES = [
     Case(_both(), "server/version", "this release has no pins for it", more=True, rest={"version": "v1.38.2"}),
-    *(
-        Case(_kubelet(version), "server/kubelets", f"trn1 runs {version}")
-        for version in ("v1.31.9", "v1.36.0", "v2.35.0")
-    ),
+    *(Case(_kubelet(version), "server/kubelets", f"trn1 runs {version}")
+      for version in ("v1.31.9", "v1.36.0", "v2.35.0")),
     Case(_kubelet(""), "server/kubelets", "1 of 5 nodes unsupported", "to the cluster's version"),
-    Case(
-        _SILENT_1,
-        NG1,
-        "1 of 2 Ready, wants 2 (0 to 4) trn1: not Ready: Kubelet stopped posting node status.",
-        "node-not-ready an administrator looks: kubectl describe node trn1",
-    ),
+    Case(_SILENT_1, NG1, "1 of 2 Ready, wants 2 (0 to 4) trn1: not Ready: Kubelet stopped posting node status.",
+         "node-not-ready an administrator looks: kubectl describe node trn1"),
     Case(_cordoned("trn1"), NG1, "1 of 2 Ready, wants 2 (0 to 4) trn1: cordoned", "kubectl uncordon trn1"),
-    Case(
-        _both(_cordoned("trn0"), _SILENT_1),
-        NG1,
-        "0 of 2 Ready, wants 2 (0 to 4) trn0: cordoned trn1: not Ready",
-        "node-not-ready an administrator looks: kubectl describe node trn1",
-    ),
+    Case(_both(_cordoned("trn0"), _SILENT_1), NG1, "0 of 2 Ready, wants 2 (0 to 4) trn0: cordoned trn1: not Ready",
+         "node-not-ready an administrator looks: kubectl describe node trn1"),
     Case(_cordoned("system1"), OTHERS, "2 of 3 Ready system1: cordoned", "uncordon system1"),
     Case(_without("Node", "trn1"), NG1, "1 of 1 Ready, wants 2", "--nodegroup-name ng1-eks"),
     Case(lambda made: made["Node"].append(_ng1(2)), NG1, "3 of 3 Ready", "ignoreDesiredSize", more=True),
     Case(_only("trn"), OTHERS, "there is none", more=True),
     Case(_status("Node", "system1", conditions=[]), OTHERS, "system1: not Ready: it has not reported yet"),
-    Case(
-        _devices(NEURON, None, None),
-        DEVICES,
-        f"1 of 2 nodes not as wanted (16 each) trn1: {NEURON} has none, wants 16",
-        "the Neuron device plugin has not registered on trn1",
-    ),
-    Case(
-        _devices(EFA, None, None),
-        INTERFACES,
-        "has none, wants 8",
-        "without /dev/infiniband/uverbs* the launch template has no EFA interface",
-    ),
+    Case(_devices(NEURON, None, None), DEVICES,
+         f"1 of 2 nodes not as wanted (16 each) trn1: {NEURON} has none, wants 16",
+         "the Neuron device plugin has not registered on trn1"),
+    Case(_devices(EFA, None, None), INTERFACES, "has none, wants 8",
+         "without /dev/infiniband/uverbs* the launch template has no EFA interface"),
     Case(_devices(NEURON, "15", "15"), DEVICES, "has 15, wants 16", "neuron-ls on trn1"),
     Case(_devices(NEURON, "16", "15"), DEVICES, "has 15 of 16", "--instance-ids i-trn1"),
     Case(_devices(NEURON, "16", "15"), DEVICES, "has 15 of 16", "devices-ill the nodes are simulated", rest=_local()),
     Case(_devices(NEURON, "16", "0"), DEVICES, "has 0 of 16", "or reports every device as unhealthy"),
-    Case(
-        _guarantee("33"), "queues/guarantees", f"{NEURON}: 33 guaranteed, the Ready nodes have 32", "queue-guarantees"
-    ),
+    Case(_guarantee("33"), "queues/guarantees", f"{NEURON}: 33 guaranteed, the Ready nodes have 32",
+         "queue-guarantees"),
     Case(_both(_guarantee("32"), _SILENT_0), "queues/guarantees", "the Ready nodes have 16", more=True),
     Case(_queue(state=""), "queues/test", "have not seen it", "silent"),
     Case(_queue(state="Closed"), "queues/test", "is Closed, and takes no jobs", "name: test, uid"),
@@ -176,16 +158,11 @@ CASES = [
     Case(_status("Namespace", "training", phase="Terminating"), TEAM, "is Terminating, not Active", "namespace-term"),
     Case(_without("ServiceAccount", "trainer"), TEAM, "has no service account trainer", "service-account-missing"),
     Case(_both(), "server/etcd", "has ended", "local-process-ended", rest=_local(processes={"etcd", "vc-scheduler"})),
-    Case(
-        _both(),
-        "volcano/volcano-scheduler",
-        "vc-scheduler has ended",
-        "volcano-process-down trn local logs vc-scheduler; trn local up",
-        rest=_local(running=REAL.running - {"vc-scheduler"}),
-    ),
-    Case(
-        _status("Deployment", "volcano-admission", availableReplicas=1), "volcano/volcano-admission", "1 of 2 available"
-    ),
+    Case(_both(), "volcano/volcano-scheduler", "vc-scheduler has ended",
+         "volcano-process-down trn local logs vc-scheduler; trn local up",
+         rest=_local(running=REAL.running - {"vc-scheduler"})),
+    Case(_status("Deployment", "volcano-admission", availableReplicas=1), "volcano/volcano-admission",
+         "1 of 2 available"),
     Case(_without("MutatingWebhookConfiguration", f"{HOOK}-mutate"), WEBHOOKS, f"{HOOK}-mutate: missing"),
     Case(_no_authority, WEBHOOKS, f"{HOOK}-validate: no certificate authority"),
     Case(_claim(phase="Lost"), CLAIM, "is Lost: its volume pv-training is gone"),
@@ -193,28 +170,21 @@ CASES = [
     Case(_both(), CLAIM, "the outputs name no claim", rest={"stack": _NO_CLAIM}),
     Case(_without("PersistentVolumeClaim", "fsx-claim"), CLAIM, "does not exist", "claim-missing"),
     Case(_claim(phase="Pending"), CLAIM, "is Pending, not Bound", "claim-not-bound"),
-    Case(
-        _set("StorageClass", "gp3", "metadata", annotations={}), CLASSES, "no class is the default", "storage-class-mis"
-    ),
+    Case(_set("StorageClass", "gp3", "metadata", annotations={}), CLASSES, "no class is the default",
+         "storage-class-mis"),
     Case(_set("StorageClass", "fsx", "metadata", annotations=_DEFAULT), CLASSES, "fsx, gp3 all are"),
     # The nodes' taint is not tolerated: the controller does not even count them.
     Case(_plugin(desiredNumberScheduled=0, numberReady=0), PLUGIN, "is meant for 0 of 2 nodes"),
     Case(_plugin(numberReady=1), PLUGIN, "ready on 1 of 2 nodes", "plugin-not-running kubectl -n kube-system"),
-    Case(
-        _status("Deployment", "coredns", observedGeneration=0), _DNS, "has not seen its latest version", "deployment/"
-    ),
+    Case(_status("Deployment", "coredns", observedGeneration=0), _DNS, "has not seen its latest version",
+         "deployment/"),
     Case(_set("Deployment", "coredns", "spec", replicas=0), _DNS, "is scaled to zero", "dns-not-running"),
     Case(_plugin(observedGeneration=0), PLUGIN, "has not seen its latest version"),
     Case(_status("DaemonSet", "aws-node", desiredNumberScheduled=3, numberReady=3), AGENT, "is meant for 3 of 5 nodes"),
     Case(_without("DaemonSet", "neuron-monitor"), MONITOR, "does not exist"),
-    Case(
-        _without("DaemonSet", "neuron-device-plugin"),
-        PLUGIN,
-        "not exist",
-        "trn local up makes it",
-        rest={"local": REAL},
-    ),
-]
+    Case(_without("DaemonSet", "neuron-device-plugin"), PLUGIN, "not exist", "trn local up makes it",
+         rest={"local": REAL}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.id} {case.said}")

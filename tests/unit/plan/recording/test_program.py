@@ -144,25 +144,17 @@ def test_component_options_reach_its_children_and_its_outputs_are_recorded(recor
         (aws.get_caller_identity, r"aws:index/getCallerIdentity:getCallerIdentity.*look-ups are not allowed here"),
         (lambda: aws.ec2.Vpc.get("v", "vpc-1"), r"aws:ec2/vpc:Vpc v.*look-ups are not allowed here"),
         (lambda: aws.ivs.Channel("q"), r"aws:ivs/channel:Channel is not simulated.*plan/resource_types/rows"),
-        (
-            lambda: [aws.ec2.Eip("same") for _ in range(2)],
-            r"two resources have the URN .*Eip::same.*test_program\.py:\d+",
-        ),
-        (
-            lambda: aws.ec2.LaunchTemplate("l", network_interfaces=[{"device_index": 0, "card": 1}]),
-            r"networkInterfaces\[0\]\.card: there is no such input",
-        ),
-        (
-            lambda: k8s.core.v1.Namespace("n", metadata={"name": "n", "lables": {}}),
-            r"metadata\.lables: .*did you mean 'labels'",
-        ),
-        (
-            lambda: aws.ec2.Subnet("s", vpc_id=f"{aws.ec2.Eip('e').id}", cidr_block="10.0.0.0/24"),
-            r"vpcId: it holds an Output that was made text.*test_program\.py:\d+",
-        ),
+        (lambda: [aws.ec2.Eip("same") for _ in range(2)],
+         r"two resources have the URN .*Eip::same.*test_program\.py:\d+"),
+        (lambda: aws.ec2.LaunchTemplate("l", network_interfaces=[{"device_index": 0, "card": 1}]),
+         r"networkInterfaces\[0\]\.card: there is no such input"),
+        (lambda: k8s.core.v1.Namespace("n", metadata={"name": "n", "lables": {}}),
+         r"metadata\.lables: .*did you mean 'labels'"),
+        (lambda: aws.ec2.Subnet("s", vpc_id=f"{aws.ec2.Eip('e').id}", cidr_block="10.0.0.0/24"),
+         r"vpcId: it holds an Output that was made text.*test_program\.py:\d+"),
         (lambda: pulumi.export("x", f"{aws.ec2.Eip('e').id}"), r"output x: it holds an Output that was made text"),
     ],
-)
+)  # fmt: skip
 def test_unrecordable_program_is_refused(record, program, fault):
     with pytest.raises(RecordingError) as caught:
         record(program)
