@@ -80,18 +80,16 @@ class Market(AwsDouble):
     def describe_capacity_reservations(self, asked):
         ids = asked.get("CapacityReservationIds")
         found = [each for each in self.reservations if not ids or each["CapacityReservationId"] in ids]
-        return (
-            {"CapacityReservations": found} if found or not ids else AwsError("InvalidCapacityReservationId.NotFound")
-        )
+        if ids and not found:
+            return AwsError("InvalidCapacityReservationId.NotFound")
+        return {"CapacityReservations": found}
 
     def _longer(self, asked, hours):
         """The times of an extension."""
         ids = {each["CapacityReservationId"]: each["EndDate"] for each in self.reservations}
-        end = ids[asked["CapacityReservationId"]]
-        return {
-            "CapacityBlockExtensionStartDate": end,
-            "CapacityBlockExtensionEndDate": end + timedelta(hours=int(hours)),
-        }
+        starts = ids[asked["CapacityReservationId"]]
+        times = {"CapacityBlockExtensionStartDate": starts}
+        return {**times, "CapacityBlockExtensionEndDate": starts + timedelta(hours=int(hours))}
 
     def describe_capacity_block_extension_offerings(self, asked):
         hours = asked["CapacityBlockExtensionDurationHours"]
@@ -103,11 +101,8 @@ class Market(AwsDouble):
         if asked["DryRun"]:
             return AwsError("DryRunOperation")
         times = self._longer(asked, asked["CapacityBlockExtensionOfferingId"].split("-")[1])
-        made = {
-            "CapacityReservationId": asked["CapacityReservationId"],
-            "CapacityBlockExtensionStatus": "payment-pending",
-        }
-        self.extensions.append({**made, **times})
+        made = {"CapacityReservationId": asked["CapacityReservationId"], **times}
+        self.extensions.append({**made, "CapacityBlockExtensionStatus": "payment-pending"})
         return {"CapacityBlockExtensions": self.extensions[-1:]}
 
     def describe_capacity_block_extension_history(self, asked):

@@ -7,16 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from engine import same
-from engine.config_changes import (
-    CHANGES,
-    GROUP,
-    REPLACED,
-    SEATS,
-    expected,
-    kubernetes_version,
-    of_vision,
-    second_queue,
-)
+from engine.config_changes import CHANGES, GROUP, REPLACED, SEATS, expected, kubernetes_version, of_vision, second_queue
 from engine.rig import Rig, called, succeeded
 
 from trainium_eks.plan.graph import Graph

@@ -49,8 +49,7 @@ def _images(*tags):
 
 
 @pytest.mark.parametrize(
-    ("found", "newest"),
-    [(_images("a1", "b2", f"{MIRROR_PREFIX}c3"), f"{REPOSITORY}:b2"), ({"imageDetails": []}, "")],
+    ("found", "newest"), [(_images("a1", "b2", f"{MIRROR_PREFIX}c3"), f"{REPOSITORY}:b2"), ({"imageDetails": []}, "")]
 )
 def test_the_newest_image_is_the_default(canned, found, newest):
     canned("ecr").add_response("describe_images", found, {**_ASKED, "filter": {"tagStatus": "TAGGED"}})

@@ -176,8 +176,7 @@ def test_running_local_cloud_precedes_the_default_stack(project, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("running", "line", "said"),
-    [(("a", "b"), "jobs", "name a or b"), (("dev",), "deploy up", "name the stack on AWS")],
+    ("running", "line", "said"), [(("a", "b"), "jobs", "name a or b"), (("dev",), "deploy up", "name the stack on AWS")]
 )
 def test_ambiguous_stack_must_be_named(project, monkeypatch, running, line, said):
     _runs(monkeypatch, project, *running)

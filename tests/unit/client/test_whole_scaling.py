@@ -139,22 +139,14 @@ def test_nodes_come_all_or_none_in_ten_thousand_trials():
 @pytest.mark.parametrize(
     ("limits", "fault", "words"),
     [
-        (
-            {"free": 2},
-            "",
-            [
-                "did not get all 3 nodes",
-                "has 0 nodes as before",
-                "not enough capacity",
-                "trn capacity --type trn1.32xlarge --nodes 3",
-            ],
-        ),
+        ({"free": 2}, "", ["did not get all 3 nodes", "has 0 nodes as before", "not enough capacity",
+                           "trn capacity --type trn1.32xlarge --nodes 3"]),
         ({"quota": 2}, "", ["InstanceLimitExceeded", "`trn check` names it"]),
         ({}, "UnauthorizedOperation", ["What it takes", '"ec2:CreateCapacityReservation"', "nodegroup/trn-dev/*"]),
         ({"failing": 1.0}, "", ["has 0 nodes as before", "0 of 3 nodes are Ready"]),
         ({"free": 2, "others": 2}, "", ["InsufficientInstanceCapacity"]),
     ],
-)
+)  # fmt: skip
 def test_refusal_shows_what_ec2_answered_and_what_helps(limits, fault, words):
     cloud = Cloud(random.Random(2), **limits)
     cloud.faults["create_capacity_reservation"] = fault
@@ -167,10 +159,9 @@ def test_second_command_is_refused_with_the_first_ones_caller():
     cloud, said = Cloud(random.Random(1)), []
     cloud.faults[15] = lambda: said.extend(run(cloud, *each)[1] for each in ((3, BEN), (5, ANN)))
     assert run(cloud, 3)[0] == "done"
-    for text, words in zip(
-        said, (f"3 nodes by {ANN}, since 2027-01-11", "trn scale ng1 3 --all-or-nothing"), strict=True
-    ):
-        assert words in text
+    words = (f"3 nodes by {ANN}, since 2027-01-11", "trn scale ng1 3 --all-or-nothing")
+    for text, own in zip(said, words, strict=True):
+        assert own in text
         assert "aws ec2 cancel-capacity-reservation --region us-west-2 --capacity-reservation-id cr-0" in text
     cloud.desired, cloud.launches_at = 5, NONE
     assert "trn scale ng1 3" in run(cloud, 6)[1]

@@ -14,18 +14,7 @@ import deploy_needs
 import full_environments
 import pytest
 import yaml
-from deploy_needs import (
-    ACCOUNT,
-    CHECKS,
-    CLEANUP,
-    KEY,
-    PLACE,
-    PROVIDER,
-    STATE,
-    STATE_BUCKET,
-    STATE_KEY,
-    asks,
-)
+from deploy_needs import ACCOUNT, CHECKS, CLEANUP, KEY, PLACE, PROVIDER, STATE, STATE_BUCKET, STATE_KEY, asks
 from full_environments import DATA_BUCKET, DATA_KEY, TOPIC_KEY
 from golden import ENVIRONMENTS, ROOT
 from iam_evaluation import allowed, altered, managed, matching

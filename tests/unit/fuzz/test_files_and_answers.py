@@ -128,10 +128,7 @@ FILES = {
     "lock": ({"pid": 1, "doing": "up", "since": 1.5}, lambda file: lock._held(paths(file, "lock"))),
     "node pool": (POOL, _resize),
     "image": (IMAGE, images._read),
-    "isolation": (
-        {"isolation": "net", "refused": {}},
-        lambda file: Chosen.load(placed(file, "isolation.json")),
-    ),
+    "isolation": ({"isolation": "net", "refused": {}}, lambda file: Chosen.load(placed(file, "isolation.json"))),
     "state of a pod": ({"containers": {"c": {"state": "running", "pid": 1}}}, read),
     "compile cache": (
         MARK,

@@ -26,10 +26,7 @@ from trainium_eks.plan import cost
 
 FAULT = {"id": "nodes/x", "status": "fail", "subject": "node x", "text": "its plugin is gone", "fix": "", "fault": "f"}
 SOUND = {"findings": [{"id": "a/b", "status": "pass", "subject": "nodes"}], "summary": {"pass": 3, "fail": 0}}
-RUNS = {
-    "job": {"restarts": 1, "ended": None},
-    "progress": {"checkpointStep": 5, "stalled": True, "quietSeconds": 61},
-}
+RUNS = {"job": {"restarts": 1, "ended": None}, "progress": {"checkpointStep": 5, "stalled": True, "quietSeconds": 61}}
 STALLED = {"name": "TrainingStalled", "state": "firing", "labels": {"job_name": "acceptance-stalled"}}
 KEPT = {
     "id": "KMS key/k",
@@ -246,9 +243,7 @@ def test_every_step_runs_its_own_command(project, cluster):
     assert seen["leftovers"] == "kept on purpose: KMS key"
     assert seen["training"].endswith("after the checkpoint of step 5; restarted, resumed from step 5, ended at 25")
     assert cluster.state() in ("shutting-down", "terminated")
-    assert Trn.gone == [
-        ("training/p-1", {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}),
-    ]
+    assert Trn.gone == [("training/p-1", {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})]
     asked = "\n".join(Trn.asked)
     assert "deploy up --yes --skip-preview --skip-check\n" in asked
     assert "\nscale trn1-2xl 1\nscale trn1-2xl 2\n" in asked

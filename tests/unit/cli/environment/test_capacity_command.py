@@ -158,12 +158,7 @@ OTHER = {
     "other price": ((), lambda _: "1", 1, "the price is 11520.00 USD, not 1"),
     "ctrl-c": ((), lambda _: abort(), 130, "Nothing was bought."),
     "dearer meanwhile": ((), lambda market: setattr(market, "factor", 1.1) or PRICE, 1, "for 11520.00 USD any more"),
-    "gone meanwhile": (
-        (),
-        lambda market: setattr(market, "regions", ()) or PRICE,
-        1,
-        "does not sell cb-0111-72-0 in us",
-    ),
+    "gone meanwhile": ((), lambda made: setattr(made, "regions", ()) or PRICE, 1, "does not sell cb-0111-72-0 in us"),
 }
 
 
@@ -202,10 +197,7 @@ def test_purchase_without_an_answer_is_looked_for_and_not_repeated(market, run, 
     market.refused["PurchaseCapacityBlock"] = no_answer
     shown = run("buy", *AGREED)
     assert market.count("PurchaseCapacityBlock", dry_run=False) == 1
-    assert (shown.exit_code, "is not known: run the same command again" in shown.output) == (
-        not is_served,
-        not is_served,
-    )
+    assert shown.exit_code == ("is not known: run the same command again" in shown.output) == (not is_served)
     assert not is_served or bought(stack)
 
 
@@ -227,12 +219,10 @@ def test_ctrl_c_during_a_purchase_waits_for_the_file(market, run, stack):
     [
         ("instanceType: trn1.32xlarge", "january has on-demand capacity"),
         ("capacity: {type: capacity-block, id: cr-1}, instanceType: trn2.48xlarge", "capacity of trn2.48xlarge"),
-        (
-            "instanceType: trn1.32xlarge, capacity: {type: capacity-block, id: c, ends: '2027-01-05T11:30:00Z'}",
-            "january has c until 2027-01-05T11:30:00Z, and a group has one block at a time",
-        ),
+        ("instanceType: trn1.32xlarge, capacity: {type: capacity-block, id: c, ends: '2027-01-05T11:30:00Z'}",
+         "january has c until 2027-01-05T11:30:00Z, and a group has one block at a time"),
     ],
-)
+)  # fmt: skip
 def test_group_in_use_is_refused(market, run, stack, group, reason):
     list_ = "trainium-eks:nodeGroups:\n"
     stack.write_text(stack.read_text().replace(list_, f"{list_}    - {{name: january, {group}}}\n"))

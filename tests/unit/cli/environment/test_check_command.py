@@ -31,8 +31,7 @@ def run(monkeypatch, *findings, account="111122223333", options=""):
 
 
 @pytest.mark.parametrize(
-    ("findings", "account", "code"),
-    [((FAILS, GOOD), "1", 1), ((WARNS, OPEN, GOOD), "1", 0), ((OPEN,), "", 2)],
+    ("findings", "account", "code"), [((FAILS, GOOD), "1", 1), ((WARNS, OPEN, GOOD), "1", 0), ((OPEN,), "", 2)]
 )
 def test_exit_code_follows_failures_and_missing_credentials(monkeypatch, findings, account, code):
     assert run(monkeypatch, *findings, account=account).exit_code == code

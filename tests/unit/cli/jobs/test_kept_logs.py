@@ -177,9 +177,6 @@ def test_pod_name_contains_its_job_and_node():
     for pod in ("bert-large-trainer-0-0", "bert-large-x7k2f", "bert", "albert-trainer-0-0"):
         assert node_of("bert", pod) is None
     # Those that controllers give.
-    for manifest, nodes in (
-        (volcano_job.manifest(job(nodes=500)), 500),
-        (*forms.objects(job(form="pytorchjob")), 2),
-    ):
+    for manifest, nodes in ((volcano_job.manifest(job(nodes=500)), 500), (*forms.objects(job(form="pytorchjob")), 2)):
         assert [node_of("bert-x7k2f", pod) for pod in pod_names(manifest, "gang")] == [*range(nodes)]
     assert node_of("bert", "bert-node-0-7-x7k2f") == 7

@@ -330,10 +330,7 @@ def test_invalid_setting_ends_the_job_before_torchrun_starts(changes, node, env,
 
 @pytest.mark.parametrize(
     ("program", "packages", "said"),
-    [
-        ("m", [], ""),
-        ("m", ["torch_xla"], "repo/train:1 has torch_xla, which libraries prefer to TorchNeuron"),
-    ],
+    [("m", [], ""), ("m", ["torch_xla"], "repo/train:1 has torch_xla, which libraries prefer to TorchNeuron")],
 )
 def test_packages_are_checked_before_the_launch(tmp_path, program, packages, said):
     script = shell(job("trn2.48xlarge", program=Program(module=program)), place_of_task(0))

@@ -14,13 +14,7 @@ from components._launch_template import interfaces
 from trainium_eks.model.catalogue import instance_data, sagemaker_hosting
 from trainium_eks.model.catalogue.backends import backend_of
 from trainium_eks.model.catalogue.instance_entries import with_entries
-from trainium_eks.model.catalogue.instances import (
-    CATALOGUE,
-    CatalogueError,
-    Taint,
-    UnknownInstanceTypeError,
-    near,
-)
+from trainium_eks.model.catalogue.instances import CATALOGUE, CatalogueError, Taint, UnknownInstanceTypeError, near
 from trainium_eks.model.config.capacity import CapacityBlock, OnDemand, Spot, eks_capacity_type
 
 RESOURCES = Path(moto.__file__).parent / "ec2" / "resources"

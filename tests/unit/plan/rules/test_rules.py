@@ -19,15 +19,7 @@ from trainium_eks.plan import autoscaling
 from trainium_eks.plan.autoscaling import Autoscaling, ScaledPool
 from trainium_eks.plan.graph import SECRET, UNKNOWN, Graph
 from trainium_eks.plan.policy_pack import NotSeenError
-from trainium_eks.plan.rules import (
-    CONFIG_ALONE,
-    NOT_JUDGED,
-    RULES,
-    STANDING_WAIVERS,
-    judge,
-    scheduling,
-    stale_waivers,
-)
+from trainium_eks.plan.rules import CONFIG_ALONE, NOT_JUDGED, RULES, STANDING_WAIVERS, judge, scheduling, stale_waivers
 from trainium_eks.plan.rules.network import NEEDED_ENDPOINTS
 
 EMPTY = Graph("trainium-eks", "test", (), {})
