@@ -1,37 +1,16 @@
 """Cluster Autoscaler: which groups it finds, the tags it reads from them, what its role may do, and its flags."""
 
-import pytest
-from unit.components.parts import LEAST, STACK, of_kind, recorder
+from unit.components.parts import STACK, of_kind
 
-from components import ClusterAutoscaler, TrainingStack
+from components import TrainingStack
 
 TEMPLATE = "k8s.io/cluster-autoscaler/node-template"
-TRN1 = {"name": "trn1", "instance_type": "trn1.32xlarge", "autoscaling_group": "eks-trn1-1"}
-built = recorder(ClusterAutoscaler, "autoscaler", LEAST["ClusterAutoscaler"])
 
 
 def tags(graph, group):
     """Return the tags of a group that Cluster Autoscaler reads; others have the environment's tags."""
     found = [each.inputs for each in of_kind(graph, "Tag") if each.inputs["autoscalingGroupName"] == group]
     return {each["tag"]["key"]: each["tag"]["value"] for each in found if "cluster-autoscaler" in each["tag"]["key"]}
-
-
-@pytest.mark.parametrize(
-    ("group", "key", "told"),
-    [
-        ({}, "resources/aws.amazon.com/neuron", "16"),
-        ({}, "resources/aws.amazon.com/neuroncore", "32"),
-        ({}, "resources/vpc.amazonaws.com/efa", "8"),
-        ({}, "taint/aws.amazon.com/neuron", "true:NoSchedule"),
-        ({}, "label/vpc.amazonaws.com/efa.present", "true"),
-        # A trn2.48xlarge has 128 cores, of which the runtime joins two and two.
-        ({"instance_type": "trn2.48xlarge"}, "resources/aws.amazon.com/neuroncore", "64"),
-        ({"instance_type": "p5.48xlarge"}, "resources/nvidia.com/gpu", "8"),
-        ({"instance_type": "p5.48xlarge", "resources": {"hugepages-2Mi": "8Mi"}}, "resources/hugepages-2Mi", "8Mi"),
-    ],
-)
-def test_empty_groups_tags_show_its_devices(record, group, key, told):
-    assert tags(built(record, groups=[{**TRN1, **group}]), "eks-trn1-1")[f"{TEMPLATE}/{key}"] == told
 
 
 CONFIG = {

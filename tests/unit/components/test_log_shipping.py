@@ -1,45 +1,13 @@
 import json
-import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
-from unit.components.parts import LEAST, one, recorder
 
 from components import _fluent_bit
-from components.log_shipping import LogShipping
 from trainium_eks.jobs.watch.cloudwatch_logs import line_of
 
-GROUP = "/trainium-eks/trn-1/containers"
-built = recorder(LogShipping, "logs", LEAST["LogShipping"])
 LUA = shutil.which("luajit") or shutil.which("lua5.1")
-
-
-def values(graph):
-    return one(graph, "Release").inputs["values"]
-
-
-def settings(section):
-    """Read a section of Fluent Bit's classic configuration."""
-    found = (line.split(maxsplit=1) for line in section.splitlines() if line.startswith("    "))
-    return {name.lower(): value for name, value in found}
-
-
-def test_pipeline_parts_agree_and_write_to_the_existing_group(plain):
-    found = values(plain)
-    inputs, filters, output = (settings(found["config"][part]) for part in ("inputs", "filters", "outputs"))
-    assert (output["region"], output["auto_create_group"]) == ("us-west-2", "Off")
-    assert found["env"] == [{"name": "LOG_GROUP", "value": GROUP}]
-    assert output["log_group_name"] == "${LOG_GROUP}"
-    # One variable with nothing after it: a template takes only dots and commas between two.
-    assert re.fullmatch(r"\$[a-z_]+", output["log_stream_template"])
-    assert output["log_stream_template"].removeprefix("$") in _fluent_bit.STREAM_SCRIPT
-    assert filters["match"] == output["match"] == inputs["tag"]
-    assert f"function {filters['call']}(" in _fluent_bit.STREAM_SCRIPT
-    assert found["luaScripts"][Path(filters["script"]).name] == _fluent_bit.STREAM_SCRIPT
-    assert inputs["path_key"] == "file"
-
 
 PROGRAM = """
 dofile(arg[1])
@@ -62,8 +30,7 @@ needs_lua = pytest.mark.skipif(LUA is None, reason="neither luajit nor lua5.1 is
 
 @needs_lua
 @pytest.mark.parametrize(
-    ("pod", "container"),
-    [("bert-trainer-0-0", "trainer"), ("etcd.server-0", "main-x"), ("a", "neuron-monitor-0a1b")],
+    ("pod", "container"), [("bert-trainer-0-0", "trainer"), ("etcd.server-0", "main-x"), ("a", "neuron-monitor-0a1b")]
 )
 def test_log_stream_follows_from_the_file_name(pod, container, tmp_path):
     file = f"/var/log/containers/{pod}_research_{container}-{'0a' * 32}.log"

@@ -15,23 +15,16 @@ KEY = "arn:aws:kms:us-west-2:111122223333:key/0a1b"
 built = recorder(MetricsStack, "metrics", LEAST["MetricsStack"])
 
 
-def values(graph):
-    return releases(graph)["kube-prometheus-stack"].inputs["values"]
-
-
 @pytest.fixture(scope="module")
 def managed(record):
     return built(record, grafana={}, managed_prometheus=True, kms_key_arn=KEY)
 
 
-def test_rules_and_alerts_select_this_prometheus_and_wait_for_their_crd(record):
+def test_rules_and_alerts_have_the_args_prices_and_times(record):
     own = with_entries(CATALOGUE, {"trn1.32xlarge": {"hourlyUsd": 12.5}})
     kinds = ["trn1.32xlarge", "p5.48xlarge"]
     graph = built(record, instance_types=kinds, catalogue=own, thresholds={"idle_minutes": 45})
     found = {each.inputs["metadata"]["name"]: each for each in of_kind(graph, "PrometheusRule")}
-    for each in found.values():
-        assert each.inputs["metadata"]["labels"] == {"release": "kube-prometheus-stack"}
-        assert releases(graph)["kube-prometheus-stack"].urn in each.dependencies
     recorded, alerts = (
         [rule for group in found.pop(name).inputs["spec"]["groups"] for rule in group["rules"]]
         for name in ("trn-recording", "trn-alerts")

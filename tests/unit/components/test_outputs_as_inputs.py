@@ -6,14 +6,7 @@ import pytest
 from dry_run import planned_alike
 from unit.components.parts import LEAST, STACK, of_kind, one
 
-from components import (
-    AcceleratorNodeGroup,
-    EncryptionKey,
-    FsxLustre,
-    TrainingNamespace,
-    TrainingStack,
-    TrainiumCluster,
-)
+from components import AcceleratorNodeGroup, EncryptionKey, FsxLustre, TrainingNamespace, TrainingStack, TrainiumCluster
 from trainium_eks.plan.graph import UNKNOWN
 
 RESERVATION = "cr-0123456789abcdef0"
