@@ -70,7 +70,7 @@ class Market(AwsDouble):
         if asked["DryRun"]:
             return AwsError("DryRunOperation", "it would have succeeded")
         _, day, hours, _ = asked["CapacityBlockOfferingId"].split("-")
-        start = datetime.strptime(f"2027{day}1130Z", "%Y%m%d%H%M%z")
+        start = datetime.strptime(f"{NOW:%Y}{day}1130Z", "%Y%m%d%H%M%z")
         made = {"CapacityReservationId": f"cr-{len(self.reservations) + 1:017x}", "State": "payment-pending"}
         made |= {"StartDate": start, "EndDate": start + timedelta(hours=int(hours)), "AvailabilityZoneId": "usw2-az4"}
         made |= {"TotalInstanceCount": 8, "Tags": asked["TagSpecifications"][0]["Tags"]}

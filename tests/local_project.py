@@ -69,7 +69,7 @@ class LocalProject:
         """Writes a stack's file: the repository's local stack, with some of its keys replaced."""
         document = yaml.safe_load((ROOT / "Pulumi.local.yaml").read_text())
         document["config"].update({f"trainium-eks:{key}": value for key, value in changes.items()})
-        (self.path / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump(document))
+        (self.path / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump(document, width=10_000))
 
     def command(self, *arguments):
         """What runs `trn`."""

@@ -1,45 +1,83 @@
-"""A gang that a Capacity Block's end stops, and that goes on in the next block from its checkpoint. No pod is told the
-time: the margin before the end is a day and a part, so that an end tomorrow is near."""
+"""From the purchase of a Capacity Block in a simulated market to its end, and on in the next: docs/capacity.md in
+minutes. No pod is told the time: the margin before the end is of days, so that an end in some days is near."""
 
 import json
 import re
 import time
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
+import ec2_market
 import pytest
-from local_project import REAL_VOLCANO, repository_cloud
+import yaml
+from local_project import REAL_VOLCANO, ROOT, LocalProject
 from waiting import until
 
+from trainium_eks.aws import sessions
+from trainium_eks.aws.account import Account
+from trainium_eks.client.capacity import Stack
+from trainium_eks.client.capacity_purchase import BlockOptions, complete, prepare_block, prepare_extension
 from trainium_eks.model.validation.formats import utc_text
 
 pytestmark = pytest.mark.slow
 
 NODES = ("nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")
 BEGAN = datetime.now(UTC)
-FIRST, NEXT = (utc_text(BEGAN + timedelta(days=days)) for days in (1, 3))
+BOUGHT = (BEGAN - timedelta(days=1)).replace(hour=9, minute=0, second=0, microsecond=0)
+REST = {"name": "rest", "instanceType": "trn1n.32xlarge", "maxSize": 1}
 
 
-def groups(ends):
-    times = {"starts": utc_text(BEGAN - timedelta(hours=1)), "ends": ends, "nodes": 2}
-    block = {"type": "capacity-block", "id": "cr-0123456789abcdef0", "zoneId": "usw2-az4", **times}
-    own = {"name": "blocks", "instanceType": "trn1.32xlarge", "maxSize": 2, "ignoreDesiredSize": True}
-    return [{**own, "capacity": block}]
+@contextmanager
+def ec2():
+    """The account of a buyer, yesterday."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ec2_market, "NOW", BOUGHT)
+        patch.setenv("SOURCE_DATE_EPOCH", str(int(BOUGHT.timestamp())))
+        market, connect = ec2_market.Market(), sessions.connect
+        patch.setattr(sessions, "connect", lambda *place, **config: connect(*place, market.session(), **config))
+        yield Account("us-west-2", market.session())
+
+
+def group(project):
+    """The block's group in the stack's file."""
+    return yaml.safe_load((project.path / "Pulumi.local.yaml").read_text())["config"]["trainium-eks:nodeGroups"][1]
 
 
 @pytest.fixture(scope="module")
 def project(binaries, volcano_programs, tmp_path_factory):
-    clock = {"SOURCE_DATE_EPOCH": str(int(time.time()))}  # that of pods, too
-    with repository_cloud(
-        tmp_path_factory.mktemp("blocks"), environment={**REAL_VOLCANO, **clock}, nodeGroups=groups(FIRST)
-    ) as project:
+    clock = str(int(time.time()))  # that of pods, too
+    project = LocalProject.of_the_repository(
+        tmp_path_factory.mktemp("blocks"), **{**REAL_VOLCANO, "SOURCE_DATE_EPOCH": clock}
+    )
+    (project.path / "workloads").symlink_to(ROOT / "workloads")
+    project.configure("local", nodeGroups=[REST])
+    with ec2() as account:
+        block = BlockOptions(f"cb-{BOUGHT:%m%d}-72-0", "blocks", "trn1.32xlarge", 8, 3)
+        bought = prepare_block(block, Stack.find("local", project.path), account)
+        complete(bought, bought.offer.usd, print)
+        longer = prepare_extension("blocks", 1, Stack.find("local", project.path), account)
+        complete(longer, longer.offer.usd, print)
+    with project.up("local", volcano=True):
         yield project
 
 
-def test_gang_is_stopped_by_its_blocks_end_and_goes_on_in_the_next(project):
-    assert len(project.get("local", *NODES)) == 2, "the group was made within its block"
-    assert project.outputs("local")["nodeGroups"][0]["ends"] == FIRST
-    left = datetime.fromisoformat(FIRST) - datetime.now(UTC) - timedelta(seconds=60)
-    asked = ("--module", "trainium_workloads.gradient_sum", "--nodes", "2", "--name", "long", "--detach")
+def test_gang_runs_from_a_blocks_purchase_to_its_end_and_goes_on_in_the_next(project):
+    ends = group(project)["capacity"]["ends"]
+    assert ends == utc_text(BOUGHT.replace(hour=11, minute=30) + timedelta(days=4)), "three days and one more"
+    assert len(project.get("local", *NODES)) == 8, "the group was made within its block"
+    assert project.outputs("local")["nodeGroups"][1]["ends"] == ends
+    left = datetime.fromisoformat(ends) - datetime.now(UTC) - timedelta(seconds=60)
+    asked = (
+        "--module",
+        "trainium_workloads.gradient_sum",
+        "--group",
+        "blocks",
+        "--nodes",
+        "8",
+        "--name",
+        "long",
+        "--detach",
+    )
     asked += ("--image", "local/python", "--env", f"TRN_CAPACITY_MARGIN={left.total_seconds()}")
     submitted = project.trn("train", *asked, "--", "--steps", "100000", "--step-seconds", "0.1")
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
@@ -49,18 +87,20 @@ def test_gang_is_stopped_by_its_blocks_end_and_goes_on_in_the_next(project):
         return (job["progress"] or {}).get("step", 0), job
 
     until(lambda: step()[0], "it runs in the first block")
-    assert step()[1]["capacityBlockEnds"] == datetime.fromisoformat(FIRST).isoformat()
+    assert step()[1]["capacityBlockEnds"] == datetime.fromisoformat(ends).isoformat()
     for node in project.get("local", *NODES):  # the drain begins
         project.kubectl("local", "cordon", node["metadata"]["name"])
     log = until(lambda: stopped(project), "it stops before the end")
-    saved = int(re.search(rf"stops after step (\d+) \(the Capacity Block ends at {FIRST}\)", log)[1])
+    saved = int(re.search(rf"stops after step (\d+) \(the Capacity Block ends at {ends}\)", log)[1])
     until(lambda: step()[1]["pending"], "it waits for the next block")
-    project.configure("local", nodeGroups=groups(NEXT))
-    for words in (("scale", "blocks", "0"), ("local", "up"), ("scale", "blocks", "2")):
+    after = group(project)
+    after["capacity"]["ends"] = utc_text(datetime.fromisoformat(ends) + timedelta(days=2))
+    project.configure("local", nodeGroups=[REST, after])
+    for words in (("scale", "blocks", "0"), ("local", "up"), ("scale", "blocks", "8")):
         done = project.trn(*words)
         assert done.returncode == 0, done.stdout + done.stderr
     until(lambda: step()[0] > saved, "it goes on from its checkpoint")
-    assert step()[1]["capacityBlockEnds"] == datetime.fromisoformat(NEXT).isoformat()
+    assert step()[1]["capacityBlockEnds"] == datetime.fromisoformat(after["capacity"]["ends"]).isoformat()
 
 
 def stopped(project):
