@@ -24,6 +24,8 @@ pytestmark = pytest.mark.slow
 NODES = ("nodes", "-l", "node.kubernetes.io/instance-type=trn1.32xlarge")
 BEGAN = datetime.now(UTC)
 BOUGHT = (BEGAN - timedelta(days=1)).replace(hour=9, minute=0, second=0, microsecond=0)
+SOON_SECONDS = 240
+"""From the submission to the extended end's margin: an `up`, and a minute until running pods see a ConfigMap."""
 REST = {"name": "rest", "instanceType": "trn1n.32xlarge", "maxSize": 1}
 
 
@@ -55,29 +57,21 @@ def project(binaries, volcano_programs, tmp_path_factory):
         block = BlockOptions(f"cb-{BOUGHT:%m%d}-72-0", "blocks", "trn1.32xlarge", 8, 3)
         bought = prepare_block(block, Stack.find("local", project.path), account)
         complete(bought, bought.offer.usd, print)
-        longer = prepare_extension("blocks", 1, Stack.find("local", project.path), account)
-        complete(longer, longer.offer.usd, print)
-    with project.up("local", volcano=True):
-        yield project
+        with project.up("local", volcano=True):
+            yield project, account
 
 
 def test_gang_runs_from_a_blocks_purchase_to_its_end_and_goes_on_in_the_next(project):
-    ends = group(project)["capacity"]["ends"]
-    assert ends == utc_text(BOUGHT.replace(hour=11, minute=30) + timedelta(days=4)), "three days and one more"
+    project, account = project
+    bought = group(project)["capacity"]["ends"]
+    assert bought == utc_text(BOUGHT.replace(hour=11, minute=30) + timedelta(days=3))
     assert len(project.get("local", *NODES)) == 8, "the group was made within its block"
-    assert project.outputs("local")["nodeGroups"][1]["ends"] == ends
-    left = datetime.fromisoformat(ends) - datetime.now(UTC) - timedelta(seconds=60)
-    asked = (
-        "--module",
-        "trainium_workloads.gradient_sum",
-        "--group",
-        "blocks",
-        "--nodes",
-        "8",
-        "--name",
-        "long",
-        "--detach",
-    )
+    assert project.outputs("local")["nodeGroups"][1]["ends"] == bought
+    # With this margin the bought end is another block's; the later one comes soon after the extension.
+    ends = utc_text(datetime.fromisoformat(bought) + timedelta(days=1))
+    left = datetime.fromisoformat(ends) - datetime.now(UTC) - timedelta(seconds=SOON_SECONDS)
+    asked = ("--module", "trainium_workloads.gradient_sum", "--name", "long", "--detach")
+    asked += ("--group", "blocks", "--nodes", "8")
     asked += ("--image", "local/python", "--env", f"TRN_CAPACITY_MARGIN={left.total_seconds()}")
     submitted = project.trn("train", *asked, "--", "--steps", "100000", "--step-seconds", "0.1")
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
@@ -87,10 +81,15 @@ def test_gang_runs_from_a_blocks_purchase_to_its_end_and_goes_on_in_the_next(pro
         return (job["progress"] or {}).get("step", 0), job
 
     until(lambda: step()[0], "it runs in the first block")
+    longer = prepare_extension("blocks", 1, Stack.find("local", project.path), account)
+    complete(longer, longer.offer.usd, print)
+    assert group(project)["capacity"]["ends"] == ends
+    up = project.trn("local", "up")
+    assert up.returncode == 0, up.stdout + up.stderr
     assert step()[1]["capacityBlockEnds"] == datetime.fromisoformat(ends).isoformat()
     for node in project.get("local", *NODES):  # the drain begins
         project.kubectl("local", "cordon", node["metadata"]["name"])
-    log = until(lambda: stopped(project), "it stops before the end")
+    log = until(lambda: stopped(project), "its file has the extension, and it stops before the new end")
     saved = int(re.search(rf"stops after step (\d+) \(the Capacity Block ends at {ends}\)", log)[1])
     until(lambda: step()[1]["pending"], "it waits for the next block")
     after = group(project)

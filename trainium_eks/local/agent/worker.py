@@ -38,6 +38,8 @@ _UNMET_SECONDS = 3.0
 _TROUBLE_SECONDS = 2.0
 _NEW_SANDBOX_SECONDS = 10.0
 _STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+_REFRESH_SECONDS = 60.0
+"""Time after which a running pod's ConfigMaps are read again (kubelet, ``syncFrequency``)."""
 _TOKEN_SECONDS = 366 * 86400
 """Lifetime of service account tokens, which are not renewed. They end with their pod."""
 # No server answers there, and the failure comes at once: names missing from /etc/hosts are unknown without a wait.
@@ -64,6 +66,7 @@ class Worker:
         """Address in the pods' network; empty before the pod has one."""
         self._deletion_sent = False
         self._ready = False
+        self._refreshed = time.monotonic()
 
     # --- For the agent --------------------------------------------------------------------------------------------
 
@@ -180,7 +183,22 @@ class Worker:
         await self._report(state)
         if self._is_deleted and self._shim is None:
             await self._finish_deletion()
-        return None
+        return await self._refresh() if self._shim is not None else None
+
+    async def _refresh(self) -> float | None:
+        """Write files of ConfigMaps that changed, and return the time of the next look; None for a pod without any."""
+        shown = volumes.config_map_volumes(self.pod)
+        if not shown:
+            return None
+        if (left := self._refreshed + _REFRESH_SECONDS - time.monotonic()) > 0:
+            return left
+        self._refreshed = time.monotonic()
+        found = await self._get("ConfigMap", "configmaps", [each["name"] for each in shown.values()])
+        for name, source in shown.items():
+            with contextlib.suppress(UnmetError):  # it is gone, and the files stay
+                for file in volumes.config_map_files(source, self.directory.volume(name), found):
+                    _write(file)
+        return _REFRESH_SECONDS
 
     async def _end_at_once(self) -> float | None:
         if self._shim is not None:
@@ -388,8 +406,7 @@ def _prepare(place: PodDirectory, made: StartablePod) -> None:
     place.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     place.stop.unlink(missing_ok=True)
     for file in made.files:
-        file.path.parent.mkdir(parents=True, exist_ok=True)
-        whole_file.write(file.path, file.content, file.mode)  # a reader sees the old file or the new one
+        _write(file)
     for directory in made.directories:
         if not os.path.lexists(directory):
             os.makedirs(directory, exist_ok=True)
@@ -402,6 +419,13 @@ def _prepare(place: PodDirectory, made: StartablePod) -> None:
     (place.path / "hostname").write_text(f"{made.plan.hostname}\n", encoding="utf-8")
     is_shared = made.plan.isolation is not Isolation.NET and _HOST_NAMES.is_file()
     (place.path / "resolv.conf").write_text(_HOST_NAMES.read_text() if is_shared else _NO_NAMES, encoding="utf-8")
+
+
+def _write(file: volumes.File) -> None:
+    """Write a file that is not there as it should be; a reader sees the old file or the new one."""
+    if not file.path.exists() or file.path.read_bytes() != file.content:
+        file.path.parent.mkdir(parents=True, exist_ok=True)
+        whole_file.write(file.path, file.content, file.mode)
 
 
 def _make_below(mount: Mount, container: str) -> None:

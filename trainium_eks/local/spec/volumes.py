@@ -82,6 +82,16 @@ def volumes(pod: Body, known: PlanInputs) -> dict[str, Volume]:
     return {each["name"]: _volume(each, pod, known) for each in pod["spec"].get("volumes") or ()}
 
 
+def config_map_volumes(pod: Body) -> dict[str, Body]:
+    """Return the sources of the pod's volumes that show one ConfigMap, by their names."""
+    return {each["name"]: each["configMap"] for each in pod["spec"].get("volumes") or () if "configMap" in each}
+
+
+def config_map_files(source: Body, place: Path, found: Mapping[str, Body]) -> tuple[File, ...]:
+    """Return the files of such a volume as the ConfigMaps are now. UnmetError: it is not there, or lacks a key."""
+    return tuple(_keys(source, source["name"], "configmap", found, place, source.get("defaultMode") or FILE_MODE))
+
+
 def driver(known: PlanInputs) -> Volume | None:
     """Return the files by which Neuron's driver shows a node's place in its UltraServer; None for other nodes."""
     labels = (known.node.get("metadata") or {}).get("labels") or {}
@@ -132,8 +142,10 @@ def _volume(volume: Body, pod: Body, known: PlanInputs) -> Volume:
         mode = volume["projected"].get("defaultMode") or FILE_MODE
         files = [file for source in sources for file in _files(source, name, mode, pod, known)]
         return Volume(place, tuple(files), is_projection=True)
-    if volume.keys() & {"configMap", "secret", "downwardAPI"}:
-        source = next(volume[key] for key in ("configMap", "secret", "downwardAPI") if key in volume)
+    if "configMap" in volume:
+        return Volume(place, config_map_files(volume["configMap"], place, known.config_maps), is_projection=True)
+    if volume.keys() & {"secret", "downwardAPI"}:
+        source = next(volume[key] for key in ("secret", "downwardAPI") if key in volume)
         files = list(_files(volume, name, source.get("defaultMode") or FILE_MODE, pod, known))
         return Volume(place, tuple(files), is_projection=True)
     kind = ", ".join(sorted(volume.keys() - {"name"}))
