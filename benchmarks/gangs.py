@@ -43,6 +43,18 @@ LIMIT_SECONDS = 900
 CROWD = "waiting"
 """Namespace of the jobs that wait, and prefix of their queues: its quota has room for none of them, so Volcano holds
 them back without pods, as it does with a team's jobs beyond its quota."""
+MOST_OWN_NODES = 1200
+"""Nodes whose addresses fit into a subnet of the stack's own network."""
+WIDE_NETWORK = {
+    "vpcId": "vpc-0123456789abcdef0",
+    "cidrBlock": "10.0.0.0/16",
+    "privateSubnets": [
+        {"id": "subnet-0123456789abcdef0", "zoneId": "usw2-az4", "cidrBlock": "10.0.0.0/16"},
+        {"id": "subnet-0123456789abcdef1", "zoneId": "usw2-az1", "cidrBlock": "10.1.0.0/18"},
+    ],
+    "publicSubnets": [{"id": "subnet-0123456789abcdef2", "zoneId": "usw2-az4", "cidrBlock": "10.1.64.0/20"}],
+}
+"""One with a subnet of the largest size that AWS has."""
 PROGRAMS = ("vc-scheduler", "vc-controller-manager", "vc-webhook-manager", "kube-apiserver", "etcd", "kwok")
 
 
@@ -116,7 +128,12 @@ def _cloud(nodes: int) -> Iterator[Clients]:
     """Yield the clients of a new local cloud with this number of trn1.32xlarge nodes."""
     with (
         tempfile.TemporaryDirectory() as directory,
-        repository_cloud(Path(directory), "--nodes", str(nodes), volcano=False) as project,
+        repository_cloud(
+            Path(directory),
+            *("--nodes", str(nodes)),
+            volcano=False,
+            **({"existingNetwork": WIDE_NETWORK} if nodes > MOST_OWN_NODES else {}),
+        ) as project,
     ):
         if not json.loads((project.path / ".local/local/report.json").read_text())["realVolcano"]:
             raise SystemExit("Volcano is not on this machine; docs/local-cloud.md says where it can come from")
