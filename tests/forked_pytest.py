@@ -5,6 +5,9 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
+
+import isolated_run
 
 TIMEOUT_SECONDS = 60
 """Tests that hang have failed, too."""
@@ -37,6 +40,8 @@ def _pytest(tree, arguments, answers):
     """Run pytest in this process, a fork, and send its exit code."""
     os.setsid()
     os.chdir(tree)
+    # Its own: recordings are kept there (conftest.py), and those of the tree without a fault must not be read.
+    os.environ[isolated_run.RUN] = tempfile.mkdtemp(dir=os.environ[isolated_run.RUN])
     sys.path[:0] = [str(tree), f"{tree}/tests"]
     sys.dont_write_bytecode = False
     with open(os.devnull, "r+b") as nowhere:
