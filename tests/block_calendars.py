@@ -38,7 +38,7 @@ def moment(seconds):
 
 class Calendar:
     """One group, its blocks and its training. ``idle`` has the seconds of each stretch in which a node does something:
-    ``start`` and ``end`` are the stack's, ``late`` the people's, ``old action`` EKS', the others nobody can spare."""
+    ``start`` and ``end`` come from the stack, ``late`` from edits, ``old action`` from EKS; others are unavoidable."""
 
     def __init__(self, chance, file):
         self.chance, self.file, self.now = chance, file, 0.0

@@ -61,7 +61,7 @@ def project(binaries, volcano_programs, tmp_path_factory):
             yield project, account
 
 
-def test_gang_runs_from_a_blocks_purchase_to_its_end_and_goes_on_in_the_next(project):
+def test_gang_runs_from_purchase_to_block_end_and_continues_in_next_block(project):
     project, account = project
     bought = group(project)["capacity"]["ends"]
     assert bought == utc_text(BOUGHT.replace(hour=11, minute=30) + timedelta(days=3))

@@ -7,8 +7,6 @@ once, Ctrl-C waits until the file is written, and the same command again finds w
 import datetime
 import functools
 import json
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,6 +20,7 @@ from trainium_eks.aws.sessions import AwsError, NotAllowedError
 from trainium_eks.client.capacity import SOONEST, Stack, moment
 from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.notices import Say
+from trainium_eks.client.signals import handled
 from trainium_eks.client.stack_edit import GroupEdit
 from trainium_eks.jobs.objects.options import Option
 from trainium_eks.model.catalogue import versions
@@ -296,12 +295,7 @@ def _uninterrupted(say: Say) -> Iterator[None]:
         pressed.append(number)
         say("The purchase is finished first.")
 
-    is_main = threading.current_thread() is threading.main_thread()  # others get no signals
-    before = {each: signal.signal(each, hold) for each in (signal.SIGINT, signal.SIGTERM) if is_main}
-    try:
+    with handled(hold, "SIGINT", "SIGTERM"):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if pressed:
         raise KeyboardInterrupt

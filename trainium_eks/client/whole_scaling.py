@@ -4,11 +4,8 @@ A reservation carries, in its tags, the sizes before and after, and the caller: 
 crash, goes on with it. Without that EC2 ends it, within the hour after its end date.
 """
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -19,6 +16,7 @@ from trainium_eks.client import scaling
 from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
+from trainium_eks.client.signals import handled
 from trainium_eks.jobs.submit import cluster_facts
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.validation.problems import Problem, plural
@@ -127,7 +125,8 @@ class _Attempt:
             scaling.await_nodes(self.session, self.group, self.nodes, self.say)
             return
         self.before = found.before if found else desired
-        with _ended_like_ctrl_c():
+        # They end a command in a pipeline, or with its terminal, and act as Ctrl-C does.
+        with handled(_interrupt, "SIGTERM", "SIGHUP"):
             try:
                 self._reserve(found, self.nodes - len(ids))
                 self._await_capacity(renewed=found is not None)
@@ -286,18 +285,5 @@ class _Attempt:
             time.sleep(LOOK_SECONDS)
 
 
-@contextmanager
-def _ended_like_ctrl_c() -> Iterator[None]:
-    """Let the signals that end a command in a pipeline, or with its terminal, act as Ctrl-C does."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    is_main = threading.current_thread() is threading.main_thread()  # others get no signals
-    ends = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if is_main and hasattr(signal, name)]
-    kept = {each: signal.signal(each, interrupt) for each in ends}
-    try:
-        yield
-    finally:
-        for each, handler in kept.items():
-            signal.signal(each, handler)
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

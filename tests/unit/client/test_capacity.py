@@ -78,7 +78,7 @@ def test_offers_of_segments_other_currencies_or_more_usd_are_left_out():
     assert (row.offer.zone, row.offer.usd) == ("usw2-az1", 72 * 160)
 
 
-def test_hint_says_what_would_help_where_no_block_holds_the_deadline():
+def test_hint_helps_where_no_block_holds_the_deadline():
     [hint] = look(Market(sold=lambda asked: asked["CapacityDurationHours"] < 72)).hints
     assert hint.startswith("no single block holds the deadline, the longest has 47.1 hours: take a later --by")
     late = look(Market(sold=lambda _: False), replace(OPTIONS, by="2027-01-05"))

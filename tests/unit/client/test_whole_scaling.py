@@ -147,7 +147,7 @@ def test_nodes_come_all_or_none_in_ten_thousand_trials():
         ({"free": 2, "others": 2}, "", ["InsufficientInstanceCapacity"]),
     ],
 )  # fmt: skip
-def test_refusal_shows_what_ec2_answered_and_what_helps(limits, fault, words):
+def test_refusal_shows_ec2s_answer_and_a_remedy(limits, fault, words):
     cloud = Cloud(random.Random(2), **limits)
     cloud.faults["create_capacity_reservation"] = fault
     end, said = run(cloud, 3)
@@ -167,7 +167,7 @@ def test_second_command_is_refused_with_the_first_ones_caller():
     assert "trn scale ng1 3" in run(cloud, 6)[1]
 
 
-def test_of_two_at_the_same_time_the_first_goes_on():
+def test_first_of_two_simultaneous_commands_continues():
     found = []
     for seed in range(30):
         cloud = Cloud(random.Random(seed))

@@ -276,7 +276,7 @@ def _autoscaling(plan: Plan) -> Lines:
 
 
 def _blocks(blocks: Sequence[PlannedBlock]) -> Lines:
-    """Yield the calendar of Capacity Blocks, and what the ones that have begun need."""
+    """Yield the calendar of Capacity Blocks, and the command for each block that has begun."""
     rows = []
     for each in blocks:
         times = each.times

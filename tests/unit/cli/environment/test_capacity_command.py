@@ -90,7 +90,7 @@ def bought(file):
     return True
 
 
-def test_page_shows_what_the_search_prints(market, run):
+def test_page_shows_the_printed_table(market, run):
     [line] = re.findall(r"^trn capacity (--type .*)$", (ROOT / "docs" / "capacity.md").read_text(), re.MULTILINE)
     market.only = ("0111-72", "0112-48")
     market.refused["us-east-2", "DescribeCapacityBlockOfferings"] = AwsError("UnauthorizedOperation")

@@ -384,7 +384,7 @@ def test_unreachable_missing_or_unready_prometheus_is_reported(call, api):
     call.ends(1, "doctor --alerts", "there is no Prometheus in the cluster", remedy)
 
 
-def test_doctor_says_on_a_terminal_what_it_reads(monkeypatch, capsys):
+def test_doctor_names_the_stack_on_a_terminal_before_it_reads(monkeypatch, capsys):
     report = Report({"stack": "local"}, ())
     monkeypatch.setattr(examine, "diagnosis", lambda *_: report)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
