@@ -3,10 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainium_eks.fetched import cache
-
-__all__ = ["Paths", "cache"]
-
 
 class _Below:
     """A file or directory below the root."""
