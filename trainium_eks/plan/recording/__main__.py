@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from trainium_eks.plan.recording import lazy_sdk
 from trainium_eks.plan.recording.protocol import Answer, RecordingRequest, Status, UnknownProtocolError
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def main() -> None:
 
 
 def _recorded(request: RecordingRequest, program: Path) -> Answer:
+    lazy_sdk.install()
     from trainium_eks.plan.recording.program import RecordingError, RecordingTimeoutError, record_program
 
     # As `python __main__.py`: the program's directory comes first; the project's own was put there by `-m`.
