@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation import limits
-from trainium_eks.model.validation.config_model import ConfigModel, OutputLike
+from trainium_eks.model.validation.config_model import ConfigModel, OutputLike, descriptions
 from trainium_eks.model.validation.problems import config_path
 
 
@@ -55,10 +55,11 @@ def pulumi_yaml() -> str:
     """
     lines = ["config:"]
     for name, field in StackConfig.model_fields.items():
-        kind, text = kind_of(field.annotation), json.dumps(_plain(field.description), ensure_ascii=False)
+        about = _plain(descriptions(StackConfig).get(name))
+        kind, text = kind_of(field.annotation), json.dumps(about, ensure_ascii=False)
         if type(None) in get_args(field.annotation):
             what = f"{'an object' if kind is ConfigKind.OBJECT else kind.value} or null"
-            lines += [f"  # {field.alias}: {what}, so not declared here. {_plain(field.description)}"]
+            lines += [f"  # {field.alias}: {what}, so not declared here. {about}"]
             continue
         lines += [f"  {field.alias}:", f"    type: {kind.value}"]
         if kind is ConfigKind.ARRAY:
@@ -86,7 +87,7 @@ def rows(model: type[ConfigModel], prefix: str = "") -> Iterator[Row]:
     for name, field in model.model_fields.items():
         path = f"{prefix}{field.alias}"
         default = "required" if field.is_required() else _written(_default(field))
-        description = _plain(field.description, markdown=True) + limits.in_words(model, name)
+        description = _plain(descriptions(model).get(name), markdown=True) + limits.in_words(model, name)
         yield Row(path, _in_words(field.annotation), default, description)
         nested = tuple(models(field.annotation))
         below = f"{path}{_entry_of(field.annotation)}."

@@ -4,8 +4,13 @@ Models check names, types and required fields. The ``validate`` functions beside
 more than one field and name a fix.
 """
 
+import ast
+import inspect
 import re
+import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar, get_origin, runtime_checkable
 
@@ -46,7 +51,6 @@ class ConfigModel(pydantic.BaseModel):
         frozen=True,
         extra="forbid",
         arbitrary_types_allowed=True,
-        use_attribute_docstrings=True,
         alias_generator=to_camel,
         populate_by_name=True,
         hide_input_in_errors=True,
@@ -67,6 +71,24 @@ class ConfigModel(pydantic.BaseModel):
         copied = super().model_copy(update=update, deep=deep)
         copied._validated = self._validated and not update
         return copied
+
+
+@cache
+def descriptions(model: type[ConfigModel]) -> Mapping[str, str]:
+    """Return field to the docstring below it. They are read from the source when they are asked for: pydantic
+    (``use_attribute_docstrings``) would read those of all models when they are imported, a third of that time."""
+    found: dict[str, str] = {}
+    for each in (each for each in reversed(model.__mro__) if ConfigModel in each.__mro__[:-1]):
+        try:
+            [statement] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        except OSError:  # a class without a file
+            continue
+        for field, below in pairwise(statement.body):  # type: ignore[attr-defined]
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                found.pop(field.target.id, None)
+                if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                    found[field.target.id] = inspect.cleandoc(str(below.value.value))
+    return found
 
 
 def _whole(value: object) -> object:
@@ -225,7 +247,7 @@ _MANY, _TELLING = 7, 4
 
 def _missing(path: str, owner: type[ConfigModel] | None, name: str) -> Problem:
     field = owner.model_fields.get(_snake(name, owner)) if owner else None
-    about = _first_sentence(field.description) if field and field.description else ""
+    about = _first_sentence(descriptions(owner).get(_snake(name, owner), "")) if owner else ""
     reason = f"{_MISSING} ({about})" if about else _MISSING
     placeholder = f"<{_snake(name).replace('_', ' ')}>"
     many = field is not None and getattr(field.annotation, "__origin__", None) is tuple
