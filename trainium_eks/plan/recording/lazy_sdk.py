@@ -176,8 +176,6 @@ class _Module(ModuleType):
         return names
 
     def __getattr__(self, name: str) -> Any:
-        if name == "__all__":  # a star import, which takes all names of a package without a list
-            self._use_all()
         try:
             return self._waiting[name]
         except KeyError:
