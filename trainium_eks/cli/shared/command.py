@@ -1,5 +1,6 @@
 """Base of all commands: the choice of the stack, its display, and the example in the help."""
 
+import contextlib
 import importlib
 import os
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from trainium_eks.cli import notice_of_loading
 from trainium_eks.client.failure import CommandError
 from trainium_eks.client.project import find_project
+from trainium_eks.late_import import imported_late
 from trainium_eks.local.paths import Paths
 
 STACK_VARIABLE = "TRN_STACK"
@@ -24,6 +26,13 @@ EXIT_CODES = (
     "Exit codes: 0 all is well; 1 something was found, or failed; 2 wrong usage, or something that the command needs "
     "is missing (a tool, credentials, a stack); 130 interrupted."
 )
+
+
+def _load_help() -> None:
+    """Import typer's help, without the modules that it has for the Markdown and tracebacks of others."""
+    # Where another version of typer uses them at its import, it imports itself again, with them.
+    with contextlib.suppress(Exception), imported_late("rich.markdown", "rich.traceback"):
+        importlib.import_module("typer.rich_utils")
 
 
 class Entry(NamedTuple):
@@ -54,6 +63,11 @@ class LazyGroup(TyperGroup):
         """Return the called command, imported."""
         name, found, rest = super().resolve_command(ctx, args)
         return name, self.load(name) if name and found else None, rest
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        _load_help()
+        super().format_help(ctx, formatter)
 
     def load(self, name: str) -> Any:
         """Return a command, imported."""
@@ -89,6 +103,11 @@ class _Command(TyperCommand):
 
     otherwise = "dev"
     asks_cloud = True
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        _load_help()
+        super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
         """Choose the stack, say on standard error which it is and why, and run the command."""

@@ -82,9 +82,7 @@ def plan(
     if where is None:
         fix = "`sageMaker: {}` in the stack's config makes role, network and bucket; docs/sagemaker.md"
         return (Problem("--on", "the stack has no SageMaker training jobs", fix, value="sagemaker"),)
-    types = {
-        each.sagemaker_name: each for each in planning.catalogue(outputs).values() if each.sagemaker_name is not None
-    }
+    types = {each.sagemaker_name: each for each in outputs.catalogue.values() if each.sagemaker_name is not None}
     wanted = request.instance_type or (outputs.node_groups[0].instance_type if outputs.node_groups else "")
     name = wanted if wanted.startswith(PREFIX) else f"{PREFIX}{wanted}"
     if name not in types:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainium_eks.jobs.observed.watched import WatchedJob
-from trainium_eks.jobs.submit.planning import catalogue
 from trainium_eks.jobs.submit.saving import interval_seconds
 from trainium_eks.jobs.watch.steps import Progress
 from trainium_eks.kube.cluster import Object, moment
@@ -71,7 +70,7 @@ def _begun(job: WatchedJob) -> float:
 def _better(job: WatchedJob, pod: Object, progress: Progress, outputs: StackOutputs) -> float | None:
     if progress.save_seconds is None:
         return None
-    instance = catalogue(outputs).get((pod["spec"].get("nodeSelector") or {}).get(INSTANCE_TYPE_LABEL, ""))
+    instance = outputs.catalogue.get((pod["spec"].get("nodeSelector") or {}).get(INSTANCE_TYPE_LABEL, ""))
     accelerator = instance.accelerator if instance else ""
     rate = goodput.failure_rate(accelerator, outputs.training.failures_per_node_year)
     between = goodput.seconds_between_faults(job.nodes, rate.per_node_year)

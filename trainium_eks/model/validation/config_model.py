@@ -5,12 +5,12 @@ more than one field and name a fix.
 """
 
 import ast
+import contextlib
 import inspect
+import itertools
 import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import cache
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar, get_origin, runtime_checkable
 
@@ -73,21 +73,20 @@ class ConfigModel(pydantic.BaseModel):
         return copied
 
 
-@cache
-def descriptions(model: type[ConfigModel]) -> Mapping[str, str]:
-    """Return field to the docstring below it. They are read from the source when they are asked for: pydantic
-    (``use_attribute_docstrings``) would read those of all models when they are imported, a third of that time."""
+def docstrings(model: type[ConfigModel]) -> dict[str, str]:
+    """Return the docstring of each field that has one. Pydantic's ``use_attribute_docstrings`` would read the source of
+    every model at its import, a third of the import's time."""
     found: dict[str, str] = {}
-    for each in (each for each in reversed(model.__mro__) if ConfigModel in each.__mro__[:-1]):
-        try:
-            [statement] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
-        except OSError:  # a class without a file
+    for each in reversed(model.__mro__):
+        if not issubclass(each, ConfigModel):
             continue
-        for field, below in pairwise(statement.body):  # type: ignore[attr-defined]
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                found.pop(field.target.id, None)
-                if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
-                    found[field.target.id] = inspect.cleandoc(str(below.value.value))
+        with contextlib.suppress(OSError):  # made by a function
+            (made,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+            assert isinstance(made, ast.ClassDef)
+            for field, text in itertools.pairwise(made.body):
+                match field, text:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as about)):
+                        found[name] = inspect.cleandoc(about)
     return found
 
 
@@ -247,7 +246,7 @@ _MANY, _TELLING = 7, 4
 
 def _missing(path: str, owner: type[ConfigModel] | None, name: str) -> Problem:
     field = owner.model_fields.get(_snake(name, owner)) if owner else None
-    about = _first_sentence(descriptions(owner).get(_snake(name, owner), "")) if owner else ""
+    about = _first_sentence(docstrings(owner).get(_snake(name, owner), "")) if owner else ""
     reason = f"{_MISSING} ({about})" if about else _MISSING
     placeholder = f"<{_snake(name).replace('_', ' ')}>"
     many = field is not None and getattr(field.annotation, "__origin__", None) is tuple

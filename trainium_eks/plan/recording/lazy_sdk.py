@@ -63,7 +63,7 @@ class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         names = module.__dict__
         names["__builtins__"] = waiting = _WaitingNames(names, self)
-        module.__class__ = _Module
+        module.__class__ = Module
         code: Any = waiting.code_without_classes() or self.get_code(self.name)
         exec(code, names)
 
@@ -163,7 +163,7 @@ def _exported(path: Path) -> frozenset[str]:
     return frozenset(each.decode() for each in re.findall(rb"""['"](\w+)['"]""", exports[1]))
 
 
-class _Module(ModuleType):
+class Module(ModuleType):
     """A module with waiting names."""
 
     @property
