@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from trainium_eks.plan.recording import sharing
+from trainium_eks.plan.recording import lazy_sdk, sharing
 from trainium_eks.plan.recording.protocol import Answer, RecordingRequest, Status, UnknownProtocolError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def main() -> None:
     """Read the request, run the program, write the answer."""
     # Importing the SDKs makes a million objects that stay; collecting garbage meanwhile takes a fifth of the time.
     gc.disable()
+    lazy_sdk.install()
     modules = Path(sys.argv[1]) if sys.argv[1:] else None
     if modules:
         text, is_first = sharing.take_request(modules, _leave_with)

@@ -15,6 +15,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
+from trainium_eks.plan.recording import lazy_sdk
+
 ELSEWHERE = 75
 """Exit code of a program that finds an SDK at another place than this process has: it needs a process of its own."""
 
@@ -45,9 +47,8 @@ def take_request(modules: Path, leave_with: Callable[[int], None]) -> tuple[str,
 def keep_names(modules: Path) -> None:
     """Write the names of the SDKs' modules that are loaded, or end this process with :data:`ELSEWHERE`."""
     # The SDKs' lazy modules are of another type until they are loaded.
-    loaded = [
-        each for each in list(sys.modules.items()) if each[0].startswith("pulumi_") and type(each[1]) is ModuleType
-    ]
+    of_loaded = (ModuleType, lazy_sdk.Module)
+    loaded = [each for each in list(sys.modules.items()) if each[0][:7] == "pulumi_" and type(each[1]) in of_loaded]
     for name, module in loaded:
         if "." not in name and (getattr(PathFinder.find_spec(name), "origin", None) != module.__file__):
             os._exit(ELSEWHERE)
