@@ -30,6 +30,7 @@ from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.follow import follow
 from trainium_eks.client.logs import JobLog, LogOptions, choose, read
 from trainium_eks.client.notices import Say, notice
+from trainium_eks.client.sagemaker_list import jobs_of
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.objects import capacity_block
 from trainium_eks.jobs.objects.identity import in_rank_order
@@ -152,7 +153,7 @@ class Team:
         Raises:
             CommandError: no such job.
         """
-        found, managed = self.jobs(), sagemaker.jobs_of(self.session)
+        found, managed = self.jobs(), jobs_of(self.session)
         if managed is not None:
             found += managed.jobs(None) if name is None else filter(None, [managed.find(name)])
         if name is None:
@@ -167,7 +168,7 @@ class Team:
         Raises:
             CommandError: an endpoint of SageMaker.
         """
-        managed = sagemaker.jobs_of(self.session)
+        managed = jobs_of(self.session)
         if managed is not None and isinstance(job, SageMakerWork):
             return sagemaker.stop(managed, job)
         return ending.end(self.session, job, say)

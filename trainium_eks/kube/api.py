@@ -28,6 +28,8 @@ BULK_THREADS = 16
 """Requests at a time in bulk work: with more, two cores are not faster."""
 
 _APPLY_PATCH = "application/apply-patch+yaml"
+_NAMES = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Form of a list with the metadata alone: definitions are long."""
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 Item = TypeVar("Item")
@@ -42,6 +44,7 @@ class Api(Requests):
         super().__init__(client, kubeconfig)
         self._kinds: dict[str, dict[str, ApiKind]] = {}
         self._kinds_lock = threading.Lock()
+        self._discovering: dict[str, threading.Lock] = {}
 
     # --- Discovery ------------------------------------------------------------------------------------------------
 
@@ -53,9 +56,12 @@ class Api(Requests):
         """
         deadline = 0.0
         while True:
-            known = self._kinds.get(api_version) or {}
-            if kind not in known:
-                known = self._discover(api_version)
+            with self._kinds_lock:
+                discovering = self._discovering.setdefault(api_version, threading.Lock())
+            with discovering:  # lists that begin together ask once
+                known = self._kinds.get(api_version) or {}
+                if kind not in known:
+                    known = self._discover(api_version)
             if kind in known:
                 return known[kind]
             now = time.monotonic()
@@ -86,6 +92,9 @@ class Api(Requests):
         behind."""
         group, _, version = api_version.partition("/")
         try:
+            names = self.request("GET", _DEFINITIONS, accept=_NAMES).get("items") or []
+            if not any(each["metadata"]["name"].endswith(f".{group}") for each in names):
+                return False
             definitions = self.request("GET", _DEFINITIONS).get("items") or []
         except ApiError as error:
             if error.status == 403:

@@ -200,7 +200,8 @@ def test_new_kind_is_awaited_until_it_is_served(play):
     spec = {"group": "x.io", "names": {"kind": "Queue"}, "versions": [{"name": "v1", "served": True}]}
     queues = {"resources": [{"name": "queues", "kind": "Queue", "namespaced": False}]}
     not_found = refusal(404, "NotFound", "the server could not find the requested resource")
-    api, client = play(not_found, {"items": [{"spec": spec}]}, not_found, queues)
+    names, definitions = {"items": [{"metadata": {"name": "queues.x.io"}}]}, {"items": [{"spec": spec}]}
+    api, client = play(not_found, names, definitions, not_found, queues)
     assert api.kind("x.io/v1", "Queue").plural == "queues"
     assert [path for _, path in client.asked].count("/apis/x.io/v1") == 3
 
@@ -341,9 +342,35 @@ def test_drift_hides_secret_values_and_reports_immutable_fields(play):
     invalid = refusal(422)
     cause = {"field": "data", "reason": "FieldValueForbidden", "message": "is immutable\nand long"}
     invalid.body = json.dumps({"reason": "Invalid", "message": "m", "details": {"causes": [cause]}})
-    assert drifted(play, live_object(), invalid) == ("ConfigMap ns/a", ("data: is immutable",))
+    assert drifted(play, live_object(), invalid, data={"a": "1"}) == ("ConfigMap ns/a", ("data: is immutable",))
     with pytest.raises(ApiError, match="a webhook"):
-        drifted(play, live_object(), refusal(403, "Forbidden", "a webhook denied it"))
+        drifted(play, live_object(), refusal(403, "Forbidden", "a webhook denied it"), data={"a": "1"})
+
+
+NAMED = {"f:spec": {"f:ports": {'k:{"name":"a"}': {"f:name": {}, "f:at": {}}}}}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "live", "fields", "is_asked"),
+    [
+        ({"x": {"y": 1}}, {"x": {"y": 1, "z": 2}, "w": 3}, {}, False),
+        ({"x": {"y": 1}}, {"x": {"y": 2}}, {}, True),
+        ({"x": {"y": None, "z": 1}}, {"x": {"z": 1}}, {}, False),
+        ({"x": "1000m"}, {"x": "1"}, {}, True),
+        ({"ports": [{"at": 1}]}, {"ports": [{"at": 1}]}, {}, False),
+        ({"ports": [{"at": 1}]}, {"ports": [{"at": 1, "end": 9}]}, {}, True),
+        ({"ports": [{"name": "a", "at": 1}]}, {"ports": [{"name": "a", "at": 1, "by": "server"}]}, NAMED, False),
+        ({"ports": [{"name": "a", "at": {}}]}, {"ports": [{"name": "a", "at": {"b": 1}}]}, NAMED, True),
+        ({"ports": [{"at": 1}]}, {"ports": [{"at": 1, "name": "a"}]}, NAMED, True),
+        ({"ports": [{"name": "a"}]}, {"ports": [{"name": "a"}, {"name": "b"}]}, NAMED, True),
+    ],
+)
+def test_object_that_surely_holds_its_manifest_is_not_dry_run(play, wanted, live, fields, is_asked):
+    managers = [{"manager": "trn", "apiVersion": "v1", "fieldsV1": fields}]
+    there = live_object(spec=live, metadata={"managedFields": managers})
+    api, client = play(CONFIG_MAPS, there, there)
+    drift.differences(api, {**CONFIG_MAP, "spec": wanted})
+    assert [method for method, _ in client.asked[1:]] == ["GET", *(["PATCH"] if is_asked else [])]
 
 
 def connected(path, server):
