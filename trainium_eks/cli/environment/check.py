@@ -44,7 +44,9 @@ def check(stack: Stack = "", as_json: Json = False, no_color: NoColor = False, d
     """
     project = find_project(directory)
     check_stack(project, stack)
-    report = look(recording.record(project, stack), quiet=as_json)
+    with recording.spinner(f"Recording {stack}"):
+        graph = recording.record(project, stack)
+    report = look(graph, quiet=as_json)
     if as_json:
         output.write_json(report.to_json())
     else:

@@ -90,7 +90,8 @@ def _programs(
         return programs.Programs(programs.saved(before, stack), programs.saved(after, stack), "the base branch")
     project = find_project(directory)
     check_stack(project, stack)
-    return programs.recorded(project, stack, str(against), recording.load_assumptions(stub))
+    with recording.spinner(f"Recording {stack}, now and as of {against}"):
+        return programs.recorded(project, stack, str(against), recording.load_assumptions(stub))
 
 
 def _review(programs: Programs, stack: str, directory: Path | None, preflight: Path | None) -> Review:

@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from trainium_eks.cli import notice_of_loading
 from trainium_eks.client.failure import CommandError
+from trainium_eks.client.notices import begin
 from trainium_eks.client.project import find_project
 from trainium_eks.late_import import imported_late
 from trainium_eks.local.paths import Paths
@@ -90,10 +91,12 @@ class App(typer.Typer):
         self._asks_cloud = asks_cloud
 
     def command(  # type: ignore[override]
-        self, name: str | None = None, *, example: str, **options: Any
+        self, name: str | None = None, *, example: str, begins: str | None = None, **options: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Return typer's decorator of a command, whose help ends with an example."""
-        kind = type("Command", (_Command,), {"otherwise": self._otherwise, "asks_cloud": self._asks_cloud})
+        """Return typer's decorator of a command, whose help ends with an example. ``begins`` says at a terminal what
+        takes seconds at first; None where it reads the stack's outputs or is quick, empty where it says that itself."""
+        facts = {"otherwise": self._otherwise, "asks_cloud": self._asks_cloud, "begins": begins}
+        kind = type("Command", (_Command,), facts)
         epilog = f"Example: {example}"
         return super().command(name, cls=kind, epilog=epilog, **options)
 
@@ -103,6 +106,7 @@ class _Command(TyperCommand):
 
     otherwise = "dev"
     asks_cloud = True
+    begins: str | None = None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
@@ -119,6 +123,8 @@ class _Command(TyperCommand):
             ctx.obj = why
             if not given.get("as_json"):
                 typer.echo(f"Stack {given['stack']} ({why})", err=True)
+        reads = f"reading {given.get('stack') or 'the stack'} and its cluster" if "outputs" in given else ""
+        begin(reads if self.begins is None else self.begins)
         return super().invoke(ctx)
 
 

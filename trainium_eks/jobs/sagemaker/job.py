@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from trainium_eks.jobs.objects import resources
+from trainium_eks.jobs.objects.environment import CHECKPOINT_SECONDS
 from trainium_eks.jobs.objects.job import DATA, PRECISIONS, TrainingJob
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.objects.token_reference import TOKEN_VARIABLES, TRACKING_TOKENS
@@ -106,7 +107,7 @@ def _gang(
     ranks = request.ranks_per_node
     variables = saving.variables(request, None)
     if request.spot:
-        variables = {saving.VARIABLE: f"{SPOT_CHECKPOINT_SECONDS:g}", **variables}
+        variables = {CHECKPOINT_SECONDS: f"{SPOT_CHECKPOINT_SECONDS:g}", **variables}
     return TrainingJob(
         name=f"{namespace.name}-{app}-{unique}",
         app=app,
