@@ -1,6 +1,7 @@
 """The local cloud as the client sees it: kubeconfigs, processes, and files of volumes.
 
-The client imports this module and :mod:`.job_access` alone; this one, which every command needs, loads little.
+The client imports this module, :mod:`.job_access` and :mod:`.kept_logs`; this one, which every command needs, loads
+little.
 """
 
 import os

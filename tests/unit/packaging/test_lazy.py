@@ -41,6 +41,10 @@ UNLISTED = (
         ),
         (HELP, (*SDKS, "pydantic", "pygments", "rich.markdown", "rich.traceback", "yaml")),
         (LIST_JOBS, (*SDKS, "boto3", "cryptography", "requests", *(f"trainium_eks.{each}" for each in UNLISTED))),
+        (
+            "import trainium_eks.cli.jobs.logs",
+            (*SDKS, "cryptography", "trainium_eks.local.images", "trainium_eks.operate"),
+        ),
         # One component does not load what the others need.
         ("from trainium_eks import VolcanoStack", ("pulumi_aws.ec2", "pulumi_eks")),
     ],

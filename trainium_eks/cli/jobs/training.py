@@ -14,7 +14,7 @@ import yaml
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.durations import duration
 from trainium_eks.cli.shared.log_lines import explain, follow_log
-from trainium_eks.client import submitting, torchx
+from trainium_eks.client import torchx
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, as_typed
 from trainium_eks.client.logs import LogOptions
@@ -26,7 +26,7 @@ from trainium_eks.jobs.objects import volcano_job
 from trainium_eks.jobs.objects.environment import CHECKPOINT_SECONDS, checkpoint_seconds
 from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.jobs.objects.options import TrainOptions
-from trainium_eks.jobs.observed.job_snapshot import FAILURES
+from trainium_eks.jobs.observed.job_snapshot import FAILURES, SUCCEEDED
 from trainium_eks.jobs.sagemaker.job import SageMakerJob
 from trainium_eks.jobs.sagemaker.request import launch_script, training_request
 from trainium_eks.jobs.submit.requests import Submission
@@ -93,7 +93,7 @@ def _follow(
         say(f"The job {job.name} is {state}.{f' {reason}' if reason else ''}")
         if team is not None and state in FAILURES:
             explain(team, job.state(), cluster)
-    return 0 if state in ("", submitting.SUCCEEDED) else FAILED
+    return 0 if state in ("", SUCCEEDED) else FAILED
 
 
 def _show(submission: Submission, cluster: ClusterOptions) -> None:
