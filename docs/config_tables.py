@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.outputs import StackOutputs
 from trainium_eks.model.validation import limits
-from trainium_eks.model.validation.config_model import ConfigModel, OutputLike
+from trainium_eks.model.validation.config_model import ConfigModel, OutputLike, docstrings
 from trainium_eks.model.validation.problems import config_path
 
 
@@ -54,11 +54,12 @@ def pulumi_yaml() -> str:
     refuses null for a declared object, so a key that may be null is described and left undeclared.
     """
     lines = ["config:"]
+    about = docstrings(StackConfig)
     for name, field in StackConfig.model_fields.items():
-        kind, text = kind_of(field.annotation), json.dumps(_plain(field.description), ensure_ascii=False)
+        kind, text = kind_of(field.annotation), json.dumps(_plain(about[name]), ensure_ascii=False)
         if type(None) in get_args(field.annotation):
             what = f"{'an object' if kind is ConfigKind.OBJECT else kind.value} or null"
-            lines += [f"  # {field.alias}: {what}, so not declared here. {_plain(field.description)}"]
+            lines += [f"  # {field.alias}: {what}, so not declared here. {_plain(about[name])}"]
             continue
         lines += [f"  {field.alias}:", f"    type: {kind.value}"]
         if kind is ConfigKind.ARRAY:
@@ -83,10 +84,11 @@ def outputs_markdown() -> str:
 def rows(model: type[ConfigModel], prefix: str = "") -> Iterator[Row]:
     """Yield every field of a model and of the models in it, depth first. Fields of a tagged union's arms name their
     arm."""
+    about = docstrings(model)
     for name, field in model.model_fields.items():
         path = f"{prefix}{field.alias}"
         default = "required" if field.is_required() else _written(_default(field))
-        description = _plain(field.description, markdown=True) + limits.in_words(model, name)
+        description = _plain(about.get(name), markdown=True) + limits.in_words(model, name)
         yield Row(path, _in_words(field.annotation), default, description)
         nested = tuple(models(field.annotation))
         below = f"{path}{_entry_of(field.annotation)}."

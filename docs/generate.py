@@ -29,7 +29,7 @@ import components
 from trainium_eks.jobs.objects import options
 from trainium_eks.model.config.stack_config import StackConfig
 from trainium_eks.model.validation import limits
-from trainium_eks.model.validation.config_model import ConfigModel, sections
+from trainium_eks.model.validation.config_model import ConfigModel, docstrings, sections
 from trainium_eks.model.validation.problems import config_path
 from trainium_eks.observe import rules
 from trainium_eks.observe.alerts import runbook
@@ -381,7 +381,7 @@ def _arg(model: type[ConfigModel], key: str, field: FieldInfo) -> tuple[str, ...
         default = "the catalogue" if key == "catalogue" else f"`{value!r}`"
     else:
         default = f"`{_plain(field.default)!r}`"
-    about = _markdown(field.description or "") + limits.in_words(model, key)
+    about = _markdown(docstrings(model).get(key, "")) + limits.in_words(model, key)
     return f"`{key}`", f"`{_type(field.annotation)}`", default, about
 
 

@@ -19,7 +19,7 @@ from pydantic.alias_generators import to_camel
 import components
 from trainium_eks.model.catalogue.instances import Catalogue
 from trainium_eks.model.config.stack_config import StackConfig
-from trainium_eks.model.validation.config_model import ConfigModel, OutputLike
+from trainium_eks.model.validation.config_model import ConfigModel, OutputLike, docstrings
 
 _LEFT_OUT = (pulumi.Resource, Catalogue)
 """Types of fields that no other language can give. A hosted component is complete once its outputs are known, so that
@@ -62,8 +62,8 @@ class ArgumentTypes:
         return first
 
     def _model(self, model: type[ConfigModel]) -> Any:
-        items = model.model_fields.items()
-        fields = {name: (each.annotation, each.is_required(), each.description) for name, each in items}
+        items, about = model.model_fields.items(), docstrings(model)
+        fields = {name: (each.annotation, each.is_required(), about.get(name)) for name, each in items}
         return self._typed_dict(model.__name__, model.__doc__ or "", fields)
 
     def _union(self, name: str, models: Sequence[type[ConfigModel]]) -> Any:
@@ -71,10 +71,11 @@ class ArgumentTypes:
         fields: dict[str, tuple[Any, bool, str | None]] = {}
         kinds = [get_args(each.model_fields["type"].annotation)[0] for each in models]
         for kind, model in zip(kinds, models, strict=True):
+            about_fields = docstrings(model)
             for key, each in model.model_fields.items():
                 where = "" if all(key in other.model_fields for other in models) else f"Of ``{kind}``: "
                 earlier = fields.get(key, (None, False, ""))[2]
-                own = " ".join(f"{where}{each.description}".split()) if each.description else ""
+                own = " ".join(f"{where}{about_fields[key]}".split()) if key in about_fields else ""
                 fields[key] = (each.annotation, False, "\n".join(filter(None, [earlier, own])))
         fields["type"] = (Literal[tuple(kinds)], True, "Which of them.")
         texts = (" ".join((each.__doc__ or "").split()) for each in models)

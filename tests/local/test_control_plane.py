@@ -21,7 +21,7 @@ from waiting import until
 
 from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.control_plane import pki, processes
+from trainium_eks.local.control_plane import credentials, processes
 from trainium_eks.local.control_plane.control_plane import ControlPlane
 from trainium_eks.local.control_plane.flags import PORTS
 from trainium_eks.local.control_plane.loopback import Loopback
@@ -132,8 +132,8 @@ def test_only_loopback_is_listened_on_and_files_belong_to_their_owner(control_pl
 
 
 def _etcd_answers(paths, client):
-    context = ssl.create_default_context(cafile=str(pki.certificate(paths, "etcd-ca")))
-    context.load_cert_chain(pki.certificate(paths, client), pki.key(paths, client))
+    context = ssl.create_default_context(cafile=str(credentials.certificate(paths, "etcd-ca")))
+    context.load_cert_chain(credentials.certificate(paths, client), credentials.key(paths, client))
     port = Settings.load(paths).ports["etcd"]
     connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=120, context=context)
     try:

@@ -13,7 +13,7 @@ _ALIVE_SECONDS = 1.0
 def main() -> None:
     """Run the ``trn`` command line. The commands are imported here, so that importing this package costs nothing."""
     # Importing makes a million objects that stay, and each collection of garbage goes through them.
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(200_000, 20, 100)
     _open_closed_streams()
     try:
         with notice_of_loading():

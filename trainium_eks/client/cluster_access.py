@@ -16,7 +16,8 @@ from typing import Any
 from trainium_eks.client import kubeconfig_variable
 from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.notices import notice
-from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.client.project import find_project
+from trainium_eks.client.stack_check import check_stack
 from trainium_eks.diagnose.local_report import LocalReport, ReportError
 from trainium_eks.kube.api import Api
 from trainium_eks.kube.errors import ClusterError

@@ -75,7 +75,7 @@ def _groups(options: TrainOptions, tool: str | None, session: Session) -> list[N
         if not isinstance(found, NodeGroupOutput):
             raise UsageError("no group can be tested", found, spell=str)
         return [found]
-    types = planning.catalogue(outputs)
+    types = outputs.catalogue
     family = _FAMILIES.get(tool or "")
     groups = [
         group
@@ -123,7 +123,7 @@ def _test(
 
 def _options(group: NodeGroupOutput, options: TrainOptions, tool: str | None, session: Session) -> TrainOptions:
     """Return the options by which `trn train` would submit the gang."""
-    instance = planning.catalogue(session.outputs)[group.instance_type]
+    instance = session.outputs.catalogue[group.instance_type]
     claim = session.namespace.claim
     expected = fabric.expectation(group, instance, session.outputs, claim=claim, is_local=session.is_local)
     nodes = options.nodes or group.desired_size or None

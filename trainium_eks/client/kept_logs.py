@@ -22,7 +22,7 @@ from trainium_eks.jobs.watch.cloudwatch_logs import CloudWatchLogs
 from trainium_eks.jobs.watch.log_lines import LogLine
 from trainium_eks.kube.cluster import Object, moment, name_of
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local import access
+from trainium_eks.local.kept_logs import read_kept_logs
 
 _TO_MILLISECONDS = len("2026-11-22T05:30:00.000")
 """Length of a line's time down to milliseconds, which every event in CloudWatch has."""
@@ -124,7 +124,7 @@ def _kept(session: Session, sought: _Search) -> Iterator[PodLine]:
     paths, group, namespace = session.source.paths, session.outputs.log_group, session.namespace.name
     lines: Iterable[tuple[str, LogLine]]
     if paths is not None:
-        found = access.read_kept_logs(paths, namespace, sought.since, lambda pod: sought.place(pod) is not None)
+        found = read_kept_logs(paths, namespace, sought.since, lambda pod: sought.place(pod) is not None)
         lines = ((line.pod, LogLine(line.stamp, line.text)) for line in found)
     else:
         assert group is not None

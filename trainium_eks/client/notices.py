@@ -15,6 +15,12 @@ def notice(text: str) -> None:
     sys.stderr.flush()
 
 
+def begin(text: str) -> None:
+    """Write at a terminal what a command begins that may take seconds; nothing into a pipe, and for an empty text."""
+    if text and sys.stderr.isatty():
+        notice(text)
+
+
 def say(text: str) -> None:
     """Write a line as it is."""
     sys.stderr.write(f"{text}\n")

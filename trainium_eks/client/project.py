@@ -1,10 +1,8 @@
-"""Project of a stack: its directory and its file."""
+"""The directory of a project."""
 
-import sys
 from pathlib import Path
 
 from trainium_eks.client.failure import UsageError
-from trainium_eks.plan.recording.project import InvalidConfigError, ProjectError, load_project
 
 
 def find_project(directory: Path | None) -> Path:
@@ -19,15 +17,3 @@ def find_project(directory: Path | None) -> Path:
         raise UsageError(f"{directory} is not a directory")
     where = f"{directory} has" if directory else "this directory and those above it have"
     raise UsageError(f"{where} no Pulumi.yaml; name the project with --directory")
-
-
-def check_stack(project: Path, stack: str) -> None:
-    """Check that the project and the stack's file can be read; print their warnings."""
-    try:
-        settings = load_project(project).stack(stack)
-    except InvalidConfigError:
-        return  # recording reports the errors in the values
-    except ProjectError as error:
-        raise UsageError(str(error)) from None
-    for warning in settings.warnings:
-        sys.stderr.write(f"warning: {warning}\n")

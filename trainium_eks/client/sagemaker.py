@@ -3,22 +3,18 @@ no cluster."""
 
 import time
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 
 from trainium_eks.client.ending import EndedJob
 from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.logs import JobLog, LogOptions, PodLine, check_choice, since_of
 from trainium_eks.client.notices import notice
+from trainium_eks.client.sagemaker_list import jobs_of
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
-from trainium_eks.kube.errors import ClusterError
 from trainium_eks.kube.pod_text import printable
 
 LOOK_SECONDS = 5.0
 """Seconds between two reads of a job: SageMaker's requests are limited for the whole account."""
-
-LIST_SECONDS = 15.0
-"""Seconds between two lists of jobs in a live view."""
 
 LATE_MS = 30_000
 """Milliseconds by which CloudWatch may show a line after a later one."""
@@ -34,38 +30,10 @@ def stop(jobs: SageMakerJobs, job: SageMakerWork) -> EndedJob:
     return EndedJob(job.name, 0, job.checkpoints, None, (), stopping=job.ended is None)
 
 
-def jobs_of(session: Session) -> SageMakerJobs | None:
-    """Return the service of the session's namespace; None for a stack without SageMaker, or a local cloud."""
-    where = session.outputs.sage_maker
-    if where is None or session.is_local:
-        return None
-    return SageMakerJobs(session.outputs.region, where, session.namespace.name)
-
-
 def find(session: Session, name: str) -> "ManagedJob | None":
     """Return the job of that name; None if SageMaker has no such job."""
     jobs = jobs_of(session)
     return ManagedJob(jobs, name) if jobs is not None and jobs.find(name) is not None else None
-
-
-class ListedJobs:
-    """The jobs of SageMaker in a table of all jobs, read again every :data:`LIST_SECONDS`; ended ones up to an age."""
-
-    def __init__(self, session: Session, age: timedelta) -> None:
-        self._jobs, self._age = jobs_of(session), age
-        self._read = -LIST_SECONDS
-        self._found: list[SageMakerWork] = []
-
-    def at(self, now: datetime) -> list[SageMakerWork]:
-        """Return running jobs and jobs that ended recently. If AWS does not answer, print a notice: the cluster's
-        jobs are shown all the same."""
-        if self._jobs is not None and time.monotonic() - self._read >= LIST_SECONDS:
-            self._read = time.monotonic()
-            try:
-                self._found = [*self._jobs.jobs(now - self._age), *self._jobs.endpoints()]
-            except ClusterError as error:
-                notice(f"SageMaker's jobs are not shown: {error}")
-        return self._found
 
 
 class ManagedJob:

@@ -15,7 +15,6 @@ from trainium_eks.jobs.sagemaker import serving as requests
 from trainium_eks.jobs.sagemaker.service import ENDPOINT, SageMakerJobs, SageMakerWork
 from trainium_eks.jobs.sagemaker.serving import SageMakerServing, ServedModel
 from trainium_eks.jobs.serve import serving
-from trainium_eks.jobs.submit import planning
 from trainium_eks.kube.pod_text import printable
 from trainium_eks.model.validation.problems import Problem, nearest
 
@@ -27,7 +26,7 @@ class SageMakerModels:
 
     def __init__(self, cluster: ClusterOptions) -> None:
         self.outputs, self.namespace = stack_of(cluster)
-        self.catalogue = planning.catalogue(self.outputs)
+        self.catalogue = self.outputs.catalogue
         where = self.outputs.sage_maker
         if where is None or not where.serving_types:
             found = requests.admitted(where, "", self.catalogue, batch=False)

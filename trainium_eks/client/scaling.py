@@ -6,10 +6,10 @@ from trainium_eks.aws.sessions import Aws, AwsError
 from trainium_eks.client.failure import CommandError
 from trainium_eks.client.notices import Say, unrepeated
 from trainium_eks.client.session import Session
-from trainium_eks.jobs.submit import cluster_facts, planning
+from trainium_eks.jobs.submit import cluster_facts
 from trainium_eks.kube.api import ApiError, NoSuchKindError
 from trainium_eks.kube.cluster import is_ready
-from trainium_eks.local import access
+from trainium_eks.local import job_access
 from trainium_eks.model.outputs import NodeGroupOutput
 from trainium_eks.model.validation.problems import Problem, plural
 
@@ -41,7 +41,7 @@ def jobs_on(session: Session, group: NodeGroupOutput) -> list[str]:
 
 def cost(session: Session, group: NodeGroupOutput, before: int, after: int) -> str:
     """Return a line with the cost of the change."""
-    price = planning.catalogue(session.outputs).price(group.instance_type)
+    price = session.outputs.catalogue.price(group.instance_type)
     start = f"{group.name}: {before} to {plural(after, 'node')} of {group.instance_type}"
     if session.is_local:
         return f"{start}, simulated."
@@ -56,7 +56,7 @@ def resize(session: Session, group: NodeGroupOutput, nodes: int, say: Say) -> No
     """Set the number of nodes: at EKS, or in the local cloud, which has the nodes at once."""
     paths = session.source.paths
     if paths is not None:
-        access.resize_group(paths, group.eks_name, nodes, planning.catalogue(session.outputs), say)
+        job_access.resize_group(paths, group.eks_name, nodes, session.outputs.catalogue, say)
     else:
         Aws(session.outputs.region).scale(session.outputs.cluster_name, group.eks_name, nodes)
     warn_of_config(group, nodes, say)

@@ -207,7 +207,7 @@ def _nodes(session: Session, wanted: ModelRequest) -> tuple[NodeGroupOutput | No
     found = planning.find_group(session.outputs, wanted.group, wanted.instance_type)
     if not isinstance(found, NodeGroupOutput):
         return None, None, list(found)
-    return found, planning.catalogue(session.outputs)[found.instance_type], []
+    return found, session.outputs.catalogue[found.instance_type], []
 
 
 def _model(session: Session, model: str) -> tuple[str, list[Problem]]:

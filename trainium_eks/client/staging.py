@@ -18,7 +18,7 @@ from trainium_eks.jobs.objects.job import DATA
 from trainium_eks.jobs.objects.token_reference import DEFAULT_SECRET, missing_secret
 from trainium_eks.kube.api import ApiError
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local.access import images, known_recipe
+from trainium_eks.local.job_access import images, known_recipe
 from trainium_eks.model.validation.problems import Problem, nearest
 
 

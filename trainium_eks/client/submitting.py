@@ -9,21 +9,20 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from trainium_eks.client import train_facts
-from trainium_eks.client.failure import UsageError
+from trainium_eks.client import torchx, train_facts, whole_scaling
+from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.notices import Say
 from trainium_eks.client.session import Session
 from trainium_eks.jobs.data.workspace import Workspace, pack
-from trainium_eks.jobs.objects import forms
+from trainium_eks.jobs.objects import capacity_block, forms
 from trainium_eks.jobs.objects.job import Program
 from trainium_eks.jobs.objects.options import Form, TrainOptions, words
 from trainium_eks.jobs.submit import planning
 from trainium_eks.jobs.submit.examples import EXAMPLES
 from trainium_eks.jobs.submit.requests import JobRequest, Submission
+from trainium_eks.jobs.submit.submission import submit, validate
+from trainium_eks.kube.api import NoSuchKindError, ObjectReference
 from trainium_eks.model.validation.problems import Problem, Severity, nearest
-
-SUCCEEDED = "Completed"
-"""State of a job after all its ranks have ended well."""
 
 IMAGE_PREFIX = "image:"
 """Before a script's path: a file of the image, also where this machine has one of that path."""
@@ -207,3 +206,23 @@ def _no_volcano(session: Session) -> str:
         return f"{title}; `trn doctor` says what else is missing"
     missing = session.source.local.missing("volcano") if session.source.local else ""
     return f"{title}{f': {missing}' if missing else ''}; `trn doctor` says what runs"
+
+
+def create(submission: Submission, session: Session, say: Say) -> ObjectReference:
+    """Let the API server validate the job, scale its node group up, and create it, or let TorchX do so; return its
+    object. CommandError: its kind is not served."""
+    job, objects = submission.job, submission.objects
+    try:
+        validate(session.api, objects, say)
+    except NoSuchKindError:
+        raise CommandError(no_controller(job.form, session)) from None
+    if job.options.scale:
+        whole_scaling.for_gang(session, submission.group, job.nodes, say, job.options.all_or_nothing)
+    reference = session.api.reference(objects[-1])
+    if job.options.torchx:
+        return replace(reference, name=torchx.submit(job, session))
+    if job.capacity_block and not job.capacity_group:
+        # What is known now is also true for the jobs that run in the block already.
+        session.api.apply(capacity_block.config_map(job.namespace, job.capacity_block, job.capacity_ends))
+    submit(session.api, job, objects, submission.workspace.archive if submission.workspace else "", say)
+    return reference

@@ -20,28 +20,29 @@ cannot be served, :class:`~trainium_eks.kube.errors.ClusterError` where the clus
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from trainium_eks.client import ending, kept_logs, reading, sagemaker, submitting, torchx, whole_scaling
+from trainium_eks.client import ending, kept_logs, reading, sagemaker
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.ending import EndedJob
 from trainium_eks.client.failure import CommandError, UsageError
 from trainium_eks.client.follow import follow
 from trainium_eks.client.logs import JobLog, LogOptions, choose, read
 from trainium_eks.client.notices import Say, notice
+from trainium_eks.client.sagemaker_list import jobs_of
 from trainium_eks.client.session import Session, open_session
-from trainium_eks.jobs.objects import capacity_block
 from trainium_eks.jobs.objects.identity import in_rank_order
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.observed.watched import WatchedJob
 from trainium_eks.jobs.observed.watched import of as watched_job
 from trainium_eks.jobs.sagemaker.service import SageMakerWork
-from trainium_eks.jobs.submit.requests import Submission
-from trainium_eks.jobs.submit.submission import submit, validate
 from trainium_eks.jobs.watch.steps import Progress, TrainingStep, parse, parse_all
-from trainium_eks.kube.api import ApiError, NoSuchKindError, ObjectReference
+from trainium_eks.kube.api import ApiError, ObjectReference
 from trainium_eks.kube.errors import ClusterError
+
+if TYPE_CHECKING:
+    from trainium_eks.jobs.submit.requests import Submission
 
 __all__ = ["EndedJob", "Job", "Progress", "Team", "TrainOptions", "TrainingStep", "WatchedJob", "connect"]
 
@@ -81,31 +82,21 @@ class Team:
             raise UsageError("only `trn train` submits to SageMaker and by TorchX")
         return self.create(self.plan(options))
 
-    def plan(self, options: TrainOptions, say: Say = notice) -> Submission:
+    def plan(self, options: TrainOptions, say: Say = notice) -> "Submission":
         """Return the job of the options, with all that belongs to it.
 
         Raises:
             CommandError: refused, with all problems.
         """
+        from trainium_eks.client import submitting
+
         return submitting.plan(options, self.session, say)
 
-    def create(self, submission: Submission, say: Say = notice) -> "Job":
+    def create(self, submission: "Submission", say: Say = notice) -> "Job":
         """Let the API server validate the job, scale its node group up, and create it, or let TorchX do so."""
-        session, job, objects = self.session, submission.job, submission.objects
-        try:
-            validate(session.api, objects, say)
-        except NoSuchKindError:
-            raise CommandError(submitting.no_controller(job.form, session)) from None
-        if job.options.scale:
-            whole_scaling.for_gang(session, submission.group, job.nodes, say, job.options.all_or_nothing)
-        reference = session.api.reference(objects[-1])
-        if job.options.torchx:
-            return Job(session, replace(reference, name=torchx.submit(job, session)))
-        if job.capacity_block and not job.capacity_group:
-            # What is known now is also true for the jobs that run in the block already.
-            session.api.apply(capacity_block.config_map(job.namespace, job.capacity_block, job.capacity_ends))
-        submit(session.api, job, objects, submission.workspace.archive if submission.workspace else "", say)
-        return Job(session, reference)
+        from trainium_eks.client import submitting
+
+        return Job(self.session, submitting.create(submission, self.session, say))
 
     def find(self, name: str) -> "Job | None":
         """Return the job of that name, ended or not; None without one."""
@@ -152,7 +143,7 @@ class Team:
         Raises:
             CommandError: no such job.
         """
-        found, managed = self.jobs(), sagemaker.jobs_of(self.session)
+        found, managed = self.jobs(), jobs_of(self.session)
         if managed is not None:
             found += managed.jobs(None) if name is None else filter(None, [managed.find(name)])
         if name is None:
@@ -167,7 +158,7 @@ class Team:
         Raises:
             CommandError: an endpoint of SageMaker.
         """
-        managed = sagemaker.jobs_of(self.session)
+        managed = jobs_of(self.session)
         if managed is not None and isinstance(job, SageMakerWork):
             return sagemaker.stop(managed, job)
         return ending.end(self.session, job, say)

@@ -20,7 +20,7 @@ from trainium_eks.jobs.watch.profiling import output_of
 from trainium_eks.kube import pod_channels
 from trainium_eks.kube.api import ObjectReference
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local import access
+from trainium_eks.local import access, job_access
 from trainium_eks.model.validation.problems import nearest
 
 START_SECONDS = 600.0
@@ -144,7 +144,7 @@ def local_command(session: Session, name: str, directory: str, port: int) -> lis
     assert paths is not None
     namespace = session.namespace
     logs = access.find_file(paths, namespace.name, namespace.claim, directory.removeprefix(f"{DATA}/"))
-    programs = (image.path / "bin" / "tensorboard" for image in access.images.all_images())
+    programs = (image.path / "bin" / "tensorboard" for image in job_access.images.all_images())
     program = shutil.which("tensorboard") or next((str(each) for each in programs if each.is_file()), None)
     if program is None:
         title = "no tensorboard on PATH, nor in a local image: make one (trn local images make torch), or install it"

@@ -12,8 +12,8 @@ from trainium_eks.jobs.objects.token_reference import HUB_OPTION, NAME, TRACK_OP
 from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.jobs.submit.requests import Facts
 from trainium_eks.kube.api import ApiError, NoSuchKindError
-from trainium_eks.local import access
-from trainium_eks.local.access import images
+from trainium_eks.local import job_access
+from trainium_eks.local.job_access import images
 from trainium_eks.model import scraping
 from trainium_eks.model.outputs import NodeGroupOutput, StackOutputs
 from trainium_eks.model.validation.problems import Problem
@@ -51,7 +51,7 @@ def gather(options: TrainOptions, form: Form, session: Session) -> Facts:
         missing_secrets=_missing_secrets(options, session),
         network_layers=cluster_facts.network_layers(api) if options.topology else None,
         # Of the local cloud, where pods share this machine's network, a free port for each job.
-        metrics_port=(access.free_port_of_pod(paths) if (paths := session.source.paths) else None) or scraping.PORT,
+        metrics_port=(job_access.free_port_of_pod(paths) if (paths := session.source.paths) else None) or scraping.PORT,
         capacity_ends=_capacity_ends(options, session),
     )
 

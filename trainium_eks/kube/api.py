@@ -42,6 +42,7 @@ class Api(Requests):
         super().__init__(client, kubeconfig)
         self._kinds: dict[str, dict[str, ApiKind]] = {}
         self._kinds_lock = threading.Lock()
+        self._discovering: dict[str, threading.Lock] = {}
 
     # --- Discovery ------------------------------------------------------------------------------------------------
 
@@ -53,9 +54,12 @@ class Api(Requests):
         """
         deadline = 0.0
         while True:
-            known = self._kinds.get(api_version) or {}
-            if kind not in known:
-                known = self._discover(api_version)
+            with self._kinds_lock:
+                discovering = self._discovering.setdefault(api_version, threading.Lock())
+            with discovering:  # lists that begin together ask once
+                known = self._kinds.get(api_version) or {}
+                if kind not in known:
+                    known = self._discover(api_version)
             if kind in known:
                 return known[kind]
             now = time.monotonic()

@@ -1,5 +1,6 @@
-"""The official Kubernetes client without its typed APIs: 850 modules, which take a quarter of a second to import and
-which no code here uses. Other code of the process that does use them gets them at the first use."""
+"""The official Kubernetes client without its typed APIs (850 modules) and without the packages of its rare paths:
+OpenID logins, proxies, dates of typed objects. They take a third of a second to import, and no code here uses them.
+Other code of the process that does use them gets them at the first use."""
 
 import importlib
 import importlib.util
@@ -8,9 +9,16 @@ import threading
 from types import ModuleType
 from typing import Any
 
+from trainium_eks.late_import import imported_late
+
 _PACKAGES = ("kubernetes", "kubernetes.client", "kubernetes.client.models")
 """Packages whose ``__init__`` imports all their modules; a package after those that it is in."""
 
+_LATE = (
+    *("dateutil.parser", "multiprocessing.pool", "oauthlib", "oauthlib.oauth2", "requests.utils", "requests_oauthlib"),
+    *("google.auth", "google.auth.transport", "google.auth.transport.requests"),
+)
+"""Modules of which the client's modules take names in functions alone. Google's logins are none of EKS."""
 
 _LOADING = threading.RLock()
 """Held by the thread that runs an ``__init__``: other threads wait for its names, as with importlib's LazyLoader."""
@@ -55,7 +63,8 @@ def _import() -> tuple[Any, Any, Any]:
         if above:
             setattr(sys.modules[above], own, package)
     client = sys.modules["kubernetes.client"]
-    for module, kind in (("api_client", "ApiClient"), ("configuration", "Configuration")):
-        # ``kubernetes.config`` takes both from the package.
-        setattr(client, kind, getattr(importlib.import_module(f"kubernetes.client.{module}"), kind))
-    return client.ApiClient, client.Configuration, importlib.import_module("kubernetes.config")
+    with imported_late(*_LATE):
+        for module, kind in (("api_client", "ApiClient"), ("configuration", "Configuration")):
+            # ``kubernetes.config`` takes both from the package.
+            setattr(client, kind, getattr(importlib.import_module(f"kubernetes.client.{module}"), kind))
+        return client.ApiClient, client.Configuration, importlib.import_module("kubernetes.config")

@@ -15,7 +15,7 @@ from typing import Any
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import inventory
 from trainium_eks.local.changes import ApplyResult, Change
-from trainium_eks.local.control_plane import pki
+from trainium_eks.local.control_plane import credentials
 from trainium_eks.local.events import BackendOptions, Done, Event, Failed, Tell, Working, to_json
 from trainium_eks.local.inventory import Item
 from trainium_eks.local.makers import Makers, ResourceRequest, kind_of
@@ -51,7 +51,7 @@ def open_backend(options: Mapping[str, Any], region: str, emit: Callable[[Mappin
         asked.csi_drivers,
         Programs({name: Path(path) for name, path in asked.volcano.items()}, asked.volcano_missing),
     )
-    backend.connect(makers, endpoint=asked.server, authority=pki.certificate_authority_data(paths))
+    backend.connect(makers, endpoint=asked.server, authority=credentials.certificate_authority_data(paths))
     return backend
 
 

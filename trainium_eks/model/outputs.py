@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import pydantic
 
+from trainium_eks.model.catalogue.instance_entries import with_entries
+from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.model.config.training import TrainingConfig
 from trainium_eks.model.sizing import priorities
 from trainium_eks.model.validation.config_model import ConfigModel, StrictBool, StrictInt, read
@@ -154,6 +156,11 @@ class StackOutputs(ConfigModel):
     """Estimated cost an hour at desired sizes, USD; resources without a known price are left out."""
     other_hourly_usd: float | None = None
     """The same without the accelerator groups; null from a stack of an earlier release."""
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The types of the stack: the catalogue of instance types, with the additions of its config."""
+        return with_entries(CATALOGUE, self.instance_types) if self.instance_types else CATALOGUE
 
     @staticmethod
     def parse(data: Mapping[str, Any]) -> "StackOutputs":

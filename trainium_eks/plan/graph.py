@@ -4,7 +4,7 @@ The JSON form (:meth:`Graph.to_json`) crosses between a program's process and th
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -341,12 +341,12 @@ class Graph:
     # The JSON form ------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """Return the versioned JSON form; camelCase keys, deterministic order."""
+        """Return the versioned JSON form; camelCase keys, deterministic order. Values are no copies."""
         return {
             "schemaVersion": SCHEMA_VERSION,
             "project": self.project,
             "stack": self.stack,
-            "resources": [_camel_keys(asdict(resource)) for resource in self.resources],
+            "resources": [_camel_keys(vars(resource)) for resource in self.resources],
             "outputs": dict(self.outputs),
             "config": dict(self.config),
             "simulated": list(self.simulated),
@@ -391,11 +391,11 @@ def camel(name: str) -> str:
     return first + "".join(part.title() for part in rest)
 
 
-def _camel_keys(record: dict[str, Any]) -> dict[str, Any]:
+def _camel_keys(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a dataclass record with camelCase keys; the keys of foreign data do not change."""
     out: dict[str, Any] = {}
     for name, value in record.items():
-        plain = _camel_keys(value) if name == "options" else value
+        plain = _camel_keys(vars(value)) if name == "options" else value
         out[camel(name)] = list(plain) if isinstance(plain, tuple) else plain
     return out
 

@@ -7,10 +7,13 @@ They may move in any release; ``tests/unit/plan/recording/test_sdk.py`` says whi
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
+from traceback import FrameSummary
+from types import FrameType
 from typing import Any, Protocol
 
 from google.protobuf import empty_pb2  # type: ignore[import-untyped]
@@ -18,6 +21,8 @@ from google.protobuf.message import Message  # type: ignore[import-untyped]
 from pulumi import Output, Resource, _types
 from pulumi.runtime import _callbacks, _grpc_settings, mocks, rpc, settings
 from pulumi.runtime import config as _config
+from pulumi.runtime import resource as _resource
+from pulumi.runtime.proto import source_pb2
 from pulumi.runtime.stack import run_in_stack
 
 # --- the wire format ----------------------------------------------------------------------------------------------
@@ -118,6 +123,23 @@ async def _all(pending: Collection["asyncio.Future[object]"]) -> None:
         await each
 
 
+def _stack_trace() -> source_pb2.StackTrace:
+    """Return the place where the program makes a resource: the caller of its class, the third constructor from here.
+
+    The SDK's own function looks at the files of all callers, for a trace that nothing here reads.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    constructors = 0
+    while frame is not None and constructors < 3:
+        constructors += frame.f_code.co_name == "__init__"
+        frame = frame.f_back
+    if frame is None:
+        return source_pb2.StackTrace()
+    place = FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, lookup_line=False)
+    found = source_pb2.StackFrame(pc=_resource._get_source_position_for_frame(place))
+    return source_pb2.StackTrace(frames=[found])
+
+
 class Program(Protocol):
     """The running program's attributes that the SDK reads."""
 
@@ -140,6 +162,7 @@ def enter(
 ) -> Callbacks:
     """Set the SDK's state in the current context, as ``pulumi up`` does before it runs a program."""
     callbacks = Callbacks(monitor, loop)
+    _resource._get_stack_trace = _stack_trace
     settings.ROOT.set(None)
     settings.configure(
         mocks.MockSettings(  # type: ignore[no-untyped-call]

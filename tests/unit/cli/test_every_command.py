@@ -19,6 +19,7 @@ from trainium_eks import __version__, cli
 from trainium_eks.cli.app import app
 from trainium_eks.cli.shared.command import ENVIRONMENT, IMAGES, JOBS, LOCAL, RUNS_HERE, Entry, LazyGroup, choose
 from trainium_eks.client.failure import FAILED, INTERRUPTED, WRONG_USAGE, CommandError, UsageError, as_typed, complain
+from trainium_eks.client.notices import begin
 from trainium_eks.kube.errors import ClusterError, MissingError
 from trainium_eks.local.control_plane import processes
 from trainium_eks.local.paths import Paths
@@ -201,12 +202,25 @@ WITH_OUTPUTS = [param for param in COMMANDS if {"outputs", "as_json"} <= {each.n
 
 
 @pytest.mark.parametrize(("path", "command"), WITH_OUTPUTS)
-def test_failed_command_prints_a_document_with_json(path, command):
+def test_failed_command_says_what_it_began_and_prints_a_document_with_json(path, command, monkeypatch):
+    begun = []
+    for module in ("shared.command", "environment.doctor"):
+        monkeypatch.setattr(f"trainium_eks.cli.{module}.begin", begun.append)
     named, given = example(command)[: len(path)], example(command)[len(path) :]
     shown = CliRunner().invoke(app, [*named, "--outputs", "/nowhere/outputs.json", "--json", *given])
     assert shown.exit_code == 2, shown.output
     assert "/nowhere/outputs.json" in json.loads(shown.stdout)["problems"][0]["reason"]
     assert shown.stderr == ""
+    assert any(begun)
+
+
+def test_begun_work_is_said_at_a_terminal_alone(monkeypatch, capsys):
+    begin("reading")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    begin("")
+    assert capsys.readouterr().err == ""
+    begin("reading")
+    assert capsys.readouterr().err == "-- reading\n"
 
 
 # --- Why a command stopped --------------------------------------------------------------------------------------------

@@ -143,8 +143,8 @@ def test_end_of_a_block_is_the_configs_else_ec2s(monkeypatch):
 
 def test_submission_into_a_block_updates_its_end_for_running_jobs(monkeypatch):
     applied, submitted = [], []
-    monkeypatch.setattr(team, "validate", lambda *_: None)
-    monkeypatch.setattr(team, "submit", lambda *given: submitted.append(given))
+    monkeypatch.setattr(submitting, "validate", lambda *_: None)
+    monkeypatch.setattr(submitting, "submit", lambda *given: submitted.append(given))
     session = SimpleNamespace(api=SimpleNamespace(apply=applied.append, reference=lambda made: made))
     for block, of_stack in (("", ""), ("cr-1", ""), ("cr-2", "a group whose end the stack keeps")):
         ends, options = block and "2026-12-01T11:30:00Z", TrainOptions(scale=False)

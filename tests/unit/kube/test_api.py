@@ -341,9 +341,35 @@ def test_drift_hides_secret_values_and_reports_immutable_fields(play):
     invalid = refusal(422)
     cause = {"field": "data", "reason": "FieldValueForbidden", "message": "is immutable\nand long"}
     invalid.body = json.dumps({"reason": "Invalid", "message": "m", "details": {"causes": [cause]}})
-    assert drifted(play, live_object(), invalid) == ("ConfigMap ns/a", ("data: is immutable",))
+    assert drifted(play, live_object(), invalid, data={"a": "1"}) == ("ConfigMap ns/a", ("data: is immutable",))
     with pytest.raises(ApiError, match="a webhook"):
-        drifted(play, live_object(), refusal(403, "Forbidden", "a webhook denied it"))
+        drifted(play, live_object(), refusal(403, "Forbidden", "a webhook denied it"), data={"a": "1"})
+
+
+NAMED = {"f:spec": {"f:ports": {'k:{"name":"a"}': {"f:name": {}, "f:at": {}}}}}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "live", "fields", "is_asked"),
+    [
+        ({"x": {"y": 1}}, {"x": {"y": 1, "z": 2}, "w": 3}, {}, False),
+        ({"x": {"y": 1}}, {"x": {"y": 2}}, {}, True),
+        ({"x": {"y": None, "z": 1}}, {"x": {"z": 1}}, {}, False),
+        ({"x": "1000m"}, {"x": "1"}, {}, True),
+        ({"ports": [{"at": 1}]}, {"ports": [{"at": 1}]}, {}, False),
+        ({"ports": [{"at": 1}]}, {"ports": [{"at": 1, "end": 9}]}, {}, True),
+        ({"ports": [{"name": "a", "at": 1}]}, {"ports": [{"name": "a", "at": 1, "by": "server"}]}, NAMED, False),
+        ({"ports": [{"name": "a", "at": {}}]}, {"ports": [{"name": "a", "at": {"b": 1}}]}, NAMED, True),
+        ({"ports": [{"at": 1}]}, {"ports": [{"at": 1, "name": "a"}]}, NAMED, True),
+        ({"ports": [{"name": "a"}]}, {"ports": [{"name": "a"}, {"name": "b"}]}, NAMED, True),
+    ],
+)
+def test_object_that_surely_holds_its_manifest_is_not_dry_run(play, wanted, live, fields, is_asked):
+    managers = [{"manager": "trn", "apiVersion": "v1", "fieldsV1": fields}]
+    there = live_object(spec=live, metadata={"managedFields": managers})
+    api, client = play(CONFIG_MAPS, there, there)
+    drift.differences(api, {**CONFIG_MAP, "spec": wanted})
+    assert [method for method, _ in client.asked[1:]] == ["GET", *(["PATCH"] if is_asked else [])]
 
 
 def connected(path, server):

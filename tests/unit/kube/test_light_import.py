@@ -7,6 +7,10 @@ from trainium_eks.kube import light_import
 make, configuration, config = light_import.api_client()
 typed = [name for name in sys.modules if name.startswith(("kubernetes.client.models.", "kubernetes.client.api."))]
 assert not typed, typed[:3]
+assert not {"requests", "requests_oauthlib", "oauthlib", "dateutil.parser", "google.auth"} & sys.modules.keys()
+login = config.kube_config
+assert issubclass(login.oauthlib.oauth2.rfc6749.errors.InvalidClientIdError, Exception)
+assert type(login.OAuth2Session(client_id="us")) is sys.modules["requests_oauthlib"].OAuth2Session
 assert config.new_client_from_config and make(configuration=configuration())
 from kubernetes import client, watch
 from kubernetes.client.models import *

@@ -13,6 +13,20 @@ import trainium_eks
 
 ROOT = Path(__file__).resolve().parents[3]
 SDKS = ("components", "pulumi", "pulumi_aws")
+HELP = "from typer.testing import CliRunner; from trainium_eks.cli.app import app; CliRunner().invoke(app, '--help')"
+LIST_JOBS = (
+    "import trainium_eks.cli.jobs.jobs, trainium_eks.local.access; from trainium_eks.kube import light_import; "
+    "light_import.api_client()"
+)
+UNLISTED = (
+    "client.logs",
+    "jobs.submit",
+    "local.control_plane.pki",
+    "local.images",
+    "local.nodes",
+    "operate",
+    "plan.sdk",
+)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +35,16 @@ SDKS = ("components", "pulumi", "pulumi_aws")
         ("import trainium_eks", SDKS),
         ("from trainium_eks import fetched", SDKS),
         # The command line loads what a command needs when it runs.
-        ("import trainium_eks.cli.app", (*SDKS, "kubernetes", "pydantic", "rich.table", "trainium_eks.client.session")),
+        (
+            "import trainium_eks.cli.app",
+            (*SDKS, "http.client", "kubernetes", "pydantic", "rich.table", "trainium_eks.client.session", "yaml"),
+        ),
+        (HELP, (*SDKS, "pydantic", "pygments", "rich.markdown", "rich.traceback", "yaml")),
+        (LIST_JOBS, (*SDKS, "boto3", "cryptography", "requests", *(f"trainium_eks.{each}" for each in UNLISTED))),
+        (
+            "import trainium_eks.cli.jobs.logs",
+            (*SDKS, "cryptography", "trainium_eks.local.images", "trainium_eks.operate"),
+        ),
         # One component does not load what the others need.
         ("from trainium_eks import VolcanoStack", ("pulumi_aws.ec2", "pulumi_eks")),
     ],

@@ -15,6 +15,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError
 from moto import mock_aws
 from staging_servers import content_of, moto_server
+from trainium_workloads.stage import s3 as source_of_s3
 from trainium_workloads.stage.files import CopyInterruptedError
 from trainium_workloads.stage.s3 import S3, checksum_of
 
@@ -73,6 +74,24 @@ def test_object_uploaded_in_parts_has_no_checksum(s3, stage, tmp_path):
     assert "of 1 the source tells no checksum" in ended.message
 
 
+def test_server_that_shortens_ranges_leaves_no_hole(s3, tmp_path, monkeypatch):
+    client, _ = s3
+    monkeypatch.setattr(source_of_s3, "PIECE_BYTES", 10_000)
+    content = random.Random(4).randbytes(95_000)
+    client.put_object(Bucket=BUCKET, Key="big.bin", Body=content, ACL="public-read")
+    source = S3(f"s3://{BUCKET}/big.bin", 4)
+    (listed,) = source.list_files()
+    get = source._client.get_object
+
+    def get_less(**asked):
+        start, last = map(int, asked["Range"].removeprefix("bytes=").split("-"))
+        return get(**asked | {"Range": f"bytes={start}-{min(last, start + 3_999)}"})
+
+    monkeypatch.setattr(source._client, "get_object", get_less)
+    found = source.fetch(listed, tmp_path / "part")
+    assert ((tmp_path / "part").read_bytes() == content, found.measured[1]) == (True, found.checksum)
+
+
 def test_missing_or_forbidden_bucket_is_reported(s3, stage):
     for source, said in (
         ("s3://no-such-bucket/x/", "there is no bucket no-such-bucket"),
@@ -94,7 +113,7 @@ def test_cut_connection_resumes_and_a_changed_object_is_not_mixed(s3, stage, tmp
     while found is None:
         with contextlib.suppress(CopyInterruptedError):  # a small object is asked for again by the copier
             found = source.fetch(listed, tmp_path / "part")
-    assert found == f"md5:{hashlib.md5(old).hexdigest()}"
+    assert found.checksum == f"md5:{hashlib.md5(old).hexdigest()}"
     assert ((tmp_path / "part").read_bytes() == old, seen.cuts) == (True, 0)
     client.put_object(Bucket=BUCKET, Key="x/a.bin", Body=new, ACL="public-read")
     with pytest.raises(CopyInterruptedError, match="changed after it was listed"):

@@ -22,7 +22,8 @@ from trainium_eks.cli.shared.console import Console, show_sections, table
 from trainium_eks.cli.shared.durations import duration
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
 from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError, UsageError, as_typed
-from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.client.project import find_project
+from trainium_eks.client.stack_check import check_stack
 from trainium_eks.local.paths import Paths
 from trainium_eks.model.validation.problems import plural
 from trainium_eks.operate.acceptance import report

@@ -42,6 +42,8 @@ class _SearchByDefault(TyperGroup):
         return super().parse_args(ctx, ["search", *args] if is_search else args)
 
 
+_BEGINS = "asking EC2 for the block and its price"
+
 app = App(
     asks_cloud=False,
     cls=_SearchByDefault,
@@ -53,6 +55,7 @@ app = App(
 @app.command(
     short_help="Show what EC2 sells for a run; the default.",
     example="trn capacity search --type trn1.32xlarge --nodes 8 --hours 72 --by 2027-01-31",
+    begins="",
 )
 @_with_options
 def search(options: SearchOptions, *, cluster: ClusterOptions) -> None:
@@ -83,6 +86,7 @@ def search(options: SearchOptions, *, cluster: ClusterOptions) -> None:
 @app.command(
     short_help="Buy a Capacity Block for a group of the stack.",
     example="trn capacity buy cb-0123456789abcdef0 --group january --type trn1.32xlarge --nodes 8 --days 4",
+    begins=_BEGINS,
 )
 @_with_options
 def buy(options: BlockOptions, agree_usd: Agree = None, *, cluster: ClusterOptions) -> None:
@@ -97,7 +101,9 @@ def buy(options: BlockOptions, agree_usd: Agree = None, *, cluster: ClusterOptio
     _finish(purchase, options.group, agree_usd, cluster)
 
 
-@app.command(short_help="Extend the Capacity Block of a group.", example="trn capacity extend january --days 1")
+@app.command(
+    short_help="Extend the Capacity Block of a group.", example="trn capacity extend january --days 1", begins=_BEGINS
+)
 @_with_options
 def extend(
     group: Annotated[str, typer.Argument(help="Node group with the block.", show_default=False)],

@@ -14,7 +14,8 @@ from trainium_eks.cli.shared.console import show_sections
 from trainium_eks.cli.shared.report import counted, sections
 from trainium_eks.cli.shared.with_cluster_options import Directory, Json, NoColor, Stack
 from trainium_eks.client.failure import FAILED, WRONG_USAGE, UsageError
-from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.client.project import find_project
+from trainium_eks.client.stack_check import check_stack
 from trainium_eks.model.finding import Report, Status
 from trainium_eks.operate.preflight import run as preflight
 from trainium_eks.plan.graph import Graph
@@ -43,7 +44,9 @@ def check(stack: Stack = "", as_json: Json = False, no_color: NoColor = False, d
     """
     project = find_project(directory)
     check_stack(project, stack)
-    report = look(recording.record(project, stack), quiet=as_json)
+    with recording.spinner(f"Recording {stack}"):
+        graph = recording.record(project, stack)
+    report = look(graph, quiet=as_json)
     if as_json:
         output.write_json(report.to_json())
     else:

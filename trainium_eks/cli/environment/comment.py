@@ -14,7 +14,8 @@ from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, Stack, Stub
 from trainium_eks.cli.shared.programs import Programs, document
 from trainium_eks.client.failure import FAILED, UsageError
-from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.client.project import find_project
+from trainium_eks.client.stack_check import check_stack
 from trainium_eks.operate.review import review, scrubbing
 from trainium_eks.operate.review.comment import PLATFORMS, render
 from trainium_eks.operate.review.review import Refusal, Review
@@ -89,7 +90,8 @@ def _programs(
         return programs.Programs(programs.saved(before, stack), programs.saved(after, stack), "the base branch")
     project = find_project(directory)
     check_stack(project, stack)
-    return programs.recorded(project, stack, str(against), recording.load_assumptions(stub))
+    with recording.spinner(f"Recording {stack}, now and as of {against}"):
+        return programs.recorded(project, stack, str(against), recording.load_assumptions(stub))
 
 
 def _review(programs: Programs, stack: str, directory: Path | None, preflight: Path | None) -> Review:

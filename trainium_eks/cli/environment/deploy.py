@@ -22,7 +22,8 @@ from trainium_eks.cli.shared import recording
 from trainium_eks.cli.shared.command import RUNS_HERE, App
 from trainium_eks.cli.shared.options import Directory, Stack
 from trainium_eks.client.failure import CommandError, UsageError
-from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.client.project import find_project
+from trainium_eks.client.stack_check import check_stack
 from trainium_eks.operate.denied_calls import find_denied_calls, format_denied_calls
 from trainium_eks.plan import cost
 from trainium_eks.plan.graph import Graph

@@ -1,6 +1,5 @@
 """``trn doctor``: the checks and faults of a stack or a job, the pages of faults and alerts, and the firing alerts."""
 
-import sys
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -17,7 +16,7 @@ from trainium_eks.cli.shared.report import counted, sections
 from trainium_eks.cli.shared.with_cluster_options import with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, UsageError, as_typed
-from trainium_eks.client.notices import notice
+from trainium_eks.client.notices import begin, notice
 from trainium_eks.diagnose.diagnosis import UNREAD
 from trainium_eks.model.finding import Report, Status
 from trainium_eks.model.validation.problems import nearest, plural
@@ -29,7 +28,7 @@ from trainium_eks.operate.verify.verify import HEADINGS
 app = App()
 
 
-@app.command(example="trn doctor bert-tiny")
+@app.command(example="trn doctor bert-tiny", begins="")
 @with_cluster_options
 def doctor(
     name: Annotated[
@@ -63,8 +62,7 @@ def doctor(
 
 def _examined(cluster: ClusterOptions, name: str, wait: float, *, everything: bool) -> Report:
     """Show the findings, after the last repetition."""
-    if sys.stderr.isatty():
-        notice(f"reading {name or cluster.stack or 'the stack'} and its cluster")
+    begin(f"reading {name or cluster.stack or 'the stack'} and its cluster")
     report = examine.until_well(lambda: examine.diagnosis(cluster, name), wait, notice)
     if cluster.as_json:
         output.write_json(report.to_json())

@@ -29,7 +29,7 @@ COMMAND_WIDTH = 72
 """Columns after which a command continues in the next line."""
 
 
-@app.command(example="trn orphans --stack dev")
+@app.command(example="trn orphans --stack dev", begins="asking AWS what the stack left in the account")
 def orphans(
     stack: Stack = "",
     state: Annotated[

@@ -15,7 +15,8 @@ from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack, Stub
 from trainium_eks.client.failure import FAILED, CommandError, UsageError, complain
-from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.client.project import find_project
+from trainium_eks.client.stack_check import check_stack
 
 if TYPE_CHECKING:
     from trainium_eks.cli.shared.plan_report import Plan

@@ -21,10 +21,9 @@ from trainium_eks.client import reading
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import INTERRUPTED, CommandError, as_typed
 from trainium_eks.client.notices import notice
-from trainium_eks.client.sagemaker import ListedJobs
+from trainium_eks.client.sagemaker_list import LISTED_DAYS, ListedJobs
 from trainium_eks.client.session import Session, open_session
 from trainium_eks.jobs.observed.watched import WatchedJob
-from trainium_eks.jobs.sagemaker.service import LISTED_DAYS
 from trainium_eks.jobs.watch.steps import Progress
 from trainium_eks.kube.errors import ClusterError
 

@@ -25,7 +25,6 @@ from trainium_eks.client.session import Session, open_session
 from trainium_eks.diagnose.cluster_state import TEAM_KINDS
 from trainium_eks.diagnose.reason import Cause, Reason
 from trainium_eks.jobs.observed.free_capacity import name_some
-from trainium_eks.jobs.submit import planning
 from trainium_eks.jobs.watch.endings import first_failure
 from trainium_eks.jobs.watch.idleness import GroupUse, uses
 from trainium_eks.jobs.watch.steps import Progress
@@ -289,7 +288,7 @@ def _environment(session: Session, cluster: ClusterOptions) -> None:
     outputs = session.outputs
     kinds = [(TEAM_KINDS[kind], kind) for kind in ("Node", "Pod", "Queue")]
     nodes, pods, queues = map(readable, list_kinds(session.api, kinds))
-    found = uses(outputs.node_groups, nodes or (), pods=pods, queues=queues, catalogue=planning.catalogue(outputs))
+    found = uses(outputs.node_groups, nodes or (), pods=pods, queues=queues, catalogue=outputs.catalogue)
     hourly = sum(each.hourly_usd or 0.0 for each in found) + (outputs.other_hourly_usd or 0.0)
     unpriced = [each.group.instance_type for each in found if each.hourly_usd is None]
     # Stacks of an earlier release do not say what everything but the accelerator groups costs.

@@ -14,7 +14,7 @@ import yaml
 from trainium_eks.cli.shared import output
 from trainium_eks.cli.shared.durations import duration
 from trainium_eks.cli.shared.log_lines import explain, follow_log
-from trainium_eks.client import submitting, torchx
+from trainium_eks.client import torchx
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, as_typed
 from trainium_eks.client.logs import LogOptions
@@ -23,13 +23,13 @@ from trainium_eks.client.sagemaker import ManagedJob
 from trainium_eks.client.sagemaker_target import SageMakerTarget
 from trainium_eks.client.team import Job, Team, open_team
 from trainium_eks.jobs.objects import volcano_job
+from trainium_eks.jobs.objects.environment import CHECKPOINT_SECONDS, checkpoint_seconds
 from trainium_eks.jobs.objects.job import TrainingJob
 from trainium_eks.jobs.objects.options import TrainOptions
-from trainium_eks.jobs.observed.job_snapshot import FAILURES
+from trainium_eks.jobs.observed.job_snapshot import FAILURES, SUCCEEDED
 from trainium_eks.jobs.sagemaker.job import SageMakerJob
 from trainium_eks.jobs.sagemaker.request import launch_script, training_request
 from trainium_eks.jobs.submit.requests import Submission
-from trainium_eks.jobs.submit.saving import VARIABLE, interval_seconds
 from trainium_eks.model.sizing.goodput import Goodput
 from trainium_eks.model.validation.problems import describe
 
@@ -93,7 +93,7 @@ def _follow(
         say(f"The job {job.name} is {state}.{f' {reason}' if reason else ''}")
         if team is not None and state in FAILURES:
             explain(team, job.state(), cluster)
-    return 0 if state in ("", submitting.SUCCEEDED) else FAILED
+    return 0 if state in ("", SUCCEEDED) else FAILED
 
 
 def _show(submission: Submission, cluster: ClusterOptions) -> None:
@@ -132,7 +132,7 @@ def _document(job: TrainingJob, state: str) -> dict[str, Any]:
         "launcher": job.launcher,
         "output": job.output,
         "cacheKey": job.cache.key if job.cache else None,
-        "checkpointSeconds": interval_seconds(job.env),
+        "checkpointSeconds": checkpoint_seconds(job.env),
         "state": state or None,
     }
 
@@ -158,7 +158,7 @@ def _saving(proposed: Goodput) -> str:
     between = f", a fault every {duration(mean)}" if math.isfinite(mean) else ""
     takes = duration(run.save_seconds) if run.save_seconds >= 1 else "less than a second"
     return (
-        f"every {duration(proposed.interval_seconds)} ({VARIABLE}); each takes {takes}{between}: "
+        f"every {duration(proposed.interval_seconds)} ({CHECKPOINT_SECONDS}); each takes {takes}{between}: "
         f"{100 * proposed.useful_fraction:.1f} % of the time is useful."
     )
 

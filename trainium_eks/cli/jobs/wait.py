@@ -9,8 +9,8 @@ from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.with_cluster_options import Job, with_cluster_options
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, CommandError, UsageError
-from trainium_eks.client.submitting import SUCCEEDED
 from trainium_eks.client.team import open_team
+from trainium_eks.jobs.observed.job_snapshot import SUCCEEDED
 from trainium_eks.jobs.watch.log_lines import seconds
 
 app = App()

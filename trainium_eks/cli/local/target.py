@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from trainium_eks.client.failure import UsageError
-from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.client.project import find_project
+from trainium_eks.client.stack_check import check_stack
 from trainium_eks.local.paths import Paths
 
 

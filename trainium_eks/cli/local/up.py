@@ -14,7 +14,8 @@ from trainium_eks.cli.shared.command import App
 from trainium_eks.cli.shared.options import Directory, NoColor, Stack
 from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED, CommandError, UsageError
-from trainium_eks.client.project import check_stack, find_project
+from trainium_eks.client.project import find_project
+from trainium_eks.client.stack_check import check_stack
 from trainium_eks.local import deployment
 from trainium_eks.local.deployment import UpFailedError
 from trainium_eks.model.finding import Report

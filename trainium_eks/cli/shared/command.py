@@ -1,5 +1,6 @@
 """Base of all commands: the choice of the stack, its display, and the example in the help."""
 
+import contextlib
 import importlib
 import os
 from collections.abc import Callable, Mapping
@@ -11,7 +12,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from trainium_eks.cli import notice_of_loading
 from trainium_eks.client.failure import CommandError
+from trainium_eks.client.notices import begin
 from trainium_eks.client.project import find_project
+from trainium_eks.late_import import imported_late
 from trainium_eks.local.paths import Paths
 
 STACK_VARIABLE = "TRN_STACK"
@@ -24,6 +27,13 @@ EXIT_CODES = (
     "Exit codes: 0 all is well; 1 something was found, or failed; 2 wrong usage, or something that the command needs "
     "is missing (a tool, credentials, a stack); 130 interrupted."
 )
+
+
+def _load_help() -> None:
+    """Import typer's help, without the modules that it has for the Markdown and tracebacks of others."""
+    # Where another version of typer uses them at its import, it imports itself again, with them.
+    with contextlib.suppress(Exception), imported_late("rich.markdown", "rich.traceback"):
+        importlib.import_module("typer.rich_utils")
 
 
 class Entry(NamedTuple):
@@ -55,6 +65,11 @@ class LazyGroup(TyperGroup):
         name, found, rest = super().resolve_command(ctx, args)
         return name, self.load(name) if name and found else None, rest
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        _load_help()
+        super().format_help(ctx, formatter)
+
     def load(self, name: str) -> Any:
         """Return a command, imported."""
         if name not in self._imported:
@@ -76,10 +91,12 @@ class App(typer.Typer):
         self._asks_cloud = asks_cloud
 
     def command(  # type: ignore[override]
-        self, name: str | None = None, *, example: str, **options: Any
+        self, name: str | None = None, *, example: str, begins: str | None = None, **options: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Return typer's decorator of a command, whose help ends with an example."""
-        kind = type("Command", (_Command,), {"otherwise": self._otherwise, "asks_cloud": self._asks_cloud})
+        """Return typer's decorator of a command, whose help ends with an example. ``begins`` says at a terminal what
+        takes seconds at first; None where it reads the stack's outputs or is quick, empty where it says that itself."""
+        facts = {"otherwise": self._otherwise, "asks_cloud": self._asks_cloud, "begins": begins}
+        kind = type("Command", (_Command,), facts)
         epilog = f"Example: {example}"
         return super().command(name, cls=kind, epilog=epilog, **options)
 
@@ -89,6 +106,12 @@ class _Command(TyperCommand):
 
     otherwise = "dev"
     asks_cloud = True
+    begins: str | None = None
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        _load_help()
+        super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
         """Choose the stack, say on standard error which it is and why, and run the command."""
@@ -100,6 +123,8 @@ class _Command(TyperCommand):
             ctx.obj = why
             if not given.get("as_json"):
                 typer.echo(f"Stack {given['stack']} ({why})", err=True)
+        reads = f"reading {given.get('stack') or 'the stack'} and its cluster" if "outputs" in given else ""
+        begin(reads if self.begins is None else self.begins)
         return super().invoke(ctx)
 
 

@@ -10,9 +10,8 @@ from trainium_eks.client.cluster_options import ClusterOptions
 from trainium_eks.client.failure import FAILED, INTERRUPTED
 from trainium_eks.client.logs import JobLog, PodLine, first_failed
 from trainium_eks.client.notices import notice, say
-from trainium_eks.client.submitting import SUCCEEDED
 from trainium_eks.client.team import Team
-from trainium_eks.jobs.observed.job_snapshot import FAILURES
+from trainium_eks.jobs.observed.job_snapshot import FAILURES, SUCCEEDED
 from trainium_eks.jobs.observed.watched import WatchedJob
 
 _COLORS = (36, 33, 35, 32, 34, 96, 93, 95)

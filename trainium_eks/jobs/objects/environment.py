@@ -1,8 +1,14 @@
 """Environment variables of a job's containers, by the devices of its nodes. Each variable has its source next to it."""
 
+from collections.abc import Mapping
+
 from trainium_eks.jobs.objects import capacity_block
 from trainium_eks.jobs.objects.job import DATA, TrainingJob
+from trainium_eks.kube.pod_text import number
 from trainium_eks.model.catalogue.backends import device_environment
+
+CHECKPOINT_SECONDS = "TRN_CHECKPOINT_SECONDS"
+"""Environment variable: training between two checkpoints, seconds. The library's trainings take it as default."""
 
 _ULTRASERVER_MARGIN_SECONDS = 4200
 """How long before the end of a Capacity Block of UltraServers a training stops: EC2 begins to end its instances 60
@@ -18,6 +24,12 @@ def environment(job: TrainingJob) -> dict[str, str]:
         # torchrun ends processes 30 s after SIGTERM, whatever the pod's grace period (pytorch #119856; since 2.12).
         found["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = str(max(job.grace_seconds - 10, 1))
     return {**found, **job.env}
+
+
+def checkpoint_seconds(env: Mapping[str, str]) -> float | None:
+    """Return the interval in a job's variables; None without one, or for a value that is no number of seconds."""
+    found = number(env.get(CHECKPOINT_SECONDS))
+    return found if found is not None and found >= 0 else None
 
 
 def _precision(job: TrainingJob) -> dict[str, str]:

@@ -11,6 +11,9 @@ from trainium_eks.model.outputs import NodeGroupOutput
 ENDED = ("Completed", "Failed", "Aborted", "Terminated")
 """Phases of a Volcano job in which it stays (its ``pkg/apis/batch/v1alpha1``)."""
 
+SUCCEEDED = "Completed"
+"""State of a job after all its ranks have ended well."""
+
 FAILURES = ("Failed", "Terminated")
 """The phases of a failed job: ``Terminated`` follows an error that no restart can mend, such as a missing script. A
 person has aborted an ``Aborted`` one."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from trainium_eks.jobs.objects import resources
+from trainium_eks.jobs.objects.environment import CHECKPOINT_SECONDS
 from trainium_eks.jobs.objects.job import DATA, PRECISIONS, TrainingJob
 from trainium_eks.jobs.objects.options import TrainOptions
 from trainium_eks.jobs.objects.token_reference import TOKEN_VARIABLES, TRACKING_TOKENS
@@ -82,9 +83,7 @@ def plan(
     if where is None:
         fix = "`sageMaker: {}` in the stack's config makes role, network and bucket; docs/sagemaker.md"
         return (Problem("--on", "the stack has no SageMaker training jobs", fix, value="sagemaker"),)
-    types = {
-        each.sagemaker_name: each for each in planning.catalogue(outputs).values() if each.sagemaker_name is not None
-    }
+    types = {each.sagemaker_name: each for each in outputs.catalogue.values() if each.sagemaker_name is not None}
     wanted = request.instance_type or (outputs.node_groups[0].instance_type if outputs.node_groups else "")
     name = wanted if wanted.startswith(PREFIX) else f"{PREFIX}{wanted}"
     if name not in types:
@@ -108,7 +107,7 @@ def _gang(
     ranks = request.ranks_per_node
     variables = saving.variables(request, None)
     if request.spot:
-        variables = {saving.VARIABLE: f"{SPOT_CHECKPOINT_SECONDS:g}", **variables}
+        variables = {CHECKPOINT_SECONDS: f"{SPOT_CHECKPOINT_SECONDS:g}", **variables}
     return TrainingJob(
         name=f"{namespace.name}-{app}-{unique}",
         app=app,

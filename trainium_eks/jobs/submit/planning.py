@@ -15,8 +15,7 @@ from trainium_eks.jobs.submit.examples import example_of
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Submission
 from trainium_eks.model import node_labels
 from trainium_eks.model.catalogue.backends import backend_of
-from trainium_eks.model.catalogue.instance_entries import with_entries
-from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue, InstanceType, near
+from trainium_eks.model.catalogue.instances import InstanceType, near
 from trainium_eks.model.outputs import NamespaceOutput, NodeGroupOutput, StackOutputs
 from trainium_eks.model.validation.problems import Problem, Severity, nearest
 
@@ -40,15 +39,10 @@ _NOT_OF_THE_GRAPHS = frozenset(
 graphs of the whole training."""
 
 
-def catalogue(outputs: StackOutputs) -> Catalogue:
-    """Return the types of a stack: the catalogue, with the additions of its config."""
-    return with_entries(CATALOGUE, outputs.instance_types) if outputs.instance_types else CATALOGUE
-
-
 def topology_labels(outputs: StackOutputs) -> tuple[str, ...]:
     """Return the node labels that become HyperNodes in a stack, the widest first."""
     types = (group.instance_type for group in outputs.node_groups)
-    return node_labels.topology_labels(types, catalogue(outputs))
+    return node_labels.topology_labels(types, outputs.catalogue)
 
 
 def find_group(
@@ -83,7 +77,7 @@ def plan(
     group = find_group(outputs, request.group, request.instance_type)
     if not isinstance(group, NodeGroupOutput):
         return group
-    instance = catalogue(outputs)[group.instance_type]
+    instance = outputs.catalogue[group.instance_type]
     job = _job(request, outputs, namespace, facts, group, instance)
     found = refusals.problems(request, job, group, outputs, namespace, facts)
     refused = any(problem.severity is Severity.REFUSE for problem in found)

@@ -1,19 +1,16 @@
 """Proposed interval of a job's checkpoints, from its nodes, the stack's file system and the size of its state."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from trainium_eks.jobs.objects.environment import CHECKPOINT_SECONDS
 from trainium_eks.jobs.submit.examples import example_of
 from trainium_eks.jobs.submit.requests import JobRequest
-from trainium_eks.kube.pod_text import number
 from trainium_eks.model.catalogue.instances import InstanceType
 from trainium_eks.model.outputs import NamespaceOutput, StackOutputs
 from trainium_eks.model.sizing import goodput
 from trainium_eks.model.sizing.goodput import Goodput
 from trainium_eks.model.validation.problems import Problem
-
-VARIABLE = "TRN_CHECKPOINT_SECONDS"
-"""Environment variable: training between two checkpoints, seconds. The library's trainings take it as default."""
 
 
 def propose(
@@ -24,7 +21,7 @@ def propose(
     file system's write speed."""
     volume = outputs.shared_volume
     megabytes = volume.write_megabytes_per_second if volume else None
-    asked = request.checkpoint_seconds is not None or VARIABLE in request.variables
+    asked = request.checkpoint_seconds is not None or CHECKPOINT_SECONDS in request.variables
     if (
         asked
         or request.run_kind != "train"
@@ -54,13 +51,7 @@ def state_gigabytes(request: JobRequest, outputs: StackOutputs) -> float:
 def variables(request: JobRequest, proposed: Goodput | None) -> dict[str, str]:
     """Return the environment variables about saving for the job's processes."""
     seconds = proposed.interval_seconds if proposed else request.checkpoint_seconds
-    return {} if seconds is None else {VARIABLE: f"{seconds:.12g}"}
-
-
-def interval_seconds(env: Mapping[str, str]) -> float | None:
-    """Return the interval in a job's variables; None without one, or for a value that is no number of seconds."""
-    found = number(env.get(VARIABLE))
-    return found if found is not None and found >= 0 else None
+    return {} if seconds is None else {CHECKPOINT_SECONDS: f"{seconds:.12g}"}
 
 
 def problems(request: JobRequest) -> Iterator[Problem]:

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainium_eks.jobs.objects.environment import checkpoint_seconds
 from trainium_eks.jobs.observed.watched import WatchedJob
-from trainium_eks.jobs.submit.planning import catalogue
-from trainium_eks.jobs.submit.saving import interval_seconds
 from trainium_eks.jobs.watch.steps import Progress
 from trainium_eks.kube.cluster import Object, moment
 from trainium_eks.model.catalogue.instances import INSTANCE_TYPE_LABEL
@@ -54,7 +53,7 @@ def measure_job(
     useful = progress.last.number * progress.seconds_per_step / seconds
     if useful > 1:
         return None  # it went on from checkpoints that were there before it
-    interval = interval_seconds(_environment(pods[0]))
+    interval = checkpoint_seconds(_environment(pods[0]))
     better = _better(job, pods[0], progress, outputs)
     same = interval and better and 1 / WORTH_A_CHANGE <= better / interval <= WORTH_A_CHANGE
     return JobFigures(useful, progress.save_seconds, interval, None if same or not interval else better)
@@ -71,7 +70,7 @@ def _begun(job: WatchedJob) -> float:
 def _better(job: WatchedJob, pod: Object, progress: Progress, outputs: StackOutputs) -> float | None:
     if progress.save_seconds is None:
         return None
-    instance = catalogue(outputs).get((pod["spec"].get("nodeSelector") or {}).get(INSTANCE_TYPE_LABEL, ""))
+    instance = outputs.catalogue.get((pod["spec"].get("nodeSelector") or {}).get(INSTANCE_TYPE_LABEL, ""))
     accelerator = instance.accelerator if instance else ""
     rate = goodput.failure_rate(accelerator, outputs.training.failures_per_node_year)
     between = goodput.seconds_between_faults(job.nodes, rate.per_node_year)

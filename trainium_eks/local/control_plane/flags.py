@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainium_eks.local.control_plane import kubelet, pki, programs
+from trainium_eks.local.control_plane import credentials, kubelet, programs
 from trainium_eks.local.paths import Paths
 
 HOST = "127.0.0.1"
@@ -55,7 +55,11 @@ def commands(
         "kwok": _KWOK,
     }
     for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
-        arguments[name] = [f"--kubeconfig={pki.kubeconfig(paths, name)}", f"--master={server}", *arguments[name]]
+        arguments[name] = [
+            f"--kubeconfig={credentials.kubeconfig(paths, name)}",
+            f"--master={server}",
+            *arguments[name],
+        ]
     made = {name: [str(binaries[name]), *flags] for name, flags in arguments.items()}
     isolation = os.environ.get(programs.ISOLATION_VARIABLE) or "auto"
     listen = f"{HOST}:{ports[kubelet.PORT]}"
@@ -89,28 +93,28 @@ def _etcd(paths: Paths, ports: Mapping[str, int]) -> list[str]:
 def _api_server(paths: Paths, ports: Mapping[str, int], service_range: str) -> list[str]:
     return [
         f"--etcd-servers=https://{HOST}:{ports['etcd']}",
-        f"--etcd-cafile={pki.certificate(paths, 'etcd-ca')}",
-        f"--etcd-certfile={pki.certificate(paths, 'etcd-client')}",
-        f"--etcd-keyfile={pki.key(paths, 'etcd-client')}",
+        f"--etcd-cafile={credentials.certificate(paths, 'etcd-ca')}",
+        f"--etcd-certfile={credentials.certificate(paths, 'etcd-client')}",
+        f"--etcd-keyfile={credentials.key(paths, 'etcd-client')}",
         f"--bind-address={HOST}",
         f"--advertise-address={HOST}",
         f"--secure-port={ports['kube-apiserver']}",
-        f"--tls-cert-file={pki.certificate(paths, 'kube-apiserver')}",
-        f"--tls-private-key-file={pki.key(paths, 'kube-apiserver')}",
-        f"--client-ca-file={pki.certificate(paths, 'ca')}",
+        f"--tls-cert-file={credentials.certificate(paths, 'kube-apiserver')}",
+        f"--tls-private-key-file={credentials.key(paths, 'kube-apiserver')}",
+        f"--client-ca-file={credentials.certificate(paths, 'ca')}",
         "--authorization-mode=Node,RBAC",
         f"--enable-admission-plugins={','.join(ADMISSION_PLUGINS)}",
         "--allow-privileged=true",  # as EKS: drivers' and device plugins' pods are
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-        f"--service-account-key-file={pki.certificate(paths, pki.SERVICE_ACCOUNT)}",
-        f"--service-account-signing-key-file={pki.key(paths, pki.SERVICE_ACCOUNT)}",
+        f"--service-account-key-file={credentials.certificate(paths, credentials.SERVICE_ACCOUNT)}",
+        f"--service-account-signing-key-file={credentials.key(paths, credentials.SERVICE_ACCOUNT)}",
         f"--service-cluster-ip-range={service_range}",
         # One server replaces all kubelets: no node has a separate port.
         f"--kubelet-preferred-address-types={kubelet.ADDRESS_TYPE}",
         f"--kubelet-port={ports[kubelet.PORT]}",
-        f"--kubelet-certificate-authority={pki.certificate(paths, 'ca')}",
-        f"--kubelet-client-certificate={pki.certificate(paths, kubelet.CLIENT)}",
-        f"--kubelet-client-key={pki.key(paths, kubelet.CLIENT)}",
+        f"--kubelet-certificate-authority={credentials.certificate(paths, 'ca')}",
+        f"--kubelet-client-certificate={credentials.certificate(paths, kubelet.CLIENT)}",
+        f"--kubelet-client-key={credentials.key(paths, kubelet.CLIENT)}",
         # Endpoints of the service `kubernetes` must not be loopback addresses, and no pod is there to use them.
         "--endpoint-reconciler-type=none",
         # How long `down` may take: open watches are cut.
@@ -122,10 +126,10 @@ def _api_server(paths: Paths, ports: Mapping[str, int], service_range: str) -> l
 def _controller_manager(paths: Paths) -> list[str]:
     return [
         "--controllers=*",
-        f"--root-ca-file={pki.certificate(paths, 'ca')}",
-        f"--service-account-private-key-file={pki.key(paths, pki.SERVICE_ACCOUNT)}",
-        f"--cluster-signing-cert-file={pki.certificate(paths, 'ca')}",
-        f"--cluster-signing-key-file={pki.key(paths, 'ca')}",
+        f"--root-ca-file={credentials.certificate(paths, 'ca')}",
+        f"--service-account-private-key-file={credentials.key(paths, credentials.SERVICE_ACCOUNT)}",
+        f"--cluster-signing-cert-file={credentials.certificate(paths, 'ca')}",
+        f"--cluster-signing-key-file={credentials.key(paths, 'ca')}",
         # Three of kwok's lease renewals may be late on a busy machine before a node counts as lost.
         "--node-monitor-grace-period=120s",
         # 1,000 nodes' DaemonSet pods at the default of 20 a second would take minutes.

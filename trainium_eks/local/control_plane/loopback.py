@@ -8,7 +8,7 @@ import urllib.request
 from typing import Any
 
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.control_plane import pki
+from trainium_eks.local.control_plane import credentials
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.paths import Paths
 
@@ -23,8 +23,10 @@ class Loopback:
 
     def __init__(self, paths: Paths, port: int) -> None:
         self._port = port
-        self._tls = ssl.create_default_context(cafile=str(pki.certificate(paths, "ca")))
-        self._tls.load_cert_chain(pki.certificate(paths, pki.ADMINISTRATOR), pki.key(paths, pki.ADMINISTRATOR))
+        self._tls = ssl.create_default_context(cafile=str(credentials.certificate(paths, "ca")))
+        self._tls.load_cert_chain(
+            credentials.certificate(paths, credentials.ADMINISTRATOR), credentials.key(paths, credentials.ADMINISTRATOR)
+        )
 
     def has(self, path: str) -> bool:
         """Return whether a path is answered with success; False when the API server cannot be reached."""

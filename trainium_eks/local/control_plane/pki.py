@@ -4,7 +4,6 @@ Two authorities, as in a cluster made by kubeadm: clients of the API server are 
 Keys are on the curve P-256, which takes milliseconds; RSA would be a tenth of the start-up.
 """
 
-import base64
 import ipaddress
 import json
 import shutil
@@ -20,19 +19,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from trainium_eks import whole_file
-from trainium_eks.local.control_plane import kubelet
+from trainium_eks.local.control_plane import credentials, kubelet
+from trainium_eks.local.control_plane.credentials import ADMINISTRATOR, SERVICE_ACCOUNT, certificate, key, kubeconfig
 from trainium_eks.local.control_plane.processes import write_json, writing
 from trainium_eks.local.network import network
 from trainium_eks.local.paths import Paths
-from trainium_eks.model.kubeconfig import document
 
 VALID = timedelta(days=365)
 RENEWED_BEFORE = timedelta(days=7)
 """A certificate that expires sooner is replaced at the next start."""
-
-ADMINISTRATOR = "admin"
-SERVICE_ACCOUNT = "service-account"
-"""Certificate and key by which the API server knows the tokens of service accounts."""
 
 
 @dataclass(frozen=True)
@@ -98,26 +93,6 @@ def _all(service_range: str) -> tuple[Certificate, ...]:
     )
 
 
-def certificate(paths: Paths, name: str) -> Path:
-    """Return the file of a certificate, such as ``ca``, ``kube-apiserver``, ``admin`` or ``service-account``."""
-    return paths.pki / f"{name}.crt"
-
-
-def key(paths: Paths, name: str) -> Path:
-    """Return the file of the private key of a certificate."""
-    return paths.pki / f"{name}.key"
-
-
-def kubeconfig(paths: Paths, client: str) -> Path:
-    """Return the kubeconfig of a client; people use the administrator's."""
-    return paths.kubeconfig if client == ADMINISTRATOR else paths.pki / f"{client}.kubeconfig"
-
-
-def certificate_authority_data(paths: Paths) -> str:
-    """Return the authority's certificate as kubeconfigs and webhook configurations hold it: PEM in base64."""
-    return _base64(certificate(paths, "ca"))
-
-
 def ensure(paths: Paths, service_range: str) -> bool:
     """Make all certificates anew if any is missing, unreadable, about to expire or of another authority.
 
@@ -151,7 +126,9 @@ def write_kubeconfigs(paths: Paths, server: str) -> None:
     """Write the kubeconfigs of the API server's clients; raise ClusterError where the directory cannot be written."""
     for each in _WITH_KUBECONFIG:
         user = f"trn-{paths.root.name}" if each.name == ADMINISTRATOR else each.user
-        _write_kubeconfig(paths, kubeconfig(paths, each.name), server, each.name, user)
+        file = kubeconfig(paths, each.name)
+        with writing(file):
+            write_json(file, credentials.kubeconfig_document(paths, server, each.name, user))
 
 
 def researcher_kubeconfig(paths: Paths, namespace: str, groups: Sequence[str], server: str) -> Path:
@@ -159,11 +136,12 @@ def researcher_kubeconfig(paths: Paths, namespace: str, groups: Sequence[str], s
 
     A certificate that can be used is kept. Raise ClusterError where the directory cannot be written.
     """
-    # X.509 limits a common name to 64 characters; what matters is the group.
-    wanted = Certificate(f"researcher-{namespace}", f"researcher@{namespace}"[:64], groups=tuple(groups))
+    wanted = Certificate(*credentials.researcher_names(namespace), groups=tuple(groups))
     _keep(paths, wanted)
-    file = paths.kubeconfig_of(namespace)
-    _write_kubeconfig(paths, file, server, wanted.name, wanted.user, namespace)
+    made, file = _load(paths.pki, wanted.name)[0], paths.kubeconfig_of(namespace)
+    valid = (made.not_valid_before_utc.isoformat(), (made.not_valid_after_utc - RENEWED_BEFORE).isoformat())
+    with writing(file):
+        write_json(file, credentials.researcher(paths, server, namespace, groups, valid))
     return file
 
 
@@ -247,18 +225,3 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
-
-
-def _write_kubeconfig(paths: Paths, file: Path, server: str, client: str, user: str, namespace: str = "") -> None:
-    """Write a kubeconfig with the certificate and key of a client; its context is in the namespace."""
-    with writing(file):
-        credentials = {
-            "client-certificate-data": _base64(certificate(paths, client)),
-            "client-key-data": _base64(key(paths, client)),
-        }
-        cluster, authority = f"trn-{paths.root.name}", certificate_authority_data(paths)
-        write_json(file, document(cluster, server, authority, user, credentials, namespace=namespace))
-
-
-def _base64(file: Path) -> str:
-    return base64.b64encode(file.read_bytes()).decode()

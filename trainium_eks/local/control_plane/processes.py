@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -234,9 +235,13 @@ def write_json(file: Path, data: Mapping[str, Any], mode: int = 0o600) -> None:
 
 def _found(paths: Paths) -> list[tuple[Running, psutil.Process]]:
     found = []
-    for process in psutil.process_iter():
+    for pid in psutil.pids():
         try:
-            # The cheap check first; a zombie has no command line.
+            # The cheap checks first: psutil asks much of each process. A zombie has no command line.
+            line = Path(f"/proc/{pid}/cmdline")
+            if sys.platform == "linux" and os.fsencode(paths.root) not in line.read_bytes():
+                continue
+            process = psutil.Process(pid)
             command = process.cmdline()
             name = Path(command[0]).name if command else ""
             if name not in NAMES or not _belongs(command, name, paths.root) or not _is_mine(process):

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.control_plane import pki
-from trainium_eks.local.control_plane.control_plane import ControlPlane
+from trainium_eks.local.control_plane import credentials
+from trainium_eks.local.control_plane.flags import HOST
+from trainium_eks.local.control_plane.loopback import Loopback
+from trainium_eks.local.control_plane.ports import Settings
 from trainium_eks.local.paths import Paths
 
 _ROLE_BINDINGS = "/apis/rbac.authorization.k8s.io/v1/rolebindings"
@@ -21,14 +23,20 @@ def kubeconfig(paths: Paths, namespace: str) -> Path:
 
     A namespace without a group that has a role there has no researcher.
     """
-    plane = ControlPlane(paths, {})
-    teams = _groups(plane.get(_ROLE_BINDINGS))
+    port = Settings.load(paths).ports["kube-apiserver"]
+    teams = _groups(Loopback(paths, port).get(_ROLE_BINDINGS))
     if namespace not in teams:
         raise LocalCloudError(
             f"{namespace!r} is not a team's namespace: no RoleBinding in it is for a group; "
             f"teams: {', '.join(sorted(teams)) or 'none'}"
         )
-    return pki.researcher_kubeconfig(paths, namespace, sorted(teams[namespace]), plane.server)
+    groups, server = sorted(teams[namespace]), f"https://{HOST}:{port}"
+    if credentials.is_current(paths, server, namespace, groups):
+        return paths.kubeconfig_of(namespace)
+    # Imported here: the package cryptography takes as long to import as the whole request.
+    from trainium_eks.local.control_plane import pki
+
+    return pki.researcher_kubeconfig(paths, namespace, groups, server)
 
 
 def _groups(bindings: Mapping[str, Any]) -> dict[str, set[str]]:

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from trainium_eks import fetched
 from trainium_eks.kube.errors import ClusterError
-from trainium_eks.local import paths as places
 from trainium_eks.local.changes import LocalCloudError
 from trainium_eks.local.releases.helm_cli import HelmCli, HelmError, HelmTimeoutError
 from trainium_eks.local.releases.release_inputs import REPOSITORY_FLAGS, ReleaseInputs
@@ -74,7 +74,7 @@ class Charts:
         self._project = project
         self._environment = environment
         self._given = environment.get(VARIABLE, "")
-        self._cache = places.cache(environment) / "charts"
+        self._cache = fetched.cache(environment) / "charts"
         self._hosts: dict[str, _Host] = {}
 
     def find(self, wanted: ReleaseInputs) -> FoundChart | Missing:

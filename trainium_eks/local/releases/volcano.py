@@ -19,7 +19,7 @@ import psutil
 from trainium_eks.kube.api import Api, ApiError, ObjectReference
 from trainium_eks.local import toolchain
 from trainium_eks.local.changes import LocalCloudError
-from trainium_eks.local.control_plane import pki, processes
+from trainium_eks.local.control_plane import credentials, pki, processes
 from trainium_eks.local.control_plane.flags import HOST
 from trainium_eks.local.control_plane.loopback import is_healthy
 from trainium_eks.local.control_plane.ports import Settings
@@ -117,7 +117,7 @@ class Volcano:
         if not self._programs:
             return {}
         url = f"https://{HOST}:{Settings.load(self._paths).ports[WEBHOOK_MANAGER]}"
-        authority = pki.certificate_authority_data(self._paths)
+        authority = credentials.certificate_authority_data(self._paths)
         return {f"{namespace}/{release}-admission-service": {"url": url, "caBundle": authority}}
 
     def run(self, release: str, manifest: str) -> list[str]:
@@ -179,7 +179,7 @@ class Volcano:
         return processes.start(self._paths, process.name, command, environment)
 
     def _own_arguments(self, process: Process, ports: Mapping[str, int]) -> list[str]:
-        name, kubeconfig = process.name, pki.kubeconfig(self._paths, pki.ADMINISTRATOR)
+        name, kubeconfig = process.name, credentials.kubeconfig(self._paths, credentials.ADMINISTRATOR)
         if name == CONTROLLERS:
             kubeconfig = pki.service_account_kubeconfig(self._paths, name, *process.account)
         arguments = [f"--kubeconfig={kubeconfig}", "--enable-healthz=true"]

@@ -12,7 +12,7 @@ Environment:
     ``TRN_OFFLINE``: anything but ``0`` and nothing: no downloads, and Go uses only its caches.
     ``TRN_VOLCANO``: ``off``: Volcano's programs are not looked for, and its pods are simulated like all others.
     ``TRN_TRAINING_OPERATOR``: ``off``: Kubeflow's Training Operator is not looked for.
-    ``TRN_CACHE``: another cache directory; see :func:`trainium_eks.local.paths.cache`.
+    ``TRN_CACHE``: another cache directory; see :func:`trainium_eks.fetched.cache`.
     Go's own variables (``GOPROXY``, ``GOFLAGS``, ``GOCACHE``, ``GOTOOLCHAIN``, ...) and ``HTTPS_PROXY`` as usual.
 
 ``python -m trainium_eks.local.toolchain`` provides everything and shows where it comes from: for images of CI.

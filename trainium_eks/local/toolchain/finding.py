@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from trainium_eks.local import paths
+from trainium_eks import fetched
 from trainium_eks.local.toolchain.tools import Binary, Bundle, Origin, Tool
 
 _ASK_SECONDS = 60.0
@@ -38,7 +38,7 @@ def find(
 
 def place(bundle: Bundle, environment: Mapping[str, str], cache: Path | None) -> Path:
     """Return the directory of a bundle's tools in the cache."""
-    return (cache or paths.cache(environment)) / bundle.place
+    return (cache or fetched.cache(environment)) / bundle.place
 
 
 def cached(tools: Sequence[Tool], directory: Path) -> dict[str, Binary]:

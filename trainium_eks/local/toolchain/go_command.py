@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from trainium_eks.local import paths
+from trainium_eks import fetched
 from trainium_eks.local.toolchain import store
 from trainium_eks.local.toolchain.tools import Platform
 
@@ -101,7 +101,7 @@ def provide(environment: Mapping[str, str], progress: Callable[[str], None]) -> 
 
 def _place(environment: Mapping[str, str]) -> Path:
     version = _PACKAGE.read_text(encoding="utf-8").partition("==")[2].split()[0]
-    return paths.cache(environment) / "go" / f"go-{version}_{Platform.here()}"
+    return fetched.cache(environment) / "go" / f"go-{version}_{Platform.here()}"
 
 
 def _install(environment: Mapping[str, str], progress: Callable[[str], None]) -> None:

@@ -4,7 +4,8 @@ stack's state, the objects of its Helm releases, the labels and taints of its no
 import base64
 import gzip
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ import yaml
 from trainium_eks.diagnose.cluster_state import ClusterState
 from trainium_eks.diagnose.local_report import LocalReport
 from trainium_eks.kube import drift
-from trainium_eks.kube.api import Api, ApiError, NoSuchKindError, in_parallel
+from trainium_eks.kube.api import Api, ApiError, NoSuchKindError, ObjectReference, in_parallel
 from trainium_eks.kube.cluster import Object, labels_of, name_of
 from trainium_eks.model.catalogue.instances import EKS_EFFECTS, FABRIC_UNTESTED
 from trainium_eks.model.finding import Finding, Status, failed, not_checked, passed
@@ -25,6 +26,8 @@ from trainium_eks.operate.verify import additions
 
 OBJECTS = "objects of the stack"
 _RELEASE = "kubernetes:helm.sh/v3:Release"
+_MANY = 4
+"""Objects of a kind in one namespace that are read by a list: fewer take as many requests as pages of a long list."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,11 @@ def compare(api: Api, state: StackState, local: LocalReport | None, teams: Colle
     if any(manifest["kind"] == "Secret" for manifest, _, _ in wanted):
         unread["values of secrets"] = "the state hides them"
 
+    read = _reader(api, wanted)
+
     def compared(each: _Wanted) -> tuple[str, Sequence[str]]:
         try:
-            return drift.differences(api, each[0], each[1])
+            return drift.differences(api, each[0], each[1], read)
         except ApiError as error:
             unread.setdefault(f"{each[0]['kind']} objects", str(error).partition("\n")[0])
             return "", ()
@@ -95,6 +100,33 @@ def compare(api: Api, state: StackState, local: LocalReport | None, teams: Colle
         dict(_huge_pages(groups, of_type.get("aws:ec2/launchTemplate:LaunchTemplate", ()))),
         _added(api, wanted, of_type.get("aws:eks/accessEntry:AccessEntry", ()), teams, unread) if teams else {},
     )
+
+
+def _reader(api: Api, wanted: Sequence[_Wanted]) -> Callable[[ObjectReference], Object | None]:
+    """Return a function that reads an object: of many of one kind in one place by the list that is made here."""
+
+    def place_of(each: _Wanted) -> tuple[str, str, str] | None:
+        try:
+            reference = api.reference(drift.with_namespace(api, each[0], each[1]))
+        except NoSuchKindError:
+            return None
+        return reference.api_version, reference.kind, reference.namespace
+
+    def listed(place: tuple[str, str, str]) -> dict[str, Object] | None:
+        try:
+            return {name_of(each): each for each in api.list(*place[:2], namespace=place[2])}
+        except ApiError:
+            return None  # each object says why
+
+    places = Counter(filter(None, in_parallel(place_of, wanted)))
+    many = [place for place, count in places.items() if count >= _MANY]
+    lists = dict(zip(many, in_parallel(listed, many), strict=True))
+
+    def read(reference: ObjectReference) -> Object | None:
+        found = lists.get((reference.api_version, reference.kind, reference.namespace))
+        return api.get(reference) if found is None else found.get(reference.name)
+
+    return read
 
 
 def _huge_pages(groups: Sequence[StateResource], templates: Sequence[StateResource]) -> Iterator[tuple[str, int]]:

@@ -199,7 +199,7 @@ def hypernodes(cluster: ClusterState) -> Iterator[Finding]:
 def switches(cluster: ClusterState) -> Iterator[Finding]:
     """Check that each node names its switches, where a node of its group names one, and its UltraServer, where its type
     is in one: Volcano places no gang by the network on a node that is in no HyperNode."""
-    types = planning.catalogue(cluster.outputs)
+    types = cluster.outputs.catalogue
     for group in cluster.outputs.node_groups:
         nodes = {name_of(node): labels_of(node) for node in cluster.nodes_of(group.eks_name)}
         named = any({*EC2_TOPOLOGY_LABELS} & labels.keys() for labels in nodes.values())

@@ -101,7 +101,7 @@ class Answer:
 
     def write(self, path: Path) -> None:
         """Write the answer in one step: a half-written answer must not look like a complete one."""
-        whole_file.write(path, json.dumps({"protocol": PROTOCOL, **asdict(self)}))
+        whole_file.write(path, json.dumps({"protocol": PROTOCOL, **vars(self)}))
 
     @staticmethod
     def read(path: Path) -> "Answer":

@@ -12,6 +12,7 @@ from typing import Any
 from trainium_workloads.stage.destination import Destination
 from trainium_workloads.stage.files import (
     CopyInterruptedError,
+    Fetched,
     File,
     Source,
     StageError,
@@ -98,9 +99,9 @@ class Copy:
     def _fetch(self, file: File) -> None:
         """Fetch, verify and place one file."""
         part = self._destination.part(file)
-        answered = self._bytes(file, part)
-        size, expected = part.stat().st_size, file.checksum or answered
-        sha256, got = measure(part, expected.partition(":")[0] or "sha256")
+        fetched = self._bytes(file, part)
+        size, expected = part.stat().st_size, file.checksum or fetched.checksum
+        sha256, got = fetched.measured or measure(part, expected.partition(":")[0] or "sha256")
         wrong = f"its checksum is {got}, and should be {expected}" if expected not in ("", got) else ""
         if file.size not in (None, size):
             wrong = f"it has {size:,} bytes, and should have {file.size:,}"
@@ -110,7 +111,7 @@ class Copy:
         self._destination.place(file, sha256.removeprefix("sha256:"), expected)
         self._progress.add(size)
 
-    def _bytes(self, file: File, part: Path) -> str:
+    def _bytes(self, file: File, part: Path) -> Fetched:
         """Fetch a file, again within limits where it is interrupted. A try that adds to its part counts as progress."""
         vain = 0
         while True:

@@ -1,10 +1,12 @@
 """Files of a source, their checksums, and errors of copying."""
 
 import hashlib
+import os
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 RESERVED = ".stage"
 """Prefix of the copier's own names at the top of a destination."""
@@ -46,10 +48,18 @@ class Source(Protocol):
     def list_files(self) -> Iterable[File]:
         """Return all files. Raises StageError and CopyInterruptedError."""
 
-    def fetch(self, file: File, part: Path) -> str:
-        """Write a whole file to a path; return the checksum in the source's answer, empty without one. StageError:
-        refused, or not there. CopyInterruptedError: the connection ends early, or the file has changed. OSError: the
-        disk takes no more."""
+    def fetch(self, file: File, part: Path) -> "Fetched":
+        """Write a whole file to a path. StageError: refused, or not there. CopyInterruptedError: the connection ends
+        early, or the file has changed. OSError: the disk takes no more."""
+
+
+class Fetched(NamedTuple):
+    """What a source knows of a file that it has written."""
+
+    checksum: str = ""
+    """Of the source's answer; empty without one."""
+    measured: tuple[str, str] | None = None
+    """Result of :func:`measure`, where it ran meanwhile."""
 
 
 def check_path(path: str, source: str) -> None:
@@ -74,15 +84,20 @@ def check_paths(files: Iterable[File], source: str) -> None:
         raise StageError(f"{source} has both a file {above!r} and files below it; copy a narrower prefix")
 
 
-def measure(path: Path, kind: str) -> tuple[str, str]:
-    """Return a file's checksums ``sha256:…`` and ``kind:…``; the file is read once."""
+def measure(path: Path, kind: str, ends: Iterable[int] = (sys.maxsize,)) -> tuple[str, str]:
+    """Return a file's checksums ``sha256:…`` and ``kind:…``; the file is read once. ``ends`` yields, for a file that
+    is being written, offsets up to which it is whole, the last one at its end."""
     sha256 = other = hashlib.sha256()
     if kind != "sha256":
         blob = b"blob %d\0" % path.stat().st_size if kind == "git" else b""
         other = hashlib.new("sha1" if kind == "git" else kind, blob)
-    with path.open("rb") as file:
-        while piece := file.read(BUFFER):
-            sha256.update(piece)
-            if other is not sha256:
-                other.update(piece)
+    with path.open("rb", buffering=0) as file:
+        for end in ends:
+            while piece := file.read(min(BUFFER, end - file.tell())):
+                sha256.update(piece)
+                if other is not sha256:
+                    other.update(piece)
+            # What is read starts for the disk, and what is there leaves the memory: as much is written in the same.
+            if end < sys.maxsize and hasattr(os, "posix_fadvise"):  # macOS has none
+                os.posix_fadvise(file.fileno(), 0, end, os.POSIX_FADV_DONTNEED)
     return f"sha256:{sha256.hexdigest()}", f"{kind}:{other.hexdigest()}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from trainium_workloads.stage.files import File, StageError, measure
+from trainium_workloads.stage.files import Fetched, File, StageError, measure
 
 
 class Here:
@@ -40,7 +40,7 @@ class Here:
         found = place.stat()
         return File(path, str(place), found.st_size, f"{found.st_mtime_ns}-{found.st_ino}")
 
-    def fetch(self, file: File, part: Path) -> str:
+    def fetch(self, file: File, part: Path) -> Fetched:
         """See :class:`trainium_workloads.stage.files.Source`."""
         shutil.copyfile(file.where, part)
-        return measure(Path(file.where), "sha256")[0]
+        return Fetched(measure(Path(file.where), "sha256")[0])

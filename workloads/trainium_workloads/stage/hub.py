@@ -21,7 +21,7 @@ from huggingface_hub.errors import (
     XetDownloadError,
 )
 
-from trainium_workloads.stage.files import CopyInterruptedError, File, StageError
+from trainium_workloads.stage.files import CopyInterruptedError, Fetched, File, StageError
 
 _SOURCE = re.compile(
     r"hf://(?P<kind>datasets/|models/)?(?P<name>(?!datasets/|models/)[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/]+))?(?:/(?P<below>.+?)/?)?"
@@ -68,14 +68,14 @@ class Hub:
             checksum = f"sha256:{entry.lfs.sha256}" if entry.lfs else f"git:{entry.blob_id}"
             yield File(path, entry.path, entry.size, self.revision, checksum)
 
-    def fetch(self, file: File, part: Path) -> str:
+    def fetch(self, file: File, part: Path) -> Fetched:
         """See :class:`trainium_workloads.stage.files.Source`."""
         # The library keeps its notes beside the file.
         scratch = part.with_name(f"{part.name}.hub")
         options = {**self._repository, "revision": self.revision, "local_dir": scratch}
         os.replace(self._ask(lambda: self._api.hf_hub_download(filename=file.where, **options)), part)
         shutil.rmtree(scratch)
-        return ""
+        return Fetched()
 
     def _ask(self, call: Callable[[], _T]) -> _T:
         try:

@@ -8,23 +8,31 @@ import base64
 import binascii
 import os
 import re
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import boto3  # type: ignore[import-untyped]
-from boto3.exceptions import RetriesExceededError  # type: ignore[import-untyped]
-from boto3.s3.transfer import S3Transfer, TransferConfig  # type: ignore[import-untyped]
 from botocore import UNSIGNED  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
-from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
-from s3transfer.exceptions import S3DownloadFailedError, S3ValidationError  # type: ignore[import-untyped]
+from botocore.exceptions import (  # type: ignore[import-untyped]
+    BotoCoreError,
+    ClientError,
+    IncompleteReadError,
+    ReadTimeoutError,
+    ResponseStreamingError,
+)
 
-from trainium_workloads.stage.files import BUFFER, CopyInterruptedError, File, StageError
+from trainium_workloads.stage.files import BUFFER, CopyInterruptedError, Fetched, File, StageError, measure
 
 PIECE_BYTES = 16 * BUFFER
 """Size of the pieces in which a larger object is fetched."""
+CUTS = 5
+"""Connections of a piece that may end early."""
 
 _T = TypeVar("_T")
 
@@ -43,6 +51,7 @@ class S3:
         if not self._bucket:
             raise StageError(f"{source} names no bucket: s3://<bucket>/<key or prefix>")
         self._source, self._workers = source, workers
+        self._pool, self._large = ThreadPoolExecutor(workers), list[Path]()
         self._connect(UNSIGNED)
 
     def _connect(self, signature: Any) -> None:
@@ -53,12 +62,10 @@ class S3:
             max_pool_connections=2 * self._workers,
             retries={"mode": "standard", "total_max_attempts": 4},
             s3={"addressing_style": "path"} if own else None,
+            user_agent="trainium-eks",  # botocore would put its own together anew for each request
         )
         region = os.environ.get("AWS_REGION") or "us-east-1"
         self._client = boto3.Session().client("s3", region_name=region, config=config)
-        # A queue of 256 KiB pieces between the network and the disk.
-        settings = TransferConfig(PIECE_BYTES, self._workers, PIECE_BYTES, max_io_queue=200)
-        self._transfer = S3Transfer(self._client, settings)
 
     def list_files(self) -> Iterator[File]:
         """See :class:`trainium_workloads.stage.files.Source`."""
@@ -82,23 +89,61 @@ class S3:
     def _file(self, path: str, key: str, size: int, etag: str) -> File:
         return File(path, f"s3://{self._bucket}/{key}", size, etag)
 
-    def fetch(self, file: File, part: Path) -> str:
+    def fetch(self, file: File, part: Path) -> Fetched:
         """See :class:`trainium_workloads.stage.files.Source`. An object of several pieces begins anew after a kill."""
         key = file.where.removeprefix(f"s3://{self._bucket}/")
-        same = {"Bucket": self._bucket, "Key": key, "IfMatch": file.version, "ChecksumMode": "ENABLED"}
+        same = {"Bucket": self._bucket, "Key": key, "IfMatch": file.version}
 
-        def get() -> Any:
-            if (file.size or 0) > PIECE_BYTES:
-                head = self._client.head_object(**same)
-                self._transfer.download_file(self._bucket, key, str(part))
-                return head
-            answer = self._client.get_object(**same)
+        def get() -> Fetched:
+            size = file.size or 0
+            ask = self._client.head_object if size > PIECE_BYTES else self._client.get_object
+            answer = ask(**same, ChecksumMode="ENABLED")
+            checksum = checksum_of(answer["ResponseMetadata"]["HTTPHeaders"])
             with part.open("wb") as out:
-                for piece in answer["Body"].iter_chunks(BUFFER):
+                for piece in answer["Body"].iter_chunks(BUFFER) if size <= PIECE_BYTES else ():
                     out.write(piece)
-            return answer
+            if size <= PIECE_BYTES:
+                return Fetched(checksum)
+            kind = checksum.partition(":")[0] or "sha256"
+            return Fetched(checksum, measure(part, kind, self._pieces(same, part, size)))
 
-        return checksum_of(self._ask(get)["ResponseMetadata"]["HTTPHeaders"])
+        return self._ask(get)
+
+    def _pieces(self, same: dict[str, str], part: Path, size: int) -> Iterator[int]:
+        """Write an object by pieces, several at once; yield the end of each in turn."""
+        pending: deque[Future[int]] = deque()
+        lock = threading.Lock()
+        self._large.append(part)
+        try:
+            for start in range(0, size, PIECE_BYTES):
+                pending.append(self._pool.submit(self._write, same, part, lock, start, min(start + PIECE_BYTES, size)))
+                # Large objects share the workers. The second piece of each comes while the first is measured.
+                while len(pending) > max(1, self._workers // len(self._large)):
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            self._large.remove(part)
+            for each in pending:
+                each.cancel()
+            wait(pending)  # another try writes the same file
+
+    def _write(self, same: dict[str, str], part: Path, lock: threading.Lock, start: int, end: int) -> int:
+        """Write a piece of an object, again from where it is cut off; return its end."""
+        with part.open("rb+") as out:
+            out.seek(start)
+            for left in reversed(range(CUTS)):
+                try:
+                    body = self._client.get_object(**same, Range=f"bytes={out.tell()}-{end - 1}")["Body"]
+                    for piece in body.iter_chunks(BUFFER):
+                        with lock:  # the kernel's own for a file spins
+                            out.write(piece)
+                except (IncompleteReadError, ReadTimeoutError, ResponseStreamingError):
+                    if not left:
+                        raise
+                if out.tell() >= end:
+                    return end
+        raise CopyInterruptedError(f"{self._source} sends less of {same['Key']} than was asked for")
 
     def _ask(self, call: Callable[[], _T]) -> _T:
         """Return the answer to a request; sign all requests from the first refusal on, where there are credentials."""
@@ -108,7 +153,7 @@ class S3:
         except ClientError as error:
             if was_signed or not _wants_signature(error) or boto3.Session().get_credentials() is None:
                 raise self._translated(error) from None
-        except (BotoCoreError, RetriesExceededError, S3DownloadFailedError, S3ValidationError) as error:
+        except BotoCoreError as error:
             raise CopyInterruptedError(f"{self._source}: {error}") from None
         self._connect(None)
         return self._ask(call)

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from trainium_workloads.stage.files import BUFFER, CopyInterruptedError, File, StageError
+from trainium_workloads.stage.files import BUFFER, CopyInterruptedError, Fetched, File, StageError
 
 _RETRIES = urllib3.Retry(
     total=6,
@@ -49,12 +49,12 @@ class Web:
         size = int(length) if length.isdigit() and not answer.headers.get("Content-Encoding") else None
         return [File(name, self._source, size, _version(answer))]
 
-    def fetch(self, file: File, part: Path) -> str:
+    def fetch(self, file: File, part: Path) -> Fetched:
         """See :class:`trainium_workloads.stage.files.Source`. A part of the same version is continued: a file of a day
         would else begin anew with every pod."""
         there = part.stat().st_size if part.exists() and file.version else 0
         if there and there == file.size:
-            return ""
+            return Fetched()
         answer = self._open(f"bytes={there}-" if there else "", file.version)
         try:
             if file.version and _version(answer) not in ("", file.version):
@@ -68,7 +68,7 @@ class Web:
             raise CopyInterruptedError(f"{file.where} breaks off: {error}") from None
         finally:
             answer.release_conn()
-        return ""
+        return Fetched()
 
     def _open(self, span: str, version: str = "") -> urllib3.BaseHTTPResponse:
         """Return the answer to a request, with its body unread. ``span`` is the value of ``Range``, empty for all of

@@ -145,3 +145,21 @@ def load_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> No
         for name, value in state["state"].get(number, {}).items():
             if isinstance(value, Tensor) and value.dtype != optimizer.state[parameter][name].dtype:
                 optimizer.state[parameter][name] = value.to(parameter.device)
+
+
+def make_state(optimizer: torch.optim.Optimizer) -> None:
+    """Make the state of an optimizer before its first update, to load into: the values are not set. PyTorch would make
+    an update of all parameters for it."""
+    groups = optimizer.param_groups
+    for group in groups:
+        sample = nn.Parameter(torch.zeros(1, dtype=group["params"][0].dtype, device=group["params"][0].device))
+        sample.grad = torch.zeros_like(sample)
+        optimizer.param_groups = [{**group, "params": [sample]}]
+        optimizer.step()
+        made = optimizer.state.pop(sample)
+        for each in group["params"]:
+            optimizer.state[each] = {
+                name: torch.empty_like(each, dtype=value.dtype) if value.dim() else value.clone()
+                for name, value in made.items()
+            }
+    optimizer.param_groups = groups

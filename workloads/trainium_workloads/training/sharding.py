@@ -20,6 +20,7 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
+from trainium_workloads.training import optimizing
 from trainium_workloads.training.backends import Backend
 from trainium_workloads.training.layout import Layout, Saved
 from trainium_workloads.training.options import Options
@@ -90,6 +91,8 @@ class ShardedLayout(Layout):
         return [*part.glob(f"__{backend.rank}_*"), *([part / ".metadata"] if backend.rank == 0 else [])]
 
     def load(self, checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        if not optimizer.state:
+            optimizing.make_state(optimizer)
         state = _state_of(model, optimizer)
         distributed_checkpoint.load(state, storage_reader=FileSystemReader(checkpoint), process_group=self._hosts)
         set_state_dict(

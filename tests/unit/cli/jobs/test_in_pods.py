@@ -183,7 +183,7 @@ def local(tmp_path, monkeypatch):
     program.parent.mkdir()
     program.touch(0o755)
     monkeypatch.setenv("PATH", str(program.parent))
-    monkeypatch.setattr(tensorboard.access.images, "all_images", list)
+    monkeypatch.setattr(tensorboard.job_access.images, "all_images", list)
     (tmp_path / "claims" / "team" / "claim").mkdir(parents=True)
     paths, namespace = SimpleNamespace(claims=tmp_path / "claims"), SimpleNamespace(name="team", claim="claim")
     session = SimpleNamespace(source=SimpleNamespace(paths=paths), namespace=namespace, is_local=True)

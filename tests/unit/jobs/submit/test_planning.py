@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from cluster_snapshots import EFA, GPU, NEURON, group, outputs
 
-from trainium_eks.jobs.objects.environment import environment
+from trainium_eks.jobs.objects.environment import CHECKPOINT_SECONDS, checkpoint_seconds, environment
 from trainium_eks.jobs.objects.job import Program, Topology
-from trainium_eks.jobs.submit import cluster_facts, planning, saving
+from trainium_eks.jobs.submit import cluster_facts, planning
 from trainium_eks.jobs.submit.planning import cache_key, compiler_of, graph_options
 from trainium_eks.jobs.submit.requests import Facts, JobRequest, Submission
 from trainium_eks.model.node_labels import EC2_TOPOLOGY_LABELS, ULTRASERVER_LABELS
@@ -270,7 +270,7 @@ def _saves(stack=None, **changes):
     large = {"queues": {"test": {}}, "queueNames": ["test"], "sharedVolume": FAST, **(stack or {})}
     made = _plan(stack=_stack(groups, **large), **changes)
     assert isinstance(made, Submission), made
-    return made.saving, environment(made.job).get(saving.VARIABLE)
+    return made.saving, environment(made.job).get(CHECKPOINT_SECONDS)
 
 
 def test_checkpoint_interval_follows_from_gang_and_state_unless_given():
@@ -284,13 +284,13 @@ def test_checkpoint_interval_follows_from_gang_and_state_unless_given():
     assert [each.beside_seconds or each.checkpoint_seconds for each in runs] == [100, 50, 4, 7]
     assert [bool(each.beside_seconds) for each in runs] == [False, False, True, False]
     assert math.isinf(runs[-1].seconds_between_faults)
-    told = [{saving.VARIABLE: "90"}, {saving.VARIABLE: "soon"}, {}]
-    assert [saving.interval_seconds(env) for env in told] == [90, None, None]
+    told = [{CHECKPOINT_SECONDS: "90"}, {CHECKPOINT_SECONDS: "soon"}, {}]
+    assert [checkpoint_seconds(env) for env in told] == [90, None, None]
     for stack, changes, told in (
         ({}, {"checkpoint_seconds": 90.5}, "90.5"),
         ({}, {"checkpoint_seconds": 0.0}, "0"),
-        ({}, {"variables": {saving.VARIABLE: "77"}}, "77"),
-        ({}, {"variables": {saving.VARIABLE: "77"}, "checkpoint_seconds": 90}, "77"),
+        ({}, {"variables": {CHECKPOINT_SECONDS: "77"}}, "77"),
+        ({}, {"variables": {CHECKPOINT_SECONDS: "77"}, "checkpoint_seconds": 90}, "77"),
         *(({}, {"precompile": True}, None), ({}, {"program": SUM}, None)),
         # No file system, one of a stack of an earlier release, no claim: nothing is known.
         *(({"sharedVolume": None}, {}, None), ({"sharedVolume": VOLUME}, {}, None)),

@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from trainium_eks.local.control_plane import pki
+from trainium_eks.local.control_plane import credentials, pki
 from trainium_eks.local.paths import Paths
 
 SERVER = "https://127.0.0.1:4321"
@@ -24,7 +24,7 @@ def paths(tmp_path):
 
 
 def read(paths, name):
-    return x509.load_pem_x509_certificate(pki.certificate(paths, name).read_bytes())
+    return x509.load_pem_x509_certificate(credentials.certificate(paths, name).read_bytes())
 
 
 def test_certificates_have_names_purposes_authorities_and_last_a_year(paths):
@@ -103,7 +103,7 @@ def test_a_servers_certificate_is_kept_until_its_hosts_or_authority_change(paths
             pki.serving_certificate(paths, "webhook", asked)
             made.append(certificate.read_bytes())
         else:
-            pki.certificate(paths, "ca").unlink()
+            credentials.certificate(paths, "ca").unlink()
             pki.ensure(paths, RANGE)
     assert made[0] == made[1]
     assert len(set(made)) == 3
@@ -119,19 +119,40 @@ def test_researchers_kubeconfig_has_only_their_groups_and_is_kept(paths):
     assert document["current-context"] == context["name"] == "trn-dev-team-a"
     assert context["context"] == {"cluster": "trn-dev", "user": "researcher@team-a", "namespace": "team-a"}
     decoded = base64.b64decode(user["user"]["client-certificate-data"])
-    assert decoded == pki.certificate(paths, "researcher-team-a").read_bytes()
+    assert decoded == credentials.certificate(paths, "researcher-team-a").read_bytes()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     pki.researcher_kubeconfig(paths, "team-a", ["a:readers", "a:researchers"], SERVER)
-    assert pki.certificate(paths, "researcher-team-a").read_bytes() == decoded
+    assert credentials.certificate(paths, "researcher-team-a").read_bytes() == decoded
+    assert credentials.is_current(paths, SERVER, "team-a", ["a:readers", "a:researchers"])
+    assert not credentials.is_current(paths, SERVER, "team-a", ["a:researchers"])
     pki.researcher_kubeconfig(paths, "team-a", ["a:researchers"], SERVER)
-    assert pki.certificate(paths, "researcher-team-a").read_bytes() != decoded
+    assert credentials.certificate(paths, "researcher-team-a").read_bytes() != decoded
     assert pki.researcher_kubeconfig(paths, "n" * 63, [f"trainium-eks:{'n' * 63}:researchers"], SERVER).is_file()
+
+
+@pytest.mark.parametrize("change", ["key", "authority", "server", "expiry", "missing"])
+def test_outdated_researchers_kubeconfig_is_not_current(paths, monkeypatch, change):
+    server = SERVER
+    if change == "expiry":
+        monkeypatch.setattr(pki, "RENEWED_BEFORE", 2 * pki.VALID)
+    file = pki.researcher_kubeconfig(paths, "team-a", ["a:researchers"], SERVER)
+    assert credentials.is_current(paths, SERVER, "team-a", ["a:researchers"]) is (change != "expiry")
+    match change:
+        case "key":
+            credentials.key(paths, "researcher-team-a").write_text("another")
+        case "authority":
+            credentials.certificate(paths, "ca").write_text("another")
+        case "server":
+            server = "https://127.0.0.1:9"
+        case "missing":
+            file.unlink()
+    assert not credentials.is_current(paths, server, "team-a", ["a:researchers"])
 
 
 def test_a_program_acts_as_its_service_account(paths):
     pki.write_kubeconfigs(paths, SERVER)
     file = pki.service_account_kubeconfig(paths, "controllers", "n" * 63, "volcano-controllers")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    made, administrators = json.loads(file.read_text()), json.loads(pki.kubeconfig(paths, "admin").read_text())
+    made, administrators = json.loads(file.read_text()), json.loads(credentials.kubeconfig(paths, "admin").read_text())
     assert made["users"][0]["user"].pop("as") == f"system:serviceaccount:{'n' * 63}:volcano-controllers"
     assert made == administrators
