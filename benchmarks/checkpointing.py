@@ -98,9 +98,8 @@ def _resume(place: Path, size: float) -> int:
     checkpoints, own = Checkpoints(place, 1), backend.rank == 0
 
     def made() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
-        model = torch.nn.Sequential(
-            *[torch.nn.Linear(2048, 2048, False) for _ in range(round(size * 1e9 / 12 / 2**22))]
-        )
+        layers = [torch.nn.Linear(2048, 2048, False) for _ in range(round(size * 1e9 / 12 / 2**22))]
+        model = torch.nn.Sequential(*layers)
         for each in (*model, model) if backend.world_size > 1 else ():
             fully_shard(each)
         return model, torch.optim.AdamW(model.parameters(), fused=True)
@@ -139,11 +138,10 @@ def _resume(place: Path, size: float) -> int:
                     os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             found.append(timed(work))
         (limit, _), (checked, one), (loaded, two) = found
+        name = f"{layout.sharding:8s}  {backend.world_size:5d}  {'cold' if is_cold else 'warm'}"
         if own:
-            print(
-                f"{layout.sharding:8s}  {backend.world_size:5d}  {'cold' if is_cold else 'warm'} {limit:16.2f}", end=""
-            )
-            print(f" {checked:8.2f} {loaded:7.2f} {one + two:10.2f} {limit / (checked + loaded):13.2f}", flush=True)
+            print(f"{name} {limit:16.2f} {checked:8.2f} {loaded:7.2f} {one + two:10.2f}", end="")
+            print(f" {limit / (checked + loaded):13.2f}", flush=True)
     backend.close()
     return 0
 

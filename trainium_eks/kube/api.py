@@ -28,8 +28,6 @@ BULK_THREADS = 16
 """Requests at a time in bulk work: with more, two cores are not faster."""
 
 _APPLY_PATCH = "application/apply-patch+yaml"
-_NAMES = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-"""Form of a list with the metadata alone: definitions are long."""
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 Item = TypeVar("Item")
@@ -92,9 +90,6 @@ class Api(Requests):
         behind."""
         group, _, version = api_version.partition("/")
         try:
-            names = self.request("GET", _DEFINITIONS, accept=_NAMES).get("items") or []
-            if not any(each["metadata"]["name"].endswith(f".{group}") for each in names):
-                return False
             definitions = self.request("GET", _DEFINITIONS).get("items") or []
         except ApiError as error:
             if error.status == 403:

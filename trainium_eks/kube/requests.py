@@ -20,8 +20,6 @@ from trainium_eks.kube.types import ApiError
 from trainium_eks.model.machine_faults import machine_fault
 from trainium_eks.model.validation.parsing import MISSHAPEN, parse_json
 
-_ACCEPTED = "application/json, */*"
-
 FIELD_MANAGER = "trn"
 """Owner of the fields that are applied (``metadata.managedFields``)."""
 REQUEST_SECONDS = 65
@@ -83,7 +81,6 @@ class Requests:
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
-        accept: str = _ACCEPTED,
         timeout_seconds: float = REQUEST_SECONDS,
     ) -> dict[str, Any]:
         """Send JSON to an escaped path and return the JSON answered.
@@ -92,8 +89,7 @@ class Requests:
         ``POST`` is not repeated: it may have been carried out. ``timeout_seconds`` is for one try. ApiError: the server
         refused. ClusterError: it cannot be reached, or does not answer in time.
         """
-        forms = {"content_type": content_type, "accept": accept}
-        text = self.text(method, path, body, query=query, **forms, timeout_seconds=timeout_seconds)
+        text = self.text(method, path, body, query=query, content_type=content_type, timeout_seconds=timeout_seconds)
         try:
             answer = parse_json(text)
         except ValueError as error:
@@ -108,7 +104,6 @@ class Requests:
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
-        accept: str = _ACCEPTED,
         timeout_seconds: float = REQUEST_SECONDS,
     ) -> str:
         """Send as :meth:`request` does, and return an answer that is no JSON (``/healthz``, logs)."""
@@ -120,7 +115,7 @@ class Requests:
             pause = min(0.1 * 2**tries, 2.0)
             tries += 1
             try:
-                return self._once(method, path, body, query or {}, content_type, accept, timeout_seconds)
+                return self._once(method, path, body, query or {}, content_type, timeout_seconds)
             except ApiException as error:
                 if error.status == 0:  # the client's wrapping of a TLS error
                     raise self._unreachable(str(error.reason).strip(), error) from error
@@ -150,7 +145,7 @@ class Requests:
         Not repeated: where it breaks off, the caller knows from where to continue. ApiError: the server refused.
         ClusterError: it cannot be reached, breaks off, or sends nothing for ``quiet_seconds``.
         """
-        headers = {"Accept": _ACCEPTED, "User-Agent": FIELD_MANAGER}
+        headers = {"Accept": "application/json, */*", "User-Agent": FIELD_MANAGER}
         self._client.update_params_for_auth(headers, [], ["BearerToken"])
         try:
             answer = self._client.rest_client.pool_manager.request(
@@ -177,16 +172,9 @@ class Requests:
             raise self._unreachable(_last_words(error), error) from error
 
     def _once(
-        self,
-        method: str,
-        path: str,
-        body: object,
-        query: Mapping[str, str],
-        content_type: str,
-        accept: str,
-        timeout_seconds: float,
+        self, method: str, path: str, body: object, query: Mapping[str, str], content_type: str, timeout_seconds: float
     ) -> str:
-        headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": FIELD_MANAGER}
+        headers = {"Accept": "application/json, */*", "Content-Type": content_type, "User-Agent": FIELD_MANAGER}
         # Computed again for each request: a token of `aws eks get-token` ends after 15 minutes.
         self._client.update_params_for_auth(headers, [], ["BearerToken"])
         answer = self._client.request(

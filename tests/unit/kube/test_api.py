@@ -200,8 +200,7 @@ def test_new_kind_is_awaited_until_it_is_served(play):
     spec = {"group": "x.io", "names": {"kind": "Queue"}, "versions": [{"name": "v1", "served": True}]}
     queues = {"resources": [{"name": "queues", "kind": "Queue", "namespaced": False}]}
     not_found = refusal(404, "NotFound", "the server could not find the requested resource")
-    names, definitions = {"items": [{"metadata": {"name": "queues.x.io"}}]}, {"items": [{"spec": spec}]}
-    api, client = play(not_found, names, definitions, not_found, queues)
+    api, client = play(not_found, {"items": [{"spec": spec}]}, not_found, queues)
     assert api.kind("x.io/v1", "Queue").plural == "queues"
     assert [path for _, path in client.asked].count("/apis/x.io/v1") == 3
 
