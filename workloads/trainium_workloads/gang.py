@@ -40,7 +40,7 @@ _LAST_WORDS_SECONDS = 20.0
 _LOOK_SECONDS = 0.05
 _WINDOW_SECONDS = 2.0
 """Time from the first report of a failure to the verdict: the rank that failed may take longer to end than the ranks
-that noticed. It has written its last line before them."""
+that noticed. It has written its last line before them. A rank that was killed noticed nothing: it needs no verdict."""
 _TEARDOWN_SECONDS = 10.0
 """Longest time from that line to the end."""
 _VERDICT_SECONDS = 10.0
@@ -67,6 +67,9 @@ _PROGRESS = re.compile(rb"(?i)\b(step|epoch|iter|iteration|loss)\b[\"']?\s*[:=/]
 _FIRST_RANK = re.compile(rb"\[(default)?0\]:")
 """Start of the lines of a node's first rank, here and by torchrun. Those of rank 0 go to node 0, too: its log is where
 people look for them, and in UltraServers rank 0 may be on another node."""
+
+_LAUNCHER_ENDS = re.compile(rb"torch\.distributed\.elastic\.\S+\.(ChildFailedError|SignalException): ")
+"""torchrun's last error. Its ranks have ended; it only takes its interpreter down, which takes a second of CPU time."""
 
 _MESSAGE_FILE = "/dev/termination-log"
 _CAUSE_CHARACTERS = 500
@@ -270,7 +273,7 @@ class _Ranks:
         self, command: list[str], environments: list[dict[str, str]], node: Node, asked: argparse.Namespace
     ) -> None:
         self._node, self._asked = node, asked
-        self._terminated = self._trains = self._is_broken = self._is_lost = False
+        self._terminated = self._trains = self._is_broken = self._is_lost = self._launcher_ends = False
         self._peers = {peer: number for number, peer in enumerate(node.peers, int(node.rank == 0))}
         self._heard: set[int] = set()
         self._rest: dict[socket.socket, bytes] = {}
@@ -338,7 +341,7 @@ class _Ranks:
                 deadline = time.monotonic() + _KILL_AFTER_SECONDS
                 if not self._asked.launcher:  # torchrun does so itself
                     self._end(signal.SIGTERM)
-            elif time.monotonic() > deadline:
+            elif time.monotonic() > deadline or self._has_no_more_to_say():
                 self._end(signal.SIGKILL)
         self._look()
         for reader in self._readers:
@@ -404,7 +407,7 @@ class _Ranks:
         """Take the report of a node's end, or of its good end, to node 0, and node 0's own to all."""
         if self._node.rank == 0 and code:
             self._reports.append((time.monotonic() - ago, node, code))
-            window = _WINDOW_SECONDS if self._asked.stay else 0.0
+            window = _WINDOW_SECONDS if self._asked.stay and code != 128 + signal.SIGKILL else 0.0
             self._verdict_at = min(self._verdict_at, time.monotonic() + window)
         elif node == self._node.rank:
             self._tell({"code": code, "ago": ago})
@@ -449,6 +452,10 @@ class _Ranks:
         """Return whether the ranks here are lost; nodes that were asked to stop take the others with them in order."""
         follows = self._first and self._first["code"] != EXIT_CODE and not self._asked.launcher
         return not self._terminated and bool(follows or (self._failures and not self._awaits_verdict()))
+
+    def _has_no_more_to_say(self) -> bool:
+        said_at = self._last_line.get(self._processes[0].pid, 0.0)
+        return self._launcher_ends and bool(self._failures) and time.time() > said_at + 2 * _LOOK_SECONDS
 
     def _awaits_verdict(self) -> bool:
         waits = self._failures and (self._peers or self._node.rank == 0) and not (self._first or self._terminated)
@@ -520,6 +527,7 @@ class _Ranks:
             if _NOTICED.search(line):
                 self._noticed[pid] = time.time()
             self._is_broken = self._is_broken or _BROKEN.search(line) is not None
+            self._launcher_ends = self._launcher_ends or (not prefix and _LAUNCHER_ENDS.match(line) is not None)
             whole = prefix + line
             self._note_error(whole)
             self._write(sink, whole)
