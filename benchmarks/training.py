@@ -165,11 +165,72 @@ def _rows(asked: argparse.Namespace) -> list[dict[str, torch.Tensor]]:
     return [{"input_ids": each[:-1], "labels": each[:-1]} for each in tokens]
 
 
+ATTENTIONS = ("flash", "mem_efficient", "cudnn", "math")
+"""PyTorch's kernels of attention."""
+GRID: dict[str, dict[str, Any]] = {
+    "defaults": {}, "compiled": {"compile": True}, "blocks compiled": {"compile": True, "blocks": True},
+    "batch x 2": {"batch": 2}, "compiled, batch x 2": {"compile": True, "batch": 2},
+    "compiled, batch x 4": {"compile": True, "batch": 4},
+    "Liger's loss": {"liger": True}, "compiled, Liger's loss": {"compile": True, "liger": True},
+    **{f"compiled, {each}": {"compile": True, "attention": each} for each in ATTENTIONS},
+    "checkpointing": {"activation_checkpointing": True},
+    "compiled, checkpointing": {"compile": True, "activation_checkpointing": True},
+    "both, batch x 4": {"compile": True, "activation_checkpointing": True, "batch": 4},
+}  # fmt: skip
+"""Rows of ``--grid``, ``finetune`` with other settings: what differs from the options."""
+
+
+def grid(asked: argparse.Namespace) -> None:
+    """A row of ``--grid``; graph breaks on standard error."""
+    from trainium_workloads.finetune.train import FineTuning
+    from trainium_workloads.training.backends import Backend
+    from trainium_workloads.training.task import Loss
+
+    for each in ATTENTIONS if asked.attention else ():
+        getattr(torch.backends.cuda, f"enable_{each}_sdp")(each == asked.attention)
+    if asked.blocks:
+        Backend.compile = lambda _, model: [  # type: ignore[method-assign]
+            each.compile() for each in model.modules() if type(each).__name__ in model._no_split_modules
+        ]
+    if asked.liger:
+        from liger_kernel import transformers as liger
+
+        _compare(asked, liger.LigerFusedLinearCrossEntropyLoss(reduction="sum"))
+        liger.apply_liger_kernel_to_llama(rope=False, rms_norm=False, swiglu=False)
+        FineTuning.loss = (
+            lambda _, model, batch: Loss(  # type: ignore[method-assign]
+                model(batch["tokens"][:, :-1], shift_labels=batch["tokens"][:, 1:].contiguous(), use_cache=False).loss
+            )
+        )
+    finetune(asked, "full")
+    breaks = torch._dynamo.utils.counters["graph_break"]
+    print(f"    {sum(breaks.values())} graph breaks {[each[:120] for each in breaks][:3]}", file=sys.stderr)
+
+
+def _compare(asked: argparse.Namespace, fused: Callable[..., Any]) -> None:
+    """Raise an error where a fused loss or its gradients differ from ours in FP32."""
+    from trainium_workloads.finetune.train import _CrossEntropy
+
+    width, words = (SIZES[asked.device][each] for each in ("hidden_size", "vocab_size"))
+    states, head = (torch.randn(count, width, device=asked.device) / 9 for count in (512, words))
+    targets, found = torch.randint(words, (512,), device=asked.device), []
+    for of in (lambda x, head: _CrossEntropy.apply(x @ head.T, targets), lambda x, head: fused(head, x, targets)):
+        states, head = (each.detach().requires_grad_() for each in (states, head))
+        total = of(states, head)
+        total.backward()
+        found.append([total.detach(), states.grad, head.grad])
+    errors = [float((mine - other).norm() / mine.norm()) for mine, other in zip(*found, strict=True)]
+    print(f"    Liger's loss and gradients in FP32: relative errors {errors}", file=sys.stderr)
+    if max(errors) > 1e-5:
+        raise ValueError("Liger's loss is another one")
+
+
 CONTESTANTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "finetune": lambda asked: finetune(asked, "full"),
     "finetune --sharding none": lambda asked: finetune(asked, "none"),
     "Trainer": trainer,
     "loop": loop,
+    "grid": grid,
 }
 
 
@@ -186,7 +247,8 @@ def main() -> int:
     parser.add_argument("--skip", type=int, default=5, help="first, unmeasured steps; default: %(default)s")
     parser.add_argument("--turns", type=int, default=3, help="turns of each contestant; default: %(default)s")
     parser.add_argument("--profile", action="store_true", help="print the dearest operations instead of the table")
-    parser.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
+    parser.add_argument("--only", nargs="+", choices=list(CONTESTANTS)[:-1], default=list(CONTESTANTS)[:-1])
+    parser.add_argument("--grid", type=float, default=0.0, help="seconds in which a turn of each setting may begin")
     parser.add_argument("--against", type=Path, help="another tree's directory workloads, whose finetune runs beside")
     asked = parser.parse_args()
     asked.rows = ROWS[asked.device]
@@ -201,7 +263,17 @@ def main() -> int:
         _run(context, _make_model, asked, told)
         asked.card, asked.parameters = told.get()
         turns: dict[str, list[Measured]] = {}
-        for _ in range(asked.turns):
+        until = time.monotonic() + asked.grid
+        for label, changes in GRID.items() if asked.grid else ():
+            row = argparse.Namespace(**{**vars(asked), "blocks": 0, "attention": 0, "liger": 0, "batch": 1, **changes})
+            row.rows, row.examples = (asked.rows[0], asked.rows[1] * row.batch), asked.examples * row.batch
+            # One fails where Liger is not installed, or a kernel does not take the shape.
+            with contextlib.suppress(SystemExit):
+                if time.monotonic() < until:
+                    seconds, memory = _turn(context, "grid", HERE, row)
+                    turns[label] = [(seconds / row.batch, memory)]
+            print(f"  {label}: {'measured' if label in turns else 'failed, or no time'}", file=sys.stderr, flush=True)
+        for _ in range(0 if asked.grid else asked.turns):
             for name, tree in runs:
                 label = f"{name}{'' if tree == HERE else f' of {tree}'}"
                 turns.setdefault(label, []).append(_turn(context, name, tree, asked))

@@ -5,12 +5,13 @@ import os
 import sys
 from pathlib import Path
 
-from trainium_workloads.finetune import train
+from trainium_workloads.finetune import models, train
 from trainium_workloads.training.refusal import guarded
 from trainium_workloads.training.updates import Updates
 
 
 def main():
+    models._SMALL = int(os.environ.get("SMALL_BYTES", models._SMALL))  # type: ignore[misc]
     runs = json.loads(Path(sys.argv[1]).read_text())
     port = int(os.environ["MASTER_PORT"])
     for number, (name, arguments) in enumerate(runs.items()):

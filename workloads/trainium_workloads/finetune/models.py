@@ -37,6 +37,11 @@ _STYLES: Final = {"colwise", "rowwise", "colwise_gather_output", "embedding_roww
 """Styles of transformers' plans for tensor parallelism with which trainings are exact. Those for experts, and for
 several weights in one, fail in the backward pass or cannot be saved by PyTorch 2.9."""
 
+_SMALL: Final = 2**27
+"""Most bytes of files of a model whose blocks are gathered together over gloo, for both passes. An exchange for each
+takes longer than its bytes do, and the memory for it is at most 16 bytes a parameter. It depends on the model alone, so
+that all ranks, and a training that resumes, add up in the same order."""
+
 
 def find(model: str, output: Path, seed: int) -> Path:
     """Return the directory of a model with its weights; for one process. The model is a directory,
@@ -105,6 +110,10 @@ def load(directory: Path, asked: Namespace, options: Options, backend: Backend) 
     is_mixed = options.precision == "bf16"
     if asked.sharding == "full":
         settings["distributed_config"] = _division(configuration, asked.tensor_parallel, backend.world_size, is_mixed)
+        if options.backend == "cpu" and sum(each.stat().st_size for each in directory.glob("*.safetensors")) <= _SMALL:
+            # All blocks at once, and the ends of the model as its plan has them: sums are made in the same order.
+            plan = configuration.base_model_fsdp_plan or {}
+            configuration.base_model_fsdp_plan = {name: how for name, how in plan.items() if how == "keep_full_weight"}
     try:
         model, told = AutoModelForCausalLM.from_pretrained(
             directory,

@@ -2,17 +2,19 @@
 
 The ranks form a grid: ranks of a row, neighbours on one node, divide each layer between them and see the same data;
 ranks of a column see different data, and each keeps a part of the row's parameters, gradients and optimizer state, all
-in FP32. A block's parameters are gathered when it runs, in the precision of the computation.
+in FP32. The parameters of a block, or of all blocks of a small model, are gathered when it runs, in the precision of
+the computation.
 """
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as distributed_checkpoint
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.fsdp import FSDPModule
@@ -55,6 +57,10 @@ class ShardedLayout(Layout):
         self._hosts = backend.hosts  # for files of checkpoints
         # PyTorch's writer warns of itself, in each rank.
         warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
+        for each in model.modules() if backend.device.type == "cpu" else ():  # over gloo
+            if isinstance(each, FSDPModule):
+                each.set_custom_all_gather(_Gather())
+                each.set_custom_reduce_scatter(_Reduce())
         return model
 
     def data_ranks(self, backend: Backend) -> tuple[int, int]:
@@ -92,6 +98,28 @@ class ShardedLayout(Layout):
         set_state_dict(
             model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"], options=_LEARNT
         )
+
+
+class _Exchange:
+    """Exchange of FSDP2's over gloo, without the copies of whole buffers that PyTorch's make for it."""
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        return torch.empty(*size, dtype=dtype, device=device)
+
+
+class _Gather(_Exchange):
+    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, async_op: bool) -> None:
+        parts, own = output_tensor.chunk(group.size()), group.rank()  # the input is a part of the output
+        others = [rank for rank in range(group.size()) if rank != own]
+        running = [dist.isend(input_tensor, group=group, group_dst=rank) for rank in others]
+        for work in [*running, *(dist.irecv(parts[rank], group=group, group_src=rank) for rank in others)]:
+            work.wait()
+
+
+class _Reduce(_Exchange):
+    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: Any) -> None:
+        dist.all_reduce(input_tensor, op, group)
+        output_tensor.copy_(input_tensor.chunk(group.size())[group.rank()])
 
 
 def check(options: Options) -> None:
