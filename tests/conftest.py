@@ -53,10 +53,10 @@ typer.testing._get_command = functools.cache(typer.testing._get_command)
 _record_anew = process._record
 
 
-def _record_once(project, request, python, live=None, pair=None):
+def _record_once(project, request, python, live=None):
     """Record a request of this checkout once in a run, for all its workers: an environment takes three seconds."""
-    if project.directory != _ROOT or live is not None or pair is not None:
-        return _record_anew(project, request, python, live, pair)
+    if project.directory != _ROOT or live is not None:
+        return _record_anew(project, request, python, live)
     name = hashlib.sha256(f"{python}\n{request.to_json()}".encode()).hexdigest()
     with Path(os.environ[isolated_run.RUN], f"{name}.json").open("a+") as kept:
         fcntl.flock(kept, fcntl.LOCK_EX)

@@ -1,6 +1,5 @@
 """``trn local up`` and ``down``: the deployment of a stack's program on this machine."""
 
-import functools
 import os
 import shutil
 import time
@@ -10,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainium_eks import whole_file
 from trainium_eks.kube.errors import ClusterError
 from trainium_eks.local import inventory, toolchain
 from trainium_eks.local.changes import Change, LocalCloudError
@@ -35,7 +33,7 @@ from trainium_eks.model.catalogue.addon_records import ADDONS
 from trainium_eks.model.catalogue.versions import KUBERNETES
 from trainium_eks.plan.graph import Graph
 from trainium_eks.plan.recording import assumptions
-from trainium_eks.plan.recording.process import Live, Pair, ProgramFailedError, ProgramTimeoutError, record
+from trainium_eks.plan.recording.process import Live, ProgramFailedError, ProgramTimeoutError, record
 from trainium_eks.plan.recording.project import load_project
 
 PROGRAM_SECONDS = 1800.0
@@ -114,17 +112,10 @@ def up(asked: UpRequest, reporter: Reporter) -> Result:
         UpFailedError: a resource failed on the way; completed resources stay.
         ClusterError: any other failure.
     """
-    modules = Paths.of(asked.project, asked.stack).modules
-    with Pair(modules.read_text(encoding="utf-8") if modules.is_file() else "") as pair:
-        return _up(asked, reporter, pair)
-
-
-def _up(asked: UpRequest, reporter: Reporter, pair: Pair) -> Result:
     answers = _answers(asked)
     adjust = with_nodes(asked.nodes, load_project(asked.project).name)
     reporter.phase("Reading the program")
-    read = functools.partial(record, asked.project, asked.stack, adjust=adjust, pair=pair)
-    plan = read(assumptions=answers or assumptions.Assumptions())
+    plan = record(asked.project, asked.stack, adjust=adjust, assumptions=answers or assumptions.Assumptions())
     if answers is None and plan.placeholders:
         raise UpFailedError(
             f"the program looks things up: {'; '.join(plan.placeholders)}\n"
@@ -142,8 +133,6 @@ def _up(asked: UpRequest, reporter: Reporter, pair: Pair) -> Result:
     with locked(paths, f"trn local up --stack {asked.stack}"):
         reporter.phase("Starting Kubernetes")
         processes.trim_logs(paths)
-        with processes.writing(paths.modules):
-            whole_file.write(paths.modules, pair.modules)
         plane = ControlPlane(paths, programs, kubernetes_minor=minor, service_range=service_range(plan))
         started = plane.start(reporter.phase)
         reporter.started(started)
@@ -163,7 +152,7 @@ def _up(asked: UpRequest, reporter: Reporter, pair: Pair) -> Result:
             volcano={name: str(path) for name, path in volcano.paths.items()},
             volcano_missing=volcano.missing,
         )
-        graph = _run_program(functools.partial(read, assumptions=answers), options, tally)
+        graph = _run_program(asked, adjust, answers, options, tally)
         now = inventory.list_items(graph)
         tally.changes["simulated"] = inventory.count_simulated(before, now)
         _delete_all(inventory.find_removed(before, now), Makers(paths, asked.project, programs["helm"]), tally)
@@ -258,13 +247,21 @@ def _answers(asked: UpRequest) -> assumptions.Assumptions | None:
         raise UpFailedError(str(error)) from None
 
 
-def _run_program(read: Callable[..., Graph], options: BackendOptions, tally: _Tally) -> Graph:
+def _run_program(
+    asked: UpRequest,
+    adjust: Callable[..., Any],
+    answers: assumptions.Assumptions | None,
+    options: BackendOptions,
+    tally: _Tally,
+) -> Graph:
     def heard(event: Mapping[str, Any]) -> None:
         tally(from_json(event))
 
     live = Live("trainium_eks.local.backend:open_backend", asdict(options), heard)
     try:
-        return read(live=live, timeout_seconds=PROGRAM_SECONDS)
+        return record(
+            asked.project, asked.stack, adjust=adjust, live=live, timeout_seconds=PROGRAM_SECONDS, assumptions=answers
+        )
     except ProgramFailedError as error:
         if tally.failures:
             raise UpFailedError("the stack is not complete", tuple(tally.failures)) from None

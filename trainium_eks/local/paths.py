@@ -49,8 +49,6 @@ class Paths:
     and after a failure."""
     unfinished = _Below("unfinished.json")
     """The JSON file that replaces :attr:`made` while ``up`` runs, and after a failure."""
-    modules = _Below("modules")
-    """The text file of the SDKs' modules that the program imported last."""
     pods = _Below("pods")
     """The directory of the pods that run here, with a directory named by uid for each."""
     kept = _Below("kept")

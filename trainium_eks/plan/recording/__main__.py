@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from trainium_eks.plan.recording import lazy_sdk, sharing
+from trainium_eks.plan.recording import lazy_sdk
 from trainium_eks.plan.recording.protocol import Answer, RecordingRequest, Status, UnknownProtocolError
 
 if TYPE_CHECKING:
@@ -34,12 +34,8 @@ def main() -> None:
     # Importing the SDKs makes a million objects that stay; collecting garbage meanwhile takes a fifth of the time.
     gc.disable()
     lazy_sdk.install()
-    modules = Path(sys.argv[1]) if sys.argv[1:] else None
-    if modules:
-        text, is_first = sharing.take_request(modules, _leave_with)
-    else:
-        _leave_with(os.getppid())
-        text, is_first = sys.stdin.read(), False
+    _leave_with(os.getppid())
+    text = sys.stdin.read()
     try:
         request = RecordingRequest.from_json(text)
     except UnknownProtocolError:
@@ -48,10 +44,7 @@ def main() -> None:
         return
     answer_file, program = Path(request.answer), Path(request.program)
     sys.stdin = open(os.devnull)  # noqa: SIM115 (for as long as the process lives)
-    answer = _recorded(request, program)
-    if modules and is_first:
-        sharing.keep_names(modules)
-    answer.write(answer_file)
+    _recorded(request, program).write(answer_file)
     sys.stdout.flush()
     sys.stderr.flush()
     # Threads that the program left behind must not keep the answer waiting.

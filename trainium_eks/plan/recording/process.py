@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,6 @@ from typing import Any
 
 from trainium_eks.model.validation.problems import Problem, config_path
 from trainium_eks.plan.graph import Graph
-from trainium_eks.plan.recording import sharing
 from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.project import InvalidConfigError, Project, ProjectError, StackSettings, load_project
 from trainium_eks.plan.recording.protocol import (
@@ -28,7 +26,7 @@ from trainium_eks.plan.recording.protocol import (
     UnknownProtocolError,
 )
 
-__all__ = ["InvalidConfigError", "Live", "Pair", "ProgramFailedError", "ProgramTimeoutError", "ProjectError", "record"]
+__all__ = ["InvalidConfigError", "Live", "ProgramFailedError", "ProgramTimeoutError", "ProjectError", "record"]
 
 # The child reports a program that stands still, and ends itself. One that cannot even do that, because it was stopped,
 # is killed after this many times the limit: a program that moves may take long.
@@ -85,12 +83,11 @@ def record(
     adjust: Callable[[StackSettings], StackSettings] = lambda settings: settings,
     live: Live | None = None,
     assumptions: Assumptions | None = None,
-    pair: "Pair | None" = None,
 ) -> Graph:
     """Record a project's stack and return its graph. A program that is silent for ``timeout_seconds`` is stopped.
     ``python`` runs it: without one, the project's own virtual environment where that has what the recording needs, and
     else this interpreter. ``adjust`` changes the stack's settings on their way to the program; ``live`` answers for the
-    providers in place of the simulation, in the second recording of a ``pair``; for the others see
+    providers in place of the simulation; for the others see
     :func:`~trainium_eks.plan.recording.program.record_program`.
 
     Raise ProjectError when the project or stack cannot be read, InvalidConfigError when its declared types or the
@@ -122,7 +119,7 @@ def record(
             raise
         raise _with_the_programs_own(project, request(error.settings), error, python) from None
     try:
-        graph = _record(project, request(settings), python, live, pair)
+        graph = _record(project, request(settings), python, live)
     except ProgramFailedError as error:
         message = f"{error.message}\n{note}" if note else error.message
         raise ProgramFailedError(message, error.traceback, error.output) from None
@@ -173,15 +170,11 @@ def _with_the_programs_own(
     return declared
 
 
-def _record(
-    project: Project, request: RecordingRequest, python: str, live: Live | None = None, pair: "Pair | None" = None
-) -> Graph:
+def _record(project: Project, request: RecordingRequest, python: str, live: Live | None = None) -> Graph:
     _check_version(project)
     with tempfile.TemporaryDirectory(prefix="trn-record-") as scratch:
         answer_file = Path(scratch) / "answer.json"
-        request = replace(request, answer=str(answer_file))
-        ran = pair.run(project, python, request, live) if pair is not None else None
-        code, output = ran or _run(project, python, request, Path(scratch), live)
+        code, output = _run(project, python, replace(request, answer=str(answer_file)), Path(scratch), live)
         if not answer_file.is_file():
             raise ProgramFailedError(_death(code), output=output)
         try:
@@ -212,11 +205,22 @@ def _run(
 ) -> tuple[int, str]:
     """Return exit code and output. The child and the processes of its session have ended when this returns."""
     printed = scratch / "printed"
-    events = _Events() if live is not None else None
-    process = _start(project, python, printed, subprocess.PIPE, events)
+    events = _Events(live) if live is not None else None
+    # A file, not a pipe: a process that the program leaves behind would keep a pipe open and the reader waiting.
+    with printed.open("wb") as sink:
+        process = subprocess.Popen(
+            [python, "-m", "trainium_eks.plan.recording"],
+            cwd=project.directory,
+            env=_environment(),
+            stdin=subprocess.PIPE,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=(events.write_end,) if events else (),
+        )
     try:
-        if events is not None and live is not None:
-            request = replace(request, live=events.begin(live))
+        if events is not None:
+            request = replace(request, live=events.begin())
         process.communicate(request.to_json().encode(), timeout=_LIMITS * request.timeout_seconds)
     except subprocess.TimeoutExpired:
         raise ProgramTimeoutError(request.timeout_seconds, ()) from None
@@ -227,93 +231,22 @@ def _run(
     return process.returncode, printed.read_text(errors="replace")
 
 
-def _start(
-    project: Project, python: str, printed: Path, stdin: int, events: "_Events | None", *arguments: str
-) -> "subprocess.Popen[bytes]":
-    # A file, not a pipe: a process that the program leaves behind would keep a pipe open and the reader waiting.
-    with printed.open("wb") as sink:
-        return subprocess.Popen(
-            [python, "-m", "trainium_eks.plan.recording", *arguments],
-            cwd=project.directory,
-            env=_environment(),
-            stdin=stdin,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=(events.write_end,) if events else (),
-        )
-
-
-class Pair(contextlib.ExitStack):
-    """Two recordings of one program, simulated and then live, whose processes import the SDKs once
-    (:mod:`trainium_eks.plan.recording.sharing`). ``modules`` has the names of the SDKs' modules that the program
-    imported last, one a line; after the first recording those that it imports now.
-
-    At the end of the block every process has ended. Where sharing is not possible, each recording has its own.
-    """
-
-    def __init__(self, modules: str) -> None:
-        super().__init__()
-        self.modules = modules
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def run(
-        self, project: Project, python: str, request: RecordingRequest, live: Live | None
-    ) -> tuple[int, str] | None:
-        """Return exit code and output of the next recording, or None when it needs a process of its own."""
-        own = project.directory / "trainium_eks"
-        is_old = own.exists() and not (own / "plan" / "recording" / "sharing.py").is_file()
-        is_same = Path(python).parent.samefile(Path(sys.executable).parent)  # the live recording's
-        # Elsewhere than on Linux, a process that has imported much does not fork safely.
-        if live is None and is_same and not is_old and sys.platform == "linux":
-            self._begin(project, python)
-        if self._process is None:
-            return None
-        code, begin = sharing.ELSEWHERE, self._printed.stat().st_size
-        self._socket.settimeout(_LIMITS * request.timeout_seconds)
-        try:
-            if live is not None:
-                request = replace(request, live=self._events.begin(live))
-            with contextlib.suppress(ValueError, ConnectionError):  # it ended before it began the program
-                self._socket.sendall(f"{request.to_json()}\n".encode())
-                code = int(self._socket.recv(9)) if live is None else self._process.wait(self._socket.gettimeout())
-            self.modules = self._modules.read_text()
-            output = self._printed.read_bytes()[begin:].decode(errors="replace")
-        except (TimeoutError, subprocess.TimeoutExpired):
-            raise ProgramTimeoutError(request.timeout_seconds, ()) from None
-        finally:
-            if live is not None or code == sharing.ELSEWHERE:
-                self._process = None
-                self.close()
-        return None if code == sharing.ELSEWHERE else (code, output)
-
-    def _begin(self, project: Project, python: str) -> None:
-        scratch = Path(self.enter_context(tempfile.TemporaryDirectory(prefix="trn-record-")))
-        self._printed, self._modules, self._events = scratch / "printed", scratch / "modules", _Events()
-        self._modules.write_text(self.modules)
-        self.callback(self._events.end)
-        self._socket, theirs = (self.enter_context(each) for each in socket.socketpair())
-        with theirs:
-            self._process = _start(project, python, self._printed, theirs.fileno(), self._events, str(self._modules))
-        self.callback(_end, self._process)
-
-
 class _Events:
     """Events of the live backend while the program runs: JSON lines through a separate pipe."""
 
-    def __init__(self) -> None:
+    def __init__(self, live: Live) -> None:
+        self._live = live
         self._read_end, self.write_end = os.pipe()
         # A second write end, to end the reading: a process that the child left behind may keep the pipe open for ever.
         self._end_with = os.dup(self.write_end)
         self._reader = threading.Thread(target=self._read, name="events", daemon=True)
 
-    def begin(self, live: Live) -> LiveBackend:
+    def begin(self) -> LiveBackend:
         """Start the reader; return the request's entry for it. The program's process has its own copy of the pipe's
         end."""
-        self._live = live
         os.close(self.write_end)
         self._reader.start()
-        return LiveBackend(live.factory, live.options, self.write_end)
+        return LiveBackend(self._live.factory, self._live.options, self.write_end)
 
     def end(self) -> None:
         """Stop the reader after the child has ended; every event has been passed on when this returns."""
@@ -321,9 +254,6 @@ class _Events:
             with contextlib.suppress(BrokenPipeError):  # the reader failed
                 os.write(self._end_with, _LAST_LINE)
             self._reader.join()
-        else:
-            os.close(self.write_end)
-            os.close(self._read_end)
         os.close(self._end_with)
 
     def _read(self) -> None:
