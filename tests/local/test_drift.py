@@ -43,6 +43,8 @@ CHANGES = [
     ("policy", {"spec": {"ingress": [{**PEERS[0], "ports": [{"port": 53, "endPort": 99}]}]}},
      "spec.ingress.0.ports.0.endPort is 99, was made without"),
     ("service", {"spec": {"selector": {"app": "y"}}}, "spec.selector.app is y, was made as x"),
+    ("service", {"spec": {"selector": {"more": "y"}}}, "spec.selector.more is y, was made without"),
+    ("policy", {"spec": {"podSelector": {"matchLabels": {"a": "b"}}}}, "spec.podSelector"),
     ("service", {"spec": {"ports": [{**PORTS[0], "protocol": "UDP"}, PORTS[1]]}},
      'spec.ports[1].name: Duplicate value: "b"'),
     ("role", {"rules": [*RULES, {**RULES[0], "resources": ["secrets"]}]},

@@ -65,7 +65,7 @@ def differences(
 def _managed(live: Object) -> dict[str, Any]:
     """Return the fields that managers own, as a tree of ``managedFields``: what has parts in it is merged by an apply,
     part by part, and the rest is replaced whole (Kubernetes, Server-Side Apply, "Merge strategy")."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"f:metadata": {"f:name": {}}}
 
     def add(tree: dict[str, Any], more: Mapping[str, Any]) -> None:
         for key, inner in more.items():
@@ -77,19 +77,18 @@ def _managed(live: Object) -> dict[str, Any]:
     return found
 
 
-def _is_held(wanted: Any, live: Any, managed: Mapping[str, Any], *, in_list: bool = False) -> bool:
+def _is_held(wanted: Any, live: Any, managed: Mapping[str, Any]) -> bool:
     """Return whether an apply of the wanted value would surely leave no difference. False where only the server knows:
     it reads some texts in several forms, and fills in keys of lists."""
-    is_merged = not in_list or any(key.startswith("f:") for key in managed)
+    is_merged = any(key.startswith("f:") for key in managed)
     if isinstance(wanted, Mapping) and isinstance(live, Mapping) and is_merged:
-        inner = {key: managed.get(f"f:{key}", {}) for key in wanted}
-        return all(key in live and _is_held(wanted[key], live[key], inner[key], in_list=in_list) for key in wanted)
+        return all(key in live and _is_held(wanted[key], live[key], managed.get(f"f:{key}", {})) for key in wanted)
     keyed = [(json.loads(key[2:]).items(), inner) for key, inner in managed.items() if key.startswith("k:")]
     if isinstance(wanted, list) and isinstance(live, list) and keyed and len(wanted) == len(live):
         items = [each.items() if isinstance(each, Mapping) else {}.items() for each in wanted]
         parts = [[inner for key, inner in keyed if key <= each] for each in items]
         return all(
-            len(inner) == 1 and _is_held(one, other, inner[0], in_list=True)
+            len(inner) == 1 and _is_held(one, other, inner[0])
             for one, other, inner in zip(wanted, live, parts, strict=True)
         )
     return bool(wanted == live)
@@ -133,8 +132,9 @@ def _known(wanted: Any, live: Any) -> Any:
 
 
 def _changes(wanted: Object | None, live: Object, after: Object, path: str) -> Iterator[str]:
-    """Yield the differences in the wanted fields, in all of them without any."""
-    for key in {**live, **after} if wanted is None else wanted:
+    """Yield the differences in the wanted fields and in those that an apply removes, in all of them without any."""
+    removed = [key for key in live if key not in after]
+    for key in {**live, **after} if wanted is None else dict.fromkeys([*wanted, *removed]):
         has, due = live.get(key), after.get(key)
         inner = wanted.get(key) if wanted and isinstance(has, Mapping) else None
         if isinstance(has, list) and isinstance(due, list) and len(has) == len(due):
