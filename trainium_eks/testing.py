@@ -26,7 +26,8 @@ from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.lookup_answers import Lookup, placeholder
 from trainium_eks.plan.recording.program import RecordingError, RecordingTimeoutError, record_program
 from trainium_eks.plan.recording.registration import provider_urn
-from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
+from trainium_eks.plan.resource_types.resource_type import DEFAULT_REGION
+from trainium_eks.plan.resource_types.simulation import Simulation
 
 __all__ = [
     "SECRET",

@@ -25,8 +25,9 @@ from trainium_eks.model.catalogue.instance_entries import with_entries
 from trainium_eks.model.catalogue.instances import CATALOGUE
 from trainium_eks.plan.backend import Answer, SimulationError, UnknownTypeError
 from trainium_eks.plan.graph import UNKNOWN, Resource
+from trainium_eks.plan.resource_types.resource_type import DEFAULT_REGION
 from trainium_eks.plan.resource_types.rows import ec2, eks, vpc
-from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
+from trainium_eks.plan.resource_types.simulation import Simulation
 
 REMEMBERED = (vpc.SUBNET.token, ec2.LAUNCH_TEMPLATE.token)
 """Types of the resources, besides the node group, that nodes are made from."""

@@ -22,7 +22,7 @@ from trainium_eks.local.releases.volcano import Programs
 from trainium_eks.model.catalogue.instances import CATALOGUE, Catalogue
 from trainium_eks.plan.resource import Resource
 from trainium_eks.plan.resource_types import registry
-from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION
+from trainium_eks.plan.resource_types.resource_type import DEFAULT_REGION
 
 TIMEOUT_SECONDS = 300.0
 """Longest wait for a resource to be ready where the program gives no limit. No image is pulled here."""

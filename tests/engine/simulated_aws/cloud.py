@@ -14,8 +14,9 @@ from trainium_eks.plan.recording.monitor import preview_state
 from trainium_eks.plan.resource_types import registry
 from trainium_eks.plan.resource_types.default_tags import TAGS_ALL
 from trainium_eks.plan.resource_types.differences import differences
+from trainium_eks.plan.resource_types.resource_type import DEFAULT_REGION
 from trainium_eks.plan.resource_types.rows import ec2, eks
-from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
+from trainium_eks.plan.resource_types.simulation import Simulation
 
 _FORGOTTEN = ("certificateAuthority", "endpoint")
 """Outputs that are unknown in the preview of a cluster's update with ``forgetful``: see :class:`Cloud`."""

@@ -45,6 +45,7 @@ UNLISTED = (
             "import trainium_eks.cli.jobs.logs",
             (*SDKS, "cryptography", "trainium_eks.local.images", "trainium_eks.operate"),
         ),
+        ("import trainium_eks.local.deployment", SDKS),
         # One component does not load what the others need.
         ("from trainium_eks import VolcanoStack", ("pulumi_aws.ec2", "pulumi_eks")),
     ],

@@ -23,7 +23,8 @@ from trainium_eks.plan.backend import Backend
 from trainium_eks.plan.graph import SECRET, Graph
 from trainium_eks.plan.recording.assumptions import Assumptions
 from trainium_eks.plan.recording.monitor import Monitor, RecordingError
-from trainium_eks.plan.resource_types.simulation import DEFAULT_REGION, Simulation
+from trainium_eks.plan.resource_types.resource_type import DEFAULT_REGION
+from trainium_eks.plan.resource_types.simulation import Simulation
 
 __all__ = ["RecordingError", "RecordingTimeoutError", "record_program"]
 

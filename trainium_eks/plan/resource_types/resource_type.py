@@ -17,6 +17,9 @@ from trainium_eks.plan.backend import Answerer
 from trainium_eks.plan.graph import Graph, Resource
 from trainium_eks.plan.resource_types.paths import covers
 
+DEFAULT_REGION: Final = "us-west-2"
+"""Region of resources when neither a provider nor the config names one."""
+
 REGION: Final = "region"
 """Since version 6 of the Terraform provider each regional resource has its own region, and moving is replacing."""
 

@@ -11,11 +11,8 @@ from typing import Any
 from trainium_eks.plan.backend import Answer, Call, SimulationError
 from trainium_eks.plan.graph import Resource
 from trainium_eks.plan.resource_types import default_tags, registry, sdk_inputs
-from trainium_eks.plan.resource_types.resource_type import REGION, ResourceType
+from trainium_eks.plan.resource_types.resource_type import DEFAULT_REGION, REGION, ResourceType
 from trainium_eks.plan.resource_types.rows import providers
-
-DEFAULT_REGION = "us-west-2"
-"""Region of resources when neither a provider nor the config names one."""
 
 
 class Simulation:
