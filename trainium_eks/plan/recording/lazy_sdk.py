@@ -6,6 +6,7 @@ generator writes it is imported as usual.
 """
 
 import builtins
+import contextlib
 import os
 import re
 import sys
@@ -34,6 +35,23 @@ _MAKING = threading.RLock()
 def install() -> None:
     """Import SDKs by need from now on, in the whole process."""
     sys.meta_path.insert(sys.meta_path.index(PathFinder), _Finder())
+    if sys.version_info >= (3, 14):
+        _find_names_of_annotations()
+
+
+def _find_names_of_annotations() -> None:
+    """Let an annotation of one word find its class: Python 3.14 looks for it without the module's builtins."""
+    reference: Any = import_module("annotationlib").ForwardRef
+    evaluate = reference.evaluate
+
+    def found_and_evaluated(self: Any, *, globals: dict[str, Any] | None = None, **options: Any) -> Any:
+        name, waiting = self.__forward_arg__, (globals or {}).get("__builtins__")
+        if globals and isinstance(waiting, _WaitingNames) and name not in waiting:  # in the builtins themselves
+            with contextlib.suppress(KeyError):
+                globals.setdefault(name, waiting[name])
+        return evaluate(self, globals=globals, **options)
+
+    reference.evaluate = found_and_evaluated
 
 
 class _Finder:
@@ -172,9 +190,11 @@ class Module(ModuleType):
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
         names: dict[str, Any] = super().__dict__
-        # Pulumi and Python itself look for names that they know, and have the builtins for those that wait.
+        # Pulumi and Python itself look for names that they know, and have the builtins for those that wait; but typing
+        # gives a class's annotations other builtins.
         caller = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
-        if caller not in sys.stdlib_module_names and caller not in ("pulumi", __name__.partition(".")[0]):
+        looks_by_name = caller in sys.stdlib_module_names or caller in ("pulumi", __name__.partition(".")[0])
+        if caller == "typing" or not looks_by_name:
             self._use_all()
         return names
 

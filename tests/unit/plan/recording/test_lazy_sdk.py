@@ -61,6 +61,7 @@ from ._inputs import *
 __all__ = ['Vpc']
 class Vpc:
     route: 'outputs.Route'
+    of: 'RouteArgs'
     def args(self):
         return _utilities.text(RouteArgs)
 == get_vpc
