@@ -352,9 +352,10 @@ NAMED = {"f:spec": {"f:ports": {'k:{"name":"a"}': {"f:name": {}, "f:at": {}}}}}
 @pytest.mark.parametrize(
     ("wanted", "live", "fields", "is_asked"),
     [
-        ({"x": {"y": 1}}, {"x": {"y": 1, "z": 2}, "w": 3}, {}, False),
+        ({"x": {"y": 1}}, {"x": {"y": 1, "z": 2}, "w": 3}, {"f:spec": {"f:x": {"f:y": {}}}}, False),
+        ({"x": {"y": 1}}, {"x": {"y": 1, "z": 2}}, {"f:spec": {"f:x": {}}}, True),
         ({"x": {"y": 1}}, {"x": {"y": 2}}, {}, True),
-        ({"x": {"y": None, "z": 1}}, {"x": {"z": 1}}, {}, False),
+        ({"x": {"y": None, "z": 1}}, {"x": {"z": 1}}, {"f:spec": {"f:x": {}}}, False),
         ({"x": "1000m"}, {"x": "1"}, {}, True),
         ({"ports": [{"at": 1}]}, {"ports": [{"at": 1}]}, {}, False),
         ({"ports": [{"at": 1}]}, {"ports": [{"at": 1, "end": 9}]}, {}, True),
