@@ -10,6 +10,7 @@ newest checkpoint is found whole by its digests and loaded. Beside it stands the
 
 import argparse
 import functools
+import gc
 import json
 import os
 import random
@@ -129,7 +130,8 @@ def _resume(place: Path, size: float) -> int:
     files = sorted(path.iterdir())
     for is_cold in (True, True, True, False, False, False):
         found = []
-        load = model = optimizer = None  # their memory is used again
+        load = model = optimizer = None
+        gc.collect()  # FSDP2's hooks hold the model in a circle
         model, optimizer = made()
         load = functools.partial(layout.load, path, model, optimizer)
         for work in (read, checkpoints.latest if own else int, load):
