@@ -1,4 +1,4 @@
-"""SageMaker's jobs of a team in a table of all jobs. Most stacks have none, and import no more than this for it."""
+"""SageMaker's jobs of a team in a table of all jobs. A stack without SageMaker imports only this module for it."""
 
 import time
 from datetime import datetime, timedelta

@@ -200,7 +200,7 @@ class _Attempt:
         Aws(self.aws.region).scale(self.aws.cluster, self.aws.group, nodes)
 
     def _go_back(self, error: BaseException) -> CommandError | None:
-        """Give the group its size of before, and cancel the reservation. Return the failure that an error of AWS or of
+        """Restore the group's former size, and cancel the reservation. Return the failure that an error of AWS or of
         the wait is; None for another error, which stays as it is."""
         name = self.group.name
         if not isinstance(error, Exception):

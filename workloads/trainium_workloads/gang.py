@@ -69,7 +69,7 @@ _FIRST_RANK = re.compile(rb"\[(default)?0\]:")
 people look for them, and in UltraServers rank 0 may be on another node."""
 
 _LAUNCHER_ENDS = re.compile(rb"torch\.distributed\.elastic\.\S+\.(ChildFailedError|SignalException): ")
-"""torchrun's last error. Its ranks have ended; it only takes its interpreter down, which takes a second of CPU time."""
+"""torchrun's last error. Its ranks have ended; the rest, its interpreter's shutdown, takes a second of CPU time."""
 
 _MESSAGE_FILE = "/dev/termination-log"
 _CAUSE_CHARACTERS = 500
@@ -341,7 +341,7 @@ class _Ranks:
                 deadline = time.monotonic() + _KILL_AFTER_SECONDS
                 if not self._asked.launcher:  # torchrun does so itself
                     self._end(signal.SIGTERM)
-            elif time.monotonic() > deadline or self._has_no_more_to_say():
+            elif time.monotonic() > deadline or self._launcher_has_finished():
                 self._end(signal.SIGKILL)
         self._look()
         for reader in self._readers:
@@ -453,7 +453,7 @@ class _Ranks:
         follows = self._first and self._first["code"] != EXIT_CODE and not self._asked.launcher
         return not self._terminated and bool(follows or (self._failures and not self._awaits_verdict()))
 
-    def _has_no_more_to_say(self) -> bool:
+    def _launcher_has_finished(self) -> bool:
         said_at = self._last_line.get(self._processes[0].pid, 0.0)
         return self._launcher_ends and bool(self._failures) and time.time() > said_at + 2 * _LOOK_SECONDS
 

@@ -202,7 +202,7 @@ WITH_OUTPUTS = [param for param in COMMANDS if {"outputs", "as_json"} <= {each.n
 
 
 @pytest.mark.parametrize(("path", "command"), WITH_OUTPUTS)
-def test_failed_command_says_what_it_began_and_prints_a_document_with_json(path, command, monkeypatch):
+def test_failed_command_names_its_work_and_prints_one_json_document(path, command, monkeypatch):
     begun = []
     for module in ("shared.command", "environment.doctor"):
         monkeypatch.setattr(f"trainium_eks.cli.{module}.begin", begun.append)
@@ -214,7 +214,7 @@ def test_failed_command_says_what_it_began_and_prints_a_document_with_json(path,
     assert any(begun)
 
 
-def test_begun_work_is_said_at_a_terminal_alone(monkeypatch, capsys):
+def test_notice_of_work_is_printed_only_at_a_terminal(monkeypatch, capsys):
     begin("reading")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     begin("")

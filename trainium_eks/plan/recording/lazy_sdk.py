@@ -104,7 +104,7 @@ class _WaitingNames(dict[str, Any]):
         return any(name in exported for exported in self._stars.values())
 
     def all(self) -> set[str]:
-        """Return all waiting names, with those of submodules, and those that no longer wait."""
+        """Return the names of all classes, star imports and submodules, used or not."""
         return set(self._classes).union(*self._stars.values(), self._submodules)
 
     def __missing__(self, name: str) -> Any:

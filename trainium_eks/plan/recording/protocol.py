@@ -20,7 +20,7 @@ LIVE_PROTOCOL = 2
 
 
 class UnknownProtocolError(Exception):
-    """A message of a version that this side does not know; ``version`` is None when it names none."""
+    """A message of a version that this side does not know; ``version`` is None for a message without one."""
 
     def __init__(self, version: object) -> None:
         self.version = version
